@@ -1,10 +1,10 @@
-"""Cycles of a TPU's Pallas kernels, counted in their final schedules.
+"""Cycles of the Pallas kernels of TPUs, counted in their final schedules.
 
-Bytes and products tell nothing of a kernel's vector and integer work. libtpu
-writes the bundles of each kernel that it compiles, one a cycle where nothing
-stalls, and the bounds of the loops around them. It does so by a flag that is
-read when it is loaded, so the kernels of a step are compiled once more, alone,
-in a process of their own:
+Bytes and matmul FLOPs do not measure the vector and integer work of a kernel.
+libtpu can write the bundles of each kernel that it compiles (one per cycle
+unless the kernel stalls) and the bounds of their loops. It reads the required
+flag when it is loaded, so the kernels of a step are compiled once more,
+separately, in a subprocess:
 
   python -m benchmarks.compiled.bundles DEVICES EXPORTED
 """
@@ -29,92 +29,113 @@ _BUNDLE = re.compile(r'\s*(?:0x[0-9a-f]+|0)\s+(\w\w)?\s*:\s*(>*)\s*({})?')
 _EXIT_TEST = re.compile(
   r'scmp\.ge\.s32\.totalorder %\w+, (\d+) /\* loop exit test'
 )
-# A loop over the grid fetches, computes and writes back parts of three turns at
-# a time, so it has two turns more than programs.
+# A pipelined loop over the grid fetches, computes and writes back blocks of
+# three consecutive programs at a time, so it has two more turns than programs.
 _PIPELINED, _PIPELINE_TURNS = 'iteration index, stage', 2
 
 
 @dataclasses.dataclass
 class _Loop:
-  """Bundles of a loop's turn, without its inner loops, and its turns."""
+  """A loop of a kernel.
+
+  Attributes:
+    bundles: Bundles per turn, including the cycles of inner loops.
+    turns: Number of turns. If None, it is unknown.
+    pipelined: Whether the loop pipelines the grid.
+  """
 
   bundles: float = 0
   turns: int | None = None
   pipelined: bool = False
 
   def cycles(self) -> float:
-    """Cycles of all turns; of one where the text does not tell how many."""
+    """Returns the cycles of all turns; one turn if their number is unknown."""
     turns = 1 if self.turns is None else self.turns
     return self.bundles * max(1, turns - _PIPELINE_TURNS * self.pipelined)
 
 
 def count_cycles(text: str) -> float:
-  """Returns the cycles of a kernel without stalls, by its final bundles."""
+  """Returns the cycles of a kernel without stalls.
+
+  Args:
+    text: Final bundles of the kernel as libtpu writes them.
+  """
   open_loops = [_Loop()]
   for line in text.splitlines():
-    found = _BUNDLE.match(line)
-    if not found:
+    match = _BUNDLE.match(line)
+    if not match:
       continue
-    label, marks, empty = found.groups()
-    # Empty bundles have no mark of the loop that they are in.
-    depth = len(open_loops) - 1 if empty else len(marks)
-    begins = label in ('LH', 'LB') and open_loops[-1].turns is not None
+    label, depth_marks, empty_bundle = match.groups()
+    # Empty bundles have no mark of the loop that contains them.
+    depth = len(open_loops) - 1 if empty_bundle else len(depth_marks)
+    is_loop_start = label in ('LH', 'LB') and open_loops[-1].turns is not None
     while len(open_loops) > depth + 1 or (
-      begins and len(open_loops) == depth + 1 > 1
+      is_loop_start and len(open_loops) == depth + 1 > 1
     ):
-      inner = open_loops.pop()
-      open_loops[-1].bundles += inner.cycles()
+      inner_loop = open_loops.pop()
+      open_loops[-1].bundles += inner_loop.cycles()
     while len(open_loops) < depth + 1:
       open_loops.append(_Loop())
     loop = open_loops[-1]
     loop.bundles += 1
     loop.pipelined |= _PIPELINED in line
-    if end := _EXIT_TEST.search(line):
-      loop.turns = int(end.group(1))
+    if exit_test := _EXIT_TEST.search(line):
+      loop.turns = int(exit_test.group(1))
   while len(open_loops) > 1:
-    inner = open_loops.pop()
-    open_loops[-1].bundles += inner.cycles()
+    inner_loop = open_loops.pop()
+    open_loops[-1].bundles += inner_loop.cycles()
   return open_loops[0].bundles
 
 
 def count_kernel_cycles(
   machine: machine_topology.DeviceTopology, jaxpr: Any
 ) -> kernels.ByResults:
-  """Returns result types -> cycles of each kernel that a step calls.
-
-  Empty where the step has no Pallas kernels or libtpu does not show them.
+  """Counts the cycles of each Pallas kernel of a step.
 
   Args:
     machine: TPUs.
-    jaxpr: the traced step.
+    jaxpr: Traced step.
+
+  Returns:
+    Result types -> cycles. Empty if the step has no Pallas kernels or libtpu
+    does not write their bundles.
   """
   equations = {
-    str(e.params.get('name')): e for e in pallas.iterate_pallas_calls(jaxpr)
+    str(equation.params.get('name')): equation
+    for equation in pallas.iterate_pallas_calls(jaxpr)
   }
   if not equations:
     return {}
   with scratch_folder.scratch_folder() as folder:
     _compile_kernels(machine, list(equations.values()), folder)
-    found: dict[Any, float] = {}
+    cycles: dict[Any, float] = {}
     for path in folder.glob(f'*{_BUNDLES_SUFFIX}'):
-      name = max((n for n in equations if n in path.name), key=len, default='')
+      name = max(
+        (name for name in equations if name in path.name), key=len, default=''
+      )
       if name:
         types = pallas.result_types(equations[name])
         count = count_cycles(path.read_text(encoding='utf-8', errors='replace'))
-        found[types] = max(found.get(types, 0.0), count)
-  return found
+        cycles[types] = max(cycles.get(types, 0.0), count)
+  return cycles
 
 
 def _compile_kernels(machine, equations, folder: pathlib.Path) -> None:
-  """Has another process compile the kernels, and libtpu write into `folder`."""
+  """Compiles kernels in a subprocess whose libtpu writes into `folder`."""
   run, shapes = pallas.extract_calls(equations)
   with compile_targets.compiling_for(compilers.target_of(machine)):
     exported = jax.export.export(jax.jit(run), platforms=['tpu'])(*shapes)
-  file = folder / 'kernels.exported'
-  file.write_bytes(exported.serialize())
+  exported_file = folder / 'kernels.exported'
+  exported_file.write_bytes(exported.serialize())
   flags = f'--xla_jf_dump_to={folder} --xla_jf_dump_llo_text=true'
   subprocess.run(
-    [sys.executable, '-m', __name__, _smallest_machine(machine), str(file)],
+    [
+      sys.executable,
+      '-m',
+      __name__,
+      _smallest_machine(machine),
+      str(exported_file),
+    ],
     env=os.environ | {'LIBTPU_INIT_ARGS': flags, 'JAX_PLATFORMS': ''},
     capture_output=True,
     check=False,
@@ -122,21 +143,21 @@ def _compile_kernels(machine, equations, folder: pathlib.Path) -> None:
 
 
 def _smallest_machine(machine: machine_topology.DeviceTopology) -> str:
-  """The smallest machine of the kind, as `--target_topology` writes it."""
+  """Returns the smallest machine of a type, as `--target_topology` names it."""
   assert machine.accelerator is not None
   return f'tpu:{machine.accelerator.name}:{machine.accelerator.halves}'
 
 
 def main(devices: str, exported: str) -> None:
-  """Compiles what `_compile_alone` exported."""
+  """Compiles the kernels that `_compile_kernels` exported."""
   device = compilers.topology_devices(machine_topology.parse_topology(devices))[
     0
   ]
   run = jax.export.deserialize(bytearray(pathlib.Path(exported).read_bytes()))
   sharding = jax.sharding.SingleDeviceSharding(device)
   shapes = [
-    jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding)
-    for a in run.in_avals
+    jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding)
+    for aval in run.in_avals
   ]
   jax.jit(run.call).lower(*shapes).compile()
 

@@ -5,11 +5,11 @@
       --vocabulary_size=250002 --num_languages=100 \\
       --gin.TRAIN_STEPS=1000 --gin.BATCH_SIZE=64 --gin.LENGTH=512
 
-A tool for authors of kernels. It compiles the steps of a run with the device's
-own compiler (extras `plan-gpu` and `plan-tpu`), reads the program kernel by
+A tool for authors of kernels. It compiles the steps of a run with the compiler
+of the device (extras `plan-gpu` and `plan-tpu`), reads the program kernel by
 kernel, and counts the instructions of Pallas kernels. The result is a roofline
-at data-sheet rates: a bound, which no kernel of the program can exceed, and
-not an estimate of the time of a step (`xlflax train --dry_run` estimates it).
+at data-sheet rates, which is a lower bound of the step time. To estimate the
+step time, use `xlflax train --dry_run`.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from xlflax.planning import compilers, dry_run, step_plan
 from xlflax.training import training_setup
 from xlflax.training.devices import machine_topology
 
-# Kernels that the result names.
+# Number of kernels to report.
 _NUM_KERNELS = 12
 
 
@@ -47,12 +47,22 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
   add = parser.add_argument
   add('--devices', required=True, help='PLATFORM:KIND:COUNT, as in a dry run.')
   add('--gin_file', action='append', default=[], help='Gin file; repeatable.')
-  add('--vocabulary_size', type=int, required=True, help='Size of a dummy one.')
-  add('--num_languages', type=int, default=2, help='Languages of the dummy.')
+  add(
+    '--vocabulary_size',
+    type=int,
+    required=True,
+    help='Size of the dummy vocabulary.',
+  )
+  add(
+    '--num_languages',
+    type=int,
+    default=2,
+    help='Number of languages of the dummy vocabulary.',
+  )
   add('--output', type=pathlib.Path, help='JSON file to write.')
-  options, others = parser.parse_known_args(arguments)
-  bindings = [flag.removeprefix('--gin.') for flag in others]
-  if unknown := [flag for flag in others if not flag.startswith('--gin.')]:
+  options, remaining = parser.parse_known_args(arguments)
+  bindings = [flag.removeprefix('--gin.') for flag in remaining]
+  if unknown := [flag for flag in remaining if not flag.startswith('--gin.')]:
     parser.error(f'unrecognized arguments: {" ".join(unknown)}')
   unused = dict.fromkeys(('MODEL_DIR', 'VOCABULARY', 'CORPUS'), 'unused')
   configuration = gin_config.load_gin_files(
@@ -78,7 +88,7 @@ def count_run(
   """Compiles the steps of a run and returns its roofline.
 
   Args:
-    run: The run.
+    run: Training run.
     machine: GPUs or TPUs whose compiler is installed.
 
   Returns:
@@ -91,7 +101,7 @@ def count_run(
   dry_run.check_compiler(machine)
   settings = run.on(machine, devices=compilers.topology_devices(machine))
   times, peak, flops, tokens = [], 0, 0.0, 0.0
-  described, warnings = [], []
+  descriptions, warnings = [], []
   with compile_targets.compiling_for(compilers.target_of(machine)):
     setup = training_setup.Setup(settings)
     mixture = settings.objectives
@@ -104,9 +114,9 @@ def count_run(
       reader = kernels.make_reader(
         machine.platform, pallas.count_flops(program.jaxpr), cycles
       )
-      place = collectives.Placement(machine.count, machine.per_node)
+      placement = collectives.Placement(machine.count, machine.per_node)
       counted = execution.Execution(
-        module, reader, place, machine.accelerator
+        module, reader, placement, machine.accelerator
       ).run()
       times.append(
         (weight, roofline.compute_times(machine, counted, compiled=True))
@@ -114,7 +124,7 @@ def count_run(
       peak = max(peak, program.memory.peak)
       flops += weight * step_flops
       tokens += weight * step_plan.count_tokens(setup.abstract_batches(active))
-      described.append(_describe(machine, counted, program))
+      descriptions.append(_describe(machine, counted, program))
       warnings += instructions.describe_uncounted_kernels(program.jaxpr, cycles)
       warnings += findings.describe_findings(module, counted, setup, machine)
   return {
@@ -123,12 +133,13 @@ def count_run(
     'roofline': roofline.compute_rates(
       machine, roofline.average_times(times), flops=flops, tokens=tokens
     ),
-    'steps': described,
+    'steps': descriptions,
     'warnings': list(dict.fromkeys(warnings)),
   }
 
 
 def _compile(setup, active, machine) -> tuple[compilers.Compiled, float]:
+  """Compiles a step and counts its model FLOPs."""
   with compilers.trace_for_machine(machine), setup.settings.partitioner.scope():
     program = compilers.compile_step(
       machine,
@@ -140,12 +151,17 @@ def _compile(setup, active, machine) -> tuple[compilers.Compiled, float]:
 
 
 def _describe(machine, counted, program) -> dict[str, Any]:
-  largest = sorted(
+  """Returns the counts of one step."""
+  sorted_collectives = sorted(
     counted.exchanged.items(), key=lambda item: -item[0].sent * item[1]
   )
   return {
-    'program_flops': sum(k.flops * n for k, n in counted.kernels.items()),
-    'program_bytes': sum(k.bytes * n for k, n in counted.kernels.items()),
+    'program_flops': sum(
+      kernel.flops * count for kernel, count in counted.kernels.items()
+    ),
+    'program_bytes': sum(
+      kernel.bytes * count for kernel, count in counted.kernels.items()
+    ),
     'compile_seconds': program.seconds,
     'kernels': _group(machine, counted, 'name', 'kind', 'module', 'phase')[
       :_NUM_KERNELS
@@ -159,7 +175,7 @@ def _describe(machine, counted, program) -> dict[str, Any]:
         'sent': collective.sent,
         'exposed_seconds': counted.exposed[collective],
       }
-      for collective, count in largest
+      for collective, count in sorted_collectives
     ],
   }
 

@@ -1,4 +1,4 @@
-"""What a compiled program shows that costs time or memory for nothing."""
+"""Findings about compiled programs that waste time or memory."""
 
 import math
 from collections.abc import Iterator
@@ -12,38 +12,38 @@ from benchmarks.compiled.programs import (
   traffic,
 )
 from xlflax.planning import plan_report
-from xlflax.training import training_setup as setup_lib
+from xlflax.training import training_setup
 from xlflax.training.devices import machine_topology
 
 if TYPE_CHECKING:
-  from xlflax import trainer as trainer_lib
+  from xlflax import trainer
 
 
-# Bytes from which on a warning is worth reading.
+# Minimum sizes in bytes for a warning.
 _MIN_ALL_REDUCE_BYTES = 100 * 10**6
 _MIN_BYTES = 32 * 2**20
-# The start of warnings about matmuls whose arrays are not aligned.
+# Start of the warning about matmuls of unaligned arrays.
 MISALIGNED = 'Matmuls of a vocabulary or of layers are not aligned'
 _ALIGNMENT = 16
 _CUBLAS = 'custom_call_target="__cublas'
 _MAX_FINDINGS = 3
-# Few layers look like the kernels of one layer.
+# With fewer layers, repeated reads cannot be distinguished from those of one layer.
 _MIN_READERS = 6
 
 
 def describe_findings(
   module: hlo.Module,
   run: execution.Run,
-  setup: setup_lib.Setup,
+  setup: training_setup.Setup,
   machine: machine_topology.DeviceTopology,
 ) -> Iterator[str]:
-  """Yields a line for each finding.
+  """Yields a description of each finding.
 
   Args:
-    module: the program that the target's compiler made.
-    run: of it.
-    setup: what the step was made from.
-    machine: of the run.
+    module: Program of the target's compiler.
+    run: Execution of the program.
+    setup: Training setup that the step was built from.
+    machine: Topology of the run.
   """
   settings = setup.settings
   yield from _describe_all_reduces(run)
@@ -67,47 +67,51 @@ def describe_findings(
   yield from _describe_exposed_collectives(run)
 
 
-def collect_row_lengths(settings: 'trainer_lib.Trainer') -> set[int]:
-  """Returns the lengths of rows of datasets and of what objectives compute."""
-  found = {dataset.name: dataset.length for dataset in settings.datasets}
-  made = {
-    entry.objective.longest_row(found[entry.dataset])
+def collect_row_lengths(settings: 'trainer.Trainer') -> set[int]:
+  """Returns the sequence lengths of datasets and of objectives."""
+  dataset_lengths = {
+    dataset.name: dataset.length for dataset in settings.datasets
+  }
+  objective_lengths = {
+    entry.objective.longest_row(dataset_lengths[entry.dataset])
     for entry in settings.objectives.entries
   }
-  return made | set(found.values())
+  return objective_lengths | set(dataset_lengths.values())
 
 
 def _describe_all_reduces(run) -> Iterator[str]:
-  for collective, times in run.exchanged.items():
+  """Describes large all-reduces."""
+  for collective, count in run.exchanged.items():
     if collective.kind != collectives.ALL_REDUCE or (
       collective.bytes <= _MIN_ALL_REDUCE_BYTES
     ):
       continue
     yield (
-      f'{times} x all-reduce of {collective.dtype}{list(collective.shape)}, '
-      f'{plan_report.format_mebibytes(collective.bytes)}: every device gets all of an array of which '
-      'it may need its part; a sharding constraint on the gradient makes it '
-      'a reduce-scatter.'
+      f'{count} x all-reduce of {collective.dtype}{list(collective.shape)}, '
+      f'{plan_report.format_mebibytes(collective.bytes)}: every device receives the complete array '
+      'although it may need only a shard. A sharding constraint on the gradient '
+      'turns it into a reduce-scatter.'
     )
 
 
 def _describe_windowed_products(run) -> Iterator[str]:
+  """Describes matmuls that are computed as loops of partial sums."""
   if run.windowed:
     yield (
-      f'{len(run.windowed)} products are loops of partial sums '
-      f'({sum(run.windowed.values()):,} rounds) that pass through memory: '
-      'gather the weights before the product.'
+      f'{len(run.windowed)} matmuls are loops of partial sums '
+      f'({sum(run.windowed.values()):,} iterations), which pass through memory. '
+      'Gather the weights before the matmul.'
     )
 
 
 def _iterate_kernels(module: hlo.Module) -> Iterator[tuple]:
-  """Yields (computation, instruction) of all that runs as a kernel."""
+  """Yields the computation and the instruction of each kernel."""
   fused = {
     name
     for computation in module.computations.values()
-    for i in computation.instructions.values()
-    for kind, names in i.called.items()
-    if kind in ('calls', 'to_apply') and i.opcode != 'call'
+    for instruction in computation.instructions.values()
+    for attribute, names in instruction.called.items()
+    if attribute in ('calls', 'to_apply') and instruction.opcode != 'call'
     for name in names
   }
   for name, computation in module.computations.items():
@@ -118,13 +122,13 @@ def _iterate_kernels(module: hlo.Module) -> Iterator[tuple]:
 
 
 def _describe_scores(module, lengths) -> Iterator[str]:
-  """Arrays of [..., T, S] that are written out."""
+  """Describes attention scores [..., T, S] that are written to memory."""
   size = max(
     (
       array.bytes
-      for _, i in _iterate_kernels(module)
-      for array in i.arrays
-      if len(array.shape) in (3, 4)  # more are stacks of them
+      for _, instruction in _iterate_kernels(module)
+      for array in instruction.arrays
+      if len(array.shape) in (3, 4)  # Stacked scores have more dimensions.
       and set(array.shape[-2:]) <= lengths
       and not array.on_chip
     ),
@@ -133,33 +137,35 @@ def _describe_scores(module, lengths) -> Iterator[str]:
   if size > _MIN_BYTES:
     yield (
       f'Attention writes its scores to memory, {plan_report.format_mebibytes(size)} for each layer '
-      'and pass: a fused kernel would not.'
+      'and pass. Use a fused kernel.'
     )
 
 
 def _num_layers(config) -> int:
+  """Returns the number of encoder layers of a configuration."""
   return getattr(config, 'num_layers', 0) or config.num_encoder_layers
 
 
 def _describe_repeated_reads(module, layers: int) -> Iterator[str]:
-  """Arrays that kernels of unrolled layers read in full, again and again."""
-  found: dict[str, tuple[float, int]] = {}
+  """Describes arrays that kernels of unrolled layers repeatedly read in full."""
+  reads: dict[str, tuple[float, int]] = {}
   for computation, value in _iterate_kernels(module):
     size = 0.0 if value.is_tuple else value.traffic
     if size > _MIN_BYTES:
-      times = _count_readers(module, computation, value)
-      if times >= max(_MIN_READERS, layers):
+      num_readers = _count_readers(module, computation, value)
+      if num_readers >= max(_MIN_READERS, layers):
         array = value.arrays[0]
-        found[f'{array.dtype}{list(array.shape)}'] = size, times
-  most = sorted(found.items(), key=lambda item: -item[1][0] * item[1][1])
-  for text, (size, times) in most[:_MAX_FINDINGS]:
+        reads[f'{array.dtype}{list(array.shape)}'] = size, num_readers
+  largest = sorted(reads.items(), key=lambda item: -item[1][0] * item[1][1])
+  for array_text, (size, num_readers) in largest[:_MAX_FINDINGS]:
     yield (
-      f'{times} kernels read the same {text}, {plan_report.format_mebibytes(size)}: a mask or a '
-      'constant that each layer could compute where it uses it.'
+      f'{num_readers} kernels read the same {array_text}, {plan_report.format_mebibytes(size)}: Compute a mask or '
+      'constant in each layer instead.'
     )
 
 
 def _count_readers(module, computation, value) -> int:
+  """Counts the kernels that read a value in full, also through bitcasts."""
   return sum(
     _count_readers(module, computation, user)
     if user.opcode == 'bitcast'
@@ -171,47 +177,51 @@ def _count_readers(module, computation, value) -> int:
 
 
 def _describe_wide_arrays(module, tokens: set[int]) -> Iterator[str]:
-  """float32 arrays with a row for each token, which kernels write."""
-  found: dict[str, tuple[float, str]] = {}
-  for _, i in _iterate_kernels(module):
-    module_name = kernels.module_name(i.op_name)
-    for array in i.arrays if i.opcode in ('fusion', 'copy') else ():
+  """Describes float32 arrays with a row per token that kernels write."""
+  sizes: dict[str, tuple[float, str]] = {}
+  for _, instruction in _iterate_kernels(module):
+    module_name = kernels.module_name(instruction.op_name)
+    for array in (
+      instruction.arrays if instruction.opcode in ('fusion', 'copy') else ()
+    ):
       if (
         array.dtype == 'f32'
         and len(array.shape) > 1
         and not array.on_chip
-        and any(math.prod(array.shape[:-1]) % n == 0 for n in tokens)
+        and any(
+          math.prod(array.shape[:-1]) % num_tokens == 0 for num_tokens in tokens
+        )
         and array.bytes > _MIN_BYTES
         and module_name != 'update'
       ):
-        text = f'f32{list(array.shape)}'
-        found[text] = (array.bytes, module_name)
-  most = sorted(found.items(), key=lambda item: -item[1][0])[:_MAX_FINDINGS]
-  for text, (size, where) in most:
-    yield f'{where} writes {text}, {plan_report.format_mebibytes(size)}, in a bfloat16 model.'
+        array_text = f'f32{list(array.shape)}'
+        sizes[array_text] = (array.bytes, module_name)
+  largest = sorted(sizes.items(), key=lambda item: -item[1][0])[:_MAX_FINDINGS]
+  for array_text, (size, name) in largest:
+    yield f'{name} writes {array_text}, {plan_report.format_mebibytes(size)}, in a bfloat16 model.'
 
 
 def _describe_padded_copies(module) -> Iterator[str]:
-  """Copies that only pad an operand of a product to what tiles."""
-  for computation, i in _iterate_kernels(module):
-    fused = next(module.called(i, 'calls'), None)
-    root = fused.root if fused else i
-    if root.opcode == 'pad' and i.bytes > _MIN_BYTES:
-      source = next(iter(computation.operands(i)))
+  """Describes copies that only pad a matmul operand to a size that tiles."""
+  for computation, instruction in _iterate_kernels(module):
+    fused_computation = next(module.called(instruction, 'calls'), None)
+    root = fused_computation.root if fused_computation else instruction
+    if root.opcode == 'pad' and instruction.bytes > _MIN_BYTES:
+      source = next(iter(computation.operands(instruction)))
       yield (
         f'{source.arrays[0].dtype}{list(source.arrays[0].shape)} is copied to '
-        f'be padded to {list(i.arrays[0].shape)}, {plan_report.format_mebibytes(i.bytes)}: a size '
+        f'be padded to {list(instruction.arrays[0].shape)}, {plan_report.format_mebibytes(instruction.bytes)}: a size '
         'that tiles (pad_vocab_size_multiple, a multiple of 64 rows) spares that.'
       )
 
 
 def count_misaligned(module: hlo.Module) -> dict[str, int]:
-  """Counts matmuls by big arrays whose rows are no multiple of 16 bytes.
+  """Counts matmuls with large arrays whose rows are not a multiple of 16 bytes.
 
   The tensor memory accelerator of GPUs cannot load or store such rows.
 
   Args:
-    module: The program that a GPU's compiler made.
+    module: Program of a GPU's compiler.
 
   Returns:
     Array, such as 'bf16[4928, 250002]' -> number of matmuls that use it.
@@ -233,6 +243,7 @@ def count_misaligned(module: hlo.Module) -> dict[str, int]:
 
 
 def _describe_misaligned_matmuls(module) -> Iterator[str]:
+  """Describes matmuls of unaligned arrays."""
   counts = count_misaligned(module)
   if counts:
     described = ', '.join(f'{count} x {text}' for text, count in counts.items())
@@ -254,11 +265,12 @@ def _is_matmul(module, instruction) -> bool:
 
 
 def _describe_exposed_collectives(run) -> Iterator[str]:
+  """Describes collectives that devices wait for."""
   waited = sum(run.exposed.values())
   if waited > 0.1 * run.seconds:
-    kind, seconds = max(run.exposed.items(), key=lambda item: item[1])
+    collective, seconds = max(run.exposed.items(), key=lambda item: item[1])
     yield (
       f'Devices wait {waited / run.seconds:.0%} of a step for collectives, '
-      f'most of it ({seconds * 1e3:.2f} ms) for {kind.kind} of '
-      f'{kind.dtype}{list(kind.shape)}.'
+      f'most of it ({seconds * 1e3:.2f} ms) for {collective.kind} of '
+      f'{collective.dtype}{list(collective.shape)}.'
     )

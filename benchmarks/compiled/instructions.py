@@ -1,10 +1,12 @@
 """Cycles of Pallas kernels, counted in their machine code.
 
-`bundles` has those of TPUs. Of a GPU's kernels XLA writes the PTX; `ptxas` and
-`nvdisasm`, of pip packages, say what instructions it becomes. A warp scheduler
-issues one a cycle, and each pipe takes a warp's instruction for as long as its
-lanes need: a kernel takes what its busiest pipe does, or its issues, if all
-schedulers have warps all the time.
+`bundles` counts those of TPUs. For GPUs, XLA writes the PTX of a kernel, and
+`ptxas` and `nvdisasm` from pip packages translate it to instructions. A warp
+scheduler issues one instruction per cycle, and an instruction of a warp
+occupies
+its pipe for as long as the lanes of the pipe need. If all schedulers have warps
+at all times, a kernel takes the time of its busiest pipe or of issuing its
+instructions, whichever is longer.
 """
 
 import collections
@@ -25,122 +27,167 @@ from xlflax.planning import compilers, scratch_folder
 from xlflax.training.devices import flops, machine_topology
 
 _INTEGER_INSTRUCTIONS = frozenset(
-  'LOP3 SHF IADD3 ISETP SEL FMNMX FMNMX3 PLOP3 VIADD IADD FSETP FSEL PRMT LEA '
-  'VIMNMX I2FP F2FP MOV IABS BMSK SGXT R2P P2R'.split()
+  (
+    'LOP3',
+    'SHF',
+    'IADD3',
+    'ISETP',
+    'SEL',
+    'FMNMX',
+    'FMNMX3',
+    'PLOP3',
+    'VIADD',
+    'IADD',
+    'FSETP',
+    'FSEL',
+    'PRMT',
+    'LEA',
+    'VIMNMX',
+    'I2FP',
+    'F2FP',
+    'MOV',
+    'IABS',
+    'BMSK',
+    'SGXT',
+    'R2P',
+    'P2R',
+  )
 )
 _FLOAT_INSTRUCTIONS = frozenset(
-  'FFMA FMUL FADD FFMA2 FMUL2 FADD2 HFMA2 HADD2 HMUL2'.split()
+  ('FFMA', 'FMUL', 'FADD', 'FFMA2', 'FMUL2', 'FADD2', 'HFMA2', 'HADD2', 'HMUL2')
 )
-_SCHEDULERS, _WARP_SIZE = 4, 32  # of a multiprocessor; threads
-_INTEGER_LANES, _FUNCTION_LANES = 16, 4  # of a scheduler
-_MIN_LOOP_INSTRUCTIONS = 16  # instructions; shorter ones wait
+_SCHEDULERS = 4  # Warp schedulers per multiprocessor.
+_WARP_SIZE = 32  # Threads per warp.
+_INTEGER_LANES, _FUNCTION_LANES = 16, 4  # Lanes per scheduler.
+_MIN_LOOP_INSTRUCTIONS = 16  # Shorter loops wait for a condition.
 _LABEL = re.compile(r'^(\.L_x_\d+):')
 _CODE = re.compile(r'\s+/\*[0-9a-f]+\*/\s+(?:@!?U?P\S+\s+)?([A-Z]\w*)(.*?);')
 _ENTRY = re.compile(r'\.entry (\w+)\(.*?\.reqntid (\d+)', re.S)
-# How the warning of a plan begins whose bound is too good.
-UNCOUNTED = 'Pallas kernels count by products and bytes, not by instructions'
+# Start of the warning about a bound that is too low.
+UNCOUNTED = 'Pallas kernels are counted by FLOPs and bytes, not by instructions'
 
 
 def find_tool(name: str) -> str | None:
-  """Returns the path of a program of NVIDIA's packages; None without it."""
+  """Returns the path of a program of NVIDIA's packages, or None."""
   spec = importlib.util.find_spec('nvidia')
   folders = spec.submodule_search_locations or () if spec else ()
-  found = (p for f in folders for p in pathlib.Path(f).glob(f'*/bin/{name}'))
-  return str(next(found, None) or shutil.which(name) or '') or None
+  paths = (
+    path
+    for folder in folders
+    for path in pathlib.Path(folder).glob(f'*/bin/{name}')
+  )
+  return str(next(paths, None) or shutil.which(name) or '') or None
 
 
 def count_kernel_cycles(
   machine: machine_topology.DeviceTopology, jaxpr: Any
 ) -> kernels.ByResults:
-  """Returns result types -> cycles of each kernel that a step calls.
+  """Counts the cycles of each Pallas kernel of a step.
 
-  Cycles are those of all multiprocessors, or of a TPU's cores, at work. Empty
-  where the step has no Pallas kernels, or a tool is missing.
+  The cycles assume that all multiprocessors of a GPU, or all cores of a TPU,
+  are
+  busy.
 
   Args:
-    machine: GPUs or TPUs whose compiler is here.
-    jaxpr: the traced step.
+    machine: GPUs or TPUs whose compiler is installed.
+    jaxpr: Traced step.
+
+  Returns:
+    Result types -> cycles. Empty if the step has no Pallas kernels or a tool is
+    missing.
   """
   if machine.platform == 'tpu':
     return bundles.count_kernel_cycles(machine, jaxpr)
   calls = {
-    pallas.result_types(e): e for e in pallas.iterate_pallas_calls(jaxpr)
+    pallas.result_types(equation): equation
+    for equation in pallas.iterate_pallas_calls(jaxpr)
   }
   if not calls or not (machine.accelerator and machine.accelerator.chip):
     return {}
   if not (find_tool('ptxas') and find_tool('nvdisasm')):
     return {}
   chip = machine.accelerator.chip
-  found = {}
+  cycles = {}
   for types, equation in calls.items():
     text, warps = _compile_kernel(machine, equation)
     grid = math.prod(equation.params['grid_mapping'].grid)
-    rounds = grid * warps / _SCHEDULERS / chip.cores
+    warps_per_scheduler = grid * warps / _SCHEDULERS / chip.cores
     counts = count_pipes(text, estimate_loop_turns(equation))
-    found[types] = rounds * compute_cycles(counts, chip.lanes)
-  return found
+    cycles[types] = warps_per_scheduler * compute_cycles(counts, chip.lanes)
+  return cycles
 
 
 def describe_uncounted_kernels(
-  jaxpr: Any, counted: kernels.ByResults
+  jaxpr: Any, cycles: kernels.ByResults
 ) -> tuple[str, ...]:
   """Returns a warning if a step has Pallas kernels that were not counted.
 
   Args:
-    jaxpr: the traced step.
-    counted: of `cycles_of`.
+    jaxpr: Traced step.
+    cycles: Result of `count_kernel_cycles`.
   """
-  if counted or not any(True for _ in pallas.iterate_pallas_calls(jaxpr)):
+  if cycles or not any(True for _ in pallas.iterate_pallas_calls(jaxpr)):
     return ()
-  absent = [name for name in ('ptxas', 'nvdisasm') if not find_tool(name)]
-  why = (
-    f'{" and ".join(absent)} not found (pip install nvidia-cuda-nvdisasm)'
-    if absent
-    else 'the compiler shows none of them'
+  missing_tools = [
+    name for name in ('ptxas', 'nvdisasm') if not find_tool(name)
+  ]
+  reason = (
+    f'{" and ".join(missing_tools)} not found (pip install nvidia-cuda-nvdisasm)'
+    if missing_tools
+    else 'the compiler writes none of them'
   )
-  return (f'{UNCOUNTED}: {why}. The bound is too good.',)
+  return (f'{UNCOUNTED}: {reason}. The time bound is too low.',)
 
 
 def estimate_loop_turns(equation: Any) -> float:
-  """Returns how often a kernel's loop turns, by the products in it.
+  """Estimates the number of turns of a kernel's loop from its matmul FLOPs.
 
-  The loop's bounds may be known to a run only: then of the whole of attention.
+  If the bounds of the loop are only known at run time, the FLOPs are those of
+  complete attention.
   """
-  once = sum(
-    flops.count_equation(e)
-    for e in flops.iterate_equations(equation.params['jaxpr'])
-    if e.primitive.name == 'dot_general'
+  flops_per_turn = sum(
+    flops.count_equation(inner)
+    for inner in flops.iterate_equations(equation.params['jaxpr'])
+    if inner.primitive.name == 'dot_general'
   )
   grid = math.prod(equation.params['grid_mapping'].grid)
   return (
-    max(1.0, pallas.count_kernel_flops(equation) / (once * grid))
-    if once
+    max(1.0, pallas.count_kernel_flops(equation) / (flops_per_turn * grid))
+    if flops_per_turn
     else 1.0
   )
 
 
 def count_pipes(text: str, turns: float) -> dict[str, float]:
-  """Counts the instructions of a warp by the pipe that runs them.
+  """Counts the instructions of a warp by the pipe that executes them.
 
   Args:
-    text: what nvdisasm writes of one kernel.
-    turns: of its loops.
+    text: Output of nvdisasm for one kernel.
+    turns: Number of turns of its loops.
   """
   names: list[str] = []
-  labels: dict[str, int] = {}
-  backward: list[range] = []
+  label_indices: dict[str, int] = {}
+  backward_jumps: list[range] = []
   for line in text.splitlines():
-    if label := _LABEL.match(line):
-      labels[label.group(1)] = len(names)
-    elif code := _CODE.match(line):
-      target = re.search(r'\.L_x_\d+', code.group(2))
-      if code.group(1) == 'BRA' and target and target.group() in labels:
-        backward.append(range(labels[target.group()], len(names) + 1))
-      names.append(code.group(1))
-  # After the end come waits that jump back to where they began.
+    if label_match := _LABEL.match(line):
+      label_indices[label_match.group(1)] = len(names)
+    elif instruction := _CODE.match(line):
+      target = re.search(r'\.L_x_\d+', instruction.group(2))
+      if (
+        instruction.group(1) == 'BRA'
+        and target
+        and target.group() in label_indices
+      ):
+        backward_jumps.append(
+          range(label_indices[target.group()], len(names) + 1)
+        )
+      names.append(instruction.group(1))
+  # The code after the end consists of waits that jump to their own start.
   end = max((i for i, name in enumerate(names) if name == 'EXIT'), default=0)
   loops = [
-    at for at in backward if len(at) >= _MIN_LOOP_INSTRUCTIONS and at[-1] < end
+    loop
+    for loop in backward_jumps
+    if len(loop) >= _MIN_LOOP_INSTRUCTIONS and loop[-1] < end
   ]
   counts: dict[str, float] = collections.defaultdict(float)
   for i, name in enumerate(names):
@@ -151,6 +198,7 @@ def count_pipes(text: str, turns: float) -> dict[str, float]:
 
 
 def _classify_instruction(name: str) -> str:
+  """Returns the pipe that executes an instruction."""
   if name in ('IMAD', 'IMUL'):
     return 'multiply'
   if name in _FLOAT_INSTRUCTIONS:
@@ -161,32 +209,33 @@ def _classify_instruction(name: str) -> str:
 
 
 def compute_cycles(counts: dict[str, float], lanes: int) -> float:
-  """Returns the least cycles of a scheduler for one warp.
+  """Returns the minimum number of cycles of a scheduler for one warp.
 
   Args:
-    counts: of `pipes`.
-    lanes: for float32 numbers, of a multiprocessor.
+    counts: Result of `count_pipes`.
+    lanes: float32 lanes of a multiprocessor.
   """
-  of = collections.Counter(counts)
+  pipe_counts = collections.Counter(counts)
   return max(
     sum(counts.values()),
-    of['integer'] * _WARP_SIZE / _INTEGER_LANES,
-    of['multiply'] * _WARP_SIZE / _INTEGER_LANES
-    + of['float'] * _WARP_SIZE * _SCHEDULERS / lanes,
-    of['functions'] * _WARP_SIZE / _FUNCTION_LANES,
+    pipe_counts['integer'] * _WARP_SIZE / _INTEGER_LANES,
+    pipe_counts['multiply'] * _WARP_SIZE / _INTEGER_LANES
+    + pipe_counts['float'] * _WARP_SIZE * _SCHEDULERS / lanes,
+    pipe_counts['functions'] * _WARP_SIZE / _FUNCTION_LANES,
   )
 
 
 def _compile_kernel(
   machine: machine_topology.DeviceTopology, equation: Any
 ) -> tuple[str, int]:
-  """Compiles a kernel alone; returns its machine code and a program's warps."""
+  """Returns the machine code of a kernel and the warps per program."""
   run, shapes = pallas.extract_calls([equation])
   sharding = jax.sharding.SingleDeviceSharding(
     compilers.topology_devices(machine)[0]
   )
   shapes = [
-    jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sharding) for s in shapes
+    jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=sharding)
+    for shape in shapes
   ]
   with scratch_folder.scratch_folder() as folder:
     with compile_targets.compiling_for(compilers.target_of(machine)):
@@ -202,20 +251,21 @@ def _compile_kernel(
 
 
 def _disassemble(ptx: pathlib.Path) -> str:
+  """Returns the machine code of a PTX file as text."""
   target = re.search(r'\.target (\w+)', ptx.read_text(encoding='utf-8'))
   assert target
   cubin = ptx.with_suffix('.cubin')
-  steps = (
+  commands = (
     ('ptxas', f'-arch={target.group(1)}', str(ptx), '-o', str(cubin)),
     ('nvdisasm', '-c', str(cubin)),
   )
-  said = ''
-  for name, *arguments in steps:
-    done = subprocess.run(
+  output_text = ''
+  for name, *arguments in commands:
+    process = subprocess.run(
       [str(find_tool(name)), *arguments],
       capture_output=True,
       text=True,
       check=False,
     )
-    said = done.stdout
-  return said
+    output_text = process.stdout
+  return output_text

@@ -1,4 +1,4 @@
-"""Roofline: the step time that a data sheet allows, and an expected one."""
+"""Roofline model: minimum step time by the data sheet, and expected step time."""
 
 import dataclasses
 from typing import Any
@@ -6,23 +6,23 @@ from typing import Any
 from benchmarks.compiled.programs import execution, kernels
 from xlflax.training.devices import machine_topology
 
-# Share of a link's rate that collectives attain: an assumption, for the
-# expected figures only, as those of kernels.
+# Fraction of a link's rate that collectives attain. This is an assumption that,
+# like those of kernels, only affects the expected figures.
 _ATTAINED_LINK_RATE = 0.8
 
 
 @dataclasses.dataclass(frozen=True)
 class Times:
-  """Seconds of one step at the data sheet's rates.
+  """Seconds of one step at the rates of the data sheet.
 
   Attributes:
-    products: all products at the peak rate, and nothing else.
-    device: kernels, each by what it needs more of.
-    memory: all bytes at the memory's bandwidth, and nothing else.
-    inside: collectives that stay within nodes.
-    outside: those that do not.
-    waited: of copies and collectives, beside which nothing computes.
-    likely: kernels and waiting at the rates that are usually attained.
+    products: All matmuls at the peak rate, without anything else.
+    device: Kernels, each limited by its scarcest resource.
+    memory: All bytes at the memory bandwidth, without anything else.
+    inside: Collectives within nodes.
+    outside: Collectives between nodes.
+    waited: Copies and collectives that do not overlap with computation.
+    likely: Kernels and waiting at the rates that are usually attained.
   """
 
   products: float
@@ -35,16 +35,17 @@ class Times:
 
   @property
   def bound(self) -> float:
-    """Lower bound."""
+    """Lower bound of the step time."""
     return max(self.device + self.waited, self.memory)
 
   @property
   def expected(self) -> float:
+    """Step time at the rates that are usually attained."""
     return max(self.likely, self.bound)
 
   @property
   def limit(self) -> str:
-    """The resource that bounds the step."""
+    """Resource that limits the step."""
     if self.waited > self.device:
       return (
         'links between nodes'
@@ -57,10 +58,14 @@ class Times:
 
 
 def average_times(weighted: list[tuple[float, Times]]) -> Times:
-  """Returns the mean of the times of kinds of step, by their shares."""
+  """Returns the weighted mean of times.
+
+  Args:
+    weighted: Pairs of weight and times. The weights sum to 1.
+  """
   return Times(
     *(
-      sum(share * getattr(times, field.name) for share, times in weighted)
+      sum(weight * getattr(times, field.name) for weight, times in weighted)
       for field in dataclasses.fields(Times)
     )
   )
@@ -75,24 +80,24 @@ def compute_times(
   """Computes the times of a step.
 
   Args:
-    machine: of accelerators.
-    run: of the step's program on one device.
-    compiled: whether the target's compiler has scheduled the program; else
-      all communication is taken to overlap with computation.
+    machine: Topology with a known accelerator.
+    run: Execution of the step's program on one device.
+    compiled: Whether the target's compiler has scheduled the program. If not,
+      all communication is assumed to overlap with computation.
   """
   accelerator = machine.accelerator
   assert accelerator is not None
-  inside = outside = products = likely = size = 0.0
-  for collective, number in run.exchanged.items():
-    seconds = number * collective.seconds(accelerator)
+  inside = outside = products = attained = num_bytes = 0.0
+  for collective, count in run.exchanged.items():
+    seconds = count * collective.seconds(accelerator)
     if collective.nodes > 1:
       outside += seconds
     else:
       inside += seconds
-  for kernel, number in run.kernels.items():
-    products += number * kernel.flops / (kernel.rate * accelerator.flops)
-    likely += number * kernel.expected(accelerator)
-    size += number * kernel.bytes
+  for kernel, count in run.kernels.items():
+    products += count * kernel.flops / (kernel.rate * accelerator.flops)
+    attained += count * kernel.expected(accelerator)
+    num_bytes += count * kernel.bytes
   waited = (
     run.waited + sum(run.exposed.values())
     if compiled
@@ -101,11 +106,11 @@ def compute_times(
   return Times(
     products=products,
     device=run.busy,
-    memory=size / accelerator.bandwidth,
+    memory=num_bytes / accelerator.bandwidth,
     inside=inside,
     outside=outside,
     waited=waited,
-    likely=likely + waited / _ATTAINED_LINK_RATE,
+    likely=attained + waited / _ATTAINED_LINK_RATE,
   )
 
 
@@ -116,13 +121,13 @@ def compute_rates(
   flops: float,
   tokens: float,
 ) -> dict[str, Any]:
-  """Returns the rates of steps that take these times.
+  """Returns the rates of a step with these times.
 
   Args:
-    machine: of accelerators.
-    step: of the mean step.
-    flops: model FLOPs of a step, all devices together.
-    tokens: positions of a step's batches, all devices together.
+    machine: Topology with a known accelerator.
+    step: Times of the mean step.
+    flops: Model FLOPs of a step on all devices together.
+    tokens: Tokens of a step's batches on all devices together.
   """
   assert machine.accelerator is not None
   peak = machine.accelerator.flops * machine.count

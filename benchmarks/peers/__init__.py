@@ -1,1 +1,1 @@
-"""The same work in other libraries."""
+"""Baselines: the same workloads in other libraries."""

@@ -1,4 +1,4 @@
-"""Models of the peer with random weights, and the same weights in xlflax."""
+"""Baseline models with random weights, and the same weights in xlflax."""
 
 import pathlib
 import tempfile
@@ -11,15 +11,15 @@ from benchmarks.peers import xlm_roberta
 from xlflax.interop.huggingface import config_json, tensor_mapping
 from xlflax.interop.huggingface.tensors import tensor_files, weights
 
-# Above the usual 0.02, so that a vocabulary's entries differ in probability
-# by more than the libraries do in rounding; the layers' weights more so, that
-# a decoder does not just repeat its own input.
+# The scale is larger than the usual 0.02, so that the probabilities of tokens
+# differ by more than the rounding errors of the libraries. The weights of the
+# layers are even larger, so that a decoder does not just repeat its input.
 _SCALE = 0.08
 _LAYER_SCALE = 4.0
 
 
 def make_encoder(shape: shapes.Shape) -> transformers.XLMRobertaModel:
-  """XLM-R of these sizes, for evaluation."""
+  """Returns an XLM-R model of these sizes in evaluation mode."""
   torch.manual_seed(0)
   return transformers.XLMRobertaModel(
     xlm_roberta.make_config(shape), add_pooling_layer=False
@@ -29,7 +29,12 @@ def make_encoder(shape: shapes.Shape) -> transformers.XLMRobertaModel:
 def make_encoder_decoder(
   shape: shapes.Shape, *, positions: int
 ) -> transformers.MBartForConditionalGeneration:
-  """mBART of these sizes, with as many layers on both sides."""
+  """Returns an mBART model of these sizes in evaluation mode.
+
+  Args:
+    shape: Sizes of the encoder and of the decoder.
+    positions: Maximum number of positions.
+  """
   torch.manual_seed(0)
   model = transformers.MBartForConditionalGeneration(
     transformers.MBartConfig(
@@ -59,14 +64,14 @@ def make_encoder_decoder(
 
 
 def convert_model(model: transformers.PreTrainedModel):
-  """(xlflax's configuration, `{'model': parameters}`)."""
+  """Returns xlflax's configuration and parameters `{'model': ...}` of a model."""
   with tempfile.TemporaryDirectory() as directory:
     model.save_pretrained(directory)
     return read_model(pathlib.Path(directory))
 
 
 def read_model(folder: pathlib.Path):
-  """The same of a folder that `save_pretrained` wrote."""
+  """Returns the same for a folder that `save_pretrained` wrote."""
   tensors = tensor_files.find_tensors(folder)
   description = config_json.describe_model(folder, tensors)
   params = weights.load_parameters(

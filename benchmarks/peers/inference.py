@@ -1,7 +1,7 @@
-"""Sentence states and beam search by transformers on torch.
+"""Mean hidden states and beam search by transformers on torch.
 
-Rows are sorted by length and padded to the longest of their batch, which is
-the least that there is to compute.
+Sequences are sorted by length and padded to the longest of their batch, which
+minimizes the computation.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +15,14 @@ from benchmarks import shapes
 def iterate_batches(
   rows: list[list[int]], batch_size: int
 ) -> Iterator[tuple[list[int], dict[str, torch.Tensor]]]:
-  """(indices of the rows, the model's arguments), the longest rows first."""
+  """Yields the indices of sequences and the arguments of the model.
+
+  The longest sequences come first.
+
+  Args:
+    rows: Token IDs of each sequence.
+    batch_size: Sequences per batch.
+  """
   order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
   for start in range(0, len(order), batch_size):
     indices = order[start : start + batch_size]
@@ -32,7 +39,17 @@ def iterate_batches(
 def make_states_function(
   model, rows: list[list[int]], batch_size: int
 ) -> Callable[[], np.ndarray]:
-  """A function that gives float32 [layers + 1, N, H], means without specials."""
+  """Returns a function that computes mean hidden states.
+
+  Args:
+    model: Encoder.
+    rows: Token IDs of each sequence.
+    batch_size: Sequences per batch.
+
+  Returns:
+    A function that returns the means of every layer over all tokens except
+    special tokens, float32 of shape [layers + 1, sequences, hidden].
+  """
   config = model.config
 
   def call() -> np.ndarray:
@@ -60,14 +77,26 @@ def make_beam_search_function(
   beam_size: int,
   max_length: int,
 ) -> Callable[[], list[list[int]]]:
-  """A function that gives the words of the best hypothesis of each row."""
+  """Returns a function that translates by beam search.
+
+  Args:
+    model: Encoder-decoder.
+    rows: Token IDs of each source.
+    batch_size: Sources per batch.
+    beam_size: Number of beams.
+    max_length: Maximum number of new tokens.
+
+  Returns:
+    A function that returns the token IDs of the best hypothesis of each source,
+    without special tokens.
+  """
   suppressed = sorted({*shapes.SPECIAL_IDS} - {shapes.EOS, shapes.UNK})
 
   def call() -> list[list[int]]:
     result: list[list[int]] = [[] for _ in rows]
     with torch.inference_mode():
       for indices, batch in iterate_batches(rows, batch_size):
-        found = model.generate(
+        hypotheses = model.generate(
           **batch,
           num_beams=beam_size,
           max_new_tokens=max_length,
@@ -76,7 +105,7 @@ def make_beam_search_function(
           length_penalty=1.0,
           suppress_tokens=suppressed,
         )
-        for index, ids in zip(indices, found[:, 1:].tolist(), strict=True):
+        for index, ids in zip(indices, hypotheses[:, 1:].tolist(), strict=True):
           result[index] = [i for i in ids if i not in shapes.SPECIAL_IDS]
     return result
 

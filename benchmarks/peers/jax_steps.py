@@ -1,8 +1,8 @@
-"""Train steps of peers in JAX, to be compiled for devices that are not there.
+"""Train steps of JAX baselines, to be compiled for absent devices.
 
-T5X's encoder-decoder, from a checkout of it, and an encoder made of Flax's own
-layers as its documentation uses them. Both take AdamW after clipping, as
-xlflax's steps do.
+The baselines are the encoder-decoder of T5X, from a checkout, and an encoder of
+Flax layers, used as in the Flax documentation. Both use AdamW after clipping,
+as xlflax does.
 """
 
 import importlib
@@ -26,10 +26,10 @@ class Step(NamedTuple):
   """A step that can be traced.
 
   Attributes:
-    jitted: (state, batch) -> (state, loss).
-    state: abstract, with shardings.
-    batch: abstract, with shardings.
-    tokens: positions of a batch.
+    jitted: Function (state, batch) -> (state, loss).
+    state: Abstract state with shardings.
+    batch: Abstract batch with shardings.
+    tokens: Number of tokens per batch.
   """
 
   jitted: Any
@@ -39,7 +39,7 @@ class Step(NamedTuple):
 
 
 class T5Sizes(NamedTuple):
-  """Sizes of an encoder-decoder of T5X's; those of mT5-base by default."""
+  """Sizes of a T5X encoder-decoder. The defaults are those of mT5-base."""
 
   vocabulary: int = 250_112
   layers: int = 12
@@ -52,7 +52,7 @@ class T5Sizes(NamedTuple):
 
 
 class EncoderSizes(NamedTuple):
-  """Sizes of a masked language model; those of XLM-R base by default."""
+  """Sizes of a masked language model. The defaults are those of XLM-R base."""
 
   vocabulary: int = 250_002
   layers: int = 12
@@ -61,25 +61,30 @@ class EncoderSizes(NamedTuple):
   mlp: int = 3072
   rows: int = 64
   length: int = 512
-  chosen: int = 77  # positions of a row that are predicted: 15 %
+  chosen: int = 77  # Predicted positions per sequence: 15 %.
 
 
-# T5X's standard rules with parameters split in two dimensions
-# (`partitioning.standard_logical_axis_rules`), for a mesh of 'data' alone.
+# Standard rules of T5X for parameters that are split in two dimensions
+# (`partitioning.standard_logical_axis_rules`), for a mesh with the axis 'data'.
 _T5X_RULES = (('batch', 'data'), ('embed', 'data'))
 
 
 def make_t5x_step(
   checkout: pathlib.Path, devices: tuple[Any, ...], sizes: T5Sizes
 ) -> Step:
-  """The step of T5X's `examples/t5/network.py` and `losses.py` in bfloat16.
+  """Returns the step of T5X's `examples/t5/network.py` and `losses.py`.
 
-  T5X's other modules, which its `__init__` imports, are not needed.
+  The step uses bfloat16. The other modules that T5X's `__init__` imports are
+  not
+  required.
 
   Args:
-    checkout: of github.com/google-research/t5x.
-    devices: that parameters and rows are split over.
-    sizes: of the model; rows are those of a device.
+    checkout: Checkout of github.com/google-research/t5x.
+    devices: Devices that parameters and sequences are split over.
+    sizes: Sizes of the model. `rows` is the number of sequences per device.
+
+  Raises:
+    FileNotFoundError: If `checkout` does not contain T5X.
   """
   network, losses = _import_t5x_modules(checkout)
   module = network.Transformer(
@@ -113,11 +118,11 @@ def make_t5x_step(
     )
     return total / weight
 
-  def made(key):
+  def initialize(key):
     inputs = {name: jnp.ones(shape, int) for name, shape in tokens.items()}
     return module.init({'params': key}, **inputs, enable_dropout=False)
 
-  variables = jax.eval_shape(made, jax.random.key(0))
+  variables = jax.eval_shape(initialize, jax.random.key(0))
   with partitioning.axis_rules(_T5X_RULES):
     names = partitioning.get_axis_names(variables['params_axes'])
     specs = jax.tree.map(
@@ -125,15 +130,18 @@ def make_t5x_step(
       flax.core.unfreeze(names),
       is_leaf=lambda leaf: isinstance(leaf, PartitionSpec),
     )
-  read = ('encoder_input_tokens', 'decoder_input_tokens')
-  return _make_step(loss, variables['params'], specs, tokens, devices, read)
+  counted_inputs = ('encoder_input_tokens', 'decoder_input_tokens')
+  return _make_step(
+    loss, variables['params'], specs, tokens, devices, counted_inputs
+  )
 
 
 def _import_t5x_modules(checkout: pathlib.Path):
-  """Imports two modules of T5X without what its package imports."""
+  """Imports two modules of T5X without the imports of its package."""
   if not (checkout / 't5x/losses.py').exists():
     raise FileNotFoundError(
-      f'{checkout} is no checkout of github.com/google-research/t5x'
+      f'{checkout} is not a checkout of github.com/google-research/t5x. Pass '
+      '--t5x=DIR.'
     )
   package = types.ModuleType('t5x')
   package.__path__ = [str(checkout / 't5x')]
@@ -145,13 +153,21 @@ def _import_t5x_modules(checkout: pathlib.Path):
 
 
 class _Encoder(nn.Module):
-  """BERT of Flax's own layers: logits of chosen positions."""
+  """BERT made of Flax layers, which returns logits of chosen positions."""
 
   sizes: EncoderSizes
 
   @nn.compact
   def __call__(self, tokens, chosen):
-    """int [B, T], int [B, K] -> float32 [B, K, V]."""
+    """Returns logits of the chosen positions.
+
+    Args:
+      tokens: Token IDs of shape [batch, length].
+      chosen: Positions of shape [batch, positions].
+
+    Returns:
+      float32 of shape [batch, positions, vocabulary].
+    """
     sizes = self.sizes
 
     def norm(x):
@@ -164,16 +180,18 @@ class _Encoder(nn.Module):
       return nn.Dense(width, dtype=jnp.bfloat16)(x)
 
     embed = nn.Embed(sizes.vocabulary, sizes.width, dtype=jnp.bfloat16)
-    place = nn.Embed(sizes.length, sizes.width, dtype=jnp.bfloat16)
-    x = drop(norm(embed(tokens) + place(jnp.arange(sizes.length))[None]))
+    position_embed = nn.Embed(sizes.length, sizes.width, dtype=jnp.bfloat16)
+    x = drop(
+      norm(embed(tokens) + position_embed(jnp.arange(sizes.length))[None])
+    )
     for _ in range(sizes.layers):
       attention = nn.MultiHeadDotProductAttention(
         sizes.heads, dtype=jnp.bfloat16, dropout_rate=0.1
       )
       mask = nn.make_attention_mask(tokens > 0, tokens > 0)
       x = norm(x + drop(attention(x, mask=mask, deterministic=False)))
-      inner = nn.gelu(dense(x, sizes.mlp), approximate=False)
-      x = norm(x + drop(dense(inner, sizes.width)))
+      activations = nn.gelu(dense(x, sizes.mlp), approximate=False)
+      x = norm(x + drop(dense(activations, sizes.width)))
     x = jnp.take_along_axis(x, chosen[:, :, None], axis=1)
     x = norm(nn.gelu(dense(x, sizes.width), approximate=False))
     bias = self.param('bias', nn.initializers.zeros, (sizes.vocabulary,))
@@ -181,13 +199,13 @@ class _Encoder(nn.Module):
 
 
 def make_plain_flax_step(devices: tuple[Any, ...], sizes: EncoderSizes) -> Step:
-  """The step of a masked language model of Flax's own layers in bfloat16.
+  """Returns the step of a masked language model of Flax layers in bfloat16.
 
-  Only the chosen positions reach the head, as in xlflax.
+  The head only receives the chosen positions, as in xlflax.
 
   Args:
-    devices: that rows are split over; parameters are not.
-    sizes: of the model; rows are those of a device.
+    devices: Devices that sequences are split over. Parameters are replicated.
+    sizes: Sizes of the model. `rows` is the number of sequences per device.
   """
   module = _Encoder(sizes)
   rows = sizes.rows * len(devices)
@@ -208,43 +226,58 @@ def make_plain_flax_step(devices: tuple[Any, ...], sizes: EncoderSizes) -> Step:
       logits, batch['labels']
     ).mean()
 
-  def made(key):
-    first, second = (jnp.ones(tokens[k], int) for k in ('tokens', 'chosen'))
-    return module.init({'params': key, 'dropout': key}, first, second)
+  def initialize(key):
+    tokens_input, chosen_input = (
+      jnp.ones(tokens[k], int) for k in ('tokens', 'chosen')
+    )
+    return module.init(
+      {'params': key, 'dropout': key}, tokens_input, chosen_input
+    )
 
-  params = jax.eval_shape(made, jax.random.key(0))['params']
+  params = jax.eval_shape(initialize, jax.random.key(0))['params']
   specs = jax.tree.map(lambda _: PartitionSpec(), params)
   return _make_step(loss, params, specs, tokens, devices, ('tokens',))
 
 
 def _make_step(
-  loss: Callable[..., jax.Array], params, specs, tokens, devices, read
+  loss: Callable[..., jax.Array], params, specs, tokens, devices, counted_inputs
 ) -> Step:
-  """A step of AdamW on `loss(params, batch, key)`, which reads `read`."""
+  """Returns a step of AdamW.
+
+  Args:
+    loss: Function (params, batch, key) -> loss.
+    params: Abstract parameters.
+    specs: Partition specs of the parameters.
+    tokens: Name -> shape of the arrays of a batch.
+    devices: Devices of the mesh.
+    counted_inputs: Names of the arrays whose tokens are counted.
+  """
   optimizer = optax.chain(
     optax.clip_by_global_norm(1.0),
     optax.adamw(1e-4, b1=0.9, b2=0.98, eps=1e-6, weight_decay=0.01),
   )
   mesh = Mesh(np.asarray(devices), ('data',))
 
-  def placed(leaf, spec):
+  def place_leaf(leaf, spec):
     sharding = NamedSharding(mesh, spec)
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
   moments = optax.tree_map_params(
     optimizer,
-    placed,
+    place_leaf,
     jax.eval_shape(optimizer.init, params),
     specs,
-    transform_non_params=lambda leaf: placed(leaf, PartitionSpec()),
+    transform_non_params=lambda leaf: place_leaf(leaf, PartitionSpec()),
   )
   state = (
-    jax.tree.map(placed, params, specs),
+    jax.tree.map(place_leaf, params, specs),
     moments,
-    placed(jax.ShapeDtypeStruct((), jnp.int32), PartitionSpec()),
+    place_leaf(jax.ShapeDtypeStruct((), jnp.int32), PartitionSpec()),
   )
   batch = {
-    name: placed(jax.ShapeDtypeStruct(shape, jnp.int32), PartitionSpec('data'))
+    name: place_leaf(
+      jax.ShapeDtypeStruct(shape, jnp.int32), PartitionSpec('data')
+    )
     for name, shape in tokens.items()
   }
 
@@ -261,5 +294,5 @@ def _make_step(
   jitted = jax.jit(
     step, donate_argnums=0, out_shardings=(shardings, replicated)
   )
-  count = sum(int(np.prod(tokens[name])) for name in read)
+  count = sum(int(np.prod(tokens[name])) for name in counted_inputs)
   return Step(jitted, state, batch, count)

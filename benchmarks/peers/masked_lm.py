@@ -1,8 +1,9 @@
-"""Trains Hugging Face's BertForMaskedLM on rows of a file, on the CPU.
+"""Training of Hugging Face's BertForMaskedLM on stored sequences, on the CPU.
 
-As its Trainer would: fused AdamW, no decay of biases and norms, gradient norm
-clipped at 1, a linear schedule; 15 % of the tokens chosen, four fifths of them
-masked, a tenth random. A training that was stopped goes on from its state.
+The training matches that of Hugging Face's Trainer: fused AdamW without decay of
+biases and norms, gradient norm clipped at 1, and a linear schedule. 15 % of the
+tokens are selected, of which 80 % are masked and 10 % are replaced by random
+tokens. An interrupted training resumes from its saved state.
 Called by `benchmarks.efficiency` and by studies/rehearsal/peer.py.
 """
 
@@ -24,7 +25,7 @@ _SAVE_INTERVAL_STEPS = 1000  # steps
 def make_network(
   setting: efficiency.Setting, spec
 ) -> transformers.BertForMaskedLM:
-  """BERT of these sizes, without dropout."""
+  """Returns a BERT model of these sizes without dropout."""
   torch.manual_seed(0)
   return transformers.BertForMaskedLM(
     transformers.BertConfig(
@@ -42,33 +43,47 @@ def make_network(
 
 
 def mask_tokens(ids: torch.Tensor, spec, special: torch.Tensor):
-  """(ids shown, chosen places of the flat batch, their tokens).
+  """Masks tokens at random.
 
-  As many places are chosen in every batch, so that shapes do not change.
+  Every batch has the same number of masked positions, so that shapes do not
+  change.
+
+  Args:
+    ids: Token IDs of shape [batch, length].
+    spec: Vocabulary specification.
+    special: Whether each token is special, bool of shape [vocabulary].
+
+  Returns:
+    The masked token IDs, the selected positions in the flattened batch, and
+    their original token IDs.
   """
   scores = torch.rand(ids.shape).masked_fill(special[ids], 2.0).flatten()
-  places = scores.topk(
+  positions = scores.topk(
     round(efficiency.MASK_RATIO * ids.numel()), largest=False
   ).indices
-  labels = ids.flatten()[places]
-  actions = torch.rand(places.shape)
-  words = torch.randint(len(spec.special_ids), spec.size, places.shape)
-  shown = torch.where(
-    actions < 0.8, spec.mask_id, torch.where(actions < 0.9, words, labels)
+  labels = ids.flatten()[positions]
+  draws = torch.rand(positions.shape)
+  random_ids = torch.randint(len(spec.special_ids), spec.size, positions.shape)
+  replacements = torch.where(
+    draws < 0.8, spec.mask_id, torch.where(draws < 0.9, random_ids, labels)
   )
-  return ids.flatten().scatter(0, places, shown).view_as(ids), places, labels
+  return (
+    ids.flatten().scatter(0, positions, replacements).view_as(ids),
+    positions,
+    labels,
+  )
 
 
 def make_loss_function(variant: str, model):
-  """The loss of (ids, places, labels) as a variant computes it."""
+  """Returns a function (ids, positions, labels) -> loss of a variant."""
 
-  def as_is(ids, places, labels):
-    targets = torch.full((ids.numel(),), -100).scatter(0, places, labels)
+  def as_is(ids, positions, labels):
+    targets = torch.full((ids.numel(),), -100).scatter(0, positions, labels)
     return model(input_ids=ids, labels=targets.view_as(ids)).loss
 
-  def gathered(ids, places, labels):
+  def gathered(ids, positions, labels):
     states = model.bert(input_ids=ids).last_hidden_state
-    logits = model.cls(states.flatten(0, 1)[places])
+    logits = model.cls(states.flatten(0, 1)[positions])
     return functional.cross_entropy(logits, labels)
 
   if variant == 'torch/as_is':
@@ -79,7 +94,8 @@ def make_loss_function(variant: str, model):
 def train_model(setting: efficiency.Setting, variant: str) -> None:
   """Trains, and saves the model at each checkpoint's step.
 
-  STATE.pt in the variant's folder has the processor seconds of all starts.
+  STATE.pt in the variant's folder stores the training state and the CPU seconds
+  of all starts.
   """
   torch.set_num_threads(setting.threads)
   spec = base_vocabulary.Vocabulary.load(setting.vocabulary).spec
@@ -90,8 +106,14 @@ def train_model(setting: efficiency.Setting, variant: str) -> None:
   params = list(model.parameters())
   optimizer = torch.optim.AdamW(
     [
-      {'params': [p for p in params if p.ndim > 1], 'weight_decay': 0.01},
-      {'params': [p for p in params if p.ndim == 1], 'weight_decay': 0.0},
+      {
+        'params': [parameter for parameter in params if parameter.ndim > 1],
+        'weight_decay': 0.01,
+      },
+      {
+        'params': [parameter for parameter in params if parameter.ndim == 1],
+        'weight_decay': 0.0,
+      },
     ],
     lr=setting.rate,
     betas=(0.9, 0.98),
@@ -101,27 +123,29 @@ def train_model(setting: efficiency.Setting, variant: str) -> None:
   schedule = transformers.get_linear_schedule_with_warmup(
     optimizer, setting.warmup, setting.steps
   )
-  loss = make_loss_function(variant, model)
+  compute_loss = make_loss_function(variant, model)
   folder = setting.folder(variant)
-  parts = {'model': model, 'optimizer': optimizer, 'schedule': schedule}
-  file, begin, before = folder / 'STATE.pt', 0, 0.0
-  if file.exists():
-    state = torch.load(file, weights_only=True)
-    for name, part in parts.items():
-      part.load_state_dict(state[name])
+  components = {'model': model, 'optimizer': optimizer, 'schedule': schedule}
+  state_file, start_step, seconds_before = folder / 'STATE.pt', 0, 0.0
+  if state_file.exists():
+    state = torch.load(state_file, weights_only=True)
+    for name, component in components.items():
+      component.load_state_dict(state[name])
     torch.set_rng_state(state['random'])
-    begin, before = state['step'], state['seconds']
+    start_step, seconds_before = state['step'], state['seconds']
 
-  def keep(step: int) -> None:
-    state = {name: part.state_dict() for name, part in parts.items()}
+  def save_state(step: int) -> None:
+    state = {
+      name: component.state_dict() for name, component in components.items()
+    }
     state['random'] = torch.get_rng_state()
-    state |= {'step': step, 'seconds': before + time.process_time()}
-    torch.save(state, file.with_suffix('.new'))
-    file.with_suffix('.new').rename(file)
+    state |= {'step': step, 'seconds': seconds_before + time.process_time()}
+    torch.save(state, state_file.with_suffix('.new'))
+    state_file.with_suffix('.new').rename(state_file)
 
-  for step in range(begin, setting.steps):
+  for step in range(start_step, setting.steps):
     ids = rows[step * setting.batch : (step + 1) * setting.batch].long()
-    loss(*mask_tokens(ids, spec, special)).backward()
+    compute_loss(*mask_tokens(ids, spec, special)).backward()
     torch.nn.utils.clip_grad_norm_(params, 1.0)
     optimizer.step()
     schedule.step()
@@ -135,7 +159,7 @@ def train_model(setting: efficiency.Setting, variant: str) -> None:
       (folder / 'checkpoints').mkdir(exist_ok=True)
       unfinished.rename(checkpoint)
     if (step + 1) % _SAVE_INTERVAL_STEPS == 0 or step + 1 == setting.steps:
-      keep(step + 1)
+      save_state(step + 1)
 
 
 if __name__ == '__main__':

@@ -1,4 +1,4 @@
-"""Models of paper size by Hugging Face on torch: bf16, SDPA, fused AdamW."""
+"""Hugging Face models of paper size on torch, in bf16, with SDPA."""
 
 import contextlib
 import time
@@ -16,10 +16,13 @@ def measure_variant(model, variant: str, *, calls: int) -> dict:
   """Times a variant; see `benchmarks.pretraining`.
 
   Args:
-    model: a `benchmarks.pretraining.Model`.
-    variant: 'torch/as_is', 'torch/compiled', or 'torch/gathered', compiled and
-      only masked positions given to its head.
-    calls: timed steps, after three that compile and warm up.
+    model: A `benchmarks.pretraining.Model`.
+    variant: 'torch/as_is', 'torch/compiled', or 'torch/gathered', which is
+      compiled and whose head only receives masked positions.
+    calls: Number of timed steps, after three steps to compile and warm up.
+
+  Returns:
+    Figures with the keys of `benchmarks.pretraining.measure_variant`.
   """
   torch.manual_seed(0)
   device = 'cuda' if torch.cuda.is_available() else 'cpu'
@@ -38,7 +41,7 @@ def measure_variant(model, variant: str, *, calls: int) -> dict:
     fused=True,
   )
   batch = {
-    key: torch.from_numpy(value).to(device) for key, value in arrays.items()
+    name: torch.from_numpy(value).to(device) for name, value in arrays.items()
   }
   run = network if variant == 'torch/as_is' else torch.compile(network)
 
@@ -74,13 +77,14 @@ def measure_variant(model, variant: str, *, calls: int) -> dict:
 
 
 class _GatheredHead(torch.nn.Module):
-  """A masked language model whose head sees masked positions only."""
+  """Masked language model whose head only receives masked positions."""
 
   def __init__(self, network: transformers.PreTrainedModel):
     super().__init__()
     self._network = network
 
   def forward(self, input_ids, positions, targets):
+    """Returns the loss of the masked positions of the flattened batch."""
     states = self._network.base_model(input_ids).last_hidden_state
     head = getattr(self._network, 'lm_head', None) or self._network.cls
     logits = head(states.flatten(0, 1)[positions])  # [N, V]
@@ -89,7 +93,7 @@ class _GatheredHead(torch.nn.Module):
 
 
 def _gather_labels(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-  """Labels [B, T] as positions [N] in the flat batch and their targets [N]."""
+  """Replaces labels [B, T] by positions [N] in the flat batch and targets [N]."""
   labels = arrays['labels'].reshape(-1)
   (positions,) = np.nonzero(labels != -100)
   return {
@@ -100,18 +104,19 @@ def _gather_labels(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _time_step(step, device: str) -> float:
-  wait = (
+  """Returns the wall seconds of a step."""
+  synchronize = (
     torch.cuda.synchronize if device == 'cuda' else (contextlib.nullcontext)
   )
-  wait()
+  synchronize()
   start = time.perf_counter()
   step()
-  wait()
+  synchronize()
   return time.perf_counter() - start
 
 
 def _read_sizes(model) -> dict[str, int]:
-  """The sizes of a model, as its gin files and bindings set them."""
+  """Returns the configuration fields that gin files and bindings set."""
   from xlflax.config import gin_config
 
   configuration = gin_config.load_gin_files(
@@ -128,46 +133,47 @@ def _read_sizes(model) -> dict[str, int]:
 
 
 def _make_network(model) -> torch.nn.Module:
-  found = _read_sizes(model)
-  common = dict(vocab_size=model.vocabulary, hidden_size=found['hidden_dim'])
+  """Returns the Hugging Face model of a benchmark model."""
+  sizes = _read_sizes(model)
+  common = dict(vocab_size=model.vocabulary, hidden_size=sizes['hidden_dim'])
   if model.baseline == 'mt5':
     return transformers.MT5ForConditionalGeneration(
       transformers.MT5Config(
         vocab_size=model.vocabulary,
-        d_model=found['hidden_dim'],
-        d_ff=found['mlp_dim'],
-        d_kv=found['head_dim'],
-        num_layers=found['num_encoder_layers'],
-        num_decoder_layers=found['num_decoder_layers'],
-        num_heads=found['num_heads'],
+        d_model=sizes['hidden_dim'],
+        d_ff=sizes['mlp_dim'],
+        d_kv=sizes['head_dim'],
+        num_layers=sizes['num_encoder_layers'],
+        num_decoder_layers=sizes['num_decoder_layers'],
+        num_heads=sizes['num_heads'],
         dropout_rate=0.1,
         tie_word_embeddings=False,
         decoder_start_token_id=0,
       )
     )
   common |= dict(
-    num_hidden_layers=found['num_layers'],
-    num_attention_heads=found['num_heads'],
-    intermediate_size=found['mlp_dim'],
+    num_hidden_layers=sizes['num_layers'],
+    num_attention_heads=sizes['num_heads'],
+    intermediate_size=sizes['mlp_dim'],
     type_vocab_size=1,
     max_position_embeddings=model.length + 2,
     pad_token_id=shapes.PAD,
   )
   if model.baseline == 'bert':
-    made = transformers.BertConfig(**common)
+    config = transformers.BertConfig(**common)
     return transformers.BertForMaskedLM._from_config(
-      made, attn_implementation='sdpa'
+      config, attn_implementation='sdpa'
     )
-  made = transformers.XLMRobertaConfig(
+  config = transformers.XLMRobertaConfig(
     **common, bos_token_id=shapes.BOS, eos_token_id=shapes.EOS
   )
   return transformers.XLMRobertaForMaskedLM._from_config(
-    made, attn_implementation='sdpa'
+    config, attn_implementation='sdpa'
   )
 
 
 def make_batch(model) -> dict[str, np.ndarray]:
-  """What the network is called with, masked or corrupted on the host."""
+  """Returns the arguments of the network, masked or corrupted on the host."""
   rows = shapes.make_token_ids(
     shapes.Shape(
       vocabulary=model.vocabulary, batch=model.batch, length=model.length
@@ -181,10 +187,10 @@ def make_batch(model) -> dict[str, np.ndarray]:
       ),
     )
     return {'input_ids': inputs, 'labels': labels}
-  dropped = round(_NOISE_DENSITY * model.length)
-  spans = round(dropped / _MEAN_SPAN_LENGTH)
+  num_noise_tokens = round(_NOISE_DENSITY * model.length)
+  num_spans = round(num_noise_tokens / _MEAN_SPAN_LENGTH)
   rows = rows.astype(np.int64)
   return {
-    'input_ids': rows[:, : model.length - dropped + spans].copy(),
-    'labels': rows[:, : dropped + spans].copy(),
+    'input_ids': rows[:, : model.length - num_noise_tokens + num_spans].copy(),
+    'labels': rows[:, : num_noise_tokens + num_spans].copy(),
   }

@@ -1,4 +1,4 @@
-"""Fine-tunes a folder by Sentence-Transformers' trainer, on the CPU.
+"""Fine-tuning with the trainer of Sentence-Transformers, on the CPU.
 
 Called by `benchmarks.search_finetuning`.
 """
@@ -16,7 +16,7 @@ from benchmarks import search_finetuning
 
 
 def train_model(setting: search_finetuning.Setting, seed: int) -> None:
-  """Trains on the pairs in their order, saves the model and its losses."""
+  """Trains on the pairs in their order, and saves the model and its losses."""
   torch.set_num_threads(setting.threads)
   dropout = {
     name: setting.dropout
@@ -51,13 +51,15 @@ def train_model(setting: search_finetuning.Setting, seed: int) -> None:
   )
   trainer.train()
   model.save(str(folder))
-  found = [one['loss'] for one in trainer.state.log_history if 'loss' in one]
-  (folder / 'losses.json').write_text(json.dumps(found))
+  step_losses = [
+    entry['loss'] for entry in trainer.state.log_history if 'loss' in entry
+  ]
+  (folder / 'losses.json').write_text(json.dumps(step_losses))
 
 
-def make_sequential_sampler(dataset, batch_size, drop_last, **others):
-  """The batches of the data in its order."""
-  del others
+def make_sequential_sampler(dataset, batch_size, drop_last, **unused):
+  """Returns a sampler of batches in the order of the dataset."""
+  del unused
   return data.BatchSampler(
     data.SequentialSampler(dataset), batch_size, drop_last
   )

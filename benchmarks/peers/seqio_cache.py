@@ -1,7 +1,7 @@
-"""A SeqIO task over text files, for SeqIO's own `cache_tasks`.
+"""SeqIO task over text files, for SeqIO's `cache_tasks`.
 
-`--module_import` names this module; what it reads is in the environment, as
-Beam's workers import it too.
+`--module_import` names this module. Its inputs are environment variables,
+because the workers of Beam import it as well.
 """
 
 import os
@@ -11,6 +11,7 @@ import tensorflow as tf
 
 
 def _name_targets(dataset: tf.data.Dataset) -> tf.data.Dataset:
+  """Names the lines of a dataset 'targets'."""
   return dataset.map(lambda line: {'targets': line})
 
 

@@ -1,38 +1,42 @@
-"""CSLS with faiss and with plain numpy, and CKA with plain numpy."""
+"""CSLS with faiss and with plain NumPy, and CKA with plain NumPy."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
-_BLOCK_ROWS = 1024  # of a block of similarities
+_BLOCK_ROWS = 1024  # Rows per block of similarities.
 
 
 def csls_numpy(
   first: np.ndarray, second: np.ndarray, *, top: int, k: int
 ) -> np.ndarray:
-  """Indices [N, top] of second, best first, by blocks of rows.
+  """Searches the nearest vectors by CSLS, in blocks of rows.
 
   Args:
-    first: [N, D].
-    second: [M, D].
-    top: translations of each.
-    k: K of CSLS.
+    first: Queries of shape [N, D].
+    second: Keys of shape [M, D].
+    top: Number of translations per query.
+    k: Neighborhood size K of CSLS.
+
+  Returns:
+    Indices into `second` of shape [N, top], best first.
   """
   first, second = _normalize(first), _normalize(second)
-  of_second = _mean_nearest_similarity(second, first, k)
-  found = []
+  second_similarity = _mean_nearest_similarity(second, first, k)
+  blocks = []
   for i in range(0, len(first), _BLOCK_ROWS):
     scores = first[i : i + _BLOCK_ROWS] @ second.T  # r of first orders nothing
-    scores = 2 * scores - of_second[None]
-    best = np.argpartition(scores, -top, axis=1)[:, -top:]
-    order = np.argsort(-np.take_along_axis(scores, best, 1), 1)
-    found.append(np.take_along_axis(best, order, 1))
-  return np.concatenate(found)
+    scores = 2 * scores - second_similarity[None]
+    candidates = np.argpartition(scores, -top, axis=1)[:, -top:]
+    order = np.argsort(-np.take_along_axis(scores, candidates, 1), 1)
+    blocks.append(np.take_along_axis(candidates, order, 1))
+  return np.concatenate(blocks)
 
 
 def _mean_nearest_similarity(
   queries: np.ndarray, keys: np.ndarray, k: int
 ) -> np.ndarray:
+  """Returns the mean similarity of each query to its k nearest keys."""
   return np.concatenate(
     [
       np.partition(queries[i : i + _BLOCK_ROWS] @ keys.T, -k, axis=1)[
@@ -46,32 +50,47 @@ def _mean_nearest_similarity(
 def csls_faiss(
   first: np.ndarray, second: np.ndarray, *, top: int, k: int
 ) -> np.ndarray:
-  """The same by exact searches: r of second, then with it as a dimension."""
+  """Searches the nearest vectors by CSLS with exact searches of faiss.
+
+  The first search computes the mean similarities of `second`. The second search
+  has them as an additional dimension.
+
+  Args:
+    first: Queries of shape [N, D].
+    second: Keys of shape [M, D].
+    top: Number of translations per query.
+    k: Neighborhood size K of CSLS.
+
+  Returns:
+    Indices into `second` of shape [N, top], best first.
+  """
   import faiss
 
   first, second = _normalize(first), _normalize(second)
-  of_second = _search(faiss, second, first, k)[0].mean(1)
+  second_similarity = _search(faiss, second, first, k)[0].mean(1)
   ones = np.ones((len(first), 1), np.float32)
   return _search(
     faiss,
     np.concatenate([first, ones], 1),
-    np.concatenate([second, -of_second[:, None] / 2], 1),
+    np.concatenate([second, -second_similarity[:, None] / 2], 1),
     top,
   )[1]
 
 
 def _search(faiss, queries: np.ndarray, keys: np.ndarray, k: int):
+  """Returns the similarities and indices of the k nearest keys."""
   index = faiss.IndexFlatIP(keys.shape[1])
   index.add(keys)
   return index.search(queries, k)
 
 
 def _normalize(vectors: np.ndarray) -> np.ndarray:
+  """Scales vectors to unit length."""
   return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 class PlainCKA:
-  """Sums of products of every two layers in float64."""
+  """CKA from sums of the products of each pair of layers in float64."""
 
   def __init__(self, *, diagonal: bool):
     self._diagonal = diagonal
@@ -80,7 +99,12 @@ class PlainCKA:
     self._count = 0
 
   def update(self, first: np.ndarray, second: np.ndarray) -> None:
-    """Takes in states [L, n, D] and [L, n, D]."""
+    """Adds hidden states of two models.
+
+    Args:
+      first: Hidden states of shape [layers, sentences, size].
+      second: Hidden states of the same shape.
+    """
     x, y = (np.asarray(side, np.float64) for side in (first, second))
     for i, layer in enumerate(x):
       self._add('xx', i, i, layer, layer)
@@ -93,7 +117,7 @@ class PlainCKA:
     self._count += x.shape[1]
 
   def result(self) -> np.ndarray:
-    """[L, L], or [L] on the diagonal."""
+    """Returns CKA of shape [layers, layers], or [layers] of the diagonal."""
     depth = max(i for _, i in self._totals) + 1
     return np.array(
       [
@@ -108,7 +132,7 @@ class PlainCKA:
     self._sums[name, i, j] = self._sums.get((name, i, j), 0) + x.T @ y
 
   def _norm(self, name: str, i: int, j: int) -> float:
-    """Squared Frobenius norm of a centred product."""
+    """Returns the squared Frobenius norm of a centered product."""
     shift = np.outer(self._totals[name[0], i], self._totals[name[1], j])
     return float(np.sum((self._sums[name, i, j] - shift / self._count) ** 2))
 
@@ -119,7 +143,19 @@ class PlainCKA:
 def generate_states(
   *, layers: int, sentences: int, size: int, batch: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-  """States float32 [layers, n, size] of two models, made of few numbers."""
+  """Yields batches of hidden states of two models.
+
+  The states of all batches are derived from those of one random batch.
+
+  Args:
+    layers: Number of layers.
+    sentences: Total number of sentences.
+    size: Size of the hidden states.
+    batch: Sentences per batch.
+
+  Yields:
+    Two arrays, float32 of shape [layers, n, size].
+  """
   random = np.random.default_rng(0)
   shape = layers, min(batch, sentences), size
   first = random.standard_normal(shape, np.float32)

@@ -1,10 +1,11 @@
-"""JAX's splash attention beside the project's own kernels for TPUs.
+"""Comparison of JAX's splash attention with the TPU kernels of xlflax.
 
   python -m benchmarks.peers.splash_attention tpu:v6e:1
 
-Splash attention has segments, but neither dropout nor biases. Blocks are of 512,
-and one kernel makes all gradients, as in ours. Prints what the kernels of both
-take for XLM-R base's 12 layers of 64 x 512 tokens, by their bundles.
+Splash attention supports segments, but neither dropout nor biases. Blocks have
+512 rows, and one kernel computes all gradients, as in xlflax. Prints the time of
+each kernel, by its bundles, for the 12 layers of XLM-R base with 64 x 512
+tokens.
 """
 
 import sys
@@ -33,9 +34,16 @@ _LAYERS, _SHAPE = 12, (64, 512, 12, 64)
 def compute_attention(
   query, key, value, mask, *, bias, scale, dropout_rate, dropout_key
 ) -> jax.Array:
-  """`fused.attend` without dropout, biases and windows: [B, T, N, D]."""
+  """Computes `fused.attend` without dropout, biases and windows.
+
+  Returns:
+    Array of shape [batch, length, heads, width].
+
+  Raises:
+    ValueError: If dropout or biases are requested.
+  """
   if dropout_key is not None and dropout_rate or bias is not None:
-    raise ValueError('splash attention has neither dropout nor biases')
+    raise ValueError('Splash attention supports neither dropout nor biases.')
   segments = mask.query_segments, mask.key_segments
   arrays = kernel_spec.Arrays(
     query * scale, key, value, None, *segments, None, None
@@ -45,6 +53,7 @@ def compute_attention(
 
 
 def _attend_on_device(arrays: kernel_spec.Arrays) -> jax.Array:
+  """Computes the attention of one device's shard."""
   length, heads = arrays.query.shape[1:3]
   block = min(_BLOCK, length)
   names = ['block_q', 'block_kv', 'block_q_dkv', 'block_kv_dkv']
@@ -66,7 +75,13 @@ def _attend_on_device(arrays: kernel_spec.Arrays) -> jax.Array:
 def measure_kernels(
   machine: machine_topology.DeviceTopology, function, rate: float
 ) -> dict:
-  """Kernel -> milliseconds of all layers, by the bundles that it issues."""
+  """Returns the milliseconds of each kernel for all layers, by its bundles.
+
+  Args:
+    machine: TPUs.
+    function: Attention function.
+    rate: Dropout rate.
+  """
   assert machine.accelerator is not None
   states = jax.ShapeDtypeStruct(_SHAPE, jnp.bfloat16)
 
@@ -74,10 +89,10 @@ def measure_kernels(
     mask = masks.Mask(segments, segments, sees_itself=True)
     options = dict(bias=None, scale=_SHAPE[-1] ** -0.5, dropout_rate=rate)
     dropout_key = jax.random.key(0) if rate else None
-    found = function(
+    output = function(
       query, key, value, mask, dropout_key=dropout_key, **options
     )
-    return found.astype(jnp.float32).sum()
+    return output.astype(jnp.float32).sum()
 
   with compile_targets.compiling_for(compilers.target_of(machine)):
     jaxpr = jax.make_jaxpr(jax.grad(loss, argnums=(0, 1, 2)))(
@@ -85,18 +100,18 @@ def measure_kernels(
     ).jaxpr
   cycles = bundles.count_kernel_cycles(machine, jaxpr)
   names = {
-    pallas.result_types(e): e.params['name']
-    for e in pallas.iterate_pallas_calls(jaxpr)
+    pallas.result_types(equation): equation.params['name']
+    for equation in pallas.iterate_pallas_calls(jaxpr)
   }
-  rate_of_clock = machine.accelerator.clock * 1e6
+  cycles_per_millisecond = machine.accelerator.clock * 1e6
   return {
-    str(names[types]): round(_LAYERS * count / rate_of_clock, 2)
+    str(names[types]): round(_LAYERS * count / cycles_per_millisecond, 2)
     for types, count in cycles.items()
   }
 
 
 def main() -> None:
-  """Prints a line for each."""
+  """Prints a line for each implementation."""
   machine = machine_topology.parse_topology(sys.argv[1])
   compilers.topology_devices(machine)
   for name, function, rate in (

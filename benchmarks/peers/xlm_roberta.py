@@ -1,7 +1,7 @@
-"""Hugging Face's XLM-R on torch: as it is, and with a head that gathers.
+"""XLM-R of Hugging Face on torch, unmodified and with a gathering head.
 
-As Hugging Face's Trainer would train it: fused AdamW, gradient norm clipped
-at 1, masked batches that the collator has made on the host beforehand.
+The training matches that of Hugging Face's Trainer: fused AdamW, gradient norm
+clipped at 1, and batches that a collator has masked on the host beforehand.
 """
 
 import torch
@@ -14,12 +14,13 @@ VARIANTS = ('as_is', 'gathered')
 
 
 def make_step_function(shape: shapes.Shape, variant: str):
-  """A function that trains one step and returns its loss.
+  """Returns a function that trains one step and returns its loss.
 
   Args:
-    shape: the sizes.
-    variant: 'as_is' scores every position, as XLMRobertaForMaskedLM does;
-      'gathered' gives only the masked positions' states to its head.
+    shape: Sizes of the model and the batch.
+    variant: 'as_is' computes logits of every position, as XLMRobertaForMaskedLM
+      does. 'gathered' only passes the hidden states of masked positions to the
+      head.
   """
   torch.manual_seed(0)
   model = transformers.XLMRobertaForMaskedLM(make_config(shape))
@@ -51,7 +52,7 @@ def make_step_function(shape: shapes.Shape, variant: str):
 
 
 def make_config(shape: shapes.Shape) -> transformers.XLMRobertaConfig:
-  """XLM-R of these sizes; its position table has two rows more."""
+  """Returns an XLM-R configuration, whose position table has two extra rows."""
   return transformers.XLMRobertaConfig(
     vocab_size=shape.vocabulary,
     hidden_size=shape.hidden,
@@ -69,10 +70,12 @@ def make_config(shape: shapes.Shape) -> transformers.XLMRobertaConfig:
 
 
 def _compute_loss(model, batch, labels) -> torch.Tensor:
+  """Computes the loss of the unmodified model."""
   return model(**batch, labels=labels).loss
 
 
 def _compute_gathered_loss(model, batch, labels) -> torch.Tensor:
+  """Computes the loss with a head that only receives masked positions."""
   states = model.roberta(**batch).last_hidden_state  # [B, T, H]
   chosen = labels != -100
   logits = model.lm_head(states[chosen])  # [N, V]
@@ -80,5 +83,5 @@ def _compute_gathered_loss(model, batch, labels) -> torch.Tensor:
 
 
 def library_versions() -> dict[str, str]:
-  """Of the libraries that the step runs on."""
+  """Returns the versions of the libraries that the step uses."""
   return {'torch': torch.__version__, 'transformers': transformers.__version__}

@@ -61,7 +61,7 @@ def test_t5x():
 
 
 def test_no_checkout_of_t5x(tmp_path):
-  with pytest.raises(FileNotFoundError, match='no checkout'):
+  with pytest.raises(FileNotFoundError, match='not a checkout'):
     jax_steps.make_t5x_step(
       tmp_path, tuple(jax.devices()[:1]), jax_steps.T5Sizes()
     )

@@ -1,1 +1,1 @@
-"""The text of a compiled program: kernels, traffic and messages."""
+"""Readers of compiled programs: kernels, memory traffic and communication."""

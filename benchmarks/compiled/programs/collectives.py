@@ -1,4 +1,4 @@
-"""Collectives of a partitioned program: how many, how large, how far."""
+"""Collectives of a partitioned program: their number, size and reach."""
 
 import collections
 import dataclasses
@@ -18,12 +18,18 @@ ALL_TO_ALL = 'all-to-all'
 PERMUTE = 'collective-permute'
 KINDS = (ALL_GATHER, REDUCE_SCATTER, ALL_REDUCE, ALL_TO_ALL, PERMUTE)
 ALL = frozenset(KINDS) | {f'{kind}-start' for kind in KINDS}
-# XLA:TPU has exchanges between slices done by its hosts.
+# In XLA:TPU, the hosts perform exchanges between slices.
 BETWEEN_SLICES = 'send'
 _TRANSFER = re.compile(r'_xla_megascale_transfer_type="(\w+)"')
-# A result passes through these; of a sum the parts are reduced together.
+# Opcodes that pass on a result. The operands of a sum are reduced together.
 _PASS_THROUGH_OPCODES = (
-  'get-tuple-element bitcast reshape copy transpose convert add'.split()
+  'get-tuple-element',
+  'bitcast',
+  'reshape',
+  'copy',
+  'transpose',
+  'convert',
+  'add',
 )
 
 
@@ -32,13 +38,13 @@ class Collective:
   """An exchange between devices.
 
   Attributes:
-    kind: one of KINDS.
-    size: devices of a group.
-    nodes: over how many nodes a group reaches.
-    dtype: of what is exchanged.
-    shape: of what a device gives (reduces, permutations, all-to-all) or gets
-      (all-gather).
-    bytes: of that array.
+    kind: One of `KINDS`.
+    size: Number of devices in a group.
+    nodes: Number of nodes that a group spans.
+    dtype: Data type of the exchanged array.
+    shape: Shape of the array that a device provides (reductions, permutations,
+      all-to-all) or receives (all-gather).
+    bytes: Size of that array in bytes.
   """
 
   kind: str
@@ -50,29 +56,29 @@ class Collective:
 
   @property
   def sent(self) -> float:
-    """Bytes that a device sends, by ring algorithms."""
-    share = (self.size - 1) / self.size
+    """Bytes that a device sends with ring algorithms."""
+    fraction = (self.size - 1) / self.size
     if self.kind == PERMUTE:
       return self.bytes
-    return self.bytes * share * (2 if self.kind == ALL_REDUCE else 1)
+    return self.bytes * fraction * (2 if self.kind == ALL_REDUCE else 1)
 
   @property
   def sent_outside(self) -> float:
     """Bytes that each device's link to other nodes carries.
 
-    All devices of a node take part, each with its share; an all-to-all or a
-    permutation sends its own.
+    All devices of a node send an equal part. In an all-to-all or a permutation,
+    each device sends its own data.
     """
     if self.nodes == 1:
       return 0
     if self.kind == PERMUTE:
       return self.bytes
     per_node = 1 if self.kind == ALL_TO_ALL else self.size / self.nodes
-    share = (self.nodes - 1) / self.nodes / per_node
-    return self.bytes * share * (2 if self.kind == ALL_REDUCE else 1)
+    fraction = (self.nodes - 1) / self.nodes / per_node
+    return self.bytes * fraction * (2 if self.kind == ALL_REDUCE else 1)
 
   def seconds(self, accelerator: accelerators.Accelerator) -> float:
-    """Seconds at the links' peaks, both kinds of link busy at once."""
+    """Returns the seconds at peak rates with both types of links busy at once."""
     inside = self.sent if self.size > self.nodes else 0
     return max(
       inside / accelerator.inside, self.sent_outside / accelerator.outside
@@ -83,7 +89,7 @@ Counts = collections.Counter[Collective]
 
 
 class Placement(NamedTuple):
-  """The devices that run a program: device i is in node i // per_node."""
+  """Devices that run a program. Device i is in node i // per_node."""
 
   devices: int
   per_node: int
@@ -93,58 +99,66 @@ def count_collectives(
   module: hlo.Module,
   computation: hlo.Computation,
   instruction: hlo.Instruction,
-  place: Placement,
+  placement: Placement,
 ) -> Counts:
-  """Returns the collectives that an instruction starts or does.
+  """Counts the collectives that an instruction starts or performs.
 
-  An all-reduce of which each device only keeps a part is a reduce-scatter:
-  XLA:TPU writes it so, in a fusion, and the partitioner leaves it so.
+  An all-reduce whose result each device slices is counted as a reduce-scatter.
+  XLA:TPU writes a reduce-scatter in this way, in a fusion, and the partitioner
+  leaves it in this form.
 
   Args:
-    module: the program.
-    computation: that the instruction is in.
-    instruction: any.
-    place: the devices that run the program.
+    module: Program.
+    computation: Computation that contains the instruction.
+    instruction: Instruction of any opcode.
+    placement: Devices that run the program.
   """
   if instruction.opcode in ALL:
-    return _count_exchanges(computation, instruction, place)
+    return _count_exchanges(computation, instruction, placement)
   if instruction.opcode == BETWEEN_SLICES:
-    return _count_slice_exchanges(computation, instruction, place)
-  found: Counts = collections.Counter()
+    return _count_slice_exchanges(computation, instruction, placement)
+  counts: Counts = collections.Counter()
   if instruction.opcode in ('fusion', 'async-start'):
-    for inner in module.called(instruction, 'calls'):
-      for one in inner.instructions.values():
-        found.update(count_collectives(module, inner, one, place))
-  return found
+    for called in module.called(instruction, 'calls'):
+      for inner_instruction in called.instructions.values():
+        counts.update(
+          count_collectives(module, called, inner_instruction, placement)
+        )
+  return counts
 
 
-def _count_exchanges(computation, instruction, place: Placement) -> Counts:
-  members = replica_groups.parse_replica_groups(
-    instruction.attributes, place.devices
+def _count_exchanges(computation, instruction, placement: Placement) -> Counts:
+  """Counts the collectives of a collective instruction."""
+  groups = replica_groups.parse_replica_groups(
+    instruction.attributes, placement.devices
   )
-  if members.shape[1] == 1:
+  if groups.shape[1] == 1:
     return collections.Counter()
-  nodes = np.sort(members // place.per_node, axis=1)
-  reach = 1 + int(np.max(np.sum(np.diff(nodes, axis=1) > 0, axis=1)))
+  nodes = np.sort(groups // placement.per_node, axis=1)
+  num_nodes = 1 + int(np.max(np.sum(np.diff(nodes, axis=1) > 0, axis=1)))
   return collections.Counter(
-    _iterate_collectives(computation, instruction, members.shape[1], reach)
+    _iterate_collectives(computation, instruction, groups.shape[1], num_nodes)
   )
 
 
 def _count_slice_exchanges(
-  computation, instruction, place: Placement
+  computation, instruction, placement: Placement
 ) -> Counts:
-  """What a device exchanges with those in its place in the other slices."""
+  """Counts exchanges with the corresponding devices of other slices."""
   transfer = _TRANSFER.search(instruction.attributes)
-  slices = place.devices // place.per_node
-  if transfer is None or slices == 1:
+  num_slices = placement.devices // placement.per_node
+  if transfer is None or num_slices == 1:
     return collections.Counter()
   kind = transfer[1].lower().replace('_', '-')
   kind = kind if kind in KINDS else PERMUTE
-  array = computation.instructions[instruction.operands[0]].arrays[0]
-  bytes_ = array.bytes * (slices if kind == ALL_GATHER else 1)
+  operand = computation.instructions[instruction.operands[0]].arrays[0]
+  num_bytes = operand.bytes * (num_slices if kind == ALL_GATHER else 1)
   return collections.Counter(
-    [Collective(kind, slices, slices, array.dtype, array.shape, bytes_)]
+    [
+      Collective(
+        kind, num_slices, num_slices, operand.dtype, operand.shape, num_bytes
+      )
+    ]
   )
 
 
@@ -154,21 +168,24 @@ def _iterate_collectives(
   size: int,
   nodes: int,
 ):
-  """Returns a collective for each array that is exchanged."""
+  """Yields a collective for each exchanged array."""
   kind = instruction.opcode.removesuffix('-start')
   for i, name in enumerate(instruction.operands):
     array = computation.instructions[name].arrays[0]
     shape = array.shape
     if kind == ALL_GATHER:
-      dims = instruction.dimensions('dimensions')
+      dimensions = instruction.dimensions('dimensions')
       shape = tuple(
-        n * size if j in dims[:1] else n for j, n in enumerate(shape)
+        size_of_dimension * size
+        if axis in dimensions[:1]
+        else size_of_dimension
+        for axis, size_of_dimension in enumerate(shape)
       )
-    shown = kind
+    reported_kind = kind
     if kind == ALL_REDUCE and _is_scattered(computation, instruction, i, size):
-      shown = REDUCE_SCATTER
+      reported_kind = REDUCE_SCATTER
     yield Collective(
-      shown,
+      reported_kind,
       size,
       nodes,
       array.dtype,
@@ -178,13 +195,15 @@ def _iterate_collectives(
 
 
 def _is_scattered(computation, instruction, index: int, size: int) -> bool:
-  """Returns whether devices read only their part of an all-reduce's result."""
+  """Returns whether devices only read their shard of an all-reduce's result."""
   readers = list(computation.users[instruction.name])
   if instruction.is_tuple:
     readers = [
-      r for r in readers if r.opcode != 'get-tuple-element' or r.index == index
+      reader
+      for reader in readers
+      if reader.opcode != 'get-tuple-element' or reader.index == index
     ]
-  found = []
+  final_readers = []
   while readers:
     reader = readers.pop()
     if (
@@ -192,17 +211,21 @@ def _is_scattered(computation, instruction, index: int, size: int) -> bool:
     ):
       readers += computation.users[reader.name]
     else:
-      found.append(reader)
-  return bool(found) and all(
-    _reads_own_shard(computation, r, size) for r in found
+      final_readers.append(reader)
+  return bool(final_readers) and all(
+    _reads_own_shard(computation, reader, size) for reader in final_readers
   )
 
 
 def _reads_own_shard(computation, reader, size: int) -> bool:
-  """Returns whether a dynamic-slice has at most one part in `size`."""
+  """Returns whether a dynamic-slice reads at most 1 / `size` of its operand."""
   if reader.opcode != 'dynamic-slice':
     return False
-  whole = computation.instructions[reader.operands[0]].arrays[0].size
+  operand_size = computation.instructions[reader.operands[0]].arrays[0].size
   sizes = re.search(r'dynamic_slice_sizes=\{([\d,]+)\}', reader.attributes)
-  part = np.prod([int(n) for n in sizes.group(1).split(',')]) if sizes else 0
-  return 0 < part * size <= whole
+  slice_size = (
+    np.prod([int(number) for number in sizes.group(1).split(',')])
+    if sizes
+    else 0
+  )
+  return 0 < slice_size * size <= operand_size

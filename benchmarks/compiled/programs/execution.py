@@ -1,8 +1,9 @@
-"""Runs the text of a program on paper: what runs how often, and when.
+"""Simulated execution of a program: the counts and times of its kernels.
 
 A device computes in the order of the program. Asynchronous collectives and
-copies start beside that, one after the other on their links; a device waits
-for one where the program reads its result. What it waits is exposed.
+copies overlap with computation and run one after the other on their links. A
+device waits for them where the program reads their results; this waiting time
+is exposed.
 """
 
 import collections
@@ -20,18 +21,19 @@ _PASS_THROUGH_OPCODES = ('copy', 'convert', 'bitcast')
 
 @dataclasses.dataclass
 class Run:
-  """What a device does in one run of a program or of a part of it.
+  """Counts and times of one execution of a program or of a part of it.
 
   Attributes:
-    kernels: kernel -> how often.
-    exchanged: collective -> how often.
-    asynchronous: of these, started beside computation.
-    exposed: collective -> seconds that the device waits for it.
-    waited: seconds of waiting for copies.
-    busy: seconds of kernels.
-    windowed: loops of partial sums that the partitioner made of a product,
-      -> iterations.
-    unknown_loops: loops that count once, as their trip count is unknown.
+    kernels: Kernel -> number of executions.
+    exchanged: Collective -> number of executions.
+    asynchronous: Those of `exchanged` that overlap with computation.
+    exposed: Collective -> seconds that the device waits for it.
+    waited: Seconds of waiting for copies.
+    busy: Seconds of kernels.
+    windowed: Loop of partial sums that the partitioner made of a matmul ->
+      iterations.
+    unknown_loops: Number of loops that count once because their trip count is
+      unknown.
   """
 
   kernels: collections.Counter[Any] = dataclasses.field(
@@ -55,25 +57,34 @@ class Run:
 
   @property
   def seconds(self) -> float:
-    """Returns the least time of the run on the device."""
+    """Minimum time of the run on the device."""
     return self.busy + self.waited + sum(self.exposed.values())
 
-  def add(self, other: 'Run', times: int = 1) -> None:
-    """Adds another run, done so many times."""
+  def add(self, other: 'Run', count: int = 1) -> None:
+    """Adds another run that is executed `count` times."""
     for field in dataclasses.fields(self):
-      mine, more = getattr(self, field.name), getattr(other, field.name)
-      if isinstance(mine, collections.Counter):
-        for key, value in more.items():
-          mine[key] += value * times  # type: ignore[assignment]
+      total, increment = getattr(self, field.name), getattr(other, field.name)
+      if isinstance(total, collections.Counter):
+        for key, value in increment.items():
+          total[key] += value * count  # type: ignore[assignment]
       else:
-        setattr(self, field.name, mine + more * times)
+        setattr(self, field.name, total + increment * count)
 
 
 @dataclasses.dataclass
 class _Clock:
-  """When a device, its links and its copies are free, and what they do.
+  """Times at which a device, its links and its copies are free.
 
-  Between slices of TPUs the hosts' links are others than the devices'.
+  Exchanges between slices of TPUs use the links of the hosts, which are
+  separate
+  from those of the devices.
+
+  Attributes:
+    now: Time of the device in seconds.
+    links: Time at which the links of the device are free.
+    hosts: Time at which the links of the hosts are free.
+    copies: Time at which copies have finished.
+    ends: Instruction -> time at which it ends, and its collective.
   """
 
   now: float = 0.0
@@ -87,13 +98,13 @@ class _Clock:
 
 @dataclasses.dataclass(frozen=True)
 class Execution:
-  """How a program runs.
+  """Simulator of a program.
 
   Attributes:
-    module: the program.
-    read: what the kernels of an instruction are.
-    place: the devices that run it.
-    accelerator: of them; None where nothing is known of times.
+    module: Program.
+    read: Function that returns the kernel of an instruction.
+    place: Devices that run the program.
+    accelerator: Their accelerator. If None, times are unknown and count as 0.
   """
 
   module: hlo.Module
@@ -102,49 +113,54 @@ class Execution:
   accelerator: accelerators.Accelerator | None
 
   def run(self) -> Run:
-    """Runs the program once."""
-    return self._computation(self.module.entry)
+    """Executes the program once."""
+    return self._run_computation(self.module.entry)
 
-  def _computation(self, computation: hlo.Computation) -> Run:
+  def _run_computation(self, computation: hlo.Computation) -> Run:
     run, clock = Run(), _Clock()
     for instruction in computation.instructions.values():
       if instruction.opcode == 'while':
-        self._loop(run, clock, computation, instruction)
+        self._run_loop(run, clock, computation, instruction)
       elif instruction.opcode in ('conditional', 'call'):
-        self._branch(run, clock, instruction)
+        self._run_branch(run, clock, instruction)
       elif instruction.opcode.endswith('-done'):
         _wait_for(run, clock, instruction)
       else:
-        self._one(run, clock, computation, instruction)
+        self._run_instruction(run, clock, computation, instruction)
     return run
 
-  def _loop(self, run, clock, computation, instruction) -> None:
+  def _run_loop(self, run, clock, computation, instruction) -> None:
     (body,) = self.module.called(instruction, 'body')
-    times = trip_count(self.module, computation, instruction)
-    run.unknown_loops += times is None
-    rounds = 1 if times is None else times
-    inner = self._computation(body)
-    run.add(inner, rounds)
-    clock.now += inner.seconds * rounds
+    num_trips = trip_count(self.module, computation, instruction)
+    run.unknown_loops += num_trips is None
+    rounds = 1 if num_trips is None else num_trips
+    body_run = self._run_computation(body)
+    run.add(body_run, rounds)
+    clock.now += body_run.seconds * rounds
     if _WINDOWED.search(body.name + instruction.attributes):
       run.windowed[instruction.name] += rounds
 
-  def _branch(self, run, clock, instruction) -> None:
-    """The branch that takes longest counts."""
-    branches = [self._computation(c) for c in self.module.called(instruction)]
-    longest = max(branches, key=lambda r: (r.seconds, len(r.kernels)))
+  def _run_branch(self, run, clock, instruction) -> None:
+    """Adds the branch that takes the longest."""
+    branches = [
+      self._run_computation(computation)
+      for computation in self.module.called(instruction)
+    ]
+    longest = max(
+      branches, key=lambda branch: (branch.seconds, len(branch.kernels))
+    )
     run.add(longest)
     clock.now += longest.seconds
 
-  def _one(self, run, clock, computation, instruction) -> None:
-    found = collectives.count_collectives(
+  def _run_instruction(self, run, clock, computation, instruction) -> None:
+    exchanges = collectives.count_collectives(
       self.module, computation, instruction, self.place
     )
-    if found:
-      self._exchange(run, clock, instruction, found)
+    if exchanges:
+      self._start_exchange(run, clock, instruction, exchanges)
     elif instruction.opcode == 'async-start':
-      for inner in self.module.called(instruction, 'calls'):
-        run.add(self._computation(inner))
+      for called in self.module.called(instruction, 'calls'):
+        run.add(self._run_computation(called))
     elif kernel := self.read(self.module, computation, instruction):
       run.kernels[kernel] += 1
       seconds = kernel.seconds(self.accelerator) if self.accelerator else 0.0
@@ -155,27 +171,30 @@ class Execution:
         run.busy += seconds
         clock.now += seconds
 
-  def _exchange(self, run, clock, instruction, found) -> None:
-    """A collective; a synchronous one is waited for at once."""
-    run.exchanged.update(found)
+  def _start_exchange(self, run, clock, instruction, exchanges) -> None:
+    """Adds collectives. A synchronous one is waited for immediately."""
+    run.exchanged.update(exchanges)
     opcode = instruction.opcode
     seconds = (
-      sum(n * c.seconds(self.accelerator) for c, n in found.items())
+      sum(
+        count * collective.seconds(self.accelerator)
+        for collective, count in exchanges.items()
+      )
       if self.accelerator
       else 0.0
     )
     link = 'hosts' if opcode == collectives.BETWEEN_SLICES else 'links'
     end = max(clock.now, getattr(clock, link)) + seconds
     setattr(clock, link, end)
-    clock.ends[instruction.name] = end, next(iter(found))
+    clock.ends[instruction.name] = end, next(iter(exchanges))
     if opcode.endswith(('-start', collectives.BETWEEN_SLICES)):
-      run.asynchronous.update(found)
+      run.asynchronous.update(exchanges)
     else:
       _wait_for(run, clock, instruction, instruction.name)
 
 
 def _wait_for(run: Run, clock: _Clock, instruction, started: str = '') -> None:
-  """Waits for what an instruction's operand started."""
+  """Waits for the operation that an instruction's operand started."""
   end, collective = clock.ends.pop(
     started or instruction.operands[0], (clock.now, None)
   )
@@ -190,15 +209,16 @@ def _wait_for(run: Run, clock: _Clock, instruction, started: str = '') -> None:
 def trip_count(
   module: hlo.Module, computation: hlo.Computation, loop: hlo.Instruction
 ) -> int | None:
-  """Returns the trip count of a `while`; None if the text does not tell it.
+  """Returns the trip count of a `while` loop, or None if it is unknown.
 
-  XLA's annotator writes it into the text. Before that, it is the constant that
-  the condition compares the counter with, if the counter grows from a constant
-  by one, as in `lax.scan` and a `fori_loop` of known bounds.
+  An annotation of XLA has the trip count. Without an annotation, it is the
+  constant that the condition compares the counter with, if the counter starts
+  from a constant and grows by one, as in `lax.scan` and in `fori_loop` with
+  constant bounds.
   """
-  known = re.search(r'known_trip_count"?:\{"n":"(\d+)"', loop.attributes)
-  if known:
-    return int(known.group(1))
+  annotation = re.search(r'known_trip_count"?:\{"n":"(\d+)"', loop.attributes)
+  if annotation:
+    return int(annotation.group(1))
   condition = module.computations[loop.called['condition'][0]]
   test = condition.root
   if test.opcode != 'compare' or 'direction=LT' not in test.attributes:
@@ -218,7 +238,7 @@ def _initial_value(computation, loop, index: int) -> int | None:
   state = computation.instructions[loop.operands[0]]
   if state.opcode != 'tuple':
     return None
-  first = hlo.skip_instructions(
+  source = hlo.skip_instructions(
     computation, state.operands[index], _PASS_THROUGH_OPCODES
   )
-  return int(first.operands[0]) if first.opcode == 'constant' else None
+  return int(source.operands[0]) if source.opcode == 'constant' else None

@@ -1,7 +1,7 @@
-"""The text of an HLO module as computations of instructions.
+"""Parser of the text of HLO modules.
 
-Enough of its grammar for counting: shapes, operands, attributes, and how
-often a computation runs (trip counts of loops).
+It supports the parts of the grammar that are required for counting: shapes,
+operands, attributes, and called computations.
 """
 
 import dataclasses
@@ -27,13 +27,15 @@ _CALLED = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Array:
-  """An array's type: 'f32[8,64]'.
+  """Type of an array, such as 'f32[8,64]'.
 
   Attributes:
-    dtype: 'f32', 'bf16', ...
-    shape: sizes.
-    on_chip: whether it lies in a TPU's own memory instead of the device's.
-    layout: Dimensions from the contiguous one on; () for the last one first.
+    dtype: Data type: 'f32', 'bf16', ...
+    shape: Sizes of the dimensions.
+    on_chip: Whether the array is in the on-chip memory of a TPU instead of the
+      device memory.
+    layout: Dimensions in the order of contiguity. If empty, the last dimension
+      is the contiguous one.
   """
 
   dtype: str
@@ -43,11 +45,12 @@ class Array:
 
   @property
   def size(self) -> int:
+    """Number of elements."""
     return math.prod(self.shape)
 
   @property
   def bytes(self) -> float:
-    """Types that are not in the table (f8e4m3fn, token) have 8 bits."""
+    """Size in bytes. Unknown types (f8e4m3fn, token) count as 8 bits."""
     return self.size * _BITS.get(self.dtype, 8) / 8
 
   @property
@@ -60,7 +63,7 @@ class Array:
 
   @property
   def traffic(self) -> float:
-    """Bytes of the device's memory that one pass over it moves."""
+    """Bytes of device memory that one pass over the array moves."""
     return 0 if self.on_chip else self.bytes
 
 
@@ -69,13 +72,13 @@ class Instruction:
   """One line of a computation.
 
   Attributes:
-    name: unique within its computation.
-    opcode: 'dot', 'all-gather', ...
-    arrays: what it makes: one array, or a tuple's, flattened.
-    operands: names of instructions in the same computation; a parameter's
-      number, a constant's value.
-    attributes: the rest of the line.
-    is_tuple: whether it makes a tuple.
+    name: Name, unique within its computation.
+    opcode: Opcode: 'dot', 'all-gather', ...
+    arrays: Result: one array, or the flattened arrays of a tuple.
+    operands: Names of instructions in the same computation, the number of a
+      parameter, or the value of a constant.
+    attributes: Remainder of the line.
+    is_tuple: Whether the result is a tuple.
   """
 
   name: str
@@ -87,26 +90,28 @@ class Instruction:
 
   @property
   def bytes(self) -> float:
+    """Size of the result in bytes."""
     return sum(array.bytes for array in self.arrays)
 
   @property
   def traffic(self) -> float:
+    """Bytes of device memory that one pass over the result moves."""
     return sum(array.traffic for array in self.arrays)
 
   @property
   def op_name(self) -> str:
-    """Where it comes from in the traced program."""
+    """Name of the operation in the traced program."""
     match = re.search(r'op_name="([^"]*)"', self.attributes)
     return match.group(1) if match else ''
 
   @property
   def index(self) -> int:
-    """Which element a get-tuple-element takes."""
+    """Index of the element that a get-tuple-element reads."""
     match = re.search(r'index=(\d+)', self.attributes)
     return int(match.group(1)) if match else 0
 
   def dimensions(self, attribute: str) -> tuple[int, ...]:
-    """Numbers in braces: `lhs_contracting_dims={1}`."""
+    """Returns the numbers of an attribute such as `lhs_contracting_dims={1}`."""
     match = re.search(rf'\b{attribute}=\{{([\d,]*)\}}', self.attributes)
     return (
       tuple(int(n) for n in match.group(1).split(',') if n) if (match) else ()
@@ -114,41 +119,55 @@ class Instruction:
 
   @functools.cached_property
   def called(self) -> dict[str, tuple[str, ...]]:
-    """Attribute -> computations that it names."""
-    found = {}
+    """Attribute -> names of the computations that it calls."""
+    called_computations = {}
     for match in _CALLED.finditer(self.attributes):
-      rest = self.attributes[match.end() :]
-      rest = rest[: rest.index('}')] if rest[0] == '{' else (rest.split(',')[0])
-      found[match.group(1)] = tuple(
-        n.strip().lstrip('{%') for n in rest.split(',')
+      remainder = self.attributes[match.end() :]
+      remainder = (
+        remainder[: remainder.index('}')]
+        if remainder[0] == '{'
+        else (remainder.split(',')[0])
       )
-    return found
+      called_computations[match.group(1)] = tuple(
+        name.strip().lstrip('{%') for name in remainder.split(',')
+      )
+    return called_computations
 
 
 @dataclasses.dataclass(frozen=True)
 class Computation:
-  """Instructions in their order; `root` is what it returns."""
+  """A computation of a module.
+
+  Attributes:
+    name: Name, unique within the module.
+    instructions: Name -> instruction, in program order.
+    root: Instruction whose result the computation returns.
+  """
 
   name: str
   instructions: dict[str, Instruction]
   root: Instruction
 
   def operands(self, instruction: Instruction) -> Iterator[Instruction]:
+    """Yields the operands of an instruction that are instructions."""
     for name in instruction.operands:
       if name in self.instructions:
         yield self.instructions[name]
 
   @functools.cached_property
   def users(self) -> dict[str, list[Instruction]]:
-    """Instruction -> those that read it."""
-    found: dict[str, list[Instruction]] = {n: [] for n in self.instructions}
+    """Name of an instruction -> instructions that read its result."""
+    users: dict[str, list[Instruction]] = {
+      name: [] for name in self.instructions
+    }
     for instruction in self.instructions.values():
-      for name in set(instruction.operands) & found.keys():
-        found[name].append(instruction)
-    return found
+      for name in set(instruction.operands) & users.keys():
+        users[name].append(instruction)
+    return users
 
   @functools.cached_property
   def parameters(self) -> dict[int, Instruction]:
+    """Number -> parameter."""
     return {
       int(i.operands[0]): i
       for i in self.instructions.values()
@@ -158,7 +177,12 @@ class Computation:
 
 @dataclasses.dataclass(frozen=True)
 class Module:
-  """Computations by name, and the one that runs."""
+  """A parsed HLO module.
+
+  Attributes:
+    computations: Name -> computation.
+    entry: Computation that runs first.
+  """
 
   computations: dict[str, Computation]
   entry: Computation
@@ -169,8 +193,8 @@ class Module:
     """Yields the computations that an instruction calls.
 
     Args:
-      instruction: any.
-      *kinds: attributes that name them, 'calls' or 'body'; none for all.
+      instruction: Instruction of any opcode.
+      *kinds: Attributes to follow, such as 'calls' or 'body'. Default: all.
     """
     for kind, names in instruction.called.items():
       for name in names:
@@ -179,73 +203,85 @@ class Module:
 
 
 def parse_module(text: str) -> Module:
-  """The module that `Compiled.as_text()` or a dump of XLA shows."""
+  """Parses the text of `Compiled.as_text()` or of an XLA dump."""
   computations, entry = {}, ''
   name, lines, types = '', dict[str, Instruction](), dict[str, str]()
   root = None
   for line in text.splitlines():
     if line.startswith('}') and name:
-      last = root or next(reversed(lines.values()))
-      computations[name] = Computation(name, lines, last)
+      root_instruction = root or next(reversed(lines.values()))
+      computations[name] = Computation(name, lines, root_instruction)
       name = ''
-    elif (header := _COMPUTATION.match(line)) and not line.startswith(' '):
-      name, lines, types, root = header.group(2), {}, {}, None
-      entry = name if header.group(1) else entry
-    elif name and (start := _INSTRUCTION.match(line)):
-      kind, rest = _split_type(line[start.end() :])
-      made = _parse_instruction(start.group(2), kind, rest)
-      types[made.name] = kind
-      lines |= _parse_elements(made.operands, types) | {made.name: made}
-      root = made if start.group(1) else root
+    elif (header_match := _COMPUTATION.match(line)) and not line.startswith(
+      ' '
+    ):
+      name, lines, types, root = header_match.group(2), {}, {}, None
+      entry = name if header_match.group(1) else entry
+    elif name and (instruction_match := _INSTRUCTION.match(line)):
+      type_text, remainder = _split_type(line[instruction_match.end() :])
+      instruction = _parse_instruction(
+        instruction_match.group(2), type_text, remainder
+      )
+      types[instruction.name] = type_text
+      lines |= _parse_elements(instruction.operands, types) | {
+        instruction.name: instruction
+      }
+      root = instruction if instruction_match.group(1) else root
   return Module(computations, computations[entry])
 
 
 def _split_type(text: str) -> tuple[str, str]:
-  """`f32[2]{0} add(%a, %b)` as its type and the rest."""
+  """Splits `f32[2]{0} add(%a, %b)` into the type and the remainder."""
   end = _find_closing_bracket(text, 0) if text[0] == '(' else text.index(' ')
   return text[:end], text[end:].lstrip()
 
 
-def _parse_instruction(name: str, kind: str, rest: str) -> Instruction:
-  """`add(%a, %b), metadata=...`, of the type `kind`, taken apart."""
-  opening = rest.index('(')
-  close = _find_closing_bracket(rest, opening)
-  inside = rest[opening + 1 : close - 1]
+def _parse_instruction(
+  name: str, type_text: str, remainder: str
+) -> Instruction:
+  """Parses `add(%a, %b), metadata=...` into an instruction."""
+  opening = remainder.index('(')
+  close = _find_closing_bracket(remainder, opening)
+  inside = remainder[opening + 1 : close - 1]
   operands = tuple(_NAME.findall(inside)) or (inside,)
   return Instruction(
     name,
-    rest[:opening],
-    parse_arrays(kind),
+    remainder[:opening],
+    parse_arrays(type_text),
     operands,
-    rest[close:],
-    kind[0] == '(',
+    remainder[close:],
+    type_text[0] == '(',
   )
 
 
 def _parse_elements(
   operands: Iterable[str], types: dict[str, str]
 ) -> dict[str, Instruction]:
-  """The instructions that operands `%tuple#1` leave out.
+  """Returns the instructions that operands such as `%tuple#1` imply.
 
-  Newer versions of XLA write elements of tuples so; older ones write a
-  get-tuple-element for each. Adds the types of the elements to `types`.
+  Newer versions of XLA write elements of tuples in this way. Older versions
+  write
+  a get-tuple-element for each. The types of the elements are added to `types`.
   """
-  made = {}
+  elements = {}
   for operand in operands:
     name, *indices = operand.split('#')
     for index in indices:
-      whole, name = name, f'{name}#{index}'
-      types[name] = _split_tuple_type(types[whole])[int(index)]
-      made[name] = _parse_instruction(
-        name, types[name], f'get-tuple-element(%{whole}), index={index}'
+      parent, name = name, f'{name}#{index}'
+      types[name] = _split_tuple_type(types[parent])[int(index)]
+      elements[name] = _parse_instruction(
+        name, types[name], f'get-tuple-element(%{parent}), index={index}'
       )
-  return made
+  return elements
 
 
-def _split_tuple_type(kind: str) -> list[str]:
-  """Types of a tuple's elements: `(f32[2,3]{1,0}, (s32[]))` has two."""
+def _split_tuple_type(type_text: str) -> list[str]:
+  """Returns the types of a tuple's elements.
+
+  For example, `(f32[2,3]{1,0}, (s32[]))` has two elements.
+  """
   members, depth = [''], 0
-  for character in kind[1:-1]:
+  for character in type_text[1:-1]:
     depth += (character in '([{') - (character in ')]}')
     if character == ',' and not depth:
       members.append('')
@@ -255,25 +291,32 @@ def _split_tuple_type(kind: str) -> list[str]:
 
 
 def parse_layout(text: str | None) -> str:
-  """Returns the dimensions of a layout: of `{1,0:T(8,128)}`, `{1,0`."""
+  """Returns the dimensions of a layout, such as `{1,0` of `{1,0:T(8,128)}`."""
   return (text or '').partition(':')[0]
 
 
 def parse_arrays(text: str) -> tuple[Array, ...]:
-  """Array types in a text: of `(f32[2,3]{1,0}, s32[])` two."""
+  """Returns all array types of a text, such as two of `(f32[2,3]{1,0}, s32[])`."""
   return tuple(
     Array(
-      m.group(1),
-      tuple(int(n.strip('<= ')) for n in m.group(2).split(',') if n.strip()),
-      bool(_ON_CHIP.search(m.group(3) or '')),
-      tuple(int(n) for n in re.findall(r'\d+', parse_layout(m.group(3)))),
+      match.group(1),
+      tuple(
+        int(number.strip('<= '))
+        for number in match.group(2).split(',')
+        if number.strip()
+      ),
+      bool(_ON_CHIP.search(match.group(3) or '')),
+      tuple(
+        int(number)
+        for number in re.findall(r'\d+', parse_layout(match.group(3)))
+      ),
     )
-    for m in _ARRAY.finditer(text)
+    for match in _ARRAY.finditer(text)
   )
 
 
 def _find_closing_bracket(text: str, opening: int) -> int:
-  """Where the bracket at `opening` is closed, and one more."""
+  """Returns the index after the bracket that closes the one at `opening`."""
   depth = 0
   for match in re.compile(r'[()]').finditer(text, opening):
     depth += 1 if match.group() == '(' else -1
@@ -285,7 +328,13 @@ def _find_closing_bracket(text: str, opening: int) -> int:
 def skip_instructions(
   computation: Computation, name: str, opcodes: Iterable[str]
 ) -> Instruction:
-  """What an instruction reads, through single operands of some kinds."""
+  """Returns the source of an instruction, skipping single-operand opcodes.
+
+  Args:
+    computation: Computation that contains the instruction.
+    name: Name of the first instruction.
+    opcodes: Opcodes to skip.
+  """
   instruction = computation.instructions[name]
   while instruction.opcode in opcodes:
     instruction = computation.instructions[instruction.operands[0]]

@@ -1,8 +1,8 @@
-"""Kernels: what a device runs one after the other, and what each costs.
+"""Kernels of a compiled program and their costs.
 
-`compiled` reads them from the program that the target's own compiler made;
-A kernel takes
-what it needs more of: arithmetic at the peak, or memory at its bandwidth.
+`make_reader` reads them from the program of the target's compiler. A kernel
+takes the time of its scarcest resource: arithmetic at the peak rate, memory at
+its bandwidth, or issuing its instructions.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from xlflax.training.devices import accelerators
 
 
 class KernelKind(enum.StrEnum):
-  """What a kernel mostly does."""
+  """Dominant type of work of a kernel."""
 
   PRODUCT = 'product'
   ATTENTION = 'attention'
@@ -27,17 +27,16 @@ class KernelKind(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-  """One kernel, or one that is guessed.
+  """One kernel.
 
   Attributes:
-    name: of its instruction, unique in the program.
-    kind: what it mostly does.
-    op_name: where it comes from in the traced program.
-    flops: of its products.
-    bytes: of memory that it reads and writes.
-    rate: of its products, as a multiple of the bfloat16 peak.
-    cycles: of the device's clock that its instructions take to be issued;
-      0 where they were not counted.
+    name: Name of its instruction, unique in the program.
+    kind: Dominant type of work.
+    op_name: Name of the operation in the traced program.
+    flops: FLOPs of its matmuls.
+    bytes: Bytes of memory that it reads and writes.
+    rate: Rate of its matmuls as a multiple of the bfloat16 peak.
+    cycles: Device cycles to issue its instructions; 0 if not counted.
   """
 
   name: str
@@ -49,7 +48,7 @@ class Kernel:
   cycles: float = 0.0
 
   def seconds(self, accelerator: accelerators.Accelerator) -> float:
-    """Returns the least time that the data sheet allows."""
+    """Returns the minimum time by the data sheet."""
     return max(
       self.flops / (self.rate * accelerator.flops),
       self.bytes / accelerator.bandwidth,
@@ -60,7 +59,7 @@ class Kernel:
     return self.cycles / (accelerator.clock * 1e9) if self.cycles else 0.0
 
   def expected(self, accelerator: accelerators.Accelerator) -> float:
-    """Returns the time with what good kernels attain, and a launch."""
+    """Returns the time at the rates that good kernels attain, with a launch."""
     launch = LAUNCH if accelerator.platform == 'gpu' else 0.0
     return launch + max(
       self.flops / (self.rate * accelerator.flops) / ATTAINED_FLOPS,
@@ -70,30 +69,30 @@ class Kernel:
 
   @property
   def module(self) -> str:
-    """The part of the model that it belongs to: 'layers/mlp/wi'."""
+    """Module of the model that the kernel belongs to, such as 'layers/mlp/wi'."""
     return module_name(self.op_name)
 
   @property
   def part(self) -> str:
-    """What of every model it is: 'attention', 'MLP', 'norms', 'optimizer'."""
+    """Part of the model: 'attention', 'MLP', 'norms', 'optimizer', ..."""
     return part_name(self.module)
 
   @property
   def phase(self) -> str:
-    """'forward', 'backward' or 'update'."""
+    """Phase of the step: 'forward', 'backward' or 'update'."""
     if 'transpose(' in self.op_name:
       return 'backward'
     return 'forward' if 'jvp(' in self.op_name else 'update'
 
 
-# Shares of the peaks that good kernels attain, and seconds of a launch:
-# assumptions, for the expected figures only.
+# Fractions of the peak rates that good kernels attain, and seconds of a launch.
+# These are assumptions that only affect the expected figures.
 ATTAINED_FLOPS = 0.8
 ATTAINED_BANDWIDTH = 0.9
 LAUNCH = 2e-6
 
 Reader = Callable[[hlo.Module, hlo.Computation, hlo.Instruction], Kernel | None]
-# Result types of a Pallas kernel, as (dtype, shape), -> its FLOPs or cycles.
+# Result types of a Pallas kernel (pairs of dtype and shape) -> FLOPs or cycles.
 ByResults = Mapping[tuple[tuple[str, tuple[int, ...]], ...], float]
 
 _PALLAS = re.compile(
@@ -104,12 +103,12 @@ _PALLAS = re.compile(
 def make_reader(
   platform: str, pallas: ByResults, cycles: ByResults | None = None
 ) -> Reader:
-  """Returns the reader of a program that the target's compiler made.
+  """Returns a reader of kernels in the program of a target's compiler.
 
   Args:
     platform: 'gpu', 'tpu' or 'cpu'.
     pallas: FLOPs of the Pallas kernels in the traced step.
-    cycles: of their instructions, where they were counted.
+    cycles: Cycles of their instructions. If None, they were not counted.
   """
 
   def read(
@@ -117,9 +116,9 @@ def make_reader(
     computation: hlo.Computation,
     instruction: hlo.Instruction,
   ) -> Kernel | None:
-    size = traffic.count_bytes(module, computation, instruction)
+    num_bytes = traffic.count_bytes(module, computation, instruction)
     flops, rate = _count_arithmetic(module, computation, instruction, platform)
-    issue = 0.0
+    issue_cycles = 0.0
     kind = KernelKind.PRODUCT if flops else _classify_kernel(instruction)
     if instruction.opcode == 'custom-call':
       attention = products.count_cudnn_attention_flops(computation, instruction)
@@ -128,11 +127,13 @@ def make_reader(
       elif kind is KernelKind.PALLAS:
         types = tuple((a.dtype, a.shape) for a in instruction.arrays)
         flops = pallas.get(types, 0.0)
-        issue = (cycles or {}).get(types, 0.0)
-    if not size and not flops:
+        issue_cycles = (cycles or {}).get(types, 0.0)
+    if not num_bytes and not flops:
       return None
     origin = _find_op_name(computation, instruction)
-    return Kernel(instruction.name, kind, origin, flops, size, rate, issue)
+    return Kernel(
+      instruction.name, kind, origin, flops, num_bytes, rate, issue_cycles
+    )
 
   return read
 
@@ -140,18 +141,25 @@ def make_reader(
 def _find_op_name(
   computation: hlo.Computation, instruction: hlo.Instruction
 ) -> str:
-  """Returns its op_name, else that of what it reads or of who reads it."""
-  near = (
+  """Returns the op_name of an instruction, its operands or its users."""
+  related = (
     instruction,
     *computation.operands(instruction),
     *computation.users[instruction.name],
   )
   return next(
-    (i.op_name for i in near if i.op_name and i.opcode != 'parameter'), ''
+    (
+      related_instruction.op_name
+      for related_instruction in related
+      if related_instruction.op_name
+      and related_instruction.opcode != 'parameter'
+    ),
+    '',
   )
 
 
 def _classify_kernel(instruction: hlo.Instruction) -> KernelKind:
+  """Returns the kind of a kernel without matmuls."""
   if _PALLAS.search(instruction.attributes):
     return KernelKind.PALLAS
   return (
@@ -160,23 +168,33 @@ def _classify_kernel(instruction: hlo.Instruction) -> KernelKind:
 
 
 def _count_arithmetic(module, computation, instruction, platform):
-  """Returns FLOPs of the products in an instruction, and their rate."""
+  """Returns the FLOPs of the matmuls in an instruction, and their rate."""
   if instruction.opcode in products.OPCODES:
-    found = [(computation, instruction)]
+    matmuls = [(computation, instruction)]
   elif instruction.opcode == 'fusion':
-    found = list(_iterate_fused_matmuls(module, instruction))
+    matmuls = list(_iterate_fused_matmuls(module, instruction))
   else:
     flops = products.count_cublas_flops(computation, instruction)
     return flops, matmul_rate(
       computation, instruction, platform
     ) if flops else 1.0
   return (
-    sum(products.count_matmul_flops(c, i) for c, i in found),
-    min((matmul_rate(c, i, platform) for c, i in found), default=1.0),
+    sum(
+      products.count_matmul_flops(inner_computation, inner_instruction)
+      for inner_computation, inner_instruction in matmuls
+    ),
+    min(
+      (
+        matmul_rate(inner_computation, inner_instruction, platform)
+        for inner_computation, inner_instruction in matmuls
+      ),
+      default=1.0,
+    ),
   )
 
 
 def _iterate_fused_matmuls(module: hlo.Module, fusion: hlo.Instruction):
+  """Yields the matmuls in a fusion and their computations."""
   for computation in module.called(fusion, 'calls'):
     for instruction in computation.instructions.values():
       if instruction.opcode in products.OPCODES:
@@ -186,23 +204,26 @@ def _iterate_fused_matmuls(module: hlo.Module, fusion: hlo.Instruction):
 
 
 def matmul_rate(
-  computation: hlo.Computation, product: hlo.Instruction, platform: str
+  computation: hlo.Computation, matmul: hlo.Instruction, platform: str
 ) -> float:
-  """Returns a product's rate: float32 has half of it on GPUs (TF32)."""
-  # What cuBLAS adds to a product comes after its two factors.
-  dtypes = {o.arrays[0].dtype for o in [*computation.operands(product)][:2]}
+  """Returns the rate of a matmul as a multiple of the bfloat16 peak.
+
+  float32 runs at half of the rate on GPUs (TF32).
+  """
+  # Operands after the first two are addends of cuBLAS.
+  dtypes = {o.arrays[0].dtype for o in [*computation.operands(matmul)][:2]}
   if any(dtype.startswith('f8') for dtype in dtypes):
     return 2.0
   if (
     platform == 'tpu'
     or dtypes <= {'bf16', 'f16'}
-    or re.search(r'(?i)algorithm\W+\w{0,36}bf16', product.attributes)
+    or re.search(r'(?i)algorithm\W+\w{0,36}bf16', matmul.attributes)
   ):
     return 1.0
   return 0.5
 
 
-# Parts of an op_name that are no module: transformations, control flow, and
+# Parts of an op_name that are not modules: transformations, control flow, and
 # the names of einsums, functions and methods.
 _NON_MODULE_PARTS = re.compile(
   r'[(.]|->|^(while|body|cond|closed_call|branch_\d+_fun|checkpoint|'
@@ -212,24 +233,27 @@ _NON_MODULE_PARTS = re.compile(
 
 @functools.lru_cache(maxsize=8192)
 def module_name(op_name: str) -> str:
-  """Returns the module of 'jit(step)/jvp(M)/while/body/layers/mlp/wi/dot'.
+  """Returns the module of an op_name.
 
-  The last part is the operation. What belongs to no module of the model is
-  the objective's where it is differentiated, else the update's.
+  For example, 'jit(step)/jvp(M)/while/body/layers/mlp/wi/dot' belongs to
+  'layers/mlp/wi'; the last part is the operation. Operations outside the
+  modules
+  of the model belong to the objective if they are differentiated, and otherwise
+  to the update.
   """
   parts = op_name.split(';')[0].split('/')[:-1]
-  kept: list[str] = []
+  modules: list[str] = []
   for part in parts:
-    if not _NON_MODULE_PARTS.search(part) and part not in kept[-1:]:
-      kept.append(part)
-  if kept:
-    return _remove_repeats('/'.join(kept))
+    if not _NON_MODULE_PARTS.search(part) and part not in modules[-1:]:
+      modules.append(part)
+  if modules:
+    return _remove_repeats('/'.join(modules))
   if 'jvp(' not in op_name:
     return 'update'
   return 'layers (scan)' if 'while' in parts[-3:] else 'objective'
 
 
-# Names of modules of any layer, the first that fits -> the part.
+# Pattern of module names -> part of the model. The first match applies.
 _PARTS = {
   r'norm(_\d+)?$': 'norms',
   r'attention': 'attention',
@@ -242,10 +266,16 @@ _PARTS = {
 
 
 def part_name(module: str) -> str:
-  """Returns the part of a model that a module of any layer belongs to."""
-  return next((p for r, p in _PARTS.items() if re.search(r, module)), 'others')
+  """Returns the part of a model that a module belongs to."""
+  return next(
+    (part for pattern, part in _PARTS.items() if re.search(pattern, module)),
+    'others',
+  )
 
 
 def _remove_repeats(path: str) -> str:
-  """'layers/mlp/layers/mlp/wo', of what is recomputed, is 'layers/mlp/wo'."""
+  """Removes repeated modules, which recomputation produces.
+
+  For example, 'layers/mlp/layers/mlp/wo' becomes 'layers/mlp/wo'.
+  """
   return re.sub(r'(?<![^/])(.+)/\1(?![^/])', r'\1', path)

@@ -1,4 +1,4 @@
-"""FLOPs of the Pallas kernels in a traced step, by their results' types."""
+"""FLOPs of the Pallas kernels in a traced step, by the types of their results."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -21,8 +21,8 @@ _HLO_TYPES = {
   'bool': 'pred',
 }
 
-# Products of all queries with all keys in the kernels of
-# `models.fused_attention`, whose loops have bounds that only a run knows.
+# Number of matmuls of all queries with all keys in the fused attention kernels,
+# whose loops have bounds that are only known at run time.
 _ATTENTION_MATMULS = {
   'attention_forward': 2,
   'attention_query_gradient': 3,
@@ -40,45 +40,73 @@ def iterate_pallas_calls(jaxpr: Any) -> Iterator[Any]:
 
 
 def result_types(equation: Any) -> Any:
-  """Returns the types of a kernel's results, as the compiled program's."""
+  """Returns the types of a kernel's results in the notation of HLO."""
   return tuple(
-    (_HLO_TYPES.get(v.aval.dtype.name, v.aval.dtype.name), tuple(v.aval.shape))
-    for v in equation.outvars
+    (
+      _HLO_TYPES.get(variable.aval.dtype.name, variable.aval.dtype.name),
+      tuple(variable.aval.shape),
+    )
+    for variable in equation.outvars
   )
 
 
 def extract_calls(
   equations: Sequence[Any],
 ) -> tuple[Callable[..., Any], list[Any]]:
-  """Returns a function of only these calls, and its arguments' shapes."""
+  """Returns a function that only makes these calls, and its argument shapes."""
   inputs = dict.fromkeys(
-    v for e in equations for v in e.invars if not hasattr(v, 'val')
+    variable
+    for equation in equations
+    for variable in equation.invars
+    if not hasattr(variable, 'val')
   )
-  made = [v for e in equations for v in e.outvars if str(v) != '_']
-  about = api_util.debug_info('kernels', len, (), {})
-  about = about._replace(arg_names=None, result_paths=None)
-  jaxpr = core.Jaxpr((), list(inputs), made, equations, debug_info=about)
-  shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in inputs]
+  outputs = [
+    variable
+    for equation in equations
+    for variable in equation.outvars
+    if str(variable) != '_'
+  ]
+  debug_info = api_util.debug_info('kernels', len, (), {})
+  debug_info = debug_info._replace(arg_names=None, result_paths=None)
+  jaxpr = core.Jaxpr(
+    (), list(inputs), outputs, equations, debug_info=debug_info
+  )
+  shapes = [
+    jax.ShapeDtypeStruct(variable.aval.shape, variable.aval.dtype)
+    for variable in inputs
+  ]
   return core.jaxpr_as_fun(core.ClosedJaxpr(jaxpr, ())), shapes
 
 
 def count_flops(jaxpr: Any) -> kernels.ByResults:
-  """Returns result types -> FLOPs of each kernel that a jaxpr calls.
+  """Counts the FLOPs of each Pallas kernel that a jaxpr calls.
 
-  The compiled program shows of a kernel only what goes in and comes out, so
-  kernels with results of the same types count as the largest of them.
+  The compiled program only contains the inputs and outputs of a kernel. Kernels
+  whose results have the same types are therefore counted as the largest of
+  them.
+
+  Args:
+    jaxpr: Traced step.
+
+  Returns:
+    Result types -> FLOPs.
   """
-  found: dict[Any, float] = {}
+  flops_by_types: dict[Any, float] = {}
   for equation in iterate_pallas_calls(jaxpr):
     types = result_types(equation)
-    found[types] = max(found.get(types, 0.0), count_kernel_flops(equation))
-  return found
+    flops_by_types[types] = max(
+      flops_by_types.get(types, 0.0), count_kernel_flops(equation)
+    )
+  return flops_by_types
 
 
 def count_kernel_flops(equation: Any) -> float:
-  """FLOPs of a kernel; attention's whole, though windows may spare a part."""
+  """Returns the FLOPs of a kernel.
+
+  Attention counts in full, although windows may skip a part of it.
+  """
   name = str(equation.params.get('name')).removesuffix(flops.HEADS_FIRST)
-  products = _ATTENTION_MATMULS.get(name)
-  if products is None:
+  num_matmuls = _ATTENTION_MATMULS.get(name)
+  if num_matmuls is None:
     return flops.count_kernel(equation)
-  return flops.count_equation(equation) * products / 2
+  return flops.count_equation(equation) * num_matmuls / 2

@@ -1,17 +1,33 @@
-"""Bytes of memory that the instructions of a compiled program move.
+"""Memory traffic of the instructions of a compiled program, in bytes.
 
-A fusion reads its operands and writes its results. Of an operand that it only
-slices it reads the slices; what it updates in place costs the update. Arrays
-in a TPU's own memory are free.
+A fusion reads its operands and writes its results. An operand that is only
+sliced counts as its slices, and an update in place counts as the update. Arrays
+in the on-chip memory of a TPU are free.
 """
 
 from benchmarks.compiled.programs import hlo
 
-# Neither read nor write; what they call is counted there.
+# Opcodes that do not access memory. The computations that they call are counted
+# separately.
 FREE = frozenset(
-  """parameter constant tuple get-tuple-element bitcast while
-  conditional call after-all opt-barrier partition-id replica-id
-  async-start async-update async-done add-dependency""".split()
+  (
+    'parameter',
+    'constant',
+    'tuple',
+    'get-tuple-element',
+    'bitcast',
+    'while',
+    'conditional',
+    'call',
+    'after-all',
+    'opt-barrier',
+    'partition-id',
+    'replica-id',
+    'async-start',
+    'async-update',
+    'async-done',
+    'add-dependency',
+  )
 )
 _ALIASES = ('bitcast', 'reshape', 'copy', 'convert', 'transpose')
 _SLICES = ('dynamic-slice', 'slice', 'gather')
@@ -54,9 +70,12 @@ def count_operand_bytes(
 def _count_unfused_bytes(
   operands: list[hlo.Instruction], kernel: hlo.Instruction
 ) -> float:
+  """Returns the bytes of an instruction that is not a fusion."""
   if kernel.opcode in ('copy-start', 'slice-start'):
-    made = kernel.arrays[0]
-    return made.traffic + (0 if operands[0].arrays[0].on_chip else made.bytes)
+    result = kernel.arrays[0]
+    return result.traffic + (
+      0 if operands[0].arrays[0].on_chip else result.bytes
+    )
   if kernel.opcode in _SLICES:
     return kernel.traffic + (kernel.bytes if operands[0].traffic else 0)
   if kernel.opcode == 'dynamic-update-slice':
@@ -64,7 +83,7 @@ def _count_unfused_bytes(
   if kernel.opcode == 'scatter':
     updates = operands[-1]
     return 2 * updates.bytes * bool(kernel.traffic) + updates.traffic
-  return kernel.traffic + sum(o.traffic for o in operands)
+  return kernel.traffic + sum(operand.traffic for operand in operands)
 
 
 def _count_read_bytes(
@@ -73,6 +92,7 @@ def _count_read_bytes(
   parameter: hlo.Instruction,
   operand: hlo.Instruction,
 ) -> float:
+  """Returns the bytes that a fusion reads of one operand."""
   if not operand.traffic:
     return 0
   return min(operand.traffic, _count_needed_bytes(module, fused, parameter))
@@ -81,13 +101,13 @@ def _count_read_bytes(
 def _count_needed_bytes(
   module: hlo.Module, fused: hlo.Computation, value: hlo.Instruction
 ) -> float:
-  """Returns the bytes of a fused value that its readers look at."""
+  """Returns the bytes of a fused value that its users read."""
   total = 0.0
   for user in fused.users[value.name]:
-    first = user.operands[0] == value.name
-    if user.opcode in _SLICES and first:
+    is_first = user.operands[0] == value.name
+    if user.opcode in _SLICES and is_first:
       total += user.bytes
-    elif user.opcode in _UPDATES and first:
+    elif user.opcode in _UPDATES and is_first:
       continue
     elif user.opcode in _ALIASES:
       total += (
@@ -96,9 +116,9 @@ def _count_needed_bytes(
         else _count_needed_bytes(module, fused, user)
       )
     elif user.opcode == 'fusion':
-      inner = next(module.called(user, 'calls'))
+      called = next(module.called(user, 'calls'))
       total += _count_needed_bytes(
-        module, inner, inner.parameters[user.operands.index(value.name)]
+        module, called, called.parameters[user.operands.index(value.name)]
       )
     else:
       return value.bytes
@@ -116,6 +136,7 @@ def _count_written_bytes(fused: hlo.Computation) -> float:
 
 
 def _count_root_bytes(fused: hlo.Computation, root: hlo.Instruction) -> float:
+  """Returns the bytes that a fusion writes of one result."""
   if not root.traffic:
     return 0
   source = hlo.skip_instructions(fused, root.name, ('bitcast',))

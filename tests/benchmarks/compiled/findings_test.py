@@ -62,7 +62,7 @@ def test_loops_of_partial_sums_and_waiting():
   gather = collectives.Collective('all-gather', 8, 1, 'bf16', (5,), 10)
   run.exposed[gather] = 0.2
   said = _said(_NOTHING, run)
-  assert '1 products are loops of partial sums (8 rounds)' in said
+  assert '1 matmuls are loops of partial sums (8 iterations)' in said
   assert 'wait 20% of a step' in said and 'all-gather of bf16[5]' in said
 
 

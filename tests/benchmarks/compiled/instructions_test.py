@@ -110,7 +110,7 @@ def test_a_plan_without_the_tools_says_so(monkeypatch):
   assert 'nvdisasm not found (pip install nvidia-cuda-nvdisasm)' in said
   monkeypatch.setattr(instructions, 'find_tool', str)
   assert (
-    'shows none' in instructions.describe_uncounted_kernels(_jaxpr(), {})[0]
+    'writes none' in instructions.describe_uncounted_kernels(_jaxpr(), {})[0]
   )
 
 
