@@ -246,15 +246,15 @@ def build_corpus(
   }
   num_dropped: collections.Counter[str] = collections.Counter()
 
-  def is_training_text(name: str, *texts: str) -> bool:
-    """Returns whether no text is held out, and counts the others by name."""
+  def accept_training_text(name: str, *texts: str) -> bool:
+    """Returns whether no text is held out. Rejected texts are counted."""
     is_held_out = any(normalize_text(text) in held_out for text in texts)
     num_dropped[name] += is_held_out
     return not is_held_out
 
   parallel = {
     language: [
-      pair for pair in pairs if is_training_text(f'en-{language}', *pair)
+      pair for pair in pairs if accept_training_text(f'en-{language}', *pair)
     ]
     for language, pairs in read_parallel(data, pair_sources).items()
   }
@@ -280,7 +280,7 @@ def build_corpus(
         [
           pair
           for pair in parallel[language]
-          if is_training_text('validation', *pair)
+          if accept_training_text('validation', *pair)
         ],
       )
       corpus_writer.write_parallel(
@@ -302,7 +302,7 @@ def build_corpus(
       output,
       language,
       [
-        [line for line in document if is_training_text(language, line)]
+        [line for line in document if accept_training_text(language, line)]
         for document in documents
       ],
     )

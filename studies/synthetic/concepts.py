@@ -14,7 +14,7 @@ from xlflax.utils import errors
 
 @dataclasses.dataclass(frozen=True)
 class Concept:
-  """A meaning.
+  """A meaning that has a word in every language.
 
   Attributes:
     id: Name of the concept.
