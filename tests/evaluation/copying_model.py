@@ -16,7 +16,7 @@ class Config:
   """What the library asks a model for."""
 
   vocab_size: int
-  max_length: int = 32
+  max_position_embeddings: int = 32
 
 
 @class_registry.register('copying_model_of_the_tests')

@@ -48,7 +48,7 @@ def test_vectors_are_those_of_the_scripts():
     task = suite.task(name)
     made = recipe_table.configuration(task, *task.recipe)
     cls = next(iter(task.recipe)).rpartition('.')[0]
-    fields = ('pooling', 'layer', 'max_length', 'centre')
+    fields = ('pooling', 'layer', 'max_length', 'centering')
     found = [recipe_table.value(made, f'{cls}.{field}') for field in fields]
     assert found == [pooling, 8, 512, 'none']
 
@@ -67,7 +67,7 @@ def test_xtreme_r_adds_to_the_settings_of_xtreme():
     made = recipe_table.configuration(task, *task.recipe)
     found = [
       recipe_table.value(made, f'mteb_tasks.Ranking.{field}')
-      for field in ('pooling', 'max_length', 'centre')
+      for field in ('pooling', 'max_length', 'centering')
     ]
     assert found == ['first', length, 'none'] and task.deviations
   assert any('SQuAD' in one for one in ours.task('tatoeba').deviations)

@@ -62,7 +62,7 @@ def test_pairs_without_the_mean_of_either_side(subject):
   found = _pairs(*((a, b, 1.0) for a in _TEXTS for b in _TEXTS if a != b))
   plain, centred = (
     mteb_tasks.SemanticSimilarity(source=_held('de', found), **settings)
-    for settings in ({}, {'centre': 'language'})
+    for settings in ({}, {'centering': 'language'})
   )
   notes = []
   first, second = (

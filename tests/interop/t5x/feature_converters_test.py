@@ -31,7 +31,7 @@ _TEXTS = [
 ]
 
 
-def _dataset(*sides):
+def _examples(*sides):
   def examples():
     for texts in _TEXTS:
       example = {}
@@ -76,7 +76,7 @@ def _cut(text, size):
 
 def test_sentences():
   found = _converted(
-    _dataset(('targets', 0, 2)), {'targets': 7}, layout='sentences', pack=False
+    _examples(('targets', 0, 2)), {'targets': 7}, layout='sentences', pack=False
   )
   _check(
     found,
@@ -90,7 +90,7 @@ def test_sentences():
 
 def test_packed_sentences_share_rows():
   found = _converted(
-    _dataset(('targets', 0, 2)), {'targets': 12}, layout='sentences', pack=True
+    _examples(('targets', 0, 2)), {'targets': 12}, layout='sentences', pack=True
   )
   texts = [(_cut(text, 10),) for text, _ in _TEXTS]
   _check(
@@ -108,7 +108,7 @@ def test_packed_sentences_share_rows():
 def test_pairs(separator, positions):
   pairs = dataset_config.PairOptions(separator=separator, positions=positions)
   found = _converted(
-    _dataset(('inputs', 0, 0), ('targets', 1, 1)),
+    _examples(('inputs', 0, 0), ('targets', 1, 1)),
     {'inputs': 8, 'targets': 6},
     layout='pairs',
     pairs=pairs,
@@ -129,7 +129,7 @@ def test_pairs(separator, positions):
 
 def test_sides():
   found = _converted(
-    _dataset(('inputs', 0, 0), ('targets', 1, 1)),
+    _examples(('inputs', 0, 0), ('targets', 1, 1)),
     {'inputs': 8, 'targets': 8},
     layout='dual',
     pack=False,

@@ -74,7 +74,7 @@ class SentenceTask(eval_task.EvalTask):
       max_length=self.max_length,
       prompts=self.prompts,
       default_prompt='default' if self.prompts else None,
-      centre=self.centering,
+      centering=self.centering,
     )
     task_encoding = dataclasses.replace(
       task_encoding, centering=task_encoding.centering or self.CENTRE
