@@ -27,7 +27,7 @@ from xlflax.data.preprocessing import language_id
 from xlflax.demo import demo_corpus
 
 _CODES = ('ar', 'de', 'en', 'es', 'fr', 'hi', 'ru', 'sw', 'tr', 'zh')
-_MAX_LINES = 1000  # lines of a language
+_MAX_LINES = 1000  # Maximum number of lines per language.
 _LENGTH_BINS = (0, 15, 25, 50, 100, 10_000)
 _FOREIGN_FRACTIONS = (0.0, 0.01, 0.1, 0.5)
 _MIN_PROBABILITY = 0.5

@@ -38,7 +38,7 @@ _DASK_RUNNER_OPTIONS = (
   '--dask_client_address='
 )
 _NUM_SLURM_SHARDS = 4
-_NUM_KILLED_SHARDS = 3  # shares that are killed
+_NUM_KILLED_SHARDS = 3
 
 WriteFunction = Callable[[pathlib.Path, Sequence[str]], None]
 
@@ -120,7 +120,10 @@ def compute_digest(directory: pathlib.Path) -> str:
 
 
 def _write_with_kills(output, flags, rng: random.Random, seconds) -> int:
-  """Writes a cache and returns the number of kills, at most four per shard."""
+  """Writes a cache with random kills and returns their number.
+
+  At most `4 * _NUM_KILLED_SHARDS` processes are killed.
+  """
   remaining_shards, kills = set(range(_NUM_KILLED_SHARDS)), 0
   while remaining_shards:
     running = {
@@ -149,7 +152,7 @@ def _write_with_kills(output, flags, rng: random.Random, seconds) -> int:
       if process.returncode == 0:
         remaining_shards.remove(shard)
       elif process.returncode > 0:
-        raise RuntimeError(message)
+        raise RuntimeError(f'Writing shard {shard} failed:\n{message}')
   return kills
 
 
@@ -172,6 +175,8 @@ def _run_xlflax(
 
 
 def _make_local_writer(count: int) -> WriteFunction:
+  """Returns a function that writes a cache with local processes."""
+
   def write(output: pathlib.Path, flags: Sequence[str]) -> None:
     _run_xlflax('cache', *flags, f'--output={output}', f'--num_workers={count}')
 
@@ -181,6 +186,7 @@ def _make_local_writer(count: int) -> WriteFunction:
 def _write_with_beam(
   output: pathlib.Path, flags: Sequence[str], options=_DIRECT_RUNNER_OPTIONS
 ):
+  """Writes a cache on Apache Beam."""
   _run_xlflax(
     'cache',
     *flags,
@@ -191,6 +197,7 @@ def _write_with_beam(
 
 
 def _write_with_dask(output: pathlib.Path, flags: Sequence[str]) -> None:
+  """Writes a cache on Apache Beam with a local Dask cluster."""
   import distributed
 
   with distributed.LocalCluster(
@@ -202,6 +209,7 @@ def _write_with_dask(output: pathlib.Path, flags: Sequence[str]) -> None:
 
 
 def _write_with_slurm(output: pathlib.Path, flags: Sequence[str]) -> None:
+  """Writes a cache with an array job on a local Slurm cluster."""
   from tests.launch import slurm_cluster, slurm_jobs
 
   folder = output.with_name('slurm')

@@ -75,6 +75,7 @@ _TABLE_DEVICES = {
 
 
 def _make_model_case(name: str, model: pretraining.Model) -> Case:
+  """Returns the case of a model of `benchmarks.pretraining`."""
   flags = [
     flag
     for flag in pretraining.make_benchmark_flags(model, 'x/as_is', calls=1)
@@ -90,6 +91,7 @@ def _make_model_case(name: str, model: pretraining.Model) -> Case:
 
 
 def _make_paper_case(row: scaling.Model) -> Case:
+  """Returns the case of a model of `benchmarks.scaling`."""
   flags = (
     f'--gin_file=papers/{row.file}.gin',
     f'--vocabulary_size={row.vocabulary}',

@@ -177,7 +177,8 @@ def main() -> None:
   )
   args = parser.parse_args()
   print(
-    '| GB | largest tensor, GB | conversion | peak, GB | of it | of all | s |'
+    '| GB | largest tensor, GB | conversion | peak, GB | '
+    'peak / largest tensor | peak / file | s |'
   )
   print('| --- | --- | --- | --- | --- | --- | --- |')
   for size in map(float, args.gigabytes.split(',')):

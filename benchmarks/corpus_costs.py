@@ -31,12 +31,11 @@ from xlflax.data.preprocessing import (
 from xlflax.data.tokenizers.base_vocabulary import Vocabulary
 
 _LANGUAGES = ('de', 'en', 'ru', 'zh')
-_LINE_LENGTHS = {
-  'short lines': (1, 40),
-  'long lines': (100, 2000),
-}  # characters
+# Minimum and maximum lengths in characters.
+_LINE_LENGTHS = {'short lines': (1, 40), 'long lines': (100, 2000)}
 
-Lines = list[tuple[str, str]]  # (language, line)
+# Pairs of language and line.
+Lines = list[tuple[str, str]]
 
 
 def measure_costs(

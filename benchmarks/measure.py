@@ -93,7 +93,7 @@ def run_module(
   )
   if process.returncode:
     raise RuntimeError(
-      f'{module} {" ".join(arguments)} failed:\n'
+      f'`python -m {module} {" ".join(arguments)}` failed:\n'
       + (process.stderr or process.stdout)[-2000:]
     )
   return json.loads(process.stdout.strip().splitlines()[-1])

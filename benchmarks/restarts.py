@@ -357,7 +357,7 @@ def _measure_goodputs(args, folder: pathlib.Path) -> list[dict]:
     figures = measure_goodput(job, args.goodput, args.every)
     results.append({'restart_by': launcher, **figures})
     print(
-      f'restarts by the {launcher}: goodput {figures["goodput"]:.2f}, '
+      f'Restarts by the {launcher}: goodput {figures["goodput"]:.2f}, '
       f'{figures["lost_each"]:.1f} s lost by each of {figures["kills"]} kills, '
       f'{figures["steps"]} steps in {figures["seconds"]:.0f} s; {_format_load()}'
     )

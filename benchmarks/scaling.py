@@ -198,6 +198,7 @@ def format_tables(plans: dict[tuple[str, int, str], dict]) -> str:
 
 
 def _format_memory_table(plans) -> list[str]:
+  """Returns the lines of the table of state memory."""
   lines = [
     '| model | parameters | devices | mesh (data x fsdp x tensor) | '
     'state, MiB | of it split over all, MiB | that x devices | the '
@@ -226,6 +227,7 @@ def _format_mib(size: float) -> str:
 
 
 def _format_speed_table(plans) -> list[str]:
+  """Returns the lines of the table of peak memory, communication and speed."""
   lines = [
     '| model | devices | mesh | by | peak, GiB of 131 | sent, GiB | '
     'to other nodes, GiB | estimate, ms | of it exposed communication | '

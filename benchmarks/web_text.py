@@ -276,6 +276,7 @@ class LanguageIdentifier(NamedTuple):
 
 
 def _make_py3langid() -> LanguageIdentifier:
+  """Returns the identifier of `xlflax preprocess`."""
   return LanguageIdentifier(
     language_id.supported_languages(),
     lambda text: language_id.identify_language(text)[0],
@@ -283,6 +284,7 @@ def _make_py3langid() -> LanguageIdentifier:
 
 
 def _make_langid() -> LanguageIdentifier:
+  """Returns the identifier of langid."""
   module = importlib.import_module('langid.langid')
   identifier = module.LanguageIdentifier.from_modelstring(module.model)
   return LanguageIdentifier(
@@ -291,6 +293,7 @@ def _make_langid() -> LanguageIdentifier:
 
 
 def _make_langdetect() -> LanguageIdentifier:
+  """Returns the identifier of langdetect."""
   factory = importlib.import_module('langdetect.detector_factory')
   factory.DetectorFactory.seed = 0
   factory.init_factory()
@@ -306,6 +309,7 @@ def _make_langdetect() -> LanguageIdentifier:
 
 
 def _make_lingua() -> LanguageIdentifier:
+  """Returns the identifier of lingua."""
   module = importlib.import_module('lingua')
   detector = module.LanguageDetectorBuilder.from_all_languages().build()
   codes = {

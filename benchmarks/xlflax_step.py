@@ -174,6 +174,7 @@ def _make_vocabulary(shape: shapes.Shape) -> vocabulary_spec.VocabularySpec:
 
 
 def _make_batch(shape: shapes.Shape) -> batch_keys.Batch:
+  """Returns a batch of full sequences with one segment each."""
   ids = shapes.make_token_ids(shape)
   positions = np.broadcast_to(
     np.arange(shape.length, dtype=np.int32), ids.shape

@@ -27,7 +27,7 @@ MISALIGNED = 'Matmuls of a vocabulary or of layers are not aligned'
 _ALIGNMENT = 16
 _CUBLAS = 'custom_call_target="__cublas'
 _MAX_FINDINGS = 3
-# With fewer layers, repeated reads cannot be distinguished from those of one layer.
+# With fewer readers, the reads may be those of a single layer.
 _MIN_READERS = 6
 
 
@@ -255,6 +255,7 @@ def _describe_misaligned_matmuls(module) -> Iterator[str]:
 
 
 def _is_matmul(module, instruction) -> bool:
+  """Returns whether a kernel computes a matmul."""
   if instruction.opcode == 'custom-call':
     return _CUBLAS in instruction.attributes
   return instruction.opcode == 'dot' or any(

@@ -19,7 +19,7 @@ from torch.nn import functional
 from benchmarks import efficiency
 from xlflax.data.tokenizers import base_vocabulary
 
-_SAVE_INTERVAL_STEPS = 1000  # steps
+_SAVE_INTERVAL_STEPS = 1000
 
 
 def make_network(

@@ -9,7 +9,7 @@ import transformers
 
 from benchmarks import measure, shapes
 
-_NOISE_DENSITY, _MEAN_SPAN_LENGTH = 0.15, 3  # of span corruption
+_NOISE_DENSITY, _MEAN_SPAN_LENGTH = 0.15, 3  # Settings of span corruption.
 
 
 def measure_variant(model, variant: str, *, calls: int) -> dict:

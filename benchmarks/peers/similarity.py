@@ -25,7 +25,9 @@ def csls_numpy(
   second_similarity = _mean_nearest_similarity(second, first, k)
   blocks = []
   for i in range(0, len(first), _BLOCK_ROWS):
-    scores = first[i : i + _BLOCK_ROWS] @ second.T  # r of first orders nothing
+    scores = (
+      first[i : i + _BLOCK_ROWS] @ second.T
+    )  # The mean of `first` does not change the order.
     scores = 2 * scores - second_similarity[None]
     candidates = np.argpartition(scores, -top, axis=1)[:, -top:]
     order = np.argsort(-np.take_along_axis(scores, candidates, 1), 1)
@@ -121,14 +123,17 @@ class PlainCKA:
     depth = max(i for _, i in self._totals) + 1
     return np.array(
       [
-        self._norm('xy', i, i) / self._own(i, i)
+        self._norm('xy', i, i) / self._self_norm(i, i)
         if self._diagonal
-        else [self._norm('xy', i, j) / self._own(i, j) for j in range(depth)]
+        else [
+          self._norm('xy', i, j) / self._self_norm(i, j) for j in range(depth)
+        ]
         for i in range(depth)
       ]
     )
 
   def _add(self, name: str, i: int, j: int, x: np.ndarray, y: np.ndarray):
+    """Adds the product of the states of two layers."""
     self._sums[name, i, j] = self._sums.get((name, i, j), 0) + x.T @ y
 
   def _norm(self, name: str, i: int, j: int) -> float:
@@ -136,7 +141,8 @@ class PlainCKA:
     shift = np.outer(self._totals[name[0], i], self._totals[name[1], j])
     return float(np.sum((self._sums[name, i, j] - shift / self._count) ** 2))
 
-  def _own(self, i: int, j: int) -> float:
+  def _self_norm(self, i: int, j: int) -> float:
+    """Returns the norm by which the similarity of two layers is divided."""
     return np.sqrt(self._norm('xx', i, i) * self._norm('yy', j, j))
 
 

@@ -117,6 +117,7 @@ class Execution:
     return self._run_computation(self.module.entry)
 
   def _run_computation(self, computation: hlo.Computation) -> Run:
+    """Executes the instructions of a computation in their order."""
     run, clock = Run(), _Clock()
     for instruction in computation.instructions.values():
       if instruction.opcode == 'while':
@@ -130,6 +131,7 @@ class Execution:
     return run
 
   def _run_loop(self, run, clock, computation, instruction) -> None:
+    """Executes the body of a loop and multiplies its counts."""
     (body,) = self.module.called(instruction, 'body')
     num_trips = trip_count(self.module, computation, instruction)
     run.unknown_loops += num_trips is None
@@ -153,6 +155,7 @@ class Execution:
     clock.now += longest.seconds
 
   def _run_instruction(self, run, clock, computation, instruction) -> None:
+    """Executes an instruction that is neither a loop nor a branch."""
     exchanges = collectives.count_collectives(
       self.module, computation, instruction, self.place
     )

@@ -56,6 +56,7 @@ class Kernel:
     )
 
   def _issue(self, accelerator: accelerators.Accelerator) -> float:
+    """Returns the seconds to issue the instructions."""
     return self.cycles / (accelerator.clock * 1e9) if self.cycles else 0.0
 
   def expected(self, accelerator: accelerators.Accelerator) -> float:
