@@ -332,3 +332,24 @@ def test_a_macro_that_only_objects_read_which_are_not_constructed():
   error = _error(configuration)
   assert error.got == 'DEV_FILES'
   assert 'dev/example_source.FileDataset.files' in error.fix
+
+
+def test_an_include_below_a_binding_that_replaces_it(tmp_path):
+  mine = _write(
+    tmp_path / 'mine.gin',
+    'LENGTH = 32',
+    'trainer.Trainer.log_metrics_every = 7',
+    "include 'pretrain/mlm.gin'",
+    "include 'models/tiny.gin'",
+  )
+  with pytest.raises(errors.ConfigError) as error:
+    _configuration([mine])
+  assert (error.value.got, error.value.where) == (
+    'LENGTH',
+    f'{mine}:{_FIRST_LINE}',
+  )
+  assert "include 'pretrain/mlm.gin'" in error.value.expected
+  assert 'pretrain/base.gin' in error.value.fix
+  text = pathlib.Path(mine).read_text() + 'LENGTH = 64\n'
+  pathlib.Path(mine).write_text(text)
+  gin_config.check_bindings([_configuration([mine])])

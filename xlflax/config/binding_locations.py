@@ -90,6 +90,53 @@ def read_bindings(
   return bindings
 
 
+def check_order(tree: config_files.Tree) -> None:
+  """Raises an error for a binding that an include below it replaces.
+
+  Only bindings in files of the user are checked, and only includes of files of
+  the package.
+
+  Args:
+    tree: A gin file and the files that it includes.
+
+  Raises:
+    ConfigError: If a file of the package replaces a binding above its include.
+  """
+  for child in tree.includes:
+    check_order(child)
+  path = tree.file.path
+  if tree.file.is_shipped or not path.is_file():
+    return
+  children = {child.file.name: child for child in tree.includes}
+  pending: dict[tuple[str, str, str], Binding] = {}
+  replaced: dict[tuple[str, str, str], tuple[Binding, Binding, str]] = {}
+  for statement in _parse_all(tree.file.text, str(path)):
+    location = f'{path}:{statement.location.line_num}'
+    if isinstance(statement, config_parser.BindingStatement):
+      binding = _to_binding(statement, location)
+      pending[_order_key(binding)] = binding
+      replaced.pop(_order_key(binding), None)
+    elif isinstance(statement, config_parser.IncludeStatement):
+      included = children[statement.filename]
+      for other in read_bindings(list(included.files()), ()):
+        key = _order_key(other)
+        if key in pending and other.is_shipped:
+          replaced[key] = pending[key], other, statement.filename
+  for binding, other, name in replaced.values():
+    raise errors.ConfigError(
+      'A gin binding has no effect',
+      got=binding.name,
+      expected=f"a binding below `include '{name}'`",
+      where=binding.location,
+      fix=f'Move it below the include, which replaces it ({other.location}).',
+    )
+
+
+def _order_key(binding: Binding) -> tuple[str, str, str]:
+  """Returns a key that is independent of the names of imported modules."""
+  return (binding.scope, binding.selector.rpartition('.')[2], binding.parameter)
+
+
 def flag_binding(name: str, location: str) -> Binding:
   """Returns the binding of a macro or parameter that another flag sets.
 
@@ -152,10 +199,15 @@ def _parse(
   text: str, path: str | None = None
 ) -> Iterator[config_parser.BindingStatement]:
   """Yields the bindings of a file, or of a flag if there is no path."""
+  for statement in _parse_all(text, path):
+    if isinstance(statement, config_parser.BindingStatement):
+      yield statement
+
+
+def _parse_all(text: str, path: str | None = None) -> Iterator[Any]:
+  """Yields the statements of a file, or of a flag if there is no path."""
   try:
-    for statement in config_parser.ConfigParser(text, _Delegate()):
-      if isinstance(statement, config_parser.BindingStatement):
-        yield statement
+    yield from config_parser.ConfigParser(text, _Delegate())
   except (SyntaxError, ValueError, tokenize.TokenError) as error:
     line = getattr(error, 'lineno', None) or 1
     source = text.splitlines()[line - 1].strip() if text else ''

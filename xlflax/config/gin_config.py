@@ -402,16 +402,15 @@ def load_gin_files(
     The configuration.
 
   Raises:
-    ConfigError: If a file does not exist, the syntax or a name is invalid, or a
-      macro is unused or missing. The error contains the file and line, or the
+    ConfigError: If a file does not exist, the syntax or a name is invalid, a
+      macro is unused or missing, or an include replaces a binding above it. The error contains the file and line, or the
       flag.
   """
   folders = config_files.split_search_paths(search_paths)
-  files = [
-    file
-    for name in gin_files
-    for file in config_files.read_gin_file(name, folders).files()
-  ]
+  trees = [config_files.read_gin_file(name, folders) for name in gin_files]
+  for tree in trees:
+    binding_locations.check_order(tree)
+  files = [file for tree in trees for file in tree.files()]
   stages: list[gin_errors.Bound] = []
   configuration = Configuration(
     bound={},
