@@ -19,10 +19,10 @@ _TWINS = [f'{name}/tiny' for name in _CHAINS]
 _ALONE = ('recipes/xlm_e/base.gin', 'recipes/xlm_e/tiny.gin')
 # What a twin may differ in: sizes, and what follows from them.
 _SIZES = (
-  r'.*\.(config|generator)\.(num_layers|hidden_dim|mlp_dim|num_heads|max_length|dtype'
-  r'|local_attention)',
+  r'.*\.(config|generator)\.(num_layers|hidden_dim|mlp_dim|num_heads'
+  r'|max_position_embeddings|dtype|local_attention)',
   r'datasets\[\d\]\.(length|batch_size)',
-  r'accumulation',
+  r'gradient_accumulation_steps',
   r'optimizer\.learning_rate\.(warmup_steps|decay_steps|total_steps)',
 )
 

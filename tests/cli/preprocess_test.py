@@ -113,9 +113,9 @@ def test_all_settings_of_switching_arrive(corpus, tmp_path, capsys):
   record = json.loads((tmp_path / 'out/.prepared.json').read_text())
   assert record['settings']['code_switching'] == {
     'probability': 0.3,
-    'max_share': 0.15,
+    'max_replaced_ratio': 0.15,
     'group_lines': 5,
-    'copies': 2,
+    'num_copies': 2,
     'languages': ['de'],
     'seed': 4,
   }

@@ -38,7 +38,7 @@ def _dataset(**fields):
       dict(
         name='train',
         source=FakeSource(),
-        rows=FakeRows(),
+        featurizer=FakeRows(),
         length=8,
         batch_size=4,
       )
@@ -118,7 +118,7 @@ def test_batches_of_one_part():
 
 
 def test_statistics_count_what_gives_no_row():
-  opened = _open(rows=FakeRows(unused=(1, 2)), max_examples=6)
+  opened = _open(featurizer=FakeRows(unused=(1, 2)), max_examples=6)
   [part] = opened.statistics()
   assert (part.task, part.examples, part.rows, part.dropped) == ('en', 6, 4, 2)
   assert part.tokens == 12 and part.rate == 1.0
@@ -235,7 +235,7 @@ def test_a_part_that_is_missing_or_empty_is_named():
   with raises_error(errors.CorpusError, mentions='sw'):
     _open(splits=('en', 'sw'))
   with raises_error(errors.CorpusError, mentions='en'):
-    _open(rows=FakeRows(unused=tuple(range(10))))
+    _open(featurizer=FakeRows(unused=tuple(range(10))))
 
 
 def test_the_base_of_sources_has_a_fingerprint_of_its_examples():
@@ -257,17 +257,17 @@ def test_rows_that_are_cut_are_told(caplog):
   class Cut(FakeRows):
     cuts = True
 
-  opened = _open(rows=Cut(), length=3)
+  opened = _open(featurizer=Cut(), length=3)
   (part,) = opened.statistics()
   assert part.truncated == 10
   assert_mentions(caplog.text, 3, 10)
-  assert _open(rows=Cut()).statistics()[0].truncated == 0
+  assert _open(featurizer=Cut()).statistics()[0].truncated == 0
   assert _open(length=3).statistics()[0].truncated == 0
 
 
 def test_a_blind_file_is_told():
   with raises_error(errors.CorpusError, mentions=(10, 'train', 'en')):
-    _open(source=_Blind(), rows=FakeRows(unused=tuple(range(10))))
+    _open(source=_Blind(), featurizer=FakeRows(unused=tuple(range(10))))
 
 
 class _Blind(FakeSource):
