@@ -9,7 +9,7 @@ from benchmarks import fp8
 
 @pytest.mark.slow
 def test_variants_of_a_tiny_run(tmp_path, capsys):
-  fp8.main([f'--work={tmp_path}', '--steps=40', '--batch=4', '--seeds=2'])
+  fp8.main([f'--work={tmp_path}', '--steps=40', '--batch=8', '--seeds=2'])
   rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
   assert [row['matmul_precision'] for row in rows] == list(fp8.VARIANTS)
   for row in rows:

@@ -30,7 +30,7 @@ def test_orders_are_compared_seed_by_seed():
 @pytest.mark.slow
 def test_orders_of_a_tiny_run(tmp_path, capsys):
   row_orders.main(
-    [f'--work={tmp_path}', '--steps=40', '--batch=4', '--seeds=2']
+    [f'--work={tmp_path}', '--steps=40', '--batch=8', '--seeds=2']
   )
   rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
   assert [row['order'] for row in rows] == ['full', 'locality', 'text']

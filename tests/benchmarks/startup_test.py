@@ -7,7 +7,7 @@ from benchmarks import startup
 
 @pytest.mark.slow
 def test_measures_every_stage():
-  results = startup.run_benchmark(['tiny'], rounds=1, lines=200)['tiny']
+  results = startup.run_benchmark(['tiny'], rounds=1, lines=1000)['tiny']
   for kind in ('cold', 'cached'):
     assert all(results[kind][stage] > 0 for stage in startup.STAGES)
 
