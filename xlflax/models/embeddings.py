@@ -236,11 +236,12 @@ class Embeddings(nn.Module):
     length = shape[1]
     if length > config.max_position_embeddings:
       raise errors.ConfigError(
-        'The sequences are longer than `max_length`',
+        'The sequences are longer than `max_position_embeddings`',
         got=f'{length} tokens',
         expected=f'at most {config.max_position_embeddings} tokens',
         where='EncoderConfig.max_position_embeddings',
-        fix='Shorten the sequences of the dataset, or increase max_length.',
+        fix='Shorten the sequences of the dataset, or increase '
+        'max_position_embeddings.',
       )
     if config.position_embedding in _ATTENTION_POSITIONS:
       return states

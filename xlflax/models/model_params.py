@@ -32,7 +32,7 @@ def init_params(
     rng: Random key.
     batch_size: Batch size of the token ids that shapes are inferred from.
     length: Length of these token ids. It is limited to the model's
-      `max_length`.
+      `max_position_embeddings`.
 
   Returns:
     The parameter tree, without the key 'params'. With a sharing plan, it has

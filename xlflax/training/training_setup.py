@@ -113,12 +113,13 @@ class Setup:
       length = entry.objective.longest_row(lengths[entry.dataset])
       if max_length is not None and length > max_length:
         raise errors.ConfigError(
-          'The sequences of a dataset exceed the `max_length` of the model',
+          'The sequences of a dataset exceed the `max_position_embeddings` of '
+          'the model',
           got=f'length {length}',
           expected=f'at most {max_length}',
           where=f'dataset {entry.dataset}',
           fix="Reduce the dataset's `length`, or increase the model's "
-          '`max_length`',
+          '`max_position_embeddings`',
         )
 
   @functools.cached_property

@@ -233,7 +233,12 @@ def test_other_settings_are_refused_unless_overwritten(source, tmp_path):
   with raises_error(
     errors.CorpusError,
     where='out',
-    mentions=('code_switching', 'code_switching.copies', 2, 'processing.moses'),
+    mentions=(
+      'code_switching',
+      'code_switching.num_copies',
+      2,
+      'processing.moses',
+    ),
   ):
     _prepare(source, out, processing=MOSES)
   _prepare(source, out, processing=MOSES, overwrite=True)

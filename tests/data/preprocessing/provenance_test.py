@@ -186,7 +186,7 @@ def test_shares_of_other_settings_are_replaced_when_asked(source, tmp_path):
   with raises_error(
     errors.CorpusError,
     where='o',
-    mentions=('--overwrite', 'code_switching.copies'),
+    mentions=('--overwrite', 'code_switching.num_copies'),
   ):
     _prepare(source, tmp_path / 'o', code_switching=None)
   done = _prepare(source, tmp_path / 'o', code_switching=None, overwrite=True)

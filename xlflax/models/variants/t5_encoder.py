@@ -20,7 +20,7 @@ from xlflax.utils import errors
 def check_length(
   token_ids: jax.Array, config: encoder_decoder_config.EncoderDecoderConfig
 ) -> None:
-  """Raises ConfigError if sequences are longer than `config.max_position_embeddings`.
+  """Raises ConfigError if sequences exceed `max_position_embeddings`.
 
   Args:
     token_ids: Token ids of shape [B, T].
@@ -28,11 +28,12 @@ def check_length(
   """
   if token_ids.shape[1] > config.max_position_embeddings:
     raise errors.ConfigError(
-      'The sequences are longer than `max_length`',
+      'The sequences are longer than `max_position_embeddings`',
       got=f'{token_ids.shape[1]} tokens',
       expected=f'at most {config.max_position_embeddings} tokens',
       where='EncoderDecoderConfig.max_position_embeddings',
-      fix='Shorten the sequences of the dataset, or increase max_length.',
+      fix='Shorten the sequences of the dataset, or increase '
+      'max_position_embeddings.',
     )
 
 
