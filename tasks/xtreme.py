@@ -81,7 +81,7 @@ def register(directory: str, *, prefix: str = 'xtreme') -> Registered:
     if task_names:
       names += task_names
       mixtures.append(f'{prefix}.{name}')
-      supervised_tasks.add_labelled_mixture(mixtures[-1], task_names)
+      supervised_tasks.add_labeled_mixture(mixtures[-1], task_names)
   if not names:
     raise errors.CorpusError(
       'The folder contains no files of XTREME',
@@ -122,7 +122,7 @@ def register_treebanks(directory: str, *, prefix: str = 'ud') -> Registered:
       expected='files such as UD_English-EWT/en_ewt-ud-dev.conllu',
     )
   names = [
-    supervised_tasks.add_labelled_task(
+    supervised_tasks.add_labeled_task(
       f'{prefix}.{kind}.{language}',
       format=format,
       language=language,
@@ -132,7 +132,7 @@ def register_treebanks(directory: str, *, prefix: str = 'ud') -> Registered:
     for language, splits in files.items()
   ]
   for kind in ('tags', 'trees'):
-    supervised_tasks.add_labelled_mixture(
+    supervised_tasks.add_labeled_mixture(
       f'{prefix}.{kind}', [name for name in names if f'.{kind}.' in name]
     )
   return Registered((*names, f'{prefix}.tags', f'{prefix}.trees'), ())
@@ -148,7 +148,7 @@ def _add_task(
       name, language=part, files=files, format=xtreme_task.format
     )
   else:
-    task = supervised_tasks.add_labelled_task(
+    task = supervised_tasks.add_labeled_task(
       name,
       format=xtreme_task.format,
       language=part,

@@ -53,9 +53,10 @@ class Trainer:
       its sizes.
     optimizer: Optimizer with its learning rate schedule
       (`training.optimization.optimizers`).
-    num_train_steps: Number of optimizer steps. If None, it follows from `epochs`.
-    epochs: Number of passes over the labeled examples if `num_train_steps` is None.
-      It may be a fraction.
+    num_train_steps: Number of optimizer steps. If None, it follows from
+      `epochs`.
+    epochs: Number of passes over the labeled examples if `num_train_steps` is
+      None. It may be a fraction.
     corpus: Corpus directory, whose tasks are registered as `corpus.*`.
     cache_dir: Token cache to read. If None, SeqIO tasks are read live.
     cache_generation: Generation of a cache that text was added to, from 1. If
@@ -94,7 +95,8 @@ class Trainer:
     profile_steps: Steps to trace, FIRST:LAST (`training.hooks.profiler_hook`).
     profile_memory: Whether to profile the memory of the devices, too.
     stop_after_steps: Step at which the run saves and stops before
-      `num_train_steps`, for tests and time-limited jobs. Schedules do not change.
+      `num_train_steps`, for tests and time-limited jobs. Schedules do not
+      change.
     on_config_mismatch: Action if the directory contains a different run.
     hooks: Hooks that are called after the default ones (`training.hooks`). Each
       call of `train` works with copies of them.

@@ -74,7 +74,7 @@ def register_tasks(
     if family == 'tatoeba':
       task_registry.add_mixture(mixture, task_names)
     else:
-      supervised_tasks.add_labelled_mixture(mixture, task_names)
+      supervised_tasks.add_labeled_mixture(mixture, task_names)
     mixtures.append(mixture)
     names += task_names
   return (*names, *mixtures)
@@ -108,6 +108,6 @@ def _add_task(
       files={split: tuple(paths) for split, paths in files.items()},
     )
   format, options = sources.FAMILIES[family]
-  return supervised_tasks.add_labelled_task(
+  return supervised_tasks.add_labeled_task(
     name, format=format, language=language, files=files, **options
   )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.analysis import fakes
-from tests.data.labelled_words import WordVocabulary
+from tests.data.labeled_words import WordVocabulary
 from tests.errors import assert_mentions, raises_error
 from tests.evaluation import one_hot_model
 from xlflax.analysis import stitched_heads, transfer_checks, transfer_study

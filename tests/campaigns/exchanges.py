@@ -27,7 +27,7 @@ KINDS = {
   "the command's vocabulary": 'vocabulary',
   'token cache': 'cache',
   'corpus': 'corpus',
-  'labeled examples': 'labelled.tsv',
+  'labeled examples': 'labeled.tsv',
   'checkpoint': 'run/checkpoints/2',
   'item params': 'run/checkpoints/2/params',
   'item train': 'run/checkpoints/2/train',

@@ -1,7 +1,7 @@
 """Fuzzed inputs: each is read, or refused in one message.
 
 Hypothesis makes files of every kind that a user can give: corpora,
-dictionaries, labelled examples, gin, flags, and folders of Hugging Face's form.
+dictionaries, labeled examples, gin, flags, and folders of Hugging Face's form.
 What is raised must be an `XlflaxError` with a short message; anything else
 would be a traceback.
 """

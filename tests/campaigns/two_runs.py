@@ -98,7 +98,7 @@ def _write_text(root: pathlib.Path, number: int) -> None:
   ]
   (root / 'corpus/mono').mkdir(parents=True)
   (root / 'corpus/mono/en.txt').write_text(''.join(f'{x}\n' for x in lines))
-  (root / 'labelled.tsv').write_text(
+  (root / 'labeled.tsv').write_text(
     ''.join(f'{x}\t{"no" if i % 2 else "yes"}\n' for i, x in enumerate(lines))
   )
 
@@ -120,10 +120,10 @@ def trainer(root: pathlib.Path, number: int) -> Trainer:
       batch_size=8,
     ),
     supervised_dataset.LabeledDatasetConfig(
-      name='labelled',
+      name='labeled',
       source=source_lib.FileDataset(
         format='tsv',
-        files={'en': str(root / 'labelled.tsv')},
+        files={'en': str(root / 'labeled.tsv')},
         options={'columns': {'text': 0, 'label': 1}},
       ),
       featurizer=classification_featurizer.ClassificationFeaturizer(
@@ -138,7 +138,7 @@ def trainer(root: pathlib.Path, number: int) -> Trainer:
       dataset='mono', objective=masked_lm.MaskedLM()
     ),
     mixture_lib.WeightedObjective(
-      dataset='labelled',
+      dataset='labeled',
       objective=sequence_classification.SequenceClassification(labels=labels),
     ),
   )

@@ -114,7 +114,7 @@ def test_macros_that_guides_name():
     set(
       re.findall(
         r'^  (\w+) = %',
-        text.partition(start)[2].partition('\nlabelled')[0],
+        text.partition(start)[2].partition('\nlabeled')[0],
         re.M,
       )
     )

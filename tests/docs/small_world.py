@@ -1,6 +1,6 @@
 """What the commands of the documentation read, small, under the names there.
 
-Invented languages with labelled data of every task; runs of two steps.
+Invented languages with labeled data of every task; runs of two steps.
 """
 
 import functools

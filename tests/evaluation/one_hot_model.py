@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tests.data.labelled_words import WordVocabulary
+from tests.data.labeled_words import WordVocabulary
 from xlflax.data.supervised.sources import example_source
 from xlflax.evaluation import eval_task
 from xlflax.utils import class_registry

@@ -53,14 +53,14 @@ def settings_of(tmp_path):
     ),
   )
 
-  def build(*files, train=None, labelled=None, macros=None):
+  def build(*files, train=None, labeled=None, macros=None):
     given = {
       'MODEL_DIR': 'run',
       'INIT_FROM': str(tmp_path / 'pretrained'),
       'TRAIN_FILES': train or {'en': 'train.en'},
       'TRAIN_STEPS': 20000,
     }
-    given |= {} if labelled is None else {'LABELLED_FILES': labelled}
+    given |= {} if labeled is None else {'LABELED_FILES': labeled}
     given |= macros or {}
     text = '\n'.join(map(_text, files))
     given |= {
@@ -352,14 +352,14 @@ def test_counterparts_of_test_sets(tmp_path):
   assert (other.language, other.text, other.paired_text) == ('en', 'one', 'two')
 
 
-def test_english_trees_beside_labelled_words(settings_of, tmp_path):
+def test_english_trees_beside_labeled_words(settings_of, tmp_path):
   (tmp_path / 'en.conllu').write_text('1\tone\t_\tNUM\t_\t_\t0\troot\t_\t_\n\n')
   (tmp_path / 'fr.conll').write_text('un\tDET\n')
   (dataset,) = settings_of(
     'finetune/tagging.gin',
-    'finetune/settings/self_labelled.gin',
+    'finetune/settings/self_labeled.gin',
     train={'en': str(tmp_path / 'en.conllu')},
-    labelled={'fr': str(tmp_path / 'fr.conll')},
+    labeled={'fr': str(tmp_path / 'fr.conll')},
   ).datasets
   words = {
     part: [
@@ -389,7 +389,7 @@ def test_every_setting_is_tested():
     'frozen_language_parts',
     'translate_test',
     'plug_in_test',
-    'self_labelled',
+    'self_labeled',
     *(f'layer_head_{f}' for f in ('tagging', 'parsing', 'classification')),
   }
 

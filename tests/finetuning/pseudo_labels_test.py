@@ -59,10 +59,10 @@ def test_text_becomes_training_data(teacher, tmp_path):
   source = pseudo_labels.WordLines(files={'de': str(text)})
   with read_only.only_read(pathlib.Path(teacher)):
     files = pseudo_labels.pseudo_label(
-      teacher=teacher, source=source, output=str(tmp_path / 'labelled')
+      teacher=teacher, source=source, output=str(tmp_path / 'labeled')
     )
-  assert files == {'de': str(tmp_path / 'labelled' / 'de.conll')}
-  # What is written is read as labelled examples.
+  assert files == {'de': str(tmp_path / 'labeled' / 'de.conll')}
+  # What is written is read as labeled examples.
   first, second = example_source.FileDataset(format='conll', files=files).load(
     'de'
   )

@@ -313,7 +313,7 @@ def _new(directory: pathlib.Path) -> pathlib.Path:
 def _row_folder(directory: pathlib.Path, number: int) -> None:
   kept = directory.with_name(f'{directory.name}-all')
   rows(kept, number)
-  [folder] = (kept / 'labelled').iterdir()
+  [folder] = (kept / 'labeled').iterdir()
   folder.rename(directory)
 
 

@@ -54,7 +54,7 @@ def _dataset(layout: str) -> dataset_config.DatasetConfig:
   )
 
 
-def _labelled(maker: featurizer.Featurizer, **fields):
+def _labeled(maker: featurizer.Featurizer, **fields):
   return supervised_dataset.LabeledDatasetConfig(
     name='s', source=_FILES, featurizer=maker, length=16, batch_size=4, **fields
   )
@@ -71,8 +71,8 @@ _STREAMS = {
     layout.value: _dataset(layout.value)
     for layout in dataset_config.ExampleLayout
   },
-  **{name: _labelled(maker) for name, maker in _ROWS.items()},
-  'choices': _labelled(
+  **{name: _labeled(maker) for name, maker in _ROWS.items()},
+  'choices': _labeled(
     choice_featurizer.MultipleChoiceFeaturizer(), group_size=2
   ),
 }
@@ -150,12 +150,12 @@ def test_plugged_in_features_need_a_second_side():
   paired = translation_featurizer.TranslationPairFeaturizer(
     featurizer=_ROWS['classes'], translations=_FILES
   )
-  objective.check_dataset(_labelled(paired))
+  objective.check_dataset(_labeled(paired))
   other = dataclasses.replace(objective, labels=('b', 'a'))
   with raises_error(
     errors.ConfigError, mentions=('sequence_classification', 's')
   ):
-    other.check_dataset(_labelled(paired))
+    other.check_dataset(_labeled(paired))
 
 
 def test_the_choices_of_a_question_are_in_one_batch():

@@ -403,8 +403,8 @@ def load_gin_files(
 
   Raises:
     ConfigError: If a file does not exist, the syntax or a name is invalid, a
-      macro is unused or missing, or an include replaces a binding above it. The error contains the file and line, or the
-      flag.
+      macro is unused or missing, or an include replaces a binding above it. The
+      error contains the file and line, or the flag.
   """
   folders = config_files.split_search_paths(search_paths)
   trees = [config_files.read_gin_file(name, folders) for name in gin_files]

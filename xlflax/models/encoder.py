@@ -14,7 +14,7 @@ from xlflax.models import (
   layers,
   scan_layers,
 )
-from xlflax.models.attention import attention_masks
+from xlflax.models.attention import layer_masks
 from xlflax.models.attention.masks import MASKED_SCORE
 from xlflax.models.variants import disentangled, veco
 from xlflax.utils import class_registry, errors
@@ -219,7 +219,7 @@ class Encoder(veco.PlugIn):
       token_type_ids=token_type_ids,
       deterministic=deterministic,
     )
-    masks = attention_masks.make_attention_masks(
+    masks = layer_masks.make_attention_masks(
       self.config, segment_ids, positions, token_ids.shape[1]
     )
     if self._is_disentangled:
@@ -262,7 +262,7 @@ class Encoder(veco.PlugIn):
 
     def body(layer, states, shared, index):
       masks, text_mask, memory, memory_mask = shared
-      layer_mask = attention_masks.select_layer_mask(config, masks, index)
+      layer_mask = layer_masks.select_layer_mask(config, masks, index)
       states = layer(
         states,
         layer_mask.mask,
@@ -279,7 +279,7 @@ class Encoder(veco.PlugIn):
     if config.scan_layers:
       indices = (
         jnp.arange(config.num_layers)
-        if attention_masks.layers_differ(config)
+        if layer_masks.layers_differ(config)
         else None
       )
       return nn.scan(

@@ -19,7 +19,7 @@ from xlflax.training import randomness, sharing_checks, train_state, train_step
 from xlflax.training.checkpointing import config_serialization, data_fingerprint
 from xlflax.training.devices import flops
 from xlflax.training.initialization import init_from
-from xlflax.training.optimization import learning_rates
+from xlflax.training.optimization import default_learning_rate
 from xlflax.utils import errors
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Setup:
       self.spec = self.vocabulary.spec
     self.settings = settings.resolved(self.vocabulary)
     self.rate_description = ''
-    if learning_rates.is_open(self.settings.optimizer):
+    if default_learning_rate.is_open(self.settings.optimizer):
       self.settings = self._with_default_rate()
     settings = self.settings
     self.model = settings.model.clone(
@@ -90,7 +90,7 @@ class Setup:
       if key.endswith('token_ids')
     )
     norm = getattr(getattr(config, 'encoder', config), 'norm_position', None)
-    basis = learning_rates.Basis(
+    basis = default_learning_rate.Basis(
       width=config.hidden_dim,
       tokens=round(tokens / len(active_by_step)),
       steps=settings.steps,
@@ -98,7 +98,7 @@ class Setup:
       continued=bool(settings.init_from),
     )
     self.rate_description = basis.words()
-    optimizer = learning_rates.with_peak(settings.optimizer, basis)
+    optimizer = default_learning_rate.with_peak(settings.optimizer, basis)
     return dataclasses.replace(settings, optimizer=optimizer)
 
   def _check_lengths(self):

@@ -3,7 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.data.labelled_fake import FakeRows, FakeSource
+from tests.data.labeled_fake import FakeRows, FakeSource
 from tests.errors import assert_mentions, raises_error
 from xlflax.data import loader_factory
 from xlflax.data.supervised import supervised_dataset, supervised_loader
@@ -142,7 +142,7 @@ def test_cached_rows_of_changed_examples_are_made_anew(tmp_path):
   assert with_labels.num_rows == 12
   (folder,) = (
     path
-    for path in (tmp_path / 'labelled').iterdir()
+    for path in (tmp_path / 'labeled').iterdir()
     if path.name
     == supervised_loader._cache_folder(_dataset(), _Vocabulary(), tmp_path).name
   )
@@ -162,9 +162,9 @@ def test_cached_rows_of_something_else_are_refused(tmp_path):
   supervised_loader.LabeledLoader(
     _dataset(source=source), vocabulary=other, seed=0, cache_dir=tmp_path
   )
-  (theirs,) = (tmp_path / 'labelled').iterdir()
+  (theirs,) = (tmp_path / 'labeled').iterdir()
   first = _open(cache_dir=tmp_path, source=source)
-  (ours,) = set((tmp_path / 'labelled').iterdir()) - {theirs}
+  (ours,) = set((tmp_path / 'labeled').iterdir()) - {theirs}
   rows = (ours / 'en.npz').read_bytes()
   for content, names in (
     ((theirs / 'en.npz').read_bytes(), ['de.npz', 'en.npz']),
@@ -183,7 +183,7 @@ def test_cached_rows_of_something_else_are_refused(tmp_path):
 
 def test_a_damaged_file_of_cached_rows_is_named(tmp_path):
   _open(cache_dir=tmp_path)
-  [file] = (tmp_path / 'labelled').glob('*/en.npz')
+  [file] = (tmp_path / 'labeled').glob('*/en.npz')
   file.write_bytes(file.read_bytes()[:100])
   with pytest.raises(errors.CacheError) as error:
     _open(cache_dir=tmp_path)
@@ -196,7 +196,7 @@ def test_a_part_of_the_cached_rows_that_was_deleted_is_no_smaller_set(tmp_path):
   """A list of parts cut short once trained on what was left of them."""
   source = FakeSource(sizes=(('de', 4), ('en', 6)))
   assert _open(cache_dir=tmp_path, source=source).num_rows == 10
-  [file] = (tmp_path / 'labelled').glob('*/en.npz')
+  [file] = (tmp_path / 'labeled').glob('*/en.npz')
   file.unlink()
   assert _open(cache_dir=tmp_path, source=source).num_rows == 10
   assert file.exists()

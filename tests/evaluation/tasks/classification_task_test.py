@@ -107,16 +107,16 @@ def test_scores_of_known_predictions(fixed, sentences):
   blank = make_examples(sentences, 'en', [None] * 20)
   right = _expected(fixed, blank)
   gold = ['yes' if i < 5 else label for i, label in enumerate(right)]
-  labelled = [
+  labeled = [
     dataclasses.replace(e, label=label)
     for e, label in zip(blank, gold, strict=True)
   ]
   single = [
-    dataclasses.replace(e, paired_text=None, language='de') for e in labelled
+    dataclasses.replace(e, paired_text=None, language='de') for e in labeled
   ]
   result = classification_task.Classification(
     source=Examples(
-      parts={'en': labelled, 'de': single, 'ja': blank, 'xx': None}
+      parts={'en': labeled, 'de': single, 'ja': blank, 'xx': None}
     )
   ).evaluate(fixed)
   share = np.mean([a == b for a, b in zip(gold, right, strict=True)])

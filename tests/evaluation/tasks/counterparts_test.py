@@ -6,7 +6,7 @@ import jax
 import pytest
 from flax import linen as nn
 
-from tests.data.labelled_words import WordVocabulary
+from tests.data.labeled_words import WordVocabulary
 from tests.errors import raises_error
 from tests.evaluation import one_hot_model
 from xlflax.data import batch_keys

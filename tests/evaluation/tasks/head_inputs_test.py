@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from tests.data.labelled_words import WordVocabulary
+from tests.data.labeled_words import WordVocabulary
 from tests.errors import raises_error
 from tests.evaluation import one_hot_model
 from tests.evaluation.tasks import classification_task_test

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.data.labelled_words import WordVocabulary
+from tests.data.labeled_words import WordVocabulary
 from tests.evaluation import one_hot_model
 from xlflax import cli
 from xlflax.data.supervised import labeled_examples

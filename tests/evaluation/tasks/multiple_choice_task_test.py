@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from tests.data.labelled_words import WordVocabulary
+from tests.data.labeled_words import WordVocabulary
 from tests.errors import raises_error
 from tests.evaluation import one_hot_model
 from xlflax.data.supervised import file_formats

@@ -7,7 +7,7 @@ import conllu
 import numpy as np
 import pytest
 
-from tests.data.labelled_words import WordVocabulary
+from tests.data.labeled_words import WordVocabulary
 from tests.errors import assert_mentions
 from tests.evaluation import one_hot_model
 from xlflax.data.supervised import labeled_examples

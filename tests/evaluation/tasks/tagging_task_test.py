@@ -6,7 +6,7 @@ import pytest
 from seqeval.metrics import f1_score
 from sklearn.metrics import accuracy_score
 
-from tests.data.labelled_words import WordVocabulary
+from tests.data.labeled_words import WordVocabulary
 from tests.evaluation import one_hot_model
 from xlflax.data.supervised import labeled_examples
 from xlflax.evaluation.tasks import tagging_task

@@ -74,7 +74,7 @@ def test_the_tokenizers_type_comes_first(wanted, origins, found):
   assert chosen.model_type == found and same == config
 
 
-def test_several_labelled_heads_need_a_choice():
+def test_several_labeled_heads_need_a_choice():
   found = architecture_registry.find_architecture('roberta')
   names = [
     'heads/sequence_classification/output/bias',

@@ -190,7 +190,7 @@ def test_labels_that_do_not_fit_are_an_error(tmp_path):
     )
 
 
-def test_models_without_a_labelled_head_record_none(tmp_path):
+def test_models_without_a_labeled_head_record_none(tmp_path):
   reference.save(reference.make('BertModel'), tmp_path / 'hf')
   huggingface_import.convert_import(
     huggingface_import.check_import(tmp_path / 'hf'), tmp_path / 'ours'

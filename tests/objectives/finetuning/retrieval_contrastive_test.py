@@ -14,7 +14,7 @@ from tests.objectives.finetuning import fixtures
 from xlflax.data.supervised import supervised_dataset
 from xlflax.data.supervised.featurizers import classification_featurizer
 from xlflax.data.supervised.sources import example_source
-from xlflax.objectives import sequence_packing
+from xlflax.objectives import on_device_packing
 from xlflax.objectives.finetuning import retrieval_contrastive
 from xlflax.utils import errors
 
@@ -281,11 +281,11 @@ def test_queries_without_room_are_left_out_and_counted(
 ):
   """The batch's texts have 6, and each third 4, tokens."""
   batch, params, _ = whole
-  monkeypatch.setattr(sequence_packing, '_PACKED_LENGTH', 6)
+  monkeypatch.setattr(on_device_packing, '_PACKED_LENGTH', 6)
   context = fixtures.make_context()
   objective = retrieval_contrastive.RetrievalContrastive(packed=0.5)
   output = jax.jit(lambda p: objective(model, p, batch, context))(params)
-  placed = sequence_packing.pack_sequences(
+  placed = on_device_packing.pack_sequences(
     batch, context.vocabulary, share=0.5, longest=16
   ).placed
   assert placed.sum() == 8  # one in each row of six tokens

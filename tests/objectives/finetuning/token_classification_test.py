@@ -86,7 +86,7 @@ def test_jitted_is_eager(batch, logits):
   )
 
 
-def test_unlabelled_rows_are_as_if_not_there(model, params, batch, ran):
+def test_unlabeled_rows_are_as_if_not_there(model, params, batch, ran):
   """Whatever the third one says."""
   others = batch | {'token_ids': batch['token_ids'].copy()}
   others['token_ids'][2, 1] = 20

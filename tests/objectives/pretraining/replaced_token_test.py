@@ -14,7 +14,7 @@ from tests.models import random_parameters
 from xlflax.models.encoder import Encoder
 from xlflax.models.encoder_config import EncoderConfig
 from xlflax.objectives import losses, model_calls
-from xlflax.objectives.cross_entropy import table_sampling
+from xlflax.objectives.cross_entropy import softmax_sampling
 from xlflax.objectives.pretraining.replaced_token import ReplacedTokenDetection
 from xlflax.utils import errors
 
@@ -342,7 +342,7 @@ def test_draws_have_the_frequencies_of_the_softmax(chunk_size):
   want /= want.sum()
   count = 40_000
   drawn = jax.jit(
-    functools.partial(table_sampling.sample_tokens, chunk_size=chunk_size)
+    functools.partial(softmax_sampling.sample_tokens, chunk_size=chunk_size)
   )(jax.random.key(3), np.tile(state, (count, 1)), table, bias)
   seen = np.bincount(drawn, minlength=10)
   assert drawn.dtype == np.int32 and seen[9] == 0

@@ -81,7 +81,8 @@ def make_index(
   Args:
     sides: Texts of one or two sides, with at least one example each.
     starts_document: Function that returns whether each example starts a
-      document, bool [examples]. It is called only for ExampleLayout.INTERLEAVED.
+      document, bool [examples]. It is called only for
+      ExampleLayout.INTERLEAVED.
     dataset: Dataset with a layout for this number of sides.
   """
   if dataset.layout is dataset_config.ExampleLayout.BLOCKS:

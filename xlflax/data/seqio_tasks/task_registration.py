@@ -16,7 +16,7 @@ PUBLIC_TASK_MODULES = (
   'paracrawl',
   'wmt',
   'ecs',
-  'labelled_tfds',
+  'labeled_tfds',
 )
 
 

@@ -30,7 +30,7 @@ from xlflax.storage import checksums, manifests, paths
 from xlflax.utils import errors
 
 _BLOCK = 1024  # Number of examples that are featurized together.
-FOLDER = 'labelled'
+FOLDER = 'labeled'
 _SUFFIX = '.npz'
 
 

@@ -16,7 +16,7 @@ from xlflax.data.supervised.featurizers import (
 from xlflax.data.supervised.sources import example_source
 from xlflax.evaluation import eval_task, head_predictions
 from xlflax.evaluation.metrics import example_statistics
-from xlflax.evaluation.tasks import labelled_task
+from xlflax.evaluation.tasks import labeled_task
 from xlflax.objectives.finetuning import finetuning_objective
 from xlflax.utils import errors, validation
 
@@ -25,7 +25,7 @@ _Example = TypeVar('_Example', bound=labeled_examples.Example)
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class HeadTask(labelled_task.LabelledTask):
+class HeadTask(labeled_task.LabeledTask):
   """Base of tasks that score the predictions of a head on labeled examples.
 
   Subclasses declare `METRICS`, `EXAMPLE`, `HEAD` and `AVERAGED`, and implement

@@ -17,7 +17,7 @@ from xlflax.evaluation import eval_task, label_checks, sentence_embedding
 from xlflax.evaluation.metrics import bootstrap, embedding_metrics, probes
 from xlflax.evaluation.metrics.example_statistics import Aggregate, Statistics
 from xlflax.evaluation.metrics.metric import ACCURACY, Metric
-from xlflax.evaluation.tasks import head_task, labelled_task, sentence_task
+from xlflax.evaluation.tasks import head_task, labeled_task, sentence_task
 from xlflax.similarity import cosine
 from xlflax.utils import errors, validation
 
@@ -29,7 +29,7 @@ _MAJORITY = Metric('majority')
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _LabeledVectors(sentence_task.SentenceTask, labelled_task.LabelledTask):
+class _LabeledVectors(sentence_task.SentenceTask, labeled_task.LabeledTask):
   """Base of tasks that compare vectors of examples with their labels.
 
   Subclasses implement `score`.

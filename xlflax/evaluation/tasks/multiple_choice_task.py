@@ -11,14 +11,14 @@ from xlflax.data.supervised.labeled_examples import choice_examples
 from xlflax.evaluation import eval_task
 from xlflax.evaluation.metrics import example_statistics
 from xlflax.evaluation.metrics.metric import ACCURACY, Metric
-from xlflax.evaluation.tasks import head_task, labelled_task
+from xlflax.evaluation.tasks import head_task, labeled_task
 from xlflax.objectives.finetuning import multiple_choice
 from xlflax.utils import validation
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ChoiceTask(labelled_task.LabelledTask):
+class ChoiceTask(labeled_task.LabeledTask):
   """Base of tasks that answer a question with the choice of the highest score.
 
   The metrics of each part of the source are `accuracy/<part>` and

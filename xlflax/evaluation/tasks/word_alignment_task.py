@@ -15,7 +15,7 @@ from xlflax.data.supervised import labeled_examples
 from xlflax.evaluation import eval_task, hidden_states, word_states
 from xlflax.evaluation.metrics import alignment_error_rate
 from xlflax.evaluation.metrics.metric import Better, Metric, Unit
-from xlflax.evaluation.tasks import labelled_task
+from xlflax.evaluation.tasks import labeled_task
 from xlflax.similarity import word_links
 from xlflax.similarity.word_links import Mass, Method
 from xlflax.utils import errors, validation
@@ -51,7 +51,7 @@ ScoresByMethod = dict[Method, list[alignment_error_rate.AlignmentScores]]
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class WordAlignment(labelled_task.LabelledTask):
+class WordAlignment(labeled_task.LabeledTask):
   """Alignment error rate (AER) of every layer. Lower is better.
 
   The metrics of each part, such as `ja-en`, are `aer/<part>`,

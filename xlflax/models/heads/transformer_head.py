@@ -11,7 +11,7 @@ import flax.linen as nn
 import jax
 
 from xlflax.models import encoder_config, layers
-from xlflax.models.attention import attention_masks
+from xlflax.models.attention import layer_masks
 
 
 def make_head_config(
@@ -71,11 +71,11 @@ class HeadLayers(nn.Module):
       Hidden states of shape [B, T, W].
     """
     states = states.astype(self.config.compute_dtype)
-    masks = attention_masks.make_attention_masks(
+    masks = layer_masks.make_attention_masks(
       self.config, segment_ids, positions, states.shape[1]
     )
     for i in range(self.num_layers):
-      layer_mask = attention_masks.select_layer_mask(self.config, masks, i)
+      layer_mask = layer_masks.select_layer_mask(self.config, masks, i)
       states = layers.EncoderLayer(self.config, name=f'layer_{i}')(
         states,
         layer_mask.mask,

@@ -15,7 +15,7 @@ from xlflax.objectives import (
   model_calls,
   objective_base,
   objective_metrics,
-  sequence_packing,
+  on_device_packing,
 )
 from xlflax.objectives.duplicate_detection import find_equal_rows
 from xlflax.objectives.model_calls import Pooling
@@ -206,7 +206,7 @@ class RetrievalContrastive(objective_base.Objective):
           model, params, chunk, context=context, rng=rng, pooling=self.pooling
         )
         return vectors, jnp.ones(len(vectors), bool)
-      packed = sequence_packing.pack_sequences(
+      packed = on_device_packing.pack_sequences(
         chunk,
         context.vocabulary,
         share=self.packed,

@@ -74,8 +74,8 @@ class MaskedLM(objective_base.Objective):
       symbol.
     random_probability: Probability of replacing it by a random word. Otherwise,
       the token is kept.
-    masking_unit: Units to select: TOKENS, or complete WORDS (as in the later models of
-      BERT's authors).
+    masking_unit: Units to select: TOKENS, or complete WORDS (as in the later
+      models of BERT's authors).
     random_words: Source of the random words: the VOCABULARY, or the words of
       the token's LANGUAGE (required by embeddings that are not shared).
     logit_positions: Positions for which logits are computed.

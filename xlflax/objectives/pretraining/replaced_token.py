@@ -17,7 +17,7 @@ from xlflax.objectives import (
   pretraining_heads,
 )
 from xlflax.objectives.corruption import masking
-from xlflax.objectives.cross_entropy import table_sampling
+from xlflax.objectives.cross_entropy import softmax_sampling
 from xlflax.objectives.cross_entropy.linear_cross_entropy import (
   linear_cross_entropy,
 )
@@ -252,7 +252,7 @@ class ReplacedTokenDetection(objective_base.Objective):
     scored = linear_cross_entropy(
       hidden, table, bias, labels.reshape(-1), chunk_size=self.chunk_size
     )
-    sampled_ids = table_sampling.sample_tokens(
+    sampled_ids = softmax_sampling.sample_tokens(
       sampling_rng, hidden, table, bias, chunk_size=self.chunk_size
     )
     sampled_ids = jnp.where(

@@ -5,7 +5,7 @@ Each schedule is a frozen dataclass that is called with a step. During the first
 follows. A value of `warmup_steps` below 1 is a fraction of the total steps,
 which is rounded up. `total_steps=None` stands for the number of steps of the
 run, which is filled in before training (`resolve_schedules`). `peak_value=None`
-stands for the default learning rate of the run (`learning_rates`).
+stands for the default learning rate of the run (`default_learning_rate`).
 """
 
 import abc

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.data.labelled_words import WordVocabulary
+from tests.data.labeled_words import WordVocabulary
 from tests.errors import raises_error
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.featurizers import (

@@ -1,4 +1,4 @@
-"""Sources of labelled examples over files."""
+"""Sources of labeled examples over files."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Labelled examples through SeqIO tasks and back."""
+"""Labeled examples through SeqIO tasks and back."""
 
 import json
 
@@ -74,7 +74,7 @@ def _paths(tmp_path, format) -> tuple[str, ...]:
 def test_examples_come_through_a_task(tmp_path, registries, format):
   part, _, options = _FILES[format]
   paths = _paths(tmp_path, format)
-  supervised_tasks.add_labelled_task(
+  supervised_tasks.add_labeled_task(
     f'l.{format}',
     format=format,
     language=part,
@@ -97,7 +97,7 @@ def test_examples_come_through_a_task(tmp_path, registries, format):
 
 def test_blind_examples_come_through(tmp_path, registries):
   (tmp_path / 'a').write_text('ja\n\nnein\n')
-  supervised_tasks.add_labelled_task(
+  supervised_tasks.add_labeled_task(
     'l.de', format='conll', language='de', files={'test': str(tmp_path / 'a')}
   )
   examples = task_source.SeqioDataset(mixture='l.de', kind='tagging').load('de')
@@ -107,13 +107,13 @@ def test_blind_examples_come_through(tmp_path, registries):
 def test_mixtures_have_a_part_for_each_language(tmp_path, registries):
   for language in ('de', 'sw'):
     (tmp_path / language).write_text(f'{language}\tx\tyes\nb\tc\tno\n')
-    supervised_tasks.add_labelled_task(
+    supervised_tasks.add_labeled_task(
       f'l.{language}',
       format='tsv',
       language=language,
       files={'test': str(tmp_path / language)},
     )
-  supervised_tasks.add_labelled_mixture('l', ['l.de', 'l.sw'])
+  supervised_tasks.add_labeled_mixture('l', ['l.de', 'l.sw'])
   read = task_source.SeqioDataset(
     mixture='l', kind='classification', max_examples=1
   )
@@ -126,7 +126,7 @@ def test_mixtures_have_a_part_for_each_language(tmp_path, registries):
       mixture='l', kind='classification', splits=('de', 'fr')
     ).languages()
   with raises_error(errors.CorpusError, got='l'):
-    supervised_tasks.add_labelled_mixture('l', [])
+    supervised_tasks.add_labeled_mixture('l', [])
 
 
 def test_a_plain_seqio_task_of_ones_own(registries):
@@ -159,7 +159,7 @@ def test_a_plain_seqio_task_of_ones_own(registries):
       preprocessors=steps,
       output_features={'label': feature},
     )
-    supervised_tasks.set_labelled_task(
+    supervised_tasks.set_labeled_task(
       name, kind='classification', language='ja'
     )
   examples = task_source.SeqioDataset(
@@ -178,7 +178,7 @@ def test_a_plain_seqio_task_of_ones_own(registries):
 
 def test_malformed_lines_are_told_through_tensorflow(tmp_path, registries):
   (tmp_path / 'a').write_text('1\tx\n')
-  supervised_tasks.add_labelled_task(
+  supervised_tasks.add_labeled_task(
     'l.bad', format='conllu', language='de', files={'test': str(tmp_path / 'a')}
   )
   with raises_error(
@@ -191,7 +191,7 @@ def test_problems_come_through(tmp_path, registries):
   (tmp_path / 'a').write_text(
     _SQUAD.replace('"answer_start": 1', '"answer_start": 0')
   )
-  supervised_tasks.add_labelled_task(
+  supervised_tasks.add_labeled_task(
     'l.q', format='squad', language='th', files={'test': str(tmp_path / 'a')}
   )
   read = task_source.SeqioDataset(mixture='l.q', kind='question_answering')
@@ -227,7 +227,7 @@ def test_mined_collections(tmp_path, registries):
 
 
 def test_tasks_are_listed_and_shown(tmp_path, registries):
-  supervised_tasks.add_labelled_task(
+  supervised_tasks.add_labeled_task(
     'l.show',
     format='conllu',
     language='ru',
@@ -257,18 +257,18 @@ def test_tasks_are_listed_and_shown(tmp_path, registries):
 )
 def test_wrong_arguments(arguments, error, got):
   with raises_error(error, got=got):
-    supervised_tasks.add_labelled_task(
+    supervised_tasks.add_labeled_task(
       'l.x', **({'format': 'conll', 'language': 'en', 'files': {}} | arguments)
     )
 
 
 def test_names_and_kinds_are_checked(tmp_path, registries):
   files = {'test': _paths(tmp_path, 'tsv')}
-  supervised_tasks.add_labelled_task(
+  supervised_tasks.add_labeled_task(
     'l.a', format='tsv', language='ur', files=files
   )
   with raises_error(errors.CorpusError, got='l.a'):
-    supervised_tasks.add_labelled_task(
+    supervised_tasks.add_labeled_task(
       'l.a', format='tsv', language='ur', files=files
     )
   with raises_error(
@@ -276,7 +276,7 @@ def test_names_and_kinds_are_checked(tmp_path, registries):
   ):
     task_source.SeqioDataset(mixture='l.a', kind='summary')
   with raises_error(errors.CorpusError, got='no'):
-    supervised_tasks.set_labelled_task('no', kind='parsing', language='ur')
+    supervised_tasks.set_labeled_task('no', kind='parsing', language='ur')
 
 
 def test_labels_must_fit_words():

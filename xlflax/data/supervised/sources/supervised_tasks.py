@@ -4,7 +4,7 @@ The examples of these tasks are dicts with the columns of an example class
 (`Example.columns`). They are not tokenized, because tokenization depends on the
 model. `SeqioDataset` converts them back to examples. A task that was registered
 with plain SeqIO can also be used, if its preprocessors return features with
-these names and `set_labelled_task` is called for it.
+these names and `set_labeled_task` is called for it.
 """
 
 import os
@@ -87,7 +87,7 @@ class LabeledDataSource(data_sources.TextSource):
 
 
 @validation.validate_call
-def add_labelled_task(
+def add_labeled_task(
   name: str,
   *,
   format: str,
@@ -176,7 +176,7 @@ def add_mined_task(
 
 
 @validation.validate_call
-def add_labelled_tfds_task(
+def add_labeled_tfds_task(
   name: str,
   tfds_name: str,
   *,
@@ -209,7 +209,7 @@ def add_labelled_tfds_task(
 
 
 @validation.validate_call
-def add_labelled_mixture(name: str, tasks: Sequence[str]) -> seqio.Mixture:
+def add_labeled_mixture(name: str, tasks: Sequence[str]) -> seqio.Mixture:
   """Registers a mixture whose tasks are parts of `SeqioDataset`.
 
   The rates are 1, because the tasks are not sampled.
@@ -225,7 +225,7 @@ def add_labelled_mixture(name: str, tasks: Sequence[str]) -> seqio.Mixture:
 
 
 @validation.validate_call
-def set_labelled_task(name: str, *, kind: str, language: str) -> None:
+def set_labeled_task(name: str, *, kind: str, language: str) -> None:
   """Sets the task family and languages of a task registered with plain SeqIO.
 
   Args:
@@ -276,7 +276,7 @@ def _add_task(
   task = seqio.TaskRegistry.add(
     name, source, preprocessors=list(preprocessors), output_features=columns
   )
-  set_labelled_task(name, kind=kind, language=language)
+  set_labeled_task(name, kind=kind, language=language)
   return task
 
 

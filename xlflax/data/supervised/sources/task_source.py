@@ -18,7 +18,7 @@ from xlflax.utils import class_registry, errors, validation
 class SeqioDataset(example_source.ExampleSource):
   """The examples of a SeqIO task, or of the tasks of a mixture.
 
-  The languages of each task (`add_labelled_task` or
+  The languages of each task (`add_labeled_task` or
   `task_registry.set_task_languages`) are the name of its part, such as 'fr' or
   'es-en'.
 

@@ -164,7 +164,7 @@ _MODULES = {
   'xlm-roberta': 'roberta',
   'xlm-roberta-xl': 'roberta',
   'roberta-prelayernorm': 'roberta',
-  'xlm': 'xlm_architecture',
+  'xlm': 'xlm',
   'distilbert': 'distilbert',
   'deberta-v2': 'deberta_v2',
   't5': 't5',

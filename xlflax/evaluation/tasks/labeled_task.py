@@ -12,7 +12,7 @@ from xlflax.utils import validation
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LabelledTask(eval_task.EvalTask):
+class LabeledTask(eval_task.EvalTask):
   """Base of tasks on labeled examples.
 
   Attributes:

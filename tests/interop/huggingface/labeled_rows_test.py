@@ -1,4 +1,4 @@
-"""Rows and predictions of labelled text beside the reference's own pipeline."""
+"""Rows and predictions of labeled text beside the reference's own pipeline."""
 
 import json
 

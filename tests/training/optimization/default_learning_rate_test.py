@@ -5,11 +5,15 @@ import dataclasses
 import pytest
 
 from tests.errors import assert_mentions, raises_error
-from xlflax.training.optimization import learning_rates, optimizers, schedules
+from xlflax.training.optimization import (
+  default_learning_rate,
+  optimizers,
+  schedules,
+)
 from xlflax.utils import errors
 
-_SMALL = learning_rates.Basis(width=128, tokens=2_560, steps=3_000)
-_BASE = learning_rates.Basis(width=768, tokens=256 * 256, steps=100_000)
+_SMALL = default_learning_rate.Basis(width=128, tokens=2_560, steps=3_000)
+_BASE = default_learning_rate.Basis(width=768, tokens=256 * 256, steps=100_000)
 
 
 def test_the_point_that_the_rule_goes_out_from():
@@ -46,13 +50,13 @@ def test_each_part_by_hand():
 def test_fills_in_the_peak_and_nothing_else():
   schedule = schedules.WSD(peak_value=None, total_steps=9, warmup_steps=3)
   optimizer = optimizers.Muon(learning_rate=schedule)
-  assert learning_rates.is_open(optimizer)
-  filled = learning_rates.with_peak(optimizer, _SMALL)
+  assert default_learning_rate.is_open(optimizer)
+  filled = default_learning_rate.with_peak(optimizer, _SMALL)
   assert filled == optimizers.Muon(
     learning_rate=dataclasses.replace(schedule, peak_value=8e-3)
   )
-  assert not learning_rates.is_open(filled)
-  assert not learning_rates.is_open(optimizers.Muon(learning_rate=1.0))
+  assert not default_learning_rate.is_open(filled)
+  assert not default_learning_rate.is_open(optimizers.Muon(learning_rate=1.0))
 
 
 @pytest.mark.parametrize('kind', [optimizers.SGD, optimizers.Adafactor])
@@ -61,7 +65,7 @@ def test_optimizers_whose_steps_are_others_have_no_rule(kind):
   with raises_error(
     errors.ConfigError, mentions=(kind.__name__, 'LEARNING_RATE')
   ):
-    learning_rates.with_peak(optimizer, _SMALL)
+    default_learning_rate.with_peak(optimizer, _SMALL)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ Translated examples are machine translations. For each row of the table, there
 is a mixture of all of its tasks. The labels are the same as in the files of
 XTREME's download script (PAWS-X: 0, 1), so that models can be trained on one
 and tested on the other. Other datasets are registered with
-`supervised_tasks.add_labelled_tfds_task`.
+`supervised_tasks.add_labeled_tfds_task`.
 """
 
 import functools
@@ -382,7 +382,7 @@ def _add(
   name = prefix + name
   for part, (dataset, splits, step) in parts.items():
     steps = [] if keep is None else [functools.partial(_filter, keep=keep)]
-    supervised_tasks.add_labelled_tfds_task(
+    supervised_tasks.add_labeled_tfds_task(
       f'{name}.{part}',
       dataset,
       kind=kind,
@@ -392,7 +392,7 @@ def _add(
       data_dir=data_dir,
     )
   if mixture:
-    supervised_tasks.add_labelled_mixture(
+    supervised_tasks.add_labeled_mixture(
       name, [f'{name}.{part}' for part in (members or parts)]
     )
 

@@ -1,4 +1,4 @@
-"""Labelled tasks over TFDS, on small datasets in TFDS's own format."""
+"""Labeled tasks over TFDS, on small datasets in TFDS's own format."""
 
 import importlib
 import sys
@@ -9,7 +9,7 @@ import seqio
 import tensorflow_datasets as tfds
 
 from xlflax.data.supervised.sources import task_source
-from xlflax.tasks import labelled_tfds
+from xlflax.tasks import labeled_tfds
 
 _TEXT = tfds.features.Text()
 _TEXTS = tfds.features.Sequence(_TEXT)
@@ -51,7 +51,7 @@ def store(tmp_path, monkeypatch):
         key: list(enumerate(rows)) for key, rows in splits.items()
       },
     )
-    labelled_tfds.register(prefix='t1.', data_dir=str(tmp_path))
+    labeled_tfds.register(prefix='t1.', data_dir=str(tmp_path))
     return task_source.SeqioDataset(
       mixture=f't1.{mixture}', kind=kind, split=split
     ).load(part)
@@ -63,12 +63,12 @@ def store(tmp_path, monkeypatch):
 
 
 def test_xnli(store):
-  languages = labelled_tfds.xtreme.TASKS['xnli'].languages
+  languages = labeled_tfds.xtreme.TASKS['xnli'].languages
   features = tfds.features.FeaturesDict(
     {
       'premise': tfds.features.Translation(languages),
       'hypothesis': tfds.features.TranslationVariableLanguages(languages),
-      'label': tfds.features.ClassLabel(names=labelled_tfds.NLI_LABELS),
+      'label': tfds.features.ClassLabel(names=labeled_tfds.NLI_LABELS),
     }
   )
   row = {
@@ -120,7 +120,7 @@ def test_parts_of_speech_of_tamil(store):
     {
       'tokens': _TEXTS,
       'upos': tfds.features.Sequence(
-        tfds.features.ClassLabel(names=labelled_tfds.POS_LABELS)
+        tfds.features.ClassLabel(names=labeled_tfds.POS_LABELS)
       ),
     }
   )
@@ -146,7 +146,7 @@ def test_trees_are_of_syntactic_words(store):
       'head': _TEXTS,
       'deprel': _TEXTS,
       'upos': tfds.features.Sequence(
-        tfds.features.ClassLabel(names=labelled_tfds.POS_LABELS)
+        tfds.features.ClassLabel(names=labeled_tfds.POS_LABELS)
       ),
     }
   )
@@ -184,7 +184,7 @@ def test_wikiann(store):
       'langs': _TEXTS,
       'spans': _TEXTS,
       'tags': tfds.features.Sequence(
-        tfds.features.ClassLabel(names=labelled_tfds.IOB2_LABELS)
+        tfds.features.ClassLabel(names=labeled_tfds.IOB2_LABELS)
       ),
     }
   )
@@ -294,13 +294,13 @@ def test_names_and_configurations_are_those_of_tfds():
   from tensorflow_datasets.question_answering import tydi_qa, xquad
   from tensorflow_datasets.text.wikiann import wikiann
 
-  assert labelled_tfds.POS_LABELS == tuple(conllu_lib.UPOS)
-  assert set(labelled_tfds.TREEBANKS) <= set(ud.LANGS)
-  for treebank in labelled_tfds.TREEBANKS:
+  assert labeled_tfds.POS_LABELS == tuple(conllu_lib.UPOS)
+  assert set(labeled_tfds.TREEBANKS) <= set(ud.LANGS)
+  for treebank in labeled_tfds.TREEBANKS:
     assert set(ud.UD_FILEPATHS[treebank]) == {'train', 'dev', 'test'}, treebank
-  assert set(labelled_tfds.WIKIANN_LANGUAGES) <= set(wikiann.LANGS)
-  assert labelled_tfds.TYDIQA_NAMES == tydi_qa.LANGUAGES
-  tables = labelled_tfds.xtreme.TASKS
+  assert set(labeled_tfds.WIKIANN_LANGUAGES) <= set(wikiann.LANGS)
+  assert labeled_tfds.TYDIQA_NAMES == tydi_qa.LANGUAGES
+  tables = labeled_tfds.xtreme.TASKS
   assert set(tables['xquad'].languages) == set(xquad.LANGUAGES)
   assert set(tables['udpos'].languages) == set(pos._LANGS)
   assert (pos._LANGS['ta'], pos._LANGS['tl']) == ('Tagalog', 'Tamil')
@@ -325,5 +325,5 @@ def test_names_are_registered_on_import():
   parts = task_source.SeqioDataset(
     mixture='tydiqa', split='train', kind='question_answering'
   ).languages()
-  assert parts == tuple(labelled_tfds.TYDIQA_NAMES)
+  assert parts == tuple(labeled_tfds.TYDIQA_NAMES)
   assert tuple(seqio.TaskRegistry.get('pos.th').splits) == ('test',)

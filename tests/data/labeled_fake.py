@@ -1,4 +1,4 @@
-"""A labelled source and row maker without files, for tests of datasets."""
+"""A labeled source and row maker without files, for tests of datasets."""
 
 import dataclasses
 
