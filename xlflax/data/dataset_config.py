@@ -130,7 +130,7 @@ class PairOptions:
   def __post_init__(self):
     if self.max_tokens is not None and self.max_tokens < 2 * self.min_tokens:
       raise errors.ConfigError(
-        'The length filters of `PairOptions` drop every pair',
+        'The length filters of `PairOptions` drop every pair.',
         got=self,
         expected='`max_tokens` of at least 2 * `min_tokens`',
       )
@@ -275,7 +275,7 @@ def _check_sizes(dataset: DatasetConfig) -> None:
   min_capacity = 2 if dataset.layout is ExampleLayout.PAIRS else 1
   if dataset.capacity < min_capacity:
     raise errors.ConfigError(
-      '`DatasetConfig.length` is too small to hold text',
+      '`DatasetConfig.length` is too small to hold text.',
       got=dataset.length,
       expected=f'at least {dataset.length - dataset.capacity + min_capacity}',
       where=where,
@@ -286,9 +286,10 @@ def _check_sizes(dataset: DatasetConfig) -> None:
 def _check_alpha(dataset: DatasetConfig, where: str) -> None:
   if dataset.sizes is Sizes.TOKENS and dataset.alpha is None:
     raise errors.ConfigError(
-      '`DatasetConfig.sizes` requires `DatasetConfig.alpha`',
+      '`DatasetConfig.sizes` requires `DatasetConfig.alpha`.',
       where=where,
-      fix='set DatasetConfig.alpha, or remove the value of DatasetConfig.sizes',
+      fix='set DatasetConfig.alpha, or remove the value of '
+      'DatasetConfig.sizes.',
     )
 
 
@@ -329,7 +330,8 @@ def _check_options(dataset: DatasetConfig) -> None:
     if ignored:
       suffix = ' with packing' if name == 'max_examples' else ''
       raise errors.ConfigError(
-        f'`DatasetConfig.{name}` has no effect for ExampleLayout.{layout.name}{suffix}',
+        f'`DatasetConfig.{name}` has no effect for '
+        f'ExampleLayout.{layout.name}{suffix}.',
         where=f'dataset {dataset.name!r}',
-        fix=f'remove the value of DatasetConfig.{name}',
+        fix=f'remove the value of DatasetConfig.{name}.',
       )

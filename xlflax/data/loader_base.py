@@ -132,10 +132,11 @@ def check_sides(
     return
   kinds = ('a monolingual', 'a parallel')
   raise errors.ConfigError(
-    f'ExampleLayout.{dataset.layout.name} requires {kinds[dataset.parallel]} task',
+    f'ExampleLayout.{dataset.layout.name} requires {kinds[dataset.parallel]} '
+    'task.',
     got=f'{task} ({"-".join(languages)}), {kinds[len(languages) == 2]} task',
     where=f'dataset {dataset.name!r}, mixture {dataset.mixture!r}',
-    fix='choose another layout or mixture',
+    fix='choose another layout or mixture.',
   )
 
 
@@ -162,11 +163,12 @@ def filter_tasks_by_language(
   missing = sorted(set(languages).difference(*selected.values()))
   if missing or not selected:
     raise errors.ConfigError(
-      'The mixture has no text in some of the languages in `DatasetConfig.languages`',
+      'The mixture has no text in some of the languages in '
+      '`DatasetConfig.languages`.',
       got=', '.join(missing) or 'no language',
       expected=name_suggestions.format_choices(set().union(*tasks.values())),
       where=f'dataset {dataset.name!r}, mixture {dataset.mixture!r}, languages',
-      fix='correct the language codes, or add text in these languages',
+      fix='correct the language codes, or add text in these languages.',
     )
   return list(selected)
 
@@ -209,9 +211,9 @@ def no_examples_error(dataset, task: str, examples: int) -> errors.CorpusError:
       f' and at most {dataset.pairs.max_tokens} on both sides together'
     )
   return errors.CorpusError(
-    f'The filters of dataset {dataset.name!r} drop every example of {task}',
+    f'The filters of dataset {dataset.name!r} drop every example of {task}.',
     got=f'{examples} examples, split {dataset.split}',
     expected=expected,
     fix='relax PairOptions.min_tokens or PairOptions.max_tokens, or remove the '
-    'task from the mixture',
+    'task from the mixture.',
   )

@@ -92,10 +92,10 @@ def _import_live_modules(dataset: dataset_config.DatasetConfig):
     if error.name is None or error.name.startswith('xlflax'):
       raise
     raise errors.ConfigError(
-      'Live reading of SeqIO tasks requires TensorFlow and SeqIO',
+      'Live reading of SeqIO tasks requires TensorFlow and SeqIO.',
       got=f'no module {error.name!r}',
       where=f'dataset {dataset.name!r}',
       fix='run `pip install seqio tensorflow tensorflow-datasets`, or pass the '
-      'directory of a token cache',
+      'directory of a token cache.',
     ) from error
   return live_loader, task_registration

@@ -94,7 +94,7 @@ def _parse_options(flags: Sequence[str]) -> pipeline_options.PipelineOptions:
     runner.create_runner(name or 'DirectRunner')
   except (ValueError, ImportError, AttributeError) as error:
     raise errors.ConfigError(
-      'Loading the Beam runner failed',
+      'Loading the Beam runner failed.',
       got=f'--runner={name}: {str(error)[:200]}',
       expected='DirectRunner, DataflowRunner, FlinkRunner, SparkRunner, '
       'apache_beam.runners.dask.dask_runner.DaskRunner, …',
@@ -112,7 +112,7 @@ def _check_values(options: pipeline_options.PipelineOptions) -> None:
       options.get_all_options()
   except SystemExit as error:
     raise errors.ConfigError(
-      'Beam rejected its flags',
+      'Beam rejected its flags.',
       got=usage.getvalue().strip().splitlines()[-1],
       where='--beam_options',
     ) from error

@@ -67,7 +67,7 @@ class TokenCache:
     path = self.directory / cache_format.CACHE_FILE
     if not path.is_file():
       raise errors.CacheError(
-        'The token cache does not exist',
+        'The token cache does not exist.',
         got=f'no file {path}',
         fix=rebuild_command(self.directory),
       )
@@ -76,14 +76,14 @@ class TokenCache:
     self.generation = num_generations if generation is None else generation
     if num_generations and not 1 <= self.generation <= num_generations:
       raise errors.CacheError(
-        'The generation is not in the token cache',
+        'The generation is not in the token cache.',
         got=generation,
         expected=f'1 to {num_generations}',
         where=self.directory,
       )
     if not num_generations:
       raise errors.CacheError(
-        'The token cache is incomplete',
+        'The token cache is incomplete.',
         got='no finalized task',
         expected='all shards, because the order of examples and the sampling '
         'rates depend on the number of examples',
@@ -110,7 +110,7 @@ class TokenCache:
     stored = self._header.vocabulary
     if stored['hash'] != vocabulary.hash:
       raise errors.CacheError(
-        'The token cache was written with another vocabulary',
+        'The token cache was written with another vocabulary.',
         got=f'{vocabulary.spec.size} tokens, hash {vocabulary.hash[:12]}',
         expected=f'{stored["size"]} tokens, hash {stored["hash"][:12]}, '
         'as in the cache',
@@ -128,7 +128,7 @@ class TokenCache:
       if self._is_complete(mixture, split):
         return {mixture: 1.0}
       raise errors.CacheError(
-        'The mixture is not in the token cache',
+        'The mixture is not in the token cache.',
         got=repr(mixture),
         expected='one of ' + ', '.join(sorted(self.mixtures)),
         where=self.directory,
@@ -137,7 +137,7 @@ class TokenCache:
     splits = self.mixtures[mixture]
     if split not in splits:
       raise errors.CacheError(
-        f'The split of {mixture} is not in the token cache',
+        f'The split of {mixture} is not in the token cache.',
         got=repr(split),
         expected='one of ' + ', '.join(sorted(splits)),
         where=self.directory,
@@ -191,7 +191,7 @@ class TokenCache:
       ]
     if problems:
       raise errors.CacheError(
-        'The token cache is damaged',
+        'The token cache is damaged.',
         got='; '.join(problems[:20]),
         expected='the original files',
         where=self.directory,
@@ -218,7 +218,7 @@ class TokenCache:
     missing = [task for task in tasks if not self._is_complete(task, split)]
     if missing:
       raise errors.CacheError(
-        'The token cache is incomplete',
+        'The token cache is incomplete.',
         got=f'{len(tasks) - len(missing)} of {len(tasks)} tasks of '
         f'{mixture}, split {split}; missing: {", ".join(missing[:5])}'
         + (', …' if len(missing) > 5 else ''),
@@ -268,7 +268,7 @@ class TokenCache:
       changes += _find_dictionary_changes(meta, corpus)
       if changes:
         raise errors.CacheError(
-          f'The text of {task} has changed since the token cache was written',
+          f'The text of {task} has changed since the token cache was written.',
           got='; '.join(changes),
           where=corpus.directory,
           fix=rebuild_command(self.directory, mixture, split)
@@ -297,7 +297,7 @@ class TokenCache:
     ]
     if new and self.generation == len(self._header.generations):
       raise errors.CacheError(
-        'The corpus has text in languages that the token cache does not have',
+        'The corpus has text in languages that the token cache does not have.',
         got=', '.join(new[:5]) + (', …' if len(new) > 5 else ''),
         where=corpus.directory,
         fix=rebuild_command(self.directory, mixture, split)
@@ -329,7 +329,7 @@ class TokenCache:
     meta = self._meta(task, split)
     if meta.vocabulary != self._header.vocabulary['hash']:
       raise errors.CacheError(
-        f'The vocabulary of {task} differs from that of its cache',
+        f'The vocabulary of {task} differs from that of its cache.',
         where=directory,
         fix=rebuild_command(self.directory),
       )
@@ -357,7 +357,7 @@ class TokenCache:
       problems = ['the files belong to another task or cache']
     if problems:
       raise errors.CacheError(
-        'The token cache is damaged',
+        'The token cache is damaged.',
         got='; '.join(problems[:20]),
         where=directory,
         fix='Delete the changed files. Missing and truncated files are written '

@@ -55,7 +55,7 @@ def finalize_task(
   )
   if not meta.examples:
     raise errors.CorpusError(
-      'The task has no text',
+      'The task has no text.',
       got=f'{meta.empty} examples, all empty',
       where=f'task {job.task}, split {job.split}',
       fix='Add text to the task, or remove it from the mixture.',
@@ -82,7 +82,7 @@ def check_rewritten_shards(job: write_plan.Job) -> None:
       continue
     if current_entry.digest != finalized_entry.digest:
       raise errors.CacheError(
-        f'A rewritten shard of {job.task} differs from the lost shard',
+        f'A rewritten shard of {job.task} differs from the lost shard.',
         got=f'a shard by {current_entry.library}',
         expected=f'a shard by {finalized_entry.library}',
         where=cache_format.shard_file(job.directory, name),
@@ -155,7 +155,7 @@ def _check_libraries(
   ]
   raise errors.CacheError(
     f'Shards of {job.task} were tokenized by several versions of a library, '
-    'which break ties differently',
+    'which break ties differently.',
     got='; '.join(
       f'{len(names)} by {library}'
       for library, names in names_by_library.items()
@@ -194,7 +194,7 @@ def _incomplete_error(
   sizes = {other['shard_size'] for other in other_shards} - {job.shard_size}
   if sizes:
     return errors.CacheError(
-      f'Shards of {job.task} were written with another --shard_size',
+      f'Shards of {job.task} were written with another --shard_size.',
       got=f'--shard_size={job.shard_size}',
       expected=' or '.join(f'--shard_size={size}' for size in sorted(sizes)),
       where=job.directory / cache_format.SHARDS,
@@ -203,7 +203,7 @@ def _incomplete_error(
     )
   if other_shards:
     return errors.CacheError(
-      f'The text of {job.task} changed while its shards were written',
+      f'The text of {job.task} changed while its shards were written.',
       got='; '.join(
         sorted({f'shards of {other["text"]}' for other in other_shards})[:5]
       ),
@@ -214,7 +214,7 @@ def _incomplete_error(
       'current text are kept, and `xlflax cache finalize` deletes the others.',
     )
   return errors.CacheError(
-    f'Shards of {job.task} are missing or truncated',
+    f'Shards of {job.task} are missing or truncated.',
     got=f'{num_complete} complete, and without '
     + ', '.join(missing[:5])
     + (f' and {len(missing) - 5} more' if len(missing) > 5 else ''),

@@ -42,7 +42,7 @@ def converting_disk_errors(directory: pathlib.Path):
     yield
   except OSError as error:
     raise errors.CacheError(
-      f'Writing the token cache failed ({error.strerror or error})',
+      f'Writing the token cache failed ({error.strerror or error}).',
       where=error.filename or directory,
       fix='Free disk space and run the same command again to resume, or choose '
       'another --output.',

@@ -70,7 +70,7 @@ class Corpus:
     self.directory = bucket_staging.stage_input(directory)
     if not self.directory.is_dir():
       raise errors.CorpusError(
-        'The corpus directory does not exist',
+        'The corpus directory does not exist.',
         got=str(directory),
         expected='a directory with mono/ or parallel/',
       )
@@ -79,7 +79,7 @@ class Corpus:
     self._by_group = _group_files(self.files)
     if not self._by_group:
       raise errors.CorpusError(
-        'The corpus directory contains no monolingual and no parallel text',
+        'The corpus directory contains no monolingual and no parallel text.',
         got=', '.join(sorted(p.name for p in self.directory.iterdir()))
         or 'nothing',
         expected='mono/<language>.txt or parallel/<l1>-<l2>.tsv',
@@ -263,7 +263,7 @@ class Corpus:
     else:
       hint = name_suggestions.did_you_mean(name, available)
     raise errors.CorpusError(
-      f'The {split} split of the corpus has no {kind.value} text of {name}',
+      f'The {split} split of the corpus has no {kind.value} text of {name}.',
       expected=', '.join(available) or None,
       where=str(self.directory),
       fix=hint,
@@ -274,7 +274,7 @@ def check_split(split: str) -> None:
   """Raises a CorpusError if a split does not exist in corpus directories."""
   if split not in SPLITS:
     raise errors.CorpusError(
-      'Unknown split',
+      'Unknown split.',
       got=split,
       expected=', '.join(SPLITS),
       fix=name_suggestions.did_you_mean(split, SPLITS)
@@ -340,11 +340,11 @@ def _list_files(directory: pathlib.Path) -> tuple[TextFile, ...]:
       continue
     if entry.is_dir() or not entry.name.upper().startswith(IGNORED):
       raise errors.CorpusError(
-        'Unknown name in a corpus directory',
+        'Unknown name in a corpus directory.',
         got=entry.name,
         expected=', '.join(f'{name}/' for name in _TOP_LEVEL_FOLDERS),
         where=str(entry),
-        fix='rename the entry or move it elsewhere',
+        fix='rename the entry or move it elsewhere.',
       )
   files = []
   for split, folder in FOLDERS.items():
@@ -360,7 +360,7 @@ def _list_split(folder: pathlib.Path, split: str) -> list[TextFile]:
     for entry in _visible_entries(folder):
       if entry.name not in ('mono', 'parallel'):
         raise errors.CorpusError(
-          'Unknown name in a corpus directory',
+          'Unknown name in a corpus directory.',
           got=entry.name,
           expected='mono/ or parallel/',
           where=str(entry),
@@ -392,12 +392,12 @@ def _check_directions(pairs, directory: pathlib.Path) -> None:
   for first, second in pairs:
     if first < second and (second, first) in pairs:
       raise errors.CorpusError(
-        'A language pair is given in both directions',
+        'A language pair is given in both directions.',
         got=f'{first}-{second} and {second}-{first}',
         expected='one direction, which can be read in either order',
         where=str(directory),
         fix=f'swap the columns of the {second}-{first} files and rename '
-        f'them {first}-{second}.<name>.tsv, or delete them',
+        f'them {first}-{second}.<name>.tsv, or delete them.',
       )
 
 
@@ -405,11 +405,11 @@ def _check_has_text(text_file: TextFile) -> None:
   lines = line_reader.read_text(text_file.path)
   if not any(line for _, line in lines):
     raise errors.CorpusError(
-      f'A file of {"-".join(text_file.languages)} contains no text',
+      f'A file of {"-".join(text_file.languages)} contains no text.',
       got='no line of text',
       where=str(text_file.path),
       expected='at least one line',
-      fix='add text to the file, or delete it',
+      fix='add text to the file, or delete it.',
     )
 
 

@@ -117,16 +117,16 @@ def parse_name(path: pathlib.Path, kind: Kind, split: str) -> TextFile:
   match = pattern.fullmatch(path.name)
   if not match:
     raise errors.CorpusError(
-      'Unknown file name in a corpus directory',
+      'Unknown file name in a corpus directory.',
       got=path.name,
       expected=f'{expected}; a language code is {LANGUAGE_RULE}',
       where=str(path),
-      fix='rename the file or move it elsewhere',
+      fix='rename the file or move it elsewhere.',
     )
   languages = match.groups()
   if len(set(languages)) != len(languages):
     raise errors.CorpusError(
-      'A language pair must consist of two different languages',
+      'A language pair must consist of two different languages.',
       got=path.name,
       expected='two different languages',
       where=str(path),
@@ -142,7 +142,7 @@ def check_language(code: str) -> None:
   """
   if not re.fullmatch(LANGUAGE_PATTERN, code):
     raise errors.CorpusError(
-      'Invalid language code', got=code, expected=LANGUAGE_RULE
+      'Invalid language code.', got=code, expected=LANGUAGE_RULE
     )
 
 

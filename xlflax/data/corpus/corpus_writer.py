@@ -153,7 +153,7 @@ def _prepare_path(
   parsed = corpus_files.parse_name(path, kind, split)
   if parsed.languages != languages:
     raise errors.CorpusError(
-      'Invalid language code',
+      'Invalid language code.',
       got='-'.join(languages),
       expected=corpus_files.LANGUAGE_RULE,
     )

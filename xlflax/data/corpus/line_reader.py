@@ -261,10 +261,10 @@ def _raw_lines(stream: BinaryIO, path: pathlib.Path) -> Iterator[bytes]:
   for number, line in enumerate(_split_lines(stream), start=1):
     if len(line) > _MAX_LINE_BYTES:
       raise errors.CorpusError(
-        'A line of a text file is too long',
+        'A line of a text file is too long.',
         got=f'more than {_MAX_LINE_BYTES:,} bytes',
         where=f'{path}:{number}',
-        fix='check that the format of the file matches its name',
+        fix='check that the format of the file matches its name.',
       )
     yield line
 
@@ -295,13 +295,13 @@ def _as_corpus_errors(
     yield
   except _DECOMPRESSION_ERRORS as error:
     raise errors.CorpusError(
-      f'A compressed file is damaged or truncated ({error})',
+      f'A compressed file is damaged or truncated ({error}).',
       where=f'{path}:{line_number()}',
-      fix='write the file again',
+      fix='write the file again.',
     ) from error
   except OSError as error:
     raise errors.CorpusError(
-      f'A text file cannot be read ({error.strerror or error})',
+      f'A text file cannot be read ({error.strerror or error}).',
       where=str(error.filename or path),
       status=errors.convert_os_error(error).status,
     ) from error
@@ -322,11 +322,11 @@ def decode_line(line: bytes, path: pathlib.Path, number: int) -> str:
     return line.decode('utf-8')
   except UnicodeDecodeError as error:
     raise errors.CorpusError(
-      'A line is not valid UTF-8',
+      'A line is not valid UTF-8.',
       got=f'byte 0x{line[error.start]:02x} at column {error.start + 1}',
       expected='UTF-8 text',
       where=f'{path}:{number}',
-      fix='convert the file, for instance with iconv -t UTF-8',
+      fix='convert the file, for instance with iconv -t UTF-8.',
     ) from error
 
 
@@ -351,20 +351,20 @@ def split_columns(
     # The reader strips a tab next to an empty side at the end of a line.
     count = f'{len(sides)} columns' if len(sides) > 1 else 'text in 1 column'
     raise errors.CorpusError(
-      'Malformed line in a parallel file',
+      'Malformed line in a parallel file.',
       got=f'{count}: {_shorten(line)}',
       expected='exactly two columns separated by one tab',
       where=f'{path}:{number}',
-      fix='correct or delete the line',
+      fix='correct or delete the line.',
     )
   first, second = sides[0].strip(), sides[1].strip()
   if not first or not second:
     raise errors.CorpusError(
-      'A line of a parallel file has an empty side',
+      'A line of a parallel file has an empty side.',
       got=_shorten(line),
       expected='text in both columns',
       where=f'{path}:{number}',
-      fix='correct or delete the line',
+      fix='correct or delete the line.',
     )
   return first, second
 
@@ -388,20 +388,20 @@ def read_dictionary(
     is_complete = len(fields) in (2, 3) and all(fields)
     if not is_complete or (len(fields) == 3 and not _is_weight(fields[2])):
       raise errors.CorpusError(
-        'Malformed line in a dictionary',
+        'Malformed line in a dictionary.',
         got=_shorten(line),
         expected='word<TAB>translation, optionally with a positive weight in a '
         'third column',
         where=f'{path}:{number}',
-        fix='correct or delete the line',
+        fix='correct or delete the line.',
       )
     yield fields[0], fields[1], float(fields[2]) if len(fields) == 3 else None
     count += 1
   if not count:
     raise errors.CorpusError(
-      'A dictionary contains no entries',
+      'A dictionary contains no entries.',
       where=str(path),
-      fix='add entries to the file, or delete it',
+      fix='add entries to the file, or delete it.',
     )
 
 

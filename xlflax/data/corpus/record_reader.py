@@ -100,21 +100,21 @@ def _column_text(
   value = get_field(record, name)
   if isinstance(value, str) and not _is_encodable(value):
     raise errors.CorpusError(
-      f'The column {name} of a record cannot be encoded in UTF-8',
+      f'The column {name} of a record cannot be encoded in UTF-8.',
       got=ascii(value)[:60],
       expected='text without unpaired surrogates',
       where=f'{path}:{number}',
     )
   if not isinstance(value, str):
     raise errors.CorpusError(
-      f'The column {name} of a record contains no text',
+      f'The column {name} of a record contains no text.',
       got=f'columns {", ".join(map(str, record))}'
       if value is None
       else repr(value)[:60],
       expected='text',
       where=f'{path}:{number}',
       fix=f'specify the column in {record_formats.FILE} in the corpus '
-      'directory (see docs/data.md), or remove the record',
+      'directory (see docs/data.md), or remove the record.',
     )
   return value
 
@@ -151,7 +151,7 @@ def _passes_filters(
     value = get_field(record, name)
     if not isinstance(value, int | float):
       raise errors.CorpusError(
-        f'The column {name} of a record contains no number',
+        f'The column {name} of a record contains no number.',
         got=repr(value)[:60],
         expected=f'a number, because {record_formats.FILE} requires at least '
         f'{minimum}',
@@ -177,14 +177,14 @@ def _parse_object(line: bytes, path: pathlib.Path, number: int) -> Record:
     record = json.loads(line)
   except (ValueError, RecursionError) as error:
     raise errors.CorpusError(
-      f'A record is not valid JSON ({error})',
+      f'A record is not valid JSON ({error}).',
       got=repr(line[:60]),
       where=f'{path}:{number}',
-      fix='correct or delete the line',
+      fix='correct or delete the line.',
     ) from error
   if not isinstance(record, dict):
     raise errors.CorpusError(
-      'A record is not a JSON object',
+      'A record is not a JSON object.',
       got=repr(line[:60]),
       expected='{"text": ...}',
       where=f'{path}:{number}',
@@ -243,7 +243,7 @@ def _decode(text: bytes, path: pathlib.Path, number: int) -> str:
     return text.decode('utf-8')
   except UnicodeDecodeError as error:
     raise errors.CorpusError(
-      'A record is not valid UTF-8',
+      'A record is not valid UTF-8.',
       got=f'byte 0x{text[error.start]:02x} at offset {error.start}',
       where=f'{path}:{number}',
     ) from error
@@ -301,7 +301,7 @@ def _read_zip(stream: BinaryIO, path: pathlib.Path):
     }
     if any(len(names) != 1 for names in members.values()):
       raise errors.CorpusError(
-        'An archive of pairs must contain exactly one file for each language',
+        'An archive of pairs must contain exactly one file for each language.',
         got=', '.join(archive.namelist()[:6]),
         expected=' and '.join(
           f'one name ending in .{language}' for language in languages
@@ -329,10 +329,10 @@ def _aligned_lines(sides, languages, path: pathlib.Path):
     number += 1
     if not all(raw_lines):
       raise errors.CorpusError(
-        'The two sides of aligned files have different numbers of lines',
+        'The two sides of aligned files have different numbers of lines.',
         got=f'one side ends after line {number - 1}',
         where=str(path),
-        fix='download the files again',
+        fix='download the files again.',
       )
     texts = [_decode(line, path, number) for line in raw_lines]
     yield number, dict(zip(languages, texts, strict=True))
@@ -349,12 +349,12 @@ def _read_dataset(stream: BinaryIO, path: pathlib.Path):
       yield from enumerate(rows, start=1)
     except Exception as error:
       raise errors.CorpusError(
-        f'A dataset cannot be loaded ({error})',
+        f'A dataset cannot be loaded ({error}).',
         got=str(arguments),
         expected='path, and optionally name, data_files, split and revision',
         where=str(path),
         fix='correct the file, or run the command again; without network '
-        'access (or with HF_HUB_OFFLINE), use a local directory',
+        'access (or with HF_HUB_OFFLINE), use a local directory.',
         status=errors.ExitStatus.FAILURE,
       ) from error
 
@@ -383,9 +383,9 @@ def _as_corpus_errors(path: pathlib.Path) -> Iterator[None]:
     yield
   except ImportError as error:
     raise errors.CorpusError(
-      f'{path.suffix} files require {error.name}, which is not installed',
+      f'{path.suffix} files require {error.name}, which is not installed.',
       where=str(path),
-      fix='run `pip install ".[sources]"` in a checkout of xlflax',
+      fix='run `pip install ".[sources]"` in a checkout of xlflax.',
     ) from error
   except (
     ValueError,  # Base class of pyarrow's errors.
@@ -394,9 +394,9 @@ def _as_corpus_errors(path: pathlib.Path) -> Iterator[None]:
     ElementTree.ParseError,
   ) as error:
     raise errors.CorpusError(
-      f'A {path.suffix} file is damaged ({error})',
+      f'A {path.suffix} file is damaged ({error}).',
       where=str(path),
-      fix='download or write the file again',
+      fix='download or write the file again.',
     ) from error
 
 

@@ -170,7 +170,7 @@ def _icu_breakers():
   return user_modules.import_optional(
     'icu4py.breakers',
     'Word segmentation of a language without spaces requires icu4py',
-    fix='run `pip install icu4py`',
+    fix='run `pip install icu4py`.',
   )
 
 
@@ -254,7 +254,7 @@ def chinese_words():
   jieba = user_modules.import_optional(
     'jieba',
     'Word segmentation of Chinese requires jieba',
-    fix='run `pip install jieba`',
+    fix='run `pip install jieba`.',
   )
   jieba.setLogLevel(logging.WARNING)
   return jieba.Tokenizer().lcut

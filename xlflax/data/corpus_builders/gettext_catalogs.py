@@ -53,11 +53,11 @@ def read_catalog(path: pathlib.Path) -> list[Message]:
     ]
   except (OSError, ValueError, KeyError, struct.error) as error:
     raise errors.CorpusError(
-      'A message catalog cannot be read',
+      'A message catalog cannot be read.',
       got=error,
       expected='a gettext .po or .mo file in UTF-8',
       where=path,
-      fix='reinstall the package that contains the file',
+      fix='reinstall the package that contains the file.',
     ) from error
 
 

@@ -78,17 +78,17 @@ def read_folder(
   files = sorted(folder.rglob('*.html'))
   if not files:
     raise errors.CorpusError(
-      'The folder contains no HTML pages',
+      'The folder contains no HTML pages.',
       got=str(folder),
       expected='files **/*.html',
-      fix='pass the folder of one language, such as help/ru/text',
+      fix='pass the folder of one language, such as help/ru/text.',
     )
   for path in files:
     try:
       text = path.read_text(encoding='utf-8')
     except UnicodeDecodeError as error:
       raise errors.CorpusError(
-        'A page is not valid UTF-8', got=str(error), where=str(path)
+        'A page is not valid UTF-8.', got=str(error), where=str(path)
       ) from error
     yield Page(
       path.relative_to(folder).as_posix(),

@@ -81,15 +81,15 @@ def unpack_packages(languages: list[str], folder: pathlib.Path) -> None:
       if source.parent.is_symlink():
         other = os.readlink(source.parent)
         raise errors.CorpusError(
-          'The package of a language contains the pages of another language',
+          'The package of a language contains the pages of another language.',
           got=f'{language_name(language)} -> {other}',
           expected='pages in the language',
           where=archive.name,
-          fix=f'remove {language} from --languages, or use {other}',
+          fix=f'remove {language} from --languages, or use {other}.',
         )
       if not source.is_dir():
         raise errors.CorpusError(
-          'A package contains no help pages of its language',
+          'A package contains no help pages of its language.',
           got=archive.name,
           expected=f'{_HELP}/{language_name(language)}/text',
         )
@@ -140,20 +140,20 @@ def _run_command(
 ) -> None:
   if shutil.which(command[0]) is None:
     raise errors.CorpusError(
-      f'`{command[0]}` was not found',
+      f'`{command[0]}` was not found.',
       got=f'no {command[0]}',
       expected='a Debian or Ubuntu system, or unpacked packages',
       where=str(folder),
       fix=f'unpack {package_name(language)} on another machine into a folder '
       f'with {_HELP}/{language_name(language)}/text, and pass the folder as '
-      '--packages',
+      '--packages.',
     )
   process = subprocess.run(command, cwd=folder, capture_output=True, text=True)
   if process.returncode:
     raise errors.CorpusError(
-      'A package cannot be downloaded or unpacked',
+      'A package cannot be downloaded or unpacked.',
       got=(process.stderr.strip().splitlines() or ['no message'])[-1][:300],
       where=' '.join(command[:3]),
       fix='run `apt-get update` once; `apt-cache search ^libreoffice-help-` '
-      'lists the available languages',
+      'lists the available languages.',
     )

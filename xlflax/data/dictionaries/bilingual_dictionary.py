@@ -104,7 +104,7 @@ class Dictionary:
     )
     if len(languages) != 2 or languages[0] == languages[1]:
       raise errors.CorpusError(
-        'A dictionary must have two different languages',
+        'A dictionary must have two different languages.',
         got=', '.join(languages),
         where=str(path),
       )
@@ -193,7 +193,7 @@ def _parse_languages(path: pathlib.Path) -> list[str]:
   languages = path.name.partition('.')[0].split('-')
   if len(languages) != 2:
     raise errors.CorpusError(
-      'The name of a dictionary file must specify its languages',
+      'The name of a dictionary file must specify its languages.',
       got=path.name,
       expected='<l1>-<l2>.<anything>',
       where=str(path),
@@ -209,7 +209,7 @@ def _read_muse(path: pathlib.Path) -> Iterator[tuple[str, str, None]]:
     fields = line_reader.decode_line(line, path, number).split()
     if len(fields) != 2:
       raise errors.CorpusError(
-        'A line of the dictionary is malformed',
+        'A line of the dictionary is malformed.',
         got=repr(' '.join(fields)[:60]),
         expected='a word, white space and its translation',
         where=f'{path}:{number}',
@@ -219,7 +219,7 @@ def _read_muse(path: pathlib.Path) -> Iterator[tuple[str, str, None]]:
     num_entries += 1
   if not num_entries:
     raise errors.CorpusError(
-      'The dictionary has no entries',
+      'The dictionary has no entries.',
       where=str(path),
       fix='Add entries to the file, or delete it.',
     )

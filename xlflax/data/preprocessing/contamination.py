@@ -86,7 +86,7 @@ def find_contaminated_lines(
   evaluation_keys = compute_keys(texts, decontamination.ngram_size)
   if not evaluation_keys.size:
     raise errors.CorpusError(
-      'The evaluation texts for decontamination contain no words',
+      'The evaluation texts for decontamination contain no words.',
       got=', '.join(decontamination.files),
     )
   return {

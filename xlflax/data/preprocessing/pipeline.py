@@ -255,10 +255,10 @@ def _check_not_empty(
   for prepared in prepared_files:
     dropped.update(prepared.dropped)
   raise errors.CorpusError(
-    'The filters drop every line of the corpus',
+    'The filters drop every line of the corpus.',
     got=str(dropped),
     where=str(output),
-    fix='relax the filters',
+    fix='relax the filters.',
   )
 
 
@@ -320,14 +320,14 @@ def _describe_deduplication(
 def _check_inputs(corpus, output, languages, code_switching):
   if output.resolve().is_relative_to(corpus.directory.resolve()):
     raise errors.CorpusError(
-      'The output directory must not be inside the corpus directory',
+      'The output directory must not be inside the corpus directory.',
       got=str(output),
       expected='a directory outside the corpus',
     )
   unknown = sorted(set(languages or ()) - set(corpus.languages))
   if unknown:
     raise errors.CorpusError(
-      'The corpus has no text in some of the languages',
+      'The corpus has no text in some of the languages.',
       got=', '.join(unknown),
       expected=', '.join(corpus.languages),
       where=str(corpus.directory),
@@ -342,7 +342,7 @@ def _check_inputs(corpus, output, languages, code_switching):
       expected += f' into {", ".join(code_switching.languages)}'
     raise errors.CorpusError(
       'Code-switching requires a dictionary for a language with monolingual '
-      'training text',
+      'training text.',
       expected=expected,
       where=str(corpus.directory),
     )
@@ -358,20 +358,20 @@ def _check_shard(
     return
   if not 0 <= shard[0] < shard[1]:
     raise errors.ConfigError(
-      'Invalid shard', got=shard, expected='(i, n) with 0 <= i < n'
+      'Invalid shard.', got=shard, expected='(i, n) with 0 <= i < n'
     )
   if deduplication.mode is not fuzzy_deduplication.DeduplicationMode.NONE:
     raise errors.ConfigError(
-      'Deduplication is not available for a shard',
+      'Deduplication is not available for a shard.',
       got=f'shard {shard[0]}/{shard[1]} with deduplication',
       fix='preprocess the shards without --dedup, then preprocess their output '
-      'with --dedup and without a shard',
+      'with --dedup and without a shard.',
     )
   if overwrite:
     raise errors.ConfigError(
-      'A shard cannot overwrite the output, because other shards write to it',
+      'A shard cannot overwrite the output, because other shards write to it.',
       got=f'shard {shard[0]}/{shard[1]} with overwriting',
-      fix='delete the output before the first shard, or choose another output',
+      fix='delete the output before the first shard, or choose another output.',
     )
 
 

@@ -268,11 +268,11 @@ class Record:
     if digest and path.exists() and checksums.digest_file(path) != digest:
       raise errors.CorpusError(
         'A preprocessed file was modified after it was written, and would be '
-        'overwritten',
+        'overwritten.',
         where=path,
         got=f'{paths.file_size(path):,} bytes',
         expected=f'{checksums.parse_size(digest):,} bytes, as written',
-        fix='move the file to another directory, or choose another --output',
+        fix='move the file to another directory, or choose another --output.',
       )
 
   def _digest(self, name: str) -> str:
@@ -367,10 +367,10 @@ def check_output(output: pathlib.Path) -> None:
     any(output.glob(_SHARD_RECORD_PATTERN)) or (output / RECORD_FILE).exists()
   ):
     raise errors.CorpusError(
-      'The output directory contains other files',
+      'The output directory contains other files.',
       where=str(output),
       got=', '.join(other_files[:5]),
-      fix='choose a new or empty directory',
+      fix='choose a new or empty directory.',
     )
 
 
@@ -415,7 +415,7 @@ def _other_settings_error(
   output: pathlib.Path, differences: Iterable[str], fix: str
 ) -> errors.CorpusError:
   return errors.CorpusError(
-    'The output was written with other settings, dictionaries or files',
+    'The output was written with other settings, dictionaries or files.',
     got='; '.join(differences),
     where=str(output),
     fix=fix,
@@ -444,9 +444,9 @@ def _unreadable_record_error(
   path: pathlib.Path, got, expected: str
 ) -> errors.CorpusError:
   return errors.CorpusError(
-    'The record of a preprocessed corpus cannot be read',
+    'The record of a preprocessed corpus cannot be read.',
     got=got,
     expected=expected,
     where=path,
-    fix='delete the directory and preprocess the corpus again',
+    fix='delete the directory and preprocess the corpus again.',
   )

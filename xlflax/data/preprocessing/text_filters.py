@@ -73,7 +73,7 @@ class TextFilters:
     max_characters = self.max_characters
     if max_characters is not None and max_characters < self.min_characters:
       raise errors.ConfigError(
-        '`TextFilters` drops every line',
+        '`TextFilters` drops every line.',
         got=f'min_characters={self.min_characters}, '
         f'max_characters={max_characters}',
         expected='`max_characters` of at least `min_characters`',
@@ -184,10 +184,10 @@ def scripts_of_language(language: str) -> frozenset[str]:
   scripts = language_codes.parse_language_code(language).scripts
   if not scripts:
     raise errors.CorpusError(
-      'The script of a language is unknown',
+      'The script of a language is unknown.',
       got=language,
       expected='a language with a script, such as sr_Cyrl',
-      fix='rename the files of the language, or remove --min_script_share',
+      fix='rename the files of the language, or remove --min_script_share.',
     )
   return frozenset().union(
     *(_UNICODE_SCRIPTS.get(script, {script}) for script in scripts)

@@ -177,8 +177,8 @@ class LiveLoader:
       if time.monotonic() - last_log_time > _LOG_INTERVAL_SECONDS:
         last_log_time = time.monotonic()
         logging.info(
-          'Replaying dataset %s up to step %d: %.0f %% done. A token cache does '
-          'not require a replay.',
+          'Replaying dataset %s up to step %d: %.0f %% done. A token cache '
+          'does not require a replay.',
           self.dataset.name,
           step,
           100 * (self._next_step - first_step) / (step - first_step),
@@ -309,10 +309,10 @@ def _check_max_epochs(dataset: dataset_config.DatasetConfig) -> None:
   """Raises a ConfigError for an option that requires a token cache."""
   if dataset.max_epochs is not None:
     raise errors.ConfigError(
-      '`DatasetConfig.max_epochs` requires a token cache',
+      '`DatasetConfig.max_epochs` requires a token cache.',
       got=f'DatasetConfig.max_epochs={dataset.max_epochs}, read live',
       where=f'dataset {dataset.name!r}',
-      fix='write a token cache with `xlflax cache`',
+      fix='write a token cache with `xlflax cache`.',
     )
 
 
@@ -325,22 +325,22 @@ def _task_size(
   """
   if dataset.sizes is dataset_config.Sizes.TOKENS:
     raise errors.ConfigError(
-      '`DatasetConfig.sizes=TOKENS` requires a token cache',
+      '`DatasetConfig.sizes=TOKENS` requires a token cache.',
       got='DatasetConfig.sizes=TOKENS, read live',
       where=f'dataset {dataset.name!r}',
       fix='write a token cache with `xlflax cache`, or set '
-      'DatasetConfig.sizes=EXAMPLES',
+      'DatasetConfig.sizes=EXAMPLES.',
     )
   if dataset.alpha is not None and length_filter.counts_kept_pairs(dataset):
     return _count_filtered_pairs(task, dataset, vocabulary)
   size = seqio_examples.source_size(task, dataset.split)
   if size is None and dataset.alpha is not None:
     raise errors.CorpusError(
-      '`DatasetConfig.alpha` requires the number of examples, which the source of the '
-      'task does not provide',
+      '`DatasetConfig.alpha` requires the number of examples, which the '
+      'source of the task does not provide.',
       where=f'task {task}, split {dataset.split}',
-      fix='write a token cache, or set DatasetConfig.alpha=None to use the rates of '
-      'the mixture',
+      fix='write a token cache, or set DatasetConfig.alpha=None to use the '
+      'rates of the mixture.',
     )
   if dataset.max_examples is not None:
     size = min(size or dataset.max_examples, dataset.max_examples)

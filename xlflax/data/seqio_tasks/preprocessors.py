@@ -77,7 +77,7 @@ def rename_features(
   missing = sorted(set(names.values()) - set(dataset.element_spec))
   if missing:
     raise errors.CorpusError(
-      'The examples do not have a required feature',
+      'The examples do not have a required feature.',
       got=', '.join(sorted(dataset.element_spec)),
       expected=', '.join(missing),
     )

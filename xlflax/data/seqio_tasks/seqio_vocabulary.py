@@ -169,9 +169,9 @@ class DeferredVocabulary(seqio.Vocabulary):
 
   def _raise_error(self):
     raise errors.VocabularyError(
-      'The task was registered without a vocabulary',
+      'The task was registered without a vocabulary.',
       fix='pass a vocabulary with --vocabulary DIR, or call '
-      '`seqio_vocabulary.resolve_deferred(task, vocabulary)`',
+      '`seqio_vocabulary.resolve_deferred(task, vocabulary)`.',
     )
 
   def __eq__(self, other) -> bool:
@@ -233,10 +233,10 @@ def _check_same(
   has_same_model = getattr(task_vocabulary, 'sp_model', b'') == model
   if task_vocabulary != run_vocabulary and not has_same_model:
     raise errors.VocabularyError(
-      'The vocabulary of the task differs from that of the run',
+      'The vocabulary of the task differs from that of the run.',
       got=repr(task_vocabulary),
       expected=repr(run_vocabulary),
       where=f'task {task}, feature {feature}',
       fix='register the task without a vocabulary, or use the vocabulary of '
-      'the task for the run',
+      'the task for the run.',
     )

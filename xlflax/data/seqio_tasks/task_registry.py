@@ -166,7 +166,7 @@ def add_mixture(
   """
   if name in seqio.MixtureRegistry.names():
     raise errors.CorpusError(
-      'A mixture with this name already exists', got=name
+      'A mixture with this name already exists.', got=name
     )
   rate = functools.partial(_rate, alpha=alpha)
   return seqio.MixtureRegistry.add(name, [(task, rate) for task in tasks])
@@ -199,10 +199,10 @@ def task_languages(name: str) -> tuple[str, ...]:
   get_task(name)
   if name not in _languages:
     raise errors.CorpusError(
-      'The languages of a task are not registered',
+      'The languages of a task are not registered.',
       where=f'task {name}',
       fix='register the task with add_monolingual_task or add_parallel_task of '
-      'xlflax.data.seqio_tasks.task_registry, or call set_task_languages',
+      'xlflax.data.seqio_tasks.task_registry, or call set_task_languages.',
     )
   return _languages[name]
 
@@ -298,10 +298,10 @@ def num_examples(name: str, split: str = TRAIN) -> int:
   if number is None or number == float('inf'):
     raise errors.CorpusError(
       'The mixing rate requires the number of examples, which the source of '
-      'the task does not provide',
+      'the task does not provide.',
       where=f'task {name}, split {split}',
       fix='implement num_input_examples in the source, or set fixed rates in '
-      'the mixture',
+      'the mixture.',
     )
   return int(number)
 
@@ -380,9 +380,9 @@ def check_unused_name(name: str) -> None:
   """Raises a CorpusError if a task with this name is registered."""
   if name in seqio.TaskRegistry.names():
     raise errors.CorpusError(
-      'A task with this name already exists',
+      'A task with this name already exists.',
       got=name,
-      fix='choose another name, or remove the task from seqio.TaskRegistry',
+      fix='choose another name, or remove the task from seqio.TaskRegistry.',
     )
 
 

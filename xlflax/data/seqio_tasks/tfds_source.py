@@ -61,11 +61,11 @@ class TfdsSource(seqio.TfdsDataSource):
     except (AssertionError, KeyError, ValueError, OSError) as error:
       dataset, _, _ = self._tfds_name.partition(':')
       raise errors.CorpusError(
-        'A TensorFlow dataset cannot be read',
+        'A TensorFlow dataset cannot be read.',
         got=_first_line(error),
         where=self._tfds_name,
         fix=f'prepare the dataset with `tfds build {dataset}`, and pass its '
-        'directory as --tfds_data_dir or $TFDS_DATA_DIR',
+        'directory as --tfds_data_dir or $TFDS_DATA_DIR.',
       ) from error
 
 

@@ -99,7 +99,7 @@ def register_reader(
     registered = _formats.get(name)
     if registered is not None and _origin(registered.read) != _origin(function):
       raise errors.ConfigError(
-        'Two readers have the same format name',
+        'Two readers have the same format name.',
         got='.'.join(_origin(function)),
         expected=f'a name other than {name!r}, which '
         + '.'.join(_origin(registered.read))
@@ -140,10 +140,10 @@ def find_reader(name: str, *takes: Takes) -> Format:
   names = format_names(*takes)
   if name not in names:
     raise errors.ConfigError(
-      'The file format is not registered',
+      'The file format is not registered.',
       got=repr(name),
       expected='one of ' + ', '.join(map(repr, names)),
-      fix='Import the module that defines its reader',
+      fix='Import the module that defines its reader.',
     )
   return _formats[name]
 
@@ -195,7 +195,7 @@ def check_options(format: str, options: Mapping[str, Any]) -> None:
   unknown = sorted(set(options) - set(available_options))
   if unknown:
     raise errors.ConfigError(
-      f'The file format {format!r} does not have the option',
+      f'The file format {format!r} does not have the option.',
       got=', '.join(unknown),
       expected=', '.join(available_options) or 'no options',
     )
@@ -210,7 +210,7 @@ def two_languages(part: str) -> tuple[str, str]:
   languages = part.split('-')
   if len(languages) != 2 or not all(languages):
     raise errors.ConfigError(
-      'The name of a part is invalid',
+      'The name of a part is invalid.',
       got=part,
       expected='two language codes such as fr-en',
     )
@@ -225,7 +225,7 @@ def _parse_languages(part: str, format: Format) -> tuple[str, ...]:
   languages = tuple(part.split('-'))
   if not all(languages) or len(languages) > (2 if allows_two else 1):
     raise errors.ConfigError(
-      'The name of a part is invalid',
+      'The name of a part is invalid.',
       got=part,
       expected='a language code such as fr or zh_Hans'
       + (', or two codes such as es-en' if allows_two else ''),

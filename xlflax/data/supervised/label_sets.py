@@ -40,9 +40,9 @@ def labels_of(
   )
   if not labels:
     raise errors.CorpusError(
-      'No example has a label',
+      'No example has a label.',
       where='the examples in ' + ', '.join(parts),
-      fix='Take the labels from the training data, not from a blind test set',
+      fix='Take the labels from the training data, not from a blind test set.',
     )
   return tuple(sorted(_complete_iob2(labels)))
 
@@ -81,10 +81,10 @@ def check_labels(
     for label in example.labels or ():
       if label not in label_set:
         raise errors.CorpusError(
-          'A label was not seen in training',
+          'A label was not seen in training.',
           got=f'{label!r} in {example.language}, example {example.id}',
           expected='one of ' + ', '.join(sorted(label_set)),
           where=where,
           fix='Train on data with this label, or rename the label when the '
-          'file is read',
+          'file is read.',
         )

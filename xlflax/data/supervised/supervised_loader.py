@@ -182,7 +182,7 @@ def _unusable_part_error(
     )
     fix = 'Increase the length, or leave the part out'
   return errors.CorpusError(
-    'No labeled example of the language can be used',
+    'No labeled example of the language can be used.',
     got=got,
     where=f'dataset {dataset.name!r}, part {part}',
     fix=fix,
@@ -251,10 +251,10 @@ def _load_tables(
   problems = manifests.find_problems(folder)
   for name, problem in problems.items():
     raise errors.CacheError(
-      'A feature cache file is damaged',
+      'A feature cache file is damaged.',
       got=problem,
       where=str(folder / name),
-      fix='Delete the file. It is written again from the examples',
+      fix='Delete the file. It is written again from the examples.',
     )
   parts = [name.removesuffix(_SUFFIX) for name in _cached_file_names(folder)]
   return {part: _load_table(folder, part, parts) for part in parts}
@@ -276,11 +276,11 @@ def _load_table(
   if contents != expected_contents:
     raise errors.CacheError(
       'A feature cache file was written for another part, vocabulary or '
-      'settings',
+      'settings.',
       got=contents,
       expected=expected_contents,
       where=str(path),
-      fix='Delete its folder. It is written again from the examples',
+      fix='Delete its folder. It is written again from the examples.',
     )
   return table, fingerprint
 

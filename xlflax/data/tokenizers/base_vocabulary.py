@@ -134,7 +134,7 @@ class Vocabulary:
     kind = description.get('type', 'sentencepiece')
     if not isinstance(kind, str) or kind not in _CLASSES_BY_KIND:
       raise errors.VocabularyError(
-        f'The vocabulary type in {DESCRIPTION_FILE} is unknown',
+        f'The vocabulary type in {DESCRIPTION_FILE} is unknown.',
         got=kind,
         expected=' or '.join(_CLASSES_BY_KIND),
         where=str(directory),
@@ -292,7 +292,7 @@ class Vocabulary:
       return self.spec.languages.index(code)
     except ValueError:
       raise errors.VocabularyError(
-        'The vocabulary does not include this language',
+        'The vocabulary does not include this language.',
         got=str(code),
         expected=', '.join(self.spec.languages),
         fix=name_suggestions.suggest_language(str(code), self.spec.languages)
@@ -345,7 +345,7 @@ def read_file(path: pathlib.Path) -> bytes:
   except OSError as error:
     errors.raise_if_system_error(error, path)
     raise errors.VocabularyError(
-      f'The vocabulary file {path.name} is missing',
+      f'The vocabulary file {path.name} is missing.',
       got=error.strerror,
       where=str(path.parent),
     ) from error
@@ -367,7 +367,7 @@ def read_description(directory) -> dict:
       description = checksums.verify_digest(description)
   except FileNotFoundError as error:
     raise errors.VocabularyError(
-      'The directory does not contain a vocabulary',
+      'The directory does not contain a vocabulary.',
       got=str(directory),
       expected=f'a directory with {DESCRIPTION_FILE} and its models',
       fix='Run `xlflax vocab --corpus=DIR --output=DIR --size=N`.',
@@ -375,7 +375,7 @@ def read_description(directory) -> dict:
   except (OSError, ValueError, RecursionError) as error:
     errors.raise_if_system_error(error, path)
     raise errors.VocabularyError(
-      f'{DESCRIPTION_FILE} cannot be read ({error})', where=str(path)
+      f'{DESCRIPTION_FILE} cannot be read ({error}).', where=str(path)
     ) from error
   _check_format(description, path)
   return description
@@ -386,7 +386,7 @@ def _check_format(description, path) -> None:
   format_version = isinstance(description, dict) and description.get('format')
   if format_version != FORMAT:
     raise errors.VocabularyError(
-      f'The format of {DESCRIPTION_FILE} is unknown',
+      f'The format of {DESCRIPTION_FILE} is unknown.',
       got=format_version,
       expected=f'format {FORMAT}',
       where=str(path),

@@ -84,7 +84,7 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
     self.id_layout = id_layout
     if type(extra_ids) is not int or extra_ids < 0:
       raise errors.VocabularyError(
-        'The number of sentinels is invalid',
+        'The number of sentinels is invalid.',
         got=extra_ids,
         expected='a non-negative integer',
         where='extra_ids',
@@ -132,7 +132,7 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
     expected_tokens = ('<unk>', '<s>', '</s>')
     if tuple(model_tokens[:3]) != expected_tokens:
       raise errors.VocabularyError(
-        "The SentencePiece model does not start with fairseq's symbols",
+        "The SentencePiece model does not start with fairseq's symbols.",
         got=', '.join(model_tokens[:3]),
         expected=', '.join(expected_tokens),
       )
@@ -152,7 +152,7 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
       }
     except (KeyError, ValueError, TypeError) as error:
       raise errors.VocabularyError(
-        f'The vocabulary does not define the ids of {FILE}',
+        f'The vocabulary does not define the ids of {FILE}.',
         got=f'{type(error).__name__}: {error}',
         where=base_vocabulary.DESCRIPTION_FILE,
       ) from error

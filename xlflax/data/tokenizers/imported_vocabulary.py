@@ -69,7 +69,7 @@ class Layout:
     except (KeyError, TypeError, ValueError, OverflowError) as error:
       raise errors.VocabularyError(
         f'{base_vocabulary.DESCRIPTION_FILE} does not describe an imported '
-        'vocabulary',
+        'vocabulary.',
         got=f'{type(error).__name__}: {error}',
         where=where,
         expected='roles, languages and size',
@@ -108,13 +108,13 @@ def check_ids(ids: Collection[int]) -> None:
   invalid_id = next((i for i in ids if type(i) is not int or i < 0), None)
   if invalid_id is not None:
     raise errors.VocabularyError(
-      'A token id is invalid',
+      'A token id is invalid.',
       got=repr(invalid_id),
       expected='a non-negative integer',
     )
   if max(ids, default=0) > MAX_UNUSED_IDS + 2 * len(ids):
     raise errors.VocabularyError(
-      'The ids of the tokenizer have too many gaps',
+      'The ids of the tokenizer have too many gaps.',
       got=f'{len(ids):,} tokens with ids up to {max(ids):,}',
       expected='consecutive ids, with few gaps',
     )
@@ -148,7 +148,7 @@ def make_spec(
   vocabulary_spec.check_size(size)
   if size < len(pieces):
     raise errors.VocabularyError(
-      'The tokenizer has more tokens than the embedding table has rows',
+      'The tokenizer has more tokens than the embedding table has rows.',
       got=f'{len(pieces)} tokens',
       expected=f'at most {size}',
     )
@@ -166,7 +166,7 @@ def make_spec(
   )
   if missing:
     raise errors.VocabularyError(
-      'Special tokens are missing in the tokenizer', got=', '.join(missing)
+      'Special tokens are missing in the tokenizer.', got=', '.join(missing)
     )
   ids = {role: ids_by_token[layout.roles[role]] for role in ROLES}
   numbered_sentinels = sorted(
@@ -231,7 +231,7 @@ class ImportedVocabulary(base_vocabulary.Vocabulary):
     if vocabulary.hash != expected:
       raise errors.VocabularyError(
         'The files of the vocabulary do not match the hash in '
-        f'{base_vocabulary.DESCRIPTION_FILE}',
+        f'{base_vocabulary.DESCRIPTION_FILE}.',
         got=f'hash {vocabulary.hash[:12]}',
         expected=f'hash {str(expected)[:12]}',
         where=where,

@@ -140,7 +140,7 @@ def _check_merges(model: bytes, requested: int, where: str | None) -> None:
   num_merges = count_merges(model)
   if num_merges != requested:
     raise errors.VocabularyError(
-      'SentencePiece did not create the requested number of merges',
+      'SentencePiece did not create the requested number of merges.',
       got=num_merges,
       expected=requested,
       where=where,
@@ -235,7 +235,7 @@ def _make_error(
     name = 'The number of merges'
   if too_high:
     return errors.VocabularyError(
-      f'{name} is too large for this text',
+      f'{name} is too large for this text.',
       got=requested,
       where=where,
       expected=f'at most {int(too_high.group(1)) - num_unmerged}',
@@ -243,7 +243,7 @@ def _make_error(
     )
   if too_low:
     return errors.VocabularyError(
-      f'{name} is too small for the characters of this text',
+      f'{name} is too small for the characters of this text.',
       got=requested,
       expected=f'at least {too_low.group(2)}',
       where=where,
@@ -251,12 +251,12 @@ def _make_error(
     )
   if 'normalization' in message.lower() or 'charsmap' in message:
     return errors.ConfigError(
-      f'SentencePiece rejected the normalization ({message})',
+      f'SentencePiece rejected the normalization ({message}).',
       got=settings.normalization,
       expected='nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf or identity',
     )
   return errors.VocabularyError(
-    f'Training the SentencePiece model failed ({message.strip()})',
+    f'Training the SentencePiece model failed ({message.strip()}).',
     got=f'{flag[2:]} {requested}, {settings.model_type.value}',
     where=where,
   )

@@ -122,7 +122,7 @@ def read_model(directory: pathlib.Path, name: str, sha256) -> bytes:
   """
   if pathlib.PurePath(str(name)).name != name:
     raise errors.VocabularyError(
-      'The model must be a file in the vocabulary directory',
+      'The model must be a file in the vocabulary directory.',
       got=name,
       expected='a file name without a directory',
       where=str(directory),
@@ -131,7 +131,8 @@ def read_model(directory: pathlib.Path, name: str, sha256) -> bytes:
   digest = hashlib.sha256(model).hexdigest()
   if digest != sha256:
     raise errors.VocabularyError(
-      f'{name} does not match the digest in {base_vocabulary.DESCRIPTION_FILE}',
+      f'{name} does not match the digest in '
+      f'{base_vocabulary.DESCRIPTION_FILE}.',
       got=f'SHA-256 {digest[:12]}…',
       expected=f'{str(sha256)[:12]}…',
       where=str(directory),
@@ -165,7 +166,7 @@ def load_model(model: bytes) -> sentencepiece.SentencePieceProcessor:
     return sentencepiece.SentencePieceProcessor(model_proto=model)
   except Exception as error:  # The library raises bare RuntimeErrors.
     raise errors.VocabularyError(
-      f'Loading the SentencePiece model failed ({error})'
+      f'Loading the SentencePiece model failed ({error}).'
     ) from error
 
 
@@ -176,7 +177,7 @@ def _read_spec(processor) -> VocabularySpec:
   first_language = len(base_vocabulary.SPECIAL_PIECES)
   if tuple(pieces[:first_language]) != base_vocabulary.SPECIAL_PIECES:
     raise errors.VocabularyError(
-      'The SentencePiece model must start with the special symbols of xlflax',
+      'The SentencePiece model must start with the special symbols of xlflax.',
       got=', '.join(pieces[:first_language]),
       expected=', '.join(base_vocabulary.SPECIAL_PIECES),
       fix='Train the model with `xlflax vocab`.',

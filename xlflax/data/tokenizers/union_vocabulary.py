@@ -94,7 +94,7 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
       }
     except (KeyError, TypeError, ValueError, AttributeError) as error:
       raise errors.VocabularyError(
-        f'{base_vocabulary.DESCRIPTION_FILE} does not describe a union',
+        f'{base_vocabulary.DESCRIPTION_FILE} does not describe a union.',
         got=f'{type(error).__name__}: {error}',
         where=where,
         expected='anchors, and members with file and sha256',
@@ -109,7 +109,8 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
     )
     if vocabulary.hash != description.get('hash'):
       raise errors.VocabularyError(
-        f'The models do not match the hash in {base_vocabulary.DESCRIPTION_FILE}',
+        'The models do not match the hash in '
+        f'{base_vocabulary.DESCRIPTION_FILE}.',
         got=f'hash {vocabulary.hash[:12]}',
         where=where,
         expected=f'hash {str(description.get("hash"))[:12]}',
@@ -221,7 +222,7 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
     if language is None:
       raise errors.VocabularyError(
         'This vocabulary requires the language of a text or token, because '
-        'each language has its own tokens',
+        'each language has its own tokens.',
         got='no language',
         expected='one of ' + ', '.join(self.members),
         fix='Pass language=CODE. For tasks, set the languages with '
@@ -230,7 +231,7 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
       )
     if language not in self.members:
       raise errors.VocabularyError(
-        'The vocabulary has no tokens of this language',
+        'The vocabulary has no tokens of this language.',
         got=language,
         expected='one of ' + ', '.join(self.members),
         fix='Train the vocabulary on a corpus with text of this language.',
@@ -318,7 +319,7 @@ def _count_common_symbols(
     or len(set(symbols.values())) > 1
   ):
     raise errors.VocabularyError(
-      'The models of a union must have the same special symbols',
+      'The models of a union must have the same special symbols.',
       got='; '.join(
         f'{code}: {len(ids)} for {"-".join(languages)}'
         for code, (ids, languages) in symbols.items()

@@ -75,7 +75,7 @@ def check_size(size: int) -> None:
   """
   if size > MAX_SIZE:
     raise errors.VocabularyError(
-      'The vocabulary is too large',
+      'The vocabulary is too large.',
       got=f'{size:,} tokens',
       expected=f'at most {MAX_SIZE:,}',
     )
@@ -102,7 +102,7 @@ def make_dummy_spec(size: int, *, num_languages: int = 1) -> VocabularySpec:
   num_special = first_sentinel + num_sentinels
   if size < num_special + 8:
     raise errors.ConfigError(
-      'The vocabulary size is too small',
+      'The vocabulary size is too small.',
       got=size,
       expected=f'{num_special + 8} or more',
       where='--vocabulary_size',

@@ -121,7 +121,7 @@ def _check_models(vocabulary: Vocabulary, output_dir: pathlib.Path) -> None:
     path = output_dir / name
     if path.exists() and path.read_bytes() != content:
       raise errors.VocabularyError(
-        'The output directory contains a model of another vocabulary',
+        'The output directory contains a model of another vocabulary.',
         got=str(path),
         expected='an empty directory, or a vocabulary of xlflax',
         fix='Pass another --output, or replace the model with --overwrite.',
@@ -158,7 +158,7 @@ def sentence_quotas(
     }
   if not sizes:
     raise errors.CorpusError(
-      'The corpus has no training text',
+      'The corpus has no training text.',
       where=str(corpus.directory),
       expected='mono/ or parallel/ in addition to valid/ and test/',
     )
@@ -215,7 +215,7 @@ def write_vocabulary(
         path.unlink()
   except OSError as error:
     raise errors.VocabularyError(
-      f'Writing the vocabulary failed ({error.strerror})',
+      f'Writing the vocabulary failed ({error.strerror}).',
       where=str(error.filename or output_dir),
       fix='Free disk space, or choose another --output.',
     ) from error
@@ -294,7 +294,7 @@ def _is_up_to_date(
       return True
     differences = [f'different text in {corpus.directory}']
   raise errors.VocabularyError(
-    'The output directory already contains another vocabulary',
+    'The output directory already contains another vocabulary.',
     got='; '.join(differences),
     where=str(output_dir),
     fix='Choose another --output, or replace the vocabulary with --overwrite.',

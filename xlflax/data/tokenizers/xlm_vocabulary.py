@@ -203,12 +203,12 @@ def _parse(contents: Mapping[str, bytes]):
     RecursionError,
   ) as error:
     raise errors.VocabularyError(
-      'Reading the files of an XLM vocabulary failed',
+      'Reading the files of an XLM vocabulary failed.',
       got=str(error),
       expected=f'{VOCABULARY} and {MERGES}',
     ) from error
   if not ids_by_token:
-    raise errors.VocabularyError(f'{VOCABULARY} contains no tokens')
+    raise errors.VocabularyError(f'{VOCABULARY} contains no tokens.')
   imported_vocabulary.check_ids(ids_by_token.values())
   return ids_by_token, ranks
 

@@ -84,7 +84,7 @@ class ClassificationFeaturizer(featurizer.Featurizer):
     num_special_pair = featurizer.num_special(2, self.separator)
     if length <= num_special_pair:
       raise errors.ConfigError(
-        'The sequence length leaves no space for text',
+        'The sequence length leaves no space for text.',
         got=f'{length} tokens',
         expected=f'more than the {num_special_pair} special tokens',
       )
@@ -168,7 +168,7 @@ class DistillationFeaturizer(ClassificationFeaturizer):
       match = re.fullmatch(r'(\d+)\.\d+', example.id)
       if not match or int(match[1]) > len(vectors):
         raise errors.CorpusError(
-          'The teacher has no vector for a line',
+          'The teacher has no vector for a line.',
           got=f'{len(vectors)} vectors of {example.language}',
           expected='one vector for each line of one file of the format search',
           where=f'text {example.id}',
@@ -187,7 +187,7 @@ class DistillationFeaturizer(ClassificationFeaturizer):
         vectors = np.load(file_reading.require_file(path), mmap_mode='r')
     if vectors.ndim != 2 or vectors.dtype.kind != 'f':
       raise errors.CorpusError(
-        'A language has no valid file of teacher vectors',
+        'A language has no valid file of teacher vectors.',
         got=f'shape {vectors.shape} of {path}',
         expected='floating-point numbers of shape [lines, size], saved by '
         'numpy.save',

@@ -214,10 +214,10 @@ class QuestionAnsweringFeaturizer(featurizer.Featurizer):
     capacity = length - num_special - len(question)
     if capacity < 1:
       raise errors.ConfigError(
-        'The sequence length leaves no space for the context',
+        'The sequence length leaves no space for the context.',
         got=f'{length} tokens, {len(question)} of the question, '
         f'{num_special} special tokens',
-        fix='Increase the length, or decrease max_question_length',
+        fix='Increase the length, or decrease max_question_length.',
       )
     num_tokens = len(spans.token_ids)
     if not num_tokens:

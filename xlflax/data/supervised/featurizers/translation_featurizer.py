@@ -52,11 +52,13 @@ class TranslationPairFeaturizer(Featurizer):
   def __post_init__(self):
     if self.featurizer.leaves_rows_out:
       raise errors.ConfigError(
-        '`TranslationPairFeaturizer` requires a featurizer that keeps all windows',
-        got=f'{type(self.featurizer).__name__} that drops windows without an answer',
+        '`TranslationPairFeaturizer` requires a featurizer that keeps all '
+        'windows.',
+        got=f'{type(self.featurizer).__name__} that drops windows without an '
+        'answer',
         expected='a featurizer that keeps all windows',
         where='TranslationPairFeaturizer.featurizer',
-        fix="Set QuestionAnsweringFeaturizer.no_answer = 'cls_token'",
+        fix="Set QuestionAnsweringFeaturizer.no_answer = 'cls_token'.",
       )
 
   def input_settings(self):

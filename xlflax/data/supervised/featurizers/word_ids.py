@@ -78,7 +78,7 @@ def encode_words(
   """
   if isinstance(words, str):
     raise errors.VocabularyError(
-      'The sentence is not split into words',
+      'The sentence is not split into words.',
       got=repr(words),
       expected='a sequence of words',
     )

@@ -64,7 +64,7 @@ def text_rows(
   )
   if capacity < 1:
     raise errors.ConfigError(
-      'The sequence length leaves no space for text',
+      'The sequence length leaves no space for text.',
       got=f'{length} tokens',
       expected='more than the 2 special tokens',
     )

@@ -71,7 +71,7 @@ class Example:
       value = getattr(self, field.name)
       return (value,) if isinstance(value, str) else value
     raise errors.ConfigError(
-      'Examples of this task family have no labels',
+      'Examples of this task family have no labels.',
       got=self.KIND,
       expected='one of '
       + ', '.join(
@@ -183,10 +183,10 @@ def class_of(kind: str) -> type[Example]:
   """
   if kind not in _classes:
     raise errors.ConfigError(
-      'The task family is not registered',
+      'The task family is not registered.',
       got=kind,
       expected='one of ' + ', '.join(sorted(_classes)),
-      fix='Import the module that defines its example class',
+      fix='Import the module that defines its example class.',
     )
   return _classes[kind]
 
@@ -209,7 +209,7 @@ def check_number(expected: int, actual: int, unit: str) -> None:
   """
   if expected != actual:
     raise errors.CorpusError(
-      'The number of predictions differs from the number of test items',
+      'The number of predictions differs from the number of test items.',
       got=f'{actual} {unit}',
       expected=str(expected),
     )
@@ -231,7 +231,7 @@ def _register(cls: type[Example]) -> None:
     registered.__qualname__,
   ) != (cls.__module__, cls.__qualname__):
     raise errors.ConfigError(
-      'Two example classes have the same KIND',
+      'Two example classes have the same KIND.',
       got=f'{cls.__module__}.{cls.__qualname__}',
       expected=f'a KIND other than {cls.KIND!r}, which '
       f'{registered.__module__}.{registered.__qualname__} has',
@@ -248,11 +248,11 @@ def _decode_columns(
   missing = set(forms) - set(columns) - optional
   if missing:
     raise errors.CorpusError(
-      f'The examples of a {cls.KIND} task lack required features',
+      f'The examples of a {cls.KIND} task lack required features.',
       got=', '.join(sorted(columns)),
       expected=', '.join(sorted(missing)),
       where=where,
-      fix='Rename the features in a preprocessor of the task',
+      fix='Rename the features in a preprocessor of the task.',
     )
   return {
     name: example_features.decode_feature(columns[name], form)
@@ -270,7 +270,7 @@ def _check_word_counts(example: Example, where: str) -> None:
   }
   if len(set(sizes.values())) > 1:
     raise errors.CorpusError(
-      'An example has different numbers of words and word labels',
+      'An example has different numbers of words and word labels.',
       got=', '.join(f'{size} {name}' for name, size in sizes.items()),
       where=f'{where}, example {example.id}',
     )

@@ -97,11 +97,11 @@ def feature_types(cls: type) -> dict[str, FeatureType]:
     hint = _without_none(hints[field.name])
     if hint not in _FORMS:
       raise errors.ConfigError(
-        'Columns do not support the type of an example field',
+        'Columns do not support the type of an example field.',
         got=str(hint),
         expected='str, float, tuple[str, ...] or tuple[int, ...]',
         where=f'{cls.__name__}.{field.name}',
-        fix='Override columns(), values() and of_values()',
+        fix='Override columns(), values() and of_values().',
       )
     forms[field.name] = _FORMS[hint]
   return forms

@@ -102,7 +102,7 @@ class Question(example_base.Example):
     unmatched = set(ids) ^ set(predictions)
     if unmatched:
       raise errors.CorpusError(
-        'The predicted answers do not match the questions',
+        'The predicted answers do not match the questions.',
         got=f'{len(predictions)} answers to {len(ids)} questions, with the '
         f'unmatched id {min(unmatched)}',
         expected='one answer per question',

@@ -172,7 +172,7 @@ def _read_gold_lines(
       )
   if len(lines) != len(second):
     raise errors.CorpusError(
-      'The number of gold lines differs from the number of sentences',
+      'The number of gold lines differs from the number of sentences.',
       got=f'{len(lines)} lines',
       expected=f'{len(second)} lines, one for each sentence of the second file',
       where=str(path),

@@ -250,7 +250,7 @@ def _map_label(label: str | None, options: _ReaderOptions, number: int):
     return _RENAMED_LABELS.get(label, label)
   if label not in options.labels:
     raise errors.CorpusError(
-      'A label in the file is not a key of `labels`',
+      'A label in the file is not a key of `labels`.',
       got=repr(label),
       expected='one of ' + ', '.join(map(repr, options.labels)),
       where=f'{options.path}:{number}',
@@ -285,7 +285,7 @@ def _read_tsv_rows(path, quoting: Quoting) -> Iterator[tuple[int, list[str]]]:
           f'{error}',
           expected='fields in quotation marks, with doubled quotation marks '
           'inside',
-          fix="Read the file with quoting='none'",
+          fix="Read the file with quoting='none'.",
         ) from error
     yield number, [field.strip() for field in fields]
 
@@ -320,7 +320,7 @@ def _get_field(fields, names, path, number, column: int | str) -> str | None:
     return fields[column] if column < len(fields) else None
   if column not in names:
     raise errors.CorpusError(
-      'The header of the file lacks a column',
+      'The header of the file lacks a column.',
       got=', '.join(names),
       expected=column,
       where=f'{path}:1',
@@ -352,11 +352,11 @@ def _check_no_header(fields: list[str], columns: Columns, path) -> None:
   are_names = all(_COLUMN_NAME.fullmatch(field.strip()) for field in fields)
   if are_names and fields[label].strip().lower() in _LABEL_COLUMNS:
     raise errors.CorpusError(
-      'The first line of the TSV file contains column names',
+      'The first line of the TSV file contains column names.',
       got=file_reading.shorten_quoted(' | '.join(fields)),
       expected='an example',
       where=f'{path}:1',
-      fix='Set the option has_header=True, or delete the line',
+      fix='Set the option has_header=True, or delete the line.',
     )
 
 
@@ -364,7 +364,7 @@ def _check_columns(columns: Columns) -> None:
   """Raises a ConfigError for a missing or unknown field."""
   if 'text' not in columns or set(columns) - set(_FIELDS):
     raise errors.ConfigError(
-      'The fields in `columns` are invalid',
+      'The fields in `columns` are invalid.',
       got=', '.join(columns),
       expected='text, and any of paired_text, label, id, language',
     )

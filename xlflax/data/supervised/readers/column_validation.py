@@ -142,7 +142,7 @@ def check_scores(
   )
   if are_line_numbers or any(abs(score) == float('inf') for score in scores):
     raise errors.CorpusError(
-      'The score column does not contain similarity scores',
+      'The score column does not contain similarity scores.',
       got=', '.join(f'{score:g}' for score in scores[:5]) + ', …',
       expected='similarity scores, such as 0 to 5',
       where=str(path),
@@ -180,13 +180,13 @@ def check_tags(
     len(tags) > 2 * len(distinct_words) or num_equal > 0.8 * len(pairs)
   ):
     raise errors.CorpusError(
-      'The tags of the file look like words',
+      'The tags of the file look like words.',
       got=f'{len(tags)} different tags of {len(distinct_words)} different '
       'words, such as ' + ', '.join(map(repr, sorted(tags)[:3])),
       expected='few different tags',
       where=str(path),
       fix='Set the columns of words and tags, counted from 0: word=NUMBER, '
-      'tag=NUMBER',
+      'tag=NUMBER.',
     )
   if len(tags) > len(pairs) / 2:
     _warn(path, f'{len(pairs)} words have {len(tags)} different tags', tags)
@@ -215,14 +215,14 @@ def check_answers(
     answer.text in example.question for example, answer in missing
   )
   raise errors.CorpusError(
-    'Questions and contexts seem to be swapped'
+    'Questions and contexts seem to be swapped.'
     if num_in_questions > len(missing) / 2
-    else 'Most answers do not occur in their contexts',
+    else 'Most answers do not occur in their contexts.',
     got=f'{len(missing)} of {len(answers)} answers that are not in their '
     'contexts',
     expected='spans of the contexts',
     where=str(path),
-    fix='Store the text that contains the answer under the key "context"',
+    fix='Store the text that contains the answer under the key "context".',
   )
 
 
@@ -246,11 +246,11 @@ def check_languages(
   texts = [' '.join(side[: corpus_checks.LINES]) for side in sides]
   if corpus_checks.scripts_are_exchanged((first, second), texts):
     raise errors.CorpusError(
-      'The two languages of the file seem to be swapped',
+      'The two languages of the file seem to be swapped.',
       got=f'{corpus_checks.dominant_script(texts[0])} letters as {first}, '
       f'{corpus_checks.dominant_script(texts[1])} letters as {second}',
       where=str(path),
-      fix=f'Swap the two columns or files, or name the part {second}-{first}',
+      fix=f'Swap the two columns or files, or name the part {second}-{first}.',
     )
 
 
@@ -318,11 +318,11 @@ def _wrong_columns_error(
     suggestion['label'] = label_columns[0]
     expected += f'; the column {label_columns[0]!r} looks like the label'
   return errors.CorpusError(
-    'The labels of the file look like texts or line numbers',
+    'The labels of the file look like texts or line numbers.',
     got=f'{len(set(labels))} different labels of {len(labels)} examples, such '
     f'as {labels[0][:60]!r}, with columns={dict(columns)}',
     expected=expected,
     where=str(path),
     fix=f'Set the option columns, such as columns={suggestion}, or set the '
-    'option labels to the class names',
+    'option labels to the class names.',
   )

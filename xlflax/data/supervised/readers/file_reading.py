@@ -53,7 +53,7 @@ def require_file(path: str | os.PathLike) -> pathlib.Path:
   path = bucket_staging.stage_input(path)
   if not path.is_file():
     raise errors.CorpusError(
-      'The file of labeled examples does not exist', got=str(path)
+      'The file of labeled examples does not exist.', got=str(path)
     )
   return path
 
@@ -186,7 +186,7 @@ def malformed_line_error(
     fix: Hint for the user.
   """
   return errors.CorpusError(
-    f'Malformed {kind}',
+    f'Malformed {kind}.',
     got=reason,
     expected=expected,
     where=f'{path}:{number}',
@@ -198,9 +198,9 @@ def check_any(examples: Iterable, path) -> None:
   """Raises a CorpusError if a file contains no examples."""
   if not examples:
     raise errors.CorpusError(
-      'The file contains no labeled examples',
+      'The file contains no labeled examples.',
       where=str(path),
-      fix='Add examples to the file, or do not use it',
+      fix='Add examples to the file, or do not use it.',
     )
 
 

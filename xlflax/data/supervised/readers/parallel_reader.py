@@ -63,7 +63,7 @@ def read_lines(paths: Sequence[str | os.PathLike]) -> list[corpus.Pair]:
       else:
         longer, number = first, source_line[0]
       raise errors.CorpusError(
-        'Two line-aligned files have different numbers of lines',
+        'Two line-aligned files have different numbers of lines.',
         got=f'more lines in {longer}',
         where=f'{longer}:{number}',
         expected=f'the same number of lines in {first} and {second}',

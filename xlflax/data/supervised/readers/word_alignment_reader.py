@@ -56,7 +56,8 @@ def read_aligned_sentences(
   """
   if len(paths) not in (2, 3) or first_index not in (0, 1):
     raise errors.ConfigError(
-      'Word alignments require two or three files and a `first_index` of 0 or 1',
+      'Word alignments require two or three files and a `first_index` of 0 '
+      'or 1.',
       got=f'{len(paths)} files, first_index {first_index}',
       expected='(text, links) or (source, target, links), first_index 0 or 1',
     )
@@ -122,7 +123,7 @@ def _check_same_sentences(columns, paths) -> None:
   """Raises a CorpusError if files do not contain the same sentences."""
   if len({frozenset(column) for column in columns}) > 1:
     raise errors.CorpusError(
-      'The files of word alignments contain different sentences',
+      'The files of word alignments contain different sentences.',
       got=', '.join(
         f'{len(column)} lines in {path}'
         for column, path in zip(columns, paths, strict=True)
@@ -168,7 +169,7 @@ def _parse_links(
         number,
         f'the link {item!r}',
         expected=f'word numbers from {first}',
-        fix='Read the file with first_index=0',
+        fix='Read the file with first_index=0.',
       )
     if any(index >= len(side) for index, side in zip(link, words, strict=True)):
       problems.append(

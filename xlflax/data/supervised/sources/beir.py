@@ -91,7 +91,7 @@ class BeirDataset:
     missing = set(self.splits or ()) - set(available)
     if missing or not available:
       raise errors.CorpusError(
-        'The retrieval folder lacks a part',
+        'The retrieval folder lacks a part.',
         got=', '.join(sorted(missing)) or 'no part',
         expected=f'<part>/{RELEVANCE}'
         if not available
@@ -231,7 +231,7 @@ def _check_ids(folder, queries, documents, relevance, candidates) -> None:
       unknown = [name for name in document_ids if name not in documents]
       if query not in queries or unknown:
         raise errors.CorpusError(
-          'A query or document with this id does not exist',
+          'A query or document with this id does not exist.',
           got=unknown[0] if unknown else query,
           expected='an id of a query and an id of a document',
           where=str(folder),

@@ -94,7 +94,7 @@ def by_id(
     counts = collections.Counter(example.id for example in examples)
     repeated_id = counts.most_common(1)[0][0]
     raise errors.CorpusError(
-      'Two examples have the same id, so translations cannot be matched',
+      'Two examples have the same id, so translations cannot be matched.',
       got=repeated_id,
       where=f'part {part}',
     )
@@ -123,22 +123,22 @@ def find_translation(
   translation = candidates.get(example.id)
   if translation is None:
     raise errors.CorpusError(
-      'A translation has no original',
+      'A translation has no original.',
       got=f'id {example.id}',
       where=f'part {part}',
       expected='an id of the original examples',
       fix='Add ids to both files, or use files with the same lines in the same '
-      'order',
+      'order.',
     )
   label = getattr(example, 'label', None)
   if label != getattr(translation, 'label', None) and not (
     may_be_blind and translation.is_blind
   ):
     raise errors.CorpusError(
-      'The label of a translation differs from that of its original',
+      'The label of a translation differs from that of its original.',
       got=f'{label!r} and {getattr(translation, "label", None)!r}',
       where=f'part {part}, id {example.id}',
-      fix='Check that the files contain the same examples in the same order',
+      fix='Check that the files contain the same examples in the same order.',
     )
   return translation
 
@@ -172,7 +172,7 @@ def switch_halves(
       _combine_texts(original, translation, ids[1]),
     )
   raise errors.ConfigError(
-    'Code-switching requires examples with two texts',
+    'Code-switching requires examples with two texts.',
     got=original.KIND,
     expected='premise and hypothesis, or question and context',
     where=f'example {original.id}',

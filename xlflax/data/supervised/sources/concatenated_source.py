@@ -32,10 +32,10 @@ class ConcatDataset(example_source.ExampleSource):
     repeated = sorted({part for part in parts if parts.count(part) > 1})
     if repeated:
       raise errors.ConfigError(
-        'Two sources of examples have the same part',
+        'Two sources of examples have the same part.',
         got=', '.join(repeated),
         where='ConcatDataset.sources',
-        fix='List all files of a part in one source',
+        fix='List all files of a part in one source.',
       )
     return tuple(parts)
 
@@ -44,7 +44,7 @@ class ConcatDataset(example_source.ExampleSource):
       if part in source.languages():
         return source.load(part)
     raise errors.CorpusError(
-      'The source has no file for a language',
+      'The source has no file for a language.',
       got=part,
       expected='one of ' + ', '.join(self.languages()),
       fix=name_suggestions.suggest_language(part, self.languages()),

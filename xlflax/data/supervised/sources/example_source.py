@@ -78,14 +78,14 @@ class FileDataset(ExampleSource):
       file_formats.check_options(self.format, options)
     if self.files and (unknown := set(self.language_options) - set(self.files)):
       raise errors.ConfigError(
-        '`language_options` contains parts without files',
+        '`language_options` contains parts without files.',
         got=', '.join(sorted(unknown)),
         expected='some of ' + ', '.join(self.files),
         where='FileDataset.language_options',
       )
     if not self.files:
       raise errors.ConfigError(
-        '`files` must not be empty',
+        '`files` must not be empty.',
         where='FileDataset.files',
         expected="a mapping such as {'en': 'test-en.tsv'}",
       )
@@ -144,7 +144,8 @@ class BitextMiningFiles(BitextMiningSource):
   files: Annotated[
     Mapping[str, tuple[str, ...]],
     pydantic.Field(
-      description="a mapping of pairs to files, such as {'fr-en': ('fr.txt', 'en.txt')}"
+      description="a mapping of pairs to files, such as {'fr-en': ('fr.txt', "
+      "'en.txt')}"
     ),
   ] = class_registry.path_field(content_hash.hash_paths)
   format: str = 'bucc'
@@ -163,7 +164,7 @@ class BitextMiningFiles(BitextMiningSource):
     languages = file_formats.two_languages(part)
     if isinstance(paths, str) or len(paths) not in (2, 3):
       raise errors.ConfigError(
-        'A part requires the files of two collections',
+        'A part requires the files of two collections.',
         got=repr(paths),
         where=f'part {part}',
         expected='(first, second) or (first, second, gold)',
@@ -175,7 +176,7 @@ def _get_files(files: Mapping[str, Any], part: str) -> Any:
   """Returns the files of a part, or raises a CorpusError if there are none."""
   if part not in files:
     raise errors.CorpusError(
-      'The source has no file for a language',
+      'The source has no file for a language.',
       got=part,
       expected='one of ' + ', '.join(files),
       fix=name_suggestions.suggest_language(part, files),

@@ -118,7 +118,7 @@ def add_labeled_task(
   example_kind = file_formats.find_of_examples(format).example.KIND
   if kind not in (None, example_kind):
     raise errors.ConfigError(
-      '`kind` differs from the task family of the file format',
+      '`kind` differs from the task family of the file format.',
       got=kind,
       expected=example_kind,
       where=f'task {name}',
@@ -219,7 +219,7 @@ def add_labeled_mixture(name: str, tasks: Sequence[str]) -> seqio.Mixture:
   """
   if name in seqio.MixtureRegistry.names():
     raise errors.CorpusError(
-      'The name of the mixture is already registered', got=name
+      'The name of the mixture is already registered.', got=name
     )
   return seqio.MixtureRegistry.add(name, [(task, 1.0) for task in tasks])
 
@@ -291,7 +291,7 @@ def _check_files(
   for path in (path for paths in paths_by_split.values() for path in paths):
     if not os.path.isfile(path):
       raise errors.CorpusError(
-        'The file of labeled examples does not exist',
+        'The file of labeled examples does not exist.',
         got=str(path),
         where=f'task {name}',
       )

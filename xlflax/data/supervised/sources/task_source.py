@@ -46,7 +46,7 @@ class SeqioDataset(example_source.ExampleSource):
     missing = set(self.splits or ()) - set(available)
     if missing:
       raise errors.CorpusError(
-        'The mixture has no examples of some languages',
+        'The mixture has no examples of some languages.',
         got=', '.join(sorted(missing)),
         expected='some of ' + ', '.join(available),
         where=_describe_source(self),
@@ -67,7 +67,7 @@ class SeqioDataset(example_source.ExampleSource):
       ]
     if not examples:
       raise errors.CorpusError(
-        'The task has no examples', got=part, where=_describe_source(self)
+        'The task has no examples.', got=part, where=_describe_source(self)
       )
     return choice_examples.take_first_questions(examples, self.max_examples)
 
@@ -130,7 +130,7 @@ def _task_names(
   tasks = _tasks_by_part(source.mixture, source.split)
   if part not in tasks:
     raise errors.CorpusError(
-      'The mixture has no examples of a language',
+      'The mixture has no examples of a language.',
       got=part,
       expected='one of ' + ', '.join(tasks),
       where=_describe_source(source),

@@ -35,14 +35,14 @@ def find_xtreme_task(
   """
   if version not in xtreme_tasks.VERSIONS:
     raise errors.ConfigError(
-      'The version of XTREME does not exist',
+      'The version of XTREME does not exist.',
       got=version,
       expected=' or '.join(xtreme_tasks.VERSIONS),
     )
   tasks = xtreme_tasks.VERSIONS[version]
   if name not in tasks:
     raise errors.ConfigError(
-      'The task does not exist in XTREME',
+      'The task does not exist in XTREME.',
       got=name,
       expected='one of ' + ', '.join(tasks),
       fix=name_suggestions.did_you_mean(name, tasks),
@@ -157,13 +157,13 @@ def xtreme_examples(
     )
   if not files or missing:
     raise errors.CorpusError(
-      f"XTREME's folder lacks files of the task {name}",
+      f"XTREME's folder lacks files of the task {name}.",
       got=', '.join(sorted(missing)) if languages else None,
       expected=_show_patterns(task, split)
       if split in task.files
       else 'one of the splits ' + ', '.join(task.files),
       where=f'{directory}, split {split}',
-      fix="Run XTREME's scripts/download_data.sh to create the files",
+      fix="Run XTREME's scripts/download_data.sh to create the files.",
     )
   if task.is_mined:
     return example_source.BitextMiningFiles(files=files, format=task.format)
@@ -193,7 +193,7 @@ def xtreme_rankings(
   """
   if name not in xtreme_tasks.RANKED:
     raise errors.ConfigError(
-      'The retrieval task does not exist in XTREME-R',
+      'The retrieval task does not exist in XTREME-R.',
       got=name,
       expected=' or '.join(xtreme_tasks.RANKED),
     )
@@ -202,10 +202,10 @@ def xtreme_rankings(
     folder = folder / split
   if not folder.is_dir():
     raise errors.CorpusError(
-      "XTREME-R's folder lacks converted retrieval data",
+      "XTREME-R's folder lacks converted retrieval data.",
       where=str(folder),
       fix=f'Run xlflax tasks convert {name} --input={directory}/{name} '
-      f'--output={directory}/{name}/ranked',
+      f'--output={directory}/{name}/ranked.',
     )
   return beir.BeirDataset(directory=str(folder))
 
@@ -236,7 +236,7 @@ def mlqa_pairs(directory: str, split: str = TEST) -> example_source.FileDataset:
         files[part] = str(file)
   if not files:
     raise errors.CorpusError(
-      "XTREME's folder lacks files of the task mlqa",
+      "XTREME's folder lacks files of the task mlqa.",
       where=str(folder),
       expected=f'{name}-context-<language>-question-<language>.json',
     )
@@ -248,7 +248,7 @@ def _find_root(directory: str) -> pathlib.Path:
   root = paths.to_local_path(directory, where="XTREME's folder")
   if not root.is_dir():
     raise errors.CorpusError(
-      "XTREME's folder does not exist",
+      "XTREME's folder does not exist.",
       got=directory,
       expected='the folder download that scripts/download_data.sh of '
       'github.com/google-research/xtreme creates',
