@@ -1,4 +1,4 @@
-"""Flax Linen modules of encoders and encoder-decoders."""
+"""Flax Linen modules for encoders and encoder-decoders."""
 
 from etils import epy as _epy
 

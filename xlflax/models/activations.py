@@ -20,12 +20,12 @@ Function = Callable[[jax.Array], jax.Array]
 
 @dataclasses.dataclass(frozen=True)
 class Activation:
-  """An activation function and its Hugging Face names.
+  """Activation function and its names in Hugging Face configurations.
 
   Attributes:
-    function: Element-wise function.
-    huggingface: Names of the activation in the config.json of Hugging Face
-      models. The first one is used in exports.
+    function: Element-wise function that computes the activation.
+    huggingface: Names of the activation in the `config.json` files of Hugging
+      Face models. Exports use the first name.
   """
 
   function: Function
@@ -41,11 +41,11 @@ def register_activation(
   """Registers an activation under the name that configurations use.
 
   Args:
-    name: Name such as 'gelu'. A registered activation of the same name is
-      replaced.
-    function: Element-wise function.
-    huggingface: Names of the activation in the config.json of Hugging Face
-      models. The first one is used in exports.
+    name: Name of the activation, such as 'gelu'. An activation that is already
+      registered under this name is replaced.
+    function: Element-wise function that computes the activation.
+    huggingface: Names of the activation in the `config.json` files of Hugging
+      Face models. Exports use the first name.
   """
   _registered[name] = Activation(function, huggingface)
 
@@ -56,12 +56,12 @@ def activation_names() -> tuple[str, ...]:
 
 
 def activation_function(name: str) -> Function:
-  """Returns the function of a registered activation."""
+  """Returns the function registered under an activation name."""
   return _registered[name].function
 
 
 def from_huggingface() -> dict[str, str]:
-  """Returns a map from Hugging Face names to registered names."""
+  """Returns a mapping from Hugging Face names to registered names."""
   return {
     huggingface_name: name
     for name, activation in _registered.items()
@@ -73,7 +73,7 @@ def to_huggingface(name: str) -> str:
   """Returns the Hugging Face name of a registered activation.
 
   Raises:
-    ConfigError: If the activation has no Hugging Face name.
+    ConfigError: If no Hugging Face name is registered for the activation.
   """
   huggingface_names = _registered[name].huggingface
   if not huggingface_names:
@@ -81,7 +81,7 @@ def to_huggingface(name: str) -> str:
       name for name, activation in _registered.items() if activation.huggingface
     )
     raise errors.ConfigError(
-      'The activation has no Hugging Face name',
+      'The activation has no registered Hugging Face name',
       got=repr(name),
       expected=f'one of {supported}',
       where='EncoderConfig.activation',

@@ -1,4 +1,4 @@
-"""Devices that a program is traced for, and their compiler options.
+"""Target devices of traced programs, and compiler options for them.
 
 Some modules choose their implementation by the target.
 """
@@ -16,7 +16,7 @@ from xlflax.utils import errors
 
 
 class Target(NamedTuple):
-  """Properties of devices that determine the implementation of a program.
+  """Device properties that determine how a program is implemented.
 
   Attributes:
     platform: 'cpu', 'gpu' or 'tpu'.
@@ -38,7 +38,7 @@ _compiler_platform: contextvars.ContextVar[str | None] = contextvars.ContextVar(
 
 
 def current_target() -> Target:
-  """Returns the target of `compiling_for`, or the default devices."""
+  """Returns the target set by `compiling_for`, or the default devices."""
   target = _target.get()
   if target is not None:
     return target
@@ -66,14 +66,14 @@ _TWO_CORE_TPUS = ('TPU v4', 'TPU v5', 'TPU v5p')
 
 
 def compiler_options(parameters: int | None = None) -> dict[str, bool | int]:
-  """Returns the XLA options of a training step on the current target.
+  """Returns the XLA options for a training step on the current target.
 
-  If the compiler of another platform is used, the options are those of that
-  platform.
+  If the compiler of a different platform is used, the function returns that
+  platform's options.
 
   Args:
-    parameters: Number of trained parameters, which matters only on CPUs. If
-      None, the number is assumed to be large.
+    parameters: Number of trained parameters, which affects the options only on
+      CPUs. If None, the model is assumed to be large.
   """
   platform = _compiler_platform.get() or current_target().platform
   if platform == 'tpu':
@@ -96,7 +96,7 @@ def deterministic_options() -> dict[str, bool]:
 
 
 def sdc_checker_options() -> dict[str, bool | int]:
-  """Returns the options of XLA:TPU's check for silent data corruption.
+  """Returns the XLA:TPU options that check for silent data corruption.
 
   Each part of a program runs twice, and the program halts if the results
   differ. TPUs with two cores per device use both cores. TPUs with one core run
@@ -120,7 +120,7 @@ def sdc_checker_options() -> dict[str, bool | int]:
 
 
 def check_supports_sdc_checker(platform: str) -> None:
-  """Raises ConfigError if XLA has no corruption check for a platform."""
+  """Raises ConfigError if XLA has no data corruption check for a platform."""
   if platform != 'tpu':
     raise errors.ConfigError(
       '`Trainer.xla_sdc_check` requires TPUs',
@@ -132,7 +132,7 @@ def check_supports_sdc_checker(platform: str) -> None:
 
 
 def single_run_options() -> dict[str, int]:
-  """Returns XLA options that reduce the compilation time of a program.
+  """Returns XLA options that reduce a program's compilation time.
 
   Use them for programs that run once. On CPUs, optimization takes most of the
   compilation time. The results are bit-identical.
@@ -142,7 +142,7 @@ def single_run_options() -> dict[str, int]:
 
 
 def _optimization_level(level: int) -> dict[str, int]:
-  """Returns the option of a level from 0 to 3, unless XLA_FLAGS sets it."""
+  """Returns the optimization option, unless XLA_FLAGS already sets it."""
   if _OPTIMIZATION_LEVEL in os.environ.get('XLA_FLAGS', ''):
     return {}
   return {_OPTIMIZATION_LEVEL: level}
@@ -150,7 +150,7 @@ def _optimization_level(level: int) -> dict[str, int]:
 
 @contextlib.contextmanager
 def compiling_for(target: Target, *, by: str | None = None) -> Iterator[None]:
-  """Traces programs for devices other than the default ones.
+  """Programs in this context are traced for a given target device.
 
   The context applies to the current thread. Functions that were jitted and
   traced outside of the context keep their implementation. Create them inside
@@ -158,7 +158,7 @@ def compiling_for(target: Target, *, by: str | None = None) -> Iterator[None]:
 
   Args:
     target: Devices to trace for.
-    by: Platform of the compiler. If None, the platform of the target.
+    by: Platform of the compiler. If None, the target's platform is used.
   """
   target_token = _target.set(target)
   compiler_token = _compiler_platform.set(by)

@@ -1,13 +1,13 @@
-"""Consistency checks of the fields of an `EncoderConfig`."""
+"""Checks that the fields of an `EncoderConfig` are consistent."""
 
 from xlflax.utils import errors
 
 
 def check_layers(config) -> None:
-  """Raises ConfigError for inconsistent settings of the layers.
+  """Raises ConfigError if the layer settings are inconsistent.
 
   Args:
-    config: An `EncoderConfig`.
+    config: `EncoderConfig` to check.
   """
   problems = []
   is_rotary = config.position_embedding == 'rotary'
@@ -30,7 +30,8 @@ def check_layers(config) -> None:
     )
   if config.global_attn_every_n_layers != 1 and config.local_attention is None:
     problems.append(
-      f'global_attn_every_n_layers={config.global_attn_every_n_layers} without local_attention'
+      f'global_attn_every_n_layers={config.global_attn_every_n_layers} '
+      'without local_attention'
     )
   if not config.first_attention_norm and config.norm_position != 'pre':
     problems.append("first_attention_norm=False with norm_position='post'")
@@ -39,17 +40,19 @@ def check_layers(config) -> None:
       'The settings of the encoder layers are inconsistent',
       got='; '.join(problems),
       where='EncoderConfig',
-      expected='rotary positions only with heads of even width and without '
-      'cross-attention; local layers only with local_attention; num_kv_heads '
-      'that divides num_heads',
+      expected=(
+        'rotary positions only with an even head width and without '
+        'cross-attention; local layers only with local_attention; a '
+        'num_kv_heads that divides num_heads'
+      ),
     )
 
 
 def check_sizes(config) -> None:
-  """Raises ConfigError if the number of heads does not divide the width.
+  """Raises ConfigError if `num_heads` does not divide `hidden_dim`.
 
   Args:
-    config: An `EncoderConfig`.
+    config: `EncoderConfig` to check.
   """
   if config.head_dim is None and config.hidden_dim % config.num_heads:
     raise errors.ConfigError(
@@ -57,15 +60,15 @@ def check_sizes(config) -> None:
       got=f'hidden_dim={config.hidden_dim}, num_heads={config.num_heads}',
       expected='a multiple of num_heads',
       where='EncoderConfig.hidden_dim',
-      fix='Change one of them, or set head_dim.',
+      fix='Change hidden_dim or num_heads, or set head_dim.',
     )
 
 
 def check_output(config) -> None:
-  """Raises ConfigError for separate output embeddings that are never used.
+  """Raises ConfigError if separate output embeddings would not be used.
 
   Args:
-    config: An `EncoderConfig`.
+    config: `EncoderConfig` to check.
   """
   if config.tie_word_embeddings:
     return
@@ -73,9 +76,10 @@ def check_output(config) -> None:
     config.sharing is not None and config.sharing.embeddings
   ):
     raise errors.ConfigError(
-      'Separate output embeddings require a head and shared embeddings',
+      'Separate output embeddings require a masked-LM head and embeddings '
+      'that all languages share',
       got=f'mlm_head={config.mlm_head.value!r}, sharing={config.sharing}',
-      expected='a head, and embeddings that all languages share',
+      expected='a masked-LM head, and embeddings that all languages share',
       where='EncoderConfig.tie_word_embeddings',
       fix='Set tie_word_embeddings to True.',
     )

@@ -15,14 +15,14 @@ SAVED_NAMES = ('attention',)
 
 
 def checkpoint_name(array: jax.Array) -> jax.Array:
-  """Marks a kernel's result as too expensive to be computed again."""
+  """Marks a kernel's result as too expensive to recompute."""
   return ad_checkpoint.checkpoint_name(array, SAVED_NAMES[0])
 
 
 def recompute_in_backward(
   function: Callable[..., jax.Array],
 ) -> Callable[..., jax.Array]:
-  """Returns `function` with a backward pass that recomputes it.
+  """Returns a version of `function` that is recomputed in its backward pass.
 
   Use this for cheap element-wise functions whose intermediate values cost more
   to write and read than to compute.
@@ -48,7 +48,7 @@ def recompute_in_backward(
 
 
 def recompute_with_bias(function: Callable[[jax.Array], jax.Array]):
-  """Returns (x, bias) -> function(x + bias), recomputed in the backward pass.
+  """Returns (x, bias) -> function(x + bias) with a recomputing backward pass.
 
   A matmul then writes only x, which the backward pass reads.
 
@@ -60,7 +60,7 @@ def recompute_with_bias(function: Callable[[jax.Array], jax.Array]):
 
 
 def prevent_cse(arrays):
-  """Returns arrays that XLA does not identify with the given ones.
+  """Returns copies that XLA does not merge with the original arrays.
 
   If layers are unrolled, as on GPUs and TPUs, XLA would merge the values that
   the backward pass recomputes from the arrays with those of the forward pass,
@@ -69,7 +69,7 @@ def prevent_cse(arrays):
   operations.
 
   Args:
-    arrays: Tree of arrays.
+    arrays: Tree of arrays to copy behind the barrier.
   """
   if compile_targets.current_target().platform == 'cpu':
     return arrays

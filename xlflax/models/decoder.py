@@ -1,4 +1,4 @@
-"""Decoder of an encoder-decoder, for complete sequences and single tokens."""
+"""Encoder-decoder's decoder, for complete sequences and single tokens."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -21,15 +21,16 @@ from xlflax.models.variants import t5_layers
 
 
 class Cache(NamedTuple):
-  """Keys and values of the decoded tokens and of the memory.
+  """Cached keys and values of the decoded tokens and of the memory.
 
   Attributes:
-    keys: Keys of the self-attentions, of shape [L, B, S, N, D], filled up to
-      the current position.
-    values: Values of the self-attentions, of shape [L, B, S, N, D].
-    memory_keys: Keys of the cross-attentions, of shape [L, M, T, N, D]. Each
-      sequence of the memory serves B / M adjacent sequences.
-    memory_values: Values of the cross-attentions, of shape [L, M, T, N, D].
+    keys: Self-attention keys of all layers, of shape [L, B, S, N, D]. They are
+      filled in up to the current position.
+    values: Self-attention values of all layers, of shape [L, B, S, N, D].
+    memory_keys: Cross-attention keys of all layers, of shape [L, M, T, N, D]. B
+      / M adjacent decoded sequences share each sequence of the memory.
+    memory_values: Cross-attention values of all layers, of shape [L, M, T, N,
+      D].
     memory_mask: Mask of the memory, bool of shape [M, 1, 1, T]. If None, every
       position attends to the complete memory.
   """
@@ -42,14 +43,14 @@ class Cache(NamedTuple):
 
 
 class DecoderEmbeddings(embeddings.Embeddings):
-  """Embeddings of positions, types and languages, without token embeddings."""
+  """Decoder's position, type and language embeddings (not token embeddings)."""
 
   def setup(self):
     self.set_up_additions()
 
 
 class Decoder(nn.Module):
-  """Layers with causal self-attention and cross-attention to a memory.
+  """Decoder layers with causal self-attention and cross-attention.
 
   The argument `shared` of the methods contains the parameters of the encoder
   layers (`scan_layers.layer_parameters`) for a tied decoder. It is None if the
@@ -88,7 +89,8 @@ class Decoder(nn.Module):
     Args:
       states: Embeddings of shape [B, S, H].
       memory: Hidden states of the encoder, of shape [B, T, H].
-      shared: Parameters of the encoder layers, see the class.
+      shared: Parameters of the encoder layers for a tied decoder, or None (see
+        the class docstring).
       mask: Causal mask of the self-attention.
       memory_mask: Mask of the cross-attention. If None, every position attends
         to the complete memory.
@@ -148,7 +150,7 @@ class Decoder(nn.Module):
     length: int,
     shared=None,
   ) -> Cache:
-    """Returns an empty cache.
+    """Returns a cache with the memory's keys and values but no decoded tokens.
 
     Args:
       memory: Hidden states of the encoder, of shape [M, T, H].
@@ -156,7 +158,8 @@ class Decoder(nn.Module):
         every position attends to the complete memory.
       rows: Number of sequences to decode, B.
       length: Maximum number of tokens per sequence, S.
-      shared: Parameters of the encoder layers, see the class.
+      shared: Parameters of the encoder layers for a tied decoder, or None (see
+        the class docstring).
     """
     config, layer = self.config, self._make_unbound_layer()
 
@@ -182,13 +185,14 @@ class Decoder(nn.Module):
   def step(
     self, states: jax.Array, cache: Cache, position: jax.Array, *, shared=None
   ) -> tuple[jax.Array, Cache]:
-    """Decodes one token per sequence.
+    """Runs the decoder on one token per sequence.
 
     Args:
       states: Embeddings of the tokens, of shape [B, 1, H].
-      cache: Keys and values of the earlier positions.
-      position: Position of the tokens, an int32 scalar.
-      shared: Parameters of the encoder layers, see the class.
+      cache: Cached keys and values of the earlier positions.
+      position: Position of these tokens in their sequences, an int32 scalar.
+      shared: Parameters of the encoder layers for a tied decoder, or None (see
+        the class docstring).
 
     Returns:
       Hidden states of shape [B, 1, H], and the cache for the next position.

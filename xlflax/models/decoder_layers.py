@@ -17,17 +17,17 @@ from xlflax.models.variants import t5_layers
 
 
 class DecoderLayer(layers.EncoderLayer):
-  """Encoder layer with cross-attention that can also run token by token.
+  """Encoder layer with cross-attention that can also decode single tokens.
 
   Its parameters are those of `EncoderLayer`, so that a decoder can be
   initialized from an encoder or tied to it (VECO, section 3.2).
   """
 
   def attention_inputs(self, relative: jax.Array | None) -> dict:
-    """Returns additional keyword arguments of the self-attention.
+    """Returns additional keyword arguments for the self-attention.
 
     Args:
-      relative: Relative positions of T5. None in other families.
+      relative: T5's relative positions. None for model families other than T5.
     """
     assert relative is None
     return {}
@@ -45,22 +45,22 @@ class DecoderLayer(layers.EncoderLayer):
     memory_mask: jax.Array | None,
     relative: jax.Array | None = None,
   ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Runs the layer on one token of each sequence, without dropout.
+    """Runs the layer on a single token per sequence, without dropout.
 
     Args:
       states: Hidden states of the tokens, of shape [B, 1, H].
-      keys: Keys of all layers, of shape [L, B, S, N, D]. Those of earlier
-        positions are filled in.
-      values: Values of all layers, of shape [L, B, S, N, D].
-      memory_keys: Keys of the memory in this layer, of shape [M, T, N, D]. B is
-        a multiple of M, and each sequence of the memory serves B / M adjacent
-        sequences.
-      memory_values: Values of the memory in this layer, of shape [M, T, N, D].
+      keys: Self-attention keys of all layers, of shape [L, B, S, N, D]. The
+        keys of earlier positions are filled in.
+      values: Self-attention values of all layers, of shape [L, B, S, N, D].
+      memory_keys: Memory keys of this layer, of shape [M, T, N, D]. B is a
+        multiple of M, and B / M adjacent sequences share each sequence of the
+        memory.
+      memory_values: Memory values of this layer, of shape [M, T, N, D].
       layer: Index of this layer in `keys` and `values`.
       position: Position of the tokens, an int32 scalar from 0 to S - 1.
       memory_mask: Mask of the memory, bool of shape [M, 1, 1, T]. If None,
         every position attends to the complete memory.
-      relative: Relative positions of T5 for one query, as in
+      relative: T5's relative positions for one query, as in
         `attention_inputs`.
 
     Returns:
@@ -103,7 +103,7 @@ class DecoderLayer(layers.EncoderLayer):
     return self.mlp_block(states, deterministic=True), keys, values
 
   def memory(self, states: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Returns keys and values of the cross-attention, [M, T, N, D] each.
+    """Returns the cross-attention keys and values, each of shape [M, T, N, D].
 
     Args:
       states: Hidden states of the encoder, of shape [M, T, H].
@@ -128,7 +128,7 @@ class DecoderLayer(layers.EncoderLayer):
       memory: Hidden states of the encoder, of shape [B, T, H].
       memory_mask: Mask of the cross-attention.
       deterministic: Whether to disable dropout.
-      relative: Relative positions of T5, as in `attention_inputs`.
+      relative: T5's relative positions, as in `attention_inputs`.
 
     Returns:
       Hidden states of shape [B, S, H].
@@ -144,7 +144,7 @@ class DecoderLayer(layers.EncoderLayer):
 
 
 class CrossAttentionBlock(nn.Module):
-  """Parameters of a tied decoder layer that it does not share."""
+  """Tied decoder layer's own parameters, not shared with the encoder."""
 
   config: encoder_config.EncoderConfig
 
@@ -155,7 +155,7 @@ class CrossAttentionBlock(nn.Module):
   def decode(
     self, states, mask, memory, memory_mask, *, deterministic: bool
   ) -> jax.Array:
-    """Creates the parameters. The arguments are as in `DecoderLayer`."""
+    """Creates the parameters. See `DecoderLayer.decode` for the arguments."""
     return self.cross_attention_norm(
       self.cross_attention(
         states, memory, memory_mask, deterministic=deterministic
@@ -164,7 +164,7 @@ class CrossAttentionBlock(nn.Module):
 
 
 class T5Layer(DecoderLayer):
-  """Layer of T5's decoder, or of its encoder without cross-attention.
+  """T5 decoder layer, or T5 encoder layer if it has no cross-attention.
 
   The argument `relative` of the methods is the bias of all layers, float32 of
   shape [1, N, T, S]. If `t5.per_layer_relative_bias` is set, it contains rows
@@ -192,7 +192,7 @@ class T5Layer(DecoderLayer):
     self.dropout = dropout.Dropout(config.dropout_rate)
 
   def attention_inputs(self, relative: jax.Array | None) -> dict:
-    """Returns the bias of the self-attention as a keyword argument."""
+    """Returns the self-attention bias as a keyword argument."""
     config: Any = self.t5
     if config.per_layer_relative_bias:
       relative = self.relative_bias(relative)
@@ -214,7 +214,7 @@ class T5Layer(DecoderLayer):
     Args:
       states: Hidden states of shape [B, T, H].
       mask: Mask of the self-attention.
-      relative: Relative positions, see the class.
+      relative: Relative positions (see the class docstring).
       deterministic: Whether to disable dropout.
 
     Returns:
@@ -248,7 +248,7 @@ class T5Layer(DecoderLayer):
     deterministic: bool,
     relative: jax.Array | None = None,
   ) -> jax.Array:
-    """Runs the layer on complete sequences, as `DecoderLayer.decode` does."""
+    """Runs the layer on complete sequences. See `DecoderLayer.decode`."""
     states = self.encode(
       states, mask, relative=relative, deterministic=deterministic
     )

@@ -1,4 +1,4 @@
-"""Dropout with masks that cost a few integer operations per element.
+"""Dropout whose masks need only a few integer operations per element.
 
 The usual mask takes one evaluation of the Threefry cipher, about a hundred
 operations, per element. Here the cipher is evaluated once per call and yields
@@ -21,7 +21,7 @@ _WEYL = np.uint32(0x9E3779B1)
 
 
 class Dropout(nn.Module):
-  """Sets elements to zero with probability `rate` and scales up the others.
+  """Sets elements to zero with probability `rate` and scales up the rest.
 
   Attributes:
     rate: Probability that an element is set to zero.
@@ -48,7 +48,7 @@ class Dropout(nn.Module):
 def apply_dropout(
   key: jax.Array, inputs: jax.Array, *, rate: float
 ) -> jax.Array:
-  """Sets random elements of an array to zero and scales up the others.
+  """Sets random elements of an array to zero and scales up the rest.
 
   The choice of elements depends only on the key and the index of an element,
   not on sharding, dtype or device.
@@ -111,7 +111,7 @@ _drop.defvjp(_drop_forward, _drop_backward)
 
 
 def keep_threshold(rate: float) -> np.uint32:
-  """Returns the smallest random bits of an element that is not dropped."""
+  """Returns the smallest value of the random bits that keeps an element."""
   return np.uint32(rate * 2**32)
 
 
@@ -121,14 +121,14 @@ def _keep_mask(key_words, shape, *, rate: float) -> jax.Array:
 
 
 def random_bits(key_words: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-  """Returns 32 random bits per element, a keyed hash of its index.
+  """Returns 32 random bits per element, which are a keyed hash of its index.
 
   The hash is two rounds of the mixing function 'lowbias32' (Wellons 2018,
   "Prospecting for hash functions"), with one word of the key before each round.
   For one key, it is a bijection of the index, which counts modulo 2^32.
 
   Args:
-    key_words: Key, uint32 of shape [2].
+    key_words: Key of the hash, uint32 of shape [2].
     shape: Shape of the result.
 
   Returns:
@@ -159,7 +159,7 @@ def attention_keep_mask(
   """Returns a mask of attention weights, false for dropped weights.
 
   Args:
-    key_words: Key, uint32 of shape [2].
+    key_words: Key of the hash, uint32 of shape [2].
     shape: Shape of the weights, [..., T, S].
     rate: Probability that a weight is dropped.
 
@@ -176,8 +176,8 @@ def row_bits(key_words: jax.Array, index: jax.Array) -> jax.Array:
   """Returns an odd random number for each row of attention weights.
 
   Args:
-    key_words: Key, uint32 of shape [2].
-    index: Index of each row among all rows, uint32.
+    key_words: Key of the hash, uint32 of shape [2].
+    index: Index of each row among all rows of attention weights, uint32.
 
   Returns:
     An int32 array of the shape of `index`.
@@ -192,7 +192,7 @@ def column_bits(key_words: jax.Array, size: int) -> jax.Array:
   The words of the key are used in reverse order.
 
   Args:
-    key_words: Key, uint32 of shape [2].
+    key_words: Key of the hash, uint32 of shape [2].
     size: Number of columns.
 
   Returns:
@@ -204,7 +204,7 @@ def column_bits(key_words: jax.Array, size: int) -> jax.Array:
 def pair_keep_mask(
   row: jax.Array, column: jax.Array, *, rate: float
 ) -> jax.Array:
-  """Returns whether dropout keeps the weight of each row and column.
+  """Returns whether dropout keeps the weight at each row and column.
 
   The mask costs one product modulo 2^32 (Dietzfelbinger et al. 1997, "A
   reliable randomized algorithm for the closest-pair problem"). The weights of a
@@ -213,9 +213,9 @@ def pair_keep_mask(
   only if small multiples of their numbers are equal.
 
   Args:
-    row: Numbers of the rows from `row_bits`.
-    column: Numbers of the columns from `column_bits`. The shapes of `row` and
-      `column` must broadcast.
+    row: Random numbers of the rows, as returned by `row_bits`.
+    column: Random numbers of the columns, as returned by `column_bits`. The
+      shapes of `row` and `column` must broadcast.
     rate: Probability that a weight is dropped.
 
   Returns:

@@ -52,7 +52,7 @@ def sinusoid_halves(length: int, dim: int) -> np.ndarray:
 
 
 def embedding_lookup(table: jax.Array, ids: jax.Array, axis: str) -> jax.Array:
-  """Looks up rows of a table that may be sharded over rows and width.
+  """Looks up rows of an embedding table that may be sharded.
 
   If the table has more rows than a device has tokens, each device looks up the
   ids of several devices in its shard of the width. An all-to-all exchange then
@@ -64,7 +64,7 @@ def embedding_lookup(table: jax.Array, ids: jax.Array, axis: str) -> jax.Array:
   Args:
     table: Embedding table of shape [R, H].
     ids: Rows to look up, int32 of shape [B, T].
-    axis: Logical axis of the rows of the table.
+    axis: Logical axis of the table's rows.
 
   Returns:
     An array of shape [B, T, H]. It is NaN at ids of R or more, so that a
@@ -114,7 +114,7 @@ class Embeddings(nn.Module):
     self.set_up_additions()
 
   def set_up_additions(self) -> None:
-    """Creates all embeddings except the token embeddings."""
+    """Creates the position, type and language embeddings."""
     config = self.config
     if config.position_embedding is encoder_config.PositionEmbedding.LEARNED:
       self.position = self._table(
@@ -154,7 +154,7 @@ class Embeddings(nn.Module):
     token_type_ids,
     deterministic: bool,
   ) -> jax.Array:
-    """Returns the embeddings of tokens.
+    """Returns the sum of token, position, type and language embeddings.
 
     Args:
       token_ids: Token ids, int32 of shape [B, T].
@@ -190,7 +190,7 @@ class Embeddings(nn.Module):
     token_type_ids,
     deterministic: bool,
   ) -> jax.Array:
-    """Adds all other embeddings to token embeddings.
+    """Adds position, type and language embeddings to token embeddings.
 
     Args:
       states: Token embeddings of shape [B, T, H].
@@ -269,7 +269,7 @@ class Embeddings(nn.Module):
         raise errors.ConfigError(
           'An encoder with language embeddings requires `language_ids`',
           got='language_ids=None',
-          expected='language_ids of the shape of token_ids',
+          expected='language_ids of the same shape as token_ids',
           where='EncoderConfig.use_language_embeddings',
           fix='Pass the language_ids of the batch, or set '
           'use_language_embeddings to False.',

@@ -27,9 +27,9 @@ class Encoder(veco.PlugIn):
   All methods that read tokens take `token_ids`, int32 of shape [B, T], and
   these keyword arguments:
 
-  - segment_ids: Segments, int32 of shape [B, T]. A position attends only to its
-    own segment. Segment 0 is padding, which no text attends to. If None, every
-    position attends to all positions.
+  - segment_ids: Segment ids, int32 of shape [B, T]. A position attends only to
+    its own segment. Segment 0 is padding, which no text attends to. If None,
+    every position attends to all positions.
   - positions: Positions from 0, int32 of shape [B, T]. If None, 0 to T - 1.
   - language_ids: Language ids, int32 of shape [B, T], used if
     `config.use_language_embeddings` is set.
@@ -128,7 +128,7 @@ class Encoder(veco.PlugIn):
     return all_states
 
   def transform(self, states: jax.Array) -> jax.Array:
-    """Applies the layers of the head before the output embeddings.
+    """Applies the masked-LM head up to the output embeddings.
 
     Args:
       states: Hidden states of shape [..., H].
@@ -137,7 +137,7 @@ class Encoder(veco.PlugIn):
       States of shape [..., H].
 
     Raises:
-      ConfigError: If the encoder has no head.
+      ConfigError: If the encoder has no masked-LM head.
     """
     self._require_head()
     config = self.config
@@ -159,7 +159,7 @@ class Encoder(veco.PlugIn):
     that their probability is zero.
 
     Raises:
-      ConfigError: If the encoder has no head.
+      ConfigError: If the encoder has no masked-LM head.
     """
     self._require_head()
     rows = jnp.arange(self.config.table_size)
@@ -176,10 +176,11 @@ class Encoder(veco.PlugIn):
       raise errors.ConfigError(
         'The encoder has no masked-LM head',
         got="mlm_head='none'",
-        expected="'transform' or 'tied'",
+        expected="an encoder with mlm_head='transform' or 'tied'",
         where='EncoderConfig.mlm_head',
         fix='Import a checkpoint with a masked-LM head, or initialize a model '
-        'with a new head from this one with InitFromCheckpoint(allow_missing=True).',
+        'with a new head from this one with '
+        'InitFromCheckpoint(allow_missing=True).',
       )
 
   def logits(self, states: jax.Array) -> jax.Array:
@@ -192,7 +193,7 @@ class Encoder(veco.PlugIn):
       A float32 array of shape [..., V].
 
     Raises:
-      ConfigError: If the encoder has no head.
+      ConfigError: If the encoder has no masked-LM head.
     """
     table, bias = self.output_table()
     table_logits = layers.logits(self.transform(states), table, bias)
@@ -250,7 +251,8 @@ class Encoder(veco.PlugIn):
 
     Args:
       states: Embeddings of shape [B, T, H].
-      shared: Inputs of all layers: masks, text mask, memory and memory mask.
+      shared: Inputs that all layers share: masks, text mask, memory and memory
+        mask.
       collect: Whether to return the states after each layer.
       deterministic: Whether to disable dropout.
 

@@ -29,7 +29,7 @@ class PositionEmbedding(enum.StrEnum):
 
 
 class NormPosition(enum.StrEnum):
-  """Position of the layer norms in a layer."""
+  """Position of the layer norms within a Transformer layer."""
 
   # After each residual sum (BERT, RoBERTa, XLM, XLM-R).
   POST = 'post'
@@ -60,7 +60,7 @@ class MlmHead(enum.StrEnum):
 
 
 class Remat(enum.StrEnum):
-  """Values that the backward pass of each layer recomputes."""
+  """Values that each layer's backward pass recomputes."""
 
   # Nothing. This is the fastest option and takes the most memory.
   NONE = 'none'
@@ -74,7 +74,7 @@ class Remat(enum.StrEnum):
 
 
 class MatmulPrecision(enum.StrEnum):
-  """Number format of the matmuls of hidden states and weights."""
+  """Number format for matmuls of hidden states and weights."""
 
   # The compute dtype.
   DEFAULT = 'default'
@@ -103,68 +103,70 @@ DTYPES = ('float32', 'bfloat16')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TransformerConfig:
-  """Hyperparameters that encoders and encoder-decoders have in common.
+  """Hyperparameters that encoders and encoder-decoders share.
 
   Fields of an enum type also accept its value as a string ('pre'), as in gin
   files. In an encoder-decoder, a field applies to the encoder and the decoder.
 
   Attributes:
     hidden_dim: Width of the hidden states.
-    mlp_dim: Width inside of the feed-forward blocks.
+    mlp_dim: Width of the hidden layer of the feed-forward blocks.
     num_heads: Number of attention heads per layer.
-    head_dim: Width of a head. If None, hidden_dim / num_heads.
-    max_position_embeddings: Maximum length of a sequence in tokens, which is
-      the number of rows of the position table.
+    head_dim: Width of an attention head. If None, it is hidden_dim / num_heads.
+    max_position_embeddings: Maximum sequence length in tokens, which is also
+      the number of rows in the position table.
     vocab_size: Number of token ids. If None, `with_vocabulary` sets it.
-    pad_vocab_size_multiple: The number of rows of embedding tables is rounded
-      up to a multiple of this number. The matmuls of a vocabulary whose size is
-      not a multiple of 8 run at about a third of the rate of others on GPUs,
-      and a mesh axis must divide the rows. The padded rows are zero, have no
-      gradient and are never predicted. They are part of the root mean squares
-      by which Adafactor and StableAdamW scale updates.
+    pad_vocab_size_multiple: Number to whose next multiple the row counts of
+      embedding tables are rounded up. On GPUs, matmuls over a vocabulary whose
+      size is not a multiple of 8 run at about a third of the usual rate. In
+      addition, mesh axes that shard the rows must divide their number. The
+      padded rows are zero, have no gradient and are never predicted. They are
+      part of the root mean squares by which Adafactor and StableAdamW scale
+      updates.
     num_languages: Number of language ids. If None, `with_vocabulary` sets it.
     use_language_embeddings: Whether to add a language embedding to each token
       embedding (XLM).
     type_vocab_size: Number of token types (BERT: 2). If 0, there are no token
       type embeddings.
     position_embedding: Type of the position embeddings. Rotary and disentangled
-      ones are available only for encoders. T5 has its own relative positions.
-    position_offset: Row of the position table for position 0 (RoBERTa and
-      mBART: 2).
+      positions are available only for encoders. T5 always uses its own relative
+      positions.
+    position_offset: Index of the position table's row for position 0 (RoBERTa
+      and mBART: 2).
     embedding_norm: Whether to apply layer norm to the sum of the embeddings
       (not T5).
     scale_embeddings: Whether to multiply token embeddings by sqrt(hidden_dim)
       (Vaswani et al. 2017, section 3.4; mBART).
-    layer_norm_epsilon: Number added to the variance (RoBERTa: 1e-5; T5: 1e-6).
+    layer_norm_epsilon: Number that layer norms add to the variance (RoBERTa:
+      1e-5; T5: 1e-6).
     activation: Activation of the feed-forward blocks and of the head, one of
       `xlflax.models.activations`: 'gelu' (exact), 'gelu_tanh' (T5 v1.1), 'relu'
       (T5), 'silu', 'tanh'.
     gated_mlp: Whether the feed-forward blocks are gated: act(x W0) * (x W1).
-    dropout_rate: Dropout rate of the embeddings and of the output of each
-      block.
-    attention_dropout_rate: Dropout rate of the attention probabilities.
+    dropout_rate: Dropout rate for the embeddings and each block's output.
+    attention_dropout_rate: Dropout rate for the attention probabilities.
     mlm_head: Layers between the last Transformer layer and the output
       embeddings.
     tie_word_embeddings: Whether to compute logits from the token embeddings.
       If False, there is a separate table of output embeddings (T5 v1.1, mT5,
       umT5). With tied embeddings, T5 scales the last hidden states by
       1 / sqrt(hidden_dim) (Raffel et al. 2020).
-    dtype: Data type of the computation. Parameters, softmax and norms are
-      float32.
-    scan_layers: Whether the parameters of all layers are stacked, so that a
-      scan can compile the layer once.
+    dtype: Data type of the computation. Parameters, softmax and norms always
+      use float32.
+    scan_layers: Whether to stack the parameters of all layers, so that XLA can
+      compile a single layer and scan over it.
     unroll_layers: Whether to unroll the scan over stacked layers. An unrolled
       program contains a copy of each layer and copies no values to and from
       stacked arrays. A loop contains one copy of the layer and compiles faster.
       The parameters are the same. If None, layers are unrolled on GPUs and TPUs
       only. Without `scan_layers`, the field has no effect.
     remat: Values that the backward pass recomputes.
-    matmul_precision: Number format of the matmuls of hidden states and weights,
-      except those of embeddings and logits.
-    attention_backend: Implementation of attention. cuDNN supports neither the
-      biases of T5 nor dropout.
-    initializer_range: Standard deviation of the initial weights (not T5, whose
-      initial standard deviation is 1 / sqrt(number of inputs)).
+    matmul_precision: Number format for matmuls of hidden states and weights. It
+      does not apply to embeddings and logits.
+    attention_backend: Implementation of attention. cuDNN supports neither T5's
+      biases nor dropout.
+    initializer_range: Standard deviation of the initial weights. T5 ignores it
+      and uses 1 / sqrt(number of inputs).
   """
 
   hidden_dim: validation.Dimension
@@ -218,17 +220,16 @@ class EncoderConfig(TransformerConfig):
 
   Attributes:
     num_layers: Number of Transformer layers.
-    num_kv_heads: Number of key and value heads, each of which serves several
-      query heads. If None, `num_heads`.
+    num_kv_heads: Number of key and value heads, each of which is shared by
+      several query heads. If None, `num_heads` is used.
     rope_theta: Base of the periods of rotary positions.
-    local_rope_theta: Base of the periods in local layers. If None,
-      `rope_theta`.
-    rope_scaling_factor: Number by which rotary positions are divided in all
-      layers.
-    local_attention: Maximum distance in either direction to which positions of
-      local layers attend. If None, there are no local layers.
-    global_attn_every_n_layers: Interval n of global layers: layers 0, n, 2 n, …
-      are global.
+    local_rope_theta: Base of the periods of rotary positions in local layers.
+      If None, `rope_theta` is used.
+    rope_scaling_factor: Number by which all layers divide rotary positions.
+    local_attention: Maximum distance, in either direction, over which local
+      layers attend. If None, there are no local layers.
+    global_attn_every_n_layers: Interval n between global layers. Layers 0, n, 2
+      n, … are global.
     norm_position: Position of the layer norms: after (BERT) or before each
       block.
     norm: Type of normalization.
@@ -237,14 +238,16 @@ class EncoderConfig(TransformerConfig):
       not used.
     head_activation: Activation of the head (RoBERTa: always 'gelu'). If None,
       `activation`.
-    attention_bias: Whether the linear maps of the attention have biases.
+    attention_bias: Whether the attention's linear maps have biases.
     mlp_bias: Whether the linear maps of the feed-forward blocks have biases.
     mlp_output_bias: Whether the last linear map of the feed-forward blocks has
       a bias. If None, `mlp_bias`.
-    head_bias: Whether the dense layer of the head has a bias.
+    head_bias: Whether the head's dense layer has a bias.
     output_bias: Whether the logits have a bias.
-    relative_buckets: Number of distance buckets per direction (disentangled).
-    relative_max_distance: Distance of the last bucket (disentangled).
+    relative_buckets: Number of distance buckets per direction (disentangled
+      positions only).
+    relative_max_distance: Distance of the last bucket (disentangled positions
+      only).
     zero_padding_states: Whether to set the hidden states of padding positions
       to zero after the embeddings and after each layer (XLM). No text position
       attends to them.
@@ -317,14 +320,14 @@ class EncoderConfig(TransformerConfig):
 def with_vocabulary(
   config: _Config, spec: vocabulary_spec.VocabularySpec
 ) -> _Config:
-  """Returns a configuration with the sizes of a vocabulary.
+  """Returns a configuration with a vocabulary's sizes.
 
   Args:
     config: An `EncoderConfig` or `EncoderDecoderConfig`.
     spec: Specification of the vocabulary.
 
   Raises:
-    VocabularyError: If the configuration has another number of tokens or
+    VocabularyError: If the configuration has a different number of tokens or
       languages.
   """
   class_name = type(config).__name__
@@ -348,11 +351,11 @@ def with_vocabulary(
 
 
 def require_num_languages(config: Any, owner: str) -> int:
-  """Returns the number of languages of a configuration.
+  """Returns a configuration's number of languages.
 
   Args:
     config: An `EncoderConfig` or `EncoderDecoderConfig`.
-    owner: Subject of the error message, such as 'The encoder'.
+    owner: Model name that starts the error message, such as 'The encoder'.
 
   Raises:
     ConfigError: If the number of languages is not set.

@@ -22,7 +22,7 @@ from xlflax.utils import class_registry
 
 @class_registry.register('encoder_decoder')
 class EncoderDecoder(nn.Module):
-  """Encoder-decoder that returns hidden states and logits of the target.
+  """Encoder-decoder that computes hidden states and logits of the target.
 
   The methods take the same arguments as those of
   `xlflax.models.encoder.Encoder`. The relative positions of T5 are distances
@@ -130,17 +130,17 @@ class EncoderDecoder(nn.Module):
     language_ids: jax.Array | None = None,
     deterministic: bool = True,
   ) -> jax.Array:
-    """Returns hidden states of the decoder for complete target sequences.
+    """Returns the decoder's hidden states for complete target sequences.
 
     Each state depends on the tokens up to its own position.
 
     Args:
-      decoder_token_ids: Token ids that start with the start symbol, int32 of
-        shape [B, S].
-      memory: Result of `encode`, of shape [B, T, H].
-      memory_segment_ids: Segments of the source, int32 of shape [B, T], with 0
-        for padding. If None, every position attends to the complete memory.
-      segment_ids: Segments of the target, int32 of shape [B, S]. A position
+      decoder_token_ids: Target token ids, which start with the start symbol,
+        int32 of shape [B, S].
+      memory: Encoder states returned by `encode`, of shape [B, T, H].
+      memory_segment_ids: Segment ids of the source, int32 of shape [B, T], with
+        0 for padding. If None, every position attends to the complete memory.
+      segment_ids: Segment ids of the target, int32 of shape [B, S]. A position
         attends to itself and to earlier positions of its segment, and to the
         same segment of the memory. If None, there is one segment.
       positions: Positions from 0, int32 of shape [B, S]. If None, 0 to S - 1.
@@ -182,14 +182,14 @@ class EncoderDecoder(nn.Module):
     """Returns a cache for `decode_step` with keys and values of the memory.
 
     Args:
-      memory: Result of `encode`, of shape [M, T, H].
+      memory: Encoder states returned by `encode`, of shape [M, T, H].
       length: Maximum number of tokens to decode.
-      memory_segment_ids: Segments of the source, int32 of shape [M, T], with
+      memory_segment_ids: Segment ids of the source, int32 of shape [M, T], with
         one segment per sequence and 0 for padding. If None, every position
         attends to the complete memory.
-      rows_per_memory: Number of beams or samples. B = M * rows_per_memory
-        sequences are decoded, and adjacent ones use the same sequence of the
-        memory.
+      rows_per_memory: Number of beams or samples per source sequence. B = M *
+        rows_per_memory sequences are decoded, and adjacent ones use the same
+        sequence of the memory.
     """
     mask = None
     if memory_segment_ids is not None:
@@ -210,7 +210,7 @@ class EncoderDecoder(nn.Module):
     *,
     language_ids: jax.Array | None = None,
   ) -> tuple[jax.Array, decoder.Cache]:
-    """Decodes one token. The result is that of `decode` at this position.
+    """Decodes one token and returns what `decode` returns at its position.
 
     Args:
       token_ids: Token ids, int32 of shape [B, 1].
@@ -234,7 +234,7 @@ class EncoderDecoder(nn.Module):
     )
 
   def transform(self, states: jax.Array) -> jax.Array:
-    """Applies the layers of the head before the output embeddings.
+    """Applies the head's layers up to the output embeddings.
 
     Args:
       states: Hidden states of shape [..., H].

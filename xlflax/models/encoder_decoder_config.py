@@ -11,7 +11,7 @@ from xlflax.utils import class_registry, errors, validation
 
 
 class EncoderDecoderFamily(enum.StrEnum):
-  """Type of the layers."""
+  """Type of the layers (T5, pre-LN or post-LN)."""
 
   # Layer norm after each block (Vaswani et al. 2017).
   POST_LN = 'post_ln'
@@ -28,7 +28,7 @@ _ENCODER_ONLY = (
 
 
 class OutputScaling(enum.StrEnum):
-  """Factor of T5's hidden states before the output embeddings."""
+  """Factor that T5 applies to hidden states before the output embeddings."""
 
   # WIDTH if the output embeddings are the token embeddings, else NONE.
   AUTO = 'auto'
@@ -39,7 +39,7 @@ class OutputScaling(enum.StrEnum):
 
 
 class TiedLayers(enum.StrEnum):
-  """Layers of the encoder that a shallower tied decoder uses."""
+  """Encoder layers that a tied decoder with fewer layers uses."""
 
   FIRST = 'first'
   LAST = 'last'
@@ -68,21 +68,22 @@ class EncoderDecoderConfig(encoder_config.TransformerConfig):
   """Hyperparameters of `xlflax.models.encoder_decoder.EncoderDecoder`.
 
   Attributes:
-    family: Type of the layers.
+    family: Type of the layers (T5, pre-LN or post-LN).
     num_encoder_layers: Number of encoder layers.
     num_decoder_layers: Number of decoder layers.
-    relative_buckets: Number of rows of the relative position table (T5).
-    relative_max_distance: Distance from which on all distances share a bucket
-      (T5).
+    relative_buckets: Number of rows in the relative position table (T5).
+    relative_max_distance: Distance at and beyond which all distances share a
+      bucket (T5).
     per_layer_relative_bias: Whether each layer has a relative position table
       (umT5). Otherwise, all layers of the encoder share a table, and so do
       those of the decoder.
-    output_scaling: Factor of T5's hidden states before the output embeddings.
+    output_scaling: Factor that T5 applies to hidden states before the output
+      embeddings.
     tie_decoder: Whether the decoder layers use the self-attention, feed-forward
       blocks and layer norms of the encoder layers, and the decoder uses the
       encoder's embeddings. Only the cross-attention is then separate (VECO,
       section 6.1).
-    tied_layers: Layers of the encoder that a shallower tied decoder uses.
+    tied_layers: Encoder layers that a tied decoder with fewer layers uses.
     output_bias: Whether the logits have a bias (mBART has one, T5 does not).
 
   The attributes of `TransformerConfig` apply as well.
@@ -113,7 +114,7 @@ class EncoderDecoderConfig(encoder_config.TransformerConfig):
 
   @property
   def is_t5(self) -> bool:
-    """True if the layers are those of T5."""
+    """True if the model has T5 layers."""
     return self.family is EncoderDecoderFamily.T5
 
   @property
@@ -125,7 +126,7 @@ class EncoderDecoderConfig(encoder_config.TransformerConfig):
 
   @property
   def num_layers(self) -> int:
-    """Number of encoder layers, which return the hidden states."""
+    """Number of encoder layers."""
     return self.num_encoder_layers
 
   @property
@@ -140,7 +141,7 @@ class EncoderDecoderConfig(encoder_config.TransformerConfig):
 
   @property
   def encoder(self) -> encoder_config.EncoderConfig:
-    """Configuration of the encoder, for modules that encoders also use."""
+    """Encoder configuration, for modules that are shared with encoders."""
     if self.family is EncoderDecoderFamily.POST_LN:
       norm_position = encoder_config.NormPosition.POST
     else:
@@ -178,7 +179,7 @@ class EncoderDecoderConfig(encoder_config.TransformerConfig):
       )
     if self.mlm_head is encoder_config.MlmHead.NONE:
       raise errors.ConfigError(
-        'An encoder-decoder requires a head',
+        'An encoder-decoder requires a head that computes logits',
         got="mlm_head='none'",
         expected="'tied' or 'transform'",
         where='EncoderDecoderConfig.mlm_head',
@@ -206,8 +207,10 @@ class EncoderDecoderConfig(encoder_config.TransformerConfig):
         '`relative_buckets` and `relative_max_distance` are inconsistent',
         got=f'relative_buckets={self.relative_buckets}, '
         f'relative_max_distance={self.relative_max_distance}',
-        expected='relative_buckets that is a multiple of 4, and '
-        'relative_max_distance above half of it',
+        expected=(
+          'a relative_buckets that is a multiple of 4, and a '
+          'relative_max_distance above relative_buckets / 2'
+        ),
         where='EncoderDecoderConfig',
       )
     if self.tie_decoder and self.num_decoder_layers > self.num_encoder_layers:

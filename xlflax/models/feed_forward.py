@@ -1,4 +1,4 @@
-"""Feed-forward block of a layer, plain or gated."""
+"""Feed-forward block of a Transformer layer, with or without a gate."""
 
 import functools
 
@@ -10,9 +10,9 @@ from xlflax.models.linear import dense
 
 
 class FeedForward(nn.Module):
-  """Feed-forward block: a linear map of act(x W).
+  """Feed-forward block, which computes act(x W) followed by a linear map.
 
-  The gated block is a linear map of act(x W0) * (x W1) (Shazeer 2020).
+  The gated block computes act(x W0) * (x W1) instead (Shazeer 2020).
   """
 
   config: encoder_config.EncoderConfig

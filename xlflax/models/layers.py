@@ -1,4 +1,4 @@
-"""Attention modules and the encoder layer.
+"""Attention modules and the Transformer encoder layer.
 
 Shapes use these letters: B is the batch size, T the length of the queries, S
 the length of keys and values, H the hidden width, N the number of heads, and D
@@ -83,16 +83,16 @@ class Attention(nn.Module):
     deterministic: bool,
     rotation: rotary.Rotation | None = None,
   ) -> jax.Array:
-    """Attends from hidden states to given keys and values.
+    """Computes attention from hidden states to given keys and values.
 
     Args:
-      states: Hidden states that queries are computed from, of shape [B, T, H].
+      states: Hidden states from which queries are computed, of shape [B, T, H].
       key: Keys of shape [B, S, N, D].
       value: Values of shape [B, S, N, D].
       mask: A `Mask`, or a bool array of shape [B or 1, 1, T, S]. If None, every
         query attends to every key.
       deterministic: Whether to disable dropout.
-      rotation: Rotation of the queries. The keys must be rotated already.
+      rotation: Rotary angles of the queries. The keys must already be rotated.
 
     Returns:
       Output of shape [B, T, H].
@@ -160,7 +160,7 @@ class SelfAttention(Attention):
 
 
 class CrossAttention(Attention):
-  """Attention of one sequence to the hidden states of another sequence.
+  """Attention from one sequence to another sequence's hidden states.
 
   This is VECO's plug-in module (equations 6 to 9) and the attention of a
   decoder to its encoder. A query with no visible memory position yields zeros.
@@ -186,7 +186,7 @@ def _constrain_heads(states: jax.Array) -> jax.Array:
 
 
 class EncoderLayer(nn.Module):
-  """Self-attention, optional cross-attention and feed-forward block.
+  """Encoder layer: self-attention, optional cross-attention, feed-forward.
 
   Each block has a residual connection and a layer norm. The cross-attention
   exists only if `config.cross_attention` is set, and is skipped if there is no
@@ -228,7 +228,7 @@ class EncoderLayer(nn.Module):
         None, the cross-attention is skipped.
       memory_mask: Mask of the cross-attention. If None, every position attends
         to the complete memory.
-      rotation: Rotation of queries and keys, or the relative embeddings of
+      rotation: Rotary angles of queries and keys, or the relative embeddings of
         disentangled attention. If None, neither is applied.
       is_first: Whether the input of the self-attention is not normalized,
         although the layer has a norm. If None, it is always normalized.
@@ -310,7 +310,7 @@ class EncoderLayer(nn.Module):
     where f includes dropout of its output.
 
     Args:
-      function: The block f, which maps [B, T, H] to [B, T, H].
+      function: Block f, which maps hidden states [B, T, H] to [B, T, H].
       states: Hidden states x of shape [B, T, H].
       norm: Layer norm of the block.
       deterministic: Whether to disable dropout.

@@ -1,4 +1,4 @@
-"""Initialization and size of the parameters of a model."""
+"""Initialization and counting of a model's parameters."""
 
 import functools
 from typing import Annotated
@@ -25,13 +25,14 @@ def init_params(
   batch_size: validation.PositiveInt = 1,
   length: validation.PositiveInt = 8,
 ) -> dict:
-  """Initializes the parameters of a model, boxed with their logical axes.
+  """Initializes a model's parameters, boxed with their logical axes.
 
   Args:
     model: An `Encoder` or an `EncoderDecoder`.
     rng: Random key.
-    batch_size: Batch size of the token ids that shapes are inferred from.
-    length: Length of these token ids. It is limited to the model's
+    batch_size: Batch size of the dummy token ids from which shapes are
+      inferred.
+    length: Length of the dummy token ids. It is limited to the model's
       `max_position_embeddings`.
 
   Returns:
@@ -40,7 +41,8 @@ def init_params(
     `flax.linen.unbox` to remove the boxes.
 
   Raises:
-    ConfigError: If the model has a sharing plan, but no number of languages.
+    ConfigError: If the model has a sharing plan but does not set the number of
+      languages.
   """
   length = min(length, model.config.max_position_embeddings)
   return _init(model, rng, batch_size, length)
@@ -70,13 +72,13 @@ def _init(model: nn.Module, rng: jax.Array, batch_size: int, length: int):
 
 
 def abstract_params(model: nn.Module) -> dict:
-  """Returns the result of `init_params` as shapes, without computing it."""
+  """Returns the parameter shapes that `init_params` would return."""
   return jax.eval_shape(lambda: init_params(model, jax.random.key(0)))
 
 
 @validation.validate_call
 def count_params(tree) -> int:
-  """Returns the number of scalars of a tree of arrays or shapes.
+  """Returns the total number of scalars in a tree of arrays or shapes.
 
   Args:
     tree: Tree of arrays or shapes, boxed or unboxed.

@@ -115,13 +115,13 @@ def _center(x: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 @functools.lru_cache
 def rms_norm(epsilon: float, dtype: jnp.dtype):
-  """Returns RMS norm as a function of states and scale.
+  """Returns an RMS norm function that takes states and a scale.
 
   The function divides states [..., H] by their root mean square (Zhang &
   Sennrich 2019) and multiplies them by the scale [H].
 
   Args:
-    epsilon: Number added to the mean square.
+    epsilon: Number that is added to the mean square.
     dtype: Data type of the result.
   """
 

@@ -1,4 +1,4 @@
-"""Layers as functions of their parameters, scanned or unrolled.
+"""Layers applied as functions of their parameters, scanned or unrolled.
 
 Unlike a lifted `nn.scan`, `run_layers` accepts parameters of any module. A
 decoder that is tied to an encoder runs with the parameters of the encoder.
@@ -20,7 +20,7 @@ Body = Callable[[Any, Any, jax.Array | int, jax.Array | None], tuple[Any, Any]]
 
 
 def is_unrolled(config: encoder_config.TransformerConfig) -> bool:
-  """Returns whether the program contains a copy of each layer.
+  """Returns whether the layers are unrolled in the compiled program.
 
   On GPUs and TPUs, a loop takes a tenth of the step time at base size, because
   it writes the values for the backward pass to stacked arrays and reads them
@@ -38,25 +38,25 @@ def is_unrolled(config: encoder_config.TransformerConfig) -> bool:
 
 
 def make_layers(make: Callable[[], nn.Module], count: int, *, scan: bool):
-  """Returns a module that is scanned over, or a list of modules.
+  """Returns one module to scan over, or a list with one module per layer.
 
   Args:
-    make: Function that returns a new layer.
+    make: Function that creates a layer.
     count: Number of layers.
-    scan: Whether the layers are scanned over.
+    scan: Whether the parameters are stacked and the layers are scanned over.
   """
   return make() if scan else [make() for _ in range(count)]
 
 
 def init_layers(layers, count: int, method: str, *inputs, **keywords) -> None:
-  """Initializes the parameters of layers by calling a method of each.
+  """Initializes the parameters of all layers by calling one of their methods.
 
   Stacked parameters get 'layers' as their first logical axis.
 
   Args:
     layers: Result of `make_layers`.
     count: Number of layers.
-    method: Name of the method.
+    method: Name of the method to call.
     *inputs: Positional arguments of the method.
     **keywords: Keyword arguments of the method.
   """
@@ -79,12 +79,12 @@ def init_layers(layers, count: int, method: str, *inputs, **keywords) -> None:
 
 
 def layer_parameters(module: nn.Module, count: int, *, scan: bool):
-  """Returns the parameters of layers: stacked [L, ...], or a list of trees.
+  """Returns all layers' parameters, stacked [L, ...] or as a list of trees.
 
   Args:
     module: Module with an attribute `layers` from `make_layers`.
     count: Number of layers, L.
-    scan: Whether the layers are scanned over.
+    scan: Whether the parameters are stacked and the layers are scanned over.
   """
   params = nn.meta.unbox(module.variables['params'])
   if scan:
@@ -93,7 +93,7 @@ def layer_parameters(module: nn.Module, count: int, *, scan: bool):
 
 
 def select_layers(params, start: int, stop: int):
-  """Returns layers start to stop - 1 of the result of `layer_parameters`."""
+  """Returns layers start to stop - 1 of `layer_parameters`' result."""
   if isinstance(params, list):
     return params[start:stop]
   return jax.tree.map(lambda leaf: leaf[start:stop], params)
@@ -122,8 +122,8 @@ def run_layers(
   """Applies `body` to each layer in order.
 
   Args:
-    body: Function of one layer, see `Body`.
-    carry: Value passed from layer to layer.
+    body: Function that applies one layer (see `Body`).
+    carry: Value that is passed from each layer to the next.
     params: Parameters from `layer_parameters`.
     count: Number of layers, L.
     dropout_key: Random key that is split into one key per layer. If None, each
@@ -155,7 +155,7 @@ def run_layers(
 
 
 def remat_policy(remat: encoder_config.Remat):
-  """Returns the policy of `jax.checkpoint` that decides what to save.
+  """Returns the `jax.checkpoint` policy for a rematerialization setting.
 
   The body of a scan is compiled separately. If layers are unrolled,
   `prevent_cse` keeps XLA from merging the recomputation with the forward pass.

@@ -1,4 +1,4 @@
-"""Checks of a model configuration against the shapes of a checkpoint.
+"""Checks that a model configuration matches a checkpoint's tensor shapes.
 
 The checks run before the model is created, because a corrupt configuration file
 of a hundred bytes can request a billion layers.
@@ -28,13 +28,13 @@ _MAX_OTHER_SIZE = 1 << 22
 def find_shape_problems(
   config: Any, shapes: Collection[tuple[int, ...]]
 ) -> list[str]:
-  """Returns the sizes of a configuration that no model with these tensors has.
+  """Finds configured sizes that contradict the shapes of the tensors.
 
   Each layer has its own tensors or an index in stacked tensors. Widths and
   vocabulary sizes are axes of some tensors.
 
   Args:
-    config: Dataclass of the model's configuration.
+    config: Dataclass with the model's configuration.
     shapes: Shapes of all tensors of a checkpoint.
 
   Returns:

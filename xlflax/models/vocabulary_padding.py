@@ -1,4 +1,4 @@
-"""Padded rows of embedding tables and output biases.
+"""Parameter shapes and counts without padded vocabulary rows.
 
 The number of rows of these parameters is the size of the vocabulary, rounded up
 to a multiple of `pad_vocab_size_multiple`.
@@ -21,13 +21,13 @@ _ROW_AXES = (
 def unpadded_shape(
   name: str, shape: Sequence[int], config: Any
 ) -> tuple[int, ...]:
-  """Returns the shape of a parameter without its padded rows.
+  """Returns a parameter's shape without its padded rows.
 
   Args:
     name: Name of the parameter, such as 'model/embeddings/token'.
     shape: Shape of the parameter.
-    config: Configuration of the model, with the size of its vocabulary. A
-      configuration of another class has no padded rows.
+    config: Configuration of the model, which specifies the size of its
+      vocabulary. If it is not a `TransformerConfig`, there are no padded rows.
   """
   unpadded = list(shape)
   if not isinstance(config, encoder_config.TransformerConfig):
@@ -44,11 +44,12 @@ def unpadded_shape(
 
 
 def count_unpadded(shapes: Mapping[str, Sequence[int]], config: Any) -> int:
-  """Returns the number of scalars outside of padded rows.
+  """Returns the number of scalars, not counting padded rows.
 
   Args:
-    shapes: Name -> shape of each parameter.
-    config: Configuration of the model, with the size of its vocabulary.
+    shapes: Mapping from the name of each parameter to its shape.
+    config: Configuration of the model, which specifies the size of its
+      vocabulary.
   """
   return sum(
     math.prod(unpadded_shape(name, shape, config))

@@ -1,4 +1,4 @@
-"""Dot-product attention with a choice of backends.
+"""Dot-product attention with a choice of implementations (backends).
 
 Shapes use these letters: B is the batch size, T the number of queries, S the
 number of keys, N the number of query heads, K the number of key and value
@@ -40,12 +40,13 @@ def dot_product_attention(
     value: Values of shape [B, S, K, D].
     mask: A `Mask`, or a bool array of shape [B or 1, 1, T, S]. If None, every
       query attends to every key.
-    backend: Implementation to use.
-    bias: Bias of the scores, float32 of shape [1, N, T, S], or None.
-    scale: Factor of the scores. If None, 1 / √D.
-    dropout_rate: Dropout rate of the attention probabilities. cuDNN does not
+    backend: Attention backend to use. AUTO selects one for the arguments.
+    bias: Bias added to the attention scores, float32 of shape [1, N, T, S], or
+      None.
+    scale: Factor by which the scores are multiplied. If None, it is 1 / √D.
+    dropout_rate: Dropout rate for the attention probabilities. cuDNN does not
       support dropout.
-    dropout_key: Random key of the dropout. If None, there is no dropout.
+    dropout_key: Random key for dropout. If None, dropout is not applied.
 
   Returns:
     An array of shape [B, T, N, D] and the dtype of `query`. A query that
@@ -131,13 +132,13 @@ class Case(NamedTuple):
     dtype: Data type of queries, keys and values.
     head_dim: Width of a head.
     length: Number of queries.
-    masked: Whether there is a mask.
-    dropout_rate: Dropout rate of the attention probabilities. It is 0 outside
+    masked: Whether the call has an attention mask.
+    dropout_rate: Dropout rate for the attention probabilities. It is 0 outside
       of training.
     capability: Compute capability of the GPU. None without an NVIDIA GPU.
     memory_length: Number of keys. If None, it equals the number of queries.
     platform: 'cpu', 'gpu' or 'tpu'.
-    biased: Whether a bias is added to the scores.
+    biased: Whether a bias is added to the attention scores.
     dense: Whether the mask is an arbitrary array instead of a `Mask`.
   """
 
@@ -156,14 +157,14 @@ class Case(NamedTuple):
   def from_arrays(
     cls, query, key, mask, *, bias, dropout_rate: float
   ) -> 'Case':
-    """Returns the case of an attention call on the current target.
+    """Returns an attention call's properties on the current target.
 
     Args:
       query: Queries of shape [B, T, N, D].
       key: Keys of shape [B, S, K, D].
       mask: A `Mask`, an array or None.
-      bias: Bias of the scores, or None.
-      dropout_rate: Dropout rate of the attention probabilities.
+      bias: Bias added to the attention scores, or None.
+      dropout_rate: Dropout rate for the attention probabilities.
     """
     target = compile_targets.current_target()
     return cls(
@@ -185,16 +186,17 @@ _Limitation = tuple[str, str]
 
 
 def resolve_backend(backend: _Backend, case: Case) -> _Backend:
-  """Returns the configured backend, or the one that AUTO selects.
+  """Returns the configured backend, or the backend selected by AUTO.
 
   The selection is logged once.
 
   Args:
-    backend: Configured backend.
+    backend: Configured attention backend.
     case: Properties of the attention call.
 
   Raises:
-    ConfigError: If the configured backend does not support the case.
+    ConfigError: If the configured backend does not support the call's
+      properties.
   """
   if backend is _Backend.XLA:
     return backend

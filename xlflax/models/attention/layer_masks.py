@@ -1,4 +1,4 @@
-"""Attention masks of global and local layers.
+"""Attention masks for encoders with global and local attention layers.
 
 Layer i is global if i is a multiple of `config.global_attn_every_n_layers`. The
 other layers are local: a position attends to positions at most
@@ -19,7 +19,7 @@ _UNLIMITED_WINDOW = 2**30
 
 
 class LayerMask(NamedTuple):
-  """The attention mask and rotation of one layer.
+  """Attention mask and rotary angles of one layer.
 
   Attributes:
     mask: Attention mask. If None, every position attends to all positions.
@@ -35,12 +35,12 @@ class LayerMask(NamedTuple):
 
 
 class AttentionMasks(NamedTuple):
-  """Attention masks and rotations of all layers.
+  """Attention masks and rotary angles of all layers.
 
   Attributes:
-    global_layers: Pair (mask, rotation) of the global layers.
-    local_layers: Pair (mask, rotation) of the local layers. None if all layers
-      are global.
+    global_layers: Pair (mask, rotation) that all global layers use.
+    local_layers: Pair (mask, rotation) that all local layers use. None if all
+      layers are global.
   """
 
   global_layers: tuple[Any, Any]
@@ -48,20 +48,20 @@ class AttentionMasks(NamedTuple):
 
 
 def layers_differ(config: encoder_config.EncoderConfig) -> bool:
-  """Returns whether a layer's mask or norm depends on its index."""
+  """Returns whether a layer's mask or norm depends on the layer's index."""
   return config.local_attention is not None or not config.first_attention_norm
 
 
 def make_attention_masks(
   config: encoder_config.EncoderConfig, segment_ids, positions, length: int
 ) -> AttentionMasks:
-  """Returns the masks and rotations of all layers.
+  """Returns the attention masks and rotary angles of all layers.
 
   Args:
     config: Configuration of the encoder.
-    segment_ids: Segments, int32 of shape [B, T], or None.
+    segment_ids: Segment ids, int32 of shape [B, T], or None.
     positions: Positions, int32 of shape [B, T]. If None, 0 to T - 1.
-    length: Length of the sequences, T.
+    length: Sequence length T.
 
   Returns:
     Masks and rotations. `select_layer_mask` returns those of one layer.
@@ -90,11 +90,11 @@ def select_layer_mask(
   attention_masks: AttentionMasks,
   index: jax.Array | int | None,
 ) -> LayerMask:
-  """Returns the mask and rotation of one layer.
+  """Returns the attention mask and rotary angles of one layer.
 
   Args:
     config: Configuration of the encoder.
-    attention_masks: Masks and rotations of all layers.
+    attention_masks: Attention masks and rotary angles of all layers.
     index: Index of the layer, possibly traced. May be None if
       `layers_differ(config)` is false.
   """

@@ -1,4 +1,4 @@
-"""Attention masks as segments and windows, and as arrays.
+"""Attention masks, stored as segment ids and windows or as arrays.
 
 Fused kernels read the segments and the window, a few numbers per token, where a
 mask of shape [T, S] would cost memory and time. Other backends convert them to
@@ -17,19 +17,19 @@ MASKED_SCORE = -1e9
 
 
 class Mask(flax.struct.PyTreeNode):
-  """The keys that each query attends to.
+  """Attention mask, which specifies the keys that each query attends to.
 
   Attributes:
-    query_segments: Segments of the queries, int32 of shape [B, T]. A query
-      attends to the keys of its own segment. Padding (segment 0) is a segment
-      like any other. If None, there are no segments.
-    key_segments: Segments of the keys, int32 of shape [B, S]. None if and only
-      if `query_segments` is None.
+    query_segments: Segment ids of the queries, int32 of shape [B, T]. A query
+      attends to the keys of its own segment. Padding (segment 0) is treated
+      like any other segment. If None, there are no segments.
+    key_segments: Segment ids of the keys, int32 of shape [B, S]. None if and
+      only if `query_segments` is None.
     window: Maximum distance between a query and a key in either direction, an
       int32 scalar. If None, the distance is not limited.
     causal: Whether queries attend only to their own and earlier positions.
-    sees_itself: Whether the keys have the same positions as the queries, so
-      that each query attends to at least one key.
+    sees_itself: Whether queries and keys have the same positions. Each query
+      then attends to at least one key, namely its own.
   """
 
   query_segments: jax.Array | None = None
@@ -39,7 +39,7 @@ class Mask(flax.struct.PyTreeNode):
   sees_itself: bool = flax.struct.field(pytree_node=False, default=False)
 
   def array(self, length: int, memory_length: int) -> jax.Array | None:
-    """Returns the mask as an array.
+    """Returns the mask as a bool array.
 
     Args:
       length: Number of queries, T.
@@ -75,7 +75,8 @@ def make_self_attention_mask(
   """Returns a self-attention mask that limits positions to their segment.
 
   Args:
-    segment_ids: Segments, int32 of shape [B, T]. If None, there is one segment.
+    segment_ids: Segment ids, int32 of shape [B, T]. If None, there is one
+      segment.
     causal: Whether positions attend only to themselves and earlier positions.
 
   Returns:
@@ -102,9 +103,9 @@ def make_cross_attention_mask(
       mask:                [[T, T, F, F], [F, F, T, F], [F, F, F, T]]
 
   Args:
-    segment_ids: Segments, int32 of shape [B, T]. If None, there is one segment
-      and no padding.
-    memory_segment_ids: Segments of the memory, int32 of shape [B, S], with 0
+    segment_ids: Segment ids, int32 of shape [B, T]. If None, there is one
+      segment and no padding.
+    memory_segment_ids: Segment ids of the memory, int32 of shape [B, S], with 0
       for padding. If None, there is no padding and every position attends to
       the complete memory.
     length: Number of queries, T.

@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Rotation(NamedTuple):
-  """Angles by which pairs of features of a head are rotated.
+  """Angles by which pairs of a head's features are rotated.
 
   Attributes:
     cos: Cosines, float32 of shape [B or 1, T, D / 2].
@@ -27,8 +27,8 @@ def rotary_angles(
   Args:
     positions: Positions p, int32 of shape [B or 1, T].
     dim: Width D of a head. It must be even.
-    theta: Base of the periods.
-    factor: Factor by which all periods are stretched (Chen et al. 2023).
+    theta: Base theta of the rotation periods.
+    factor: Factor by which all periods are multiplied (Chen et al. 2023).
   """
   frequencies = theta ** (-np.arange(0, dim, 2, dtype=np.float32) / dim)
   frequencies /= factor
@@ -46,7 +46,7 @@ def apply_rotary(heads: jax.Array, rotation: Rotation) -> jax.Array:
 
   Args:
     heads: Queries or keys of shape [B, T, N, D].
-    rotation: Angles of the positions.
+    rotation: Rotary angles of the positions.
 
   Returns:
     An array of the shape and dtype of `heads`.

@@ -1,4 +1,4 @@
-"""Batched beam search with a length penalty."""
+"""Batched beam search with a length penalty on the scores."""
 
 from typing import NamedTuple
 
@@ -32,11 +32,11 @@ class _State(NamedTuple):
 
   Attributes:
     i: Number of generated tokens, an int32 scalar.
-    live: Unfinished hypotheses.
-    finished: Finished hypotheses.
-    stopped: Whether the finished hypotheses of a sequence are final, bool of
-      shape [B].
-    cache: Cache of the unfinished hypotheses, in their order.
+    live: Unfinished hypotheses of all sequences.
+    finished: Finished hypotheses of all sequences.
+    stopped: Whether the search for a sequence has ended, so that its finished
+      hypotheses are final, bool of shape [B].
+    cache: Decoder cache of the unfinished hypotheses, in the order of `live`.
   """
 
   i: jax.Array
@@ -49,7 +49,7 @@ class _State(NamedTuple):
 def beam_search(
   stepper: decoding_step.Stepper, inputs
 ) -> decoding_step.Hypotheses:
-  """Generates sequences by beam search.
+  """Generates target sequences by beam search.
 
   In each step, the 2 K best continuations of the K hypotheses of a sequence are
   computed. Those of the best K that end with the end symbol are finished. The
@@ -57,7 +57,7 @@ def beam_search(
   count as finished.
 
   Args:
-    stepper: Model and options.
+    stepper: Model, its parameters and the decoding options.
     inputs: Keyword arguments of the model's `encode`.
 
   Returns:
@@ -131,7 +131,7 @@ def _best_continuations(live_scores, log_probs, count):
   Args:
     live_scores: Scores of the hypotheses, of shape [B, K].
     log_probs: Log probabilities of the next token, of shape [B, K, V].
-    count: Number of continuations.
+    count: Number of continuations to return per sequence.
 
   Returns:
     Their scores, beams and tokens of shape [B, count], in descending order of

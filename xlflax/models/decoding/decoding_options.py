@@ -7,7 +7,7 @@ from xlflax.utils import errors, validation
 
 
 class Method(enum.Enum):
-  """Selection of the next token."""
+  """Method by which the next token is selected."""
 
   # The most probable token.
   GREEDY = 'greedy'
@@ -18,7 +18,7 @@ class Method(enum.Enum):
 
 
 class EarlyStopping(enum.Enum):
-  """Criterion by which the beam search of a sequence ends before its limit.
+  """Criterion for ending a sequence's beam search before its length limit.
 
   EXACT ends it when no unfinished hypothesis can become better than the
   returned ones. FULL ends it when there are beam_size finished hypotheses, as
@@ -42,20 +42,23 @@ class DecodingOptions:
     method: GREEDY, SAMPLE or BEAM.
     max_length: Maximum number of generated tokens, including the end symbol and
       excluding the start symbols.
-    num_samples: Number of returned hypotheses per source sequence: samples, or
-      the best of the beams. It must be 1 for GREEDY.
+    num_samples: Number of hypotheses to return per source sequence. SAMPLE
+      draws this number of samples, and BEAM returns its best hypotheses. It
+      must be 1 for GREEDY.
     beam_size: Number of unfinished hypotheses that BEAM keeps (VECO: 5).
-    length_penalty: Exponent of the length in the score of BEAM. A hypothesis of
-      n tokens, including the end symbol, has the score log p /
-      n^length_penalty, as in fairseq and transformers. 0 favors short
-      hypotheses, 1 yields the mean log probability per token.
-    early_stopping: Criterion of BEAM, EXACT or FULL.
-    temperature: Number by which SAMPLE divides the logits.
-    top_k: Number of most probable tokens from which SAMPLE draws. If None, it
-      draws from all tokens.
-    top_p: Minimum probability of the most probable tokens from which SAMPLE
-      draws, after `top_k` (Holtzman et al. 2020).
-    suppressed_ids: Tokens that are never generated.
+    length_penalty: Exponent of the length in BEAM's score. A hypothesis of n
+      tokens, including the end symbol, has the score log p / n^length_penalty,
+      as in fairseq and transformers. With 0, short hypotheses are favored. With
+      1, the score is the mean log probability per token.
+    early_stopping: Criterion by which BEAM ends before the length limit: EXACT
+      or FULL.
+    temperature: Temperature of SAMPLE, by which the logits are divided.
+    top_k: Number of most probable tokens that SAMPLE draws from. If None,
+      SAMPLE draws from all tokens.
+    top_p: Total probability that the most probable tokens must reach. SAMPLE
+      draws only from these tokens, selected after `top_k` (Holtzman et al.
+      2020).
+    suppressed_ids: Ids of tokens that are never generated.
 
   Raises:
     ConfigError: If a value is out of range, or does not apply to the method.
@@ -86,5 +89,5 @@ class DecodingOptions:
 
   @property
   def rows_per_source(self) -> int:
-    """Number of sequences decoded in parallel for each source sequence."""
+    """Number of sequences that are decoded in parallel per source sequence."""
     return self.beam_size if self.method is Method.BEAM else self.num_samples

@@ -1,4 +1,4 @@
-"""Step of all decoding methods: the probabilities of the next token."""
+"""Decoding step, which computes the next token's probabilities."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ class Hypotheses(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Stepper:
-  """A model with parameters, options and inputs of the decoder.
+  """Model with its parameters, decoding options and decoder inputs.
 
   Attributes:
     model: An `EncoderDecoder`.
@@ -37,7 +37,7 @@ class Stepper:
     options: Options of text generation.
     eos_id: Token that ends a sequence.
     pad_id: Token that follows the end symbol.
-    prefix: First tokens of each sequence, int32 of shape [R, P].
+    prefix: Start tokens of each sequence, int32 of shape [R, P].
     limits: Maximum number of generated tokens of each sequence, from 1 to
       `options.max_length`, int32 of shape [R].
     language_ids: Language ids, int32 of shape [R, 1], or None.
@@ -59,7 +59,7 @@ class Stepper:
     )
 
   def start(self, inputs) -> Cache:
-    """Encodes the source and decodes the prefix except its last token.
+    """Encodes the source and decodes all but the last token of the prefix.
 
     Args:
       inputs: Keyword arguments of the model's `encode`.
@@ -82,15 +82,15 @@ class Stepper:
   def log_probabilities(
     self, token_ids: jax.Array, cache: Cache, i: jax.Array
   ) -> tuple[jax.Array, Cache]:
-    """Returns the log probabilities of the next token.
+    """Returns the next token's log probabilities.
 
-    Suppressed tokens have the value -inf. The other probabilities are not
-    rescaled.
+    The log probability of suppressed tokens is -inf. The probabilities of the
+    other tokens are not rescaled.
 
     Args:
-      token_ids: Preceding tokens, int32 of shape [R].
-      cache: Cache of the preceding steps.
-      i: Index of the generated token, an int32 scalar.
+      token_ids: Preceding token of each sequence, int32 of shape [R].
+      cache: Decoder cache from the preceding steps.
+      i: Index of the next token among the generated tokens, an int32 scalar.
 
     Returns:
       A float32 array of shape [R, V], and the cache for the next step.

@@ -43,7 +43,7 @@ def generate(
   Args:
     model: An `EncoderDecoder`.
     params: Parameters as in training and in checkpoints, `{'model': ...}`.
-    batch: Source with `token_ids`, int32 of shape [B, T], and optionally
+    batch: Source sequences: `token_ids`, int32 of shape [B, T], and optionally
       segment_ids (one segment per sequence, 0 for padding), positions,
       language_ids and side_ids.
     options: Options of text generation.
@@ -84,7 +84,7 @@ def generate(
 def compile_generate(
   model: Any, options: DecodingOptions, eos_id: int, pad_id: int
 ):
-  """Returns the jitted program for a model and options.
+  """Returns the jitted generation program for a model and decoding options.
 
   Args:
     model: An `EncoderDecoder`.
@@ -123,7 +123,7 @@ def _check_arguments(model, options, inputs, prefix, rng) -> None:
   num_positions = prefix.shape[1] - 1 + options.max_length
   if num_positions > model.config.max_position_embeddings:
     raise errors.ConfigError(
-      'Decoding requires more positions than the decoder has',
+      'Decoding requires more positions than the decoder supports',
       got=f'{num_positions} (max_length={options.max_length} and '
       f'{prefix.shape[1]} start tokens)',
       expected=f'at most {model.config.max_position_embeddings}',

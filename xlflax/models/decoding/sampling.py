@@ -13,7 +13,7 @@ def sample_tokens(
   """Generates sequences greedily or by sampling.
 
   Args:
-    stepper: Model and options.
+    stepper: Model, its parameters and the decoding options.
     inputs: Keyword arguments of the model's `encode`.
     rng: Random key for sampling. It may be None for greedy decoding.
   """
@@ -65,17 +65,17 @@ def _select_tokens(log_probs, options: DecodingOptions, rng, i) -> jax.Array:
 def truncate_logits(
   logits: jax.Array, *, top_k: int | None, top_p: float
 ) -> jax.Array:
-  """Sets the logits of tokens that must not be sampled to -inf.
+  """Sets the logits of tokens outside of the top k and top p to -inf.
 
   Tokens that are as probable as the least probable remaining token are kept as
   well.
 
   Args:
     logits: Logits of shape [R, V].
-    top_k: Number of tokens to keep. If None, all tokens are kept.
-    top_p: Minimum probability of the tokens to keep: of those tokens, the most
-      probable ones are kept until their probabilities sum to this value. At
-      least one token is kept.
+    top_k: Number of most probable tokens to keep. If None, all tokens are kept.
+    top_p: Total probability that the kept tokens must reach. Among the top k
+      tokens, the most probable tokens are kept until their probabilities sum to
+      this value. At least one token is kept.
 
   Returns:
     An array of shape [R, V].

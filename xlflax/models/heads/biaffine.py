@@ -1,4 +1,4 @@
-"""Deep biaffine scorer of dependency arcs and relations.
+"""Deep biaffine scorer for dependency arcs and relations.
 
 Source: Dozat and Manning (2017), sections 3.1 and 3.2, equations 4 to 9.
 """
@@ -16,7 +16,7 @@ from xlflax.utils import class_registry, validation
 
 
 class Pooling(enum.StrEnum):
-  """Computation of a word's vector from the hidden states of its tokens."""
+  """Method of computing a word's vector from its tokens' hidden states."""
 
   # The state of the first token (ECS, section 3).
   FIRST = 'first'
@@ -31,9 +31,9 @@ class BiaffineConfig:
 
   Attributes:
     num_relations: Number of relations, R.
-    arc_dim: Width of the vectors from which arcs are scored (paper: 500).
-    relation_dim: Width of the vectors from which relations are scored (paper:
-      100).
+    arc_dim: Width of the word vectors from which arcs are scored (paper: 500).
+    relation_dim: Width of the word vectors from which relations are scored
+      (paper: 100).
     dropout_rate: Dropout rate of the word vectors, before and after the first
       linear maps.
   """
@@ -45,7 +45,7 @@ class BiaffineConfig:
 
 
 class Biaffine(nn.Module):
-  """Scorer of arcs and relations between words.
+  """Module that scores dependency arcs and relations between words.
 
   The vector of a word passes through four small networks: as dependent and as
   head, for arcs and for relations. Each network is a linear map with
@@ -100,7 +100,7 @@ class Biaffine(nn.Module):
     )
 
   def arcs(self, words: jax.Array, *, deterministic: bool = True) -> jax.Array:
-    """Returns the scores of all arcs (equation 6).
+    """Returns the scores of all possible arcs (equation 6).
 
     The score is s_ij = [d_i : 1] U h_j, where d_i represents word i as a
     dependent and h_j represents word j as a head.
@@ -123,14 +123,14 @@ class Biaffine(nn.Module):
   def relations(
     self, words: jax.Array, heads: jax.Array, *, deterministic: bool = True
   ) -> jax.Array:
-    """Returns the scores of the relations of each word to a given head.
+    """Returns the relation scores between each word and a given head.
 
     The score is s_ir = [d_i : 1] U_r [h_i : 1], where h_i represents the given
     head of word i (equation 9).
 
     Args:
       words: Word vectors of shape [B, W, H].
-      heads: Heads of the words, int from 0 to W - 1, of shape [B, W].
+      heads: Index of each word's head, int from 0 to W - 1, of shape [B, W].
       deterministic: Whether to disable dropout.
 
     Returns:
@@ -145,7 +145,7 @@ class Biaffine(nn.Module):
     return jnp.einsum('bid,rde,bie->bir', dependent, self.relation, head)
 
   def best_relations(self, words: jax.Array, allowed: jax.Array) -> jax.Array:
-    """Returns the best relation of every possible arc, without dropout.
+    """Returns the best relation for every possible arc, without dropout.
 
     Args:
       words: Word vectors of shape [B, W, H].
@@ -183,7 +183,7 @@ class Biaffine(nn.Module):
 
 
 def mask_non_words(scores: jax.Array, is_word: jax.Array) -> jax.Array:
-  """Masks arcs whose head is not a word or is the dependent itself.
+  """Masks invalid arcs: the head is not a word, or is the dependent.
 
   Args:
     scores: Scores of arcs, of shape [B, W, W].
@@ -199,11 +199,11 @@ def mask_non_words(scores: jax.Array, is_word: jax.Array) -> jax.Array:
 def pool_words(
   states: jax.Array, starts: jax.Array, lengths: jax.Array, pooling: Pooling
 ) -> jax.Array:
-  """Computes vectors of words from the hidden states of their tokens.
+  """Computes word vectors from the hidden states of the words' tokens.
 
   Args:
     states: Hidden states of shape [B, T, H].
-    starts: Position of the first token of each word, int of shape [B, W].
+    starts: Position of each word's first token, int of shape [B, W].
       Arbitrary if there is no word.
     lengths: Number of tokens of each word, int of shape [B, W]. 0 if there is
       no word.

@@ -1,4 +1,4 @@
-"""Logits of classification heads from hidden states and parameters.
+"""Classification heads as functions of parameters and hidden states.
 
 The parameters of a head are `{'output': {'kernel' [H, C], 'bias' [C]}}`. A
 layer `'dense'` (`kernel` [H, H], optionally `bias` [H]) and an activation may
@@ -20,7 +20,7 @@ Drop = Callable[[jax.Array], jax.Array]
 
 
 class Pooling(enum.StrEnum):
-  """Pooling of a sequence for its logits."""
+  """Pooling that reduces a sequence to one vector for classification."""
 
   # The first position.
   FIRST = 'first'
@@ -39,13 +39,13 @@ def pool_first_position(
   activation: str = 'tanh',
   epsilon: float = 1e-5,
 ) -> jax.Array:
-  """Applies the layers before the output to the first position.
+  """Applies the head's hidden layers to the first position's state.
 
   Args:
-    head: Parameters of the head.
+    head: Parameters of the classification head.
     states: Hidden states of shape [B, T, H].
     activation: Activation after `dense`, one of `xlflax.models.activations`.
-    epsilon: Number added to the variance by `norm`.
+    epsilon: Number that the layer norm `norm` adds to the variance.
 
   Returns:
     An array of shape [B, H].
@@ -63,17 +63,18 @@ def sequence_logits(
   mask: jax.Array | None = None,
   drop: Drop | None = None,
 ) -> jax.Array:
-  """Returns the logits of the classes of each sequence.
+  """Returns class logits for each sequence.
 
   Args:
-    head: Parameters of the head.
+    head: Parameters of the classification head.
     states: Hidden states of shape [B, T, H].
     activation: Activation after `dense`, one of `xlflax.models.activations`.
-    epsilon: Number added to the variance by `norm`.
-    pooling: Pooling of the positions.
+    epsilon: Number that the layer norm `norm` adds to the variance.
+    pooling: Pooling over the positions.
     mask: Mask of shape [B, T], nonzero for text. If None, all positions are
       text.
-    drop: Dropout applied before each linear map. If None, there is no dropout.
+    drop: Dropout applied before each linear map. If None, dropout is not
+      applied.
 
   Returns:
     An array of shape [B, C].
@@ -102,17 +103,18 @@ def token_logits(
   epsilon: float = 1e-5,
   drop: Drop | None = None,
 ) -> jax.Array:
-  """Returns the logits of the classes of each token.
+  """Returns class logits for each token.
 
   For question answering, the two classes are the start and the end of the
   answer.
 
   Args:
-    head: Parameters of the head.
+    head: Parameters of the classification head.
     states: Hidden states of shape [B, T, H].
     activation: Activation after `dense`, one of `xlflax.models.activations`.
-    epsilon: Number added to the variance by `norm`.
-    drop: Dropout applied before each linear map. If None, there is no dropout.
+    epsilon: Number that the layer norm `norm` adds to the variance.
+    drop: Dropout applied before each linear map. If None, dropout is not
+      applied.
 
   Returns:
     An array of shape [B, T, C].

@@ -1,4 +1,4 @@
-"""Transformer layers of a head on top of the hidden states of an encoder.
+"""Transformer layers that a head adds on top of an encoder.
 
 ECS, section 5.1.2, trains "four transformer layers" and an output layer on top
 of one layer of a frozen encoder. The layers have the type and size of the
@@ -17,7 +17,7 @@ from xlflax.models.attention import layer_masks
 def make_head_config(
   config: encoder_config.EncoderConfig, width: int
 ) -> encoder_config.EncoderConfig:
-  """Returns the configuration of layers for hidden states of a given width.
+  """Returns a head's layer configuration for a given hidden width.
 
   If the width differs from that of the encoder, the width of feed-forward
   blocks and attention heads is scaled in proportion.
@@ -40,11 +40,11 @@ def make_head_config(
 
 
 class HeadLayers(nn.Module):
-  """Transformer layers, with a final norm if norms precede the blocks.
+  """Transformer layers of a head, with a final norm for pre-LN layers.
 
   Attributes:
     config: Configuration from `make_head_config`.
-    num_layers: Number of layers, at least 1.
+    num_layers: Number of Transformer layers, at least 1.
   """
 
   config: encoder_config.EncoderConfig

@@ -1,1 +1,1 @@
-"""Matrix multiplications: dense, sharded and in FP8."""
+"""Matrix multiplications: dense layers, sharded matmuls and FP8 matmuls."""

@@ -1,4 +1,4 @@
-"""Matmuls on TPUs with weights that are sharded along their width.
+"""TPU matmuls with weights that are sharded along the model width.
 
 Weights are gathered before the matmul. After it, the devices exchange parts of
 the gradient of the weights, and each device sums its own part. The partitioner
@@ -38,10 +38,10 @@ def collective_matmul(
   [rows.., *features].
 
   Args:
-    inputs: Inputs. The first axis is that of the batch.
-    weights: Weights in the dtype of the inputs.
-    axes: Logical axes of the weights. The axis 'embed' is the width.
-    contracted: Number of axes of the weights that are contracted.
+    inputs: Inputs. The first axis is the batch.
+    weights: Weights of the same dtype as the inputs.
+    axes: Logical axes of the weights. The axis 'embed' is the model width.
+    contracted: Number of weight axes to contract with the inputs.
   """
   return jnp.tensordot(inputs, _gather_width(weights, axes), axes=contracted)
 
@@ -74,16 +74,16 @@ def _gather_width(weights, axes):
 def sum_over_rows(
   lhs: jax.Array, rhs: jax.Array, axes: tuple[str, ...], *, rows: int
 ) -> jax.Array:
-  """Multiplies two arrays over their rows, as for the gradient of weights.
+  """Contracts two arrays over their rows, as in a weight gradient.
 
   Computes [rows.., *c] x [rows.., *f] -> [*c, *f].
 
   Args:
-    lhs: Left factor. The first axis is that of the batch.
-    rhs: Right factor. The first axis is that of the batch.
+    lhs: Left factor. The first axis is the batch.
+    rhs: Right factor. The first axis is the batch.
     axes: Logical axes of the result, which is sharded like weights with these
       axes.
-    rows: Number of leading axes that are summed over.
+    rows: Number of leading axes to sum over.
 
   Returns:
     The sum in the dtype of `lhs`. Devices exchange partial sums in this dtype
@@ -135,9 +135,9 @@ class _Sharding(NamedTuple):
     lhs: Partition spec of the left factor.
     rhs: Partition spec of the right factor.
     result: Partition spec of the sum.
-    width: Mesh axes that shard the width of the sum.
-    num_chunks: Number of shards of the width.
-    replicas: Mesh axes that shard the rows, but not the width.
+    width: Mesh axes that shard the sum's width axis.
+    num_chunks: Number of shards along the width axis.
+    replicas: Mesh axes that shard the rows but not the width axis.
   """
 
   lhs: PartitionSpec

@@ -15,21 +15,21 @@ _Config = encoder_config.EncoderConfig
 
 
 def constrain_sharding(states: jax.Array, *axes: str | None) -> jax.Array:
-  """Constrains an array to logical axes, such as 'batch' and 'length'."""
+  """Constrains an array's sharding to logical axes such as 'batch'."""
   return nn.with_logical_constraint(states, axes)
 
 
 def constrain_like_weights(
   states: jax.Array, width: tuple[str, ...], *axes: str
 ) -> jax.Array:
-  """Constrains an array such that the logical axis 'embed' takes precedence.
+  """Constrains an array's sharding such that the axis 'embed' takes precedence.
 
   Mesh axes that shard the width do not shard the batch, in contrast to the
   sharding of activations.
 
   Args:
     states: Array of any shape.
-    width: Mesh axes of 'embed'.
+    width: Mesh axes that shard the logical axis 'embed'.
     *axes: Logical axes of the array.
   """
   spec = [
@@ -44,7 +44,7 @@ def constrain_like_weights(
 
 
 def constrain_table(table: jax.Array) -> jax.Array:
-  """Shards an embedding table [V, H], or its gradient, like its parameter."""
+  """Shards an embedding table [V, H] or its gradient like the parameter."""
   if jax.sharding.get_abstract_mesh().empty or not nn.get_logical_axis_rules():
     return table
   spec = _mesh_axes('vocab') or None, width_axes(table.shape[1]) or None
@@ -54,13 +54,13 @@ def constrain_table(table: jax.Array) -> jax.Array:
 
 
 def width_axes(width: int) -> tuple[str, ...]:
-  """Returns the mesh axes that shard the width of an embedding table.
+  """Returns the mesh axes that shard an embedding table's width.
 
   They are the mesh axes of the logical axis 'columns'. If 'columns' has no
   rule, or its mesh axes do not divide the width, they are those of 'embed'.
 
   Args:
-    width: Width of the table.
+    width: Width of the embedding table.
   """
   sizes = dict(jax.sharding.get_abstract_mesh().shape)
   axes = _mesh_axes('columns')
@@ -91,12 +91,12 @@ def sharded_matmul(
   Computes [..., *contracted] x [*contracted, *features] -> [..., *features].
 
   Args:
-    inputs: Inputs. The first axis is that of the batch.
-    weights: Weights, a parameter.
-    dtype: Data type of the factors and of the result.
+    inputs: Inputs. The first axis is the batch.
+    weights: Weights, which are a parameter of the model.
+    dtype: Data type of both factors and the result.
     axes: Logical axes of the weights.
-    contracted: Number of axes of the weights that are contracted.
-    precision: Number format of the matmul.
+    contracted: Number of weight axes to contract with the inputs.
+    precision: Number format in which the matmul is computed.
   """
   inputs, weights = inputs.astype(dtype), weights.astype(dtype)
   if precision is encoder_config.MatmulPrecision.FP8:
@@ -139,7 +139,7 @@ def on_several_accelerators() -> bool:
 
 
 def gather_output_table(table: jax.Array, dtype: jnp.dtype) -> jax.Array:
-  """Returns an output table [V, H] with its width gathered, in float32.
+  """Returns an output table [V, H] in float32, gathered along its width.
 
   Accelerators exchange the table in the compute dtype, to which its values are
   rounded. On one device and on CPUs, the values are not rounded, because
@@ -149,7 +149,7 @@ def gather_output_table(table: jax.Array, dtype: jnp.dtype) -> jax.Array:
 
   Args:
     table: Output embeddings of shape [V, H].
-    dtype: Compute dtype.
+    dtype: Compute dtype of the model.
   """
   return _gather_table(table, dtype if on_several_accelerators() else None)
 
@@ -178,15 +178,15 @@ _gather_table.defvjp(_gather_table_forward, _gather_table_backward)
 def order_gradients(
   states: jax.Array, weights: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns its arguments, and orders the computation of their gradients.
+  """Returns its arguments and orders their gradient computations.
 
-  The backward pass of `states` starts after the devices have summed the
+  The backward pass of `states` starts only after the devices have summed the
   gradient of `weights`. XLA:GPU would otherwise schedule a sum that is used
   late at the end of the program, where no computation overlaps with it.
 
   Args:
     states: Hidden states of any shape.
-    weights: Weights that are used together with the states.
+    weights: Weights that are multiplied with the states.
   """
   return states, weights
 
@@ -204,10 +204,10 @@ order_gradients.defvjp(_order_gradients_forward, _order_gradients_backward)
 
 
 def weights_init(config: _Config, *axes: str):
-  """Returns a normal initializer of a parameter with logical axes.
+  """Returns a normal initializer for a parameter with logical axes.
 
   Args:
-    config: Configuration with the standard deviation.
+    config: Model configuration, which specifies the standard deviation.
     *axes: Logical axes of the parameter.
   """
   return nn.with_logical_partitioning(
@@ -216,14 +216,14 @@ def weights_init(config: _Config, *axes: str):
 
 
 def table_init(stddev: float, vocab_size: int):
-  """Returns an initializer of embedding tables [R, H] with padded rows.
+  """Returns an initializer for embedding tables [R, H] with padded rows.
 
   The values of the rows of the vocabulary do not depend on the number of padded
   rows, which are zero.
 
   Args:
-    stddev: Standard deviation of the rows of the vocabulary.
-    vocab_size: Number of rows of the vocabulary.
+    stddev: Standard deviation of the rows that belong to the vocabulary.
+    vocab_size: Number of rows that belong to the vocabulary.
   """
 
   def initialize(key, shape, dtype=jnp.float32) -> jax.Array:
@@ -237,16 +237,17 @@ def table_init(stddev: float, vocab_size: int):
 
 
 def zeros_init(*axes: str):
-  """Returns a zero initializer of a parameter with logical axes."""
+  """Returns a zero initializer for a parameter with logical axes."""
   return nn.with_logical_partitioning(nn.initializers.zeros_init(), axes)
 
 
 class Linear(nn.Module):
-  """Linear map of the last axes.
+  """Linear map over the last axes of the inputs.
 
   Attributes:
-    config: Configuration with the compute dtype and the initial weights.
-    features: Shape of the last axes of the output.
+    config: Model configuration, which specifies the compute dtype and the
+      initial weights.
+    features: Sizes of the output's last axes.
     axes: Logical axes of the kernel, [*contracted, *features].
     use_bias: Whether to add a bias.
   """
@@ -266,8 +267,8 @@ class Linear(nn.Module):
 
     Args:
       inputs: Inputs of shape [..., *contracted].
-      activation: Activation of the outputs. The backward pass recomputes it and
-        the sum with the bias from the result of the matmul.
+      activation: Activation applied to the outputs. The backward pass
+        recomputes it and the sum with the bias from the result of the matmul.
 
     Returns:
       An array of shape [..., *features] and the compute dtype.
@@ -299,7 +300,7 @@ class Linear(nn.Module):
 def compute_logits(
   states: jax.Array, table: jax.Array, bias: jax.Array
 ) -> jax.Array:
-  """Returns logits of hidden states.
+  """Returns the logits that an output table assigns to hidden states.
 
   Args:
     states: Hidden states of shape [..., H].

@@ -1,4 +1,4 @@
-"""FP8 matmuls for the tensor cores of NVIDIA GPUs from L40S and H100 on.
+"""FP8 matmuls for NVIDIA GPUs with FP8 tensor cores (L40S, H100 or later).
 
 Factors are rounded to E4M3 and gradients of results to E5M2. Before that, each
 array is scaled so that its largest element is the largest number of the format
@@ -30,9 +30,9 @@ def fp8_matmul(
   The backward pass keeps both factors in FP8.
 
   Args:
-    inputs: Inputs in the dtype of the result.
-    weights: Weights in the same dtype.
-    contracted: Number of axes of the weights that are contracted.
+    inputs: Inputs, whose dtype is also that of the result.
+    weights: Weights in the dtype of the inputs.
+    contracted: Number of weight axes to contract with the inputs.
 
   Raises:
     ConfigError: If the target is an accelerator without FP8 matmuls. CPUs have

@@ -1,4 +1,4 @@
-"""Disentangled attention (He et al. 2021) of DeBERTa-v2 and v3.
+"""Disentangled attention (He et al. 2021), as in DeBERTa-v2 and v3.
 
 The content of a token and its distance to another token are separate vectors.
 The score of query i and key j is
@@ -26,11 +26,11 @@ _NUM_TERMS = 3  # Number of terms of the score.
 
 
 class Relative(NamedTuple):
-  """Embeddings of distances, which all layers use.
+  """Embeddings of relative distances, which all layers share.
 
   Attributes:
     table: Embedding of each bucket from -S to S - 1, of shape [2 S, H].
-    rows: Row of the table for each query and key, int32 of shape
+    rows: Table row for each query and key, int32 of shape
       [B or 1, T, T].
   """
 
@@ -39,12 +39,12 @@ class Relative(NamedTuple):
 
 
 def log_bucket(distance: jax.Array, *, buckets: int, maximum: int) -> jax.Array:
-  """Returns the buckets of distances.
+  """Returns the bucket of each distance.
 
   The bucket of -d is the negative bucket of d.
 
   Args:
-    distance: Position of a query minus that of a key, an int32 array of any
+    distance: Query position minus key position, an int32 array of any
       shape.
     buckets: Number of buckets per direction, S. Each distance up to S / 2 has
       its own bucket.
@@ -62,7 +62,7 @@ def log_bucket(distance: jax.Array, *, buckets: int, maximum: int) -> jax.Array:
 
 
 class RelativeEmbeddings(nn.Module):
-  """Normalized embeddings of distances, and their rows for a batch."""
+  """Normalized distance embeddings, with a batch's row indices."""
 
   config: encoder_config.EncoderConfig
 
@@ -84,7 +84,7 @@ class RelativeEmbeddings(nn.Module):
 
     Args:
       positions: Positions, int32 of shape [B, T]. If None, 0 to T - 1.
-      length: Length of the sequences, T.
+      length: Sequence length T.
       deterministic: Whether to disable dropout.
     """
     config = self.config
@@ -121,16 +121,16 @@ def disentangled_attention(
     query: Queries of shape [B, T, N, D].
     key: Keys of shape [B, T, N, D].
     value: Values of shape [B, T, N, D].
-    relative_query: Query projection Q of the embeddings of distances, of shape
+    relative_query: Query projection Q of the distance embeddings, of shape
       [2 S, N, D].
-    relative_key: Key projection K of the embeddings of distances, of shape
+    relative_key: Key projection K of the distance embeddings, of shape
       [2 S, N, D].
-    index: Row of the embeddings for each query and key, int32 of shape
+    index: Distance embedding row for each query and key, int32 of shape
       [B or 1, T, T].
     mask: Attention mask [T, T]. If None, every position attends to all
       positions.
-    dropout_rate: Dropout rate of the attention probabilities.
-    dropout_key: Random key of the dropout. If None, there is no dropout.
+    dropout_rate: Dropout rate for the attention probabilities.
+    dropout_key: Random key for dropout. If None, dropout is not applied.
 
   Returns:
     An array of shape [B, T, N, D].

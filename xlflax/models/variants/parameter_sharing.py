@@ -1,4 +1,4 @@
-"""Partial parameter sharing: parameters that each language has separately.
+"""Partial parameter sharing: each language has its own copy of parameters.
 
 Source: Wu, Conneau et al. (2020), section 4.3. The embeddings (token and
 position, and with them the tied softmax) and the bottom layers of a bilingual
@@ -38,7 +38,7 @@ _LANGUAGES = 'language'
 @class_registry.register('sharing_plan')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SharingPlan:
-  """Parameters of an encoder that each language has separately.
+  """Encoder parameters of which each language has its own copy.
 
   These are the plans of ECS, table 1: `Sep Emb` is (embeddings=True),
   `Sep Emb + L1-3` is (embeddings=True, layers=3), and `Sep L1-6` is (layers=6).
@@ -47,14 +47,15 @@ class SharingPlan:
     embeddings: Whether the tables of tokens, positions and token types, their
       layer norm, and the output bias are separate. The output embeddings are
       tied, so that each language has its own softmax.
-    layers: Number of separate layers, counted from the bottom.
+    layers: Number of language-specific layers, counted from the bottom.
     share_init: Whether the separate parameters have the same initial values in
       all languages, except for the rows of subwords, which differ between the
       languages. The paper does not specify the initialization. In small models,
       the representations of the languages align with this option, and not
       without it (docs/replication).
-    special_ids: Rows of the token tables that are not subwords.
-      `encoder_config.with_vocabulary` sets them for `share_init`.
+    special_ids: Rows of the token embedding tables that belong to special
+      tokens rather than subwords. `encoder_config.with_vocabulary` sets them
+      for `share_init`.
 
   Raises:
     ConfigError: If the plan is empty, its number of layers is negative, or
@@ -79,14 +80,14 @@ class SharingPlan:
       raise errors.ConfigError(
         '`special_ids` requires `share_init`',
         got=f'special_ids={self.special_ids}, share_init=False',
-        expected='no special_ids, which are set from the vocabulary',
+        expected='no special_ids, because they are set from the vocabulary',
         where='SharingPlan.special_ids',
         fix='Set SharingPlan.share_init = True, or remove special_ids.',
       )
 
 
 def check_sharing_plan(plan: SharingPlan | None, num_layers: int) -> None:
-  """Raises ConfigError for a plan with more layers than the encoder has.
+  """Raises ConfigError if a plan has more layers than the encoder.
 
   Args:
     plan: Sharing plan, or None.
@@ -117,8 +118,8 @@ def init_shared_params(
 
   Args:
     plan: Sharing plan.
-    init_one: Function from a random key to the boxed parameters of an ordinary
-      encoder.
+    init_one: Function that maps a random key to the boxed parameters of an
+      ordinary encoder.
     rng: Random key. The shared parameters are those of `init_one(rng)`.
     num_languages: Number of languages.
 
@@ -144,7 +145,7 @@ def init_shared_params(
 def select_language_params(
   plan: SharingPlan | None, params: dict, language
 ) -> dict:
-  """Returns the parameters of an ordinary encoder for one language.
+  """Returns one language's parameters in the structure of an ordinary encoder.
 
   The parameters are copies, which a training step makes once per (micro-)batch.
   Gradients flow back to the shared parameters and to those of the language. The

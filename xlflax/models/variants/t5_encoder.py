@@ -1,4 +1,4 @@
-"""Encoder of T5."""
+"""T5's encoder."""
 
 import flax.linen as nn
 import jax
@@ -24,7 +24,7 @@ def check_length(
 
   Args:
     token_ids: Token ids of shape [B, T].
-    config: Configuration of the encoder-decoder.
+    config: Configuration of the encoder-decoder model.
   """
   if token_ids.shape[1] > config.max_position_embeddings:
     raise errors.ConfigError(
@@ -38,7 +38,7 @@ def check_length(
 
 
 class T5Encoder(nn.Module):
-  """T5's encoder with the token embeddings.
+  """T5's encoder, which also contains the token embeddings.
 
   Relative positions are distances within a sequence. Within a segment, they are
   the same as distances within the segment.
@@ -85,7 +85,7 @@ class T5Encoder(nn.Module):
     return jnp.concatenate([all_states[:-1], states[None]], axis=0)
 
   def embed(self, token_ids: jax.Array, *, deterministic: bool) -> jax.Array:
-    """Returns token embeddings, which the decoder also uses.
+    """Returns the embeddings of token ids. The decoder also calls this method.
 
     Args:
       token_ids: Token ids, int32 of shape [B, T].

@@ -1,4 +1,4 @@
-"""Layers of T5: RMS norm, no biases, relative positions (Raffel et al. 2020).
+"""T5 layers: RMS norm, no biases, relative positions (Raffel et al. 2020).
 
 T5 v1.1, mT5 and umT5 differ from the first T5 by the gated feed-forward block
 (Shazeer 2020) and separate output embeddings. umT5 has a table of relative
@@ -24,10 +24,10 @@ from xlflax.models.linear import dense
 
 
 def normal_init(stddev: float, *axes: str):
-  """Returns a normal initializer of a parameter with logical axes.
+  """Returns a normal initializer for a parameter with logical axes.
 
   Args:
-    stddev: Standard deviation.
+    stddev: Standard deviation of the initial values.
     *axes: Logical axes of the parameter.
   """
   return nn.with_logical_partitioning(nn.initializers.normal(stddev), axes)
@@ -50,11 +50,11 @@ class RmsNorm(nn.Module):
 
 
 class Projection(nn.Module):
-  """Linear map of the last axes without bias.
+  """Linear map of the last axes, without a bias.
 
   Attributes:
-    config: Configuration with the compute dtype.
-    features: Shape of the last axes of the output.
+    config: Model configuration, which specifies the compute dtype.
+    features: Sizes of the output's last axes.
     axes: Logical axes of the kernel, [*contracted, *features].
     stddev: Standard deviation of the initial weights.
   """
@@ -87,7 +87,7 @@ def relative_buckets(
   causal: bool,
   config: encoder_decoder_config.EncoderDecoderConfig,
 ) -> jax.Array:
-  """Returns the row of the relative position table for each query and key.
+  """Returns the relative position table's row for each query and key.
 
   Half of the rows are for exact distances. The distances of the other half grow
   logarithmically up to `relative_max_distance`. Larger distances share the last
@@ -99,7 +99,8 @@ def relative_buckets(
     query_positions: Positions of the queries, int32 of shape [T].
     key_positions: Positions of the keys, int32 of shape [S].
     causal: Whether queries attend only to their own and earlier positions.
-    config: Configuration with the number of rows and the maximum distance.
+    config: Model configuration, which specifies the number of rows and the
+      maximum distance.
 
   Returns:
     An int32 array of shape [T, S].
@@ -123,7 +124,7 @@ def relative_buckets(
 
 
 class RelativeBias(nn.Module):
-  """Bias of the scores for each head and relative position."""
+  """Attention score bias for each head and relative position."""
 
   config: encoder_decoder_config.EncoderDecoderConfig
 
@@ -183,12 +184,13 @@ class Attention(nn.Module):
     """Attends from hidden states to a memory.
 
     Args:
-      states: Hidden states that queries are computed from, of shape [B, T, H].
-      memory: Hidden states that keys and values are computed from, of shape
+      states: Hidden states from which queries are computed, of shape [B, T, H].
+      memory: Hidden states from which keys and values are computed, of shape
         [B, S, H].
       mask: A `Mask`, or a bool array of shape [B or 1, 1, T, S]. If None, every
         query attends to every key.
-      bias: Bias of the scores, float32 of shape [1, N, T, S], or None.
+      bias: Bias added to the attention scores, float32 of shape [1, N, T, S],
+        or None.
       deterministic: Whether to disable dropout.
 
     Returns:
@@ -215,12 +217,13 @@ class Attention(nn.Module):
     """Attends from hidden states to given keys and values.
 
     Args:
-      states: Hidden states that queries are computed from, of shape [B, T, H].
+      states: Hidden states from which queries are computed, of shape [B, T, H].
       key: Keys of shape [B, S, N, D].
       value: Values of shape [B, S, N, D].
       mask: A `Mask`, or a bool array of shape [B or 1, 1, T, S]. If None, every
         query attends to every key.
-      bias: Bias of the scores, float32 of shape [1, N, T, S], or None.
+      bias: Bias added to the attention scores, float32 of shape [1, N, T, S],
+        or None.
       deterministic: Whether to disable dropout.
 
     Returns:
@@ -248,7 +251,7 @@ def _constrain_heads(states: jax.Array) -> jax.Array:
 
 
 class FeedForward(nn.Module):
-  """Feed-forward block: a linear map of act(x W).
+  """T5's feed-forward block, which computes act(x W) and a linear map.
 
   The gated block is a linear map of act(x W0) * (x W1).
   """

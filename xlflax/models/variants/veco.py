@@ -1,4 +1,4 @@
-"""VECO's plug-in module and the features of sentence pairs."""
+"""VECO's plug-in module and its features of sentence pairs."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from xlflax.utils import errors
 
 
 class PlugIn(nn.Module):
-  """Methods of an encoder with cross-attention.
+  """Base class with the methods of encoders that have cross-attention.
 
   This is a base class of `Encoder`, which has the parameters and runs the
   layers (`_run`).
@@ -29,7 +29,7 @@ class PlugIn(nn.Module):
     segment_ids: jax.Array | None = None,
     **inputs,
   ) -> jax.Array:
-    """Returns VECO's S^L: each layer also attends to a paired input.
+    """Returns VECO's S^L, for which each layer also attends to a paired input.
 
     A layer consists of self-attention, cross-attention to `memory` and a
     feed-forward block, each with residual connection and layer norm: attention
@@ -42,10 +42,10 @@ class PlugIn(nn.Module):
       token_ids: Token ids, int32 of shape [B, T].
       memory: Hidden states of the paired input from `encode`, of shape
         [B, S, H]. The caller stops their gradient if necessary.
-      memory_segment_ids: Segments of the memory, int32 of shape [B, S], with 0
-        for padding. Segment k of `segment_ids` attends to segment k of the
+      memory_segment_ids: Segment ids of the memory, int32 of shape [B, S], with
+        0 for padding. Segment k of `segment_ids` attends to segment k of the
         memory. If None, every position attends to the complete memory.
-      segment_ids: Segments, as in the other methods of `Encoder`.
+      segment_ids: Segment ids, as in the other methods of `Encoder`.
       **inputs: Further inputs, as in the other methods of `Encoder`.
 
     Returns:
@@ -76,13 +76,14 @@ def check_memory(
   memory: jax.Array,
   memory_segment_ids: jax.Array | None,
 ) -> None:
-  """Raises ConfigError without cross-attention, or if shapes do not match.
+  """Raises ConfigError if cross-attention is missing or shapes do not match.
 
   Args:
     config: Configuration of the encoder.
     token_ids: Token ids, int32 of shape [B, T].
     memory: Hidden states of the paired input, of shape [B, S, H].
-    memory_segment_ids: Segments of the memory, int32 of shape [B, S], or None.
+    memory_segment_ids: Segment ids of the memory, int32 of shape [B, S], or
+      None.
   """
   check_enabled(config, where='Encoder.plug_in')
   rows = token_ids.shape[0]
@@ -92,7 +93,7 @@ def check_memory(
     or memory.shape[2] != config.hidden_dim
   ):
     raise errors.ConfigError(
-      'The shape of the memory does not match the tokens',
+      'The shape of `memory` does not match the shape of `token_ids`',
       got=f'memory of shape {tuple(memory.shape)} for token ids of shape '
       f'{tuple(token_ids.shape)}',
       expected=f'memory of shape ({rows}, length, {config.hidden_dim})',
@@ -104,7 +105,7 @@ def check_memory(
     and memory_segment_ids.shape != memory.shape[:2]
   ):
     raise errors.ConfigError(
-      'The shape of `memory_segment_ids` does not match the memory',
+      'The shape of `memory_segment_ids` does not match the shape of `memory`',
       got=tuple(memory_segment_ids.shape),
       expected=tuple(memory.shape[:2]),
       where='Encoder.plug_in',
@@ -155,10 +156,12 @@ def pair_features(
 
   Args:
     encoder: A bound `Encoder`.
-    first: Inputs of the first sentences by name: `token_ids` of shape [B, T],
-      and optionally segment_ids, positions, language_ids and token_type_ids.
-    second: Inputs of the paired sentences by name, of shape [B, S].
-    stop_gradient_memory: Whether H^L of the other sentence is a constant in the
+    first: Mapping from names to inputs of the first sentences: `token_ids` of
+      shape [B, T], and optionally segment_ids, positions, language_ids and
+      token_type_ids.
+    second: Mapping from names to inputs of the paired sentences, of shape [B,
+      S].
+    stop_gradient_memory: Whether the paired sentence's H^L is a constant in the
       plug-in pass, as in pretraining (VECO, section 2.2). If False, the
       gradient passes through 2 L layers.
     deterministic: Whether to disable dropout.

@@ -1,4 +1,4 @@
-"""Forward and backward pass of fused attention on one device.
+"""Forward and backward passes of fused attention on a single device.
 
 Queries and keys are padded to complete blocks before the kernels run.
 """
@@ -19,12 +19,13 @@ _MIN_TPU_BLOCK = 128  # Number of lanes of a TPU register.
 def block_sizes(
   length: int, memory_length: int, platform: str
 ) -> tuple[int, int]:
-  """Returns the number of queries and the number of keys of a block.
+  """Returns the number of queries and of keys per block.
 
   Args:
     length: Number of queries.
     memory_length: Number of keys.
-    platform: 'tpu', or any other value for the kernels for GPUs.
+    platform: 'tpu' for the TPU kernels. Any other value selects the GPU
+      kernels.
   """
   block_size = _tpu_block_size if platform == 'tpu' else _gpu_block_size
   return block_size(length), block_size(memory_length)
@@ -50,7 +51,7 @@ def _gpu_block_size(length: int) -> int:
 
 
 def attention_forward(options: kernel_spec.Options, arrays: kernel_spec.Arrays):
-  """Computes attention with the kernels of the platform.
+  """Computes attention with the kernels for the platform.
 
   Args:
     options: Static options of the kernels.
@@ -74,14 +75,15 @@ def attention_backward(
   normalizer: jax.Array,
   gradient: jax.Array,
 ):
-  """Computes the gradients of attention with the kernels of the platform.
+  """Computes attention gradients with the kernels for the platform.
 
   Args:
     options: Static options of the kernels.
     arrays: Inputs of the kernels.
-    output: Output of the forward pass, of shape [B, T, N, D].
-    normalizer: Log-sum-exp of the forward pass, float32 of shape [B, N, T].
-    gradient: Gradient of the output, of shape [B, T, N, D].
+    output: Attention output of the forward pass, of shape [B, T, N, D].
+    normalizer: Log-sum-exp of the scores in the forward pass, float32 of shape
+      [B, N, T].
+    gradient: Gradient with respect to the output, of shape [B, T, N, D].
 
   Returns:
     The gradients of query, key, value and bias. The last one is None if there

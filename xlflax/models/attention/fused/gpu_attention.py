@@ -1,4 +1,4 @@
-"""Calls of the attention kernels for GPUs.
+"""Functions that call the attention kernels for GPUs.
 
 The block specs select the blocks of the arrays that each program reads and
 writes.
@@ -22,8 +22,8 @@ def run_forward(options: _Options, arrays: _Arrays):
   """Runs the forward kernel.
 
   Args:
-    options: Static options.
-    arrays: Padded inputs.
+    options: Static options of the kernels.
+    arrays: Padded input arrays.
 
   Returns:
     The output of shape [B, T, N, D] and the log-sum-exp of the scores, float32
@@ -51,11 +51,12 @@ def run_backward(
   """Runs the backward kernels.
 
   Args:
-    options: Static options.
-    arrays: Padded inputs.
-    output: Output of the forward pass, of shape [B, T, N, D].
-    normalizer: Log-sum-exp of the forward pass, float32 of shape [B, N, T].
-    gradient: Gradient of the output, of shape [B, T, N, D].
+    options: Static options of the kernels.
+    arrays: Padded input arrays.
+    output: Attention output of the forward pass, of shape [B, T, N, D].
+    normalizer: Log-sum-exp of the scores in the forward pass, float32 of shape
+      [B, N, T].
+    gradient: Gradient with respect to the output, of shape [B, T, N, D].
 
   Returns:
     The gradients of query, key, value and bias. The last one is None if there
@@ -125,13 +126,14 @@ def _call(kernel, options, arrays, extra_inputs, *, grid, block, out, name):
   """Calls a kernel with a dictionary of references.
 
   Args:
-    kernel: Function of the options and the references by name.
-    options: Static options.
-    arrays: Padded inputs.
-    extra_inputs: Further inputs by name.
+    kernel: Kernel function, called with the options and a mapping from names to
+      references.
+    options: Static options of the kernels.
+    arrays: Padded input arrays.
+    extra_inputs: Mapping from names to additional input arrays.
     grid: Grid of programs: (blocks, batch, heads), or that of `bias_kernel`.
-    block: Axis of the blocks in the grid, 0 for queries and 1 for keys. None
-      for `bias_kernel`, whose grid has both.
+    block: Type of the blocks along the grid's block axis: 0 for query blocks
+      and 1 for key blocks. None for `bias_kernel`, whose grid has both axes.
     out: Shape, dtype and block spec name of each result.
     name: Name of the kernel in profiles.
   """

@@ -1,4 +1,4 @@
-"""Inputs of the attention kernels: static options and arrays."""
+"""Static options and input arrays of the attention kernels."""
 
 import math
 from typing import Any, NamedTuple
@@ -18,18 +18,19 @@ LOG2_E = 1 / math.log(2)
 
 
 class Options(NamedTuple):
-  """Values that are known when a kernel is compiled.
+  """Static options, which are known when a kernel is compiled.
 
   Attributes:
-    scale: Factor of the scores.
+    scale: Factor by which the attention scores are multiplied.
     rate: Dropout rate.
     causal: Whether queries attend only to their own and earlier positions.
-    heads: Number of query heads on all devices, N.
-    length: Number of queries without padding, T.
-    memory_length: Number of keys without padding, S.
-    block: Number of queries and number of keys of a block.
-    interpret: Whether to interpret the kernel, which works on any device.
-    platform: Platform of the kernels, 'gpu' or 'tpu'.
+    heads: Total number N of query heads, summed over all devices.
+    length: Number T of queries, not counting padding.
+    memory_length: Number S of keys, not counting padding.
+    block: Pair (number of queries, number of keys) per block.
+    interpret: Whether to run the kernel in interpret mode, which works on any
+      device.
+    platform: Platform that the kernels are written for, 'gpu' or 'tpu'.
   """
 
   scale: float
@@ -50,14 +51,17 @@ class Arrays(NamedTuple):
     query: Queries of shape [B, T, N, D].
     key: Keys of shape [B, S, K, D].
     value: Values of shape [B, S, K, D].
-    bias: Bias of the scores, float32 of shape [N, T, S], or None.
-    query_segments: Segments of the queries, int32 of shape [B, T], or None.
-    key_segments: Segments of the keys, int32 of shape [B, S], or None.
-    key_words: Key of the dropout, uint32 of shape [2]. None without dropout.
-    window: Maximum distance of a query and a key, int32 of shape [1], or None.
-    row_bits: Random bits of the queries for dropout, int32 of shape [B, N, T],
+    bias: Bias added to the attention scores, float32 of shape [N, T, S], or
+      None.
+    query_segments: Segment ids of the queries, int32 of shape [B, T], or None.
+    key_segments: Segment ids of the keys, int32 of shape [B, S], or None.
+    key_words: Random key for dropout, uint32 of shape [2]. None without
+      dropout.
+    window: Maximum distance between a query and a key, int32 of shape [1], or
+      None.
+    row_bits: Random bits per query for dropout, int32 of shape [B, N, T],
       or None. `add_dropout_bits` sets them.
-    column_bits: Random bits of the keys for dropout, int32 of shape [S], or
+    column_bits: Random bits per key for dropout, int32 of shape [S], or
       None. `add_dropout_bits` sets them.
   """
 
@@ -74,14 +78,15 @@ class Arrays(NamedTuple):
 
 
 def block_mask(options: Options, rows, columns, segments, window):
-  """Returns the mask of a block of queries and keys.
+  """Returns the attention mask between a query block and a key block.
 
   Args:
-    options: Static options.
+    options: Static options of the kernels.
     rows: Indices of the queries, int32 of shape [queries, 1].
     columns: Indices of the keys, int32 of shape [1, keys].
-    segments: Segments of shapes [queries, 1] and [1, keys], or None.
-    window: Maximum distance of a query and a key, an int32 scalar, or None.
+    segments: Segment ids of shapes [queries, 1] and [1, keys], or None.
+    window: Maximum distance between a query and a key, an int32 scalar, or
+      None.
 
   Returns:
     A bool array of shape [queries, keys], or None if nothing is masked.
@@ -103,12 +108,12 @@ def block_mask(options: Options, rows, columns, segments, window):
 
 
 def add_dropout_bits(options: Options, arrays: Arrays, first_row, first_head):
-  """Adds the random bits of dropout to the arrays of a device.
+  """Adds the random bits for dropout to a device's input arrays.
 
   Args:
-    options: Static options.
+    options: Static options of the kernels.
     arrays: Inputs of the kernels on this device.
-    first_row: Index in the global batch of the first sequence on this device, a
+    first_row: Global batch index of the first sequence on this device, a
       uint32 scalar.
     first_head: Index of the first head on this device, a uint32 scalar.
 
@@ -132,16 +137,16 @@ def add_dropout_bits(options: Options, arrays: Arrays, first_row, first_head):
 
 
 def output_gradient_products(options: Options, output, gradient) -> jax.Array:
-  """Returns the dot products of outputs and their gradients.
+  """Returns each output vector's dot product with its gradient.
 
   The backward kernels subtract them from the gradients of the attention
   weights. The products are multiplied by 1 - rate, because the kernels apply
   the scale of dropout only to sums.
 
   Args:
-    options: Static options.
-    output: Output of the forward pass, of shape [B, T, N, D].
-    gradient: Gradient of the output, of shape [B, T, N, D].
+    options: Static options of the kernels.
+    output: Attention output of the forward pass, of shape [B, T, N, D].
+    gradient: Gradient with respect to the output, of shape [B, T, N, D].
 
   Returns:
     A float32 array of shape [B, N, T].
@@ -153,18 +158,19 @@ def output_gradient_products(options: Options, output, gradient) -> jax.Array:
 
 
 def gradient_scale(options: Options) -> float:
-  """Returns the factor of the summed gradients of queries and keys."""
+  """Returns the factor by which query and key gradients are multiplied."""
   return options.scale / (1 - options.rate)
 
 
 def key_blocks(options: Options, i, count: int, window):
-  """Returns the range of blocks of keys that a block of queries attends to.
+  """Returns the range of key blocks that a query block attends to.
 
   Args:
-    options: Static options.
-    i: Index of the block of queries.
-    count: Number of blocks of keys.
-    window: Maximum distance of a query and a key, an int32 scalar, or None.
+    options: Static options of the kernels.
+    i: Index of the query block.
+    count: Number of key blocks.
+    window: Maximum distance between a query and a key, an int32 scalar, or
+      None.
 
   Returns:
     The index of the first block and the index after the last block.
@@ -182,13 +188,14 @@ def key_blocks(options: Options, i, count: int, window):
 
 
 def query_blocks(options: Options, j, count: int, window):
-  """Returns the range of blocks of queries that attend to a block of keys.
+  """Returns the range of query blocks that attend to a key block.
 
   Args:
-    options: Static options.
-    j: Index of the block of keys.
-    count: Number of blocks of queries.
-    window: Maximum distance of a query and a key, an int32 scalar, or None.
+    options: Static options of the kernels.
+    j: Index of the key block.
+    count: Number of query blocks.
+    window: Maximum distance between a query and a key, an int32 scalar, or
+      None.
 
   Returns:
     The index of the first block and the index after the last block.
@@ -208,13 +215,13 @@ def query_blocks(options: Options, j, count: int, window):
 
 
 def exact_quotient(number, divisor: int):
-  """Returns the floor of a quotient of numbers that are not negative.
+  """Returns the floor of the quotient of two non-negative numbers.
 
   The `//` operator handles signs, which cannot be compiled for a TPU that is
   not attached.
 
   Args:
-    number: Dividend, an integer or an int32 scalar.
+    number: Non-negative dividend, an integer or an int32 scalar.
     divisor: Positive divisor.
   """
   if divisor == 1:

@@ -1,4 +1,4 @@
-"""Attention kernels for TPUs in Pallas (Mosaic): forward and backward pass.
+"""Forward and backward attention kernels for TPUs in Pallas (Mosaic).
 
 The algorithm is that of `triton_kernels`, on transposed blocks of scores of
 shape [keys, queries]. A value per query (maximum, sum or delta) is then a row.
@@ -18,7 +18,7 @@ _ALL = slice(None)
 
 
 def forward_kernel(options, refs, block_index) -> None:
-  """Writes the output and the log-sum-exp of a block of queries.
+  """Computes the output and the log-sum-exp for one query block.
 
   The log-sum-exp is a row of shape [1, queries].
   """
@@ -61,7 +61,7 @@ def forward_kernel(options, refs, block_index) -> None:
 
 
 def gradient_kernel(options, refs, block_index) -> None:
-  """Writes the gradients of queries, keys and values for a block of keys.
+  """Computes gradients of queries, keys and values for one key block.
 
   The gradients of the queries are accumulated in `sums`, of shape [D, queries].
   Without a bias, `sums` accumulates over all blocks of keys and is written with
@@ -120,12 +120,12 @@ def _scores(options, refs, query, key, slices, blocks) -> jax.Array:
   """Returns the scores of a block times log2(e), float32 [keys, queries].
 
   Args:
-    options: Static options.
-    refs: References by name.
+    options: Static options of the kernels.
+    refs: Mapping from names to Pallas references.
     query: Queries of shape [queries, D].
     key: Keys of shape [keys, D].
     slices: Slices of the queries and of the keys in the references.
-    blocks: Index of the block of queries and of the block of keys.
+    blocks: Indices of the query block and of the key block.
   """
   queries, keys = options.block
   scores = _dot(key, query, (1, 1)) * (options.scale * kernel_spec.LOG2_E)
@@ -149,7 +149,7 @@ def _scores(options, refs, query, key, slices, blocks) -> jax.Array:
 
 
 def _drop(options, refs, slices, *arrays):
-  """Sets dropped elements to zero, without scaling up the others."""
+  """Sets dropped elements to zero without rescaling the other elements."""
   if 'row_bits' not in refs:
     return arrays
   keep = dropout.pair_keep_mask(

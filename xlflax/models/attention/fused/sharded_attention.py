@@ -1,4 +1,4 @@
-"""Fused attention on several devices.
+"""Fused attention with arrays that are sharded over several devices.
 
 XLA cannot partition a kernel. `shard_map` therefore runs the kernels of each
 device on its sequences and heads, along the mesh axes of the logical axes
@@ -32,19 +32,20 @@ def sharded_attention(
   dropout_rate: float,
   dropout_key: jax.Array | None,
 ) -> jax.Array:
-  """Computes softmax(scale q kᵀ + bias + mask) v without scores in memory.
+  """Computes softmax(scale q kᵀ + bias + mask) v without storing scores.
 
   Args:
     query: Queries of shape [B, T, N, D], where D is 16, 32, 64 or 128.
     key: Keys of shape [B, S, K, D], where K divides N.
     value: Values of shape [B, S, K, D].
     mask: Attention mask. If None, every query attends to every key.
-    bias: Bias of the scores, float32 of shape [1, N, T, S], or None.
-    scale: Factor of the scores.
-    dropout_rate: Dropout rate of the attention probabilities. The same weights
+    bias: Bias added to the attention scores, float32 of shape [1, N, T, S], or
+      None.
+    scale: Factor by which the attention scores are multiplied.
+    dropout_rate: Dropout rate for the attention probabilities. The same weights
       are dropped as by `dropout.drop_weights` in an array of shape
       [B, N, T, S].
-    dropout_key: Random key of the dropout. If None, there is no dropout.
+    dropout_key: Random key for dropout. If None, dropout is not applied.
 
   Returns:
     An array of shape [B, T, N, D] and the dtype of `query`. A query that
@@ -146,9 +147,9 @@ class _Sharding(NamedTuple):
   """Mesh axes over which the arrays are sharded.
 
   Attributes:
-    batch: Mesh axes of the batch. Empty if the batch is not sharded.
-    heads: Mesh axes of the heads. Empty if the heads are not sharded.
-    sharded: Whether there are several devices.
+    batch: Mesh axes that shard the batch. Empty if the batch is not sharded.
+    heads: Mesh axes that shard the heads. Empty if the heads are not sharded.
+    sharded: Whether the program runs on several devices.
   """
 
   batch: tuple[str, ...]
@@ -173,7 +174,7 @@ class _Sharding(NamedTuple):
   def add_dropout_bits(
     self, options, arrays: kernel_spec.Arrays
   ) -> kernel_spec.Arrays:
-    """Adds the random bits of dropout for the shard of this device."""
+    """Adds the random bits for dropout to this device's shard."""
 
     def first_index(axes, size):
       if not axes:
@@ -191,9 +192,9 @@ class _Sharding(NamedTuple):
     """Calls `function` on each device's shard of the arguments.
 
     Args:
-      function: Function of `Arrays` and, in the backward pass, of output,
-        normalizer and gradient.
-      arguments: Arguments of the function, not sharded.
+      function: Function to call. Its arguments are `Arrays` and, in the
+        backward pass, also the output, the normalizer and the gradient.
+      arguments: Global (unsharded) arguments of `function`.
       out_specs: Partition specs of the results.
     """
     if not self.sharded:

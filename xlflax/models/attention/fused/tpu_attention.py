@@ -1,4 +1,4 @@
-"""Calls of the attention kernels for TPUs.
+"""Functions that call the attention kernels for TPUs.
 
 The block specs select the blocks of the arrays that each program reads and
 writes. The axis of heads comes before the axis of positions, because the
@@ -23,8 +23,8 @@ def run_forward(options: _Options, arrays: _Arrays):
   """Runs the forward kernel.
 
   Args:
-    options: Static options.
-    arrays: Padded inputs.
+    options: Static options of the kernels.
+    arrays: Padded input arrays.
 
   Returns:
     The output of shape [B, T, N, D] and the log-sum-exp of the scores, float32
@@ -53,11 +53,12 @@ def run_backward(
   """Runs the backward kernel.
 
   Args:
-    options: Static options.
-    arrays: Padded inputs.
-    output: Output of the forward pass, of shape [B, T, N, D].
-    normalizer: Log-sum-exp of the forward pass, float32 of shape [B, N, T].
-    gradient: Gradient of the output, of shape [B, T, N, D].
+    options: Static options of the kernels.
+    arrays: Padded input arrays.
+    output: Attention output of the forward pass, of shape [B, T, N, D].
+    normalizer: Log-sum-exp of the scores in the forward pass, float32 of shape
+      [B, N, T].
+    gradient: Gradient with respect to the output, of shape [B, T, N, D].
 
   Returns:
     The gradients of query, key, value and bias. The last one is None if there
@@ -126,10 +127,11 @@ def _call(
   Args:
     kernel: Function of the options, the references by name, and the block index
       (sequence, head, block).
-    options: Static options.
-    arrays: Padded inputs.
-    extra_inputs: Further inputs by name.
-    block: Axis of the blocks in the grid, 0 for queries and 1 for keys.
+    options: Static options of the kernels.
+    arrays: Padded input arrays.
+    extra_inputs: Mapping from names to additional input arrays.
+    block: Type of the blocks along the grid's block axis: 0 for query blocks
+      and 1 for key blocks.
     out: Shape, dtype and block spec name of each result.
     name: Name of the kernel in profiles.
     sums_shape: Shape of a float32 scratch buffer that is kept between blocks.

@@ -1,4 +1,4 @@
-"""Attention kernels for GPUs in Pallas (Triton): forward and backward pass.
+"""Forward and backward attention kernels for GPUs in Pallas (Triton).
 
 A program of the forward kernel has a block of queries of one head. It loops
 over the blocks of keys with a running maximum and sum (Dao et al. 2022). The
@@ -23,9 +23,10 @@ class _Scores:
   keys are `columns`, int32 of shape [1, keys].
 
   Attributes:
-    options: Static options.
-    window: Maximum distance of a query and a key, an int32 scalar, or None.
-    factor: Factor by which the results of `scores` still have to be multiplied.
+    options: Static options of the kernels.
+    window: Maximum distance between a query and a key, an int32 scalar, or
+      None.
+    factor: Factor by which the caller must multiply the results of `scores`.
   """
 
   def __init__(self, options, refs):
@@ -73,7 +74,7 @@ class _Scores:
     return attention_weights
 
   def drop(self, row_bits, column_bits, *arrays):
-    """Sets dropped elements to zero, without scaling up the others."""
+    """Sets dropped elements to zero without rescaling the other elements."""
     if row_bits is None:
       return arrays
     keep = dropout.pair_keep_mask(
@@ -83,7 +84,7 @@ class _Scores:
 
 
 def forward_kernel(options, refs) -> None:
-  """Writes the output and the log-sum-exp of a block of queries."""
+  """Computes the output and the log-sum-exp for one query block."""
   i = pl.program_id(0)
   score = _Scores(options, refs)
   queries, keys = options.block
@@ -137,7 +138,7 @@ def forward_kernel(options, refs) -> None:
 
 
 def query_kernel(options, refs) -> None:
-  """Writes the gradient of a block of queries."""
+  """Computes the gradient for one query block."""
   i = pl.program_id(0)
   score = _Scores(options, refs)
   queries, keys = options.block
@@ -179,7 +180,7 @@ def query_kernel(options, refs) -> None:
 
 
 def memory_kernel(options, refs) -> None:
-  """Writes the gradients of a block of keys and values."""
+  """Computes the gradients for one block of keys and values."""
   j = pl.program_id(0)
   score = _Scores(options, refs)
   queries, keys = options.block
@@ -224,7 +225,7 @@ def memory_kernel(options, refs) -> None:
 
 
 def bias_kernel(options, refs, *, batch: int) -> None:
-  """Writes the gradient of a block of the bias."""
+  """Computes the gradient for one block of the bias."""
   i, j = pl.program_id(0), pl.program_id(1)
   queries, keys = options.block
   score = _Scores(options, refs)
