@@ -121,7 +121,14 @@ def test_every_value(run, name, step):
 
 
 @pytest.mark.parametrize(
-  'field', ['num_layers', 'vocab_size', 'hidden_dim', 'mlp_dim', 'max_length']
+  'field',
+  [
+    'num_layers',
+    'vocab_size',
+    'hidden_dim',
+    'mlp_dim',
+    'max_position_embeddings',
+  ],
 )
 @pytest.mark.parametrize('scan', [True, False])
 def test_a_model_far_larger_than_its_checkpoint(run, field, scan):

@@ -107,7 +107,7 @@ def test_every_setting_counts():
 
 
 def test_batch_size_must_be_positive():
-  with raises_error(errors.ConfigError, got=0, where='Subject.batch_size'):
+  with raises_error(errors.ConfigError, got=0, where='EvalModel.batch_size'):
     eval_task.EvalModel(model=None, params=None, vocabulary=None, batch_size=0)
 
 

@@ -25,10 +25,10 @@ _DOCUMENTS = _at(20, 10, 30, 60, 90)
   'settings, expected',
   [
     ({}, [2]),
-    ({'share': 1.0, 'negatives': 2}, [2, 3]),
-    ({'share': 0.6}, [3]),
-    ({'skip': 3}, [3]),
-    ({'nearest': 2}, []),
+    ({'max_score_ratio': 1.0, 'num_negatives': 2}, [2, 3]),
+    ({'max_score_ratio': 0.6}, [3]),
+    ({'range_min': 3}, [3]),
+    ({'range_max': 2}, []),
   ],
 )
 def test_what_is_nearer_than_a_share_of_its_own_is_no_negative(

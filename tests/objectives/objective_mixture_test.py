@@ -149,19 +149,19 @@ def test_objectives_are_listed_once():
       },
       'mlm',
     ),
-    ({'entries': (MLM,), 'pattern': (0,)}, 'Combine.SUM'),
+    ({'entries': (MLM,), 'schedule': (0,)}, 'Combine.SUM'),
     (
-      {'entries': (MLM, TLM), 'pattern': (0, 2), 'combine': Combine.ALTERNATE},
+      {'entries': (MLM, TLM), 'schedule': (0, 2), 'combine': Combine.ALTERNATE},
       '(0, 2)',
     ),
     (
-      {'entries': (MLM, TLM), 'pattern': (0, 0), 'combine': Combine.ALTERNATE},
+      {'entries': (MLM, TLM), 'schedule': (0, 0), 'combine': Combine.ALTERNATE},
       '(0, 0)',
     ),
     (
       {
         'entries': (MLM, TLM),
-        'pattern': ((0, 0), 1),
+        'schedule': ((0, 0), 1),
         'combine': Combine.ALTERNATE,
       },
       '((0, 0), 1)',
@@ -175,7 +175,7 @@ def test_bad_settings(settings, got):
 
 @pytest.mark.parametrize('weight', [0.0, -1, 1e308, float('nan')])
 def test_a_weight_is_a_finite_number_above_0(weight):
-  with raises_error(errors.ConfigError, where='Entry.weight'):
+  with raises_error(errors.ConfigError, where='WeightedObjective.weight'):
     WeightedObjective(dataset='a', objective=MaskedLM(), weight=weight)
 
 
@@ -188,7 +188,7 @@ def test_unknown_dataset():
   ('fields', 'period'),
   [
     ({}, 1),
-    ({'combine': Combine.ALTERNATE, 'pattern': (0,) * 300 + (1,)}, 301),
+    ({'combine': Combine.ALTERNATE, 'schedule': (0,) * 300 + (1,)}, 301),
     ({'combine': Combine.SAMPLE}, 1000),
   ],
 )

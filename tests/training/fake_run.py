@@ -150,7 +150,7 @@ def make_run(
       'log_metrics_every': 2,
       'trackers': (),
       'checkpoints': types.SimpleNamespace(
-        every_steps=4, metric_for_best_model=None
+        save_interval_steps=4, metric_for_best_model=None
       ),
       'evaluation': None,
       'objectives': tiny.make_mixture(),

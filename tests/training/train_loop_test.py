@@ -193,9 +193,9 @@ def test_a_restore_that_hangs_is_found(make_run):
   assert goodput.Activity.START.description in message
 
 
-@pytest.mark.parametrize('every_steps', [1, 100])
+@pytest.mark.parametrize('save_interval_steps', [1, 100])
 def test_a_run_that_another_has_taken_over_writes_no_more(
-  tmp_path, make_run, every_steps
+  tmp_path, make_run, save_interval_steps
 ):
   """Neither a checkpoint nor a report."""
 
@@ -205,7 +205,7 @@ def test_a_run_that_another_has_taken_over_writes_no_more(
 
   saved = fake_run.Checkpoints()
   options = types.SimpleNamespace(
-    every_steps=every_steps, metric_for_best_model=None
+    save_interval_steps=save_interval_steps, metric_for_best_model=None
   )
   run = make_run(saved=saved, lease=_Lost(tmp_path), checkpoints=options)
   with pytest.raises(errors.RunDirectoryError, match='taken over'):
@@ -257,7 +257,7 @@ def _evaluated(make_run, saved, metric_for_best_model):
       is_due=lambda step, _: step == 1, run=lambda *_: {'f1': 0.25, 'mrr': 0.5}
     ),
     checkpoints=types.SimpleNamespace(
-      every_steps=100, metric_for_best_model=metric_for_best_model
+      save_interval_steps=100, metric_for_best_model=metric_for_best_model
     ),
   )
   return train_loop.run_steps(run)

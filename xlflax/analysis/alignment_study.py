@@ -162,8 +162,8 @@ class AlignmentStudy(study_base.SeriesStudy):
       source=_SinglePartSource(source=self.source, part=part),
       methods=self.methods,
       layer=self.layer,
-      regularization=self.entropic_reg,
-      mass=self.marginals,
+      entropic_reg=self.entropic_reg,
+      marginals=self.marginals,
       threshold=self.threshold,
       max_length=self.max_length,
     )

@@ -118,7 +118,7 @@ def test_numbers_leave_records_out(tmp_path):
   ]
   write_tf_records(stem, rows)
   (tmp_path / 'corpus/corpus.toml').write_text(
-    '[[records]]\nat_least = { score = 0.5 }\nequal = { id = -3 }\n'
+    '[[records]]\nmin_values = { score = 0.5 }\nfilter_equals = { id = -3 }\n'
   )
   [line] = Corpus(tmp_path / 'corpus').monolingual('en')
   assert line.text == 'good'

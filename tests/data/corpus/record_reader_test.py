@@ -146,8 +146,8 @@ def test_an_archive_whose_sides_are_not_as_long(tmp_path):
 
 def test_columns_units_and_choices(tmp_path):
   (tmp_path / 'corpus.toml').write_text(
-    "[[records]]\nfiles = 'mono/en*'\ntext = 'page.body'\nunit = 'line'\n"
-    "at_least = { score = 0.5 }\nequal = { lang = 'en' }\n"
+    "[[records]]\nfiles = 'mono/en*'\ntext_field = 'page.body'\nrecord_unit = 'line'\n"
+    "min_values = { score = 0.5 }\nfilter_equals = { lang = 'en' }\n"
   )
   rows = [
     {'page': {'body': 'one\ntwo'}, 'score': 1, 'lang': 'en'},
@@ -161,7 +161,7 @@ def test_columns_units_and_choices(tmp_path):
 
 def test_sides_and_held_out_files(tmp_path):
   (tmp_path / 'corpus.toml').write_text(
-    "[[records]]\nfiles = '*parallel/*'\nsides = ['source', 'target']\n"
+    "[[records]]\nfiles = '*parallel/*'\npair_fields = ['source', 'target']\n"
   )
   rows = [{'source': 'a house', 'target': 'une maison'}]
   _write(tmp_path, 'parallel/en-fr.jsonl', _json_lines(rows))
@@ -174,7 +174,7 @@ def test_what_is_said_on_columns_is_part_of_the_text(tmp_path):
   rows = [{'text': 'one', 'title': 'two'}]
   corpus = _write(tmp_path, 'mono/en.jsonl', _json_lines(rows))
   before = corpus.group_fingerprint('en')
-  (tmp_path / 'corpus.toml').write_text("[[records]]\ntext = 'title'\n")
+  (tmp_path / 'corpus.toml').write_text("[[records]]\ntext_field = 'title'\n")
   corpus = Corpus(tmp_path)
   assert list(corpus.monolingual('en')) == [('two', True)]
   assert corpus.group_fingerprint('en') != before
@@ -209,10 +209,10 @@ def test_damaged_files_are_named(tmp_path, ending):
   'text, values',
   [
     ('[[records]]\ncolum = "x"', ('colum', 'corpus.toml')),
-    ('[[record]]\ntext = "x"', 'corpus.toml'),
-    ('[[records]]\nunit = "page"', ('page', 'corpus.toml')),
-    ('[[records]]\nsides = ["en"]', ("['en']", 'corpus.toml')),
-    ('[[records]]\nat_least = { score = "high" }', ("'high'", 'corpus.toml')),
+    ('[[record]]\ntext_field = "x"', 'corpus.toml'),
+    ('[[records]]\nrecord_unit = "page"', ('page', 'corpus.toml')),
+    ('[[records]]\npair_fields = ["en"]', ("['en']", 'corpus.toml')),
+    ('[[records]]\nmin_values = { score = "high" }', ("'high'", 'corpus.toml')),
     ('text = ', ('TOML', 'corpus.toml')),
   ],
 )

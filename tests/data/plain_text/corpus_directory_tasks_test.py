@@ -90,7 +90,9 @@ def test_copies_of_switched_text(toy_corpus):
   assert len(list(task.rows.read('train'))) == 400
   assert task.rows.files is None
   assert task.rows.paths('train') == list(toy_corpus.text_files('en'))
-  assert task.steps[2][0] == 'code_switch' and task.steps[2][1]['copies'] == 2
+  assert (
+    task.steps[2][0] == 'code_switch' and task.steps[2][1]['num_copies'] == 2
+  )
 
 
 def test_names_and_splits_that_there_are_not(both):

@@ -43,7 +43,7 @@ def test_runs_of_words_are_found_wherever_they_stand(tmp_path):
   texts.write_text(_SENTENCE + '.\n')
   corpus = _corpus(tmp_path / 'corpus', lines)
   assert _found(corpus, texts) == {'mono/en.txt': [0, 3]}
-  assert _found(corpus, texts, words=12) == {'mono/en.txt': [0, 1, 2, 3]}
+  assert _found(corpus, texts, ngram_size=12) == {'mono/en.txt': [0, 1, 2, 3]}
 
 
 def test_short_texts_count_as_a_whole(tmp_path):

@@ -36,7 +36,7 @@ def corpus(tmp_path):
 
 def _filter(**fields):
   return margin_filter.MarginFilter(
-    **(dict(least=1.0, encoder='the test') | fields)
+    **(dict(min_margin=1.0, encoder='the test') | fields)
   )
 
 
@@ -98,7 +98,7 @@ def test_a_share_judges_its_own_pairs(corpus, tmp_path):
   assert all(p.reused for p in run(None, _encode))
 
 
-@pytest.mark.parametrize('field', ['least', 'k', 'group'])
+@pytest.mark.parametrize('field', ['min_margin', 'num_neighbors', 'group_size'])
 def test_bad_settings(field):
   with raises_error(errors.ConfigError, mentions=field):
     _filter(**{field: 0})

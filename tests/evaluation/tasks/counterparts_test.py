@@ -210,6 +210,6 @@ def test_a_head_that_is_plugged_out_reads_none(subject_of):
   )
   vocabulary = WordVocabulary(f'{_FRENCH} {_ENGLISH}'.split())
   with raises_error(
-    errors.ConfigError, got='tagging.counterparts', where='tagging'
+    errors.ConfigError, got='tagging.translations', where='tagging'
   ):
     task.evaluate(subject_of(objective, vocabulary))

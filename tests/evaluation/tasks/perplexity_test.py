@@ -215,7 +215,7 @@ def test_broken_and_empty_languages_are_named(subject, task):
   [
     (dict(layout='pairs'), 'ExampleLayout.PAIRS'),
     (dict(layout='rows'), 'rows'),
-    (dict(draws=0), 0),
+    (dict(num_mask_samples=0), 0),
   ],
 )
 def test_wrong_settings(task, settings, got):

@@ -184,7 +184,7 @@ def test_relations_without_a_root_are_all_allowed():
 @pytest.mark.parametrize(
   ('fields', 'values'),
   [
-    (dict(head='dense'), ('head=dense', 'DependencyParsing')),
+    (dict(head_type='dense'), ('head_type=dense', 'DependencyParsing')),
     (dict(arc_dim=0), (0, 'DependencyParsing.arc_dim')),
     (dict(relations=('x', 'x')), ("('x', 'x')", 'DependencyParsing.relations')),
   ],

@@ -449,7 +449,8 @@ def test_full_disk(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'options', [dict(every_steps=0), dict(max_to_keep=0), dict(keep_period=0)]
+  'options',
+  [dict(save_interval_steps=0), dict(max_to_keep=0), dict(keep_period=0)],
 )
 def test_options_that_are_not_positive(options):
   with pytest.raises(errors.ConfigError) as error:

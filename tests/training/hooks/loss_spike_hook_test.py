@@ -15,7 +15,7 @@ from xlflax.training.hooks import hook_base, loss_spike_hook
 from xlflax.training.optimization import loss_spike_options, optimizers
 from xlflax.utils import errors
 
-_FEW = dict(after=2, window=4)
+_FEW = dict(min_history=2, window=4)
 _KEY = (0,)
 
 

@@ -3,14 +3,14 @@
 ```
 [[records]]
 files = 'mono/en*'          # names relative to the corpus directory; the first
-text = 'content'            #   entry that matches a file applies to it
-unit = 'line'
-at_least = { score = 0.5 }
-equal = { lang = 'en' }
+text_field = 'content'      #   entry that matches a file applies to it
+record_unit = 'line'
+min_values = { score = 0.5 }
+filter_equals = { lang = 'en' }
 
 [[records]]
 files = 'parallel/*'
-sides = ['translation.en', 'translation.fr']
+pair_fields = ['translation.en', 'translation.fr']
 ```
 """
 
@@ -169,7 +169,7 @@ def digest_of_settings(path: pathlib.Path) -> str:
   if not is_records(path) or not (_split_root(path)[0] / FILE).exists():
     return ''
   form = dataclasses.asdict(find_format(path)) | {
-    'unit': find_format(path).record_unit.value
+    'record_unit': find_format(path).record_unit.value
   }
   return checksums.digest_json([form])
 
@@ -215,7 +215,7 @@ def _parse_toml(
     return tuple(RecordFormat(**entry) for entry in entries)
   except errors.ConfigError as error:
     raise errors.CorpusError(
-      error.what.replace('Form', '[[records]]'),
+      error.what.replace('RecordFormat', '[[records]]'),
       got=error.got,
       expected=error.expected,
       where=str(path),

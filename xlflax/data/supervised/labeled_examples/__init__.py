@@ -49,7 +49,7 @@ __all__ = (
   'Choice',
   'ClassifiedText',
   'Example',
-  'Form',
+  'FeatureType',
   'BitextSentence',
   'BitextSentences',
   'ParsedSentence',
