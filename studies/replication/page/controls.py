@@ -69,9 +69,9 @@ def describe_false_positives(claims: Sequence[Claim], scores: Scores) -> str:
   if not counts:
     return ''
   return (
-    'As a check of the rule, the seeds of each condition were split into '
+    'To check the verdict rule, the seeds of each condition were split into '
     f'random halves {NUM_DRAWS} times, and the halves were compared as if '
-    'they were two conditions. The rule should resolve one in twenty of these '
-    f'comparisons; it resolves {sum(counts):,} of '
-    f'{len(counts) * NUM_DRAWS:,}.'
+    'they were two conditions. The rule should report a difference in one of '
+    f'twenty comparisons. It reports one in {sum(counts):,} of '
+    f'{len(counts) * NUM_DRAWS:,} comparisons.'
   )

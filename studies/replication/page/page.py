@@ -69,7 +69,8 @@ def write_page(
     *_other_measure_section(findings, scores),
     *_language_section(findings),
     '\n## Scores of the conditions\n',
-    'Each dot is a seed. The bars show the mean and its 95 % interval.\n',
+    'Each dot shows the score of one seed. The bars show the mean and its '
+    '95 % interval.\n',
     *(
       f'![Scores of the conditions of {paper}]({name})\n'
       for paper, name in files.items()
@@ -132,7 +133,7 @@ def _table(
 def _summary_table(findings: Sequence[Finding]) -> Iterator[str]:
   """Yields the table with the number of claims of each verdict."""
   verdicts = list(final_verdicts(findings).values())
-  yield f'The page covers {len(verdicts)} claims of the papers:\n'
+  yield f'The page covers {len(verdicts)} claims from the papers:\n'
   yield from _table(
     ('verdict', 'claims'),
     [
@@ -201,10 +202,11 @@ def _other_measure_section(
       )
   if not rows:
     return
-  yield '\n## Claims with another verdict by the other measure\n'
+  yield '\n## Claims whose verdict depends on the measure\n'
   yield (
-    'Each claim was declared with one measure, `transfer` or `retrieval`. The '
-    'intervals of these claims lead to another\nverdict by the other measure.\n'
+    'Each claim was declared with one measure, either `transfer` or '
+    '`retrieval`. The following claims would have a different\nverdict if '
+    'they were evaluated with the other measure.\n'
   )
   yield from _table(
     (

@@ -120,7 +120,7 @@ CONDITIONS: tuple[Condition, ...] = (
     'ppa/ppa',
     name='ppa/wrong_pairs',
     steps=500,
-    title='PPA, sides that are no translations',
+    title='PPA, pairs that are not translations',
     text=TextVariant.WRONG_PAIRS,
     saved=False,
   ),
@@ -134,13 +134,13 @@ CONDITIONS: tuple[Condition, ...] = (
   _adapt(
     'veco/ca_mlm_tlm_short',
     steps=1000,
-    title='VECO, CA-MLM + TLM beside MLM',
+    title='VECO, CA-MLM + TLM in addition to MLM',
     learned_positions=True,
   ),
   _adapt(
     'veco/wrong_pairs',
     steps=1000,
-    title='VECO, sides that are no translations',
+    title='VECO, pairs that are not translations',
     learned_positions=True,
   ),
   _adapt(

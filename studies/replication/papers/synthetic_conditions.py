@@ -287,7 +287,7 @@ CONDITIONS: tuple[Condition, ...] = (
   # claims are therefore short.
   Condition(
     name='veco/ca_mlm_tlm_short',
-    title='VECO, CA-MLM + TLM beside MLM, 200 steps',
+    title='VECO, CA-MLM + TLM in addition to MLM, 200 steps',
     steps=200,
     losses=(Loss.MLM, Loss.CA_MLM_PAIRS, Loss.TLM),
     pairs=AS_BOTH,
@@ -312,7 +312,7 @@ CONDITIONS: tuple[Condition, ...] = (
   ),
   Condition(
     name='veco/mlm_sides',
-    title='XLM, MLM + MLM of the sides of pairs',
+    title='XLM, MLM + MLM on the sentences of pairs',
     steps=600,
     losses=(Loss.MLM, Loss.PAIR_MLM),
   ),
@@ -343,7 +343,7 @@ CONDITIONS: tuple[Condition, ...] = (
   ),
   Condition(
     name='veco/wrong_pairs',
-    title='VECO, sides that are no translations, 200 steps',
+    title='VECO, pairs that are not translations, 200 steps',
     steps=200,
     losses=(Loss.MLM, Loss.CA_MLM_PAIRS, Loss.TLM),
     text=TextVariant.WRONG_PAIRS,
@@ -353,7 +353,7 @@ CONDITIONS: tuple[Condition, ...] = (
   ),
   Condition(
     name='veco/wrong_pairs_long',
-    title='XLM, sides that are no translations',
+    title='XLM, pairs that are not translations',
     steps=600,
     losses=(Loss.MLM, Loss.TLM),
     text=TextVariant.WRONG_PAIRS,
