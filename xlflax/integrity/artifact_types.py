@@ -1,4 +1,4 @@
-"""Types of artifacts: the files of each type and how they are verified.
+"""Types of directories that xlflax writes, their files and their verification.
 
 The instances are defined next to the code that verifies them, for example
 `run_integrity.RUN`. `docs/reliability.md` contains the table of all files, and
@@ -18,7 +18,7 @@ from xlflax.storage import manifests
 
 
 class Requirement(enum.Enum):
-  """Importance of a file for an artifact."""
+  """Importance of a file for the directory that contains it."""
 
   REQUIRED = 'required'
   # Damage is reported, but a missing file is not.
@@ -29,13 +29,14 @@ class Requirement(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ArtifactFiles:
-  """A group of files of an artifact and the consequences of damage.
+  """A group of files in a directory, with the consequences of damage to them.
 
   Attributes:
-    patterns: Patterns of paths relative to the artifact. `*` also matches `/`.
-    requirement: Whether the artifact requires the files.
+    patterns: Patterns of paths relative to the directory. `*` also matches `/`.
+    requirement: Importance of the files: whether the directory is usable
+      without them.
     consequence: Consequence of a missing or damaged file.
-    detection: Means by which damage is detected.
+    detection: Description of how damage is detected.
     recovery: Command or condition that restores the files.
   """
 
@@ -48,17 +49,18 @@ class ArtifactFiles:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ArtifactType:
-  """Type of a directory that xlflax writes.
+  """Type of directory that xlflax writes, such as a model directory.
 
   Attributes:
     kind: Kind of the directory, as recorded in its manifest.
     markers: Patterns of files that only a directory of this type contains. They
       identify a directory whose manifest is missing or damaged.
-    files: Groups of files. The first group with a matching pattern applies.
+    files: Groups of files. A file belongs to the first group with a matching
+      pattern.
     verify: Function that verifies a directory of this type and returns its
       findings.
     nested: Pairs of a regular expression, which matches the start of a path,
-      and the type of the artifact that is stored there.
+      and the type of the directory that is stored there.
   """
 
   kind: manifests.Kind
@@ -75,10 +77,10 @@ class ArtifactType:
     )
 
   def files_for(self, name: str) -> ArtifactFiles:
-    """Returns the group of files that contains a path.
+    """Returns the group of files to which a path belongs.
 
     Args:
-      name: Path relative to the artifact.
+      name: Path relative to the directory.
 
     Raises:
       KeyError: If no pattern matches the path.
@@ -92,14 +94,14 @@ class ArtifactType:
     raise KeyError(f'{self.kind}: {name}')
 
   def nested_type(self, name: str) -> tuple['ArtifactType | None', str]:
-    """Returns the type of the nested artifact that contains a path.
+    """Returns the type of the nested directory that contains a path.
 
     Args:
-      name: Path relative to this artifact.
+      name: Path relative to this directory.
 
     Returns:
-      The type of the nested artifact, or None if the path is not inside one,
-      and the path relative to the innermost artifact.
+      The type of the nested directory, or None if the path is not inside one,
+      and the path relative to the innermost directory.
     """
     for prefix, nested_type in self.nested:
       match = re.match(prefix, name)
@@ -109,7 +111,7 @@ class ArtifactType:
 
 
 def format_file_table(artifact_types: Iterable[ArtifactType]) -> str:
-  """Formats the files of artifact types as a Markdown table."""
+  """Formats the files of all given directory types as a Markdown table."""
   lines = [
     '| artifact | files | requirement | if missing or damaged '
     '| detected by | restored by |',
@@ -132,7 +134,7 @@ def format_file_table(artifact_types: Iterable[ArtifactType]) -> str:
 def find_subdirectories(
   directory: pathlib.Path, *patterns: str
 ) -> Iterator[tuple[str, pathlib.Path]]:
-  """Finds the visible subdirectories that match patterns.
+  """Finds the visible subdirectories whose paths match patterns.
 
   Args:
     directory: Directory to search.

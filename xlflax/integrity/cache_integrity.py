@@ -1,4 +1,4 @@
-"""Verification of token caches and of the cached labeled examples in them."""
+"""Verification of token caches and the labeled examples that they contain."""
 
 import pathlib
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ _FIX = (
 
 
 def verify_cache(directory: pathlib.Path) -> Iterator[Finding]:
-  """Verifies the header, the tasks and the labeled examples of a cache."""
+  """Verifies a token cache's header, tasks and labeled examples."""
   headers: list[cache_metadata.Header] = []
   yield verify_item(
     cache_format.CACHE_FILE,
@@ -51,7 +51,7 @@ def verify_cache(directory: pathlib.Path) -> Iterator[Finding]:
 
 
 def damaged_files(directory: pathlib.Path) -> list[pathlib.Path]:
-  """Returns the damaged files that `xlflax cache` writes again once removed."""
+  """Returns the damaged files that `xlflax cache` rewrites once removed."""
   damaged = []
   for _, task in find_subdirectories(directory, 'tasks/*/*'):
     try:
@@ -85,9 +85,9 @@ def _verify_task(
   """Verifies the files of one task and split.
 
   Args:
-    directory: Directory of the task and split.
+    directory: Directory of one task and split.
     key: Task and split, separated by `/`.
-    generations: Digests of the generation files that the header contains.
+    generations: Digests of the generation files, as recorded in the header.
   """
   if not generations and not (directory / checksums.FILE).exists():
     return Finding(key, details='not finished')

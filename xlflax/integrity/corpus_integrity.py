@@ -49,7 +49,7 @@ def _make_removal(directory: pathlib.Path, name: str) -> RepairFn | None:
 
 
 def verify_vocabulary(directory: pathlib.Path) -> Iterator[Finding]:
-  """Verifies that a vocabulary and the files of its tokenizer can be loaded."""
+  """Verifies that a vocabulary and its tokenizer files can be loaded."""
 
   def load() -> str:
     name = base_vocabulary.DESCRIPTION_FILE

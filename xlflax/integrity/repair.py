@@ -1,4 +1,4 @@
-"""Repair of the files of a run from its checkpoints."""
+"""Repair of a run's files from its checkpoints."""
 
 import json
 import pathlib
@@ -17,7 +17,7 @@ _DAMAGE_ERRORS = (OSError, ValueError, KeyError, TypeError, RecursionError)
 
 
 def read_manifest_files(directory: pathlib.Path) -> set[str]:
-  """Returns the files that the manifest lists, or none if it is unreadable."""
+  """Returns the files listed in the manifest, or none if it is unreadable."""
   try:
     manifest = manifests.read_manifest(directory)
   except errors.RunDirectoryError:
@@ -26,7 +26,7 @@ def read_manifest_files(directory: pathlib.Path) -> set[str]:
 
 
 def read_checkpoint_files(directory: pathlib.Path) -> dict[str, str]:
-  """Returns the files of a run that its last valid checkpoint contains.
+  """Returns the run's small files that its last valid checkpoint contains.
 
   Args:
     directory: Model directory.
@@ -43,7 +43,7 @@ def read_checkpoint_files(directory: pathlib.Path) -> dict[str, str]:
 
 
 def read_metrics_digest(directory: pathlib.Path) -> str:
-  """Returns the digest of the metrics at the last checkpoint, or ''."""
+  """Returns the digest of the metrics file at the last checkpoint, or ''."""
   checkpoint = _last_valid_checkpoint(directory)
   if checkpoint is None:
     return ''
@@ -51,7 +51,7 @@ def read_metrics_digest(directory: pathlib.Path) -> str:
 
 
 def make_file_repair(directory: pathlib.Path, name: str) -> RepairFn | None:
-  """Returns a function that repairs a file of a run, or None.
+  """Returns a function that repairs a file of a run, or None if there is none.
 
   Args:
     directory: Model directory.
@@ -68,7 +68,7 @@ def make_file_repair(directory: pathlib.Path, name: str) -> RepairFn | None:
 
 
 def make_score_repair(checkpoint: pathlib.Path) -> RepairFn:
-  """Returns a repair that rewrites the score of a checkpoint."""
+  """Returns a function that rewrites a checkpoint's score file."""
 
   def repair() -> str:
     text = checkpoint_items.expected_score(checkpoint) or ''
@@ -88,7 +88,7 @@ def _last_valid_checkpoint(directory: pathlib.Path) -> pathlib.Path | None:
 
 
 def _is_inside(name: str) -> bool:
-  """Returns whether a path stays inside the directory it is relative to."""
+  """Returns whether a relative path stays inside its directory."""
   path = pathlib.PurePosixPath(name)
   return not path.is_absolute() and '..' not in path.parts
 

@@ -48,7 +48,8 @@ def verify_results(directory: pathlib.Path) -> Iterator[Finding]:
   """Verifies the evaluation results of a model directory.
 
   Yields:
-    One finding for each damaged result, and one for all valid results.
+    One finding for each damaged result, and one that summarizes all valid
+    results.
   """
   paths = sorted(directory.glob(f'{run_directory.EVALUATION}/*/*/*.json'))
   num_valid = 0

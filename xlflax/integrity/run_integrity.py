@@ -1,4 +1,4 @@
-"""Verification of model directories."""
+"""Verification of the model directories written by training."""
 
 import json
 import pathlib
@@ -143,7 +143,7 @@ def _check_lines(directory: pathlib.Path) -> str:
   content = path.read_bytes()
   size = checksums.parse_size(digest) if digest else 0
   if digest and checksums.digest_content(content[:size]) != digest:
-    raise ValueError('lines are missing or have changed')
+    raise ValueError('lines were removed or changed')
   for line in content[size:].splitlines(keepends=True):
     if line.endswith(b'\n') and 'step' not in json.loads(line):
       raise ValueError(f'invalid line of metrics: {line[:60]!r}')

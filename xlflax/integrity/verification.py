@@ -1,4 +1,4 @@
-"""Verification and repair of a directory of any type.
+"""Verification and repair of any directory written by xlflax.
 
 `xlflax verify` prints the report. All files are read and compared with the
 digests that were recorded when they were written. Missing files are detected by
@@ -44,10 +44,10 @@ _MAX_PASSES = 3
 
 @validation.validate_call
 def verify_directory(directory: validation.FilePath) -> VerificationReport:
-  """Verifies all files of a directory that xlflax wrote.
+  """Verifies all files in a directory written by xlflax.
 
   Raises:
-    RunDirectoryError: If the directory is not an artifact of xlflax.
+    RunDirectoryError: If the directory was not written by xlflax.
   """
   path = paths.to_path(directory)
   artifact_type = _detect_type(path)
@@ -59,17 +59,17 @@ def verify_directory(directory: validation.FilePath) -> VerificationReport:
 def repair_directory(
   directory: validation.FilePath, *, log_progress: Callable[[str], None]
 ) -> VerificationReport:
-  """Repairs a directory as far as possible.
+  """Repairs the damaged files in a directory as far as possible.
 
   Args:
     directory: Directory that xlflax wrote. No other process may write to it.
-    log_progress: Function that is called with a description of each repair.
+    log_progress: Function called with a description of each repair.
 
   Returns:
     The report after the repairs, which contains the remaining problems.
 
   Raises:
-    RunDirectoryError: If the directory is not an artifact of xlflax, or another
+    RunDirectoryError: If the directory was not written by xlflax, or another
       process writes to it.
   """
   failed_items: set[str] = set()
@@ -126,7 +126,7 @@ def _detect_type(directory: pathlib.Path) -> ArtifactType:
     for marker in artifact_type.markers
   )
   raise errors.RunDirectoryError(
-    'The directory is not an artifact of xlflax',
+    'The directory was not written by xlflax',
     got=str(directory),
     expected=f'a directory ({kinds}) that contains {" or ".join(markers)}',
   )

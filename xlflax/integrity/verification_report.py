@@ -1,4 +1,4 @@
-"""Results of the verification of a directory."""
+"""Reports on the verification of a directory."""
 
 import dataclasses
 import pathlib
@@ -15,14 +15,15 @@ RepairFn = Callable[[], str]
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-  """Result of the verification of one item of a directory.
+  """Verification result for one item, usually a file, in a directory.
 
   Attributes:
     item: Name of the item, usually a path relative to the directory.
     problems: Descriptions of the problems. Empty if the item is valid.
-    details: Summary of the content, such as the number of files.
+    details: Summary of the item's content, such as the number of files.
     fix: Instruction that resolves the problems.
-    repair: Function that repairs the item. If None, it cannot be repaired.
+    repair: Function that repairs the item. If None, the item cannot be
+      repaired.
   """
 
   item: str
@@ -35,7 +36,7 @@ class Finding:
 
   @property
   def is_valid(self) -> bool:
-    """True if the item has no problems."""
+    """True if no problems were found in the item."""
     return not self.problems
 
   def to_json(self) -> dict[str, Any]:
@@ -51,11 +52,11 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class VerificationReport:
-  """Findings of the verification of a directory.
+  """Verification results for all items in a directory.
 
   Attributes:
     directory: Verified directory.
-    kind: Kind of the directory.
+    kind: Type of the directory, as recorded in its manifest.
     findings: Findings for all items that were verified.
   """
 
@@ -88,10 +89,11 @@ def verify_item(
 
   Args:
     item: Name of the item.
-    check: Function that raises if the item is damaged. A string that it returns
-      becomes the details of the finding.
+    check: Function that raises an exception if the item is damaged. If it
+      returns a string, the string becomes the finding's details.
     fix: Instruction for a damaged item, unless the error contains one.
-    repair: Function that repairs the item. If None, it cannot be repaired.
+    repair: Function that repairs the item. If None, the item cannot be
+      repaired.
   """
   try:
     details = check()
@@ -111,16 +113,16 @@ def verify_manifest(
   fix: Callable[[str], str],
   repair: Callable[[str], RepairFn | None] = lambda name: None,
 ) -> Iterator[Finding]:
-  """Verifies the files of a directory against its manifest.
+  """Verifies a directory's files against its manifest.
 
   Args:
-    directory: Directory of the artifact.
+    directory: Directory with the manifest.
     fix: Function that returns the instruction for a damaged file.
     repair: Function that returns the repair function of a damaged file, or None
       if the file cannot be repaired.
 
   Yields:
-    One finding for each damaged file, and one for all valid files.
+    One finding for each damaged file, and one that summarizes all valid files.
   """
   problems = manifests.find_problems(directory)
   for name, problem in sorted(problems.items()):
@@ -143,11 +145,11 @@ def verify_manifest(
 def nest_findings(
   name: str, findings: Iterable[Finding], *, summarize: bool = True
 ) -> Iterator[Finding]:
-  """Converts findings of a nested artifact to findings of the outer artifact.
+  """Converts a nested directory's findings to findings of the outer directory.
 
   Args:
-    name: Path of the nested artifact, relative to the outer one.
-    findings: Findings of the nested artifact.
+    name: Path of the nested directory, relative to the outer one.
+    findings: Findings of the nested directory.
     summarize: Whether to omit valid items, and to yield a single finding if all
       items are valid.
   """

@@ -1,1 +1,1 @@
-"""Python interface to saved runs: encoding, evaluation and translation."""
+"""Python interface to saved runs, for encoding, evaluation and translation."""

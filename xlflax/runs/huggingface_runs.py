@@ -1,4 +1,4 @@
-"""Conversion of Hugging Face folders to runs, and of runs to such folders."""
+"""Conversion between Hugging Face folders and xlflax runs."""
 
 import atexit
 import pathlib
@@ -33,20 +33,21 @@ def from_huggingface(
   """Converts a Hugging Face folder and opens the resulting run.
 
   Args:
-    folder: Local folder with config.json, weights and tokenizer.
+    folder: Local folder with a `config.json` file, weights and a tokenizer.
     model_dir: Model directory to write. `open_run` can open it later. If None,
       a temporary directory is used and deleted when the process ends.
-    languages: Codes of the languages that get an id. If None, the languages of
-      config.json are used, or those that multilingual models usually have.
+    languages: Codes of the languages to which ids are assigned. If None, the
+      languages of config.json are used, or those that multilingual models
+      usually have.
     vocabulary: Directory of a vocabulary that replaces the folder's tokenizer.
-    unused_rows: Treatment of embeddings without a token.
-    drop: Patterns of tensors to leave out.
-    scan_layers: Whether to stack the parameters of the layers, instead of
-      unrolling the layers.
-    pad_vocab_size_multiple: The number of rows of embedding tables is rounded
-      up to a multiple of this number.
-    partitioner: Shards parameters and batches. If None, batches are split over
-      all devices.
+    unused_rows: What to do with embedding rows that belong to no token.
+    drop: Patterns that match the names of tensors to leave out.
+    scan_layers: Whether to stack the layers' parameters and scan over them,
+      instead of unrolling the layers.
+    pad_vocab_size_multiple: Embedding tables are padded until their number of
+      rows is a multiple of this number.
+    partitioner: Partitioner that shards parameters and batches. If None,
+      batches are split over all devices.
 
   Returns:
     The run at its only checkpoint.
@@ -86,25 +87,27 @@ def to_huggingface(
   drop: Sequence[str] = (),
   dtype: str = 'float32',
 ) -> list[str]:
-  """Writes the run's checkpoint as a Hugging Face folder.
+  """Exports the run's checkpoint to a Hugging Face folder.
 
   Args:
-    run: Run of an `Encoder` or an `EncoderDecoder`.
+    run: Run whose model is an `Encoder` or an `EncoderDecoder`.
     folder: New folder to write.
     model_type: Architecture, such as 'xlm-roberta'. If None, the architecture
       that the model was imported from is used, or else the first one that can
       express the model.
     task: Task whose head is exported. If None, the checkpoint's head is
       exported if it has one.
-    drop: Patterns of parameters to leave out.
-    dtype: Data type of the tensors: 'float32', 'float16' or 'bfloat16'.
+    drop: Patterns that match the names of parameters to leave out.
+    dtype: Data type of the exported tensors: 'float32', 'float16' or
+      'bfloat16'.
 
   Returns:
-    Notes on files that could not be written.
+    Descriptions of the files that could not be written.
 
   Raises:
-    ConfigError: If no architecture can express the model.
-    CheckpointError: If the architecture has no counterpart of a parameter.
+    ConfigError: If no Hugging Face architecture can express the model.
+    CheckpointError: If a parameter has no counterpart in the Hugging Face
+      architecture.
     RunDirectoryError: If the folder exists.
   """
   if isinstance(run.step, str):

@@ -1,4 +1,4 @@
-"""Saved runs at one checkpoint, which encode, evaluate and translate."""
+"""Saved runs, opened at one checkpoint to encode, evaluate or translate."""
 
 import dataclasses
 import functools
@@ -37,8 +37,9 @@ class Run(saved_run.SavedRun):
   Attributes:
     step: Step of the checkpoint, or 'untrained' for randomly initialized
       parameters.
-    partitioner: Shards parameters and batches. If None, one device is used.
-    seed: Random seed of evaluations and of untrained parameters.
+    partitioner: Partitioner that shards parameters and batches. If None, one
+      device is used.
+    seed: Random seed for evaluations and for untrained parameters.
   """
 
   OPENED_BY: ClassVar[str] = 'xlflax.open_run({})'
@@ -54,7 +55,7 @@ class Run(saved_run.SavedRun):
   def at(
     self, step: int | str, *, metric_for_best_model: str | None = None
   ) -> 'Run':
-    """Returns the same run at another checkpoint.
+    """Returns the same run at a different checkpoint.
 
     Args:
       step: Checkpoint, as in `open_run`.
@@ -70,7 +71,7 @@ class Run(saved_run.SavedRun):
 
   @validation.validate_call
   def params(self, step: result_store.Step | None = None) -> dict[str, Any]:
-    """Returns the parameters `{'model': ..., 'heads': ...}` of a checkpoint.
+    """Loads a checkpoint's parameters as `{'model': ..., 'heads': ...}`.
 
     Args:
       step: One of `steps`, or 'untrained'. If None, the step of this run.
@@ -109,7 +110,8 @@ class Run(saved_run.SavedRun):
 
   @functools.cached_property
   def sentence(self) -> sentence_embedding.SentenceEmbedding:
-    """The definition of sentence vectors that `encode` and all tasks use."""
+    """Definition of the sentence vectors that `encode` and all tasks compute.
+    """
     return sentence_embedding.of_run(self.directory, self._params)
 
   @validation.validate_call
@@ -125,14 +127,14 @@ class Run(saved_run.SavedRun):
     prompt_name: str | None = None,
     batch_size: validation.PositiveInt = 64,
   ) -> np.ndarray:
-    """Returns one vector per text, as `sentence` defines it.
+    """Encodes each text as one vector, as defined by `sentence`.
 
     Texts are sorted by length and padded to a small number of static shapes, so
     that a second call does not compile again. Texts that are too long are
     truncated, with a warning.
 
     Args:
-      texts: N texts.
+      texts: List of N texts.
       languages: Code of the language of all texts, or one code per text. May be
         None only if the model does not depend on the language.
       layer: 'last', or the index of a layer: 0 is the embedding output and -1
@@ -151,9 +153,9 @@ class Run(saved_run.SavedRun):
       prompt: Text that is prepended to each text, such as 'query: '. If None,
         the
         prompt named by `prompt_name` is used.
-      prompt_name: Name of one of the run's prompts. 'query' and 'document' are
-        accepted even if the run has no such prompt. If None, the run's default
-        prompt is used, if it has one.
+      prompt_name: Name of a prompt that the run defines. 'query' and 'document'
+        are accepted even if the run has no such prompt. If None, the run's
+        default prompt is used, if it has one.
       batch_size: Number of texts per batch. Batches of texts that exceed 128
         tokens are smaller.
 
@@ -162,7 +164,7 @@ class Run(saved_run.SavedRun):
 
     Raises:
       ConfigError: If the model has no such layer, or requires languages.
-      VocabularyError: If the vocabulary lacks a required language.
+      VocabularyError: If the vocabulary does not contain a required language.
     """
     subject = self.subject(batch_size=batch_size)
     if layer is not None:
@@ -191,11 +193,11 @@ class Run(saved_run.SavedRun):
     max_length: validation.PositiveInt | None = None,
     batch_size: validation.PositiveInt = 64,
   ) -> np.ndarray:
-    """Returns the pooled hidden states of each text at every layer.
+    """Returns each text's pooled hidden states at every layer.
 
     Args:
-      texts: N texts.
-      languages: Languages of the texts, as in `encode`.
+      texts: List of N texts.
+      languages: Language codes of the texts, as in `encode`.
       pooling: Pooling of the hidden states, as in `encode`.
       max_length: Maximum number of tokens per text, as in `encode`.
       batch_size: Number of texts per batch, as in `encode`.
@@ -228,11 +230,11 @@ class Run(saved_run.SavedRun):
     max_length: validation.PositiveInt | None = None,
     batch_size: validation.PositiveInt = 64,
   ) -> list[np.ndarray]:
-    """Returns the hidden states of each text's tokens at every layer.
+    """Returns the hidden states of every token at every layer, for each text.
 
     Args:
-      texts: N texts.
-      languages: Languages of the texts, as in `encode`.
+      texts: List of N texts.
+      languages: Language codes of the texts, as in `encode`.
       max_length: Maximum number of tokens per text, as in `encode`.
       batch_size: Number of texts per batch, as in `encode`.
 
@@ -260,13 +262,13 @@ class Run(saved_run.SavedRun):
     languages: str | Sequence[str] | None = None,
     top_k: validation.PositiveInt = 5,
   ) -> list[list[token_level.Prediction]]:
-    """Returns the most probable tokens for `<mask>` in each text.
+    """Predicts the most probable tokens for the `<mask>` in each text.
 
     Args:
       texts: N texts that contain `<mask>` exactly once, such as
         'Paris is the <mask> of France.'.
-      languages: Languages of the texts, as in `encode`.
-      top_k: Number of tokens per text.
+      languages: Language codes of the texts, as in `encode`.
+      top_k: Number of predicted tokens per text.
 
     Returns:
       For each text, `top_k` predictions (token, id, probability), the most
@@ -289,7 +291,7 @@ class Run(saved_run.SavedRun):
     output: validation.FilePath | None = None,
     batch_size: validation.PositiveInt = 64,
   ) -> dict[str, eval_task.EvalResult]:
-    """Evaluates the checkpoint.
+    """Evaluates the checkpoint on the given tasks.
 
     Results are written to `eval/<task>/` in the model directory, or in
     `output`,
@@ -298,8 +300,8 @@ class Run(saved_run.SavedRun):
 
     Args:
       tasks: Evaluation tasks with distinct names.
-      output: Folder for the results, so that the model directory is only read.
-        If None, results are written to the model directory.
+      output: Folder for the results. If None, they are written to the model
+        directory, which is otherwise only read.
       batch_size: Number of sentences per batch, for tasks whose results do not
         depend on it.
 
@@ -350,10 +352,12 @@ class Run(saved_run.SavedRun):
       texts: N texts in the source language.
       source: Code of the source language.
       target: Code of the target language.
-      beam_size: Number of hypotheses of the beam search. 1 is greedy decoding.
-      length_penalty: Log probabilities are divided by length^length_penalty.
-      max_length: Maximum number of tokens of a text and of its translation. If
-        None, the number of the model's positions.
+      beam_size: Number of hypotheses in the beam search. 1 means greedy
+        decoding.
+      length_penalty: Exponent of the length normalization: the log
+        probabilities are divided by length^length_penalty.
+      max_length: Maximum number of tokens in a text and in its translation. If
+        None, the number of positions that the model supports.
       batch_size: Number of texts per batch.
 
     Returns:
@@ -361,7 +365,7 @@ class Run(saved_run.SavedRun):
 
     Raises:
       ConfigError: If the model is not an encoder-decoder.
-      VocabularyError: If the vocabulary lacks one of the languages.
+      VocabularyError: If the vocabulary does not contain one of the languages.
     """
     sentence_translator.check_model(self.model)
     options = translation_options.TranslationOptions(
@@ -403,15 +407,15 @@ def open_run(
   """Opens the run in a model directory.
 
   Args:
-    model_dir: Directory that training or a conversion wrote.
+    model_dir: Directory written by `xlflax train` or `xlflax convert`.
     step: Checkpoint to open: a step, 'last', 'best', or 'untrained' for
       randomly initialized parameters, the baseline of an evaluation.
     metric_for_best_model: Metric that selects the checkpoint 'best': an
       evaluation metric that training recorded, such as
       'retrieval/accuracy/mean'.
-    partitioner: Shards parameters and batches. If None, batches are split over
-      all devices.
-    seed: Random seed of evaluations and of untrained parameters.
+    partitioner: Partitioner that shards parameters and batches. If None,
+      batches are split over all devices.
+    seed: Random seed for evaluations and for untrained parameters.
 
   Returns:
     The run at the selected checkpoint.
@@ -419,7 +423,7 @@ def open_run(
   Raises:
     RunDirectoryError: If the directory contains no run.
     CheckpointError: If the checkpoint does not exist.
-    ConfigError: If 'best' has no metric.
+    ConfigError: If `step` is 'best', but no metric selects it.
   """
   run = saved_run.open_run(model_dir)
   if partitioner is None and jax.device_count() > 1:

@@ -1,4 +1,5 @@
-"""Validation of the arguments of `Run`: checkpoints, layers and languages."""
+"""Validation of the arguments of `Run` methods: checkpoints, layers, languages.
+"""
 
 import logging
 from collections.abc import Sequence
@@ -24,16 +25,17 @@ def choose_step(
   *,
   metric_for_best_model: str | None = None,
 ) -> result_store.Step:
-  """Returns the step that a number, 'last', 'best' or 'untrained' denotes.
+  """Resolves a step number, 'last', 'best' or 'untrained' to a checkpoint.
 
   Args:
-    run: Run with the checkpoints.
+    run: Run that contains the checkpoints.
     step: Step of a checkpoint, 'last', 'best' or 'untrained'.
     metric_for_best_model: Metric that selects the checkpoint 'best'.
 
   Raises:
     CheckpointError: If the checkpoint does not exist.
-    ConfigError: If `step` is another string, or 'best' has no metric.
+    ConfigError: If `step` is a different string, or if it is 'best' and no
+      metric selects it.
   """
   if step == result_store.UNTRAINED:
     return step
@@ -57,14 +59,14 @@ def choose_step(
 
 
 def layer_index(subject: eval_task.EvalModel, layer: int | str) -> int:
-  """Returns the index, counted from 0, of a layer given as 'last' or a number.
+  """Resolves 'last' or a layer number to an index that is counted from 0.
 
   Raises:
     ConfigError: If the model has no such layer.
   """
   if isinstance(layer, str) and layer != 'last':
     raise errors.ConfigError(
-      'The layer is invalid',
+      'The model does not have the requested layer',
       got=repr(layer),
       expected="'last' or the index of a layer",
       where='Run.encode.layer',
@@ -82,14 +84,15 @@ def language_ids(
   """Returns the language id of each text.
 
   Args:
-    subject: Model and vocabulary.
-    texts: N texts.
-    languages: Code of the language of all texts, or N codes. If None, and the
-      model does not depend on the language, all ids are 0.
+    subject: Model whose inputs are prepared, with its vocabulary.
+    texts: List of N texts.
+    languages: Language code of all texts, or a list of N codes. If None, and
+      the model does not depend on the language, all ids are 0.
 
   Raises:
-    ConfigError: If the model requires languages, or their number is wrong.
-    VocabularyError: If the vocabulary lacks a required language.
+    ConfigError: If the model requires languages, or if their number differs
+      from N.
+    VocabularyError: If the vocabulary does not contain a required language.
   """
   reads_languages = subject.needs_languages or getattr(
     subject.model.config, 'use_language_embeddings', False
@@ -107,7 +110,7 @@ def language_ids(
     raise errors.ConfigError(
       message,
       got=got,
-      expected='one code for all texts, or one code per text',
+      expected='one language code for all texts, or one code per text',
       where='Run.encode.languages',
     )
   notes: list[str] = []
@@ -121,7 +124,7 @@ def language_ids(
 
 
 def select_prompt(encoding: SentenceEmbedding, name: str | None) -> str:
-  """Returns the text of a prompt, or of the default prompt if `name` is None.
+  """Returns a prompt's text, or the default prompt's text if `name` is None.
 
   Raises:
     ConfigError: If the run has no such prompt.

@@ -1,4 +1,4 @@
-"""Hidden states of single tokens, and predictions of masked tokens."""
+"""Hidden states of individual tokens, and predictions for masked tokens."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,7 +14,7 @@ MASK = '<mask>'
 
 
 class Prediction(NamedTuple):
-  """A token predicted for a mask.
+  """A token that the model predicts for a `<mask>`.
 
   Attributes:
     token: Text of the token.
@@ -33,12 +33,12 @@ def states(
   language_ids: Sequence[int],
   max_length: int | None = None,
 ) -> list[np.ndarray]:
-  """Returns the hidden states of each text's tokens, as `Run.states` does.
+  """Computes the hidden states of every token, for `Run.states`.
 
   Args:
-    subject: Model, parameters and vocabulary.
+    subject: Model with its parameters and its vocabulary.
     token_ids: N lists of T token ids, without special tokens.
-    language_ids: N indices into the vocabulary's languages.
+    language_ids: N indices into the vocabulary's list of languages.
     max_length: Maximum number of tokens per text, including bos and eos. If
       None, the number of the model's positions.
 
@@ -65,13 +65,13 @@ def fill_mask(
   language_ids: Sequence[int],
   top_k: int,
 ) -> list[list[Prediction]]:
-  """Returns the most probable tokens for `<mask>`, as `Run.fill_mask` does.
+  """Predicts the most probable tokens for `<mask>`, for `Run.fill_mask`.
 
   Args:
-    subject: Model, parameters and vocabulary.
+    subject: Model with its parameters and its vocabulary.
     texts: N texts that contain `<mask>` exactly once.
-    language_ids: N indices into the vocabulary's languages.
-    top_k: Number of tokens per text.
+    language_ids: N indices into the vocabulary's list of languages.
+    top_k: Number of predicted tokens per text.
 
   Raises:
     ConfigError: If a text does not contain `<mask>` exactly once, or contains
@@ -106,7 +106,7 @@ def fill_mask(
     mask_position = len(left_ids[index])
     if mask_position >= text_states.shape[1]:
       raise errors.ConfigError(
-        "The mask is beyond the model's maximum length",
+        "The mask is located beyond the model's maximum length",
         got=f'token {mask_position + 1}',
         expected=f'one of the first {text_states.shape[1]} tokens',
         where='Run.fill_mask.texts',

@@ -1,1 +1,2 @@
-"""Paths on disks and in buckets, integrity checks, locks and staging of files."""
+"""Storage on disks and in buckets: paths, integrity checks, locks and staging.
+"""

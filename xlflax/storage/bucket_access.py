@@ -1,4 +1,4 @@
-"""Checks of the access to buckets and directories before a computation starts."""
+"""Checks that buckets and directories are accessible before a job starts."""
 
 import functools
 import os
@@ -26,9 +26,9 @@ def check_usable(
 
   Args:
     path: Output directory, on disk or in a bucket.
-    checkpoints: Whether to test TensorStore, which writes the parameters of
-      checkpoints, too.
-    seconds: Time limit for the response of the bucket.
+    checkpoints: Whether to also test TensorStore, which writes the checkpoints'
+      parameters.
+    seconds: Time limit in seconds for the bucket's response.
 
   Raises:
     RunDirectoryError: If the bucket does not exist, cannot be reached, is not
@@ -46,11 +46,11 @@ def check_usable(
 
 
 def check_readable(path: pathlib.Path, *, seconds: float = SECONDS) -> None:
-  """Lists a directory in a bucket, once per process. Does nothing on disk.
+  """Lists a bucket directory, once per process. Does nothing for a disk.
 
   Args:
     path: Directory, which does not need to exist.
-    seconds: Time limit for the response of the bucket.
+    seconds: Time limit in seconds for the bucket's response.
 
   Raises:
     RunDirectoryError: If the bucket does not exist, cannot be reached, or is
@@ -74,7 +74,7 @@ def _request(
   Args:
     send: Function that sends the request.
     path: Path in the bucket, for the error message.
-    seconds: Time limit for the response.
+    seconds: Time limit in seconds for the response.
     expected: Required permissions, for the error message.
 
   Raises:
@@ -139,13 +139,13 @@ def _probe_disk(path: pathlib.Path) -> None:
       got=error.strerror or type(error).__name__,
       expected='a writable directory with free space',
       where=str(path),
-      fix='Pass another directory, or check its permissions and its disk.',
+      fix='Pass a different directory, or check its permissions and its disk.',
       status=errors.convert_os_error(error).status,
     ) from error
 
 
 def _probe(path: pathlib.Path, checkpoints: bool) -> None:
-  """Writes, reads and deletes an object."""
+  """Writes, reads and deletes a test object."""
   name = f'.probe-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}'
   probe = path / name
   if checkpoints:

@@ -43,7 +43,7 @@ _State = tuple[int, int]  # Size in bytes and modification time in ns.
 
 
 def staging_path(name: str | os.PathLike, kind: str = 'out') -> pathlib.Path:
-  """Returns the local staging path of an output. A path on disk is unchanged.
+  """Returns an output's local staging path. A path on disk is unchanged.
 
   The staging path is below the folder in XLFLAX_STAGE, or in the user's cache.
   """
@@ -61,7 +61,7 @@ def staging_path(name: str | os.PathLike, kind: str = 'out') -> pathlib.Path:
 
 
 def stage_input(name: str | os.PathLike) -> pathlib.Path:
-  """Copies an input from a bucket and returns its local path.
+  """Copies an input from a bucket to the local disk and returns its local path.
 
   A path on disk is returned unchanged. A process copies each input once; later
   changes are only seen by the next process.
@@ -90,11 +90,12 @@ def _copied(name: str, folder: pathlib.Path) -> pathlib.Path:
 
 
 def find_written_copy(directory: pathlib.Path, mark: str) -> pathlib.Path:
-  """Returns the mirror of an output if this machine wrote it, else the path.
+  """Returns the output's local mirror if this machine wrote it, else the path.
 
   Args:
     directory: Output directory.
-    mark: Name of a file that depends on all other files, which is compared.
+    mark: Name of a file whose content depends on all other files. It is
+      compared to decide whether the mirror is current.
   """
   mirror = staging_path(directory)
   with contextlib.suppress(FileNotFoundError):
@@ -110,15 +111,15 @@ def stage_output(
   new: bool = False,
   share: tuple[int, int] | None = None,
 ) -> Iterator[pathlib.Path]:
-  """Context with a local folder whose content is stored as `name` at the end.
+  """Context with a local folder that is stored as `name` at the end.
 
-  A path on disk is that folder itself. For a bucket, the folder initially
-  contains the existing output, or what a killed process wrote here before it
-  was uploaded.
+  If `name` is on disk, the folder is that path itself. For a bucket, the folder
+  initially contains the existing output, or what a killed process wrote here
+  before it was uploaded.
 
   Args:
     name: Path of the output, on disk or in a bucket.
-    new: Whether to reject an existing output and to start with an empty folder.
+    new: Whether to reject an existing output and start with an empty folder.
     share: (i, n) if the folder is the i-th of n shards of an output that
       several machines write. It then initially contains only JSON files, and
       nothing is deleted.
@@ -158,7 +159,7 @@ class _Mirror:
     self._digests: dict[str, str] | None = {}  # None during an upload.
 
   def lock(self, *, wait: bool = False) -> contextlib.AbstractContextManager:
-    """Context in which no other process of this machine uses the copy."""
+    """Context in which no other process on this machine uses the copy."""
     return file_lock.lock_directory(
       self.folder.parent,
       name=f'.{self.folder.name}.lock',
@@ -168,7 +169,7 @@ class _Mirror:
     )
 
   def read(self) -> None:
-    """Updates the copy to the content of the bucket."""
+    """Downloads the bucket's content to the local copy."""
     self._load_state()
     if not self._remote:
       raise self._bucket_error('no such file or folder')
@@ -192,7 +193,7 @@ class _Mirror:
       paths.write_atomically(self.folder / MANIFEST, self._text)
 
   def prepare(self, *, new: bool) -> None:
-    """Prepares the copy for continuing an output."""
+    """Prepares the local copy so that writing an existing output can resume."""
     self._load_state()
     is_complete = self._digests is not None
     if new and is_complete and self._remote:
@@ -228,7 +229,7 @@ class _Mirror:
     self._move('Copying', self._get, json_files)
 
   def upload(self, *, is_shard: bool = False) -> None:
-    """Updates the bucket to the content of the copy, the manifest last.
+    """Uploads the copy's content to the bucket, with the manifest last.
 
     Args:
       is_shard: Whether the copy is one shard of an output, so the bucket may
@@ -333,7 +334,8 @@ class _Mirror:
     free = shutil.disk_usage(existing_parent).free / 1e6
     if needed > free:
       raise errors.RunDirectoryError(
-        'The disk has too little space for a copy from the bucket',
+        'The disk does not have enough free space for a copy of the files in '
+        'the bucket',
         got=f'{free:,.0f} MB free in {existing_parent}',
         expected=f'{needed:,.0f} MB for {self._name}',
         fix=f'Set {VARIABLE} to a folder on a larger disk.',

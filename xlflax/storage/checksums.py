@@ -1,4 +1,4 @@
-"""Digests of files, which verify that the content read is the content written.
+"""File digests, which verify that files are read as they were written.
 
 A digest has the form `SIZE-KIND:CHECKSUM`. The checksum of short content (up to
 64 KiB) is SHA-256. The checksum of longer content is CRC-32C (RFC 3720,
@@ -48,8 +48,8 @@ def digest_content(content: bytes | str, *, like: str = '') -> str:
 
   Args:
     content: Bytes, or text, which is encoded as UTF-8.
-    like: Digest to compare with, which determines the type of checksum. If '',
-      the cheapest type is used.
+    like: Digest with which the result will be compared. It determines the type
+      of checksum. If '', the cheapest type is used.
   """
   if isinstance(content, str):
     content = content.encode('utf-8')
@@ -94,8 +94,8 @@ def digest_file(path: pathlib.Path, *, like: str = '') -> str:
 
   Args:
     path: File on disk or in a bucket.
-    like: Digest to compare with, which determines the type of checksum. If '',
-      the cheapest type is used.
+    like: Digest with which the result will be compared. It determines the type
+      of checksum. If '', the cheapest type is used.
 
   Raises:
     OSError: If the file cannot be read.
@@ -187,7 +187,7 @@ def read_seal(directory: pathlib.Path) -> Seal:
   for name, digest in files.items():
     parts = pathlib.PurePosixPath(name).parts
     if not isinstance(digest, str) or not parts or {'..', '/'} & set(parts):
-      raise ValueError(f'{name!r} is not a file of the directory')
+      raise ValueError(f'{name!r} is not a file in the directory')
   return Seal(files, about)
 
 
@@ -197,12 +197,12 @@ def find_problems(
   share: tuple[int, int] = (0, 1),
   largest: int | None = None,
 ) -> list[str]:
-  """Returns one line for each file that differs from its sealed digest.
+  """Returns a line of text for each file that differs from its sealed digest.
 
   Args:
     directory: Directory that was sealed by `seal_directory`.
     share: (i, n) to check every n-th file, starting with the i-th.
-    largest: Size in bytes above which only the size of a file is checked. If
+    largest: Size in bytes above which only a file's size is checked. If
       None, all contents are checked.
   """
   try:
@@ -221,7 +221,7 @@ def find_problems(
 
 
 def add_digest(content: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns a JSON object with its own digest, as expected by `verify_digest`."""
+  """Adds a digest to a JSON object, as expected by `verify_digest`."""
   content_without_digest = {
     key: value for key, value in content.items() if key != OWN
   }
@@ -229,7 +229,7 @@ def add_digest(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def verify_digest(content: Any) -> dict[str, Any]:
-  """Verifies the digest of a JSON object and returns the object without it.
+  """Verifies a JSON object's digest and returns the object without the digest.
 
   Raises:
     ValueError: If the object has no digest, or its content has changed.
@@ -253,15 +253,15 @@ def read_json(
   fix: str | None = None,
   convert: Callable[[Any], Any] = lambda value: value,
 ) -> Any:
-  """Reads a JSON file that xlflax wrote.
+  """Reads a JSON file written by xlflax.
 
   Args:
     path: File on disk or in a bucket.
     error: Class of the error to raise.
     message: First sentence of the error message.
     has_digest: Whether to verify the value's own digest (see `add_digest`).
-    fix: Instruction for the error message.
-    convert: Function that converts the value to the result.
+    fix: Instruction for the error message, which resolves the problem.
+    convert: Function that converts the JSON value to the function's result.
 
   Raises:
     XlflaxError: If the file cannot be read, is not JSON, or has changed, or
@@ -295,12 +295,12 @@ def find_changes(
   *,
   largest: int | None = None,
 ) -> dict[str, str]:
-  """Returns the files that differ from their digests, with a description each.
+  """Returns the files that differ from their digests, each with a description.
 
   Args:
     directory: Directory of the files.
     files: Mapping from paths relative to the directory to digests.
-    largest: Size in bytes above which only the size of a file is checked. If
+    largest: Size in bytes above which only a file's size is checked. If
       None, all contents are checked.
   """
   descriptions: dict[str, str] = {}
@@ -386,7 +386,7 @@ def _stored_digest(path: pathlib.Path) -> str | None:
 
 
 def parse_size(digest: str) -> int:
-  """Returns the size in bytes that a digest contains, -1 for an invalid digest."""
+  """Returns the size in bytes recorded in a digest, or -1 if it is invalid."""
   start = digest.partition('-')[0]
   return int(start) if start.isdecimal() else -1
 

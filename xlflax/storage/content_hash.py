@@ -1,4 +1,4 @@
-"""Hashes of the contents of files, independent of their location."""
+"""Content hashes of files, which do not depend on the files' location."""
 
 import functools
 import json
@@ -10,10 +10,10 @@ from xlflax.storage import checksums, paths
 
 
 def hash_paths(value: Any) -> str | None:
-  """Hashes the contents of files, or returns None if one is missing.
+  """Computes a hash of files' contents, or returns None if a file is missing.
 
-  The names of files and of parts are included in the hash, the names of parent
-  directories are not.
+  The hash includes the names of files and the keys of mappings. It does not
+  include the names of parent directories.
 
   Args:
     value: A path, or lists and mappings of paths. All files of a directory are

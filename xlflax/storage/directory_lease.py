@@ -1,4 +1,4 @@
-"""Leases, which ensure that a directory has one writer at a time.
+"""Directory leases, which ensure that only one process writes at a time.
 
 The writer keeps a small file in the directory, on disk or in a bucket, that
 identifies it, and rewrites this file every few seconds. A second writer is
@@ -29,13 +29,13 @@ _RACE_SECONDS = 0.3  # Delay that reveals a second process that takes over.
 
 
 class Lease:
-  """Context in which this process is the only writer of a directory.
+  """Context in which only this process writes to a directory.
 
   Args:
     directory: Directory on disk or in a bucket. It is created if necessary.
-    stale_seconds: Time without a refresh after which a lease of another host is
-      stale.
-    refresh_seconds: Interval between refreshes of the lease.
+    stale_seconds: Time in seconds without a refresh after which a different
+      host's lease is stale.
+    refresh_seconds: Interval in seconds between refreshes of the lease.
 
   Raises:
     RunDirectoryError: If another process writes to the directory, or the
@@ -67,7 +67,8 @@ class Lease:
         'The directory is not writable',
         got=f'{type(error).__name__}: {error.strerror or error}',
         where=str(self._path.parent),
-        fix='Pass another directory, or check its permissions and its disk.',
+        fix='Pass a different directory, or check its permissions and its '
+        'disk.',
         status=errors.convert_os_error(error).status,
       ) from error
     self._thread.start()
@@ -88,7 +89,7 @@ class Lease:
         self._path.parent.rmdir()
 
   def check(self) -> None:
-    """Raises RunDirectoryError if another process has taken over the lease."""
+    """Raises RunDirectoryError if a different process took over the lease."""
     if self._lost is not None:
       raise _lease_error(self._path, self._lost, 'has taken over')
 
@@ -183,7 +184,7 @@ def _place() -> str:
 
 
 def _started(pid: Any) -> str | None:
-  """Returns the start time of a process of this host, or None if it has ended."""
+  """Returns the start time of a process on this host, or None if it ended."""
   try:
     text = pathlib.Path(f'/proc/{int(pid)}/stat').read_text(encoding='utf-8')
     state, *fields = text.rpartition(')')[2].split()
@@ -208,7 +209,7 @@ def _read(path: pathlib.Path) -> dict[str, Any] | None:
   """Reads the current lease. Returns {} if it is corrupt.
 
   Raises:
-    OSError: If the lease cannot be read, so its owner is unknown.
+    OSError: If the lease cannot be read and its owner is therefore unknown.
   """
   try:
     content = json.loads(path.read_text(encoding='utf-8'))

@@ -1,4 +1,4 @@
-"""File locks that exclude concurrent writers of a directory."""
+"""File locks that prevent concurrent writes to a directory."""
 
 import contextlib
 import fcntl
@@ -25,16 +25,17 @@ def lock_directory(
   process.
 
   Args:
-    directory: Directory that is written to.
+    directory: Directory to lock.
     name: Name of the lock file. The lock file of a shard has the suffix
       `-i-of-n`.
     what: Description of the directory for the error message, such as 'token
       cache'.
-    error: Class of the error if another process writes to the directory or
-      shard.
-    share: (i, n) to lock only the i-th of n shards, from 0. If None, the
-      directory is locked.
-    wait: Whether to wait for the other process instead of raising an error.
+    error: Class of the error to raise if a different process is writing to the
+      directory or shard.
+    share: (i, n) to lock only the i-th of n shards, where i starts at 0. If
+      None, the complete directory is locked.
+    wait: Whether to wait until the other process finishes instead of raising an
+      error.
   """
   directory.mkdir(parents=True, exist_ok=True)
   with contextlib.ExitStack() as stack:
@@ -55,7 +56,7 @@ def lock_directory(
         raise error(
           f'Another process is writing this {text}',
           where=directory,
-          fix='Wait for the process, or stop it.',
+          fix='Wait until that process finishes, or stop it.',
           status=errors.ExitStatus.FAILURE,
         ) from cause
     yield

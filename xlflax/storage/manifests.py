@@ -1,4 +1,4 @@
-"""Manifests, which record the type and the files of a directory.
+"""Manifests, which record a directory's type and its files.
 
 A manifest is the `digests.json` of a directory (see `checksums`). It contains
 the digest of every file that is written exactly once, so that a missing,
@@ -23,7 +23,7 @@ _KIND, _BEFORE = 'kind', 'before'
 
 
 class Kind(enum.StrEnum):
-  """Types of directories, as recorded in manifests."""
+  """Directory types, as recorded in manifests."""
 
   RUN = 'run'
   CACHE = 'token_cache'
@@ -41,19 +41,19 @@ class Kind(enum.StrEnum):
 
   @property
   def label(self) -> str:
-    """Name of the type in messages, such as 'token cache'."""
+    """Name of the directory type in messages, such as 'token cache'."""
     return self.value.replace('_', ' ')
 
 
 class Manifest(NamedTuple):
-  """Content of a manifest.
+  """Content of a directory's manifest.
 
   Attributes:
     kind: Type of the directory, a value of `Kind`, or '' if it is not
       specified.
     files: Mapping from paths relative to the directory to digests.
-    before: Mapping from paths to previous digests, of files that are being
-      replaced.
+    before: Mapping from the paths of files that are being replaced to their
+      previous digests.
   """
 
   kind: str
@@ -62,7 +62,7 @@ class Manifest(NamedTuple):
 
 
 def read_manifest(directory: pathlib.Path) -> Manifest | None:
-  """Reads the manifest of a directory, or returns None if there is none.
+  """Reads a directory's manifest, or returns None if there is none.
 
   Raises:
     RunDirectoryError: If the manifest is corrupt.
@@ -87,14 +87,15 @@ def read_manifest(directory: pathlib.Path) -> Manifest | None:
 def write_files(
   directory: pathlib.Path, kind: Kind, contents: Mapping[str, str | bytes]
 ) -> None:
-  """Writes small files of an artifact and records them in its manifest.
+  """Writes small files to a directory and records them in its manifest.
 
   Unchanged files are not written again.
 
   Args:
-    directory: Directory of the artifact.
-    kind: Type of the artifact.
-    contents: Mapping from paths relative to the directory to contents.
+    directory: Directory with the manifest.
+    kind: Type of the directory.
+    contents: Mapping from paths relative to the directory to the files'
+      contents.
 
   Raises:
     RunDirectoryError: If the manifest is corrupt.
@@ -124,8 +125,8 @@ def record_files(
   """Records existing files in the manifest of their directory.
 
   Args:
-    directory: Directory of the artifact.
-    kind: Type of the artifact.
+    directory: Directory with the manifest.
+    kind: Type of the directory.
     names: Paths relative to the directory. If None, the manifest is replaced by
       one of all existing files.
 
@@ -145,7 +146,7 @@ def record_files(
 
 
 def forget_files(directory: pathlib.Path, names: Collection[str]) -> None:
-  """Removes files from a manifest, before they are deleted."""
+  """Removes files from a manifest before the files are deleted."""
   manifest = read_manifest(directory)
   if manifest and manifest.files.keys() & set(names):
     files = {
@@ -159,13 +160,13 @@ def forget_files(directory: pathlib.Path, names: Collection[str]) -> None:
 def find_problems(
   directory: pathlib.Path, *, exclude: Collection[str] = ()
 ) -> dict[str, str]:
-  """Returns the invalid files of a directory, with a description of each.
+  """Returns a directory's invalid files, each with a description.
 
   The manifest itself is included.
 
   Args:
-    directory: Directory of the artifact.
-    exclude: Files that are not checked.
+    directory: Directory with the manifest.
+    exclude: Names of files that are not checked.
   """
   try:
     manifest = read_manifest(directory)
@@ -185,7 +186,7 @@ def find_problems(
 
 
 def check_file(directory: pathlib.Path, name: str) -> None:
-  """Checks that a file exists if it is in the manifest.
+  """Checks that a file exists if the manifest lists it.
 
   Raises:
     RunDirectoryError: If the file is missing, or the manifest is corrupt.
@@ -193,9 +194,9 @@ def check_file(directory: pathlib.Path, name: str) -> None:
   manifest = read_manifest(directory)
   if manifest and name in manifest.files and not (directory / name).exists():
     raise errors.RunDirectoryError(
-      'A file that the manifest lists is missing',
+      'The manifest lists a file that is missing',
       got=f'no {name}',
-      expected='all files of the manifest',
+      expected='all files that the manifest lists',
       where=str(directory),
       fix=f'Run `xlflax verify {directory} --repair`.',
     )
@@ -204,10 +205,10 @@ def check_file(directory: pathlib.Path, name: str) -> None:
 def iterate_texts(
   directory: pathlib.Path, *, max_bytes: int
 ) -> Iterator[tuple[str, str]]:
-  """Yields (path, content) of the short text files that match their digests.
+  """Yields (path, content) for each short text file that matches its digest.
 
   Args:
-    directory: Directory of the artifact.
+    directory: Directory with the manifest.
     max_bytes: Maximum size of a file in bytes.
   """
   manifest = read_manifest(directory)

@@ -1,11 +1,11 @@
-"""Parsing of NAME=PATH arguments, where a path may contain `=` itself."""
+"""Parsing of NAME=PATH arguments whose path may itself contain `=`."""
 
 import os
 import pathlib
 
 
 def split_name(text: str) -> tuple[str, str]:
-  """Splits NAME=PATH into (name, path). The name is '' if there is none.
+  """Splits NAME=PATH into (name, path). A missing name becomes ''.
 
   For example, 'MLM=runs/mlm' becomes ('MLM', 'runs/mlm'). A name contains no
   path separator, so 'trials/SEED=0' becomes ('', 'trials/SEED=0'). A text that
@@ -29,7 +29,7 @@ def split_name(text: str) -> tuple[str, str]:
 
 
 def split_end(text: str) -> tuple[str, str]:
-  """Splits PATH@END into (path, end). The end is '' if there is none.
+  """Splits PATH@END into (path, end). A missing end becomes ''.
 
   For example, 'corpus@valid' becomes ('corpus', 'valid'). A text that is an
   existing path has no end, and an '@' in a parent directory is not a separator.

@@ -11,11 +11,12 @@ import numpy as np
 
 
 def load_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-  """Loads the arrays of a file that `numpy.savez` wrote.
+  """Loads the named arrays in a file written by `numpy.savez`.
 
   Raises:
     OSError: If the file cannot be read.
-    ValueError: If the file has another format, is compressed, or is truncated.
+    ValueError: If the file has a different format, is compressed, or is
+      truncated.
   """
   try:
     with zipfile.ZipFile(path) as archive:

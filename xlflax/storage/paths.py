@@ -1,4 +1,4 @@
-"""Paths of directories on disks and in buckets.
+"""Paths of files and directories on disks and in buckets.
 
 A name without a scheme is a `pathlib.Path`. `gs://bucket/...`,
 `s3://bucket/...` and `az://container/...` are an `etils.epath.Path`, which has
@@ -46,10 +46,10 @@ if any(importlib.util.find_spec(name) for name, _ in _PACKAGES.values()):
 
 
 def to_path(name: str | os.PathLike) -> pathlib.Path:
-  """Converts a name to a path.
+  """Converts the name of a file or directory to a path object.
 
   Raises:
-    RunDirectoryError: If the type of bucket is not supported.
+    RunDirectoryError: If the bucket's type is not supported.
   """
   if isinstance(name, pathlib.Path):
     return name
@@ -59,11 +59,11 @@ def to_path(name: str | os.PathLike) -> pathlib.Path:
     return pathlib.Path(text)
   if scheme not in _PACKAGES or not bucket_path.strip('/'):
     raise errors.RunDirectoryError(
-      'Unsupported path',
+      'The scheme of the path is not supported',
       got=text,
       expected='a directory, gs://BUCKET/NAME, s3://BUCKET/NAME or '
       'az://CONTAINER/NAME',
-      fix='Mount the bucket as a file system, or pass another path.',
+      fix='Mount the bucket as a file system, or pass a different path.',
     )
   return cast(pathlib.Path, _bucket_path(text))
 
@@ -103,14 +103,14 @@ def is_bucket(path: str | os.PathLike) -> bool:
 
 
 def get_filesystem(path: str | os.PathLike) -> Any:
-  """Returns the `fsspec` file system of a path in a bucket."""
+  """Returns the `fsspec` file system for a path in a bucket."""
   import fsspec
 
   return fsspec.filesystem(os.fspath(path).partition('://')[0])
 
 
 def create_file(path: pathlib.Path, content: str) -> bool:
-  """Creates a file unless it exists, and returns whether it was created.
+  """Creates a file if it does not exist, and returns whether it was created.
 
   The operation is atomic: if several processes call it at once, one receives
   True. In a bucket, the write is conditional on the absence of the object.
@@ -130,11 +130,11 @@ def create_file(path: pathlib.Path, content: str) -> bool:
 
 
 def to_local_path(name: str | os.PathLike, *, where: str) -> pathlib.Path:
-  """Converts a name to a path and requires that it is on disk.
+  """Converts a name to a path, which must be on disk.
 
   Args:
     name: Name of a file or directory.
-    where: Flag or argument, for the error message.
+    where: Flag or argument that contains the name, for the error message.
 
   Raises:
     RunDirectoryError: If the name is in a bucket.
@@ -145,19 +145,19 @@ def to_local_path(name: str | os.PathLike, *, where: str) -> pathlib.Path:
       got=os.fspath(name),
       expected='a file or directory on disk',
       where=where,
-      fix='Pass a path on disk, and copy it from or to the bucket.',
+      fix='Pass a path on disk, and copy the files from or to the bucket.',
     )
   return pathlib.Path(name)
 
 
 def to_absolute_path(name: str | os.PathLike) -> pathlib.Path:
-  """Converts a name to an absolute path."""
+  """Converts the name of a file or directory to an absolute path."""
   path = to_path(name)
   return path if is_bucket(path) else path.absolute()
 
 
 def list_directory(directory: pathlib.Path) -> list[pathlib.Path]:
-  """Lists a directory in sorted order.
+  """Lists the paths in a directory in sorted order.
 
   Returns an empty list if the directory does not exist.
   """
@@ -168,7 +168,7 @@ def list_directory(directory: pathlib.Path) -> list[pathlib.Path]:
 
 
 def file_size(path: pathlib.Path) -> int:
-  """Returns the size of a file in bytes, 0 if it does not exist."""
+  """Returns a file's size in bytes, or 0 if the file does not exist."""
   try:
     status: Any = path.stat()
   except FileNotFoundError:
@@ -177,7 +177,7 @@ def file_size(path: pathlib.Path) -> int:
 
 
 def read_stored_checksum(path: pathlib.Path) -> tuple[str, int]:
-  """Returns the checksum and size of an object that the bucket stores.
+  """Returns the checksum and the size that a bucket stores for an object.
 
   Returns:
     CRC-32C in base 64, or '' if there is none, and the size in bytes.
@@ -189,7 +189,7 @@ def read_stored_checksum(path: pathlib.Path) -> tuple[str, int]:
 def write_atomically(
   path: pathlib.Path, content: str | bytes | Callable[[BinaryIO], None]
 ) -> None:
-  """Writes a file such that readers see the complete file or none.
+  """Writes a file atomically: readers find the complete file or no file.
 
   Args:
     path: File to write. Its directory is created.
@@ -305,13 +305,13 @@ def copy_files(source: pathlib.Path, target: pathlib.Path) -> None:
 def wait_until_listed(
   directory: pathlib.Path, *, seconds: float = 60.0
 ) -> None:
-  """Waits until lists of a bucket contain all objects written so far.
+  """Waits until a bucket's listings contain all objects written so far.
 
-  The lists of most stores are always up to date. A checkpoint is assembled from
-  lists, so an object that is not listed would be missing from it.
+  The listings of most stores are always up to date. A checkpoint is assembled
+  from listings, so it would lack an object that is not listed.
 
   Raises:
-    TimeoutError: If a new object is not listed within the given time.
+    TimeoutError: If a new object is not listed within the time limit.
   """
   if not is_bucket(directory):
     return
@@ -330,7 +330,7 @@ def wait_until_listed(
 
 
 def move_directory(source: pathlib.Path, target: pathlib.Path) -> None:
-  """Moves a directory. In a bucket, its objects are copied and deleted."""
+  """Moves a directory. In a bucket, objects are copied and then deleted."""
   if is_bucket(source):
     files, old = get_filesystem(source), os.fspath(source).partition('://')[2]
     for name in files.find(os.fspath(source)):
@@ -342,7 +342,7 @@ def move_directory(source: pathlib.Path, target: pathlib.Path) -> None:
 
 
 def remove_directory(directory: pathlib.Path) -> None:
-  """Removes a directory and its content."""
+  """Removes a directory and everything in it."""
   if is_bucket(directory):
     cast(Any, directory).rmtree()
   else:
@@ -353,7 +353,7 @@ def remove_directory(directory: pathlib.Path) -> None:
 def new_directory(
   target: pathlib.Path, *, where: str
 ) -> Iterator[pathlib.Path]:
-  """Context with a directory to write, which becomes `target` at the end.
+  """Context with an output directory that becomes `target` at the end.
 
   On disk, the directory has a temporary name until then. In a bucket, it is
   written in place. If an exception is raised, the directory is removed. The
@@ -362,7 +362,7 @@ def new_directory(
 
   Args:
     target: Directory that is empty or does not exist.
-    where: Flag or argument, for error messages.
+    where: Flag or argument that contains the path, for error messages.
 
   Raises:
     RunDirectoryError: If the directory is not empty.
@@ -372,7 +372,7 @@ def new_directory(
     target = target.resolve()  # A symbolic link is preserved.
   if os.path.ismount(target):
     raise errors.RunDirectoryError(
-      'The output is a mount point, which cannot be replaced',
+      'The output directory is a mount point, which cannot be replaced',
       got=str(target),
       expected='a folder below the mount point',
       fix=f'Pass another {where}.',

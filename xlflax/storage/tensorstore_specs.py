@@ -1,4 +1,4 @@
-"""TensorStore key-value stores for files and buckets, also for use by Orbax.
+"""TensorStore key-value stores for files and buckets, which Orbax also uses.
 
 Orbax accepts names that start with `gs://` or `/`. Its special treatment of
 Google's buckets is not specific to them, apart from the TensorStore driver: a
@@ -15,7 +15,7 @@ from xlflax.utils import errors
 
 
 def kvstore_spec(path: str) -> dict[str, Any]:
-  """Returns the TensorStore key-value store specification of a path.
+  """Returns the specification of a path's TensorStore key-value store.
 
   Args:
     path: gs://BUCKET/NAME, s3://BUCKET/NAME, or an absolute path on disk.
@@ -49,7 +49,7 @@ def kvstore_spec(path: str) -> dict[str, Any]:
 
 
 def get_endpoint(scheme: str) -> str:
-  """Returns the store endpoint that the environment specifies, or ''."""
+  """Returns the S3 endpoint specified in the environment, or ''."""
   names = {
     's3': ('AWS_ENDPOINT_URL_S3', 'AWS_ENDPOINT_URL'),
     'az': ('AZURE_STORAGE_CONNECTION_STRING', 'AZURE_STORAGE_ACCOUNT_NAME'),
@@ -60,7 +60,7 @@ def get_endpoint(scheme: str) -> str:
 
 @functools.cache
 def enable_s3_in_orbax() -> None:
-  """Enables Orbax to write to `s3://` as it writes to `gs://`, in this process.
+  """Enables Orbax, in this process, to write to `s3://` as well as `gs://`.
 
   If the installed version of Orbax lacks the patched functions, it is left
   unchanged and rejects such paths.
