@@ -1,1 +1,3 @@
-"""Gin configuration: reads files and flags, builds objects, reports errors."""
+"""Gin configuration: reading files and flags, building objects, reporting
+errors.
+"""

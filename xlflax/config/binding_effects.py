@@ -1,4 +1,4 @@
-"""Effects of gin bindings on the objects that a command constructs.
+"""Analysis of which gin bindings affect the objects that a command constructs.
 
 A binding has an effect if an object is constructed in whose scopes it supplies
 the value of a parameter. Gin ignores all other bindings. The objects are found
@@ -19,7 +19,7 @@ _MAX_SUGGESTIONS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Effects:
-  """Bindings that supply a value, and the objects that receive the values.
+  """Bindings that supply values, and the objects that receive these values.
 
   Attributes:
     parameters: Bindings that supply a value: scope, selector and parameter.
@@ -37,7 +37,7 @@ class Effects:
     scope: tuple[str, ...] = (),
     given: Collection[str] = (),
   ) -> None:
-    """Adds the effects of a call of a configurable.
+    """Adds the effects of calling a configurable class or function.
 
     Args:
       bound: The bindings.
@@ -70,7 +70,7 @@ class Effects:
         self.add_call(bound, selector, scope=inner)
 
   def add_used(self, bound: gin_errors.Bound, used: gin_errors.Bound) -> None:
-    """Adds the effects that Gin has recorded.
+    """Adds the effects recorded by Gin while it built objects.
 
     Args:
       bound: The bindings.
@@ -89,7 +89,7 @@ class Effects:
 
 
 def file_effects(stages: Iterable[gin_errors.Bound]) -> Effects:
-  """Returns the effects that the bindings of gin files have in any command.
+  """Returns the effects that bindings in gin files can have in any command.
 
   Args:
     stages: The bindings after each gin file. A binding that has an effect at
@@ -112,15 +112,15 @@ def unused_bindings(
   effects: Effects,
   stages: Sequence[gin_errors.Bound],
 ) -> list[binding_locations.Binding]:
-  """Returns the bindings of the user that have no effect.
+  """Returns the user's bindings that have no effect.
 
   A value of a macro that a gin file requires is never reported, because the
   file cannot be read without it.
 
   Args:
-    bindings: All bindings of a configuration.
-    bound: The bindings, as Gin stores them.
-    effects: The effects of the objects that the command builds.
+    bindings: All bindings of the configuration.
+    bound: The bindings in Gin's internal representation.
+    effects: The effects on the objects that the command builds.
     stages: The bindings after each gin file, as in `file_effects`.
   """
   required = {
@@ -154,14 +154,14 @@ def _is_used(
 def matching_keys(
   binding: binding_locations.Binding, bound: gin_errors.Bound
 ) -> set[tuple[str, str, str]]:
-  """Returns the scope, complete selector and parameter of a binding.
+  """Resolves a binding to its scope, complete selector and parameter.
 
   A gin file may import a module under another name. Several classes can
   therefore match.
 
   Args:
-    binding: The binding.
-    bound: The bindings, as Gin stores them.
+    binding: The binding to resolve.
+    bound: The bindings in Gin's internal representation.
   """
   if not binding.parameter:
     return {(binding.name, gin_errors.MACRO, 'value')}
@@ -183,14 +183,15 @@ def unused_error(
   effects: Effects,
   imports: Collection[Any],
 ) -> errors.ConfigError:
-  """Returns the error for bindings without effect.
+  """Creates the error that reports bindings without effect.
 
   Args:
-    unused: The bindings without effect. At least one.
+    unused: The bindings without effect, of which there is at least one.
     bindings: All bindings of the configuration.
-    bound: The bindings, as Gin stores them.
-    effects: The effects of the objects that the command builds.
-    imports: The modules that the files import, as Gin stores them.
+    bound: The bindings in Gin's internal representation.
+    effects: The effects on the objects that the command builds.
+    imports: The modules imported by the files, in Gin's internal
+      representation.
   """
   binding = unused[0]
   choices = _alternatives(binding, bound, effects, imports)

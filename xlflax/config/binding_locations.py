@@ -1,4 +1,4 @@
-"""Locations of gin bindings: the file and line, or the flag, of each value.
+"""Locations of gin bindings: the file and line, or the flag, that set a value.
 
 Gin does not store where a value was bound. `read_bindings` parses the files and
 flags again, so that an error about a field of an object can contain the
@@ -22,14 +22,15 @@ class Binding:
   """A statement that binds a parameter or a macro.
 
   Attributes:
-    scope: The scopes of the parameter, such as 'train/mono', or ''.
+    scope: The scopes of the parameter, such as 'train/mono', or '' without
+      scopes.
     selector: The configurable, such as 'dataset_config.DatasetConfig'. For a
       macro, its name.
-    parameter: The name of the parameter. For a macro, ''.
+    parameter: The name of the parameter, or '' for a macro.
     macros: The macros that the value refers to.
     location: 'FILE:LINE' or '--gin.NAME'.
-    is_shipped: Whether the statement is in a file of the package.
-    is_flag: Whether the statement is a flag of the command line.
+    is_shipped: Whether the statement is in a gin file that xlflax ships.
+    is_flag: Whether the statement is a command-line flag.
   """
 
   scope: str
@@ -42,7 +43,7 @@ class Binding:
 
   @property
   def name(self) -> str:
-    """The bound name, as in a gin file."""
+    """Name that is bound, as written in a gin file."""
     scope = f'{self.scope}/' if self.scope else ''
     return scope + '.'.join(filter(None, (self.selector, self.parameter)))
 
@@ -68,7 +69,7 @@ class _Delegate(config_parser.ParserDelegate):
 def read_bindings(
   files: Sequence[config_files.GinFile], flags: Sequence[str]
 ) -> list[Binding]:
-  """Returns the bindings of files and flags, in the order of precedence.
+  """Returns the bindings in files and flags, in order of increasing precedence.
 
   Args:
     files: The gin files, included files before those that include them.
@@ -91,7 +92,7 @@ def read_bindings(
 
 
 def check_order(tree: config_files.Tree) -> None:
-  """Raises an error for a binding that an include below it replaces.
+  """Raises an error if a binding is replaced by an include below it.
 
   Only bindings in files of the user are checked, and only includes of files of
   the package.
@@ -100,7 +101,8 @@ def check_order(tree: config_files.Tree) -> None:
     tree: A gin file and the files that it includes.
 
   Raises:
-    ConfigError: If a file of the package replaces a binding above its include.
+    ConfigError: If an included file of xlflax replaces a binding above the
+      include.
   """
   for child in tree.includes:
     check_order(child)
@@ -138,7 +140,7 @@ def _order_key(binding: Binding) -> tuple[str, str, str]:
 
 
 def flag_binding(name: str, location: str) -> Binding:
-  """Returns the binding of a macro or parameter that another flag sets.
+  """Creates the binding for a macro or parameter that is set by its own flag.
 
   Args:
     name: The name, such as 'SEED' or 'optimizers.AdamW.b2'.
@@ -159,10 +161,10 @@ def flag_binding(name: str, location: str) -> Binding:
 def find_binding_location(
   bindings: Sequence[Binding], where: str, scope: str
 ) -> str | None:
-  """Returns the locations of the value of a field.
+  """Returns the locations at which a field's value is set.
 
   Args:
-    bindings: All bindings, in the order of precedence.
+    bindings: All bindings, in order of increasing precedence.
     where: The field, such as 'DatasetConfig.length', as in `XlflaxError.where`.
     scope: The scope in which the object is constructed.
 
@@ -212,7 +214,7 @@ def _parse_all(text: str, path: str | None = None) -> Iterator[Any]:
     line = getattr(error, 'lineno', None) or 1
     source = text.splitlines()[line - 1].strip() if text else ''
     raise errors.ConfigError(
-      'Malformed gin statement',
+      'The gin statement is malformed',
       got=source if path else f'--gin.{text}',
       expected=f'NAME = VALUE; {command_line_bindings.VALUES}',
       where=f'{path}:{line}' if path else f'--gin.{text.partition("=")[0]}',

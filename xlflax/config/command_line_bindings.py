@@ -13,7 +13,7 @@ _WORDS = ('True', 'False', 'None')
 
 
 def split_bindings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-  """Separates `--gin.NAME=VALUE` from the other arguments of a command line.
+  """Separates `--gin.NAME=VALUE` flags from the other arguments.
 
   For example, `['--gin.A=1', '--x', 'y']` becomes `(['--x', 'y'], ['A=1'])`.
   Arguments after `--` belong to another command and are not changed.
@@ -36,7 +36,9 @@ def split_bindings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     binding = argument.removeprefix('--gin.')
     if '=' not in binding:
       raise errors.ConfigError(
-        'A gin flag requires a value', got=argument, expected='--gin.NAME=VALUE'
+        'A --gin flag requires a value',
+        got=argument,
+        expected='--gin.NAME=VALUE',
       )
     _check_value(binding)
     bindings.append(binding)
@@ -54,14 +56,14 @@ def _check_value(binding: str) -> None:
     constants = {word.lower(): word for word in _WORDS} | {'null': 'None'}
     suggestion = constants.get(value.lower(), f'"\'{value}\'"')
     raise errors.ConfigError(
-      'The value of a gin flag cannot be parsed',
+      'The value of a --gin flag cannot be parsed',
       got=f'--gin.{binding}',
       expected=VALUES,
       fix=f'Pass --gin.{name}={suggestion}.',
     )
   if not value:
     raise errors.ConfigError(
-      'A gin flag has an empty value',
+      'A --gin flag has an empty value',
       got=f'--gin.{binding}',
       expected='--gin.NAME=VALUE',
       fix=f'Pass --gin.{name}="\'\'" for an empty string.',
@@ -69,7 +71,7 @@ def _check_value(binding: str) -> None:
 
 
 def quote_bare_word(binding: str) -> str:
-  """Quotes the value of a binding if it is a bare word that contains / or ~.
+  """Quotes a binding's value if it is a bare word that contains / or ~.
 
   For example, `MODEL_DIR=runs/a` becomes `MODEL_DIR='runs/a'`.
 

@@ -1,4 +1,4 @@
-"""Gin files as text: search paths, includes, macros and phases.
+"""Gin files, read as text: search paths, includes, macros and training phases.
 
 This module does not import the configured classes, so that mistakes in flags
 are reported, and `xlflax configs` answers, without delay.
@@ -28,7 +28,7 @@ _FLAG_BY_MACRO = {
 
 @dataclasses.dataclass(frozen=True)
 class GinFile:
-  """The text of a gin file.
+  """A gin file that was read as text.
 
   Attributes:
     name: The name that was requested, such as 'pretrain/mlm.gin'.
@@ -42,12 +42,12 @@ class GinFile:
 
   @property
   def is_shipped(self) -> bool:
-    """Whether the file belongs to the package."""
+    """Whether the file is shipped with xlflax."""
     return self.path.resolve().is_relative_to(SHIPPED.resolve())
 
   @property
   def header(self) -> str:
-    """The comment at the top or below the imports, without `#`."""
+    """The comment at the top of the file or below its imports, without `#`."""
     lines = self.text.splitlines()
     first = next((i for i, x in enumerate(lines) if x.startswith('#')), None)
     if first is None:
@@ -61,14 +61,14 @@ class GinFile:
 
   @property
   def summary(self) -> str:
-    """The first sentence of the header, on one line."""
+    """First sentence of the header comment, joined into one line."""
     text = ' '.join(self.header.split('\n\n')[0].split())
     sentence_end = r'(?<=[\w)])(?<!et al)\. (?=[A-Z])'
     return re.split(sentence_end, text)[0].rstrip('.')
 
   @property
   def includes(self) -> list[str]:
-    """Names of the included files, in order."""
+    """Names of the included files, in the order of the include statements."""
     return _INCLUDE.findall(self.text)
 
   @property
@@ -95,7 +95,7 @@ class Tree:
   includes: tuple['Tree', ...]
 
   def files(self) -> Iterator[GinFile]:
-    """Yields all files; included files precede those that include them."""
+    """Yields all files. Included files precede the files that include them."""
     for tree in self.includes:
       yield from tree.files()
     yield self.file
@@ -127,7 +127,7 @@ def required_macros(macros: Mapping[str, str]) -> list[str]:
 
 
 def missing_value_error(names: Sequence[str]) -> errors.ConfigError:
-  """Returns the error for macros or parameters without a value."""
+  """Creates the error that reports macros or parameters without a value."""
   return errors.ConfigError(
     'Required values of the configuration are missing',
     got='none for ' + ', '.join(names),
@@ -139,23 +139,23 @@ def missing_value_error(names: Sequence[str]) -> errors.ConfigError:
 
 
 def shipped_file_names() -> list[str]:
-  """Returns the gin files of the package, such as 'models/small.gin'."""
+  """Returns the gin files shipped with xlflax, such as 'models/small.gin'."""
   return sorted(str(p.relative_to(SHIPPED)) for p in SHIPPED.rglob('*.gin'))
 
 
 def split_search_paths(search_paths: Sequence[str]) -> list[str]:
-  """Returns the folders of `--gin_search_paths`, split at commas."""
+  """Splits the value of `--gin_search_paths` into folders at its commas."""
   return [part for paths in search_paths for part in paths.split(',') if part]
 
 
 def find_gin_file(name: str, search: Sequence[str] = ()) -> pathlib.Path:
-  """Returns the path of a gin file.
+  """Finds a gin file and returns its path.
 
   The name is a path, or a file in one of the search folders or in the package.
 
   Args:
     name: The name, such as 'pretrain/mlm.gin'.
-    search: The search folders.
+    search: The folders to search, in order.
 
   Raises:
     ConfigError: If the file does not exist.
@@ -183,20 +183,21 @@ def find_gin_file(name: str, search: Sequence[str] = ()) -> pathlib.Path:
     expected='a path, or a file of xlflax, such as '
     + ', '.join(close or shipped[:5]),
     where='--gin_file',
-    fix='Run `xlflax configs list` to list the files of xlflax.',
+    fix='Run `xlflax configs list` to list the gin files that xlflax ships.',
   )
 
 
 def split_phases(value: str, search: Sequence[str] = ()) -> list[str]:
-  """Returns the gin files of training phases, in order.
+  """Returns the gin files of the training phases in order.
 
   Args:
     value: A folder that contains phase1.gin, phase2.gin and so on, or names of
       gin files that are separated by commas.
-    search: The search folders.
+    search: The folders to search, in order.
 
   Raises:
-    ConfigError: If there are no gin files, or two of them have the same name.
+    ConfigError: If no gin files are found, or if two of them have the same
+      name.
   """
   for folder in ('', *search, str(SHIPPED)):
     files = (pathlib.Path(folder) / value).glob('phase*.gin')
@@ -223,10 +224,10 @@ def read_gin_file(name: str, search: Sequence[str] = ()) -> Tree:
 
   Args:
     name: The name of the file, as in `find_gin_file`.
-    search: The search folders.
+    search: The folders to search, in order.
 
   Raises:
-    ConfigError: If the file does not exist, or a file includes itself.
+    ConfigError: If a file does not exist, or if a file includes itself.
   """
   return _read(name, tuple(search), ())
 

@@ -1,4 +1,4 @@
-"""Validation of flags without importing JAX or TensorFlow."""
+"""Validation of command-line flags without importing JAX or TensorFlow."""
 
 import ast
 import pathlib
@@ -16,12 +16,12 @@ _TRAINING_MACROS = {'MODEL_DIR', 'INIT_FROM', 'TRAIN_FILES', 'TRAIN_LANGUAGE'}
 def check_names(
   names: Sequence[str], known: Iterable[str], *, flag: str = 'tasks'
 ) -> None:
-  """Raises an error unless all names are known.
+  """Raises an error if any of the names is unknown.
 
   Args:
     names: The names to check.
     known: The known names.
-    flag: The flag of the names, without dashes.
+    flag: The flag that contains the names, without dashes.
 
   Raises:
     ConfigError: If a name is unknown.
@@ -44,7 +44,7 @@ def check_names(
 
 
 def check_value(flag: str, value: str, known: Sequence[str]) -> None:
-  """Raises an error unless the value of a flag is known.
+  """Raises an error if a flag's value is unknown.
 
   Args:
     flag: The flag, without dashes.
@@ -65,7 +65,7 @@ def check_value(flag: str, value: str, known: Sequence[str]) -> None:
 
 
 def check_directory(flag: str, directory: str | None) -> None:
-  """Raises an error if the directory of a flag does not exist.
+  """Raises an error if the directory passed to a flag does not exist.
 
   Args:
     flag: The flag, without dashes.
@@ -89,11 +89,11 @@ def check_directory(flag: str, directory: str | None) -> None:
 
 
 def check_run(where: str, directory: str) -> None:
-  """Raises an error if the directory of a run does not exist.
+  """Raises an error if a model directory does not exist.
 
   Args:
-    where: The flag, such as '--model_dir', or argument, for the message.
-    directory: The directory of the run. URLs are not checked.
+    where: The flag (such as '--model_dir') or argument, for the error message.
+    directory: The model directory. URLs are not checked.
 
   Raises:
     RunDirectoryError: If the directory does not exist.
@@ -117,15 +117,15 @@ def check_configuration(
   defaults: Sequence[str] = (),
   partial: bool = False,
 ) -> None:
-  """Raises an error for gin files and flags that are invalid.
+  """Raises an error if a gin file or a --gin flag is invalid.
 
   The files are checked as text. `load_gin_files` finds all other errors.
 
   Args:
-    args: Options with `gin_file`, `gin_bindings` and `gin_search_paths`.
-    macros: Macros that are set by other flags.
-    defaults: Files that are read before those of `--gin_file`.
-    partial: Whether macros that only training requires may be missing.
+    args: Parsed options with `gin_file`, `gin_bindings` and `gin_search_paths`.
+    macros: Macros that are set by flags other than --gin.
+    defaults: Gin files that are read before those in `--gin_file`.
+    partial: Whether macros that are required only for training may be missing.
 
   Raises:
     ConfigError: If a file, name or value is invalid.
@@ -215,12 +215,12 @@ def evaluation_tasks() -> set[str]:
 
 
 def shipped_suites() -> set[str]:
-  """Returns the names of the suites of the package."""
+  """Returns the names of the evaluation suites shipped with xlflax."""
   return {path.stem for path in (config_files.SHIPPED / 'suites').glob('*.gin')}
 
 
 def suite_recipes() -> set[str]:
-  """Returns the names of the suite recipes of the package, and 'xlflax'."""
+  """Returns the names of the suite recipes shipped with xlflax, and 'xlflax'."""
   folder = config_files.SHIPPED / 'suites' / 'recipes'
   return {'xlflax', *(path.stem for path in folder.glob('*.gin'))}
 

@@ -43,10 +43,10 @@ SHIPPED = config_files.SHIPPED
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-  """A value in the syntax of gin.
+  """A value written in gin syntax.
 
   Attributes:
-    text: The value, such as '@schedules.Constant()' or '%LENGTH'.
+    text: Text of the value, such as '@schedules.Constant()' or '%LENGTH'.
   """
 
   text: str
@@ -54,7 +54,7 @@ class Reference:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Configuration:
-  """Parsed gin files and bindings, from which objects are built.
+  """Parsed gin files and bindings from which objects can be built.
 
   Gin stores bindings in global variables. A configuration has its own bindings
   and installs them in Gin only while it builds an object. Several
@@ -62,13 +62,14 @@ class Configuration:
   not changed.
 
   Attributes:
-    bound: The bindings, as Gin stores them.
-    imports: The modules that the files import, as Gin stores them.
-    flags: The macros that must be used: those of the command line and of
-      `with_macros`.
-    used: The bindings that were read by `build`, for `operative`.
-    bindings: The bindings of files and flags, to locate values in errors.
-    stages: Copies of `bound` after each gin file.
+    bound: The bindings in Gin's internal representation.
+    imports: The modules imported by the files, in Gin's internal
+      representation.
+    flags: The macros that must be used because they were set on the command
+      line or by `with_macros`.
+    used: The bindings read by `build`, which `operative` returns.
+    bindings: The bindings with their files, lines or flags, for error messages.
+    stages: Copies of `bound`, one after each gin file.
     effects: The effects of the bindings on the objects that were built, for
       `check_bindings`.
   """
@@ -91,11 +92,11 @@ class Configuration:
     macros: Mapping[str, Any] | None = None,
     **fields: Any,
   ) -> Any:
-    """Calls a class or function with its bound arguments.
+    """Calls a class or function with the arguments bound in the configuration.
 
     Args:
-      target: The class or function. If it is not configurable, it is called
-        with `fields` only.
+      target: The class or function to call. If it is not configurable, it is
+        called with `fields` only.
       macros: Values of macros for this call only, as in `with_macros`.
       **fields: Arguments that override the bound ones.
 
@@ -141,10 +142,10 @@ class Configuration:
   def expect_build(
     self, target: Callable, fields: Collection[str] = ()
   ) -> None:
-    """Records that `build` will be called, for `check_bindings`.
+    """Records, for `check_bindings`, that `build` will be called later.
 
     Args:
-      target: The class or function.
+      target: The class or function to call.
       fields: The arguments that override the bound ones.
     """
     with self._lent_to_gin():
@@ -153,7 +154,7 @@ class Configuration:
       self.effects.add_call(self.bound, configurable.selector, given=fields)
 
   def with_macros(self, values: Mapping[str, Any]) -> 'Configuration':
-    """Returns a copy of the configuration with other values of macros.
+    """Returns a copy of the configuration in which some macros are replaced.
 
     Args:
       values: Values by name. A name is a macro ('SEED') or a parameter such as
@@ -177,7 +178,7 @@ class Configuration:
     return configuration
 
   def macro(self, name: str) -> Any:
-    """Builds the value of a macro; each call builds a new one.
+    """Builds a macro's value. Each call builds a new object.
 
     Args:
       name: The name of the macro.
@@ -190,12 +191,12 @@ class Configuration:
   def parameter(
     self, name: str, *, what: str = 'a parameter', shown: str | None = None
   ) -> Any:
-    """Builds the value of a parameter; each call builds a new one.
+    """Builds a parameter's value. Each call builds a new object.
 
     Args:
       name: The name of the parameter, such as 'evaluate.tasks'.
-      what: A noun for the message, such as 'a macro'.
-      shown: The name for the message. If None, `name`.
+      what: Noun for the error message, such as 'a macro'.
+      shown: Name shown in the error message. If None, `name` is shown.
 
     Raises:
       ConfigError: If the parameter is not bound, or its value cannot be built.
@@ -223,7 +224,7 @@ class Configuration:
     self.effects.add_value(self.bound, value)
 
   def operative(self) -> str:
-    """Returns a gin file with the bindings that were used.
+    """Formats the bindings that were used as a gin file.
 
     The file builds all objects again that this configuration has built. Values
     that gin syntax cannot express are listed in comments.
@@ -242,7 +243,7 @@ class Configuration:
       return ''.join(notes) + gin.operative_config_str()
 
   def parsed(self) -> str:
-    """Returns a gin file with all bindings, including unused ones."""
+    """Formats all bindings, including unused ones, as a gin file."""
     with self._lent_to_gin():
       return gin.config_str()
 
@@ -277,7 +278,7 @@ class Configuration:
 
 
 def check_bindings(configurations: Sequence[Configuration]) -> None:
-  """Raises an error for bindings of the user that have no effect.
+  """Raises an error if any of the user's bindings has no effect.
 
   Bindings of the package's gin files are not checked. A binding may have an
   effect in any of the configurations. Macros that the command sets by its own
@@ -288,7 +289,7 @@ def check_bindings(configurations: Sequence[Configuration]) -> None:
       been built or were announced by `expect_build`.
 
   Raises:
-    ConfigError: If a binding supplies no object with a value. The error
+    ConfigError: If a binding does not supply a value to any object. The error
       contains the file and line, or the flag, and similar bindings that would
       have an effect.
   """
@@ -357,9 +358,10 @@ def load_configuration(
   Args:
     args: Arguments of a command, with `gin_file`, `gin_bindings` and
       `gin_search_paths`.
-    macros: Values of macros that other flags set. Bindings override them.
+    macros: Values of macros that are set by flags other than --gin. Bindings
+      override them.
     defaults: Files that are read before those of `--gin_file`.
-    swept: Macros that are set later, such as those of a grid.
+    swept: Macros that are set later, such as those that a grid varies.
     partial: Whether required values may be missing, as in `load_gin_files`.
 
   Returns:
@@ -391,9 +393,9 @@ def load_gin_files(
   """Reads gin files and bindings.
 
   Args:
-    gin_files: Names or paths. Later files override earlier ones.
+    gin_files: Names or paths of gin files. Later files override earlier ones.
     bindings: Bindings such as 'NAME=VALUE', in the syntax of gin.
-    search_paths: Folders in which files are searched, split at commas.
+    search_paths: Comma-separated folders in which gin files are searched.
     macros: Values of macros, as in `with_macros`. Bindings override them.
     partial: Whether required values may be missing. They must be set by
       `with_macros` before an object that needs them is built.
@@ -462,7 +464,7 @@ def _check_given(target: Callable, fields: Mapping[str, Any]) -> None:
 
 
 def split_statements(text: str) -> list[str]:
-  """Returns the statements of gin code, without comments.
+  """Splits gin code into statements and drops its comments.
 
   Statements that span several lines are joined.
 
@@ -501,8 +503,8 @@ def _recording_stages(
   """Context in which the bindings after each file that Gin parses are stored.
 
   Args:
-    bound: The bindings that Gin changes.
-    stages: The list to which copies of them are appended.
+    bound: The bindings that Gin changes while it parses.
+    stages: The list to which copies of the bindings are appended.
   """
   parse = gin.config.parse_config_file
 

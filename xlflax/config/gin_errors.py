@@ -25,7 +25,7 @@ _GIN = pathlib.Path(gin.__file__).parent
 
 @contextlib.contextmanager
 def converting_read_errors() -> Iterator[None]:
-  """Context in which all exceptions become ConfigErrors, for parsing."""
+  """Context in which all exceptions are converted to ConfigError, for parsing."""
   try:
     yield
   except errors.XlflaxError:
@@ -38,12 +38,14 @@ def converting_read_errors() -> Iterator[None]:
 def converting_build_errors(
   bindings: Sequence[binding_locations.Binding] = (),
 ) -> Iterator[None]:
-  """Context in which Gin's exceptions become ConfigErrors, for building.
+  """Context in which Gin's exceptions are converted to ConfigError, for
+  building.
 
   Exceptions of other code are not changed.
 
   Args:
-    bindings: The bindings of the configuration, to locate values in errors.
+    bindings: The configuration's bindings, from which error locations are
+      determined.
   """
   try:
     yield
@@ -56,7 +58,7 @@ def converting_build_errors(
       raise errors.ConfigError(
         'A field has an invalid value',
         got=str(error).splitlines()[0][:200],
-        expected='a value of the documented type',
+        expected='a value of the documented type of the field',
         where=_configurable_of(error),
       ) from error
     raise
@@ -79,15 +81,16 @@ def _configurable_of(error: BaseException) -> str | None:
 def check_macros(
   bound: Bound, flags: Collection[str], shipped: pathlib.Path
 ) -> None:
-  """Raises an error for macros that are never used or not set.
+  """Raises an error if a macro is never used or is not set.
 
   A macro of a file may be unused, because another file may override the binding
   that uses it. If its name resembles that of a used macro, it is an error.
 
   Args:
-    bound: The bindings.
-    flags: Names that were set on the command line, which must be used.
-    shipped: Folder of the gin files of the package. Their macros may be unused.
+    bound: The bindings in Gin's internal representation.
+    flags: Names that were set on the command line. They must be used.
+    shipped: Folder of the gin files shipped with xlflax. Their macros may be
+      unused.
 
   Raises:
     ConfigError: If a macro is never used or not set.
@@ -115,7 +118,7 @@ def check_macros(
 
 
 def check_required(bound: Bound) -> None:
-  """Raises ConfigError for values that are `%gin.REQUIRED`."""
+  """Raises ConfigError if a value is `%gin.REQUIRED`."""
   _raise_for_required(
     key + (name,)
     for key, parameters in bound.items()
@@ -125,11 +128,12 @@ def check_required(bound: Bound) -> None:
 
 
 def check_required_by(bound: Bound, value: Any) -> None:
-  """Raises an error if building a value requires a missing value.
+  """Raises an error if a value cannot be built because a value is missing.
 
   Args:
-    bound: The bindings.
-    value: The value as Gin stores it, which may contain references.
+    bound: The bindings in Gin's internal representation.
+    value: The value in Gin's internal representation. It may contain
+      references.
 
   Raises:
     ConfigError: If a value is `%gin.REQUIRED`.
@@ -155,12 +159,12 @@ def _required_by(bound: Bound, value, scope: tuple[str, ...], seen: set):
 def effective_bindings(
   bound: Bound, selector: str, scope: tuple[str, ...]
 ) -> dict[str, tuple[str, Any]]:
-  """Returns the bindings that a call receives, as Gin selects them.
+  """Returns the bindings that Gin selects for a call.
 
   Bindings of inner scopes take precedence.
 
   Args:
-    bound: The bindings.
+    bound: The bindings in Gin's internal representation.
     selector: The complete selector of the class or function.
     scope: The active scopes, outermost first.
 
@@ -188,7 +192,7 @@ def _raise_for_required(keys: Iterable[tuple[str, str, str]]) -> None:
 
 
 def is_plain(value: Any) -> bool:
-  """Returns whether gin syntax can express a value as Gin stores it."""
+  """Returns whether a value can be expressed in gin syntax."""
   if isinstance(value, dict):
     return all(map(is_plain, [*value.keys(), *value.values()]))
   if isinstance(value, (list, tuple)):
@@ -324,7 +328,7 @@ def _location(text: str) -> str | None:
 
 
 def parameter_names(name: str) -> list[str]:
-  """Returns the parameters of a configurable."""
+  """Returns the names of a configurable's parameters."""
   configurable = gin.config._REGISTRY.get_match(name.rpartition('/')[2])
   if configurable is None:
     return []
@@ -332,11 +336,12 @@ def parameter_names(name: str) -> list[str]:
 
 
 def short_name(selector: str, imports: Collection[Any]) -> str:
-  """Returns the name of a configurable in gin files and flags.
+  """Returns the name by which gin files and flags refer to a configurable.
 
   Args:
-    selector: The complete selector.
-    imports: The modules that gin files import, as Gin stores them.
+    selector: The complete selector of the configurable.
+    imports: The modules imported by gin files, in Gin's internal
+      representation.
   """
   configurable = gin.config._REGISTRY[selector]
   # Of several names of a module, the one without an alias is used.

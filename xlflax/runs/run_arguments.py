@@ -1,5 +1,4 @@
-"""Validation of the arguments of `Run` methods: checkpoints, layers, languages.
-"""
+"""Validation of the arguments of `Run` methods: checkpoints, layers, languages."""
 
 import logging
 from collections.abc import Sequence

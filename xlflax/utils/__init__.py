@@ -1,1 +1,1 @@
-"""Utilities that every module may import, such as errors and validation."""
+"""Utilities that any module may import, such as errors and validation."""

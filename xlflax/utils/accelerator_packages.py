@@ -1,4 +1,4 @@
-"""Packages that let JAX use accelerators, without importing JAX."""
+"""Detection of JAX's accelerator packages, without importing JAX."""
 
 import importlib.util
 
@@ -10,7 +10,7 @@ PACKAGES = {
 
 
 def installed_packages(kind: str) -> list[str]:
-  """Returns the installed packages of an accelerator.
+  """Returns the installed packages that let JAX use an accelerator.
 
   Args:
     kind: The accelerator, 'gpu' or 'tpu'.

@@ -1,4 +1,4 @@
-"""Registry of the classes that the files of a run refer to by name.
+"""Registry of classes, which maps the names in saved runs to classes.
 
 The files of a run contain the registered name of a class (`"masked_lm"`)
 instead of its import path, so that the class can move to another module. Only
@@ -42,7 +42,7 @@ _CONTENT = 'xlflax.content'
 
 @validation.validate_call
 def register(name: str) -> Callable[[_Class], _Class]:
-  """Registers a class under a permanent name, which saved runs contain.
+  """Registers a class under a permanent name, by which saved runs refer to it.
 
   The fields of a dataclass are validated from then on
   (`validation.validate_fields`).
@@ -54,7 +54,7 @@ def register(name: str) -> Callable[[_Class], _Class]:
     A class decorator.
 
   Raises:
-    ConfigError: If another class is registered under the name.
+    ConfigError: If a different class is already registered under the name.
   """
 
   def decorate(cls: _Class) -> _Class:
@@ -73,7 +73,7 @@ def register(name: str) -> Callable[[_Class], _Class]:
 
 
 def registered_name(cls: type) -> str | None:
-  """Returns the registered name of a class, or None."""
+  """Returns a class's registered name, or None if it is not registered."""
   return _names.get(cls)
 
 
@@ -99,7 +99,7 @@ def find_class(name: str) -> type:
 
 
 def changeable_field(**arguments: Any) -> Any:
-  """Returns a dataclass field that may differ when a run is resumed.
+  """Declares a dataclass field that may change when a run is resumed.
 
   Args:
     **arguments: Arguments of `dataclasses.field`.
@@ -108,7 +108,7 @@ def changeable_field(**arguments: Any) -> Any:
 
 
 def partial_identity_field(part: Callable[[Any], Any], **arguments: Any) -> Any:
-  """Returns a dataclass field of which a part identifies a run.
+  """Declares a dataclass field of which only a part must stay unchanged.
 
   Args:
     part: Function that returns the part of the field's serialized value that
@@ -119,7 +119,7 @@ def partial_identity_field(part: Callable[[Any], Any], **arguments: Any) -> Any:
 
 
 def path_field(content: Callable[[Any], str | None], **arguments: Any) -> Any:
-  """Returns a dataclass field of paths that are compared by content.
+  """Declares a dataclass field with paths that are compared by file content.
 
   Args:
     content: Function that returns a description of the content at the paths of
@@ -131,7 +131,7 @@ def path_field(content: Callable[[Any], str | None], **arguments: Any) -> Any:
 
 
 def describe_content(field: dataclasses.Field, value: Any) -> str | None:
-  """Returns a description of the content at a field's paths.
+  """Describes the content of the files to which a field's paths point.
 
   Args:
     field: The dataclass field.
@@ -146,11 +146,11 @@ def describe_content(field: dataclasses.Field, value: Any) -> str | None:
 
 
 def get_identity(field: dataclasses.Field, described: Any) -> Any:
-  """Returns the part of a field's serialized value that identifies a run.
+  """Returns the part of a field's serialized value that must stay unchanged.
 
   Args:
     field: The dataclass field.
-    described: The serialized value.
+    described: The serialized value of the field.
 
   Returns:
     The part, or None if the field may change.
@@ -160,12 +160,12 @@ def get_identity(field: dataclasses.Field, described: Any) -> Any:
 
 
 def is_changeable(field: dataclasses.Field) -> bool:
-  """Returns whether a part of a field may differ when a run is resumed."""
+  """Returns whether any part of a field may change when a run is resumed."""
   return _IDENTITY in field.metadata
 
 
 def registered_classes() -> dict[str, type]:
-  """Returns all registered classes by name, including those of xlflax."""
+  """Returns all registered classes by name, including xlflax's own classes."""
   _import_packages()
   return dict(_classes)
 

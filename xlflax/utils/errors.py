@@ -1,4 +1,4 @@
-"""Errors that are caused by input, configuration or environment, not by bugs.
+"""Errors caused by input, configuration or environment rather than by bugs.
 
 The message of each error consists of the problem, the value, the expected
 value, the location and a hint. The command line prints that message without a
@@ -74,7 +74,7 @@ class ExitStatus(enum.IntEnum):
 
 
 def joint_status(statuses: Iterable[int]) -> ExitStatus:
-  """Returns the status of a command that consists of several parts.
+  """Combines the exit statuses of a command's parts into the command's status.
 
   A status that a restart may change takes precedence over one that it does not
   change, because finished parts are not computed again.
@@ -95,17 +95,17 @@ def joint_status(statuses: Iterable[int]) -> ExitStatus:
 
 
 class XlflaxError(Exception):
-  """A mistake of the user or a failure of the environment.
+  """Error caused by a user's mistake or a failure of the environment.
 
   Attributes:
     what: One sentence that describes the problem.
     got: The invalid value. If None, the message has no value.
     expected: A description of valid values, or None.
     where: The location: file:line, gin binding, task, example index or step.
-    fix: A hint how to solve the problem, or None.
-    status: Exit status of a command that the error ends. FAILURE means that the
-      same command may succeed later without a change. An error that was raised
-      from a temporary error of the system always has this status.
+    fix: An instruction that solves the problem, or None.
+    status: Exit status of the command if the error ends it. FAILURE means that
+      the same command may succeed later without a change. An error that was
+      raised from a temporary error of the system always has this status.
   """
 
   def __init__(
@@ -128,7 +128,7 @@ class XlflaxError(Exception):
 
   @property
   def status(self) -> ExitStatus:
-    """Exit status of a command that the error ends."""
+    """Exit status of the command if the error ends it."""
     passing = is_temporary(self.__cause__)
     if self._status is ExitStatus.MISTAKE and passing:
       return ExitStatus.FAILURE
@@ -136,7 +136,7 @@ class XlflaxError(Exception):
 
   @property
   def parts(self) -> dict[str, str | int]:
-    """Fields of the message that are not None, and the status, by name."""
+    """Status and those parts of the message that are not None, by name."""
     named = ('what', 'got', 'expected', 'where', 'fix')
     fields = {name: getattr(self, name) for name in named}
     return {k: str(v) for k, v in fields.items() if v is not None} | {
@@ -174,18 +174,18 @@ def _shorten(text: str) -> str:
 
 
 def is_temporary(error: BaseException | None) -> bool:
-  """Returns whether an error of the operating system may be temporary."""
+  """Returns whether an operating-system error may be temporary."""
   return isinstance(error, OSError) and error.errno in _TEMPORARY
 
 
 @contextlib.contextmanager
 def add_path_to_errors(path: str | os.PathLike) -> Iterator[None]:
-  """Context in which errors of the system without a path get this one.
+  """Context in which system errors without a path are given this path.
 
   For example, the error of a write to an open file does not contain the path.
 
   Args:
-    path: The path.
+    path: The path to add to errors.
   """
   try:
     yield
@@ -198,17 +198,17 @@ def add_path_to_errors(path: str | os.PathLike) -> Iterator[None]:
 def raise_if_system_error(
   error: BaseException, where: str | os.PathLike
 ) -> None:
-  """Raises an error if a file could not be read because of the system.
+  """Raises an error if an operating-system failure prevented reading a file.
 
   Nothing is raised for a missing file or unexpected content, which the caller
   reports.
 
   Args:
-    error: The error of the reader.
+    error: The error raised by the reader.
     where: The path of the file.
 
   Raises:
-    XlflaxError: If `error` is an error of the operating system.
+    XlflaxError: If `error` was caused by the operating system.
   """
   if not isinstance(error, OSError) or isinstance(error, _MISSING):
     return
@@ -220,11 +220,11 @@ def raise_if_system_error(
 def convert_os_error(
   error: OSError, where: str | os.PathLike | None = None
 ) -> XlflaxError:
-  """Returns the error for a file that the operating system cannot access.
+  """Creates the error for a file that the operating system cannot access.
 
   Args:
-    error: The error of the operating system.
-    where: The path of the file, for an error without a path.
+    error: The error raised by the operating system.
+    where: The path of the file, used if the error does not contain a path.
   """
   lasting = not is_temporary(error)
   return XlflaxError(
@@ -240,10 +240,10 @@ def convert_os_error(
 
 
 def convert_out_of_memory_error(error: BaseException) -> XlflaxError | None:
-  """Returns the error for an accelerator without free memory.
+  """Creates the error for an accelerator that ran out of memory.
 
   Args:
-    error: An error of JAX.
+    error: An exception raised by JAX.
 
   Returns:
     The error, or None if `error` has another cause.
@@ -271,10 +271,10 @@ def is_unavailable(error: BaseException) -> bool:
 
 
 def system_reason(error: BaseException) -> str | None:
-  """Returns the reason of the system in the long message of a library.
+  """Extracts the operating system's reason from a library's long message.
 
   Args:
-    error: The error of the library.
+    error: The error raised by the library.
 
   Returns:
     The reason, such as 'No space left on device', or None if the message
@@ -286,7 +286,7 @@ def system_reason(error: BaseException) -> str | None:
 
 
 def error_reason(error: BaseException) -> str:
-  """Returns the text of an error without paths, which may contain any words."""
+  """Returns an error's text without its paths, which may contain any words."""
   return str(error.got if isinstance(error, XlflaxError) else error)
 
 
@@ -319,11 +319,13 @@ class CheckpointError(XlflaxError):
 
 
 class RunDirectoryError(XlflaxError):
-  """A model directory of another configuration, or without a run."""
+  """A model directory that contains no run, or one with a different
+  configuration.
+  """
 
 
 class TrainingError(XlflaxError):
-  """A failure of a run, such as a non-finite loss or a lost process."""
+  """A failure during a run, such as a non-finite loss or a lost process."""
 
 
 class AnalysisError(XlflaxError):

@@ -1,4 +1,4 @@
-"""Standard error on a terminal: log lines above one live line.
+"""Terminal output on standard error: log lines above a single live line.
 
 Log records and live lines go through the same console, so that they do not
 overwrite each other. If standard error is not a terminal, only plain lines are
@@ -32,7 +32,7 @@ def allow_live_lines(is_allowed: bool) -> None:
 
 
 def is_live() -> bool:
-  """Returns whether this process may rewrite lines of a terminal."""
+  """Returns whether this process may rewrite lines on the terminal."""
   return (
     _is_allowed
     and sys.stderr.isatty()
@@ -52,7 +52,7 @@ def write_lines(text: str) -> None:
 
 
 class Line:
-  """A live line with the current activity of a command and a progress bar.
+  """A live line with a command's current activity and a progress bar.
 
   Nothing is written if standard error is not a terminal. Of several open lines,
   only the last one is shown.
@@ -62,7 +62,7 @@ class Line:
     """Opens the line.
 
     Args:
-      text: The text, which is shortened to the width of the terminal.
+      text: The text, which is truncated to the width of the terminal.
       total: The count at which the bar is full. If None, the bar only indicates
         activity.
     """
@@ -83,10 +83,10 @@ class Line:
   def show(
     self, text: str, done: float | None = None, total: float | None = None
   ) -> None:
-    """Updates the text and the progress bar.
+    """Updates the line's text and its progress bar.
 
     Args:
-      text: The text.
+      text: The new text of the line.
       done: The current count, or None to keep the previous count.
       total: The count at which the bar is full, or None to keep it.
     """

@@ -1,4 +1,4 @@
-"""Logging of the command line to standard error, as text or JSON lines."""
+"""Logging of commands to standard error, as text or as JSON lines."""
 
 import datetime
 import json
@@ -38,13 +38,13 @@ class _JsonLines(logging.Formatter):
 
 
 def set_up_logging(level: int = logging.INFO, *, as_json: bool = False) -> None:
-  """Configures logging with time and level.
+  """Configures the log format, which includes the time and the level.
 
   Other libraries are logged only from the level WARNING.
 
   Args:
-    level: The lowest level that is logged. Above INFO, live lines are disabled,
-      too.
+    level: The lowest level of records that are logged. Above INFO, live lines
+      are disabled, too.
     as_json: Whether to write each record as a JSON object, for programs. Live
       lines are disabled then.
   """
@@ -68,12 +68,12 @@ def set_up_logging(level: int = logging.INFO, *, as_json: bool = False) -> None:
 
 
 def log_exit(command: str, error: errors.XlflaxError, *, as_json: bool) -> None:
-  """Logs the error that ends a command, as text or JSON.
+  """Logs the error that ended a command, as text or as JSON.
 
   Args:
-    command: The name of the command.
-    error: The error.
-    as_json: Whether to write a JSON object.
+    command: The name of the command that failed.
+    error: The error that ended the command.
+    as_json: Whether to write the error as a JSON object.
   """
   if as_json:
     logging.error('%s', error, extra={'fields': error.parts})

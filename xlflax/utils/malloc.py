@@ -1,4 +1,4 @@
-"""Settings of the memory allocator for training on CPUs.
+"""Memory-allocator settings for training on CPUs.
 
 Each step of a program allocates its arrays with glibc, which by default returns
 large blocks to the kernel. The next step then causes a page fault for each of
@@ -17,7 +17,7 @@ _SETTINGS = ((_ARENA_MAX, 1), (_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1))
 
 
 def keep_memory() -> bool:
-  """Makes glibc keep freed memory for the next step.
+  """Configures glibc to keep freed memory for the next training step.
 
   This function must be called before the first thread starts.
 

@@ -1,4 +1,4 @@
-"""Suggestions of similar names in error messages."""
+"""Suggestions of similar names, for error messages about misspelled names."""
 
 import difflib
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ def close_matches(
   Letter case is ignored, and hyphens are equal to underscores.
 
   Args:
-    got: The misspelled name.
+    got: The name that was passed, which is probably misspelled.
     names: The valid names.
     most: The maximum number of names to return.
   """
@@ -34,10 +34,10 @@ def close_matches(
 
 
 def did_you_mean(got: str, names: Iterable[str]) -> str | None:
-  """Returns 'did you mean a or b?', or None if no name is similar.
+  """Formats similar names as 'did you mean a or b?', or returns None.
 
   Args:
-    got: The misspelled name.
+    got: The name that was passed, which is probably misspelled.
     names: The valid names.
   """
   matches = close_matches(got, names)
@@ -45,7 +45,7 @@ def did_you_mean(got: str, names: Iterable[str]) -> str | None:
 
 
 def suggest_language(got: str, codes: Iterable[str]) -> str | None:
-  """Returns 'did you mean de?' for a language that is not in `codes`.
+  """Suggests a code, as in 'did you mean de?', for an unknown language.
 
   Suggestions are made for similar codes, for codes of other standards (deu),
   for codes with a region or script (de-AT), for country codes (jp) and for
@@ -69,10 +69,10 @@ def suggest_language(got: str, codes: Iterable[str]) -> str | None:
 
 
 def suggest_languages(got: Iterable[str], codes: Iterable[str]) -> str | None:
-  """Returns the suggestions for all languages that are not in `codes`.
+  """Suggests codes for all languages that are not in `codes`.
 
   Args:
-    got: The languages.
+    got: The languages that were passed, which may be unknown.
     codes: The valid codes.
 
   Returns:
@@ -92,10 +92,10 @@ def suggest_languages(got: Iterable[str], codes: Iterable[str]) -> str | None:
 
 
 def suggestion_or_hint(got: str, names: Iterable[str], text: str) -> str:
-  """Returns 'did you mean a? text', or only the text if no name is similar.
+  """Prepends 'did you mean a?' to a text if a valid name is similar.
 
   Args:
-    got: The misspelled name.
+    got: The name that was passed, which is probably misspelled.
     names: The valid names.
     text: The text that follows the suggestion.
   """
@@ -104,7 +104,7 @@ def suggestion_or_hint(got: str, names: Iterable[str], text: str) -> str:
 
 
 def format_choices(names: Iterable[str]) -> str:
-  """Returns 'one of a, b, c', with at most 20 names."""
+  """Formats names as 'one of a, b, c', with at most 20 names."""
   listed = sorted(names)
   num_hidden = len(listed) - _MAX_LISTED
   more = f' and {num_hidden} more' if num_hidden > 0 else ''

@@ -12,18 +12,18 @@ _is_command = False
 
 
 def is_command() -> bool:
-  """Returns whether the process exits after its command."""
+  """Returns whether this process will exit at the end of its command."""
   return _is_command
 
 
 def start_command() -> None:
-  """Declares that `end_command` will end the process."""
+  """Declares that the process will be ended by `end_command`."""
   global _is_command
   _is_command = True
 
 
 def abandon_thread(thread: threading.Thread) -> None:
-  """Abandons a thread of native code: the command does not wait for its end."""
+  """Abandons a native-code thread, for which the command will not wait."""
   _abandoned_threads.append(thread)
 
 
@@ -33,7 +33,7 @@ def wait_at_exit(part: Callable[[], None]) -> None:
   The function is called before the process exits.
 
   Args:
-    part: Function that returns when all processes have reached their end.
+    part: Function that returns when all processes of the job have finished.
       Signals do not interrupt it.
   """
   _waiters.append(part)
@@ -41,7 +41,7 @@ def wait_at_exit(part: Callable[[], None]) -> None:
 
 
 def is_awaited() -> bool:
-  """Returns whether other processes wait for the end of this one."""
+  """Returns whether other processes are waiting for this process to end."""
   return bool(_waiters)
 
 
@@ -53,12 +53,12 @@ def _wait_for_processes() -> None:
 
 
 def end_command(status: int) -> int:
-  """Returns the status, or exits immediately if abandoned threads are alive.
+  """Returns the status, or exits immediately if abandoned threads still run.
 
   Native code that returns while Python shuts down would abort the process.
 
   Args:
-    status: The exit status.
+    status: The exit status of the command.
   """
   if any(thread.is_alive() for thread in _abandoned_threads):
     _wait_for_processes()

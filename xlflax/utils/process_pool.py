@@ -15,14 +15,14 @@ T = TypeVar('T')
 def start_process_pool(
   num_processes: int, initializer: Callable[..., None], *arguments: Any
 ) -> concurrent.futures.ProcessPoolExecutor:
-  """Starts a pool of processes that ignore the signals of the terminal.
+  """Starts a pool of worker processes that ignore terminal signals.
 
   A terminal sends Ctrl-C and hangups to the workers, too. The workers ignore
   these signals, because the command stops them.
 
   Args:
-    num_processes: The number of processes.
-    initializer: Function that each process calls first.
+    num_processes: The number of worker processes.
+    initializer: Function that each worker process calls first.
     *arguments: The arguments of `initializer`.
   """
   return concurrent.futures.ProcessPoolExecutor(
@@ -34,15 +34,15 @@ def start_process_pool(
 
 
 def get_result(future: 'concurrent.futures.Future[T]') -> T:
-  """Returns the result of a worker process.
+  """Waits for a worker process and returns its result.
 
   Args:
-    future: The future of the result.
+    future: The future that holds the result.
 
   Raises:
     XlflaxError: If the process ended abruptly, for example because the machine
       is out of memory.
-    Exception: If the worker raised it.
+    Exception: If the worker raised that exception.
   """
   try:
     return future.result()

@@ -1,4 +1,4 @@
-"""Progress of long operations.
+"""Progress reports for long operations.
 
 On a terminal, the live line below the log shows the progress immediately. A log
 file gets a line every half minute.
@@ -23,13 +23,13 @@ _current: contextvars.ContextVar[str | None] = contextvars.ContextVar(
 
 @contextlib.contextmanager
 def progress_name(what: str) -> Iterator[None]:
-  """Context in which reading batches is reported under a name.
+  """Context in which progress in reading batches is reported under a name.
 
   Outside of this context, reading is not reported. A terminal shows the name
   even while nothing is counted.
 
   Args:
-    what: The name.
+    what: The name under which reading is reported.
   """
   token = _current.set(what)
   line = live_display.Line(what)
@@ -41,7 +41,7 @@ def progress_name(what: str) -> Iterator[None]:
 
 
 def current_progress_name() -> str | None:
-  """Returns the name that `progress_name` set, or None."""
+  """Returns the name set by `progress_name`, or None."""
   return _current.get()
 
 
@@ -59,11 +59,11 @@ class Progress:
     """Starts the clock.
 
     Args:
-      what: The operation, which may be changed later. If None, nothing is
-        reported.
+      what: Name of the operation, which may be changed later. If None, nothing
+        is reported.
       unit: The unit of the count, in the plural.
-      done: The count before the start.
-      total: The count at the end, or None if it is unknown.
+      done: Number of units that were finished before the start.
+      total: Number of units at the end, or None if it is unknown.
     """
     self.what, self._unit, self._total = what, unit, total
     self._done = self._first = done

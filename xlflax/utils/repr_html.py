@@ -1,4 +1,4 @@
-"""HTML representations of objects in notebooks."""
+"""HTML representations of objects, for display in notebooks."""
 
 import html
 from collections.abc import Mapping
@@ -6,11 +6,11 @@ from typing import Any
 
 
 def html_table(title: str, rows: Mapping[str, Any]) -> str:
-  """Returns the HTML of a titled table of names and values.
+  """Formats names and values as an HTML table with a title.
 
   Args:
     title: The title of the table.
-    rows: The values by name.
+    rows: Mapping from names to values, one per row.
   """
   cells = ''.join(
     f'<tr><th>{html.escape(name)}</th><td>{html.escape(str(value))}</td></tr>'

@@ -10,11 +10,11 @@ import rich.table
 def make_table(
   texts: Iterable[str], numbers: Iterable[str], **options: Any
 ) -> rich.table.Table:
-  """Returns an empty table.
+  """Creates an empty table with the given column headers.
 
   Args:
-    texts: The headers of the columns that are aligned left.
-    numbers: The headers of the columns that are aligned right.
+    texts: Headers of the left-aligned columns.
+    numbers: Headers of the right-aligned columns.
     **options: Arguments of `rich.table.Table`.
   """
   table = rich.table.Table(**options)
@@ -26,7 +26,7 @@ def make_table(
 
 
 def print_table(table: rich.table.Table, console: rich.console.Console) -> None:
-  """Prints a table, in several parts if it is wider than the console.
+  """Prints a table, split into several parts if it is wider than the console.
 
   Rich drops or shortens columns that do not fit. This function instead prints
   parts that consist of the first column and as many other columns as fit. A
@@ -34,7 +34,7 @@ def print_table(table: rich.table.Table, console: rich.console.Console) -> None:
 
   Args:
     table: The table, whose first column contains the names of the rows.
-    console: The console.
+    console: The console on which the table is printed.
   """
   for column in table.columns:
     column.overflow = 'fold'

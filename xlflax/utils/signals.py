@@ -1,4 +1,4 @@
-"""Signals that end a process in an orderly way.
+"""Signal handling, which ends a process in an orderly way.
 
 SIGTERM, SIGHUP and SIGUSR1 end a command like Ctrl-C: `Stopped` is raised in
 the main thread, so that temporary files are removed and workers end. Training
@@ -26,7 +26,7 @@ _END_LINE = 'xlflax: {}: The main thread did not respond. Ending the process.\n'
 
 
 class Stopped(KeyboardInterrupt):
-  """Exception for a signal that requests the end of the process.
+  """Exception raised when a signal requests that the process end.
 
   Attributes:
     number: The signal.
@@ -51,7 +51,7 @@ _state = _State()
 
 
 def pending_signal() -> int | None:
-  """Returns the signal that requested a stop and was not handled yet."""
+  """Returns the signal that requested a stop and has not been handled yet."""
   return _state.pending
 
 
@@ -65,7 +65,7 @@ def note_signal(number: int | None) -> None:
 
 
 def pass_on_signal(number: int | None, *, followed: bool) -> None:
-  """Passes the signal that stopped a run on to the caller of the run.
+  """Forwards the signal that stopped a run to the run's caller.
 
   In a command, `check_stop_request` then raises `Stopped` before the next step
   after the run. In other programs, a signal that arrived too late for the run
@@ -83,19 +83,19 @@ def pass_on_signal(number: int | None, *, followed: bool) -> None:
 
 
 def check_stop_request() -> None:
-  """Raises `Stopped` if a signal is pending."""
+  """Raises `Stopped` if a stop signal is pending."""
   if _state.pending is not None:
     raise Stopped(_state.pending)
 
 
 def is_handled(number: int) -> bool:
-  """Returns whether a signal is handled; `nohup` ignores SIGHUP."""
+  """Returns False for a SIGHUP that `nohup` ignores, and True otherwise."""
   ignored = signal.getsignal(number) is signal.SIG_IGN
   return not (ignored and number == signal.SIGHUP)
 
 
 def start_command() -> None:
-  """Makes signals raise `Stopped` in a process that executes one command.
+  """Installs handlers that raise `Stopped`, in a process that runs one command.
 
   If the main thread executes native code and does not raise it within ten
   seconds, the process ends.
@@ -114,13 +114,13 @@ def start_command() -> None:
 
 
 def end_command(status: int) -> None:
-  """Sets the exit status of the command; later signals do not change it.
+  """Sets the command's exit status, which later signals do not change.
 
   A signal then ends the process with this status. While other processes of the
   job wait for this one (`process_exit.wait_at_exit`), signals have no effect.
 
   Args:
-    status: The exit status.
+    status: The exit status of the command.
   """
   _state.status = status
 
@@ -162,10 +162,10 @@ def _raise_stopped(number: int, frame: FrameType | None) -> None:
 
 
 def raise_again(error: Stopped) -> None:
-  """Sends a signal again that Python dropped with the exception.
+  """Resends a signal that Python dropped together with its exception.
 
   Args:
-    error: The exception, which was raised where Python ignores exceptions.
+    error: The exception, raised in a place where Python ignores exceptions.
   """
   _state.raised.clear()
   arguments = threading.main_thread().ident, error.number
@@ -225,13 +225,13 @@ def _end_if_unresponsive(number: int) -> None:
 
 @contextlib.contextmanager
 def listen_for_signals(on_signal: Callable[[int], None]) -> Iterator[None]:
-  """Context in which another thread handles each signal immediately.
+  """Context in which a separate thread handles each signal immediately.
 
   Python's own handlers wait until native code that blocks the main thread
   returns. The context must be entered in the main thread.
 
   Args:
-    on_signal: Function that is called with the number of each signal.
+    on_signal: Function called with the number of each signal.
   """
   close = _start_listener(on_signal)
   try:
@@ -244,7 +244,7 @@ def _start_listener(on_signal: Callable[[int], None]) -> Callable[[], None]:
   """Starts the thread that receives signals.
 
   Args:
-    on_signal: Function that is called with the number of each signal.
+    on_signal: Function called with the number of each signal.
 
   Returns:
     A function that ends the thread.

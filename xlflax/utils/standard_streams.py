@@ -1,4 +1,4 @@
-"""Standard streams that are closed or have no reader.
+"""Handling of standard streams that are closed or have no reader.
 
 A job can outlive the terminal, pipe or log file that it was started with.
 Output without a reader is dropped, and a command whose results are written to
@@ -21,7 +21,7 @@ _FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
 
 def open_closed_streams() -> None:
-  """Opens closed standard streams as /dev/null.
+  """Opens each standard stream that is closed as /dev/null.
 
   Otherwise, a file that is opened later would get the descriptor of a standard
   stream, and output would be written into that file.
@@ -49,7 +49,7 @@ def _is_null(number: int) -> bool:
 
 
 def drop_unread_output(*, stdout: bool) -> None:
-  """Drops output to standard streams that have no reader.
+  """Configures standard streams to drop output that has no reader.
 
   Standard error also drops output that does not fit on a full disk.
 
@@ -64,7 +64,7 @@ def drop_unread_output(*, stdout: bool) -> None:
 
 
 def drop_pending_output() -> None:
-  """Drops output that cannot be flushed; Python would report it at exit."""
+  """Drops output that cannot be flushed, which Python would report at exit."""
   for stream in (sys.stdout, sys.stderr):
     try:
       stream.flush()
@@ -100,7 +100,7 @@ def _wrap_stream(stream: Any, name: str, **drops: bool) -> Any:
   Characters that the encoding of the stream does not contain are escaped.
 
   Args:
-    stream: The stream.
+    stream: The stream to wrap.
     name: The name of the stream, for messages.
     **drops: Arguments of `_File`.
   """
@@ -136,9 +136,9 @@ class _File(io.FileIO):
   """The file of a standard stream.
 
   Args:
-    number: The file descriptor.
+    number: Number of the file descriptor.
     name: The name of the stream, for messages.
-    unread: Whether to drop output without a reader.
+    unread: Whether to drop output that has no reader.
     full: Whether to drop output that does not fit on a full disk.
   """
 
@@ -152,7 +152,7 @@ class _File(io.FileIO):
     )
 
   def write(self, content: Any) -> int:
-    """Writes content, or drops it if it cannot be written."""
+    """Writes the content, or drops it if it cannot be written."""
     try:
       return super().write(content)  # type: ignore[return-value]
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Imports of user modules and of optional packages.
+"""Functions that import user-defined modules and optional packages.
 
 User modules define tasks, launchers and similar extensions.
 """
@@ -13,7 +13,7 @@ from xlflax.utils import errors
 
 
 def import_modules(modules: Sequence[str], *, where: str) -> None:
-  """Imports modules by name; the working directory is searched, too.
+  """Imports modules by name. The working directory is also searched.
 
   Args:
     modules: Importable names, such as 'my_tasks' for ./my_tasks.py.
@@ -21,7 +21,7 @@ def import_modules(modules: Sequence[str], *, where: str) -> None:
 
   Raises:
     ConfigError: If a module is not found.
-    Exception: If a module raises it.
+    Exception: If a module raises that exception while it is imported.
   """
   if modules and '' not in sys.path and os.getcwd() not in sys.path:
     sys.path.insert(0, os.getcwd())
@@ -32,7 +32,7 @@ def import_modules(modules: Sequence[str], *, where: str) -> None:
       if error.name is None or not f'{module}.'.startswith(f'{error.name}.'):
         raise  # The module exists; something that it imports does not.
       raise errors.ConfigError(
-        'Module not found',
+        'The module was not found',
         got=module,
         where=where,
         expected='an importable name, such as my_module for ./my_module.py',
@@ -40,12 +40,12 @@ def import_modules(modules: Sequence[str], *, where: str) -> None:
 
 
 def import_optional(name: str, needs: str, *, fix: str) -> Any:
-  """Imports a module of an optional package.
+  """Imports a module that belongs to an optional package.
 
   Args:
     name: The name of the module.
-    needs: The start of the message, such as 'Plots require matplotlib'.
-    fix: The hint how to install the package.
+    needs: The start of the error message, such as 'Plots require matplotlib'.
+    fix: The instruction that installs the package.
 
   Raises:
     ConfigError: If the package is not installed.

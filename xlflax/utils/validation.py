@@ -76,7 +76,7 @@ SamplingExponent = Annotated[float, at.Interval(ge=0, le=10)]
 
 
 def check_path(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
-  """Checks that a path is UTF-8 without control characters.
+  """Checks that a path is valid UTF-8 and has no control characters.
 
   Paths are recorded in JSON files and messages, which cannot hold other bytes.
   A carriage return at the end of a path usually comes from a script with the
@@ -96,7 +96,7 @@ def check_path(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
     kind = (
       'control characters' if match[0] < ' ' else 'bytes that are not UTF-8'
     )
-    raise ValueError(f'a path in UTF-8 without {kind}')
+    raise ValueError(f'a path that is valid UTF-8 and does not contain {kind}')
   return path
 
 
@@ -119,7 +119,7 @@ _PREFIX = re.compile(r'^Input should be |, got .*')
 
 
 def validate_fields(cls: _Class) -> _Class:
-  """Validates the fields of a dataclass when an instance is created.
+  """Adds validation of a dataclass's fields to the creation of its instances.
 
   The fields of the instance have the converted values. A Linen module keeps the
   values that it was given.
@@ -200,9 +200,9 @@ def validate(
   """Validates a value against a type annotation.
 
   Args:
-    value: The value.
-    hint: The annotation.
-    name: The name of the value, for the message.
+    value: The value to validate.
+    hint: The type annotation that the value must match.
+    name: Name of the value, for the error message.
     where: The location of the value. If None, `name`.
 
   Returns:
@@ -227,7 +227,7 @@ def is_validated(target: Any) -> bool:
 
 @functools.cache
 def field_types(cls: type) -> dict[str, Any]:
-  """Returns the annotated types of the fields of a dataclass, by name.
+  """Returns the type annotations of a dataclass's fields by name.
 
   The fields that Flax adds to Linen modules are not included.
 
@@ -300,7 +300,8 @@ def _argument_validator(
   Args:
     function: The function whose signature is used.
     name: The name of the function or class, for messages.
-    hints: Returns the type annotations by parameter, when they are needed.
+    hints: Function that returns the type annotations by parameter. It is called
+      when they are first needed.
     noun: 'field' or 'argument', for messages.
   """
   signature = inspect.signature(function)
@@ -609,7 +610,7 @@ def _invalid_value(
   Args:
     details: The locations inside the value, and the messages, of pydantic's
       errors.
-    value: The value.
+    value: The value to validate.
     hint: Its type annotation.
     name: The name of the field, argument or option.
     where: The location of the value. If None, `name`.
