@@ -220,7 +220,7 @@ def shipped_suites() -> set[str]:
 
 
 def suite_recipes() -> set[str]:
-  """Returns the names of the suite recipes shipped with xlflax, and 'xlflax'."""
+  """Returns the names of xlflax's suite recipes, and the name 'xlflax'."""
   folder = config_files.SHIPPED / 'suites' / 'recipes'
   return {'xlflax', *(path.stem for path in folder.glob('*.gin'))}
 

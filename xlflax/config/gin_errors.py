@@ -25,7 +25,7 @@ _GIN = pathlib.Path(gin.__file__).parent
 
 @contextlib.contextmanager
 def converting_read_errors() -> Iterator[None]:
-  """Context in which all exceptions are converted to ConfigError, for parsing."""
+  """Context in which parsing errors are converted to ConfigError."""
   try:
     yield
   except errors.XlflaxError:
@@ -38,8 +38,7 @@ def converting_read_errors() -> Iterator[None]:
 def converting_build_errors(
   bindings: Sequence[binding_locations.Binding] = (),
 ) -> Iterator[None]:
-  """Context in which Gin's exceptions are converted to ConfigError, for
-  building.
+  """Context in which Gin's exceptions become ConfigError, for building.
 
   Exceptions of other code are not changed.
 

@@ -110,7 +110,7 @@ class Run(saved_run.SavedRun):
 
   @functools.cached_property
   def sentence(self) -> sentence_embedding.SentenceEmbedding:
-    """Definition of the sentence vectors that `encode` and all tasks compute."""
+    """Definition of the sentence vectors for `encode` and all tasks."""
     return sentence_embedding.of_run(self.directory, self._params)
 
   @validation.validate_call

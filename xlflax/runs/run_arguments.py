@@ -1,4 +1,4 @@
-"""Validation of the arguments of `Run` methods: checkpoints, layers, languages."""
+"""Validation of `Run` arguments: checkpoints, layers and languages."""
 
 import logging
 from collections.abc import Sequence

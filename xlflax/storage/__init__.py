@@ -1,1 +1,1 @@
-"""Storage on disks and in buckets: paths, integrity checks, locks and staging."""
+"""Storage on disks and in buckets: paths, integrity, locks and staging."""
