@@ -25,7 +25,7 @@ EXTERNAL_PAGES = {
 }
 
 # Packages that are not part of the API: the command line and an application.
-_NON_API_PACKAGES = ('cli', 'commands', 'demo')
+_NON_API_PACKAGES = ('cli', 'demo')
 
 _LINK = re.compile(r'\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)')
 
