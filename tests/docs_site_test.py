@@ -82,7 +82,9 @@ def test_the_navigation_has_all_pages():
   config = yaml.safe_load((_ROOT / 'mkdocs.yml').read_text(encoding='utf-8'))
   docs = _ROOT / 'docs'
   written = {p.relative_to(docs).as_posix() for p in docs.rglob('*.md')}
-  expected = written | set(hooks.EXTERNAL_PAGES.values()) | set(hooks.api_pages())
+  expected = (
+    written | set(hooks.EXTERNAL_PAGES.values()) | set(hooks.api_pages())
+  )
   assert _pages(config['nav']) == expected
 
 
