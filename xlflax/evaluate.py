@@ -1,4 +1,4 @@
-"""Evaluation of the checkpoints of a run on evaluation tasks.
+"""Evaluation of a run's checkpoints on evaluation tasks.
 
 The parameters of each checkpoint are restored once, and each task scores the
 model. The results are stored on disk (`evaluation.result_store`).
@@ -39,15 +39,16 @@ _LOG = logging.getLogger(__name__)
 @class_registry.register('report')
 @dataclasses.dataclass(frozen=True)
 class Report:
-  """Results of `evaluate`.
+  """Results and failures returned by `evaluate`.
 
   Attributes:
     tasks: Tasks that were evaluated.
     results: Results by task name and step, computed by this call or read from
       the store. The step of the randomly initialized model is 'untrained'.
-    failures: Tasks, parts of tasks and checkpoints that could not be evaluated.
-    computed: Number of results that were not stored before.
-    folders: Folders of the results by task name.
+    failures: Errors for tasks, languages or splits of tasks, and checkpoints
+      that could not be evaluated.
+    computed: Number of results that this call computed.
+    folders: Map from task name to the folder with the task's results.
   """
 
   tasks: tuple[eval_task.EvalTask, ...]
@@ -58,12 +59,12 @@ class Report:
 
 
 class CheckpointResults(NamedTuple):
-  """Results of all tasks at one checkpoint.
+  """Results of all evaluation tasks at one checkpoint.
 
   Attributes:
     results: Results by task name.
-    failures: Failures of this call, with the step.
-    num_computed: Number of results that were not stored before.
+    failures: Failures that occurred in this call, with the step.
+    num_computed: Number of results that this call computed.
   """
 
   results: dict[str, eval_task.EvalResult]
@@ -88,36 +89,39 @@ def evaluate(
   partitioner: partitioning.Partitioner | None = None,
   command: Sequence[str] = (),
 ) -> Report:
-  """Evaluates checkpoints of a run on tasks.
+  """Evaluates a run's checkpoints on evaluation tasks.
 
   Each result is stored in
   `MODEL_DIR/eval/<task>/<split>-<settings>/<step>.json` as soon as it is
-  computed. It is not computed again while the task, its text, the vocabulary,
-  the seed and the checkpoint stay the same, so a call that was killed resumes.
-  `MODEL_DIR/eval/summary.csv`, plots and the page `report.html` show all stored
-  results. Failures are collected, and the other tasks are evaluated.
+  computed. The result is reused as long as the task, its text, the vocabulary,
+  the seed and the checkpoint do not change. A call that was interrupted can
+  therefore be repeated to resume it. `MODEL_DIR/eval/summary.csv`, plots and
+  the page `report.html` show all stored results. If a task fails, the failure
+  is recorded and the remaining tasks are evaluated.
 
   Args:
-    model_dir: Directory of the run.
-    tasks: Evaluation tasks. Their names must differ.
-    output: Directory for `eval/`, used by this run only. If None, the run's
-      directory, which must then be writable.
-    steps: 'last', 'all', 'best', 'none' or a list of steps.
-    metric_for_best_model: Metric that selects the checkpoint of 'best': an
-      evaluation metric recorded during training, such as
+    model_dir: Run directory.
+    tasks: Evaluation tasks, which must have different names.
+    output: Directory in which `eval/` is created. It must not be used for other
+      runs. If None, the run's directory is used, which must be writable.
+    steps: Checkpoints to evaluate: 'last', 'all', 'best', 'none' or a list of
+      training steps.
+    metric_for_best_model: Metric that selects the checkpoint for 'best'. It
+      must be an evaluation metric that was recorded during training, such as
       'retrieval/accuracy/mean'.
     untrained: Whether to evaluate the randomly initialized model as well. Its
       step is called 'untrained'.
     watch: Whether to evaluate new checkpoints as well, until training has
       finished or no checkpoint was written for `timeout_seconds`.
-    poll_seconds: Seconds between searches for new checkpoints.
-    timeout_seconds: See `watch`. If None, there is no timeout.
-    seed: Seed of the tasks' random choices and of the randomly initialized
-      model.
+    poll_seconds: Seconds between checks for new checkpoints.
+    timeout_seconds: Maximum number of seconds without a new checkpoint; see
+      `watch`. If None, there is no timeout.
+    seed: Random seed for the tasks' random choices and for the randomly
+      initialized model.
     batch_size: Number of sentences per batch. It does not change results.
-    partitioner: Partitioner of parameters and batches. If None, batches are
+    partitioner: Partitioner for parameters and batches. If None, batches are
       split over all devices.
-    command: Words of the command line, for the page of results.
+    command: Words of the command line, which are displayed on the results page.
 
   Returns:
     All results and failures.
@@ -183,15 +187,15 @@ def evaluate_checkpoint(
   batch_size: int,
   partitioner: partitioning.Partitioner | None,
 ) -> CheckpointResults:
-  """Evaluates the tasks without a stored result at a checkpoint.
+  """Evaluates a checkpoint on the tasks without a stored result for it.
 
   Args:
-    run: Run to evaluate.
+    run: Run whose checkpoint is evaluated.
     step: Step of the checkpoint, or 'untrained'.
     tasks: Evaluation tasks.
-    store: Store that results are read from and written to.
+    store: Store from which results are read and to which they are written.
     batch_size: Number of sentences per batch.
-    partitioner: Partitioner of parameters and batches. If None, one device is
+    partitioner: Partitioner for parameters and batches. If None, one device is
       used.
 
   Returns:
@@ -250,7 +254,7 @@ def check_tasks(tasks: Sequence[eval_task.EvalTask]) -> None:
   if not names:
     raise errors.ConfigError(
       'Evaluation requires at least one task',
-      expected='one or more tasks',
+      expected='a list with one or more evaluation tasks',
       where='evaluate.tasks',
       fix='Select tasks with --tasks or in a gin file.',
     )
@@ -259,7 +263,7 @@ def check_tasks(tasks: Sequence[eval_task.EvalTask]) -> None:
       'Evaluation tasks must have different names',
       got=', '.join(names),
       where='evaluate.tasks',
-      fix='Set a different `name` for one of them.',
+      fix='Set a different `name` for one of the tasks.',
     )
 
 

@@ -46,60 +46,68 @@ class Trainer:
 
   Attributes:
     model_dir: Run directory. An existing run is resumed.
-    model: Linen module. Sizes that are not set follow from the vocabulary.
+    model: Linen module. Sizes that are not set are derived from the vocabulary.
     objectives: Objectives with their datasets and weights.
-    datasets: Datasets of the objectives.
-    vocabulary: Directory of the vocabulary. Dry runs and benchmarks only need
-      its sizes.
+    datasets: Datasets that the objectives read.
+    vocabulary: Directory of the vocabulary. For dry runs and benchmarks, a
+      dummy vocabulary with only its sizes is sufficient.
     optimizer: Optimizer with its learning rate schedule
       (`training.optimization.optimizers`).
-    num_train_steps: Number of optimizer steps. If None, it follows from
+    num_train_steps: Number of optimizer steps. If None, it is computed from
       `epochs`.
-    epochs: Number of passes over the labeled examples if `num_train_steps` is
-      None. It may be a fraction.
+    epochs: Number of passes over the labeled examples, used if
+      `num_train_steps` is None. It may be fractional.
     corpus: Corpus directory, whose tasks are registered as `corpus.*`.
-    cache_dir: Token cache to read. If None, SeqIO tasks are read live.
-    cache_generation: Generation of a cache that text was added to, from 1. If
-      None, the newest one is read.
+    cache_dir: Token cache to read. If None, SeqIO tasks are read live, without
+      a cache.
+    cache_generation: Generation of the token cache to read, counted from 1. A
+      new generation is created each time text is added. If None, the newest
+      generation is read.
     verify_cache: Whether to verify the checksums of the cache before the first
       read and after its files have changed.
-    task_modules: Modules that register SeqIO tasks. They are imported to read
-      tasks live.
+    task_modules: Modules that register SeqIO tasks. They are imported if the
+      tasks are read live, without a token cache.
     partitioner: Mesh and sharding rules. The default splits the batch over all
       devices.
     checkpoints: Options for saving and keeping checkpoints.
     evaluation: Tasks to evaluate during training. If None, there is no
       evaluation.
-    init_from: One or several runs from which parameters are initialized, in
-      this order.
-    seed: Random seed of parameters, data order, masking and dropout.
+    init_from: One or several runs from whose checkpoints parameters are
+      initialized, in this order.
+    seed: Random seed for parameter initialization, data order, masking and
+      dropout.
     gradient_accumulation_steps: Number of micro-batches per step.
     ema_decay: Decay of the averaged parameters. If None, no average is kept.
-    non_finite: Policy for steps whose loss or gradient is not finite.
-    max_consecutive_skips: Maximum number of consecutive skipped steps. A
-      further skipped step ends the run.
+    non_finite: Policy for steps with a loss or gradient that is not finite.
+    max_consecutive_skips: Maximum number of consecutive steps that may be
+      skipped. One more skipped step ends the run.
     loss_spike_guard: Guard against loss spikes
-      (`training.hooks.loss_spike_hook`). If None, there is none.
-    log_metrics_every: Number of steps between reports.
+      (`training.hooks.loss_spike_hook`). If None, loss spikes are not handled.
+    log_metrics_every: Number of steps between two reports of the metrics.
     trackers: Destinations of metrics in addition to `metrics.jsonl`
       (`training.metric_writers`).
-    prefetch: Number of batches that are transferred to the devices ahead.
+    prefetch: Number of batches that are transferred to the devices ahead of
+      time.
     watchdog_timeout: Maximum time in seconds without a finished step, batch or
-      checkpoint. After it, all processes log their stacks and the job ends, to
-      be restarted. 0 disables the watchdog (`training.hooks.watchdog_hook`).
+      checkpoint. When it is exceeded, all processes log their stacks, and the
+      job ends so that it can be restarted. 0 disables the watchdog
+      (`training.hooks.watchdog_hook`).
     sdc_check_every: Number of steps between checks for silent data corruption.
-      A step is then computed twice, and all results and replicas must be equal
-      bit by bit (`training.hooks.sdc_hook`). The check takes the memory of a
-      second state. None and 0 disable it.
-    xla_sdc_check: Whether to run XLA's checker at the same steps. TPUs only.
-    profile_steps: Steps to trace, FIRST:LAST (`training.hooks.profiler_hook`).
-    profile_memory: Whether to profile the memory of the devices, too.
+      At each check, a step is computed twice, and all results and replicas must
+      be bitwise equal (`training.hooks.sdc_hook`). The check requires memory
+      for a second copy of the training state. None and 0 disable it.
+    xla_sdc_check: Whether to also run XLA's checker for silent data corruption
+      at these steps, which is supported only on TPUs.
+    profile_steps: Steps to profile, as FIRST:LAST
+      (`training.hooks.profiler_hook`).
+    profile_memory: Whether to also profile the devices' memory.
     stop_after_steps: Step at which the run saves and stops before
       `num_train_steps`, for tests and time-limited jobs. Schedules do not
       change.
-    on_config_mismatch: Action if the directory contains a different run.
-    hooks: Hooks that are called after the default ones (`training.hooks`). Each
-      call of `train` works with copies of them.
+    on_config_mismatch: Action if the directory contains a run with a different
+      configuration.
+    hooks: Hooks that are called after the default hooks (`training.hooks`).
+      Each call of `train` uses copies of these hooks.
   """
 
   model_dir: str = _changeable()
@@ -193,14 +201,14 @@ class Trainer:
       raise errors.ConfigError(
         '`profile_memory` requires `profile_steps`',
         got='profile_memory without profile_steps',
-        fix='Pass --profile_steps=FIRST:LAST',
+        fix='Pass --profile_steps=FIRST:LAST.',
         where='Trainer.profile_memory',
       )
     if self.xla_sdc_check and not self.sdc_check_every:
       raise errors.ConfigError(
         '`xla_sdc_check` requires `sdc_check_every`',
         got='xla_sdc_check without sdc_check_every',
-        fix='Set sdc_check_every, for example to 1000',
+        fix='Set sdc_check_every, for example to 1000.',
         where='Trainer.xla_sdc_check',
       )
     if self.num_train_steps is None and self.epochs is None:
@@ -208,7 +216,7 @@ class Trainer:
         'A run requires `num_train_steps` or `epochs`',
         got='num_train_steps=None, epochs=None',
         where='Trainer',
-        fix='Set num_train_steps (gin: TRAIN_STEPS)',
+        fix='Set num_train_steps (gin: TRAIN_STEPS).',
       )
 
   def _check_best_metric(self):
@@ -221,7 +229,7 @@ class Trainer:
         '`metric_for_best_model` requires an evaluation during training',
         got=f'metric_for_best_model={self.checkpoints.metric_for_best_model!r}',
         where='CheckpointOptions.metric_for_best_model',
-        fix='Set an evaluation (--gin_file=evaluate/during_training.gin)',
+        fix='Set an evaluation (--gin_file=evaluate/during_training.gin).',
       )
 
   def _check_datasets(self):
@@ -234,9 +242,9 @@ class Trainer:
     read_datasets = {entry.dataset for entry in self.objectives.entries}
     if read_datasets != set(names):
       raise errors.ConfigError(
-        'Datasets and objectives do not match',
+        'The datasets differ from those that the objectives read',
         got=f'datasets {sorted(names)}, objectives read {sorted(read_datasets)}',
-        expected='the same datasets in both',
+        expected='the datasets that the objectives read, and no others',
         where='Trainer.datasets and ObjectiveMixture.entries',
       )
     by_name = dict(zip(names, self.datasets, strict=True))
@@ -254,14 +262,14 @@ class Trainer:
   def from_recipe(
     cls, name: str, *, pretraining: str = 'mlm', **macros: Any
   ) -> 'Trainer':
-    """Builds the run of a recipe, as `xlflax train --gin_file` does.
+    """Builds a trainer from a recipe, as `xlflax train --gin_file` does.
 
     Args:
       name: Name of a file in `gin_configs/recipes/`, such as 'small'.
       pretraining: Name of a file in `gin_configs/pretrain/`, which defines the
         objectives.
-      **macros: Values of the gin macros of both files in lower case, such as
-        `model_dir`, `corpus`, `vocabulary`, `cache_dir` and `train_steps`.
+      **macros: Values of both files' gin macros, with names in lower case, such
+        as `model_dir`, `corpus`, `vocabulary`, `cache_dir` and `train_steps`.
 
     Raises:
       ConfigError: If the recipe or a macro does not exist, or a value is
@@ -282,7 +290,7 @@ class Trainer:
 
     Args:
       gin_config: Text of a gin file that builds this trainer, or a function
-        that returns it, for the run directory.
+        that returns this text. It is written to the run directory.
       report: Function called after each report with the step and the metrics of
         `metrics.jsonl`, such as {'train': {'mlm/loss/en': 2.0}}. Only the first
         process calls it.
@@ -314,12 +322,14 @@ class Trainer:
     *,
     by: dry_run.By = dry_run.By.AUTO,
   ) -> dict[str, Any]:
-    """Checks the complete configuration and describes the run without a step.
+    """Checks the complete configuration and plans the run without training.
 
     Args:
-      machine: Machine to plan for, for which the devices of this process stand
-        in (`planning.stand_in`). If None, the devices of this process.
-      by: Source of the plan: the compiler of the machine, or an estimate.
+      machine: Machine for which the run is planned. This process's devices
+        stand in for the machine's devices (`planning.stand_in`). If None, the
+        run is planned for this process's devices.
+      by: Method by which the plan is made: the compiler for the machine, or an
+        estimate.
 
     Returns:
       Memory, parameters, datasets and times; see `planning.dry_run.make_plan`.
@@ -359,12 +369,12 @@ class Trainer:
     *,
     devices: tuple[Any, ...] | None = None,
   ) -> 'Trainer':
-    """Returns the same run on a described machine.
+    """Returns the same run, configured for the described machine.
 
     Args:
       machine: Description of the machine.
-      devices: Devices of the machine to compile for. If None, the devices of
-        this process stand in for them.
+      devices: The machine's devices, for which programs are compiled. If None,
+        the devices of this process stand in for them.
     """
     partitioner = dataclasses.replace(
       self.partitioner, topology=machine, devices=devices
@@ -404,9 +414,12 @@ class Trainer:
       raise errors.ConfigError(
         '`epochs` requires labeled examples',
         got=f'epochs={self.epochs} of dataset {dataset.name!r}',
-        expected='a LabeledDatasetConfig and a vocabulary, or num_train_steps',
+        expected=(
+          'a LabeledDatasetConfig and a vocabulary, or a value for '
+          'num_train_steps'
+        ),
         where='Trainer.epochs',
-        fix='Set num_train_steps (gin: TRAIN_STEPS)',
+        fix='Set num_train_steps (gin: TRAIN_STEPS).',
       )
     loader = supervised_loader.LabeledLoader(
       dataset, vocabulary=vocabulary, seed=self.seed

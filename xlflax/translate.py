@@ -1,4 +1,4 @@
-"""Translation of files and streams with the encoder-decoder of a run."""
+"""Translation of files and streams with a run's encoder-decoder."""
 
 import codecs
 import dataclasses
@@ -37,14 +37,15 @@ _LOG = logging.getLogger(__name__)
 
 
 class Counts(NamedTuple):
-  """Numbers of processed lines.
+  """Counts of the lines that a translation processed.
 
   Attributes:
     lines: Number of translated lines, including empty lines.
     empty: Number of lines without text, which stay empty.
     cut: Number of lines that exceeded the maximum length and were truncated.
-    resumed: Number of lines that an earlier, interrupted call had translated.
-    replaced: Number of bytes that are not UTF-8 and were read as U+FFFD.
+    resumed: Number of lines that had already been translated by an earlier,
+      interrupted call.
+    replaced: Number of invalid UTF-8 bytes that were replaced with U+FFFD.
   """
 
   lines: int = 0
@@ -56,17 +57,17 @@ class Counts(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LineTranslator:
-  """Translates lines of text with one checkpoint and a language pair.
+  """Translator of text lines for one checkpoint and one language pair.
 
   Attributes:
     translator: Translator of the checkpoint.
     n_best: Number of hypotheses to write per line. If 1, the output has one
       line per input line. Otherwise, each input line results in `n_best` lines
-      of the form `number <TAB> score <TAB> text`, where the number is that of
-      the input line, from 1.
+      of the form `number <TAB> score <TAB> text`, where `number` is the number
+      of the input line, starting at 1.
     batch_size: Number of lines to translate at a time.
-    identity: Everything but the text that the translations depend on, as plain
-      JSON.
+    identity: All settings that the translations depend on, except the text, as
+      plain JSON values.
   """
 
   translator: Translator
@@ -76,7 +77,7 @@ class LineTranslator:
 
   @validation.validate_call
   def translate(self, lines: Iterable[str]) -> list[list[Hypothesis]]:
-    """Returns the hypotheses of lines, best first.
+    """Returns the hypotheses for each line, best first.
 
     Args:
       lines: Lines of text in the source language.
@@ -84,13 +85,13 @@ class LineTranslator:
     return self.translator.translate(list(lines)).hypotheses
 
   def stream(self, source: BinaryIO, output: BinaryIO) -> Counts:
-    """Translates lines of a stream in order, as they arrive.
+    """Translates a stream's lines in order, as they arrive.
 
-    Each call of the model translates all lines that have arrived, at most
-    `batch_size`. Interactive input is therefore translated immediately.
+    Each model call translates all lines that have arrived so far, but at most
+    `batch_size` lines. Interactive input is therefore translated immediately.
 
     Args:
-      source: UTF-8 text. Invalid bytes are read as U+FFFD.
+      source: Stream of UTF-8 text. Invalid bytes are replaced with U+FFFD.
       output: Stream for the translations, which is flushed after each batch.
     """
     counts = Counts()
@@ -103,11 +104,12 @@ class LineTranslator:
   def file(
     self, source: validation.FilePath, output: validation.FilePath
   ) -> Counts:
-    """Translates a file, and resumes where an interrupted call stopped.
+    """Translates a file, resuming where an interrupted call stopped.
 
-    The finished lines are stored in `OUTPUT.partial`, and their dependencies in
-    `OUTPUT.partial.json`. If the text, the checkpoint or a setting has changed,
-    the file is translated from the start.
+    The finished lines are stored in `OUTPUT.partial`, and a record of their
+    text, checkpoint and settings is stored in `OUTPUT.partial.json`. If the
+    text, the checkpoint or a setting has changed, the file is translated from
+    the start.
 
     Args:
       source: Text file to translate.
@@ -202,13 +204,13 @@ def open_translator(
   """Opens a run for translation.
 
   Args:
-    model_dir: Directory of the run of an encoder-decoder.
+    model_dir: Directory of a run that trained an encoder-decoder.
     source: Language to translate from.
     target: Language to translate to.
-    step: 'last' or the step of a checkpoint.
-    options: Options of the search. If None, beam search with a beam of 5.
+    step: Checkpoint to load: 'last' or its training step.
+    options: Search options. If None, beam search with a beam size of 5 is used.
     batch_size: Number of lines to translate at a time.
-    partitioner: Partitioner of parameters and batches. If None, batches are
+    partitioner: Partitioner for parameters and batches. If None, batches are
       split over all devices.
 
   Returns:
@@ -266,9 +268,9 @@ def _parse_step(step: str | int) -> str | list[int]:
     return step
   if isinstance(step, str) and not step.isdigit():
     raise errors.ConfigError(
-      'The step of the checkpoint is invalid',
+      'The checkpoint step is invalid',
       got=repr(step),
-      expected="'last' or a step",
+      expected="'last' or a training step",
       where='open_translator.step',
       fix="Pass 'last' or the step of a checkpoint of the run.",
     )
@@ -292,17 +294,18 @@ def _resume(
 ) -> int:
   """Prepares the partial output and returns the number of finished lines.
 
-  Incomplete lines at the end of the partial output are removed. If it belongs
-  to another text or other settings, it is emptied.
+  Incomplete lines at the end of the partial output are removed. If the partial
+  output belongs to a different text or different settings, it is emptied.
 
   Args:
     partial: File with the finished lines.
-    record: File with the dependencies of the finished lines.
-    identity: Dependencies of this call.
+    record: File that records the settings and the text on which the finished
+      lines depend.
+    identity: Settings and text on which this call's translations depend.
     n_best: Number of hypotheses per line.
 
   Raises:
-    CorpusError: If there is a partial output without a record.
+    CorpusError: If a partial output exists without a record.
   """
   recorded_identity = _read_record(record)
   if recorded_identity != identity or not partial.exists():
@@ -317,8 +320,8 @@ def _resume(
         'The file for partial translations already exists, but was not written '
         'by an interrupted call',
         got=str(partial),
-        expected=f'no file, or a file with a record {record.name}',
-        fix='Remove the file, or pass another output.',
+        expected=f'no file, or a file with the record {record.name} next to it',
+        fix='Remove the file, or pass a different output.',
       )
     partial.write_bytes(b'')
     record.write_text(json.dumps(identity))
@@ -380,8 +383,8 @@ def _available_lines(source: BinaryIO, count: int) -> Iterator[list[bytes]]:
   is yielded immediately, and many lines of a fast source are yielded together.
 
   Args:
-    source: Source of lines. An error of reading it is raised after the last
-      line.
+    source: Source of lines. If reading it fails, the error is raised after the
+      last line.
     count: Maximum number of lines in a chunk.
   """
   lines: queue.Queue = queue.Queue(maxsize=4 * count)

@@ -115,7 +115,7 @@ def test_datasets_of_one_name():
 )
 def test_datasets_that_nothing_reads_or_gives(entries, datasets):
   text = _fails(objectives=tiny.make_mixture(*entries), datasets=datasets)
-  assert 'Datasets and objectives do not match' in text
+  assert 'The datasets differ from those that the objectives read' in text
   assert f'datasets {sorted(s.name for s in datasets)}' in text
   assert f'objectives read {sorted(e.dataset for e in entries)}' in text
 

@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
   Args:
     arguments: Arguments without the program's name. If None, the arguments of
-      the process; the process then ends after the command.
+      the process are used, and the process exits after the command.
 
   Returns:
     The exit status; see `errors.ExitStatus`.
@@ -134,7 +134,7 @@ def load_command(name: str) -> types.ModuleType:
 
 
 def examples(name: str) -> str:
-  """Returns the example command lines in the help of a command."""
+  """Returns the example command lines for a command's help text."""
   return load_command(name).EXAMPLES
 
 
@@ -178,11 +178,11 @@ def _check_encoding(name: str, arguments: Sequence[str]) -> None:
       validation.check_path(argument)
     except ValueError as error:
       raise errors.ConfigError(
-        'Invalid characters in an argument',
+        'An argument contains invalid characters',
         got=ascii(argument),
         expected=str(error),
         where=f'xlflax {name}',
-        fix='Rename the file or directory.',
+        fix='Rename the file or directory, or remove the characters.',
       ) from None
 
 

@@ -14,14 +14,14 @@ _TRAIN_STEPS = 1_000_000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BenchmarkOptions(run_options.RunOptions):
-  """Measures training steps of a configuration on synthetic batches.
+  """Measures a configuration's training steps on synthetic batches.
 
   Prints step time, tokens per second, model FLOP utilization and peak memory as
   JSON.
 
   Attributes:
     num_steps: Number of steps to measure.
-    output_file: JSON file to which the result is written as well.
+    output_file: JSON file to which the result is also written.
   """
 
   num_steps: shared_options.PositiveInt = 10

@@ -1,4 +1,4 @@
-"""`xlflax build-corpus`: writes corpus directories from pages and catalogs."""
+"""`xlflax build-corpus`: builds corpora from help pages, catalogs and HTML."""
 
 import dataclasses
 import json
@@ -15,13 +15,13 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _CorpusOptions:
-  """Options of all subcommands.
+  """Options available in all subcommands.
 
   Attributes:
     output: Corpus directory to write.
-    mode: Use of the training pages. "parallel" uses each page in all of its
-      languages. "disjoint" uses each page in one language only, so that no text
-      is a translation of another.
+    mode: Use of pages in the training split. "parallel" uses each page in all
+      languages in which it exists. "disjoint" uses each page in one language
+      only, so that no text is a translation of another.
     pivot: Language in which the pages were written originally.
     seed: Random seed for holding out pages and, with --mode=disjoint, for
       assigning them to languages.
@@ -41,8 +41,8 @@ class LibreofficeOptions(_CorpusOptions):
 
   Attributes:
     languages: Languages, separated by commas, such as en,ru,zh,pt_BR.
-    packages: Directory of the Debian packages, to which missing ones are
-      downloaded. Defaults to OUTPUT.packages.
+    packages: Directory of the Debian packages. Missing packages are downloaded
+      to it. Defaults to OUTPUT.packages.
   """
 
   languages: str
@@ -65,13 +65,13 @@ class CatalogsOptions(_CorpusOptions):
 class PagesOptions(_CorpusOptions):
   """Builds a corpus from directories of HTML pages.
 
-  Paragraphs have the same ids in all languages.
+  A paragraph and its translations must have the same id.
 
   Attributes:
     folder: Language and its directory, as CODE=DIR. Repeat the option for each
       language.
-    element: Id of the HTML element that contains the text. Defaults to the
-      complete page.
+    element: Id of the HTML element that contains the text. By default, the
+      complete page is read.
   """
 
   folder: tuple[str, ...]

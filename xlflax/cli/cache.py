@@ -18,24 +18,24 @@ from xlflax.utils import errors, progress_reporting
 class FinalizeOptions:
   """Merges the shards that several jobs wrote into one token cache.
 
-  Pass the options with which the shards were written.
+  Pass the same options as the jobs that wrote the shards.
 
   Attributes:
-    output: Directory of the cache. Mixtures that it already holds are kept.
+    output: Directory of the cache. Mixtures that it already contains are kept.
     vocabulary: Directory written by `xlflax vocab`.
     corpus: Corpus directory to read. Registers the tasks `corpus.*`.
-    mixture: SeqIO mixture or task to cache. Repeat the option for several.
-      Defaults to the tasks of the corpus.
-    split: Split to cache. Repeat the option for several.
-    shard_size: Bytes of text per file of the cache. An interrupted command
+    mixture: SeqIO mixture or task to cache. Repeat the option for several
+      mixtures. Defaults to the corpus's tasks.
+    split: Split to cache. Repeat the option for several splits.
+    shard_size: Bytes of text per cache file. An interrupted command
       repeats at most this much work.
-    overwrite: Replace mixtures that were written from other text, other
-      preprocessing steps or another vocabulary.
-    append: Add files that are new in the corpus as a new version of the cache.
+    overwrite: Replace mixtures that were written with different text,
+      preprocessing steps or vocabulary.
+    append: Add the corpus's new files to the cache as a new version.
       Older versions remain readable.
     task_module: Importable module that registers SeqIO tasks. Repeat the option
-      for several.
-    tfds_data_dir: Directory of prepared TensorFlow datasets.
+      for several modules.
+    tfds_data_dir: Directory that contains prepared TensorFlow Datasets.
   """
 
   output: str
@@ -65,7 +65,7 @@ class CacheOptions(FinalizeOptions):
 
   Attributes:
     num_workers: Number of worker processes on this host.
-    runner: Engine that writes the cache: processes of this host, or Apache
+    runner: Engine that writes the cache: local worker processes, or Apache
       Beam.
     beam_options: Options of Apache Beam, such as "--runner=DirectRunner
       --direct_num_workers=8".
@@ -109,12 +109,14 @@ class CacheOptions(FinalizeOptions):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VerifyOptions:
-  """Compares every file of a token cache with its digest.
+  """Verifies every file in a token cache against its recorded digest.
 
   Attributes:
     cache: Directory of the cache.
-    mixture: Mixture to verify. Repeat the option for several. Defaults to all.
-    split: Split to verify. Repeat the option for several. Defaults to all.
+    mixture: Mixture to verify. Repeat the option for several mixtures. Defaults
+      to all mixtures.
+    split: Split to verify. Repeat the option for several splits. Defaults to
+      all splits.
   """
 
   cache: str = dataclasses.field(kw_only=False)
@@ -129,8 +131,10 @@ class CopyOptions:
   Attributes:
     cache: Directory or bucket path of the cache.
     destination: Local directory to write.
-    mixture: Mixture to copy. Repeat the option for several. Defaults to all.
-    split: Split to copy. Repeat the option for several. Defaults to all.
+    mixture: Mixture to copy. Repeat the option for several mixtures. Defaults
+      to all mixtures.
+    split: Split to copy. Repeat the option for several splits. Defaults to all
+      splits.
   """
 
   cache: str = dataclasses.field(kw_only=False)
@@ -254,7 +258,7 @@ SUBCOMMANDS = {'finalize': finalize, 'verify': verify, 'copy': copy}
 
 
 def write(options: CacheOptions, mixtures: list[str]) -> list:
-  """Writes the tasks of the mixtures and returns their cache metadata."""
+  """Writes the mixtures' tasks and returns their cache metadata."""
   from xlflax.data.cache import cache_writer
 
   with progress_reporting.Progress('cache', unit='shards') as bar:
@@ -281,10 +285,10 @@ def write_shard(
 
 
 def corpus_mixtures(directory: str | None) -> list[str]:
-  """Returns the mixtures of a corpus directory.
+  """Returns the names of a corpus's tasks, for use as mixtures.
 
   Raises:
-    ConfigError: If no directory is given.
+    ConfigError: If no corpus directory is given.
   """
   if not directory:
     raise errors.ConfigError(
@@ -359,7 +363,7 @@ def _beam_runner(options: CacheOptions):
     raise errors.ConfigError(
       'Invalid value for --beam_options',
       got=f'{options.beam_options}: {error}',
-      expected='options of Beam, in quotes if they contain spaces',
+      expected='options of Apache Beam, in quotes if they contain spaces',
     ) from error
 
 

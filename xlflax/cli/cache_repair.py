@@ -15,20 +15,20 @@ def rewrite_damaged_files(
   task_module: Sequence[str],
   tfds_data_dir: str | None,
 ) -> list[str]:
-  """Removes the damaged files of a cache and writes missing files again.
+  """Removes a cache's damaged files and writes missing files again.
 
   Args:
     directory: Directory of the cache.
     vocabulary: Vocabulary with which the cache was written.
     corpus: Corpus from which the cache was written.
-    task_module: Modules that registered its tasks.
-    tfds_data_dir: Directory of prepared TensorFlow datasets.
+    task_module: Modules that register the cache's tasks.
+    tfds_data_dir: Directory that contains prepared TensorFlow Datasets.
 
   Returns:
-    The files that were removed, relative to the directory.
+    The paths of the removed files, relative to `directory`.
 
   Raises:
-    CacheError: If the text or the vocabulary differs.
+    CacheError: If the text or the vocabulary differs from that of the cache.
     CorpusError: If the corpus is invalid.
   """
   from xlflax.data.cache import cache_writer

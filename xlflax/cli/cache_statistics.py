@@ -1,4 +1,4 @@
-"""Statistics of a written token cache, per task and language."""
+"""Statistics of a token cache for each task and language."""
 
 import logging
 from collections.abc import Sequence

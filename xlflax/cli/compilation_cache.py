@@ -1,4 +1,4 @@
-"""Persistent compilation cache of commands that compile programs."""
+"""Persistent compilation cache for commands that compile JAX programs."""
 
 import functools
 import pathlib
@@ -8,7 +8,7 @@ from xlflax.storage import paths
 
 
 def enable(directory: str) -> None:
-  """Enables the compilation cache.
+  """Enables JAX's persistent compilation cache.
 
   Args:
     directory: Directory of the cache. If empty, the cache stays disabled.

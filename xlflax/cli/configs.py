@@ -10,7 +10,7 @@ from xlflax.utils import errors
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ListOptions:
-  """Lists the gin files that are part of xlflax.
+  """Lists the gin files that are included in xlflax.
 
   Attributes:
     pattern: Pattern that the names match, such as 'papers/*'.
@@ -23,12 +23,12 @@ class ListOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShowOptions:
-  """Prints the header, includes, required macros and macros of a gin file.
+  """Prints a gin file's header, includes, required macros and other macros.
 
   Attributes:
     name: Name of the gin file, such as pretrain/mlm.gin, or its path.
     gin_search_paths: Directory in which gin files are looked up. Repeat the
-      option, or separate directories by commas.
+      option for several directories, or separate them by commas.
     json: Print JSON instead of text.
   """
 

@@ -14,26 +14,28 @@ from xlflax.utils import errors
 class FromHfOptions:
   """Converts a Hugging Face or Sentence-Transformers model to a run directory.
 
-  Supported are BERT, DistilBERT, DeBERTa-v2, RoBERTa, XLM-R, XLM-R XL, XLM,
-  ModernBERT, EuroBERT, ESM, T5, mT5, umT5, mBART, M2M-100 and NLLB-200, with
-  tokenizer and heads.
+  The supported models are BERT, DistilBERT, DeBERTa-v2, RoBERTa, XLM-R, XLM-R
+  XL, XLM, ModernBERT, EuroBERT, ESM, T5, mT5, umT5, mBART, M2M-100 and
+  NLLB-200. Tokenizers and heads are converted too.
 
   Attributes:
     path: Directory with config.json, weights and tokenizer, or name of a model
       on the Hugging Face Hub.
     output: Run directory to write.
-    dry_run: Check the model and print the mapping of tensors without writing.
-    scan_layers: Stack the parameters of all layers. `--scan_layers=false`
-      stores each layer separately.
-    pad_vocab_size_multiple: The number of rows of embedding tables is rounded
-      up to a multiple of this number.
-    languages: Languages that get an id, in order, separated by commas. Defaults
-      to those of config.json, or else those of common multilingual models.
+    dry_run: Check the model and print how its tensors are mapped, without
+      writing files.
+    scan_layers: Store the parameters of all layers in stacked arrays.
+      `--scan_layers=false` stores each layer separately.
+    pad_vocab_size_multiple: Number to a multiple of which the number of rows in
+      embedding tables is rounded up.
+    languages: Languages that are assigned ids, in this order, separated by
+      commas. Defaults to the languages in config.json, or else those of common
+      multilingual models.
     vocabulary: Directory written by `xlflax vocab`, used instead of the model's
       tokenizer.
-    unused_embeddings: Treatment of embeddings without a token.
-    exclude: Pattern of tensor names to leave out. Repeat the option for
-      several.
+    unused_embeddings: Treatment of embedding rows that belong to no token.
+    exclude: Pattern of tensor names that are not converted. Repeat the option
+      for several patterns.
   """
 
   path: str = dataclasses.field(kw_only=False)
@@ -57,34 +59,36 @@ class FromHfOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ToHfOptions:
-  """Converts a checkpoint of a run to a Hugging Face directory.
+  """Converts a run's checkpoint to a Hugging Face model directory.
 
-  Writes config.json, safetensors and the tokenizer.
+  Writes config.json, the weights as safetensors, and the tokenizer.
 
   Attributes:
     model_dir: Directory of a run or of an imported model.
     output: Directory to write.
-    dry_run: Check the model and print the mapping of tensors without writing.
+    dry_run: Check the model and print how its tensors are mapped, without
+      writing files.
     step: Training step of the checkpoint. Defaults to the last checkpoint.
-    architecture: Value of model_type in config.json. Defaults to the model type
-      of the tokenizer, or else of the model from which the run started, or else
-      the first that can represent the model.
-    head: Head to export, or "states" for none. Defaults to the head that the
-      model has.
-    license: License for the model card, such as mit. Defaults to that of the
-      model from which the run started.
-    sentence_transformers: Pooling of the hidden states. Also writes the files
-      of Sentence-Transformers. "mean_all" averages all tokens, "first" takes
-      the first.
+    architecture: Value of model_type in config.json. Defaults to the
+      tokenizer's model type, or else that of the model from which the run was
+      initialized, or else the first type that can represent the model.
+    head: Head to export, or "states" to export the encoder without a head.
+      Defaults to the model's head.
+    license: License for the model card, such as mit. Defaults to the license of
+      the model from which the run was initialized.
+    sentence_transformers: Pooling of the hidden states. If it is set, the files
+      for Sentence-Transformers are also written. "mean_all" averages over all
+      tokens, and "first" takes the first token.
     onnx: Also write an encoder as onnx/model.onnx and verify its outputs with
       onnxruntime. Requires the extra `onnx`.
-    source_lang: Source language of a translation model, whose special token the
-      tokenizer uses by default. Requires --target_lang.
+    source_lang: Source language of a translation model. By default, the
+      exported tokenizer uses this language's special token. Requires
+      --target_lang.
     target_lang: Target language of a translation model. Requires --source_lang.
     dtype: Data type of the tensors.
-    max_shard_size: Maximum size of a file of weights in GB (10^9 bytes).
-    exclude: Pattern of parameter names to leave out. Repeat the option for
-      several.
+    max_shard_size: Maximum size of a weight file in GB (10^9 bytes).
+    exclude: Pattern of parameter names that are not converted. Repeat the
+      option for several patterns.
   """
 
   model_dir: str = dataclasses.field(kw_only=False)
@@ -133,22 +137,24 @@ class FromT5xOptions:
   """Converts a T5X checkpoint to a run directory.
 
   Reads checkpoints of T5 v1.1 and mT5, and of xlflax models that were trained
-  with t5x.train. Gin files describe the model of the latter.
+  with t5x.train. For xlflax models, pass the gin files that define the model.
 
   Attributes:
-    checkpoint: Directory of the checkpoint, such as MODEL_DIR/checkpoint_1000.
+    checkpoint: Checkpoint directory, such as MODEL_DIR/checkpoint_1000.
     output: Run directory to write.
-    vocabulary: Directory written by `xlflax vocab`. Excludes --tokenizer.
-    tokenizer: Directory with the SentencePiece model of T5 or mT5 as
-      spiece.model. 100 sentinel symbols are added. Excludes --vocabulary.
-    languages: Languages that get an id, in order, separated by commas. Requires
+    vocabulary: Directory written by `xlflax vocab`. Cannot be combined with
       --tokenizer.
-    dry_run: Check the checkpoint and print the mapping of parameters without
-      writing.
-    scan_layers: Stack the parameters of all layers of T5. `--scan_layers=false`
-      stores each layer separately.
-    activation: Activation of the feed-forward layers of T5. Defaults to
-      gelu_tanh for gated layers, or else relu.
+    tokenizer: Directory that contains T5's or mT5's SentencePiece model as
+      spiece.model. 100 sentinel symbols are added to its vocabulary. Cannot be
+      combined with --vocabulary.
+    languages: Languages that are assigned ids, in this order, separated by
+      commas. Requires --tokenizer.
+    dry_run: Check the checkpoint and print how its parameters are mapped,
+      without writing files.
+    scan_layers: Store the parameters of all T5 layers in stacked arrays.
+      `--scan_layers=false` stores each layer separately.
+    activation: Activation function in T5's feed-forward layers. Defaults to
+      gelu_tanh for gated layers, and to relu otherwise.
   """
 
   checkpoint: str = dataclasses.field(kw_only=False)
@@ -179,16 +185,16 @@ class FromT5xOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AverageOptions:
-  """Averages the parameters of checkpoints of one run or of several.
+  """Averages the parameters of checkpoints from one or several runs.
 
   Attributes:
     model_dir: Run directory. Repeat the option for several runs, which must
       have started from the same model.
     output: Run directory to write.
     last: Number of checkpoints to average, counted from the last one of each
-      run. Excludes --checkpoint_steps.
+      run. Cannot be combined with --checkpoint_steps.
     checkpoint_steps: Training steps of the checkpoints to average, separated by
-      commas. Excludes --last.
+      commas. Cannot be combined with --last.
   """
 
   model_dir: tuple[str, ...]
@@ -334,7 +340,7 @@ def _check_one_of(options, *names: str) -> None:
   """Checks that exactly one of several options is given.
 
   Raises:
-    ConfigError: If none or several are given.
+    ConfigError: If no option or more than one option is given.
   """
   given_options = [
     f'--{name}' for name in names if getattr(options, name) is not None
@@ -344,7 +350,7 @@ def _check_one_of(options, *names: str) -> None:
     raise errors.ConfigError(
       f'Exactly one of {alternatives} is required',
       got=' and '.join(given_options) or None,
-      fix=f'Pass either {alternatives}.',
+      fix=f'Pass exactly one of {alternatives}.',
     )
 
 

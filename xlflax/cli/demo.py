@@ -10,17 +10,17 @@ from xlflax.demo import demo_corpus
 class DemoOptions:
   """Trains and evaluates a small cross-lingual encoder without a download.
 
-  The text consists of messages and names from installed PyPI packages. The demo
-  writes a corpus, a vocabulary and a token cache, pretrains the encoder, and
-  compares its retrieval and perplexity with the untrained model in a report
-  with plots.
+  The text consists of translated messages and names from installed PyPI
+  packages. The demo writes a corpus, a vocabulary and a token cache, pretrains
+  the encoder, and writes a report with plots that compares its retrieval
+  accuracy and perplexity with those of the untrained model.
 
   Attributes:
-    model_dir: Directory of the run. Text, vocabulary and cache are written to
-      the directory of the same name with the suffix "_data".
+    model_dir: Run directory. Text, vocabulary and cache are written to a
+      directory of the same name with the suffix "_data".
     steps: Number of training steps. Defaults to the value in demo/demo.gin.
-    languages: Languages of Django's catalogs, separated by commas. They must
-      include en.
+    languages: Languages of the Django message catalogs, separated by commas.
+      They must include en.
   """
 
   model_dir: str = 'runs/demo'
@@ -42,7 +42,7 @@ Train with another temperature:
 
 
 def main(options: DemoOptions) -> None:
-  """Runs all phases of the demo."""
+  """Runs the complete demo, from text to report."""
   from xlflax.demo import demo_pipeline, demo_run
 
   step_bindings: list[str] = []

@@ -19,8 +19,9 @@ def join(
   """Initializes a distributed job whose processes have the same configuration.
 
   Args:
-    options: Options that describe the job.
-    configurations: Configurations of the run.
+    options: Options for joining the job's processes.
+    configurations: Configurations of the run, which must be equal in all
+      processes.
     shared_settings: Additional lines that must be equal in all processes.
 
   Raises:

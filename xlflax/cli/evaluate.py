@@ -27,48 +27,51 @@ _TEXT_OPTIONS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluateOptions:
-  """Evaluates checkpoints of a run on tasks, or on a suite of tasks.
+  """Evaluates a run's checkpoints on tasks, or on a suite of tasks.
 
-  The tasks are TASK_NAMES. docs/evaluation.md describes them.
+  The tasks are TASK_NAMES. They are described in docs/evaluation.md.
 
   Attributes:
     model_dir: Directory of the run. With --suite, repeat the option to compare
       several models.
     output: Directory for results, tables and predictions. Defaults to
-      --model_dir. With --suite, it is required and also holds fine-tuned runs.
+      --model_dir. With --suite, it is required and also contains the fine-tuned
+      runs.
     tasks: Comma-separated names of evaluation tasks. Without --suite, the tasks
-      read the text of --corpus, --mixture or --tatoeba, and default to the
-      tasks of --gin_file. With --suite, they default to all tasks of the suite.
+      read the text from --corpus, --mixture or --tatoeba, and default to the
+      tasks in --gin_file. With --suite, they default to all tasks in the suite.
     corpus: Corpus directory. Sets the gin macro CORPUS.
     mixture: SeqIO mixture or task that --tasks read instead of the corpus.
     task_module: Importable module that defines evaluation tasks or registers
-      SeqIO tasks. Repeat the option for several.
+      SeqIO tasks. Repeat the option for several modules.
     split: Split that --tasks read, such as train, validation or test. Defaults
       to test.
-    tatoeba: Directory of files such as tatoeba.deu-eng.deu. Sets the gin macro
-      TATOEBA.
+    tatoeba: Directory that contains files such as tatoeba.deu-eng.deu. Sets the
+      gin macro TATOEBA.
     languages: Comma-separated language codes. Defaults to all languages.
     max_examples: Maximum number of examples per language or language pair.
     checkpoint_steps: Checkpoints to evaluate. "last", "all", "best", "none", or
       comma-separated training steps.
     metric_for_best_model: Metric recorded during training that selects the
       checkpoint of --checkpoint_steps=best, such as retrieval/accuracy/mean.
-    random_init_baseline: Evaluate the randomly initialized model as well.
+    random_init_baseline: Also evaluate the randomly initialized model, as a
+      baseline.
     continuous: Evaluate new checkpoints as they are written, until training
       ends.
-    poll_interval: Seconds between searches for new checkpoints.
+    poll_interval: Seconds between checks for new checkpoints.
     timeout: Seconds without a new checkpoint after which --continuous ends.
       Defaults to no timeout.
     seed: Random seed for masks and for the randomly initialized model.
     batch_size: Number of sentences per batch.
-    suite: Suite of tasks with their fine-tuning: xtreme, xtreme_r, glue, or a
-      gin file that configures suite_config.Suite. Gin bindings then apply to
-      every task that is fine-tuned.
-    recipe: Fine-tuning settings of the suite. "default", the published settings
-      xtreme, xtreme-r or glue, or a gin file that sets SuiteTask.recipe.
-    data: Directory with the data of the suite.
-    baseline: Checkpoint with which the report of the suite compares the others,
-      such as mlm@1000. Defaults to the first checkpoint.
+    suite: Suite of tasks on which each model is fine-tuned and evaluated:
+      xtreme, xtreme_r, glue, or a gin file that configures suite_config.Suite.
+      Gin bindings then apply to every fine-tuning run.
+    recipe: Fine-tuning settings for the suite: "default", the published
+      settings "xtreme", "xtreme-r" or "glue", or a gin file that sets
+      SuiteTask.recipe.
+    data: Directory that contains the suite's data.
+    baseline: Checkpoint with which the suite's report compares all other
+      checkpoints, such as mlm@1000. Defaults to the first checkpoint.
   """
 
   model_dir: tuple[str, ...]
@@ -254,7 +257,7 @@ def _check_single_model(options: EvaluateOptions) -> None:
       'Several values of --model_dir require --suite',
       got=', '.join(options.model_dir),
       where='--model_dir',
-      fix='Pass --suite=NAME, or one --model_dir.',
+      fix='Pass --suite=NAME, or pass a single --model_dir.',
     )
 
 
@@ -292,8 +295,8 @@ def build_tasks(
   """Builds the tasks of `--tasks` with the text of the other options.
 
   Args:
-    options: The options of the command.
-    configuration: The configuration of the tasks.
+    options: The command's options.
+    configuration: The gin configuration of the tasks.
 
   Raises:
     ConfigError: If a task is unknown, if the option that locates its text is
@@ -323,10 +326,10 @@ def build_tasks(
   for name in text_options:
     if name not in read:
       raise errors.ConfigError(
-        f'--{name} has no effect on the given tasks',
+        f'--{name} has no effect on any of the selected tasks',
         got=f'--tasks={options.tasks}',
         where='xlflax evaluate',
-        fix=f'Remove --{name}, or add a task that reads it.',
+        fix=f'Remove --{name}, or add a task that uses it.',
       )
   return [
     configuration.build(task_families.find_task_class(name), **arguments[name])

@@ -1,4 +1,4 @@
-"""`xlflax evaluate --suite`: fine-tuning and evaluation on several tasks."""
+"""`xlflax evaluate --suite`: fine-tunes and evaluates models on tasks."""
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -65,7 +65,7 @@ def _check_options(options: 'evaluate.EvaluateOptions') -> None:
   for name in ('data', 'output'):
     if getattr(options, name) is None:
       raise errors.ConfigError(
-        f'--suite requires --{name}',
+        f'The option --suite requires --{name}',
         expected=f'--{name}=DIR',
         where='xlflax evaluate',
       )
@@ -104,10 +104,10 @@ def _build_suite(options: 'evaluate.EvaluateOptions') -> Any:
   has_recipe = any(task.recipe for task in suite.tasks)
   if suite.recipe != suite_config.DEFAULT_RECIPE and not has_recipe:
     raise errors.ConfigError(
-      'The recipe has no settings for the tasks of the suite',
+      "The recipe has no settings for this suite's tasks",
       got=f'--recipe={options.recipe}',
       where=f'suite {suite.name!r}',
-      fix='Pass a recipe of this suite, or remove --recipe.',
+      fix='Pass a recipe for this suite, or remove --recipe.',
     )
   return suite
 
@@ -119,9 +119,10 @@ def _parse_steps(options: 'evaluate.EvaluateOptions') -> list[int] | None:
   parts = options.checkpoint_steps.split(',')
   if not all(part.isdigit() for part in parts):
     raise errors.ConfigError(
-      'A suite requires the last checkpoint, or a list of training steps',
+      'A suite can only evaluate the last checkpoint or a list of '
+      'training steps',
       where='--checkpoint_steps',
       got=options.checkpoint_steps,
-      expected='last, or numbers such as 1000,2000, or --continuous',
+      expected='last, training steps such as 1000,2000, or --continuous',
     )
   return [int(part) for part in parts]

@@ -1,4 +1,4 @@
-"""`xlflax finetune`: a grid of fine-tuning runs, model selection and tests."""
+"""`xlflax finetune`: fine-tunes a model on a grid of settings."""
 
 import dataclasses
 import sys
@@ -13,41 +13,42 @@ from xlflax.utils import errors
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FinetuneOptions:
-  """Fine-tunes a model on a grid of settings, and tests the best setting.
+  """Fine-tunes a model on a grid of settings and tests the best one.
 
-  Each combination of the grid is a trial, which is an ordinary training run.
+  Each combination of settings is a trial, which is an ordinary training run.
   The best checkpoint and setting are selected on the development set. Run the
   same command again after an interruption to resume.
 
   Attributes:
-    output: Directory of the grid.
+    output: Directory to which all trials and the report are written.
     init_from: Directory of the pretrained run. Sets the gin macro INIT_FROM.
     corpus: Corpus directory. Sets the gin macro CORPUS.
     cache: Directory in which tokenized examples are cached between trials. Sets
       the gin macro CACHE_DIR.
     task_module: Module that registers SeqIO tasks. Repeat the option for
-      several.
+      several modules.
     grid: Gin macro and its values, such as LEARNING_RATE=1e-5,2e-5. Repeat the
-      option to train all combinations. Values of SEED are repetitions of a
-      setting.
-    metric_for_best_model: Development metric by which checkpoint and setting
-      are selected, such as classification/accuracy/en.
-    train_languages: Training languages, separated by commas. Trains a grid for
-      each language (gin macro TRAIN_LANGUAGE) and writes the matrix of scores
-      by training and test language.
-    random_init_baseline: Also run each trial from random parameters of the same
-      model, and report it as a baseline.
-    keep_checkpoints: Checkpoints of a finished trial to keep.
-    on_config_mismatch: Behavior if the directory of a trial holds a run with
-      another configuration. "continue" resumes it with the new configuration.
+      option to train all combinations. Trials that differ only in SEED are
+      repetitions of the same setting.
+    metric_for_best_model: Development-set metric by which the checkpoint and
+      the setting are selected, such as classification/accuracy/en.
+    train_languages: Training languages, separated by commas. A grid is trained
+      for each language (gin macro TRAIN_LANGUAGE), and the scores are written
+      as a matrix of training and test languages.
+    random_init_baseline: Also run each trial from randomly initialized
+      parameters, and report the result as a baseline.
+    keep_checkpoints: Checkpoints to keep after a trial has finished.
+    on_config_mismatch: Behavior if a trial's directory contains a run with a
+      different configuration. "continue" resumes the run with the new
+      configuration.
     dry_run: Check and list the trials without training.
     eval_gin_file: Gin file with evaluation tasks for the selected setting, such
-      as evaluate/tagging.gin. Repeat the option for several.
-    eval_gin: Binding NAME=VALUE for the files of --eval_gin_file. Repeat the
-      option for several.
+      as evaluate/tagging.gin. Repeat the option for several files.
+    eval_gin: Binding NAME=VALUE for the files given with --eval_gin_file.
+      Repeat the option for several bindings.
     test_top_k: Number of settings to test, ranked by the development metric.
-      With 2, the mean of both settings is reported too.
-    eval_batch_size: Number of examples per batch in tests.
+      With 2, the mean score of both settings is also reported.
+    eval_batch_size: Number of examples per batch during the tests.
   """
 
   output: str

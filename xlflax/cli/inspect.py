@@ -27,16 +27,16 @@ class InspectOptions:
 
   Reads all text of a corpus directory and prints sizes, lengths, repeated
   lines, the detected language of each file, equal source and target texts,
-  columns of ids, broken encodings, and training text that overlaps with
-  held-out or evaluation text. The corpus is not changed.
+  columns that contain ids, broken encodings, and training text that overlaps
+  with held-out or evaluation text. The corpus is not changed.
 
   Attributes:
     corpus: Corpus directory.
-    decontaminate_against: Files of evaluation texts, separated by commas, such
-      as .txt, .jsonl or .tsv with a text in each column. Counts the training
-      lines that have 13 consecutive words in common with them.
+    decontaminate_against: Files with evaluation texts, separated by commas,
+      such as .txt, .jsonl, or .tsv with a text in each column. Training lines
+      that share 13 consecutive words with these texts are counted.
     json: Print JSON instead of a table.
-    html: HTML file to which the statistics are written as well.
+    html: HTML file to which the statistics are also written.
   """
 
   corpus: str = dataclasses.field(kw_only=False)

@@ -1,4 +1,4 @@
-"""`xlflax launch`: starts a job of several processes."""
+"""`xlflax launch`: starts a job with several processes."""
 
 import dataclasses
 import functools
@@ -34,7 +34,7 @@ examples:
 
 
 def parse(arguments: Sequence[str]) -> Callable[[], int | None]:
-  """Parses a launcher, its options and the command of the job.
+  """Parses a launcher, its options and the job's command.
 
   Args:
     arguments: Arguments that follow `xlflax launch`.
@@ -51,7 +51,7 @@ def parse(arguments: Sequence[str]) -> Callable[[], int | None]:
   launchers = launcher_registry.load_launchers(modules)
   if not arguments or arguments[0].startswith('-'):
     raise errors.ConfigError(
-      'Missing launcher',
+      'Missing required argument: the name of a launcher',
       got=arguments[0] if arguments else None,
       expected=name_suggestions.format_choices(list(launchers)),
       where='xlflax launch',
@@ -74,8 +74,8 @@ def parse(arguments: Sequence[str]) -> Callable[[], int | None]:
 def options_class(launcher: launcher_registry.Launcher) -> type:
   """Returns the dataclass of a launcher's options.
 
-  It consists of the fields of the launcher's jobs that are options, and
-  `dry_run`. The values are validated when the job is constructed.
+  It has the fields of the launcher's job class that are command-line options,
+  and the field `dry_run`. The values are validated when the job is constructed.
 
   Args:
     launcher: The launcher.

@@ -1,4 +1,4 @@
-"""`xlflax mine-hard-negatives`: hard negatives for retrieval fine-tuning."""
+"""`xlflax mine-hard-negatives`: mines hard negatives for retrieval."""
 
 import dataclasses
 from typing import Annotated
@@ -13,20 +13,21 @@ from xlflax.cli import options as shared_options
 class MineHardNegativesOptions:
   """Adds hard negatives to pairs of queries and documents.
 
-  Hard negatives are documents of other pairs that a run ranks high for a query,
-  but that score below the query's own document.
+  Hard negatives are documents from other pairs to which the run's model gives a
+  high score for a query, but a lower score than to the query's own document.
 
   Attributes:
     model_dir: Directory of the run that encodes queries and documents.
-    pairs: TSV or JSON lines file with a query and its document per line.
+    pairs: TSV or JSON lines file with a query and its relevant document on each
+      line.
     language: Language code of the texts.
     output: JSON lines file to write, in the format of finetune/search.gin.
-    num_negatives: Number of negatives per query. Pairs with fewer negatives are
-      dropped.
-    max_score_ratio: Maximum cosine similarity of a query and a negative,
-      relative to that of the query and its own document.
-    range_min: Number of highest ranked documents to skip.
-    range_max: Number of highest ranked documents to consider.
+    num_negatives: Number of negatives per query. Pairs for which fewer
+      negatives are found are dropped.
+    max_score_ratio: Maximum cosine similarity between a query and a negative,
+      as a fraction of the similarity between the query and its own document.
+    range_min: Number of top-ranked documents that are skipped.
+    range_max: Number of top-ranked documents that are considered.
   """
 
   model_dir: str

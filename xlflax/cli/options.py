@@ -1,7 +1,7 @@
-"""Option types and groups of options that several commands share.
+"""Option types and option groups that are shared by several commands.
 
 A group is a frozen dataclass with `cyclopts.Parameter(name='*')`. Its fields
-become options of each command that has the group as a field:
+become options of each command whose dataclass contains the group:
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class TrainOptions:
@@ -28,7 +28,7 @@ def _parse_integer(type_: Any, tokens: Sequence[cyclopts.Token]) -> int:
   except ValueError:
     number = float(text)
   if not number.is_integer() or abs(number) >= 2**53:
-    raise ValueError(f'not an integer: {text}')
+    raise ValueError(f'{text} is not an integer')
   return int(number)
 
 
@@ -116,10 +116,10 @@ class GinOptions:
   """Gin files and bindings.
 
   Attributes:
-    gin_file: Gin file. Repeat the option for several files; later files
-      override earlier ones.
+    gin_file: Gin file. Repeat the option for several files. Later files
+      override earlier files.
     gin_search_paths: Directory in which gin files are looked up. Repeat the
-      option, or separate directories by commas.
+      option for several directories, or separate them by commas.
     gin_bindings: Bindings 'NAME=VALUE' from `--gin.NAME=VALUE`.
   """
 
@@ -144,13 +144,13 @@ class DistributedOptions:
     coordinator_address: Address of process 0, as HOST:PORT.
     num_processes: Number of JAX processes in the job.
     process_id: Index of this process, starting at 0.
-    cluster: Environment from which the processes are discovered. "none" starts
-      a single process.
-    platform: Platform to compute on. The command fails if it is not available.
-      Defaults to the platform that JAX selects.
+    cluster: Cluster environment from which the job's processes are discovered.
+      "none" starts a single process.
+    platform: Platform on which JAX computes. The command fails if the platform
+      is not available. Defaults to the platform that JAX selects.
     initialization_timeout: Seconds to wait for the other processes at startup.
-    heartbeat_timeout: Seconds without a heartbeat after which a process counts
-      as lost and the job ends.
+    heartbeat_timeout: Seconds without a heartbeat after which a process is
+      considered lost and the job ends.
   """
 
   coordinator_address: str | None = None
@@ -201,10 +201,11 @@ class ShardOptions:
   """The shard of the input that this job processes.
 
   Attributes:
-    shard_index: Index of this job's shard, starting at 0.
-    num_shards: Number of shards, that is, of jobs.
+    shard_index: Index of the input shard that this job processes, starting at
+      0.
+    num_shards: Number of input shards, which equals the number of jobs.
     shard_from_env: Read the shard index and the number of shards from the
-      environment of a Slurm array, a Slurm task or `xlflax launch`.
+      environment variables of a Slurm array, a Slurm task or `xlflax launch`.
   """
 
   shard_index: NonNegativeInt | None = None
@@ -263,12 +264,14 @@ def _shard_from_env() -> tuple[int, int]:
         'The indices of a Slurm array must be consecutive',
         got=f'index {index} of {count}',
         where='--shard_from_env',
-        fix='Submit an array without gaps, or pass --shard_index and '
-        '--num_shards.',
+        fix=(
+          'Submit an array with consecutive indices, or pass --shard_index '
+          'and --num_shards.'
+        ),
       )
   raise errors.ConfigError(
-    'The environment does not define a shard',
-    expected='SLURM_ARRAY_TASK_ID, XLFLAX_PROCESS_ID or SLURM_PROCID',
+    'The environment variables do not define a shard',
+    expected='one of SLURM_ARRAY_TASK_ID, XLFLAX_PROCESS_ID and SLURM_PROCID',
     where='--shard_from_env',
     fix='Pass --shard_index and --num_shards.',
   )
@@ -330,10 +333,10 @@ def check_requires(
     names: Option names, without dashes.
     requires: Description of the required option, such as '--dry_run'.
     satisfied: Whether that option is given.
-    fix: Hint. If None, the hint is to add the required option.
+    fix: Hint for the error. If None, the hint is to add the required option.
 
   Raises:
-    ConfigError: If one of the options is set and the requirement is not met.
+    ConfigError: If one of the options is set without the required option.
   """
   if satisfied:
     return
@@ -354,17 +357,18 @@ def check_excludes(
   given: bool,
   fix: str | None = None,
 ) -> None:
-  """Raises an error for options that cannot be combined with another option.
+  """Raises an error for options that another option excludes.
 
   Args:
     options: Options of the command.
     names: Option names, without dashes.
     excluded_by: Description of the other option, such as '--dry_run'.
     given: Whether the other option is given.
-    fix: Hint. If None, the hint is to remove the option.
+    fix: Hint for the error. If None, the hint is to remove the option.
 
   Raises:
-    ConfigError: If one of the options is set together with the other.
+    ConfigError: If one of the options is set together with the excluding
+      option.
   """
   if not given:
     return

@@ -1,4 +1,4 @@
-"""Checks that a command does not write into its input."""
+"""Checks that prevent a command from overwriting its input."""
 
 import pathlib
 
@@ -8,13 +8,13 @@ from xlflax.utils import errors
 def check_outside_corpus(
   corpus: str | None, output: str | None, *, content: str, option: str
 ) -> None:
-  """Raises an error for an output inside of the corpus directory.
+  """Raises an error if the output is inside the corpus directory.
 
   Args:
     corpus: Corpus directory, or None.
     output: Output directory, or None.
-    content: Noun for the content of the output, such as 'cache', for the
-      message.
+    content: Noun that describes the output in the error message, such as
+      'cache'.
     option: Name of the option that sets the output, without dashes.
 
   Raises:
@@ -33,7 +33,7 @@ def check_outside_corpus(
 
 
 def check_differs(input_path: str, output: str, *, option: str) -> None:
-  """Raises an error for an output that would replace the input.
+  """Raises an error if the output would replace the input.
 
   Args:
     input_path: Path of the input.
@@ -45,7 +45,7 @@ def check_differs(input_path: str, output: str, *, option: str) -> None:
   """
   if _absolute(input_path) == _absolute(output):
     raise errors.ConfigError(
-      'The output would replace the input',
+      'The output path is the same as the input path',
       got=f'--{option}={output}',
       expected=f'a path other than {input_path}',
       where=f'--{option}',

@@ -1,9 +1,9 @@
 """Parsing of command lines into the options of a command, with cyclopts.
 
 A command module has a function `main`, or a dictionary `SUBCOMMANDS` of
-functions by name, or both. Each of these functions takes `options`, an instance
-of a frozen dataclass, whose fields are the options of the command line and
-whose docstring is the help.
+functions by name, or both. Each of these functions takes one argument,
+`options`. It is an instance of a frozen dataclass whose fields define the
+command-line options and whose docstring defines the help text.
 """
 
 import dataclasses
@@ -40,7 +40,8 @@ def parse(
     module: Module of the command.
     arguments: Arguments that follow the name, without `--gin.NAME=VALUE`.
     gin_bindings: Bindings 'NAME=VALUE' for the command's `GinOptions`.
-    command_line: Words of the command line, for a field `command_line`.
+    command_line: Words of the command line, which are stored in the options'
+      field `command_line`.
 
   Returns:
     A function without arguments that runs the command, or prints its help.
@@ -88,7 +89,7 @@ def build_app(name: str, module: types.ModuleType) -> cyclopts.App:
 
 
 def options_class(main: Main) -> type:
-  """Returns the dataclass of options that a command function takes."""
+  """Returns the options dataclass that a command function takes."""
   return typing.get_type_hints(main)['options']
 
 
@@ -185,7 +186,7 @@ def _add_bindings(options: Any, bindings: Sequence[str], prog: str) -> Any:
       group = dataclasses.replace(group, gin_bindings=tuple(bindings))
       return dataclasses.replace(options, **{field.name: group})
   raise errors.ConfigError(
-    'The command does not support gin bindings',
+    'This command does not support gin bindings',
     got=f'--gin.{bindings[0]}',
     where=prog,
     fix=f'Remove the binding. `{prog} --help` lists the options.',

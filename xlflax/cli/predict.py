@@ -1,4 +1,4 @@
-"""`xlflax predict`: labels the words of text with a fine-tuned run."""
+"""`xlflax predict`: labels the words in a text with a fine-tuned run."""
 
 import dataclasses
 from typing import Literal
@@ -9,15 +9,16 @@ from xlflax.cli import options as shared_options
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PredictOptions:
-  """Predicts part-of-speech or entity labels of words.
+  """Predicts a part-of-speech or entity label for each word.
 
-  The output is training data for translate-train with pseudo-labels.
+  The output can be used as pseudo-labeled training data for translate-train.
 
   Attributes:
-    model_dir: Directory of a run that was fine-tuned for tagging.
+    model_dir: Directory of a run that was fine-tuned on a tagging task.
     input: Language and its text file, as LANGUAGE=FILE, with one sentence per
       line and spaces between words. Repeat the option for several languages.
-    output: Directory to which LANGUAGE.conll is written for each language.
+    output: Directory to which a file LANGUAGE.conll is written for each
+      language.
     step: Training step of the checkpoint. Defaults to the last checkpoint.
     label_scheme: Type of the labels. "entities" repairs the predictions to
       valid IOB2 tags. Defaults to the type that the run was fine-tuned with.

@@ -23,67 +23,71 @@ _CODE_SWITCH_OPTIONS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PreprocessOptions:
-  """Writes a corpus directory of processed text.
+  """Writes a corpus directory with preprocessed text.
 
   Normalizes, tokenizes and segments text, drops lines and pairs that should not
   be trained on, and replaces words by dictionary translations. Without options,
-  lines without letters and pairs that are copies are dropped. Compression,
-  documents and the alignment of pairs are kept. Run the same command again
-  after an interruption to resume.
+  lines without letters and pairs whose target copies the source are dropped.
+  Compression, document boundaries and the alignment of pairs are preserved. Run
+  the same command again after an interruption to resume.
 
   Attributes:
     corpus: Corpus directory to read.
     output: Corpus directory to write.
     languages: Languages to write, separated by commas. Defaults to all.
-    moses: Normalize punctuation and tokenize with the Moses rules. Also
-      processes the dictionaries.
+    moses: Normalize punctuation and tokenize with the Moses rules. The
+      dictionaries are processed in the same way.
     split_sentences: Split monolingual lines into sentences before all other
       processing (sentencex).
     segment_chinese: Insert spaces between Chinese words (jieba).
-    min_letters: Minimum number of letters per line. 0 keeps lines such as
-      numbers.
+    min_letters: Minimum number of letters per line. 0 keeps lines without
+      letters, such as numbers.
     max_copy_similarity: Maximum fraction of character trigrams that the source
-      and target of a pair have in common. Above it, and if both are equal, the
-      pair was not translated and is dropped. 1 keeps all pairs.
+      and target of a pair have in common. Pairs above this value, and pairs
+      whose source and target are equal, are dropped as untranslated. 1 keeps
+      all pairs.
     min_characters: Minimum number of characters per line.
     max_characters: Maximum number of characters per line.
-    min_script_share: Minimum fraction of letters per line in a script of its
-      language.
-    min_language_probability: Minimum probability that a line is of its
-      language, given the languages of its file (py3langid). Languages that the
-      identifier does not support are not checked. 0.5 is a useful value.
-    max_length_ratio: Maximum ratio of the lengths of source and target.
+    min_script_share: Minimum fraction of a line's letters that belong to a
+      script of its language.
+    min_language_probability: Minimum probability that a line is written in its
+      language, among the languages in its file (py3langid). Lines in languages
+      that the identifier does not support are not checked. 0.5 is a useful
+      value.
+    max_length_ratio: Maximum length ratio between source and target.
     dedup: Duplicates to drop. "exact" ignores case and punctuation, and "fuzzy"
       drops near-duplicates found by MinHash. Held-out text is read first, so
-      that training text does not duplicate it.
-    minhash_bands: Number of bands per MinHash signature. Lines with a band in
-      common are near-duplicates.
+      that its duplicates are removed from the training text.
+    minhash_bands: Number of bands per MinHash signature. Two lines that share a
+      band are near-duplicates.
     minhash_rows: Number of hash values per band.
     minhash_ngram: Length of the character n-grams.
-    decontaminate_against: Files of evaluation texts, separated by commas, such
-      as .txt, .jsonl or .tsv with a text in each column. Training lines that
-      have 13 consecutive words in common with them, or equal a shorter text,
-      are dropped. In scripts without spaces, characters are counted.
+    decontaminate_against: Files with evaluation texts, separated by commas,
+      such as .txt, .jsonl, or .tsv with a text in each column. Training lines
+      that share 13 consecutive words with these texts, or that equal a shorter
+      text, are dropped. In scripts without spaces, characters are counted
+      instead of words.
     min_margin: Minimum margin of a training pair: its cosine similarity divided
-      by that of its nearest neighbors (Artetxe and Schwenk 2019). 1.06 is a
-      useful value.
+      by the mean similarity to its nearest neighbors (Artetxe and Schwenk
+      2019). 1.06 is a useful value.
     margin_model: Directory of the run that encodes the pairs.
     margin_layer: Layer of the encoder. 0 is the embedding layer. Defaults to
       the last layer.
-    code_switch: Replace words of monolingual training text by translations from
-      the dictionaries of the corpus. The tasks `corpus.code_switched.*` do the
+    code_switch: Replace words in monolingual training text with translations
+      from the corpus's dictionaries. The tasks `corpus.code_switched.*` do the
       same during training.
-    code_switch_probability: Probability of replacing a word that a dictionary
-      contains.
-    code_switch_max_ratio: Maximum fraction of replaced words in a group of
-      lines.
-    code_switch_group_lines: Number of lines per group.
-    code_switch_target_languages: Languages of the translations, separated by
-      commas. Defaults to all languages of the dictionaries.
-    num_copies: Number of copies of the text, each with other replacements.
+    code_switch_probability: Probability with which a word that occurs in a
+      dictionary is replaced.
+    code_switch_max_ratio: Maximum fraction of words that are replaced in a
+      group of lines.
+    code_switch_group_lines: Number of consecutive lines in a group.
+    code_switch_target_languages: Languages of the replacement words, separated
+      by commas. Defaults to all languages in the dictionaries.
+    num_copies: Number of copies of the text. Each copy has different
+      replacements.
     seed: Random seed for code-switching.
     num_workers: Number of worker processes on this host.
-    overwrite: Replace an output that was written with other settings.
+    overwrite: Replace an output that was written with different settings.
   """
 
   corpus: str

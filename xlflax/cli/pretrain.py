@@ -18,25 +18,28 @@ from xlflax.utils import errors, signals
 class PretrainOptions:
   """One-command pretraining with automatically selected settings.
 
-  Selects vocabulary size, recipe and number of steps for the text and the
-  available devices, prints the equivalent commands and runs them:
-  `xlflax vocab`, `cache`, `train` and, if the corpus has held-out text,
+  Selects the vocabulary size, the recipe and the number of steps based on the
+  text and the available devices. Then prints the equivalent commands and runs
+  them: `xlflax vocab`, `cache`, `train` and, if the corpus has held-out text,
   `evaluate`. Run the same command again after an interruption to resume.
 
   Attributes:
-    corpus: Corpus directory, or directory of files that are named by language.
+    corpus: Corpus directory, or a directory of files that are named after their
+      languages.
     output: Directory for the vocabulary, the cache and the run, which is
       written to OUTPUT/model.
     languages: Languages to train on, separated by commas. Defaults to all.
-    hours: Duration of the training in hours, without the time for vocabulary
-      and cache. Times some steps first.
+    hours: Duration of the training in hours, excluding the time for the
+      vocabulary and the cache. To estimate the number of steps, some steps are
+      timed first.
     steps: Number of training steps.
-    vocabulary_size: Size of the vocabulary. Defaults to a size for the text.
-    preemption_exit_code: Exit code after a signal, with which a scheduler
-      restarts the job. Defaults to the exit code of the command that was
-      stopped.
-    dry_run: Print the commands without running them. With --hours, some steps
-      are timed.
+    vocabulary_size: Size of the vocabulary. By default, it is selected based on
+      the text.
+    preemption_exit_code: Exit code if a signal stops the command. Choose a code
+      for which the scheduler restarts the job. Defaults to the exit code of the
+      command that was stopped.
+    dry_run: Print the commands without running them. With --hours, some
+      training steps are timed nevertheless.
   """
 
   corpus: str = dataclasses.field(kw_only=False)
@@ -51,7 +54,9 @@ class PretrainOptions:
 
   def __post_init__(self):
     if self.hours is None and self.steps is None:
-      raise errors.ConfigError('Missing required argument: --hours or --steps')
+      raise errors.ConfigError(
+        'Missing required argument: either --hours or --steps'
+      )
     shared_options.check_excludes(
       self, ['hours'], excluded_by='--steps', given=self.steps is not None
     )
@@ -107,7 +112,7 @@ def build_commands(
   """Returns the commands for vocabulary, cache, training and evaluation.
 
   Args:
-    options: The options of the command.
+    options: The command's options.
     corpus: The corpus.
     settings: The selected settings.
   """
@@ -153,7 +158,7 @@ def is_finished(command: list[str], output: str) -> bool:
 
   Args:
     command: The command, such as ['xlflax', 'train', ...].
-    output: Output directory of the pretraining.
+    output: Output directory of the command.
   """
   from xlflax.training.checkpointing import saved_run
 
@@ -201,8 +206,8 @@ def _load_record(options: PretrainOptions) -> dict | None:
     options: The options of this call.
 
   Raises:
-    RunDirectoryError: If the record is damaged, or the earlier call had other
-      options.
+    RunDirectoryError: If the record is damaged, or the earlier call had
+      different options.
   """
   from xlflax.integrity import pretraining_integrity
 
@@ -212,7 +217,7 @@ def _load_record(options: PretrainOptions) -> dict | None:
     return None
   if problems := manifests.find_problems(output):
     raise errors.RunDirectoryError(
-      'The recorded settings are damaged',
+      'The recorded pretraining settings are damaged',
       got='; '.join(problems.values()),
       where=str(output),
       fix=f'Run `xlflax verify {output}`.',
@@ -220,11 +225,14 @@ def _load_record(options: PretrainOptions) -> dict | None:
   record = json.loads(path.read_text(encoding='utf-8'))
   if record['options'] != _recorded_options(options):
     raise errors.RunDirectoryError(
-      'The output directory contains a run with other options',
+      'The output directory contains a run with different options',
       got=str(_recorded_options(options)),
       expected=str(record['options']),
       where=str(path),
-      fix='Pass another --output, or change the commands that --dry_run prints.',
+      fix=(
+        'Pass a different --output, or change the commands that --dry_run '
+        'prints.'
+      ),
     )
   return record
 

@@ -17,8 +17,8 @@ class LinkedCorpus:
 
   Attributes:
     directory: Corpus directory.
-    links: Files by the path of their link relative to `directory`. Empty if the
-      directory is a corpus of the user.
+    links: Map from the path of each link, relative to `directory`, to the file
+      it points to. Empty if the directory is the user's own corpus.
   """
 
   directory: str
@@ -33,12 +33,14 @@ class LinkedCorpus:
     Args:
       corpus: Corpus directory, or directory of files that are named by
         language.
-      languages: Languages, separated by commas. If None, all.
-      output: Directory of the pretraining, for the links.
+      languages: Languages, separated by commas. If None, all languages are
+        used.
+      output: Output directory of `xlflax pretrain`, in which the links are
+        created.
 
     Raises:
       CorpusError: If a directory, file or language does not exist.
-      RunDirectoryError: If the directory for the links holds other files.
+      RunDirectoryError: If the directory for the links contains other files.
     """
     from xlflax.data.corpus import record_formats
 
@@ -58,7 +60,7 @@ class LinkedCorpus:
     available = sorted({code for pair in codes.values() for code in pair})
     if not available:
       raise errors.CorpusError(
-        'No text was found',
+        'No text was found in the corpus',
         expected='a corpus directory, or files such as en.txt and de-en.tsv',
         where=corpus,
         fix='Run `xlflax build-corpus --help` for commands that build a corpus.',
@@ -118,15 +120,16 @@ def _check_links_only(root: pathlib.Path) -> pathlib.Path:
   """Returns a directory that does not exist or contains only links.
 
   Raises:
-    RunDirectoryError: If it contains other files, which would be deleted.
+    RunDirectoryError: If the directory contains other files, which would be
+      deleted.
   """
   files = [p for p in root.rglob('*') if not (p.is_symlink() or p.is_dir())]
   if files or root.is_symlink():
     raise errors.RunDirectoryError(
       'The directory for links to the text contains other files',
       got=str(files[0] if files else root),
-      expected='a directory of links, or no directory',
-      fix='Pass another --output.',
+      expected='a directory that contains only links, or that does not exist',
+      fix='Pass a different --output.',
     )
   return root
 
@@ -138,7 +141,7 @@ def _files(root: pathlib.Path) -> dict[str, pathlib.Path]:
   parallel/en-de.tmx, and de/train/1.parquet becomes mono/de.train.1.parquet.
 
   Raises:
-    CorpusError: If two files would have the same name.
+    CorpusError: If two files would have the same name in the corpus.
   """
   from xlflax.data.corpus import corpus_directory, record_formats
 

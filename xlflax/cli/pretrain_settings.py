@@ -1,11 +1,12 @@
-"""Settings of `xlflax pretrain`: vocabulary size, recipe and training steps.
+"""Selection of vocabulary size, recipe and steps for `xlflax pretrain`.
 
 The vocabulary size grows with the square root of the text size, as does the
-number of distinct words (Heaps' law): 8,000 tokens for a text of a million
-tokens, as in docs/recipes.md. Short or uniform text has fewer subwords. On
-CPUs, the recipe is `recipes/small.gin`. On GPUs and TPUs, it is the largest
-recipe that is trained on 20 tokens per parameter of its layers (Hoffmann et al.
-2022) in the given time, if the text is read at most 40 times.
+number of distinct words (Heaps' law). A text with a million tokens results in a
+vocabulary of 8,000 tokens, as in docs/recipes.md. Short or uniform text results
+in fewer subwords. On CPUs, the recipe is `recipes/small.gin`. On GPUs and TPUs,
+it is the largest recipe for which the given time suffices to train on 20 tokens
+per layer parameter (Hoffmann et al. 2022) while reading the text at most 40
+times.
 """
 
 import dataclasses
@@ -33,10 +34,11 @@ class PretrainSettings:
   Attributes:
     summary: Summary of the settings, as a shell comment.
     vocabulary_size: Size of the vocabulary.
-    gin_files: Gin files of the training.
+    gin_files: Gin files for `xlflax train`.
     steps: Number of training steps.
-    tasks: Evaluation tasks, separated by commas. '' without held-out text.
-    split: Split to evaluate.
+    tasks: Evaluation tasks, separated by commas. Empty if there is no held-out
+      text.
+    split: Split on which the model is evaluated.
   """
 
   summary: str
@@ -83,10 +85,12 @@ def select_settings(
 
   Args:
     corpus: Corpus with the languages to train on.
-    hours: Duration of the training. Times some steps. None if `steps` is given.
+    hours: Duration of the training in hours, for which some steps are timed.
+      None if `steps` is given.
     steps: Number of training steps. None if `hours` is given.
-    vocabulary_size: Size of the vocabulary. If None, selected by the text.
-    gin: Gin files and bindings of the user, which override the recipe.
+    vocabulary_size: Size of the vocabulary. If None, it is selected based on
+      the text.
+    gin: The user's gin files and bindings, which override the recipe.
 
   Returns:
     The settings.
@@ -200,7 +204,7 @@ def _build_trainer(
 def _measure_step_seconds(
   trainer: Any, name: str, *, is_smallest: bool
 ) -> float:
-  """Returns the seconds per step, or infinity for a recipe that does not fit."""
+  """Returns the seconds per step, or infinity if a recipe does not fit."""
   try:
     seconds = trainer.benchmark(steps=_TIMED_STEPS)['seconds_per_step'][
       'median'

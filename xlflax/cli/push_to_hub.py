@@ -7,16 +7,16 @@ import dataclasses
 class PushToHubOptions:
   """Uploads an exported model to the Hugging Face Hub.
 
-  New models are private. Weights and graphs of an earlier upload that are not
-  in the directory are deleted from the Hub.
+  New models are private. Weight files and ONNX graphs from an earlier upload
+  that are not in the directory are deleted from the Hub.
 
   Attributes:
-    directory: Directory written by `xlflax convert to-hf`. README.md may be
-      edited.
+    directory: Directory written by `xlflax convert to-hf`. You may edit its
+      README.md before the upload.
     name: Name of the model on the Hub, as ORGANIZATION/NAME.
     dry_run: Check the directory and print its files and model card without
-      uploading.
-    public: Make a new model public.
+      uploading them.
+    public: Make the model public when it is created.
   """
 
   directory: str = dataclasses.field(kw_only=False)

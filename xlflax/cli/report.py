@@ -22,20 +22,21 @@ class ReportOptions:
   """Compares runs, or the results of evaluation suites, on one HTML page.
 
   For run directories, the page shows losses, speed, evaluation results and
-  settings that differ. For outputs of `xlflax evaluate --suite`, it shows
-  scores by task and language with confidence intervals, differences from a
-  baseline, transfer gaps, costs, and links to predictions.
+  settings that differ. For output directories of `xlflax evaluate --suite`, it
+  shows scores for each task and language with confidence intervals, differences
+  from a baseline, transfer gaps, costs, and links to predictions.
 
   Attributes:
     directories: Run directories, as DIR or NAME=DIR, or output directories of
       `xlflax evaluate --suite`.
     output: Directory to which the page, tables and plots are written.
-    baseline: Model with which the other models of suites are compared. Defaults
-      to the first.
-    source_language: Language on which the models of suites were fine-tuned.
-    title: Title of the page for suites.
+    baseline: Model with which the other models in a suite report are compared.
+      Defaults to the first model.
+    source_language: Language on which the models in a suite report were
+      fine-tuned.
+    title: Title of a suite report.
     num_bootstrap_samples: Number of bootstrap samples for the confidence
-      intervals of suites.
+      intervals in a suite report.
   """
 
   directories: tuple[str, ...] = dataclasses.field(kw_only=False)
@@ -78,11 +79,11 @@ def main(options: ReportOptions) -> None:
     page = _join_suites(options)
   else:
     raise errors.ConfigError(
-      'A report cannot compare runs with outputs of suites',
+      'A report cannot compare run directories with suite outputs',
       got=f'{are_suites.count(False)} runs and {are_suites.count(True)} '
       'outputs of suites',
       where='xlflax report',
-      fix='Write one report of the runs and one of the suites.',
+      fix='Write one report for the runs and one for the suites.',
     )
   print(page)
 
@@ -133,7 +134,7 @@ def _is_suite_output(text: str) -> bool:
 def _parse_runs(items: Sequence[str]) -> dict[str, str]:
   """Returns the directories of runs by name.
 
-  Runs whose directories have the same name are named by their paths.
+  Runs whose directories have the same name are identified by their paths.
 
   Raises:
     ConfigError: If two runs have the same name.

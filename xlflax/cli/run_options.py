@@ -9,7 +9,7 @@ from xlflax.data.tokenizers import vocabulary_spec
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunOptions:
-  """Inputs and directory of a training run.
+  """Input paths and directory of a training run.
 
   Attributes:
     model_dir: Directory of the run. Sets the gin macro MODEL_DIR.
@@ -17,11 +17,11 @@ class RunOptions:
     vocabulary: Directory written by `xlflax vocab`. Sets the gin macro
       VOCABULARY.
     cache: Token cache written by `xlflax cache`. Sets the gin macro CACHE_DIR.
-    task_module: Module that registers SeqIO tasks which are read without a
-      token cache. Repeat the option for several.
-    vocabulary_size: Size of a dummy vocabulary, which replaces --vocabulary in
+    task_module: Module that registers SeqIO tasks, which are read without a
+      token cache. Repeat the option for several modules.
+    vocabulary_size: Size of a dummy vocabulary that replaces --vocabulary in
       dry runs and benchmarks.
-    num_languages: Number of languages of the dummy vocabulary.
+    num_languages: Number of languages in the dummy vocabulary.
   """
 
   model_dir: str | None = None
@@ -69,7 +69,7 @@ class RunOptions:
   def dummy_vocabulary(self) -> dict[str, Any]:
     """Returns the field `vocabulary` of a `Trainer` with a dummy vocabulary.
 
-    The result is empty without `vocabulary_size`.
+    The result is empty if `vocabulary_size` is not set.
     """
     if self.vocabulary_size is None:
       return {}

@@ -1,4 +1,4 @@
-"""`xlflax tasks`: lists SeqIO tasks, shows examples, converts public data."""
+"""`xlflax tasks`: lists SeqIO tasks, prints examples, converts public data."""
 
 import dataclasses
 import fnmatch
@@ -15,17 +15,17 @@ from xlflax.utils import errors
 @cyclopts.Parameter(name='*', group=cyclopts.Group('Task registration'))
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RegistrationOptions:
-  """Sources of tasks in addition to the public TFDS corpora.
+  """Sources of SeqIO tasks in addition to the public TFDS corpora.
 
   Attributes:
     corpus: Corpus directory. Registers the tasks `corpus.*`.
     task_module: Importable module that registers SeqIO tasks. Repeat the option
-      for several.
+      for several modules.
     xtreme: Directory that XTREME's download script wrote. Registers the tasks
       `xtreme.*`.
     treebanks: Directory of Universal Dependencies treebanks. Registers the
       tasks `ud.*`.
-    tfds_data_dir: Directory of prepared TensorFlow datasets.
+    tfds_data_dir: Directory that contains prepared TensorFlow Datasets.
   """
 
   corpus: str | None = None
@@ -53,12 +53,12 @@ class ListOptions:
 class ShowOptions:
   """Prints decoded examples of a task after each preprocessing step.
 
-  For a mixture, prints its tasks and their sampling rates.
+  For a mixture, prints the tasks it contains and their sampling rates.
 
   Attributes:
     name: Name of the task or mixture.
-    vocabulary: Directory written by `xlflax vocab`. Also prints the tokenized
-      examples.
+    vocabulary: Directory written by `xlflax vocab`. If it is given, the
+      tokenized examples are printed too.
     split: Split to read.
     num_examples: Number of examples to print after each step.
   """
@@ -76,8 +76,8 @@ class ShowOptions:
 class ConvertOptions:
   """Describes public evaluation sets and converts downloaded ones.
 
-  Without a name, lists the data sets. With a name only, describes the data set
-  and its download.
+  Without a name, lists all data sets. With only a name, describes the data set
+  and how to download it.
 
   Attributes:
     name: Name of the data set.
@@ -195,7 +195,7 @@ SUBCOMMANDS = {'list': list_tasks, 'show': show, 'convert': convert}
 
 
 def _register(options: RegistrationOptions) -> None:
-  """Registers the tasks of the sources that the options name."""
+  """Registers the tasks from the sources selected by the options."""
   from xlflax.data.seqio_tasks import tensorflow_setup  # Imports TensorFlow.
 
   tensorflow_setup.load_tensorflow()

@@ -27,32 +27,36 @@ class TrainOptions(run_options.RunOptions):
 
   Attributes:
     phases: Directory with the gin files phase1.gin, phase2.gin and so on, or
-      gin files separated by commas. The phases are trained one after the other
-      in MODEL_DIR/phase1 and so on (see docs/modern_encoders.md).
+      gin files separated by commas. The phases are trained one after another in
+      MODEL_DIR/phase1, MODEL_DIR/phase2 and so on (see
+      docs/modern_encoders.md).
     dry_run: Check the configuration and print the plan without training.
-    target_topology: Devices to plan for in a dry run, as PLATFORM:KIND:COUNT,
-      such as gpu:H200:512, tpu:v5p:256 or cpu:8. They need not be available.
-      gpu:A100-40GB:64/4 has 4 devices per node.
-    cost_model: Source of the plan for a target topology. "compiler" compiles
-      for the devices and requires the extra plan-gpu or plan-tpu, "estimate"
-      does not, and "auto" compiles if the compiler is installed.
+    target_topology: Devices for which a dry run makes its plan, as
+      PLATFORM:KIND:COUNT, such as gpu:H200:512, tpu:v5p:256 or cpu:8. The
+      devices need not be available. gpu:A100-40GB:64/4 has 4 devices per node.
+    cost_model: Method by which the plan for a target topology is made.
+      "compiler" compiles the program for the devices and requires the extra
+      plan-gpu or plan-tpu. "estimate" does not require a compiler. "auto"
+      compiles if the compiler is installed, and estimates otherwise.
     output_file: JSON file to which a dry run writes the plan.
-    on_config_mismatch: Behavior if --model_dir holds a run with another
-      configuration. "continue" resumes it with the new configuration.
+    on_config_mismatch: Behavior if --model_dir contains a run with a different
+      configuration. "continue" resumes the run with the new configuration.
     stop_after_steps: Step at which the run saves a checkpoint and stops, before
       its last step.
-    preemption_exit_code: Exit code after a signal stopped the run, with which a
-      scheduler restarts the job.
+    preemption_exit_code: Exit code if a signal stops the run. Choose a code for
+      which the scheduler restarts the job.
     watchdog_timeout: Seconds without a step, batch or checkpoint after which
       all processes write their stacks and the job exits with code 74. 0
       disables the watchdog. Defaults to the larger of 900 and the duration of
       ten steps.
     profile_steps: Range FIRST:LAST of steps to profile. The trace is written to
-      MODEL_DIR/profile, for TensorBoard and ui.perfetto.dev.
-    profile_memory: Write a device memory profile with the trace, for pprof.
+      MODEL_DIR/profile and can be opened in TensorBoard or at ui.perfetto.dev.
+    profile_memory: Also write a device memory profile, which can be opened with
+      pprof.
     report_to: Destination of metrics in addition to metrics.jsonl. Repeat the
-      option for several. "jsonl" alone disables the others, and "terminal" logs
-      losses by objective and language. Defaults to tensorboard.
+      option for several destinations. "jsonl" alone disables all other
+      destinations, and "terminal" logs losses by objective and language.
+      Defaults to tensorboard.
   """
 
   phases: str | None = None
@@ -239,7 +243,7 @@ def _train(
 
 
 def _build_trainer(options: TrainOptions, phase: train_phases.Phase) -> Any:
-  """Builds the trainer of a phase from the configuration and the options."""
+  """Builds a phase's trainer from the configuration and the options."""
   from xlflax import trainer
   from xlflax.training.checkpointing import run_directory
 

@@ -1,4 +1,4 @@
-"""Log messages of `xlflax train` about possible exports and next commands."""
+"""Log messages of `xlflax train` that suggest exports and next commands."""
 
 import logging
 import shlex
@@ -66,7 +66,7 @@ def log_next_steps(trainer: Any, result: dict[str, Any]) -> None:
 
 
 def next_commands(trainer: Any, result: dict[str, Any]) -> list[str]:
-  """Returns commands that use a run, such as its evaluation.
+  """Returns commands that use a run, such as `xlflax evaluate`.
 
   Args:
     trainer: Run that was trained.

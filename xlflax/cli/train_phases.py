@@ -1,8 +1,9 @@
-"""Runs of `xlflax train --phases`, each of which starts from the previous one.
+"""Training phases of `xlflax train --phases`, each of which is a run.
 
-Phase NAME trains in MODEL_DIR/NAME. Its gin file reads the directory of the
-previous phase from the macro INIT_DIR. A binding of the command line applies to
-the phases that use it.
+Each phase starts from the last checkpoint of the previous phase. Phase NAME
+trains in MODEL_DIR/NAME, and its gin file reads the previous phase's directory
+from the macro INIT_DIR. A command-line binding applies to all phases that use
+it.
 """
 
 import dataclasses
@@ -21,7 +22,7 @@ _INIT_MACRO = 'INIT_DIR'
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-  """A run in a sequence of runs.
+  """A training run in a sequence of phases.
 
   Attributes:
     name: Name of the gin file without '.gin', or '' for a single run.
@@ -33,10 +34,10 @@ class Phase:
 
 
 def configure(options: run_options.RunOptions) -> list[Phase]:
-  """Returns the runs that the options of `train` describe, in order.
+  """Returns the phases specified by the options of `train`, in order.
 
   Args:
-    options: The options of the command.
+    options: The command's options.
 
   Raises:
     ConfigError: If a phase does not exist or its configuration is invalid.
@@ -50,15 +51,15 @@ def configure(options: run_options.RunOptions) -> list[Phase]:
 
 
 def check(trainers: Sequence[Any]) -> list[bool]:
-  """Checks the phases and returns for each phase whether it has finished.
+  """Checks the phases and returns whether each of them has finished.
 
   Args:
     trainers: The run of each phase.
 
   Raises:
-    CheckpointError: If a run cannot start from the previous one.
-    RunDirectoryError: If a finished run had another configuration, or a run has
-      started although the previous one has not finished.
+    CheckpointError: If a phase cannot start from the previous phase.
+    RunDirectoryError: If a finished phase had a different configuration, or a
+      phase has started although the previous phase has not finished.
   """
   from xlflax.training import training_setup
   from xlflax.training.checkpointing import (
@@ -82,9 +83,11 @@ def check(trainers: Sequence[Any]) -> list[bool]:
     last_step = saved_run.read_finished_step(setup.model_dir)
     if not all(finished) and checkpoint_reader.finished_steps(setup.model_dir):
       raise errors.RunDirectoryError(
-        'A phase has started although the previous one has not finished',
+        'A phase has started although the previous phase has not finished',
         got=str(setup.model_dir),
-        fix='Pass the same number of steps as before, or another --model_dir.',
+        fix=(
+          'Pass the same number of steps as before, or a different --model_dir.'
+        ),
       )
     finished.append(last_step is not None and last_step >= setup.settings.steps)
     if finished[-1]:
@@ -99,7 +102,7 @@ def check(trainers: Sequence[Any]) -> list[bool]:
 
 
 def without_missing_checkpoint(trainer: Any) -> Any:
-  """Returns the run without initial checkpoints that do not exist yet.
+  """Returns the trainer without initial checkpoints that do not exist yet.
 
   Args:
     trainer: The run.

@@ -14,31 +14,31 @@ from xlflax.utils import errors
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslateOptions:
-  """Translates a file, or standard input line by line, by beam search.
+  """Translates a file, or standard input line by line, with beam search.
 
   Attributes:
     model_dir: Directory of a run with an encoder-decoder.
     source: Language code of the input.
     target: Language code of the output.
-    input: Text file with one sentence per line. "-" is standard input.
+    input: Text file with one sentence per line. "-" reads standard input.
     output: File to which the translations are written, one line per input line.
-      "-" is standard output.
+      "-" writes to standard output.
     step: Training step of the checkpoint. Defaults to the last checkpoint.
     batch_size: Number of lines that are translated together.
-    beam_size: Number of hypotheses in the beam. 1 is greedy decoding.
-    length_penalty: Exponent A of the length normalization. Log probabilities
-      are divided by length^A.
+    beam_size: Number of hypotheses in the beam. 1 results in greedy decoding.
+    length_penalty: Exponent A for length normalization. The log probability of
+      a hypothesis is divided by length^A.
     early_stopping: Stopping criterion of the search. "exact" stops when no
       unfinished hypothesis can outscore the best one. "full" stops when
       beam_size hypotheses are finished, as in fairseq.
-    n_best: Number of hypotheses per input line. Above 1, each output line
-      consists of line number, score and text.
-    max_length: Maximum number of tokens read from a line, and of tokens
+    n_best: Number of hypotheses per input line. If it is above 1, each output
+      line consists of the input line's number, the score and the text.
+    max_length: Maximum number of tokens that are read from a line, and that are
       generated for it. Defaults to the number of positions of the model.
     decoder_start_token: First input token of the decoder. Defaults to the token
       with which the run was trained.
-    source_special_tokens: Special tokens of the encoder input. Defaults to
-      those with which the run was trained.
+    source_special_tokens: Special tokens of the encoder input. Defaults to the
+      special tokens with which the run was trained.
   """
 
   model_dir: str
@@ -155,6 +155,6 @@ def _check_paths(options: TranslateOptions) -> None:
     raise errors.CorpusError(
       'The input file does not exist',
       got=options.input,
-      expected='a text file, or - for standard input',
+      expected='the path of a text file, or - for standard input',
       where='--input',
     )

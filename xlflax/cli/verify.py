@@ -1,4 +1,4 @@
-"""`xlflax verify`: verifies and repairs runs, caches and other artifacts."""
+"""`xlflax verify`: verifies and repairs the files that commands write."""
 
 import dataclasses
 import json
@@ -20,14 +20,14 @@ from xlflax.storage import manifests, paths
 )
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CacheTextOptions:
-  """Text from which damaged shards of a token cache are written again.
+  """Text from which a token cache's damaged shards are written again.
 
   Attributes:
     vocabulary: Directory written by `xlflax vocab`.
     corpus: Corpus directory.
     task_module: Importable module that registers SeqIO tasks. Repeat the option
-      for several.
-    tfds_data_dir: Directory of prepared TensorFlow datasets.
+      for several modules.
+    tfds_data_dir: Directory that contains prepared TensorFlow Datasets.
   """
 
   vocabulary: str | None = None
@@ -38,20 +38,20 @@ class CacheTextOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VerifyOptions:
-  """Verifies runs, caches, vocabularies and other artifacts.
+  """Verifies runs, caches, vocabularies and other outputs of xlflax.
 
   Reports missing and damaged files of runs, token caches, vocabularies,
   preprocessed corpora, hyperparameter searches, suites, evaluations, reports,
-  analyses and exported models, and how to restore them. The exit code is 2 if
-  an artifact is damaged.
+  analyses and exported models, and explains how to restore them. The exit code
+  is 2 if an output is damaged.
 
   Attributes:
     directories: Files and directories to verify.
     json: Print JSON instead of text.
-    repair: Regenerate derived files: small files of a run from its checkpoint,
-      manifests and pages. Damaged cached examples are removed, so that the next
-      run computes them. Shards of a token cache require --vocabulary and the
-      text.
+    repair: Regenerate derived files: manifests, pages, and a run's small files,
+      which are restored from its checkpoint. Damaged cached examples are
+      removed, so that the next run computes them again. To repair a token
+      cache's shards, pass --vocabulary and the options that specify the text.
   """
 
   directories: tuple[str, ...] = dataclasses.field(kw_only=False)

@@ -43,38 +43,40 @@ class VocabOptions:
   """Trains a SentencePiece vocabulary on the languages of a corpus.
 
   Attributes:
-    corpus: Corpus directory. Its training text is read.
+    corpus: Corpus directory, of which the training text is read.
     output: Directory to write the vocabulary to.
-    sample_dir: Directory of a sample of the text. Jobs with --shard_index or
-      --shard_from_env write their shard of the sample to it. Without these
-      options, the vocabulary is trained on the sample.
+    sample_dir: Directory for a sample of the text. Jobs with --shard_index or
+      --shard_from_env write their shard of the sample to this directory. A
+      command without these options trains the vocabulary on the sample.
     size: Number of tokens, including special symbols. With one model per
-      language, the size of each model.
-    num_merges: Number of BPE merges of each model, instead of --size. The
-      characters of the text, the special symbols and, with --byte_fallback, 256
-      bytes are added to them. Requires --model_type=bpe.
-    vocab_sharing: Tokens that languages share. "joint" trains one model on all
-      languages, and the other values train one model per language. With
-      "shared", identical strings are one token. With "none", languages share
-      special symbols only. With "separate", the ids of the languages overlap,
-      for models with embeddings for each language.
+      language, this is the size of each model.
+    num_merges: Number of BPE merges per model, which replaces --size. The
+      vocabulary also contains the text's characters, the special symbols and,
+      with --byte_fallback, 256 bytes. Requires --model_type=bpe.
+    vocab_sharing: Sharing of tokens between languages. "joint" trains one model
+      on all languages. The other values train one model per language. With
+      "shared", identical strings in different languages are the same token.
+      With "none", languages share only special symbols. With "separate", the
+      ids of the languages overlap, for models with embeddings for each
+      language.
     extra_ids: Number of sentinel symbols <extra_id_0>, <extra_id_1> and so on,
       for span corruption.
     model_type: SentencePiece algorithm.
-    alpha: Exponent of language sampling, p ~ N^alpha. 1 samples in proportion
-      to the text, and 0 uniformly. Requires --vocab_sharing=joint. Defaults to
-      0.7.
+    alpha: Exponent for sampling languages, p ~ N^alpha. 1 samples languages in
+      proportion to their text, and 0 samples them uniformly. Requires
+      --vocab_sharing=joint. Defaults to 0.7.
     byte_fallback: Encode unknown characters as bytes.
-    character_coverage: Fraction of character occurrences that the tokens cover.
+    character_coverage: Fraction of the text's characters that the tokens must
+      cover.
     normalization: Normalization rule of SentencePiece: nmt_nfkc, nfkc,
       nmt_nfkc_cf, nfkc_cf or identity. "cf" folds case. Only identity keeps
       every character, which translation needs.
-    max_sentences: Maximum number of sentences to read for a model.
-    languages: Languages that get a symbol in addition to those of the corpus,
-      separated by commas. Requires --vocab_sharing=joint.
+    max_sentences: Maximum number of sentences that are read to train a model.
+    languages: Additional languages, not in the corpus, for which a language
+      symbol is added, separated by commas. Requires --vocab_sharing=joint.
     seed: Random seed for sampling sentences.
-    num_threads: Number of threads. The vocabulary may depend on it.
-    overwrite: Replace a vocabulary that was trained with other settings or
+    num_threads: Number of threads. The resulting vocabulary may depend on it.
+    overwrite: Replace a vocabulary that was trained with different settings or
       text.
     dry_run: Validate the corpus and print the number of sentences to sample
       from each language without training.
@@ -129,7 +131,10 @@ class VocabOptions:
       raise errors.ConfigError(
         'Missing required argument: --output',
         where='xlflax vocab',
-        fix='Pass --output=DIR, or --sample_dir and --shard_index to sample.',
+        fix=(
+          'Pass --output=DIR, or pass --sample_dir and --shard_index to '
+          'write a sample.'
+        ),
       )
 
 
@@ -246,7 +251,7 @@ def _warn_of_changed_text(
 def _sample_shard(
   options: VocabOptions, corpus: Corpus, shard: tuple[int, int]
 ) -> None:
-  """Writes one shard of the sample."""
+  """Writes one shard of the text sample."""
   from xlflax.data.tokenizers import reservoir_sampling
 
   assert options.sample_dir is not None

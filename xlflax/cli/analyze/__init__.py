@@ -1,7 +1,7 @@
-"""`xlflax analyze`: compares the representations of languages in models.
+"""`xlflax analyze`: compares how models represent different languages.
 
-Each analysis reads directories of runs or imported models, and writes a
-directory with JSON, CSV, plots and one HTML report.
+Each analysis reads the directories of training runs or imported models, and
+writes a directory with JSON, CSV, plots and one HTML report.
 """
 
 from xlflax.cli.analyze import (

@@ -10,31 +10,32 @@ from xlflax.utils import errors
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AlignmentOptions(analysis_options.ModelAnalysisOptions):
-  """Aligns the words of translated sentences by the states of each layer.
+  """Aligns the words of translated sentences by each layer's hidden states.
 
-  Reports the alignment error rate of optimal transport and of mutual argmax
-  (Chi et al., 2022, section 4.4), and writes the alignments of one layer in
-  Pharaoh's format.
+  Reports the alignment error rates of optimal transport and mutual argmax (Chi
+  et al., 2022, section 4.4), and writes one layer's alignments in the Pharaoh
+  format.
 
   Attributes:
     gold_alignments: Sentences with gold alignments, as PAIR=TEXT,LINKS with a
       text file of `source ||| target` lines, or PAIR=SOURCE,TARGET,LINKS.
       Repeat the option for several pairs.
     text: Sentences without gold alignments, as PAIR=FILE or PAIR=FILE,FILE,
-      with words separated by spaces. Only alignments are written. Repeat the
-      option for several pairs.
+      with words separated by spaces. The command then writes alignments but no
+      error rates. Repeat the option for several pairs.
     maps: Directory written by `xlflax analyze procrustes` for the same models
-      and pair. The states of the first language are mapped at each layer before
-      words are compared.
+      and pair. At each layer, the first language's hidden states are mapped
+      before words are compared.
     methods: Alignment methods, separated by commas. "mutual_transport" and
       "argmax" intersect the alignments of both directions.
-    layer: Layer whose alignments are written.
-    entropic_reg: Weight of the entropic regularization of the transport.
-    marginals: Weights of the words in the transport: "uniform", or proportional
-      to the norms of their states.
-    threshold: Minimum fraction of a word's mass for an alignment. Defaults to
-      aligning each word with the largest fraction.
-    index_base: Number of the first word in the gold alignments.
+    layer: Layer whose alignments are written to files.
+    entropic_reg: Weight of the entropic regularization in optimal transport.
+    marginals: Weights of the words in optimal transport: "uniform", or
+      proportional to the norms of their hidden states.
+    threshold: Minimum fraction of a word's mass that must be transported to
+      another word to align the two. By default, each word is aligned with the
+      word that receives the largest fraction.
+    index_base: Index of a sentence's first word in the gold alignments.
     max_sentences: Maximum number of sentences per pair. Defaults to all.
   """
 
@@ -58,7 +59,7 @@ class AlignmentOptions(analysis_options.ModelAnalysisOptions):
       raise errors.ConfigError(
         'Word alignment requires either --gold_alignments or --text',
         got='both' if self.text else 'neither',
-        expected='--gold_alignments=PAIR=TEXT,LINKS or --text=PAIR=FILE',
+        expected='either --gold_alignments=PAIR=TEXT,LINKS or --text=PAIR=FILE',
       )
     shared_options.check_requires(
       self,

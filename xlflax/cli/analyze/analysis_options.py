@@ -1,4 +1,4 @@
-"""Options that several analyses share, and the execution of an analysis."""
+"""Options shared by several analyses, and the code that runs an analysis."""
 
 import dataclasses
 import pathlib
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AnalysisOptions:
-  """Options of all analyses.
+  """Options available in all analyses.
 
   Attributes:
     output: Directory to which JSON, CSV, plots and report.html are written.
@@ -32,7 +32,7 @@ class AnalysisOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelAnalysisOptions(AnalysisOptions):
-  """Options of analyses that run models.
+  """Options available in analyses that run models.
 
   Attributes:
     batch_size: Number of sentences in a batch.
@@ -49,7 +49,7 @@ class ModelAnalysisOptions(AnalysisOptions):
 @cyclopts.Parameter(name='*', group=cyclopts.Group('Models'))
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-  """Models to compare.
+  """Models that an analysis compares.
 
   Attributes:
     model_dir: Run directory of a model that reads both languages. DIR@STEP
@@ -57,9 +57,9 @@ class ModelOptions:
       parameters. Repeat the option for several models.
     models: Model with a name, as NAME=DIR, or NAME=DIR,DIR with one model for
       each language of a pair. "{language}" is replaced by the language and
-      "{pair}" by the pair, such as en-fr. Repeat the option for several.
-    checkpoint_steps: Checkpoints of models without @STEP: "last", "all", or
-      training steps separated by commas.
+      "{pair}" by the pair, such as en-fr. Repeat the option for several models.
+    checkpoint_steps: Checkpoints to analyze if the model is given without
+      @STEP: "last", "all", or training steps separated by commas.
   """
 
   model_dir: tuple[str, ...] = ()
@@ -67,13 +67,13 @@ class ModelOptions:
   checkpoint_steps: shared_options.CheckpointSteps = 'last'
 
   def are_given(self) -> bool:
-    """Returns whether at least one model is given."""
+    """Returns whether the options specify at least one model."""
     return bool(self.model_dir or self.models)
 
   def series(
     self, *, random_init_baseline: bool = False
   ) -> 'tuple[model_refs.ModelSeries, ...]':
-    """Returns the models to compare.
+    """Returns the models that the analysis compares.
 
     Args:
       random_init_baseline: Whether to add a randomly initialized encoder for
@@ -87,7 +87,7 @@ class ModelOptions:
     if not self.are_given():
       raise errors.ConfigError(
         'Missing required argument: --model_dir or --models',
-        expected='--model_dir=DIR or --models=NAME=DIR',
+        expected='at least one model, as --model_dir=DIR or --models=NAME=DIR',
       )
     series = [model_refs.ModelSeries.parse(text) for text in self.models]
     for text in self.model_dir:
@@ -111,11 +111,11 @@ class HiddenStateOptions:
 
   Attributes:
     layers: Layers to analyze, separated by commas. 0 is the embedding output,
-      and negative indices count from the last layer. Defaults to all.
+      and negative indices count from the last layer. Defaults to all layers.
     max_length: Maximum number of tokens read from a sentence. Defaults to the
       length with which the model computes sentence embeddings.
     activation_cache: Directory in which hidden states are stored, so that an
-      interrupted command resumes and other analyses reuse them.
+      interrupted command can resume and other analyses can reuse them.
   """
 
   layers: shared_options.LayerIndices | None = None
@@ -123,7 +123,7 @@ class HiddenStateOptions:
   activation_cache: str | None = None
 
   def reader(self) -> 'SentenceReader':
-    """Returns the reader that computes or loads the states of sentences."""
+    """Returns a reader that computes or loads hidden states."""
     from xlflax.analysis import activation_cache
 
     if self.activation_cache is not None:
@@ -141,15 +141,17 @@ def load_pairs(
   languages: Sequence[str] = (),
   max_pairs: int | None = None,
 ) -> 'parallel_data.OrientedPairs':
-  """Returns the parallel text of an option.
+  """Loads the parallel text specified by an option's values.
 
   Args:
     items: Values of the option: one directory, PAIR=FILE, PAIR=FILE,FILE, or
       LANGUAGE=FILE for two or more languages.
     option: Name of the option, such as '--text', for error messages.
     pivot: Language that comes first in each pair.
-    languages: Languages to read from a directory. If empty, all.
-    max_pairs: Maximum number of sentences per pair. If None, all.
+    languages: Languages to read from a directory. If empty, all languages are
+      read.
+    max_pairs: Maximum number of sentences per language pair. If None, all are
+      read.
 
   Raises:
     ConfigError: If a value is invalid.
@@ -164,7 +166,7 @@ def load_pairs(
 
 
 def _parse_pairs(items: Sequence[str], option: str, languages: tuple[str, ...]):
-  """Returns the source of the pairs that the values describe."""
+  """Returns the source of sentence pairs described by the option's values."""
   from xlflax.analysis import parallel_data
   from xlflax.evaluation import text_sources
 
@@ -211,7 +213,7 @@ def parse_named_files(items: Sequence[str], option: str) -> dict[str, str]:
     option: Name of the option, for error messages.
 
   Raises:
-    ConfigError: If a value has another format, or a name is repeated.
+    ConfigError: If a value has a different format, or a name is repeated.
   """
   files: dict[str, str] = {}
   for item in items:
@@ -267,7 +269,7 @@ def check_languages(options: Any, *items: str) -> None:
 def run_with_models(
   options: ModelAnalysisOptions, analysis: 'study_base.Study'
 ) -> int:
-  """Runs an analysis of models.
+  """Runs an analysis on the models selected by the options.
 
   Args:
     options: Options of the command.
@@ -285,7 +287,7 @@ def run_with_models(
 def run(
   options: AnalysisOptions, analysis: 'study_base.Study', **arguments: Any
 ) -> int:
-  """Runs an analysis, and prints its tables and the path of its report.
+  """Runs an analysis and prints its tables and the report's path.
 
   Args:
     options: Options of the command.
@@ -304,9 +306,9 @@ def run(
   output = paths.to_path(options.output)
   if (output / run_directory.MODEL).exists():
     raise errors.ConfigError(
-      'The output must not be a run directory',
+      'The output directory of an analysis must not be a run directory',
       got=f'--output={options.output}',
-      expected='a separate directory',
+      expected='a directory that contains no run',
       where='--output',
     )
   result = study_base.analyze(

@@ -1,4 +1,4 @@
-"""`xlflax analyze cka`: similarity of layers by centered kernel alignment."""
+"""`xlflax analyze cka`: layer similarity by centered kernel alignment."""
 
 import dataclasses
 from typing import Literal
@@ -11,22 +11,25 @@ from xlflax.cli.analyze import analysis_options
 class CkaOptions(analysis_options.ModelAnalysisOptions):
   """Computes linear CKA between the layers of models on parallel text.
 
-  A randomly initialized encoder is the lower bound. Paraphrases, as a pair such
-  as en-en, give an upper bound (Wu et al., 2020, section 5.2).
+  A randomly initialized encoder provides a lower bound for the similarity.
+  Paraphrases, given as a pair such as en-en, provide an upper bound (Wu et al.,
+  2020, section 5.2).
 
   Attributes:
     text: Parallel text: PAIR=FILE with two columns, PAIR=FILE,FILE, or
       LANGUAGE=FILE for several line-aligned files. Repeat the option for
       several files. Alternatively, one directory: the files of Tatoeba or a
-      corpus, as DIR or DIR@SPLIT with the split test by default.
+      corpus, as DIR or DIR@SPLIT. The default split is "test".
     languages: Languages to read from a directory, separated by commas. Defaults
       to all.
     pivot: Language that comes first in each pair.
-    max_pairs: Maximum number of sentences per pair. Defaults to all.
-    layer_pairs: Layers that are compared: "all" compares every two layers,
-      "diagonal" compares each layer with the same layer.
-    estimator: Estimator of CKA. "debiased" is reliable for few sentences.
-    no_random_baseline: Omit the randomly initialized encoder of --model_dir.
+    max_pairs: Maximum number of sentences per language pair. Defaults to all.
+    layer_pairs: Layers to compare: "all" compares every layer with every other
+      layer, and "diagonal" compares each layer with the layer at the same
+      depth.
+    estimator: Estimator of CKA. "debiased" is reliable even for few sentences.
+    no_random_baseline: Omit the randomly initialized baseline of the models in
+      --model_dir.
   """
 
   text: tuple[str, ...]
@@ -46,7 +49,7 @@ class CkaOptions(analysis_options.ModelAnalysisOptions):
 
 
 def main(options: CkaOptions) -> int:
-  """Computes the similarity of layers."""
+  """Runs the CKA analysis."""
   from xlflax.analysis import cka_study
   from xlflax.similarity import cka
 

@@ -10,15 +10,16 @@ from xlflax.cli.analyze import analysis_options
 class LearningCurvesOptions(analysis_options.AnalysisOptions):
   """Plots evaluation results over training steps.
 
-  Reads the results that `xlflax evaluate` wrote for the checkpoints of runs,
-  and also plots the transfer gap (Chi et al., 2022, figure 5).
+  Reads the results that `xlflax evaluate` wrote for each run's checkpoints.
+  Also plots the transfer gap (Chi et al., 2022, figure 5).
 
   Attributes:
     model_dir: Run directory with evaluation results. Repeat the option for
       several runs.
     tasks: Evaluation tasks, separated by commas. Defaults to all.
     metric: Metric to plot. Defaults to the main metric of each task.
-    source_language: Language on which the runs were fine-tuned.
+    source_language: Language on which the runs were fine-tuned, from which the
+      transfer gap is measured.
   """
 
   model_dir: tuple[str, ...]
@@ -28,7 +29,7 @@ class LearningCurvesOptions(analysis_options.AnalysisOptions):
 
 
 def main(options: LearningCurvesOptions) -> int:
-  """Plots the curves."""
+  """Plots the learning curves."""
   from xlflax.analysis import training_curves
 
   analysis = training_curves.LearningCurvesStudy(

@@ -1,4 +1,4 @@
-"""`xlflax analyze lexicon-induction`: translation of words."""
+"""`xlflax analyze lexicon-induction`: bilingual lexicon induction."""
 
 import dataclasses
 import pathlib
@@ -20,16 +20,17 @@ class LexiconInductionOptions(analysis_options.ModelAnalysisOptions):
     train: Dictionary from which the map is learned, as PAIR=FILE. Each line has
       a word of the first language and its translation, separated by a tab or a
       space (MUSE). Repeat the option for several pairs.
-    test: Dictionary of the words to translate, in the format of --train.
-    text: Text in which the hidden states of words are computed, as
-      LANGUAGE=FILE. Repeat the option for each language. Alternatively, one
-      corpus directory, as DIR or DIR@SPLIT with the split train by default.
-      Defaults to none, so that only embeddings are compared.
-    vec: Baseline word vectors in the text format of fastText, as LANGUAGE=FILE.
+    test: Dictionary of words to translate and their translations, in the format
+      of --train.
+    text: Text on which the words' hidden states are computed, as LANGUAGE=FILE.
+      Repeat the option for each language. Alternatively, one corpus directory,
+      as DIR or DIR@SPLIT. The default split is "train". Without this option,
+      only embeddings are compared.
+    vec: Baseline word vectors in fastText's text format, as LANGUAGE=FILE.
       Repeat the option for each language.
     max_lines: Maximum number of lines of text per language. Defaults to all.
     max_words: Maximum number of words per language.
-    min_count: Minimum number of occurrences of a word in the text.
+    min_count: Minimum number of times that a word must occur in the text.
   """
 
   train: tuple[str, ...]
@@ -61,7 +62,7 @@ class LexiconInductionOptions(analysis_options.ModelAnalysisOptions):
 
 
 def main(options: LexiconInductionOptions) -> int:
-  """Translates the words of the test dictionaries."""
+  """Translates the words in the test dictionaries."""
   from xlflax.analysis import lexicon_induction_study
 
   # Word vectors from files can be compared without a model.
@@ -101,6 +102,6 @@ def _open_text(options: LexiconInductionOptions):
   for path in files.values():
     if not pathlib.Path(path).is_file():
       raise errors.CorpusError(
-        'The text file does not exist', got=path, where='--text'
+        'The file given with --text does not exist', got=path, where='--text'
       )
   return text_files.TextFiles(files=files, max_lines=options.max_lines)

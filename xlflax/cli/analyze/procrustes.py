@@ -10,23 +10,24 @@ from xlflax.cli.analyze import analysis_options
 class ProcrustesOptions(analysis_options.ModelAnalysisOptions):
   """Learns an orthogonal map between two models for each layer.
 
-  The map from the model of the first language to the model of the second is
-  learned from parallel sentences or from aligned words in context, evaluated on
-  held-out pairs, and written as .npz (Wu et al., 2020, sections 5.1.2 and
-  5.1.3).
+  Each map leads from the first language's model to the second language's model.
+  It is learned from parallel sentences or from aligned words in context,
+  evaluated on held-out pairs, and written to an .npz file (Wu et al., 2020,
+  sections 5.1.2 and 5.1.3).
 
   Attributes:
     text: Parallel text: PAIR=FILE with two columns, PAIR=FILE,FILE, or
       LANGUAGE=FILE for several line-aligned files. Repeat the option for
       several files. Alternatively, one directory: the files of Tatoeba or a
-      corpus, as DIR or DIR@SPLIT with the split test by default.
-    alignments: Word alignments of --text in Pharaoh's format, as PAIR=FILE. The
-      maps are then learned from pairs of words, which the text separates by
-      spaces, instead of sentences. Repeat the option for several pairs.
+      corpus, as DIR or DIR@SPLIT. The default split is "test".
+    alignments: Word alignments of --text in the Pharaoh format, as PAIR=FILE.
+      The maps are then learned from word pairs instead of sentence pairs. The
+      words in the text must be separated by spaces. Repeat the option for
+      several pairs.
     languages: Languages to read from a directory, separated by commas. Defaults
       to all.
     pivot: Language that comes first in each pair.
-    max_pairs: Maximum number of sentences per pair.
+    max_pairs: Maximum number of sentences per language pair.
   """
 
   text: tuple[str, ...]
@@ -50,7 +51,7 @@ class ProcrustesOptions(analysis_options.ModelAnalysisOptions):
 
 
 def main(options: ProcrustesOptions) -> int:
-  """Learns the maps."""
+  """Learns the orthogonal maps."""
   from xlflax.analysis import procrustes_study
 
   analysis = procrustes_study.ProcrustesStudy(

@@ -8,18 +8,19 @@ from xlflax.cli.analyze import analysis_options
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceRetrievalOptions(analysis_options.ModelAnalysisOptions):
-  """Retrieves translations by the hidden states of each layer.
+  """Retrieves translations by each layer's hidden states.
 
-  Reports the accuracy with the states themselves and after an orthogonal map
-  that is learned from other parallel text (Wu et al., 2020, section 5.1.3).
+  Reports the accuracy for the original hidden states, and for states that are
+  mapped by an orthogonal map learned from different parallel text (Wu et al.,
+  2020, section 5.1.3).
 
   Attributes:
     test: Parallel text to retrieve: PAIR=FILE with two columns, PAIR=FILE,FILE,
       or LANGUAGE=FILE for several line-aligned files. Repeat the option for
       several files. Alternatively, one directory: the files of Tatoeba or a
-      corpus, as DIR or DIR@SPLIT with the split test by default.
+      corpus, as DIR or DIR@SPLIT. The default split is "test".
     train: Parallel text from which the maps are learned, in the format of
-      --test. Defaults to none, so that no map is applied.
+      --test. Without this option, no map is applied.
     languages: Languages to read from directories, separated by commas. Defaults
       to all.
     pivot: Language that comes first in each pair.
@@ -46,7 +47,7 @@ class SentenceRetrievalOptions(analysis_options.ModelAnalysisOptions):
 
 
 def main(options: SentenceRetrievalOptions) -> int:
-  """Retrieves the translations."""
+  """Runs the retrieval analysis."""
   from xlflax.analysis import sentence_study
 
   train_text = None

@@ -1,4 +1,4 @@
-"""`xlflax analyze transfer`: a task head on the mapped states of a model."""
+"""`xlflax analyze transfer`: a task head on another model's hidden states."""
 
 import dataclasses
 from typing import Any, Literal
@@ -18,24 +18,25 @@ _FORMATS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TransferOptions(analysis_options.ModelAnalysisOptions):
-  """Evaluates the head of a fine-tuned model on states of another model.
+  """Evaluates a fine-tuned model's head on another model's hidden states.
 
-  The states are mapped into the space of the fine-tuned model by a map of
-  `xlflax analyze procrustes`. The head reads one layer of a frozen encoder (Wu
+  The states are mapped into the fine-tuned model's space by a map that `xlflax
+  analyze procrustes` learned. The head reads one layer of a frozen encoder (Wu
   et al., 2020, section 5.1.2).
 
   Attributes:
-    head_model: Run directory of the model with the head, as DIR or DIR@STEP.
-      Repeat the option for several layers.
-    alignment_map: Map from the layer of the target model to the layer that the
-      head reads. Repeat the option once for each --head_model.
+    head_model: Run directory of the fine-tuned model with the task head, as DIR
+      or DIR@STEP. Repeat the option for heads on several layers.
+    alignment_map: File with the map from the target model's layer to the layer
+      that the head reads. Repeat the option once for each --head_model.
     target_model: Run directory of the model whose states are mapped.
-    test: Labeled text of the target model's language, as LANGUAGE=FILE. Repeat
+    test: Labeled text in the target model's language, as LANGUAGE=FILE. Repeat
       the option for several files.
-    task: Task of the head.
+    task: Task that the head was trained for.
     format: Format of the files. Defaults to conllu_tags for tagging, conll_iob2
       for entities, conllu for parsing, and tsv for classification.
-    objective: Name of the head in the model. Defaults to the task's name.
+    objective: Name of the head in the fine-tuned model. Defaults to the task's
+      name.
     max_examples: Maximum number of examples per file. Defaults to all.
   """
 
@@ -53,12 +54,12 @@ class TransferOptions(analysis_options.ModelAnalysisOptions):
       raise errors.ConfigError(
         'Each --head_model requires one --alignment_map',
         got=f'{len(self.head_model)} heads, {len(self.alignment_map)} maps',
-        expected='as many maps as heads',
+        expected='one --alignment_map for each --head_model',
       )
 
 
 def main(options: TransferOptions) -> int:
-  """Evaluates the heads."""
+  """Evaluates the task heads."""
   from xlflax.analysis import transfer_study
 
   heads = map(transfer_study.Head, options.head_model, options.alignment_map)

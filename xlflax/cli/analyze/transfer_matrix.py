@@ -11,14 +11,15 @@ from xlflax.utils import errors
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TransferMatrixOptions(analysis_options.AnalysisOptions):
-  """Plots matrices of scores by training language and test language.
+  """Plots matrices of scores for each training and test language.
 
   Compares the results of several `xlflax finetune --train_languages` commands,
-  and plots the gains over the first model (Chi et al., 2022, figure 6).
+  and plots their gains over the first model (Chi et al., 2022, figure 6).
 
   Attributes:
     result: Output directory of `xlflax finetune --train_languages`, as DIR or
-      NAME=DIR. Repeat the option for several models. The first is the baseline.
+      NAME=DIR. Repeat the option for several models. The first directory is the
+      baseline.
     tasks: Evaluation tasks, separated by commas. Defaults to all.
   """
 
@@ -27,7 +28,7 @@ class TransferMatrixOptions(analysis_options.AnalysisOptions):
 
 
 def main(options: TransferMatrixOptions) -> int:
-  """Plots the matrices."""
+  """Plots the score matrices."""
   from xlflax.analysis import transfer_matrix_study
 
   analysis = transfer_matrix_study.TransferMatrixStudy(
