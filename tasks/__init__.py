@@ -1,5 +1,5 @@
 """SeqIO tasks over public corpora, which are registered on import.
 
 `wiki40b`, `mc4`, `opus`, `paracrawl` and `wmt` read prepared TensorFlow
-Datasets. docs/tasks.md explains how to register other tasks.
+Datasets. docs/tasks.md explains how to register tasks over your own data.
 """

@@ -1,6 +1,7 @@
-"""Mixtures of ECS: English Wikipedia and Wikipedia or web text of a language.
+"""ECS mixtures: English Wikipedia, and Wikipedia or web text in one language.
 
-The mixtures for en-fr, en-ru and en-zh have the rates N^0.7. In
+There are mixtures for en-fr, en-ru and en-zh. They sample each language at a
+rate proportional to N^0.7, where N is its number of examples. In
 `ecs.wiki.en_fr`, both languages come from Wikipedia. In `ecs.wiki_cc.en_fr`,
 the second language comes from Common Crawl. Source: Wu, Conneau et al. 2020,
 sections 3.1 and 4.1.

@@ -1,7 +1,7 @@
 """Sources of the GLUE tasks, in the folder that the download script creates.
 
-The labels of the test sets are not public. Scores are therefore compared on the
-dev sets. The columns are those that the processors of Hugging Face read.
+The test set labels are not public, so scores are compared on the dev sets. The
+columns are the same as those read by Hugging Face's GLUE processors.
 
 Wang et al. 2019, "GLUE: A Multi-Task Benchmark and Analysis Platform for
 Natural Language Understanding".
@@ -42,11 +42,12 @@ def examples(
   *,
   max_examples: validation.PositiveInt | None = None,
 ) -> example_source.FileDataset:
-  """Returns the source of a split of a task. Its only part is 'en'.
+  """Returns the source of a task's split. Its only language is 'en'.
 
   Args:
-    directory: Folder with `CoLA/train.tsv` and so on.
-    name: Name of a task in `TASKS`. 'mnli_mm' has the mismatched dev set.
+    directory: Folder that contains `CoLA/train.tsv` and the other tasks' files.
+    name: Name of a task in `TASKS`. 'mnli_mm' is MNLI with the mismatched dev
+      set.
     split: Name of the split: 'train' or 'dev'.
     max_examples: Maximum number of examples. If None, all examples are read.
 
@@ -59,7 +60,7 @@ def examples(
   ):
     if value not in choices:
       raise errors.ConfigError(
-        f'Unknown {kind} of GLUE',
+        f'GLUE has no such {kind}',
         got=value,
         expected='one of ' + ', '.join(choices),
         fix=name_suggestions.did_you_mean(value, choices),

@@ -1,4 +1,4 @@
-"""Tasks of labeled examples from TFDS: classes, tags, trees and questions.
+"""Tasks with labeled TFDS examples: classes, tags, trees and questions.
 
 | tasks | dataset | splits |
 | --- | --- | --- |
@@ -15,10 +15,10 @@
 | `tydiqa.<language>` | tydi_qa/goldp | train, validation |
 | `amazon_us_reviews.<domain>` | amazon_us_reviews | train |
 
-Translated examples are machine translations. For each row of the table, there
-is a mixture of all of its tasks. The labels are the same as in the files of
-XTREME's download script (PAWS-X: 0, 1), so that models can be trained on one
-and tested on the other. Other datasets are registered with
+Translated examples are machine translations. Each row of the table also defines
+a mixture of its tasks. The labels are the same as in the files that XTREME's
+download script writes (PAWS-X: 0, 1), so models can be trained on TFDS and
+tested on these files, or vice versa. Other datasets can be registered with
 `supervised_tasks.add_labeled_tfds_task`.
 """
 
@@ -129,7 +129,7 @@ def to_text_pair(
   labels: Sequence[str],
   texts: tuple[str, str] = ('sentence1', 'sentence2'),
 ) -> dict:
-  """Converts an example with two texts and a class; class -1 has no label."""
+  """Converts an example with two texts and a class. Class -1 is unlabeled."""
   return {
     'text': example[texts[0]],
     'paired_text': example[texts[1]],
@@ -138,7 +138,7 @@ def to_text_pair(
 
 
 def to_xnli_pair(example: Mapping, *, language: str) -> dict:
-  """Extracts premise and hypothesis in one language of an XNLI example."""
+  """Extracts an XNLI example's premise and hypothesis in one language."""
   hypothesis = example['hypothesis']
   hypotheses = tf.boolean_mask(
     hypothesis['translation'], tf.equal(hypothesis['language'], language)
@@ -151,7 +151,7 @@ def to_xnli_pair(example: Mapping, *, language: str) -> dict:
 
 
 def to_review(example: Mapping) -> dict:
-  """Converts a review, which is positive if it has more than three stars."""
+  """Converts a review. It is positive if it has more than three stars."""
   data = example['data']
   return {
     'id': data['review_id'],
@@ -165,13 +165,13 @@ def to_review(example: Mapping) -> dict:
 def to_tagged_words(
   example: Mapping, *, feature: str, labels: Sequence[str]
 ) -> dict:
-  """Converts an example with words and the ids of their tags."""
+  """Converts an example that consists of words and their tag ids."""
   tags = _label_names(example[feature], labels)
   return {'words': example['tokens'], 'tags': tags}
 
 
 def to_tree(example: Mapping) -> dict:
-  """Converts a sentence of Universal Dependencies to its syntactic words.
+  """Converts a Universal Dependencies sentence to its syntactic words.
 
   Multiword tokens and empty nodes, which have no head, are dropped.
   """
@@ -188,7 +188,7 @@ def to_tree(example: Mapping) -> dict:
 
 
 def to_question(example: Mapping) -> dict:
-  """Converts a question in the format of SQuAD."""
+  """Converts a question from the SQuAD format."""
   return {
     'id': example['id'],
     'title': example['title'],
@@ -200,11 +200,11 @@ def to_question(example: Mapping) -> dict:
 
 
 def register(*, prefix: str = '', data_dir: str | None = None) -> None:
-  """Registers all tasks and mixtures.
+  """Registers all tasks and mixtures of this module.
 
   Args:
-    prefix: Prefix of the names.
-    data_dir: Directory of TFDS. See `tfds_source.TfdsSource`.
+    prefix: Prefix of the registered names.
+    data_dir: TFDS data directory. See `tfds_source.TfdsSource`.
   """
   add = functools.partial(_add, prefix=prefix, data_dir=data_dir)
   _register_classification(add)
@@ -368,16 +368,19 @@ def _add(
   """Registers the tasks `<name>.<part>`, and their mixture.
 
   Args:
-    name: Name of the mixture without prefix.
+    name: Name of the mixture, without the prefix.
     kind: Task family.
-    parts: Map from part, such as a language, to (TFDS name, splits, function
-      that converts an example).
-    prefix: Prefix of the names.
-    data_dir: Directory of TFDS.
-    languages: Map from part to language. If None, the parts are languages.
-    keep: Predicate of examples. If None, all examples are used.
-    mixture: Whether to register the mixture.
-    members: Parts of the mixture. If None, `parts`.
+    parts: Map from the last component of a task's name, such as a language, to
+      a tuple of the TFDS name, the splits, and the function that converts an
+      example.
+    prefix: Prefix of the registered names.
+    data_dir: TFDS data directory.
+    languages: Map from the keys of `parts` to languages. If None, the keys are
+      languages.
+    keep: Predicate that selects examples. If None, all examples are used.
+    mixture: Whether to also register a mixture of the tasks.
+    members: Keys of `parts` whose tasks belong to the mixture. If None, all
+      tasks do.
   """
   name = prefix + name
   for part, (dataset, splits, step) in parts.items():

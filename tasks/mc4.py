@@ -1,8 +1,9 @@
 """Tasks over multilingual C4: web pages of 107 languages and scripts.
 
-The tasks are `mc4.<language>`. The mixture `mc4` has the rates N^0.7, where N
-is the number of pages. Each page is a document, and its lines are the lines of
-the document. All languages are splits of one TFDS dataset, `c4/multilingual`.
+The tasks are `mc4.<language>`. The mixture `mc4` samples each language at a
+rate proportional to N^0.7, where N is its number of pages. Each page becomes
+one document with the same lines. All languages are splits of one TFDS dataset,
+`c4/multilingual`.
 
 Xue et al. 2021, "mT5", section 3.1.
 """
@@ -122,16 +123,16 @@ LANGUAGES = [
 
 
 def language_code(name: str) -> str:
-  """Converts a language name of C4: `zh-Latn` to `zh_Latn`, `iw` to `he`."""
+  """Converts C4's name for a language: `zh-Latn` to `zh_Latn`, `iw` to `he`."""
   return 'he' if name == 'iw' else name.replace('-', '_')
 
 
 def register(*, prefix: str = 'mc4', data_dir: str | None = None) -> None:
-  """Registers the tasks and the mixture.
+  """Registers the mC4 tasks and the mixture.
 
   Args:
-    prefix: Prefix of the names.
-    data_dir: Directory of TFDS. See `tfds_source.TfdsSource`.
+    prefix: Prefix of the registered names.
+    data_dir: TFDS data directory. See `tfds_source.TfdsSource`.
   """
   names = []
   for language in LANGUAGES:

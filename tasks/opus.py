@@ -1,6 +1,6 @@
-"""Tasks over OPUS: pairs from TFDS, and from files in the formats of OPUS.
+"""Tasks over OPUS: sentence pairs from TFDS and from downloaded files.
 
-The import registers the five German-English configurations of TFDS as
+Importing this module registers TFDS's five German-English configurations as
 `opus.<configuration>.de_en`. For other pairs, download the Moses format (two
 files with translations on the same line) or TSV from opus.nlpl.eu, and register
 them in a `--task_module`:
@@ -31,11 +31,11 @@ CONFIGURATIONS = ('medical', 'law', 'koran', 'IT', 'subtitles')
 
 
 def register(*, prefix: str = 'opus', data_dir: str | None = None) -> None:
-  """Registers the configurations of TFDS, and their mixture.
+  """Registers the TFDS configurations as tasks, and their mixture.
 
   Args:
-    prefix: Prefix of the names.
-    data_dir: Directory of TFDS. See `tfds_source.TfdsSource`.
+    prefix: Prefix of the registered names.
+    data_dir: TFDS data directory. See `tfds_source.TfdsSource`.
   """
   names = []
   for configuration in CONFIGURATIONS:
@@ -56,9 +56,9 @@ def add_moses_task(
 ) -> seqio.Task:
   """Registers line-aligned files as a parallel task.
 
-  For example, the lines `one` and `un` become
-  `{'inputs': 'one', 'targets': 'un'}`. Pairs with an empty side, which occur in
-  OPUS, are dropped.
+  For example, the lines `one` and `un` become `{'inputs': 'one', 'targets':
+  'un'}`. OPUS contains pairs in which one of the two lines is empty. They are
+  dropped.
 
   Args:
     name: Name of the task.
@@ -67,8 +67,9 @@ def add_moses_task(
       extension .gz or .zst.
 
   Raises:
-    CorpusError: If a task with this name exists, or a file is missing. When the
-      task is read, if the numbers of lines differ, or a line is not UTF-8.
+    CorpusError: If a task with this name exists, or a file is missing. Also
+      raised when the task is read, if the files have different numbers of
+      lines, or a line is not UTF-8.
   """
   return _add_files(
     name,
@@ -84,7 +85,7 @@ def add_tsv_task(
 ) -> seqio.Task:
   """Registers files with two tab-separated columns as a parallel task.
 
-  A line without exactly two nonempty columns is an error.
+  Each line must have exactly two nonempty columns.
 
   Args:
     name: Name of the task.
@@ -92,8 +93,8 @@ def add_tsv_task(
     files: Map from split to the path of a file.
 
   Raises:
-    CorpusError: If a task with this name exists, or a file is missing. When the
-      task is read, if a line is malformed.
+    CorpusError: If a task with this name exists, or a file is missing. Also
+      raised when the task is read, if a line is malformed.
   """
   return _add_files(
     name,
@@ -116,10 +117,10 @@ def read_moses(
         (first, first_item) if second_item is None else (second, second_item)
       )
       raise errors.CorpusError(
-        'Line-aligned files have different numbers of lines',
+        'The two line-aligned files have different numbers of lines',
         got=f'more lines in {longer}',
         where=f'{longer}:{item[0]}',
-        expected=f'the same number of lines in {first} and {second}',
+        expected=f'the same number of lines in {first} as in {second}',
       )
     first_number, first_line = first_item
     second_number, second_line = second_item
@@ -131,18 +132,21 @@ def read_moses(
 
 
 def _add_files(name, languages, reader, files) -> seqio.Task:
-  """Registers files as a parallel task.
+  """Registers a parallel task that reads sentence pairs from files.
 
   Args:
     name: Name of the task.
-    languages: Languages of the sides.
-    reader: Function from the files of a split to pairs.
-    files: Map from split to the paths of its files.
+    languages: Languages of the first and the second sentence in each pair.
+    reader: Function that reads a split's files and returns their sentence
+      pairs.
+    files: Map from each split to the paths of its files.
   """
   for path in itertools.chain.from_iterable(files.values()):
     if not path.is_file():
       raise errors.CorpusError(
-        'A text file does not exist', got=str(path), where=f'task {name}'
+        'A text file of the task does not exist',
+        got=str(path),
+        where=f'task {name}',
       )
 
   def fingerprint(split: str) -> tuple[corpus_files.Fingerprint, ...]:

@@ -1,7 +1,8 @@
 """Tasks over ParaCrawl: web-crawled pairs of English with 23 languages.
 
 The data come from TFDS. The tasks are `paracrawl.en_<language>`. The mixture
-`paracrawl` has the rates N^0.7.
+`paracrawl` samples each task at a rate proportional to N^0.7, where N is its
+number of pairs.
 
 Bañón et al. 2020, "ParaCrawl: Web-Scale Acquisition of Parallel Corpora".
 """
@@ -37,11 +38,11 @@ LANGUAGES = [
 
 
 def register(*, prefix: str = 'paracrawl', data_dir: str | None = None) -> None:
-  """Registers the tasks and the mixture.
+  """Registers the ParaCrawl tasks and the mixture.
 
   Args:
-    prefix: Prefix of the names.
-    data_dir: Directory of TFDS. See `tfds_source.TfdsSource`.
+    prefix: Prefix of the registered names.
+    data_dir: TFDS data directory. See `tfds_source.TfdsSource`.
   """
   names = []
   for language in LANGUAGES:

@@ -1,7 +1,7 @@
-"""Converters of public data sets from downloads to supported formats.
+"""Functions that convert downloaded public data sets to supported formats.
 
-Each converter takes the folder of a download and the output folder, and returns
-the names of the files that it writes.
+Each converter takes the folder of the download and the output folder. It
+returns the names of the files that it writes.
 """
 
 import logging
@@ -20,7 +20,7 @@ FileNames = list[str]
 
 
 def write_lines(output: pathlib.Path, name: str, lines: Iterable[str]) -> str:
-  """Writes a file of an output folder, and returns its name."""
+  """Writes a file in the output folder and returns its name."""
   path = output / name
   path.parent.mkdir(parents=True, exist_ok=True)
   paths.write_atomically(
@@ -32,11 +32,12 @@ def write_lines(output: pathlib.Path, name: str, lines: Iterable[str]) -> str:
 def _create_copy_converter(
   pattern: str, output_name: Callable[[pathlib.Path], str]
 ) -> Callable[[pathlib.Path, pathlib.Path], FileNames]:
-  """Returns a converter that copies files under other names.
+  """Returns a converter that copies and renames files.
 
   Args:
     pattern: Glob pattern of the files to copy.
-    output_name: Function from the path of a file to its name in the output.
+    output_name: Function that maps a file's path to its name in the output
+      folder.
   """
 
   def convert(source: pathlib.Path, output: pathlib.Path) -> FileNames:
@@ -45,10 +46,12 @@ def _create_copy_converter(
       name = output_name(path)
       if name in file_names:
         raise errors.CorpusError(
-          'Two files of the download have the same name in the output',
+          'Two downloaded files would have the same name in the output folder',
           got=f'{path}, written as {name}',
           where=str(source),
-          fix='pass the folder of one of the files as --input',
+          fix=(
+            'Pass the folder that contains only one of the files as --input.'
+          ),
         )
       target = output / name
       target.parent.mkdir(parents=True, exist_ok=True)
@@ -60,7 +63,7 @@ def _create_copy_converter(
 
 
 def convert_sib200(source: pathlib.Path, output: pathlib.Path) -> FileNames:
-  """Writes `<language>/<split>.tsv` with `text<TAB>topic`, without quotes."""
+  """Writes SIB-200 texts and topics as `<language>/<split>.tsv`."""
   file_names = []
   for path in sorted(source.rglob('*_*/*.tsv')):
     rows = [row for _, row in file_reading.read_csv(path)]
@@ -74,7 +77,7 @@ def convert_sib200(source: pathlib.Path, output: pathlib.Path) -> FileNames:
 
 
 def convert_massive(source: pathlib.Path, output: pathlib.Path) -> FileNames:
-  """Writes intents and slots of MASSIVE.
+  """Writes the intents and slots in MASSIVE.
 
   The files are `intents/<locale>/<split>.tsv` and
   `slots/<locale>/<split>.conll`.
@@ -100,20 +103,20 @@ def convert_massive(source: pathlib.Path, output: pathlib.Path) -> FileNames:
 
 
 def slot_lines(annotated: str, locale: str) -> list[str]:
-  """Converts an annotated utterance of MASSIVE to lines `word<TAB>tag`.
+  """Converts an annotated MASSIVE utterance to lines `word<TAB>tag`.
 
-  Words and slots are the same as in the original code of MASSIVE (FitzGerald et
+  Words and slots are the same as in the original MASSIVE code (FitzGerald et
   al., 2023): Japanese and Chinese text is split into characters, except for
-  Latin words, and adjacent slots of one type are one slot. As in the original
-  code and in published scores, a Latin word at the end of a slot does not close
-  the slot in these languages.
+  Latin words, and adjacent slots of the same type are merged. As in the
+  original code and in published scores, a Latin word at the end of a slot does
+  not close the slot in these languages.
 
   For example, `wake me at [time : nine am]` becomes `wake\tO`, `me\tO`,
   `at\tO`, `nine\tB-time`, `am\tI-time`.
 
   Args:
     annotated: Utterance with slots in brackets.
-    locale: Locale of the utterance, such as `ja-JP`.
+    locale: The utterance's locale, such as `ja-JP`.
   """
   lines: list[str] = []
   slot = previous_slot = ''
@@ -149,11 +152,12 @@ _ARTICLE_FIELDS = ('text', 'document', 'source')
 
 
 def convert_seahorse(source: pathlib.Path, output: pathlib.Path) -> FileNames:
-  """Writes articles, summaries and ratings of SEAHORSE.
+  """Writes SEAHORSE's articles, summaries and ratings.
 
   The files are `question<1-6>/<language>/<split>.tsv`. The articles are not
-  part of SEAHORSE, but of GEM. They are read from files of JSON lines with
-  `gem_id` and the article. Summaries without an article are dropped.
+  included in SEAHORSE. They come from GEM and are read from JSON lines files
+  that contain each article with its `gem_id`. Summaries without an article are
+  dropped.
   """
   articles = {
     value['gem_id']: next(value[key] for key in _ARTICLE_FIELDS if key in value)
@@ -187,11 +191,12 @@ def convert_seahorse(source: pathlib.Path, output: pathlib.Path) -> FileNames:
 
 
 def convert_mlqe_pe(source: pathlib.Path, output: pathlib.Path) -> FileNames:
-  """Writes quality estimation data of MLQE-PE.
+  """Writes the quality-estimation data of the MLQE-PE data set.
 
-  The files are `<from_en|to_en>/<language>/<split>.tsv`, with the side in the
-  language, the English side, and the mean of the z-scores (`z_mean`). As in the
-  baselines of the shared tasks, quotes have no special meaning.
+  The files are `<from_en|to_en>/<language>/<split>.tsv`, with three columns:
+  the sentence in the other language, the English sentence, and the mean of the
+  z-scores (`z_mean`). As in the shared tasks' baselines, quotation marks have
+  no special meaning.
   """
   file_names = []
   for path in sorted(source.rglob('*.df.short.tsv')):

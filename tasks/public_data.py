@@ -1,9 +1,9 @@
-"""Public evaluation sets: their sources and their conversion.
+"""Public evaluation sets, with download instructions and converters.
 
-The data are not downloaded. `xlflax tasks convert NAME` prints the description
-and the download instructions of a data set, and converts a download to a folder
-that gin files read. The table of data sets is `public_data.toml`. The checksums
-are those in TensorFlow Datasets.
+The data must be downloaded manually. `xlflax tasks convert NAME` prints a data
+set's description and download instructions, and converts the download to a
+folder that gin files can read. The data sets are listed in `public_data.toml`.
+The checksums are taken from TensorFlow Datasets.
 """
 
 import dataclasses
@@ -23,21 +23,23 @@ TABLE = 'public_data.toml'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PublicData:
-  """Public data set.
+  """Description of a public data set.
 
   Attributes:
     name: Name of the data set.
-    kind: Type of the examples, or purpose of the data set.
-    source: Repository or web page.
+    kind: Type of the examples, or the data set's purpose.
+    source: Repository or web page that publishes the data set.
     licence: License as stated by the authors.
-    languages: Number of languages, or their codes.
+    languages: Number of languages, or the language codes.
     splits: Names of the splits.
     fetch: Download instructions.
-    use: Gin file or command that reads the data set.
-    tfds: Name in TensorFlow Datasets. '' if there is none.
-    sha256: Map from the name of an archive to its checksum, if available.
-    convert: Function from the folder of a download and the output folder to the
-      names of the files that it writes. None if no conversion is required.
+    use: Gin file or command that reads the converted data set.
+    tfds: Name in TensorFlow Datasets, or '' if it is not available there.
+    sha256: Map from the name of an archive to its SHA-256 checksum, if one is
+      published.
+    convert: Function that takes the folder of the download and the output
+      folder, and returns the names of the files it has written. None if no
+      conversion is required.
   """
 
   name: str
@@ -53,7 +55,7 @@ class PublicData:
   convert: Callable[[pathlib.Path, pathlib.Path], list[str]] | None = None
 
   def describe(self) -> str:
-    """Returns a description of several lines."""
+    """Returns a multi-line description of the data set."""
     checksums = [f'{name} {value}' for name, value in self.sha256.items()]
     fields = {
       'kind': self.kind,
@@ -77,46 +79,48 @@ def check_archives(data: PublicData, folder: pathlib.Path) -> None:
   """Checks the archives in a folder against the published checksums.
 
   Args:
-    data: Data set.
-    folder: Folder of the download.
+    data: Data set to which the archives belong.
+    folder: Folder that contains the downloaded files.
 
   Raises:
-    CorpusError: If the checksum of an archive differs.
+    CorpusError: If an archive's checksum differs from the published one.
   """
   for name, expected in data.sha256.items():
     for path in folder.rglob(name):
       digest = hashlib.sha256(path.read_bytes()).hexdigest()
       if digest != expected:
         raise errors.CorpusError(
-          'The checksum of an archive differs from the published checksum',
+          "An archive's checksum differs from the published checksum",
           got=digest,
           expected=expected,
           where=str(path),
-          fix='download the archive again',
+          fix='Download the archive again.',
         )
 
 
 def convert(name: str, input_dir: str, output: str) -> list[str]:
-  """Converts a download, and returns the names of the written files.
+  """Converts a downloaded data set and returns the names of the written files.
 
   Args:
     name: Name of the data set.
-    input_dir: Folder of the download.
-    output: Output folder.
+    input_dir: Folder that contains the downloaded files.
+    output: Folder to which the converted files are written.
 
   Raises:
     ConfigError: If the data set is unknown, or does not require a conversion.
-    CorpusError: If the folder does not contain the files of the data set, or
-      they are malformed.
+    CorpusError: If the folder does not contain the data set's files, or a file
+      is malformed.
   """
   data = find_data_set(name)
   source = paths.to_local_path(input_dir, where='--input')
   if not source.is_dir():
-    raise errors.CorpusError('The input folder does not exist', got=str(source))
+    raise errors.CorpusError(
+      'The folder given with --input does not exist', got=str(source)
+    )
   check_archives(data, source)
   if data.convert is None:
     raise errors.ConfigError(
-      'The data set does not require a conversion',
+      'The data set can be read without a conversion',
       got=name,
       expected=data.use,
       where='--input',
@@ -125,7 +129,7 @@ def convert(name: str, input_dir: str, output: str) -> list[str]:
   file_names = data.convert(source, output_path)
   if not file_names:
     raise errors.CorpusError(
-      'The folder contains no files of the data set',
+      "The folder does not contain the data set's files",
       got=str(source),
       expected=data.fetch,
     )
@@ -133,7 +137,7 @@ def convert(name: str, input_dir: str, output: str) -> list[str]:
 
 
 def find_data_set(name: str) -> PublicData:
-  """Returns a data set.
+  """Returns the data set with a name.
 
   Raises:
     ConfigError: If the data set is unknown.
@@ -141,7 +145,9 @@ def find_data_set(name: str) -> PublicData:
   data_sets = list_data_sets()
   if name not in data_sets:
     raise errors.ConfigError(
-      'Unknown data set', got=name, expected=', '.join(data_sets)
+      'There is no public data set with this name',
+      got=name,
+      expected=', '.join(data_sets),
     )
   return data_sets[name]
 
@@ -155,7 +161,7 @@ def list_data_sets() -> Mapping[str, PublicData]:
 
 
 def _parse_row(name: str, row: Mapping) -> PublicData:
-  """Returns the data set of a row, with the converter as a function."""
+  """Returns the data set that a table row describes, with its converter."""
   converter = None
   if 'convert' in row:
     function_name = row['convert']

@@ -1,7 +1,8 @@
-"""Converters of public rankings, and of pairs for fine-tuning.
+"""Functions that convert public ranking data sets and fine-tuning pairs.
 
-See `public_converters` for the interface. The output folders have the formats
-of `beir.BeirDataset` and `finetune/search.gin`.
+See `public_converters` for the interface. Rankings are written in the format
+that `beir.BeirDataset` reads, and pairs in the format that
+`finetune/search.gin` reads.
 """
 
 import json
@@ -18,10 +19,10 @@ _BRACES = re.compile(r'\{(.*?)\}')
 
 
 def convert_lareqa(source: pathlib.Path, output: pathlib.Path) -> FileNames:
-  """Writes one ranking of all languages of LAReQA.
+  """Writes one LAReQA ranking that covers all languages.
 
-  The queries are questions, and the relevant documents are sentences with the
-  answer in any language.
+  The queries are questions, and the relevant documents are sentences in any
+  language that contain the answer.
   """
   queries, documents, relevant_pairs = [], [], []
   for path in sorted(source.rglob('*.json')):
@@ -76,14 +77,14 @@ def convert_lareqa(source: pathlib.Path, output: pathlib.Path) -> FileNames:
 
 
 def _sentence_document(sentence: str, paragraph: str) -> str:
-  """Returns the text of a sentence as a document, as in XTREME-R."""
+  """Returns a sentence as the text of a document, as in XTREME-R."""
   return (sentence + paragraph).replace('\n', '')
 
 
 def convert_lareqa_training(
   source: pathlib.Path, output: pathlib.Path
 ) -> FileNames:
-  """Writes questions of SQuAD v1.1 with the sentences that contain the answer.
+  """Writes SQuAD v1.1 questions with the sentences that contain the answer.
 
   The files `train.jsonl` and `dev.jsonl` have the format of
   `finetune/search.gin`. Sentences are split by sentencex, whereas XTREME-R uses
@@ -117,7 +118,7 @@ def convert_lareqa_training(
 
 
 def convert_miracl(source: pathlib.Path, output: pathlib.Path) -> FileNames:
-  """Writes the rankings of the dev set of MIRACL to `<language>/`."""
+  """Writes the rankings of MIRACL's dev set to `<language>/`."""
   file_names: FileNames = []
   for path in sorted(source.rglob('qrels.miracl-v1.0-*-dev.tsv')):
     language = path.name.split('-')[2]
@@ -141,7 +142,7 @@ def convert_miracl(source: pathlib.Path, output: pathlib.Path) -> FileNames:
 
 
 def convert_mldr(source: pathlib.Path, output: pathlib.Path) -> FileNames:
-  """Writes rankings and training pairs of MLDR.
+  """Writes MLDR's rankings and training pairs.
 
   Rankings are written to `<split>/<language>/`, and training pairs to
   `train/<language>.jsonl`.
@@ -186,10 +187,10 @@ def convert_mldr(source: pathlib.Path, output: pathlib.Path) -> FileNames:
 
 
 def convert_xtreme_up(source: pathlib.Path, output: pathlib.Path) -> FileNames:
-  """Writes the rankings of XTREME-UP to `<task>/<split>/<language>/`.
+  """Writes XTREME-UP's rankings to `<task>/<split>/<language>/`.
 
-  The queries are questions, and the relevant document is the passage of the
-  question.
+  The queries are questions, and the relevant document for each question is its
+  passage.
   """
   file_names: FileNames = []
   for index in sorted(source.rglob('retrieval_*_lang/index.jsonl')):
@@ -221,13 +222,13 @@ def convert_xtreme_up(source: pathlib.Path, output: pathlib.Path) -> FileNames:
 
 
 def convert_mewslix(source: pathlib.Path, output: pathlib.Path) -> FileNames:
-  """Writes the rankings of Mewsli-X to `<split>/all/`.
+  """Writes Mewsli-X's rankings to `<split>/all/`.
 
-  A query is a mention of an entity, followed by its sentence with the mention
-  in braces. A document is the description of an entity. Mentions without an
-  entity, which the script of XTREME-R creates, have no relevant document.
-  `train.jsonl` and `train-dev.jsonl` contain pairs of Wikipedia for fine-tuning
-  with `finetune/search.gin`.
+  A query is an entity mention, followed by the sentence in which it occurs,
+  with the mention in braces. A document is an entity's description. XTREME-R's
+  script creates some mentions without an entity, and these have no relevant
+  document. `train.jsonl` and `train-dev.jsonl` contain pairs from Wikipedia for
+  fine-tuning with `finetune/search.gin`.
 
   Botha et al. 2020; Ruder et al. 2021, "XTREME-R".
   """
@@ -279,7 +280,7 @@ def convert_mewslix(source: pathlib.Path, output: pathlib.Path) -> FileNames:
 
 
 def _mewslix_files(source: pathlib.Path, split: str) -> list[pathlib.Path]:
-  """Returns the published file of a split, or the files of XTREME-R.
+  """Returns a split's published file, or its XTREME-R files.
 
   XTREME-R has one file for each language.
   """
@@ -289,7 +290,7 @@ def _mewslix_files(source: pathlib.Path, split: str) -> list[pathlib.Path]:
 
 
 def _mention_query(context: Mapping, mention: Mapping) -> dict[str, str]:
-  """Returns the query of a mention in its context."""
+  """Returns the query for a mention in its context."""
   text = context['text']
   span = mention['mention_span']
   sentences = [
@@ -312,10 +313,10 @@ def _mention_query(context: Mapping, mention: Mapping) -> dict[str, str]:
 
 
 def _entity_document(value: Mapping) -> dict[str, str]:
-  """Returns the document of an entity.
+  """Returns the document that describes an entity.
 
-  The text consists of the sentences of the description, or of the entire
-  description if the sentences are not specified.
+  The text consists of the specified sentences of the entity's description, or
+  of the entire description if no sentences are specified.
   """
   description = value['description']
   sentences = [
@@ -340,7 +341,7 @@ def _write_ranking(
   documents: Iterable[Mapping[str, str]],
   relevance: Iterable[str],
 ) -> FileNames:
-  """Writes the files of a ranking, and returns their names."""
+  """Writes a ranking's files and returns their names."""
   return [
     _write_json_lines(output, f'{folder}/{beir.QUERIES}', queries),
     _write_json_lines(output, f'{folder}/{beir.DOCUMENTS}', documents),

@@ -1,8 +1,8 @@
 """Tasks over Wiki40B: cleaned Wikipedia articles of 41 languages, from TFDS.
 
-The tasks are `wiki40b.<language>`. The mixture `wiki40b` has the rates N^0.7,
-where N is the number of articles. Titles are dropped. Each article is a
-document, and each paragraph is a line.
+The tasks are `wiki40b.<language>`. The mixture `wiki40b` samples each language
+at a rate proportional to N^0.7, where N is its number of articles. Titles are
+dropped. Each article becomes a document, and each paragraph a line.
 
 Guo et al. 2020, "Wiki-40B: Multilingual Language Model Dataset".
 """
@@ -59,7 +59,7 @@ CODES = {'zh-cn': 'zh_CN', 'zh-tw': 'zh_TW'}
 
 
 def paragraphs(dataset: tf.data.Dataset) -> tf.data.Dataset:
-  r"""Removes markers and titles from articles.
+  r"""Removes structural markers and titles from articles.
 
   Before:
   `\n_START_ARTICLE_\nSol\n_START_SECTION_\nName\n_START_PARAGRAPH_\nThe
@@ -79,11 +79,11 @@ def paragraphs(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def register(*, prefix: str = 'wiki40b', data_dir: str | None = None) -> None:
-  """Registers the tasks and the mixture.
+  """Registers the Wiki40B tasks and the mixture.
 
   Args:
-    prefix: Prefix of the names.
-    data_dir: Directory of TFDS. See `tfds_source.TfdsSource`.
+    prefix: Prefix of the registered names.
+    data_dir: TFDS data directory. See `tfds_source.TfdsSource`.
   """
   names = []
   for config in LANGUAGES:

@@ -1,7 +1,8 @@
-"""Tasks over WMT 2014 to 2019: pairs of news translations, from TFDS.
+"""Tasks over WMT 2014 to 2019: news translation pairs from TFDS.
 
-The tasks are `wmt<year>.<l1>_<l2>`. For each year, there is a mixture
-`wmt<year>` with the rates N^0.7. The year 2019 has no test split.
+The tasks are `wmt<year>.<l1>_<l2>`. For each year, a mixture `wmt<year>`
+samples its tasks at rates proportional to N^0.7, where N is the number of
+pairs. WMT 2019 has no test split.
 """
 
 from xlflax.data.seqio_tasks import task_registry, tfds_source
@@ -28,11 +29,11 @@ PAIRS = {
 
 
 def register(*, prefix: str = 'wmt', data_dir: str | None = None) -> None:
-  """Registers the tasks and the mixtures.
+  """Registers the WMT tasks and the mixtures.
 
   Args:
-    prefix: Prefix of the names.
-    data_dir: Directory of TFDS. See `tfds_source.TfdsSource`.
+    prefix: Prefix of the registered names.
+    data_dir: TFDS data directory. See `tfds_source.TfdsSource`.
   """
   for year, pairs in PAIRS.items():
     splits = dict(tfds_source.DEFAULT_SPLITS)

@@ -1,16 +1,18 @@
-"""Tasks of XTREME, in the folder that its download script creates.
+"""XTREME tasks, read from the folder that its download script creates.
 
-The import does not register any tasks, because the folder must be specified:
+Importing this module registers no tasks, because the folder must be specified.
+The code
 
     from xlflax.tasks import xtreme
     xtreme.register('xtreme/download')
 
 registers `xtreme.<task>.<language>` (such as `xtreme.xnli.fr`) with the splits
 whose files exist, and a mixture `xtreme.<task>` for each task.
-`register_treebanks` does the same for a folder of Universal Dependencies.
-`xlflax tasks list --xtreme=DIR` and `--treebanks=DIR` list the tasks.
+`register_treebanks` does the same for a folder of Universal Dependencies
+treebanks. `xlflax tasks list --xtreme=DIR` and `--treebanks=DIR` list the
+tasks.
 
-The tasks are specified in `xlflax.data.supervised.sources.xtreme_tasks`.
+The tasks are defined in `xlflax.data.supervised.sources.xtreme_tasks`.
 """
 
 import logging
@@ -33,11 +35,11 @@ _TREEBANK = re.compile(r'([a-z]{2,3})_\w+-ud-(train|dev|test)\b.*\.conllu')
 
 
 class Registered(NamedTuple):
-  """Result of the registration of a folder.
+  """Result of registering the tasks in a folder.
 
   Attributes:
     names: Names of the registered tasks, followed by those of the mixtures.
-    missing: One sentence for each missing part of the folder.
+    missing: One sentence for each expected file or folder that is missing.
   """
 
   names: tuple[str, ...]
@@ -45,17 +47,17 @@ class Registered(NamedTuple):
 
 
 def register(directory: str, *, prefix: str = 'xtreme') -> Registered:
-  """Registers all tasks whose files exist in a folder of XTREME.
+  """Registers all XTREME tasks whose files exist in a folder.
 
-  Missing files are logged and returned. They are not an error.
+  Missing files are logged and returned, but do not raise an error.
 
   Args:
-    directory: Folder `download` of XTREME, or its parent.
-    prefix: Prefix of the names.
+    directory: XTREME's `download` folder, or its parent.
+    prefix: Prefix of the registered names.
 
   Raises:
-    CorpusError: If the folder does not exist or contains no files of XTREME, or
-      a task with one of the names exists.
+    CorpusError: If the folder does not exist or contains no XTREME files, or a
+      task with one of the names is already registered.
   """
   names: list[str] = []
   mixtures: list[str] = []
@@ -84,7 +86,7 @@ def register(directory: str, *, prefix: str = 'xtreme') -> Registered:
       supervised_tasks.add_labeled_mixture(mixtures[-1], task_names)
   if not names:
     raise errors.CorpusError(
-      'The folder contains no files of XTREME',
+      'The folder does not contain any XTREME files',
       got=directory,
       expected='folders such as xnli, udpos, panx, squad, xquad',
     )
@@ -96,17 +98,17 @@ def register(directory: str, *, prefix: str = 'xtreme') -> Registered:
 def register_treebanks(directory: str, *, prefix: str = 'ud') -> Registered:
   """Registers a folder of treebanks (`UD_English-EWT/en_ewt-ud-dev.conllu`).
 
-  Treebanks of one language are concatenated. The tasks
-  `<prefix>.tags.<language>` have part-of-speech tags, and
-  `<prefix>.trees.<language>` have dependency trees.
+  Treebanks in the same language are concatenated. The tasks
+  `<prefix>.tags.<language>` contain part-of-speech tags, and
+  `<prefix>.trees.<language>` contain dependency trees.
 
   Args:
-    directory: Folder of treebanks.
-    prefix: Prefix of the names.
+    directory: Folder that contains one folder for each treebank.
+    prefix: Prefix of the registered names.
 
   Raises:
     CorpusError: If the folder contains no treebank, or a task with one of the
-      names exists.
+      names is already registered.
   """
   files: dict[str, dict[str, list[str]]] = {}
   for path in sorted(pathlib.Path(directory).rglob('*.conllu')):
@@ -117,7 +119,7 @@ def register_treebanks(directory: str, *, prefix: str = 'ud') -> Registered:
       )
   if not files:
     raise errors.CorpusError(
-      'The folder contains no treebanks',
+      'The folder does not contain any treebanks',
       got=directory,
       expected='files such as UD_English-EWT/en_ewt-ud-dev.conllu',
     )
@@ -141,7 +143,7 @@ def register_treebanks(directory: str, *, prefix: str = 'ud') -> Registered:
 def _add_task(
   name: str, xtreme_task: xtreme_tasks.XtremeTask, part: str, files
 ) -> str:
-  """Registers the task of one part, and returns its name."""
+  """Registers the task for one language and returns its name."""
   task: seqio.Task
   if xtreme_task.is_mined:
     task = supervised_tasks.add_mined_task(

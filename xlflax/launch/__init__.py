@@ -1,1 +1,1 @@
-"""Launchers that start jobs of several processes, locally or on a cluster."""
+"""Launchers that start multi-process jobs, locally or on a cluster."""

@@ -1,4 +1,4 @@
-"""Base class of launchers, and checks of the command that a job runs."""
+"""Base class for launchers, and checks on the command that a job runs."""
 
 import abc
 import dataclasses
@@ -34,17 +34,17 @@ _IMAGE = re.compile(r'[A-Za-z0-9][\w./:@+-]*', re.ASCII)
 
 
 class Job(abc.ABC):
-  """A job of several processes that run the same command.
+  """A job that consists of several processes which run the same command.
 
   A launcher is a frozen dataclass that derives from this class and is
-  registered with `xlflax.launch.launcher_registry.register`. Its fields are the
-  options of `xlflax launch NAME`.
+  registered with `xlflax.launch.launcher_registry.register`. Its fields define
+  the options of `xlflax launch NAME`.
 
   Attributes:
     command: Command that each process runs, such as
       `('train', '--gin_file=pretrain/mlm.gin')`.
     commands: Names of the commands that the launcher can start.
-    internal_fields: Names of fields that are not options.
+    internal_fields: Names of fields that are not command-line options.
   """
 
   command: tuple[str, ...]
@@ -52,7 +52,7 @@ class Job(abc.ABC):
   internal_fields: ClassVar[tuple[str, ...]] = ()
 
   def check(self) -> None:
-    """Checks the inputs of the processes before rendering or launching.
+    """Checks the processes' inputs before the job is rendered or launched.
 
     Raises:
       ConfigError: If a gin file is missing, if the nodes do not share the model
@@ -77,8 +77,8 @@ def parse_pairs(values: Sequence[str], option: str) -> dict[str, str]:
   """Parses the values NAME=VALUE of a repeated option.
 
   Args:
-    values: The values of the option.
-    option: The name of the option, for messages.
+    values: The values given for the option.
+    option: The option's name, which is used in error messages.
 
   Raises:
     ConfigError: If a value has no name or no equals sign, or if a name occurs
@@ -109,12 +109,12 @@ def parse_variables(values: Sequence[str], option: str) -> dict[str, str]:
   """Parses environment variables NAME=VALUE.
 
   Args:
-    values: The values of the option.
-    option: The name of the option, for messages.
+    values: The values given for the option.
+    option: The option's name, which is used in error messages.
 
   Raises:
-    ConfigError: If a name is not valid for an environment variable, and as in
-      `parse_pairs`.
+    ConfigError: If a name is not valid for an environment variable, or a value
+      is rejected by `parse_pairs`.
   """
   pairs = parse_pairs(values, option)
   for name in pairs:
@@ -131,14 +131,14 @@ def parse_variables(values: Sequence[str], option: str) -> dict[str, str]:
 def check_command(
   command: Sequence[str], commands: Sequence[str] = DISTRIBUTED_COMMANDS
 ) -> tuple[str, ...]:
-  """Returns the command of a job without a leading 'xlflax'.
+  """Returns a job's command without a leading 'xlflax'.
 
   Args:
     command: Arguments of a command line.
     commands: Names of the commands that the launcher can start.
 
   Raises:
-    ConfigError: If there is no command, if it does not run as several
+    ConfigError: If there is no command, if the command cannot run as several
       processes, or if it has a flag that the launcher sets.
   """
   arguments = tuple(command)
@@ -146,20 +146,24 @@ def check_command(
     arguments = arguments[1:]
   if not arguments:
     raise errors.ConfigError(
-      'The command to launch is missing',
-      expected='a command after --',
-      fix='Run xlflax launch local --nproc_per_node=2 -- train --gin_file=...',
+      'Missing required argument: the command to launch',
+      expected='an xlflax command after --',
+      fix=(
+        'Run a command such as `xlflax launch local --nproc_per_node=2 -- '
+        'train --gin_file=...`.'
+      ),
     )
   name = arguments[0]
   if name not in commands:
     raise errors.ConfigError(
-      f'`{name}` cannot run as several processes',
+      f'The command `{name}` cannot run as several processes',
       got=name,
       expected='one of ' + ', '.join(commands),
     )
   if name in SHARDED_COMMANDS and '--shard_from_env' not in arguments:
     raise errors.ConfigError(
-      f'`{name}` requires --shard_from_env to divide its work among processes',
+      f'The command `{name}` requires --shard_from_env to divide its work '
+      'among processes',
       got=' '.join(arguments),
       expected='--shard_from_env',
     )
@@ -167,7 +171,8 @@ def check_command(
     for flag in _LAUNCHER_FLAGS:
       if any(w == flag or w.startswith(f'{flag}=') for w in arguments):
         raise errors.ConfigError(
-          f'The launcher sets {flag} itself',
+          f'The launcher sets {flag} itself, so the command must not '
+          'contain it',
           got=flag,
           fix=f'Remove {flag} from the command.',
         )
@@ -194,12 +199,13 @@ def flag_values(command: Sequence[str], flag: str) -> list[str]:
 def check_gin_files(
   command: Sequence[str], *, has_own_files: bool = False
 ) -> None:
-  """Checks that the gin files of a command exist.
+  """Checks that a command's gin files exist.
 
   Args:
-    command: Command of the job.
-    has_own_files: Whether the processes have other files than this machine, as
-      in a container. Absolute paths are not checked then.
+    command: Command that the job runs.
+    has_own_files: Whether the processes have a different file system than this
+      machine, for example in a container. If True, absolute paths are not
+      checked.
 
   Raises:
     ConfigError: If a file is neither shipped with xlflax nor found on the
@@ -216,8 +222,8 @@ def check_gin_files(
 def platform_flags(command: Sequence[str], platform: str | None) -> list[str]:
   """Returns the flag that makes a job fail if its accelerators are missing.
 
-  The list is empty if the job has no accelerators, if the command has the flag
-  itself, and for commands whose processes do not join.
+  The list is empty if the job has no accelerators, if the command already has
+  the flag, or if the command's processes do not join as one JAX job.
   """
   if (
     platform is None
@@ -256,16 +262,16 @@ def _is_complete(checkpoint: pathlib.Path) -> bool:
 
 
 def multiline(**arguments) -> Any:
-  """Returns a dataclass field whose text may have several lines."""
+  """Returns a dataclass field whose text may contain line breaks."""
   return dataclasses.field(metadata={MULTILINE: True}, **arguments)
 
 
 def check_text(job: Any) -> None:
-  """Raises an error if a field of a job contains a control character.
+  """Raises an error if a job's field contains a control character.
 
-  Nested values are checked, too. Templates quote each value for YAML or for a
-  shell. A line break, NUL or escape character is not safe in a comment, in a
-  terminal or in a directive even if it is quoted.
+  Nested values are also checked. Templates quote each value for YAML or for a
+  shell. However, a line break, NUL or escape character is unsafe in a comment,
+  a terminal or a directive, even if it is quoted.
 
   Args:
     job: The job, which is a dataclass.
@@ -280,7 +286,7 @@ def check_text(job: Any) -> None:
       for character in text:
         if _is_control(character) and character not in allowed:
           raise errors.ConfigError(
-            'A value of the job contains a control character',
+            'An option of the job contains a control character',
             got=repr(text),
             expected=f'text without {character!r}',
             where=field.name,
@@ -288,10 +294,10 @@ def check_text(job: Any) -> None:
 
 
 def check_image(image: str | None) -> None:
-  """Raises an error for text that is not the name of a container image.
+  """Raises an error if a text is not the name of a container image.
 
   Args:
-    image: The name, or None.
+    image: The image's name, or None.
 
   Raises:
     ConfigError: If the text could be read as a flag, a variable or several
@@ -307,7 +313,7 @@ def check_image(image: str | None) -> None:
 
 
 def _is_control(character: str) -> bool:
-  """Returns whether a character is a control character or line separator."""
+  """Returns whether a character is a control character or a line separator."""
   return unicodedata.category(character) in ('Cc', 'Cs', 'Zl', 'Zp')
 
 

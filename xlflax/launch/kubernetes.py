@@ -1,8 +1,9 @@
-"""Jobs under Kubernetes: manifests for `kubectl apply`.
+"""Kubernetes jobs, rendered as manifests for `kubectl apply`.
 
-Each node has one pod with one process, which uses all accelerators of the pod.
-The manifests are the templates `kubernetes/*.yaml.j2` of `launch/templates`,
-whose variables `KubernetesJob.context` returns.
+Each node runs one pod with one process, which uses all of the pod's
+accelerators. The manifests are rendered from the templates
+`kubernetes/*.yaml.j2` in `launch/templates`. `KubernetesJob.context` returns
+the templates' variables.
 """
 
 import dataclasses
@@ -41,7 +42,7 @@ xlflax launch kubernetes --name=mlm --image=registry/xlflax:gpu --nnodes=4 \
 
 
 class Manifest(enum.Enum):
-  """Type of the Kubernetes object that describes a job."""
+  """Type of Kubernetes object that describes a job."""
 
   JOB = 'job'
   JOBSET = 'jobset'
@@ -59,10 +60,11 @@ class Volume:
   """A volume that is mounted into the pods.
 
   Attributes:
-    source: Type of the volume.
-    name: Name of the claim, secret or ConfigMap, or a directory of the node.
+    source: Type of the volume: a claim, a host directory, a secret or a
+      ConfigMap.
+    name: Name of the claim, secret or ConfigMap, or a directory on the node.
     path: Directory at which the volume is mounted.
-    read_only: Whether the pods cannot write to the volume.
+    read_only: Whether to mount the volume read-only.
   """
 
   source: Literal['claim', 'host', 'secret', 'config']
@@ -75,7 +77,7 @@ class Volume:
     """Parses `SOURCE:NAME:DIR` or `SOURCE:NAME:DIR:ro`.
 
     Raises:
-      ConfigError: If the text has another form.
+      ConfigError: If the text has a different format.
     """
     read_only = text.endswith(':ro')
     source, *name_and_path = text.removesuffix(':ro').split(':')
@@ -87,8 +89,10 @@ class Volume:
       raise errors.ConfigError(
         'Invalid value for --volume',
         got=text,
-        expected='SOURCE:NAME:/DIR or SOURCE:NAME:/DIR:ro with a source of '
-        'claim, host, secret or config',
+        expected=(
+          'SOURCE:NAME:/DIR or SOURCE:NAME:/DIR:ro, where SOURCE is claim, '
+          'host, secret or config'
+        ),
         where='--volume',
       )
     name, path = name_and_path
@@ -103,7 +107,7 @@ class Volume:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Toleration:
-  """A taint of nodes that the pods tolerate.
+  """A node taint that the pods tolerate.
 
   Attributes:
     key: Key of the taint.
@@ -120,7 +124,7 @@ class Toleration:
     """Parses `KEY[=VALUE][:EFFECT]`.
 
     Raises:
-      ConfigError: If the text has another form.
+      ConfigError: If the text has a different format.
     """
     taint, _, effect = text.partition(':')
     key, sign, value = taint.partition('=')
@@ -137,12 +141,12 @@ class Toleration:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SecretVariable:
-  """An environment variable whose value is in a Kubernetes secret.
+  """An environment variable whose value is read from a Kubernetes secret.
 
   Attributes:
     variable: Name of the variable.
     secret: Name of the secret.
-    key: Key in the secret.
+    key: Key in the secret whose value is read.
   """
 
   variable: str
@@ -154,7 +158,7 @@ class SecretVariable:
     """Parses `VARIABLE=SECRET:KEY`.
 
     Raises:
-      ConfigError: If the text has another form.
+      ConfigError: If the text has a different format.
     """
     variable, _, reference = text.partition('=')
     secret, _, key = reference.partition(':')
@@ -173,56 +177,60 @@ class SecretVariable:
 )
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class KubernetesJob(job_base.Job):
-  """A job under Kubernetes.
+  """A job that runs on Kubernetes.
 
   Attributes:
     command: Command that each process runs.
-    name: Name of the job and of all objects that belong to it.
-    image: Container image. Its entry point is not used.
-    nnodes: Number of pods, with one process each; of each slice, if there are
-      several.
+    name: Name of the job and of all its Kubernetes objects.
+    image: Container image. The image's entry point is not used.
+    nnodes: Number of pods, each of which runs one process. With several TPU
+      slices, this is the number of pods per slice.
     num_slices: Number of TPU slices that a JobSet connects over the network.
-    manifest: A JobSet, which needs its controller, or an indexed Job.
-    gpus_per_pod: Number of GPUs, or TPU chips, of each pod. 0 for CPU jobs.
+    manifest: Type of manifest: a JobSet, which requires the JobSet controller,
+      or an indexed Job.
+    gpus_per_pod: Number of GPUs or TPU chips per pod. Use 0 for CPU jobs.
     gpu_resource: Resource name of the accelerators, such as nvidia.com/gpu or
       google.com/tpu.
-    cpu: CPU request and limit of each pod, such as 32.
-    memory: Memory request and limit of each pod, such as 256Gi.
-    resource: Further resource NAME=AMOUNT of each pod, such as
+    cpu: CPU request and limit per pod, such as 32.
+    memory: Memory request and limit per pod, such as 256Gi.
+    resource: Additional resource per pod, as NAME=AMOUNT, such as
       vpc.amazonaws.com/efa=32.
-    shared_memory: Size of /dev/shm, which NCCL needs.
-    env: Environment variable NAME=VALUE of the container.
-    secret_env: Environment variable VARIABLE=SECRET:KEY whose value is a key of
-      a secret, such as WANDB_API_KEY=wandb:key.
-    annotation: Annotation NAME=VALUE of the pods.
-    label: Label NAME=VALUE of all objects and pods.
-    node_selector: Label NAME=VALUE that a node must have.
-    toleration: Taint KEY[=VALUE][:EFFECT] that a node may have. The taint of
-      the accelerators is always tolerated.
-    topology_key: Node label, such as cloud.google.com/gke-nodepool. All pods
-      (of each slice) run on nodes with the same value.
-    volume: Volume SOURCE:NAME:DIR[:ro] to mount at DIR, such as
+    shared_memory: Size of /dev/shm, which NCCL uses.
+    env: Environment variable for the container, as NAME=VALUE.
+    secret_env: Environment variable whose value is read from a Kubernetes
+      secret, as VARIABLE=SECRET:KEY, such as WANDB_API_KEY=wandb:key.
+    annotation: Annotation for the pods, as NAME=VALUE.
+    label: Label for all objects and pods, as NAME=VALUE.
+    node_selector: Label that a node must have, as NAME=VALUE.
+    toleration: Taint that a node may have, as KEY[=VALUE][:EFFECT]. The
+      accelerators' taint is always tolerated.
+    topology_key: Node label, such as cloud.google.com/gke-nodepool. All pods of
+      a slice, or of a job without slices, run on nodes with the same value of
+      this label.
+    volume: Volume to mount at DIR, as SOURCE:NAME:DIR[:ro], such as
       claim:runs:/shared, host:/data:/data:ro, secret:NAME:DIR or
       config:NAME:DIR.
-    gpu_network: Network between the GPUs that needs extra settings:
+    gpu_network: Network between the GPUs that requires additional settings:
       GPUDirect-TCPXO on GKE, or EFA on EKS.
-    gke_network: Names of the eight networks of GPUDirect-TCPXO.
-    nccl_socket_ifname: Network interface of NCCL's control connections, such as
-      eth0 (NCCL_SOCKET_IFNAME).
+    gke_network: Names of the eight networks that GPUDirect-TCPXO uses.
+    nccl_socket_ifname: Network interface for NCCL's control connections, such
+      as eth0 (NCCL_SOCKET_IFNAME).
     host_network: Whether the pods use the network of their nodes.
-    pull_secret: Secret with the credentials of the image registry.
-    service_account: Service account of the pods, for access to buckets.
-    fs_group: Group that owns the mounted volumes. The image's user is not root.
-    namespace: Namespace of all objects. If None, that of kubectl.
+    pull_secret: Secret that contains the image registry's credentials.
+    service_account: Service account with which the pods access buckets.
+    fs_group: Group that owns the mounted volumes, because the image's user is
+      not root.
+    namespace: Namespace of all objects. If None, kubectl's current namespace is
+      used.
     queue: Kueue LocalQueue that admits the job.
     priority_class: Priority class of the pods.
     ttl_seconds: Seconds after which a finished job is deleted. If None, it is
       kept.
-    max_restarts: Maximum number of restarts. Preempted pods and drained nodes
-      do not count, and user errors are not retried.
+    max_restarts: Maximum number of restarts. Restarts after preemption or a
+      drained node are not counted, and user errors are not retried.
     termination_grace_period: Seconds that an evicted pod has for its last
       checkpoint.
-    template: Jinja2 template that replaces that of the manifest.
+    template: Jinja2 template that replaces the manifest's default template.
   """
 
   commands = (*job_base.DISTRIBUTED_COMMANDS, *job_base.SHARDED_COMMANDS)
@@ -278,9 +286,9 @@ class KubernetesJob(job_base.Job):
       )
     if len(self.gke_network) != 8:
       raise errors.ConfigError(
-        'GPUDirect-TCPXO requires eight networks',
+        'GPUDirect-TCPXO requires the names of eight networks',
         got=', '.join(self.gke_network),
-        expected='eight names',
+        expected='the names of eight networks',
         where='--gke_network',
       )
     # All options are parsed here, so that invalid values are reported when the
@@ -322,19 +330,20 @@ class KubernetesJob(job_base.Job):
       for name in names:
         if name in _RESERVED_VARIABLES:
           raise errors.ConfigError(
-            f'The launcher sets the environment variable {name} itself',
+            f'The environment variable {name} is set by the launcher and '
+            'cannot be changed',
             got=name,
             where=option,
             fix=f'Remove {name} from {option}.',
           )
 
   def _volumes(self) -> list[Volume]:
-    """Returns the volumes that are mounted into the pods."""
+    """Returns the volumes to mount into the pods."""
     return [Volume.parse(text) for text in self.volume]
 
   @property
   def platform(self) -> str | None:
-    """Platform of the job, 'gpu' or 'tpu', or None for a job on CPUs."""
+    """Accelerator platform of the job, 'gpu' or 'tpu', or None for CPU jobs."""
     if not self.gpus_per_pod:
       return None
     return 'tpu' if self.gpu_resource.startswith('google.com/tpu') else 'gpu'
@@ -351,18 +360,20 @@ class KubernetesJob(job_base.Job):
       )
 
   def context(self) -> dict[str, Any]:
-    """Returns the variables of the templates.
+    """Returns the variables that are available in the templates.
 
     - job: This object.
-    - command: Command of the container, with the flags that the launcher adds.
+    - command: The container's command, with the flags that the launcher adds.
     - coordinator: 'HOST:PORT' of process 0.
-    - port: Port of the coordinator.
+    - port: The coordinator's port.
     - env, annotations, labels, node_selector, resources: Dicts of strings.
-    - secret_env, tolerations, volumes: Lists of the classes of this module.
+    - secret_env, tolerations, volumes: Lists of `SecretVariable`, `Toleration`
+      and `Volume`.
     - gpu_network: Name of the network between the GPUs, or None.
-    - topology_key: Node label of which all pods share the value, or None.
+    - topology_key: Node label whose value is the same for all pods, or None.
     - is_plain_job: Whether the manifest is an indexed Job.
-    - user_error_status, preempted_status: Exit statuses.
+    - user_error_status, preempted_status: Exit statuses of a process after a
+      user error and after a preemption.
     """
     is_plain_job = self.manifest is Manifest.JOB
     first_pod = self.name + ('-0' if is_plain_job else '-workers-0-0')
@@ -416,17 +427,17 @@ class KubernetesJob(job_base.Job):
     )
 
   def launch(self) -> int:
-    """Applies the manifests and prints the response of the cluster."""
+    """Applies the manifests and prints the cluster's response."""
     print(apply_manifests(self, dict(os.environ)))
     return 0
 
 
 def apply_manifests(job: KubernetesJob, environment: dict[str, str]) -> str:
-  """Applies the manifests of a job and returns the output of kubectl.
+  """Applies a job's manifests and returns kubectl's output.
 
   Args:
-    job: The job.
-    environment: Environment variables of kubectl.
+    job: The job to submit.
+    environment: Environment variables for kubectl.
 
   Raises:
     ConfigError: If kubectl is missing or the cluster rejects the manifests.
@@ -434,7 +445,7 @@ def apply_manifests(job: KubernetesJob, environment: dict[str, str]) -> str:
   if not shutil.which('kubectl', path=environment.get('PATH')):
     raise errors.ConfigError(
       '`kubectl` was not found',
-      fix='Install it, or print the manifests with --dry_run.',
+      fix='Install kubectl, or print the manifests with --dry_run.',
     )
   result = subprocess.run(
     ['kubectl', 'apply', '-f', '-'],
@@ -446,6 +457,6 @@ def apply_manifests(job: KubernetesJob, environment: dict[str, str]) -> str:
   )
   if result.returncode:
     raise errors.ConfigError(
-      'Kubernetes rejected the job', got=result.stderr.strip()
+      "Kubernetes rejected the job's manifests", got=result.stderr.strip()
     )
   return result.stdout.strip()

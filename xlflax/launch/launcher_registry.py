@@ -1,8 +1,8 @@
-"""Registry of the launchers of `xlflax launch`.
+"""Registry of the launchers that `xlflax launch` can use.
 
-A launcher is a module that registers a class of jobs
-(`xlflax.launch.job_base.Job`) with a name and help. The modules of this package
-are imported automatically, and others are passed with `--launcher_module`.
+A launcher is a job class (a subclass of `xlflax.launch.job_base.Job`) that a
+module registers with a name and a help text. The modules in this package are
+imported automatically. Pass other modules with `--launcher_module`.
 """
 
 import dataclasses
@@ -18,13 +18,13 @@ from xlflax.utils import errors, user_modules, validation
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Launcher:
-  """A method of starting the processes of a job.
+  """A method of starting a job's processes.
 
   Attributes:
     name: Name of the launcher, which follows `xlflax launch`.
-    help: Description in one line.
-    example: Example command lines with a comment, for `--help`.
-    job: Class of the jobs.
+    help: One-line description for `--help`.
+    example: Example command lines with comments, which `--help` prints.
+    job: Class of the jobs that the launcher starts.
   """
 
   name: str
@@ -39,12 +39,12 @@ _launchers: dict[str, Launcher] = {}
 def register(
   name: str, *, help: str, example: str
 ) -> Callable[[type[job_base.Job]], type[job_base.Job]]:
-  """Returns a decorator that registers a class of jobs as a launcher.
+  """Returns a decorator that registers a job class as a launcher.
 
   Args:
     name: Name of the launcher, which follows `xlflax launch`.
-    help: Description in one line.
-    example: Example command lines with a comment, for `--help`.
+    help: One-line description for `--help`.
+    example: Example command lines with comments, which `--help` prints.
   """
 
   def decorate(job: type[job_base.Job]) -> type[job_base.Job]:
@@ -52,8 +52,8 @@ def register(
     if registered is not None and registered.job.__module__ != job.__module__:
       raise errors.ConfigError(
         'Two launchers have the same name',
-        got=f'{name!r} of {registered.job.__module__} and {job.__module__}',
-        fix='Rename one of them.',
+        got=f'{name!r} in {registered.job.__module__} and {job.__module__}',
+        fix='Rename one of the launchers.',
       )
     _launchers[name] = Launcher(name=name, help=help, example=example, job=job)
     return validation.validate_fields(job)
@@ -65,10 +65,10 @@ def load_launchers(modules: Sequence[str] = ()) -> dict[str, Launcher]:
   """Returns the launchers by name, in alphabetical order.
 
   Args:
-    modules: Importable modules that register further launchers.
+    modules: Importable modules that register additional launchers.
 
   Raises:
-    ConfigError: If a module is not found.
+    ConfigError: If a module cannot be found.
   """
   for module_info in pkgutil.iter_modules(launch.__path__):
     importlib.import_module(f'{launch.__name__}.{module_info.name}')
@@ -81,16 +81,16 @@ def find_launcher(name: str, modules: Sequence[str] = ()) -> Launcher:
 
   Args:
     name: Name of the launcher.
-    modules: Importable modules that register further launchers.
+    modules: Importable modules that register additional launchers.
 
   Raises:
-    ConfigError: If no launcher has the name.
+    ConfigError: If no launcher with this name is registered.
   """
   launchers = load_launchers(modules)
   if name not in launchers:
     close_matches = difflib.get_close_matches(name, launchers, n=1)
     raise errors.ConfigError(
-      'Unknown launcher',
+      'There is no launcher with this name',
       got=name,
       expected='one of ' + ', '.join(launchers),
       fix=f'did you mean {close_matches[0]}?'

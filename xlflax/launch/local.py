@@ -1,7 +1,7 @@
-"""Jobs whose processes start on this machine.
+"""Launchers that start processes on this machine.
 
-`xlflax launch local` runs all processes of a job. `xlflax launch node` runs the
-processes of one node of a larger job, like torchrun.
+`xlflax launch local` runs all processes of a job. `xlflax launch node` runs one
+node's processes of a larger job, like torchrun.
 """
 
 import abc
@@ -31,18 +31,19 @@ xlflax launch node --nnodes=2 --node_rank=0 --nproc_per_node=4 \\
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _SupervisedJob(job_base.Job):
-  """A job whose processes on this machine are supervised by the launcher.
+  """A job whose processes are started and supervised on this machine.
 
   Attributes:
     command: Command that each process runs.
     nproc_per_node: Number of processes on each node.
-    cpu_devices: Number of CPU devices of each process. If None, the processes
-      share the GPUs equally, or have one CPU device each if there is no GPU.
-    logs: Directory for the logs of the processes. If None, MODEL_DIR.logs, or
+    cpu_devices: Number of CPU devices per process. If None, the processes share
+      the GPUs equally. If there is no GPU, each process has one CPU device.
+    logs: Directory for the processes' logs. Defaults to MODEL_DIR.logs, or to
       ./logs if the command has no --model_dir.
-    grace_seconds: Time that the other processes have to exit after a failure.
-    max_restarts: Maximum number of restarts within an hour after failures other
-      than user errors. A restart resumes from the last checkpoint.
+    grace_seconds: Seconds that the remaining processes have to exit after one
+      has failed.
+    max_restarts: Maximum number of restarts within an hour. A restart resumes
+      from the last checkpoint. User errors are not retried.
     program: Program that runs the command.
   """
 
@@ -64,20 +65,20 @@ class _SupervisedJob(job_base.Job):
 
     Args:
       default_port: Port to use if the job does not set one. If None, a free
-        port.
+        port is selected.
     """
 
   @abc.abstractmethod
   def rank(self, local_rank: int) -> int:
-    """Returns the index of a process among the processes of all nodes."""
+    """Returns a process's index among the processes on all nodes."""
 
   @property
   @abc.abstractmethod
   def world_size(self) -> int:
-    """Number of processes of the job."""
+    """Number of processes in the job."""
 
   def log(self, local_rank: int) -> pathlib.Path:
-    """Returns the path of the log of a process."""
+    """Returns the path of a process's log."""
     return self.log_directory / f'process_{self.rank(local_rank)}.log'
 
   @property
@@ -94,7 +95,7 @@ class _SupervisedJob(job_base.Job):
     return directory.with_name(name)
 
   def arguments(self, local_rank: int, coordinator: str) -> list[str]:
-    """Returns the command line of a process, without the program."""
+    """Returns a process's command line, without the program."""
     return [
       *self.command,
       f'{job_base.COORDINATOR_FLAG}={coordinator}',
@@ -110,11 +111,11 @@ class _SupervisedJob(job_base.Job):
     return 'gpu' if has_gpus else 'cpu'
 
   def environment(self, local_rank: int, gpus: Sequence[str]) -> dict[str, str]:
-    """Returns the variables that a process has in addition to the launcher's.
+    """Returns environment variables to set in addition to the launcher's own.
 
     Args:
-      local_rank: Index of the process on this node.
-      gpus: Names of the GPUs of this node.
+      local_rank: Index of the process among those on this node.
+      gpus: Names of this node's GPUs.
 
     Raises:
       ConfigError: If the GPUs cannot be shared equally.
@@ -138,7 +139,7 @@ class _SupervisedJob(job_base.Job):
   def workers(
     self, coordinator: str | None = None
   ) -> list[supervisor.WorkerProcess]:
-    """Returns the processes of this machine for one attempt."""
+    """Returns this machine's processes for one attempt."""
     coordinator = coordinator or self.coordinator()
     gpus = visible_gpus(os.environ)
     return [
@@ -179,11 +180,11 @@ class _SupervisedJob(job_base.Job):
 )
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LocalJob(_SupervisedJob):
-  """A job on this machine.
+  """A job that runs entirely on this machine.
 
   Attributes:
-    nproc_per_node: Number of processes.
-    port: TCP port of process 0. If None, a free port.
+    nproc_per_node: Number of processes to start.
+    port: TCP port of process 0. If None, a free port is selected.
   """
 
   port: validation.Port | None = None
@@ -199,11 +200,11 @@ class LocalJob(_SupervisedJob):
 
   @property
   def world_size(self) -> int:
-    """Number of processes of the job."""
+    """Number of processes in the job."""
     return self.nproc_per_node
 
   def launch(self) -> int:
-    """Runs the processes to their end. An orderly stop is a success."""
+    """Runs the processes until they exit. An orderly stop counts as success."""
     status = self.supervise()
     return 0 if status == errors.ExitStatus.STOPPED else status
 
@@ -213,16 +214,17 @@ class LocalJob(_SupervisedJob):
 )
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NodeJob(_SupervisedJob):
-  """The processes of one node of a job.
+  """One node's processes in a job with several nodes.
 
   This launcher must be started on every node. If a process fails, the processes
-  of all nodes end, and the launcher of each node restarts its own.
+  on all nodes end, and each node's launcher restarts the processes on its node.
 
   Attributes:
     nproc_per_node: Number of processes on each node.
     nnodes: Number of nodes.
-    node_rank: Index of this node, starting at 0. If None, SLURM_NODEID, or 0.
-    rdzv_endpoint: Address HOST:PORT at which process 0, on node 0, listens.
+    node_rank: Index of this node, starting at 0. Defaults to SLURM_NODEID, or
+      to 0 if it is not set.
+    rdzv_endpoint: Address at which process 0 on node 0 listens, as HOST:PORT.
   """
 
   nnodes: validation.PositiveInt = 1
@@ -241,7 +243,7 @@ class NodeJob(_SupervisedJob):
       )
     if self._node_rank >= self.nnodes:
       raise errors.ConfigError(
-        'The rank of a node must be less than the number of nodes',
+        'The node rank must be less than the number of nodes',
         got=f'--node_rank={self._node_rank} --nnodes={self.nnodes}',
         expected=f'a rank from 0 to {self.nnodes - 1}',
         where='--node_rank',
@@ -260,16 +262,16 @@ class NodeJob(_SupervisedJob):
     return self.rdzv_endpoint
 
   def rank(self, local_rank: int) -> int:
-    """Returns the index of a process among the processes of all nodes."""
+    """Returns a process's index among the processes on all nodes."""
     return self._node_rank * self.nproc_per_node + local_rank
 
   @property
   def world_size(self) -> int:
-    """Number of processes of the job."""
+    """Number of processes in the job."""
     return self.nnodes * self.nproc_per_node
 
   def launch(self) -> int:
-    """Runs the processes of this node and returns the status of the job."""
+    """Runs this node's processes and returns the job's exit status."""
     return self.supervise()
 
 

@@ -1,4 +1,4 @@
-"""Checks of the model directory of a job before it is rendered."""
+"""Checks of a job's model directory before the job is rendered."""
 
 import posixpath
 from collections.abc import Iterable, Sequence
@@ -14,10 +14,10 @@ _NODE_LOCAL = ('/tmp', '/var/tmp', '/dev/shm')
 def check_shared_model_dir(
   command: Sequence[str], mounts: Iterable[str], *, fix: str
 ) -> None:
-  """Checks that all nodes and later attempts share the model directory.
+  """Checks that all nodes, and later attempts, share the model directory.
 
   Args:
-    command: Command of the job.
+    command: Command that the job runs.
     mounts: Directories that all nodes share.
     fix: Hint for the error message.
 
@@ -35,16 +35,18 @@ def check_shared_model_dir(
   ):
     return
   raise errors.ConfigError(
-    'The nodes of the job must share the model directory',
+    'All nodes of the job must be able to access the model directory',
     got=directory,
-    expected='a directory on a shared volume, or gs://... or s3://...',
+    expected=(
+      'a directory on a shared volume, or a bucket path gs://... or s3://...'
+    ),
     where='--model_dir',
     fix=fix,
   )
 
 
 def check_not_node_local(command: Sequence[str]) -> None:
-  """Checks that a job of several nodes does not write to a local directory.
+  """Checks that a multi-node job does not write to a local directory.
 
   Raises:
     ConfigError: If `--model_dir` is in a directory such as /tmp.
@@ -56,8 +58,11 @@ def check_not_node_local(command: Sequence[str]) -> None:
   for local in _NODE_LOCAL:
     if normalized == local or normalized.startswith(local + '/'):
       raise errors.ConfigError(
-        'The nodes of the job must share the model directory',
+        'All nodes of the job must be able to access the model directory',
         got=directory,
-        expected='a directory on a shared file system, gs://... or s3://...',
+        expected=(
+          'a directory on a shared file system, or a bucket path gs://... '
+          'or s3://...'
+        ),
         where='--model_dir',
       )

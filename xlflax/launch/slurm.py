@@ -1,6 +1,7 @@
-"""Jobs under Slurm: a batch script for `sbatch`.
+"""Slurm jobs, rendered as a batch script for `sbatch`.
 
-The script is the template `slurm/slurm.sbatch.j2` of `launch/templates`.
+The script is rendered from the template `slurm/slurm.sbatch.j2` in
+`launch/templates`.
 """
 
 import dataclasses
@@ -31,7 +32,7 @@ xlflax launch slurm --array=0-15 --cpus_per_task=2 -- \
 
 
 class RestartPolicy(enum.Enum):
-  """Reaction to a failure that is not a user error."""
+  """Action after a failure that is not a user error."""
 
   REQUEUE = 'requeue'
   IN_PLACE = 'in_place'
@@ -40,35 +41,37 @@ class RestartPolicy(enum.Enum):
 @launcher_registry.register('slurm', help='a job for sbatch', example=_EXAMPLE)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SlurmJob(job_base.Job):
-  """A job under Slurm.
+  """A job that runs on a Slurm cluster.
 
   Attributes:
     command: Command that each process runs.
     nodes: Number of nodes.
-    gpus_per_node: Number of GPUs of each node. 0 for CPU jobs.
+    gpus_per_node: Number of GPUs per node. Use 0 for CPU jobs.
     ntasks_per_node: Number of processes on each node, which share its GPUs.
-    cpus_per_task: Number of CPUs of each process, for the input pipeline.
-    mem: Memory of each node, such as 512G.
-    partition: Partition of the cluster.
-    account: Account to charge.
+    cpus_per_task: Number of CPUs per process, which the input pipeline uses.
+    mem: Memory per node, such as 512G.
+    partition: Cluster partition to which the job is submitted.
+    account: Account to which the job is charged.
     time: Time limit in Slurm's format, such as 2-00:00:00.
-    job_name: Name of the job and of its logs.
+    job_name: Name of the job, which is also part of its log file names.
     signal_seconds: Seconds before the time limit at which the run receives a
       signal to save a checkpoint and stop.
-    sweep: File with the options of one array task on each line.
-    array: Array tasks to run, such as '1-8%2'. If None, all lines of the sweep.
-      For commands with --shard_from_env, the shards, such as '0-15'.
+    sweep: File that contains the options of one array task on each line.
+    array: Array tasks to run, such as '1-8%2'. Defaults to all lines in the
+      sweep. For commands with --shard_from_env, this option specifies the
+      shards, such as '0-15'.
     max_restarts: Maximum number of restarts after failures other than user
-      errors; within the allocation, the maximum within an hour.
+      errors. For restarts within the allocation, this is the maximum per hour.
     restart_policy: Whether to requeue a failed job, or to restart its processes
       within the allocation first.
-    logs: Directory for the logs. If None, the directory of `sbatch`.
-    nccl_socket_ifname: Network interface of NCCL's control connections
+    logs: Directory for the logs. Defaults to the directory in which `sbatch` is
+      run.
+    nccl_socket_ifname: Network interface for NCCL's control connections
       (NCCL_SOCKET_IFNAME).
-    env: Environment variable NAME=VALUE of the processes.
+    env: Environment variable for the processes, as NAME=VALUE.
     entrypoint: Shell command that runs xlflax, such as "apptainer exec --nv
       image.sif xlflax".
-    sbatch_arg: Further argument of sbatch, such as --exclusive.
+    sbatch_arg: Additional argument for sbatch, such as --exclusive.
   """
 
   commands: ClassVar[tuple[str, ...]] = (
@@ -102,26 +105,30 @@ class SlurmJob(job_base.Job):
     self._check_directives()
     if self.gpus_per_node and self.gpus_per_node % self.ntasks_per_node:
       raise errors.ConfigError(
-        'The processes of a node cannot share its GPUs equally',
+        'The processes on a node cannot share its GPUs equally',
         got=f'{self.ntasks_per_node} processes, {self.gpus_per_node} GPUs',
         where='--ntasks_per_node',
       )
     is_sharded = self.command[0] in job_base.SHARDED_COMMANDS
     if self.array and not self.sweep and not is_sharded:
       raise errors.ConfigError(
-        f'--array requires --sweep for the command {self.command[0]}',
+        'The option --array requires --sweep for the command '
+        f'{self.command[0]}',
         got=f'--array={self.array}',
-        expected='--sweep=FILE with a line of options for each task',
+        expected=(
+          '--sweep=FILE, where the file has one line of options for each '
+          'array task'
+        ),
         where='--array',
       )
     num_processes = self.nodes * self.ntasks_per_node
     if self.array and is_sharded and num_processes > 1:
       raise errors.ConfigError(
-        'Each job of an array of shards must be a single process',
+        'Each array task that processes a shard must run a single process',
         got=f'--array={self.array} and {num_processes} processes',
         expected='one node with one process',
         where='--array',
-        fix='Pass a larger --array, or --nodes without --array.',
+        fix='Pass a larger --array, or pass --nodes without --array.',
       )
 
   def _check_directives(self):
@@ -156,13 +163,15 @@ class SlurmJob(job_base.Job):
           got=value,
           expected='text without spaces, quotes, #, $, ;, <, > or backslashes',
           where=option,
-          fix='Pass it to `sbatch` on its command line, with the script that '
-          '--dry_run prints.',
+          fix=(
+            'Print the script with --dry_run, and pass the value to '
+            '`sbatch` on its command line.'
+          ),
         )
 
   @property
   def restarts_in_place(self) -> bool:
-    """True if supervisors restart the processes within the allocation."""
+    """Whether supervisors restart the processes within the allocation."""
     return (
       self.restart_policy is RestartPolicy.IN_PLACE
       and self.command[0] in job_base.DISTRIBUTED_COMMANDS
@@ -175,14 +184,16 @@ class SlurmJob(job_base.Job):
       preflight.check_not_node_local(self.command)
 
   def context(self) -> dict[str, Any]:
-    """Returns the variables of the template.
+    """Returns the variables that are available in the template.
 
     - job: This object.
-    - directives: Options of sbatch and their values, for #SBATCH lines.
-    - command: Command of each process.
-    - env: Environment variables of the processes.
-    - adds_flags: Whether the processes get `preemption_flag`.
-    - user_error_status, preempted_status: Exit statuses.
+    - directives: Options for sbatch and their values, which become #SBATCH
+      lines.
+    - command: Command that each process runs.
+    - env: Environment variables for the processes.
+    - adds_flags: Whether `preemption_flag` is added to the command.
+    - user_error_status, preempted_status: Exit statuses of a process after a
+      user error and after a preemption.
     """
     has_gpus = 'gpu' if self.gpus_per_node else None
     env = job_base.parse_variables(self.env, '--env')
@@ -231,13 +242,15 @@ class SlurmJob(job_base.Job):
       num_lines = len(self.sweep.read_text(encoding='utf-8').splitlines())
     except (OSError, UnicodeError) as error:
       raise errors.ConfigError(
-        'The sweep cannot be read',
+        'The sweep file cannot be read',
         got=str(error),
-        expected='a file with the options of one array task on each line',
+        expected='a file that contains the options of one array task on each line',
         where=str(self.sweep),
       ) from error
     if not num_lines:
-      raise errors.ConfigError('The sweep is empty', where=str(self.sweep))
+      raise errors.ConfigError(
+        'The sweep file contains no options', where=str(self.sweep)
+      )
     return self.array or f'1-{num_lines}'
 
   def render(self) -> str:
@@ -245,7 +258,7 @@ class SlurmJob(job_base.Job):
     return templates.render_shell('slurm/slurm.sbatch.j2', self.context())
 
   def launch(self) -> int:
-    """Submits the script and prints the response of Slurm."""
+    """Submits the script and prints Slurm's response."""
     print(submit_job(self, dict(os.environ)))
     return 0
 
@@ -254,8 +267,8 @@ def submit_job(job: SlurmJob, environment: dict[str, str]) -> str:
   """Submits a job with `sbatch` and returns its output.
 
   Args:
-    job: The job.
-    environment: Environment variables of `sbatch`.
+    job: The job to submit.
+    environment: Environment variables for `sbatch`.
 
   Raises:
     ConfigError: If `sbatch` is missing or rejects the job.

@@ -1,9 +1,10 @@
-"""Node supervisor: starts, monitors and restarts the processes of a node.
+"""Node supervisor, which starts, monitors and restarts a node's processes.
 
-All processes of a job end when one of them fails. The supervisor ends the
-processes of its node, and the processes of other nodes end when they detect the
-lost process. Each supervisor then restarts its own processes, which join again
-at the coordinator. Supervisors therefore do not communicate with each other.
+All processes in a job end when one of them fails. The failed process's
+supervisor ends the remaining processes on its node, and the processes on other
+nodes end when they detect the lost process. Each supervisor then restarts the
+processes on its node, and they connect to the coordinator again. Supervisors
+therefore do not need to communicate with each other.
 """
 
 import contextlib
@@ -38,11 +39,11 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WorkerProcess:
-  """A process to start.
+  """Description of a process to start.
 
   Attributes:
-    arguments: Command line.
-    environment: Variables added to the environment of the supervisor.
+    arguments: Command line of the process.
+    environment: Variables that are added to the supervisor's environment.
     log: File to which standard output and standard error are appended.
     name: Name used in messages, such as 'Process 3 of 4'.
   """
@@ -77,16 +78,17 @@ def supervise(
   max_restarts: int = 0,
   model_dir: pathlib.Path | None = None,
 ) -> int:
-  """Runs the processes of this node to their end and restarts failed ones.
+  """Runs this node's processes until they exit, and restarts failed ones.
 
   Args:
-    make_workers: Returns the processes of one attempt. The log of the first one
-      is also printed.
-    grace_seconds: Time that the other processes have to exit after a failure.
+    make_workers: Function that returns the processes for one attempt. The first
+      process's log is also printed.
+    grace_seconds: Seconds that the remaining processes have to exit after one
+      has failed.
     max_restarts: Maximum number of restarts within an hour. User errors are
       never retried.
     model_dir: Model directory. After a failure, the step of its last checkpoint
-      is logged. If None, no checkpoint is looked up.
+      is logged. If None, no step is logged.
 
   Returns:
     0 after success, 75 after an orderly stop, otherwise the exit status of the
@@ -137,12 +139,12 @@ def supervise(
 
 
 def is_failure(status: int) -> bool:
-  """Returns whether a process with this exit status failed."""
+  """Returns whether an exit status indicates that the process failed."""
   return status not in (0, errors.ExitStatus.STOPPED)
 
 
 def free_port() -> int:
-  """Returns a TCP port of this machine on which nothing listens."""
+  """Returns an unused TCP port on this machine."""
   with socket.socket() as listener:
     listener.bind(('', 0))
     return listener.getsockname()[1]
@@ -155,7 +157,7 @@ def die_with_parent() -> None:
 
 
 class _ProcessGroup:
-  """The processes of one attempt. Leaving the context kills them.
+  """The processes of one attempt, which are killed on leaving the context.
 
   Attributes:
     failure: Description of the first failure and its host.
@@ -226,7 +228,7 @@ class _ProcessGroup:
         process.send_signal(number)
 
   def wait(self) -> int:
-    """Prints the log of the first process and returns the exit status."""
+    """Prints the first process's log and returns the exit status."""
     with self._workers[0].log.open('rb') as log:
       log.seek(self._log_offset)
       while True:
@@ -260,7 +262,7 @@ class _ProcessGroup:
         os.killpg(process.pid, signal.SIGKILL)
 
   def _end_after_failure(self, index: int, log: IO[bytes]) -> int:
-    """Ends the other processes and returns the status of the failed one."""
+    """Ends the remaining processes and returns the failed one's exit status."""
     worker = self._workers[index]
     code = self._processes[index].returncode
     description = f'{worker.name} {_describe_exit(code)}'

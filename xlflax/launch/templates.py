@@ -1,7 +1,7 @@
 """Rendering of the job templates in `launch/templates` with jinja2.
 
-The templates are YAML and shell. Every value passes through a filter that
-quotes it: `yaml` for manifests and `shell` for scripts.
+The templates are YAML manifests and shell scripts. Every value passes through a
+filter that quotes it: `yaml` for manifests and `shell` for scripts.
 """
 
 import math
@@ -39,13 +39,13 @@ def template_directory() -> pathlib.Path:
 def render_yaml(
   name: str, context: dict[str, Any], template: pathlib.Path | None = None
 ) -> str:
-  """Renders a manifest.
+  """Renders a YAML manifest from a template.
 
   Args:
-    name: Name of a template below `launch/templates`.
-    context: Variables of the template.
+    name: Path of a template, relative to `launch/templates`.
+    context: Variables that are available in the template.
     template: Template to render in place of `name`. It can extend or include
-      the templates of xlflax by their names.
+      xlflax's templates by their names.
 
   Raises:
     ConfigError: If the template is missing or invalid, or if its result is not
@@ -59,7 +59,7 @@ def render_yaml(
     list(yaml.safe_load_all(text))
   except yaml.YAMLError as error:
     raise errors.ConfigError(
-      'The template does not render as YAML',
+      'The rendered template is not valid YAML',
       got=' '.join(str(error).split()),
       where=str(template or name),
     ) from error

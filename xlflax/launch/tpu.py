@@ -1,7 +1,8 @@
-"""Jobs on Cloud TPU: a queued resource, and a command on all of its workers.
+"""Cloud TPU jobs, which run a command on all workers of a queued resource.
 
-JAX detects the workers of one or several slices by itself. The job is a shell
-script, the template `tpu/create_and_run.sh.j2` of `launch/templates`.
+JAX automatically detects the workers in one or several slices. The job is a
+shell script that is rendered from the template `tpu/create_and_run.sh.j2` in
+`launch/templates`.
 """
 
 import dataclasses
@@ -36,36 +37,39 @@ xlflax launch tpu --name=mlm --zone=us-east5-a --spot \
 )
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TpuJob(job_base.Job):
-  """A job on Cloud TPU.
+  """A job that runs on Cloud TPU.
 
   Attributes:
     command: Command that each worker runs.
     name: Name of the queued resource and of its nodes.
-    zone: Zone, such as us-east5-a.
+    zone: Google Cloud zone, such as us-east5-a.
     accelerator_type: TPU type, such as v5litepod-16.
     runtime_version: Software version of the TPU VMs, such as
       v2-alpha-tpuv5-lite.
-    project: Google Cloud project. If None, that of gcloud.
-    num_slices: Number of slices, which are connected by the network.
-    spot: Whether to use cheaper TPUs that may be preempted.
+    project: Google Cloud project. If None, gcloud's current project is used.
+    num_slices: Number of TPU slices, which are connected by the data center
+      network.
+    spot: Whether to use spot TPUs, which are cheaper but may be preempted.
     network: VPC network of the TPUs.
     subnetwork: VPC subnetwork of the TPUs.
-    service_account: Service account of the TPUs, for access to buckets and for
-      deleting abandoned TPUs.
+    service_account: Service account with which the TPUs access buckets and
+      delete abandoned TPUs.
     internal_ips: Whether to create the TPUs without external IP addresses.
     image: Container image with xlflax. If None, `package` is installed.
-    package: Wheel, source archive (https:// or gs://) or repository
-      (git+https://) of xlflax to install on the workers.
+    package: The xlflax package to install on the workers: the URL of a wheel or
+      source archive (https:// or gs://), or of a repository (git+https://).
     setup_command: Shell command that prepares each worker. If None, Python 3.11
       and `package` are installed, or `image` is pulled.
-    entrypoint: Shell command that runs xlflax on the workers. If None,
-      venv/bin/xlflax, or xlflax in a container of `image`.
-    env: Environment variable NAME=VALUE of the run.
-    max_restarts: Maximum number of restarts and of new TPUs after preemption.
-    keep_alive: Whether to keep the TPUs at the end.
+    entrypoint: Shell command that runs xlflax on the workers. Defaults to
+      venv/bin/xlflax, or to xlflax in a container if `image` is set.
+    env: Environment variable for the run, as NAME=VALUE.
+    max_restarts: Maximum number of restarts. After a preemption, a restart
+      requests new TPUs.
+    keep_alive: Whether to keep the TPUs after the run has ended.
     abandon_minutes: Minutes after which the workers delete the TPUs if no run
-      is active and the launching machine has not connected. 0 disables it.
-    poll_seconds: Seconds between requests for the state of the TPUs.
+      is active and the launching machine has not connected. 0 disables the
+      deletion.
+    poll_seconds: Seconds between requests for the TPUs' state.
   """
 
   internal_fields = ('poll_seconds',)
@@ -97,7 +101,7 @@ class TpuJob(job_base.Job):
     job_base.parse_variables(self.env, '--env')
     if not _NAME.fullmatch(self.name):
       raise errors.ConfigError(
-        'Invalid name of a queued resource',
+        'The name of the queued resource is invalid',
         got=self.name,
         expected='at most 58 lower-case letters, digits and hyphens, starting '
         'with a letter',
@@ -106,9 +110,12 @@ class TpuJob(job_base.Job):
     if not (self.package or self.image or self.setup_command is not None):
       raise errors.ConfigError(
         'Installing xlflax on the workers requires a package or an image',
-        expected='--package, --image or --setup_command',
-        fix='Pass the URL of a wheel or a repository, such as '
-        '--package=git+https://HOST/xlflax or --package=gs://BUCKET/xlflax.whl.',
+        expected='one of --package, --image and --setup_command',
+        fix=(
+          'Pass the URL of a wheel or repository, such as '
+          '--package=git+https://HOST/xlflax or '
+          '--package=gs://BUCKET/xlflax.whl.'
+        ),
       )
 
   def check(self) -> None:
@@ -134,16 +141,18 @@ class TpuJob(job_base.Job):
       )
 
   def context(self) -> dict[str, Any]:
-    """Returns the variables of the template.
+    """Returns the variables that are available in the template.
 
     - job: This object.
-    - location: Flags of gcloud for zone and project.
-    - nodes: Names of the slices.
-    - create_flags: Flags of `gcloud compute tpus queued-resources create`.
-    - run: Command line of a worker, as shell code.
-    - abandon_minutes: Minutes until unused TPUs are deleted; 0 if never.
+    - location: gcloud flags for the zone and the project.
+    - nodes: Names of the TPU slices.
+    - create_flags: Flags for `gcloud compute tpus queued-resources create`.
+    - run: A worker's command line, as shell code.
+    - abandon_minutes: Minutes until unused TPUs are deleted, or 0 if they are
+      never deleted.
     - check_seconds: Seconds between checks for unused TPUs.
-    - user_error_status, restartable_status: Exit statuses.
+    - user_error_status, restartable_status: Exit statuses for user errors and
+      for failures after which the run is restarted.
     """
     return {
       'job': self,
@@ -159,13 +168,13 @@ class TpuJob(job_base.Job):
 
   @property
   def nodes(self) -> list[str]:
-    """Names of the slices."""
+    """Names of the TPU slices."""
     if self.num_slices == 1:
       return [self.name]
     return [f'{self.name}-{i}' for i in range(self.num_slices)]
 
   def _create_flags(self) -> list[str]:
-    """Returns the flags of gcloud that describe the TPUs."""
+    """Returns the gcloud flags that describe the TPUs."""
     has_several_slices = self.num_slices > 1
     return [
       *_flags(
@@ -185,7 +194,7 @@ class TpuJob(job_base.Job):
     ]
 
   def _run(self) -> str:
-    """Returns the command line of a worker."""
+    """Returns a worker's command line."""
     variables = job_base.parse_variables(self.env, '--env')
     assignments = [f'{k}={shlex.quote(v)}' for k, v in variables.items()]
     if self.entrypoint:
@@ -204,7 +213,7 @@ class TpuJob(job_base.Job):
     return templates.render_shell('tpu/create_and_run.sh.j2', self.context())
 
   def launch(self) -> int:
-    """Runs the script to its end."""
+    """Runs the script until it exits."""
     return run_script(self, dict(os.environ))
 
 
@@ -214,14 +223,14 @@ def _flags(values: dict[str, Any]) -> list[str]:
 
 
 def run_script(job: TpuJob, environment: dict[str, str]) -> int:
-  """Runs the script of a job on this machine and returns its status.
+  """Runs a job's script on this machine and returns its exit status.
 
   Args:
-    job: The job.
-    environment: Environment variables of the script.
+    job: The job to run.
+    environment: Environment variables for the script.
 
   Raises:
-    ConfigError: If gcloud is missing.
+    ConfigError: If gcloud is not installed.
   """
   if not shutil.which('gcloud', path=environment.get('PATH')):
     raise errors.ConfigError(
