@@ -1,8 +1,8 @@
 """Registry of file formats for labeled examples.
 
-The reader of a format is a function with the decorator `register_reader`. It is
-defined in a module of `xlflax.data.supervised.readers`, or in any other module
-that has been imported.
+The reader of a file format is a function decorated with `register_reader`. It
+is defined in a module in `xlflax.data.supervised.readers`, or in any other
+imported module.
 """
 
 import dataclasses
@@ -26,12 +26,13 @@ _formats: dict[str, 'Format'] = {}
 
 
 class Takes(enum.Enum):
-  """Arguments of a reader.
+  """Positional arguments that a file format's reader takes.
 
-  FILE: (path, language), for one file at a time.
-  FILES: (paths, (first language, second language)), for all files of a part.
-  COLLECTIONS: (*paths, languages=(first, second)), for all files of a part.
-    These readers return `BitextSentences`. The others return a `Reading`.
+  FILE: (path, language), to read one file at a time. FILES: (paths, (first
+  language, second language)), to read all files of a language split together.
+  COLLECTIONS: (*paths, languages=(first, second)), to read both collections for
+  bitext mining together. COLLECTIONS readers return `BitextSentences`, and the
+  others return a `Reading`.
   """
 
   FILE = 'file'
@@ -41,13 +42,14 @@ class Takes(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Format:
-  """A file format and its reader.
+  """File format for labeled examples, with its reader.
 
   Attributes:
     name: Name of the format, such as 'conllu'.
-    read: Reader. Its keyword-only arguments are the options of the format.
-    example: Class of the examples.
-    takes: Arguments of the reader.
+    read: Function that reads the files. Its keyword-only arguments are the
+      options of the format.
+    example: Class of the examples that the reader returns.
+    takes: Positional arguments that the reader takes.
   """
 
   name: str
@@ -66,9 +68,9 @@ class Format:
 
   @property
   def second_language(self) -> str | None:
-    """Name of the option for the language of the second text, or None.
+    """Name of the reader's option for the second text's language, or None.
 
-    If a format has this option, the name of a part may consist of two
+    If a format has this option, a language split may be named after two
     languages.
     """
     name = self.example.second_language()
@@ -82,24 +84,24 @@ def register_reader(
   takes: Takes = Takes.FILE,
   **defaults: Any,
 ) -> Callable[[_Reader], _Reader]:
-  """Registers a function as the reader of a format.
+  """Registers a function as the reader of a file format.
 
   Args:
     name: Name of the format.
     example: Class of the examples that the reader returns.
-    takes: Arguments of the reader.
-    **defaults: Default values of options that differ from those of the
-      function.
+    takes: Positional arguments that the reader takes.
+    **defaults: Default values of options, in place of the function's own
+      defaults.
 
   Raises:
-    ConfigError: If another function is registered under this name.
+    ConfigError: If a different function is registered under this name.
   """
 
   def register(function: _Reader) -> _Reader:
     registered = _formats.get(name)
     if registered is not None and _origin(registered.read) != _origin(function):
       raise errors.ConfigError(
-        'Two readers have the same format name.',
+        'A reader is already registered for this file format.',
         got='.'.join(_origin(function)),
         expected=f'a name other than {name!r}, which '
         + '.'.join(_origin(registered.read))
@@ -113,10 +115,10 @@ def register_reader(
 
 
 def format_names(*takes: Takes) -> tuple[str, ...]:
-  """Returns the names of the formats whose readers take the given arguments.
+  """Returns the names of the file formats whose readers take certain arguments.
 
   Args:
-    *takes: Accepted arguments of the reader. If empty, all formats are
+    *takes: Kinds of reader arguments to select. If empty, all formats are
       returned.
   """
   _import_readers()
@@ -132,42 +134,44 @@ def find_reader(name: str, *takes: Takes) -> Format:
 
   Args:
     name: Name of the format, such as 'conllu'.
-    *takes: Accepted arguments of the reader. If empty, all are accepted.
+    *takes: Accepted kinds of reader arguments. If empty, all are accepted.
 
   Raises:
-    ConfigError: If no such format is registered.
+    ConfigError: If the format is not registered, or if its reader takes other
+      arguments.
   """
   names = format_names(*takes)
   if name not in names:
     raise errors.ConfigError(
-      'The file format is not registered.',
+      'No file format with this name is registered.',
       got=repr(name),
       expected='one of ' + ', '.join(map(repr, names)),
-      fix='Import the module that defines its reader.',
+      fix="Import the module that defines the format's reader.",
     )
   return _formats[name]
 
 
 def find_of_examples(name: str) -> Format:
-  """Returns a format of example files by name; see `find_reader`."""
+  """Returns a format whose reader returns examples; see `find_reader`."""
   return find_reader(name, Takes.FILE, Takes.FILES)
 
 
 def read_files(format: str, paths: Paths, part: str, **options) -> Reading:
-  """Reads the files of one part.
+  """Reads the files of one language split.
 
-  If an example has the id of an earlier example of another file, the name of
-  its file is prepended to the id.
+  If an example in a later file repeats an id from an earlier file, the name of
+  its file is prepended to its id.
 
   Args:
     format: Name of the format.
-    paths: Path or paths of the files.
-    part: Language code, or two codes such as 'es-en'.
-    **options: Options of the format.
+    paths: Path of the file, or paths of several files.
+    part: Name of the language split: a language code, or two codes such as
+      'es-en'.
+    **options: Options of the format's reader.
 
   Raises:
     ConfigError: If the format or an option does not exist, or if the name of
-      the part is invalid.
+      the language split is invalid.
     CorpusError: If a file is invalid, as documented by its reader.
   """
   file_format = find_of_examples(format)
@@ -190,29 +194,29 @@ def read_files(format: str, paths: Paths, part: str, **options) -> Reading:
 
 
 def check_options(format: str, options: Mapping[str, Any]) -> None:
-  """Raises a ConfigError if the reader of a format does not have an option."""
+  """Raises a ConfigError if a format's reader lacks one of the options."""
   available_options = find_reader(format).options
   unknown = sorted(set(options) - set(available_options))
   if unknown:
     raise errors.ConfigError(
-      f'The file format {format!r} does not have the option.',
+      f'The reader of the file format {format!r} does not have this option.',
       got=', '.join(unknown),
       expected=', '.join(available_options) or 'no options',
     )
 
 
 def two_languages(part: str) -> tuple[str, str]:
-  """Splits a part such as 'fr-en' into two language codes.
+  """Splits a language pair such as 'fr-en' into two language codes.
 
   Raises:
-    ConfigError: If the part does not consist of two codes.
+    ConfigError: If the name does not consist of two codes.
   """
   languages = part.split('-')
   if len(languages) != 2 or not all(languages):
     raise errors.ConfigError(
-      'The name of a part is invalid.',
+      'The name of a language split is invalid.',
       got=part,
-      expected='two language codes such as fr-en',
+      expected="two language codes, such as 'fr-en'",
     )
   return languages[0], languages[1]
 
@@ -225,7 +229,7 @@ def _parse_languages(part: str, format: Format) -> tuple[str, ...]:
   languages = tuple(part.split('-'))
   if not all(languages) or len(languages) > (2 if allows_two else 1):
     raise errors.ConfigError(
-      'The name of a part is invalid.',
+      'The name of a language split is invalid.',
       got=part,
       expected='a language code such as fr or zh_Hans'
       + (', or two codes such as es-en' if allows_two else ''),

@@ -1,4 +1,4 @@
-"""Label sets of labeled examples, and checks against those of a model."""
+"""Label sets collected from examples, and checks against a model's labels."""
 
 import itertools
 from collections.abc import Collection, Iterable, Sequence
@@ -19,14 +19,14 @@ class _Source(Protocol):
 def labels_of(
   source: _Source, parts: Sequence[str] | None = None
 ) -> tuple[str, ...]:
-  """Collects all labels, tags or relations of a source, sorted.
+  """Returns the sorted set of all labels, tags or relations in a source.
 
-  IOB2 label sets are completed: if `B-LOC` occurs, `I-LOC` is added, because a
-  small training set may have no entity of several words.
+  IOB2 label sets are completed. For example, if `B-LOC` occurs, `I-LOC` is
+  added, because a small training set may contain no entity of several words.
 
   Args:
     source: Source of the examples, usually the training data.
-    parts: Parts of the source to read, such as languages. If None, all parts
+    parts: Names of the source's language splits to read. If None, all splits
       are read.
 
   Raises:
@@ -40,9 +40,10 @@ def labels_of(
   )
   if not labels:
     raise errors.CorpusError(
-      'No example has a label.',
+      'None of the examples has a label.',
       where='the examples in ' + ', '.join(parts),
-      fix='Take the labels from the training data, not from a blind test set.',
+      fix='Collect the labels from the training data, not from a blind test '
+      'set.',
     )
   return tuple(sorted(_complete_iob2(labels)))
 
@@ -50,7 +51,7 @@ def labels_of(
 def _complete_iob2(labels: set[str]) -> set[str]:
   """Adds the missing B- or I- label of each entity type to IOB2 labels.
 
-  If there are labels other than O, B-X and I-X, the labels are not changed.
+  If the labels include any other than O, B-X and I-X, they are not changed.
   """
   entity_labels = {label for label in labels if label[:2] in ('B-', 'I-')}
   if labels - entity_labels - {'O'}:
@@ -66,12 +67,12 @@ def check_labels(
   label_set: Collection[str],
   where: str,
 ) -> None:
-  """Checks that the labels of examples are in the label set of a model.
+  """Checks that all labels of the examples are in a model's label set.
 
   Args:
     examples: Labeled examples. Examples without labels are skipped.
-    label_set: Labels of the model's head.
-    where: Name of the task or data, for error messages.
+    label_set: Labels that the model's head predicts.
+    where: Name of the task or data set, for error messages.
 
   Raises:
     CorpusError: If an example has a label that is not in the label set.
@@ -81,10 +82,10 @@ def check_labels(
     for label in example.labels or ():
       if label not in label_set:
         raise errors.CorpusError(
-          'A label was not seen in training.',
+          'An example has a label that the model was not trained on.',
           got=f'{label!r} in {example.language}, example {example.id}',
           expected='one of ' + ', '.join(sorted(label_set)),
           where=where,
-          fix='Train on data with this label, or rename the label when the '
-          'file is read.',
+          fix='Train on data with this label, or map the label to a known '
+          'one when the file is read.',
         )

@@ -17,34 +17,37 @@ from xlflax.utils import class_registry, errors, name_suggestions, validation
 @class_registry.register('labeled_dataset_config')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabeledDatasetConfig:
-  """A labeled dataset: examples, their featurizer and the batch settings.
+  """Labeled dataset: source of examples, featurizer and batch settings.
 
-  It is used in `Trainer.datasets`, like
+  Pass it in `Trainer.datasets`, like an
   `xlflax.data.dataset_config.DatasetConfig`.
 
   Attributes:
-    name: Name that objectives use for the dataset.
+    name: Name by which objectives refer to the dataset.
     source: Source of the examples.
     featurizer: Featurizer that converts examples to sequences.
-    length: Number of tokens T of a sequence, including special tokens.
-    batch_size: Number of sequences B of a global batch.
-    splits: Parts of the source to read, such as languages. If None, all parts
-      are read.
-    alpha: Sampling exponent, or a function that returns it for a step. Part i
-      with N_i sequences is sampled with a probability proportional to N_i **
-      alpha. If None, the exponent is 1.
-    max_rate: Maximum sampling probability of a part. The excess is distributed
-      to the other parts in proportion. If None, there is no maximum.
-    batching: Whether to sample one part for each batch or for each sequence.
-    shuffle: Whether to shuffle the sequences in each epoch. Otherwise, they
-      have the order of the source.
-    max_examples: Maximum number of examples to read from each part. If None,
-      all examples are read.
-    seed_offset: Offset that is added to the random seed of the run.
-    group_size: Number of consecutive examples whose sequences are in one batch
-      (`code_switched`). If an example has fewer sequences than others in its
-      group, its sequences are repeated. A group is skipped if one of its
-      examples has no sequence.
+    length: Number of tokens T in each sequence, including special tokens.
+    batch_size: Number of sequences B in each global batch.
+    splits: Names of the source's language splits to read. If None, all are
+      read.
+    alpha: Sampling exponent, or a function that maps a step to the exponent.
+      Language split i with N_i sequences is sampled with a probability
+      proportional to N_i ** alpha. If None, the exponent is 1.
+    max_rate: Maximum sampling probability of a language split. The excess is
+      distributed proportionally among the other splits. If None, there is no
+      maximum.
+    batching: Whether to sample a language split for each batch or for each
+      sequence.
+    shuffle: Whether to shuffle the sequences in each epoch. If False, they keep
+      the source's order.
+    max_examples: Maximum number of examples to read from each language split.
+      If None, all examples are read.
+    seed_offset: Number that is added to the run's random seed.
+    group_size: Number of consecutive examples that form a group. The sequences
+      of a group are always in the same batch, as required for code-switched
+      pairs. If an example has fewer sequences than the others in its group, its
+      sequences are repeated. A group is skipped if one of its examples has no
+      sequence.
   """
 
   name: str
@@ -72,20 +75,20 @@ class LabeledDatasetConfig:
       )
 
   def input_settings(self) -> dict[str, int | str]:
-    """Returns the length and the settings of `rows` that affect the tokens."""
+    """Returns the length and the featurizer settings that affect the tokens."""
     return {'length': self.length} | self.featurizer.input_settings()
 
   def chosen_parts(self) -> tuple[str, ...]:
-    """Returns the parts to read.
+    """Returns the names of the language splits to read.
 
     Raises:
-      CorpusError: If the source lacks a part.
+      CorpusError: If the source lacks a language split.
     """
     available = self.source.languages()
     missing = [part for part in self.splits or () if part not in available]
     if missing or not available:
       raise errors.CorpusError(
-        'The source has no labeled examples of a language.',
+        'The source has no labeled examples for this language.',
         got=', '.join(missing) or 'a source without languages',
         expected='some of ' + ', '.join(available),
         where=f'dataset {self.name!r}',
@@ -94,7 +97,7 @@ class LabeledDatasetConfig:
     return available if self.splits is None else self.splits
 
   def batch_spec(self, spec: VocabularySpec) -> dict[str, jax.ShapeDtypeStruct]:
-    """Returns the shapes and types of a global batch, by key."""
+    """Returns the shape and type of each array in a global batch, by key."""
     return {
       key: jax.ShapeDtypeStruct((self.batch_size, *shape), jnp.int32)
       for key, (shape, _) in self.featurizer.fields(self.length, spec).items()

@@ -1,14 +1,15 @@
-"""Loader of labeled examples with random access to the batch of any step.
+"""Loader for labeled examples that can create the batch of any step.
 
-All sequences of the source are created when the loader opens and are held in
-memory. As with a token cache, sequence n of a part (its n-th use since step 0)
-is sequence n mod R of its epoch n div R, and an epoch is a permutation with the
-key (seed, part, epoch). The global batch of a step is therefore a pure function
-of the examples, the seed and the step.
+All sequences of the source are created when the loader opens, and they are held
+in memory. As with a token cache, the n-th sequence that is drawn from a
+language split with R sequences since step 0 is sequence n mod R of its epoch n
+div R. An epoch is a permutation with the key (seed, language split, epoch). The
+global batch of a step is therefore a pure function of the examples, the seed
+and the step.
 
-If there is a cache directory, the sequences are saved to a file in it. A
-machine without the examples, or without the packages that read them, can train
-from this file.
+If a cache directory is set, the sequences are saved to files in it. A machine
+that has neither the examples nor the packages that read them can train from
+these files.
 """
 
 import dataclasses
@@ -35,7 +36,7 @@ _SUFFIX = '.npz'
 
 
 class LabeledLoader:
-  """Loader of a labeled dataset; see `loader_base.Loader`."""
+  """Loader for a labeled dataset; see `loader_base.Loader`."""
 
   signature = ''
 
@@ -50,13 +51,14 @@ class LabeledLoader:
     """Opens the dataset.
 
     Args:
-      dataset: Configuration of the dataset.
-      vocabulary: Vocabulary of the model.
-      seed: Random seed of the run.
+      dataset: Configuration of the labeled dataset.
+      vocabulary: Vocabulary that encodes the examples.
+      seed: Random seed that determines the order of the sequences.
       cache_dir: Directory for cached sequences. If None, they are not saved.
 
     Raises:
-      CorpusError: If the source lacks a part, or if a part has no sequences.
+      CorpusError: If the source lacks a language split, or if a split has no
+        sequences.
       CacheError: If the cached sequences are damaged.
     """
     self.dataset = dataset
@@ -102,12 +104,12 @@ class LabeledLoader:
 
   @property
   def spec(self):
-    """Shapes and types of the global batch, by key."""
+    """Shape and type of each array in the global batch, by batch key."""
     return self._spec
 
   @property
   def num_rows(self) -> int:
-    """Number of sequences of all parts, which is the length of an epoch."""
+    """Total number of sequences in all language splits (one epoch)."""
     return int(self._schedule.sizes.sum()) * self.dataset.group_size
 
   def rows(self, step: int, start: int, stop: int) -> batch_keys.Batch:
@@ -134,7 +136,7 @@ class LabeledLoader:
     )
 
   def statistics(self) -> list[loader_base.TaskStatistics]:
-    """Returns the sizes and sampling rates of all parts."""
+    """Returns the sizes and sampling rates of all language splits."""
     return [
       loader_base.TaskStatistics(
         task=part,
@@ -154,7 +156,8 @@ class LabeledLoader:
   def _count_truncated(self, part: str) -> int:
     """Returns the number of sequences that may have been truncated.
 
-    These are the sequences of the maximum length, if the featurizer truncates.
+    If the featurizer truncates texts, these are the sequences that have the
+    maximum length.
     """
     if not self.dataset.featurizer.cuts:
       return 0
@@ -163,7 +166,7 @@ class LabeledLoader:
     )
 
   def close(self) -> None:
-    """Releases the memory of the sequences."""
+    """Releases the memory that holds the sequences."""
     self._tables = {}
 
 
@@ -242,11 +245,11 @@ def _has_all_files(folder: pathlib.Path) -> bool:
 def _load_tables(
   folder: pathlib.Path,
 ) -> dict[str, tuple[feature_cache.FeatureTable, str]]:
-  """Loads the cached sequences and the fingerprint of each part.
+  """Loads each language split's cached sequences and fingerprint.
 
   Raises:
-    CacheError: If a file is damaged, or if it was written for another part,
-      vocabulary or settings.
+    CacheError: If a file is damaged, or if it was written for a different
+      language split, vocabulary or settings.
   """
   problems = manifests.find_problems(folder)
   for name, problem in problems.items():
@@ -263,11 +266,11 @@ def _load_tables(
 def _load_table(
   folder: pathlib.Path, part: str, parts: Sequence[str]
 ) -> tuple[feature_cache.FeatureTable, str]:
-  """Loads the cached sequences of a part and the fingerprint of its examples.
+  """Loads a language split's cached sequences and its examples' fingerprint.
 
   Raises:
-    CacheError: If the file was written for another part, vocabulary or
-      settings.
+    CacheError: If the file was written for a different language split,
+      vocabulary or settings.
   """
   path = folder / f'{part}{_SUFFIX}'
   table, stored_header = feature_cache.FeatureTable.load(path)
@@ -275,12 +278,12 @@ def _load_table(
   expected_contents = _describe_contents(folder, part, parts)
   if contents != expected_contents:
     raise errors.CacheError(
-      'A feature cache file was written for another part, vocabulary or '
-      'settings.',
+      'A feature cache file was written for a different language split, '
+      'vocabulary or settings.',
       got=contents,
       expected=expected_contents,
       where=str(path),
-      fix='Delete its folder. It is written again from the examples.',
+      fix="Delete the file's folder. It is written again from the examples.",
     )
   return table, fingerprint
 
@@ -295,7 +298,8 @@ def _describe_contents(
 def _cache_folder(dataset, vocabulary, cache_dir) -> pathlib.Path:
   """Returns the folder for the sequences of a dataset.
 
-  Its name contains a hash of the settings, but not the paths of the examples.
+  Its name contains a hash of the dataset's settings, but not of the paths from
+  which the examples are read.
   """
   settings: list[Any] = [
     _source_settings(dataset.source),

@@ -1,7 +1,7 @@
-"""Prediction files in the submission format of XTREME's leaderboard.
+"""Prediction files in the submission format for XTREME's leaderboard.
 
-There is one folder for each task and one file for each language, such as
-`xnli/test-fr.tsv`. The example class of a task formats the text of its files
+A submission has one folder for each task and one file for each language, such
+as `xnli/test-fr.tsv`. The task's example class formats the text of these files
 (`write_predictions`).
 
 Source: Hu et al. (2020); README and `evaluate.py` of
@@ -19,12 +19,12 @@ from xlflax.utils import errors
 def file_name(
   task: str, language: str, version: str = xtreme_tasks.XTREME
 ) -> str:
-  """Returns the name of a prediction file, such as 'xnli/test-fr.tsv'.
+  """Returns a prediction file's relative path, such as 'xnli/test-fr.tsv'.
 
   Args:
     task: Name of the task.
-    language: Language code, or a pair with English such as 'fr-en'.
-    version: 'xtreme' or 'xtreme-r'.
+    language: Language code, or a language and English, such as 'fr-en'.
+    version: Benchmark version, 'xtreme' or 'xtreme-r'.
 
   Raises:
     ConfigError: If the task does not exist or does not have the language.
@@ -35,7 +35,7 @@ def file_name(
   language = language.removesuffix('-en')
   if language not in xtreme_task.languages:
     raise errors.ConfigError(
-      f"XTREME's task {task} does not have the language.",
+      f"XTREME's task {task} does not include this language.",
       got=language,
       expected='one of ' + ', '.join(xtreme_task.languages),
     )
@@ -43,14 +43,14 @@ def file_name(
 
 
 def entities_json(run: str, *, count: int = 20) -> str:
-  """Converts a TREC run of Mewsli-X to JSON.
+  """Converts a Mewsli-X ranking from the TREC run format to JSON.
 
   For example, `m1 Q0 Q64 1 0.9 x` and `m1 Q0 Q90 2 0.8 x` become
   `{"m1": ["Q64", "Q90"]}`.
 
   Args:
-    run: Lines of the TREC run.
-    count: Maximum number of documents for each query.
+    run: Lines of the ranking in the TREC run format.
+    count: Maximum number of documents to keep for each query.
   """
   documents_by_query: dict[str, list[str]] = {}
   for line in run.splitlines():
@@ -66,15 +66,17 @@ def write_submission(
   contents: Mapping[str, str],
   version: str = xtreme_tasks.XTREME,
 ) -> tuple[str, ...]:
-  """Writes prediction files and returns the files that are still missing.
+  """Writes prediction files and returns the names of those still missing.
 
   Args:
-    directory: Folder of the submission. Other files in it are not changed.
-    contents: Texts by file name, as returned by `file_name`.
-    version: 'xtreme' or 'xtreme-r'.
+    directory: Folder of the submission. Existing files with other names are not
+      changed.
+    contents: Text of each file, by the name that `file_name` returns.
+    version: Benchmark version, 'xtreme' or 'xtreme-r'.
 
   Returns:
-    Names of the files that a complete submission requires and the folder lacks.
+    Names of the files that are required for a complete submission but missing
+    in the folder.
   """
   root = paths.to_path(directory)
   for name, text in contents.items():

@@ -24,14 +24,15 @@ _WORD_OR_CHARACTER = re.compile(r'[^\W_]+|.', re.DOTALL)
 
 
 class TokenSpans(NamedTuple):
-  """The T tokens of a text with their character spans.
+  """Tokens of a text and the characters that each token covers.
 
   Attributes:
-    token_ids: Token ids without special tokens, int32 of shape [T].
+    token_ids: Ids of the T tokens, without special tokens, int32 of shape [T].
     starts: Index of the first character of each token, int32 of shape [T].
     ends: Index after the last character of each token, int32 of shape [T].
-      Equal to `starts` if the token has no character, such as a single `▁`.
-      Tokens that share a character (byte tokens) all include it.
+      Equal to `starts` if the token has no character, such as a single `▁`. If
+      several tokens encode one character (byte tokens), each of their spans
+      includes it.
   """
 
   token_ids: np.ndarray
@@ -39,11 +40,11 @@ class TokenSpans(NamedTuple):
   ends: np.ndarray
 
   def cover(self, start: int, stop: int) -> tuple[int, int] | None:
-    """Returns the first and last token that overlap the characters start:stop.
+    """Returns the first and last token that overlap a range of characters.
 
-    The tokens have exactly these bounds if there are tokens that do. If tokens
-    share characters, neighboring tokens may also contain some of the
-    characters.
+    If tokens exist that start and end exactly at the bounds of the range, these
+    tokens are returned. If tokens share characters, neighboring tokens may also
+    contain some of the characters.
 
     Returns:
       Indices of the first and the last token. None if no token overlaps the
@@ -65,7 +66,7 @@ class TokenSpans(NamedTuple):
 def encode_with_offsets(
   vocabulary: base_vocabulary.Vocabulary, texts: Sequence[str], language: str
 ) -> list[TokenSpans]:
-  """Encodes texts of one language and returns the characters of each token.
+  """Encodes texts and returns the character span of each token.
 
   For example, `the dogs` with the tokens `▁the ▁dog s` has starts [0, 4, 7] and
   ends [3, 7, 8]. In scripts without spaces, each unknown character has a token
@@ -76,13 +77,13 @@ def encode_with_offsets(
   separately.
 
   Args:
-    vocabulary: Vocabulary of any type.
-    texts: N texts.
+    vocabulary: Vocabulary that encodes the texts.
+    texts: N texts in the same language.
     language: Language code of the texts.
 
   Raises:
-    VocabularyError: If encoding requires the language and the vocabulary does
-      not have it.
+    VocabularyError: If encoding requires a language that the vocabulary does
+      not have.
   """
   code = (
     language_codes.match_language(language, vocabulary.spec.languages)
@@ -117,7 +118,7 @@ def _concatenate(parts: Sequence[tuple[TokenSpans, int]]) -> TokenSpans:
   """Concatenates the tokens of consecutive parts of a text.
 
   Args:
-    parts: Tokens of each part, and the index of the part's first character.
+    parts: For each chunk, its tokens and the index of its first character.
   """
   if not parts:
     return TokenSpans(*[np.zeros(0, np.int32)] * 3)

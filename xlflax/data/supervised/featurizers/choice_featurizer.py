@@ -20,7 +20,7 @@ UNKNOWN = -1  # Padding value of labels.
 @class_registry.register('multiple_choice_featurizer')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultipleChoiceFeaturizer(featurizer.Featurizer):
-  """Featurizer that creates one sequence for each choice of a question.
+  """Featurizer that creates one sequence for each answer choice of a question.
 
   `labels` is 1 for the right choice and 0 for the others. The `group_size` of a
   dataset must be the number of choices, so that the choices of a question are
@@ -60,9 +60,10 @@ class MultipleChoiceFeaturizer(featurizer.Featurizer):
     *,
     length: int,
   ) -> list[featurizer.Row]:
-    """Returns one sequence for each choice, without `labels`.
+    """Returns one sequence for each answer choice, without the `labels` key.
 
-    If the two texts do not fit, tokens of the longer one are removed.
+    If the two texts do not fit into the sequence, tokens are removed from the
+    longer text.
     """
     text_featurizer = classification_featurizer.ClassificationFeaturizer(
       labels=(choice_examples.WRONG, choice_examples.RIGHT),

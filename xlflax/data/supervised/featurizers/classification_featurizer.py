@@ -1,4 +1,4 @@
-"""Featurizers for texts and text pairs with a class, a score or an embedding."""
+"""Featurizers for texts and text pairs with a class, score or embedding."""
 
 import contextlib
 import dataclasses
@@ -20,10 +20,11 @@ UNKNOWN = -1  # Padding value of labels.
 @class_registry.register('classification_featurizer')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassificationFeaturizer(featurizer.Featurizer):
-  """Featurizer that creates one sequence for each text or text pair.
+  """Featurizer for texts and text pairs that are labeled with a class.
 
-  `text_row` documents the tokens. `labels` is the index of the class, a single
-  value. Examples without a label produce no sequence.
+  It creates one sequence for each text or text pair. `text_row` documents the
+  sequence's tokens. `labels` is the index of the class. Examples without a
+  label produce no sequence.
 
   For example, the pair `a b`, `c` with the label 'neutral', the label set
   ('entailment', 'neutral') and SpecialTokenTemplate.XLMR gives the tokens
@@ -70,7 +71,7 @@ class ClassificationFeaturizer(featurizer.Featurizer):
     *,
     length: int,
   ) -> list[featurizer.Row]:
-    """Returns one sequence for each example, labeled or not, without `labels`.
+    """Returns one sequence for each example, without the `labels` key.
 
     Raises:
       ConfigError: If the length leaves no space for text.
@@ -84,7 +85,7 @@ class ClassificationFeaturizer(featurizer.Featurizer):
     num_special_pair = featurizer.num_special(2, self.separator)
     if length <= num_special_pair:
       raise errors.ConfigError(
-        'The sequence length leaves no space for text.',
+        'The sequence has no space for text in addition to its special tokens.',
         got=f'{length} tokens',
         expected=f'more than the {num_special_pair} special tokens',
       )
@@ -114,13 +115,14 @@ class ClassificationFeaturizer(featurizer.Featurizer):
 @class_registry.register('regression_featurizer')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RegressionFeaturizer(ClassificationFeaturizer):
-  """Featurizer that creates one sequence for each text or pair with a score.
+  """Featurizer for texts and text pairs that are labeled with a score.
 
-  `labels` contains the bits of the score as float32, because batches have the
-  type int32. Examples without a score produce no sequence.
+  It creates one sequence for each text or text pair. `labels` contains the bits
+  of the float32 score, because all batch arrays have the type int32. Examples
+  without a score produce no sequence.
 
   Attributes:
-    labels: Unused.
+    labels: Not used by this featurizer.
   """
 
   labels: tuple[str, ...] = ()
@@ -140,13 +142,14 @@ class RegressionFeaturizer(ClassificationFeaturizer):
 class DistillationFeaturizer(ClassificationFeaturizer):
   """Featurizer that adds a teacher's sentence embedding to each sequence.
 
-  It reads examples of the file format `search`. All texts of line n, counted
-  from 1, have embedding n, which is that of the text given to the teacher, such
-  as the English one. `vectors` contains the bits of the embedding as float32.
+  It reads examples in the file format `search`. All texts in line n, counted
+  from 1, have the embedding n, which the teacher computed from one of them,
+  usually the English text. The `vectors` key of a sequence contains the bits of
+  the float32 embedding.
 
   Attributes:
-    vectors: File in `.npy` format for each language, with an array of shape
-      [lines, D]. A language has one file.
+    vectors: For each language, the path of a `.npy` file with an array of shape
+      [lines, D]. Each language has exactly one file.
   """
 
   vectors: Mapping[str, str] = class_registry.path_field(
@@ -168,9 +171,11 @@ class DistillationFeaturizer(ClassificationFeaturizer):
       match = re.fullmatch(r'(\d+)\.\d+', example.id)
       if not match or int(match[1]) > len(vectors):
         raise errors.CorpusError(
-          'The teacher has no vector for a line.',
+          'The file of teacher embeddings has no embedding for a line of the '
+          'text file.',
           got=f'{len(vectors)} vectors of {example.language}',
-          expected='one vector for each line of one file of the format search',
+          expected='one embedding for each line of a single file in the '
+          'format search',
           where=f'text {example.id}',
         )
       bits = vectors[int(match[1]) - 1].astype(np.float32).view(np.int32)
@@ -187,27 +192,28 @@ class DistillationFeaturizer(ClassificationFeaturizer):
         vectors = np.load(file_reading.require_file(path), mmap_mode='r')
     if vectors.ndim != 2 or vectors.dtype.kind != 'f':
       raise errors.CorpusError(
-        'A language has no valid file of teacher vectors.',
+        'The teacher embeddings of a language do not have the required shape '
+        'or type.',
         got=f'shape {vectors.shape} of {path}',
-        expected='floating-point numbers of shape [lines, size], saved by '
-        'numpy.save',
+        expected='an array of floating-point numbers of shape [lines, size], '
+        'saved by numpy.save',
         where=f'DistillationFeaturizer.vectors, language {language!r}',
       )
     return vectors
 
 
 def longest_first(first: int, second: int, capacity: int) -> tuple[int, int]:
-  """Returns the lengths of two texts after truncating the longer one.
+  """Returns the lengths of two texts after truncation to a total capacity.
 
-  Tokens are removed one by one from the end of the longer text, or of the
-  second text if both have the same length (data of Devlin et al., 2019;
-  'longest_first' in Hugging Face). For example, texts of 5 and 10 tokens with a
-  capacity of 9 are truncated to (5, 4).
+  Tokens are removed one by one from the end of the longer text. If both texts
+  have the same length, a token of the second text is removed (data of Devlin et
+  al., 2019; 'longest_first' in Hugging Face). For example, texts of 5 and 10
+  tokens with a capacity of 9 are truncated to (5, 4).
 
   Args:
     first: Number of tokens of the first text.
     second: Number of tokens of the second text.
-    capacity: Maximum number of tokens of both texts together.
+    capacity: Maximum total number of tokens in both texts.
   """
   if first + second <= capacity:
     return first, second

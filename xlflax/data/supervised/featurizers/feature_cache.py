@@ -1,4 +1,4 @@
-"""In-memory tables of featurized examples that can be saved to a file."""
+"""In-memory table of featurized examples, which can be saved to a file."""
 
 import functools
 import pathlib
@@ -18,9 +18,10 @@ FORMAT = 1
 
 
 class FeatureTable:
-  """Sequences of different lengths, stored as a flat array for each key.
+  """Sequences of different lengths, stored as one flat array per batch key.
 
-  The values of a key have the smallest integer type that can represent them.
+  The values of each key are stored in the smallest integer type that can
+  represent them.
   """
 
   def __init__(
@@ -32,10 +33,11 @@ class FeatureTable:
     """Creates a table from flat arrays.
 
     Args:
-      values: Concatenated values of all sequences, by batch key.
-      ends: End of each sequence in the flat array of its key, int64 of shape
-        [rows]. Keys with a single number per sequence have no entry.
-      counts: Number of 'examples' read and of 'unused' ones without a sequence.
+      values: Concatenated values of all sequences, for each batch key.
+      ends: Index at which each sequence ends in the flat array of a key, int64
+        of shape [rows]. Keys with a single number per sequence have no entry.
+      counts: Number of examples that were read ('examples') and number of
+        examples that produced no sequence ('unused').
     """
     self._values = values
     self._ends = ends
@@ -69,7 +71,7 @@ class FeatureTable:
     )
 
   def row(self, index: int) -> featurizer.Row:
-    """Returns the sequence at an index."""
+    """Returns the sequence at the given index."""
     row = {}
     for key, value in self._values.items():
       ends = self._ends.get(key)
@@ -81,11 +83,11 @@ class FeatureTable:
     return row
 
   def rows(self, indices: Sequence[int]) -> list[featurizer.Row]:
-    """Returns the sequences at several indices."""
+    """Returns the sequences at the given indices."""
     return [self.row(int(index)) for index in indices]
 
   def digest(self) -> str:
-    """Returns a checksum of the sequences."""
+    """Returns a checksum of all sequences."""
     return checksums.digest_json(
       [
         [key, value.dtype.str, checksums.digest_content(value.tobytes())]
@@ -99,7 +101,7 @@ class FeatureTable:
     return int(self._values[key].size) if key in self._values else 0
 
   def num_full(self, key: str, length: int) -> int:
-    """Returns the number of sequences in which a key has `length` values."""
+    """Returns the number of sequences with `length` values for a batch key."""
     ends = self._ends.get(key, np.zeros(0, np.int64))
     return int((np.diff(ends, prepend=0) == length).sum())
 
@@ -113,13 +115,13 @@ class FeatureTable:
 
   @classmethod
   def load(cls, path: pathlib.Path) -> tuple['FeatureTable', str]:
-    """Loads a saved table.
+    """Loads a table that was written by `save`.
 
     Returns:
       The table and the fingerprint that was saved with it.
 
     Raises:
-      CacheError: If the file is damaged or has another format version.
+      CacheError: If the file is damaged or has a different format version.
     """
     try:
       arrays = npz_files.load_arrays(path)
@@ -127,7 +129,7 @@ class FeatureTable:
         raise ValueError(f'format {int(arrays["format"])}')
     except (ValueError, OSError, KeyError, TypeError) as error:
       raise errors.CacheError(
-        f'A feature cache file cannot be read ({error}).',
+        f'The feature cache file {error} cannot be read.',
         where=str(path),
         fix='Delete the file. It is written again from the examples.',
       ) from error
@@ -174,7 +176,9 @@ def _downcast(values: np.ndarray) -> np.ndarray:
       limits.min <= values.min() and values.max() <= limits.max
     ):
       return values.astype(dtype)
-  raise ValueError('A sequence contains a number that exceeds 32 bits.')
+  raise ValueError(
+    'A sequence contains a number that does not fit into 32 bits.'
+  )
 
 
 def _write_npz(arrays: dict[str, np.ndarray], file: BinaryIO) -> None:

@@ -1,9 +1,9 @@
-"""Base class of featurizers and functions that all featurizers share.
+"""Base class for featurizers, and functions shared by all featurizers.
 
 A featurizer converts labeled examples to sequences. A sequence (`Row`) is a
-dict of integer arrays with one number for each of its tokens or words, or of
-single numbers. Sequences have the length of their text, and `stack_features`
-pads them to the shapes of a batch.
+dict that maps batch keys to integer arrays with one number for each token or
+word, or to single numbers. Sequences are as long as their text.
+`stack_features` pads them to the shapes of a batch.
 """
 
 import dataclasses
@@ -24,11 +24,11 @@ Row = dict[str, np.ndarray]
 
 
 class Field(NamedTuple):
-  """Shape and padding of one batch key.
+  """Shape and padding value of one batch key.
 
   Attributes:
-    shape: Shape of the values of one sequence after padding: () or (length,).
-    fill: Padding value, which also fills sequences without an example.
+    shape: Shape of one sequence's values after padding: () or (length,).
+    fill: Padding value. Sequences without an example consist of this value.
   """
 
   shape: tuple[int, ...]
@@ -37,12 +37,13 @@ class Field(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Featurizer:
-  """Base class of featurizers for the examples of a task family.
+  """Base class for featurizers that convert a task family's examples.
 
   Attributes:
-    separator: Special tokens between two texts. Use the setting of pretraining.
-    positions: Position ids of the second text.
-    cuts: Class attribute. Whether to truncate text that exceeds the length.
+    separator: Special tokens between two texts. Use the same template as in
+      pretraining.
+    positions: How the position ids of the second text are counted.
+    cuts: Whether to truncate text that exceeds the length (class attribute).
   """
 
   cuts: ClassVar[bool] = False
@@ -53,16 +54,16 @@ class Featurizer:
 
   @property
   def leaves_rows_out(self) -> bool:
-    """True if `make` may return fewer sequences of an example than `texts`."""
+    """True if `make` may return fewer sequences for an example than `texts`."""
     return False
 
   def input_settings(self) -> dict[str, int | str]:
-    """Returns the settings that affect the tokens of a sequence.
+    """Returns the featurizer settings that affect the tokens of a sequence.
 
-    A head is evaluated with the settings that it was fine-tuned with. The
-    settings are fields with numbers, strings and enums, which are represented
-    by their plain values. Labels and data are not included. The special-token
-    template of text pairs is omitted if the featurizer does not read pairs.
+    A head is evaluated with the settings with which it was fine-tuned. The
+    settings are the featurizer's number, string and enum fields, represented by
+    plain values. Labels and data are not included. The special-token template
+    of text pairs is omitted if the featurizer does not read pairs.
     """
     skipped = () if self.reads_pairs else ('separator', 'positions')
     settings: dict[str, int | str] = {}
@@ -75,7 +76,7 @@ class Featurizer:
     return settings
 
   def fields(self, length: int, spec: VocabularySpec) -> dict[str, Field]:
-    """Returns the keys of a batch of sequences with `length` tokens."""
+    """Returns the batch keys and shapes of sequences with `length` tokens."""
     raise NotImplementedError
 
   def make(
@@ -85,12 +86,12 @@ class Featurizer:
     *,
     length: int,
   ) -> list[list[Row]]:
-    """Converts examples to sequences.
+    """Converts labeled examples to sequences.
 
     Args:
-      examples: Examples of the task family.
-      vocabulary: A `xlflax.data.tokenizers.base_vocabulary.Vocabulary`.
-      length: Maximum number of tokens of a sequence, including special tokens.
+      examples: Examples that belong to the featurizer's task family.
+      vocabulary: Vocabulary that encodes the texts.
+      length: Maximum number of tokens in a sequence, including special tokens.
 
     Returns:
       The sequences of each example. The list is empty for an example that
@@ -98,8 +99,8 @@ class Featurizer:
 
     Raises:
       CorpusError: If the label of an example is not in the label set.
-      VocabularyError: If encoding requires the language and the vocabulary does
-        not have it.
+      VocabularyError: If encoding requires a language that the vocabulary does
+        not have.
     """
     raise NotImplementedError
 
@@ -110,17 +111,17 @@ class Featurizer:
     *,
     length: int,
   ) -> list[list[Row]]:
-    """Converts examples to sequences without labels.
+    """Converts examples to sequences that have no labels.
 
-    Arguments and errors are those of `make`, but examples need no label. The
-    sequences are inputs that accompany others, such as translations
+    The arguments and errors are those of `make`, but the examples need no
+    label. The sequences are additional inputs of a batch, such as translations
     (`paired_rows`).
     """
     raise NotImplementedError
 
 
 def text_fields(length: int, spec: VocabularySpec) -> dict[str, Field]:
-  """Returns the batch keys of the sequences that `text_row` returns."""
+  """Returns the batch keys of the sequences created by `text_row`."""
   return {
     batch_keys.TOKEN_IDS: Field((length,), spec.pad_id),
     batch_keys.SEGMENT_IDS: Field((length,)),
@@ -138,7 +139,7 @@ def text_row(
   separator: SpecialTokenTemplate = SpecialTokenTemplate.XLMR,
   positions: PositionIds = PositionIds.CONTINUOUS,
 ) -> Row:
-  """Returns one or two texts with special tokens, in the format of pretraining.
+  """Joins one or two texts with special tokens, in the pretraining format.
 
   For example, `[7, 8]` and `[9]` in the languages 0 and 1 with
   SpecialTokenTemplate.XLMR, bos 1 and eos 2 give token_ids `[1, 7, 8, 2, 2, 9,
@@ -146,11 +147,11 @@ def text_row(
   0, 0, 0, 1, 1, 1]` and side_ids `[0, 0, 0, 0, 1, 1, 1]`.
 
   Args:
-    texts: Token ids of one or two texts that fit the sequence length.
-    languages: Language id of each text.
-    spec: Vocabulary specification with the special tokens.
+    texts: Token ids of one or two texts, which must fit into the sequence.
+    languages: Id of each text's language.
+    spec: Vocabulary specification that provides the special tokens.
     separator: Special tokens between the two texts.
-    positions: Position ids of the second text.
+    positions: How the position ids of the second text are counted.
   """
   prefixes = [
     [spec.bos_id],
@@ -183,10 +184,10 @@ def text_row(
 
 
 def warn_of_frame(row_maker: Featurizer, vocabulary: Any) -> None:
-  """Warns if pairs are separated differently than by a pretrained tokenizer.
+  """Warns if text pairs are joined differently than by a pretrained tokenizer.
 
-  The comparison uses the special-token template of the tokenizer files of a
-  published model.
+  The template of this featurizer is compared with the special-token template in
+  the tokenizer files of a published model.
   """
   template = vocabulary.encode_empty_pair() if row_maker.reads_pairs else None
   if template is None or template == pair_frame(
@@ -209,7 +210,7 @@ def warn_of_frame(row_maker: Featurizer, vocabulary: Any) -> None:
 def pair_frame(
   spec: VocabularySpec, separator: SpecialTokenTemplate
 ) -> list[int]:
-  """Returns the special tokens of a pair: the sequence of two empty texts."""
+  """Returns the sequence of two empty texts: only special tokens."""
   row = text_row([np.zeros(0, np.int32)] * 2, (0, 0), spec, separator=separator)
   return row[batch_keys.TOKEN_IDS].tolist()
 
@@ -225,8 +226,8 @@ def stack_features(
   """Stacks and pads sequences into the arrays of a batch.
 
   Args:
-    rows: R sequences.
-    fields: Batch keys with the shapes to pad to.
+    rows: R sequences to stack.
+    fields: Batch keys with the shapes to which their values are padded.
     num_rows: Batch size B >= R. The remaining rows contain the padding values.
       If None, the batch size is R.
 
@@ -248,14 +249,14 @@ def stack_features(
 
 
 def language_id(vocabulary, code: str) -> int:
-  """Returns the id of a language, or 0 if the vocabulary does not have it.
+  """Returns a language's id, or 0 if the vocabulary does not have the language.
 
   The id affects only language embeddings and vocabularies with separate tokens
   for each language.
 
   Raises:
-    VocabularyError: If encoding requires the language and the vocabulary does
-      not have it.
+    VocabularyError: If encoding requires a language that the vocabulary does
+      not have.
   """
   matched_code = language_codes.match_language(code, vocabulary.spec.languages)
   if matched_code is not None or vocabulary.needs_language:

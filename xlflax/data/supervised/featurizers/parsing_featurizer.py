@@ -15,11 +15,11 @@ NONE = -1  # Value for words without a head or relation, and for padding.
 @class_registry.register('parsing_featurizer')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ParsingFeaturizer(featurizer.Featurizer):
-  """Featurizer for the words of a sentence, their heads and relations.
+  """Featurizer that adds words, heads and relations for dependency parsing.
 
   Word 0 is the root, represented by the first token of the sequence, `<s>`.
-  Sentences that exceed the length are split between words. A word whose head is
-  in another sequence has the head -1. Sentences without a tree produce no
+  Sentences that exceed the length are split between words. A word has the head
+  -1 if its head is in a different sequence. Sentences without a tree produce no
   sequence.
 
   For example, `the dogs bark` with the tokens `▁the ▁dog s ▁bark`, the heads 2,
@@ -28,8 +28,8 @@ class ParsingFeaturizer(featurizer.Featurizer):
   `1 1 2 1`, heads `-1 2 3 0` and relations `-1 0 1 2`.
 
   Attributes:
-    relations: Names of the relations in the order of their indices. They must
-      equal the relations of the objective.
+    relations: Names of the dependency relations in the order of their indices.
+      They must equal the objective's relations.
   """
 
   relations: tuple[str, ...]
@@ -74,7 +74,7 @@ class ParsingFeaturizer(featurizer.Featurizer):
 
 
 def word_fields(length: int) -> dict[str, featurizer.Field]:
-  """Returns the batch keys that `with_words` adds."""
+  """Returns the batch keys that are added by `with_words`."""
   return {
     batch_keys.WORD_STARTS: featurizer.Field((length,), NONE),
     batch_keys.WORD_LENGTHS: featurizer.Field((length,), 0),
@@ -82,7 +82,7 @@ def word_fields(length: int) -> dict[str, featurizer.Field]:
 
 
 def with_words(row: word_level.WordRow) -> featurizer.Row:
-  """Adds the token positions of the words, preceded by the root, to a sequence."""
+  """Adds the token positions of the root and the words to a sequence."""
   return row.row | {
     batch_keys.WORD_STARTS: np.concatenate([[0], row.starts]).astype(np.int32),
     batch_keys.WORD_LENGTHS: np.concatenate([[1], row.lengths]).astype(
@@ -97,9 +97,9 @@ def _tree_features(
   """Returns the heads and relations of the w words and the root, shape [w + 1].
 
   Args:
-    row: Words of a sequence.
-    heads: Heads of all words of the sentence.
-    relations: Relation indices of all words of the sentence.
+    row: Sequence and the words that it contains.
+    heads: Heads of all words in the sentence.
+    relations: Relation indices of all words in the sentence.
   """
   word_heads = heads[row.words]
   is_in_row = (word_heads > row.first) & (

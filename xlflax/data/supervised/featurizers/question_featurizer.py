@@ -1,4 +1,4 @@
-"""Featurizer for questions with a context that contains the answer."""
+"""Featurizer for questions whose answers are spans of a context."""
 
 import dataclasses
 import enum
@@ -19,7 +19,7 @@ _MAX_LISTED = 10  # Number of question ids in a warning.
 
 
 class NoAnswer(enum.Enum):
-  """Handling of context windows that do not contain the answer.
+  """How to label context windows that do not contain the answer.
 
   CLS_TOKEN: Start and end positions are 0, the position of `<s>`.
   DROP: The window is dropped.
@@ -30,13 +30,13 @@ class NoAnswer(enum.Enum):
 
 
 class Window(NamedTuple):
-  """One sequence with a question and a window of its context.
+  """Sequence with a question and one window of its context.
 
   Attributes:
-    row: Sequence without the positions of the answer.
+    row: Sequence without the answer's positions.
     offset: Position in the sequence of the window's first context token.
-    first: Index of this token among all tokens of the context.
-    spans: All tokens of the context.
+    first: Index of the window's first token among all tokens of the context.
+    spans: All tokens of the context with their character spans.
   """
 
   row: featurizer.Row
@@ -46,11 +46,11 @@ class Window(NamedTuple):
 
   @property
   def num_tokens(self) -> int:
-    """Number of context tokens in the sequence."""
+    """Number of the sequence's tokens that belong to the context."""
     return int(self.row[batch_keys.CONTEXT_MASK].sum())
 
   def characters(self, start: int, end: int) -> tuple[int, int]:
-    """Returns the characters of the context from position start through end."""
+    """Returns the context's text between two token positions (inclusive)."""
     shift = self.first - self.offset
     return (
       int(self.spans.starts[start + shift]),
@@ -58,16 +58,16 @@ class Window(NamedTuple):
     )
 
   def positions(self, start: int, stop: int) -> tuple[int, int] | None:
-    """Returns the first and last position of the characters start:stop.
+    """Returns the first and last token position for a range of characters.
 
-    Returns None if the window does not contain all of the characters.
+    Returns None if the window does not contain the complete range.
     """
     return self.token_positions(self.spans.cover(start, stop))
 
   def token_positions(
     self, covered: tuple[int, int] | None
   ) -> tuple[int, int] | None:
-    """Returns the positions of a range of context tokens.
+    """Returns the sequence positions of a range of context tokens.
 
     Args:
       covered: Indices of the first and last context token, or None.
@@ -92,7 +92,7 @@ class QuestionAnsweringFeaturizer(featurizer.Featurizer):
   """Featurizer that creates one sequence for each window of the context.
 
   This is the input format of Devlin et al. (2019). `text_row` documents the
-  tokens: the question is followed by the window. `start_positions` and
+  tokens. The question is followed by the window. `start_positions` and
   `end_positions` are the positions in the sequence of the first and last token
   of the answer. If there are several answers, the first is used for training.
   If the window does not contain the answer, both are 0, the position of `<s>`.
@@ -105,15 +105,16 @@ class QuestionAnsweringFeaturizer(featurizer.Featurizer):
 
   For a question that the context does not answer (SQuAD v2), no window contains
   the answer. Examples without a known answer (blind test sets) produce no
-  sequence. The same holds for examples whose context does not contain the
-  answer at the given position. The number of the latter is logged.
+  sequence. Examples whose context does not contain the answer at the given
+  position also produce no sequence, and their number is logged.
 
   Attributes:
-    doc_stride: Number of context tokens between the starts of two windows. If a
-      window has fewer tokens, the next window follows without a gap.
+    doc_stride: Number of context tokens between the starts of two consecutive
+      windows. If a window has fewer tokens than this, the next window starts
+      where the window ends.
     max_question_length: Maximum number of question tokens. Longer questions are
       truncated.
-    no_answer: Handling of windows that do not contain the answer.
+    no_answer: How to label windows that do not contain the answer.
   """
 
   reads_pairs = True
@@ -167,14 +168,14 @@ class QuestionAnsweringFeaturizer(featurizer.Featurizer):
     *,
     length: int,
   ) -> list[list[Window]]:
-    """Returns the windows of each question, with or without an answer.
+    """Returns all context windows of each question, with or without an answer.
 
-    The list of windows is empty for an empty context.
+    A question with an empty context has no windows.
 
     Raises:
       ConfigError: If the length leaves no space for the context.
-      VocabularyError: If encoding requires the language and the vocabulary does
-        not have it.
+      VocabularyError: If encoding requires a language that the vocabulary does
+        not have.
     """
     codes = [
       (example.question_language or example.language, example.language)
@@ -214,7 +215,7 @@ class QuestionAnsweringFeaturizer(featurizer.Featurizer):
     capacity = length - num_special - len(question)
     if capacity < 1:
       raise errors.ConfigError(
-        'The sequence length leaves no space for the context.',
+        'The question and the special tokens leave no space for the context.',
         got=f'{length} tokens, {len(question)} of the question, '
         f'{num_special} special tokens',
         fix='Increase the length, or decrease max_question_length.',
@@ -276,7 +277,7 @@ class QuestionAnsweringFeaturizer(featurizer.Featurizer):
 def contains_answer(
   example: labeled_examples.Question, answer: labeled_examples.Answer
 ) -> bool:
-  """Returns whether the context contains an answer at the given position."""
+  """Returns whether the context contains an answer at its stated position."""
   return (
     answer.start >= 0
     and bool(answer.text.strip())
@@ -287,7 +288,7 @@ def contains_answer(
 def find_answer_mismatches(
   examples: Iterable[labeled_examples.Question],
 ) -> list[str]:
-  """Returns the ids of questions with an answer that is not at its position."""
+  """Returns the ids of questions with an answer not at its stated position."""
   return [
     example.id
     for example in examples

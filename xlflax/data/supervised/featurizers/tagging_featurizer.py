@@ -1,4 +1,4 @@
-"""Featurizer for sentences with word labels."""
+"""Featurizer for sentences whose words have labels."""
 
 import dataclasses
 
@@ -26,7 +26,7 @@ class TaggingFeaturizer(featurizer.Featurizer):
 
   Attributes:
     labels: Names of the labels in the order of their indices. They must equal
-      the labels of the objective.
+      the objective's labels.
   """
 
   labels: tuple[str, ...]
@@ -66,8 +66,8 @@ def _token_labels(row: word_level.WordRow, tags: list[int]) -> np.ndarray:
   """Returns the labels of the tokens of a sequence, int32 of shape [T].
 
   Args:
-    row: Words of a sequence.
-    tags: Label indices of all words of the sentence.
+    row: Sequence and the words that it contains.
+    tags: Label indices of all words in the sentence.
   """
   labels = np.full(len(row.row[batch_keys.TOKEN_IDS]), NO_LABEL, np.int32)
   labels[row.starts] = tags[row.words]

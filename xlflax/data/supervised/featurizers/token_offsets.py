@@ -1,10 +1,10 @@
-"""Alignment of vocabulary tokens with the characters that they represent.
+"""Alignment of tokens with the characters of the text that they represent.
 
 Tokens differ from text in markers (`▁`, `Ġ`, `##`, `</w>`), in byte
-representations, and in the normalization of the vocabulary. The type of the
-vocabulary is not used. Instead, all combinations of a token format and a
-normalization are tried, and the first one is used in which the concatenated
-tokens equal the normalized text.
+representations, and in the normalization of the vocabulary. The alignment does
+not depend on the vocabulary's type. Instead, it tries all combinations of a
+token format and a normalization, and uses the first combination for which the
+concatenated tokens equal the normalized text.
 """
 
 import functools
@@ -32,7 +32,7 @@ def token_char_spans(text: str, tokens: Sequence[str | None]) -> Spans | None:
 
   Args:
     text: Text without white space.
-    tokens: T tokens of a vocabulary. None for an unknown token.
+    tokens: T tokens of the text. An unknown token is None.
 
   Returns:
     A pair (starts, ends), each int32 of shape [T]. None if no token format
@@ -70,8 +70,9 @@ def _token_bounds(
   """Returns the bounds of tokens in bytes, or None if they do not match.
 
   Args:
-    target: Normalized text.
-    surfaces: Text of each of the T tokens. None for an unknown token.
+    target: Text after normalization.
+    surfaces: Text of each of the T tokens. The text of an unknown token is
+      None.
 
   Returns:
     The offsets in `target` at which tokens start, followed by its length: T + 1
@@ -139,11 +140,11 @@ def _find_known(
   """Finds known tokens that follow unknown tokens of one or more characters.
 
   Args:
-    text: Text to search.
-    surface: Text of the known tokens.
-    position: Index of the first character that is not aligned.
-    num_unknown: Number of unknown tokens that precede the known tokens.
-    is_last: Whether no other tokens follow.
+    text: Text in which to search for the known tokens.
+    surface: Concatenated text of the known tokens.
+    position: Index of the first character that is not aligned yet.
+    num_unknown: Number of unknown tokens directly before the known tokens.
+    is_last: Whether no tokens follow the known tokens.
 
   Returns:
     The index of the first character of the known tokens, or None.
@@ -161,8 +162,8 @@ def _find_known(
 def _divide_unknown(text: str, start: int, stop: int, count: int) -> list[int]:
   """Divides text[start:stop] among unknown tokens and returns their ends.
 
-  If the text has `count` words, each token is one word. Otherwise each token is
-  one character, and the last token has the remaining characters.
+  If the text has `count` words, each token is one word. Otherwise, each token
+  is one character, and the last token also gets the remaining characters.
   """
   if not count:
     return []
@@ -179,10 +180,10 @@ def _char_spans(bounds, starts, ends, length: int) -> Spans:
   Tokens without bytes have an empty span.
 
   Args:
-    bounds: Byte offsets of tokens, T + 1 numbers.
+    bounds: T + 1 byte offsets at which tokens start and end.
     starts: Index of the first character of each byte.
     ends: Index after the last character of each byte.
-    length: Number of characters of the text.
+    length: Number of characters in the text.
   """
   char_starts = np.append(starts, length)
   bounds = np.asarray(bounds)
@@ -222,9 +223,9 @@ def _word_end(token: str) -> bytes | None:
 def _byte_alphabet() -> dict[str, int]:
   """Returns the byte of each character in GPT-2's BPE (Radford et al., 2019).
 
-  Bytes that are printable characters of Latin-1 are represented by these
-  characters. The other bytes are represented by the characters from U+0100 on,
-  in ascending order.
+  Bytes that are printable Latin-1 characters are represented by these
+  characters. The other bytes, in ascending order, are represented by the
+  characters that start at U+0100.
   """
   printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
   replacements = itertools.count(0x100)

@@ -1,4 +1,4 @@
-"""Featurizer that adds translations for plugged-in features.
+"""Featurizer that adds translations as inputs of plugged-in features.
 
 Source: Luo et al. (2021), VECO, section 3.3. The text in one language attends
 to its English or translated counterpart.
@@ -27,23 +27,24 @@ TEXT = (
 @class_registry.register('translation_pair_featurizer')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslationPairFeaturizer(Featurizer):
-  """Featurizer that adds `paired_*` keys with the sequences of counterparts.
+  """Featurizer that adds each example's translation under `paired_*` keys.
 
-  The counterpart of an example has the same id. It is a translation for an
-  English example, and the original for a translated example. If `translations`
-  has no part for the language of an example, the example is its own
-  counterpart. If either has several sequences (windows of a context, parts of a
-  long sentence), sequences at the same relative position are paired.
+  The counterpart of an English example is its translation, and the counterpart
+  of a translated example is its English original. Both have the same id. If
+  `translations` has no split for an example's language, the example is its own
+  counterpart. If an example or its counterpart has several sequences (windows
+  of a context, segments of a long sentence), sequences at the same relative
+  position are paired.
 
   For example, if `featurizer` gives token_ids `<s> un homme </s>` for id 7 in
   'fr' and `<s> a man </s>` for id 7 in 'en', the sequence has token_ids `<s> un
   homme </s>` and paired_token_ids `<s> a man </s>`.
 
   Attributes:
-    featurizer: Featurizer for the examples and their counterparts. It also
-      provides the labels.
-    translations: Source of the counterparts. Its part 'fr' contains the
-      counterparts of French examples.
+    featurizer: Featurizer that converts the examples and their counterparts,
+      and provides the labels.
+    translations: Source of the counterparts. Its language split 'fr' contains
+      the counterparts of French examples.
   """
 
   featurizer: Featurizer
@@ -58,7 +59,7 @@ class TranslationPairFeaturizer(Featurizer):
         'answer',
         expected='a featurizer that keeps all windows',
         where='TranslationPairFeaturizer.featurizer',
-        fix="Set QuestionAnsweringFeaturizer.no_answer = 'cls_token'.",
+        fix="Set QuestionAnsweringFeaturizer.no_answer to 'cls_token'.",
       )
 
   def input_settings(self):
@@ -81,13 +82,13 @@ class TranslationPairFeaturizer(Featurizer):
   def add_counterparts(
     self, examples, sequences: list[list[Row]], vocabulary, *, length: int
   ) -> list[list[Row]]:
-    """Adds the sequences of the counterparts to those of examples.
+    """Adds the sequences of each example's counterpart to its own sequences.
 
     Args:
       examples: N examples.
-      sequences: Sequences of each example.
-      vocabulary: A `xlflax.data.tokenizers.base_vocabulary.Vocabulary`.
-      length: Maximum number of tokens of a counterpart's sequence.
+      sequences: List of sequences for each example.
+      vocabulary: Vocabulary that encodes the texts.
+      length: Maximum number of tokens in a counterpart's sequence.
     """
     paired_sequences = self.featurizer.texts(
       self.counterparts_of(examples), vocabulary, length=length
@@ -98,7 +99,7 @@ class TranslationPairFeaturizer(Featurizer):
     ]
 
   def counterparts_of(self, examples) -> list[Any]:
-    """Returns the counterpart of each example."""
+    """Returns each example's counterpart: the translation with the same id."""
     examples_by_part: dict[str, Mapping[str, labeled_examples.Example]] = {}
     parts = self.translations.languages()
     counterparts = []
@@ -125,8 +126,9 @@ class TranslationPairFeaturizer(Featurizer):
 def _pair_rows(rows: list[Row], paired_rows: list[Row]) -> list[Row]:
   """Adds paired sequences at the same relative position.
 
-  For example, 3 sequences are paired with the first, third and fifth of 5. If
-  there are no paired sequences, each sequence is paired with itself.
+  For example, 3 sequences are paired with the first, third and fifth of 5
+  sequences. If there are no paired sequences, each sequence is paired with
+  itself.
   """
   paired_rows = paired_rows or rows
   step = (len(paired_rows) - 1) / max(len(rows) - 1, 1)
@@ -142,13 +144,13 @@ def _pair_rows(rows: list[Row], paired_rows: list[Row]) -> list[Row]:
 @class_registry.register('translation_pairs')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslationPairs(example_source.ExampleSource):
-  """Source of the counterparts of the examples of each language.
+  """Source that provides a translation for the examples in each language.
 
   Attributes:
-    english: Source of the originals, in its part 'en'.
-    translations: Source of the same examples in other languages.
-    paired_with: Language of the translations that the originals are paired
-      with. If None, the originals are paired with themselves.
+    english: Source of the English originals, in its language split 'en'.
+    translations: Source of the same examples translated into other languages.
+    paired_with: Language of the translations with which the English originals
+      are paired. If None, each original is paired with itself.
   """
 
   english: example_source.ExampleSource

@@ -21,11 +21,11 @@ _PROBES = (('a', 'a'), ('the', 'dog'), ('1', '2'))
 
 
 class EncodedWords(NamedTuple):
-  """The tokens of the W words of a sentence, without special tokens.
+  """Tokens of a sentence with W words, without special tokens.
 
   Attributes:
     token_ids: Tokens of all words, int32 of shape [T].
-    lengths: Number of tokens of each word, at least 1, int32 of shape [W].
+    lengths: Number of tokens in each word, at least 1, int32 of shape [W].
   """
 
   token_ids: np.ndarray
@@ -38,14 +38,14 @@ class EncodedWords(NamedTuple):
 
   @property
   def word_of_token(self) -> np.ndarray:
-    """Index of the word of each token, int32 of shape [T]."""
+    """Index of the word to which each token belongs, int32 of shape [T]."""
     return np.repeat(np.arange(len(self.lengths), dtype=np.int32), self.lengths)
 
 
 def encode_words(
   vocabulary: base_vocabulary.Vocabulary, words: Sequence[str], language: str
 ) -> EncodedWords:
-  """Encodes each word of a sentence.
+  """Encodes each word of a sentence separately.
 
   Words are encoded as the vocabulary encodes them between spaces:
 
@@ -53,32 +53,32 @@ def encode_words(
       ['the', 'dogs'] with byte-level BPE     -> the Ġdog s, [1, 2]
       ['the', 'dogs'] with WordPiece          -> the dog ##s, [1, 2]
 
-  The tokens therefore equal those of the words joined by spaces if the
-  vocabulary encodes words independently of one another. This holds for all but
-  XLM's, whose rules for full stops and quotes depend on the neighboring words.
-  In languages that are written without spaces, no spaces are inserted between
-  words, as in the pretraining text:
+  If the vocabulary encodes words independently of one another, the tokens
+  therefore equal the tokens of the words joined by spaces. All supported
+  vocabularies except XLM's do so. XLM's rules for full stops and quotes depend
+  on the neighboring words. In languages that are written without spaces, no
+  spaces are inserted between words, as in the pretraining text:
 
       ['猫', 'が', 'いる'] with SentencePiece -> ▁ 猫 が いる, [2, 1, 1]
 
   A token such as `▁が` is kept if the vocabulary has it.
 
   Args:
-    vocabulary: Vocabulary of any type.
-    words: W words. Spaces within a word are kept.
-    language: Language code of the words.
+    vocabulary: Vocabulary that encodes the words.
+    words: W words of a sentence. Spaces within a word are kept.
+    language: Language code of the sentence.
 
   Returns:
     The tokens and the number of tokens of each word. A word without tokens,
     such as a control character, has the unknown token.
 
   Raises:
-    VocabularyError: If encoding requires the language and the vocabulary does
-      not have it, or if `words` is a string.
+    VocabularyError: If encoding requires a language that the vocabulary does
+      not have, or if `words` is a string.
   """
   if isinstance(words, str):
     raise errors.VocabularyError(
-      'The sentence is not split into words.',
+      'The sentence is a single string instead of a sequence of words.',
       got=repr(words),
       expected='a sequence of words',
     )
@@ -108,11 +108,11 @@ def encode_words(
 
 @functools.lru_cache(maxsize=256)
 def space_before(vocabulary: base_vocabulary.Vocabulary, language: str) -> str:
-  """Returns the prefix, '' or ' ', of words after the first of a sentence.
+  """Returns the prefix, '' or ' ', that is added to all words after the first.
 
   SentencePiece and WordPiece encode the start of a text like the start of a
-  word, but byte-level BPE does not. The function returns the prefix that
-  reproduces more of the probes.
+  word, but byte-level BPE does not. The function encodes probe texts with each
+  prefix and returns the prefix that reproduces more of them.
   """
 
   def count_matches(space: str) -> int:
@@ -130,7 +130,7 @@ def space_before(vocabulary: base_vocabulary.Vocabulary, language: str) -> str:
 def space_ids(
   vocabulary: base_vocabulary.Vocabulary, language: str
 ) -> frozenset[int]:
-  """Returns the ids of tokens that consist of a single space."""
+  """Returns the ids of all tokens that represent a single space."""
   token_ids = (
     vocabulary.piece_id(piece, language=language) for piece in _SPACES
   )

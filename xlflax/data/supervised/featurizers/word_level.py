@@ -1,8 +1,8 @@
-"""Sequences of sentences that are split into words.
+"""Conversion of sentences that are split into words to model sequences.
 
 A sentence that exceeds the length is split into several sequences. Each
-contains as many complete words as fit. They do not overlap, so that each word
-is in one sequence.
+sequence contains as many complete words as fit. The sequences do not overlap,
+so that each word is in exactly one of them.
 """
 
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ Sentence = labeled_examples.TaggedSentence | labeled_examples.ParsedSentence
 
 
 class WordRow(NamedTuple):
-  """Consecutive words of a sentence as a sequence.
+  """Sequence that contains consecutive words of a sentence.
 
   Attributes:
-    row: Sequence as returned by `featurizer.text_row`.
-    first: Index in the sentence of the first of the w words.
-    starts: Position in the sequence of the first token of each word, int32 of
-      shape [w].
-    lengths: Number of tokens of each word, int32 of shape [w].
+    row: Sequence with special tokens, as returned by `featurizer.text_row`.
+    first: Index in the sentence of the sequence's first word.
+    starts: Position in the sequence at which each of its w words starts, int32
+      of shape [w].
+    lengths: Number of tokens in each of the w words, int32 of shape [w].
   """
 
   row: featurizer.Row
@@ -35,36 +35,37 @@ class WordRow(NamedTuple):
 
   @property
   def words(self) -> slice:
-    """Slice of the words of the sentence that the sequence contains."""
+    """Slice of the sentence's words that are in the sequence."""
     return slice(self.first, self.first + len(self.starts))
 
 
 def text_rows(
   examples: Sequence[Sentence], vocabulary, *, length: int
 ) -> list[list[WordRow]]:
-  """Returns the consecutive sequences `<s> words </s>` of each sentence.
+  """Splits each sentence into consecutive sequences `<s> words </s>`.
 
   For example, `the dogs bark` with the tokens `▁the ▁dog s ▁bark` and a length
   of 5 gives `<s> ▁the ▁dog s </s>` with starts [1, 2] and `<s> ▁bark </s>` with
   starts [1].
 
   Args:
-    examples: Sentences.
-    vocabulary: A `xlflax.data.tokenizers.base_vocabulary.Vocabulary`.
-    length: Maximum number of tokens of a sequence, including special tokens. A
+    examples: Examples whose sentences are split into words.
+    vocabulary: Vocabulary that encodes the words.
+    length: Maximum number of tokens in a sequence, including special tokens. A
       single word with more tokens is truncated.
 
   Raises:
-    ConfigError: If the length leaves no space for a token.
-    VocabularyError: If encoding requires the language and the vocabulary does
-      not have it.
+    ConfigError: If the length leaves no space for a token other than special
+      tokens.
+    VocabularyError: If encoding requires a language that the vocabulary does
+      not have.
   """
   capacity = length - featurizer.num_special(
     1, featurizer.SpecialTokenTemplate.XLMR
   )
   if capacity < 1:
     raise errors.ConfigError(
-      'The sequence length leaves no space for text.',
+      'The sequence has no space for text in addition to its special tokens.',
       got=f'{length} tokens',
       expected='more than the 2 special tokens',
     )
@@ -76,7 +77,7 @@ def text_rows(
 def featurize_texts(
   examples: Sequence[Sentence], vocabulary, *, length: int
 ) -> list[list[featurizer.Row]]:
-  """Returns the sequences of `text_rows`, as `featurizer.Featurizer.texts` does."""
+  """Returns the sequences of `text_rows` in the form of `Featurizer.texts`."""
   return [
     [row.row for row in word_rows]
     for word_rows in text_rows(examples, vocabulary, length=length)
@@ -90,8 +91,8 @@ def split_windows(lengths: Sequence[int], capacity: int) -> list[slice]:
   are split into the windows 0:2, 2:3 (which loses a token) and 3:4.
 
   Args:
-    lengths: Number of tokens of each word.
-    capacity: Maximum number of tokens of a window.
+    lengths: Number of tokens in each word.
+    capacity: Maximum number of tokens in a window.
   """
   if not len(lengths):
     return []

@@ -1,9 +1,9 @@
-"""Example classes, with one module for each task family.
+"""Classes for labeled examples, with one module for each task family.
 
-An example is a plain value without tokens, read from a file or a SeqIO task. A
-label, answer or tree that is not available (as in a blind test set) is None.
-The class of an example declares the columns, gold labels and prediction file of
-its task family.
+An example contains text rather than tokens, and is read from a file or a SeqIO
+task. A label, answer or tree that is not available, as in a blind test set, is
+None. An example's class defines the columns, gold labels and prediction file
+format of its task family.
 """
 
 from xlflax.data.supervised.labeled_examples.choice_examples import Choice

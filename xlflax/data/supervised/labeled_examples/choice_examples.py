@@ -1,4 +1,4 @@
-"""Multiple-choice questions, with one example for each choice."""
+"""Multiple-choice questions, with one example for each answer choice."""
 
 import dataclasses
 import json
@@ -15,16 +15,16 @@ RIGHT, WRONG = 'right', 'wrong'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Choice(example_base.Example):
-  """One of the choices of a question.
+  """One answer choice of a multiple-choice question.
 
-  The choices of a question are consecutive. A prediction is the index of the
-  selected choice of a question, counted from 0. The prediction file has one
-  line `{"label": 1}` per question, the format of XTREME-R.
+  The choices of a question are consecutive examples. A prediction is the index
+  of the choice selected for a question, counted from 0. The prediction file has
+  one line per question, such as `{"label": 1}`, as in XTREME-R.
 
   Attributes:
-    question: Id of the question.
+    question: Id of the question to which the choice belongs.
     text: Text that the question is about, such as a premise or a passage.
-    paired_text: Question, followed by this choice.
+    paired_text: Text of the question, followed by the text of the choice.
     label: 'right' or 'wrong'. None if the label is not available.
   """
 
@@ -38,14 +38,14 @@ class Choice(example_base.Example):
 
   @property
   def cluster(self) -> str:
-    """The passage."""
+    """Passage that the question is about."""
     return self.text
 
   @classmethod
   def write_predictions(
     cls, examples: Sequence['Choice'], predictions: Sequence[int]
   ) -> str:
-    """Formats the index of the selected choice of each question as JSON lines."""
+    """Formats the index of each question's selected choice as JSON lines."""
     example_base.check_number(
       len(by_question(examples)), len(predictions), 'answers'
     )
@@ -57,7 +57,7 @@ class Choice(example_base.Example):
   def read_predictions(
     cls, examples: Sequence['Choice'], text: str
   ) -> list[int]:
-    """Returns the index of the selected choice of each question."""
+    """Parses the index of each question's selected choice."""
     del examples
     return [json.loads(line)['label'] for line in text.splitlines()]
 
@@ -68,7 +68,7 @@ def take_first_questions(
   """Returns the first examples without splitting the choices of a question.
 
   Args:
-    examples: Examples of one part of a source.
+    examples: Examples of one language split.
     max_examples: Maximum number of examples. If None, all are returned.
   """
   count = max_examples
@@ -80,7 +80,7 @@ def take_first_questions(
 
 
 def by_question(examples: Sequence[Choice]) -> dict[str, list[int]]:
-  """Returns the indices of the choices of each question, by question id."""
+  """Returns the example indices of each question's choices, by question id."""
   indices_by_question: dict[str, list[int]] = {}
   for index, example in enumerate(examples):
     indices_by_question.setdefault(example.question, []).append(index)

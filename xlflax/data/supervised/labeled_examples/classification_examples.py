@@ -11,7 +11,7 @@ from xlflax.data.supervised.labeled_examples.example_features import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassifiedText(example_base.Example):
-  """A text, or a pair of texts, with a class label.
+  """Text or pair of texts with a class label.
 
   Attributes:
     text: Premise, first sentence or review.
@@ -32,5 +32,5 @@ class ClassifiedText(example_base.Example):
 
   @property
   def cluster(self) -> str:
-    """The premise of a pair, or the id of a single text."""
+    """Premise of a text pair, or the id of a single text."""
     return self.text if self.paired_text is not None else self.id

@@ -1,4 +1,4 @@
-"""Base class of labeled examples and the registry of task families."""
+"""Base class for labeled examples, and the registry of task families."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,20 +17,21 @@ _classes: dict[str, type['Example']] = {}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Example:
-  """Base class of labeled examples. A subclass with a `KIND` is a task family.
+  """Base class for labeled examples. A subclass with a `KIND` is a task family.
 
-  The fields of a family are its columns, and their `Role` describes their use.
-  A family with fields of types that columns do not support overrides `columns`,
-  `values` and `of_values`. A family with predictions other than one class name
-  for each example overrides `write_predictions` and `read_predictions`.
+  Each field of a task family's class is a column of its SeqIO tasks, and the
+  field's `Role` describes its use. A class with field types that columns do not
+  support overrides `columns`, `values` and `of_values`. A class whose
+  predictions are not one class name per example overrides `write_predictions`
+  and `read_predictions`.
 
   Attributes:
     id: Identifier that is unique within a file. If the format has no ids, it is
-      the index of the example, counted from 0. Translations of an example share
-      its id.
+      the index of the example, counted from 0. Translations of an example have
+      the same id.
     language: Language code of the text, or of the first of two texts.
-    KIND: Name of the task family.
-    ENDING: File extension of prediction files.
+    KIND: Name of the task family (class attribute).
+    ENDING: File extension of prediction files (class attribute).
   """
 
   KIND: ClassVar[str]
@@ -46,32 +47,32 @@ class Example:
 
   @property
   def is_blind(self) -> bool:
-    """True if the example has no gold labels, so that it cannot be scored."""
+    """True if the example has no gold labels to score predictions against."""
     gold = example_features.with_role(type(self), Role.GOLD)
     return all(example_features.is_empty(getattr(self, f.name)) for f in gold)
 
   @property
   def cluster(self) -> str:
-    """Key of a group of dependent examples, such as those of one document."""
+    """Key shared by dependent examples, such as those from one document."""
     return self.id
 
   @property
   def has_words(self) -> bool:
-    """True if the example has words, or if its text is not split into words."""
+    """True unless the example is a sentence that was split into zero words."""
     return True
 
   @property
   def labels(self) -> tuple[str, ...] | None:
-    """Names of the classes, tags or relations. None if not available.
+    """Names of the example's classes, tags or relations. None if not available.
 
     Raises:
-      ConfigError: If examples of this task family have no labels.
+      ConfigError: If examples in this task family never have labels.
     """
     for field in example_features.with_role(type(self), Role.LABELS):
       value = getattr(self, field.name)
       return (value,) if isinstance(value, str) else value
     raise errors.ConfigError(
-      'Examples of this task family have no labels.',
+      'Examples in this task family have no labels.',
       got=self.KIND,
       expected='one of '
       + ', '.join(
@@ -83,27 +84,27 @@ class Example:
 
   @classmethod
   def second_language(cls) -> str | None:
-    """Returns the field for the language of the second text, or None."""
+    """Returns the field for the second text's language, or None."""
     for field in example_features.with_role(cls, Role.SECOND_LANGUAGE):
       return field.name
     return None
 
   @classmethod
   def columns(cls) -> dict[str, FeatureType]:
-    """Returns the columns of a SeqIO task of such examples, with their types."""
+    """Returns the column names and types of the task family's SeqIO tasks."""
     return example_features.feature_types(cls)
 
   def values(self) -> dict[str, Any]:
-    """Returns the values of the columns."""
+    """Returns the example's values for the columns of a SeqIO task."""
     return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
   @classmethod
   def of_values(cls, values: dict[str, Any]) -> Self:
-    """Creates an example from column values. The inverse of `values`."""
+    """Creates an example from column values; the inverse of `values`."""
     return cls(**values)
 
   def to_columns(self) -> dict[str, Any]:
-    """Converts the example to columns of a SeqIO task.
+    """Converts the example to the columns of a SeqIO task.
 
     For example, `TaggedSentence(id='0', language='fr', words=('Paris',),
     tags=('B-LOC',))` becomes `{'id': '0', 'language': 'fr', 'words': ['Paris'],
@@ -124,13 +125,13 @@ class Example:
     languages: Sequence[str],
     where: str,
   ) -> Self:
-    """Creates an example from a row of columns. The inverse of `to_columns`.
+    """Creates an example from a row's columns; the inverse of `to_columns`.
 
     Args:
-      columns: Values by column name. Text is `str` or `bytes`.
-      number: Index of the row, used as the id if the row has none.
-      languages: Language codes of the task. The second is that of the second
-        text.
+      columns: Values of the row by column name. Text is `str` or `bytes`.
+      number: Index of the row, which is used as the id if the row has none.
+      languages: Language codes of the task. If there are two, the second is the
+        language of the second text.
       where: Name of the task, for error messages.
 
     Raises:
@@ -155,12 +156,12 @@ class Example:
 
   @classmethod
   def write_predictions(cls, examples: Sequence[Self], predictions: Any) -> str:
-    """Formats predictions as the text of a file in XTREME's submission format.
+    """Formats predictions as a file in XTREME's submission format.
 
     Args:
       examples: N examples.
-      predictions: N class names, written one per line, unless the task family
-        documents another type.
+      predictions: N predictions. They are class names, written one per line,
+        unless the task family documents a different type.
 
     Raises:
       CorpusError: If the predictions do not match the examples.
@@ -170,7 +171,7 @@ class Example:
 
   @classmethod
   def read_predictions(cls, examples: Sequence[Self], text: str) -> Any:
-    """Parses a prediction file. The inverse of `write_predictions`."""
+    """Parses a prediction file. This is the inverse of `write_predictions`."""
     del examples
     return text.removesuffix('\n').split('\n')
 
@@ -183,10 +184,10 @@ def class_of(kind: str) -> type[Example]:
   """
   if kind not in _classes:
     raise errors.ConfigError(
-      'The task family is not registered.',
+      'No task family with this name is registered.',
       got=kind,
       expected='one of ' + ', '.join(sorted(_classes)),
-      fix='Import the module that defines its example class.',
+      fix="Import the module that defines the task family's example class.",
     )
   return _classes[kind]
 
@@ -197,7 +198,7 @@ def example_classes() -> tuple[str, ...]:
 
 
 def check_number(expected: int, actual: int, unit: str) -> None:
-  """Checks the number of predictions.
+  """Checks that the number of predictions equals the number of test items.
 
   Args:
     expected: Number of items in the test set.
@@ -205,7 +206,7 @@ def check_number(expected: int, actual: int, unit: str) -> None:
     unit: Plural noun for the predictions, for the error message.
 
   Raises:
-    CorpusError: If the numbers differ.
+    CorpusError: If the two numbers differ.
   """
   if expected != actual:
     raise errors.CorpusError(
@@ -216,14 +217,15 @@ def check_number(expected: int, actual: int, unit: str) -> None:
 
 
 def join_lines(items: Iterable[str]) -> str:
-  """Returns the items as text with one item per line."""
+  """Joins the items into a text with one item per line."""
   return ''.join(f'{item}\n' for item in items)
 
 
 def _register(cls: type[Example]) -> None:
   """Registers an example class under its `KIND`.
 
-  The same class may be registered again, as when its module is reloaded.
+  The same class may be registered again, for example when its module is
+  reloaded.
   """
   registered = _classes.get(cls.KIND)
   if registered is not None and (
@@ -231,10 +233,10 @@ def _register(cls: type[Example]) -> None:
     registered.__qualname__,
   ) != (cls.__module__, cls.__qualname__):
     raise errors.ConfigError(
-      'Two example classes have the same KIND.',
+      'An example class is already registered for this KIND.',
       got=f'{cls.__module__}.{cls.__qualname__}',
-      expected=f'a KIND other than {cls.KIND!r}, which '
-      f'{registered.__module__}.{registered.__qualname__} has',
+      expected=f'a KIND other than {cls.KIND!r}, which is the KIND of '
+      f'{registered.__module__}.{registered.__qualname__}',
     )
   _classes[cls.KIND] = cls
 
@@ -248,11 +250,12 @@ def _decode_columns(
   missing = set(forms) - set(columns) - optional
   if missing:
     raise errors.CorpusError(
-      f'The examples of a {cls.KIND} task lack required features.',
+      f'The examples of a task in the family {cls.KIND} lack required '
+      'features.',
       got=', '.join(sorted(columns)),
       expected=', '.join(sorted(missing)),
       where=where,
-      fix='Rename the features in a preprocessor of the task.',
+      fix="Rename the features in one of the task's preprocessors.",
     )
   return {
     name: example_features.decode_feature(columns[name], form)

@@ -1,4 +1,4 @@
-"""Columns of examples in SeqIO tasks, and the roles of their fields.
+"""Column types and field roles of labeled examples in SeqIO tasks.
 
 A column holds text, a list of texts, a list of integers or one number. None is
 stored as '' or an empty list, and as NaN in a column of numbers.
@@ -18,7 +18,7 @@ _ROLE = 'role'
 
 
 class FeatureType(enum.Enum):
-  """Type of the values in a column."""
+  """Type of a column's values."""
 
   TEXT = 'text'
   TEXTS = 'texts'
@@ -27,15 +27,13 @@ class FeatureType(enum.Enum):
 
 
 class Role(enum.Flag):
-  """Role of a field of an example.
+  """Role of a field in an example class.
 
-  GOLD: Gold label that predictions are scored against. Empty in a blind test
-    set.
-  LABELS: Class name or class names of the model's head.
-  PER_WORD: Sequence with one item for each word.
-  OPTIONAL: Column that a user-defined task may omit.
-  SECOND_LANGUAGE: Language code of the second text. If the column is empty, the
-    second language of the part is used.
+  GOLD: Gold label against which predictions are scored. It is empty in a blind
+  test set. LABELS: Class name or class names that the model's head predicts.
+  PER_WORD: Sequence with one item for each word. OPTIONAL: Column that a
+  user-defined task may omit. SECOND_LANGUAGE: Language code of the second text.
+  If the column is empty, the second language of the language split is used.
   """
 
   NONE = 0
@@ -55,10 +53,10 @@ _FORMS: Mapping[Any, FeatureType] = {
 
 
 def feature_field(role: Role, **options) -> Any:
-  """Returns a dataclass field with a role.
+  """Returns a dataclass field that has the given role.
 
   Args:
-    role: Role of the field. Several roles are combined with `|`.
+    role: Role of the field. Combine several roles with `|`.
     **options: Options of `dataclasses.field`, such as `default`.
   """
   return dataclasses.field(metadata={_ROLE: role}, **options)
@@ -67,7 +65,7 @@ def feature_field(role: Role, **options) -> Any:
 def role_of(field: dataclasses.Field) -> Role:
   """Returns the role of a field.
 
-  A field with a default is optional, unless it is a gold label.
+  A field with a default value is optional, unless it is a gold label.
   """
   role = field.metadata.get(_ROLE, Role.NONE)
   has_default = field.default is not dataclasses.MISSING
@@ -77,19 +75,19 @@ def role_of(field: dataclasses.Field) -> Role:
 
 
 def with_role(cls: type, role: Role) -> tuple[dataclasses.Field, ...]:
-  """Returns the fields of an example class that have a role."""
+  """Returns the fields of an example class that have the given role."""
   return tuple(f for f in dataclasses.fields(cls) if role in role_of(f))
 
 
 def feature_types(cls: type) -> dict[str, FeatureType]:
-  """Returns the column type of each field, derived from its annotation.
+  """Returns each field's column type, derived from its type annotation.
 
   For example, the fields `words: tuple[str, ...]` and
   `tags: tuple[str, ...] | None` give
   `{'words': Form.TEXTS, 'tags': Form.TEXTS}`.
 
   Raises:
-    ConfigError: If no column type supports the type of a field.
+    ConfigError: If a field has a type that no column type supports.
   """
   hints = typing.get_type_hints(cls)
   forms = {}
@@ -97,18 +95,19 @@ def feature_types(cls: type) -> dict[str, FeatureType]:
     hint = _without_none(hints[field.name])
     if hint not in _FORMS:
       raise errors.ConfigError(
-        'Columns do not support the type of an example field.',
+        'An example class has a field whose type columns do not support.',
         got=str(hint),
         expected='str, float, tuple[str, ...] or tuple[int, ...]',
         where=f'{cls.__name__}.{field.name}',
-        fix='Override columns(), values() and of_values().',
+        fix='Override columns(), values() and of_values() in the example '
+        'class.',
       )
     forms[field.name] = _FORMS[hint]
   return forms
 
 
 def encode_feature(value: Any, form: FeatureType) -> Any:
-  """Encodes a field value for a column."""
+  """Encodes a field's value as a column value."""
   if form is FeatureType.TEXT:
     return value or ''
   if form is FeatureType.NUMBER:
@@ -117,7 +116,7 @@ def encode_feature(value: Any, form: FeatureType) -> Any:
 
 
 def decode_feature(value: Any, form: FeatureType) -> Any:
-  """Decodes a column value. Text may be `str` or `bytes`."""
+  """Decodes a column value, whose text may be `str` or `bytes`, for a field."""
   if form is FeatureType.TEXT:
     return _text(value)
   if form is FeatureType.NUMBER:
@@ -128,7 +127,7 @@ def decode_feature(value: Any, form: FeatureType) -> Any:
 
 
 def is_empty(value: Any) -> bool:
-  """Returns whether a value is None, empty text or an empty collection."""
+  """Returns whether a value is None, an empty text or an empty collection."""
   return value is None or (hasattr(value, '__len__') and not len(value))
 
 

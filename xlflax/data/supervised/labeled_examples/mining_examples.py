@@ -1,4 +1,4 @@
-"""Monolingual collections for bitext mining."""
+"""Monolingual sentence collections for bitext mining."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,12 +13,12 @@ from xlflax.utils import errors
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BitextSentence(example_base.Example):
-  """One sentence of a collection, as an example of a SeqIO task.
+  """Sentence from one of two collections, as an example of a SeqIO task.
 
   Attributes:
-    text: Sentence.
-    translations: Ids of its gold translations in the second collection. Empty
-      for sentences of the second collection.
+    text: Text of the sentence.
+    translations: Ids of the sentence's gold translations in the second
+      collection. Empty if the sentence itself is in the second collection.
   """
 
   KIND = 'mining'
@@ -29,15 +29,15 @@ class BitextSentence(example_base.Example):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BitextSentences:
-  """Two monolingual collections for bitext mining, as in BUCC.
+  """Two monolingual sentence collections for bitext mining, as in BUCC.
 
   Attributes:
     languages: Language codes of the two collections. The second is usually
       English.
     first: Sentences of the first collection, by id.
     second: Sentences of the second collection, by id.
-    gold: Gold translations as pairs (id of first, id of second). None for a
-      blind test set.
+    gold: Gold translations as pairs (id in first collection, id in second
+      collection). None for a blind test set.
   """
 
   languages: tuple[str, str]
@@ -67,7 +67,7 @@ class BitextSentences:
   def of(
     cls, sentences: Iterable[BitextSentence], languages: tuple[str, str]
   ) -> 'BitextSentences':
-    """Groups sentences into two collections. The inverse of `sentences`."""
+    """Groups sentences into two collections; the inverse of `sentences`."""
     collections: dict[str, dict[str, str]] = {code: {} for code in languages}
     gold: set[tuple[str, str]] = set()
     for sentence in sentences:
@@ -85,10 +85,10 @@ class BitextSentences:
     )
 
   def write_pairs(self, predictions: Iterable[tuple[str, str]]) -> str:
-    """Formats mined pairs as sorted lines `id<TAB>id`, the format of BUCC.
+    """Formats mined pairs as sorted lines `id<TAB>id`, as in BUCC.
 
     Raises:
-      CorpusError: If a sentence with the id of a pair does not exist.
+      CorpusError: If a pair contains an id for which no sentence exists.
     """
     pairs = sorted(set(predictions))
     for pair in pairs:
@@ -101,22 +101,24 @@ class BitextSentences:
     return example_base.join_lines('\t'.join(pair) for pair in pairs)
 
   def write_nearest(self, predictions: Sequence[int]) -> str:
-    """Formats the line number of each translation, the format of Tatoeba.
+    """Formats each translation's line number, as in XTREME's Tatoeba task.
 
-    Each sentence of the second collection has the line of its translation in
-    the first collection, counted from 0. XTREME's labels have this direction:
-    English is the second language, and its sentences are sorted.
+    For each sentence in the second collection, a line contains the line number
+    of its translation in the first collection, counted from 0. XTREME's labels
+    have this direction: English is the second language, and its sentences are
+    sorted.
 
     Raises:
       CorpusError: If the number of predictions differs from the number of
-        second sentences, or if a line is past the end of the first collection.
+        sentences in the second collection, or if a line number is past the end
+        of the first collection.
     """
     example_base.check_number(len(self.second), len(predictions), 'sentences')
     for line in predictions:
       if not 0 <= line < len(self.first):
         raise errors.CorpusError(
-          'A predicted line is past the end of the first collection.',
+          'A predicted line number is past the end of the first collection.',
           got=line,
-          expected=f'a line from 0 to {len(self.first) - 1}',
+          expected=f'a line number from 0 to {len(self.first) - 1}',
         )
     return example_base.join_lines(str(int(line)) for line in predictions)

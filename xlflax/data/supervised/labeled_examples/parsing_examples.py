@@ -15,26 +15,27 @@ _HEAD, _RELATION = 6, 7  # Column indices of CoNLL-U.
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ParsedSentence(example_base.Example):
-  """A sentence with a dependency tree.
+  """Sentence with a dependency tree.
 
-  Predictions are trees: objects with the attributes `heads` and `relations` in
-  the format of this class. Prediction files are in CoNLL-U format.
+  Predictions are objects with the attributes `heads` and `relations`, which
+  have the same format as in this class. Prediction files are in CoNLL-U format.
 
   Attributes:
-    words: W words.
-    tags: W universal parts of speech ('_' where the file has none).
+    words: W words of the sentence.
+    tags: W universal part-of-speech tags ('_' for a word that has none).
     heads: W heads. A head is 0 for the root, and otherwise the position of a
       word, counted from 1. None if the tree is not available.
     relations: W relations of the words to their heads. None if the tree is not
       available.
     multiwords: Surface tokens that consist of several words, as texts
       'first-last form' with positions counted from 1, such as '1-2 Du' for the
-      words 'de' and 'le'. Scorers of CoNLL-U files compare the surface text,
-      which consists of these.
-    lemmas: W lemmas. Empty if they are not available. Lemmas and `features`,
-      like words and tags, are copied into prediction files.
-    features: W texts such as 'Case=Nom|Number=Sing', with '_' for a word that
-      has none. Empty if they are not available.
+      words 'de' and 'le'. They are kept because scorers for CoNLL-U files
+      compare the surface text.
+    lemmas: W lemmas. Empty if they are not available. Like words, tags and
+      `features`, they are copied into prediction files.
+    features: W texts with morphological features, such as
+      'Case=Nom|Number=Sing', or '_' for a word that has none. Empty if they are
+      not available.
   """
 
   KIND = 'parsing'
@@ -91,7 +92,7 @@ class ParsedSentence(example_base.Example):
   def read_predictions(
     cls, examples: Sequence['ParsedSentence'], text: str
   ) -> list['ParsedSentence']:
-    """Returns the examples with the predicted trees."""
+    """Parses a CoNLL-U file and returns examples with the predicted trees."""
     rows = [
       line.split('\t')
       for line in text.split('\n')

@@ -1,4 +1,4 @@
-"""Questions with answers that are spans of a text."""
+"""Questions whose answers are spans of a context."""
 
 import dataclasses
 import json
@@ -16,12 +16,12 @@ from xlflax.utils import errors
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-  """A span of the context.
+  """Answer to a question, which is a span of the context.
 
   Attributes:
-    text: Text of the span.
-    start: Index of its first character in the context. -1 if the context does
-      not contain the text.
+    text: Text of the answer.
+    start: Index in the context of the answer's first character. -1 if the
+      context does not contain the text.
   """
 
   text: str
@@ -33,7 +33,7 @@ UNANSWERABLE = Answer('', -1)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Question(example_base.Example):
-  """A question and the text that contains its answer (SQuAD v1.1).
+  """Question with a context that contains the answer (SQuAD v1.1).
 
   Predictions map the ids of the questions to the texts of the answers.
   Prediction files contain this mapping as JSON.
@@ -42,12 +42,11 @@ class Question(example_base.Example):
     language: Language code of the context.
     question_language: Language code of the question. If None, `language` is
       used. The two differ in G-XLT.
-    question: Question.
+    question: Text of the question.
     context: Paragraph that contains the answer.
-    answers: Accepted answers, one or more. Empty for a blind test set. An
-      answer with empty text means that the context contains no answer (SQuAD
-      v2).
-    title: Title of the article, or '' if the file has none.
+    answers: One or more accepted answers. Empty for a blind test set. An answer
+      with an empty text means that the context contains no answer (SQuAD v2).
+    title: Title of the article that contains the context, or '' if unknown.
   """
 
   KIND = 'question_answering'
@@ -63,12 +62,12 @@ class Question(example_base.Example):
 
   @property
   def cluster(self) -> str:
-    """The title of the article, or the paragraph if there is no title."""
+    """Title of the article, or the context if the article has no title."""
     return self.title or self.context
 
   @property
   def is_unanswerable(self) -> bool:
-    """True if the question is marked as having no answer in the context."""
+    """True if the question is marked as unanswerable from its context."""
     return bool(self.answers) and not any(
       answer.text for answer in self.answers
     )
@@ -97,15 +96,16 @@ class Question(example_base.Example):
   def write_predictions(
     cls, examples: Sequence['Question'], predictions: Mapping[str, str]
   ) -> str:
-    """Formats the predicted answers, by question id, as JSON."""
+    """Formats the predicted answers as a JSON object that maps ids to texts."""
     ids = [example.id for example in examples]
     unmatched = set(ids) ^ set(predictions)
     if unmatched:
       raise errors.CorpusError(
-        'The predicted answers do not match the questions.',
+        'The ids of the predicted answers do not match the ids of the '
+        'questions.',
         got=f'{len(predictions)} answers to {len(ids)} questions, with the '
         f'unmatched id {min(unmatched)}',
-        expected='one answer per question',
+        expected='one predicted answer for each question',
       )
     ordered = {question_id: predictions[question_id] for question_id in ids}
     return json.dumps(ordered, ensure_ascii=False, indent=1) + '\n'
@@ -114,6 +114,6 @@ class Question(example_base.Example):
   def read_predictions(
     cls, examples: Sequence['Question'], text: str
   ) -> dict[str, str]:
-    """Returns the answer texts by question id."""
+    """Parses the predicted answer texts, by question id."""
     del examples
     return json.loads(text)

@@ -11,15 +11,15 @@ from xlflax.data.supervised.labeled_examples.example_features import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RatedPair(example_base.Example):
-  """Two texts with a similarity score.
+  """Pair of texts with a similarity score.
 
   Attributes:
-    text: First text.
-    paired_text: Second text.
+    text: First text of the pair.
+    paired_text: Second text of the pair.
     paired_language: Language code of `paired_text`. If None, `language` is
       used.
-    score: Similarity, such as 0 to 5 (STS), or 1 for a positive pair and 0 for
-      a negative pair. None if the score is not available.
+    score: Similarity score, for example from 0 to 5 (STS), or 1 for a positive
+      pair and 0 for a negative pair. None if the score is not available.
   """
 
   KIND = 'similarity'

@@ -1,4 +1,4 @@
-"""Sentences with word labels."""
+"""Sentences in which each word has a label."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from xlflax.data.supervised.labeled_examples.example_features import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaggedSentence(example_base.Example):
-  """Words with one label each: parts of speech, or entities in IOB2.
+  """Sentence whose words are labeled with parts of speech or IOB2 entities.
 
   Predictions are the labels of each sentence. Prediction files have one label
   per line and an empty line between sentences.
 
   Attributes:
-    words: W words.
-    tags: W labels. None if the labels are not available.
+    words: W words of the sentence.
+    tags: W labels, one for each word. None if they are not available.
   """
 
   KIND = 'tagging'
@@ -39,7 +39,7 @@ class TaggedSentence(example_base.Example):
     examples: Sequence['TaggedSentence'],
     predictions: Sequence[Sequence[str]],
   ) -> str:
-    """Formats one label for each word of each sentence, one per line."""
+    """Formats word labels, one per line, with empty lines between sentences."""
     example_base.check_number(len(examples), len(predictions), 'sentences')
     for example, predicted in zip(examples, predictions, strict=True):
       example_base.check_number(
@@ -51,7 +51,7 @@ class TaggedSentence(example_base.Example):
   def read_predictions(
     cls, examples: Sequence['TaggedSentence'], text: str
   ) -> list[list[str]]:
-    """Returns the labels of each sentence."""
+    """Parses the labels of each sentence's words."""
     remaining_lines = iter(text.removesuffix('\n').split('\n'))
     predictions = []
     for example in examples:

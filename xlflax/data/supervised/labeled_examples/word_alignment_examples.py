@@ -1,4 +1,4 @@
-"""Translated sentences with word alignments."""
+"""Sentence pairs with gold word alignments."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -16,18 +16,18 @@ Links = frozenset[tuple[int, int]]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AlignedSentence(example_base.Example):
-  """A sentence and its translation with gold word alignments.
+  """Sentence and its translation, with gold word alignments.
 
-  In the columns of a SeqIO task, each link is the text 'i-j'.
+  In the columns of a SeqIO task, each link is represented by a text 'i-j'.
 
   Attributes:
     language: Language code of the source words.
     target_language: Language code of the target words.
     source_words: Words of the source sentence.
     target_words: Words of the target sentence.
-    sure: Links (i, j), counted from 0, that an aligner must find.
-    possible: Links (i, j) that an aligner may find. They include the sure
-      links.
+    sure: Links (i, j) between source word i and target word j, counted from 0,
+      that an aligner must find.
+    possible: Links (i, j) that an aligner may find, including the sure links.
   """
 
   KIND = 'word_alignment'

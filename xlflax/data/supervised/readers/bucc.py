@@ -1,6 +1,7 @@
-"""Readers of two collections of sentences for bitext mining (BUCC 2018).
+"""Readers for the two sentence collections of bitext mining tasks.
 
-Source: Zweigenbaum et al. (2018), "Overview of the Third BUCC Shared Task".
+Source of the BUCC format: Zweigenbaum et al. (2018), "Overview of the Third
+BUCC Shared Task".
 """
 
 import os
@@ -24,17 +25,19 @@ def read_bucc(
   *,
   languages: tuple[str, str],
 ) -> labeled_examples.BitextSentences:
-  """Reads BUCC files with lines `id<TAB>sentence` and gold pairs `id<TAB>id`.
+  """Reads two sentence collections and their gold pairs in the BUCC format.
 
   Args:
-    first: File with the sentences of the first language (in BUCC, not English).
-    second: File with the sentences of the second language.
-    gold: File with the pairs that are translations. None for a blind test set.
-    languages: Codes of the two languages.
+    first: Path of the first collection, with lines `id<TAB>sentence` (in BUCC,
+      the language other than English).
+    second: Path of the second collection, in the same format.
+    gold: Path of the gold pairs, with lines `id<TAB>id` for sentences that are
+      translations of each other. None for a blind test set.
+    languages: Language codes of the first and the second collection.
 
   Raises:
     CorpusError: If a line has no tab or an empty field, if an id is repeated,
-      if no sentence has the id of a gold pair, or if a file is empty. The error
+      if a gold pair contains an unknown id, or if a file is empty. The error
       contains the file and the line.
   """
   collections = [_read_sentences(path) for path in (first, second)]
@@ -55,23 +58,23 @@ def read_lines(
   *,
   languages: tuple[str, str],
 ) -> labeled_examples.BitextSentences:
-  """Reads two files with one sentence per line.
+  """Reads two sentence collections from files with one sentence per line.
 
-  XTREME's script writes the Tatoeba test sets in this format, with the English
-  sentences in another order. Ids are line numbers, counted from 0.
+  XTREME's script writes the Tatoeba test sets in this format and sorts the
+  English sentences. The ids are line numbers, counted from 0.
 
   Args:
-    first: File with the sentences of the first language (in Tatoeba, not
+    first: Path of the first collection (in Tatoeba, the language other than
       English).
-    second: File with the sentences of the second language.
-    gold: File with one line for each second sentence that contains the line
-      number of its translation in the first file, counted from 0. None for a
-      blind test set.
-    languages: Codes of the two languages.
+    second: Path of the second collection, in the same format.
+    gold: Path of a file with one line for each sentence of the second file. The
+      line contains the line number of the sentence's translation in the first
+      file, counted from 0. None for a blind test set.
+    languages: Language codes of the first and the second collection.
 
   Raises:
     CorpusError: If a file is empty or cannot be read, or if the gold file does
-      not have a valid line number for each second sentence.
+      not contain a valid line number for each sentence of the second file.
   """
   collections = [
     {
@@ -97,11 +100,12 @@ def _make_collections(
   """Checks the languages of both collections and adds the gold pairs.
 
   Args:
-    languages: Codes of the two languages.
-    collections: Sentences by id, for each language.
+    languages: Language codes of the first and the second collection.
+    collections: For each of the two collections, a mapping from ids to
+      sentences.
     path: Path of the first file, for error messages.
     gold: Path of the gold file, or None.
-    read_gold: Reader of the gold file.
+    read_gold: Function that reads the gold file.
   """
   texts = [list(sentences.values()) for sentences in collections]
   column_validation.check_languages(languages, texts, path)
@@ -126,7 +130,7 @@ def _read_sentences(path) -> dict[str, str]:
         path,
         number,
         f'the repeated id {sentence_id}',
-        expected='unique ids',
+        expected='an id that occurs only once in the file',
       )
     sentences[sentence_id] = text
   file_reading.check_any(sentences, path)
@@ -149,7 +153,7 @@ def _read_gold_pairs(
           path,
           number,
           f'the id {sentence_id}',
-          expected='an id of the sentences',
+          expected='an id of one of the sentences',
         )
     pairs.add(pair)
   file_reading.check_any(pairs, path)
@@ -168,11 +172,11 @@ def _read_gold_lines(
         path,
         number,
         file_reading.shorten_quoted(line),
-        expected=f'a line number from 0 to {len(first) - 1}',
+        expected=f'one line number from 0 to {len(first) - 1}',
       )
   if len(lines) != len(second):
     raise errors.CorpusError(
-      'The number of gold lines differs from the number of sentences.',
+      'The gold file and the second file have different numbers of lines.',
       got=f'{len(lines)} lines',
       expected=f'{len(second)} lines, one for each sentence of the second file',
       where=str(path),
@@ -192,6 +196,6 @@ def _split_pair(line: str, path, number: int) -> tuple[str, str]:
       path,
       number,
       file_reading.shorten_quoted(line),
-      expected='an id, a tab, and a sentence or (in a gold file) a second id',
+      expected='an id, a tab, and a sentence (or a second id in a gold file)',
     )
   return sentence_id.strip(), text.strip()

@@ -1,5 +1,6 @@
-"""Readers of multiple-choice data: XCOPA, Belebele, XStoryCloze, XWinograd.
+"""Readers for multiple-choice questions in the formats of public benchmarks.
 
+The supported benchmarks are XCOPA, Belebele, XStoryCloze and XWinograd.
 Sources: Ponti et al. (2020), "XCOPA"; Bandarkar et al. (2024), "The Belebele
 Benchmark"; Lin et al. (2022), "Few-shot Learning with Multilingual Generative
 Language Models"; Tikhonov and Ryabinin (2021), "It's All in the Heads".
@@ -25,7 +26,7 @@ _NUM_STORY_FIELDS = 8
 def read_xcopa(
   path: str | os.PathLike, language: str, *, blind_if_all_zero: bool = False
 ) -> file_reading.Reading:
-  """Reads lines of JSON with a premise and two choices.
+  """Reads JSON lines with a premise and two choices, in the XCOPA format.
 
   For example, `{"premise": "P", "question": "cause", "choice1": "A", "choice2":
   "B", "label": 1}` gives two choices for the text P: 'What was the cause? A'
@@ -34,13 +35,13 @@ def read_xcopa(
   Args:
     path: Path of the file.
     language: Language code of the text.
-    blind_if_all_zero: Whether a file with several questions whose labels are
-      all 0 is a blind test set, as in the test sets that XTREME-R's script
-      writes. Otherwise, the labels are gold labels.
+    blind_if_all_zero: Whether to treat a file as a blind test set if it has
+      several questions and all their labels are 0, as in the test sets that
+      XTREME-R's script writes. If False, such labels are gold labels.
 
   Raises:
-    CorpusError: If an object lacks a key, with file and line, or if the file is
-      empty.
+    CorpusError: If an object lacks a key (the error contains the file and the
+      line), or if the file is empty.
   """
   blind_if_all_zero = validation.validate(
     blind_if_all_zero, bool, name='blind_if_all_zero'
@@ -72,11 +73,11 @@ def read_xcopa(
 def read_belebele(
   path: str | os.PathLike, language: str
 ) -> file_reading.Reading:
-  """Reads lines of JSON with a passage, a question and four choices.
+  """Reads JSON lines with a passage, a question and four choices (Belebele).
 
   Raises:
-    CorpusError: If an object lacks a key, with file and line, or if the file is
-      empty.
+    CorpusError: If an object lacks a key (the error contains the file and the
+      line), or if the file is empty.
   """
   examples: list[labeled_examples.Example] = []
   for number, value in file_reading.read_json_lines(path):
@@ -99,16 +100,17 @@ def read_belebele(
 def read_belebele_training(
   path: str | os.PathLike, language: str, *, split: str | None = None
 ) -> file_reading.Reading:
-  """Reads the table that `assemble_training_set.py` writes with pandas as TSV.
+  """Reads Belebele's training set, a TSV table written by its script.
 
   Args:
     path: Path of the file.
-    language: Language code of the text, English in the published table.
+    language: Language code of the text. The published table is in English.
     split: Split to read, 'train' or 'dev'. If None, both are read.
 
   Raises:
-    CorpusError: If a row lacks the text of a column, or the right answer is not
-      1 to 4, with file and line, or if there are no rows.
+    CorpusError: If a row lacks the text of a column or the right answer is not
+      a number from 1 to 4 (the error contains the file and the line), or if
+      there are no rows.
   """
   examples: list[labeled_examples.Example] = []
   for number, row in file_reading.read_csv(path):
@@ -136,15 +138,15 @@ def read_belebele_training(
 def read_xstory_cloze(
   path: str | os.PathLike, language: str
 ) -> file_reading.Reading:
-  """Reads rows of quoted TSV with a story of four sentences and two endings.
+  """Reads quoted TSV rows with a story and two endings, as in XStoryCloze.
 
   For example, `id<TAB>A.<TAB>B.<TAB>C.<TAB>D.<TAB>E.<TAB>F.<TAB>1` gives two
-  choices for the text 'A. B. C. D.': 'E.' (right) and 'F.' (wrong). Rows with
-  another number of fields are skipped and listed as problems.
+  choices for the text 'A. B. C. D.': 'E.' (right) and 'F.' (wrong). Rows with a
+  different number of fields are skipped and listed as problems.
 
   Raises:
-    CorpusError: If the right ending is not 1 or 2, with file and line, or if
-      there are no rows.
+    CorpusError: If the right ending is not 1 or 2 (the error contains the file
+      and the line), or if there are no rows.
   """
   lines = (f'{line}\n' for _, line in file_reading.read_lines(path))
   rows = csv.reader(lines, delimiter='\t', skipinitialspace=True)
@@ -170,15 +172,16 @@ def read_xstory_cloze(
 def read_xwinograd(
   path: str | os.PathLike, language: str
 ) -> file_reading.Reading:
-  """Reads lines of JSON with a sentence with the gap `_` and two noun phrases.
+  """Reads JSON lines with a sentence that has a gap `_` and two noun phrases.
 
   For example, `{"sentence": "A or B? _ won.", "option1": "A", "option2": "B",
   "answer": "2"}` gives the texts 'A or B? A' (wrong) and 'A or B? B' (right).
-  Both have the choice 'won.', the text after the gap.
+  Both have the choice 'won.', which is the text after the gap.
 
   Raises:
     CorpusError: If an object lacks a key, a sentence lacks `_`, or an answer is
-      not 1 or 2, with file and line, or if the file is empty.
+      not 1 or 2 (the error contains the file and the line), or if the file is
+      empty.
   """
   examples: list[labeled_examples.Example] = []
   for number, value in file_reading.read_json_lines(path):
@@ -187,7 +190,11 @@ def read_xwinograd(
     )
     if not gap:
       raise file_reading.malformed_line_error(
-        _KIND, path, number, 'no _', expected='a sentence with a gap _'
+        _KIND,
+        path,
+        number,
+        'no _',
+        expected='a sentence whose gap is marked by _',
       )
     nouns = [_get_text(value, f'option{i}', path, number) for i in (1, 2)]
     right = _parse_answer(value.get('answer'), path, number, 1, 2)
@@ -204,7 +211,7 @@ def _parse_answer(
   """Returns the index of the right choice, or None if it is not given.
 
   Args:
-    answer: Number of the right choice.
+    answer: Number of the right choice, as read from the file.
     path: Path of the file, for error messages.
     number: Line number, for error messages.
     first: Number of the first choice.
@@ -214,7 +221,11 @@ def _parse_answer(
     return None
   if str(answer) not in map(str, range(first, last + 1)):
     raise file_reading.malformed_line_error(
-      'answer', path, number, repr(answer), expected=f'{first} to {last}'
+      'answer',
+      path,
+      number,
+      repr(answer),
+      expected=f'a number from {first} to {last}',
     )
   return int(answer) - first
 
@@ -235,8 +246,8 @@ def _make_choices(
     language: Language code of the text.
     text: Text of the question, or one text for each choice.
     choices: Texts of the choices.
-    right: Index of the right choice. None if it is not given.
-    asked: Question to prepend to each choice.
+    right: Index of the right choice. None if the file does not specify it.
+    asked: Text of the question, which is prepended to each choice.
   """
   labels = (choice_examples.WRONG, choice_examples.RIGHT)
   texts = [text] * len(choices) if isinstance(text, str) else text
@@ -262,6 +273,6 @@ def _get_text(value: dict, key: str, path, number: int) -> str:
       path,
       number,
       'the keys ' + ', '.join(value),
-      expected=f'the key {key} with text',
+      expected=f'an object whose key {key} contains text',
     )
   return text.strip()

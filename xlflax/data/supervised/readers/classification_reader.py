@@ -1,4 +1,4 @@
-"""Readers of texts and text pairs with class labels, from TSV and JSON lines."""
+"""Readers for texts and text pairs with class labels, in TSV and JSON lines."""
 
 import csv
 import dataclasses
@@ -48,11 +48,12 @@ Labels = Mapping[str, str | None]
 
 
 class Quoting(enum.Enum):
-  """Interpretation of quotation marks in the fields of a TSV file.
+  """How to interpret quotation marks in a TSV file's fields.
 
-  NONE: Quotation marks are ordinary characters, as in most files of this field.
-  CSV: Fields may be quoted, with doubled quotation marks inside, as in the
-    output of Python's csv module. XTREME's script writes such files.
+  NONE: Quotation marks are ordinary characters, as in most public data sets.
+  CSV: Fields may be enclosed in quotation marks, and quotation marks within
+  them are doubled, as in files written by Python's csv module or by XTREME's
+  script.
   """
 
   NONE = 'none'
@@ -70,37 +71,39 @@ def read_tsv(
   quoting: Quoting | str = Quoting.NONE,
   paired_language: str | None = None,
 ) -> file_reading.Reading:
-  """Reads one example per line from columns separated by tabs.
+  """Reads one example per line from tab-separated columns.
 
   For example, `It rains.<TAB>It is wet.<TAB>1` with the labels {'1':
   'entailment'} gives `ClassifiedText(id='0', language='en', text='It rains.',
   paired_text='It is wet.', label='entailment')`.
 
-  A file is blind if its labels are empty, or if it lacks the label column and
-  this is the last column. The labels of its examples are None.
+  A file is a blind test set if all its labels are empty, or if the label column
+  would be the last column but does not exist. The labels of its examples are
+  None.
 
   Args:
     path: Path of the file.
     language: Language code of the texts.
-    columns: Columns of `text`, `paired_text`, `label`, `id` and `language`. A
-      column is an index counted from 0, a name in the header, or a sequence of
-      columns whose values are joined by spaces. Only `text` is required. Lines
-      in a language other than `language` are skipped.
-    labels: Class name for each label in the file, or None to skip the lines
-      with a label. If not given, the labels in the file are the class names,
-      except that `contradictory` (XNLI-MT) is read as `contradiction`.
-    has_header: Whether the first line contains the column names. This is always
-      the case if `columns` contains names.
-    quoting: Interpretation of quotation marks.
-    paired_language: Language code of the second texts. If None, `language` is
-      used.
+    columns: Column of each example field: `text`, `paired_text`, `label`, `id`
+      and `language`. A column is an index counted from 0, a name in the header,
+      or a sequence of columns whose values are joined by spaces. Only `text` is
+      required. Lines in a language other than `language` are skipped.
+    labels: Mapping from labels in the file to class names. Lines with a label
+      that is mapped to None are skipped. If there is no mapping, the labels in
+      the file are the class names, except that `contradictory` (XNLI-MT) is
+      read as `contradiction`.
+    has_header: Whether the first line contains the column names. If `columns`
+      contains names, the first line is always read as a header.
+    quoting: How to interpret quotation marks.
+    paired_language: Language code of each pair's second text. If None,
+      `language` is used.
 
   Raises:
     ConfigError: If `columns` contains unknown fields.
     CorpusError: If a line has a wrong number of columns, an empty text or a
-      label that is not in `labels`, with file and line; if the file is empty;
-      if the header lacks a column; or if the labels look like texts and
-      `labels` is not given.
+      label that is not in `labels` (the error contains the file and the line);
+      if the file is empty; if the header lacks a column; or if the labels look
+      like texts and `labels` is not given.
   """
   reading, file_columns = read_columns(
     path,
@@ -128,7 +131,7 @@ def read_columns(
   quoting: Quoting | str,
   paired_language: str | None,
 ) -> tuple[file_reading.Reading, column_validation.Columns]:
-  """Reads examples like `read_tsv`, without checking the labels.
+  """Reads the same examples as `read_tsv` but does not check their labels.
 
   Returns:
     The examples, and the values of all columns.
@@ -164,9 +167,9 @@ def read_jsonl(
 ) -> file_reading.Reading:
   """Reads one example per line from JSON objects.
 
-  Arguments and errors are those of `read_tsv`, and `columns` contains keys of
-  the objects. An object without the label key, or with the value null, has no
-  label. Numbers are converted to text.
+  The arguments and errors are those of `read_tsv`, and `columns` contains keys
+  of the JSON objects. An object has no label if it lacks the label key or if
+  the key's value is null. Numbers are converted to text.
   """
   _check_columns(columns)
   file_columns = column_validation.Columns()
@@ -200,9 +203,9 @@ def _read_examples(options: _ReaderOptions, lines) -> file_reading.Reading:
   """Creates examples from lines.
 
   Args:
-    options: Options of the reader.
-    lines: Pairs of a line number and a function that returns the value of a
-      column.
+    options: Options passed to the reader.
+    lines: For each line, its number and a function that returns a column's
+      value.
   """
   examples: list[labeled_examples.ClassifiedText] = []
   for number, get_column in lines:
@@ -250,7 +253,7 @@ def _map_label(label: str | None, options: _ReaderOptions, number: int):
     return _RENAMED_LABELS.get(label, label)
   if label not in options.labels:
     raise errors.CorpusError(
-      'A label in the file is not a key of `labels`.',
+      'The file contains a label that is not a key of `labels`.',
       got=repr(label),
       expected='one of ' + ', '.join(map(repr, options.labels)),
       where=f'{options.path}:{number}',
@@ -283,9 +286,9 @@ def _read_tsv_rows(path, quoting: Quoting) -> Iterator[tuple[int, list[str]]]:
           path,
           number,
           f'{error}',
-          expected='fields in quotation marks, with doubled quotation marks '
-          'inside',
-          fix="Read the file with quoting='none'.",
+          expected='fields in quotation marks, in which other quotation '
+          'marks are doubled',
+          fix="Set quoting='none' if quotation marks are ordinary characters.",
         ) from error
     yield number, [field.strip() for field in fields]
 
@@ -320,7 +323,7 @@ def _get_field(fields, names, path, number, column: int | str) -> str | None:
     return fields[column] if column < len(fields) else None
   if column not in names:
     raise errors.CorpusError(
-      'The header of the file lacks a column.',
+      'The header of the file lacks a column that `columns` requires.',
       got=', '.join(names),
       expected=column,
       where=f'{path}:1',
@@ -352,7 +355,7 @@ def _check_no_header(fields: list[str], columns: Columns, path) -> None:
   are_names = all(_COLUMN_NAME.fullmatch(field.strip()) for field in fields)
   if are_names and fields[label].strip().lower() in _LABEL_COLUMNS:
     raise errors.CorpusError(
-      'The first line of the TSV file contains column names.',
+      'The first line of the TSV file seems to contain column names.',
       got=file_reading.shorten_quoted(' | '.join(fields)),
       expected='an example',
       where=f'{path}:1',
@@ -364,9 +367,9 @@ def _check_columns(columns: Columns) -> None:
   """Raises a ConfigError for a missing or unknown field."""
   if 'text' not in columns or set(columns) - set(_FIELDS):
     raise errors.ConfigError(
-      'The fields in `columns` are invalid.',
+      'The keys of `columns` are not the fields of an example.',
       got=', '.join(columns),
-      expected='text, and any of paired_text, label, id, language',
+      expected='text, and optionally paired_text, label, id and language',
     )
 
 

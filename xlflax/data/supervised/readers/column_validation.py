@@ -1,8 +1,9 @@
-"""Checks that the columns of labeled files contain the expected type of data.
+"""Checks that columns in files of labeled examples contain the expected data.
 
-A file that is read with the wrong columns is still well-formed: sentences
-become classes, or words become tags. Data that must be wrong causes an error,
-and data that is suspicious causes a warning. Small files are not checked.
+A file can be read with the wrong columns without violating its format. For
+example, sentences are then read as classes, or words as tags. Data that must be
+wrong causes an error, and data that is suspicious causes a warning. Small files
+are not checked.
 """
 
 import logging
@@ -27,7 +28,7 @@ Key = int | str
 
 
 class Columns:
-  """The values of all columns of a file, including unused ones."""
+  """Values of all columns in a file, including unused columns."""
 
   def __init__(self, names: Sequence[str] = ()):
     """Creates columns without values.
@@ -39,7 +40,7 @@ class Columns:
     self._values: dict[Key, list[str]] = {}
 
   def add(self, row: Iterable[tuple[Key, Any]]) -> None:
-    """Adds the (column, value) pairs of a row."""
+    """Adds the values of a row, as pairs of a column and a value."""
     for key, value in row:
       values = self._values.setdefault(key, [])
       if isinstance(value, (str, int, float)) and len(values) < _MAX_ROWS:
@@ -54,7 +55,7 @@ class Columns:
     return [key for key, values in self._values.items() if _are_texts(values)]
 
   def get_name(self, key: Key) -> Key:
-    """Returns the name of a column, or its key if it has no name."""
+    """Returns a column's name, or its key if it has no name."""
     if isinstance(key, int) and key < len(self._names):
       return self._names[key]
     return key
@@ -66,17 +67,17 @@ def check_classes(
   columns: Mapping[str, Any],
   path: Any,
 ) -> None:
-  """Rejects labels that are texts, and warns of suspicious labels.
+  """Rejects labels that seem to be texts, and warns of suspicious labels.
 
   Args:
-    examples: Examples of the file.
-    file_columns: Values of all columns of the file.
-    columns: Column of each field of the examples.
-    path: Path of the file.
+    examples: Examples read from the file.
+    file_columns: Values of all columns in the file.
+    columns: Column from which each example field was read.
+    path: Path of the file, for error messages.
 
   Raises:
     CorpusError: If the labels are sentences, or if all labels are different and
-      the file has another column that looks like labels.
+      another column of the file seems to contain labels.
   """
   labeled = [example for example in examples if example.label is not None]
   labeled = labeled[:_MAX_ROWS]
@@ -127,7 +128,7 @@ def check_classes(
 def check_scores(
   examples: Sequence[labeled_examples.RatedPair], path: Any
 ) -> None:
-  """Rejects scores that are line numbers, and warns of suspicious ranges.
+  """Rejects scores that seem to be line numbers, and warns of unusual ranges.
 
   Raises:
     CorpusError: If the score of every example i is i or i + 1, or if a score is
@@ -144,9 +145,9 @@ def check_scores(
     raise errors.CorpusError(
       'The score column does not contain similarity scores.',
       got=', '.join(f'{score:g}' for score in scores[:5]) + ', …',
-      expected='similarity scores, such as 0 to 5',
+      expected='similarity scores, such as numbers from 0 to 5',
       where=str(path),
-      fix='Set the column of the scores: columns={…, "label": NUMBER}',
+      fix='Set the index of the score column: columns={…, "label": NUMBER}.',
     )
   suspicious = [score for score in scores if not -1 <= score <= 100]
   if suspicious:
@@ -160,11 +161,11 @@ def check_scores(
 def check_tags(
   examples: Sequence[labeled_examples.TaggedSentence], path: Any
 ) -> None:
-  """Rejects tags that are words.
+  """Rejects tags that seem to be words.
 
   Raises:
-    CorpusError: If there are far more different tags than different words, or
-      if most tags equal their words.
+    CorpusError: If the file contains far more different tags than different
+      words, or if most tags equal their words.
   """
   pairs = [
     (word, tag)
@@ -180,13 +181,13 @@ def check_tags(
     len(tags) > 2 * len(distinct_words) or num_equal > 0.8 * len(pairs)
   ):
     raise errors.CorpusError(
-      'The tags of the file look like words.',
+      'The tag column of the file seems to contain words.',
       got=f'{len(tags)} different tags of {len(distinct_words)} different '
       'words, such as ' + ', '.join(map(repr, sorted(tags)[:3])),
-      expected='few different tags',
+      expected='a column with few different tags',
       where=str(path),
-      fix='Set the columns of words and tags, counted from 0: word=NUMBER, '
-      'tag=NUMBER.',
+      fix='Set the indices of the word and tag columns, counted from 0: '
+      'word=NUMBER, tag=NUMBER.',
     )
   if len(tags) > len(pairs) / 2:
     _warn(path, f'{len(pairs)} words have {len(tags)} different tags', tags)
@@ -195,10 +196,10 @@ def check_tags(
 def check_answers(
   examples: Sequence[labeled_examples.Question], path: Any
 ) -> None:
-  """Rejects questions whose answers are not in their contexts.
+  """Rejects questions if most answers do not occur in their contexts.
 
   Raises:
-    CorpusError: If this holds for most answers.
+    CorpusError: If most answers do not occur in their contexts.
   """
   answers = [
     (example, answer)
@@ -220,25 +221,26 @@ def check_answers(
     else 'Most answers do not occur in their contexts.',
     got=f'{len(missing)} of {len(answers)} answers that are not in their '
     'contexts',
-    expected='spans of the contexts',
+    expected='answers that are spans of their contexts',
     where=str(path),
-    fix='Store the text that contains the answer under the key "context".',
+    fix='Check that the key "context" contains the text in which the answer '
+    'occurs.',
   )
 
 
 def check_languages(
   languages: Sequence[str | None], sides: Sequence[Sequence[str]], path: Any
 ) -> None:
-  """Rejects text pairs in which each text has the script of the other language.
+  """Rejects text pairs whose languages seem to be swapped.
 
   Args:
-    languages: Language codes of the two sides.
-    sides: Texts of each side.
-    path: Path of the file.
+    languages: Language codes of the first and the second texts.
+    sides: The first texts and the second texts of all pairs.
+    path: Path of the file, for error messages.
 
   Raises:
-    CorpusError: If the languages are swapped. This is not detected if both are
-      written in the same script.
+    CorpusError: If the texts in each language are written in the script of the
+      other language. Swapped languages with the same script are not detected.
   """
   if None in languages or len(set(languages)) < 2:
     return
@@ -250,7 +252,8 @@ def check_languages(
       got=f'{corpus_checks.dominant_script(texts[0])} letters as {first}, '
       f'{corpus_checks.dominant_script(texts[1])} letters as {second}',
       where=str(path),
-      fix=f'Swap the two columns or files, or name the part {second}-{first}.',
+      fix='Swap the two columns or files, or rename the language split to '
+      f'{second}-{first}.',
     )
 
 

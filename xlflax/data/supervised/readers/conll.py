@@ -1,8 +1,9 @@
-"""Readers of tagged words in columns: named entities and parts of speech.
+"""Readers for files with one tagged word per line, such as CoNLL-2003.
 
-The formats are those of CoNLL-2002 and 2003, WikiAnn (PAN-X), Universal NER,
-and the files that XTREME's script writes, with one word per line and an empty
-line between sentences.
+The tags are named entities or parts of speech. The supported formats are those
+of CoNLL-2002 and CoNLL-2003, WikiAnn (PAN-X), Universal NER, and the files that
+XTREME's script writes. They have one word per line and an empty line between
+sentences.
 
 Sources: Sang and De Meulder (2003); Pan et al. (2017) with the splits of Rahimi
 et al. (2019); Mayhew et al. (2024).
@@ -28,14 +29,13 @@ _UNKNOWN = '\N{REPLACEMENT CHARACTER}'
 
 
 class Scheme(enum.Enum):
-  """Tagging scheme of a file. Examples always have IOB2 tags.
+  """Tagging scheme of a file, which is converted to IOB2 when it is read.
 
-  PLAIN: Tags do not mark entities (parts of speech) and remain unchanged.
-  IOB1: B- is used only if an entity follows another one of its type (CoNLL-2003
-    as distributed).
-  IOB2: B- is used at the start of each entity.
-  IOBES: E- is used at the end of an entity and S- for a single word. L- and U-
-    have the same meanings.
+  PLAIN: Tags do not mark entities (for example, they are parts of speech) and
+  remain unchanged. IOB1: B- is used only if an entity directly follows another
+  entity of the same type (CoNLL-2003 as distributed). IOB2: B- is used at the
+  start of each entity. IOBES: E- is used at the end of an entity and S- for a
+  single word. L- and U- are read like E- and S-.
   """
 
   PLAIN = 'plain'
@@ -45,7 +45,7 @@ class Scheme(enum.Enum):
 
 
 class Separator(enum.Enum):
-  """Separator of columns. AUTO: a tab if the file has any, otherwise a space."""
+  """Column separator. AUTO is a tab if the file contains tabs, else a space."""
 
   TAB = 'tab'
   SPACE = 'space'
@@ -86,14 +86,14 @@ def read_conll(
   separator: Separator | str = Separator.AUTO,
   language_prefix: bool = False,
 ) -> file_reading.Reading:
-  """Reads sentences of tagged words.
+  """Reads sentences with one tagged word per line.
 
   For example, `fr:Paris<TAB>I-LOC` with the scheme IOB1 and a language prefix
   gives the words `('Paris',)` and the tags `('B-LOC',)`.
 
-  A file that contains only words is blind, and its tags are None. Lines
-  `# sent_id = …` set the id of a sentence. Other comments of this form and
-  `-DOCSTART-` lines are skipped.
+  A file that contains only words is a blind test set, and its tags are None. A
+  line `# sent_id = …` sets the id of a sentence. Other comments in the format
+  `# name = value` and `-DOCSTART-` lines are skipped.
 
   Args:
     path: Path of the file.
@@ -101,15 +101,15 @@ def read_conll(
     word: Index of the word column. Negative indices count from the end.
     tag: Index of the tag column.
     scheme: Tagging scheme of the file.
-    separator: Separator of columns.
-    language_prefix: Whether words have a language code as prefix, as in
+    separator: Column separator of the file.
+    language_prefix: Whether each word is prefixed with a language code, as in
       `fr:mot` (WikiAnn).
 
   Raises:
-    CorpusError: If a line has too few columns or another number of columns than
-      the lines before it, if a tag does not belong to the scheme, or if a word
-      lacks its prefix, with file and line; if the file is empty; or if the tags
-      look like words.
+    CorpusError: If a line has too few columns or a different number of columns
+      than the previous lines, if a tag does not belong to the scheme, or if a
+      word lacks its prefix (the error contains the file and the line); if the
+      file is empty; or if the tags look like words.
   """
   scheme = validation.validate(scheme, Scheme, name='scheme')
   language_prefix = validation.validate(
@@ -187,7 +187,7 @@ def _read_sentences(
           path,
           number,
           f'{len(fields)} columns: {file_reading.shorten_quoted(text)}',
-          expected=f'{num_columns} columns, as in the lines before',
+          expected=f'{num_columns} columns, as in the previous lines',
         )
       lines.append(
         _parse_line(fields, word, tag, language_prefix, path, number)
@@ -215,8 +215,8 @@ def _parse_line(
       path,
       number,
       f'{size} columns: ' + file_reading.shorten_quoted(' | '.join(fields)),
-      expected=f'the word in column {word}, its tag in column {tag} '
-      '(counted from 0)',
+      expected=f'a word in column {word} and its tag in column {tag} (columns '
+      'are counted from 0)',
     )
   text = fields[word_column]
   if language_prefix:
@@ -227,7 +227,7 @@ def _parse_line(
         path,
         number,
         f'the word {fields[word_column]!r}',
-        expected='a language code and a colon before the word, as in fr:mot',
+        expected='a word with a language code as prefix, as in fr:mot',
       )
   has_tag = size > 1 and word_column != tag_column
   label = fields[tag_column] if has_tag else None
@@ -243,7 +243,7 @@ def _check_blind(lines: list[_Line], is_blind: bool | None, path) -> bool:
 
   Args:
     lines: Lines of a sentence.
-    is_blind: Whether the words of earlier sentences have no tags. None for the
+    is_blind: Whether the words in earlier sentences have no tags. None for the
       first sentence.
     path: Path of the file, for error messages.
 
@@ -259,7 +259,7 @@ def _check_blind(lines: list[_Line], is_blind: bool | None, path) -> bool:
         path,
         line.number,
         f'{"no" if is_untagged else "a"} tag of {line.word!r}',
-        expected='a tag for each word, or no tags in the complete file',
+        expected='either a tag for each word or no tags in the complete file',
       )
   return bool(is_blind)
 

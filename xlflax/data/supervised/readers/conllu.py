@@ -1,10 +1,10 @@
-"""Readers of dependency trees and parts of speech from CoNLL-U files.
+"""Readers for dependency trees and part-of-speech tags in CoNLL-U files.
 
 Words are syntactic words, as in the CoNLL 2018 shared task with gold
 segmentation. Empty nodes (`3.1`) are skipped, and multiword tokens (`1-2`) are
 used only in prediction files. The `conllu` package parses the lines. This
-module checks what the package does not (columns, numbering, trees), and reports
-the line of an error.
+module also checks what the package does not (columns, numbering and trees), and
+reports the line that contains an error.
 
 Sources: Zeman et al. (2018), "CoNLL 2018 Shared Task";
 universaldependencies.org/format.
@@ -60,18 +60,19 @@ def read_trees(
 ) -> file_reading.Reading:
   """Reads sentences with their dependency trees.
 
-  Sentences in which all heads are `_` have no tree (a blind test set).
+  Sentences in which all heads are `_`, as in a blind test set, have no tree.
 
   Args:
     path: Path of the file.
     language: Language code of the sentences.
-    keep_subtypes: Whether to read relations with their language-specific
-      subtypes. If False, `acl:relcl` is read as `acl`.
+    keep_subtypes: Whether to keep language-specific subtypes of relations. If
+      False, `acl:relcl` is read as `acl`.
 
   Raises:
     CorpusError: If a line or a tree violates the format (columns, numbering,
-      heads outside the sentence, no root or several roots, a cycle), with file
-      and line, or if the file is empty.
+      heads outside the sentence, no root or several roots, a cycle), or if the
+      file is empty. The error contains the file and the
+      line.
   """
   keep_subtypes = validation.validate(keep_subtypes, bool, name='keep_subtypes')
   examples: list[labeled_examples.Example] = []
@@ -101,10 +102,10 @@ def read_trees(
   'conllu_tags', example=labeled_examples.TaggedSentence
 )
 def read_tags(path: str | os.PathLike, language: str) -> file_reading.Reading:
-  """Reads sentences with their universal parts of speech.
+  """Reads sentences with their universal part-of-speech tags.
 
-  The file need not contain trees. Sentences in which all tags are `_` have no
-  tags.
+  The file does not have to contain trees. Sentences in which all tags are `_`
+  have no tags.
 
   Raises:
     CorpusError: If a line violates the format, as documented by `read_trees`,
@@ -205,8 +206,8 @@ def _check_columns(line: str, path, number: int) -> None:
       path,
       number,
       f'{len(columns)} columns: {file_reading.shorten_quoted(line)}',
-      expected=f'{_COLUMNS} columns separated by tabs, a comment that starts '
-      'with #, or an empty line between sentences',
+      expected=f'{_COLUMNS} tab-separated columns, a comment that starts with '
+      '#, or an empty line between sentences',
     )
   empty = [i for i, text in enumerate(columns, start=1) if not text.strip()]
   if empty:
@@ -215,7 +216,7 @@ def _check_columns(line: str, path, number: int) -> None:
       path,
       number,
       f'the empty column {empty[0]}',
-      expected='text, or _ for a missing value',
+      expected='text, or _ if the value is missing',
     )
 
 
@@ -229,8 +230,8 @@ def _check_word_number(
       path,
       number,
       f'the word number {word_number}',
-      expected=f'the word number {expected}, because words are numbered from 1 '
-      'in each sentence, and an empty line separates sentences',
+      expected=f'the word number {expected}. Words are numbered from 1 in '
+      'each sentence, and an empty line separates sentences',
     )
 
 
@@ -240,10 +241,10 @@ def _check_range(
   """Raises a CorpusError if the range of a multiword token is invalid.
 
   Args:
-    first: Number of its first word.
-    last: Number of its last word.
-    num_words: Number of words before the line.
-    last_covered: Last word of the previous multiword token.
+    first: Number of the multiword token's first word.
+    last: Number of the multiword token's last word.
+    num_words: Number of words before the line in the sentence.
+    last_covered: Number of the previous multiword token's last word.
     path: Path of the file, for error messages.
     number: Line number, for error messages.
   """
@@ -253,8 +254,9 @@ def _check_range(
       path,
       number,
       f'the multiword token {first}-{last}',
-      expected=f'{num_words + 1}-… before word {num_words + 1}, without '
-      'overlapping another multiword token',
+      expected=f'a multiword token {num_words + 1}-… directly before word '
+      f'{num_words + 1} that does not overlap another multiword '
+      'token',
     )
 
 
@@ -266,7 +268,7 @@ def _check_empty_node(node, is_in_order: bool, path, number: int) -> None:
       path,
       number,
       f'the empty node {node[0]}.{node[2]}',
-      expected=f'the empty node after word {node[0]}',
+      expected=f'the number of an empty node that follows word {node[0]}',
     )
 
 
@@ -274,7 +276,7 @@ def _read_heads(sentence: _Sentence, path) -> tuple[int, ...] | None:
   """Returns the head of each word, or None if the file has no tree.
 
   Raises:
-    CorpusError: If the heads are not a tree with one root.
+    CorpusError: If the heads do not form a tree with one root.
   """
   sentence_words = sentence.words
   if all(word.head is None for word in sentence_words):
@@ -289,7 +291,7 @@ def _read_heads(sentence: _Sentence, path) -> tuple[int, ...] | None:
       path,
       sentence.last_line_number,
       f'{heads.count(0)} roots in a sentence',
-      expected='one word with head 0',
+      expected='exactly one word with head 0',
     )
   cycle = _find_cycle(heads)
   if cycle:
@@ -298,7 +300,7 @@ def _read_heads(sentence: _Sentence, path) -> tuple[int, ...] | None:
       path,
       sentence_words[cycle[0] - 1].line_number,
       'the heads form a cycle: ' + ' → '.join(map(str, cycle)),
-      expected='a tree',
+      expected='heads that form a tree',
     )
   return tuple(heads)
 
@@ -312,7 +314,8 @@ def _read_head(word: _Word, index: int, num_words: int, path) -> int:
       path,
       word.line_number,
       f'the head {"_" if head is None else head} of word {index}',
-      expected=f'0 for the root, or another of the {num_words} words',
+      expected='0 for the root, or the number of another word among the '
+      f'{num_words} words',
     )
   return head
 

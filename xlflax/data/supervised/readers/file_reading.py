@@ -1,4 +1,4 @@
-"""Functions that all readers share, for lines, JSON, tables and errors."""
+"""Shared functions of the readers: lines, JSON, tables and error messages."""
 
 import csv
 import json
@@ -22,12 +22,12 @@ _WRONG_FIELD = '\0'
 
 
 class Reading(NamedTuple):
-  """The contents of a file.
+  """Examples read from a file, and the problems found in it.
 
   Attributes:
-    examples: Examples in the order of the file.
-    problems: One message, with its location, for each problem that affects a
-      single example and does not prevent reading the file.
+    examples: Examples in the order in which the file contains them.
+    problems: One message with a location for each problem that affects only a
+      single example and does not prevent the file from being read.
   """
 
   examples: list
@@ -35,9 +35,10 @@ class Reading(NamedTuple):
 
 
 def read_lines(path: str | os.PathLike) -> Iterator[tuple[int, str]]:
-  """Yields the number, counted from 1, and the text of each line of a file.
+  """Yields the number (counted from 1) and the text of each line in a file.
 
-  The text does not include the line end. Files may be compressed (.gz or .zst).
+  The text does not include the line ending. The file may be compressed (.gz or
+  .zst).
 
   Raises:
     CorpusError: If the file does not exist or cannot be read, or if a line is
@@ -49,20 +50,21 @@ def read_lines(path: str | os.PathLike) -> Iterator[tuple[int, str]]:
 
 
 def require_file(path: str | os.PathLike) -> pathlib.Path:
-  """Returns the local path of a file, or raises a CorpusError if it is missing."""
+  """Returns a file's local path, or raises a CorpusError if it is missing."""
   path = bucket_staging.stage_input(path)
   if not path.is_file():
     raise errors.CorpusError(
-      'The file of labeled examples does not exist.', got=str(path)
+      'The file with labeled examples does not exist.', got=str(path)
     )
   return path
 
 
 def read_json(path: str | os.PathLike) -> Any:
-  """Returns the value of a JSON file.
+  """Returns the decoded value of a JSON file.
 
   Raises:
-    CorpusError: If the file does not exist or is not valid JSON (file:line).
+    CorpusError: If the file does not exist or is not valid JSON. The error
+      contains the file and the line.
   """
   text = '\n'.join(line for _, line in read_lines(path))
   try:
@@ -83,13 +85,14 @@ def read_json(path: str | os.PathLike) -> Any:
 def check_encodable(
   text: str, value: Any, path: str | os.PathLike, number: int | None = None
 ) -> None:
-  """Raises a CorpusError for JSON with strings that UTF-8 cannot encode.
+  """Raises a CorpusError if JSON strings cannot be encoded in UTF-8.
 
   Args:
     text: JSON text.
-    value: Decoded value.
+    value: Value decoded from the text.
     path: Path of the file.
-    number: Line number. If None, the line is searched in `text`.
+    number: Line number for the error message. If None, the line is determined
+      by searching `text`.
   """
   if not _SURROGATE.search(text):
     return
@@ -105,16 +108,16 @@ def check_encodable(
       path,
       number,
       escape,
-      expected='text without unpaired surrogates',
+      expected='text that contains no unpaired surrogates',
     ) from error
 
 
 def read_json_lines(path: str | os.PathLike) -> Iterator[tuple[int, dict]]:
-  """Yields the number, counted from 1, and the object of each JSON line.
+  """Yields the line number (counted from 1) and the object of each JSON line.
 
   Raises:
-    CorpusError: If the file does not exist, or if a line is not a JSON object
-      (file:line).
+    CorpusError: If the file does not exist, or if a line is not a JSON object.
+      The error contains the file and the line.
   """
   kind = 'JSON line'
   for number, line in read_lines(path):
@@ -126,7 +129,7 @@ def read_json_lines(path: str | os.PathLike) -> Iterator[tuple[int, dict]]:
         raise malformed_line_error(kind, path, number, reason) from error
       if not isinstance(value, dict):
         raise malformed_line_error(
-          kind, path, number, shorten_quoted(line), expected='an object'
+          kind, path, number, shorten_quoted(line), expected='a JSON object'
         )
       check_encodable(line, value, path, number)
       yield number, value
@@ -135,17 +138,18 @@ def read_json_lines(path: str | os.PathLike) -> Iterator[tuple[int, dict]]:
 def read_csv(
   path: str | os.PathLike, delimiter: str = '\t', *, quoted: bool = True
 ) -> Iterator[tuple[int, dict[str, str]]]:
-  """Yields the number of the last line and the fields, by column, of each row.
+  """Yields each row's last line number and its fields by column name.
 
   Args:
-    path: Path of a file with a header.
-    delimiter: Separator of the fields.
+    path: Path of a table with a header.
+    delimiter: Character that separates the fields.
     quoted: Whether to interpret quotation marks. Quoted fields may contain line
-      ends, as in files written by pandas.
+      breaks, as in files written by pandas.
 
   Raises:
-    CorpusError: If the file does not exist, if a row has another number of
-      fields than the header, or if a quotation mark is not closed (file:line).
+    CorpusError: If the file does not exist, if a row and the header have
+      different numbers of fields, or if a quotation mark is not closed. The
+      error contains the file and the line.
   """
   lines = (f'{line}\n' for _, line in read_lines(path))
   rows = csv.DictReader(
@@ -175,15 +179,16 @@ def malformed_line_error(
   expected: str | None = None,
   fix: str | None = None,
 ) -> errors.CorpusError:
-  """Returns the error for a line that violates its format.
+  """Returns the error for a line that violates its file's format.
 
   Args:
-    kind: Singular noun for the line or file, which follows "Malformed".
+    kind: Singular noun for the line or file. It follows the word "Malformed" in
+      the message.
     path: Path of the file.
-    number: Line number, or another location in the file.
-    reason: Offending value.
-    expected: Expected value.
-    fix: Hint for the user.
+    number: Line number, or a different location in the file.
+    reason: Value that violates the format.
+    expected: Description of valid values.
+    fix: Instruction for the user that solves the problem.
   """
   return errors.CorpusError(
     f'Malformed {kind}.',
@@ -200,10 +205,10 @@ def check_any(examples: Iterable, path) -> None:
     raise errors.CorpusError(
       'The file contains no labeled examples.',
       where=str(path),
-      fix='Add examples to the file, or do not use it.',
+      fix='Add examples to the file, or remove it from the source.',
     )
 
 
 def shorten_quoted(text: str, limit: int = 60) -> str:
-  """Returns a text in quotation marks, truncated to `limit` characters."""
+  """Returns a text in quotation marks, truncated after `limit` characters."""
   return repr(text if len(text) <= limit else text[:limit] + '…')

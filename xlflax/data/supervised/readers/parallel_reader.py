@@ -1,4 +1,4 @@
-"""Readers of parallel text for translation."""
+"""Readers for parallel text, used for translation."""
 
 import itertools
 import os
@@ -18,11 +18,12 @@ def read_tsv(
 
   Args:
     path: Path of the file.
-    columns: Indices of the source and target columns, counted from 0.
+    columns: Indices of the source and the target column, counted from 0.
 
   Raises:
-    CorpusError: If a line has too few columns or an empty side (file:line), or
-      if the file is empty.
+    CorpusError: If a line has too few columns, an empty source or an empty
+      target (the error contains the file and the line), or if the file is
+      empty.
   """
   pairs = []
   for number, line in file_reading.read_lines(path):
@@ -33,8 +34,8 @@ def read_tsv(
         path,
         number,
         f'{len(fields)} columns: {file_reading.shorten_quoted(line)}',
-        expected=f'source in column {columns[0]}, target in column '
-        f'{columns[1]} (counted from 0)',
+        expected=f'a source text in column {columns[0]} and a target text in '
+        f'column {columns[1]} (columns are counted from 0)',
       )
     source, target = (fields[column] for column in columns)
     pairs.append(_make_pair(source, target, path, number))
@@ -49,8 +50,8 @@ def read_lines(paths: Sequence[str | os.PathLike]) -> list[corpus.Pair]:
     paths: Paths of the source and target files.
 
   Raises:
-    CorpusError: If a line is empty or has no counterpart in the other file
-      (file:line), or if a file is empty.
+    CorpusError: If a line is empty or has no counterpart in the other file (the
+      error contains the file and the line), or if a file is empty.
   """
   first, second = paths
   pairs = []
@@ -63,7 +64,8 @@ def read_lines(paths: Sequence[str | os.PathLike]) -> list[corpus.Pair]:
       else:
         longer, number = first, source_line[0]
       raise errors.CorpusError(
-        'Two line-aligned files have different numbers of lines.',
+        'The two files are not line-aligned, because they have different '
+        'numbers of lines.',
         got=f'more lines in {longer}',
         where=f'{longer}:{number}',
         expected=f'the same number of lines in {first} and {second}',
@@ -79,6 +81,10 @@ def _make_pair(source: str, target: str, path, number: int) -> corpus.Pair:
   pair = corpus.Pair(source.strip(), target.strip())
   if not all(pair):
     raise file_reading.malformed_line_error(
-      _KIND, path, number, 'an empty side', expected='text and its translation'
+      _KIND,
+      path,
+      number,
+      'an empty side',
+      expected='a source text and its translation',
     )
   return pair

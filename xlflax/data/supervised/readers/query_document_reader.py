@@ -1,4 +1,4 @@
-"""Reader of queries and documents for contrastive fine-tuning of retrieval."""
+"""Reader for queries and documents, used for contrastive fine-tuning."""
 
 import os
 from collections.abc import Mapping
@@ -20,23 +20,24 @@ def read_query_documents(
   texts: int = 2,
   prompts: Mapping[str, str] | None = None,
 ) -> file_reading.Reading:
-  """Reads a query with its documents per line, from TSV or JSON lines.
+  """Reads one query and its documents per line, from TSV or JSON lines.
 
   For example, `Who?<TAB>It was she.<TAB>It rains.`, or `{"query": "Who?",
   "positive": "It was she.", "negatives": ["It rains."]}`, with `texts` 3 gives
   one example each for the query and the two documents, in this order.
 
   Args:
-    path: Path of the file. It contains JSON lines if its name contains
-      `.jsonl`.
+    path: Path of the file. It is read as JSON lines if its name contains
+      `.jsonl`, and otherwise as TSV.
     language: Language code of the texts.
-    texts: Number of texts of each query, including the query. Further negatives
-      are not read.
-    prompts: Text to prepend to a `query` and to a `document`.
+    texts: Number of texts to read for each query, including the query itself.
+      Additional negatives are ignored.
+    prompts: Texts that are prepended to each query (key `query`) and to each
+      document (key `document`).
 
   Raises:
-    CorpusError: If a query has fewer texts (file:line), or if the file is
-      empty.
+    CorpusError: If a query has fewer than `texts` texts (the error contains the
+      file and the line), or if the file is empty.
   """
   prefixes = {QUERY: '', DOCUMENT: ''} | dict(prompts or {})
   examples: list[labeled_examples.Example] = []

@@ -1,7 +1,8 @@
-"""Reader of product reviews with star ratings, from the XML of Webis-CLS-10.
+"""Reader for product reviews with star ratings in Webis-CLS-10's XML files.
 
-The data consists of Amazon reviews of books, DVDs and music in English, German,
-French and Japanese, in files `<language>/<domain>/train.review`.
+The data set contains Amazon reviews of books, DVDs and music in English,
+German, French and Japanese. The files are named
+`<language>/<domain>/train.review`.
 
 Source: Prettenhofer and Stein (2010).
 """
@@ -24,22 +25,23 @@ _KIND = 'review file'
 def read_reviews(
   path: str | os.PathLike, language: str, *, fields: Sequence[str] = ('text',)
 ) -> file_reading.Reading:
-  """Reads reviews, labeled positive above three stars and negative below.
+  """Reads reviews and labels them as positive or negative by their stars.
 
   For example, `<item><rating>5.0</rating><text>Très bien</text></item>` gives
   `ClassifiedText(id='0', language='fr', text='Très bien', label='positive')`.
-  Reviews with three stars are skipped.
+  More than three stars are positive and fewer are negative. Reviews with three
+  stars are skipped.
 
   Args:
     path: Path of the file.
     language: Language code of the reviews.
-    fields: Elements of an item that contain its text, such as
+    fields: XML elements of an item that contain its text, such as
       `('summary', 'text')`. Their texts are joined by spaces. At least one must
       exist.
 
   Raises:
-    CorpusError: If the file is not valid XML (file:line), if an item has no
-      text or no number of stars, or if the file is empty.
+    CorpusError: If the file is not valid XML (the error contains the file and
+      the line), if an item has no text or no rating, or if the file is empty.
   """
   examples: list[labeled_examples.Example] = []
   for number, item in enumerate(_parse_xml(path).iter('item')):

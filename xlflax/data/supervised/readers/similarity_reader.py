@@ -1,4 +1,4 @@
-"""Reader of text pairs with similarity scores, from TSV."""
+"""Reader for text pairs with similarity scores, in TSV files."""
 
 import math
 import os
@@ -24,14 +24,12 @@ def read_rated_pairs(
   | str = classification_reader.Quoting.NONE,
   paired_language: str | None = None,
 ) -> file_reading.Reading:
-  """Reads one text pair per line, with its score in the label column.
+  """Reads one text pair per line. Its score is in the label column.
 
   For example, the line `It rains.<TAB>It pours.<TAB>3.5` gives a `RatedPair`
-  with
-  the text 'It rains.', the paired text 'It pours.' and the score 3.5. The
-  arguments are those of `classification_reader.read_tsv`. `labels` may map
-  names
-  to numbers.
+  with the text 'It rains.', the paired text 'It pours.' and the score 3.5. The
+  arguments are those of `classification_reader.read_tsv`, and `labels` may map
+  names to scores.
 
   Raises:
     CorpusError: If a line is invalid, as documented by
@@ -67,7 +65,7 @@ def _to_rated_pair(example: labeled_examples.ClassifiedText, path):
       f'example {example.id}',
       f'the score {example.label!r} of '
       + file_reading.shorten_quoted(example.text),
-      expected='two texts and a number',
+      expected='two texts and a score that is a number',
     )
   return labeled_examples.RatedPair(
     id=example.id,

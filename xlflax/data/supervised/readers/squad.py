@@ -1,8 +1,8 @@
-"""Reader of questions with answers in a text, from JSON in the SQuAD format.
+"""Reader for questions and their contexts in the SQuAD format (JSON).
 
 XQuAD, MLQA and TyDiQA-GoldP have the format of SQuAD v1.1 (Rajpurkar et al.,
-2016). SQuAD v2 (Rajpurkar et al., 2018) also contains questions that the text
-does not answer.
+2016). SQuAD v2 (Rajpurkar et al., 2018) also contains questions whose context
+does not answer them.
 """
 
 import dataclasses
@@ -38,28 +38,29 @@ def read_squad(
   question_language: str | None = None,
   keep_unanswerable: bool = False,
 ) -> file_reading.Reading:
-  """Reads questions in the format of SQuAD.
+  """Reads questions, contexts and answers in the SQuAD format.
 
-  If no question of a file has an answer that is not empty, as in the test sets
-  that XTREME's script writes, the file is blind, and `answers` is (). If the
-  context does not contain an answer at its offset, the answer is listed as a
-  problem. It is moved to the nearest occurrence in the context, or its `start`
-  is set to -1 if there is none. In a file with answers, a question without an
-  answer (SQuAD v2) is listed and skipped, or kept with the answer
-  `UNANSWERABLE`.
+  If all answers in a file are empty, as in the test sets that XTREME's script
+  writes, the file is a blind test set, and `answers` is (). If the context does
+  not contain an answer at its offset, the answer is listed as a problem. The
+  answer is then moved to the text's nearest occurrence in the context, or its
+  `start` is set to -1 if the context does not contain the text. In a file with
+  answers, a question without an answer (SQuAD v2) is listed as a problem and
+  skipped, or it is kept with the answer `UNANSWERABLE`.
 
   Args:
     path: Path of the file.
     language: Language code of the contexts.
     question_language: Language code of the questions. If None, `language` is
       used.
-    keep_unanswerable: Whether to keep the questions without an answer of a file
-      with answers. Their right answer is an empty text.
+    keep_unanswerable: Whether to keep unanswerable questions in a file with
+      answers. Their gold answer is an empty text.
 
   Raises:
-    CorpusError: If the file is not valid JSON (file:line), if a field is
-      missing (with the article and the paragraph), if there are no questions,
-      or if most answers do not occur in their contexts.
+    CorpusError: If the file is not valid JSON (the error contains the file and
+      the line), if a field is missing (the error contains the article and the
+      paragraph), if there are no questions, or if most answers do not occur in
+      their contexts.
   """
   if question_language == language:
     question_language = None
@@ -194,7 +195,8 @@ def _make_unique(question_id: str, counts: dict[str, int]) -> str:
 
   Args:
     question_id: Id of the question.
-    counts: Number of questions with each id so far. It is updated.
+    counts: Number of questions read so far with each id. The function updates
+      it.
   """
   counts[question_id] = counts.get(question_id, 0) + 1
   if counts[question_id] == 1:
@@ -221,6 +223,6 @@ def _get_field(
       path,
       where,
       f'{contents} in {where}',
-      expected=f'{key!r} of type {" or ".join(type_names)}',
+      expected=f'a field {key!r} of type {" or ".join(type_names)}',
     )
   return field

@@ -1,6 +1,6 @@
-"""Reader of sentence pairs with gold word alignments.
+"""Reader for sentence pairs with gold word alignments.
 
-Source: Och and Ney (2003), which defines sure and possible links.
+Sure and possible links are defined by Och and Ney (2003).
 """
 
 import os
@@ -29,30 +29,32 @@ def read_aligned_sentences(
   *,
   first_index: int = 0,
 ) -> file_reading.Reading:
-  """Reads sentence pairs and the links between their words.
+  """Reads sentence pairs and the alignment links between their words.
 
-  The text is stored in one file with lines `source ||| target`, or in two
-  files. Sure links are `i-j` or `i-jS`. Possible links are `i-jP`, `ipj` or
-  `i?j`. If the lines of all files start with a number and a tab, lines with the
-  same number are joined (SimAlign's files). Otherwise, lines are joined by
-  their position.
+  The sentences are stored in one file with lines `source ||| target`, or in
+  separate source and target files. Sure links are `i-j` or `i-jS`. Possible
+  links are `i-jP`, `ipj` or `i?j`. If the lines in all files start with a
+  number and a tab, as in SimAlign's files, lines with the same number belong
+  together. Otherwise, lines at the same position belong together.
 
   For example, `das Haus ||| the house` with the links `1-1 2-2P` and a
   first_index of 1 gives the sure links {(0, 0)} and the possible links {(0, 0),
   (1, 1)}.
 
-  Links past the end of a sentence are skipped and listed as problems.
+  Links to words past the end of a sentence are skipped and listed as problems.
 
   Args:
-    paths: Paths of (text, links) or of (source text, target text, links).
-    languages: Language codes of source and target.
-    first_index: Number of the first word in the links: 0 or 1.
+    paths: Paths of the files (sentences, links) or (source sentences, target
+      sentences, links).
+    languages: Language codes of the source and the target sentences.
+    first_index: Number that the links use for a sentence's first word: 0 or 1.
 
   Raises:
     ConfigError: If the number of files or the first index is invalid.
-    CorpusError: If a link is malformed or below the first index, or if a line
-      lacks `|||` (file:line); if the files do not have the same sentences; or
-      if a file is empty.
+    CorpusError: If a link is malformed or contains a number below
+      `first_index`, or if a line lacks `|||` (the error contains the file and
+      the line); if the files contain different sentences; or if a file is
+      empty.
   """
   if len(paths) not in (2, 3) or first_index not in (0, 1):
     raise errors.ConfigError(
@@ -123,12 +125,12 @@ def _check_same_sentences(columns, paths) -> None:
   """Raises a CorpusError if files do not contain the same sentences."""
   if len({frozenset(column) for column in columns}) > 1:
     raise errors.CorpusError(
-      'The files of word alignments contain different sentences.',
+      'The source, target and link files contain different sentences.',
       got=', '.join(
         f'{len(column)} lines in {path}'
         for column, path in zip(columns, paths, strict=True)
       ),
-      expected='the same sentences in all files',
+      expected='files that contain the same sentences',
     )
 
 
@@ -159,7 +161,7 @@ def _parse_links(
         path,
         number,
         f'the link {item!r}',
-        expected='i-j, ipj, i?j, i-jS or i-jP',
+        expected='a link in the format i-j, ipj, i?j, i-jS or i-jP',
       )
     link = int(match[1]) - first, int(match[3]) - first
     if min(link) < 0:
@@ -168,8 +170,8 @@ def _parse_links(
         path,
         number,
         f'the link {item!r}',
-        expected=f'word numbers from {first}',
-        fix='Read the file with first_index=0.',
+        expected=f'word numbers that start at {first}',
+        fix='Set first_index=0 if words are numbered from 0.',
       )
     if any(index >= len(side) for index, side in zip(link, words, strict=True)):
       problems.append(

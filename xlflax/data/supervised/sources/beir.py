@@ -1,6 +1,7 @@
-"""Source of retrieval data: queries, documents and relevance judgments.
+"""Source of retrieval data sets: queries, documents and relevance judgments.
 
-Data of BEIR, MIRACL, LAReQA and Mewsli-X is stored in this folder format.
+BEIR, MIRACL, LAReQA and Mewsli-X are stored in the folder format described by
+`BeirDataset`.
 """
 
 import dataclasses
@@ -23,10 +24,10 @@ _HEADERS = ('score', 'relevance', 'rel', 'label', 'relevance_score')
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-  """A query or a document.
+  """Query or document of a retrieval data set.
 
   Attributes:
-    text: Text, including the title.
+    text: Text of the query or document, including its title.
     language: Language code of the text.
   """
 
@@ -36,12 +37,12 @@ class Text:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RankedDocuments:
-  """Queries and the documents to rank for them.
+  """Queries, documents and relevance judgments of one language.
 
   Attributes:
-    queries: Queries by id.
-    documents: Documents by id.
-    relevance: Relevance of documents, by query id and document id.
+    queries: Queries by query id.
+    documents: Documents by document id.
+    relevance: Relevance of each judged document, by query id and document id.
     candidates: Ids of the documents to rank, by query id. If None, all
       documents are ranked for each query.
   """
@@ -55,19 +56,19 @@ class RankedDocuments:
 @class_registry.register('beir_dataset')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BeirDataset:
-  """A folder that contains a folder for each language or other part.
+  """Folder of a retrieval data set, with one subfolder for each language.
 
   `sw/queries.tsv` and `sw/documents.tsv` have lines `id<TAB>text`. Files with
   the extension `.jsonl` have one object per line with the keys `_id` or
-  `docid`, `text`, and optionally `title` and `language` (the documents of
-  LAReQA are in many languages). `sw/relevance.tsv` has lines in the format of
-  TREC (`query 0 document relevance`) or BEIR (`query document relevance`, with
-  a header). The optional file `sw/candidates.tsv` has lines `query document`
-  for reranking. Only these documents are ranked.
+  `docid`, `text`, and optionally `title` and `language` (LAReQA's documents are
+  in many languages). `sw/relevance.tsv` has lines in the format of TREC (`query
+  0 document relevance`) or BEIR (`query document relevance`, with a header).
+  For reranking, an optional file `sw/candidates.tsv` has lines `query
+  document`. Only the listed documents are ranked for a query.
 
   Attributes:
-    directory: Path of the folder.
-    splits: Parts to read. If None, all parts are read.
+    directory: Path of the folder that contains the subfolders.
+    splits: Names of the subfolders to read. If None, all subfolders are read.
   """
 
   directory: str
@@ -77,21 +78,21 @@ class BeirDataset:
   def from_options(
     cls, corpus: str, languages: tuple[str, ...] | None = None
   ) -> 'BeirDataset':
-    """Creates the source from the options of `xlflax evaluate`."""
+    """Creates the source from the command-line options of `xlflax evaluate`."""
     return cls(directory=corpus, splits=languages)
 
   def languages(self) -> tuple[str, ...]:
-    """Returns the names of the parts.
+    """Returns the names of the subfolders, usually language codes.
 
     Raises:
-      CorpusError: If a part does not exist.
+      CorpusError: If a subfolder does not exist.
     """
     root = bucket_staging.stage_input(self.directory)
     available = sorted(file.parent.name for file in root.glob(f'*/{RELEVANCE}'))
     missing = set(self.splits or ()) - set(available)
     if missing or not available:
       raise errors.CorpusError(
-        'The retrieval folder lacks a part.',
+        'The folder of the retrieval data set lacks a language.',
         got=', '.join(sorted(missing)) or 'no part',
         expected=f'<part>/{RELEVANCE}'
         if not available
@@ -101,11 +102,12 @@ class BeirDataset:
     return tuple(available) if self.splits is None else tuple(self.splits)
 
   def load(self, part: str) -> RankedDocuments:
-    """Reads the queries and documents of a part.
+    """Reads the queries and documents in a subfolder.
 
     Raises:
-      CorpusError: If a file is missing or malformed (file:line), or if it
-        contains the id of a query or a document that does not exist.
+      CorpusError: If a file is missing or malformed (the error contains the
+        file and the line), or if it contains the id of a query or document that
+        does not exist.
     """
     folder = bucket_staging.stage_input(self.directory) / part
     queries, documents = (
@@ -124,7 +126,7 @@ class BeirDataset:
     )
 
   def fingerprint(self) -> str:
-    """Returns a hash of the parts and their contents."""
+    """Returns a hash of the subfolders' names and contents."""
     return example_source.fingerprint_of(
       self.languages(), lambda part: [self.load(part)]
     )
@@ -172,7 +174,7 @@ def _add_text(
       path,
       number,
       f'the id {key!r} with {file_reading.shorten_quoted(text)}',
-      expected='a unique id, and text',
+      expected='a unique id and a text that is not empty',
     )
   texts[key] = Text(text, language)
 
@@ -194,14 +196,14 @@ def _read_relevance(path):
         path,
         number,
         file_reading.shorten_quoted(line),
-        expected='query, document and relevance, or query, 0, document and '
-        'relevance',
+        expected='columns for query, document and relevance, or for query, '
+        '0, document and relevance',
       ) from None
     yield query, document, relevance
 
 
 def _read_candidates(path) -> dict[str, tuple[str, ...]] | None:
-  """Returns the ids of the documents to rank, by query id, if there is a file."""
+  """Returns the ids of the documents to rank, by query id, or None."""
   if not path.is_file():
     return None
   candidates: dict[str, list[str]] = {}
@@ -215,7 +217,7 @@ def _read_candidates(path) -> dict[str, tuple[str, ...]] | None:
         path,
         number,
         f'{len(fields)} columns: {file_reading.shorten_quoted(line)}',
-        expected='query, document, and optionally a score',
+        expected='columns for query, document, and optionally a score',
       )
     query, document = fields[:2]
     candidates.setdefault(query, []).append(document)
@@ -225,14 +227,14 @@ def _read_candidates(path) -> dict[str, tuple[str, ...]] | None:
 
 
 def _check_ids(folder, queries, documents, relevance, candidates) -> None:
-  """Raises a CorpusError for the id of a query or document that does not exist."""
+  """Raises a CorpusError if a query or document with an id does not exist."""
   for names in (relevance, candidates or {}):
     for query, document_ids in names.items():
       unknown = [name for name in document_ids if name not in documents]
       if query not in queries or unknown:
         raise errors.CorpusError(
-          'A query or document with this id does not exist.',
+          'A line refers to a query or document that does not exist.',
           got=unknown[0] if unknown else query,
-          expected='an id of a query and an id of a document',
+          expected='the ids of an existing query and an existing document',
           where=str(folder),
         )

@@ -1,4 +1,4 @@
-"""Code-switched training data: text pairs in two languages.
+"""Source of code-switched text pairs, in which the texts differ in language.
 
 Source: Pan et al. (2021), "Multilingual BERT Post-Pretraining Alignment",
 section 2.3.
@@ -19,25 +19,27 @@ ENGLISH = 'en'  # Part with the original examples.
 @class_registry.register('code_switched')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CodeSwitched(ExampleSource):
-  """Text pairs with one English and one translated text.
+  """Source of text pairs that combine an English and a translated text.
 
   An English example (a_en, b_en) and its translation (a_t, b_t) with the same
   id give the consecutive examples (a_t, b_en) and (a_en, b_t). By default, the
-  translated pair (a_t, b_t) is not included. A pair consists of premise and
-  hypothesis, or of question and context. The answer is that of the context. The
-  part 't' contains the examples with translations into 't', and the part 'en'
-  contains the English examples.
+  translated pair (a_t, b_t) is not included. A pair consists of a premise and a
+  hypothesis, or of a question and a context. The answer to a question is taken
+  from the example that provides the context. The language split 't' contains
+  the pairs with a text in the language t, and the split 'en' contains the
+  English examples.
 
-  To put both into one batch, set `group_size=2` in the `LabeledDatasetConfig`.
+  To put both code-switched examples into one batch, set `group_size=2` in the
+  `LabeledDatasetConfig`.
 
   For example, `a man` / `he sleeps` in 'en' and `un homme` / `il dort` in 'fr',
-  both with id 7, give the part 'fr' with `un homme` / `he sleeps`, id '7:0',
-  and `a man` / `il dort`, id '7:1'.
+  both with id 7, give the language split 'fr' with `un homme` / `he sleeps`, id
+  '7:0', and `a man` / `il dort`, id '7:1'.
 
   Attributes:
-    english: Source of the original examples, in its part 'en'.
-    translations: Source of the same examples in other languages.
-    include_english: Whether to include the original examples as a part.
+    english: Source of the English examples, in its language split 'en'.
+    translations: Source of the same examples translated into other languages.
+    include_english: Whether to include the English examples as the split 'en'.
     include_translated: Whether to add the translated pair (a_t, b_t), with the
       id '7:2', after the two code-switched examples. The paper omits it because
       it did not improve the scores (note 2). Use it with `group_size=3`.
@@ -56,11 +58,11 @@ class CodeSwitched(ExampleSource):
     )
 
   def load(self, part: str) -> list[labeled_examples.Example]:
-    """Returns the examples of a part.
+    """Returns the code-switched examples of a language split.
 
     Raises:
-      CorpusError: If the id of a translation is not that of an original, if an
-        id is repeated, or if labels differ.
+      CorpusError: If a translation has no original with the same id, if an id
+        is repeated, or if the labels of an example and its translation differ.
       ConfigError: If the examples are not text pairs.
     """
     originals = self.english.load(ENGLISH)
@@ -80,21 +82,22 @@ class CodeSwitched(ExampleSource):
 def by_id(
   examples: list[labeled_examples.Example], part: str
 ) -> dict[str, labeled_examples.Example]:
-  """Returns the examples by id.
+  """Returns the examples as a mapping from their ids.
 
   Args:
-    examples: Examples of a part.
-    part: Name of the part, for error messages.
+    examples: Examples of one language split.
+    part: Name of the language split, for error messages.
 
   Raises:
-    CorpusError: If an id is repeated.
+    CorpusError: If two examples have the same id.
   """
   examples_by_id = {example.id: example for example in examples}
   if len(examples_by_id) < len(examples):
     counts = collections.Counter(example.id for example in examples)
     repeated_id = counts.most_common(1)[0][0]
     raise errors.CorpusError(
-      'Two examples have the same id, so translations cannot be matched.',
+      'Translations cannot be matched with their originals, because two '
+      'examples have the same id.',
       got=repeated_id,
       where=f'part {part}',
     )
@@ -108,25 +111,25 @@ def find_translation(
   *,
   may_be_blind: bool = False,
 ) -> labeled_examples.Example:
-  """Returns the example with the same id in another language.
+  """Returns an example's translation, which has the same id.
 
   Args:
-    example: Example to match.
-    candidates: Examples by id.
-    part: Name of the part, for error messages.
+    example: Example whose translation is returned.
+    candidates: Examples in the other language, by id.
+    part: Name of the language split, for error messages.
     may_be_blind: Whether to accept an example without a label if `example` has
       one.
 
   Raises:
-    CorpusError: If there is no such example, or if it has another label.
+    CorpusError: If there is no translation, or if its label differs.
   """
   translation = candidates.get(example.id)
   if translation is None:
     raise errors.CorpusError(
-      'A translation has no original.',
+      'No original example has the same id as a translation.',
       got=f'id {example.id}',
       where=f'part {part}',
-      expected='an id of the original examples',
+      expected='the id of an original example',
       fix='Add ids to both files, or use files with the same lines in the same '
       'order.',
     )
@@ -174,7 +177,8 @@ def switch_halves(
   raise errors.ConfigError(
     'Code-switching requires examples with two texts.',
     got=original.KIND,
-    expected='premise and hypothesis, or question and context',
+    expected='examples with a premise and a hypothesis, or with a question '
+    'and a context',
     where=f'example {original.id}',
   )
 

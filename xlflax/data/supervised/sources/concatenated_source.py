@@ -1,4 +1,4 @@
-"""Combinations of sources, such as English originals and translations."""
+"""Sources that combine other sources, such as originals and translations."""
 
 import dataclasses
 from typing import Any
@@ -11,10 +11,11 @@ from xlflax.utils import class_registry, errors, name_suggestions
 @class_registry.register('concat_dataset')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ConcatDataset(example_source.ExampleSource):
-  """The parts of several sources (translate-train-all).
+  """Source that combines the language splits of several sources.
 
   Attributes:
-    sources: Sources to combine. Each part must be in only one of them.
+    sources: Sources to combine, for example for translate-train-all. Each
+      language split must be in only one of them.
   """
 
   sources: tuple[example_source.ExampleSource, ...]
@@ -23,19 +24,19 @@ class ConcatDataset(example_source.ExampleSource):
     object.__setattr__(self, 'sources', tuple(self.sources))
 
   def languages(self) -> tuple[str, ...]:
-    """Returns the parts of all sources.
+    """Returns the names of all sources' language splits.
 
     Raises:
-      ConfigError: If two sources have the same part.
+      ConfigError: If two sources have the same language split.
     """
     parts = [part for source in self.sources for part in source.languages()]
     repeated = sorted({part for part in parts if parts.count(part) > 1})
     if repeated:
       raise errors.ConfigError(
-        'Two sources of examples have the same part.',
+        'Two of the combined sources contain the same language split.',
         got=', '.join(repeated),
         where='ConcatDataset.sources',
-        fix='List all files of a part in one source.',
+        fix='List all files of a language split in one source.',
       )
     return tuple(parts)
 
@@ -44,7 +45,7 @@ class ConcatDataset(example_source.ExampleSource):
       if part in source.languages():
         return source.load(part)
     raise errors.CorpusError(
-      'The source has no file for a language.',
+      'The source of examples has no file for this language.',
       got=part,
       expected='one of ' + ', '.join(self.languages()),
       fix=name_suggestions.suggest_language(part, self.languages()),
@@ -64,14 +65,14 @@ class ConcatDataset(example_source.ExampleSource):
 @class_registry.register('translated_dataset')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslatedDataset(example_source.ExampleSource):
-  """Examples that were translated into one language (translate-test).
+  """Source of test sets translated into one language (translate-test).
 
-  Parts keep the names of the original languages, but the text of all parts is
-  read as text of the language that it was translated into.
+  The language splits are named after the original languages, but the text in
+  all splits is read as text in the language into which it was translated.
 
   Attributes:
-    source: Source of the translations. Its part 'fr' contains the translations
-      of French examples into `language`.
+    source: Source of the translations. Its language split 'fr' contains the
+      French examples after translation into `language`.
     language: Language code of the translations.
   """
 

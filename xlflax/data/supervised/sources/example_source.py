@@ -1,7 +1,9 @@
-"""Base classes of sources of labeled examples, and sources that read files.
+"""Base classes for sources of labeled examples, and sources that read files.
 
-A part of a source is a language such as 'fr', or two languages such as 'es-en':
-context and question, source and target, or two collections for bitext mining.
+A source is divided into language splits (also called parts). A language split
+is named after a language, such as 'fr', or after two languages, such as
+'es-en': those of context and question, source and target, or two collections
+for bitext mining.
 """
 
 import dataclasses
@@ -21,42 +23,44 @@ from xlflax.utils import class_registry, errors, name_suggestions, validation
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExampleSource:
-  """Base class of sources of labeled examples."""
+  """Base class for sources of labeled examples."""
 
   def languages(self) -> tuple[str, ...]:
-    """Returns the names of the parts, such as 'fr' or 'es-en'."""
+    """Returns the names of the language splits, such as 'fr' or 'es-en'."""
     raise NotImplementedError
 
   def load(self, part: str) -> list[labeled_examples.Example]:
-    """Returns all examples of a part."""
+    """Returns all examples of a language split."""
     raise NotImplementedError
 
   def problems(self, part: str) -> tuple[str, ...]:
-    """Returns messages about single examples that were read despite a problem."""
+    """Returns messages about examples that were read despite a problem."""
     del part
     return ()
 
   def fingerprint(self) -> str:
-    """Returns a hash of all parts and examples; see `fingerprint_of`."""
+    """Returns a hash of the language splits and examples; see `fingerprint_of`."""
     return fingerprint_of(self.languages(), self.load)
 
 
 @class_registry.register('file_dataset')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileDataset(ExampleSource):
-  """Examples in files of a public format.
+  """Source that reads labeled examples from files in a public format.
 
   Attributes:
-    format: File format, such as 'conllu'. `file_formats.format_names()` lists
-      the formats.
-    files: File or files of each part. Several files are concatenated. For word
-      alignments, they are (text, links) or (source, target, links).
-    options: Arguments of the reader of the format
+    format: Name of the file format, such as 'conllu'.
+      `file_formats.format_names()` lists all formats.
+    files: Path or paths for each language split. The examples of several files
+      are concatenated. For word alignments, the paths are (text, links) or
+      (source, target, links).
+    options: Arguments of the format's reader
       (`xlflax.data.supervised.readers`), such as columns and labels.
-    language_options: Options of single parts, which replace `options`. Files of
-      different languages may have different columns.
-    max_examples: Maximum number of examples to read from each part. If None,
-      all examples are read.
+    language_options: Options for single language splits, which override
+      `options`. For example, the files for different languages may have
+      different columns.
+    max_examples: Maximum number of examples to read from each language split.
+      If None, all examples are read.
   """
 
   format: str
@@ -78,7 +82,7 @@ class FileDataset(ExampleSource):
       file_formats.check_options(self.format, options)
     if self.files and (unknown := set(self.language_options) - set(self.files)):
       raise errors.ConfigError(
-        '`language_options` contains parts without files.',
+        '`language_options` contains languages for which there are no files.',
         got=', '.join(sorted(unknown)),
         expected='some of ' + ', '.join(self.files),
         where='FileDataset.language_options',
@@ -87,7 +91,8 @@ class FileDataset(ExampleSource):
       raise errors.ConfigError(
         '`files` must not be empty.',
         where='FileDataset.files',
-        expected="a mapping such as {'en': 'test-en.tsv'}",
+        expected="a mapping from languages to files, such as {'en': "
+        "'test-en.tsv'}",
       )
 
   def languages(self) -> tuple[str, ...]:
@@ -112,33 +117,34 @@ class FileDataset(ExampleSource):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BitextMiningSource:
-  """Base class of sources of two collections for bitext mining."""
+  """Base class for sources of two sentence collections for bitext mining."""
 
   def languages(self) -> tuple[str, ...]:
-    """Returns the names of the parts, such as 'fr-en'."""
+    """Returns the names of the language pairs, such as 'fr-en'."""
     raise NotImplementedError
 
   def load(self, part: str) -> labeled_examples.BitextSentences:
-    """Returns the two collections of a part."""
+    """Returns the two sentence collections of a language pair."""
     raise NotImplementedError
 
   def fingerprint(self) -> str:
-    """Returns a hash of all parts and sentences; see `fingerprint_of`."""
+    """Returns a hash of the language pairs and sentences; see `fingerprint_of`."""
     return fingerprint_of(self.languages(), self.load)
 
 
 @class_registry.register('bitext_mining_files')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BitextMiningFiles(BitextMiningSource):
-  """Collections for bitext mining in files.
+  """Source that reads sentence collections for bitext mining from files.
 
   Attributes:
-    files: Files of each part, such as 'fr-en': (first, second), or (first,
-      second, gold) with the pairs that are translations.
-    format: File format. 'bucc' has lines `id<TAB>sentence` and gold pairs of
-      ids. 'lines' has one sentence per line, and the gold file has a line
-      number of the first file, counted from 0, for each line of the second
-      file.
+    files: Paths for each language pair, such as 'fr-en': (first collection,
+      second collection) or (first collection, second collection, gold). The
+      gold file contains the pairs that are translations of each other.
+    format: Name of the file format. 'bucc' has lines `id<TAB>sentence` and gold
+      pairs of ids. 'lines' has one sentence per line. For each line of the
+      second file, its gold file contains a line number in the first file,
+      counted from 0.
   """
 
   files: Annotated[
@@ -164,10 +170,10 @@ class BitextMiningFiles(BitextMiningSource):
     languages = file_formats.two_languages(part)
     if isinstance(paths, str) or len(paths) not in (2, 3):
       raise errors.ConfigError(
-        'A part requires the files of two collections.',
+        'Bitext mining requires the files of two sentence collections.',
         got=repr(paths),
         where=f'part {part}',
-        expected='(first, second) or (first, second, gold)',
+        expected='the files (first, second) or (first, second, gold)',
       )
     return read(*paths, languages=languages)
 
@@ -176,7 +182,7 @@ def _get_files(files: Mapping[str, Any], part: str) -> Any:
   """Returns the files of a part, or raises a CorpusError if there are none."""
   if part not in files:
     raise errors.CorpusError(
-      'The source has no file for a language.',
+      'The source of examples has no file for this language.',
       got=part,
       expected='one of ' + ', '.join(files),
       fix=name_suggestions.suggest_language(part, files),
@@ -185,13 +191,13 @@ def _get_files(files: Mapping[str, Any], part: str) -> Any:
 
 
 def fingerprint_of(parts: tuple[str, ...], load: Callable[[str], Any]) -> str:
-  """Returns a hash of parts and their contents.
+  """Returns a hash of language splits and their contents.
 
-  If a part cannot be loaded, the text of the error is hashed instead.
+  If a language split cannot be loaded, the text of the error is hashed instead.
 
   Args:
-    parts: Names of the parts.
-    load: Function that returns the contents of a part.
+    parts: Names of the language splits.
+    load: Function that returns the contents of a language split.
   """
   digest = hashlib.sha256()
   for part in parts:
@@ -206,7 +212,7 @@ def fingerprint_of(parts: tuple[str, ...], load: Callable[[str], Any]) -> str:
 def _without_sets(value: Any) -> Any:
   """Replaces sets by sorted lists.
 
-  The order of a set differs between processes.
+  The iteration order of a set differs between processes.
   """
   if isinstance(value, list):
     return [_without_sets(item) for item in value]

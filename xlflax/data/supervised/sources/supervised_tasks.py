@@ -1,10 +1,10 @@
-"""SeqIO tasks of labeled examples. This module imports TensorFlow.
+"""Registration of labeled examples as SeqIO tasks; imports TensorFlow.
 
 The examples of these tasks are dicts with the columns of an example class
 (`Example.columns`). They are not tokenized, because tokenization depends on the
 model. `SeqioDataset` converts them back to examples. A task that was registered
-with plain SeqIO can also be used, if its preprocessors return features with
-these names and `set_labeled_task` is called for it.
+with SeqIO directly can also be used if its preprocessors return features named
+after the columns and if `set_labeled_task` is called for it.
 """
 
 import os
@@ -31,10 +31,11 @@ _kinds_by_task: dict[str, str] = {}
 
 
 class LabeledDataSource(data_sources.TextSource):
-  """A source of rows of columns, in order. Columns may be lists.
+  """SeqIO data source whose rows are dicts of columns; columns may be lists.
 
   Attributes:
-    problems: Function that returns messages about single examples of a split.
+    problems: Function that returns messages about problems with single examples
+      in a split.
   """
 
   def __init__(
@@ -48,11 +49,12 @@ class LabeledDataSource(data_sources.TextSource):
     """Creates a source.
 
     Args:
-      read: Function that returns the rows of a split. It may raise an
+      read: Function that returns the rows in a split. It may raise an
         XlflaxError.
-      kind: Task family of the examples.
-      files: Files of each split, for the fingerprint.
-      problems: Function that returns messages about single examples of a split.
+      kind: Name of the examples' task family.
+      files: Paths of each split's files, which determine the fingerprint.
+      problems: Function that returns messages about problems with single
+        examples in a split.
     """
     self._specs = {
       name: _TENSOR_SPECS[form]
@@ -97,28 +99,29 @@ def add_labeled_task(
   preprocessors: Sequence[Callable] = (),
   **options: Any,
 ) -> seqio.Task:
-  """Registers files of labeled examples as a task.
+  """Registers files of labeled examples as a SeqIO task.
 
   Args:
     name: Name of the task.
-    format: File format.
-    language: Language code such as 'fr', or two such as 'es-en'. It is the name
-      of the part (`example_source.FileDataset`).
-    files: File or files of each split, such as 'train'.
-    kind: Task family of the examples. If None, it is that of the format.
-    preprocessors: Functions that are applied to the dicts of columns.
-    **options: Options of the reader of the format, such as columns and labels.
+    format: Name of the file format.
+    language: Language code such as 'fr', or two language codes such as 'es-en'.
+      It is the name of the language split in `example_source.FileDataset`.
+    files: Path or paths for each split, such as 'train'.
+    kind: Name of the examples' task family. If None, the format's task family
+      is used.
+    preprocessors: SeqIO preprocessors that are applied to the dicts of columns.
+    **options: Options of the format's reader, such as columns and labels.
 
   Raises:
     ConfigError: If the format or an option does not exist, or if `kind` is not
-      the task family of the format.
+      the format's task family.
     CorpusError: If the name is already registered, or if a file does not exist.
-      When the task is read, the errors of the reader are raised.
+      Errors of the reader are raised later, when the task is read.
   """
   example_kind = file_formats.find_of_examples(format).example.KIND
   if kind not in (None, example_kind):
     raise errors.ConfigError(
-      '`kind` differs from the task family of the file format.',
+      "The argument `kind` differs from the file format's task family.",
       got=kind,
       expected=example_kind,
       where=f'task {name}',
@@ -145,20 +148,22 @@ def add_mined_task(
   files: Mapping[str, tuple[str, ...]],
   format: str = 'bucc',
 ) -> seqio.Task:
-  """Registers two collections for bitext mining as a task.
+  """Registers two sentence collections for bitext mining as a SeqIO task.
 
-  A row is a sentence of either collection. In the first collection,
-  `translations` contains the ids of its gold translations in the second.
+  Each row of the task is a sentence from one of the collections. For a sentence
+  in the first collection, `translations` contains the ids of its gold
+  translations in the second collection.
 
   Args:
     name: Name of the task.
-    language: Codes of the two languages, such as 'fr-en'.
-    files: Files of each split: (first, second) or (first, second, gold).
-    format: File format.
+    language: Codes of the two collections' languages, such as 'fr-en'.
+    files: Paths for each split: (first collection, second collection) or (first
+      collection, second collection, gold pairs).
+    format: Name of the file format.
 
   Raises:
     CorpusError: If the name is already registered, or if a file does not exist.
-      When the task is read, the errors of the reader are raised.
+      Errors of the reader are raised later, when the task is read.
   """
 
   def read(split: str) -> Iterator[dict]:
@@ -186,17 +191,17 @@ def add_labeled_tfds_task(
   preprocessors: Sequence[Callable],
   data_dir: str | None = None,
 ) -> seqio.Task:
-  """Registers a TFDS dataset of labeled examples as a task.
+  """Registers a TFDS dataset of labeled examples as a SeqIO task.
 
   Args:
     name: Name of the task.
-    tfds_name: Name of the dataset with configuration and version, such as
-      `xnli/plain_text:1.1.0`.
-    kind: Task family of the examples.
-    language: Language code such as 'fr', or two such as 'es-en'.
+    tfds_name: Name of the TFDS dataset with its configuration and version, such
+      as `xnli/plain_text:1.1.0`.
+    kind: Name of the examples' task family.
+    language: Language code such as 'fr', or two language codes such as 'es-en'.
     splits: Names of the dataset's splits; see `tfds_source.TfdsSource`.
-    preprocessors: Functions that convert the features of the dataset to the
-      columns of the task family.
+    preprocessors: SeqIO preprocessors that convert the dataset's features to
+      the task family's columns.
     data_dir: Directory of the dataset; see `tfds_source.TfdsSource`.
 
   Raises:
@@ -210,16 +215,16 @@ def add_labeled_tfds_task(
 
 @validation.validate_call
 def add_labeled_mixture(name: str, tasks: Sequence[str]) -> seqio.Mixture:
-  """Registers a mixture whose tasks are parts of `SeqioDataset`.
+  """Registers a mixture of tasks that `SeqioDataset` reads as language splits.
 
-  The rates are 1, because the tasks are not sampled.
+  All mixing rates are 1, because the tasks are not sampled.
 
   Raises:
     CorpusError: If the name is already registered.
   """
   if name in seqio.MixtureRegistry.names():
     raise errors.CorpusError(
-      'The name of the mixture is already registered.', got=name
+      'A mixture with this name is already registered.', got=name
     )
   return seqio.MixtureRegistry.add(name, [(task, 1.0) for task in tasks])
 
@@ -230,8 +235,8 @@ def set_labeled_task(name: str, *, kind: str, language: str) -> None:
 
   Args:
     name: Name of the task.
-    kind: Task family. The task must have the features of this family.
-    language: Language code such as 'fr', or two such as 'es-en'.
+    kind: Name of the task family. The task must have the family's features.
+    language: Language code such as 'fr', or two language codes such as 'es-en'.
 
   Raises:
     ConfigError: If the task family does not exist.
@@ -244,12 +249,12 @@ def set_labeled_task(name: str, *, kind: str, language: str) -> None:
 
 
 def kind_of(name: str) -> str | None:
-  """Returns the task family of a task, or None if it has no labeled examples."""
+  """Returns a task's family, or None if the task has no labeled examples."""
   return _kinds_by_task.get(name)
 
 
 def find_example_problems(name: str, split: str) -> tuple[str, ...]:
-  """Returns messages about single examples of a task that have a problem."""
+  """Returns messages about problems with single examples of a task."""
   source = task_registry.get_task(name, split=split).source
   return source.problems(split) if isinstance(source, LabeledDataSource) else ()
 
@@ -291,7 +296,7 @@ def _check_files(
   for path in (path for paths in paths_by_split.values() for path in paths):
     if not os.path.isfile(path):
       raise errors.CorpusError(
-        'The file of labeled examples does not exist.',
+        'The file with labeled examples does not exist.',
         got=str(path),
         where=f'task {name}',
       )

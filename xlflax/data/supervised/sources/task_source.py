@@ -1,6 +1,6 @@
-"""Sources of labeled examples in SeqIO tasks.
+"""Sources that read labeled examples from SeqIO tasks.
 
-TensorFlow is imported when the examples are read.
+TensorFlow is not imported before the examples are read.
 """
 
 import dataclasses
@@ -16,20 +16,20 @@ from xlflax.utils import class_registry, errors, validation
 @class_registry.register('seqio_dataset')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SeqioDataset(example_source.ExampleSource):
-  """The examples of a SeqIO task, or of the tasks of a mixture.
+  """Source that reads labeled examples from a SeqIO task or mixture.
 
-  The languages of each task (`add_labeled_task` or
-  `task_registry.set_task_languages`) are the name of its part, such as 'fr' or
-  'es-en'.
+  Each task is one language split. It is named after the task's languages, such
+  as 'fr' or 'es-en', as set by `add_labeled_task` or
+  `task_registry.set_task_languages`.
 
   Attributes:
-    mixture: Name of a task or mixture, such as 'xtreme.xnli'.
-    kind: Task family of the examples, such as 'tagging'. The tasks must have
-      the columns of its example class as features.
-    split: Split of the tasks.
-    splits: Parts to read. If None, all parts are read.
-    max_examples: Maximum number of examples to read from each part. If None,
-      all examples are read.
+    mixture: Name of the SeqIO task or mixture, such as 'xtreme.xnli'.
+    kind: Name of the examples' task family, such as 'tagging'. The features of
+      the tasks must be the columns of the family's example class.
+    split: Split to read from each task, such as 'test'.
+    splits: Names of the language splits to read. If None, all are read.
+    max_examples: Maximum number of examples to read from each language split.
+      If None, all examples are read.
   """
 
   mixture: str
@@ -46,7 +46,7 @@ class SeqioDataset(example_source.ExampleSource):
     missing = set(self.splits or ()) - set(available)
     if missing:
       raise errors.CorpusError(
-        'The mixture has no examples of some languages.',
+        'The mixture contains no tasks for some of the requested languages.',
         got=', '.join(sorted(missing)),
         expected='some of ' + ', '.join(available),
         where=_describe_source(self),
@@ -67,7 +67,9 @@ class SeqioDataset(example_source.ExampleSource):
       ]
     if not examples:
       raise errors.CorpusError(
-        'The task has no examples.', got=part, where=_describe_source(self)
+        'The task has no examples in this split.',
+        got=part,
+        where=_describe_source(self),
       )
     return choice_examples.take_first_questions(examples, self.max_examples)
 
@@ -88,11 +90,11 @@ class SeqioDataset(example_source.ExampleSource):
 @class_registry.register('seqio_bitext_mining')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SeqioBitextMining(example_source.BitextMiningSource):
-  """Collections for bitext mining in tasks registered with `add_mined_task`.
+  """Source that reads bitext mining tasks registered with `add_mined_task`.
 
   Attributes:
-    mixture: Name of a task or mixture, such as 'xtreme.bucc2018'.
-    split: Split of the tasks.
+    mixture: Name of the SeqIO task or mixture, such as 'xtreme.bucc2018'.
+    split: Split to read from each task, such as 'test'.
   """
 
   mixture: str
@@ -130,7 +132,7 @@ def _task_names(
   tasks = _tasks_by_part(source.mixture, source.split)
   if part not in tasks:
     raise errors.CorpusError(
-      'The mixture has no examples of a language.',
+      'The mixture contains no task for this language.',
       got=part,
       expected='one of ' + ', '.join(tasks),
       where=_describe_source(source),

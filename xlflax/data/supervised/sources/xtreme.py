@@ -1,8 +1,8 @@
-"""Sources of the tasks of XTREME and XTREME-R.
+"""Sources for the tasks in XTREME and XTREME-R.
 
 The data is read from the folder `download` that XTREME's
-`scripts/download_data.sh` creates. Its test sets are blind, but labels are read
-if a file contains them.
+`scripts/download_data.sh` creates. XTREME's test sets are blind, but gold
+labels are read if a file contains them.
 
 Source: Hu et al. (2020), "XTREME"; github.com/google-research/xtreme.
 """
@@ -24,25 +24,25 @@ TASKS = xtreme_tasks.TASKS
 def find_xtreme_task(
   name: str, version: str = xtreme_tasks.XTREME
 ) -> xtreme_tasks.XtremeTask:
-  """Returns a task of XTREME or XTREME-R.
+  """Returns the definition of a task in XTREME or XTREME-R.
 
   Args:
-    name: Name of the task.
-    version: 'xtreme' or 'xtreme-r'.
+    name: Name of the task, such as 'xnli'.
+    version: Benchmark version, 'xtreme' or 'xtreme-r'.
 
   Raises:
     ConfigError: If the version or the task does not exist.
   """
   if version not in xtreme_tasks.VERSIONS:
     raise errors.ConfigError(
-      'The version of XTREME does not exist.',
+      'There is no version of XTREME with this name.',
       got=version,
       expected=' or '.join(xtreme_tasks.VERSIONS),
     )
   tasks = xtreme_tasks.VERSIONS[version]
   if name not in tasks:
     raise errors.ConfigError(
-      'The task does not exist in XTREME.',
+      'There is no XTREME task with this name.',
       got=name,
       expected='one of ' + ', '.join(tasks),
       fix=name_suggestions.did_you_mean(name, tasks),
@@ -53,13 +53,13 @@ def find_xtreme_task(
 def find_xtreme_files(
   directory: str, name: str, split: str, version: str = xtreme_tasks.XTREME
 ) -> dict[str, tuple[str, ...]]:
-  """Returns the files of each part of a task whose files exist.
+  """Returns the files of each language of a task for which files exist.
 
   Args:
-    directory: XTREME's folder `download`.
-    name: Name of the task.
+    directory: Path of XTREME's folder `download`.
+    name: Name of the task, such as 'xnli'.
     split: 'train', 'validation' or 'test'.
-    version: 'xtreme' or 'xtreme-r'.
+    version: Benchmark version, 'xtreme' or 'xtreme-r'.
 
   Raises:
     ConfigError: If the task does not exist.
@@ -92,7 +92,7 @@ def _find_gold(
 
 
 def describe_missing_files(directory: str, name: str) -> tuple[str, ...]:
-  """Returns a message for each split of a task with missing files."""
+  """Returns a message for each split of a task that has missing files."""
   messages = []
   task = find_xtreme_task(name)
   for split in task.files:
@@ -123,23 +123,24 @@ def xtreme_examples(
   max_examples: validation.PositiveInt | None = None,
   version: str = xtreme_tasks.XTREME,
 ) -> example_source.FileDataset | example_source.BitextMiningFiles:
-  """Returns the source of a split of a task.
+  """Returns a source for one split of a task.
 
   Args:
-    directory: XTREME's folder `download`.
-    name: Name of the task.
+    directory: Path of XTREME's folder `download`.
+    name: Name of the task, such as 'xnli'.
     split: 'train', 'validation' or 'test'. For most tasks, the train and
       validation splits are in English (`XtremeTask.english`).
     languages: Language codes to read. If None, all languages with files are
       read.
-    max_examples: Maximum number of examples of a language. If None, all
-      examples are read. Collections for bitext mining are never truncated.
-    version: 'xtreme' or 'xtreme-r', which has XCOPA and more languages.
+    max_examples: Maximum number of examples to read for each language. If None,
+      all examples are read. Collections for bitext mining are never truncated.
+    version: Benchmark version, 'xtreme' or 'xtreme-r'. XTREME-R has XCOPA and
+      more languages.
 
   Raises:
     ConfigError: If the task does not exist.
-    CorpusError: If the folder, a file of the split, or a file of one of the
-      languages does not exist.
+    CorpusError: If the folder does not exist, if it has no files for the split,
+      or if it has no file for one of the languages.
   """
   task = find_xtreme_task(name, version)
   files: dict[str, tuple[str, ...]] = {}
@@ -157,7 +158,7 @@ def xtreme_examples(
     )
   if not files or missing:
     raise errors.CorpusError(
-      f"XTREME's folder lacks files of the task {name}.",
+      f"XTREME's folder lacks files for the task {name}.",
       got=', '.join(sorted(missing)) if languages else None,
       expected=_show_patterns(task, split)
       if split in task.files
@@ -179,13 +180,13 @@ def xtreme_examples(
 def xtreme_rankings(
   directory: str, name: str, split: str = TEST
 ) -> beir.BeirDataset:
-  """Returns the queries and documents of XTREME-R's Mewsli-X or LAReQA.
+  """Returns the source for XTREME-R's retrieval task Mewsli-X or LAReQA.
 
   Args:
-    directory: XTREME-R's folder. `xlflax tasks convert <name>` writes its
-      folder `<name>/ranked`.
-    name: 'mewslix' or 'lareqa'.
-    split: 'test' or, for Mewsli-X, 'dev'.
+    directory: Path of XTREME-R's folder. Its subfolder `<name>/ranked` is
+      written by `xlflax tasks convert <name>`.
+    name: Name of the task, 'mewslix' or 'lareqa'.
+    split: Name of the split: 'test' or, for Mewsli-X, 'dev'.
 
   Raises:
     ConfigError: If the task does not exist.
@@ -193,7 +194,7 @@ def xtreme_rankings(
   """
   if name not in xtreme_tasks.RANKED:
     raise errors.ConfigError(
-      'The retrieval task does not exist in XTREME-R.',
+      'There is no XTREME-R retrieval task with this name.',
       got=name,
       expected=' or '.join(xtreme_tasks.RANKED),
     )
@@ -202,7 +203,7 @@ def xtreme_rankings(
     folder = folder / split
   if not folder.is_dir():
     raise errors.CorpusError(
-      "XTREME-R's folder lacks converted retrieval data.",
+      "XTREME-R's folder does not contain the converted retrieval data.",
       where=str(folder),
       fix=f'Run xlflax tasks convert {name} --input={directory}/{name} '
       f'--output={directory}/{name}/ranked.',
@@ -212,17 +213,18 @@ def xtreme_rankings(
 
 @validation.validate_call
 def mlqa_pairs(directory: str, split: str = TEST) -> example_source.FileDataset:
-  """Returns MLQA with context and question in any two languages (G-XLT).
+  """Returns the source for MLQA with any pair of languages (G-XLT).
 
-  In the part 'es-en', contexts are in Spanish and questions in English. In the
-  part 'es', both are in Spanish.
+  This is the generalized cross-lingual transfer (G-XLT) task. In the language
+  split 'es-en', the contexts are in Spanish and the questions are in English.
+  In the split 'es', both are in Spanish.
 
   Args:
-    directory: XTREME's folder `download`.
-    split: 'validation' or 'test'.
+    directory: Path of XTREME's folder `download`.
+    split: Name of the split, 'validation' or 'test'.
 
   Raises:
-    CorpusError: If the folder contains no file of MLQA.
+    CorpusError: If the folder contains no MLQA files.
   """
   name = {VALIDATION: 'dev', TEST: 'test'}.get(split, split)
   folder = _find_root(directory) / 'mlqa' / 'MLQA_V1' / name
@@ -236,9 +238,10 @@ def mlqa_pairs(directory: str, split: str = TEST) -> example_source.FileDataset:
         files[part] = str(file)
   if not files:
     raise errors.CorpusError(
-      "XTREME's folder lacks files of the task mlqa.",
+      "XTREME's folder lacks files for the task mlqa.",
       where=str(folder),
-      expected=f'{name}-context-<language>-question-<language>.json',
+      expected='files named '
+      f'{name}-context-<language>-question-<language>.json',
     )
   return example_source.FileDataset(format='squad', files=files)
 
@@ -250,8 +253,9 @@ def _find_root(directory: str) -> pathlib.Path:
     raise errors.CorpusError(
       "XTREME's folder does not exist.",
       got=directory,
-      expected='the folder download that scripts/download_data.sh of '
-      'github.com/google-research/xtreme creates',
+      expected='the path of the folder `download` created by '
+      'scripts/download_data.sh in '
+      'github.com/google-research/xtreme',
     )
   if (
     not any((root / name).is_dir() for name in TASKS)

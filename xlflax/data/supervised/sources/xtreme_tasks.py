@@ -1,4 +1,4 @@
-"""Task definitions of XTREME and XTREME-R: languages, files and metrics.
+"""Definitions of all XTREME and XTREME-R tasks: languages, files and metrics.
 
 Sources: Hu et al. (2020), "XTREME"; Ruder et al. (2021), "XTREME-R"; the
 scripts of github.com/google-research/xtreme.
@@ -18,21 +18,22 @@ ENGLISH = ('en',)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class XtremeTask:
-  """A task of XTREME or XTREME-R.
+  """Task in XTREME or XTREME-R, with its languages, files and metric.
 
   Attributes:
-    name: Name of the task and of its folder in XTREME.
-    group: Group of the task in XTREME's table of results.
-    languages: Languages of the test set.
-    metric: Metric that XTREME reports. For question answering, it is the mean
-      of F1 and exact match.
-    files: Paths in the folder for each split, with `{0}` in place of the
-      language. A bitext mining task has several files for a language.
-    gold: For bitext mining, path of the gold pairs of the test set. XTREME does
-      not publish it, but it is read if it exists.
-    english: Splits with paths of English data only.
-    format: File format, which determines the class of the examples.
-    options: Options of the reader of the format.
+    name: Name of the task, which is also the name of its folder in XTREME.
+    group: Column group that contains the task in XTREME's results table.
+    languages: Codes of the test set's languages.
+    metric: Metric that XTREME reports for the task. For question answering, it
+      is the mean of F1 and exact match.
+    files: For each split, the path or paths within XTREME's folder, with `{0}`
+      in place of the language. A bitext mining task has several files for each
+      language.
+    gold: For bitext mining, the path of the test set's gold pairs. XTREME does
+      not publish this file, but it is read if it exists.
+    english: Names of the splits that contain only English data.
+    format: Name of the file format, which determines the example class.
+    options: Options passed to the format's reader.
   """
 
   name: str
@@ -47,19 +48,19 @@ class XtremeTask:
 
   @property
   def example(self) -> type[labeled_examples.Example]:
-    """Class of the examples."""
+    """Class of the task's examples."""
     return file_formats.find_reader(self.format).example
 
   @property
   def is_mined(self) -> bool:
-    """True if the task is bitext mining."""
+    """True if the task is a bitext mining task."""
     return issubclass(self.example, labeled_examples.BitextSentence)
 
   def parts(self, split: str) -> tuple[str, ...]:
-    """Returns the parts of a split.
+    """Returns the names of a split's languages or language pairs.
 
-    A part is a language or, for bitext mining, a pair of a language and
-    English.
+    For bitext mining, a name consists of a language and English, such as
+    'fr-en'.
     """
     if split not in self.files:
       return ()
