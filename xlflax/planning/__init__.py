@@ -1,1 +1,1 @@
-"""Dry run: estimates memory, communication and time of a step before a run."""
+"""Dry run: estimates a step's memory, communication and time before a run."""

@@ -1,4 +1,4 @@
-"""Communication volume of a compiled program, read from its HLO."""
+"""Communication volume of a compiled program, determined from its HLO."""
 
 import collections
 import dataclasses
@@ -44,13 +44,13 @@ class Collective:
   """A collective operation on one array.
 
   Attributes:
-    kind: One of KINDS.
+    kind: Kind of the collective, one of KINDS.
     size: Number of devices in a group.
     nodes: Number of nodes that a group spans.
     dtype: Data type of the array.
     shape: Shape of the array that a device contributes, or for an all-gather,
       of the array that a device receives.
-    bytes: Size of that array in bytes.
+    bytes: Size of this array in bytes.
   """
 
   kind: str
@@ -70,7 +70,7 @@ class Collective:
 
   @property
   def sent_outside(self) -> float:
-    """Bytes per device that cross the links between nodes.
+    """Bytes per device that are sent over the links between nodes.
 
     The devices of a node use these links in equal parts.
     """
@@ -83,10 +83,10 @@ class Collective:
     return 2 * sent if self.kind == ALL_REDUCE else sent
 
   def seconds(self, accelerator: accelerators.Accelerator) -> float:
-    """Returns the duration in seconds at the data-sheet rates of the links.
+    """Computes the duration in seconds at the links' data-sheet rates.
 
     Args:
-      accelerator: The accelerator, with the rates of its links.
+      accelerator: Accelerator, which specifies the rates of its links.
     """
     inside = self.sent if self.size > self.nodes else 0
     return max(
@@ -98,15 +98,15 @@ Counts = collections.Counter[Collective]
 
 
 def find_collectives(text: str, *, devices: int, per_node: int) -> Counts:
-  """Counts the executions of each collective in a step of one device.
+  """Counts how often one device executes each collective in a step.
 
   Args:
-    text: HLO of the program after partitioning.
+    text: HLO text of the partitioned program.
     devices: Number of devices that run the program.
     per_node: Number of devices per node. Device i is in node i // per_node.
 
   Returns:
-    The number of executions by collective.
+    Number of executions of each collective.
   """
   computations = {c.name: c for c in _computations(text)}
   entry = next(c for c in computations.values() if c.is_entry)
@@ -141,7 +141,7 @@ class _Instruction:
 
   @property
   def called(self) -> Iterator[str]:
-    """Names of the computations that the instruction calls."""
+    """Names of the HLO computations that the instruction calls."""
     for name, names in _CALLED.findall(self.attributes):
       yield from [name] if name else re.findall(r'[\w.\-]+', names)
 
@@ -155,7 +155,7 @@ class _Computation:
   instructions: dict[str, _Instruction]
 
   def users(self, name: str) -> list[_Instruction]:
-    """Returns the instructions that have an operand of this name."""
+    """Returns the instructions that use an operand with this name."""
     return [i for i in self.instructions.values() if name in i.operands]
 
 
@@ -284,10 +284,10 @@ def _is_part(
 
 
 def summarize_collectives(counts: Counts) -> dict[str, dict[str, float]]:
-  """Sums the collectives by kind.
+  """Sums up the collectives of each kind.
 
   Args:
-    counts: The number of executions by collective.
+    counts: Number of executions of each collective.
 
   Returns:
     For each kind 'count', 'bytes', 'sent' and 'sent_outside'.

@@ -1,4 +1,4 @@
-"""Lower bound of the bytes that the devices of a mesh send in a step."""
+"""Lower bound on the number of bytes that each device sends in a step."""
 
 import math
 
@@ -19,7 +19,7 @@ def minimum_bytes_sent(setup: training_setup.Setup) -> float:
   The communication of a tensor axis inside of layers is not included.
 
   Args:
-    setup: The run.
+    setup: Setup of the run.
   """
   settings = setup.settings
   size = jnp.dtype(settings.model.config.dtype).itemsize

@@ -1,4 +1,4 @@
-"""Plan for a described machine: memory, communication, time and warnings."""
+"""Plan for a target machine: memory, communication, time and warnings."""
 
 import functools
 from typing import Any
@@ -23,12 +23,13 @@ def analyze_run(
   *,
   is_compiled: bool,
 ) -> dict[str, Any]:
-  """Analyzes memory, communication and time of the steps of a run.
+  """Analyzes the memory, communication and time of a run's steps.
 
   Args:
-    setup: The run, on the devices of the machine or on CPU devices.
-    machine: The machine of the plan.
-    is_compiled: Whether the compiler of the machine compiles the steps.
+    setup: Setup of the run, on the target machine's devices or on CPU devices.
+    machine: Target machine of the plan.
+    is_compiled: Whether the steps are compiled by the target machine's own
+      compiler.
 
   Returns:
     'machine', 'memory' and 'sharding' (bytes per device), 'steps' (each kind of
@@ -110,10 +111,10 @@ def _advise_batch(setup, machine, total, steps) -> list[str]:
 def memory_per_device(
   setup: training_setup.Setup, steps: list[step_plan.Step]
 ) -> dict[str, int]:
-  """Returns the bytes per device by kind, with the peak of the largest step.
+  """Returns the bytes per device by kind, including the largest step's peak.
 
   Args:
-    setup: The run.
+    setup: Setup of the run.
     steps: All kinds of steps of the run.
   """
   largest = max(steps, key=lambda step: step.peak)
@@ -128,7 +129,7 @@ def memory_per_device(
 
 
 def update_fraction(setup: training_setup.Setup) -> float:
-  """Returns the fraction of the train state that each device updates."""
+  """Returns the fraction of the train state that is updated on each device."""
   state = setup.factory.abstract_sharded
   complete = sum(
     leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)
@@ -191,12 +192,12 @@ def _describe_step(setup, machine, step: step_plan.Step) -> dict[str, Any]:
 def describe_parts(
   setup, machine: machine_topology.DeviceTopology, costs: step_costs.StepCosts
 ) -> list[dict[str, Any]]:
-  """Returns the cost of a step by part of the model and phase.
+  """Returns a step's cost for each part of the model and each phase.
 
   Args:
-    setup: The run.
-    machine: The machine of the plan.
-    costs: The costs of the step.
+    setup: Setup of the run.
+    machine: Target machine of the plan.
+    costs: Costs of the step, summed over all devices.
 
   Returns:
     For each part and phase 'count' (operations), 'flops', 'bytes' and

@@ -1,4 +1,4 @@
-"""Compilers for devices that are not connected.
+"""Compilation for accelerators that are not connected to this machine.
 
 XLA compiles for GPUs and TPUs without a device if the package of their compiler
 is installed: `jax[cuda12]` (the extra `plan-gpu`) or `libtpu` (the extra
@@ -26,14 +26,14 @@ EXTRAS = {'gpu': 'plan-gpu', 'tpu': 'plan-tpu'}
 
 @dataclasses.dataclass(frozen=True)
 class Memory:
-  """Memory of a compiled step on one device, as reported by the compiler.
+  """One device's memory for a compiled step, as reported by the compiler.
 
   Attributes:
-    arguments: Bytes of the state and the batches.
-    outputs: Bytes of the new state and the metrics, without those that reuse
-      the arguments.
+    arguments: Bytes of the step's arguments: the state and the batches.
+    outputs: Bytes of the step's outputs (the new state and the metrics) that do
+      not reuse the arguments' memory.
     temporary: Bytes of intermediate arrays.
-    peak: Maximum number of bytes at any time.
+    peak: Maximum number of bytes in use at any time.
   """
 
   arguments: int
@@ -44,15 +44,15 @@ class Memory:
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-  """A step that was compiled for a target.
+  """A step that was compiled for a target machine.
 
   Attributes:
-    text: Optimized and scheduled HLO.
-    memory: Memory of one device.
-    jaxpr: The traced step.
+    text: Text of the optimized and scheduled HLO.
+    memory: Memory that the step uses on one device.
+    jaxpr: Jaxpr of the traced step.
     seconds: Compile time in seconds.
     program: The executable, or None if it was not requested.
-    costs: Result of `cost_analysis`.
+    costs: FLOPs and bytes counted by XLA (see `cost_analysis`).
   """
 
   text: str
@@ -64,7 +64,7 @@ class Compiled:
 
 
 def unavailable_reason(machine: machine_topology.DeviceTopology) -> str:
-  """Returns the reason why the compiler cannot be used, or '' if it can.
+  """Returns why the machine's compiler cannot be used, or '' if it can.
 
   Args:
     machine: The target machine.
@@ -99,7 +99,7 @@ def _package(machine: machine_topology.DeviceTopology) -> str:
 def target_of(
   machine: machine_topology.DeviceTopology,
 ) -> compile_targets.Target:
-  """Returns the compile target that traced code depends on."""
+  """Returns the machine's properties on which traced code depends."""
   accelerator = machine.accelerator
   return compile_targets.Target(
     machine.platform, accelerator.capability if accelerator else None
@@ -109,7 +109,7 @@ def target_of(
 def topology_devices(
   machine: machine_topology.DeviceTopology,
 ) -> tuple[Any, ...]:
-  """Returns the devices of a machine, which only serve as compile targets."""
+  """Returns a machine's devices, which serve only as compile targets."""
   os.environ.setdefault('TPU_SKIP_MDS_QUERY', '1')
   os.environ.setdefault('ALLOW_MULTIPLE_LIBTPU_LOAD', '1')
   jax.config.update('jax_platforms', 'cpu')
@@ -146,7 +146,7 @@ def _remove_non_tpu_flags() -> None:
 
 
 def topology_name(machine: machine_topology.DeviceTopology) -> dict[str, Any]:
-  """Returns the arguments of `get_topology_desc` for a slice such as 'v6e:2x4'.
+  """Returns `get_topology_desc` arguments for a slice such as 'v6e:2x4'.
 
   Args:
     machine: The target machine.
@@ -161,7 +161,7 @@ def topology_name(machine: machine_topology.DeviceTopology) -> dict[str, Any]:
   count, remainder = divmod(machine.per_node, machine.accelerator.halves)
   if remainder or count & (count - 1):
     raise errors.ConfigError(
-      'No TPU slice has this number of chips',
+      'No TPU slice has the requested number of chips',
       got=machine.per_node / machine.accelerator.halves,
       expected='a power of two',
       where='--target_topology',
@@ -191,14 +191,15 @@ def compile_step(
 
   Args:
     machine: The target machine.
-    jitted: The step, which is traced under `compile_targets.compiling_for`.
+    jitted: Jitted step, which is traced under `compile_targets.compiling_for`.
     *arguments: ShapeDtypeStructs with shardings over the devices.
     executable: Whether to return `Compiled.program`, for connected devices. For
       TPUs this takes several times as long (`planning.tpu_dumps`).
     **options: Additional options of XLA.
 
   Raises:
-    TrainingError: If the compiler rejects the program, or does not write it.
+    TrainingError: If the compiler rejects the program or does not write its
+      output.
   """
   traced = jitted.trace(*arguments)
   # These options replace those of the jitted step.
@@ -216,7 +217,7 @@ def compile_step(
 
 
 def cost_analysis(program: Any) -> dict[str, float]:
-  """Returns the FLOPs and bytes of an executable as XLA counts them.
+  """Returns an executable's FLOPs and bytes, as counted by XLA.
 
   XLA counts the body of a loop once, and Pallas and cuDNN kernels not at all.
   The result is empty if the compiler reports nothing.
@@ -289,14 +290,14 @@ def _memory(stats: Any) -> Memory:
 def trace_for_machine(
   machine: machine_topology.DeviceTopology, *, by: str | None = None
 ):
-  """Context in which steps are traced for a machine.
+  """Context in which steps are traced for a target machine.
 
   The caches of JAX are cleared before and after.
 
   Args:
     machine: The target machine.
-    by: Platform of the compiler that is used in place of the machine's own
-      compiler. If None, the machine's own compiler is used.
+    by: Platform of the compiler that replaces the machine's own compiler. If
+      None, the machine's own compiler is used.
   """
   jax.clear_caches()
   with compile_targets.compiling_for(target_of(machine), by=by):

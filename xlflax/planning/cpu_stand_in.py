@@ -1,4 +1,4 @@
-"""CPU devices that substitute the devices of a described machine.
+"""CPU devices that stand in for a target machine's devices.
 
 The HLO of a program right after XLA's SPMD partitioner is the same for all
 platforms. Later passes of the CPU compiler compute bfloat16 matmuls in float32,
@@ -27,7 +27,7 @@ _OPTIONS = {
 
 
 def compile_partitioned(lowered: Any) -> tuple[Any, str]:
-  """Compiles for the CPU and returns the executable and the partitioned HLO.
+  """Compiles a step for the CPU, and returns it with its partitioned HLO.
 
   The persistent compilation cache must be disabled, because a cached program is
   not partitioned again.
@@ -65,14 +65,14 @@ def _partitioned(folder: pathlib.Path) -> str:
 
 
 def create_cpu_devices(machine: machine_topology.DeviceTopology) -> None:
-  """Creates as many CPU devices as the machine has devices.
+  """Creates one CPU device for each device of the target machine.
 
   JAX reads these settings when it creates its devices, so a command must call
   this function first. JAX rejects `jax_num_cpu_devices` in combination with the
   flag in XLA_FLAGS, which is therefore removed.
 
   Args:
-    machine: The machine of the plan.
+    machine: Target machine of the plan.
 
   Raises:
     ConfigError: If JAX has already created fewer devices.

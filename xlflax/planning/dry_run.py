@@ -1,4 +1,4 @@
-"""Dry run: checks settings and data, and describes a run without a step."""
+"""Dry run: checks a run's settings and data without training."""
 
 import dataclasses
 import enum
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class By(enum.Enum):
-  """Cost model of the plan for a described machine."""
+  """Cost model from which the plan for a target machine is computed."""
 
   AUTO = 'auto'  # COMPILER if it is installed, otherwise ESTIMATE.
   COMPILER = 'compiler'  # The compiler of the machine.
@@ -40,11 +40,12 @@ class By(enum.Enum):
 def make_plan(
   settings: 'trainer.Trainer', *, by: By = By.AUTO
 ) -> dict[str, Any]:
-  """Checks a run, compiles its steps, and prints and returns the plan.
+  """Checks a run, compiles its steps, prints the plan and returns it.
 
   Args:
-    settings: The run. For a described machine, pass `settings.on(machine)`.
-    by: The cost model of a plan for a described machine.
+    settings: Settings of the run. For a target machine, pass
+      `settings.on(machine)`.
+    by: Cost model of the plan for a target machine.
 
   Returns:
     'learning_rate' (description of the default, '' if the run sets it),
@@ -96,10 +97,10 @@ def _plan_for_machine(
 
 
 def check_compiler(machine: machine_topology.DeviceTopology) -> None:
-  """Raises an error if the compiler of a machine cannot be used.
+  """Raises an error if a machine's compiler cannot be used.
 
   Args:
-    machine: The machine of the plan.
+    machine: Target machine of the plan.
 
   Raises:
     ConfigError: If the compiler cannot be used.
@@ -109,9 +110,10 @@ def check_compiler(machine: machine_topology.DeviceTopology) -> None:
     raise errors.ConfigError(
       'The compiler of the target machine cannot be used',
       got=obstacle,
-      expected='the package of the compiler, for the installed version of JAX',
+      expected='the compiler package that matches the installed version of JAX',
       where='--cost_model=compiler',
-      fix='Install the extra of xlflax, or pass --cost_model=estimate.',
+      fix='Install the corresponding extra of xlflax, or pass '
+      '--cost_model=estimate.',
     )
 
 
@@ -236,10 +238,10 @@ def _local_machine(
 
 
 def flops_per_step(setup: training_setup.Setup) -> float:
-  """Returns the mean model FLOPs of the steps of a run.
+  """Returns the mean number of model FLOPs per step of a run.
 
   Args:
-    setup: The run.
+    setup: Setup of the run.
   """
   objectives = setup.settings.objectives
   kinds = [objectives.active(step) for step in range(objectives.period)]

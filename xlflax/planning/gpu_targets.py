@@ -38,18 +38,18 @@ device_description_str: "{chip.description}"
 
 
 def gpu_target_config(accelerator: accelerators.Accelerator) -> str:
-  """Returns the text of a GPU's `GpuTargetConfigProto`.
+  """Formats a GPU's properties as a `GpuTargetConfigProto` text.
 
   Args:
     accelerator: The GPU.
 
   Raises:
-    ConfigError: If the properties of the GPU are not in the table.
+    ConfigError: If the table does not contain the GPU's properties.
   """
   chip = accelerator.chip
   if chip is None or accelerator.capability is None:
     raise errors.ConfigError(
-      'The compiler requires properties of the GPU that are not in the table',
+      'The GPU properties that the compiler requires are unknown',
       got=accelerator.name,
       expected='one of '
       + ', '.join(a.name for a in accelerators.TABLE if a.chip),

@@ -1,4 +1,4 @@
-"""Bytes of the train state on each device."""
+"""Memory of the train state on each device."""
 
 import math
 from typing import Any
@@ -9,17 +9,17 @@ from xlflax.training import train_state, training_setup
 
 
 def bytes_per_device(tree: Any) -> int:
-  """Returns the bytes of a tree of sharded arrays on one device."""
+  """Returns the number of bytes that sharded arrays occupy on one device."""
   return sum(shard_bytes(leaf) for leaf in jax.tree.leaves(tree))
 
 
 def shard_bytes(leaf: Any) -> int:
-  """Returns the bytes of one device's shard of an array."""
+  """Returns the number of bytes of an array's shard on one device."""
   return math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
 
 
 def state_bytes(state: train_state.TrainState) -> dict[str, int]:
-  """Returns the bytes per device of parameters, optimizer and other state."""
+  """Returns the bytes per device for parameters, optimizer and other state."""
   return {
     'parameters': bytes_per_device(state.params),
     'optimizer': bytes_per_device(state.opt_state),
@@ -28,14 +28,14 @@ def state_bytes(state: train_state.TrainState) -> dict[str, int]:
 
 
 def replay_bytes(setup: training_setup.Setup) -> dict[str, int]:
-  """Returns the bytes per device of the state copy for replayed steps."""
+  """Returns the bytes per device that replayed steps need to copy the state."""
   if not setup.settings.sdc_check_every:
     return {}
   return {'replay': bytes_per_device(setup.factory.abstract_sharded)}
 
 
 def fully_sharded_fraction(state: train_state.TrainState) -> dict[str, int]:
-  """Returns the bytes of the state that are sharded over all devices.
+  """Returns how many bytes of the state are sharded and replicated.
 
   Args:
     state: The sharded train state.

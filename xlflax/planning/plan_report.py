@@ -1,4 +1,4 @@
-"""Tables of a plan on the terminal."""
+"""Tables that show a plan on the terminal."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,11 +13,11 @@ from xlflax.utils import rich_tables
 def print_plan(
   plan: dict[str, Any], console: rich.console.Console | None = None
 ) -> None:
-  """Prints the tables and warnings of a plan.
+  """Prints a plan's tables and warnings.
 
   Args:
-    plan: Result of `xlflax.planning.dry_run.make_plan`.
-    console: The console. If None, standard output.
+    plan: Plan returned by `xlflax.planning.dry_run.make_plan`.
+    console: Console on which to print. If None, standard output.
   """
   console = console or rich.console.Console()
   rich_tables.print_table(_overview(plan), console)
@@ -44,8 +44,8 @@ def show_phases(
   """Prints the plans of consecutive runs in one table.
 
   Args:
-    plans: The plans by name of the phase.
-    console: The console. If None, standard output.
+    plans: Plans by the name of the training phase.
+    console: Console on which to print. If None, standard output.
   """
   columns = 'steps left', 'memory per device', 'estimated time'
   table = rich_tables.make_table(['phase'], columns, title='All phases')

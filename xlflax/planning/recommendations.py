@@ -1,4 +1,4 @@
-"""Warnings of a plan about sharding, memory, dtypes and array shapes."""
+"""Warnings in a plan about sharding, memory, dtypes and array shapes."""
 
 import math
 from typing import TYPE_CHECKING, Any
@@ -35,11 +35,12 @@ _MIN_SAVED_FRACTION = 0.01
 
 
 def describe_sharding(setup: training_setup.Setup, boxed: Any) -> list[str]:
-  """Returns warnings about indivisible dimensions and replicated arrays.
+  """Returns warnings about dimensions that cannot be split and replicated
+  arrays.
 
   Args:
-    setup: The run.
-    boxed: Abstract parameters of the run with their logical axes.
+    setup: Setup of the run.
+    boxed: Abstract parameters of the run, boxed with their logical axes.
   """
   partitioner = setup.settings.partitioner
   parameters = param_tree.flatten_params(setup.factory.abstract_sharded.params)
@@ -115,12 +116,12 @@ def _describe_replication(setup: training_setup.Setup) -> list[str]:
 def describe_memory_shortage(
   machine: machine_topology.DeviceTopology, total: float, *, accumulation: int
 ) -> list[str]:
-  """Returns a warning if a step needs more memory than a run may use.
+  """Returns a warning if a step needs more memory than the run may use.
 
   Args:
-    machine: The machine of the plan.
-    total: Peak memory of a step on one device, in bytes.
-    accumulation: Number of accumulation steps of the run, for the message.
+    machine: Target machine of the plan.
+    total: Peak memory that a step uses on one device, in bytes.
+    accumulation: Number of gradient accumulation steps, for the warning.
   """
   accelerator = machine.accelerator
   if accelerator is None:
@@ -164,11 +165,11 @@ def advise_batch(
   time.
 
   Args:
-    machine: The machine of the plan.
-    total: Peak memory of a step on one device, in bytes.
-    state: Bytes of the train state on one device.
-    seconds: Estimated time of a step.
-    update_seconds: Estimated time of the parameter update in a step.
+    machine: Target machine of the plan.
+    total: Peak memory that a step uses on one device, in bytes.
+    state: Bytes that the train state occupies on one device.
+    seconds: Estimated time of a step in seconds.
+    update_seconds: Estimated time of the parameter update in seconds.
   """
   accelerator = machine.accelerator
   if accelerator is None or total < _MIN_STEP_BYTES:
@@ -197,11 +198,11 @@ def advise_batch(
 def describe_dtype_support(
   machine: machine_topology.DeviceTopology, settings: 'trainer.Trainer'
 ) -> list[str]:
-  """Returns warnings about dtypes that the devices do not support well.
+  """Returns warnings about dtypes that are slow on the target devices.
 
   Args:
-    machine: The machine of the plan.
-    settings: The run.
+    machine: Target machine of the plan.
+    settings: Setup of the run.
   """
   accelerator = machine.accelerator
   if (
@@ -234,9 +235,9 @@ def describe_misalignment(
   """Returns warnings about array shapes that make GPU matmuls slow.
 
   Args:
-    setup: The run.
-    machine: The machine of the plan.
-    costs: Costs of a step.
+    setup: Setup of the run.
+    machine: Target machine of the plan.
+    costs: Costs of a step, summed over all devices.
   """
   accelerator = machine.accelerator
   if accelerator is None or accelerator.platform != 'gpu':

@@ -1,4 +1,4 @@
-"""Replica groups of a collective: the devices that exchange data."""
+"""Replica groups of a collective operation: the devices that exchange data."""
 
 import math
 import re
@@ -34,7 +34,7 @@ def parse_replica_groups(attributes: str, devices: int) -> np.ndarray:
     Device ids of shape [num_groups, group_size].
 
   Raises:
-    ValueError: If the format of the groups is unknown.
+    ValueError: If the groups have an unknown format.
   """
   if match := (_LISTED.search(attributes) or _PAIRS.search(attributes)):
     return np.array(

@@ -1,4 +1,4 @@
-"""Operations of a training step, counted in its jaxpr.
+"""Operations in a training step, counted from its jaxpr.
 
 The count does not depend on a compiler, so that a step can be costed for any
 device. Matmuls and attention kernels are counted by their FLOPs. All other
@@ -35,7 +35,7 @@ _MIN_CHECKED_FLOPS = 1e9
 
 
 class Kind(enum.Enum):
-  """The resource that determines the time of an operation."""
+  """The resource that limits an operation's speed."""
 
   MATMUL = 'matmul'
   ATTENTION = 'attention'
@@ -47,17 +47,17 @@ class Operation:
   """An operation that reads its operands from memory.
 
   Attributes:
-    kind: The resource that determines its time.
-    name: Name of the primitive, or of the Pallas kernel.
+    kind: Resource that limits the operation's speed.
+    name: Name of the JAX primitive or of the Pallas kernel.
     part: Part of the model, such as 'MLP'.
     phase: 'forward', 'backward' or 'update'.
-    flops: Floating-point operations of one execution.
-    bytes: Bytes of memory traffic of one execution.
+    flops: Number of floating-point operations in one execution.
+    bytes: Number of bytes that one execution reads and writes.
     count: Number of executions in a step.
-    rate: Matmul rate relative to bfloat16.
+    rate: Matmul rate relative to the rate for bfloat16.
     misaligned: Descriptions of the arrays whose contiguous dimension is not a
       multiple of 16 bytes.
-    rows: Number of rows of a matmul, or 0 for other operations.
+    rows: Number of rows in a matmul, or 0 for other operations.
   """
 
   kind: Kind
@@ -74,10 +74,10 @@ class Operation:
 
 @dataclasses.dataclass(frozen=True)
 class StepCosts:
-  """The costs of one step of all devices.
+  """The costs of one step, summed over all devices.
 
   Attributes:
-    operations: Operations that read memory.
+    operations: Operations that read their operands from memory.
     peak_bytes: Largest total size of the arrays that exist at the same time,
       without the arguments of the step and the results that replace them.
   """
@@ -86,12 +86,12 @@ class StepCosts:
   peak_bytes: float
 
   def total(self, field: str) -> float:
-    """Returns the sum of a field of the operations over all executions."""
+    """Sums a field over all executions of all operations."""
     return sum(getattr(o, field) * o.count for o in self.operations)
 
 
 def count_costs(jaxpr: Any) -> StepCosts:
-  """Returns the costs of a jaxpr, such as `jitted.trace(...).jaxpr.jaxpr`."""
+  """Computes the costs of a jaxpr, such as `jitted.trace(...).jaxpr.jaxpr`."""
   counter = _Counter()
   arguments = [counter.new_argument(_size(v.aval)) for v in jaxpr.invars]
   constants = [counter.new_argument(_size(v.aval)) for v in jaxpr.constvars]
@@ -109,7 +109,7 @@ class _Value:
     reads: Number of bytes that are read to compute the value, by array in
       memory.
     level: Number of dependent kernels before the value can be computed.
-    in_memory: Whether the value is an array in memory, or a view of one.
+    in_memory: Whether the value is an array in memory or a view of one.
     is_scattered: Whether the array is zero except for scattered elements.
   """
 
@@ -176,7 +176,7 @@ class _Counter:
     self._read: set[tuple[int, int]] = set()
 
   def operations(self) -> list[Operation]:
-    """Returns the operations that were counted."""
+    """Returns all operations that were counted so far."""
     fused = [
       Operation(Kind.MEMORY, 'fusion', part, phase, bytes=size, count=count)
       for (_, _, part, phase, count), size in self._fused.items()
@@ -184,20 +184,22 @@ class _Counter:
     return self._operations + fused
 
   def peak_bytes(self) -> float:
-    """Returns the largest sum of the arrays that exist at the same time."""
+    """Returns the largest total size of arrays that exist at the same time."""
     changes = np.zeros(self._clock + 2)
     np.add.at(changes, self._first, self._sizes)
     np.subtract.at(changes, np.array(self._last) + 1, self._sizes)
     return float(np.cumsum(changes).max())
 
   def new_argument(self, size: float) -> _Value:
-    """Returns an argument of the step, which is in memory throughout."""
+    """Returns an argument of the step, which stays in memory for the entire
+    step.
+    """
     value = self.new_array(size)
     self._sizes[-1] = 0.0
     return value
 
   def new_array(self, size: float, level: int = 0, scope: str = '') -> _Value:
-    """Returns a new array in memory; updates replace arguments."""
+    """Returns a new array in memory. Updates replace arguments."""
     is_update = bool(scope) and _part_and_phase(scope)[1] == 'update'
     self._sizes.append(0.0 if is_update else size)
     self._first.append(self._clock)
@@ -210,7 +212,7 @@ class _Counter:
       self._last[array] = self._clock
 
   def write(self, value: _Value, aval, scope: str, count: float) -> _Value:
-    """Returns the value in memory, and counts the kernel that writes it."""
+    """Writes a value to memory and counts the kernel that does this."""
     if value.in_memory or not getattr(aval, 'shape', None):
       return value
     # Constants and random bits are computed where they are used.
@@ -233,7 +235,7 @@ class _Counter:
   def run(
     self, jaxpr, arguments: Sequence[_Value], scope: str, count: float
   ) -> list[_Value]:
-    """Counts the equations of a jaxpr, and returns its results."""
+    """Counts the equations in a jaxpr and returns its results."""
     values = dict(
       zip([*jaxpr.constvars, *jaxpr.invars], arguments, strict=True)
     )
@@ -506,7 +508,7 @@ def _matmul_rate(arrays) -> float:
 
 
 def misaligned_arrays(equation) -> tuple[str, ...]:
-  """Returns descriptions of the arrays of a matmul with misaligned rows.
+  """Describes the arrays in a matmul whose rows are misaligned.
 
   Adjacent dimensions of the same role (batch, contracted, free) form one
   dimension of the matmul, and the last of these is contiguous.

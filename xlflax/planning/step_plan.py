@@ -1,4 +1,4 @@
-"""Costs of one kind of step of a run."""
+"""Costs of each kind of step in a run."""
 
 import collections
 import dataclasses
@@ -23,22 +23,22 @@ from xlflax.training.devices import machine_topology
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-  """The costs of one kind of step.
+  """Costs of one kind of step, which trains a fixed set of objectives.
 
   Attributes:
-    fraction: Fraction of all steps.
-    objectives: Names of the objectives of the step.
-    costs: Operations of all devices.
-    collectives: Collectives of one device.
-    batch: Bytes of a device's shard of the batches.
-    memory: Bytes of one device other than state and batch, by kind.
-    peak: Total bytes of one device.
-    flops: Model FLOPs of all devices.
-    tokens: Number of positions of all batches, including padding.
+    fraction: Fraction of all steps that are of this kind.
+    objectives: Names of the objectives that the step trains.
+    costs: Operations, summed over all devices.
+    collectives: Collectives that one device executes.
+    batch: Size in bytes of a device's shard of the batches.
+    memory: Bytes on one device by kind, excluding the state and the batch.
+    peak: Peak number of bytes in use on one device.
+    flops: Model FLOPs, summed over all devices.
+    tokens: Number of token positions in all batches, including padding.
     xla_costs: FLOPs and bytes of one device as counted by the compiler, which
       counts the body of a loop once and no Pallas kernels.
-    compile_seconds: Seconds of the machine's own compiler. If None, the CPU
-      compiler was used.
+    compile_seconds: Compile time in seconds of the machine's own compiler. If
+      None, the CPU compiler was used.
   """
 
   fraction: float
@@ -60,13 +60,13 @@ def compile_step(
   machine: machine_topology.DeviceTopology,
   fraction: float,
 ) -> Step:
-  """Compiles a step with the compiler of the machine.
+  """Compiles a step with the target machine's compiler.
 
   Args:
-    setup: The run on the devices of the machine.
-    active: Indices of the objectives of the step in the mixture.
-    machine: The machine of the plan.
-    fraction: Fraction of all steps.
+    setup: Setup of the run on the target machine's devices.
+    active: Indices of the mixture's entries that the step trains.
+    machine: Target machine of the plan.
+    fraction: Fraction of all steps that are of this kind.
   """
   batches = setup.abstract_batches(active)
   with compilers.trace_for_machine(machine), setup.settings.partitioner.scope():
@@ -108,16 +108,17 @@ def estimate_step(
   machine: machine_topology.DeviceTopology,
   fraction: float,
 ) -> Step:
-  """Estimates a step without the compiler of the machine.
+  """Estimates a step's costs without the target machine's compiler.
 
   The step is traced for the machine. If the machine has several devices, the
   CPU compiler partitions the step with plain attention to find its collectives.
 
   Args:
-    setup: The run on CPU devices that substitute those of the machine.
-    active: Indices of the objectives of the step in the mixture.
-    machine: The machine of the plan.
-    fraction: Fraction of all steps.
+    setup: Setup of the run on CPU devices that stand in for the machine's
+      devices.
+    active: Indices of the mixture's entries that the step trains.
+    machine: Target machine of the plan.
+    fraction: Fraction of all steps that are of this kind.
   """
   batches = setup.abstract_batches(active)
   state = setup.factory.abstract_sharded
@@ -172,7 +173,7 @@ def _compile_on_cpu(setup, active, machine) -> tuple[Any, str]:
 
 
 def mean_collectives(steps: Sequence[Step]) -> dict[str, dict[str, float]]:
-  """Returns the collectives of the mean step, by kind."""
+  """Returns the collectives of the average step by kind."""
   mean: dict[str, dict[str, float]] = {}
   for step in steps:
     for kind, row in collectives.summarize_collectives(
@@ -200,7 +201,7 @@ def _objectives(setup: training_setup.Setup, active) -> tuple[str, ...]:
 
 
 def count_tokens(batches: dict[str, Any]) -> int:
-  """Returns the number of positions of batches, including padding."""
+  """Returns the number of token positions in batches, including padding."""
   return sum(
     int(np.prod(leaf.shape))
     for batch in batches.values()

@@ -1,4 +1,4 @@
-"""Estimated time of a training step at achievable rates.
+"""Estimated time of a training step, computed from achievable rates.
 
 The rates are fractions of the data-sheet values that were measured on one H200:
 large bfloat16 matmuls reach 719 of 989 TFLOP/s, and memory reaches 3.5 of 4.8
@@ -41,18 +41,18 @@ KNOWN_ERROR = (
 
 @dataclasses.dataclass(frozen=True)
 class StepTime:
-  """Seconds of one step on one device.
+  """Estimated time of one step on one device, in seconds.
 
   Attributes:
-    matmuls: Time of matmuls if all were aligned.
-    misaligned: Additional time of misaligned matmuls.
-    attention: Time of attention kernels.
-    memory: Time of element-wise operations, reductions, gathers and the
+    matmuls: Time for matmuls if all arrays were aligned.
+    misaligned: Additional time for matmuls with misaligned arrays.
+    attention: Time for attention kernels.
+    memory: Time for element-wise operations, reductions, gathers and the
       optimizer.
-    launches: Time between kernels.
-    communication: Time of collectives, including those that are hidden behind
+    launches: Time between kernels, in which the device is idle.
+    communication: Time for collectives, including those that are hidden behind
       computation.
-    exposed: Time of collectives that exceeds the computation.
+    exposed: Time for collectives that is not hidden behind computation.
   """
 
   matmuls: float
@@ -65,12 +65,12 @@ class StepTime:
 
   @property
   def total(self) -> float:
-    """Seconds of the step."""
+    """Duration of the step in seconds."""
     return self.computation + self.exposed
 
   @property
   def computation(self) -> float:
-    """Seconds without exposed communication."""
+    """Duration of the step in seconds without exposed communication."""
     return (
       self.matmuls
       + self.misaligned
@@ -81,7 +81,7 @@ class StepTime:
 
   @property
   def limit(self) -> str:
-    """Name of the largest contribution."""
+    """Name of the largest contribution to the time."""
     parts = {
       'matmuls': self.matmuls + self.misaligned,
       'attention': self.attention,
@@ -100,15 +100,15 @@ def operation_seconds(
   update_fraction: float = 1.0,
   aligned: bool = False,
 ) -> float:
-  """Returns the seconds of one execution of an operation on one device.
+  """Estimates the seconds that one device needs to execute an operation once.
 
   Args:
-    operation: An operation of all devices.
-    accelerator: The device.
-    devices: Number of devices, among which all work except the update is
-      divided equally.
-    update_fraction: Fraction of the optimizer state on each device.
-    aligned: Whether to ignore misaligned rows.
+    operation: Operation, counted over all devices.
+    accelerator: Type of the device.
+    devices: Number of devices. All work except the update is divided equally
+      among them.
+    update_fraction: Fraction of the optimizer state that each device stores.
+    aligned: Whether to treat misaligned rows as aligned.
   """
   fraction = update_fraction if operation.phase == 'update' else 1 / devices
   rate = accelerator.flops * MATMUL_FRACTION * operation.rate
@@ -130,10 +130,10 @@ def estimate_time(
   """Estimates the time of a step.
 
   Args:
-    costs: Costs of the step of all devices.
-    machine: Devices with a known accelerator.
-    counts: Collectives of one device.
-    update_fraction: Fraction of the optimizer state on each device.
+    costs: Costs of the step, summed over all devices.
+    machine: Target machine, whose accelerator is known.
+    counts: Collectives that one device executes.
+    update_fraction: Fraction of the optimizer state that each device stores.
   """
   accelerator = machine.accelerator
   assert accelerator is not None
@@ -172,10 +172,10 @@ def estimate_time(
 
 
 def mean_time(weighted: Sequence[tuple[float, StepTime]]) -> StepTime:
-  """Returns the mean time of several kinds of steps.
+  """Averages the times of several kinds of steps.
 
   Args:
-    weighted: Pairs of the fraction of a kind of step and its time.
+    weighted: Pairs (fraction of the steps, time) for each kind of step.
   """
   return StepTime(
     *(
@@ -192,13 +192,13 @@ def describe_time(
   flops: float,
   tokens: float,
 ) -> dict[str, Any]:
-  """Returns the estimate as plain data.
+  """Converts the estimate to plain data for JSON and reports.
 
   Args:
-    machine: The devices.
-    time: Time of the mean step.
-    flops: Model FLOPs of a step of all devices.
-    tokens: Positions of the batches of a step of all devices.
+    machine: Target machine.
+    time: Time of the average step.
+    flops: Model FLOPs of a step, summed over all devices.
+    tokens: Number of token positions in a step, summed over all devices.
   """
   assert machine.accelerator is not None
   peak = machine.accelerator.flops * machine.count

@@ -1,4 +1,4 @@
-"""Programs that XLA:TPU has scheduled, without their machine code.
+"""Programs scheduled by XLA:TPU, without their machine code.
 
 XLA:TPU writes its optimized and scheduled program and all buffers before it
 generates machine code, which takes several times as long and is not needed for
@@ -29,14 +29,14 @@ _TOTAL = re.compile(r'Memory Space: default.*\nTotal bytes: (\d+)')
 def compile_program(
   lowered: Any, options: dict[str, Any], folder: pathlib.Path
 ) -> None:
-  """Compiles a program until the program and its buffers are written.
+  """Compiles a program only until XLA has written it and its buffers.
 
   Outside of a command, the compilation is completed.
 
   Args:
     lowered: Result of `jax.jit(...).lower(...)` for TPUs.
-    options: Options of XLA.
-    folder: Empty folder for the files of the compiler.
+    options: XLA compiler options.
+    folder: Empty folder for the compiler's output files.
 
   Raises:
     JaxRuntimeError: If the compiler rejects the program.
@@ -61,7 +61,7 @@ def compile_program(
 
 
 def dump_to(folder: pathlib.Path) -> dict[str, Any]:
-  """Returns the options that make XLA write its programs to a folder."""
+  """Returns the options with which XLA writes its programs to a folder."""
   return {'xla_dump_to': str(folder), 'xla_dump_hlo_as_text': True}
 
 
@@ -73,13 +73,13 @@ def _largest(folder: pathlib.Path, pattern: str) -> pathlib.Path | None:
 
 
 def read_program(folder: pathlib.Path) -> str:
-  """Reads the HLO of the program.
+  """Reads the program's HLO from the compiler's output.
 
   Args:
-    folder: The folder with the files of the compiler.
+    folder: Folder with the compiler's output files.
 
   Raises:
-    TrainingError: If the compiler did not write the program.
+    TrainingError: If the compiler did not write the program's HLO.
   """
   return _read(folder, _PROGRAM)
 
@@ -98,10 +98,10 @@ def _read(folder: pathlib.Path, pattern: str) -> str:
 
 
 def read_memory(folder: pathlib.Path) -> dict[str, int]:
-  """Reads the memory of the program.
+  """Reads the program's memory use from the compiler's output.
 
   Args:
-    folder: The folder with the files of the compiler.
+    folder: Folder with the compiler's output files.
 
   Returns:
     'arguments', 'outputs' (without those that reuse an argument), 'temporary'
@@ -111,11 +111,11 @@ def read_memory(folder: pathlib.Path) -> dict[str, int]:
 
 
 def parse_memory(buffers: str, report: str) -> dict[str, int]:
-  """Parses the memory of a program from the texts of two files.
+  """Parses a program's memory use from two of the compiler's files.
 
   Args:
-    buffers: The buffer assignment.
-    report: The memory usage report.
+    buffers: Text of the buffer assignment file.
+    report: Text of the memory usage report.
 
   Returns:
     The dictionary of `read_memory`.

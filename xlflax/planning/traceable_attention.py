@@ -1,4 +1,4 @@
-"""Attention backends that a CPU can trace or compile."""
+"""Replacement of attention backends that a CPU cannot trace or compile."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Any
@@ -20,14 +20,14 @@ _Backend = encoder_config.AttentionBackend
 def with_traceable_attention(
   settings: 'trainer.Trainer', machine: machine_topology.DeviceTopology
 ) -> 'trainer.Trainer':
-  """Returns the settings without cuDNN attention.
+  """Returns the run's settings without cuDNN attention.
 
   JAX traces cuDNN attention only if cuDNN is installed. The fused kernels,
   which are used instead, have the same estimated cost.
 
   Args:
-    settings: The run.
-    machine: The machine of the plan.
+    settings: Settings of the run.
+    machine: Target machine of the plan.
 
   Raises:
     ConfigError: If the configured backend cannot be used on the machine.
@@ -48,7 +48,7 @@ def with_traceable_attention(
 
 
 def with_plain_attention(settings: 'trainer.Trainer') -> 'trainer.Trainer':
-  """Returns the settings with plain attention, which compiles on a CPU."""
+  """Returns the run's settings with plain attention for compilation on a CPU."""
   if not hasattr(settings.model.config, 'attention_backend'):
     return settings
   return _with_backend(settings, _Backend.XLA)
