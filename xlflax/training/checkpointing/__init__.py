@@ -1,1 +1,1 @@
-"""Checkpoints and model directories: formats, readers and writers."""
+"""File formats, readers and writers for checkpoints and model directories."""

@@ -1,4 +1,4 @@
-"""Items of a checkpoint, each sealed by the digests of its files.
+"""Checkpoint items, each sealed by the digests of its files.
 
 Orbax calls `finalize` on an item after all its files are written and before the
 checkpoint gets its final name. Every finished checkpoint therefore has digests,
@@ -32,11 +32,11 @@ _CHUNK_BYTES = 1 << 26  # Bytes of an array that are encoded at once.
 
 @dataclasses.dataclass(frozen=True)
 class LazyArray:
-  """Float32 array that is computed just before it is written.
+  """Float32 array that is computed only when it is written to a checkpoint.
 
   Attributes:
     shape: Shape of the array.
-    make: Function that computes the array.
+    make: Function that computes the array's values.
   """
 
   shape: tuple[int, ...]
@@ -45,7 +45,7 @@ class LazyArray:
 
   @property
   def size(self) -> int:
-    """Number of elements."""
+    """Number of elements in the array."""
     return math.prod(self.shape)
 
 
@@ -73,13 +73,14 @@ class _SealingMixin:
   """Extension of an Orbax handler that seals the item with digests.
 
   Attributes:
-    about: Metadata that identifies the checkpoint of the next digests.
+    about: Metadata that identifies the checkpoint to which the next digests
+      belong.
   """
 
   about: dict[str, Any] = {}
 
   def finalize(self, directory) -> None:
-    """Completes an item and writes the digests of its files."""
+    """Completes an item and writes its files' digests."""
     is_first = jax.process_index() == 0
     if is_first:
       paths.wait_until_listed(paths.to_path(directory))
@@ -90,37 +91,37 @@ class _SealingMixin:
 
 
 class SealedArrays(_SealingMixin, ocp.StandardCheckpointHandler):
-  """Handler that writes all arrays of an item at once."""
+  """Orbax handler that writes all arrays of an item at once."""
 
 
 class SealedTree(_SealingMixin, ocp.PyTreeCheckpointHandler):
-  """Handler that writes a few arrays at a time, to save memory."""
+  """Orbax handler that saves memory by writing a few arrays at a time."""
 
 
 class SealedJson(_SealingMixin, ocp.JsonCheckpointHandler):
-  """Handler for plain JSON."""
+  """Orbax handler for items that contain plain JSON."""
 
 
 @ocp.args.register_with_handler(SealedArrays, for_save=True, for_restore=True)
 @dataclasses.dataclass
 class SaveArrays(ocp.args.StandardSave):
-  """Save arguments of `SealedArrays`."""
+  """Orbax save arguments for `SealedArrays`."""
 
 
 @ocp.args.register_with_handler(SealedTree, for_save=True, for_restore=True)
 @dataclasses.dataclass
 class SaveTree(ocp.args.PyTreeSave):
-  """Save arguments of `SealedTree`."""
+  """Orbax save arguments for `SealedTree`."""
 
 
 @ocp.args.register_with_handler(SealedJson, for_save=True, for_restore=True)
 @dataclasses.dataclass
 class SaveJson(ocp.args.JsonSave):
-  """Save arguments of `SealedJson`."""
+  """Orbax save arguments for `SealedJson`."""
 
 
 def make_handlers(save_concurrent_gb: int | None) -> dict[str, Any]:
-  """Returns the Orbax handlers by item.
+  """Returns the Orbax handler for each item of a checkpoint.
 
   Args:
     save_concurrent_gb: See `CheckpointOptions`.
@@ -139,12 +140,12 @@ def make_handlers(save_concurrent_gb: int | None) -> dict[str, Any]:
 
 
 def read_arrays(checkpoint: pathlib.Path, item: str, abstract: Any) -> Any:
-  """Reads all arrays of an item.
+  """Reads all arrays of a checkpoint item.
 
   Args:
-    checkpoint: Directory of a finished checkpoint.
+    checkpoint: Directory that contains a finished checkpoint.
     item: Name of the item.
-    abstract: Tree of ShapeDtypeStructs with the structure of the item.
+    abstract: Tree of ShapeDtypeStructs that has the item's structure.
   """
   return ocp.StandardCheckpointHandler().restore(
     paths.to_absolute_path(checkpoint) / item,
@@ -153,7 +154,7 @@ def read_arrays(checkpoint: pathlib.Path, item: str, abstract: Any) -> Any:
 
 
 def read_meta(checkpoint: pathlib.Path) -> dict[str, Any]:
-  """Reads the item `meta`.
+  """Reads the JSON item `meta` of a checkpoint.
 
   Raises:
     OSError, ValueError: If the item is unreadable.
@@ -166,7 +167,7 @@ def read_meta(checkpoint: pathlib.Path) -> dict[str, Any]:
 
 
 def strip_meta(meta: dict[str, Any]) -> dict[str, Any]:
-  """Returns the metadata without the entries that `make_meta` adds."""
+  """Removes the entries added by `make_meta` from the metadata."""
   return {
     key: value for key, value in meta.items() if key not in (_FILES, _SCORED)
   }
@@ -175,23 +176,23 @@ def strip_meta(meta: dict[str, Any]) -> dict[str, Any]:
 def make_meta(
   model_dir: pathlib.Path, scored: dict[str, float] | None
 ) -> dict[str, Any]:
-  """Returns the entries that every checkpoint adds to its item `meta`.
+  """Returns the entries that xlflax adds to each checkpoint's `meta` item.
 
   Args:
     model_dir: Model directory. The texts of its small files are included, so
       that `xlflax verify` can restore them.
-    scored: Metric by which the best checkpoint is selected, by name. If None,
-      no checkpoint is selected.
+    scored: Name and value of the metric by which the best checkpoint is
+      selected. If None, no checkpoint is selected.
   """
   files = dict(manifests.iterate_texts(model_dir, max_bytes=_MAX_TEXT_BYTES))
   return {_FILES: files, _SCORED: scored}
 
 
 def read_run_files(checkpoint: pathlib.Path) -> dict[str, str]:
-  """Returns the small files of the run at the time of a checkpoint.
+  """Returns the run's small files, as they were when a checkpoint was written.
 
   Args:
-    checkpoint: Directory of a finished checkpoint.
+    checkpoint: Directory that contains a finished checkpoint.
 
   Returns:
     Mapping from relative paths to texts.
@@ -203,7 +204,7 @@ def read_run_files(checkpoint: pathlib.Path) -> dict[str, str]:
 
 
 def expected_score(checkpoint: pathlib.Path) -> str | None:
-  """Returns the expected text of the file `SCORE`, or None if there is none.
+  """Returns the expected text of the `SCORE` file, or None without a file.
 
   Raises:
     OSError, ValueError: If `meta` is unreadable.
@@ -213,7 +214,7 @@ def expected_score(checkpoint: pathlib.Path) -> str | None:
 
 
 def find_score_problem(checkpoint: pathlib.Path) -> str:
-  """Returns a description of the problem of the file `SCORE`, or ''."""
+  """Returns a description of a problem with the `SCORE` file, or ''."""
   try:
     expected_text = expected_score(checkpoint)
   except (OSError, ValueError, RecursionError):
@@ -232,7 +233,7 @@ def find_score_problem(checkpoint: pathlib.Path) -> str:
 
 
 def read_seal_metadata(checkpoint: pathlib.Path) -> dict[str, Any]:
-  """Returns the metadata in the seal of the parameters, or {} if it is damaged."""
+  """Returns the metadata in the parameters' seal, or {} if it is damaged."""
   try:
     return checksums.read_seal(checkpoint / PARAMS).about
   except (OSError, ValueError, RecursionError):
@@ -240,7 +241,7 @@ def read_seal_metadata(checkpoint: pathlib.Path) -> dict[str, Any]:
 
 
 def checkpoint_identity(checkpoint: pathlib.Path) -> str:
-  """Returns an identifier of a checkpoint's arrays, or '' without a checkpoint."""
+  """Returns an identifier of a checkpoint's arrays, or '' if none exists."""
   try:
     seals = [(checkpoint / item / checksums.FILE) for item in (PARAMS, TRAIN)]
     return checksums.digest_json([seal.read_text('utf-8') for seal in seals])[
@@ -256,12 +257,12 @@ def verify_items(
   run: str = '',
   share: tuple[int, int] = (0, 1),
 ) -> None:
-  """Verifies that the files of items have not changed since they were written.
+  """Verifies that the items' files have not changed since they were written.
 
   Args:
-    checkpoint: Directory of a finished checkpoint.
+    checkpoint: Directory that contains a finished checkpoint.
     *items: Names of items, from `NAMES`.
-    run: Identifier of the run that the checkpoint must belong to. If '', any
+    run: Identifier of the run to which the checkpoint must belong. If '', any
       run is accepted.
     share: (i, n) to verify every n-th file, starting with the i-th.
 
@@ -288,7 +289,7 @@ def verify_items(
 
 
 def verify_description(checkpoint: pathlib.Path, item: str) -> None:
-  """Verifies the small files of an item, which describe its arrays.
+  """Verifies the small files that describe an item's arrays.
 
   Raises:
     CheckpointError: If files have changed or are missing.

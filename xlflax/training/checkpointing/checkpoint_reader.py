@@ -42,7 +42,7 @@ def _is_finished(checkpoint: pathlib.Path) -> bool:
 
 
 def checkpoint_path(model_dir: str | pathlib.Path, step: int) -> pathlib.Path:
-  """Returns the directory of a checkpoint.
+  """Returns the directory in which a checkpoint is stored.
 
   Args:
     model_dir: Model directory, on disk or in a bucket.
@@ -50,7 +50,7 @@ def checkpoint_path(model_dir: str | pathlib.Path, step: int) -> pathlib.Path:
 
   Raises:
     CheckpointError: If the checkpoint does not exist.
-    RunDirectoryError: If checkpoints cannot be read from the file system.
+    RunDirectoryError: If the file system does not support reading checkpoints.
   """
   checkpoint = paths.to_absolute_path(model_dir) / DIRECTORY / str(step)
   tensorstore_specs.kvstore_spec(os.fspath(checkpoint))
@@ -65,7 +65,7 @@ def checkpoint_path(model_dir: str | pathlib.Path, step: int) -> pathlib.Path:
 
 
 def verify_checkpoint(checkpoint: pathlib.Path, *items: str) -> None:
-  """Verifies items of a checkpoint and raises the same error in all processes.
+  """Verifies a checkpoint's items and raises the same error in all processes.
 
   Each process reads its shard of the files.
 
@@ -123,7 +123,7 @@ def _is_true_anywhere(value: bool) -> bool:
 def saved_shapes(
   checkpoint: pathlib.Path, item: str = 'params'
 ) -> dict[str, Any]:
-  """Reads the shapes of the arrays in a checkpoint from its metadata.
+  """Reads the shapes of a checkpoint's arrays from its metadata.
 
   Args:
     checkpoint: Directory of a finished checkpoint.
@@ -144,18 +144,18 @@ def saved_shapes(
     return param_tree.param_shapes(tree)
   except Exception as error:
     raise errors.CheckpointError(
-      'The metadata of the checkpoint is unreadable',
+      'The metadata of the checkpoint cannot be read',
       got=summarize_error(error),
       where=str(checkpoint),
     ) from error
 
 
 def check_fit(checkpoint: pathlib.Path, state: train_state.TrainState) -> None:
-  """Checks that a checkpoint has the shapes of a training state.
+  """Checks that a checkpoint's shapes match a train state.
 
   Args:
     checkpoint: Directory of a finished checkpoint.
-    state: Abstract state of the run.
+    state: Abstract train state of the run.
 
   Raises:
     CheckpointError: If the shapes differ.
@@ -169,13 +169,13 @@ def check_fit(checkpoint: pathlib.Path, state: train_state.TrainState) -> None:
       where=str(checkpoint),
       expected='a state with the same optimizer, frozen parameters, '
       'ema_decay and objectives',
-      fix='Use the settings with which the run was started, or another model '
-      'directory with init_from.',
+      fix='Use the settings with which the run was started, or train in a '
+      'different model directory with init_from.',
     )
 
 
 def check_shapes(checkpoint: pathlib.Path, abstract_params) -> None:
-  """Checks that a checkpoint has the shapes of the model's parameters.
+  """Checks that a checkpoint's shapes match the model's parameters.
 
   Unreadable metadata is not reported here, because reading the checkpoint
   reports it.
@@ -185,7 +185,7 @@ def check_shapes(checkpoint: pathlib.Path, abstract_params) -> None:
     abstract_params: Abstract parameters of the model.
 
   Raises:
-    CheckpointError: If parameters differ. The message lists them.
+    CheckpointError: If parameters differ. The message lists their differences.
   """
   problems = _shape_differences(checkpoint, abstract_params, 'params')
   if problems:
@@ -238,7 +238,7 @@ def _join_first(problems: list[str], max_problems: int = 20) -> str:
 
 
 def restore_params(model_dir: str | pathlib.Path, step: int, abstract) -> Any:
-  """Restores the parameters of a checkpoint, or their EMA if it has one.
+  """Restores a checkpoint's parameters, or their EMA if one was saved.
 
   Args:
     model_dir: Model directory of a run.
@@ -246,8 +246,8 @@ def restore_params(model_dir: str | pathlib.Path, step: int, abstract) -> Any:
     abstract: ShapeDtypeStructs of the parameters, with optional shardings.
 
   Raises:
-    CheckpointError: If the checkpoint does not exist, has other shapes or is
-      unreadable.
+    CheckpointError: If the checkpoint does not exist, has different shapes or
+      is unreadable.
   """
   checkpoint = checkpoint_path(model_dir, step)
   check_shapes(checkpoint, abstract)
@@ -266,12 +266,12 @@ def restore_params(model_dir: str | pathlib.Path, step: int, abstract) -> Any:
       'The checkpoint is unreadable',
       got=summarize_error(error),
       where=str(checkpoint),
-      fix='Use another step.',
+      fix='Use a different step.',
     ) from error
 
 
 def restore_subtree(checkpoint: pathlib.Path, item: str, abstract) -> Any:
-  """Restores some arrays of an item, each directly into its sharding.
+  """Restores some of an item's arrays, each directly with its sharding.
 
   The files are not verified. Call `verify_checkpoint` before.
 
@@ -292,7 +292,7 @@ def restore_subtree(checkpoint: pathlib.Path, item: str, abstract) -> Any:
 
 
 def make_train_item(state: train_state.TrainState) -> dict[str, Any]:
-  """Returns the content of the item `train`, which excludes the parameters."""
+  """Returns the content of the `train` item, which excludes the parameters."""
   return {
     'step': state.step,
     'opt_state': state.opt_state,
@@ -302,6 +302,6 @@ def make_train_item(state: train_state.TrainState) -> dict[str, Any]:
 
 
 def summarize_error(error: BaseException) -> str:
-  """Returns the type of an error and the first line of its message."""
+  """Formats an error as its type and the first line of its message."""
   lines = str(error).strip().splitlines()
   return f'{type(error).__name__}: {lines[0] if lines else ""}'[:300]

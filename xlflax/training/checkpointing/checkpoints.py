@@ -1,4 +1,4 @@
-"""Asynchronous and atomic checkpoints.
+"""Checkpoints that are written asynchronously and atomically.
 
 A checkpoint has three items, so that a reader loads only what it needs:
 `params` (read by evaluation and initialization), `train` (step, optimizer
@@ -35,13 +35,14 @@ REJECTED = 'rejected_checkpoints'
 @class_registry.register('checkpoint_options')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckpointOptions:
-  """Schedule and retention of checkpoints.
+  """Options that determine when checkpoints are written and which are kept.
 
   Attributes:
     save_interval_steps: Number of steps between checkpoints. The last step is
       always saved.
     max_to_keep: Number of newest checkpoints to keep. If None, all are kept.
-    keep_period: Checkpoints at multiples of this number are always kept.
+    keep_period: Checkpoints whose step is a multiple of this number are always
+      kept.
     metric_for_best_model: Evaluation metric whose best checkpoint is also kept,
       for example 'retrieval/mean'. A checkpoint is written when the metric is
       evaluated.
@@ -64,10 +65,10 @@ class CheckpointOptions:
   save_concurrent_gb: validation.PositiveInt | None = None
 
   def score(self, metrics: dict[str, float]) -> float:
-    """Returns the score of a checkpoint. Larger is better.
+    """Computes a checkpoint's score from its metrics. Larger is better.
 
     Args:
-      metrics: Evaluation metrics by name.
+      metrics: Evaluation metrics of the checkpoint by name.
 
     Returns:
       The score, or -inf without a finite value of `metric_for_best_model`.
@@ -78,7 +79,7 @@ class CheckpointOptions:
     return -value if self.greater_is_better is False else value
 
   def preservation_policy(self):
-    """Returns the Orbax policy that determines which checkpoints are kept."""
+    """Creates the Orbax policy that determines which checkpoints are kept."""
     policies: list[Any] = [checkpoint_managers.LatestN(self.max_to_keep)]
     if self.keep_period:
       policies.append(checkpoint_managers.EveryNSteps(self.keep_period))
@@ -89,11 +90,11 @@ class CheckpointOptions:
 
 @dataclasses.dataclass(frozen=True)
 class Restored:
-  """Restored checkpoint.
+  """A checkpoint that was restored.
 
   Attributes:
-    step: Step of the checkpoint.
-    state: Training state.
+    step: Step at which the checkpoint was written.
+    state: Restored train state.
     meta: JSON metadata that was saved with the state.
   """
 
@@ -103,11 +104,11 @@ class Restored:
 
 
 class Checkpoints:
-  """Reader and writer of the checkpoints of a model directory.
+  """Reader and writer for the checkpoints in a model directory.
 
   Args:
     model_dir: Model directory, on disk or in a bucket.
-    options: Schedule and retention. If None, the defaults.
+    options: Options for the schedule and the retention. If None, the defaults.
   """
 
   def __init__(
@@ -147,7 +148,7 @@ class Checkpoints:
     """Checks the scores by which the best checkpoint is selected.
 
     Raises:
-      CheckpointError: If a score is damaged.
+      CheckpointError: If the score file of a checkpoint is damaged.
     """
     for step in checkpoint_reader.finished_steps(self._model_dir):
       problem = checkpoint_items.find_score_problem(self.directory / str(step))
@@ -165,7 +166,9 @@ class Checkpoints:
     return max(checkpoint_reader.finished_steps(self._model_dir), default=None)
 
   def describe_last(self) -> str:
-    """Returns a sentence with the path of the newest finished checkpoint."""
+    """Returns a sentence that states the path of the newest finished
+    checkpoint.
+    """
     if self.last_step is None:
       return f'No checkpoint exists in {self.directory}.'
     return f'The last checkpoint is {self.directory / str(self.last_step)}.'
@@ -176,10 +179,10 @@ class Checkpoints:
     meta: dict[str, Any],
     metrics: dict[str, float] | None = None,
   ) -> None:
-    """Starts writing a state as the checkpoint of its step.
+    """Starts writing a train state as the checkpoint of its step.
 
     Args:
-      state: Training state. Its step names the checkpoint.
+      state: Train state, whose step becomes the checkpoint's name.
       meta: Plain JSON metadata that is saved with the state.
       metrics: Evaluation metrics at this step, for `metric_for_best_model`.
 
@@ -226,7 +229,7 @@ class Checkpoints:
 
   @property
   def is_writing(self) -> bool:
-    """True while a checkpoint is written in the background."""
+    """True while a checkpoint is being written in the background."""
     return self._manager.is_saving_in_progress()
 
   def check(self) -> None:
@@ -235,23 +238,23 @@ class Checkpoints:
     Does not wait for an unfinished write, which may still fail.
 
     Raises:
-      CheckpointError: See `save`.
+      CheckpointError: If a background write failed (see `save`).
     """
     if self._has_unchecked_write and not self.is_writing:
       self.wait()
 
   def wait(self) -> None:
-    """Waits until all started writes are finished.
+    """Waits until all writes that were started have finished.
 
     Raises:
-      CheckpointError: See `save`.
+      CheckpointError: If a background write failed (see `save`).
     """
     self._has_unchecked_write = False
     with self._report_failure():
       self._manager.wait_until_finished()
 
   def close(self) -> None:
-    """Waits for unfinished writes and closes the manager."""
+    """Waits for unfinished writes and closes the checkpoint manager."""
     self.wait()
     self._manager.close()
 
@@ -263,7 +266,7 @@ class Checkpoints:
     readable, none is moved, because the cause may lie outside the checkpoints.
 
     Args:
-      factory: Factory of the abstract state and its shardings.
+      factory: Factory that provides the abstract train state and its shardings.
 
     Returns:
       The restored checkpoint, or None if there are no checkpoints.
@@ -295,13 +298,13 @@ class Checkpoints:
       return restored
     if failed:
       raise errors.CheckpointError(
-        'All checkpoints are unreadable',
+        'None of the checkpoints can be read',
         got='; '.join(
           f'step {step}: {checkpoint_reader.summarize_error(error)}'
           for step, error in failed.items()
         ),
         where=str(self.directory),
-        fix='Resolve the cause, or use another model directory.',
+        fix='Resolve the cause, or use a different model directory.',
       )
     return None
 
@@ -381,7 +384,7 @@ def _raise_if_unavailable(error: Exception) -> None:
   """Raises an error if a read failed for a reason other than the file.
 
   Raises:
-    CheckpointError: If the storage does not respond, or a process was lost.
+    CheckpointError: If the storage does not respond or a process was lost.
   """
   if errors.is_unavailable(error) or failures.is_lost_process(error):
     raise errors.CheckpointError(
@@ -407,13 +410,13 @@ def write_parameters(
   meta: dict[str, Any] | None = None,
   **options: Any,
 ) -> None:
-  """Writes a single checkpoint of parameters that were not trained by a run.
+  """Writes a single checkpoint with parameters that no run has trained.
 
   Args:
-    directory: Model directory, which contains all other files.
+    directory: Model directory, which already contains all other files.
     params: `{'model': ..., 'heads': ...}`.
-    step: Step of the checkpoint.
-    meta: Plain JSON metadata.
+    step: Step at which the checkpoint was written.
+    meta: Metadata as plain JSON.
     **options: Fields of `CheckpointOptions`.
   """
   checkpoints = Checkpoints(

@@ -1,4 +1,4 @@
-"""JSON descriptions of runs, and the identity of a run.
+"""JSON descriptions of runs, and the part of them that identifies a run.
 
 A description contains the registered names of classes and the values of all
 fields. The *identity* of a run is its description without the fields that may
@@ -39,7 +39,7 @@ def to_json_config(value: Any) -> Any:
       recursively.
 
   Raises:
-    ConfigError: If the value contains a value of another type.
+    ConfigError: If the value contains an object of any other type.
   """
   if isinstance(value, enum.Enum):
     return value.value
@@ -69,7 +69,7 @@ def to_json_config(value: Any) -> Any:
   if value is None or isinstance(value, (bool, int, float, str)):
     return value
   raise errors.ConfigError(
-    'A setting has a type that cannot be recorded',
+    'A setting has a type that cannot be recorded as JSON',
     got=repr(value),
     expected='numbers, strings, enums, dataclasses, or lists of them',
     fix='Use a frozen dataclass. If the setting is a function, define '
@@ -78,10 +78,10 @@ def to_json_config(value: Any) -> Any:
 
 
 def from_json_config(description: Any) -> Any:
-  """Builds the value that a description describes. Lists become tuples.
+  """Builds a value from its description. Lists become tuples.
 
   Args:
-    description: Description that `to_json_config` returned.
+    description: Description returned by `to_json_config`.
 
   Raises:
     RunDirectoryError: If the description is invalid, or contains a class that
@@ -98,7 +98,7 @@ def from_json_config(description: Any) -> Any:
     RecursionError,
   ) as error:
     raise errors.RunDirectoryError(
-      'Failed to build an object from its recorded description',
+      'An object could not be built from its recorded description',
       got=f'{type(error).__name__}: {error}'[:300],
       expected='a description that xlflax wrote',
       fix='Copy the complete model directory again.',
@@ -117,7 +117,8 @@ def _build(description: Any) -> Any:
   unknown = sorted(set(description[FIELDS]) - set(fields_by_name))
   if unknown:
     raise errors.RunDirectoryError(
-      'A recorded object has fields that its class does not have',
+      'The recorded description of an object contains fields that its class '
+      'does not have',
       got=f'{description[CLASS]}: {", ".join(unknown)}',
       expected='fields among ' + ', '.join(fields_by_name),
     )
@@ -130,7 +131,7 @@ def _build(description: Any) -> Any:
 
 
 def config_identity(value: Any) -> dict[str, Any]:
-  """Returns the identity of a run.
+  """Returns the part of a run's description that identifies the run.
 
   Args:
     value: Configuration of the run.
@@ -142,26 +143,26 @@ def config_identity(value: Any) -> dict[str, Any]:
 
 
 def identity_of_description(description: Any) -> dict[str, Any]:
-  """Returns the identity of a run from the result of `to_json_config`."""
+  """Returns a run's identity, given the result of `to_json_config`."""
   return dict(_flatten(description, ''))
 
 
 def config_fingerprint(value: Any) -> str:
-  """Returns 16 hexadecimal digits that identify runs of the same identity."""
+  """Returns 16 hexadecimal digits that are equal for runs with one identity."""
   text = json.dumps(config_identity(value), sort_keys=True, ensure_ascii=False)
   return hashlib.sha256(text.encode('utf-8')).hexdigest()[:16]
 
 
 def config_difference(old: Any, new: Any) -> list[str]:
-  """Returns the lines in which the identities of two descriptions differ.
+  """Returns the fields in which the identities of two descriptions differ.
 
   A field that the older description lacks has its default value, so that a
   class may gain a field without changing the identity of earlier runs. Paths
   are compared by their spelling if only one description contains their content.
 
   Args:
-    old: Older result of `to_json_config`.
-    new: Newer result of `to_json_config`.
+    old: Older description, as returned by `to_json_config`.
+    new: Newer description, as returned by `to_json_config`.
   """
   old, new = _keep_common_contents(old, new), _keep_common_contents(new, old)
   old_identity = identity_of_description(old)
@@ -178,7 +179,8 @@ def config_difference(old: Any, new: Any) -> list[str]:
 
 
 def described_fields(cls_or_value: Any) -> list[dataclasses.Field]:
-  """Returns the fields that describe a dataclass or a Linen module."""
+  """Returns the fields that the description of a dataclass or module contains.
+  """
   cls = cls_or_value if isinstance(cls_or_value, type) else type(cls_or_value)
   skipped = ('parent', 'name') if issubclass(cls, nn.Module) else ()
   return [
@@ -243,7 +245,7 @@ class _Content(str):
   """Content at the paths of a field.
 
   Attributes:
-    spelled: Value of the field, as the user wrote the paths.
+    spelled: Value of the field, with the paths as the user wrote them.
   """
 
   spelled: Any = None

@@ -1,4 +1,4 @@
-"""Fingerprint of the data of a run, which every checkpoint contains.
+"""Fingerprint of a run's data, which is stored in every checkpoint.
 
 A run that resumes on other data would be a different run. A checkpoint
 therefore records the vocabulary and the tokens it was trained on. A run that
@@ -22,11 +22,11 @@ FILE = 'inputs.json'
 def describe_inputs(
   vocabulary_hash: str, loaders: Mapping[str, loader_base.Loader]
 ) -> dict[str, Any]:
-  """Returns the identity of the vocabulary and of the datasets as plain JSON.
+  """Describes the vocabulary and the datasets by their hashes, as plain JSON.
 
   Args:
-    vocabulary_hash: Hash of the content of the vocabulary.
-    loaders: Loaders by the name of the dataset.
+    vocabulary_hash: Hash of the vocabulary's content.
+    loaders: Data loaders by dataset name.
 
   Returns:
     {'vocabulary': hash, 'datasets': {name: digest}}.
@@ -42,11 +42,11 @@ def describe_inputs(
 def check_inputs(
   saved: Mapping[str, Any], current: Mapping[str, Any], *, where: pathlib.Path
 ) -> None:
-  """Checks that the data of a run have not changed since a checkpoint.
+  """Checks that a run's data have not changed since a checkpoint was written.
 
   Args:
-    saved: Result of `describe_inputs` in the checkpoint.
-    current: Result of `describe_inputs` for the current data.
+    saved: Description of the data in the checkpoint (see `describe_inputs`).
+    current: Description of the current data (see `describe_inputs`).
     where: Directory of the checkpoint.
 
   Raises:
@@ -81,7 +81,7 @@ def describe_differences(
 
 
 def verified_signatures(model_dir: pathlib.Path) -> frozenset[str]:
-  """Returns the signatures of the caches that the run has already verified."""
+  """Returns the signatures of the token caches that the run has verified."""
   return frozenset((_read(model_dir) or {}).get('verified', ()))
 
 
@@ -90,15 +90,15 @@ def record_inputs(
   described: Mapping[str, Any],
   loaders: Mapping[str, loader_base.Loader],
 ) -> None:
-  """Records the current data of a run.
+  """Records the data that a run currently reads.
 
   The record is read by `verified_signatures` and `recorded_languages`, and by
   users.
 
   Args:
     model_dir: Model directory.
-    described: Result of `describe_inputs`.
-    loaders: Loaders by the name of the dataset.
+    described: Description of the data (see `describe_inputs`).
+    loaders: Data loaders by dataset name.
   """
   signatures = sorted({loader.signature for loader in loaders.values()} - {''})
   content = {
@@ -110,7 +110,7 @@ def record_inputs(
 
 
 def recorded_languages(model_dir: pathlib.Path) -> frozenset[str] | None:
-  """Returns the target languages of the recorded translation data.
+  """Returns the target languages in the recorded translation data.
 
   Returns None if no dataset of translations is recorded, or if there is no
   record, for example of an imported model.
@@ -126,7 +126,7 @@ def recorded_languages(model_dir: pathlib.Path) -> frozenset[str] | None:
 
 
 def load_vocabulary(model_dir: pathlib.Path) -> base_vocabulary.Vocabulary:
-  """Loads the vocabulary in a model directory.
+  """Loads the vocabulary that is stored in a model directory.
 
   Raises:
     VocabularyError: If the vocabulary is missing, damaged, or not the one with
@@ -145,13 +145,13 @@ def check_vocabulary(
   where: str | pathlib.Path,
   fix: str = 'Copy all files of the vocabulary of the run again.',
 ) -> None:
-  """Checks that a vocabulary is the one with which a run was trained.
+  """Checks that a vocabulary is the one used to train a run.
 
   Args:
     vocabulary: Vocabulary to use with the parameters of the run.
     model_dir: Model directory of the run.
-    where: Location of the vocabulary for the error message.
-    fix: Instruction for the error message.
+    where: Location of the vocabulary, for the error message.
+    fix: Instruction for the error message, which resolves the problem.
 
   Raises:
     VocabularyError: If the content of the vocabulary differs.

@@ -1,4 +1,4 @@
-"""Checks that a run directory belongs to a run, and claims it."""
+"""Checks that a run directory belongs to the current run, and claims it."""
 
 import contextlib
 import logging
@@ -29,11 +29,11 @@ def open_directory(
   fingerprint: Mapping[str, Any],
   gin_config: str,
 ) -> Iterator[directory_lease.Lease | None]:
-  """Context in which the run directory belongs to this run.
+  """Context in which the run directory is claimed by this run.
 
   Args:
     setup: Setup of the run.
-    loaders: Data loaders by dataset.
+    loaders: Data loaders by dataset name.
     fingerprint: Description of the data (`data_fingerprint.describe_inputs`).
     gin_config: Text of the gin file that builds the trainer.
 
@@ -41,7 +41,7 @@ def open_directory(
     The lease of the directory in the first process, None in others.
 
   Raises:
-    RunDirectoryError: If the directory belongs to another run.
+    RunDirectoryError: If the directory belongs to a different run.
   """
   vocabulary = check_vocabulary_directory(setup.settings.vocabulary)
   run_directory.check_not_a_file(setup.model_dir)
@@ -68,7 +68,7 @@ def check_directory(
   vocabulary: pathlib.Path,
   fingerprint: Mapping[str, Any],
 ) -> None:
-  """Rejects the directory of another run, in every process."""
+  """Raises an error in every process if the directory is another run's."""
   directory = setup.model_dir
   run_directory.check_run_directory(
     directory, setup.description, on_config_mismatch=_other_config(setup)
@@ -103,7 +103,7 @@ def _check_inputs(
 def claim_directory(
   setup: training_setup.Setup, vocabulary: pathlib.Path, gin_config: str
 ) -> None:
-  """Writes the description of the run to its directory."""
+  """Writes the run's description to its directory."""
   directory = setup.model_dir
   run = (
     run_directory.run_id(directory)
@@ -158,17 +158,18 @@ def _other_config(
 def check_vocabulary_directory(
   vocabulary: str | vocabulary_spec.VocabularySpec,
 ) -> pathlib.Path:
-  """Returns the directory of a vocabulary.
+  """Returns the directory of the trainer's vocabulary.
 
   Args:
-    vocabulary: The field of the trainer.
+    vocabulary: Value of the trainer's `vocabulary` field.
 
   Raises:
-    ConfigError: If only the sizes of the vocabulary are given.
+    ConfigError: If the field contains only the sizes of a vocabulary.
   """
   if isinstance(vocabulary, vocabulary_spec.VocabularySpec):
     raise errors.ConfigError(
-      'Training requires a vocabulary, not only its sizes',
+      'Training requires a vocabulary directory, not only the sizes of a '
+      'vocabulary',
       got='a VocabularySpec',
       expected='the directory of a vocabulary',
       where='Trainer.vocabulary',

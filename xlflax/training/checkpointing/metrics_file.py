@@ -1,4 +1,4 @@
-"""Lines of metrics that a run has written, and their state at a checkpoint."""
+"""The metrics file of a run, and its state at each checkpoint."""
 
 import json
 import logging
@@ -20,15 +20,15 @@ _MAX_STEP = 2**31  # Larger than every step.
 def truncate_metrics(
   model_dir: pathlib.Path, step: int, *, written: str = ''
 ) -> None:
-  """Drops the lines after a step when training resumes from it.
+  """Drops the lines that follow a step when training resumes from that step.
 
   The lines about restarts are kept.
 
   Args:
     model_dir: Model directory.
-    step: Step of the checkpoint, or -1.
-    written: Digest of the file at the time of the checkpoint, or '' if there
-      was none.
+    step: Step of the checkpoint, or -1 without a checkpoint.
+    written: Digest of the file when the checkpoint was written, or '' if the
+      file did not exist.
   """
   path, content = model_dir / METRICS, _content(model_dir)
   size = int(written.partition('-')[0] or 0)
@@ -52,7 +52,7 @@ def truncate_metrics(
 
 
 def read_verified(model_dir: pathlib.Path) -> bytes:
-  """Reads the metrics of a run and verifies them against its newest checkpoint.
+  """Reads a run's metrics and verifies them against its newest checkpoint.
 
   Args:
     model_dir: Model directory.
@@ -112,13 +112,13 @@ def _is_kept(line: bytes, step: int) -> bool:
 
 
 def read_metrics(model_dir: pathlib.Path) -> list[dict[str, Any]]:
-  """Returns the metrics that a run has written, in order."""
+  """Returns the metrics that a run wrote, in order."""
   lines = _content(model_dir).splitlines(True)
   return [json.loads(line) for line in lines if _is_kept(line, _MAX_STEP)]
 
 
 def recorded_seconds(model_dir: pathlib.Path) -> float:
-  """Returns the duration of the run in seconds according to its metrics, or 0."""
+  """Returns the run's duration in seconds according to its metrics, or 0."""
   lines = _content(model_dir).splitlines()
   return max(map(_run_seconds, lines), default=0.0)
 

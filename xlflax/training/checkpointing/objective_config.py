@@ -1,4 +1,4 @@
-"""Configurations of the objectives of a run, recorded for readers of its heads."""
+"""Records of a run's objectives, for readers of the objectives' heads."""
 
 import logging
 import pathlib
@@ -22,7 +22,7 @@ def collect_inputs(trainer) -> dict[str, dict[str, Any]]:
   """Returns the settings that convert labeled examples to model inputs.
 
   Args:
-    trainer: The `Trainer`.
+    trainer: `Trainer` of the run.
 
   Returns:
     Mapping from the name of an objective to the settings of its labeled
@@ -47,15 +47,15 @@ def write_objectives(
   objectives: Iterable[Any],
   inputs: Inputs = types.MappingProxyType({}),
 ) -> None:
-  """Records the objectives of a run, so that evaluation can use its heads.
+  """Records a run's objectives, so that evaluation can use their heads.
 
   An objective with a setting that is not a plain value, such as a schedule, is
   omitted.
 
   Args:
     model_dir: Model directory.
-    objectives: Objectives of the run.
-    inputs: Input settings by the name of the objective (see `collect_inputs`).
+    objectives: Objectives that the run trains.
+    inputs: Input settings by objective name (see `collect_inputs`).
   """
   recorded = []
   for objective in objectives:
@@ -79,7 +79,7 @@ def write_objectives(
 
 
 def read_objectives(model_dir: pathlib.Path) -> list:
-  """Reads the objectives that `write_objectives` recorded.
+  """Reads the objectives recorded by `write_objectives`.
 
   Objectives that cannot be built are skipped with a warning.
 
@@ -87,7 +87,7 @@ def read_objectives(model_dir: pathlib.Path) -> list:
     The objectives, or [] if none are recorded.
 
   Raises:
-    RunDirectoryError: If the file is damaged or was deleted.
+    RunDirectoryError: If the file with the record is damaged or was deleted.
   """
   path = model_dir / run_directory.OBJECTIVES
   objectives = []
@@ -103,13 +103,13 @@ def read_objectives(model_dir: pathlib.Path) -> list:
 
 
 def read_inputs(model_dir: pathlib.Path) -> dict[str, dict[str, Any]]:
-  """Reads the input settings that `write_objectives` recorded.
+  """Reads the input settings recorded by `write_objectives`.
 
   Returns:
     Input settings by the name of the objective, or {} if none are recorded.
 
   Raises:
-    RunDirectoryError: If the file is damaged or was deleted.
+    RunDirectoryError: If the file with the record is damaged or was deleted.
   """
   recorded = _read(model_dir).get(_INPUTS)
   if not isinstance(recorded, dict):
