@@ -179,8 +179,7 @@ def config_difference(old: Any, new: Any) -> list[str]:
 
 
 def described_fields(cls_or_value: Any) -> list[dataclasses.Field]:
-  """Returns the fields that the description of a dataclass or module contains.
-  """
+  """Returns the fields that describe a dataclass or a Linen module."""
   cls = cls_or_value if isinstance(cls_or_value, type) else type(cls_or_value)
   skipped = ('parent', 'name') if issubclass(cls, nn.Module) else ()
   return [

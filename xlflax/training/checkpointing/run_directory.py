@@ -1,4 +1,4 @@
-"""Model directories: the files of a run and the identifier they share."""
+"""Model directories: a run's files, and the identifier that they share."""
 
 import dataclasses
 import enum
@@ -33,7 +33,7 @@ _VOCABULARY_KEY = 'vocabulary'
 
 
 class VocabularyIdentity(NamedTuple):
-  """Identity of a vocabulary, independent of its location.
+  """Identity of a vocabulary, which does not depend on its location.
 
   Attributes:
     size: Number of tokens.
@@ -48,7 +48,7 @@ class VocabularyIdentity(NamedTuple):
 
 
 class OnConfigMismatch(enum.Enum):
-  """Action if the directory contains a run with another configuration."""
+  """Action if the directory contains a run with a different configuration."""
 
   ERROR = 'error'
   CONTINUE = 'continue'  # Resume with the new configuration and record it.
@@ -60,17 +60,17 @@ def check_run_directory(
   *,
   on_config_mismatch: OnConfigMismatch = OnConfigMismatch.ERROR,
 ) -> None:
-  """Checks that a directory is empty or belongs to this run. Writes nothing.
+  """Checks, without writing, that a directory is empty or belongs to this run.
 
   Args:
     model_dir: Model directory. It need not exist.
     description: Description of the run (`config_serialization.to_json_config`).
-    on_config_mismatch: Action if the directory contains a run with another
+    on_config_mismatch: Action if the directory contains a run with a different
       configuration.
 
   Raises:
-    RunDirectoryError: If the directory contains another run, in which case the
-      message shows the difference, or files that do not belong to a run.
+    RunDirectoryError: If the directory contains a different run (the message
+      then shows the difference), or if it contains files but no run.
   """
   check_not_a_file(model_dir)
   if (model_dir / TRAINER).exists():
@@ -88,7 +88,7 @@ def check_run_directory(
       'The model directory contains files, but no run',
       got=str(model_dir),
       expected=f'an empty or new directory, or a run with {TRAINER}',
-      fix='Pass another --model_dir.',
+      fix='Pass a different --model_dir.',
     )
 
 
@@ -101,7 +101,7 @@ def check_not_a_file(model_dir: pathlib.Path) -> None:
   is_bucket = paths.is_bucket(model_dir)  # Folders of buckets need not exist.
   if not is_bucket and model_dir.exists() and not model_dir.is_dir():
     raise errors.RunDirectoryError(
-      'The model directory is a file',
+      'The path of the model directory is a file',
       got=str(model_dir),
       expected='a directory, or a path that does not exist',
     )
@@ -115,15 +115,16 @@ def claim_run_directory(
   on_config_mismatch: OnConfigMismatch = OnConfigMismatch.ERROR,
   run: str = '',
 ) -> None:
-  """Records a run in its directory.
+  """Records a run's description in its directory.
 
   Args:
     model_dir: Model directory.
     description: Description of the run (`config_serialization.to_json_config`).
-    gin_config: Text of a gin file that builds the run. If '', none is written.
-    on_config_mismatch: Action if the directory contains a run with another
+    gin_config: Text of a gin file that builds the run. If '', no gin file is
+      written.
+    on_config_mismatch: Action if the directory contains a run with a different
       configuration.
-    run: Identifier of the run. If '', the identifier in `model.json`.
+    run: Identifier of the run. If '', the identifier in `model.json` is used.
 
   Raises:
     RunDirectoryError: See `check_run_directory`.
@@ -145,12 +146,13 @@ def _check_same_config(model_dir, old, new, on_config_mismatch) -> None:
   difference = config_serialization.config_difference(old, new)
   if difference and on_config_mismatch is OnConfigMismatch.ERROR:
     raise errors.RunDirectoryError(
-      'The model directory contains a run with another configuration',
+      'The model directory contains a run with a different configuration',
       got='\n--- the run in the directory\n+++ this configuration\n'
       + '\n'.join(difference)
       + '\n',
       where=str(model_dir),
-      fix='Pass another --model_dir, or pass --on_config_mismatch=continue to '
+      fix='Pass a different --model_dir, or pass --on_config_mismatch=continue '
+      'to '
       'resume that run with the new settings (docs/trouble.md#rejected-input).',
     )
 
@@ -158,13 +160,13 @@ def _check_same_config(model_dir, old, new, on_config_mismatch) -> None:
 def write_run_file(
   model_dir: pathlib.Path, name: str, value: dict[str, Any], *, run: str = ''
 ) -> None:
-  """Writes a JSON file that contains the identifier of its run.
+  """Writes a JSON file that contains its run's identifier.
 
   Args:
     model_dir: Model directory.
     name: Name of the file.
-    value: Content of the file.
-    run: Identifier of the run. If '', the identifier in `model.json`.
+    value: Content of the file, as plain JSON.
+    run: Identifier of the run. If '', the identifier in `model.json` is used.
   """
   write_json(model_dir / name, {**value, _RUN_KEY: run or run_id(model_dir)})
 
@@ -172,15 +174,15 @@ def write_run_file(
 def read_run_file(
   model_dir: pathlib.Path, name: str, *, allow_other_run: bool = False
 ) -> dict[str, Any]:
-  """Reads a file that `write_run_file` wrote.
+  """Reads a file written by `write_run_file`.
 
   Args:
     model_dir: Model directory.
     name: Name of the file.
-    allow_other_run: Whether to accept a file of another run.
+    allow_other_run: Whether to accept a file that belongs to a different run.
 
   Raises:
-    RunDirectoryError: If the file is damaged or belongs to another run.
+    RunDirectoryError: If the file is damaged or belongs to a different run.
   """
   content = read_json(model_dir / name)
   file_run, model_run = content.pop(_RUN_KEY, ''), run_id(model_dir)
@@ -197,7 +199,7 @@ def read_run_file(
 
 
 def write_json(path: pathlib.Path, value: dict[str, Any]) -> None:
-  """Writes a JSON file of a run with its digest and lists it in the manifest."""
+  """Writes a JSON file with its digest, and lists it in the run's manifest."""
   manifests.write_files(
     path.parent, manifests.Kind.RUN, {path.name: to_json_text(value)}
   )
@@ -212,7 +214,7 @@ def to_json_text(value: dict[str, Any]) -> str:
 
 
 def read_json(path: pathlib.Path) -> dict[str, Any]:
-  """Reads a file that `write_json` wrote.
+  """Reads a file written by `write_json`.
 
   Raises:
     RunDirectoryError: If the file is damaged.
@@ -227,7 +229,7 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
 
 
 def run_id(model_dir: pathlib.Path) -> str:
-  """Returns the identifier that all files of a run share.
+  """Returns the identifier that a run's files share.
 
   Returns '' if the directory does not contain a model.
 
@@ -238,12 +240,12 @@ def run_id(model_dir: pathlib.Path) -> str:
 
 
 def new_run_id() -> str:
-  """Returns a new unique identifier of a run."""
+  """Generates a unique identifier for a new run."""
   return uuid.uuid4().hex
 
 
 def content_identity(model_dir: str | pathlib.Path) -> str | None:
-  """Returns the identity of a run, independent of its location.
+  """Returns a run's identity, which does not depend on its location.
 
   Returns None if the identifier of the run cannot be read.
   """
@@ -274,14 +276,15 @@ def read_run_id(model_dir: pathlib.Path, name: str) -> str:
 def write_model(
   model_dir: pathlib.Path, model, *, vocabulary: Any = None, run: str = ''
 ) -> None:
-  """Records the class and the configuration of a model.
+  """Records a model's class and configuration in `model.json`.
 
   Args:
     model_dir: Model directory.
-    model: Linen module.
+    model: Linen module to record.
     vocabulary: `Vocabulary` that defines the order of the embedding table. If
       None, the recorded vocabulary is kept.
-    run: Identifier of the run. If '', the recorded identifier, or a new one.
+    run: Identifier of the run. If '', the recorded identifier is used, or a new
+      one is generated.
   """
   run = run or run_id(model_dir) or new_run_id()
   identity = read_vocabulary_identity(model_dir)
@@ -296,7 +299,7 @@ def write_model(
 def read_vocabulary_identity(
   model_dir: pathlib.Path,
 ) -> VocabularyIdentity | None:
-  """Returns the vocabulary with which a run was trained, or None if unknown.
+  """Returns the identity of the run's vocabulary, or None if it is unknown.
 
   Raises:
     RunDirectoryError: If `model.json` is damaged.
@@ -313,7 +316,7 @@ def read_vocabulary_identity(
     or not all(isinstance(recorded[name], str) for name in fields[1:])
   ):
     raise errors.RunDirectoryError(
-      'The vocabulary recorded in the model is invalid',
+      'The recorded identity of the vocabulary is invalid',
       got=repr(recorded)[:100],
       expected='a size and a hash',
       where=str(path),
@@ -323,7 +326,7 @@ def read_vocabulary_identity(
 
 
 def read_model(model_dir: pathlib.Path):
-  """Builds the Linen module that `write_model` recorded.
+  """Builds the Linen module recorded by `write_model`.
 
   Raises:
     RunDirectoryError: If the directory does not contain a run, or is in a
@@ -350,7 +353,8 @@ def read_model(model_dir: pathlib.Path):
 
 
 def copy_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
-  """Copies the files of a vocabulary, so that the run is self-contained.
+  """Copies a vocabulary's files to the run, which thereby becomes
+  self-contained.
 
   An existing copy is kept (see `check_vocabulary`).
 
@@ -363,7 +367,7 @@ def copy_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
 
 
 def record_vocabulary(model_dir: pathlib.Path) -> None:
-  """Lists the files of the vocabulary in the manifest of a run."""
+  """Adds the vocabulary's files to the run's manifest."""
   manifest = manifests.read_manifest(model_dir)
   names = [
     f'{VOCABULARY}/{path.name}'
@@ -380,7 +384,7 @@ def record_vocabulary(model_dir: pathlib.Path) -> None:
 def copy_origin(
   sources: Iterable[str | pathlib.Path], model_dir: pathlib.Path
 ) -> None:
-  """Copies the records of the origin of a run and of its sentence embeddings.
+  """Copies the records of a run's origin and its sentence embeddings.
 
   Args:
     sources: Model directories from which parameters are initialized. The first
@@ -399,7 +403,7 @@ def copy_origin(
 
 
 def read_trainer(model_dir: pathlib.Path) -> dict[str, Any]:
-  """Returns the trainer of a run, or of the first run of an average.
+  """Returns the trainer settings of a run, or of the first run in an average.
 
   Returns {} if neither is recorded.
   """
@@ -410,14 +414,14 @@ def read_trainer(model_dir: pathlib.Path) -> dict[str, Any]:
 
 
 def check_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
-  """Checks that a vocabulary equals the copy in the model directory.
+  """Checks that a vocabulary equals the model directory's copy.
 
   Args:
     source: Directory of the vocabulary.
     model_dir: Model directory.
 
   Raises:
-    RunDirectoryError: If a file differs.
+    RunDirectoryError: If any file differs.
   """
   copy = model_dir / VOCABULARY
   for path in paths.list_directory(copy):
@@ -427,8 +431,8 @@ def check_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
         'The vocabulary differs from the one in the model directory',
         got=str(other),
         expected=f'the same content as {path}',
-        fix='Train with the vocabulary with which the run was started, or pass '
-        'another --model_dir.',
+        fix='Train with the vocabulary with which the run was started, or '
+        'pass a different --model_dir.',
       )
 
 

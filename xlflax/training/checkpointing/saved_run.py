@@ -1,4 +1,4 @@
-"""Model directories of runs, opened for reading."""
+"""Saved runs: model directories that are opened for reading."""
 
 import dataclasses
 import os
@@ -27,13 +27,13 @@ from xlflax.utils import errors
 
 @dataclasses.dataclass(frozen=True)
 class SavedRun:
-  """Model directory written by `xlflax train`.
+  """A model directory written by `xlflax train`, opened for reading.
 
   Attributes:
     directory: Model directory.
-    model: Linen module.
-    vocabulary: Vocabulary of the model.
-    objectives: Objectives of the training by name. Empty if not recorded.
+    model: Linen module of the run.
+    vocabulary: Vocabulary with which the model was trained.
+    objectives: Training objectives by name. Empty if they were not recorded.
     inputs: Settings that convert labeled examples to model inputs, by the name
       of the objective (see `objective_config.collect_inputs`).
   """
@@ -54,7 +54,7 @@ class SavedRun:
   def restore_params(
     self, step: int, *, partitioner: partitioning.Partitioner | None = None
   ):
-    """Restores the parameters of a checkpoint.
+    """Restores a checkpoint's parameters.
 
     If EMA is enabled, the averaged parameters are restored.
 
@@ -79,10 +79,10 @@ class SavedRun:
   def untrained_params(
     self, *, seed: int = 0, partitioner: partitioning.Partitioner | None = None
   ):
-    """Initializes random parameters, which are the baseline of evaluations.
+    """Initializes random parameters, which serve as a baseline in evaluations.
 
     Args:
-      seed: Random seed of the initialization.
+      seed: Random seed for the initialization.
       partitioner: Partitioner that shards the parameters. If None, they are
         placed on one device.
 
@@ -119,7 +119,7 @@ class SavedRun:
       saved: Shapes of the saved parameters by name.
 
     Raises:
-      CheckpointError: If the sizes do not match.
+      CheckpointError: If the sizes of the model do not match the saved shapes.
     """
     config = getattr(self.model, 'config', None)
     problems = (
@@ -186,19 +186,19 @@ def mark_finished(model_dir: pathlib.Path, step: int) -> None:
 
 
 def mark_unfinished(model_dir: pathlib.Path) -> None:
-  """Removes the mark of `mark_finished` when training resumes."""
+  """Removes the mark set by `mark_finished` when training resumes."""
   manifests.forget_files(model_dir, (FINISHED, run_directory.METRICS))
   (model_dir / FINISHED).unlink(missing_ok=True)
 
 
 def read_finished_step(model_dir: pathlib.Path) -> int | None:
-  """Returns the step that `mark_finished` recorded, or None."""
+  """Returns the step recorded by `mark_finished`, or None without a mark."""
   path = model_dir / FINISHED
   return run_directory.read_json(path)['step'] if path.exists() else None
 
 
 def open_run(model_dir: str | os.PathLike[str]) -> SavedRun:
-  """Opens a model directory.
+  """Opens a model directory for reading.
 
   Raises:
     RunDirectoryError: If the path is not a model directory, or is in a bucket
@@ -211,7 +211,7 @@ def open_run(model_dir: str | os.PathLike[str]) -> SavedRun:
     raise errors.RunDirectoryError(
       'The model directory does not exist',
       got=str(model_dir),
-      expected='a directory written by `xlflax train`',
+      expected='an existing directory written by `xlflax train`',
     )
   return SavedRun(
     directory,

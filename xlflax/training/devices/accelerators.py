@@ -1,4 +1,4 @@
-"""Specifications of accelerators, from the data sheets of their vendors.
+"""Specifications of accelerators, taken from their vendors' data sheets.
 
 Sources, all public: NVIDIA's data sheets of the V100 (2020), A100 (2021), A10G,
 L4 and L40S (2023), H100 SXM (2023), H20, GH200 and H200 SXM (2024), DGX B200,
@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 
 class Chip(NamedTuple):
-  """Properties of a GPU that XLA's cost models and code generators require.
+  """GPU properties required by XLA's cost models and code generators.
 
   Attributes:
     description: Name of the GPU, as reported by the driver.
@@ -36,7 +36,7 @@ class Chip(NamedTuple):
     lanes: Number of float32 lanes per multiprocessor.
     shared: Shared memory per multiprocessor in KiB.
     threads: Maximum number of threads per multiprocessor.
-    cache: Size of the second-level cache in MiB.
+    cache: Size of the L2 cache in MiB.
     clock: Clock rate in GHz.
     memory: Memory in bytes, as reported by the driver.
     accelerated: Whether the features of the GPU depend on the exact
@@ -56,27 +56,29 @@ class Chip(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Accelerator:
-  """Specification of one device.
+  """Specification of one accelerator device.
 
   Attributes:
     platform: 'gpu' or 'tpu'.
-    name: Name in `--target_topology`.
+    name: Name of the accelerator in `--target_topology`.
     kinds: Substrings of `jax.Device.device_kind`, in lower case, that identify
       the accelerator.
-    flops: Peak rate of dense bfloat16 matmuls in FLOP/s.
+    flops: Peak rate for dense bfloat16 matmuls in FLOP/s.
     memory: Memory in bytes.
     bandwidth: Memory bandwidth in bytes/s.
-    inside: Bandwidth to other devices of the node (or TPU slice) in bytes/s.
-    outside: Bandwidth to other nodes (or slices) in bytes/s.
-    per_node: Number of devices of a full node (or slice).
+    inside: Bandwidth in bytes/s to other devices in the same node (or TPU
+      slice).
+    outside: Bandwidth in bytes/s to devices in other nodes (or slices).
+    per_node: Number of devices in a full node (or slice).
     capability: Compute capability of an NVIDIA GPU. None for other devices.
     chip: Properties of a GPU that XLA requires. If None, XLA cannot compile for
       the device without having it.
     cores: Number of tensor cores of a TPU per device.
     clock: Clock rate in GHz, or 0 if unknown.
-    topology: XLA's name of a TPU's slices, such as 'v5p'.
-    dimensions: Number of dimensions of a TPU's slices.
-    halves: Number of devices per TPU chip.
+    topology: XLA's name for slices of this TPU type, such as 'v5p'.
+    dimensions: Number of dimensions in which slices of this TPU type are
+      arranged.
+    halves: Number of JAX devices per TPU chip.
   """
 
   platform: str
@@ -171,7 +173,7 @@ TABLE: tuple[Accelerator, ...] = (
 
 
 def find_by_kind(device_kind: str) -> Accelerator | None:
-  """Returns the accelerator of a device kind, or None if it is unknown."""
+  """Finds the accelerator for a JAX device kind, or returns None."""
   device_kind = device_kind.lower()
   for accelerator in TABLE:
     if any(kind in device_kind for kind in accelerator.kinds):
@@ -180,7 +182,7 @@ def find_by_kind(device_kind: str) -> Accelerator | None:
 
 
 def find_accelerator(platform: str, name: str) -> Accelerator | None:
-  """Returns the accelerator with a name, or None if there is none.
+  """Finds an accelerator by its name, or returns None.
 
   Args:
     platform: 'gpu' or 'tpu'.

@@ -1,4 +1,4 @@
-"""Checksums of the bits of arrays on each device of a mesh.
+"""Checksums of arrays' bits, computed on each device of a mesh.
 
 Every device hashes its shard of every array with integer arithmetic, whose sums
 are exact in any order. Only the digests are communicated: 4 bytes for each
@@ -18,15 +18,15 @@ from xlflax.training import param_tree
 
 
 class Digester:
-  """Computes digests of trees with the same structure, shapes and shardings.
+  """Computes digests for trees that share one structure, shapes and shardings.
 
   Args:
     tree: Arrays, or ShapeDtypeStructs with shardings, all on one mesh.
 
   Attributes:
-    mesh: Mesh of the arrays.
-    names: Names of the arrays in the order of the tree.
-    specs: PartitionSpecs of the arrays in the same order.
+    mesh: Mesh over which the arrays are sharded.
+    names: Names of the arrays, in the order of the tree's leaves.
+    specs: PartitionSpecs of the arrays, in the order of `names`.
   """
 
   def __init__(self, tree: Any):
@@ -67,10 +67,10 @@ class Digester:
     )(list(arrays))
 
   def find_corrupt_replicas(self, table: np.ndarray) -> np.ndarray:
-    """Finds the devices whose replica differs from the majority.
+    """Finds the devices on which a replica differs from the majority.
 
     Args:
-      table: Result of a call.
+      table: Digests returned by calling this object.
 
     Returns:
       A boolean array of the shape of `table`. If no value has a majority (for
@@ -94,7 +94,7 @@ class Digester:
 
 
 def checksum_array(array: jax.Array) -> jax.Array:
-  """Returns the sum of the bits of the values, each mixed with its position.
+  """Sums the bits of an array's values, each mixed with its position.
 
   The mixing function is a bijection of 32 bits, so that a single changed value
   always changes the sum.

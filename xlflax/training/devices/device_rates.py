@@ -1,4 +1,4 @@
-"""Compute rates and memory use of the devices of this machine."""
+"""Compute rates and memory use of this machine's devices."""
 
 import time
 
@@ -8,7 +8,7 @@ from xlflax.training.devices import accelerators
 
 
 def peak_flops(device: jax.Device) -> float | None:
-  """Returns the peak dense bf16 FLOP/s of a device, or None if unknown."""
+  """Returns a device's peak FLOP/s for dense bfloat16, or None if unknown."""
   accelerator = accelerators.find_by_kind(device.device_kind)
   return accelerator.flops if accelerator else None
 
@@ -16,12 +16,12 @@ def peak_flops(device: jax.Device) -> float | None:
 def measure_matmul_rate(
   size: int = 1024, dtype: str = 'float32', repeats: int = 3
 ) -> float:
-  """Measures the FLOP/s of matrix products on the default device.
+  """Measures the FLOP/s that the default device reaches for matmuls.
 
   Args:
     size: Number of rows and columns of the matrices.
     dtype: Dtype of the matrices.
-    repeats: Number of matrix products. The defaults are suitable for a CPU.
+    repeats: Number of matmuls. The defaults are suitable for a CPU.
   """
   keys = jax.random.split(jax.random.key(0))
   left_matrix, right_matrix = (
@@ -49,6 +49,6 @@ def _time_call(function, array: jax.Array, repeats: int) -> float:
 
 
 def peak_memory_bytes(device: jax.Device) -> int | None:
-  """Returns the peak memory use of a device in bytes, or None if unknown."""
+  """Returns a device's peak memory use in bytes, or None if it is unknown."""
   stats = device.memory_stats() or {}
   return stats.get('peak_bytes_in_use')

@@ -1,4 +1,4 @@
-"""Model FLOPs: the operations that a loss requires, counted in its jaxpr.
+"""Model FLOPs: the operations that a loss requires, counted from its jaxpr.
 
 A multiply-add of a matrix product in the forward pass counts as 2 FLOPs. The
 backward pass costs twice the forward pass. Recomputation (remat) is not
@@ -14,7 +14,7 @@ import jax
 
 
 def count_training_step(loss_fn, *args) -> int:
-  """Counts the FLOPs of a forward and a backward pass of `loss_fn(*args)`.
+  """Counts the FLOPs in a forward and a backward pass of `loss_fn(*args)`.
 
   Args:
     loss_fn: Function that computes the forward pass.
@@ -24,12 +24,12 @@ def count_training_step(loss_fn, *args) -> int:
 
 
 def count_forward(fn, *args) -> int:
-  """Counts the FLOPs of matrix products and convolutions in a call of `fn`."""
+  """Counts the FLOPs that matmuls and convolutions take in one call of `fn`."""
   return _count_jaxpr(jax.make_jaxpr(fn)(*args).jaxpr)
 
 
 def iterate_equations(jaxpr) -> Iterator[Any]:
-  """Yields the equations of a jaxpr and of all jaxprs that it calls."""
+  """Yields the equations in a jaxpr and in all jaxprs that it calls."""
   for equation in jaxpr.eqns:
     yield equation
     branches = equation.params.get('branches', ())
@@ -46,7 +46,7 @@ def _count_jaxpr(jaxpr) -> int:
 
 
 def count_equation(equation) -> int:
-  """Counts the FLOPs of matrix products in one equation of a jaxpr."""
+  """Counts the FLOPs that matmuls take in one equation of a jaxpr."""
   name = equation.primitive.name
   if name == 'dot_general':
     return _count_dot(equation)
@@ -75,7 +75,7 @@ def count_equation(equation) -> int:
 
 
 def count_kernel(equation) -> int:
-  """Counts the FLOPs of a Pallas kernel: those of its body times its grid.
+  """Counts the FLOPs in a Pallas kernel: its body's FLOPs times its grid size.
 
   A loop with unknown bounds counts once.
   """

@@ -1,4 +1,4 @@
-"""Environment variables of the GPU runtime.
+"""Environment variables that configure the GPU runtime.
 
 By default, JAX uses three quarters of a GPU's memory for arrays. A run
 increases this fraction before it initializes its devices. Variables that are
@@ -23,10 +23,11 @@ _NCCL_VARIABLES = {'NCCL_DEBUG': 'WARN'}
 def memory_fraction(
   environment: MutableMapping[str, str] | None = None,
 ) -> float:
-  """Returns the fraction of a GPU's memory that the arrays of a run may use.
+  """Returns the fraction of a GPU's memory that a run's arrays may use.
 
   Args:
-    environment: Environment variables. If None, those of the process.
+    environment: Environment variables. If None, the process's own variables are
+      used.
 
   Raises:
     ConfigError: If the variable is not a valid fraction.
@@ -50,7 +51,7 @@ def memory_fraction(
 
 
 def set_defaults(environment: MutableMapping[str, str]) -> None:
-  """Sets the variables that a run on GPUs requires, unless they are set."""
+  """Sets the variables that a run on GPUs requires, if they are not set yet."""
   if not (environment.get(MEMORY) or environment.get(_DEPRECATED_MEMORY)):
     environment[MEMORY] = str(DEFAULT_MEMORY_FRACTION)
   for name, value in _NCCL_VARIABLES.items():

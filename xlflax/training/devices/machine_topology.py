@@ -1,4 +1,4 @@
-"""Device topologies: the type and number of devices and their nodes."""
+"""Device topologies: the type and number of devices, and their nodes."""
 
 import collections
 import dataclasses
@@ -17,7 +17,7 @@ FORM = 'PLATFORM:KIND:COUNT, for example gpu:H200:512, tpu:v5p:256 or cpu:8'
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DeviceTopology:
-  """Devices for which a run is planned.
+  """The devices for which a run is planned.
 
   Attributes:
     platform: 'gpu', 'tpu' or 'cpu'.
@@ -39,7 +39,7 @@ class DeviceTopology:
 
   @property
   def nodes(self) -> int:
-    """Number of nodes."""
+    """Number of nodes in the topology."""
     return self.count // self.per_node
 
   def __str__(self) -> str:
@@ -109,7 +109,7 @@ def _find_accelerator(platform: str, name: str) -> accelerators.Accelerator:
   """Returns the accelerator with a name.
 
   Raises:
-    ConfigError: If the name is unknown.
+    ConfigError: If no accelerator has this name.
   """
   accelerator = accelerators.find_accelerator(platform, name)
   if accelerator:
@@ -128,7 +128,7 @@ def _find_accelerator(platform: str, name: str) -> accelerators.Accelerator:
 def node_size(
   devices: Sequence[Any], environment: Mapping[str, str] | None = None
 ) -> int:
-  """Returns the number of devices that share fast links.
+  """Returns the number of devices that share the fast links of a node.
 
   The result is the same in all processes. If devices report their slice
   (multi-slice TPUs, NVLink domains), it is the size of a slice. Otherwise it is
@@ -137,7 +137,8 @@ def node_size(
 
   Args:
     devices: All devices of the job.
-    environment: Environment variables. If None, those of the process.
+    environment: Environment variables. If None, the process's own variables are
+      used.
 
   Returns:
     A divisor of the number of devices.

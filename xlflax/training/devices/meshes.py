@@ -1,4 +1,4 @@
-"""Shapes of meshes and the arrangement of devices in them."""
+"""Mesh shapes, and the arrangement of devices in a mesh."""
 
 import functools
 import math
@@ -13,10 +13,10 @@ _MAX_DEFAULT_TPU_FSDP = 8
 
 
 def mesh_shape(sizes: Sequence[int], num_devices: int) -> tuple[int, ...]:
-  """Replaces -1 in mesh sizes, so that the product is the number of devices.
+  """Replaces -1 in mesh sizes so that their product is the number of devices.
 
   Args:
-    sizes: Sizes along data, fsdp and tensor, of which at most one is -1.
+    sizes: Sizes of the axes data, fsdp and tensor, of which at most one is -1.
     num_devices: Number of devices.
 
   Returns:
@@ -45,7 +45,8 @@ def mesh_shape(sizes: Sequence[int], num_devices: int) -> tuple[int, ...]:
       got=sizes_by_axis,
       expected=f'sizes with the product {num_devices}',
       where='Partitioner',
-      fix='Set one size to -1, or start the number of devices of the mesh.',
+      fix='Set one size to -1, or start the job with as many devices as the '
+      'mesh has.',
     )
   return shape
 
@@ -53,15 +54,15 @@ def mesh_shape(sizes: Sequence[int], num_devices: int) -> tuple[int, ...]:
 def default_fsdp_size(
   devices, machine: machine_topology.DeviceTopology | None, tensor: int
 ) -> int:
-  """Returns the default size of the fsdp axis: the devices of a node.
+  """Returns the fsdp axis's default size: the number of devices in a node.
 
   The devices of the tensor axis are divided out. A slice of TPUs is one node,
   but the size is at most eight there, because XLA:TPU implements gathers that
   are divided further as all-reduces of complete arrays.
 
   Args:
-    devices: Devices of the job.
-    machine: Topology that the devices represent, or None.
+    devices: All devices in the job.
+    machine: Topology that the devices represent, or None for the actual one.
     tensor: Size of the tensor axis.
   """
   platform = machine.platform if machine else devices[0].platform
@@ -87,7 +88,7 @@ def arrange_devices(shape, devices):
 
   Args:
     shape: Shape of the mesh.
-    devices: Devices of the mesh.
+    devices: Devices to arrange in the mesh.
 
   Returns:
     The devices, as a list in order or as an array with the shape of the mesh.

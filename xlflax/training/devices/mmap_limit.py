@@ -1,4 +1,4 @@
-"""Limit of memory maps, which compiled programs of a process consume.
+"""Limit on a process's memory maps, which compiled programs consume.
 
 JAX keeps compiled programs, and XLA:CPU creates dozens to hundreds of memory
 maps for each. Linux limits the maps of a process to
@@ -21,19 +21,19 @@ _SCARCE_FRACTION = 0.4  # Fraction of the limit above which programs are freed.
 
 
 def memory_maps() -> int:
-  """Returns the number of memory maps of this process, or 0 without /proc."""
+  """Returns this process's number of memory maps, or 0 without /proc."""
   return _MAPS.read_bytes().count(b'\n') if _MAPS.exists() else 0
 
 
 def is_scarce() -> bool:
-  """Returns whether the process uses a large fraction of its memory maps."""
+  """Returns whether this process has used most of its memory maps."""
   if not _LIMIT.exists():
     return False
   return memory_maps() > _SCARCE_FRACTION * int(_LIMIT.read_text())
 
 
 def free_programs() -> None:
-  """Frees the compiled programs that are not referenced, and their memory.
+  """Frees compiled programs that are no longer referenced, and their memory.
 
   Functions that are called again are compiled again, or read from the
   persistent cache.
@@ -45,7 +45,7 @@ def free_programs() -> None:
 
 
 def free_programs_if_scarce() -> None:
-  """Collects garbage, and frees compiled programs if memory maps are scarce."""
+  """Collects garbage, and frees compiled programs if memory maps run short."""
   gc.collect()
   if is_scarce():
     num_maps = memory_maps()

@@ -1,4 +1,4 @@
-"""Meshes and the rules that map logical axes to mesh axes.
+"""Meshes, and the rules that map logical axes to mesh axes.
 
 A mesh has three axes. `data` replicates parameters and splits the batch. `fsdp`
 splits the batch and the parameters, which are gathered layer by layer. `tensor`
@@ -52,7 +52,7 @@ DEFAULT_RULES: Rules = (
 
 
 class TensorSplits(enum.Enum):
-  """Arrays that the tensor axis splits."""
+  """Types of arrays that are split along the tensor axis."""
 
   LAYERS = 'layers'  # Parameters and the computation inside a layer.
   PARAMETERS = 'parameters'  # Parameters and the batch: a second FSDP axis.
@@ -65,22 +65,23 @@ _Axis = validation.PositiveInt | Literal[-1]
 @class_registry.register('partitioner')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Partitioner:
-  """Mesh over all devices and the rules that shard arrays on it.
+  """Mesh over all devices, with the rules by which arrays are sharded on it.
 
   Attributes:
     data: Number of devices along the data axis. -1 uses the remaining devices.
-      If None, -1 if `fsdp` is set, else the default of the module.
+      If None, -1 if `fsdp` is set, else the default that this module describes.
     fsdp: Number of devices along the fsdp axis. -1 uses the remaining devices.
-      If None, 1 if `data` is set, else the default of the module.
+      If None, 1 if `data` is set, else the default that this module describes.
     tensor: Number of devices along the tensor axis. -1 uses the remaining
       devices.
-    tensor_splits: Arrays that the tensor axis splits. With PARAMETERS, the fsdp
-      and tensor axes together can split parameters over a number of devices
-      that does not divide the width of the model: 512 = 256 x 2 for 768.
+    tensor_splits: Type of arrays that are split along the tensor axis. With
+      PARAMETERS, the fsdp and tensor axes together can split parameters over a
+      number of devices that does not divide the width of the model: 512 = 256 x
+      2 for 768.
     rules: Pairs of a logical axis and a mesh axis, several mesh axes or None.
       If two dimensions of an array map to the same mesh axis, the earlier rule
       applies.
-    devices: Devices of the mesh. If None, all devices of the job.
+    devices: Devices that form the mesh. If None, all devices of the job.
     topology: Topology that the devices represent. If None, the actual one.
   """
 
@@ -137,14 +138,14 @@ class Partitioner:
 
   @property
   def batch_axes(self) -> tuple[str, ...]:
-    """Mesh axes that split the batch."""
+    """Mesh axes along which the batch is split."""
     return (
       AXES if self.tensor_splits is TensorSplits.PARAMETERS else (BATCH_AXES)
     )
 
   @property
   def logical_rules(self) -> Rules:
-    """`rules` and additional rules that depend on the devices.
+    """`rules`, with additional rules that depend on the devices.
 
     If the tensor axis splits the batch, the rule for the batch includes it. The
     columns of embedding tables are split like 'embed'. On GPUs of several
@@ -175,27 +176,29 @@ class Partitioner:
 
   @property
   def batch_divisor(self) -> int:
-    """Number of which every global batch size must be a multiple."""
+    """Number by which every global batch size must be divisible."""
     return math.prod(self.mesh.shape[axis] for axis in self.batch_axes)
 
   @property
   def batch_sharding(self) -> NamedSharding:
-    """Sharding of the first dimension over `batch_axes`."""
+    """Sharding that splits the first dimension over `batch_axes`."""
     return NamedSharding(self.mesh, PartitionSpec(self.batch_axes))
 
   @property
   def replicated(self) -> NamedSharding:
-    """Sharding of an array that is replicated on all devices."""
+    """Sharding that replicates an array on all devices."""
     return NamedSharding(self.mesh, PartitionSpec())
 
   def shardings(self, boxed) -> Any:
-    """Returns a NamedSharding for each array of a tree boxed with logical axes.
+    """Returns the NamedSharding of each array in a tree boxed with logical
+    axes.
 
     A dimension that is not divisible by its mesh axes is not split, with a
     warning that contains the name of the parameter.
 
     Args:
-      boxed: Tree of boxed arrays or ShapeDtypeStructs.
+      boxed: Tree of arrays or ShapeDtypeStructs that are boxed with their
+        logical axes.
     """
 
     def leaf(path, value):
@@ -247,10 +250,11 @@ class Partitioner:
     return unsplit
 
   def kept_whole(self, boxed) -> list['Unsharded']:
-    """Returns the dimensions that are not divisible by their mesh axes.
+    """Returns the dimensions that their mesh axes do not divide.
 
     Args:
-      boxed: Tree of boxed arrays or ShapeDtypeStructs.
+      boxed: Tree of arrays or ShapeDtypeStructs that are boxed with their
+        logical axes.
     """
     kept_dimensions = []
     for path, value in jax.tree_util.tree_leaves_with_path(
@@ -265,12 +269,12 @@ class Partitioner:
   def check_batch_size(
     self, batch_size: int, *, accumulation: int = 1, where: str = ''
   ) -> None:
-    """Checks that the batch is divisible by the devices and the accumulation.
+    """Checks that the batch divides over devices and accumulation steps.
 
     Args:
       batch_size: Global batch size.
       accumulation: Number of gradient accumulation steps.
-      where: Location of the setting for the error message.
+      where: Location of the batch size setting, for the error message.
 
     Raises:
       ConfigError: If the batch size is not divisible.
@@ -286,25 +290,26 @@ class Partitioner:
         )
         + f' x accumulation {accumulation})',
         where=where or None,
-        fix='Change the batch size, the accumulation or the mesh.',
+        fix='Change the batch size, the number of accumulation steps or the '
+        'mesh.',
       )
 
   @contextlib.contextmanager
   def scope(self):
-    """Context in which logical constraints of modules resolve on this mesh."""
+    """Context in which logical constraints are resolved on this mesh."""
     with jax.set_mesh(self.mesh), nn.logical_axis_rules(self.logical_rules):
       yield
 
 
 class Unsharded(NamedTuple):
-  """Dimension that is not split, because its size is not divisible.
+  """A dimension that is not split because its size is not divisible.
 
   Attributes:
-    name: Name of the parameter.
+    name: Name of the parameter that has the dimension.
     shape: Shape of the parameter.
     dimension: Index of the dimension.
-    logical: Logical axis of the dimension.
-    axes: Mesh axis or axes of the rule.
+    logical: Name of the dimension's logical axis.
+    axes: Mesh axis or axes to which the rules map the logical axis.
     parts: Number of devices along these mesh axes.
   """
 
