@@ -54,11 +54,11 @@ class UnlinkedFiles(example_source.ExampleSource):
   max_sentences: validation.PositiveInt | None = None
 
   def languages(self) -> tuple[str, ...]:
-    """Returns the language pairs of the source."""
+    """Returns the source's language pairs."""
     return tuple(self.files)
 
   def load(self, part: str) -> list[labeled_examples.Example]:
-    """Returns the sentences of a language pair."""
+    """Reads the sentences of a language pair."""
     first, second = self._pair(part)
     text = text_sources.ParallelFiles(
       files={part: self.files[part]}, max_pairs=self.max_sentences

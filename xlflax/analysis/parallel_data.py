@@ -26,17 +26,20 @@ class MultiwayFiles(text_sources.PairSource):
   files: Annotated[
     Mapping[str, str],
     pydantic.Field(
-      description="a mapping of languages to files, such as {'en': 'en.txt', 'fr': 'fr.txt'}"
+      description=(
+        'a mapping of languages to files, such as '
+        "{'en': 'en.txt', 'fr': 'fr.txt'}"
+      )
     ),
   ]
 
   def pairs(self) -> tuple[Pair, ...]:
-    """Returns the language pairs of the source."""
+    """Returns the source's language pairs."""
     first, *other_languages = self.files
     return tuple((first, language) for language in other_languages)
 
   def load(self, pair: Pair) -> PairedText:
-    """Returns the sentences of a language pair."""
+    """Reads the sentences of a language pair."""
     sides = [
       [text for _, text in file_reading.read_lines(self.files[language])]
       for language in pair
@@ -61,7 +64,7 @@ class OrientedPairs(text_sources.PairSource):
   max_pairs: validation.PositiveInt | None = None
 
   def pairs(self) -> tuple[Pair, ...]:
-    """Returns the language pairs of the source."""
+    """Returns the source's language pairs."""
     return tuple(self._orient(pair) for pair in self.source.pairs())
 
   def load(self, pair: Pair) -> PairedText:

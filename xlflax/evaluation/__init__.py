@@ -1,4 +1,4 @@
-"""Evaluation tasks, the text that they read, and their settings."""
+"""Evaluation tasks, their text sources, and their settings."""
 
 from etils import epy as _epy
 

@@ -10,7 +10,7 @@ from xlflax.training.devices.partitioning import Partitioner
 
 
 def row_multiple(partitioner: Partitioner | None) -> int:
-  """Returns the number that divides the row count of a sharded batch."""
+  """Returns the number of which a sharded batch's row count is a multiple."""
   return 1 if partitioner is None else partitioner.batch_divisor
 
 
@@ -23,8 +23,10 @@ def shard_batch(
   replicated instead. The results are the same, but take longer to compute.
 
   Args:
-    batch: Arrays of shape [rows, ...]. Every process passes the complete batch.
-    partitioner: Partitioner of the mesh. If None, a single device is used.
+    batch: Arrays of shape [batch, ...]. Every process passes the complete
+      batch.
+    partitioner: Partitioner for the device mesh. If None, a single device is
+      used.
   """
   if partitioner is None:
     return {key: jnp.asarray(value) for key, value in batch.items()}
@@ -38,7 +40,7 @@ def replicate(tree, partitioner: Partitioner | None):
 
   Args:
     tree: Tree of arrays.
-    partitioner: Partitioner of the mesh. If None, the tree is returned
+    partitioner: Partitioner for the device mesh. If None, the tree is returned
       unchanged.
   """
   if partitioner is None:
@@ -47,7 +49,7 @@ def replicate(tree, partitioner: Partitioner | None):
 
 
 def logical_axis_scope(partitioner: Partitioner | None):
-  """Returns a context in which the model's logical axes are resolved."""
+  """Returns a context manager that maps logical axes to mesh axes."""
   if partitioner is None:
     return contextlib.nullcontext()
   return partitioner.scope()

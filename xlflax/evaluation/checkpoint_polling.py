@@ -23,7 +23,7 @@ def open_run(
 
   Args:
     model_dir: Run directory.
-    poll_seconds: Seconds between two attempts.
+    poll_seconds: Number of seconds between attempts to open the run.
     timeout_seconds: Maximum number of seconds to wait. If None, the wait is
       unlimited.
 
@@ -59,9 +59,9 @@ def new_checkpoints(
   """Yields the steps of new checkpoints until training has finished.
 
   Args:
-    run: Run to poll.
+    run: Run to poll for new checkpoints.
     evaluated_steps: Steps that have already been evaluated.
-    poll_seconds: Seconds between two polls.
+    poll_seconds: Number of seconds between two polls.
     timeout_seconds: Maximum number of seconds to wait for a new checkpoint. If
       None, the wait is unlimited.
   """

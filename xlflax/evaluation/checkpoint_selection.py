@@ -1,4 +1,4 @@
-"""Selection of the checkpoints of a run to evaluate."""
+"""Selection of a run's checkpoints for evaluation."""
 
 import json
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ def check_checkpoint_steps(steps: str | Sequence[int]) -> None:
   """
   if isinstance(steps, str) and steps not in CHOICES:
     raise errors.ConfigError(
-      'Unknown choice of checkpoints',
+      'The checkpoint selection is unknown',
       got=repr(steps),
       expected=f'{", ".join(CHOICES)}, or steps such as 1000,2000',
       where='steps',
@@ -56,7 +56,7 @@ def select_checkpoints(
     return []
   if not available:
     raise errors.CheckpointError(
-      'The run has no complete checkpoint',
+      'The run does not have a complete checkpoint',
       where=run.directory,
       fix='Train longer, or pass --continuous to wait for a checkpoint.',
     )
@@ -72,9 +72,9 @@ def _check_steps_exist(
   missing = sorted(set(steps) - set(available))
   if missing:
     raise errors.CheckpointError(
-      'The run has no checkpoint for some of the requested steps',
+      'Some of the requested steps do not have a checkpoint',
       got=', '.join(map(str, missing)),
-      expected='steps among '
+      expected='one of the steps '
       + (
         ', '.join(map(str, available)) or 'none, as the run has no checkpoint'
       ),
@@ -100,7 +100,7 @@ def _best_checkpoint(run, available: list[int], metric: str | None) -> int:
     failures = _describe_failures(run, metric)
     if failures:
       raise errors.ConfigError(
-        'The metric of the best checkpoint could not be evaluated in training',
+        'The metric that selects the best checkpoint failed during training',
         got=failures,
         expected=metric,
         where=run.directory,
@@ -108,7 +108,7 @@ def _best_checkpoint(run, available: list[int], metric: str | None) -> int:
 
   if metric is None or not values:
     raise errors.ConfigError(
-      'The best checkpoint requires a metric that was evaluated in training',
+      'The best checkpoint must be selected by a metric from training',
       got=metric,
       where=run.directory / run_directory.METRICS,
       expected='one of '

@@ -26,7 +26,7 @@ class Evaluation:
     eval_interval_steps: Number of training steps between two evaluations. The
       last step is always evaluated.
     batch_size: Number of sentences per batch.
-    seed: Random seed of the tasks, the same at every step.
+    seed: Random seed for the tasks. It is the same at every step.
     use_ema: Whether to evaluate the averaged weights if EMA is enabled.
   """
 
@@ -40,11 +40,11 @@ class Evaluation:
     object.__setattr__(self, 'tasks', tuple(self.tasks))
 
   def is_due(self, step: int, last_step: int) -> bool:
-    """Returns whether the tasks run after a step."""
+    """Returns whether the tasks run after a training step."""
     return step % self.eval_interval_steps == 0 or step == last_step
 
   def is_better_higher(self, metric: str) -> bool:
-    """Returns whether a higher value of a metric is better, as declared."""
+    """Returns whether higher values of a metric are better."""
     return task_families.better_of(metric) is Better.HIGHER
 
   def run(self, setup, state: train_state.TrainState) -> dict[str, float]:
@@ -67,9 +67,9 @@ def evaluate_state(
   the returned metrics.
 
   Args:
-    evaluation: Tasks and their settings.
-    setup: `Setup` of the run.
-    state: Train state.
+    evaluation: Tasks to evaluate, with their settings.
+    setup: `Setup` object of the training run.
+    state: Train state to evaluate.
 
   Returns:
     Metrics by name, such as 'retrieval/accuracy/de'.

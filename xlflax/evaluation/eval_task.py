@@ -1,4 +1,4 @@
-"""The interface of evaluation: an `EvalTask` scores a `EvalModel`.
+"""The evaluation interface, in which an `EvalTask` scores an `EvalModel`.
 
 A failure in one part of a task, such as a language, does not stop the other
 parts. `Failures.guard` catches the exception and records the task and the part.
@@ -50,21 +50,22 @@ class EvalModel:
   """A model with restored parameters, as passed to evaluation tasks.
 
   Attributes:
-    model: Linen encoder.
+    model: Flax Linen encoder.
     params: `{'model': ..., 'heads': ...}`, unboxed. The arrays may be sharded
       over the mesh.
-    vocabulary: Vocabulary of the run.
-    partitioner: Partitioner that shards batches over its mesh. If None, a
-      single device is used.
-    seed: Random seed of the tasks, for example for the choice of masked tokens.
+    vocabulary: Vocabulary of the training run.
+    partitioner: Partitioner that shards batches over its device mesh. If None,
+      a single device is used.
+    seed: Random seed for the tasks, such as for sampling masked tokens.
     batch_size: Number of sentences per batch. Sequences of more than 128 tokens
       are evaluated in proportionally smaller batches. Tasks use it where the
       results do not depend on it.
-    objectives: Objectives of the run by name. They contain the labels of the
-      heads.
+    objectives: Training objectives of the run by name. They contain the labels
+      of the heads.
     inputs: Settings with which the run turned labeled examples into model
       inputs, by the name of the objective.
-    sentence: Definition of the model's sentence vectors.
+    sentence: Definition of how sentence vectors are computed from hidden
+      states.
   """
 
   model: Any
@@ -85,12 +86,12 @@ class EvalModel:
 
   @property
   def sharing(self) -> parameter_sharing.SharingPlan | None:
-    """Sharing plan of the model; if set, each batch contains one language."""
+    """Parameter-sharing plan. If set, each batch has a single language."""
     return parameter_sharing.get_sharing_plan(self.model)
 
   @property
   def needs_languages(self) -> bool:
-    """True if reading a text requires its language.
+    """True if the language of a text must be known to encode the text.
 
     This is the case if the model has language-specific parameters or the
     vocabulary has language-specific tokens.
@@ -100,13 +101,15 @@ class EvalModel:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Failure:
-  """A task, or a part of a task, that could not be evaluated.
+  """A failed task, or a failed part of a task such as a single language.
 
   Attributes:
     task: Name of the task.
-    part: Language, language pair or file. Empty if the task failed as a whole.
-    message: Message of the exception.
-    status: Exit status for the failure; see `errors.ExitStatus`.
+    part: Language, language pair or file that failed. The string is empty if
+      the complete task failed.
+    message: Message of the exception that was raised.
+    status: Exit status of the process for this failure; see
+      `errors.ExitStatus`.
   """
 
   task: str
@@ -123,13 +126,15 @@ class EvalResult:
   """The result of an evaluation task.
 
   Attributes:
-    metrics: Values by `metric/part`, such as `accuracy/de`.
-    tables: Tables by name, for results that are too detailed for `metrics`.
-      Each row is a flat dictionary.
+    metrics: Metric values. The keys have the format `metric/part`, such as
+      `accuracy/de`.
+    tables: Tables by name. They contain results that are too detailed for
+      `metrics`. Each row is a flat dictionary.
     notes: Remarks on the result, such as the number of truncated sentences.
-    failures: Parts that are missing from the metrics, with the reason.
-    files: Text of files, such as predictions, by name. They are written to
-      `<step>/<name>`, next to the JSON file, and are not read back.
+    failures: Languages, language pairs or files that are missing from
+      `metrics`, with the reason for each.
+    files: Contents of text files, such as predictions, by file name. They are
+      written to `<step>/<name>`, next to the JSON file, and are not read back.
     score_metrics: Metrics whose mean is the score of the task.
     inputs: Settings that turned labeled examples into model inputs, such as
       `length` and `separator`. They are those of the run, unless the task
@@ -149,14 +154,14 @@ class EvalResult:
     return repr_html.html_table('Metrics', rows)
 
   def to_json(self) -> dict[str, Any]:
-    """Returns plain JSON values without `files`; NaN and infinity become null."""
+    """Returns JSON values without `files`. NaN and infinity become null."""
     value = dataclasses.asdict(self)
     del value['files']
     return nonfinite_checks.or_null(value)
 
   @classmethod
   def from_json(cls, value: dict[str, Any]) -> 'EvalResult':
-    """Returns the result for the output of `to_json`; null metrics become NaN.
+    """Restores a result from the output of `to_json`. Null metrics become NaN.
 
     Raises:
       ValueError: If the metrics, tables or notes have the wrong type.
@@ -166,15 +171,15 @@ class EvalResult:
       number is None or type(number) in (int, float)
       for number in numbers.values()
     ):
-      raise ValueError('The metrics must map names to numbers or null.')
+      raise ValueError('`metrics` must map metric names to numbers or null.')
     tables, notes = value['tables'], value['notes']
     if not isinstance(tables, dict) or not all(
       isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
       for rows in tables.values()
     ):
-      raise ValueError('The tables must map names to lists of rows.')
+      raise ValueError('`tables` must map table names to lists of rows.')
     if not all(isinstance(note, str) for note in notes):
-      raise ValueError('The notes must be strings.')
+      raise ValueError('`notes` must be a list of strings.')
     return cls(
       metrics={
         name: math.nan if number is None else number
@@ -189,7 +194,7 @@ class EvalResult:
 
 
 class Failures:
-  """Failures of the parts of a task."""
+  """Recorder for the failures of a task's parts, such as single languages."""
 
   def __init__(self, task: str):
     self._task = task
@@ -197,13 +202,14 @@ class Failures:
 
   @contextlib.contextmanager
   def guard(self, part: str = ''):
-    """Records an exception in the block as a failure of a part.
+    """Records an exception raised in the `with` block as a failure of a part.
 
     User errors are recorded with their message. Other exceptions are also
     logged with their traceback, since they may be bugs.
 
     Args:
-      part: Part of the task. Empty for the task as a whole.
+      part: Language, language pair or file. The empty string denotes the
+        complete task.
     """
     try:
       yield
@@ -225,7 +231,7 @@ class Failures:
     )
 
   def collected(self) -> tuple[Failure, ...]:
-    """Returns the failures recorded so far."""
+    """Returns the failures that have been recorded so far."""
     return tuple(self._failures)
 
 
@@ -239,7 +245,7 @@ class EvalTask:
 
   Attributes:
     name: Name of the folder under `eval/` in which the results are stored.
-    METRICS: Metrics that `evaluate` reports, the primary metric first.
+    METRICS: Metrics that `evaluate` reports. The primary metric comes first.
     SOURCES: Additional names of the task on the command line, with the class of
       the source that the task reads under each name.
   """
@@ -256,40 +262,42 @@ class EvalTask:
 
   @property
   def split(self) -> str:
-    """Split of the text that is read, or 'all' if the source has no splits."""
+    """Data split that the task reads, or 'all' if the source has no splits."""
     return getattr(getattr(self, 'source', None), 'split', 'all')
 
   @property
   def primary_metric(self) -> str:
-    """Metric, before the `/`, that summary tables show."""
+    """Name of the metric in summary tables, without `/` and the part."""
     if not self.METRICS:
       raise errors.ConfigError(
         'An evaluation task must declare at least one metric',
         where=type(self).__name__,
-        expected="METRICS = (Metric('accuracy'), ...), the primary metric first",
+        expected=(
+          "METRICS = (Metric('accuracy'), ...), the primary metric first"
+        ),
       )
     return self.METRICS[0].name
 
   @property
   def further_metrics(self) -> tuple[str, ...]:
-    """Metrics that summary tables show in addition to the primary metric."""
+    """Metrics that are shown in summary tables next to the primary metric."""
     return ()
 
   @property
   def score_metrics(self) -> tuple[str, ...]:
-    """Metrics whose mean is the score of the task in reports."""
+    """Metrics whose mean is reported as the task's score."""
     return (self.primary_metric,)
 
   @classmethod
   def source_factory(cls, name: str) -> Callable[..., Any] | None:
-    """Returns the function that creates the text source from options.
+    """Returns the function that creates the task's text source from options.
 
     Its parameters are the options of `xlflax evaluate` that the task reads,
     such as `corpus` and `languages`. Parameters without a default are required.
     By default, it is `from_options` of the class of the field `source`.
 
     Args:
-      name: Name by which the task was requested.
+      name: Name under which the task was requested on the command line.
 
     Returns:
       The function, or None if the source is not created from options.
@@ -299,14 +307,14 @@ class EvalTask:
 
   @classmethod
   def arguments(cls, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the arguments of a task that reads the text given by options.
+    """Returns the constructor arguments of a task whose text options locate.
 
     Args:
-      name: Name by which the task was requested.
+      name: Name under which the task was requested on the command line.
       options: Arguments of `source_factory`.
 
     Raises:
-      ConfigError: If the options do not locate any text.
+      ConfigError: If the options do not specify a text.
     """
     create_source = cls.source_factory(name)
     return {} if create_source is None else {'source': create_source(**options)}
@@ -314,13 +322,13 @@ class EvalTask:
   def statistics(
     self, part: str, folder: pathlib.Path
   ) -> dict[str, example_statistics.Statistics]:
-    """Returns the statistics of single examples that determine the scores.
+    """Returns the per-example statistics from which the scores are computed.
 
     Two models are compared with them by resampling the examples (see
     `metrics.bootstrap`).
 
     Args:
-      part: Part of the task's source, as named in the metrics.
+      part: Language, language pair or file, as named in the metrics.
       folder: Folder with the files of the task's result, `eval/<name>/<step>/`.
 
     Returns:
@@ -328,7 +336,7 @@ class EvalTask:
       the files do not contain them, or if the part has no gold labels.
 
     Raises:
-      OSError: If a file is missing.
+      OSError: If a statistics file is missing.
     """
     file = folder / statistics_file(part)
     if not file.exists():
@@ -339,12 +347,12 @@ class EvalTask:
     }
 
   def evaluate(self, subject: EvalModel) -> EvalResult:
-    """Scores the subject; the result lists the parts that failed."""
+    """Evaluates a model and lists failed languages or files in the result."""
     raise NotImplementedError
 
 
 def statistics_file(part: str) -> str:
-  """Returns the name of the file with the statistics of a part's examples."""
+  """Returns the name of the file with per-example statistics for a part."""
   return f'{part}{STATISTICS}'
 
 
@@ -353,14 +361,14 @@ def statistics_files(
   statistics: Mapping[str, example_statistics.Statistics],
   files: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-  """Returns the statistics file of a part, as an entry of `EvalResult.files`.
+  """Returns a part's statistics file as an entry for `EvalResult.files`.
 
   `EvalTask.statistics` reads the file.
 
   Args:
     part: Part as named in the metrics, such as `de` in `f1/de`.
-    statistics: Statistics of the examples by metric.
-    files: Files of the result. Statistics of other metrics that the file
+    statistics: Per-example statistics by metric.
+    files: Files of the result. Statistics for other metrics that the file
       already contains are kept.
   """
   name = statistics_file(part)
@@ -370,7 +378,7 @@ def statistics_files(
 
 
 def evaluate_task(task: EvalTask, subject: EvalModel) -> EvalResult:
-  """Evaluates a task; a failure of the complete task is part of the result."""
+  """Evaluates a task and records any failure of the complete task."""
   failures = Failures(task.name)
   with progress_reporting.progress_name(task.name), failures.guard():
     # An error in `score_metrics` is raised before the costly evaluation.
@@ -389,7 +397,7 @@ def known_tasks() -> Mapping[str, type[EvalTask]]:
 
 
 def known_metrics() -> Mapping[str, Metric]:
-  """Returns the metrics that registered tasks declare, by name.
+  """Returns all metrics declared by registered tasks, by metric name.
 
   Tasks are registered when their module is imported.
   """
@@ -403,14 +411,14 @@ def _register(cls: type[EvalTask]) -> None:
     registered = _tasks.get(name, cls)
     if _origin(registered) != _origin(cls):
       raise errors.ConfigError(
-        'Two evaluation tasks have the same name',
+        'Two evaluation tasks are registered under the same name',
         got=f'{name!r} for {_origin(cls)}',
         expected=f'a name other than that of {_origin(registered)}',
       )
   for metric in cls.METRICS:
     if _metrics.get(metric.name, metric) != metric:
       raise errors.ConfigError(
-        'Two evaluation tasks have different declarations of the same metric',
+        'Two evaluation tasks declare the same metric differently',
         got=str(metric),
         expected=str(_metrics[metric.name]),
         where=f'{cls.__qualname__}.METRICS',

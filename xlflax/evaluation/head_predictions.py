@@ -1,4 +1,4 @@
-"""Predictions of a fine-tuned head, computed in batches of a few static shapes."""
+"""Predictions of a fine-tuned head, in batches with a few static shapes."""
 
 import functools
 from collections.abc import Iterator, Sequence
@@ -22,21 +22,22 @@ _Objective = TypeVar('_Objective', bound=finetuning_objective.FineTuning)
 def objective_of(
   subject: eval_task.EvalModel, name: str, kind: type[_Objective]
 ) -> _Objective:
-  """Returns the objective with a name after checking that its head exists.
+  """Returns the named objective after checking that its head exists.
 
   Args:
-    subject: Model with the parameters of a checkpoint.
-    name: Name of the objective.
-    kind: Required class of the objective.
+    subject: Model with the parameters restored from a checkpoint.
+    name: Name of the training objective.
+    kind: Class that the objective must have.
 
   Raises:
-    ConfigError: If the run has no such objective, or one of another class.
-    CheckpointError: If the checkpoint does not contain the head.
+    ConfigError: If the run does not have the objective, or if the objective has
+      a different class.
+    CheckpointError: If the checkpoint does not contain the objective's head.
   """
   objective = subject.objectives.get(name)
   if not isinstance(objective, kind):
     raise errors.ConfigError(
-      'The run must be fine-tuned for this task',
+      'The run was not fine-tuned for this evaluation task',
       got=', '.join(
         f'{key}: {type(value).__name__}'
         for key, value in subject.objectives.items()
@@ -47,7 +48,7 @@ def objective_of(
     )
   if name not in subject.params.get('heads', {}):
     raise errors.CheckpointError(
-      'The checkpoint does not contain the head of the task',
+      'The checkpoint does not contain the head that the task requires',
       got=', '.join(subject.params.get('heads', {})) or 'no head',
       expected=name,
     )
@@ -58,8 +59,8 @@ def length_of(subject: eval_task.EvalModel, length: int | None) -> int:
   """Returns the maximum number of tokens per sequence.
 
   Args:
-    subject: Model, which limits the length.
-    length: Requested length. If None, the limit of the model.
+    subject: Model, whose number of positions is the upper limit.
+    length: Requested maximum length. If None, the model's limit.
   """
   limit = finetuning_objective.body_config(
     subject.model
@@ -75,19 +76,20 @@ def predict_rows(
   *,
   max_length: int,
 ) -> Iterator[tuple[int, Any]]:
-  """Yields the predictions of the head for each sequence, the longest first.
+  """Yields the head's predictions for each sequence, longest sequence first.
 
   If the objective plugs features in, and a sequence has no counterpart, the
   sequence is its own counterpart.
 
   Args:
     subject: Model, parameters, vocabulary, partitioner and batch size.
-    objective: Objective of the head. Its `predict` is compiled once for each
-      shape.
+    objective: Objective that trained the head. Its `predict` is compiled once
+      for each shape.
     rows: N sequences. Fields that they do not contain, such as labels, are left
       out of the batch.
-    maker: Row maker that created the sequences. It determines their padding.
-    max_length: Maximum length of a sequence.
+    maker: Row maker that created the sequences. It determines how they are
+      padded.
+    max_length: Maximum number of tokens per sequence.
 
   Yields:
     Index of the sequence, and NumPy arrays as returned by `objective.predict`

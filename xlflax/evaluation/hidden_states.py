@@ -1,4 +1,4 @@
-"""Sentence vectors of every layer, computed in batches of a few static shapes.
+"""Sentence vectors of every layer, in batches with a few static shapes.
 
 Sentences are sorted by length, divided into batches and padded to one of a few
 lengths (see `bucket_lengths`). A jitted function is therefore compiled at most
@@ -43,7 +43,7 @@ class SentenceStates(NamedTuple):
 
 
 class SentenceVectors(NamedTuple):
-  """Sentence vectors.
+  """Sentence vectors of N sentences.
 
   Attributes:
     vectors: Float32 array of shape [N, D].
@@ -62,14 +62,14 @@ def sentence_vectors(
   *,
   prompt: str | None = None,
 ) -> SentenceVectors:
-  """Computes the vector of each sentence according to the model's definition.
+  """Computes sentence vectors with the pooling that the model defines.
 
   Args:
     subject: Model and its definition of sentence vectors.
     texts: N sentences.
     language_ids: N indices into the vocabulary's languages.
-    encoding: Definition that replaces that of the subject. If None, the
-      subject's definition is used.
+    encoding: Sentence-vector definition that replaces the subject's definition.
+      If None, the subject's definition is used.
     prompt: Text that is prepended to each sentence. If None, the default prompt
       of the definition.
 
@@ -104,16 +104,18 @@ def layer_vectors(
   prompt: str | None = None,
   layers: Sequence[int] | None = None,
 ) -> SentenceStates:
-  """Computes the pooled states of layers, before averaging and dense layers.
+  """Computes each layer's pooled states, before averaging and dense layers.
 
   Args:
     subject: Model, parameters, vocabulary, partitioner and batch size.
     texts: N sentences.
     language_ids: N indices into the vocabulary's languages.
-    encoding: Definition of the pooling, the prompts and the maximum length.
+    encoding: Sentence-vector definition with pooling, prompts and maximum
+      length.
     prompt: Text that is prepended to each sentence. If None, the default prompt
       of the definition.
-    layers: Layers to return, where 0 is the embedding output. If None, all.
+    layers: Layers to return, where 0 is the embedding output. If None, all
+      layers are returned.
 
   Returns:
     The states in the order of `texts`, and the number of truncated texts.
@@ -149,11 +151,12 @@ def sentence_states(
     subject: Model, parameters, vocabulary, partitioner and batch size.
     texts: N sentences.
     language_ids: N indices into the vocabulary's languages.
-    pooling: Method that turns the states of a sentence into one vector.
+    pooling: Method that reduces a sentence's hidden states to one vector.
     max_length: Maximum number of tokens per sentence, including `<bos>` and
       `<eos>`. It is limited by the model's number of positions. If None, that
       number.
-    layers: Layers to return, where 0 is the embedding output. If None, all.
+    layers: Layers to return, where 0 is the embedding output. If None, all
+      layers are returned.
 
   Returns:
     The states in the order of `texts`, and the number of truncated texts.
@@ -183,9 +186,10 @@ def token_states(
     subject: Model, parameters, vocabulary, partitioner and batch size.
     token_ids: Token ids of N sentences, without special tokens.
     language_ids: N indices into the vocabulary's languages.
-    pooling: Method that turns the states of a sentence into one vector.
-    max_length: Maximum number of tokens; see `sentence_states`.
-    layers: Layers to return, where 0 is the embedding output. If None, all.
+    pooling: Method that reduces a sentence's hidden states to one vector.
+    max_length: Maximum number of tokens per sentence; see `sentence_states`.
+    layers: Layers to return, where 0 is the embedding output. If None, all
+      layers are returned.
   """
   limit = length_limit(subject, max_length)
   truncated = sum(len(ids) > limit - 2 for ids in token_ids)
@@ -207,21 +211,23 @@ def length_limit(subject: eval_task.EvalModel, max_length: int | None) -> int:
   The number includes `<bos>` and `<eos>`.
 
   Args:
-    subject: Model, whose number of positions is an upper limit.
-    max_length: Requested maximum. If None, the number of positions.
+    subject: Model, whose number of positions is the upper limit.
+    max_length: Requested maximum. If None, the model's number of positions.
 
   Raises:
-    ConfigError: If the limit leaves no position for text.
+    ConfigError: If special tokens alone would fill `max_length`.
   """
   model_limit = subject.model.config.max_position_embeddings
   limit = model_limit if max_length is None else min(max_length, model_limit)
   if limit < 3:
     raise errors.ConfigError(
-      'The maximum length leaves no position for text between <bos> and <eos>',
+      '`max_length` leaves no position for text between <bos> and <eos>',
       got=limit,
       expected='at least 3 tokens',
       where='max_length',
-      fix='Increase `max_length`, or set it to None for the limit of the model.',
+      fix=(
+        'Increase `max_length`, or set it to None for the limit of the model.'
+      ),
     )
   return limit
 
@@ -230,17 +236,17 @@ def layer_index(subject: eval_task.EvalModel, layer: int, *, where: str) -> int:
   """Converts a layer number, which may be negative, to an index from 0.
 
   Args:
-    subject: Model with the layers.
+    subject: Model whose layers are numbered.
     layer: Layer number. Negative numbers count from the last layer.
-    where: Name of the setting for error messages.
+    where: Name of the setting to report in error messages.
 
   Raises:
-    ConfigError: If the model has no such layer.
+    ConfigError: If the model does not have the layer.
   """
   num_layers = subject.model.config.num_layers
   if not -num_layers - 1 <= layer <= num_layers:
     raise errors.ConfigError(
-      'The model has no such layer',
+      'The model does not have the requested layer',
       got=layer,
       expected=f'0 (embeddings) to {num_layers}, or counted from the end',
       where=f'{where}.layer',
@@ -249,7 +255,7 @@ def layer_index(subject: eval_task.EvalModel, layer: int, *, where: str) -> int:
 
 
 def bucket_lengths(max_length: int) -> tuple[int, ...]:
-  """Returns the lengths to pad to: 16, 24, 32, 48, 64, … and `max_length`.
+  """Returns the padded lengths 16, 24, 32, 48, 64, … and `max_length`.
 
   With powers of two alone, a tenth more time was spent on padding.
   """
@@ -269,9 +275,9 @@ def plan_batches(
   Args:
     lengths: Number of tokens of each sentence, including `<bos>` and `<eos>`.
     max_length: Maximum number of tokens per sentence.
-    batch_size: Number of rows per batch. Batches of rows with more than 128
-      tokens have fewer rows.
-    multiple: Number that the row count of every batch is a multiple of.
+    batch_size: Number of sequences per batch. Batches of sequences with more
+      than 128 tokens have fewer rows.
+    multiple: Divisor of the number of sequences in every batch.
 
   Yields:
     Indices of n sentences of shape [n], the number of rows (at least n), and
@@ -335,16 +341,17 @@ def language_batches(
   language_ids: np.ndarray,
   limit: int,
 ) -> Iterator[tuple[np.ndarray, int, int]]:
-  """Plans batches with `plan_batches`.
+  """Plans the batches for token sequences with `plan_batches`.
 
   Each batch contains one language if the model has language-specific
   parameters.
 
   Args:
-    subject: Model, whose sharing plan decides whether languages are separated.
+    subject: Model, whose parameter-sharing plan determines whether every batch
+      contains a single language.
     token_ids: Token ids of N sentences.
     language_ids: Int array of shape [N].
-    limit: Maximum number of tokens per sentence.
+    limit: Maximum number of tokens per sentence, including special tokens.
 
   Yields:
     Indices, number of rows and row length, as in `plan_batches`.
@@ -385,7 +392,7 @@ def layer_states(model, params, batch) -> jax.Array:
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def pooled_states(model, partitioner, params, batch) -> jax.Array:
-  """Returns weighted sums of the hidden states of each row.
+  """Returns a weighted sum of hidden states for each sequence.
 
   The result is a float32 array of shape [L + 1, rows, H].
   """
@@ -427,9 +434,9 @@ def token_rows(
   Args:
     token_ids: Token ids of at most `rows` sentences, without special tokens.
     language_ids: Language id of each sentence.
-    rows: Number of rows.
-    length: Number of tokens per row.
-    spec: Vocabulary specification with the special tokens.
+    rows: Number of sequences in the batch, including padding.
+    length: Padded number of tokens per sequence.
+    spec: Vocabulary specification that defines the special tokens.
   """
   tokens = np.full((rows, length), spec.pad_id, np.int32)
   segments = np.zeros((rows, length), np.int32)

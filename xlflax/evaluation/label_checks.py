@@ -1,4 +1,4 @@
-"""Checks for gold labels that a head was not trained with."""
+"""Checks for gold labels that are missing from a head's training labels."""
 
 import collections
 import enum
@@ -8,7 +8,7 @@ from xlflax.data.supervised import label_sets, labeled_examples
 
 
 class UnseenLabelPolicy(enum.Enum):
-  """Treatment of gold labels that the head was not trained with."""
+  """Options for gold labels that are missing from a head's training labels."""
 
   ERROR = 'error'  # The part is not evaluated and is listed as a failure.
   WRONG = 'wrong'  # Predictions for them are wrong, and a note counts them.
@@ -23,18 +23,18 @@ def check_labels_known(
   notes: list[str],
   name: Callable[[str], str] = str,
 ) -> None:
-  """Checks that the head was trained with the labels of examples.
+  """Checks that a head was trained with the gold labels of the examples.
 
   If the head was trained with none of them, an error is raised in any case. The
   part then uses other names for the labels, or belongs to another task.
 
   Args:
-    examples: Examples of a part.
-    known_labels: Labels of the head.
+    examples: Evaluation examples, such as those for one language.
+    known_labels: Labels that the head was trained with.
     unseen: Treatment of labels that the head was not trained with.
-    part: Name of the part.
+    part: Name of the evaluated language or file, for messages.
     notes: List to which a note about unseen labels is appended.
-    name: Function that maps a label to the name that is compared. By default,
+    name: Function that maps a label to the name to compare. By default,
       the label itself.
 
   Raises:

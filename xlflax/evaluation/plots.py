@@ -1,4 +1,4 @@
-"""Figures of reports, evaluations and analyses, drawn with matplotlib.
+"""Figures for reports, evaluations and analyses, drawn with Matplotlib.
 
 Lines and bars differ in color, shape and hatching, so that figures are readable
 at half a page and without color (colors: Okabe and Ito, 2008, "Color universal
@@ -56,12 +56,12 @@ ByStep = Mapping[result_store.Step, eval_task.EvalResult]
 
 
 def line_style(index: int) -> dict[str, Any]:
-  """Returns the arguments of `plot` for a line.
+  """Returns Matplotlib `plot` arguments that style a line.
 
   The styles of 28 consecutive indices are distinct.
 
   Args:
-    index: Index of the line.
+    index: Index of the line, which determines its color and style.
   """
   cycle = index // len(_COLORS)
   return {
@@ -72,7 +72,7 @@ def line_style(index: int) -> dict[str, Any]:
 
 
 def bar_style(index: int) -> dict[str, Any]:
-  """Returns the arguments of `bar` for the bars of a series."""
+  """Returns Matplotlib `bar` arguments that style the bars of a series."""
   return {
     'color': _COLORS[index % len(_COLORS)],
     'hatch': _HATCHES[index % len(_HATCHES)],
@@ -82,7 +82,7 @@ def bar_style(index: int) -> dict[str, Any]:
 
 
 def hide_spines(axes) -> None:
-  """Hides the top and right spines."""
+  """Hides the top and right borders (spines) of the axes."""
   axes.spines[['top', 'right']].set_visible(False)
 
 
@@ -92,8 +92,9 @@ def add_legend(canvas, grid: Iterable, names: Sequence[str]) -> None:
   Args:
     canvas: Figure with constrained layout. Its height increases with the
       legend.
-    grid: Axes with the labeled lines or bars.
-    names: Labels in their order. If there is only one, no legend is added.
+    grid: Axes that contain the labeled lines or bars.
+    names: Labels in legend order. If there is only one label, no legend is
+      added.
   """
   handles: dict[str, Any] = {}
   for axes in grid:
@@ -128,15 +129,15 @@ def line_panels(
   whole: float | None = None,
   one_scale: bool = True,
 ) -> figure.Figure:
-  """Draws lines over layers or steps in one panel per group.
+  """Draws lines over layers or training steps, with one panel per group.
 
   Source: ECS, figures 4 to 6; MetaXLM, figures 3 to 5.
 
   Args:
-    title: Title of the figure.
-    label: Label of the vertical axes, with the unit.
-    panels: Points (x, y) by panel and by line. The value y may be NaN.
-    xlabel: LAYER or STEP.
+    title: Figure title.
+    label: Label of the vertical axes, including the unit.
+    panels: Points (x, y) by panel name and line name. The value y may be NaN.
+    xlabel: Label of the horizontal axes, `LAYER` or `STEP`.
     whole: Largest possible value, such as 100. The vertical axes start at 0 and
       end at the next tenth of it above all values. If None, they fit the
       values.
@@ -181,7 +182,7 @@ def line_panels(
 
 
 def wrap_name(name: str, inches: float) -> str:
-  """Wraps a name to a width in inches."""
+  """Wraps a name so that each line fits a width in inches."""
   return textwrap.fill(name, max(8, int(inches / _LETTER_WIDTH)))
 
 
@@ -208,15 +209,15 @@ def draw_heatmap(
   low: float = 0.0,
   high: float = 1.0,
 ):
-  """Draws a heat map with its numbers.
+  """Draws a heat map and prints the values in its cells.
 
   Args:
     axes: Axes to draw on.
     values: Array of shape [rows, columns]. Cells that are not finite are empty.
     shown: Function that formats a number. By default, it formats percentages.
-    low: Smallest value of the color scale. If it is `-high`, the colors diverge
+    low: Lower end of the color scale. If it is `-high`, the colors diverge
       from zero.
-    high: Largest value of the color scale.
+    high: Upper end of the color scale.
 
   Returns:
     The image, for a color bar.
@@ -247,7 +248,7 @@ def _text_color(position: float, around_zero: bool) -> str:
   """Returns a text color that is readable on a color of the map.
 
   Args:
-    position: Position in the color map, from 0 to 1.
+    position: Relative position in the color map, from 0 to 1.
     around_zero: Whether the color map is dark at both ends.
   """
   if around_zero:
@@ -268,13 +269,14 @@ def save_figure(
 def bar_chart(
   title: str, label: str, models: Groups, *, groups: Sequence[str] | None = None
 ) -> figure.Figure:
-  """Draws groups of bars with one bar per model, in one or more rows.
+  """Draws groups of bars, with one bar per model, in one or more rows.
 
   Args:
-    title: Title of the figure.
+    title: Figure title.
     label: Label of the vertical axis, with the unit.
-    models: Score by model and by group (language or task).
-    groups: Order of the groups. If None, the order of the scores.
+    models: Score by model name and group (language or task).
+    groups: Order of the groups. If None, the groups are in the order of the
+      scores.
   """
   names = list(
     groups
@@ -315,12 +317,12 @@ def bar_chart(
 def transfer_curves(
   title: str, label: str, source: str, models: Mapping[str, Curves]
 ) -> figure.Figure:
-  """Draws transfer over training steps, as in figure 5 of MetaXLM.
+  """Draws transfer scores over training steps, as in MetaXLM's figure 5.
 
   Args:
-    title: Title of the figure.
-    label: Label of the score, with the unit.
-    source: Code of the language of the fine-tuning data.
+    title: Figure title.
+    label: Label of the score, including the unit.
+    source: Language code of the fine-tuning data.
     models: Points (step, score) by model and by curve: 'transfer' (mean of the
       other languages), 'source' and 'gap'.
   """
@@ -377,7 +379,7 @@ def write_task_plots(
   task: eval_task.EvalTask | result_tables.Recorded,
   results: ByStep,
 ) -> list[pathlib.Path]:
-  """Draws the results of a task.
+  """Draws a task's results over training steps.
 
   `<task>.<split>.png` shows the primary metric as bars for two results or as
   curves for more, with the untrained model at step 0.
@@ -385,9 +387,10 @@ def write_task_plots(
   has one.
 
   Args:
-    directory: Directory of the figures.
-    task: Evaluated task.
-    results: Results of one split, text and settings, by step.
+    directory: Directory to which the figures are written.
+    task: Evaluation task that produced the results.
+    results: Comparable results by training step. They have the same split, text
+      and settings.
 
   Returns:
     Paths of the files written.

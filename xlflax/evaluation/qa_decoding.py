@@ -15,8 +15,8 @@ class Candidate(NamedTuple):
 
   Attributes:
     score: Sum of the start logit and the end logit.
-    text: Text from the context without surrounding white space.
-    start: Offset of the first character in the context.
+    text: Answer text from the context, without surrounding white space.
+    start: Offset of the answer's first character in the context.
   """
 
   score: float
@@ -27,10 +27,11 @@ class Candidate(NamedTuple):
 @class_registry.register('decoding')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Decoding:
-  """Settings of answer decoding (Devlin et al. 2019, section 4.2).
+  """Settings for answer decoding (Devlin et al. 2019, section 4.2).
 
   Attributes:
-    n_best_size: Maximum number of answers per question and per window.
+    n_best_size: Maximum number of candidate answers per question, and per
+      window of its context.
     max_answer_length: Maximum number of tokens per answer.
   """
 
@@ -45,7 +46,7 @@ def n_best(
   *,
   decoding: Decoding = Decoding(),
 ) -> list[Candidate]:
-  """Returns the best answers over all windows of a question, best first.
+  """Returns a question's best answers over all windows, best answer first.
 
   All spans of a window are compared, not only those of the best start and end
   positions. If several windows contain a span, the span is scored in the window
@@ -53,10 +54,10 @@ def n_best(
   have the same text, the best one is kept.
 
   Args:
-    context: Context in which the answer is searched.
-    windows: Windows of the question.
+    context: Text that contains the answer.
+    windows: Overlapping windows into which the context is divided.
     logits: Start and end logits, each of shape [T], for each window.
-    decoding: Settings of the decoding.
+    decoding: Settings for answer decoding.
   """
   candidates: list[Candidate] = []
   max_span = decoding.max_answer_length
@@ -89,7 +90,7 @@ def n_best(
 
 
 def null_score(logits: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
-  """Returns the score of "no answer", the minimum over a question's windows.
+  """Returns the score for "no answer", the minimum over a question's windows.
 
   The score of a window is the sum of the start and the end logit at the first
   position (Devlin et al. 2019, section 4.3). The minimum is used because it is
@@ -139,10 +140,10 @@ def _span_scores(window, start, end, max_span) -> np.ndarray:
   Spans that leave the context have the score -inf.
 
   Args:
-    window: Window with the context tokens.
+    window: Window that contains the context tokens.
     start: Start logits of shape [T].
     end: End logits of shape [T].
-    max_span: Maximum number of tokens per span.
+    max_span: Maximum number of tokens per answer span.
 
   Returns:
     Float64 array of shape [context tokens, max_span].

@@ -1,4 +1,4 @@
-"""Result store of evaluations: `eval/<task>/<split>-<settings>/<step>.json`.
+"""Storage of evaluation results: `eval/<task>/<split>-<settings>/<step>.json`.
 
 Results in the same folder differ only in the checkpoint. The folder is named
 after the split and a hash of the task's settings, its text and the seed.
@@ -39,7 +39,7 @@ Step = validation.NonNegativeInt | str
 
 
 class ResultStore:
-  """The stored results of one run's evaluations.
+  """Stored evaluation results of a run.
 
   A result is identified by the task's settings, the text that the task reads,
   the model, the vocabulary, the seed and the content of the checkpoint. `read`
@@ -47,9 +47,9 @@ class ResultStore:
   that was interrupted resumes where it stopped.
 
   Attributes:
-    run: The run that is evaluated.
+    run: Evaluated run.
     directory: Directory that contains `eval/` with the results.
-    seed: Seed of the tasks' random choices.
+    seed: Random seed for the tasks.
   """
 
   def __init__(
@@ -62,12 +62,13 @@ class ResultStore:
     """Opens the store without reading or writing results.
 
     Args:
-      run: The run. It is only read if `output` is another directory.
-      seed: Seed of the tasks' random choices.
-      output: Directory to store `eval/` in. If None, the run's directory.
+      run: Evaluated run. It is only read if `output` is a different directory.
+      seed: Random seed for the tasks.
+      output: Directory in which `eval/` is stored. If None, the run's directory
+        is used.
 
     Raises:
-      RunDirectoryError: If `output` has the results of another run.
+      RunDirectoryError: If `output` contains the results of a different run.
     """
     self.run = run
     self.seed = seed
@@ -78,13 +79,13 @@ class ResultStore:
   def read(
     self, task: eval_task.EvalTask, step: Step
   ) -> eval_task.EvalResult | None:
-    """Returns the complete result of a task at a checkpoint, if it is stored."""
+    """Returns a task's complete result for a checkpoint, or None."""
     return read_finished(self.directory, self._identity(task, step), step)
 
   def write(
     self, task: eval_task.EvalTask, step: Step, result: eval_task.EvalResult
   ) -> None:
-    """Stores the result of a task at a checkpoint."""
+    """Stores a task's result for a checkpoint."""
     _record_owner(self.directory, self.run)
     write_result(
       self.directory, result, step=step, identity=self._identity(task, step)
@@ -95,11 +96,11 @@ class ResultStore:
     return find_results(self.directory)
 
   def group(self, task: eval_task.EvalTask) -> 'Group':
-    """Returns the group of a task's results."""
+    """Returns the group to which a task's results belong."""
     return result_group(self._task_identity(task))
 
   def folder(self, group: 'Group') -> pathlib.Path:
-    """Returns the folder with the results of a group."""
+    """Returns the folder that contains the results of a group."""
     return self.directory / run_directory.EVALUATION / group.folder
 
   def _identity(self, task: eval_task.EvalTask, step: Step) -> dict[str, Any]:
@@ -111,7 +112,7 @@ class ResultStore:
     return self._task_identity(task) | {'checkpoint': checkpoint}
 
   def _task_identity(self, task: eval_task.EvalTask) -> dict[str, Any]:
-    """Returns the identity without the checkpoint. Reads the text of the task."""
+    """Returns the identity without the checkpoint. Reads the task's text."""
     if task.name not in self._task_identities:
       self._task_identities[task.name] = result_identity(
         task,
@@ -124,12 +125,12 @@ class ResultStore:
 
 
 class Group(NamedTuple):
-  """Group of results that are comparable and may be joined in one curve.
+  """Group of comparable results, which can be plotted as one curve.
 
   Attributes:
     task: Name of the task.
-    split: Split of the text, such as 'test'.
-    settings: Hash of the task's settings, its text and the seed.
+    split: Data split, such as 'test'.
+    settings: Hash of the task's settings, its text and the random seed.
   """
 
   task: str
@@ -138,7 +139,7 @@ class Group(NamedTuple):
 
   @property
   def folder(self) -> str:
-    """Path of the folder under `eval/`."""
+    """Path to the group's folder under `eval/`."""
     return f'{self.task}/{self.split}-{self.settings}'
 
 
@@ -151,17 +152,17 @@ def result_identity(
   parameters: str = 'default',
   sentence: sentence_embedding.SentenceEmbedding | None = None,
 ) -> dict[str, Any]:
-  """Returns everything except the checkpoint that a result depends on, as JSON.
+  """Returns the JSON values, other than the checkpoint, that identify a result.
 
   Args:
     task: Task. Its settings and the text that it reads are part of the
       identity.
     model: Linen module.
     vocabulary_hash: Hash of the run's vocabulary.
-    seed: Random seed of the evaluation.
-    parameters: Parameters that are read from a checkpoint: 'default' for the
+    seed: Random seed for the evaluation.
+    parameters: Parameters to read from a checkpoint: 'default' for the
       averaged weights if EMA is enabled, or 'not averaged'.
-    sentence: Definition of sentence vectors that is stored with the run, if
+    sentence: Sentence-vector definition that is stored with the run, if
       any.
   """
   return {
@@ -176,7 +177,7 @@ def result_identity(
 
 
 def result_group(identity: Mapping[str, Any]) -> Group:
-  """Returns the group of the results with an identity."""
+  """Returns the group of results to which an identity belongs."""
   shared = {key: identity[key] for key in _SHARED if key in identity}
   return Group(
     identity['task']['name'],
@@ -188,7 +189,7 @@ def result_group(identity: Mapping[str, Any]) -> Group:
 def result_path(
   directory: pathlib.Path, identity: Mapping[str, Any], step: Step
 ) -> pathlib.Path:
-  """Returns the path of a result.
+  """Returns the path to a result file.
 
   Args:
     directory: Run directory.
@@ -200,7 +201,7 @@ def result_path(
 
 
 def checkpoint_identity(directory: pathlib.Path, step: Step) -> str:
-  """Returns a hash that differs between runs' checkpoints of the same step.
+  """Returns a hash that distinguishes runs' checkpoints at the same step.
 
   The hash depends on the content of the checkpoint and does not change when the
   checkpoint is copied. It is empty for the untrained model.
@@ -255,11 +256,11 @@ def write_result(
 def read_result(
   file: pathlib.Path, *, directory: pathlib.Path | None = None
 ) -> eval_task.EvalResult | None:
-  """Returns a result without comparing its settings, or None if it is unusable.
+  """Reads a result without comparing its settings. Returns None if unusable.
 
   Args:
-    file: JSON file of the result. The result is unusable if the file is
-      missing, is damaged or belongs to another run.
+    file: JSON file that contains the result. The result is unusable if the file
+      is missing, is damaged or belongs to another run.
     directory: Run directory. If None, the directory that contains `eval`.
   """
   record = _load(file, directory or file.parents[3])
@@ -267,10 +268,10 @@ def read_result(
 
 
 def check_files(folder: pathlib.Path) -> None:
-  """Checks that predictions are unchanged since their result was written.
+  """Checks that prediction files have not changed since they were written.
 
   Args:
-    folder: Folder with the predictions, next to the result.
+    folder: Folder with the predictions, next to the result file.
 
   Raises:
     RunDirectoryError: If a file is missing or has changed.
@@ -282,7 +283,7 @@ def check_files(folder: pathlib.Path) -> None:
   )
   if problems:
     raise errors.RunDirectoryError(
-      'The predictions have changed since they were written',
+      'The prediction files have changed since they were written',
       got='; '.join(problems.values()),
       where=str(folder),
       fix=f'Delete {folder.name}.json next to the folder and evaluate again.',
@@ -292,7 +293,7 @@ def check_files(folder: pathlib.Path) -> None:
 def read_finished(
   directory: pathlib.Path, identity: Mapping[str, Any], step: Step
 ) -> eval_task.EvalResult | None:
-  """Returns the result with exactly this identity, or None.
+  """Returns the stored result with exactly the given identity, or None.
 
   Results with failures are not returned.
   """
@@ -308,7 +309,7 @@ def read_finished(
 def find_results(
   directory: pathlib.Path, task: str | None = None
 ) -> dict[Group, dict[Step, eval_task.EvalResult]]:
-  """Returns a run's results by group, then by step, the untrained model first.
+  """Returns a run's results by group and step, the untrained model first.
 
   Args:
     directory: Run directory.
@@ -393,11 +394,11 @@ def _run_id(directory: pathlib.Path) -> str:
 def check_writable(
   model_dir: str | os.PathLike[str], output: str | os.PathLike[str] | None
 ) -> None:
-  """Checks that results can be stored, before anything is computed.
+  """Checks, before any computation, that results can be stored.
 
   Args:
     model_dir: Run directory, which need not exist yet.
-    output: Output directory. If None, the run directory.
+    output: Output directory. If None, the run directory is used.
 
   Raises:
     RunDirectoryError: If the directory is not writable.
@@ -422,7 +423,7 @@ def check_writable(
 
 
 def run_of(folder: pathlib.Path) -> pathlib.Path:
-  """Returns the directory of the run whose results a directory stores."""
+  """Returns the directory of the run to which stored results belong."""
   owner = _read_owner(folder)
   return paths.to_path(owner['run']) if owner else folder
 
@@ -433,24 +434,24 @@ def _store_directory(
   """Returns the directory for the results of a run.
 
   Raises:
-    RunDirectoryError: If the directory contains the results of another run.
+    RunDirectoryError: If the directory contains the results of a different run.
   """
   if output is None or _is_same(paths.to_path(output), run.directory):
     return run.directory
   directory = paths.to_absolute_path(output)
   owner, run_id = _read_owner(directory), run_directory.run_id(run.directory)
   if (directory / run_directory.MODEL).exists():
-    got = 'the directory of another run'
+    got = 'the directory of a different run'
   elif owner and (owner['id'] or run_id) and owner['id'] != run_id:
     got = f'results of {owner["run"]}'
   else:
     return directory
   raise errors.RunDirectoryError(
-    'The output directory belongs to another run',
+    'The output directory belongs to a different run',
     got=got,
-    expected=f'a new directory, or one with results of {run.directory}',
+    expected=f'a new directory, or a directory with results of {run.directory}',
     where=str(directory),
-    fix='Pass another --output.',
+    fix='Pass a different --output.',
   )
 
 
@@ -481,11 +482,12 @@ def _read_owner(directory: pathlib.Path) -> dict[str, Any]:
     error=errors.RunDirectoryError,
     message='The record of the run of these results is damaged',
     has_digest=True,
-    fix='Pass another --output.',
+    fix='Pass a different --output.',
   )
   if not all(isinstance(owner.get(key), str) for key in ('run', 'id')):
     raise errors.RunDirectoryError(
-      'The record of the run of these results is invalid', where=str(path)
+      'The record that names the run of the stored results is invalid',
+      where=str(path),
     )
   return owner
 

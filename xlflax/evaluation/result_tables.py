@@ -1,4 +1,4 @@
-"""Tables of results: a CSV file of all numbers, and tables of primary metrics."""
+"""Result tables: a CSV file of all numbers, and tables of primary metrics."""
 
 import csv
 import io
@@ -32,13 +32,13 @@ _COLUMNS = (*result_store.Group._fields, 'step', 'metric', 'value')
 
 
 class Recorded(NamedTuple):
-  """Task of results on disk, for which no task object is available.
+  """Task of stored results, for which no task object is available.
 
   Attributes:
     name: Name of the task.
-    split: Split of the text.
-    primary_metric: Metric that tables show.
-    further_metrics: Metrics that tables show in addition.
+    split: Data split.
+    primary_metric: Metric to show in tables.
+    further_metrics: Additional metrics to show in tables.
   """
 
   name: str
@@ -47,7 +47,7 @@ class Recorded(NamedTuple):
   further_metrics: tuple[str, ...] = ()
 
   def statistics(self, part: str, folder: pathlib.Path):
-    """Returns the statistics of examples; see `EvalTask.statistics`."""
+    """Returns the per-example statistics; see `EvalTask.statistics`."""
     task: Any = self  # The method of the base class does not use its task.
     return eval_task.EvalTask.statistics(task, part, folder)
 
@@ -55,12 +55,12 @@ class Recorded(NamedTuple):
 def summarize_group(
   group: result_store.Group, by_step, *, is_one_of_many: bool
 ):
-  """Returns the task of a group of results; None if no part has a number.
+  """Returns the task of a group of results, or None without any number.
 
   Args:
     group: Group of the results.
-    by_step: Results by step.
-    is_one_of_many: Whether other groups have the same task and split.
+    by_step: Results by training step.
+    is_one_of_many: Whether several groups have the same task and split.
   """
   for result in by_step.values():
     if result.metrics:
@@ -79,7 +79,7 @@ def write_csv(
   """Writes `eval/summary.csv` with one line per number.
 
   Args:
-    directory: Directory that contains `eval/`.
+    directory: Directory that contains the folder `eval/`.
     results: Results by group and step.
 
   Returns:
@@ -103,13 +103,13 @@ def print_tables(
   results: Results,
   console: rich.console.Console,
 ) -> None:
-  """Prints a table per task.
+  """Prints one table per task.
 
   The rows are languages or language pairs, the columns are checkpoints.
 
   Args:
     tasks: Tasks to print.
-    results: Results by name of the task and by step.
+    results: Results by task name and step.
     console: Console to print to.
   """
   for task in tasks:
@@ -122,15 +122,15 @@ def result_intervals(
   result: eval_task.EvalResult,
   folder: pathlib.Path,
 ) -> dict[str, Interval]:
-  """Returns the 95 % confidence intervals of metrics by name.
+  """Returns 95 % confidence intervals by metric name.
 
   The intervals are computed by resampling the examples of the test set. A
   metric without recorded examples has no interval. The mean over parts has an
   interval if all parts have one.
 
   Args:
-    task: Task of the result.
-    result: Result of one checkpoint.
+    task: Task that produced the result.
+    result: Result for one checkpoint.
     folder: Folder with the files of the result.
   """
   parts = dict.fromkeys(name.partition('/')[2] for name in result.metrics)
@@ -213,12 +213,12 @@ def iterate_records(
   results: Results,
   folders: Mapping[str, pathlib.Path],
 ) -> Iterator[dict[str, Any]]:
-  """Yields a flat record of each number for machine-readable output.
+  """Yields a flat record for each number, for machine-readable output.
 
   Args:
-    tasks: Tasks of the results.
-    results: Results by name of the task and by step.
-    folders: Folder with the results of each task, by name of the task.
+    tasks: Tasks that produced the results.
+    results: Results by task name and step.
+    folders: Result folders by task name.
 
   Yields:
     Records with the task, split, step, metric, part and value, and with 'unit'
@@ -257,14 +257,14 @@ def result_table(
   languages: Sequence[str] = (),
   folder: pathlib.Path | None = None,
 ) -> rich.table.Table:
-  """Returns a table of the primary metric by part and checkpoint.
+  """Returns a table of the primary metric by language (or file) and checkpoint.
 
   Further metrics that were reported have columns for the first and the last
   checkpoint.
 
   Args:
-    task: Task of the results.
-    by_step: Results by step.
+    task: Task that produced the results.
+    by_step: Results by training step.
     languages: Languages of the vocabulary, if it has language codes. Parts in
       other languages are marked, and a second mean excludes them.
     folder: Folder with the results. If it is given, the first and the last
@@ -378,7 +378,7 @@ def _parts_outside(parts: Sequence[str], languages: Sequence[str]) -> set[str]:
 
 
 def count_items(result: eval_task.EvalResult) -> tuple[str, dict[str, float]]:
-  """Returns the counted unit, such as 'sentences', and the count of each part."""
+  """Returns the counted unit, such as 'sentences', and its count by language."""
   for unit in _COUNTS:
     counts = {
       name.partition('/')[2]: value
@@ -398,7 +398,7 @@ def count_items(result: eval_task.EvalResult) -> tuple[str, dict[str, float]]:
 def chance_levels(
   metric: str, result: eval_task.EvalResult
 ) -> dict[str, float]:
-  """Returns the accuracy of guessing, or of the most frequent class, by part.
+  """Returns the accuracy of guessing or of the majority class, by language.
 
   The result is empty for other metrics, or if no such accuracy is recorded.
   """
@@ -412,13 +412,13 @@ def chance_levels(
 def describe_coverage(
   parts: Sequence[str], languages: Sequence[str], result: eval_task.EvalResult
 ) -> str:
-  """Describes the covered languages.
+  """Describes which of the model's languages a result covers.
 
   Args:
     parts: Parts with a score, which are languages or pairs such as 'de-fr'. A
       pair with English may be named after its other language.
-    languages: Languages of the model.
-    result: Result of the task.
+    languages: Languages that the model supports.
+    result: Evaluation result of the task.
 
   Returns:
     A text such as '2 of 4 languages (missing: ru, zh)'. It is empty if no part
@@ -439,7 +439,7 @@ def describe_coverage(
 
 
 def summary_line(task: eval_task.EvalTask, result: eval_task.EvalResult) -> str:
-  """Returns the means for a log line, such as 'retrieval accuracy 0.612'."""
+  """Formats mean scores for a log line, as in 'retrieval accuracy 0.612'."""
   means = (
     f'{metric} {format_cell(result.metrics.get(f"{metric}/mean"))}'
     for metric in (task.primary_metric, *task.further_metrics)
@@ -449,7 +449,7 @@ def summary_line(task: eval_task.EvalTask, result: eval_task.EvalResult) -> str:
 
 
 def parts_of(metric: str, by_step) -> list[str]:
-  """Returns all parts that have a metric at some step, the mean last."""
+  """Returns all languages or files with a score at any step, the mean last."""
   prefix = f'{metric}/'
   parts = dict.fromkeys(
     name.removeprefix(prefix)
@@ -468,12 +468,12 @@ def score_note(name: str, value: float | None) -> str:
 
 
 def format_half_width(interval: Interval | None) -> str:
-  """Formats half the width of an interval, such as ' ± 0.012'."""
+  """Formats half of an interval's width, as in ' ± 0.012'."""
   return f' ± {(interval[1] - interval[0]) / 2:.3f}' if interval else ''
 
 
 def format_cell(value: float | None) -> str:
-  """Formats a score; missing values and NaN are shown as '-'."""
+  """Formats a score. Missing values and NaN become '-'."""
   if value is None or math.isnan(value):
     return '-'
   return f'{value:.3f}' if abs(value) < 1000 else f'{value:.4g}'

@@ -1,4 +1,4 @@
-"""Definition of a model's sentence vectors, which is saved with the run.
+"""Definition of how a model computes sentence vectors, saved with its run.
 
 A prompt is prepended to the text, its hidden states are pooled, mapped by dense
 layers and scaled to length 1 (Reimers and Gurevych, 2019). `sentence.json` in
@@ -33,7 +33,7 @@ _POOLING_DESCRIPTIONS = {
 
 
 class Centering(enum.Enum):
-  """Mean that is subtracted from vectors before they are compared.
+  """Options for the mean that is subtracted from vectors before a comparison.
 
   All vectors of a language share a direction that identifies the language and
   carries little other information. The mean of the vectors estimates that
@@ -53,23 +53,25 @@ DOCUMENT = ('document', 'passage', 'corpus')
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceEmbedding:
-  """Settings that turn a text into a vector.
+  """Settings that determine how a text is converted to a vector.
 
   Attributes:
-    pooling: Pooling of a layer's hidden states.
+    pooling: Method that reduces a layer's hidden states to one vector.
     layers: Layers whose pooled states are averaged. 0 is the embedding output,
       -1 the last layer.
-    dense: Activation of each dense layer, in order.
+    dense: Activation functions of the dense layers, in the order of
+      application.
     normalize: Whether to scale vectors to length 1.
     centering: Mean that tasks subtract from the vectors of a test set. If None,
       the default of each task.
     max_length: Maximum number of tokens per text, including special tokens. If
       None, the maximum of the model.
-    prompts: Texts that are prepended to a text, by name, such as 'query: ' for
-      'query'.
+    prompts: Prompts that can be prepended to a text, by name, such as 'query: '
+      for 'query'.
     default_prompt: Name of the prompt for texts that are not queries or
       documents. If None, no prompt is used for them.
-    settings: Other settings of the published model, such as its similarity.
+    settings: Other settings of the published model, such as its similarity
+      function.
   """
 
   pooling: Pooling = Pooling.MEAN
@@ -83,14 +85,14 @@ class SentenceEmbedding:
   settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def describe(self) -> dict[str, Any]:
-    """Returns plain JSON values, as `read_sentence_encoding` reads them."""
+    """Returns JSON values in the format that `read_sentence_encoding` reads."""
     return dataclasses.asdict(self) | {
       'pooling': self.pooling.value,
       'centering': self.centering and self.centering.value,
     }
 
   def __str__(self) -> str:
-    """Returns a description, such as 'the first token of layer -1, length 1'."""
+    """Returns a description such as 'the first token of layer -1, length 1'."""
     layers = ' and '.join(map(str, self.layers))
     parts = [f'{_POOLING_DESCRIPTIONS[self.pooling]} of layer {layers}']
     parts += [f'dense {activation}' for activation in self.dense]
@@ -101,7 +103,7 @@ class SentenceEmbedding:
     return ', '.join(parts)
 
   def prompt(self, *names: str) -> str:
-    """Returns the first prompt that exists among names, or the default prompt."""
+    """Returns the first existing prompt among names, or the default prompt."""
     for name in names:
       if name in self.prompts:
         return self.prompts[name]
@@ -114,15 +116,16 @@ class SentenceEmbedding:
     layer: int | None = None,
     **fields: Any,
   ) -> 'SentenceEmbedding':
-    """Returns the definition with the fields that a task or a call overrides.
+    """Returns a copy of the definition in which some fields are overridden.
 
-    Dense layers and normalization apply only to the states that the definition
-    was made for. If a pooling or another layer is given, both are therefore
-    removed.
+    Dense layers and normalization apply only to the pooled states for which
+    they were trained. If a pooling or a different layer is given, both are
+    therefore removed.
 
     Args:
-      pooling: Pooling of the states. If None, it is unchanged.
-      layer: Layer whose states are pooled. If None, the layers are unchanged.
+      pooling: Pooling method. If None, it is unchanged.
+      layer: Layer whose hidden states are pooled. If None, the layers are
+        unchanged.
       **fields: Values of other fields. If None, a field is unchanged.
     """
     changes: dict[str, Any] = {
@@ -135,14 +138,14 @@ class SentenceEmbedding:
     return dataclasses.replace(self, **changes) if changes else self
 
   def has_parameters(self, heads: Collection[str]) -> bool:
-    """Returns whether a checkpoint's heads include all dense layers."""
+    """Returns whether a checkpoint's heads contain all dense layers."""
     return all(DENSE.format(i) in heads for i in range(len(self.dense)))
 
   def apply(self, heads: Mapping[str, Any], vectors: np.ndarray) -> np.ndarray:
     """Maps pooled states to sentence vectors.
 
     Args:
-      heads: Parameters of the checkpoint's heads.
+      heads: Head parameters of the checkpoint.
       vectors: Pooled states of shape [N, H].
 
     Returns:
@@ -165,17 +168,17 @@ class SentenceEmbedding:
 def write_sentence_encoding(
   model_dir: pathlib.Path, encoding: SentenceEmbedding
 ) -> None:
-  """Saves the definition of sentence vectors with a run."""
+  """Saves a sentence-vector definition in a run directory."""
   run_directory.write_run_file(
     model_dir, run_directory.SENTENCE, encoding.describe()
   )
 
 
 def read_sentence_encoding(model_dir: pathlib.Path) -> SentenceEmbedding | None:
-  """Returns the definition that was saved with a run; None if there is none.
+  """Returns the sentence-vector definition saved with a run, or None.
 
   Raises:
-    RunDirectoryError: If the file is damaged.
+    RunDirectoryError: If the file with the definition is damaged.
   """
   path = model_dir / run_directory.SENTENCE
   if not path.exists():
@@ -185,7 +188,7 @@ def read_sentence_encoding(model_dir: pathlib.Path) -> SentenceEmbedding | None:
     return SentenceEmbedding(**fields)
   except (TypeError, errors.ConfigError) as error:
     raise errors.RunDirectoryError(
-      'The definition of sentence vectors is invalid',
+      'The file that defines sentence vectors is invalid',
       got=f'{type(error).__name__}: {error}'[:300],
       where=str(path),
       fix='Copy the complete run directory again.',
@@ -195,11 +198,11 @@ def read_sentence_encoding(model_dir: pathlib.Path) -> SentenceEmbedding | None:
 def of_run(
   model_dir: pathlib.Path, params: Mapping[str, Any]
 ) -> SentenceEmbedding:
-  """Returns the definition of sentence vectors of a run at a checkpoint.
+  """Returns the sentence-vector definition for a checkpoint of a run.
 
   Args:
     model_dir: Run directory.
-    params: Parameters of the checkpoint. If they do not contain the dense
+    params: Model parameters of the checkpoint. If they do not contain the dense
       layers, for example after fine-tuning, a warning is logged and the
       definition has no dense layers.
   """

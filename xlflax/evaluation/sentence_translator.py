@@ -1,4 +1,4 @@
-"""Translation of sentences by an encoder-decoder, in batches of static shapes.
+"""Sentence translation by an encoder-decoder, in batches with static shapes.
 
 Sentences are sorted by length, divided into batches and padded to one of a few
 lengths, as in `xlflax.evaluation.hidden_states`. The original order is restored
@@ -34,8 +34,8 @@ class Hypothesis(NamedTuple):
   """A translation and its score.
 
   Attributes:
-    text: Text of the translation.
-    score: Log probability after the length penalty.
+    text: Translated text.
+    score: Log probability of the translation, divided by the length penalty.
   """
 
   text: str
@@ -43,11 +43,11 @@ class Hypothesis(NamedTuple):
 
 
 class Translations(NamedTuple):
-  """Translations of sentences.
+  """Translation hypotheses for several sentences.
 
   Attributes:
-    hypotheses: Hypotheses of each sentence, best first. A sentence that
-      consists of white space has a single empty hypothesis with score 0.
+    hypotheses: Hypotheses for each sentence, best hypothesis first. A sentence
+      that consists of white space has a single empty hypothesis with score 0.
     cut: Number of sentences that exceeded the maximum length.
   """
 
@@ -56,11 +56,11 @@ class Translations(NamedTuple):
 
 
 class Translator:
-  """Translator between two languages with the parameters of a checkpoint.
+  """Translator from one language to another with a checkpoint's parameters.
 
   Attributes:
-    source: Code of the source language in the vocabulary.
-    target: Code of the target language in the vocabulary.
+    source: Source language code in the vocabulary.
+    target: Target language code in the vocabulary.
     max_length: Maximum number of source tokens per sentence.
   """
 
@@ -75,10 +75,10 @@ class Translator:
     """Creates a translator for a pair of languages.
 
     Args:
-      subject: Encoder-decoder with the parameters of a checkpoint.
-      source: Code of the source language.
-      target: Code of the target language.
-      options: Options of the translation. If None, the defaults.
+      subject: Encoder-decoder with parameters restored from a checkpoint.
+      source: Source language code.
+      target: Target language code.
+      options: Translation options. If None, the default options are used.
 
     Raises:
       ConfigError: If the model has no decoder, or if the first token of the
@@ -108,7 +108,7 @@ class Translator:
     self.max_length = min(self._options.max_length or limit, limit)
 
   def describe(self) -> str:
-    """Returns the settings of the search in one line."""
+    """Describes the search settings in one line."""
     options = self._options
     return (
       f'beam {options.beam_size}, length penalty '
@@ -118,7 +118,7 @@ class Translator:
     )
 
   def translate(self, texts: Sequence[str]) -> Translations:
-    """Returns the hypotheses of each text."""
+    """Translates texts and returns the hypotheses for each of them."""
     spec = self._subject.vocabulary.spec
     encoded = self._subject.vocabulary.encode_each(
       list(texts), [self._source_id] * len(texts)
@@ -153,9 +153,9 @@ class Translator:
 
     Args:
       encoded: Token ids of at most `rows` sentences.
-      rows: Number of rows of the batch.
-      length: Number of tokens per row.
-      spec: Vocabulary specification.
+      rows: Number of sentences in the batch, including padding.
+      length: Padded number of tokens per sentence.
+      spec: Vocabulary specification that defines the special tokens.
     """
     options, partitioner = self._options, self._subject.partitioner
     max_tokens = np.ones(rows, np.int32)  # one token for padding rows
@@ -229,11 +229,11 @@ def check_model(model) -> None:
   """Checks that a model has a decoder.
 
   Raises:
-    ConfigError: If the model is not an encoder-decoder.
+    ConfigError: If the model does not have a decoder.
   """
   if not hasattr(model, 'start_decoding'):
     raise errors.ConfigError(
-      'Translation requires an encoder-decoder',
+      'The model has no decoder, which translation requires',
       got=type(model).__name__,
       expected='an EncoderDecoder',
       where='the model of the run',

@@ -1,4 +1,4 @@
-"""Registry of task families by the names that they declare.
+"""Registry of evaluation tasks by name.
 
 The families of `xlflax.evaluation.tasks` are imported when a name is first
 looked up. A family of another module is registered when that module is
@@ -24,14 +24,14 @@ def task_names() -> tuple[str, ...]:
 
 
 def find_task_class(name: str) -> type[eval_task.EvalTask]:
-  """Returns the task class with a name.
+  """Returns the evaluation task class registered under a name.
 
   Raises:
-    ConfigError: If no family has this name.
+    ConfigError: If no task is registered under the name.
   """
   if name not in task_names():
     raise errors.ConfigError(
-      'Unknown evaluation task',
+      'No evaluation task is registered under this name',
       got=name,
       expected='one of ' + ', '.join(task_names()),
       where='--tasks',
@@ -41,13 +41,13 @@ def find_task_class(name: str) -> type[eval_task.EvalTask]:
 
 
 def text_options(name: str) -> Mapping[str, inspect.Parameter]:
-  """Returns the text options of a task, which are its source's parameters.
+  """Returns a task's text options, which are the parameters of its source.
 
   Args:
     name: Name of the task; see `task_names`.
 
   Raises:
-    ConfigError: If there is no such task.
+    ConfigError: If no task is registered under the name.
   """
   create_source = find_task_class(name).source_factory(name)
   if create_source is None:
@@ -56,23 +56,23 @@ def text_options(name: str) -> Mapping[str, inspect.Parameter]:
 
 
 def task_arguments(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the constructor arguments of a task that reads the given text.
+  """Returns the constructor arguments of a task for the given text options.
 
   Args:
     name: Name of the task; see `task_names`.
-    options: Options of the text, such as `corpus`. Options that the task does
+    options: Text options, such as `corpus`. Options that the task does
       not read are ignored.
 
   Raises:
-    ConfigError: If there is no such task, or if an option that it requires is
-      missing.
+    ConfigError: If no task is registered under the name, or if an option that
+      it requires is missing.
   """
   task_class, parameters = find_task_class(name), text_options(name)
   for parameter in parameters.values():
     if parameter.default is parameter.empty and parameter.name not in options:
       value = 'NAME' if parameter.name == 'mixture' else 'DIR'
       raise errors.ConfigError(
-        f'The evaluation task {name} requires text',
+        f'The evaluation task {name} requires a source of text',
         expected=f'--{parameter.name}={value}',
       )
   name_argument = (
@@ -83,7 +83,7 @@ def task_arguments(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find_metric(name: str) -> Metric:
-  """Returns the metric with a name, such as 'accuracy'.
+  """Returns the declaration of a metric, such as 'accuracy'.
 
   A name that no registered family declares denotes a fraction for which higher
   is better, because tables of scores may come from other programs.
@@ -96,12 +96,12 @@ def better_of(recorded: str) -> Better:
   """Returns the direction in which a recorded metric improves.
 
   Args:
-    recorded: Name of the form '<task>/<metric>/<part>', such as
+    recorded: Metric name in the format '<task>/<metric>/<part>', such as
       'word_alignment/best_aer/mean'.
 
   Raises:
-    ConfigError: If no family declares the metric, or if the metric has no
-      better direction.
+    ConfigError: If no task declares the metric, or if neither direction is
+      better.
   """
   _, _, suffix = recorded.partition('/')
   name = suffix.split('/')[0]
@@ -109,7 +109,7 @@ def better_of(recorded: str) -> Better:
   metric = eval_task.known_metrics().get(name)
   if metric is None or metric.better is Better.NEITHER:
     raise errors.ConfigError(
-      'The metric has no declared direction',
+      'The metric does not declare whether higher or lower values are better',
       got=recorded,
       expected='<task>/<metric>/<part> with a metric that a task declares as '
       'better when higher or lower',

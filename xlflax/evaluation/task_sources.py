@@ -1,4 +1,4 @@
-"""Evaluation text from SeqIO tasks.
+"""Sources of evaluation text from SeqIO tasks.
 
 TensorFlow is imported only when the text is read.
 """
@@ -14,13 +14,14 @@ from xlflax.utils import class_registry, errors, validation
 @class_registry.register('task_text')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskText(text_sources.TextSource):
-  """The monolingual tasks of a SeqIO mixture.
+  """Text from the monolingual tasks in a SeqIO mixture.
 
   Attributes:
     mixture: Name of a mixture or task, such as 'wiki40b'.
-    split: Split of the tasks.
-    languages: Codes of the languages to read. If None, all languages.
-    max_lines: Maximum number of examples per language. If None, all examples.
+    split: Data split of the tasks.
+    languages: Codes of the languages to read. If None, all languages are read.
+    max_lines: Maximum number of examples per language. If None, all examples
+      are read.
   """
 
   mixture: str
@@ -37,7 +38,7 @@ class TaskText(text_sources.TextSource):
     )
 
   def load(self, language: str) -> list[str]:
-    """Returns the sentences of a language."""
+    """Reads the sentences of a language."""
     examples = _examples(self, (language,))
     return [
       example['targets']
@@ -48,11 +49,11 @@ class TaskText(text_sources.TextSource):
 @class_registry.register('seqio_pairs')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SeqioPairs(text_sources.PairSource):
-  """The parallel tasks of a SeqIO mixture.
+  """Sentence pairs from the parallel tasks in a SeqIO mixture.
 
   Attributes:
     mixture: Name of a mixture or task, such as 'wmt19'.
-    split: Split of the tasks.
+    split: Data split of the tasks.
     languages: Languages whose pairs with English are read, or pairs such as
       'de-fr'. If None, all pairs.
     max_pairs: Maximum number of sentence pairs per language pair. If None, all
@@ -65,7 +66,7 @@ class SeqioPairs(text_sources.PairSource):
   max_pairs: validation.PositiveInt | None = None
 
   def pairs(self) -> tuple[text_sources.Pair, ...]:
-    """Returns the language pairs of the source."""
+    """Returns the source's language pairs."""
     return text_sources.chosen_pairs(
       tuple((first, second) for first, second in _tasks(self, 2)),
       self.languages,
@@ -73,7 +74,7 @@ class SeqioPairs(text_sources.PairSource):
     )
 
   def load(self, pair: text_sources.Pair) -> text_sources.PairedText:
-    """Returns the sentences of a language pair."""
+    """Reads the sentences of a language pair."""
     examples = list(itertools.islice(_examples(self, pair), self.max_pairs))
     return text_sources.PairedText(
       [example['inputs'] for example in examples],
@@ -87,7 +88,7 @@ def _tasks(
   """Returns the names of the mixture's tasks by their languages.
 
   Args:
-    source: Source with the mixture.
+    source: Text source that names the mixture.
     num_languages: 1 for monolingual tasks, 2 for parallel tasks.
   """
   registry = _registry()
@@ -100,7 +101,7 @@ def _tasks(
 
 
 def _examples(source, languages: tuple[str, ...]) -> Iterator[dict]:
-  """Yields the examples of all tasks with these languages before tokenization."""
+  """Yields untokenized examples from all tasks with the given languages."""
   registry = _registry()
   from xlflax.data.seqio_tasks import seqio_reader
 
@@ -108,7 +109,7 @@ def _examples(source, languages: tuple[str, ...]) -> Iterator[dict]:
     steps = registry.get_task(name).preprocessors
     if not steps or steps[-1] is not registry.tokenize:
       raise errors.CorpusError(
-        'Evaluation requires a task with the tokenization of xlflax',
+        'The SeqIO task does not use the tokenization of xlflax',
         where=f'task {name}',
         fix='Register it with add_monolingual_task or add_parallel_task.',
       )

@@ -39,7 +39,7 @@ class Tatoeba(text_sources.PairSource):
     return cls(directory=tatoeba, languages=languages)
 
   def pairs(self) -> tuple[text_sources.Pair, ...]:
-    """Returns the language pairs of the source."""
+    """Returns the source's language pairs."""
     available = tuple(sorted(self._files()))
     selected = self.languages and tuple(
       language_codes.short_code(code) for code in self.languages
@@ -47,7 +47,7 @@ class Tatoeba(text_sources.PairSource):
     return text_sources.chosen_pairs(available, selected, self.directory)
 
   def load(self, pair: text_sources.Pair) -> text_sources.PairedText:
-    """Returns the sentences of a language pair."""
+    """Reads the sentences of a language pair."""
     first, second = map(_read_lines, self._files()[pair])
     if len(first) != len(second):
       raise errors.CorpusError(

@@ -106,12 +106,12 @@ class ParallelCorpus(PairSource):
   max_pairs: validation.PositiveInt | None = None
 
   def pairs(self) -> tuple[Pair, ...]:
-    """Returns the language pairs of the source."""
+    """Returns the source's language pairs."""
     available = _corpus(self.directory).parallel_pairs(self.split)
     return chosen_pairs(available, self.languages, _where(self))
 
   def load(self, pair: Pair) -> PairedText:
-    """Returns the sentences of a language pair."""
+    """Reads the sentences of a language pair."""
     pairs = _corpus(self.directory).parallel(*pair, self.split)
     lines = list(itertools.islice(pairs, self.max_pairs))
     return PairedText(
@@ -147,7 +147,7 @@ class TextSource:
     raise NotImplementedError
 
   def load(self, language: str) -> list[str]:
-    """Returns the lines of a language."""
+    """Reads the lines of a language."""
     raise NotImplementedError
 
   def fingerprint(self) -> str:
@@ -169,8 +169,9 @@ class CorpusText(TextSource):
   Attributes:
     directory: Corpus directory.
     split: 'train', 'validation' or 'test'.
-    languages: Codes of the languages to read. If None, all languages.
-    max_lines: Maximum number of lines per language. If None, all lines.
+    languages: Codes of the languages to read. If None, all languages are read.
+    max_lines: Maximum number of lines per language. If None, all lines are
+      read.
   """
 
   directory: str
@@ -184,7 +185,7 @@ class CorpusText(TextSource):
     return chosen_languages(available, self.languages, _where(self))
 
   def load(self, language: str) -> list[str]:
-    """Returns the lines of a language."""
+    """Reads the lines of a language."""
     lines = _corpus(self.directory).monolingual(language, self.split)
     return [line.text for line in itertools.islice(lines, self.max_lines)]
 
@@ -196,7 +197,8 @@ class FileText(TextSource):
 
   Attributes:
     files: Path of the file of each language.
-    max_lines: Maximum number of lines per language. If None, all lines.
+    max_lines: Maximum number of lines per language. If None, all lines are
+      read.
   """
 
   files: Annotated[
@@ -212,7 +214,7 @@ class FileText(TextSource):
     return chosen_languages(tuple(self.files), None, 'FileText.files')
 
   def load(self, language: str) -> list[str]:
-    """Returns the sentences of a language."""
+    """Reads the sentences of a language."""
     lines = file_reading.read_lines(self.files[language])
     return [line for _, line in itertools.islice(lines, self.max_lines)]
 
@@ -386,7 +388,7 @@ class ParallelFiles(PairSource):
         )
 
   def pairs(self) -> tuple[Pair, ...]:
-    """Returns the language pairs of the source."""
+    """Returns the source's language pairs."""
     available = tuple(
       (first, second)
       for first, second in (name.split('-') for name in self.files)
@@ -394,7 +396,7 @@ class ParallelFiles(PairSource):
     return chosen_pairs(available, None, 'ParallelFiles.files')
 
   def load(self, pair: Pair) -> PairedText:
-    """Returns the sentences of a language pair."""
+    """Reads the sentences of a language pair."""
     paths = self.files['-'.join(pair)]
     pairs = (
       parallel_reader.read_tsv(paths, columns=self.columns)

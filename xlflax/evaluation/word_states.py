@@ -99,7 +99,7 @@ def states_of_readings(
     subject: Model, parameters, vocabulary, partitioner and batch size.
     readings: N sentences.
     language_ids: N indices into the vocabulary's languages.
-    max_length: Maximum number of tokens; see `word_states`.
+    max_length: Maximum number of tokens per sentence; see `word_states`.
 
   Yields:
     States of each sentence.

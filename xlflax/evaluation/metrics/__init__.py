@@ -1,1 +1,1 @@
-"""Evaluation metrics in Python and NumPy; they do not depend on models."""
+"""Evaluation metrics in Python and NumPy, independent of models."""

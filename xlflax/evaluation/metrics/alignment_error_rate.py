@@ -1,4 +1,4 @@
-"""Alignment error rate with sure and possible links, and the Pharaoh format.
+"""Alignment error rate for sure and possible links, and the Pharaoh format.
 
 Source: Och and Ney (2003), section 3.3. For predicted links A, sure gold links
 S and possible gold links P (a superset of S), precision is |A & P| / |A|,
@@ -24,8 +24,9 @@ class GoldLinks:
   """Gold links of a sentence pair, with word positions from 0.
 
   Attributes:
-    sure: Sure links.
-    possible: Possible links. Sure links need not be repeated.
+    sure: Links that annotators marked as sure.
+    possible: Links that annotators marked as possible. They need not repeat the
+      sure links.
   """
 
   sure: Collection[Link]
@@ -34,12 +35,14 @@ class GoldLinks:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AlignmentScores:
-  """Scores over all links of a corpus, as fractions.
+  """Alignment scores over all links in a corpus, as fractions.
 
   Attributes:
-    precision: Precision. NaN if no links are predicted.
-    recall: Recall. NaN if there are no sure links.
-    error_rate: AER; lower is better.
+    precision: Fraction of the predicted links that are possible or sure. NaN if
+      no links are predicted.
+    recall: Fraction of the sure links that are predicted. NaN if there are no
+      sure links.
+    error_rate: Alignment error rate (AER). Lower is better.
     statistics: For each sentence pair, the numbers of predicted links that are
       sure, of predicted links that are possible, of predicted links and of sure
       links.
@@ -54,7 +57,7 @@ class AlignmentScores:
 def alignment_scores(
   gold: Sequence[GoldLinks], predicted: Sequence[Collection[Link]]
 ) -> AlignmentScores:
-  """Scores predicted links.
+  """Computes precision, recall and alignment error rate of predicted links.
 
   Args:
     gold: Gold links of N sentence pairs. The items may be any objects with
@@ -89,13 +92,13 @@ def alignment_scores(
 def round_trip_words(
   links: Sequence[np.ndarray], *, max_words: int = 5
 ) -> np.ndarray:
-  """Finds the words of a sentence that are linked back to themselves.
+  """Finds the words that a cycle of alignments links back to themselves.
 
   Args:
     links: Links between the words of consecutive sentences, as bool arrays of
       shape [M, N], [N, ...], …, [..., M]. The last sentence is linked back to
       the first.
-    max_words: Maximum number of words that a word may be linked back to. Words
+    max_words: Maximum number of words to which a word may be linked back. Words
       that exceed it are not found.
 
   Returns:
@@ -115,9 +118,9 @@ def read_pharaoh(
   `i-j` is a sure link, `ipj` is a link that is only possible.
 
   Args:
-    line: Links, separated by white space.
-    first: Number of the first word in the file, 0 or 1.
-    where: File and line for error messages.
+    line: Alignment links separated by white space.
+    first: Number that the file assigns to a sentence's first word, 0 or 1.
+    where: File and line to report in error messages.
 
   Raises:
     CorpusError: If a link is malformed.
@@ -127,7 +130,7 @@ def read_pharaoh(
     match = _LINK.fullmatch(item)
     if not match or min(int(match[1]), int(match[3])) < first:
       raise errors.CorpusError(
-        'A word alignment has a malformed link',
+        'A link of the word alignment is malformed',
         got=repr(item),
         expected=f'i-j or ipj with word numbers from {first}',
         where=where,
@@ -142,12 +145,12 @@ def write_pharaoh(
   *,
   first: int = 0,
 ) -> str:
-  """Formats links in the format of `read_pharaoh`, in ascending order.
+  """Formats links in ascending order as in the files that `read_pharaoh` reads.
 
   Args:
     sure: Sure links.
-    possible: Possible links. Links that are also sure are written once.
-    first: Number of the first word in the file, 0 or 1.
+    possible: Possible links. A link that is also sure is written once.
+    first: Number that the file assigns to a sentence's first word, 0 or 1.
   """
   sure = set(sure)
   return ' '.join(

@@ -26,14 +26,14 @@ def macro_average(values: Sequence[float]) -> float:
 def transfer_gap(
   scores: Mapping[str, float], *, source: str = ENGLISH
 ) -> float | None:
-  """Returns the score of the source language minus the mean of the others.
+  """Returns the source language's score minus the other languages' mean score.
 
   For question answering, XTREME's table 3 uses exact match instead of the mean
   of exact match and F1.
 
   Args:
-    scores: Score of each language.
-    source: Source language.
+    scores: Score for each language.
+    source: Language of the fine-tuning data.
 
   Returns:
     The gap, or None if the source language or all other languages are missing.
@@ -47,7 +47,7 @@ def transfer_gap(
 
 
 def xtreme_average(scores: Mapping[str, float]) -> dict[str, float]:
-  """Computes the average scores of XTREME and of its task groups.
+  """Computes the XTREME average and the average of each XTREME task group.
 
   Args:
     scores: Score of each task over all languages (including English if the task

@@ -1,4 +1,4 @@
-"""Significance of the difference between two models, by bootstrap resampling.
+"""Significance tests by bootstrap resampling for the scores of two models.
 
 Scores vary with the examples in the test set and with the seeds of fine-tuning.
 Test sets of the same size are sampled with replacement from the examples, or
@@ -33,18 +33,18 @@ Runs = example_statistics.Statistics | Sequence[example_statistics.Statistics]
 
 @dataclasses.dataclass(frozen=True)
 class Significance:
-  """Result of a comparison of two models, in the unit of the metric.
+  """Result of comparing two models, in the metric's unit.
 
   Attributes:
     first: Score of the first model on all examples, as the mean over its runs.
-    second: Score of the second model.
+    second: Score of the second model, computed like `first`.
     difference: `second - first`.
     low: Lower bound of the 95 % confidence interval of the difference.
-    high: Upper bound of the interval.
+    high: Upper bound of the 95 % confidence interval.
     p_value: Two-sided p-value: the probability of a difference of at least this
       size, in either direction, between equal models.
     samples: Number of bootstrap samples.
-    runs: Numbers of runs of the first and of the second model. If both are 1,
+    runs: Number of runs for each of the two models. If both are 1,
       the two runs are compared rather than the methods that produced them.
   """
 
@@ -59,12 +59,13 @@ class Significance:
 
 
 class Drawn(NamedTuple):
-  """Scores of a model's runs on all examples and on resampled test sets.
+  """A model's scores on all examples and on resampled test sets, for each run.
 
   Attributes:
     scores: Scores on all examples, of shape [runs].
     values: Scores on resampled test sets, of shape [samples, runs].
-    size: Number of examples, or of clusters of examples, that are sampled from.
+    size: Number of examples or clusters of examples from which samples are
+      drawn.
   """
 
   scores: np.ndarray
@@ -75,12 +76,12 @@ class Drawn(NamedTuple):
 def bootstrap_scores(
   runs: Runs, *, samples: int = 1000, seed: int = 0
 ) -> Drawn:
-  """Scores the runs of a model on resampled test sets.
+  """Computes the scores of a model's runs on resampled test sets.
 
   Args:
-    runs: Statistics of each run on the same examples.
+    runs: Per-example statistics for each run. All runs have the same examples.
     samples: Number of bootstrap samples.
-    seed: Random seed of the bootstrap.
+    seed: Random seed for bootstrap resampling.
 
   Raises:
     CorpusError: If there are no examples, or if the runs have different numbers
@@ -102,12 +103,12 @@ def bootstrap_scores(
 def combine_draws(
   parts: Sequence[Drawn], weights: Sequence[float]
 ) -> Drawn | None:
-  """Returns the weighted sum of scores, such as a mean over languages.
+  """Returns a weighted sum of scores, such as the mean over languages.
 
   Args:
     parts: Scores to combine. A part with one run is combined with every run of
       the other parts.
-    weights: Weight of each part.
+    weights: Weight of each element of `parts`.
 
   Returns:
     The sum, or None if parts with several runs have different numbers of runs.
@@ -127,14 +128,15 @@ def combine_draws(
 def compare_models(
   first: Runs, second: Runs, *, samples: int = 1000, seed: int = 0
 ) -> Significance:
-  """Compares two models by their statistics of the same examples.
+  """Compares two models by per-example statistics for the same examples.
 
   Args:
-    first: Statistics of each run of the first model, on N examples.
-    second: Statistics of each run of the second model, on the same examples in
-      the same order.
+    first: Per-example statistics for each run of the first model, on N
+      examples.
+    second: Per-example statistics for each run of the second model, on the same
+      examples in the same order.
     samples: Number of bootstrap samples.
-    seed: Random seed of the bootstrap.
+    seed: Random seed for bootstrap resampling.
 
   Raises:
     CorpusError: If there are no examples, or if the runs have different numbers
@@ -158,14 +160,14 @@ def compare_models(
 
 
 def score_difference(first: Drawn, second: Drawn) -> Significance:
-  """Compares the scores of two models on the same resampled test sets.
+  """Compares two models by their scores on the same resampled test sets.
 
   Raises:
-    CorpusError: If the test sets have different numbers of examples.
+    CorpusError: If the models' test sets differ in the number of examples.
   """
   if first.size != second.size:
     raise errors.CorpusError(
-      'Two models must be scored on the same test set',
+      'The two models were scored on test sets of different sizes',
       got=f'{first.size} and {second.size} examples or clusters of examples',
       expected='the same examples in the same order',
     )
@@ -187,7 +189,7 @@ def score_difference(first: Drawn, second: Drawn) -> Significance:
 
 
 def confidence_interval(drawn: Drawn) -> tuple[float, float]:
-  """Returns the 95 % confidence interval of a score in the unit of the metric.
+  """Returns a score's 95 % confidence interval in the metric's unit.
 
   For one run, the interval covers the variance due to the examples. For several
   runs, it also covers the variance due to the seeds, as in `compare_models`.
@@ -209,7 +211,7 @@ def confidence_interval(drawn: Drawn) -> tuple[float, float]:
 
 
 def holm_correction(p_values: Sequence[float]) -> list[float]:
-  """Adjusts p-values for multiple comparisons, such as one for each language.
+  """Adjusts p-values for multiple comparisons, such as one per language.
 
   In Holm's method (1979), the i-th smallest of m p-values is multiplied by
   m - i + 1. If adjusted p-values below 0.05 are called significant, the
@@ -348,7 +350,7 @@ def _check_comparable(
   for statistics in runs:
     if statistics.aggregate is not reference.aggregate:
       raise errors.ConfigError(
-        'Statistics of different metrics cannot be compared',
+        'The statistics belong to different metrics and cannot be compared',
         got=f'{reference.aggregate.value!r} and {statistics.aggregate.value!r}',
         expected='statistics of the same aggregate',
       )
@@ -357,12 +359,12 @@ def _check_comparable(
       np.asarray(reference.clusters), np.asarray(statistics.clusters)
     ):
       raise errors.CorpusError(
-        'Two runs must have the same clusters of examples'
+        'Two runs divide their examples into different clusters'
       )
   metric_checks.not_empty(reference.rows, what='examples')
   if samples < 2:
     raise errors.ConfigError(
-      'The number of bootstrap samples is too small',
+      'A confidence interval requires at least two bootstrap samples',
       got=samples,
       expected='an integer of at least 2, such as 1000',
       where='samples',

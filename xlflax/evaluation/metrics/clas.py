@@ -78,17 +78,17 @@ FEATURES = frozenset(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ContentScores:
-  """Scores of content words.
+  """Dependency parsing scores for content words.
 
   The statistics contain the numbers of correct, predicted and gold words of
   each sentence.
 
   Attributes:
-    clas: The head and the relation must be correct.
-    mlas: In addition, the part of speech, the universal features and the
-      dependent function words, with their parts of speech and features, must be
-      correct. None without gold tags.
-    blex: The head, the relation and the lemma must be correct. None without
+    clas: Score that requires a correct head and relation.
+    mlas: Score that also requires a correct part of speech, the universal
+      features and the dependent function words, with their parts of speech and
+      features, must be correct. None without gold tags.
+    blex: Score that requires a correct head, relation and lemma. None without
       gold lemmas.
   """
 
@@ -100,7 +100,7 @@ class ContentScores:
 def content_word_scores(
   gold: Sequence[Any], predicted: Sequence[Any]
 ) -> ContentScores:
-  """Scores predicted trees.
+  """Scores predicted dependency trees by their content words.
 
   Args:
     gold: N trees with `heads`, `relations`, `tags`, `features` (such as
@@ -109,7 +109,7 @@ def content_word_scores(
       features or lemmas, those of the gold trees are used.
 
   Raises:
-    CorpusError: If there are no trees, or if lengths differ.
+    CorpusError: If there are no trees, or if numbers of trees or words differ.
   """
   metric_checks.same_length(gold, predicted, what='trees')
   metric_checks.not_empty(gold, what='trees')
@@ -130,11 +130,11 @@ class _Word(NamedTuple):
   """A word of a tree with all properties that are compared.
 
   Attributes:
-    head: Number of the head.
-    relation: Universal relation to the head.
+    head: Position of the word's head.
+    relation: Universal dependency relation to the head.
     tag: Universal part of speech.
-    features: Universal features.
-    lemma: Lemma.
+    features: Universal morphological features.
+    lemma: Lemma of the word.
     function_words: Index, relation, part of speech and features of each
       dependent function word.
   """
@@ -198,7 +198,7 @@ def _f1_statistics(sentences, key) -> example_statistics.Statistics:
   """Returns the F1 statistics of content words.
 
   Args:
-    sentences: Gold words and predicted words of each sentence.
+    sentences: Gold words and predicted words for each sentence.
     key: Function of a word and its gold word. A prediction is correct if its
       key equals that of the gold word.
   """

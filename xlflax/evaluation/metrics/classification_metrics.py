@@ -11,15 +11,17 @@ from xlflax.utils import errors
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ClassificationScores:
-  """Scores of a classification test set, as fractions.
+  """Scores on a classification test set, as fractions.
 
   Attributes:
     accuracy: Fraction of correct labels.
-    macro_f1: Mean over classes of the F1 of each class. Classes without gold
+    macro_f1: Unweighted mean of the classes' F1 scores. Classes without gold
       and predicted examples are excluded, as in scikit-learn.
-    labels: The C classes in the order of `confusion`.
-    confusion: Counts of shape [C, C], gold class by predicted class.
-    correct: 1 or 0 for each example, for significance tests.
+    labels: The C classes in the order of rows and columns in `confusion`.
+    confusion: Array of counts of shape [C, C]. Rows are gold classes, and
+      columns are predicted classes.
+    correct: 1 for each correctly classified example and 0 for the others, for
+      significance tests.
   """
 
   accuracy: float
@@ -35,7 +37,7 @@ def classification_scores(
   *,
   labels: Sequence[str] | None = None,
 ) -> ClassificationScores:
-  """Scores predicted labels.
+  """Computes accuracy, macro F1 and the confusion matrix of predicted labels.
 
   Args:
     gold: N gold labels.
@@ -70,7 +72,7 @@ def classification_scores(
 def of_positive(
   gold: Sequence[str], predicted: Sequence[str], positive: str
 ) -> dict[str, example_statistics.Statistics]:
-  """Returns F1 of a class and Matthews correlation (GLUE's MRPC, QQP and CoLA).
+  """Returns a class's F1 and the Matthews correlation, which GLUE uses.
 
   Args:
     gold: N gold labels.
@@ -97,7 +99,7 @@ def confusion_matrix(
   Args:
     gold: N gold labels.
     predicted: N predicted labels.
-    labels: The C classes in the order of rows and columns.
+    labels: The C classes in the order of the returned rows and columns.
 
   Raises:
     CorpusError: If a label is not in `labels`.
@@ -106,7 +108,7 @@ def confusion_matrix(
   for label in (*gold, *predicted):
     if label not in indices:
       raise errors.CorpusError(
-        'A label is not one of the classes',
+        'A label is missing from the list of classes',
         got=repr(label),
         expected='one of ' + ', '.join(map(repr, labels)),
       )

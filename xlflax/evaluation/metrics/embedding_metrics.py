@@ -1,4 +1,4 @@
-"""Metrics of sentence vectors: similarity, pairs, clusters and rankings.
+"""Metrics for sentence vectors: similarity, pairs, clusters and rankings.
 
 Sources: the tasks of MTEB (Muennighoff et al., 2023, section 3.2); Rosenberg
 and Hirschberg (2007) for the V-measure; Järvelin and Kekäläinen (2002) for
@@ -14,12 +14,12 @@ from xlflax.evaluation.metrics import metric_checks
 
 
 def spearman(first: np.ndarray, second: np.ndarray) -> float:
-  """Returns the rank correlation of two arrays of shape [N].
+  """Returns Spearman's rank correlation of two arrays of shape [N].
 
   The result is NaN if all values of an array are equal.
 
   Raises:
-    CorpusError: If there are no values, or if the lengths differ.
+    CorpusError: If the arrays are empty, or if their lengths differ.
   """
   from scipy import stats  # slow to import
 
@@ -29,7 +29,7 @@ def spearman(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def pearson(first: np.ndarray, second: np.ndarray) -> float:
-  """Returns the linear correlation of two arrays of shape [N].
+  """Returns Pearson's linear correlation of two arrays of shape [N].
 
   The result is NaN if all values of an array are equal.
   """
@@ -39,7 +39,7 @@ def pearson(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def average_precision(labels: np.ndarray, scores: np.ndarray) -> float:
-  """Returns the mean precision at each positive pair, by descending score.
+  """Returns average precision, the mean precision at every positive pair.
 
   Pairs with equal scores are ranked together.
 
@@ -48,7 +48,7 @@ def average_precision(labels: np.ndarray, scores: np.ndarray) -> float:
     scores: Array of shape [N].
 
   Raises:
-    CorpusError: If there is no positive pair, or if the lengths differ.
+    CorpusError: If there is no positive pair, or if the arrays' lengths differ.
   """
   from sklearn import metrics  # slow to import
 
@@ -78,14 +78,14 @@ def roc_auc(labels: np.ndarray, scores: np.ndarray) -> float:
 
 
 def v_measure(classes: Sequence[str], clusters: Sequence[int]) -> float:
-  """Returns the harmonic mean of homogeneity and completeness of N texts.
+  """Returns the V-measure, the harmonic mean of homogeneity and completeness.
 
   Args:
     classes: Gold class of each text.
     clusters: Cluster of each text.
 
   Raises:
-    CorpusError: If there are no texts, or if the lengths differ.
+    CorpusError: If there are no texts, or if the arrays' lengths differ.
   """
   from sklearn import metrics  # slow to import
 
@@ -106,7 +106,7 @@ def k_means(
   Args:
     vectors: Array of shape [N, H].
     count: Number of clusters.
-    seed: Random seed of the initializations.
+    seed: Random seed for the initializations.
     restarts: Number of initializations.
 
   Returns:
@@ -124,14 +124,15 @@ def k_means(
 def ndcg(
   ranked: Sequence[str], relevance: Mapping[str, float], *, k: int = 10
 ) -> float:
-  """Returns the normalized discounted cumulative gain of a query.
+  """Returns the normalized discounted cumulative gain (NDCG) for a query.
 
   The gain of a document is its relevance, as in trec_eval.
 
   Args:
-    ranked: Ids of documents, best first.
-    relevance: Relevance by id. Other documents have relevance 0.
-    k: Number of documents that are considered.
+    ranked: Document ids, best document first.
+    relevance: Relevance by document id. Documents without an entry have
+      relevance 0.
+    k: Number of top-ranked documents to consider.
   """
   gains = [max(relevance.get(name, 0.0), 0.0) for name in ranked[:k]]
   ideal_gains = sorted(
@@ -151,16 +152,17 @@ def _discounted(gains: Sequence[float]) -> float:
 def precision_at_hits(
   ranked: Sequence[str], relevance: Mapping[str, float], *, k: int = 20
 ) -> float:
-  """Returns the average precision at k of a query, as in LAReQA.
+  """Returns the average precision at k for a query, as in LAReQA.
 
   Source: Roy et al. (2020). It is the mean of the precision at each relevant
   document among the first k, where the sum is divided by the largest possible
   number of such documents.
 
   Args:
-    ranked: Ids of documents, best first.
-    relevance: Relevance by id. Other documents have relevance 0.
-    k: Number of documents that are considered.
+    ranked: Document ids, best document first.
+    relevance: Relevance by document id. Documents without an entry have
+      relevance 0.
+    k: Number of top-ranked documents to consider.
   """
   relevant = {name for name, value in relevance.items() if value > 0}
   hits = np.array([name in relevant for name in ranked[:k]], float)
@@ -176,9 +178,10 @@ def reciprocal_rank(
   If each query has one relevant document, this is `map@20` of Mewsli-X.
 
   Args:
-    ranked: Ids of documents, best first.
-    relevance: Relevance by id. Other documents have relevance 0.
-    k: Number of documents that are considered.
+    ranked: Document ids, best document first.
+    relevance: Relevance by document id. Documents without an entry have
+      relevance 0.
+    k: Number of top-ranked documents to consider.
   """
   for rank, name in enumerate(ranked[:k], 1):
     if relevance.get(name, 0.0) > 0:
@@ -189,12 +192,13 @@ def reciprocal_rank(
 def recall(
   ranked: Sequence[str], relevance: Mapping[str, float], *, k: int = 100
 ) -> float:
-  """Returns the fraction of a query's relevant documents among the first k.
+  """Returns recall at k, the fraction of relevant documents in the top k.
 
   Args:
-    ranked: Ids of documents, best first.
-    relevance: Relevance by id. Other documents have relevance 0.
-    k: Number of documents that are considered.
+    ranked: Document ids, best document first.
+    relevance: Relevance by document id. Documents without an entry have
+      relevance 0.
+    k: Number of top-ranked documents to consider.
   """
   relevant = {name for name, value in relevance.items() if value > 0}
   return len(relevant & set(ranked[:k])) / len(relevant) if relevant else 0.0

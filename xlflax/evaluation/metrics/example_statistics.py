@@ -1,4 +1,4 @@
-"""Statistics of single examples, and the corpus scores that they determine.
+"""Per-example statistics, and corpus scores computed from them.
 
 A metric that is resampled (see `bootstrap`) is a function of sums over
 examples, or of all examples at once. An example is a row of K numbers. Its
@@ -19,7 +19,7 @@ _BLEU_ORDER = 4
 
 
 class Aggregate(enum.Enum):
-  """Function that turns the statistics of N examples into a score.
+  """Function that computes a score from the statistics of N examples.
 
   MEAN: The column is the score of the example. The score is the mean.
   RATIO: Columns (correct, counted). The score is correct / counted.
@@ -62,12 +62,12 @@ class Aggregate(enum.Enum):
 
   @property
   def columns(self) -> int:
-    """Number K of columns."""
+    """Number K of columns of the statistics."""
     return _COLUMNS.get(self, 2)
 
   @property
   def of_all(self) -> Callable[[Any, Any], float] | None:
-    """Function of the columns if the score is not a function of their sums."""
+    """Score function for aggregates that column sums do not determine."""
     return _OF_ALL.get(self)
 
 
@@ -94,12 +94,12 @@ _OF_ALL: Mapping[Aggregate, Callable[[Any, Any], float]] = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Statistics:
-  """Statistics of single examples that determine a score.
+  """Per-example statistics from which a corpus score is computed.
 
   Attributes:
     rows: Statistics of the examples, of shape [N, K], or [N] if K is 1.
-    aggregate: Meaning of the K columns.
-    clusters: Identifiers of shape [N] of the groups that examples belong to,
+    aggregate: Function that determines the meaning of the K columns.
+    clusters: Group identifier of each example, of shape [N],
       such as the text of a question. Examples with the same identifier are
       resampled together. If None, each example is resampled on its own.
   """
@@ -118,7 +118,7 @@ class Statistics:
       rows = rows[:, None]  # [N, 1]
     if rows.ndim != 2 or rows.shape[1] != self.aggregate.columns:
       raise errors.ConfigError(
-        'Statistics of examples have the wrong shape',
+        'The array of per-example statistics has the wrong shape',
         got=rows.shape,
         expected=f'[examples, {self.aggregate.columns}] for the aggregate '
         f'{self.aggregate.value!r}',
@@ -135,7 +135,7 @@ class Statistics:
       metric_checks.same_length(rows, clusters, what='clusters')
 
   def by_cluster(self) -> 'Statistics':
-    """Returns statistics with one row per cluster, the sum over its examples.
+    """Returns statistics with one row per cluster, which sums its examples.
 
     A mean becomes a ratio, since clusters differ in size.
     """
@@ -150,7 +150,7 @@ class Statistics:
     return Statistics(sums, aggregate)
 
   def to_json(self) -> dict[str, Any]:
-    """Returns plain JSON values."""
+    """Returns the statistics as JSON values."""
     clusters = None if self.clusters is None else self.clusters.tolist()
     return {
       'aggregate': self.aggregate.value,
@@ -160,19 +160,19 @@ class Statistics:
 
   @classmethod
   def from_json(cls, value: Mapping[str, Any]) -> 'Statistics':
-    """Returns the statistics for the output of `to_json`."""
+    """Restores statistics from the output of `to_json`."""
     aggregate = Aggregate(value['aggregate'])
     rows = np.array(value['rows'], np.float64).reshape(-1, aggregate.columns)
     return cls(rows, aggregate, value['clusters'])
 
   @property
   def size(self) -> int:
-    """Number N of examples."""
+    """Number of examples, N."""
     return len(self.rows)
 
   @property
   def value(self) -> float:
-    """Score of all examples, or NaN if there are no examples."""
+    """Score over all examples, or NaN if there are no examples."""
     if self.aggregate.of_all is not None:
       return self.aggregate.of_all(*self.rows.T) if self.size else np.nan
     return float(aggregate_scores(self.rows.sum(0), self.size, self.aggregate))
@@ -181,12 +181,12 @@ class Statistics:
 def aggregate_scores(
   sums: np.ndarray, size: int, aggregate: Aggregate
 ) -> np.ndarray:
-  """Computes scores from sums over examples.
+  """Computes scores from column sums over the examples.
 
   Args:
-    sums: Sums of the columns, of shape [..., K].
+    sums: Column sums over the examples, of shape [..., K].
     size: Number of examples in each sum.
-    aggregate: Meaning of the columns.
+    aggregate: Function that determines the meaning of the columns.
 
   Returns:
     Scores of shape [...]. They are fractions, except that BLEU and chrF are
@@ -232,7 +232,7 @@ def _chrf(sums: np.ndarray) -> np.ndarray:
 
 
 def safe_divide(numerator, denominator, *, empty: float = np.nan) -> np.ndarray:
-  """Divides arrays; the result is `empty` where the denominator is 0."""
+  """Divides arrays elementwise and returns `empty` where the divisor is 0."""
   numerator, denominator = np.broadcast_arrays(
     np.asarray(numerator, np.float64), np.asarray(denominator, np.float64)
   )
@@ -244,7 +244,7 @@ def _bleu(sums: np.ndarray, *, smoothed: bool) -> np.ndarray:
   """Computes BLEU (Papineni et al., 2002) from sums of shape [..., 10].
 
   Args:
-    sums: Columns as in `Aggregate.BLEU`.
+    sums: Column sums in the order of `Aggregate.BLEU`.
     smoothed: Whether to count 1 / 2^k matches for the k-th order without a
       match (Chen and Cherry, 2014, method 3; sacreBLEU's `exp`).
   """

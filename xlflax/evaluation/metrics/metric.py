@@ -1,4 +1,4 @@
-"""Declarations of metrics: the direction in which they improve, and their unit."""
+"""Metric declarations with the direction of improvement and the unit."""
 
 import dataclasses
 import enum
@@ -13,7 +13,7 @@ class Better(enum.Enum):
 
 
 class Unit(enum.Enum):
-  """Unit of the values of a metric."""
+  """Unit of a metric's values."""
 
   FRACTION = 'fraction'  # from 0 to 1; reports show percent
   POINTS = 'points'  # from 0 to 100, such as BLEU
@@ -25,13 +25,13 @@ _RANGES = {Unit.FRACTION: '0 to 1', Unit.POINTS: '0 to 100'}
 
 @dataclasses.dataclass(frozen=True)
 class Metric:
-  """A metric of a task family.
+  """Declaration of a metric that a task family reports.
 
   Attributes:
     name: Name before the `/` in `EvalResult.metrics`, such as 'accuracy'.
-    better: Direction in which the metric improves.
-    unit: Unit of its values.
-    title: Display name. If '', the name with spaces.
+    better: Direction in which the metric improves, up or down.
+    unit: Unit of the metric's values.
+    title: Display name. If '', the metric's name with spaces is displayed.
   """
 
   name: str
@@ -41,7 +41,7 @@ class Metric:
 
   @property
   def explained(self) -> str:
-    """Title, range and direction: 'accuracy (0 to 1, higher is better)'."""
+    """Title with range and direction: 'accuracy (0 to 1, higher is better)'."""
     parts = [_RANGES[self.unit]] if self.unit in _RANGES else []
     if self.better is not Better.NEITHER:
       parts.append(f'{self.better.value} is better')

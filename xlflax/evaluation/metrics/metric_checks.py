@@ -1,4 +1,4 @@
-"""Checks of the inputs of metrics."""
+"""Checks for inputs to metrics."""
 
 from collections.abc import Sized
 
@@ -11,10 +11,10 @@ def same_length(
   """Checks that there is one prediction for each gold value.
 
   Args:
-    gold: Gold values.
-    predicted: Predictions.
+    gold: Gold values, such as labels.
+    predicted: One prediction for each gold value.
     what: Plural noun for the values, such as 'labels'.
-    where: Location in the data, such as 'sentence 3'.
+    where: Location in the data to report in the error, such as 'sentence 3'.
 
   Raises:
     CorpusError: If the numbers of gold values and predictions differ.
@@ -29,10 +29,10 @@ def same_length(
 
 
 def not_empty(values: Sized, *, what: str) -> None:
-  """Checks that there are values to score.
+  """Checks that there is at least one value to score.
 
   Args:
-    values: Values.
+    values: Values to score.
     what: Plural noun for the values, such as 'labels'.
 
   Raises:

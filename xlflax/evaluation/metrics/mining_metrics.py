@@ -1,4 +1,4 @@
-"""Metrics of mined sentence pairs: precision, recall, F1 and best threshold.
+"""Metrics for mined sentence pairs: precision, recall, F1, best threshold.
 
 Source: Zweigenbaum et al. (2017), the BUCC shared task. The threshold is chosen
 on the development set to maximize F1, halfway between two consecutive scores.
@@ -17,10 +17,10 @@ Pair = tuple[Hashable, Hashable]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MiningScores:
-  """Scores of mined pairs, as fractions.
+  """Scores for mined sentence pairs, as fractions.
 
   Attributes:
-    precision: Fraction of the mined pairs that are gold.
+    precision: Fraction of the mined pairs that are gold pairs.
     recall: Fraction of the gold pairs that are mined.
     f1: Harmonic mean of precision and recall.
   """
@@ -32,10 +32,10 @@ class MiningScores:
 
 @dataclasses.dataclass(frozen=True)
 class Threshold:
-  """Threshold with the highest F1.
+  """Similarity threshold with the highest F1.
 
   Attributes:
-    value: Threshold. Pairs with at least this score are mined.
+    value: Similarity threshold. Pairs with at least this score are mined.
     precision: Precision of the mined pairs.
     recall: Recall of the mined pairs.
     f1: F1 of the mined pairs.
@@ -50,7 +50,7 @@ class Threshold:
 def mining_scores(
   mined: Collection[Pair], gold: Collection[Pair]
 ) -> MiningScores:
-  """Scores mined pairs of ids. Repeated pairs are counted once.
+  """Scores mined pairs of sentence ids and counts repeated pairs once.
 
   Raises:
     CorpusError: If there are no gold pairs.
@@ -67,11 +67,11 @@ def of_sentences(
   mined: Collection[Pair],
   gold: Collection[Pair],
 ) -> example_statistics.Statistics:
-  """Returns the numbers of correct, mined and gold pairs of each sentence.
+  """Returns the numbers of correct, mined and gold pairs for each sentence.
 
   Args:
-    sentences: Ids of the sentences in the first language.
-    mined: Mined pairs.
+    sentences: Ids of the first language's sentences.
+    mined: Mined pairs of sentence ids.
     gold: Gold pairs.
   """
   mined_set, gold_set = set(mined), set(gold)
@@ -87,7 +87,7 @@ def of_sentences(
 def best_threshold(
   candidates: Mapping[Pair, float], gold: Collection[Pair]
 ) -> Threshold:
-  """Returns the threshold that maximizes F1 of the mined pairs.
+  """Returns the similarity threshold that maximizes the mined pairs' F1.
 
   Candidates with equal scores are either all mined or all rejected. The
   threshold is halfway to the next lower score, or the lowest score if mining
@@ -95,9 +95,9 @@ def best_threshold(
   returned.
 
   Args:
-    candidates: Score of each pair of ids. Higher scores are more likely
-      correct.
-    gold: Gold pairs of the development set.
+    candidates: Score for each pair of sentence ids. Higher scores are more
+      likely correct.
+    gold: Gold sentence pairs of the development set.
 
   Returns:
     The threshold and its scores. If no candidate is correct, the threshold is

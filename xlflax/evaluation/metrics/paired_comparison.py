@@ -1,4 +1,4 @@
-"""Comparison of two systems whose runs have the same seeds."""
+"""Comparison of two systems that were run with the same seeds."""
 
 from collections.abc import Sequence
 
@@ -12,11 +12,12 @@ from xlflax.utils import errors
 def compare_paired(
   first: Sequence[float], second: Sequence[float]
 ) -> Significance:
-  """Compares two systems by Student's t on the differences of each seed.
+  """Compares two systems with a paired t-test over the seeds.
 
   Args:
-    first: Scores of the runs of the first system.
-    second: Scores of the runs of the second system, in the same order of seeds.
+    first: Scores of the first system's runs.
+    second: Scores of the second system's runs, with the seeds in the same order
+      as in `first`.
 
   Returns:
     The mean scores, their difference (second - first) with its 95 % confidence
@@ -29,7 +30,8 @@ def compare_paired(
   """
   if len(first) != len(second) or len(first) < 2:
     raise errors.ConfigError(
-      'A paired comparison requires two or more runs with the same seeds',
+      'A paired comparison requires at least two seeds and one run per system '
+      'and seed',
       got=f'{len(first)} and {len(second)} runs',
       expected='the same number of runs of both systems, at least 2',
     )

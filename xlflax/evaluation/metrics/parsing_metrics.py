@@ -1,4 +1,4 @@
-"""Dependency parsing metrics: attachment scores on gold words.
+"""Dependency parsing metrics: attachment scores over gold words.
 
 Source: the CoNLL 2018 shared task (Zeman et al., 2018, section 5). For UAS, a
 word is correct if its head is correct. For LAS, the universal part of its
@@ -22,7 +22,7 @@ class Tree:
   Attributes:
     heads: Heads of the W words: 0 for the root, otherwise the position of the
       head from 1.
-    relations: Relations of the W words.
+    relations: Dependency relations of the W words.
     tags: Universal parts of speech of the W words. They are required in gold
       trees if punctuation is excluded.
   """
@@ -34,14 +34,14 @@ class Tree:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AttachmentScores:
-  """Attachment scores, as fractions.
+  """Labeled and unlabeled attachment scores, as fractions.
 
   Attributes:
-    las: Numbers of words with correct head and relation, and of scored words,
-      of each sentence. Its `value` is the score.
-    uas: Numbers of words with correct head, and of scored words, of each
-      sentence.
-    exclude_punctuation: Whether punctuation is not scored.
+    las: Labeled attachment score: numbers of words with correct head and
+      relation, and of scored words, of each sentence. Its `value` is the score.
+    uas: Unlabeled attachment score: numbers of words with correct head, and of
+      scored words, of each sentence.
+    exclude_punctuation: Whether to exclude punctuation from the scores.
   """
 
   las: example_statistics.Statistics
@@ -55,7 +55,7 @@ def attachment_scores(
   *,
   exclude_punctuation: bool = False,
 ) -> AttachmentScores:
-  """Computes LAS and UAS of predicted trees.
+  """Computes labeled and unlabeled attachment scores of predicted trees.
 
   Args:
     gold: N trees. The items may be any objects with `heads`, `relations` and,
@@ -103,7 +103,7 @@ def attachment_scores(
 
 
 def universal_relation(relation: str) -> str:
-  """Returns a relation without its subtype, 'nmod' for 'nmod:poss'."""
+  """Removes the subtype from a relation, such as 'nmod' for 'nmod:poss'."""
   return relation.split(':', 1)[0]
 
 
@@ -115,7 +115,7 @@ def _scored_words(
     return np.ones(len(gold.heads), bool)
   if len(gold.tags) != len(gold.heads) or '_' in gold.tags:
     raise errors.CorpusError(
-      'The exclusion of punctuation requires parts of speech',
+      'Punctuation can only be excluded if gold parts of speech are available',
       got=f'tags {tuple(gold.tags)}',
       where=where,
       expected='a universal part of speech for each gold word',

@@ -1,4 +1,4 @@
-"""Probes of vectors: linear and nearest-neighbor classifiers.
+"""Probing classifiers for vectors: linear and nearest-neighbor.
 
 Sources: Alain and Bengio (2017), "Understanding intermediate layers using
 linear classifier probes"; the classification and k-NN evaluators of MTEB.
@@ -17,7 +17,7 @@ Probe = Callable[[np.ndarray], np.ndarray]
 def linear_probe(
   vectors: np.ndarray, labels: np.ndarray, *, penalty: float = 1.0
 ) -> Probe:
-  """Fits a logistic regression of scikit-learn to standardized vectors.
+  """Fits scikit-learn's logistic regression to standardized vectors.
 
   The objective is the summed cross-entropy plus penalty / 2 times the squared
   weights without biases. Its minimum is unique, so the result does not depend
@@ -26,7 +26,7 @@ def linear_probe(
   Args:
     vectors: Array of shape [N, D].
     labels: Int array of shape [N] with classes from 0.
-    penalty: Penalty of the squared weights.
+    penalty: Factor of the penalty on squared weights.
 
   Returns:
     Function that predicts classes.
@@ -45,7 +45,7 @@ def linear_probe(
 def nearest_neighbor_probe(
   vectors: np.ndarray, labels: np.ndarray, *, k: int = 10
 ) -> Probe:
-  """Fits a classifier by majority vote of the k nearest vectors by cosine.
+  """Fits a k-nearest-neighbors classifier with cosine similarity.
 
   Ties are resolved in favor of the class with the lowest number.
 

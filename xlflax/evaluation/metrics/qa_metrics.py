@@ -1,4 +1,4 @@
-"""Question answering metrics: exact match and F1 of SQuAD v1.1, v2 and MLQA.
+"""Exact match and F1 for question answering: SQuAD v1.1, v2 and MLQA.
 
 Sources: Rajpurkar et al. (2016), SQuAD; Lewis et al. (2020), MLQA, section 4
 (language-specific normalization). XQuAD and TyDiQA-GoldP are scored by SQuAD's
@@ -22,7 +22,7 @@ from xlflax.utils import errors, validation
 
 
 class Rules(enum.Enum):
-  """Rules of normalization and scoring.
+  """Rules for answer normalization and scoring.
 
   SQUAD: The same normalization for all languages.
   SQUAD_V2: The same normalization. An empty answer is correct if the gold
@@ -37,12 +37,12 @@ class Rules(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AnswerScores:
-  """Scores of the answers to N questions, as fractions.
+  """Scores for the answers to N questions, as fractions.
 
   Attributes:
-    exact_match: Exact match of each question, 1 or 0. Its `value` is the mean.
-    f1: F1 of each question. Its `value` is the mean.
-    ids: Ids of the questions in the order of the statistics.
+    exact_match: Exact match for each question, 1 or 0. Its `value` is the mean.
+    f1: F1 for each question. Its `value` is the mean.
+    ids: Question ids in the order of the statistics.
   """
 
   exact_match: example_statistics.Statistics
@@ -72,27 +72,27 @@ def answer_scores(
   rules: Rules | str = Rules.SQUAD,
   language: str = 'en',
 ) -> AnswerScores:
-  """Scores predicted answers by the best score over a question's gold answers.
+  """Scores each predicted answer by its best match among the gold answers.
 
   Args:
-    gold: Texts of the gold answers by id of the question.
-    predicted: Predicted text by id of the question. A question without a
+    gold: Gold answer texts by question id.
+    predicted: Predicted answer text by question id. A question without a
       prediction has the score 0, or is excluded by SQUAD_V2, as in the official
       scripts.
-    rules: Rules of normalization and scoring.
-    language: Language of the answers, which only affects MLQA's rules.
+    rules: Rules for answer normalization and scoring.
+    language: Language of the answers. Only MLQA's rules depend on it.
 
   Raises:
     CorpusError: If there are no questions, if a question has no gold answer (as
       in a blind test set), if a prediction has an unknown id, or if SQUAD_V2
       excludes all questions.
-    ConfigError: If MLQA has no rules for the language.
+    ConfigError: If MLQA's normalization does not support the language.
   """
   metric_checks.not_empty(gold, what='questions')
   unknown = [key for key in predicted if key not in gold]
   if unknown:
     raise errors.CorpusError(
-      'A prediction has an unknown question id',
+      "A prediction's question id is missing from the gold data",
       got=repr(unknown[0]),
       expected="the id of one of the set's questions",
       fix='Check that predictions and gold answers belong to the same file.',
@@ -104,7 +104,7 @@ def answer_scores(
   for key, answers in gold.items():
     if not answers:
       raise errors.CorpusError(
-        'A question has no gold answer',
+        'A question does not have a gold answer',
         got=repr(key),
         expected='one or more answers (blind test sets cannot be scored)',
       )
@@ -130,7 +130,7 @@ def best_answer_scores(
   rules: Rules | str = Rules.SQUAD,
   language: str = 'en',
 ) -> tuple[float, float]:
-  """Returns exact match and F1, each the maximum over several gold answers."""
+  """Returns the maximum exact match and F1 over several gold answers."""
   if validation.validate(rules, Rules, name='rules') is Rules.SQUAD_V2:
     answers = [answer for answer in answers if normalize_answer(answer)] or ['']
   exact = max(
@@ -165,7 +165,7 @@ def f1(
   rules: Rules | str = Rules.SQUAD,
   language: str = 'en',
 ) -> float:
-  """Returns F1 of the bags of normalized tokens, or 0 without common tokens.
+  """Returns the bag-of-tokens F1 of two normalized texts.
 
   Two answers that consist of articles and punctuation only match exactly but
   have an F1 of 0, as in the official scripts. For SQUAD_V2, their F1 is 1.
@@ -186,7 +186,7 @@ def f1(
 def normalize_answer(
   text: str, *, rules: Rules | str = Rules.SQUAD, language: str = 'en'
 ) -> str:
-  """Returns the tokens that are compared, joined by spaces.
+  """Normalizes an answer and returns its tokens joined by spaces.
 
   The text is lowercased, and punctuation and articles are removed, in this
   order. SQuAD's rules remove ASCII punctuation and English articles in all
@@ -197,7 +197,7 @@ def normalize_answer(
   Spanish.
 
   Raises:
-    ConfigError: If MLQA has no rules for the language.
+    ConfigError: If MLQA's normalization does not support the language.
   """
   kind = validation.validate(rules, Rules, name='rules')
   if kind is Rules.MLQA:

@@ -1,4 +1,4 @@
-"""Accuracy of retrieving the translation of a sentence by its vector.
+"""Accuracy of retrieving sentence translations by vector similarity.
 
 Neighbors are found by cosine or by CSLS (Conneau et al., 2018, section 2.3),
 which penalizes vectors that are close to many others.
@@ -16,11 +16,13 @@ _KINDS = {'': None, '_unshared': Kind.UNSHARED, '_shared': Kind.SHARED}
 
 
 class PairScores(NamedTuple):
-  """Accuracy@1 of a language pair.
+  """Retrieval accuracy@1 for a language pair.
 
   Attributes:
-    forward: Accuracy from the first to the second language, [layers + 1].
-    backward: Accuracy from the second to the first language, [layers + 1].
+    forward: Accuracy from the first to the second language, of shape [layers +
+      1].
+    backward: Accuracy from the second to the first language, of shape [layers +
+      1].
   """
 
   forward: np.ndarray
@@ -28,12 +30,12 @@ class PairScores(NamedTuple):
 
   @property
   def mean(self) -> np.ndarray:
-    """Mean over both directions by layer."""
+    """Accuracy by layer, averaged over both directions."""
     return (self.forward + self.backward) / 2
 
 
 def score_layers(first: np.ndarray, second: np.ndarray) -> PairScores:
-  """Returns accuracy@1 of each layer for vectors of shape [layers + 1, N, H]."""
+  """Computes accuracy@1 by layer for vectors of shape [layers + 1, N, H]."""
   forward, backward = [], []
   for first_vectors, second_vectors in zip(first, second, strict=True):
     neighbors = cosine.find_nearest(first_vectors, second_vectors)
@@ -45,12 +47,12 @@ def score_layers(first: np.ndarray, second: np.ndarray) -> PairScores:
 def nearest_by_csls(
   first: np.ndarray, second: np.ndarray, *, k: int
 ) -> cosine.BidirectionalNeighbors:
-  """Finds the nearest neighbors by CSLS in both directions.
+  """Finds nearest neighbors by CSLS similarity in both directions.
 
   Args:
     first: Vectors of shape [N, H].
     second: Vectors of shape [M, H].
-    k: Number of neighbors K of CSLS.
+    k: Number of neighbors over which CSLS averages similarities.
   """
   return cosine.BidirectionalNeighbors(
     csls.find_nearest(first, second, k=k).indices[:, 0],
@@ -59,14 +61,14 @@ def nearest_by_csls(
 
 
 class MeanCosines(NamedTuple):
-  """Mean cosines of vectors.
+  """Mean cosines of translation pairs and of unrelated sentences.
 
   Both are close to 1 if all vectors point in the same direction.
 
   Attributes:
-    pairs: Mean cosine of translation pairs.
-    others: Mean cosine of two sentences that are not a pair. NaN if there is
-      only one pair.
+    pairs: Mean cosine over translation pairs.
+    others: Mean cosine over sentences that are not translations of each other.
+      NaN if there is only one pair.
   """
 
   pairs: float
@@ -74,7 +76,7 @@ class MeanCosines(NamedTuple):
 
 
 def mean_cosines(first: np.ndarray, second: np.ndarray) -> MeanCosines:
-  """Returns mean cosines of N pairs of vectors, of shape [N, H] each."""
+  """Computes mean cosines for two aligned arrays of shape [N, H]."""
   first, second = cosine.normalize_rows(first), cosine.normalize_rows(second)
   num_pairs = len(first)
   pair_sum = float(np.sum(first * second, dtype=np.float64))
@@ -89,15 +91,15 @@ def mean_cosines(first: np.ndarray, second: np.ndarray) -> MeanCosines:
 def retrieval_accuracies(
   name: str, indices: np.ndarray, kinds: np.ndarray
 ) -> dict[str, float]:
-  """Returns accuracy@1 over all queries, and by string overlap of their pairs.
+  """Returns accuracy@1 over all queries and by the pairs' string overlap.
 
   Args:
     name: Name of the metric. `<name>_unshared` is computed over the queries
       whose pairs have no common string, `<name>_shared` over those whose pairs
       have one.
-    indices: Nearest neighbor of each query, of shape [N]. The correct neighbor
-      of query i is i.
-    kinds: `Kind` of each pair, of shape [N].
+    indices: Index of each query's nearest neighbor, of shape [N]. The correct
+      neighbor of query i is i.
+    kinds: Kind of string overlap of each pair, of shape [N].
 
   Returns:
     Accuracy by metric. NaN if there is no such query.

@@ -20,7 +20,7 @@ _UNSPACED = re.compile(f'((?:{language_codes.TEXT_WITHOUT_SPACES.pattern})+)')
 
 
 class Kind(enum.Enum):
-  """Kind of string overlap of a pair."""
+  """Kind of string overlap between the two texts of a pair."""
 
   UNSHARED = 'unshared'  # no common string
   SHARED = 'shared'  # at least one common string
@@ -29,12 +29,12 @@ class Kind(enum.Enum):
 
   @property
   def is_trivial(self) -> bool:
-    """True if such a pair can be found without knowledge of the languages."""
+    """True if string overlap alone is enough to find the pair."""
     return self in (Kind.EQUAL, Kind.WITHOUT_LETTERS)
 
 
 def overlap_kind(first: str, second: str) -> Kind:
-  """Returns the kind of string overlap, regardless of case and punctuation.
+  """Returns the kind of string overlap, ignoring case and punctuation.
 
   For example, the kind of `Save the file` and `Сохранить файл` is UNSHARED. If
   both texts contain `PDF`, it is SHARED.
@@ -82,7 +82,7 @@ def _strings(words: Sequence[str]) -> set[str]:
 def nearest_by_ngrams(
   first: Sequence[str], second: Sequence[str], *, block_size: int = 1024
 ) -> BidirectionalNeighbors:
-  """Finds the most similar text by character trigrams.
+  """Finds nearest neighbors by character trigrams, in both directions.
 
   The similarity is the cosine of trigram counts, weighted by ln((1 + n) / (1 +
   n_t)) + 1, where n is the number of all texts and n_t is the number of texts
@@ -90,9 +90,9 @@ def nearest_by_ngrams(
   beyond them.
 
   Args:
-    first: N texts.
-    second: M texts.
-    block_size: Number of rows of the similarity matrix to compute at a time.
+    first: N texts in the first language.
+    second: M texts in the second language.
+    block_size: Number of similarity-matrix rows to compute at a time.
 
   Returns:
     Indices into the other texts, the lowest index if several are equally

@@ -1,4 +1,4 @@
-"""Tagging metrics: accuracy of tags, and F1 of entities as in seqeval."""
+"""Tagging metrics: tag accuracy, and entity F1 as in seqeval."""
 
 import dataclasses
 from collections import Counter
@@ -17,14 +17,14 @@ _PREFIXES = ('B-', 'I-', 'E-', 'S-')
 
 @dataclasses.dataclass(frozen=True)
 class TypeScores:
-  """Scores of the spans of one entity type, or of all types.
+  """Scores for entity spans of one type or all types.
 
   Attributes:
     precision: Fraction of the predicted spans that are correct.
     recall: Fraction of the gold spans that are predicted.
     f1: Harmonic mean of precision and recall.
-    gold: Number of gold spans.
-    predicted: Number of predicted spans.
+    gold: Number of gold entity spans.
+    predicted: Number of predicted entity spans.
   """
 
   precision: float
@@ -36,12 +36,12 @@ class TypeScores:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class EntityScores:
-  """Micro-averaged scores of spans.
+  """Micro-averaged scores for entity spans.
 
   Attributes:
-    overall: Scores over the spans of all types.
-    types: Scores of each type, sorted by name.
-    statistics: Numbers of correct, predicted and gold spans of each sentence.
+    overall: Scores over all entity types.
+    types: Scores for each entity type, sorted by the type's name.
+    statistics: Numbers of correct, predicted and gold spans for each sentence.
   """
 
   overall: TypeScores
@@ -52,7 +52,7 @@ class EntityScores:
 def token_accuracy(
   gold: Tags, predicted: Tags
 ) -> example_statistics.Statistics:
-  """Returns the numbers of correct tags and of words of each sentence.
+  """Returns the number of correct tags and of words for each sentence.
 
   The `value` of the statistics is the accuracy over all words.
 
@@ -79,7 +79,7 @@ def token_accuracy(
 
 
 def entity_scores(gold: Tags, predicted: Tags) -> EntityScores:
-  """Computes scores of entity spans, equal to those of seqeval's default mode.
+  """Computes the entity-span scores of seqeval's default mode.
 
   A span is correct if its type, its first word and its last word are correct.
   Tags are interpreted as by conlleval: an I-X that does not continue an entity
@@ -90,7 +90,7 @@ def entity_scores(gold: Tags, predicted: Tags) -> EntityScores:
     predicted: Predicted tags of the same words.
 
   Raises:
-    CorpusError: If lengths differ, or if a tag has another format.
+    CorpusError: If lengths differ, or if a tag has an unsupported format.
   """
   _check_lengths(gold, predicted)
   for number, tags in enumerate((*gold, *predicted)):
@@ -99,7 +99,7 @@ def entity_scores(gold: Tags, predicted: Tags) -> EntityScores:
 
 
 def run_scores(gold: Tags, predicted: Tags) -> EntityScores:
-  """Computes XTREME's F1 of parts of speech, over runs of equal tags.
+  """Computes XTREME's part-of-speech F1, which scores runs of equal tags.
 
   The score is micro-averaged. `NOUN NOUN` is correct or wrong as a unit, so the
   score differs from the accuracy of the same predictions. See `tag_runs` for
@@ -112,7 +112,7 @@ def run_scores(gold: Tags, predicted: Tags) -> EntityScores:
 
 
 def repair_iob2(tags: Iterable[str]) -> list[str]:
-  """Converts predicted tags to valid IOB2.
+  """Converts predicted tags to valid IOB2 tags.
 
   A run of I tags belongs to the B tag before it, if there is one, and all of
   them
@@ -141,7 +141,7 @@ def repair_iob2(tags: Iterable[str]) -> list[str]:
 
 
 def join_neighboring_entities(tags: Iterable[str]) -> list[str]:
-  """Converts tags to IOB2 and joins neighboring words of one type.
+  """Converts tags to IOB2 and joins adjacent words of the same type.
 
   For example, `B-time B-time O I-day` becomes `B-time I-time O B-day`. MASSIVE
   annotates the types of words without the boundaries of entities.
@@ -159,7 +159,7 @@ def join_neighboring_entities(tags: Iterable[str]) -> list[str]:
 
 
 def tag_runs(tags: Sequence[str]) -> list[Span]:
-  """Returns the runs of equal tags, with their first and last word.
+  """Returns runs of equal tags with their first and last word positions.
 
   A word whose tag starts with B, E or S (SCONJ, SYM) is a run of its own, and a
   word whose tag starts with O or a full stop is not part of a run, because
@@ -185,7 +185,7 @@ def tag_runs(tags: Sequence[str]) -> list[Span]:
 
 
 def entity_spans(tags: Sequence[str]) -> list[Span]:
-  """Returns the type, the first word and the last word of each entity.
+  """Returns each entity's type and its first and last word positions.
 
   The tags are interpreted by seqeval.
   """
@@ -249,7 +249,7 @@ def _check_entity_tags(tags: Sequence[str], *, where: str) -> None:
   for tag in tags:
     if tag != 'O' and not (tag.startswith(_PREFIXES) and len(tag) > 2):
       raise errors.CorpusError(
-        'Invalid entity tag',
+        'An entity tag has an unsupported format',
         got=repr(tag),
         expected="'O', or 'B-' or 'I-' followed by the type of the entity",
         where=where,

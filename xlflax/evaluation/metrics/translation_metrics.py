@@ -1,4 +1,4 @@
-"""Translation metrics: sacreBLEU, BLEU of Moses tokens, and chrF.
+"""Translation metrics: sacreBLEU, BLEU on Moses tokens, and chrF.
 
 All scores are from 0 to 100. They are computed by the sacrebleu library (Post,
 2018) from text that is not tokenized. Papers should compare sacreBLEU's score
@@ -36,14 +36,14 @@ _DEFAULT_TOKENIZER = '13a'
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TranslationScore:
-  """Score of a translated corpus.
+  """Score for a translated corpus.
 
   Attributes:
     value: Score from 0 to 100; higher is better.
-    signature: Signature, which should be reported with the score.
-    statistics: Statistics of the segments for significance tests: n-gram counts
+    signature: sacreBLEU signature, which should be reported with the score.
+    statistics: Per-segment statistics for significance tests: n-gram counts
       for BLEU and chrF.
-    notes: Remarks on the score.
+    notes: Remarks on how the score was computed.
   """
 
   value: float
@@ -66,7 +66,8 @@ def bleu(
     references: R lists of N reference translations each.
     target_language: Target language, which determines the tokenizer; see
       `tokenizer_for`.
-    tokenizer: Tokenizer of sacreBLEU. If None, that of the target language.
+    tokenizer: Name of a sacreBLEU tokenizer. If None, it is determined by the
+      target language.
 
   Raises:
     CorpusError: If there are no translations, or if the numbers of translations
@@ -94,16 +95,16 @@ def tokenized_bleu(
   target_language: str,
   lowercase: bool = True,
 ) -> TranslationScore:
-  """Computes BLEU of Moses tokens without smoothing.
+  """Computes BLEU on Moses tokens without smoothing.
 
   Hypotheses and references are tokenized by Moses' rules for the language
   (through sacremoses). Hyphenated words are not split. VECO's table ignores
   case.
 
   Args:
-    hypotheses: N translations, not tokenized.
-    references: R lists of N reference translations each, not tokenized.
-    target_language: Language of the tokenization rules.
+    hypotheses: N untokenized translations.
+    references: R lists of N untokenized reference translations each.
+    target_language: Language whose Moses tokenization rules are applied.
     lowercase: Whether to ignore case.
 
   Raises:
@@ -216,7 +217,7 @@ def _bleu_metric(tokenizer: str) -> metrics.BLEU:
   tokenizer_names = metrics.BLEU.TOKENIZERS
   if tokenizer not in tokenizer_names or not _is_installed(tokenizer):
     raise errors.ConfigError(
-      'The sacreBLEU tokenizer is unknown or not installed',
+      'The requested sacreBLEU tokenizer is unknown or not installed',
       got=repr(tokenizer),
       where='bleu.tokenizer',
       expected='one of ' + ', '.join(tokenizer_names),
@@ -265,7 +266,7 @@ def _check_references(hypotheses, references) -> None:
     or any(isinstance(reference, str) for reference in references)
   ):
     raise errors.ConfigError(
-      'The references must be lists of strings',
+      '`references` must contain lists of strings',
       got=type(references).__name__,
       expected='R lists, each with one reference for every translation',
       fix='Pass [references] for a single reference per translation.',

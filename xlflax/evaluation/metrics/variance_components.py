@@ -1,4 +1,4 @@
-"""Uncertainty of the mean over several runs, or of the difference of two means.
+"""Uncertainty of a mean over several runs, or of a difference of two means.
 
 The scores of runs vary with their seeds and with the interaction of runs and
 examples. Scores on resampled test sets vary with the examples and with the same
@@ -20,9 +20,10 @@ class Spread(NamedTuple):
   """Variance components of a mean, or of a difference of two means.
 
   Attributes:
-    examples: Variance due to the examples without `interaction`, at least 0.
-    interaction: Variance due to the interaction of runs and examples.
-    runs: Variance due to the runs, including `interaction`.
+    examples: Variance due to the choice of examples, without `interaction`. It
+      is at least 0.
+    interaction: Variance due to the interaction between runs and examples.
+    runs: Variance between runs, including `interaction`.
     example_freedom: Degrees of freedom of `examples` and `interaction`.
     run_freedom: Degrees of freedom of `runs`.
   """
@@ -35,12 +36,12 @@ class Spread(NamedTuple):
 
   @property
   def error(self) -> float:
-    """Standard error."""
+    """Standard error of the mean or difference."""
     return float(np.sqrt(self.examples + self.runs))
 
 
 def estimate_variance(scores, values, sides, size) -> Spread:
-  """Estimates the variance components.
+  """Estimates the variance components from bootstrap scores.
 
   The variance of the runs' scores on the same examples is due to the seeds and
   to the interaction of runs and examples. The variance over resampled test sets
@@ -49,7 +50,7 @@ def estimate_variance(scores, values, sides, size) -> Spread:
   Args:
     scores: Scores on all examples, of shape [runs].
     values: Scores on resampled test sets, of shape [samples, runs].
-    sides: Indices of the runs of one model, or of each of two models.
+    sides: Run indices for one model, or for each of two models.
     size: Number of examples.
   """
   signs = (1.0,) if len(sides) == 1 else (-1.0, 1.0)
@@ -86,7 +87,7 @@ def estimate_variance(scores, values, sides, size) -> Spread:
 
 
 def bootstrap_freedom(size: int, samples: int) -> float:
-  """Returns the degrees of freedom of a bootstrap estimate of a variance.
+  """Returns the degrees of freedom of a variance estimated by bootstrap.
 
   Args:
     size: Number of examples.
@@ -106,7 +107,7 @@ def p_value(difference: float, spread: Spread) -> float:
 
 
 def interval_half_width(spread: Spread) -> float:
-  """Returns half the width of the 95 % confidence interval."""
+  """Returns half of the 95 % confidence interval's width."""
   variances = _relative_variances(spread)
   return spread.error * optimize.brentq(
     lambda ratio: _two_sided_p(ratio, *variances) - 0.05, 0.0, 1e6, rtol=1e-9
@@ -145,8 +146,8 @@ def _two_sided_p(ratio, variances, weights) -> float:
   """Returns the two-sided p-value of a ratio of difference to standard error.
 
   Args:
-    ratio: Difference, divided by the standard error.
-    variances: Ratios of the estimated to the true variance.
+    ratio: Difference divided by its standard error.
+    variances: Ratios of estimated variance to true variance.
     weights: Weights of `variances`, which sum to 1.
   """
   return float(2 * special.ndtr(-ratio * np.sqrt(variances)) @ weights)
@@ -160,7 +161,7 @@ def _chi_square(freedom: float, count: int) -> tuple[np.ndarray, np.ndarray]:
 
   Args:
     freedom: Degrees of freedom.
-    count: Number of nodes.
+    count: Number of quadrature nodes.
 
   Returns:
     Nodes and weights of shape [count].

@@ -17,13 +17,13 @@ Details = Mapping[tuple[str, str, str], 'Detail']
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-  """A displayed value of a table; `page.html.j2` renders it.
+  """A table value that `page.html.j2` renders.
 
   Attributes:
-    text: Number or text.
-    note: Note in small print after the text.
-    link: URL of a file, or ''.
-    title: Tooltip, or ''.
+    text: Formatted number, or text.
+    note: Note that is displayed in small print after the text.
+    link: URL to which the cell links, or ''.
+    title: Tooltip text, or ''.
   """
 
   text: str
@@ -40,8 +40,8 @@ class Detail:
   """Details that are displayed next to a score.
 
   Attributes:
-    interval: 95 % confidence interval. None if the scores of single examples
-      are not available.
+    interval: 95 % confidence interval. None if per-example scores are not
+      available.
     mark: `BETTER` or `WORSE` if the score differs significantly from that of
       the baseline, otherwise ''.
     link: URL of the predictions, relative to the page, or ''.
@@ -52,7 +52,7 @@ class Detail:
   link: str = ''
 
   def cell(self, text: str) -> Cell:
-    """Returns the cell of a score with its details."""
+    """Returns the table cell for a score with its details."""
     half_width, title = '', ''
     if self.interval is not None:
       half_width = f'± {self.interval.half_width:.1f}'
@@ -70,15 +70,15 @@ def collect_details(
   samples: int,
   seed: int,
 ) -> dict[tuple[str, str, str], Detail]:
-  """Collects the details of each score, mean and transfer gap of each model.
+  """Collects details for every model's scores, means and transfer gaps.
 
   Args:
-    tables: Scores of the models.
-    comparisons: Comparisons with the baseline.
-    page: Folder of the page. Links to predictions are relative to it.
-    source: Language that the models were fine-tuned in.
+    tables: Score table of each model.
+    comparisons: Comparisons of the models with the baseline.
+    page: Folder of the HTML page. Links to predictions are relative to it.
+    source: Language of the fine-tuning data.
     samples: Number of bootstrap samples.
-    seed: Random seed of the bootstrap.
+    seed: Random seed for bootstrap resampling.
 
   Returns:
     Details by model, task and language.
@@ -104,12 +104,12 @@ def collect_details(
 
 
 def resolve_link(target: str, page: pathlib.Path) -> str:
-  """Returns the URL of a file for a page.
+  """Returns the URL with which a page links to a file.
 
   Args:
     target: Path or URL of the file, or ''.
-    page: Folder of the page. A path is made relative to it. If the page is in
-      a bucket and the target is a local path, the path is unchanged.
+    page: Folder of the HTML page. A path is made relative to it. If the page is
+      in a bucket and the target is a local path, the path is unchanged.
   """
   scheme, separator, _ = target.partition('://')
   is_url = scheme in _SCHEMES
@@ -142,7 +142,7 @@ def _significance_marks(
 
 
 def cost_row(table: score_table.ScoreTable) -> list[str | Cell]:
-  """Returns the row of a model in the table of costs."""
+  """Returns a model's row in the cost table."""
   cost = table.cost
   if cost is None:
     return [table.model, '–', '–', '–', '–', '–']

@@ -1,4 +1,4 @@
-"""Files that summarize the stored results of a run: CSV, plots and a page."""
+"""Files that summarize a run's stored results: CSV, plots and an HTML page."""
 
 import collections
 import pathlib
@@ -27,11 +27,12 @@ def write_report(
   calls.
 
   Args:
-    store: Result store of the run.
-    tasks: Tasks of this call, which declare how their results are shown. The
-      results of other tasks are shown according to their stored metadata.
-    failures: Failures of this call, which the page lists.
-    command_line: Words of the command line, for the page.
+    store: Store that contains the run's results.
+    tasks: Tasks that this call evaluated. They declare how their results are
+      shown. The results of other tasks are shown according to their stored
+      metadata.
+    failures: Failures of this call. The HTML page lists them.
+    command_line: Command-line arguments to show on the HTML page.
   """
   stored = store.read_all()
   result_tables.write_csv(store.directory, stored)

@@ -1,4 +1,4 @@
-"""Merging of the reports of several suites and models."""
+"""Merging of reports from several suites and models."""
 
 import dataclasses
 import pathlib
@@ -11,13 +11,15 @@ from xlflax.utils import errors
 def merge_reports(
   folders: Sequence[pathlib.Path],
 ) -> list[score_table.ScoreTable]:
-  """Returns one table per model with the scores of all reports.
+  """Returns one table per model with the scores from all reports.
 
   Args:
-    folders: Output directories of suites, or their folders `report`.
+    folders: Output directories of suites, or the folders named `report` in
+      them.
 
   Raises:
-    RunDirectoryError: If a folder has no report, or if a report is damaged.
+    RunDirectoryError: If a folder does not contain a report, or if a report is
+      damaged.
     ConfigError: If two reports contain the same task of the same model, or
       different runs with the same model name.
   """
@@ -49,14 +51,14 @@ def _merge_tables(
   """Returns the scores of two tables of the same model in one table."""
   if first.run and second.run and first.run != second.run:
     raise errors.ConfigError(
-      'Two reports use the same model name for different runs',
+      'Two reports use the same model name for two different runs',
       got=f'{first.model} for the runs {first.run} and {second.run}',
       fix='Rename the folder of one run and write its report again.',
     )
   common_tasks = sorted(set(first.tasks) & set(second.tasks))
   if common_tasks:
     raise errors.ConfigError(
-      'Two reports contain the same task of the same model',
+      'Two reports contain scores for the same task and model',
       got=f'{", ".join(common_tasks)} of {first.model}',
       expected='reports of different tasks, or of different models',
     )

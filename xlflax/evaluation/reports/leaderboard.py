@@ -1,4 +1,4 @@
-"""Numbers of a report: task scores, averages, transfer gaps, comparisons."""
+"""Task scores, averages, transfer gaps and comparisons for reports."""
 
 import dataclasses
 import functools
@@ -20,17 +20,17 @@ Key = tuple[str, str, str]  # task, metric, language
 
 @dataclasses.dataclass(frozen=True)
 class TaskSummary:
-  """Summary of a model on a task, in points.
+  """Summary of a model's scores on a task, in points.
 
   Attributes:
-    score: Mean of `languages`.
-    languages: Mean of the task's metrics by language.
-    metrics: Metrics of the task.
+    score: Mean of the scores in `languages`.
+    languages: Score by language, the mean of the task's metrics.
+    metrics: Names of the task's metrics.
     gap: Transfer gap: the score in the source language minus the mean of the
       other languages. None if the task lacks either.
-    metric_means: Mean over languages of each metric.
-    metric_gaps: Transfer gap of each metric that has one.
-    of: Number of languages that the task should have.
+    metric_means: Mean over languages for each metric.
+    metric_gaps: Transfer gap for each metric that has one.
+    of: Expected number of languages in the task.
   """
 
   score: float
@@ -43,18 +43,18 @@ class TaskSummary:
 
   @property
   def missing(self) -> str:
-    """Coverage such as '(5 of 36 languages)', or '' if none is missing."""
+    """Language coverage such as '(5 of 36 languages)', or '' if complete."""
     count = len(self.languages)
     return f'({count} of {self.of} languages)' if count < self.of else ''
 
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
-  """95 % confidence interval of a score, in points.
+  """A score's 95 % confidence interval, in points.
 
   Attributes:
-    low: Lower bound.
-    high: Upper bound.
+    low: Lower bound of the interval.
+    high: Upper bound of the interval.
   """
 
   low: float
@@ -62,17 +62,17 @@ class Interval:
 
   @property
   def half_width(self) -> float:
-    """Half of the width of the interval."""
+    """Half of the interval's width."""
     return (self.high - self.low) / 2
 
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-  """Summary of a model on all tasks.
+  """Summary of a model's scores on all tasks.
 
   Attributes:
     model: Name of the model.
-    tasks: Summary of each task.
+    tasks: Summary by task.
     average: Mean over tasks of their scores, without tasks whose metric is an
       error rate or unbounded (AER, perplexity). None if there are no such
       tasks, or if a task or a language is missing.
@@ -93,16 +93,16 @@ class Summary:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-  """Comparison of two models on a test set or on a mean, in points.
+  """Comparison of two models by a test-set score or a mean, in points.
 
   Attributes:
-    task: Task of the test set, or ALL.
-    metric: Metric that is compared, or SCORE for ALL.
-    language: Language of the test set, or MEAN or GAP.
-    baseline: Name of the first model.
-    model: Name of the second model.
+    task: Task to which the test set belongs, or ALL.
+    metric: Compared metric. It is SCORE if the task is ALL.
+    language: Test-set language, MEAN or GAP.
+    baseline: Name of the first model, the baseline.
+    model: Name of the second model, which is compared with the baseline.
     first: Score of the baseline.
-    second: Score of the second model.
+    second: Score of `model`.
     difference: `second - first`.
     better: Whether the difference is an improvement. None if the scores are
       equal.
@@ -126,7 +126,7 @@ class Comparison:
 
 
 def count_languages(tables: Tables) -> dict[str, int]:
-  """Returns the expected number of languages of each task.
+  """Returns the expected number of languages for each task.
 
   Only tasks that are part of the mean over tasks are included. The number is
   the maximum of the expected numbers in the tables and the number of languages
@@ -155,14 +155,14 @@ def summarize_model(
   source: str = averages.ENGLISH,
   num_languages: Mapping[str, int] | None = None,
 ) -> Summary:
-  """Computes averages and transfer gaps of a model.
+  """Computes a model's averages and transfer gaps.
 
   Tasks without a finite score are left out.
 
   Args:
-    table: Scores of the model.
-    source: Language that the model was fine-tuned in.
-    num_languages: Expected number of languages of each task, as returned by
+    table: Score table of the model.
+    source: Language of the fine-tuning data.
+    num_languages: Expected number of languages for each task, as returned by
       `count_languages`. A mean over tasks requires all of them. If None, the
       tasks and languages with a finite score are required.
   """
@@ -211,15 +211,15 @@ def summarize_model(
 def bootstrap_table(
   table: score_table.ScoreTable, source: str, samples: int, seed: int
 ) -> Mapping[Key, bootstrap.Drawn]:
-  """Scores a model on resampled test sets, in points.
+  """Computes a model's scores on resampled test sets, in points.
 
-  Only scores with statistics of single examples are included.
+  Only scores with per-example statistics are included.
 
   Args:
-    table: Scores of the model.
-    source: Language that the model was fine-tuned in.
+    table: Score table of the model.
+    source: Language of the fine-tuning data.
     samples: Number of bootstrap samples.
-    seed: Random seed of the bootstrap.
+    seed: Random seed for bootstrap resampling.
 
   Returns:
     Resampled scores by task, metric and language. The metrics include SCORE.
@@ -228,7 +228,7 @@ def bootstrap_table(
   scores: dict[Key, bootstrap.Drawn] = {}
 
   def add_combination(key, part_keys, weights=None):
-    """Adds the weighted sum of scores, by default their mean."""
+    """Adds a weighted sum of scores, which defaults to their mean."""
     if not part_keys or not all(part in scores for part in part_keys):
       return
     combination = bootstrap.combine_draws(
@@ -297,15 +297,15 @@ def score_intervals(
   samples: int = 1000,
   seed: int = 0,
 ) -> dict[tuple[str, str], Interval]:
-  """Returns the confidence intervals of SCORE by task and language.
+  """Returns confidence intervals for SCORE by task and language.
 
   Only scores with statistics of single examples have an interval.
 
   Args:
-    table: Scores of the model.
-    source: Language that the model was fine-tuned in.
+    table: Score table of the model.
+    source: Language of the fine-tuning data.
     samples: Number of bootstrap samples.
-    seed: Random seed of the bootstrap.
+    seed: Random seed for bootstrap resampling.
   """
   resampled = bootstrap_table(table, source, samples, seed)
   return {
@@ -323,18 +323,18 @@ def compare_models(
   samples: int = 1000,
   seed: int = 0,
 ) -> list[Comparison]:
-  """Compares every other model with the baseline on the scores of both.
+  """Compares each model with the baseline on the scores that both have.
 
   Args:
-    tables: Scores of the models.
+    tables: Score table of each model.
     baseline: Name of the baseline. If None, the first model.
-    source: Language that the models were fine-tuned in.
+    source: Language of the fine-tuning data.
     samples: Number of bootstrap samples.
-    seed: Random seed of the bootstrap.
+    seed: Random seed for bootstrap resampling.
 
   Raises:
-    CorpusError: If two models have different numbers of examples.
-    ConfigError: If no model has the name of the baseline.
+    CorpusError: If two models were scored on different numbers of examples.
+    ConfigError: If none of the models is the baseline.
   """
   baseline_table = _find_baseline(tables, baseline)
   num_languages = count_languages(tables)
@@ -397,7 +397,7 @@ def _find_baseline(tables: Tables, name: str | None) -> score_table.ScoreTable:
     if table.model == name:
       return table
   raise errors.ConfigError(
-    'The baseline must be one of the models',
+    'The baseline is not one of the compared models',
     got=name,
     expected='one of ' + ', '.join(table.model for table in tables),
   )

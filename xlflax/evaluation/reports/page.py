@@ -1,4 +1,4 @@
-"""HTML page of a report, a single file that contains its tables and figures."""
+"""HTML report page, a single file that contains its tables and figures."""
 
 import base64
 import pathlib
@@ -34,12 +34,12 @@ def render_page(
   """Renders an HTML page that does not depend on other files.
 
   Args:
-    title: Title of the page.
-    explanation: Paragraph below the title.
-    tables: Tables in their order.
-    figures: PNG file of each figure, by the figure's title.
-    notes: Items of the list at the end.
-    command: Words of the command that produced the page.
+    title: Page title.
+    explanation: Explanatory paragraph below the title.
+    tables: Tables in display order.
+    figures: PNG files by figure title.
+    notes: Notes to list at the end of the page.
+    command: Command-line arguments that produced the page.
     figures_first: Whether to show the figures before the tables.
   """
   return _TEMPLATES.get_template('page.html.j2').render(

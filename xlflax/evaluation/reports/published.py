@@ -1,4 +1,4 @@
-"""Published scores of published models, for comparison on report pages."""
+"""Scores from publications, for comparison on report pages."""
 
 import importlib.resources
 import tomllib
@@ -15,7 +15,7 @@ def build_table(tasks: Collection[str]) -> text.Table:
   Each row is the score of a model on a task of the report.
 
   Args:
-    tasks: Tasks of the report. Tasks without published scores are left out. An
+    tasks: Tasks in the report. Tasks without published scores are omitted. An
       average is included if the report contains all tasks that it covers.
   """
   file = importlib.resources.files('xlflax.tasks') / 'published_scores.toml'

@@ -1,4 +1,4 @@
-"""Files of a report: JSON, CSV, Markdown, an HTML page and figures."""
+"""Report files: JSON, CSV, Markdown, an HTML page and figures."""
 
 import dataclasses
 import json
@@ -37,7 +37,7 @@ def write_report(
   samples: int = 1000,
   seed: int = 0,
 ) -> list[pathlib.Path]:
-  """Writes a report on one or more models.
+  """Writes a report that compares one or more models.
 
   The files are `scores.json` (averages, comparisons and the score tables),
   `scores.csv`, `leaderboard.md`, `leaderboard.html` (a single file that
@@ -48,12 +48,12 @@ def write_report(
     directory: Directory of the report. It is created, and existing files of a
       report are replaced.
     tables: Scores of each model.
-    title: Title of the page.
-    source: Language that the models were fine-tuned in.
-    baseline: Name of the model that the others are compared with. If None, the
+    title: Title of the report page.
+    source: Language of the fine-tuning data.
+    baseline: Name of the model with which the others are compared. If None, the
       first model.
     samples: Number of bootstrap samples.
-    seed: Random seed of the bootstrap.
+    seed: Random seed for bootstrap resampling.
 
   Returns:
     Paths of the files written.
@@ -61,7 +61,7 @@ def write_report(
   Raises:
     ConfigError: If there is no model, if two models have the same name, or if
       no model has the name of the baseline.
-    CorpusError: If two models have different numbers of examples.
+    CorpusError: If two models were scored on different numbers of examples.
   """
   _check_models(tables)
   directory.mkdir(parents=True, exist_ok=True)
@@ -138,7 +138,7 @@ def write_report(
 
 
 def read_report(directory: pathlib.Path) -> list[score_table.ScoreTable]:
-  """Returns the score tables of a report.
+  """Reads the score tables of an existing report.
 
   Raises:
     RunDirectoryError: If `scores.json` is damaged.
@@ -193,15 +193,15 @@ def write_curves(
   *,
   source: str = averages.ENGLISH,
 ) -> list[pathlib.Path]:
-  """Draws the scores of each task during pretraining, as in MetaXLM's figure 5.
+  """Draws each task's scores over pretraining, as in MetaXLM's figure 5.
 
   `<task>.curves.png` shows the mean of the other languages, the score of the
   source language and the transfer gap by step.
 
   Args:
-    directory: Directory of the figures, which is created.
-    models: Scores of each checkpoint, by name of the model and by step.
-    source: Language that the models were fine-tuned in.
+    directory: Directory for the figures. It is created if necessary.
+    models: Score table of each checkpoint, by model name and step.
+    source: Language of the fine-tuning data.
 
   Returns:
     Paths of the files written. A task has a file if a model has scores in the

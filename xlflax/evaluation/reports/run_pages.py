@@ -1,4 +1,4 @@
-"""Report pages of runs, which show one run or compare several runs."""
+"""Report pages that show one run or compare several runs."""
 
 import dataclasses
 import json
@@ -38,7 +38,7 @@ _LOSS = 'loss, lower is better'
 
 
 def convert_rich_table(table: rich.table.Table) -> text.Table:
-  """Converts a terminal table to a table of a page."""
+  """Converts a terminal table to a table for an HTML page."""
   columns = [list(column.cells) for column in table.columns]
   return text.Table(
     str(table.title or ''),
@@ -60,13 +60,13 @@ def write_page(
   """Writes `report.html`, a page that does not depend on other files.
 
   Args:
-    directory: Directory of the page.
-    title: Title of the page.
-    explanation: Paragraph below the title.
-    tables: Tables in their order. Empty tables are left out.
-    figures: PNG file of each figure, by the figure's title.
-    notes: Items of the list at the end.
-    command: Words of the command that produced the page.
+    directory: Directory to which the page is written.
+    title: Page title.
+    explanation: Explanatory paragraph below the title.
+    tables: Tables in display order. Empty tables are omitted.
+    figures: PNG files by figure title.
+    notes: Notes to list at the end of the page.
+    command: Command-line arguments that produced the page.
 
   Returns:
     Path of the page.
@@ -85,25 +85,25 @@ def write_page(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunRecord:
-  """Record of a run, as read from its directory.
+  """A run's settings, losses and results, as read from its directory.
 
   Attributes:
     name: Display name of the run.
-    settings: Settings that identify the run, by path of the field, such as
+    settings: Settings that identify the run, by field path, such as
       'path.to.field'.
-    losses: Losses by name and step. The name is 'loss' for the weighted sum
-      over
-      all objectives, or has the form 'mlm/loss' or 'mlm/loss/en'.
-    tokens: Number of tokens read, by objective and language. The language '' is
-      the sum over all languages.
-    environments: Versions, devices and processes of the first report of each
-      start, with its step.
-    speed: Speed of the last report, such as 'tokens_per_second' and
+    losses: Training losses by name and step. The name is 'loss' for the
+      weighted sum over all objectives, or has the form 'mlm/loss' or
+      'mlm/loss/en'.
+    tokens: Number of training tokens by objective and language. The language ''
+      is the sum over all languages.
+    environments: Versions, devices and processes, as logged by the first report
+      of each start, with its step.
+    speed: Training speed in the last report, such as 'tokens_per_second' and
       'run_seconds'.
-    restarts: Failure and cost in seconds of each restart.
-    steps: Steps of the checkpoints.
+    restarts: Failure that caused each restart, and the time lost in seconds.
+    steps: Steps of the available checkpoints.
     results: Evaluation results by group and step.
-    directory: Directory with the files of the results.
+    directory: Directory that contains the result files.
   """
 
   name: str
@@ -121,7 +121,7 @@ class RunRecord:
 
 
 def read_run(directory: pathlib.Path, *, name: str) -> RunRecord:
-  """Reads the record of a run.
+  """Reads a run's settings, losses and results.
 
   Args:
     directory: Run directory, or the `--output` directory of its evaluation. In
@@ -217,9 +217,9 @@ def write_comparison(
   A table contains results with the same task, split, text and settings only.
 
   Args:
-    directory: Directory of the report, which is created.
+    directory: Directory for the report. It is created if necessary.
     runs: Records of the runs in display order, with distinct names.
-    command: Words of the command that produced the report.
+    command: Command-line arguments that produced the report.
 
   Returns:
     Path of the page.

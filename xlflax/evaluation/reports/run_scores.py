@@ -16,7 +16,7 @@ _MAX_CHECKPOINTS = 6  # of a single run
 
 
 def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
-  """Returns a table of the primary metric by part and run.
+  """Returns a table of the primary metric by language (or file) and run.
 
   The table contains the untrained model and, for a single run, its last
   checkpoints, or, for several runs, the last checkpoint of each run. Scores
@@ -25,8 +25,9 @@ def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
   the training languages without a score.
 
   Args:
-    group: Task, split and settings of the results.
-    runs: `run_pages.RunRecord` of each run.
+    group: Group of comparable results, which have the same task, split and
+      settings.
+    runs: Records of the runs to compare.
   """
   max_checkpoints = 1 if len(runs) > 1 else _MAX_CHECKPOINTS
   columns = {

@@ -1,4 +1,4 @@
-"""Scores of a model by task, metric and language, from which reports are built."""
+"""A model's scores by task, metric and language, the input to reports."""
 
 import dataclasses
 import math
@@ -12,23 +12,23 @@ from xlflax.utils import errors
 
 
 def to_points(metric: str, value: float) -> float:
-  """Converts a score to points: fractions to percent, others unchanged."""
+  """Converts a score to points: fractions become percentages."""
   is_fraction = task_families.find_metric(metric).unit is Unit.FRACTION
   return 100 * value if is_fraction else value
 
 
 def is_lower_better(metric: str) -> bool:
-  """Returns whether lower is better, as for AER, perplexity and loss."""
+  """Returns whether lower values are better, as for AER and perplexity."""
   return task_families.find_metric(metric).better is Better.LOWER
 
 
 def is_bounded(metric: str) -> bool:
-  """Returns whether points are from 0 to 100: all but perplexity and loss."""
+  """Returns whether a metric's points lie between 0 and 100."""
   return task_families.find_metric(metric).unit is not Unit.UNBOUNDED
 
 
 def is_averaged(metric: str) -> bool:
-  """Returns whether a metric is part of the mean over tasks.
+  """Returns whether the mean over tasks includes a metric.
 
   This is the case if its points are from 0 to 100 and higher is better.
   """
@@ -37,16 +37,16 @@ def is_averaged(metric: str) -> bool:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cost:
-  """Cost of the scores of a model.
+  """Cost of obtaining a model's scores.
 
   Attributes:
-    parameters: Number of parameters of the pretrained body.
+    parameters: Number of parameters in the pretrained body, without heads.
     training_seconds: Duration of pretraining in seconds, according to its
       metrics.
-    cpu_seconds: CPU seconds of fine-tuning and evaluation.
-    device_seconds: Accelerator seconds of fine-tuning and evaluation, which are
-      wall-clock seconds times the number of accelerators.
-    device: Kind of the accelerators, or 'cpu' without accelerators.
+    cpu_seconds: CPU seconds spent on fine-tuning and evaluation.
+    device_seconds: Accelerator seconds spent on fine-tuning and evaluation,
+      which are wall-clock seconds times the number of accelerators.
+    device: Accelerator type, or 'cpu' without accelerators.
   """
 
   parameters: int
@@ -68,18 +68,18 @@ class Cost:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Score:
-  """A score of a model on a test set.
+  """A model's score on a test set.
 
   Attributes:
     task: Name of the task, such as 'xnli'.
     metric: Name of the metric, such as 'accuracy', 'f1' or 'bleu'.
-    language: Code of the language, or a pair such as 'en-de'.
+    language: Language code, or a pair such as 'en-de'.
     score: Value in the unit of the metric: a fraction, or 0 to 100 for BLEU and
       chrF.
-    examples: For each seed, the statistics of the examples in the order of the
+    examples: Per-example statistics for each seed, in the order of the
       test set. Two models that both have them are compared by the paired
       bootstrap.
-    predictions: Path of the file of predictions, or ''.
+    predictions: Path to the file of predictions, or ''.
   """
 
   task: str
@@ -95,14 +95,14 @@ class ScoreTable:
   """All scores of a model.
 
   Attributes:
-    model: Name of the model in tables and legends.
-    scores: One score for each task, metric and language. The score of a task is
+    model: Model name in tables and legends.
+    scores: One score per task, metric and language. The score of a task is
       the mean of its metrics, so metrics that should not be part of that mean
       are
       left out.
-    notes: Remarks on the scores.
-    cost: Cost of the scores. None if it is unknown.
-    expected: Expected number of languages of each task that the model should
+    notes: Remarks on how the scores were computed.
+    cost: Cost of obtaining the scores. None if it is unknown.
+    expected: Expected number of languages for each task that the model should
       have. For other tasks, the languages with a score of any model are
       expected.
     run: Identifier of the model's run, which distinguishes it from other runs
@@ -122,7 +122,7 @@ class ScoreTable:
       key = (score.task, score.metric, score.language)
       if key in keys:
         raise errors.ConfigError(
-          'A score table must not contain the same score twice',
+          'The score table contains the same score twice',
           got=' '.join(key),
           expected='one score for each task, metric and language',
           where=f'ScoreTable {self.model!r}',
@@ -141,7 +141,7 @@ class ScoreTable:
     )
 
   def by_language(self, task: str, metric: str) -> dict[str, float]:
-    """Returns the finite scores of a task in points by language."""
+    """Returns a task's finite scores for a metric in points, by language."""
     return {
       score.language: to_points(metric, score.score)
       for score in self.scores
@@ -150,7 +150,7 @@ class ScoreTable:
     }
 
   def task_scores(self, task: str) -> dict[str, float]:
-    """Returns the mean of a task's metrics in points by language.
+    """Returns the mean of a task's metrics in points, by language.
 
     Languages that lack a finite score in one of the metrics are left out.
     """
@@ -168,21 +168,21 @@ class ScoreTable:
   def examples(
     self, task: str, metric: str, language: str
   ) -> tuple[example_statistics.Statistics, ...] | None:
-    """Returns the statistics of a score by seed; None if there are none."""
+    """Returns a score's per-example statistics by seed, or None."""
     for score in self.scores:
       if (score.task, score.metric, score.language) == (task, metric, language):
         return score.examples
     return None
 
   def predictions(self, task: str, language: str) -> str:
-    """Returns the path of the predictions for a task and language, or ''."""
+    """Returns the path to the predictions for a task and language, or ''."""
     for score in self.scores:
       if (score.task, score.language) == (task, language) and score.predictions:
         return score.predictions
     return ''
 
   def to_json(self) -> dict[str, Any]:
-    """Returns plain JSON values; scores that are not finite become null."""
+    """Returns JSON values. Scores that are not finite become null."""
     return {
       'model': self.model,
       'run': self.run,
@@ -204,7 +204,7 @@ class ScoreTable:
 
   @classmethod
   def from_json(cls, value: Mapping[str, Any]) -> 'ScoreTable':
-    """Returns the table for the output of `to_json`."""
+    """Restores a table from the output of `to_json`."""
     return cls(
       value['model'],
       tuple(

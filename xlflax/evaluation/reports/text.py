@@ -1,4 +1,4 @@
-"""Tables of a report and their CSV and Markdown formats."""
+"""Report tables and their CSV and Markdown formats."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from xlflax.evaluation.reports import cells, leaderboard, score_table
 
 
 class Table:
-  """A titled table of displayed values.
+  """A table of displayed values, with a title.
 
   Attributes:
     title: Title of the table.
@@ -31,12 +31,12 @@ class Table:
 
   @property
   def head(self) -> list[str]:
-    """Names of the columns."""
+    """Column names."""
     return list(self.frame.columns)
 
   @property
   def rows(self) -> list[list[str | cells.Cell]]:
-    """Values of the rows."""
+    """Cell values by row."""
     return self.frame.to_numpy().tolist()
 
   @property
@@ -46,7 +46,7 @@ class Table:
     return [not any(map(_is_number, column)) for column in columns]
 
   def to_markdown(self) -> str:
-    """Returns a heading and a table in GitHub-flavored Markdown."""
+    """Returns the title and the table in GitHub-flavored Markdown."""
     alignment = ['---'] + ['---:'] * (len(self.head) - 1)
     lines: list[Sequence[str | cells.Cell]] = [self.head, alignment, *self.rows]
     grid = '\n'.join(
@@ -56,7 +56,7 @@ class Table:
     return f'## {self.title}\n\n{grid}\n'
 
   def transposed(self) -> 'Table':
-    """Returns the table with its columns as rows."""
+    """Returns the transposed table."""
     head, *rows = zip(self.head, *self.rows, strict=True)
     return Table(self.title, list(map(str, head)), rows)
 
@@ -67,16 +67,16 @@ def build_tables(
   details: cells.Details,
   scores: Sequence[score_table.ScoreTable],
 ) -> list[Table]:
-  """Returns the tables of a report.
+  """Returns the tables to show in a report.
 
   The tables contain averages, transfer gaps, costs, the scores of each task,
   and comparisons. Empty tables are left out.
 
   Args:
-    summaries: Summary of each model.
-    comparisons: Comparisons with the baseline.
-    details: Details that are displayed next to scores.
-    scores: Scores of each model.
+    summaries: Summary of each model's scores.
+    comparisons: Comparisons of the models with the baseline.
+    details: Details, such as confidence intervals, to display next to scores.
+    scores: Score table of each model.
   """
   tables = [
     _averages_table(summaries, details),
@@ -93,7 +93,7 @@ def build_tables(
 
 
 def scores_csv(scores: Sequence[score_table.ScoreTable]) -> str:
-  """Returns CSV lines of `model,task,metric,language,score`, in points."""
+  """Returns scores in points as rows of `model,task,metric,language,score`."""
   columns = ['model', 'task', 'metric', 'language', 'score']
   return to_csv(
     columns,
@@ -123,7 +123,7 @@ def to_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def task_names(summaries: Sequence[leaderboard.Summary]) -> list[str]:
-  """Returns the distinct tasks of all models."""
+  """Returns the distinct tasks on which any model was scored."""
   return list(
     dict.fromkeys(task for summary in summaries for task in summary.tasks)
   )
@@ -132,7 +132,7 @@ def task_names(summaries: Sequence[leaderboard.Summary]) -> list[str]:
 def language_names(
   task: str, summaries: Sequence[leaderboard.Summary]
 ) -> list[str]:
-  """Returns the distinct languages of a task over all models."""
+  """Returns the distinct languages of a task, combined over all models."""
   return list(
     dict.fromkeys(
       language
@@ -144,7 +144,7 @@ def language_names(
 
 
 def metric_name(metric: str) -> str:
-  """Returns the display name of a metric, such as 'F1' for 'f1'."""
+  """Returns a metric's display name, such as 'F1' for 'f1'."""
   return task_families.find_metric(metric).title
 
 
@@ -159,8 +159,8 @@ def _summary_cell(
   """Returns the cell of a mean or gap, with a note on missing scores.
 
   Args:
-    details: Details of the scores.
-    summary: Summary of the model.
+    details: Details to display next to the scores.
+    summary: Summary of the model's scores.
     task: Name of the task, or ALL.
     language: MEAN or GAP.
   """

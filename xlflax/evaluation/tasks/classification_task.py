@@ -66,7 +66,7 @@ class Classification(head_task.HeadOnTexts):
   def score_part(
     self, subject, objective, part, examples, result, notes
   ) -> None:
-    """Adds a part's predictions and scores to the result."""
+    """Adds predictions and scores for a language or file to the result."""
     if self.positive not in (None, *objective.labels):
       raise errors.ConfigError(
         'The positive class must be a class of the head',

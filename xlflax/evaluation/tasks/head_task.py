@@ -235,7 +235,7 @@ class HeadTask(labeled_task.LabeledTask):
     ]
 
   def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
-    """Scores the subject. Parts that fail are listed in the result."""
+    """Evaluates a model and lists failed languages or files in the result."""
     objective = head_predictions.objective_of(
       subject, self.objective, self.HEAD
     )
@@ -375,7 +375,8 @@ def with_gold_labels(
   ]
   if notes is not None and len(labeled_indices) < len(examples):
     notes.append(
-      f'{part}: {len(examples) - len(labeled_indices)} of {len(examples)} examples '
+      f'{part}: {len(examples) - len(labeled_indices)} of {len(examples)} '
+      'examples '
       'have no gold labels and are not scored'
     )
   labeled = [examples[index] for index in labeled_indices]

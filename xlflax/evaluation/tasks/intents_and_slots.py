@@ -61,7 +61,7 @@ class IntentsAndSlots(tagging_task.Tagging):
   score_metrics = eval_task.EvalTask.score_metrics
 
   def score_part(self, subject, objective, part, examples, result, notes):
-    """Adds a part's predictions and scores to the result."""
+    """Adds predictions and scores for a language or file to the result."""
     intent_task = self.intents
     intent_result = eval_task.EvalResult(metrics={})
     texts: list[Any] = intent_task.source.load(part)

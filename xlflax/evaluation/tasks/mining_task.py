@@ -93,7 +93,7 @@ class BitextMining(sentence_task.CollectionTask):
   num_neighbors: validation.PositiveInt = 4
 
   def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
-    """Scores the subject. Parts that fail are listed in the result."""
+    """Evaluates a model and lists failed languages or files in the result."""
     failures = eval_task.Failures(self.name)
     notes: list[str] = []
     metrics: dict[str, float] = {}

@@ -48,7 +48,7 @@ class _LabeledVectors(sentence_task.SentenceTask, labeled_task.LabeledTask):
     raise NotImplementedError
 
   def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
-    """Scores the subject. Parts that fail are listed in the result."""
+    """Evaluates a model and lists failed languages or files in the result."""
     return self.score_parts(
       self.source.languages(),
       lambda part, _, notes: self.score(
@@ -173,7 +173,7 @@ class Probe(_LabeledVectors):
     return arguments | {'train': train}
 
   def evaluate(self, subject):
-    """Scores the subject. Parts that fail are listed in the result."""
+    """Evaluates a model and lists failed languages or files in the result."""
     examples = [
       example
       for part in self.train.languages()
@@ -288,7 +288,7 @@ class Ranking(sentence_task.SentenceTask):
   source: beir.BeirDataset
 
   def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
-    """Scores the subject. Parts that fail are listed in the result."""
+    """Evaluates a model and lists failed languages or files in the result."""
     return self.score_parts(
       self.source.languages(), functools.partial(self._score, subject)
     )

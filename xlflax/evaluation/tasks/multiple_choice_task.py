@@ -96,6 +96,6 @@ class MultipleChoice(ChoiceTask, head_task.HeadOnTexts):
   def score_part(
     self, subject, objective, part, examples, result, notes
   ) -> None:
-    """Adds a part's predictions and scores to the result."""
+    """Adds predictions and scores for a language or file to the result."""
     scores = np.array(self.outputs(subject, objective, examples, notes))
     self.add_choices(part, examples, scores, result, notes)

@@ -75,7 +75,7 @@ class Parsing(head_task.HeadTask):
   def score_part(
     self, subject, objective, part, examples, result, notes
   ) -> None:
-    """Adds a part's predictions and scores to the result."""
+    """Adds predictions and scores for a language or file to the result."""
     label_checks.check_labels_known(
       examples,
       objective.relations,

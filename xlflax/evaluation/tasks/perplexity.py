@@ -118,7 +118,7 @@ class Perplexity(_MaskedPerplexity):
       )
 
   def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
-    """Scores the subject. Parts that fail are listed in the result."""
+    """Evaluates a model and lists failed languages or files in the result."""
     dataset = self._dataset(subject, self.layout)
     objective = masked_lm.MaskedLM(
       mask_ratio=self.mask_ratio, random_words=_random_words(subject)
@@ -174,7 +174,7 @@ class TranslationPerplexity(_MaskedPerplexity):
   pairs: dataset_config.PairOptions = dataset_config.PairOptions()
 
   def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
-    """Scores the subject. Parts that fail are listed in the result."""
+    """Evaluates a model and lists failed languages or files in the result."""
     if subject.sharing is not None:
       raise errors.ConfigError(
         'Sequences in two languages require a model without a sharing plan',

@@ -213,7 +213,7 @@ class PseudoPerplexity(eval_task.EvalTask):
   max_length: validation.PositiveInt | None = None
 
   def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
-    """Scores the subject. Parts that fail are listed in the result."""
+    """Evaluates a model and lists failed languages or files in the result."""
     notes: list[str] = []
 
     def score(language: str) -> np.ndarray:
@@ -269,7 +269,7 @@ class LikelihoodChoice(multiple_choice_task.ChoiceTask):
   length_normalize: bool = False
 
   def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
-    """Scores the subject. Parts that fail are listed in the result."""
+    """Evaluates a model and lists failed languages or files in the result."""
     result = eval_task.EvalResult(metrics={})
     failures = eval_task.Failures(self.name)
     notes: list[str] = []

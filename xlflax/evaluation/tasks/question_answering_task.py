@@ -86,7 +86,7 @@ class ExtractiveQA(head_task.HeadOnTexts):
   def score_part(
     self, subject, objective, part, examples, result, notes
   ) -> None:
-    """Adds a part's predictions and scores to the result."""
+    """Adds predictions and scores for a language or file to the result."""
     answers = self._answers(subject, objective, examples)
     labeled, answers = self.add_scores(part, examples, answers, result, notes)
     problems = self._problem_rows(part, examples)

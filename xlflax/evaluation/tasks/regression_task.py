@@ -43,7 +43,7 @@ class Regression(head_task.HeadOnTexts):
   def score_part(
     self, subject, objective, part, examples, result, notes
   ) -> None:
-    """Adds a part's predictions and scores to the result."""
+    """Adds predictions and scores for a language or file to the result."""
     outputs = self.outputs(subject, objective, examples, notes)
     predictions = [str(float(output[0])) for output in outputs]
     self.add_scores(part, examples, predictions, result, notes)

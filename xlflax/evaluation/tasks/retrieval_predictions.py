@@ -42,7 +42,7 @@ class RetrievalPredictions(sentence_task.CollectionTask):
   source: example_source.BitextMiningSource
 
   def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
-    """Scores the subject. Parts that fail are listed in the result."""
+    """Evaluates a model and lists failed languages or files in the result."""
     return self.score_parts(
       self.source.languages(), functools.partial(self._score, subject)
     )

@@ -177,7 +177,7 @@ class Retrieval(sentence_task.SentenceTask):
     return ('accuracy_unshared', 'accuracy_shared')
 
   def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
-    """Scores the subject. Parts that fail are listed in the result."""
+    """Evaluates a model and lists failed languages or files in the result."""
     layer = self.layer_of(subject)
     failures = eval_task.Failures(self.name)
     layer_rows: dict[str, list[eval_task.Row]] = {}

@@ -58,7 +58,7 @@ class RoundTrip(eval_task.EvalTask):
   max_length: validation.PositiveInt | None = None
 
   def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
-    """Scores the subject. Parts that fail are listed in the result."""
+    """Evaluates a model and lists failed languages or files in the result."""
     codes = self.source.languages_found()
     notes = ['line i is assumed to be the same sentence in every language']
     chains = self.language_cycles or [

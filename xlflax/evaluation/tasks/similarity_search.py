@@ -53,7 +53,7 @@ class SimilaritySearch(sentence_task.SentenceTask):
   )
 
   def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
-    """Scores the subject. Parts that fail are listed in the result."""
+    """Evaluates a model and lists failed languages or files in the result."""
     pairs = self.source.pairs()
     unknown = set(self.altered) - {second for _, second in pairs}
     if unknown:

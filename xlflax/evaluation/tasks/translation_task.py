@@ -53,7 +53,7 @@ class TranslationEval(eval_task.EvalTask):
   options: TranslationOptions = TranslationOptions()
 
   def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
-    """Scores the subject. Parts that fail are listed in the result."""
+    """Evaluates a model and lists failed languages or files in the result."""
     sentence_translator.check_model(subject.model)
     failures = eval_task.Failures(self.name)
     scores: dict[str, dict[str, translation_metrics.TranslationScore]] = {}
@@ -147,7 +147,7 @@ class TsvPairs(text_sources.PairSource):
         )
 
   def pairs(self) -> tuple[text_sources.Pair, ...]:
-    """Returns the language pairs of the source."""
+    """Returns the source's language pairs."""
     available = tuple(
       (first, second)
       for first, second in (name.split('-') for name in self.files)
@@ -155,7 +155,7 @@ class TsvPairs(text_sources.PairSource):
     return text_sources.chosen_pairs(available, None, 'TsvPairs.files')
 
   def load(self, pair: text_sources.Pair) -> text_sources.PairedText:
-    """Returns the sentences of a language pair."""
+    """Reads the sentences of a language pair."""
     path = self.files['-'.join(pair)]
     lines = itertools.islice(file_reading.read_lines(path), self.max_pairs)
     rows = [line.split('\t') for _, line in lines]

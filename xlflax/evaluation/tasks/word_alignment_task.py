@@ -102,7 +102,7 @@ class WordAlignment(labeled_task.LabeledTask):
     object.__setattr__(self, 'methods', methods)
 
   def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
-    """Scores the subject. Parts that fail are listed in the result."""
+    """Evaluates a model and lists failed languages or files in the result."""
     layer = hidden_states.layer_index(subject, self.layer, where=self.name)
     failures = eval_task.Failures(self.name)
     notes = [
