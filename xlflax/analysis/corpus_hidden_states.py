@@ -82,11 +82,9 @@ def mean_word_states(
   """Computes the mean vector of every word over a corpus, at every layer.
 
   Text is encoded without splitting it into words. The tokens of a word are
-  those
-  that cover its characters and no others, and the preceding space if it is a
-  token of its own. A token that spans two words belongs to neither. Words of
-  the
-  text are looked up in `words` as they are, and otherwise in lower case.
+  those that cover its characters and no others, and the preceding space if it
+  is a token of its own. A token that spans two words belongs to neither. Words
+  of the text are looked up in `words` as they are, and otherwise in lower case.
 
   Args:
     subject: Model and vocabulary.

@@ -127,8 +127,7 @@ class SeriesStudy(Study):
       load: Function that loads the text of a pair.
       models: Models that the analysis reads.
       failures: Receives a failure for each pair whose text cannot be loaded,
-        and
-        for each series whose models are missing.
+        and for each series whose models are missing.
     """
     for pair in pairs:
       with failures.guard('-'.join(pair)):

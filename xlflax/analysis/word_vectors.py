@@ -168,8 +168,7 @@ class Store:
 
     Raises:
       AnalysisError: If the file is damaged, or its sums have another identity
-        or
-        other words.
+        or other words.
     """
     path = pathlib.Path(self.path)
     if not path.exists():
@@ -259,8 +258,7 @@ def frequent_words(
   """Returns the words of a text, the most frequent first.
 
   Words are normalized (`word_forms.normalize_word`) and converted to lower
-  case,
-  except known ones, which keep their spelling.
+  case, except known ones, which keep their spelling.
 
   Args:
     texts: Sentences of one language.

@@ -34,8 +34,7 @@ def plain_text(message: str) -> str:
 
   For example, `<b>The %(name)s “%(obj)s” was &amp; is deleted.</b>` becomes
   `The was & is deleted.` Spaces are collapsed, and empty quotes and brackets
-  are
-  removed. The result is '' if no letter remains.
+  are removed. The result is '' if no letter remains.
   """
   text = html.unescape(_TAG.sub(' ', message))
   text = _TAG.sub(' ', text).translate(_DELETE_INVISIBLE)

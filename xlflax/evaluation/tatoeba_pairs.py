@@ -1,4 +1,4 @@
-"""Sentence pairs in the file format of Tatoeba's test sets."""
+"""Sentence pairs in the file format of the Tatoeba test sets."""
 
 import dataclasses
 import pathlib
@@ -14,14 +14,14 @@ from xlflax.utils import class_registry, errors
 @class_registry.register('tatoeba')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tatoeba(text_sources.PairSource):
-  """A folder of Tatoeba test sets in the format of LASER and XTREME.
+  """A folder that contains Tatoeba test sets in LASER's and XTREME's format.
 
   `tatoeba.deu-eng.deu` and `tatoeba.deu-eng.eng` contain one sentence per line.
   Lines with the same number are translations of each other. Languages are
   identified by their two-letter codes if they have one.
 
   Attributes:
-    directory: Folder with the files.
+    directory: Folder that contains the files.
     languages: Two- or three-letter codes of the languages to read. If None, all
       languages.
     name: Prefix of the file names, such as 'bible' for Glot500's files.
@@ -51,7 +51,8 @@ class Tatoeba(text_sources.PairSource):
     first, second = map(_read_lines, self._files()[pair])
     if len(first) != len(second):
       raise errors.CorpusError(
-        'The two files of a Tatoeba pair must have the same number of lines',
+        'The two files of a Tatoeba language pair have different numbers of '
+        'lines',
         got=f'{len(first)} and {len(second)} lines',
         expected='two files in which lines with the same number are '
         'translations of each other',
@@ -59,7 +60,8 @@ class Tatoeba(text_sources.PairSource):
       )
     if not first:
       raise errors.CorpusError(
-        'A Tatoeba file is empty', where=self._files()[pair][0]
+        'A Tatoeba file does not contain any sentences',
+        where=self._files()[pair][0],
       )
     return text_sources.PairedText(first, second)
 
@@ -70,7 +72,7 @@ class Tatoeba(text_sources.PairSource):
     directory = bucket_staging.stage_input(self.directory)
     if not directory.is_dir():
       raise errors.CorpusError(
-        'The folder of Tatoeba files does not exist',
+        'The folder with the Tatoeba files does not exist',
         got=directory,
         fix='Pass --tatoeba=DIR with a folder that contains files such as '
         'tatoeba.deu-eng.deu.',
@@ -86,7 +88,7 @@ class Tatoeba(text_sources.PairSource):
         )
     if not files_by_pair:
       raise errors.CorpusError(
-        'The folder does not contain Tatoeba files',
+        'The folder does not contain any Tatoeba files',
         got=directory,
         expected='files such as tatoeba.deu-eng.deu and tatoeba.deu-eng.eng',
       )
@@ -97,6 +99,7 @@ def _read_lines(path: pathlib.Path) -> list[str]:
   """Returns the stripped lines of a file."""
   if not path.is_file():
     raise errors.CorpusError(
-      'A file of a Tatoeba pair is missing', expected=path
+      'One of the two files of a Tatoeba language pair is missing',
+      expected=path,
     )
   return [line.strip() for _, line in file_reading.read_lines(path)]

@@ -1,4 +1,4 @@
-"""Sources of evaluation text, and the names of their languages and pairs."""
+"""Sources of evaluation text, with the names of languages and pairs."""
 
 import dataclasses
 import functools
@@ -21,11 +21,11 @@ Pair = tuple[str, str]
 
 
 class PairedText(NamedTuple):
-  """Sentences of two languages that are translations of each other.
+  """Sentences in two languages that are translations of each other.
 
   Attributes:
-    first: Sentences of the first language.
-    second: Sentences of the second language. `second[i]` is the translation of
+    first: Sentences in the first language.
+    second: Sentences in the second language. `second[i]` is the translation of
       `first[i]`.
   """
 
@@ -36,7 +36,7 @@ class PairedText(NamedTuple):
 @class_registry.register('pair_source')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairSource:
-  """Base class of sources of sentence pairs."""
+  """Base class for sources of sentence pairs."""
 
   @classmethod
   def from_options(
@@ -50,10 +50,11 @@ class PairSource:
     """Creates the source from the options of `xlflax evaluate`.
 
     Args:
-      corpus: Corpus directory.
-      mixture: SeqIO mixture or task that is read instead of the corpus.
-      split: Split of the text.
-      languages: Codes of languages, or pairs such as 'de-fr'. If None, all.
+      corpus: Path to the corpus directory.
+      mixture: Name of a SeqIO mixture or task to read instead of a corpus.
+      split: Data split to read.
+      languages: Language codes, or pairs such as 'de-fr'. If None, all
+        languages are read.
       max_examples: Maximum number of sentence pairs per language pair.
 
     Raises:
@@ -89,11 +90,11 @@ class PairSource:
 @class_registry.register('parallel_corpus')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ParallelCorpus(PairSource):
-  """The parallel text of a corpus directory.
+  """Sentence pairs from the parallel text in a corpus directory.
 
   Attributes:
-    directory: Corpus directory.
-    split: 'train', 'validation' or 'test'.
+    directory: Path to the corpus directory.
+    split: Data split: 'train', 'validation' or 'test'.
     languages: Languages whose pairs with English are read, or pairs such as
       'de-fr'. If None, all pairs.
     max_pairs: Maximum number of sentence pairs per language pair. If None, all
@@ -122,7 +123,7 @@ class ParallelCorpus(PairSource):
 @class_registry.register('text_source')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextSource:
-  """Base class of sources of monolingual text."""
+  """Base class for sources of monolingual text."""
 
   @classmethod
   def from_options(
@@ -164,11 +165,11 @@ class TextSource:
 @class_registry.register('corpus_text')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorpusText(TextSource):
-  """The monolingual text of a corpus directory.
+  """Monolingual text in a corpus directory.
 
   Attributes:
-    directory: Corpus directory.
-    split: 'train', 'validation' or 'test'.
+    directory: Path to the corpus directory.
+    split: Data split: 'train', 'validation' or 'test'.
     languages: Codes of the languages to read. If None, all languages are read.
     max_lines: Maximum number of lines per language. If None, all lines are
       read.
@@ -196,7 +197,7 @@ class FileText(TextSource):
   """Monolingual text in files with one sentence per line.
 
   Attributes:
-    files: Path of the file of each language.
+    files: Path to the text file of each language.
     max_lines: Maximum number of lines per language. If None, all lines are
       read.
   """
@@ -223,7 +224,7 @@ def _require_corpus(corpus: str | None) -> str:
   """Returns the corpus directory after checking that it was given."""
   if corpus is None:
     raise errors.ConfigError(
-      'The evaluation task requires text',
+      'The evaluation task requires a source of text',
       expected='--corpus=DIR or --mixture=NAME',
     )
   return corpus
@@ -247,19 +248,19 @@ def _corpus(directory: str) -> corpus_directory.Corpus:
 def chosen_pairs(
   available: tuple[Pair, ...], requested: tuple[str, ...] | None, where: str
 ) -> tuple[Pair, ...]:
-  """Returns the requested pairs.
+  """Returns the requested language pairs.
 
   Args:
-    available: Available pairs.
-    requested: Names of pairs such as 'de-fr', and codes of languages. A pair is
+    available: Language pairs that exist in the text.
+    requested: Pair names such as 'de-fr', and language codes. A pair is
       selected by its name, or if all of its languages other than English are
-      requested. If None, all pairs.
-    where: Location of the text for error messages.
+      requested. If None, all pairs are selected.
+    where: Location of the text to report in error messages.
 
   Raises:
     CorpusError: If no pair is available, or if a requested name does not match
       any pair.
-    ConfigError: If two pairs have the same name.
+    ConfigError: If two pairs have the same name in metrics.
   """
   _check_not_empty(available, where)
   if requested is None:
@@ -275,17 +276,17 @@ def chosen_pairs(
 
 
 def check_directions(pairs: tuple[Pair, ...], where: str) -> tuple[Pair, ...]:
-  """Returns the pairs after checking that their names are distinct.
+  """Returns language pairs after checking that their names are distinct.
 
   Raises:
-    ConfigError: If two pairs have the same name.
+    ConfigError: If two pairs have the same name in metrics.
   """
   if len(set(map(pair_name, pairs))) < len(pairs):
     raise errors.ConfigError(
-      'Only one direction of a language pair can be evaluated by a task',
+      'An evaluation task can evaluate only one direction of a language pair',
       got=', '.join(map('-'.join, pairs)),
       where=where,
-      fix='Evaluate the other direction in a task with another `name`.',
+      fix='Evaluate the reverse direction in a task with a different `name`.',
     )
   return pairs
 
@@ -296,9 +297,9 @@ def chosen_languages(
   """Returns the requested languages.
 
   Args:
-    available: Available languages.
-    requested: Codes of languages. If None, all languages.
-    where: Location of the text for error messages.
+    available: Languages that exist in the text.
+    requested: Language codes. If None, all languages are selected.
+    where: Location of the text to report in error messages.
 
   Raises:
     CorpusError: If no language is available, or if a requested language is
@@ -312,9 +313,9 @@ def chosen_languages(
 def _check_not_empty(available: tuple, where: str) -> None:
   if not available:
     raise errors.CorpusError(
-      'There is no text to evaluate on',
+      'The source does not contain any text to evaluate',
       where=where,
-      fix='Select another split, or add files to this split.',
+      fix='Select a different split, or add files to this split.',
     )
 
 
@@ -325,9 +326,9 @@ def _check_missing(
     available = tuple(available)
     names = {part for name in available for part in (name, *name.split('-'))}
     raise errors.CorpusError(
-      'Some languages have no text to evaluate on',
+      'Some of the requested languages do not have any text to evaluate',
       got=', '.join(sorted(missing)),
-      expected='languages among ' + ', '.join(available),
+      expected='one or more of the languages ' + ', '.join(available),
       where=where,
       fix=name_suggestions.suggest_languages(sorted(missing), sorted(names)),
     )
@@ -341,7 +342,7 @@ def _fingerprint(parts: Iterable) -> str:
   """Returns a hash of names and texts.
 
   Args:
-    parts: Pairs of a name and a function that loads the texts.
+    parts: Pairs that consist of a name and a function that loads the texts.
   """
   digest = hashlib.sha256()
   for name, load in parts:
@@ -357,13 +358,14 @@ def _fingerprint(parts: Iterable) -> str:
 @class_registry.register('parallel_files')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ParallelFiles(PairSource):
-  """Translations in files.
+  """Sentence pairs from text files.
 
   Attributes:
-    files: Files of each pair, such as 'en-ja'. A pair has either one file of
-      columns separated by tabs, or two files in which lines with the same
+    files: Files by language pair, such as 'en-ja'. A pair has either one file
+      with columns separated by tabs, or two files in which lines with the same
       number are translations of each other.
-    columns: Columns of the pair's two languages in a file with columns.
+    columns: Indices of the columns that contain the pair's two languages, for a
+      file with columns.
     max_pairs: Maximum number of sentence pairs per language pair. If None, all
       sentence pairs.
   """
@@ -381,7 +383,7 @@ class ParallelFiles(PairSource):
     for name in self.files:
       if len(name.split('-')) != 2:
         raise errors.ConfigError(
-          'A language pair must be named by two codes',
+          'A language pair must be named by two language codes',
           got=name,
           where='ParallelFiles.files',
           expected='a name such as en-ja',

@@ -1,4 +1,4 @@
-"""Batches of the text of one language or language pair for scoring.
+"""Batches of text in one language or language pair, for scoring.
 
 The sequences are laid out by the same code as in training
 (`xlflax.data.batching.collate`), but they contain all of the text exactly once
@@ -21,7 +21,7 @@ Tokens = Sequence[int]
 def split_into_blocks(
   lines: Sequence[Tokens], *, capacity: int, separator: int
 ) -> list[np.ndarray]:
-  """Joins lines and splits them into blocks; the last block may be shorter.
+  """Joins lines and splits them into blocks. The last block may be shorter.
 
   For capacity 4 and separator 2, `[[7, 8], [9, 9, 9]]` becomes
   `[[7, 8, 2, 9], [9, 9]]`.
@@ -29,7 +29,7 @@ def split_into_blocks(
   Args:
     lines: Token ids of each line. Empty lines are skipped.
     capacity: Maximum number of tokens per block.
-    separator: Token id that is inserted between lines.
+    separator: Token id to insert between lines.
   """
   joined = list(
     itertools.chain.from_iterable(
@@ -47,12 +47,12 @@ def fitting_pairs(
   second: Sequence[Tokens],
   dataset: dataset_config.DatasetConfig,
 ) -> list[collate.Unit]:
-  """Returns the pairs that pass the dataset's filters.
+  """Returns the sentence pairs that pass the dataset's filters.
 
   Pairs that do not fit in a sequence are truncated.
 
   Args:
-    first: Token ids of the sentences in the first language.
+    first: Token ids of the first language's sentences.
     second: Token ids of their translations.
     dataset: Dataset configuration with the filters and the sequence length.
   """
@@ -82,16 +82,16 @@ def make_batches(
   dataset: dataset_config.DatasetConfig,
   spec: VocabularySpec,
 ) -> Iterator[batch_keys.Batch]:
-  """Yields all units, one per row, in batches of the dataset's static shape.
+  """Yields texts or text pairs in batches of the dataset's static shape.
 
   The last batch is filled with rows of padding.
 
   Args:
-    units: Text of each row: one array of token ids, or two for a pair.
-    languages: Language id of each text in a row.
+    units: Token ids of each sequence: one array for a text, or two for a pair.
+    languages: Language id of each text in a sequence.
     dataset: Dataset configuration with the layout, the length T and the batch
       size B.
-    spec: Vocabulary specification with the special tokens.
+    spec: Vocabulary specification that defines the special tokens.
 
   Yields:
     Arrays of shape [B, T]; see `xlflax.data.batch_keys`.

@@ -1,4 +1,4 @@
-"""Options of translation: the search and the special tokens."""
+"""Translation options: search settings and special tokens."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -16,24 +16,26 @@ from xlflax.utils import class_registry, errors, validation
 @class_registry.register('translation_options')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslationOptions:
-  """Options of translation. Enum fields also accept strings.
+  """Options for translating text. Enum fields also accept strings.
 
   Attributes:
-    beam_size: Number of unfinished hypotheses that are kept (VECO: 5). A beam
-      size of 1 is greedy decoding.
+    beam_size: Number of unfinished hypotheses to keep in beam search (VECO: 5).
+      A beam size of 1 is greedy decoding.
     length_penalty: Exponent of the length penalty. A hypothesis of n tokens
       with probability p has the score log p / n^length_penalty.
-    early_stopping: Criterion that ends the search for a sentence: EXACT or
+    early_stopping: Criterion for ending the search for a sentence: EXACT or
       FULL.
     n_best: Number of hypotheses to return for each sentence.
-    max_length: Maximum number of tokens that are read of a sentence and
-      generated for it, including special tokens. If None, the model's number of
+    max_length: Maximum number of tokens of a source sentence and of its
+      translation, including special tokens. If None, the model's number of
       positions.
-    max_length_ratio: Limits the translation of a sentence of n tokens to
-      `max_length_ratio * n + 10` tokens, including special tokens.
-    decoder_start: First input of the decoder. If None, as in training.
-    source_symbols: Special tokens of the encoder's input. If None, as in
+    max_length_ratio: Length limit of translations relative to their source: a
+      sentence of n tokens is translated to at most `max_length_ratio * n + 10`
+      tokens, including special tokens.
+    decoder_start: First input token of the decoder. If None, the token used in
       training.
+    source_symbols: Special tokens in the encoder's input. If None, the tokens
+      used in training.
   """
 
   beam_size: validation.PositiveInt = 5
@@ -58,11 +60,11 @@ class TranslationOptions:
 def decoding_symbols(
   options: TranslationOptions, objectives: Mapping[str, object]
 ) -> tuple[DecoderStart, SourceSymbols]:
-  """Returns the start symbol of the decoder and the symbols of the source.
+  """Returns the decoder's start symbol and the source's special tokens.
 
   Args:
-    options: Options, which take precedence over the training settings.
-    objectives: Objectives that the run trained, by name.
+    options: Translation options, which take precedence over training settings.
+    objectives: Training objectives of the run, by name.
 
   Raises:
     ConfigError: If the start symbol is not given in `options` and cannot be
@@ -84,7 +86,8 @@ def decoding_symbols(
   start = options.decoder_start or _single_value(starts)
   if start is None:
     raise errors.ConfigError(
-      'The start symbol of the decoder is ambiguous or unknown',
+      "The decoder's start symbol cannot be determined from the training "
+      'objectives',
       got=', '.join(sorted(symbol.value for symbol in starts))
       or 'no sequence-to-sequence objective in the run',
       expected='one of ' + ', '.join(symbol.value for symbol in DecoderStart),

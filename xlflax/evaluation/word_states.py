@@ -1,4 +1,4 @@
-"""Vectors of words at every layer, as means over the tokens of each word.
+"""Word vectors at every layer, each the mean over the word's tokens.
 
 Sentences are encoded as `<bos> tokens <eos>`, sorted by length, and evaluated
 in batches of a few static shapes, as in `hidden_states`.
@@ -19,7 +19,7 @@ _WORDS = 'words'
 
 
 class Reading(NamedTuple):
-  """Tokens of a sentence with the word that each token belongs to.
+  """A sentence's tokens, with the word to which each token belongs.
 
   Attributes:
     token_ids: Int32 array of shape [T], without special tokens.
@@ -32,13 +32,13 @@ class Reading(NamedTuple):
 
 
 class WordStates(NamedTuple):
-  """Hidden states of the words of a sentence.
+  """Hidden states of a sentence's words.
 
   Attributes:
     sentence: Index of the sentence in the input.
     states: Float32 array of shape [layers + 1, W, H], the embedding output
       first.
-    words: Int array of shape [W] with the numbers of the words in ascending
+    words: Int array of shape [W] with the word numbers in ascending
       order. Words that exceed the maximum length are left out.
   """
 
@@ -54,7 +54,7 @@ def word_states(
   *,
   max_length: int | None = None,
 ) -> Iterator[WordStates]:
-  """Yields the states of words at every layer, sentence by sentence.
+  """Yields hidden states of words at every layer, sentence by sentence.
 
   Args:
     subject: Model, parameters, vocabulary, partitioner and batch size.
@@ -91,13 +91,13 @@ def states_of_readings(
   *,
   max_length: int | None = None,
 ) -> Iterator[WordStates]:
-  """Yields the states of words at every layer, the longest sentences first.
+  """Yields hidden states of words at every layer, longest sentences first.
 
   At most two batches are held in memory.
 
   Args:
     subject: Model, parameters, vocabulary, partitioner and batch size.
-    readings: N sentences.
+    readings: Tokens and words of N sentences.
     language_ids: N indices into the vocabulary's languages.
     max_length: Maximum number of tokens per sentence; see `word_states`.
 

@@ -98,8 +98,7 @@ class ScoreTable:
     model: Model name in tables and legends.
     scores: One score per task, metric and language. The score of a task is
       the mean of its metrics, so metrics that should not be part of that mean
-      are
-      left out.
+      are left out.
     notes: Remarks on how the scores were computed.
     cost: Cost of obtaining the scores. None if it is unknown.
     expected: Expected number of languages for each task that the model should

@@ -1,1 +1,1 @@
-"""Evaluation tasks, with one module for each family."""
+"""Evaluation tasks, with one module per task family."""

@@ -1,4 +1,4 @@
-"""Classification of texts and of pairs of texts: accuracy and macro F1."""
+"""Text and text-pair classification: accuracy and macro F1."""
 
 import collections
 import dataclasses
@@ -20,7 +20,7 @@ from xlflax.utils import errors, validation
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Classification(head_task.HeadOnTexts):
-  """Accuracy of the classification of texts, or of pairs of texts.
+  """Accuracy of classifying texts or text pairs.
 
   The metrics of each part of the source are `accuracy/<part>`,
   `macro_f1/<part>` (the mean over the classes that occur), and
@@ -30,16 +30,15 @@ class Classification(head_task.HeadOnTexts):
 
   The table `confusion` counts pairs of gold and predicted classes. The file
   `<part>.tsv` contains the predicted class of each example, one per line, in
-  the
-  format of XTREME's submissions. Examples without a label are not scored. A
-  part
-  without any label (a blind test set) yields predictions only.
+  the format of XTREME's submissions. Examples without a label are not scored. A
+  part without any label (a blind test set) yields predictions only.
 
   Attributes:
-    unseen: Treatment of gold classes that the head does not have. It is always
+    unseen: How to treat gold classes that the head does not have. It is always
       an error if the head has none of a part's classes.
-    positive: Positive class of tasks with two classes (GLUE). If None, there is
-      no positive class.
+    positive: Positive class, for tasks with two classes such as those in GLUE.
+      If None, no class is positive, and F1 and Matthews correlation of the
+      class are not computed.
   """
 
   METRICS = (
@@ -58,7 +57,7 @@ class Classification(head_task.HeadOnTexts):
   positive: str | None = None
 
   def rows(self, objective):
-    """Returns the featurizer for a head."""
+    """Returns the featurizer that prepares the head's inputs."""
     return classification_featurizer.ClassificationFeaturizer(
       labels=objective.labels, **self.template
     )
@@ -69,7 +68,7 @@ class Classification(head_task.HeadOnTexts):
     """Adds predictions and scores for a language or file to the result."""
     if self.positive not in (None, *objective.labels):
       raise errors.ConfigError(
-        'The positive class must be a class of the head',
+        'The positive class is not one of the classes of the head',
         got=repr(self.positive),
         expected=f'one of {", ".join(objective.labels)}',
         where='Classification.positive',

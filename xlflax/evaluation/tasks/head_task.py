@@ -1,4 +1,4 @@
-"""Base classes of tasks that score the predictions of a fine-tuned head."""
+"""Base classes for tasks that score a fine-tuned head's predictions."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ _Example = TypeVar('_Example', bound=labeled_examples.Example)
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeadTask(labeled_task.LabeledTask):
-  """Base of tasks that score the predictions of a head on labeled examples.
+  """Base class for tasks that score a head's predictions on labeled examples.
 
   Subclasses declare `METRICS`, `EXAMPLE`, `HEAD` and `AVERAGED`, and implement
   `score_part`. If they implement `example_statistics`, two models can be
@@ -35,18 +35,20 @@ class HeadTask(labeled_task.LabeledTask):
   scored.
 
   Attributes:
-    objective: Name of the objective with the head. The labels are those of its
-      training.
-    translations: Translations for plugged-in features, by part. Examples and
-      translations have the same ids
+    objective: Name of the objective that trained the head. The label set is the
+      one used in training.
+    translations: Translations for plugged-in features, by language or file.
+      Examples and translations have the same ids
       (`xlflax.data.supervised.featurizers.translation_featurizer`). If None,
-      each example is its own counterpart.
-    length: Maximum number of tokens per sequence. If None, the length of
+      each example serves as its own translation.
+    length: Maximum number of tokens per sequence. If None, the length used in
       fine-tuning. The model's maximum length is never exceeded.
-    HEAD: Class of the objective.
-    AVERAGED: Metrics that have a mean over parts. If None, all metrics.
-    INPUTS: Fields that turn examples into model inputs. If None, the setting
-      of fine-tuning is used; a different value is listed in the notes.
+    HEAD: Class that the objective must have.
+    AVERAGED: Metrics to average over languages or files. If None, all metrics
+      are averaged.
+    INPUTS: Names of fields that determine how examples become model inputs. If
+      such a field is None, the value used in fine-tuning applies. A different
+      value is listed in the notes.
   """
 
   HEAD: ClassVar[type[finetuning_objective.FineTuning]]
@@ -69,18 +71,18 @@ class HeadTask(labeled_task.LabeledTask):
 
     Args:
       subject: Model with restored parameters.
-      objective: Instance of `HEAD`.
-      part: Name of the part of the source.
-      examples: One or more examples of the part, all of class `EXAMPLE`.
-      result: Result whose metrics, tables and files are extended.
-      notes: Receives notes on the part.
+      objective: Objective with the head, an instance of `HEAD`.
+      part: Name of the language or file in the source.
+      examples: One or more examples, all of class `EXAMPLE`.
+      result: Result to which metrics, tables and files are added.
+      notes: List to which notes on this language or file are appended.
     """
     raise NotImplementedError
 
   def example_statistics(
     self, gold: Sequence[Any], predictions: Any
   ) -> dict[str, example_statistics.Statistics]:
-    """Returns the contributions of single examples to the scores.
+    """Returns the per-example statistics from which scores are computed.
 
     Args:
       gold: Examples with gold labels.
@@ -102,7 +104,7 @@ class HeadTask(labeled_task.LabeledTask):
     maker: featurizer.Featurizer,
     length: int,
   ) -> Iterator[tuple[int, Any]]:
-    """Yields the predictions of the head for rows of examples.
+    """Yields the head's predictions for the model inputs of examples.
 
     If the task has counterparts, each row is combined with that of its
     counterpart.
@@ -111,9 +113,9 @@ class HeadTask(labeled_task.LabeledTask):
       subject: Model with restored parameters.
       objective: Instance of `HEAD`.
       examples: N examples.
-      example_rows: Rows of each example.
-      maker: Featurizer of the rows, which also pads them.
-      length: Maximum number of tokens per row.
+      example_rows: Model inputs of each example.
+      maker: Featurizer that created the model inputs and pads them.
+      length: Maximum number of tokens per sequence.
 
     Yields:
       The index of a row in the concatenation of all rows, and its predictions
@@ -141,7 +143,7 @@ class HeadTask(labeled_task.LabeledTask):
     result: eval_task.EvalResult,
     notes: list[str],
   ) -> tuple[list[Any], Any]:
-    """Adds predictions and the scores of `example_statistics` to the result.
+    """Adds predictions, and scores from `example_statistics`, to the result.
 
     Returns:
       The examples with gold labels, and their predictions.
@@ -161,23 +163,23 @@ class HeadTask(labeled_task.LabeledTask):
     return gold, predictions
 
   def general_notes(self) -> tuple[str, ...]:
-    """Returns notes that apply to all parts."""
+    """Returns notes that apply to all languages or files."""
     return ()
 
   def _counterpart_notes(self, objective: Any) -> list[str]:
-    """Returns a note on the parts that are their own counterparts.
+    """Returns a note on the languages whose texts are their own translations.
 
     Raises:
-      ConfigError: If there are counterparts that the head does not read.
+      ConfigError: If translations are given that the head does not read.
     """
     if objective.features is not finetuning_objective.Features.PLUG_IN:
       if self.translations is not None:
         raise errors.ConfigError(
-          'Counterparts require plugged-in features',
+          'Translations require a head with plugged-in features',
           got=f'{self.name}.translations',
           expected=f"objective {self.objective!r} with features='plug_in'",
           where=self.name,
-          fix='Remove the counterparts, or evaluate a run with plugged-in '
+          fix='Remove the translations, or evaluate a run with plugged-in '
           'features.',
         )
       return []
@@ -189,24 +191,26 @@ class HeadTask(labeled_task.LabeledTask):
     ]
     if not unpaired_parts:
       return []
-    return [f'{", ".join(unpaired_parts)}: each text is its own counterpart']
+    return [
+      f'{", ".join(unpaired_parts)}: each text serves as its own translation'
+    ]
 
   def recorded_inputs(self, subject: eval_task.EvalModel) -> Mapping[str, Any]:
-    """Returns the settings of fine-tuning, as plain values by field name."""
+    """Returns the fine-tuning settings as plain values, by field name."""
     return subject.inputs.get(self.objective, {})
 
   def inherit_inputs(self, subject: eval_task.EvalModel) -> Self:
-    """Returns the task with the run's settings in the place of None.
+    """Returns a copy in which fields that are None have the run's settings.
 
     Raises:
-      ConfigError: If the run does not record a setting that is None here.
+      ConfigError: If a field is None and the run does not record its setting.
     """
     recorded = self.recorded_inputs(subject)
     inherited = [name for name in self.INPUTS if getattr(self, name) is None]
     missing = [name for name in inherited if name not in recorded]
     if missing:
       raise errors.ConfigError(
-        "The run does not record the settings of the head's inputs",
+        "The run does not record how the head's inputs were created",
         got=f'objective {self.objective!r}: '
         + (', '.join(recorded) or 'no settings'),
         expected=', '.join(missing),
@@ -220,7 +224,7 @@ class HeadTask(labeled_task.LabeledTask):
     )
 
   def describe_inputs(self) -> dict[str, Any]:
-    """Returns the values of `INPUTS` as plain values."""
+    """Returns the fields named in `INPUTS` as plain values."""
     return {
       name: eval_task.task_settings(getattr(self, name)) for name in self.INPUTS
     }
@@ -268,16 +272,16 @@ class HeadTask(labeled_task.LabeledTask):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeadOnTexts(HeadTask):
-  """Base of tasks with a head that reads texts and pairs of texts.
+  """Base class for tasks with a head that reads texts or text pairs.
 
   In pairs that are longer than `length`, the longer text is truncated.
 
   Attributes:
-    separator: Special-token template of text pairs. If None, the template of
+    separator: Special-token template for text pairs. If None, the template of
       fine-tuning.
-    positions: Whether the positions of a second text continue those of the
+    positions: Whether the position ids of a second text continue those of the
       first. If None, as in fine-tuning.
-    ROWS: Featurizer class of the examples.
+    ROWS: Featurizer class for the examples.
   """
 
   INPUTS: ClassVar[tuple[str, ...]] = ('length', 'separator', 'positions')
@@ -286,19 +290,20 @@ class HeadOnTexts(HeadTask):
   positions: PositionIds | None = None
 
   def rows(self, objective: Any) -> Any:
-    """Returns the featurizer for a head."""
+    """Returns the featurizer that prepares the head's inputs."""
     del objective
     return self.ROWS(**self.template)
 
   @property
   def template(self) -> dict[str, Any]:
-    """Arguments of `Featurizer` for text pairs, after `inherit_inputs`."""
+    """Featurizer arguments for text pairs, valid after `inherit_inputs`."""
     return {'separator': self.separator, 'positions': self.positions}
 
   def outputs(self, subject, objective, examples, notes) -> list[Any]:
-    """Returns the predictions of the head for each example.
+    """Returns the head's prediction for each example.
 
-    `notes` receives the number of sequences of the maximum length.
+    If sequences reach the maximum length, a note with their number is appended
+    to `notes`.
     """
     maker = self.rows(objective)
     length = head_predictions.length_of(subject, self.length)
@@ -323,7 +328,7 @@ def with_clusters(
   statistics: Mapping[str, example_statistics.Statistics],
   clusters: Sequence[str],
 ) -> dict[str, example_statistics.Statistics]:
-  """Returns statistics of N examples with the names of their N clusters."""
+  """Returns per-example statistics extended by cluster names."""
   return {
     metric: dataclasses.replace(statistic, clusters=np.array(clusters))
     for metric, statistic in statistics.items()
@@ -333,11 +338,11 @@ def with_clusters(
 def check_examples(
   examples: Sequence, example_class: type[_Example], part: str
 ) -> list[_Example]:
-  """Returns the examples of a part if they are valid.
+  """Checks and returns the examples of a language or file.
 
   Raises:
-    CorpusError: If there are no examples, they are of another class, or an
-      example that consists of words is empty.
+    CorpusError: If there are no examples, if they have a different class, or if
+      an example that consists of words is empty.
   """
   wrong = [
     example for example in examples if not isinstance(example, example_class)
@@ -351,7 +356,9 @@ def check_examples(
   empty = [example.id for example in examples if not example.has_words]
   if empty:
     raise errors.CorpusError(
-      'A sentence has no words', where=f'part {part}', got=f'example {empty[0]}'
+      'A sentence does not contain any words',
+      where=f'part {part}',
+      got=f'example {empty[0]}',
     )
   return list(examples)
 
@@ -362,13 +369,14 @@ def with_gold_labels(
   part: str,
   notes: list[str] | None = None,
 ) -> tuple[list[_Example], Any]:
-  """Returns the examples that have gold labels, and their predictions.
+  """Returns the examples that have gold labels, with their predictions.
 
   Args:
-    examples: N examples of a part.
-    predictions: N predictions, or predictions by the ids of the examples.
-    part: Name of the part for the note.
-    notes: Receives a note with the number of examples without gold labels.
+    examples: N examples of a language or file.
+    predictions: N predictions, or predictions by example id.
+    part: Name of the language or file, for the note.
+    notes: List to which a note with the number of unlabeled examples is
+      appended.
   """
   labeled_indices = [
     i for i, example in enumerate(examples) if not example.is_blind
@@ -388,11 +396,11 @@ def with_gold_labels(
 def mean_metrics(
   metrics: Mapping[str, float], names: Sequence[str] | None = None
 ) -> dict[str, float]:
-  """Returns the means `<name>/mean` of metrics `<name>/<part>`.
+  """Computes the means `<name>/mean` of the metrics `<name>/<part>`.
 
   Args:
-    metrics: Metrics of all parts.
-    names: Names of the metrics. If None, all metrics.
+    metrics: Metrics for all languages or files.
+    names: Names of the metrics to average. If None, all metrics are averaged.
   """
   if names is None:
     names = tuple(dict.fromkeys(key.split('/', 1)[0] for key in metrics))

@@ -1,4 +1,4 @@
-"""Exact match of the intents and slots of utterances (MASSIVE)."""
+"""Exact match of intents and slots in utterances (MASSIVE)."""
 
 import dataclasses
 from typing import Any
@@ -17,21 +17,20 @@ _JOINT_METRICS = (Metric('exact_match'), Metric('intent_accuracy'))
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class IntentsAndSlots(tagging_task.Tagging):
-  """Exact match of utterances, whose intent and slots must all be correct.
+  """Fraction of utterances whose intent and slots are all correct.
 
   Source: FitzGerald et al. (2023), MASSIVE, section 5, and `eval_preds` of its
   code. In addition to the metrics of `Tagging` for the slots, the task reports
   `exact_match/<part>`, the fraction of utterances with the correct intent and
   the correct tag of every word, and `intent_accuracy/<part>`. It also writes
-  the
-  file `<part>.intents.tsv`. `exact_match` leaves out utterances without an
+  the file `<part>.intents.tsv`. `exact_match` leaves out utterances without an
   intent or without tags.
 
   No mixture contains both intents and slots. The task is therefore defined in
   gin files and not available through `--tasks`.
 
   Attributes:
-    intents: Classification of the intents of the same utterances in the same
+    intents: Task that classifies the intents of the same utterances in the same
       order.
   """
 
@@ -104,8 +103,8 @@ def _check_same_utterances(texts, sentences, part: str) -> None:
   """Checks that intents and slots belong to the same utterances.
 
   Raises:
-    CorpusError: If the numbers of utterances differ, or fewer than half of
-      them agree.
+    CorpusError: If the numbers of utterances differ, or if fewer than half of
+      the utterances have the same text.
   """
   num_equal = sum(
     ''.join(text.text.split()) == ''.join(sentence.words)
@@ -114,7 +113,7 @@ def _check_same_utterances(texts, sentences, part: str) -> None:
   # Some of MASSIVE's annotated utterances are spelled differently.
   if len(texts) != len(sentences) or 2 * num_equal < len(texts):
     raise errors.CorpusError(
-      'Intents and slots must belong to the same utterances',
+      'Intents and slots do not belong to the same utterances',
       got=f'{len(texts)} and {len(sentences)} utterances, of which '
       f'{num_equal} agree',
       expected='the same utterances in the same order',

@@ -1,4 +1,4 @@
-"""Base class of tasks on labeled examples."""
+"""Base class for tasks on labeled examples."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from xlflax.utils import validation
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabeledTask(eval_task.EvalTask):
-  """Base of tasks on labeled examples.
+  """Base class for evaluation tasks on labeled examples.
 
   Attributes:
-    source: Source of the examples.
-    EXAMPLE: Class of the examples.
+    source: Source of the labeled examples.
+    EXAMPLE: Class that the examples must have.
   """
 
   EXAMPLE: ClassVar[type[labeled_examples.Example]]
@@ -25,7 +25,7 @@ class LabeledTask(eval_task.EvalTask):
 
   @classmethod
   def source_factory(cls, name: str) -> Callable[..., Any]:
-    """Returns a function that selects the examples of SeqIO tasks."""
+    """Returns the function that creates a SeqIO example source from options."""
 
     def select_examples(
       mixture: str,
@@ -44,5 +44,5 @@ class LabeledTask(eval_task.EvalTask):
     return select_examples
 
   def file_name(self, part: str) -> str:
-    """Returns the name of the file with a part's predictions."""
+    """Returns the name of the prediction file for a language or file."""
     return f'{part}.{self.EXAMPLE.ENDING}'

@@ -1,4 +1,4 @@
-"""Bitext mining: retrieval of translations from two collections of sentences.
+"""Bitext mining: retrieval of translation pairs from two sets of sentences.
 
 Source: BUCC 2018 (Zweigenbaum et al., 2018), as LASER (Artetxe and Schwenk,
 2019) and XTREME (Hu et al., 2020) evaluate it. Candidates are nearest neighbors
@@ -36,11 +36,12 @@ class _Collections(NamedTuple):
   """Two collections of distinct sentences.
 
   Attributes:
-    languages: Languages of the two collections.
-    texts: Distinct sentences of each collection.
-    ids: Id of each sentence, or None if the sentence is repeated.
-    gold: Published pairs of ids, or None if they are unknown.
-    repeated: Number of repeated sentences, including all repetitions.
+    languages: Language codes of the two collections.
+    texts: Distinct sentences in each collection.
+    ids: Id of each sentence, or None if the sentence occurs repeatedly.
+    gold: Published gold pairs of ids, or None if they are unknown.
+    repeated: Number of sentences that occur repeatedly, counting every
+      occurrence.
   """
 
   languages: tuple[str, str]
@@ -53,7 +54,7 @@ class _Collections(NamedTuple):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BitextMining(sentence_task.CollectionTask):
-  """F1 of the sentence pairs whose score is above a threshold.
+  """F1 of the sentence pairs whose similarity score is above a threshold.
 
   The metrics of each language pair are `f1/<pair>`, `precision/<pair>`,
   `recall/<pair>` and `threshold/<pair>`, with the mean `f1/mean` over pairs. A
@@ -64,19 +65,20 @@ class BitextMining(sentence_task.CollectionTask):
 
   The threshold has the best F1 on `development`. Without development data, it
   has the best F1 on the scored pairs themselves, which overestimates the F1,
-  and
-  a note reports this. A sentence that is repeated in a collection is compared
-  once and is in no retrieved pair, as in XTREME's `bucc_eval`. Its gold pairs
-  count as missed, as in `evaluate.py`.
+  and a note reports this. A sentence that is repeated in a collection is
+  compared once and is in no retrieved pair, as in XTREME's `bucc_eval`. Its
+  gold pairs count as missed, as in `evaluate.py`.
 
   Attributes:
-    source: Collections to score.
-    development: Collections of the same language pairs, with gold pairs, for
-      the choice of the threshold. If None, `source`.
-    margin: Score of a pair: 'absolute' (cosine), 'distance' or 'ratio'.
-    direction: Selection of candidates (see
+    source: Sentence collections to mine.
+    development: Sentence collections in the same language pairs, with gold
+      pairs, for the choice of the threshold. If None, `source`.
+    margin: Similarity score of a pair: 'absolute' (cosine), 'distance' or
+      'ratio'.
+    direction: Method that selects candidates (see
       `xlflax.similarity.margin_scoring`).
-    num_neighbors: Number of neighbors that a score is relative to.
+    num_neighbors: Number of nearest neighbors to whose similarity a margin
+      score is relative.
   """
 
   METRICS = (
@@ -178,7 +180,7 @@ class BitextMining(sentence_task.CollectionTask):
       collections = _deduplicate(self.development.load(part))
     if collections.gold is None:
       raise errors.CorpusError(
-        'The choice of the threshold requires gold pairs',
+        'The similarity threshold cannot be chosen without gold pairs',
         where=f'{part}, {tuned_on}',
         fix='Provide development data with gold pairs.',
       )
@@ -201,7 +203,9 @@ class BitextMining(sentence_task.CollectionTask):
       collections.languages, collections.texts, strict=True
     ):
       if not texts:
-        raise errors.CorpusError('A collection has no sentences', where=code)
+        raise errors.CorpusError(
+          'A collection does not contain any sentences', where=code
+        )
       codes.append([code] * len(texts))
     sides = self.sides(subject, codes, collections.texts, notes)
     candidate_pairs = margin_scoring.find_candidates(
@@ -223,12 +227,13 @@ def _deduplicate(mined: labeled_examples.BitextSentences) -> _Collections:
   """Returns both collections with each distinct sentence once.
 
   Raises:
-    CorpusError: If a gold pair contains the id of a missing sentence.
+    CorpusError: If a gold pair contains the id of a sentence that does not
+      exist.
   """
   for first_id, second_id in mined.gold or ():
     if first_id not in mined.first or second_id not in mined.second:
       raise errors.CorpusError(
-        'A gold pair refers to a missing sentence',
+        'A gold pair refers to a sentence that does not exist',
         got=f'{first_id} and {second_id}',
         where='-'.join(mined.languages),
       )

@@ -1,4 +1,4 @@
-"""Evaluation of sentence vectors without training, with the tasks of MTEB.
+"""Evaluation of sentence vectors without fine-tuning, with MTEB's tasks.
 
 Source: Muennighoff et al. (2023), "MTEB: Massive Text Embedding Benchmark".
 """
@@ -38,12 +38,12 @@ class _LabeledVectors(sentence_task.SentenceTask, labeled_task.LabeledTask):
   def score(
     self, subject: eval_task.EvalModel, examples: Sequence, notes: list[str]
   ) -> dict[str, Statistics]:
-    """Returns the statistics of the examples of a part by metric.
+    """Returns per-example statistics of a language or file, by metric.
 
     Args:
       subject: Model with restored parameters.
-      examples: Examples of a part, all with gold labels.
-      notes: Receives notes on the part.
+      examples: Examples with gold labels.
+      notes: List to which notes on this language or file are appended.
     """
     raise NotImplementedError
 
@@ -59,7 +59,7 @@ class _LabeledVectors(sentence_task.SentenceTask, labeled_task.LabeledTask):
   def load_labeled(
     self, source: example_source.ExampleSource, part: str
   ) -> list[Any]:
-    """Returns the examples of a part that have gold labels."""
+    """Returns the examples of a language or file that have gold labels."""
     examples = head_task.check_examples(source.load(part), self.EXAMPLE, part)
     return [example for example in examples if not example.is_blind]
 
@@ -86,7 +86,7 @@ class SemanticSimilarity(_LabeledVectors):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairClassification(_LabeledVectors):
-  """Separation of positive pairs, such as paraphrases, from others by cosine.
+  """Separation of positive and negative pairs, such as paraphrases, by cosine.
 
   The metrics are `average_precision/<part>` with its mean, and
   `positive/<part>`, the fraction of positive pairs, which is the average
@@ -114,13 +114,13 @@ class PairClassification(_LabeledVectors):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Clustering(_LabeledVectors):
-  """Agreement of clusters of texts with their classes, such as topics.
+  """Agreement between clusters of texts and their classes, such as topics.
 
   The metric is `v_measure/<part>` with its mean. The number of k-means clusters
   is the number of classes.
 
   Attributes:
-    seed: Random seed of k-means.
+    seed: Random seed for k-means.
   """
 
   METRICS = (Metric('v_measure', title='V-measure'),)
@@ -153,9 +153,11 @@ class Probe(_LabeledVectors):
   examples. The training of probes is deterministic.
 
   Attributes:
-    train: Examples that probes are trained on, all parts together.
-    penalty: Penalty on the squared weights of the linear probe.
-    num_neighbors: Number of nearest vectors that vote.
+    train: Examples on which the probes are trained, from all languages
+      together.
+    penalty: Factor of the linear probe's penalty on squared weights.
+    num_neighbors: Number of nearest vectors that vote in the nearest-neighbor
+      probe.
   """
 
   METRICS = (ACCURACY, Metric('knn', title='accuracy of k-NN'), _MAJORITY)
@@ -167,7 +169,7 @@ class Probe(_LabeledVectors):
 
   @classmethod
   def arguments(cls, name, options):
-    """Adds the training split as the training text of the probes."""
+    """Adds the training split to the arguments, for training the probes."""
     arguments = super().arguments(name, options)
     train = dataclasses.replace(arguments['source'], split='train')
     return arguments | {'train': train}
@@ -245,7 +247,7 @@ class Probe(_LabeledVectors):
     has_pairs = any(example.paired_text is not None for example in examples)
     if has_pairs or not examples:
       raise errors.CorpusError(
-        'A probe requires single texts with a class',
+        'A probe requires examples that are single texts with a class',
         got='pairs of texts' if has_pairs else 'no texts',
         where=name,
       )
@@ -260,7 +262,7 @@ class Probe(_LabeledVectors):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ranking(sentence_task.SentenceTask):
-  """Ranking of documents for queries by cosine, for retrieval or reranking.
+  """Document ranking by cosine with a query, for retrieval or reranking.
 
   The metrics are means over the queries of a part that have a relevant
   document:
@@ -274,7 +276,7 @@ class Ranking(sentence_task.SentenceTask):
   is the only result.
 
   Attributes:
-    source: Queries and documents.
+    source: Source of queries and documents.
   """
 
   METRICS = (
@@ -371,11 +373,11 @@ def _group_queries(
 
 
 def score_run(run, relevance) -> dict[str, Statistics]:
-  """Returns the statistics of queries by metric.
+  """Returns per-query statistics by metric.
 
   Args:
-    run: Documents and scores by query, the best first. Missing queries have a
-      score of 0.
+    run: Documents and scores by query, the best document first. Missing queries
+      have a score of 0.
     relevance: Relevance by query and document. Each query has a relevant
       document.
   """
@@ -402,7 +404,7 @@ def score_run(run, relevance) -> dict[str, Statistics]:
 def rating_correlations(
   gold: np.ndarray, predictions: np.ndarray
 ) -> dict[str, Statistics]:
-  """Returns the Spearman and Pearson correlations of ratings.
+  """Returns Spearman and Pearson correlations of predicted and gold ratings.
 
   Args:
     gold: Gold ratings of shape [N].
@@ -416,13 +418,13 @@ def rating_correlations(
 
 
 def pair_cosines(task, subject, examples, notes) -> np.ndarray:
-  """Computes the cosine of the two vectors of each of N pairs.
+  """Computes the cosine of the two sentence vectors for each of N pairs.
 
   Args:
-    task: Task that defines the vectors.
+    task: Task that defines the sentence vectors.
     subject: Model with restored parameters.
     examples: N pairs of texts.
-    notes: Receives notes on the vectors.
+    notes: List to which notes on the vectors are appended.
 
   Returns:
     Cosines of shape [N].

@@ -19,7 +19,7 @@ from xlflax.utils import validation
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ChoiceTask(labeled_task.LabeledTask):
-  """Base of tasks that answer a question with the choice of the highest score.
+  """Base class for tasks that answer with the highest-scoring choice.
 
   The metrics of each part of the source are `accuracy/<part>` and
   `chance/<part>`, the accuracy of guessing, with means over parts. The file
@@ -39,14 +39,14 @@ class ChoiceTask(labeled_task.LabeledTask):
     result: eval_task.EvalResult,
     notes: list[str],
   ) -> None:
-    """Adds the choices of the highest scores, and their accuracy.
+    """Adds the highest-scoring choices and their accuracy to the result.
 
     Args:
-      part: Name of the part of the source.
-      examples: N choices of the part.
-      scores: Scores of the choices of shape [N].
-      result: Result whose metrics and files are extended.
-      notes: Receives a note if the choices have no labels.
+      part: Name of the language or file in the source.
+      examples: N choices for the questions.
+      scores: Scores of the N choices, of shape [N].
+      result: Result to which metrics and files are added.
+      notes: List to which a note is appended if the choices have no labels.
     """
     questions = choice_examples.by_question(examples)
     predictions = [
@@ -69,7 +69,7 @@ class ChoiceTask(labeled_task.LabeledTask):
     )
 
   def example_statistics(self, gold, predictions):
-    """Returns the accuracy of the chosen answers for each question."""
+    """Returns, for each question, whether the chosen answer is correct."""
     questions = choice_examples.by_question(gold)
     is_correct = [
       gold[indices[choice]].label == choice_examples.RIGHT
@@ -83,7 +83,7 @@ class ChoiceTask(labeled_task.LabeledTask):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultipleChoice(ChoiceTask, head_task.HeadOnTexts):
-  """Fraction of questions whose correct choice has a head's highest score.
+  """Fraction of questions for which a head scores the correct choice highest.
 
   Metrics and files are those of `ChoiceTask`.
   """

@@ -1,4 +1,4 @@
-"""Dependency parsing: attachment scores of maximum spanning trees."""
+"""Dependency parsing: attachment scores for maximum spanning trees."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -21,17 +21,16 @@ from xlflax.utils import validation
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Parsing(head_task.HeadTask):
-  """Labeled and unlabeled attachment scores on gold words.
+  """Labeled and unlabeled attachment scores over gold words.
 
   The metrics of each part of the source are `las/<part>`, `uas/<part>`, and
   those of the CoNLL 2018 shared task: the F1 of content words `clas/<part>`,
-  the
-  same with gold tags and features `mlas/<part>`, and with gold lemmas
+  the same with gold tags and features `mlas/<part>`, and with gold lemmas
   `blex/<part>`. There are two baselines: `right_branching/<part>`, the UAS of
   trees in which each word depends on the preceding word, and
   `left_branching/<part>`, in which each word depends on the following word.
-  `<metric>/mean` is the mean over parts. Subtypes of relations do not count.
-  A note states whether punctuation is scored.
+  `<metric>/mean` is the mean over parts. Subtypes of relations do not count. A
+  note states whether punctuation is scored.
 
   The file `<part>.conllu` contains the predicted trees. A part without trees (a
   blind test set) yields predictions only.
@@ -44,7 +43,7 @@ class Parsing(head_task.HeadTask):
   Attributes:
     exclude_punctuation: Whether to exclude words whose gold universal part of
       speech is PUNCT from LAS and UAS.
-    unseen: Treatment of gold relations that the head does not have, without
+    unseen: How to treat gold relations that the head does not have, without
       their subtypes. By default, they count as wrong, because treebanks differ
       in their relations.
   """
@@ -66,7 +65,7 @@ class Parsing(head_task.HeadTask):
   unseen: UnseenLabelPolicy = UnseenLabelPolicy.WRONG
 
   def general_notes(self) -> tuple[str, ...]:
-    """Returns notes that apply to all parts."""
+    """Returns notes that apply to all languages or files."""
     punctuation = 'excluded' if self.exclude_punctuation else 'included'
     return (
       f'punctuation is {punctuation}; subtypes of relations do not count',
@@ -148,10 +147,10 @@ class _PartialTree(NamedTuple):
   """Tree over consecutive words of a sentence.
 
   Attributes:
-    first: Index of the first word in the sentence.
-    heads: Heads of shape [w], int. 0 is the root, and other values are
-      positions among these words, counted from 1.
-    relations: Name of each word's relation.
+    first: Index in the sentence of the first word.
+    heads: Int array of heads of shape [w]. 0 is the root, and the remaining
+      values are positions among the w words, counted from 1.
+    relations: Name of each word's dependency relation.
     nonroot_relations: Name of each word's relation to its best head other
       than the root.
   """
@@ -171,9 +170,9 @@ def _decode_row(
   """Returns the best tree over the words of a row.
 
   Args:
-    arcs: Scores of arcs and relations.
-    row: Words of the row.
-    names: Names of the relations.
+    arcs: Predicted scores of arcs and relations.
+    row: Sequence of words, a sentence or part of a sentence.
+    names: Names of the dependency relations.
   """
   count = len(row.starts) + 1
   scores = np.asarray(arcs.scores)
@@ -222,7 +221,7 @@ def _chain(
   """Returns a tree in which words depend on the previous or next word.
 
   Args:
-    example: Sentence.
+    example: Sentence that contains the words.
     step: -1 for the previous word, 1 for the next word.
   """
   count = len(example.words)

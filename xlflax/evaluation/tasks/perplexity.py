@@ -56,8 +56,8 @@ class _MaskedPerplexity(eval_task.EvalTask):
       maximum length is never exceeded.
     batch_size: Number of sequences per batch. The masked tokens depend on it.
     num_mask_samples: Number of times that the text is scored, each time with
-      other masked tokens.
-    mask_ratio: Fraction of a sequence's tokens that is predicted.
+      different masked tokens.
+    mask_ratio: Fraction of a sequence's tokens to predict.
   """
 
   METRICS = (
@@ -95,7 +95,7 @@ class Perplexity(_MaskedPerplexity):
   """Perplexity of masked tokens in monolingual text.
 
   Attributes:
-    source: Text in some languages.
+    source: Source of monolingual text.
     layout: BLOCKS (joined lines, as in pretraining) or SENTENCES (one line per
       sequence, truncated to its length).
   """
@@ -111,7 +111,7 @@ class Perplexity(_MaskedPerplexity):
     )
     if self.layout not in allowed:
       raise errors.ConfigError(
-        'Perplexity of monolingual text does not support the layout',
+        'Perplexity of monolingual text does not support this example layout',
         got=self.layout,
         expected='ExampleLayout.BLOCKS or ExampleLayout.SENTENCES',
         where=f'{self.name}.layout',
@@ -164,9 +164,9 @@ class TranslationPerplexity(_MaskedPerplexity):
   """Perplexity of masked tokens in concatenated translations (TLM).
 
   Attributes:
-    source: Sentence pairs.
-    pairs: Concatenation of the sides, and length filters. They should be those
-      of training. The order of the sides is that of the source.
+    source: Source of sentence pairs.
+    pairs: Concatenation of source and target sentence, and length filters. They
+      should be those of training. The order of the sides is that of the source.
   """
 
   name: str = 'translation_perplexity'
@@ -177,7 +177,7 @@ class TranslationPerplexity(_MaskedPerplexity):
     """Evaluates a model and lists failed languages or files in the result."""
     if subject.sharing is not None:
       raise errors.ConfigError(
-        'Sequences in two languages require a model without a sharing plan',
+        'Sequences in two languages require a model that shares all parameters',
         got=f'{subject.sharing}',
         expected='a model that shares all parameters',
         where=self.name,
@@ -237,15 +237,15 @@ def score_rows(
   dataset: dataset_config.DatasetConfig,
   draws: int,
 ) -> np.ndarray:
-  """Computes sums over the masked tokens of each sequence.
+  """Computes loss and accuracy sums over each sequence's masked tokens.
 
   Args:
     subject: Model, parameters, vocabulary and seed.
     objective: Objective that masks and scores tokens.
-    units: Text of each sequence.
-    languages: Language id of each side.
-    dataset: Layout, length and batch size.
-    draws: Number of times that each sequence is scored.
+    units: Token ids of each sequence.
+    languages: Language id of each text in a sequence.
+    dataset: Dataset configuration with layout, length and batch size.
+    draws: Number of times that each sequence is scored with different masks.
 
   Returns:
     Losses in nats, correct predictions and predicted tokens of the sequences
@@ -283,16 +283,16 @@ def score_rows(
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def score_batch(objective, model, spec, partitioner, params, batch, rng):
-  """Computes sums over the masked tokens of each sequence of a batch.
+  """Computes loss and accuracy sums over masked tokens, for each sequence.
 
   Args:
     objective: Objective that masks and scores tokens.
-    model: Encoder.
-    spec: Specification of its vocabulary.
-    partitioner: Partitioner of the subject.
+    model: Encoder that predicts the masked tokens.
+    spec: Specification of the model's vocabulary.
+    partitioner: Partitioner for the device mesh, or None.
     params: Parameters `{'model': ..., 'heads': ...}`.
     batch: Batch of sequences of shape [B, T].
-    rng: Random key of the choice of masked tokens.
+    rng: Random key for choosing masked tokens.
 
   Returns:
     Losses in nats, correct predictions and predicted tokens of each sequence,
@@ -321,16 +321,16 @@ def evaluate_parts(
   notes: list[str],
   columns: Sequence[tuple[str, tuple[int, int], Aggregate]] = COLUMNS,
 ) -> eval_task.EvalResult:
-  """Scores the parts of a source. Parts that fail are listed in the result.
+  """Scores all languages or files of a source and lists those that failed.
 
   Args:
     task: Name of the task.
-    parts: Argument of `score` for each part, by its name.
-    score: Function that returns the rows of a part: those of `score_rows`, with
-      optional further columns.
-    notes: Notes of the result.
-    columns: Each metric with its two columns and their aggregation. A metric
-      whose second column sums to 0 is left out.
+    parts: Argument of `score` by the name of the language or file.
+    score: Function that returns an array like that of `score_rows`, optionally
+      with additional columns.
+    notes: Notes to add to the result.
+    columns: Metrics, each with the two columns from which it is computed and
+      their aggregation. A metric whose second column sums to 0 is left out.
   """
   failures = eval_task.Failures(task)
   metrics: dict[str, float] = {}
@@ -339,7 +339,9 @@ def evaluate_parts(
     with failures.guard(name):
       rows = score(part)
       if not rows[:, 2].any():
-        raise errors.CorpusError('The text has no tokens to predict')
+        raise errors.CorpusError(
+          'The text does not contain any tokens to predict'
+        )
       statistics = {
         metric: example_statistics.Statistics(rows[:, indices], aggregate)
         for metric, indices, aggregate in columns

@@ -1,4 +1,4 @@
-"""Pseudo-log-likelihoods of sentences by a masked language model.
+"""Pseudo-log-likelihoods of sentences under a masked language model.
 
 Every token is predicted from the other tokens of its sentence (Salazar et al.,
 2020, "Masked Language Model Scoring"). Optionally, the following tokens of its
@@ -35,7 +35,7 @@ _WORD_PERPLEXITY_COLUMN = ('word_perplexity', (4, 3), Aggregate.PERPLEXITY)
 
 
 class MaskUnit(enum.Enum):
-  """Tokens that are hidden while a token is predicted."""
+  """Options for the tokens that are masked while a token is predicted."""
 
   TOKEN = 'token'  # The predicted token.
   # The predicted token and the following tokens of its word, where words are
@@ -44,19 +44,19 @@ class MaskUnit(enum.Enum):
 
 
 class ScoredSpan(enum.Enum):
-  """Tokens that are scored in a sentence of a text and a choice."""
+  """Options for the tokens to score in a text that is joined with a choice."""
 
   CHOICE = 'choice'  # The tokens of the choice.
   ALL = 'all'  # The tokens of the text and the choice.
 
 
 class Scores(NamedTuple):
-  """Sums over the predicted tokens of N sentences.
+  """Likelihood and accuracy sums over the predicted tokens of N sentences.
 
   Attributes:
     sums: Negative log-likelihood in nats, number of correct predictions, and
       number of tokens, of shape [N, 3], float64.
-    cut: Whether each sentence was truncated, of shape [N], bool.
+    cut: Bool array of shape [N], True for truncated sentences.
   """
 
   sums: np.ndarray
@@ -71,7 +71,7 @@ class _SingleTokenPrediction(masked_lm.MaskedLM):
   sequence has none.
 
   Attributes:
-    mask_unit: Tokens that are hidden during the prediction of a token.
+    mask_unit: Tokens that are masked while a token is predicted.
   """
 
   mask_unit: MaskUnit
@@ -109,14 +109,14 @@ def score_sentences(
   starts: Sequence[int] = (),
   max_length: int | None = None,
 ) -> Scores:
-  """Predicts every token of sentences from the other tokens.
+  """Predicts every token of each sentence from the sentence's other tokens.
 
   Args:
     subject: Model, parameters, vocabulary, partitioner and batch size.
     sentences: N lists of token ids, without special tokens. Sentences that
       exceed the maximum length are truncated at the beginning.
     language_ids: N indices into the vocabulary's languages.
-    hidden: Tokens that are hidden during the prediction of a token.
+    hidden: Tokens that are masked while a token is predicted.
     starts: Index of the first scored token of each sentence. If empty, all
       tokens are scored.
     max_length: Maximum number of tokens per sentence, including bos and eos. If
@@ -179,7 +179,7 @@ def score_sentences(
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PseudoPerplexity(eval_task.EvalTask):
-  """Perplexity of tokens that are predicted from the rest of their sentence.
+  """Perplexity of tokens, each predicted from the rest of its sentence.
 
   The metrics of each language are `perplexity/<language>`, which equals
   exp(`loss/<language>`) and refers to tokens, `word_perplexity/<language>`,
@@ -192,8 +192,8 @@ class PseudoPerplexity(eval_task.EvalTask):
 
   Attributes:
     source: Text with one sentence per line.
-    mask_unit: Tokens that are hidden during the prediction of a token: the
-      TOKEN, or also the following tokens of its WORD.
+    mask_unit: Tokens that are masked while a token is predicted: only the TOKEN
+      itself, or also the following tokens of its WORD.
     max_length: Maximum number of tokens per sentence. Longer sentences are
       truncated at the beginning. If None, the number of the model's positions.
   """
@@ -251,16 +251,16 @@ class LikelihoodChoice(multiple_choice_task.ChoiceTask):
   """Accuracy of choosing the most probable answer, without fine-tuning.
 
   A text and a choice, joined by a space, form a sentence. The score of the
-  choice
-  is the pseudo-log-likelihood of its tokens, such as those of XStoryCloze's
-  endings, or those after the pronoun in XWinograd. Metrics and files are those
-  of `ChoiceTask`.
+  choice is the pseudo-log-likelihood of its tokens, such as those of
+  XStoryCloze's endings, or those after the pronoun in XWinograd. Metrics and
+  files are those of `ChoiceTask`.
 
   Attributes:
-    mask_unit: Hidden tokens (see `PseudoPerplexity`).
-    scored_span: Scored tokens: those of the CHOICE, or ALL.
-    length_normalize: Whether a score is the mean over tokens instead of their
-      sum.
+    mask_unit: Tokens that are masked while a token is predicted (see
+      `PseudoPerplexity`).
+    scored_span: Tokens that are scored: those of the CHOICE, or ALL tokens.
+    length_normalize: Whether a choice's score is the mean over its tokens
+      instead of the sum.
   """
 
   name: str = 'likelihood_choice'

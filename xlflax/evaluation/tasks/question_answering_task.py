@@ -1,4 +1,4 @@
-"""Extractive question answering: exact match and F1 of the answers' text."""
+"""Extractive question answering: exact match and F1 of answer texts."""
 
 import dataclasses
 from typing import Any
@@ -18,7 +18,7 @@ from xlflax.utils import validation
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExtractiveQA(head_task.HeadOnTexts):
-  """Accuracy of answering questions with spans of a context.
+  """Accuracy of answering questions with text spans from a context.
 
   Parts are languages, or `context-question` if these have different languages.
   The metrics of each part of the source are `f1/<part>` and
@@ -29,24 +29,23 @@ class ExtractiveQA(head_task.HeadOnTexts):
   The file `<part>.json` maps question ids to answers, in the format of the
   official scorers and of XTREME's submissions. A part without answers (a blind
   test set) yields predictions only. The table `problems` lists questions with
-  an
-  answer that is not in the context at its position. They are scored by the text
-  of the answer like all others.
+  an answer that is not in the context at its position. They are scored by the
+  text of the answer like all others.
 
   Attributes:
     rules: 'squad' (also for XQuAD and TyDiQA), 'squad_v2' for data with
       unanswerable questions, or 'mlqa' with its normalization for each
       language.
-    null_score_diff_threshold: Minimum difference of the score of no answer and
-      that of the best span at which the answer is empty. If None, the answer is
-      always a span.
-    doc_stride: Number of tokens from the start of one window of a context to
-      the start of the next. If None, as in fine-tuning.
-    max_question_length: Maximum number of tokens of a question. If None, as in
-      fine-tuning.
-    n_best_size: Maximum number of candidate answers of a question, and of each
-      of its windows.
-    max_answer_length: Maximum number of tokens of an answer.
+    null_score_diff_threshold: Minimum difference between the "no answer" score
+      and the best span's score at which the answer is empty. If None, the
+      answer is always a span.
+    doc_stride: Number of tokens between the starts of consecutive context
+      windows. If None, the value used in fine-tuning.
+    max_question_length: Maximum number of tokens per question. If None, the
+      value used in fine-tuning.
+    n_best_size: Maximum number of candidate answers per question, and per
+      window of its context.
+    max_answer_length: Maximum number of tokens per answer.
   """
 
   METRICS = (
@@ -73,7 +72,7 @@ class ExtractiveQA(head_task.HeadOnTexts):
     return ('f1', 'exact_match')
 
   def rows(self, objective):
-    """Returns the featurizer for a head."""
+    """Returns the featurizer that prepares the head's inputs."""
     del objective
     settings: dict[str, Any] = {
       'doc_stride': self.doc_stride,
@@ -155,8 +154,8 @@ class ExtractiveQA(head_task.HeadOnTexts):
     """Returns the text of the best candidate, or '' for no answer.
 
     Args:
-      candidates: Candidate spans, the best first.
-      logits: Logits of the windows of the context.
+      candidates: Candidate spans, best span first.
+      logits: Start and end logits for each window of the context.
     """
     if not candidates:
       return ''

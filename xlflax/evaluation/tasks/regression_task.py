@@ -1,4 +1,4 @@
-"""Correlation of a head's predictions with ratings of texts."""
+"""Correlation of a head's predictions with human ratings of texts."""
 
 import dataclasses
 

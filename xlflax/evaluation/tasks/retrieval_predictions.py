@@ -1,4 +1,4 @@
-"""Predictions of sentence retrieval for test sets without public answers.
+"""Sentence retrieval predictions for test sets without public answers.
 
 XTREME's Tatoeba has its English sentences sorted, so that predictions can only
 be scored by the benchmark's organizers, who have the answers. The submission
@@ -23,18 +23,17 @@ from xlflax.utils import validation
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RetrievalPredictions(sentence_task.CollectionTask):
-  """Nearest sentence of the first language for each one of the second language.
+  """Nearest first-language sentence for each second-language sentence.
 
   The second language is English in XTREME's parts, such as 'fr-en'. If the
   source has gold pairs, the metrics are `accuracy/<part>`, the fraction of
   sentences of the second language whose nearest sentence is a gold translation,
   and the mean `accuracy/mean`. The files `<part>.tsv` contain a line for each
-  of
-  these sentences, with the line number of the nearest sentence of the first
+  of these sentences, with the line number of the nearest sentence of the first
   language, counted from 0. This is the format of XTREME's submissions.
 
   Attributes:
-    source: Two collections for each part.
+    source: Source of two sentence collections for each language pair.
   """
 
   METRICS = (ACCURACY,)

@@ -1,4 +1,4 @@
-"""Sentence retrieval: accuracy of finding translations in a test set.
+"""Sentence retrieval: accuracy of finding translations within a test set.
 
 Source: the Tatoeba task of Artetxe and Schwenk (2019, LASER) and XTREME (Hu et
 al., 2020), with accuracy@1 by cosine. Here, it is computed for the states of
@@ -48,7 +48,7 @@ _OVERLAP_COLUMNS = ('string_overlap', 'string_overlap_unshared')
 
 
 class PairFilter(enum.Enum):
-  """Pairs of a test set that are left out."""
+  """Sentence pairs to exclude from a test set."""
 
   # Pairs of equal sentences, or with a sentence without letters.
   TRIVIAL_PAIRS = 'trivial_pairs'
@@ -60,8 +60,9 @@ class _TestSet(NamedTuple):
 
   Attributes:
     first: N sentences of the first language.
-    second: Their translations.
-    kinds: `Kind` of each pair, by the strings that its sentences share.
+    second: Translations of `first`, N sentences of the second language.
+    kinds: Kind of string overlap of each pair, by the strings that its
+      sentences share.
     counts: Number of scored pairs, and of all pairs of each kind.
   """
 
@@ -78,10 +79,11 @@ class _LayerScores(NamedTuple):
   1, sentences of the second language are the queries.
 
   Attributes:
-    rows: Metrics of each direction.
+    rows: Metrics for each direction.
     is_nearest: Whether the translation of each query is its nearest neighbor,
       of shape [2, N].
-    is_in_top10: Whether it is among the ten nearest, of shape [2, N].
+    is_in_top10: Whether the translation of each query is among its ten nearest
+      neighbors, of shape [2, N].
   """
 
   rows: list[eval_task.Row]
@@ -92,7 +94,7 @@ class _LayerScores(NamedTuple):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Retrieval(sentence_task.SentenceTask):
-  """Accuracy@1 of translation retrieval.
+  """Accuracy@1 of retrieving translations by sentence vectors.
 
   The metrics of each language pair are values at `layer`, averaged over both
   directions. A pair with English is named by its other language.
@@ -127,9 +129,10 @@ class Retrieval(sentence_task.SentenceTask):
   numbers of sentences.
 
   Attributes:
-    source: Sentence pairs.
-    csls: K of CSLS. If None, CSLS is not computed.
-    pair_filter: Pairs that are neither scored nor used as candidates.
+    source: Source of sentence pairs.
+    csls: Number of neighbors K for CSLS. If None, CSLS accuracies are not
+      computed.
+    pair_filter: Sentence pairs to exclude from queries and candidates.
   """
 
   METRICS = (
@@ -173,7 +176,7 @@ class Retrieval(sentence_task.SentenceTask):
 
   @property
   def further_metrics(self) -> tuple[str, ...]:
-    """Accuracies of pairs without and with shared strings."""
+    """Names of the accuracies over pairs without and with shared strings."""
     return ('accuracy_unshared', 'accuracy_shared')
 
   def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
@@ -214,7 +217,8 @@ class Retrieval(sentence_task.SentenceTask):
     size = len(text.first)
     if not size or len(text.second) != size:
       raise errors.CorpusError(
-        'The texts of a language pair are not translations of each other',
+        'The two languages of a pair have different numbers of sentences, or '
+        'none',
         got=f'{size} and {len(text.second)} sentences',
         expected='the same number of sentences, and at least one',
       )
@@ -234,7 +238,7 @@ class Retrieval(sentence_task.SentenceTask):
     )
     if not scored_indices:
       raise errors.CorpusError(
-        'All pairs of the test set are trivial',
+        'All sentence pairs of the test set are trivial',
         got=trivial_pairs,
         expected='different sentences with letters',
         fix="Set pair_filter='none' to score all pairs.",

@@ -41,11 +41,12 @@ class RoundTrip(eval_task.EvalTask):
   are sentences.
 
   Attributes:
-    source: Text whose lines are translations of each other in all languages.
+    source: Text whose lines with the same number are translations of each other
+      in all languages.
     language_cycles: Chains of languages, such as 'en-de-fr'. If None, each
       language with the following two.
-    layer: Layer whose states are compared. 0 is the embedding output and -1
-      the last layer. SimAlign and Glot500 use 8.
+    layer: Layer whose hidden states are compared. 0 is the embedding output and
+      -1 the last layer. SimAlign and Glot500 use 8.
     max_length: Maximum number of tokens per sentence. If None, the number of
       the model's positions.
   """
@@ -72,7 +73,8 @@ class RoundTrip(eval_task.EvalTask):
       ]
       if len(sides) < 2 or len(set(map(len, sides))) > 1:
         raise errors.CorpusError(
-          'A round trip requires translations in two or more languages',
+          'The languages of a round trip have different numbers of sentences, '
+          'or none',
           got=f'{", ".join(str(len(side)) for side in sides)} sentences',
           expected='the same number of lines in two or more languages',
           where=chain,

@@ -1,4 +1,4 @@
-"""Base classes of tasks on sentence vectors."""
+"""Base classes for tasks on sentence vectors."""
 
 import collections
 import dataclasses
@@ -26,27 +26,27 @@ MIN_SENTENCES = 50
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceTask(eval_task.EvalTask):
-  """Base of tasks that represent each sentence by one vector.
+  """Base class for tasks that represent each sentence by one vector.
 
   The vector is the model's own (`SentenceEmbedding`), unless the task overrides
   parts of its definition. The overrides are part of the identity of a result,
   and a note lists them.
 
   Attributes:
-    pooling: Pooling of the hidden states. If set, dense layers and
-      normalization of the model's own vector are left out. If None, the pooling
-      of the model's own vector.
-    layer: Layer of the reported states. 0 is the embedding output and -1 the
-      last layer. If it is not the layer of the model's own vector, dense layers
-      and normalization are left out. If None, the layer of the model's own
-      vector.
-    max_length: Maximum number of tokens per sentence. If None, the limit of the
-      model's own vector.
-    prompts: Text that is prepended to a query, a document or, under the name
-      `default`, any other text, by name. If None, the prompts of the model's
-      own vector.
-    centering: Mean that is subtracted from the vectors of a test set. If None,
-      the setting of the model's own vector, or else `CENTRE`.
+    pooling: Method that reduces hidden states to one vector. If set, the dense
+      layers and normalization that the model defines are left out. If None, the
+      model's own pooling is used.
+    layer: Layer whose hidden states are pooled for the reported scores. 0 is
+      the embedding output and -1 the last layer. If it is not the layer that
+      the model defines, dense layers and normalization are left out. If None,
+      the model's own layer is used.
+    max_length: Maximum number of tokens per sentence. If None, the limit that
+      the model defines for its sentence vectors.
+    prompts: Prompts by name, which are prepended to a query, a document or,
+      under the name `default`, any other text. If None, the model's own prompts
+      are used.
+    centering: Mean to subtract from the vectors of a test set. If None, the
+      model's own setting is used, or `CENTRE` if the model does not define one.
     CENTRE: Default of `centering`.
   """
 
@@ -61,11 +61,11 @@ class SentenceTask(eval_task.EvalTask):
   def encoding(
     self, subject: eval_task.EvalModel, notes: list[str] | None = None
   ) -> SentenceEmbedding:
-    """Returns the definition of the vectors.
+    """Returns the sentence-vector definition, with the task's overrides.
 
     Args:
-      subject: Model with its own definition.
-      notes: Receives the definition, and the overrides of the task.
+      subject: Model with its own sentence-vector definition.
+      notes: List to which the definition and the task's overrides are appended.
     """
     model_encoding = subject.sentence
     task_encoding = model_encoding.changed(
@@ -113,15 +113,15 @@ class SentenceTask(eval_task.EvalTask):
     name: Callable[[Any], str] = str,
     notes: Sequence[str] = (),
   ) -> eval_task.EvalResult:
-    """Scores each part of a source. Parts that fail are listed in the result.
+    """Scores all languages or pairs of a source and lists those that failed.
 
     Args:
-      parts: Parts of the source.
-      score: Function that returns the statistics of a part by metric. Its
-        arguments are the part, and the result and the notes, which it may
-        extend.
-      name: Function that returns the name of a part.
-      notes: First notes of the result.
+      parts: Languages or language pairs of the source.
+      score: Function that returns per-example statistics of a language or pair
+        by metric. Its arguments are the language or pair, and the result and
+        the notes, which it may extend.
+      name: Function that returns the name of a language or pair in metrics.
+      notes: Notes that precede those of `score` in the result.
     """
     failures = eval_task.Failures(self.name)
     all_notes = list(notes)
@@ -156,7 +156,8 @@ class SentenceTask(eval_task.EvalTask):
       subject: Model with restored parameters.
       texts: N texts.
       languages: Language code of each text.
-      notes: Receives notes on the vectors, on languages and on truncated texts.
+      notes: List to which notes on vectors, languages and truncated texts are
+        appended.
       prompts: Names of prompts, such as `sentence_embedding.QUERY`. The first
         prompt that is defined is prepended to each text.
     """
@@ -188,17 +189,17 @@ class SentenceTask(eval_task.EvalTask):
     notes: list[str],
     name: str,
   ) -> list[np.ndarray]:
-    """Returns the pooled states of every layer, each of shape [N, H].
+    """Returns the pooled hidden states of every layer, each of shape [N, H].
 
-    In place of the states of the reported layer, the list contains the vectors
-    of the definition.
+    For the reported layer, the list contains the model's sentence vectors
+    instead of the pooled hidden states.
 
     Args:
       subject: Model with restored parameters.
       texts: N texts.
       languages: Language code of each text.
-      notes: Receives notes (see `vectors`).
-      name: Name of the texts for notes.
+      notes: List to which notes are appended (see `vectors`).
+      name: Description of the texts in notes.
     """
     encoding = self.encoding(subject, notes)
     layers, truncated = hidden_states.layer_vectors(
@@ -220,14 +221,15 @@ class SentenceTask(eval_task.EvalTask):
     notes: list[str],
     prompts: Sequence[Sequence[str]] = ((), ()),
   ) -> list[np.ndarray]:
-    """Returns the centered vectors of each side of a test set.
+    """Returns the centered source and target vectors of a test set.
 
     Args:
       subject: Model with restored parameters.
-      languages: Language codes of the texts of each side.
-      texts: Texts of each side.
-      notes: Receives notes (see `vectors` and `center_vectors`).
-      prompts: Names of prompts of each side (see `vectors`).
+      languages: Language codes of the texts, for source and target.
+      texts: Source texts and target texts.
+      notes: List to which notes are appended (see `vectors` and
+        `center_vectors`).
+      prompts: Names of prompts, for source and target (see `vectors`).
     """
     return self.center_vectors(
       subject,
@@ -244,15 +246,15 @@ class SentenceTask(eval_task.EvalTask):
     sides: Sequence[tuple[np.ndarray, Sequence[str]]],
     notes: list[str],
   ) -> list[np.ndarray]:
-    """Centers the vectors of a test set as `encoding` specifies.
+    """Centers the vectors of a test set as specified by `encoding`.
 
     Either all sides are centered, or none.
 
     Args:
-      subject: Model with its definition of vectors.
+      subject: Model with its own sentence-vector definition.
       sides: Vectors of shape [N, H] and the language of each text, for each
         side.
-      notes: Receives a note on the centering.
+      notes: List to which a note on the centering is appended.
     """
     vectors = [side_vectors for side_vectors, _ in sides]
     centre = self.encoding(subject).centering
@@ -275,13 +277,13 @@ class SentenceTask(eval_task.EvalTask):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CollectionTask(SentenceTask):
-  """Base of tasks that search two collections of sentences for translations."""
+  """Base class for tasks that find translations in two sentence collections."""
 
   CENTRE = Centering.AUTO
 
   @classmethod
   def source_factory(cls, name: str) -> Callable[..., Any]:
-    """Returns a function that selects the collections of SeqIO tasks."""
+    """Returns the function that creates a source of SeqIO collections."""
 
     def select_collections(
       mixture: str, split: str = 'test'

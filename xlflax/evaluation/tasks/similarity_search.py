@@ -1,4 +1,4 @@
-"""Similarity search on FLORES: error rates of translation retrieval.
+"""Similarity search on FLORES: error rates for translation retrieval.
 
 xsim is defined by Artetxe and Schwenk (2019), as LASER computes it. xsim++ is
 defined by Chen et al. (2023), "xsim++: An Improved Proxy to Bitext Mining
@@ -23,7 +23,7 @@ from xlflax.utils import class_registry, errors, validation
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SimilaritySearch(sentence_task.SentenceTask):
-  """Fraction of sentences whose nearest neighbor is not a translation.
+  """Fraction of sentences whose nearest neighbor is not their translation.
 
   Neighbors are ranked by margin. The metrics of each language pair are
   `xsim/<pair>` among the sentences of the second language, and, if there are
@@ -32,9 +32,9 @@ class SimilaritySearch(sentence_task.SentenceTask):
   translation.
 
   Attributes:
-    source: Sentence pairs, such as ParallelFiles of FLORES-200.
-    margin: 'ratio', 'distance' or 'absolute'.
-    num_neighbors: Number of neighbors of the margin.
+    source: Source of sentence pairs, such as `ParallelFiles` with FLORES-200.
+    margin: Similarity score of a pair: 'ratio', 'distance' or 'absolute'.
+    num_neighbors: Number of nearest neighbors that the margin score averages.
     altered: Files of altered sentences by second language, with one sentence
       per line. In an altered sentence, a number, a name or a word is replaced.
   """
@@ -58,7 +58,7 @@ class SimilaritySearch(sentence_task.SentenceTask):
     unknown = set(self.altered) - {second for _, second in pairs}
     if unknown:
       raise errors.ConfigError(
-        'Altered sentences require a pair with their language as the second',
+        'Altered sentences must be in the second language of a language pair',
         got=', '.join(sorted(unknown)),
         expected='second languages of '
         + ', '.join(map(text_sources.pair_name, pairs)),
@@ -118,7 +118,7 @@ def search_errors(
   k: int = 4,
   margin: str = 'ratio',
 ) -> example_statistics.Statistics:
-  """Returns 1 for each sentence whose best candidate is wrong, and 0 otherwise.
+  """Returns 1 for each query whose best candidate is wrong, and 0 otherwise.
 
   A candidate is wrong if its text differs from that of the translation.
 
@@ -126,9 +126,9 @@ def search_errors(
     first: Vectors of the queries of shape [N, H].
     second: Vectors of the candidates of shape [M, H] with M >= N. Candidate i
       is the translation of query i.
-    texts: Texts of the M candidates.
-    k: Number of nearest neighbors among which the candidate is searched.
-    margin: Score of a pair: 'ratio', 'distance' or 'absolute'.
+    texts: Candidate texts, M strings.
+    k: Number of nearest neighbors among which the best candidate is chosen.
+    margin: Similarity score of a pair: 'ratio', 'distance' or 'absolute'.
   """
   candidate_pairs = margin_scoring.find_candidates(
     first, second, k=min(k, len(first)), margin=margin, direction='forward'

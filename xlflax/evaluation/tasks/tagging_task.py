@@ -1,4 +1,4 @@
-"""Labeling of words: accuracy of part-of-speech tags, F1 of entities."""
+"""Word labeling: accuracy of part-of-speech tags, and F1 of entities."""
 
 import collections
 import dataclasses
@@ -26,7 +26,7 @@ from xlflax.utils import validation
 
 
 class Scheme(enum.Enum):
-  """Type of the labels."""
+  """Type of word labels."""
 
   TAGS = 'tags'  # A label for each word, such as its part of speech.
   ENTITIES = 'entities'  # Spans in IOB2 format.
@@ -39,7 +39,7 @@ def infer_scheme(labels: Sequence[str]) -> Scheme:
 
 
 class Predicted(enum.Enum):
-  """Postprocessing of the predicted labels of entities."""
+  """Postprocessing options for predicted entity labels."""
 
   # Valid IOB2, as in ECS. See `tagging_metrics.repair_iob2`.
   VALID_IOB2 = 'valid_iob2'
@@ -59,7 +59,7 @@ class Predicted(enum.Enum):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tagging(head_task.HeadTask):
-  """Accuracy of the labels of words, and F1 of entities.
+  """Accuracy of word labels, and F1 of entities.
 
   The metrics of each part of the source are `accuracy/<part>` over words,
   `majority/<part>`, the accuracy of the part's most frequent label, and
@@ -76,13 +76,13 @@ class Tagging(head_task.HeadTask):
   predictions are joined, so that every word gets a label.
 
   Attributes:
-    scheme: The type of the labels. If None, the type of the labels that the
+    scheme: Type of the word labels. If None, the type of the labels that the
       head was fine-tuned with (see `infer_scheme`). Summary tables show F1 if
       this is ENTITIES, and accuracy otherwise.
-    unseen: Treatment of gold labels that the head does not have. By default,
+    unseen: How to treat gold labels that the head does not have. By default,
       they count as wrong, so that a single unknown type of entities does not
       exclude a language.
-    predicted: Postprocessing of predicted entities: VALID_IOB2, RAW or
+    predicted: Postprocessing of predicted entity labels: VALID_IOB2, RAW or
       MERGED_TYPES.
   """
 
@@ -104,7 +104,7 @@ class Tagging(head_task.HeadTask):
 
   @property
   def primary_metric(self) -> str:
-    """Name of the metric, before the `/`, that summary tables show."""
+    """Name of the metric in summary tables, without `/` and the part."""
     return 'f1' if self.scheme is Scheme.ENTITIES else 'accuracy'
 
   @property

@@ -1,4 +1,4 @@
-"""Translation quality: BLEU and chrF of hypotheses of a beam search."""
+"""Translation quality: BLEU and chrF of beam search hypotheses."""
 
 import dataclasses
 import enum
@@ -16,7 +16,7 @@ from xlflax.utils import errors, validation
 
 
 class Direction(enum.Enum):
-  """Direction of translation of a language pair."""
+  """Direction in which a language pair is translated."""
 
   FORWARD = 'forward'  # From the first language to the second.
   BACKWARD = 'backward'  # From the second language to the first.
@@ -26,7 +26,7 @@ class Direction(enum.Enum):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslationEval(eval_task.EvalTask):
-  """Similarity of translations and references.
+  """Similarity between translations and reference translations.
 
   The metrics of each direction, such as `en-ja`, are `bleu/en-ja` (sacreBLEU),
   `tokenized_bleu/en-ja` (BLEU of Moses tokens, except for languages that are
@@ -36,9 +36,9 @@ class TranslationEval(eval_task.EvalTask):
   one per line.
 
   Attributes:
-    source: Sentence pairs.
-    direction: FORWARD, BACKWARD or BOTH.
-    options: Options of the search, and the decoder's start token.
+    source: Source of sentence pairs.
+    direction: Translation direction: FORWARD, BACKWARD or BOTH.
+    options: Search options, and the decoder's start token.
   """
 
   METRICS = (
@@ -99,7 +99,8 @@ class TranslationEval(eval_task.EvalTask):
     text = self.source.load(pair)
     if not text.first or len(text.first) != len(text.second):
       raise errors.CorpusError(
-        'The texts of a language pair are not translations of each other',
+        'The two languages of a pair have different numbers of sentences, or '
+        'none',
         got=f'{len(text.first)} and {len(text.second)} sentences',
         expected='the same number of sentences, and at least one',
       )
@@ -123,11 +124,11 @@ class TranslationEval(eval_task.EvalTask):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TsvPairs(text_sources.PairSource):
-  """Sentence pairs from files with lines `sentence <TAB> translation`.
+  """Sentence pairs from files with lines of `sentence <TAB> translation`.
 
   Attributes:
-    files: Path of each language pair, such as 'en-ja'. Gin files may also pass
-      pairs of names and paths.
+    files: Path to the file of each language pair, such as 'en-ja'. Gin files
+      may also pass pairs of names and paths.
     max_pairs: Maximum number of sentence pairs per file, from the beginning. If
       None, all are used.
   """
@@ -140,7 +141,7 @@ class TsvPairs(text_sources.PairSource):
     for name in self.files:
       if len(name.split('-')) != 2:
         raise errors.ConfigError(
-          'The name of a file of sentence pairs requires two languages',
+          'A file of sentence pairs must be named by two language codes',
           got=name,
           expected='a name such as en-ja',
           where='TsvPairs.files',
@@ -162,7 +163,7 @@ class TsvPairs(text_sources.PairSource):
     for line_number, row in enumerate(rows, 1):
       if len(row) != 2:
         raise errors.CorpusError(
-          'A line must contain a sentence and its translation',
+          'A line does not consist of a sentence and its translation',
           got=f'{len(row)} columns',
           expected='2 columns, separated by a tab',
           where=f'{path}:{line_number}',
@@ -204,11 +205,11 @@ def _score(
   """Returns the scores of a direction, and adds their signatures to the notes.
 
   Args:
-    name: Name of the direction.
-    target: Code of the target language.
+    name: Name of the translation direction.
+    target: Target language code.
     hypotheses: N translations.
     references: N reference translations.
-    notes: Receives the signatures.
+    notes: List to which the metrics' signatures are appended.
   """
   scores = {
     'bleu': translation_metrics.bleu(

@@ -1,4 +1,4 @@
-"""Word alignment from the hidden states of every layer, without training.
+"""Word alignment by every layer's hidden states, without training.
 
 Source: MetaXLM (Chi et al., 2022) section 4.4 and figure 4 for the alignment
 error rate by layer with optimal transport, and SimAlign (Jalili Sabet et al.,
@@ -52,16 +52,14 @@ ScoresByMethod = dict[Method, list[alignment_error_rate.AlignmentScores]]
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WordAlignment(labeled_task.LabeledTask):
-  """Alignment error rate (AER) of every layer. Lower is better.
+  """Alignment error rate (AER) for every layer. Lower is better.
 
   The metrics of each part, such as `ja-en`, are `aer/<part>`,
   `precision/<part>` and `recall/<part>` of the first method at `layer`, and
   `best_aer/<part>` and `best_layer/<part>` of the layer that is best on the
-  test
-  sentences themselves. The metrics of other methods have the method's name as a
-  prefix, such as `argmax_aer`. `aer/mean`, `best_aer/mean` and
-  `best_layer/mean`
-  are means over parts.
+  test sentences themselves. The metrics of other methods have the method's name
+  as a prefix, such as `argmax_aer`. `aer/mean`, `best_aer/mean` and
+  `best_layer/mean` are means over parts.
 
   The table `layers` contains the scores of every layer and method. The table
   `problems`, if there are any, contains links that the source left out. The
@@ -72,13 +70,14 @@ class WordAlignment(labeled_task.LabeledTask):
   maximum length are not linked.
 
   Attributes:
-    source: Parts of aligned sentences.
+    source: Source of sentence pairs with gold alignments, by language pair.
     methods: Alignment methods (see `xlflax.similarity.word_links`).
-    layer: Layer of `aer`. 0 is the embedding output and -1 the last layer.
-    entropic_reg: Weight of the entropic regularization of the transport.
-    marginals: Weights of a sentence's words in the transport.
-    threshold: Threshold of links (see `word_links.link_matrix`). If None, the
-      greatest element is linked.
+    layer: Layer for which `aer` is reported. 0 is the embedding output and -1
+      the last layer.
+    entropic_reg: Weight of entropic regularization in optimal transport.
+    marginals: Weights of a sentence's words in optimal transport.
+    threshold: Score threshold for links (see `word_links.link_matrix`). If
+      None, the greatest element is linked.
     max_length: Maximum number of tokens per sentence. If None, the number of
       the model's positions.
   """
@@ -187,7 +186,7 @@ class WordAlignment(labeled_task.LabeledTask):
     """Returns the aligned sentences of a part.
 
     Raises:
-      CorpusError: If there are none.
+      CorpusError: If there are no sentences with gold links.
     """
     examples = [
       example
@@ -237,8 +236,10 @@ class WordAlignment(labeled_task.LabeledTask):
     """Links the words of a sentence at every layer.
 
     Args:
-      source: Vectors of the source words, of shape [L + 1, M, H].
-      target: Vectors of the target words, of shape [L + 1, N, H].
+      source: Vectors of the M source words at every layer, of shape [L + 1, M,
+        H].
+      target: Vectors of the N target words at every layer, of shape [L + 1, N,
+        H].
 
     Returns:
       Links of shape [L + 1, M, N], bool, by method.
