@@ -196,7 +196,7 @@ def test_texts_without_a_counterpart_are_noted(subject_of):
   )
   vocabulary = WordVocabulary(f'{_FRENCH} {_ENGLISH}'.split())
   result = task.evaluate(subject_of(objective, vocabulary))
-  assert result.notes == ('fr: each text is its own counterpart',)
+  assert result.notes == ('fr: each text serves as its own translation',)
 
 
 def test_a_head_that_is_plugged_out_reads_none(subject_of):
