@@ -178,17 +178,21 @@ def make_plan(
 def format_tables(plans: dict[tuple[str, int, str], dict]) -> str:
   """Formats memory and speed of all plans as Markdown."""
   lines = [
-    'State split over all devices:',
+    'Memory for the training state if it is split over all devices:',
     '',
     *_format_memory_table(plans),
     '',
   ]
   for mesh, title in (
-    ('full', 'Steps, with state split over all devices:'),
+    (
+      'full',
+      'Time and memory of a step if the training state is split over all '
+      'devices:',
+    ),
     (
       'default',
-      'Steps, with the mesh that the devices come to by '
-      'themselves (FSDP in a node, data across nodes):',
+      'Time and memory of a step with the default mesh (FSDP within a node, '
+      'data parallelism across nodes):',
     ),
   ):
     rows = {key: p for key, p in plans.items() if key[2] == mesh}
@@ -201,8 +205,8 @@ def _format_memory_table(plans) -> list[str]:
   """Returns the lines of the table of state memory."""
   lines = [
     '| model | parameters | devices | mesh (data x fsdp x tensor) | '
-    'state, MiB | of it split over all, MiB | that x devices | the '
-    'rest, MiB |',
+    'state, MiB | split over all devices, MiB | split x devices, MiB | '
+    'not split over all devices, MiB |',
     '| --- ' * 8 + '|',
   ]
   for (name, devices, mesh), plan in plans.items():
@@ -230,7 +234,7 @@ def _format_speed_table(plans) -> list[str]:
   """Returns the lines of the table of peak memory, communication and speed."""
   lines = [
     '| model | devices | mesh | by | peak, GiB of 131 | sent, GiB | '
-    'to other nodes, GiB | estimate, ms | of it exposed communication | '
+    'to other nodes, GiB | estimate, ms | exposed communication | '
     'largest part | tokens/s | MFU |',
     '| --- ' * 12 + '|',
   ]

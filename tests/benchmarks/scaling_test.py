@@ -67,7 +67,7 @@ def test_tables(tmp_path):
   page.write_text('Before\n<!-- tables -->\nold\n<!-- end of tables -->\nAfter')
   for _ in range(2):
     scaling.write_page(page, text)
-  assert page.read_text().startswith('Before\n<!-- tables -->\n\nState split')
+  assert page.read_text().startswith('Before\n<!-- tables -->\n\nMemory for')
   assert page.read_text().endswith('<!-- end of tables -->\nAfter')
   assert 'old' not in page.read_text()
 
