@@ -1,4 +1,4 @@
-"""Train state, optimizers, partitioning, checkpoints, and the training loop."""
+"""Training: train state, optimizers, partitioning, checkpoints and the loop."""
 
 from etils import epy as _epy
 

@@ -1,4 +1,4 @@
-"""Limit on the number of steps that are dispatched to the devices ahead.
+"""Limit on how many steps are dispatched to the devices in advance.
 
 JAX returns from a step before the device has finished it. On CPUs, it allows 32
 dispatched steps. Saving and stopping wait for all of them. Therefore, only few
@@ -19,14 +19,14 @@ _TARGET_SECONDS = 1.0
 
 
 class DispatchQueue:
-  """Steps that were dispatched to the devices and are not finished.
+  """Queue of steps that were dispatched to the devices but are not finished.
 
   Attributes:
     finished: Last step that the devices are known to have finished.
 
   Args:
     on_finished: Function called with the number of a finished step.
-    clock: Function that returns the time in seconds.
+    clock: Function that returns the current time in seconds.
   """
 
   def __init__(
@@ -42,17 +42,17 @@ class DispatchQueue:
 
   @property
   def limit(self) -> int:
-    """The maximum number of dispatched steps."""
+    """Maximum number of dispatched steps that are not finished."""
     if not self._seconds_per_step:
       return _MIN_STEPS
     num_steps = int(_TARGET_SECONDS / self._seconds_per_step)
     return max(_MIN_STEPS, min(_MAX_STEPS, num_steps))
 
   def add(self, step: int, output: Any) -> None:
-    """Adds a step that was dispatched.
+    """Adds a dispatched step to the queue.
 
     Args:
-      step: Number of the step.
+      step: Number of the dispatched step.
       output: Arrays that are ready when the step is finished.
     """
     if not self._steps:
@@ -67,7 +67,7 @@ class DispatchQueue:
       self._wait()
 
   def finish(self) -> None:
-    """Waits until all steps are finished."""
+    """Waits until all dispatched steps are finished."""
     while self._steps:
       self._wait()
 

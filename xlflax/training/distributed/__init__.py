@@ -1,1 +1,1 @@
-"""Jobs of several processes: detection, joining, failures and preemption."""
+"""Multi-process jobs: detection, joining, failures and preemption."""

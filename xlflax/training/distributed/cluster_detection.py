@@ -1,4 +1,4 @@
-"""Detection of the job of this process from flags, environment or scheduler.
+"""Detection of this process's job from flags, environment or scheduler.
 
 Flags take precedence, then the variables `XLFLAX_COORDINATOR`,
 `XLFLAX_NUM_PROCESSES` and `XLFLAX_PROCESS_ID`, which Kubernetes manifests set
@@ -26,7 +26,7 @@ _VARIABLES = {
 
 
 class Cluster(enum.Enum):
-  """Environment that started the processes."""
+  """The environment, such as a scheduler, that started the processes."""
 
   AUTO = 'auto'
   NONE = 'none'  # A single process, independent of the environment.
@@ -48,13 +48,13 @@ _JAX_NAMES = {
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Job:
-  """Job of this process.
+  """Description of the multi-process job that this process belongs to.
 
   Attributes:
-    coordinator_address: 'host:port' of process 0.
-    num_processes: Number of processes of the job.
+    coordinator_address: 'host:port' at which process 0 is reached.
+    num_processes: Number of processes in the job.
     process_id: Number of this process, starting at 0.
-    source: Source of the values, for messages.
+    source: Source of these values, such as flags or Slurm, for messages.
     local_devices: Indices of the accelerators of the host that belong to this
       process. If None, all visible accelerators.
   """
@@ -92,10 +92,10 @@ def detect_job(
   cluster: Cluster = Cluster.AUTO,
   initialization_timeout: int = 300,
 ) -> Job | None:
-  """Detects the job of this process.
+  """Detects the multi-process job that this process belongs to.
 
   Args:
-    environment: Environment variables of the process.
+    environment: This process's environment variables.
     coordinator_address: 'host:port' of process 0 from a flag, or None.
     num_processes: Number of processes from a flag, or None.
     process_id: Number of this process from a flag, or None.
@@ -107,7 +107,7 @@ def detect_job(
     The job, or None for a single process.
 
   Raises:
-    ConfigError: If the description of the job is incomplete or invalid.
+    ConfigError: If the job's description is incomplete or invalid.
   """
   flags = {
     'coordinator_address': coordinator_address,
@@ -170,11 +170,11 @@ def _check_single_process(job_values, cluster) -> None:
   """Checks that nothing indicates a job of several processes.
 
   Raises:
-    ConfigError: If a cluster is requested or some values are given.
+    ConfigError: If a cluster was requested, or if some of the values are given.
   """
   if cluster not in (Cluster.AUTO, Cluster.NONE):
     raise errors.ConfigError(
-      'The process was not started by the environment of --cluster',
+      'This process was not started by the environment specified in --cluster',
       got=f'--cluster={cluster.value}, and none of its variables',
       fix='Start the processes by the cluster (for Slurm by srun, for Open MPI '
       'by mpirun), or pass --coordinator_address, --num_processes and '
@@ -182,7 +182,7 @@ def _check_single_process(job_values, cluster) -> None:
     )
   if any(value is not None for value in job_values.values()):
     raise errors.ConfigError(
-      'The description of the job is incomplete',
+      'The description of the multi-process job is incomplete',
       got=', '.join(f'{name}={value}' for name, value in job_values.items()),
       expected='--coordinator_address, --num_processes and --process_id',
     )
@@ -192,7 +192,7 @@ def _check_srun(environment: Mapping[str, str], cluster: Cluster) -> None:
   """Checks that Slurm did not allocate several tasks to a single process.
 
   Raises:
-    ConfigError: If the job has several tasks, but the process is not one of
+    ConfigError: If the job has several tasks, but this process is not one of
       them.
   """
   num_tasks = _read_number(environment, 'SLURM_NTASKS')
@@ -218,8 +218,8 @@ def _detect_scheduler(environment, cluster: Cluster) -> Cluster | None:
   """Detects the scheduler that started this process as one of several.
 
   Args:
-    environment: Environment variables of the process.
-    cluster: Scheduler to detect. If AUTO, any scheduler.
+    environment: This process's environment variables.
+    cluster: Scheduler to detect. If AUTO, any supported scheduler.
   """
   is_detected = {
     Cluster.SLURM: _is_in_slurm_step(environment)
@@ -253,7 +253,7 @@ def _detect_with_jax(known_values, cluster: Cluster, initialization_timeout):
   """Adds missing values by the detection of JAX.
 
   Raises:
-    ConfigError: If JAX does not detect all missing values.
+    ConfigError: If JAX cannot detect all missing values.
   """
   from jax._src import clusters
 
@@ -295,14 +295,15 @@ def local_devices(
   them.
 
   Args:
-    environment: Environment variables of the process.
+    environment: This process's environment variables.
     cluster: Scheduler that started the process.
 
   Returns:
     The indices, or None for all visible GPUs.
 
   Raises:
-    ConfigError: If the GPUs of the host cannot be divided equally.
+    ConfigError: If the host's GPUs cannot be divided equally among its
+      processes.
   """
   if cluster is Cluster.SLURM:
     local_index = _read_number(environment, 'SLURM_LOCALID')
@@ -323,7 +324,7 @@ def local_devices(
     return None
   if num_visible % num_processes:
     raise errors.ConfigError(
-      'The GPUs of a host cannot be divided equally among its processes',
+      'The GPUs on a host cannot be divided equally among its processes',
       got=f'{num_processes} processes, {num_visible} GPUs',
       where=cluster.value,
       fix='Start one process per GPU, or one per host.',

@@ -1,4 +1,4 @@
-"""Job of several processes: its start, its failures and its end.
+"""Multi-process jobs: how they start, fail and end.
 
 Three parts rely on `jax.distributed`: it connects the processes (`joining`),
 detects lost and frozen processes, and waits for all of them at the end.
@@ -39,18 +39,19 @@ def initialize_distributed(
   initialization_timeout: int = 300,
   heartbeat_timeout_seconds: int = 30,
 ) -> None:
-  """Joins the other processes of the job. Does nothing for a single process.
+  """Connects this process with the others in its job, if there are any.
 
   This function must be called before the first use of a device. A process that
   cannot connect prints a message and exits, where JAX would abort it.
 
   Args:
-    coordinator_address: 'HOST:PORT' of process 0. If None, it is detected, like
-      the next two arguments (see `cluster`).
-    num_processes: Number of processes of the job.
+    coordinator_address: 'HOST:PORT' at which process 0 is reached. If None, it
+      is detected, like the next two arguments (see `cluster`).
+    num_processes: Number of processes in the job.
     process_id: Number of this process, starting at 0.
     cluster: Environment in which missing values are detected.
-    configuration: Text that must be the same in all processes.
+    configuration: Text, such as the configuration, that must be equal in all
+      processes.
     initialization_timeout: Time to wait for the other processes, in seconds.
     heartbeat_timeout_seconds: Time without a heartbeat, in seconds, after which
       a process is considered lost and the others end.
@@ -99,12 +100,12 @@ def _leave() -> None:
 
 
 def failure_monitor() -> failures.FailureMonitor | None:
-  """Returns the failure monitor of the job, or None for a single process."""
+  """Returns the job's failure monitor, or None for a single process."""
   return _monitor
 
 
 def checked_versions() -> dict[str, str]:
-  """Returns the versions that must be the same in all processes."""
+  """Returns the package versions that must be equal in all processes."""
   return joining.package_versions()
 
 
@@ -152,7 +153,7 @@ def _log_devices(job: cluster_detection.Job, hosts: list[str]) -> None:
 def set_exit_messages(
   last_words: Callable[[], str], doing: Callable[[], str]
 ) -> None:
-  """Sets the messages to print when another process ends this one.
+  """Sets the messages that are printed when another process ends this one.
 
   Args:
     last_words: Function that returns a sentence, for example with the
@@ -165,10 +166,11 @@ def set_exit_messages(
 
 
 def end_job(error: errors.TrainingError) -> NoReturn:
-  """Ends all processes of a job that hangs. Each process writes its stacks.
+  """Ends all processes of a hanging job, after each has written its stacks.
 
   Args:
-    error: Reason. Its exit code becomes that of all processes.
+    error: Error that describes the reason. All processes exit with its exit
+      code.
   """
   with contextlib.suppress(Exception):
     faulthandler.dump_traceback(2, all_threads=True)
@@ -180,7 +182,7 @@ def end_job(error: errors.TrainingError) -> NoReturn:
 
 @contextlib.contextmanager
 def leaving_together(command: str, *, stopped_status: int = 0):
-  """Context in which the failure of one process ends all processes of the job.
+  """Context in which the failure of one process ends the job's other processes.
 
   A single process raises its exception. In a job, the process that fails prints
   its message (or, for a bug, its traceback) and reports it to the others, which
@@ -188,7 +190,7 @@ def leaving_together(command: str, *, stopped_status: int = 0):
   forever.
 
   Args:
-    command: Name of the command for the message.
+    command: Name of the command, for the error message.
     stopped_status: Exit code after a signal that arrived before training. If 0,
       the exit code of an interruption.
   """

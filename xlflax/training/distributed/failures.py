@@ -1,4 +1,4 @@
-"""Failure propagation: all processes of a job end when one of them fails.
+"""Failure propagation, which ends all processes of a job if one fails.
 
 `jax.distributed` detects killed and frozen processes by missing heartbeats and
 aborts the others. This module adds features that it lacks:
@@ -60,7 +60,7 @@ def is_lost_process(error: BaseException) -> bool:
 
 
 def is_raised_by_jax(error: BaseException) -> bool:
-  """Returns whether JAX may have raised an error.
+  """Returns whether an error may have been raised by JAX.
 
   Some errors of collectives are a ValueError with the text of a C++ status.
   """
@@ -72,7 +72,7 @@ def timed_out_processes(text: str) -> list[int]:
   """Returns the processes that did not reach a barrier.
 
   Args:
-    text: Message of JAX about the barrier.
+    text: JAX's error message about the barrier.
   """
   match = _TIMED_OUT_TASKS.search(text)
   return sorted(map(int, match[1].split())) if match else []
@@ -84,8 +84,8 @@ def describe_processes(
   """Formats process numbers as '2 on host-b, 5 on host-c and 12 more'.
 
   Args:
-    numbers: Process numbers.
-    hosts: Host name of each process of the job. May be empty.
+    numbers: Numbers of the processes to format.
+    hosts: Host name of each process in the job. May be empty.
   """
   names = [
     f'{number} on {hosts[number]}' if number < len(hosts) else str(number)
@@ -101,7 +101,7 @@ def describe_hosts(hosts: Sequence[str]) -> str:
   """Formats host names as '0-3 on host-a, 4-7 on host-b'.
 
   Args:
-    hosts: Host name of each process of the job.
+    hosts: Host name of each process in the job.
   """
   texts, first = [], 0
   for host, group in itertools.groupby(hosts):
@@ -113,7 +113,7 @@ def describe_hosts(hosts: Sequence[str]) -> str:
 
 @contextlib.contextmanager
 def abort_handler(end: Callable[[], object]) -> Iterator[None]:
-  """Context in which SIGABRT calls a function before the process aborts.
+  """Context in which a SIGABRT calls a function before the process aborts.
 
   JAX aborts from a C++ thread, where `signal.signal` has no effect: Python
   would run its handler in the main thread after the process has ended.
@@ -134,7 +134,7 @@ def abort_handler(end: Callable[[], object]) -> Iterator[None]:
 
 
 class FailureMonitor:
-  """Reports failures to the other processes and follows their failures.
+  """Reports this process's failures to the others and reacts to theirs.
 
   Events (failures and stop requests) are values in the key-value store of JAX's
   coordination service, numbered in order of arrival. A thread in each process
@@ -142,14 +142,14 @@ class FailureMonitor:
 
   Args:
     process_id: Number of this process.
-    hosts: Host name of each process.
-    client: Client of JAX's coordination service.
+    hosts: Host name of each process in the job.
+    client: Client of the coordination service that JAX runs for the job.
     exit_process: Function that ends the process with an exit code.
 
   Attributes:
     process_id: Number of this process.
-    hosts: Host name of each process.
-    client: Client of JAX's coordination service.
+    hosts: Host name of each process in the job.
+    client: Client of the coordination service that JAX runs for the job.
     doing: Function that returns the current activity of this process.
     last_words: Function that returns a sentence to print when the failure of
       another process ends this one, for example the checkpoint from which the
@@ -180,32 +180,32 @@ class FailureMonitor:
     )
 
   def start(self) -> None:
-    """Starts following the failures of other processes."""
+    """Starts to listen for failures of other processes."""
     self._context.enter_context(abort_handler(self._end_after_abort))
     self._thread.start()
 
   def close(self) -> None:
-    """Stops following failures. JAX's client must be shut down before."""
+    """Stops listening for failures. JAX's client must be shut down before."""
     self._thread.join(_JOIN_SECONDS)
     self._context.close()
 
   @property
   def name(self) -> str:
-    """Name of this process in messages."""
+    """Name by which messages refer to this process."""
     host = self.hosts[self.process_id]
     return f'process {self.process_id} of {len(self.hosts)} on {host}'
 
   def request_stop(self, reason: str) -> None:
-    """Requests all processes, including this one, to stop."""
+    """Requests that all processes, including this one, stop."""
     self._publish({'stop': reason})
 
   def fail(self, message: str, exit_code: int, *, stacks: bool = False) -> None:
-    """Reports the failure of this process, which must exit afterwards.
+    """Reports this process's failure. The process must exit afterwards.
 
     Args:
-      message: Reason of the failure.
-      exit_code: Exit code of this process and of the others.
-      stacks: Whether to write the stacks of the threads of the other processes.
+      message: Message that describes the reason for the failure.
+      exit_code: Exit code for this process and all others.
+      stacks: Whether the other processes write their threads' stacks.
     """
     self._ending.acquire()
     self._exit_code = exit_code
@@ -321,7 +321,7 @@ class FailureMonitor:
 
 
 def write_to_stderr(text: str) -> None:
-  """Writes to the file descriptor of standard error, bypassing Python's stream."""
+  """Writes to standard error's file descriptor, bypassing Python's stream."""
   with contextlib.suppress(OSError):
     os.write(2, text.encode(errors='replace'))
 

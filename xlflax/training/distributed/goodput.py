@@ -1,4 +1,4 @@
-"""Time that a run spends in each activity, and its goodput."""
+"""Time that a run spends on each activity, and the resulting goodput."""
 
 import enum
 import time
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 
 class Activity(enum.Enum):
-  """Activities of a run."""
+  """Activities on which a run spends its time."""
 
   START = 'start'
   COMPILATION = 'compilation'
@@ -17,7 +17,7 @@ class Activity(enum.Enum):
 
   @property
   def description(self) -> str:
-    """Present participle for messages."""
+    """Present participle that names the activity in messages."""
     return _DESCRIPTIONS[self]
 
 
@@ -33,13 +33,15 @@ _LOST = 'lost'  # Work after the last checkpoint of an earlier process.
 
 
 class Activities:
-  """Time of a run in each activity, summed over all its processes.
+  """Time that a run spends on each activity, including earlier processes.
 
   Attributes:
     current: Current activity.
-    detail: Batch, step or checkpoint of the current activity, for messages.
+    detail: Batch, step or checkpoint that the current activity works on, for
+      messages.
     since: Clock time at which the current activity started.
-    cpu_since: CPU seconds of this process when the current activity started.
+    cpu_since: CPU seconds used by this process before the current activity
+      started.
     longest: Longest uninterrupted time of each activity in seconds.
 
   Args:
@@ -60,7 +62,7 @@ class Activities:
   def add_earlier_processes(
     self, saved: Mapping[str, float], written: float
   ) -> None:
-    """Adds the time of earlier processes of the run.
+    """Adds the time that earlier processes of the run spent.
 
     Args:
       saved: Result of `seconds()` at the time of the checkpoint.
@@ -76,7 +78,8 @@ class Activities:
 
     Args:
       activity: New activity.
-      detail: Batch, step or checkpoint of the activity, for messages.
+      detail: Batch, step or checkpoint that the activity works on, for
+        messages.
     """
     current_time = self.clock()
     duration = current_time - self.since
@@ -93,32 +96,34 @@ class Activities:
       self.start(Activity.STEP, self.detail)
 
   def describe(self) -> str:
-    """Returns the current activity and its duration, for messages."""
+    """Describes the current activity and its duration, for messages."""
     detail = f' {self.detail}' if self.detail else ''
     duration = self.clock() - self.since
     return f'{self.current.description}{detail} for {duration:.0f} s'
 
   def seconds(self) -> dict[str, float]:
-    """Returns the seconds by activity, and of 'lost' work."""
+    """Returns the seconds spent on each activity and on 'lost' work."""
     name = self.current.value
     current_seconds = self._seconds[name] + self.clock() - self.since
     return self._seconds | {name: current_seconds}
 
   def cpu_seconds(self, activity: Activity) -> float:
-    """Returns the CPU seconds of this process in an activity."""
+    """Returns the CPU seconds that this process used for an activity."""
     seconds = self._cpu_seconds[activity]
     if activity is self.current:
       seconds += time.process_time() - self.cpu_since
     return seconds
 
   def goodput(self) -> float:
-    """Returns the fraction of the time spent in training steps, 0 to 1."""
+    """Returns the fraction of the time that was spent on training steps (0 to
+    1).
+    """
     seconds = self.seconds()
     return seconds['step'] / max(sum(seconds.values()), 1e-9)
 
 
 def format_goodput(seconds: Mapping[str, float]) -> str:
-  """Formats the time by activity.
+  """Formats the goodput and the time spent on each activity.
 
   For example, 'goodput 92.1 %: start 3 s, batch 0 s, ...'.
 

@@ -1,4 +1,4 @@
-"""Watchdog, which reports and ends a run that makes no progress.
+"""Watchdog, which reports and ends runs that make no progress.
 
 The cause of a hang is not known in advance. It may be a loader whose file
 system does not respond, a collective that waits for another process, or a
@@ -25,7 +25,7 @@ _CHECK_SECONDS = 1.0  # Maximum time between two checks.
 
 
 class Watchdog:
-  """Context in which a process that stays in one activity for too long ends.
+  """Context in which a process ends if an activity takes too long.
 
   Args:
     activities: Activities of the run.
@@ -66,7 +66,7 @@ class Watchdog:
       self._thread.join(timeout=10)
 
   def background_write(self, is_writing: Callable[[], bool]) -> None:
-    """Watches a checkpoint that is written in the background.
+    """Watches a checkpoint that is being written in the background.
 
     Args:
       is_writing: Function that returns whether a checkpoint is being written.
@@ -78,12 +78,12 @@ class Watchdog:
       self._writing_since = self.activities.clock()
 
   def stopping(self) -> None:
-    """Limits the time of the current step after a stop request."""
+    """Limits the time that the current step may take after a stop request."""
     if self._stop_requested_at is None:
       self._stop_requested_at = self.activities.clock()
 
   def problem(self) -> str | None:
-    """Returns a description of the activity that takes too long, or None."""
+    """Describes the activity that takes too long, or returns None."""
     activities = self.activities
     current_time = activities.clock()
     activity = activities.current
@@ -108,7 +108,7 @@ class Watchdog:
     return None
 
   def limit(self, activity: Activity) -> float:
-    """Returns the maximum duration of an activity in seconds."""
+    """Returns an activity's maximum duration in seconds."""
     return max(self._limit, self._step_limit) * _duration_factor(activity)
 
   def _stop_limit(self, activity: Activity) -> float:

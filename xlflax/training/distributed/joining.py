@@ -1,4 +1,4 @@
-"""Connection of the processes of a job by `jax.distributed`.
+"""Functions that connect a job's processes through `jax.distributed`.
 
 `jax.distributed.initialize` connects the processes and fails after
 `initialization_timeout`. This module adds an error message with the processes
@@ -37,13 +37,13 @@ _PREFIX = 'xlflax/joining'
 
 
 def package_versions() -> dict[str, str]:
-  """Returns the versions that must be the same in all processes."""
+  """Returns the package versions that must be equal in all processes."""
   names = ('xlflax', 'jax', 'jaxlib')
   return {name: importlib.metadata.version(name) for name in names}
 
 
 def coordination_client() -> Any:
-  """Returns the client of JAX's coordination service in this process."""
+  """Returns this process's client of JAX's coordination service."""
   return jax_distributed.global_state.client
 
 
@@ -53,19 +53,19 @@ def connect_processes(
   initialization_timeout: int,
   heartbeat_timeout_seconds: int,
 ) -> None:
-  """Connects this process with the others.
+  """Connects this process with the other processes in the job.
 
   If the connection fails, JAX would abort the process. It prints a message and
   exits instead.
 
   Args:
-    job: Job of this process.
+    job: Job that this process belongs to.
     initialization_timeout: Time to wait for the other processes, in seconds.
     heartbeat_timeout_seconds: Time without a heartbeat, in seconds, after which
       a process is considered lost and JAX ends the others.
 
   Raises:
-    ConfigError: If JAX raises an error.
+    ConfigError: If JAX reports an error while connecting.
   """
   # The handler of the service would replace that of `preemption` for SIGTERM.
   jax.config.update('jax_enable_preemption_service', False)
@@ -109,8 +109,9 @@ def compare_processes(
   results.
 
   Args:
-    job: Job of this process.
-    configuration: Text that must be the same in all processes.
+    job: Job that this process belongs to.
+    configuration: Text, such as the configuration, that must be equal in all
+      processes.
     timeout_seconds: Time to wait for the other processes, in seconds.
 
   Returns:
@@ -316,7 +317,7 @@ def _check_port(job: cluster_detection.Job) -> None:
   If it is not, the service of JAX may end the process by a segmentation fault.
 
   Raises:
-    ConfigError: If the port is in use.
+    ConfigError: If the coordinator's port is already in use.
   """
   port = int(job.coordinator_address.rpartition(':')[2])
   deadline = time.monotonic() + _PORT_SECONDS
@@ -331,12 +332,12 @@ def _check_port(job: cluster_detection.Job) -> None:
     except OSError as error:
       if time.monotonic() > deadline:
         raise errors.ConfigError(
-          'Process 0 failed to open the port of the coordinator',
+          'Process 0 could not open the coordinator port',
           got=f'port {port}: {error.strerror}',
           expected='a port that no other program uses',
           where=f'process 0 on {socket.gethostname()}, coordinator '
           f'{job.coordinator_address}',
-          fix='End the program that uses the port, or choose another port.',
+          fix='End the program that uses the port, or choose a different port.',
           status=errors.ExitStatus.FAILURE,
         ) from error
     time.sleep(0.2)
@@ -354,8 +355,8 @@ def _make_joining_error(
   """Returns an error with the reason why the processes could not join.
 
   Args:
-    job: Job of this process.
-    text: Messages of JAX.
+    job: Job that this process belongs to.
+    text: Messages that JAX wrote.
     timeout_seconds: Time that JAX has waited, in seconds.
   """
   process_name = f'process {job.process_id} on {socket.gethostname()}'

@@ -1,4 +1,4 @@
-"""Selection and verification of the type of device.
+"""Selection and verification of the device type on which JAX computes.
 
 If JAX finds no accelerator, it trains on the CPU with a warning that is easily
 overlooked. A job that requests GPUs or TPUs fails instead.
@@ -14,7 +14,7 @@ from xlflax.utils import accelerator_packages, errors
 
 
 class Platform(enum.Enum):
-  """Type of device."""
+  """Type of device on which JAX computes."""
 
   CPU = 'cpu'
   GPU = 'gpu'
@@ -22,14 +22,14 @@ class Platform(enum.Enum):
 
 
 def choose_platform(platform: Platform | None) -> None:
-  """Configures JAX for a platform.
+  """Configures JAX to use a platform.
 
   If the CPU is requested, JAX does not search for accelerators. If the packages
   for GPUs are installed, the environment variables of their runtime are set.
   This function must be called before the first use of a device.
 
   Args:
-    platform: Requested platform. If None, JAX selects the platform.
+    platform: Requested device type. If None, JAX selects it.
   """
   if platform is Platform.CPU:
     jax.config.update('jax_platforms', 'cpu')
@@ -47,9 +47,9 @@ def check_platform(
     found: Default backend of JAX. If None, it is detected.
 
   Raises:
-    ConfigError: If JAX computes on another platform. The status is FAILURE if
-      the packages for the platform are installed, because another node may have
-      such devices.
+    ConfigError: If JAX computes on a different platform. The status is FAILURE
+      if the packages for the platform are installed, because another node may
+      have such devices.
   """
   if platform is None:
     return
@@ -66,7 +66,7 @@ def check_platform(
     fix = (
       'Check the driver (nvidia-smi), the devices that the scheduler assigned '
       'to this process (CUDA_VISIBLE_DEVICES), and that JAX_PLATFORMS does not '
-      'select another platform.'
+      'select a different platform.'
     )
     status = errors.ExitStatus.FAILURE
   raise errors.ConfigError(

@@ -31,14 +31,14 @@ _consensus: 'StopConsensus | None' = None
 
 
 class StopConsensus:
-  """Agreement of all processes on the step after which they stop.
+  """Protocol by which all processes agree on the step after which they stop.
 
   Each process counts its checks. After a request, the processes exchange these
   counts while their training loops wait, and stop at the first check that no
   process has made yet.
 
   Args:
-    monitor: Failure monitor, which delivers the requests.
+    monitor: Failure monitor, which delivers the stop requests.
 
   Attributes:
     on_request: Function that is called in a thread when any process receives a
@@ -55,7 +55,7 @@ class StopConsensus:
     monitor.on_stop_request = self._receive
 
   def request(self, reason: str) -> None:
-    """Requests all processes to stop and returns immediately."""
+    """Requests that all processes stop, and returns immediately."""
     threading.Thread(
       target=self._monitor.request_stop, args=(reason,), daemon=True
     ).start()

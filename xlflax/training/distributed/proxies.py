@@ -1,4 +1,4 @@
-"""Exemption of the coordinator of a job from HTTP proxies, which gRPC uses."""
+"""Exemption of a job's coordinator from the HTTP proxies that gRPC uses."""
 
 from collections.abc import MutableMapping
 
@@ -17,7 +17,7 @@ def exempt_coordinator(
   the processes would wait for each other until they time out.
 
   Args:
-    coordinator: 'HOST:PORT' of process 0.
+    coordinator: 'HOST:PORT' at which process 0 is reached.
     environment: Environment variables, which are changed in place.
   """
   if not any(environment.get(name) for name in _PROXIES):

@@ -1,4 +1,4 @@
-"""Cost of the failures of earlier processes of a job, by phase.
+"""Time lost by failures of a job's earlier processes, by phase.
 
 A launcher that restarts the processes passes the failures, and the times at
 which it noticed them and started the new processes, in an environment variable.
@@ -17,14 +17,15 @@ _COMPILATION = goodput.Activity.COMPILATION
 
 
 class Restart:
-  """Start of the processes of a run after failures.
+  """The start of a run's processes after failures, and the time lost.
 
   It must be created at the end of the activity `START`.
 
   Args:
-    environment: Environment variables of the process.
+    environment: This process's environment variables.
     activities: Activities of the run.
-    records: Metrics of the run up to the failure, including its restarts.
+    records: Lines of the run's metrics up to the failure, including its
+      restarts.
   """
 
   def __init__(
@@ -53,12 +54,12 @@ class Restart:
     self._restored_cpu_time = time.process_time()
 
   def costs(self, step: int) -> dict[str, float | str] | None:
-    """Returns the seconds by phase once the lost steps are repeated.
+    """Returns the seconds lost in each phase, once the lost steps are repeated.
 
     Values with the prefix 'processor/' are CPU seconds of this process.
 
     Args:
-      step: Finished step.
+      step: Number of finished steps.
 
     Returns:
       The costs. None if there was no failure, the lost steps are not repeated
@@ -94,7 +95,7 @@ class Restart:
 
 
 def format_restart_costs(costs: Mapping[str, Any]) -> str:
-  """Formats the result of `Restart.costs` in one line."""
+  """Formats the result of `Restart.costs` as a single line."""
   phases = ', '.join(
     f'{name} {costs[name]:.1f} s'
     for name in ('agree', 'start', 'restore', 'compile', 'repeat')

@@ -1,4 +1,4 @@
-"""Step times of all processes and detection of stragglers.
+"""Step times of all processes, and the detection of stragglers.
 
 The devices of a job wait for each other, so that steps take equally long in all
 processes. A slow process is recognized by the time that it does not spend
@@ -30,7 +30,7 @@ class Times:
 
   Attributes:
     step: Time from the start of a step to the start of the next one.
-    own: Part of the step in which the process does not wait for devices.
+    own: Part of the step time in which the process does not wait for devices.
     loading: Part of `own` in which the process waits for batches.
   """
 
@@ -39,7 +39,7 @@ class Times:
   loading: np.ndarray
 
   def metrics(self) -> dict[str, float]:
-    """Returns medians and maxima over the processes, and the slowest process."""
+    """Returns medians and maxima over processes, and the slowest process."""
     return {
       'step_seconds_median': float(np.median(self.step)),
       'step_seconds_slowest': float(self.step.max()),
@@ -50,7 +50,7 @@ class Times:
     }
 
   def stragglers(self) -> list[int]:
-    """Returns the processes that delay the others, the slowest first."""
+    """Returns the processes that delay the others, slowest first."""
     slow_processes = []
     for process in np.argsort(-self.own):
       median_of_others = (
@@ -64,7 +64,7 @@ class Times:
 
 
 class StepTimes:
-  """Clock of the steps of this process.
+  """Clock that measures this process's step times.
 
   Args:
     clock: Function that returns a monotonic time in seconds.
@@ -78,7 +78,7 @@ class StepTimes:
     self.restart(0)
 
   def restart(self, step: int) -> None:
-    """Excludes the time before this call, such as compilation or evaluation."""
+    """Restarts the clock, which excludes earlier compilation or evaluation."""
     self._step, self._since = step, self._clock()
     self._waited = self._loaded = 0.0
 
@@ -97,7 +97,7 @@ class StepTimes:
     self._loaded += self._clock() - start
 
   def take(self, step: int) -> Times | None:
-    """Returns the times since the last call.
+    """Returns the step times of all processes since the last call.
 
     All processes must call this method at the same step.
 
@@ -119,7 +119,7 @@ class StepTimes:
     return Times(step=step_times, own=own_times, loading=loading_times)
 
   def report(self, times: Times) -> None:
-    """Logs a warning for stragglers of two consecutive reports.
+    """Logs a warning for processes that are stragglers in two reports in a row.
 
     A process is reported again only after it was no straggler in two
     consecutive reports.
@@ -161,7 +161,7 @@ def _gather(values: np.ndarray) -> np.ndarray:
 
 
 def gather_host_names() -> list[str]:
-  """Returns the host names of all processes, which must call it together."""
+  """Gathers the host names of all processes, which must call it together."""
   name = socket.gethostname().encode()[:_HOST_NAME_BYTES]
   name = name.ljust(_HOST_NAME_BYTES, b'\0')
   rows = _gather(np.frombuffer(name, np.uint8))

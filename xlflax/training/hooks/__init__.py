@@ -1,4 +1,4 @@
-"""Hooks of the training loop."""
+"""Hooks that are called by the training loop."""
 
 from etils import epy as _epy
 

@@ -1,4 +1,4 @@
-"""Periodic checkpoints."""
+"""Hook that saves checkpoints periodically."""
 
 from xlflax.training.hooks import hook_base
 

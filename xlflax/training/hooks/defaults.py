@@ -1,4 +1,4 @@
-"""The default hooks of a run."""
+"""The default hooks of a training run."""
 
 from xlflax.training import training_run
 from xlflax.training.hooks import (
@@ -26,7 +26,7 @@ def default_hooks(run: training_run.TrainingRun) -> list[hook_base.Hook]:
   about to be discarded is therefore not reported, evaluated or saved.
 
   Args:
-    run: Run that the hooks are attached to.
+    run: Run to which the hooks are attached.
   """
   trainer = run.trainer
   hang_watchdog = watchdog_hook.WatchdogHook(

@@ -1,4 +1,4 @@
-"""Evaluation during training."""
+"""Hook that evaluates the model during training."""
 
 from xlflax.training import interfaces
 from xlflax.training.distributed import goodput
@@ -7,10 +7,11 @@ from xlflax.utils import errors
 
 
 class EvaluationHook(hook_base.Hook):
-  """Evaluates the state periodically and saves it for the best metric.
+  """Evaluates the train state periodically and saves it if a metric selects the
+  best checkpoint.
 
   Args:
-    evaluation: Tasks and their schedule.
+    evaluation: Evaluation tasks and their schedule.
   """
 
   def __init__(self, evaluation: interfaces.Evaluation):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Request:
-  """A change of the run that a hook requests from the training loop.
+  """An action that a hook requests from the training loop.
 
   The loop executes the requests of a step after all hooks have been called. A
   rewind is executed first and cancels the other requests of the step.
@@ -22,7 +22,7 @@ class Request:
     stop: Whether to save a checkpoint and end training.
     rewind: Whether to restore the last checkpoint and skip the batches that
       were read since then.
-    reason: Reason for a rewind, for the log.
+    reason: Reason for the rewind, for the log.
     error: Exception to raise after the checkpoint is saved.
   """
 
@@ -45,13 +45,14 @@ class Hook:
 
   @property
   def state_key(self) -> str:
-    """The key of this hook's state in checkpoints, unique among the hooks."""
+    """Key of this hook's state in checkpoints, unique among all hooks."""
     return type(self).__name__
 
   def running(
     self, run: 'training_run.TrainingRun'
   ) -> contextlib.AbstractContextManager[Any]:
-    """Returns a context that is open from the restore to the last checkpoint.
+    """Returns a context that stays open from the restore to the last
+    checkpoint.
 
     Args:
       run: Run whose state is not restored yet.
@@ -60,7 +61,7 @@ class Hook:
     return contextlib.nullcontext()
 
   def before_training(self, run: 'training_run.TrainingRun') -> Request | None:
-    """Called once, after the state is restored or initialized."""
+    """Called once, after the train state was restored or initialized."""
 
   def wrap_train_step(
     self,
@@ -71,7 +72,7 @@ class Hook:
     """Returns the function that computes the next step.
 
     Args:
-      run: Run before the step.
+      run: Run in its state before the step.
       train_step: Compiled step function, or a wrapper of it by an earlier hook.
       active: Indices of the mixture's entries that the step trains.
     """
@@ -84,39 +85,39 @@ class Hook:
     step: int,
     output: 'train_step.StepOutput',
   ) -> Request | None:
-    """Called after each step is dispatched.
+    """Called after each step was dispatched to the devices.
 
     Reading `output` or `run.state` waits for the devices. The next step reuses
     the memory of `run.state`, so references to its arrays must not be stored.
 
     Args:
-      run: Run after the step.
+      run: Run in its state after the step.
       step: Number of finished steps.
-      output: Loss and metrics of the step, on the devices.
+      output: Loss and metrics of the step, as arrays on the devices.
     """
 
   def before_checkpoint(self, run: 'training_run.TrainingRun') -> bool:
-    """Returns whether the state of this step may be saved."""
+    """Returns whether the train state after this step may be saved."""
     del run
     return True
 
   def after_checkpoint(
     self, run: 'training_run.TrainingRun', step: int
   ) -> None:
-    """Called after a checkpoint is passed to the background writer.
+    """Called after a checkpoint was passed to the background writer.
 
     Args:
-      run: Run that is saved.
+      run: Run whose state is saved.
       step: Step of the checkpoint.
     """
 
   def after_rewind(
     self, run: 'training_run.TrainingRun', from_step: int
   ) -> None:
-    """Called after an earlier checkpoint is restored during training.
+    """Called after an earlier checkpoint was restored during training.
 
     Args:
-      run: Run at the step of the checkpoint.
+      run: Run in its state at the restored checkpoint.
       from_step: Step at which the rewind was requested.
     """
 
@@ -124,7 +125,7 @@ class Hook:
     """Called once when training ends, even after an error."""
 
   def state_dict(self) -> dict[str, Any] | None:
-    """Returns the state to save in each checkpoint, as plain JSON.
+    """Returns the hook's state for the next checkpoint, as plain JSON.
 
     If None, the hook has no state. Only the state of the first process is
     saved.
@@ -132,12 +133,12 @@ class Hook:
     return None
 
   def load_state_dict(self, state: dict[str, Any]) -> None:
-    """Restores the result of `state_dict`.
+    """Restores the hook's state from the result of `state_dict`.
 
     The method is called on resumption, before `before_training`, and on a
     rewind. After a rewind to the start of training, the argument is the initial
     state.
 
     Args:
-      state: Saved state.
+      state: State of the hook in the checkpoint.
     """

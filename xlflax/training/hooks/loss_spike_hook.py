@@ -16,11 +16,11 @@ from xlflax.utils import errors
 def step_arguments(
   options: loss_spike_options.LossSpikeGuard | None, limit: float = math.inf
 ) -> tuple[np.float32, ...]:
-  """Returns the arguments of a step function after state and batches.
+  """Returns the step function's arguments that follow state and batches.
 
   Args:
-    options: Options of the guard. If None, there is no guard.
-    limit: Largest loss that is not a spike.
+    options: Options of the loss-spike guard. If None, there is no guard.
+    limit: Largest loss that does not count as a spike.
   """
   if (
     options is None or options.action is not loss_spike_options.SpikeAction.SKIP
@@ -37,7 +37,7 @@ class LossSpikeHook(hook_base.Hook):
   uninterrupted run.
 
   Args:
-    options: Definition of a spike, and the action taken.
+    options: Options that define a spike and the action taken.
   """
 
   def __init__(self, options: loss_spike_options.LossSpikeGuard):
@@ -50,7 +50,9 @@ class LossSpikeHook(hook_base.Hook):
     self._rewinds = (-1, 0)
 
   def limit_of(self, active: tuple[int, ...]) -> float:
-    """Returns the largest loss of mixture entries that is not a spike."""
+    """Returns the largest loss of mixture entries that does not count as a
+    spike.
+    """
     return self._limits.get(_key(active), math.inf)
 
   def wrap_train_step(self, run, train_step, active):
@@ -122,7 +124,7 @@ class LossSpikeHook(hook_base.Hook):
   def add(
     self, step: int, active: tuple[int, ...], output: train_step.StepOutput
   ) -> None:
-    """Adds the output of a step, which stays on the devices.
+    """Records a step's output, which stays on the devices.
 
     Args:
       step: Number of the step.
@@ -132,7 +134,7 @@ class LossSpikeHook(hook_base.Hook):
     self._pending.append((step, _key(active), output._replace(metrics={})))
 
   def update_limits(self) -> None:
-    """Computes the limits from the last losses."""
+    """Recomputes the loss limits from the most recent losses."""
     self._fetch()
     limits = {k: self._options.limit(v) for k, v in self._losses.items()}
     self._limits = {k: v for k, v in limits.items() if math.isfinite(v)}

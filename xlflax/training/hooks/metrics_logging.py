@@ -1,4 +1,4 @@
-"""Periodic reports of training metrics and speed."""
+"""Hook that reports training metrics and speed periodically."""
 
 import platform
 from typing import Any
@@ -59,11 +59,11 @@ class MetricsHook(hook_base.Hook):
       run.results['plateau'] = plateaus
 
   def report(self, run, sums: metric_accumulator.Sums) -> None:
-    """Writes one report.
+    """Writes one report of metrics and speed.
 
     Args:
-      run: Run that is reported.
-      sums: Sums of the steps since the last report.
+      run: Run to report on.
+      sums: Sums of the step outputs since the last report.
     """
     step, tokens_per_step = run.step, sums.tokens / sums.steps
     metrics = _train_metrics(run, sums)

@@ -1,4 +1,4 @@
-"""Guard against non-finite losses and parameters."""
+"""Hook that guards against non-finite losses and parameters."""
 
 import logging
 from collections.abc import Callable
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class NonFiniteHook(hook_base.Hook):
-  """Ends a run if its parameters, or too many steps, are not finite."""
+  """Ends a run if its parameters or too many of its steps are not finite."""
 
   def after_step(self, run, step, output):
     """See base class."""
@@ -43,13 +43,13 @@ def check_finite_step(
   """Raises an error if a run cannot continue, or warns of skipped steps.
 
   Args:
-    sums: Sums of the steps since the last report.
-    step: Last of these steps.
+    sums: Sums of the step outputs since the last report.
+    step: Last step since the last report.
     trainer: Fields of the run.
     last_good: Function that returns the step of the last checkpoint.
 
   Raises:
-    TrainingError: If parameters, or too many steps, are not finite.
+    TrainingError: If parameters or too many steps are not finite.
   """
   problem = _find_problem(sums, step, trainer)
   if problem:

@@ -1,4 +1,4 @@
-"""Profiler traces of some steps, for TensorBoard and Perfetto."""
+"""Hook that traces some steps with JAX's profiler."""
 
 import dataclasses
 import logging
@@ -17,7 +17,7 @@ MEMORY = 'memory.prof'
 
 @dataclasses.dataclass(frozen=True)
 class Steps:
-  """The steps to trace: those after `first`, up to and including `last`."""
+  """Range of steps to trace: from `first` + 1 to `last`, inclusive."""
 
   first: int
   last: int
@@ -27,14 +27,14 @@ class Steps:
     """Parses 'FIRST:LAST'. Returns None for None.
 
     Raises:
-      ConfigError: If the text has another format.
+      ConfigError: If the text has a different format.
     """
     if text is None:
       return None
     match = re.fullmatch(r'(\d+):(\d+)', text)
     if not match or not int(match[1]) < int(match[2]):
       raise errors.ConfigError(
-        'Invalid range of steps to profile',
+        'The range of steps to profile is invalid',
         got=text,
         expected='FIRST:LAST with FIRST < LAST, such as 100:105',
         where='Trainer.profile_steps',
@@ -43,7 +43,7 @@ class Steps:
 
 
 class ProfilerHook(hook_base.Hook):
-  """Traces some steps of a run.
+  """Traces a range of training steps with JAX's profiler.
 
   Args:
     steps: Steps to trace.

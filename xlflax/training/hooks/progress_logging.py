@@ -1,4 +1,4 @@
-"""Progress on the terminal: run summary, speed and remaining time."""
+"""Hook that logs progress: run summary, speed and remaining time."""
 
 import time
 
@@ -12,7 +12,7 @@ from xlflax.training.hooks import hook_base
 
 
 class ProgressHook(hook_base.Hook):
-  """Logs the progress of a run. Only the first process logs."""
+  """Logs a run's progress in the first process."""
 
   _progress: progress_lines.Progress | None = None
   _is_first_step = True
@@ -56,7 +56,7 @@ class ProgressHook(hook_base.Hook):
     Args:
       step: Number of finished steps.
       loss: Mean loss since the last report.
-      tokens_per_step: Mean number of tokens per step.
+      tokens_per_step: Mean number of tokens per step since the last report.
     """
     assert self._progress is not None
     return self._progress.report(step, loss, tokens_per_step)

@@ -1,4 +1,4 @@
-"""Cost of the failures that restarted a run."""
+"""Hook that reports the cost of failures after which a run was restarted."""
 
 import logging
 import os

@@ -1,10 +1,10 @@
-"""Lease of the run directory."""
+"""Hook that keeps the lease of the run directory."""
 
 from xlflax.training.hooks import hook_base
 
 
 class RunLeaseHook(hook_base.Hook):
-  """Ends a run if another process has taken over its directory.
+  """Ends a run if a different process has taken over its directory.
 
   It raises RunDirectoryError before anything is written.
   """

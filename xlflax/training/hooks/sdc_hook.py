@@ -1,4 +1,4 @@
-"""Check for silent data corruption, which computes some steps twice.
+"""Hook that detects silent data corruption by computing some steps twice.
 
 A defective processor can return wrong results without an error. Every
 `Trainer.sdc_check_every` steps, a step is computed twice by the same program
@@ -41,7 +41,7 @@ class SilentDataCorruptionHook(hook_base.Hook):
   """Computes every n-th step twice and compares all results.
 
   Args:
-    setup: Setup of the run, which provides the interval.
+    setup: Setup of the run, which specifies the interval between checks.
     last_good: Function that returns the step of the last checkpoint.
   """
 
@@ -92,7 +92,8 @@ class SilentDataCorruptionHook(hook_base.Hook):
       `train_step(state, *rest)`.
 
     Raises:
-      TrainingError: If the results or replicas differ, with the status FAILURE.
+      TrainingError: If the results or the replicas differ. The status is
+        FAILURE.
     """
     if self._hosts is None:
       self._hosts = stragglers.gather_host_names()
@@ -118,7 +119,7 @@ class SilentDataCorruptionHook(hook_base.Hook):
       state: Train state.
 
     Raises:
-      TrainingError: If the replicas differ, with the status FAILURE.
+      TrainingError: If the replicas differ. The status is FAILURE.
     """
     if not self._every or int(state.step) == self._last_agreed:
       return
@@ -170,7 +171,7 @@ class SilentDataCorruptionHook(hook_base.Hook):
     """Computes the step on a copy with XLA's checker.
 
     Raises:
-      TrainingError: If the checker ends the step, with the status FAILURE.
+      TrainingError: If the checker ends the step. The status is FAILURE.
     """
     if active not in self._checked_steps:
       self._checked_steps[active] = self._setup.jitted_step(
@@ -205,14 +206,14 @@ class _Digests(NamedTuple):
   parts: tuple[tuple[array_checksums.Digester, np.ndarray], ...]
 
   def compare(self, other: '_Digests') -> '_Mismatches':
-    """Returns the arrays and devices whose digests differ from `other`."""
+    """Finds the arrays and devices whose digests differ from `other`."""
     pairs = zip(self.parts, other.parts, strict=True)
     return self._mismatches(
       [digests != other_digests for (_, digests), (_, other_digests) in pairs]
     )
 
   def compare_replicas(self) -> '_Mismatches':
-    """Returns the arrays and devices whose replicas differ."""
+    """Finds the arrays and devices whose replicas differ from the majority."""
     return self._mismatches(
       [
         digester.find_corrupt_replicas(digests)

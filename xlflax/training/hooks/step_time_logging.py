@@ -1,4 +1,4 @@
-"""Step times by process, and detection of stragglers."""
+"""Hook that compares the processes' step times and detects stragglers."""
 
 from xlflax.training.distributed import stragglers
 from xlflax.training.hooks import hook_base
@@ -8,7 +8,7 @@ class StepTimeHook(hook_base.Hook):
   """Compares the step times of all processes at each report.
 
   Args:
-    clock: Step times of this process.
+    clock: Clock that measures this process's step times.
   """
 
   def __init__(self, clock: stragglers.StepTimes):
@@ -22,7 +22,7 @@ class StepTimeHook(hook_base.Hook):
     """Returns the step times since the last report and warns of stragglers.
 
     Args:
-      step: Number of finished steps, equal on all processes.
+      step: Number of finished steps, which is equal on all processes.
     """
     times = self._clock.take(step)
     if not times:

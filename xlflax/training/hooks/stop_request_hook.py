@@ -1,4 +1,4 @@
-"""Stop requests by signals, such as SIGTERM at a preemption."""
+"""Hook for stop requests by signals, such as SIGTERM at a preemption."""
 
 from collections.abc import Callable
 

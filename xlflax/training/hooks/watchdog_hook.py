@@ -1,4 +1,4 @@
-"""Watchdog for runs without progress."""
+"""Hook that ends runs without progress."""
 
 import contextlib
 
@@ -7,7 +7,7 @@ from xlflax.training.hooks import hook_base
 
 
 class WatchdogHook(hook_base.Hook):
-  """Ends a run if one of its activities exceeds the time limit.
+  """Ends a run if one of its activities exceeds its time limit.
 
   Args:
     activities: Activities of the run.
@@ -19,7 +19,7 @@ class WatchdogHook(hook_base.Hook):
     self._watchdog = hang_watchdog.Watchdog(activities, timeout_seconds)
 
   def stopping(self) -> None:
-    """Limits the time of the current step after a stop request."""
+    """Limits the time that the current step may take after a stop request."""
     self._watchdog.stopping()
 
   def running(self, run) -> contextlib.AbstractContextManager:
