@@ -1,4 +1,4 @@
-"""Training objectives, which map a model and a batch to a loss and metrics."""
+"""Training objectives, which compute a loss and metrics for a batch."""
 
 from etils import epy as _epy
 

@@ -1,4 +1,4 @@
-"""Checks that a dataset provides the batches that an objective reads."""
+"""Checks that a dataset provides the batches that an objective requires."""
 
 import enum
 from collections.abc import Mapping, Sequence
@@ -16,15 +16,16 @@ _DUMMY_VOCABULARY = vocabulary_spec.make_dummy_spec(128)
 
 
 class Rows(enum.Enum):
-  """Arrangement of the sequences that an objective reads.
+  """Arrangement of single texts or text pairs in the input sequences.
 
   Attributes:
-    ANY: Single sequences or pairs. Each side of a pair is read as a sequence of
-      its own.
-    SINGLE: One sequence per example. A second side would be ignored.
-    PAIR: Both sides of a pair in one sequence.
-    SIDES: The sides of a pair in two sequences.
-    TRANSLATIONS: The sides of a pair of two languages in two sequences.
+    ANY: Single texts or text pairs. Each text of a pair is read as a separate
+      sequence.
+    SINGLE: One sequence per example. The second text of a pair would be
+      ignored.
+    PAIR: Both texts of a pair, joined in one sequence.
+    SIDES: The two texts of a pair, in two separate sequences.
+    TRANSLATIONS: A text and its translation, in two separate sequences.
   """
 
   ANY = 'any'
@@ -39,23 +40,26 @@ _EXPECTED = {
   Rows.PAIR: 'sequences such as <s> text </s> </s> translation </s>',
   Rows.SIDES: f'batches that contain {_PAIRED_TOKEN_IDS}',
   Rows.TRANSLATIONS: (
-    f'batches that contain {_PAIRED_TOKEN_IDS} of another language'
+    f'batches that contain {_PAIRED_TOKEN_IDS} in a different language'
   ),
 }
 # Error message and hint for each requirement.
 _ERRORS: Mapping[Rows, tuple[str, str]] = {
   Rows.SINGLE: (
-    'The objective would ignore the second side of each pair',
+    'The objective reads single texts and would ignore the second text of '
+    'each pair',
     'Use a dataset with ExampleLayout.BLOCKS, SENTENCES or PAIRS',
   ),
   Rows.PAIR: (
-    'The objective requires both sides of a pair in one sequence',
+    'The objective requires that both texts of a pair are joined in one '
+    'sequence',
     'Use a dataset over a parallel mixture with ExampleLayout.PAIRS, or train '
     'MaskedLM on monolingual text',
   ),
   Rows.SIDES: (
-    'The objective requires the two sides of a pair as separate sequences',
-    'Use a dataset with ExampleLayout.DUAL or ExampleLayout.INTERLEAVED, or TranslationPairFeaturizer of '
+    'The objective requires the two texts of a pair as separate sequences',
+    'Use a dataset with ExampleLayout.DUAL or ExampleLayout.INTERLEAVED, or '
+    'TranslationPairFeaturizer of '
     'labeled examples',
   ),
   Rows.TRANSLATIONS: (
@@ -68,18 +72,18 @@ _ERRORS: Mapping[Rows, tuple[str, str]] = {
 def check_batches(
   dataset: Any, rows: Rows, labels: Mapping[str, int], *, objective: str
 ) -> None:
-  """Checks that the batches of a dataset contain what an objective reads.
+  """Checks that a dataset's batches contain the arrays an objective reads.
 
   Args:
-    dataset: Element of `Trainer.datasets`.
-    rows: Required arrangement of the sequences.
-    labels: Required keys of gold labels, mapped to the rank of their arrays: 1
-      for shape [B], 2 for shape [B, T].
+    dataset: Dataset configuration, an element of `Trainer.datasets`.
+    rows: Arrangement of the sequences that the objective requires.
+    labels: Mapping from the keys of the required gold labels to the rank of
+      their arrays: 1 for shape [B], 2 for shape [B, T].
     objective: Name of the objective, for error messages.
 
   Raises:
-    ConfigError: If the dataset arranges its sequences differently or lacks a
-      label.
+    ConfigError: If the dataset's sequences have a different arrangement, or a
+      required label is missing.
   """
   ranks = {
     key: len(array_spec.shape)
@@ -103,7 +107,7 @@ def check_batches(
       f'{key} {_SHAPES[rank]}' for key, rank in labels.items()
     )
     raise errors.ConfigError(
-      'The dataset lacks the labels that the objective requires',
+      'The batches of the dataset lack labels that the objective requires',
       got=_describe_dataset(dataset),
       expected=f'batches with {required_arrays}',
       where=where,
@@ -114,18 +118,18 @@ def check_batches(
 def check_class_names(
   dataset: Any, field: str, class_names: Sequence[str], *, objective: str
 ) -> None:
-  """Checks that a dataset and an objective have the same class names.
+  """Checks that a dataset and an objective use the same class names.
 
   Datasets that do not define class names are not checked.
 
   Args:
-    dataset: Element of `Trainer.datasets`.
+    dataset: Dataset configuration, an element of `Trainer.datasets`.
     field: Field of the dataset's `rows` that holds the class names.
-    class_names: Class names of the objective, in order.
+    class_names: Class names of the objective, in the order of their indices.
     objective: Name of the objective, for error messages.
 
   Raises:
-    ConfigError: If the names or their order differ.
+    ConfigError: If the class names or their order differ.
   """
   featurizer = getattr(dataset, 'featurizer', None)
   # `TranslationPairFeaturizer` wraps the featurizer that has the class names.
@@ -133,12 +137,14 @@ def check_class_names(
   dataset_names = getattr(featurizer, field, None)
   if dataset_names is not None and tuple(dataset_names) != tuple(class_names):
     raise errors.ConfigError(
-      f'The `{field}` of the objective and of its dataset differ',
+      f'The objective and its dataset have different values of `{field}`',
       got=f'{", ".join(class_names)} in the objective, '
       f'{", ".join(dataset_names)} in the dataset',
       expected='the same names in the same order',
       where=f'objective {objective!r}, dataset {dataset.name!r}',
-      fix=f'Pass the same tuple as `{field}` to both',
+      fix=(
+        f'Pass the same tuple as `{field}` to the objective and to the dataset'
+      ),
     )
 
 

@@ -1,4 +1,4 @@
-"""Hashes of token sequences for detecting duplicates in a batch."""
+"""Hashes of token sequences, for detecting duplicates in a batch."""
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,7 @@ def fingerprint_rows(token_ids: jax.Array) -> jax.Array:
 
 
 def equal_fingerprints(first: jax.Array, second: jax.Array) -> jax.Array:
-  """Compares all pairs of fingerprints.
+  """Compares each fingerprint in one set with each in a second set.
 
   Args:
     first: Fingerprints of shape [B, 2].
@@ -42,7 +42,7 @@ def equal_fingerprints(first: jax.Array, second: jax.Array) -> jax.Array:
 
 
 def find_equal_rows(token_ids: jax.Array) -> jax.Array:
-  """Compares all pairs of sequences in a batch by their 64-bit hashes.
+  """Finds equal sequences in a batch by comparing their 64-bit hashes.
 
   Args:
     token_ids: Integer array of shape [B, T].

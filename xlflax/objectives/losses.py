@@ -1,4 +1,4 @@
-"""Loss functions that return one loss per example.
+"""Loss functions that return a separate loss for each example.
 
 The caller weights and sums the losses.
 """
@@ -12,7 +12,7 @@ from xlflax.models.attention.masks import MASKED_SCORE
 
 
 class TokenLoss(NamedTuple):
-  """Loss and correctness of each example.
+  """Loss and correctness of each example's prediction.
 
   Attributes:
     loss: float32 array with one loss per example.
@@ -82,8 +82,8 @@ def info_nce(
       not normalized here.
     keys: Array of shape [B, D].
     temperature: Temperature t > 0.
-    weights: Array of shape [B]. An example of weight 0 has loss 0, and its key
-      is not a negative of any query. If None, all weights are 1.
+    weights: Array of shape [B]. An example with weight 0 has loss 0, and its
+      key is not a negative of any query. If None, all weights are 1.
     excluded: Boolean array of shape [B, B]. True removes key j from the
       denominator of query i. The diagonal is ignored. If None, all keys are
       used.
@@ -142,7 +142,7 @@ def kl_divergence(
   *,
   temperature: float,
 ) -> TokenLoss:
-  """Computes T^2 KL(p || q) in nats over a subset of the vocabulary.
+  """Computes T^2 KL(p || q) in nats, restricted to a vocabulary subset.
 
   p and q are the softmaxes of teacher / T and student / T over the tokens in
   `support`. The factor T^2 keeps the size of the gradients roughly independent
@@ -179,14 +179,14 @@ def linear_kl(
   temperature: float,
   chunk_size: int | None = None,
 ) -> TokenLoss:
-  """Computes `kl_divergence` of logits that are given as linear layers.
+  """Computes `kl_divergence` from hidden states instead of logits.
 
   The logits are hidden @ table^T + bias.
 
   Args:
     student: Hidden states of shape [B, K, H], embedding table of shape [R, H]
       and bias of shape [R] of the student.
-    teacher: The same arrays of the teacher, whose width H may differ.
+    teacher: Corresponding arrays of the teacher, whose width H may differ.
     support: Boolean array of shape [R], True for tokens in the subset.
     temperature: Temperature T > 0.
     chunk_size: Number of the K positions to score at a time, which holds

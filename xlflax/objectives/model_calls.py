@@ -1,4 +1,4 @@
-"""Calls of the model: keyword arguments, encoding, pooling and parameters."""
+"""Functions that call the model, bind its parameters and pool its states."""
 
 import enum
 from collections.abc import Callable
@@ -22,10 +22,10 @@ _OPTIONAL_ARGUMENTS = {
 
 
 class Pooling(enum.Enum):
-  """Pooling of hidden states to a sentence vector.
+  """Method of pooling hidden states to a sentence vector.
 
   Attributes:
-    MEAN: Mean over the tokens that are not special.
+    MEAN: Mean over all tokens except special tokens.
     MEAN_ALL: Mean over all tokens, as in Sentence-Transformers.
     FIRST: Hidden state of the first position.
   """
@@ -36,7 +36,7 @@ class Pooling(enum.Enum):
 
 
 def language_of(batch) -> jax.Array:
-  """Returns the language id of a batch of one language, an int32 scalar.
+  """Returns the language id of a single-language batch, an int32 scalar.
 
   Padding, and the sequences that fill the last evaluation batch, have the
   language id 0. The maximum is therefore the language of the complete batch,
@@ -46,7 +46,7 @@ def language_of(batch) -> jax.Array:
 
 
 def bind_language_params(model, params, batch, vocabulary: VocabularySpec):
-  """Selects the parameters for the language of a batch.
+  """Selects the parameters for a batch's language.
 
   Without a sharing plan, `params` is returned unchanged. With a plan, the
   result has the shape of an ordinary encoder's parameters: the shared
@@ -56,9 +56,9 @@ def bind_language_params(model, params, batch, vocabulary: VocabularySpec):
   languages of its words.
 
   Args:
-    model: Linen module.
+    model: Linen module of the model.
     params: Parameters `{'model': ..., 'heads': ...}`.
-    batch: Arrays of one side, all of one language.
+    batch: Arrays of single sequences, all in the same language.
     vocabulary: Sizes, special ids and the words of each language.
 
   Returns:
@@ -91,9 +91,9 @@ def call_model(
   """Calls a method of the model with `params['model']`.
 
   Args:
-    model: Linen module.
+    model: Linen module of the model.
     params: Parameters returned by `bind_language_params`.
-    method: Name of a method, or a function that takes the bound model as its
+    method: Name of a method, or a function with the bound model as its
       first argument.
     *args: Positional arguments of the method.
     rng: Random key for dropout. If None, no key is passed.
@@ -106,7 +106,7 @@ def call_model(
 
 
 def model_kwargs(batch) -> dict[str, jax.Array]:
-  """Returns the optional arguments of the model that a batch contains."""
+  """Returns the model's optional arguments that a batch contains."""
   return {
     name: batch[key]
     for key, name in _OPTIONAL_ARGUMENTS.items()
@@ -117,10 +117,10 @@ def model_kwargs(batch) -> dict[str, jax.Array]:
 def encode_batch(
   model, params, batch, *, context, rng: jax.Array, layer: int | None = None
 ) -> jax.Array:
-  """Computes hidden states of a batch, with dropout during training.
+  """Computes a batch's hidden states, with dropout during training.
 
   Args:
-    model: Linen module.
+    model: Linen module of the model.
     params: Parameters `{'model': ..., 'heads': ...}`.
     batch: `token_ids` of shape [B, T] and, optionally, segment_ids, positions
       and language_ids.
@@ -155,7 +155,7 @@ def pool_hidden_states(
   Args:
     states: Hidden states of shape [B, T, H].
     text: Boolean array of shape [B, T], True for tokens to average.
-    pooling: FIRST, or one of the means.
+    pooling: Pooling method: FIRST, MEAN or MEAN_ALL.
 
   Returns:
     float32 array of shape [B, H]. The mean over no tokens is 0.
@@ -180,12 +180,12 @@ def sentence_vectors(
   MEAN averages over text tokens and MEAN_ALL over all tokens.
 
   Args:
-    model: Linen module.
+    model: Linen module of the model.
     params: Parameters returned by `bind_language_params`.
     batch: See `encode_batch`.
     context: See `encode_batch`.
     rng: Random key for dropout.
-    pooling: Pooling of the hidden states.
+    pooling: Method of pooling the hidden states.
 
   Returns:
     float32 array of shape [B, H].
@@ -200,7 +200,7 @@ def sentence_vectors(
 
 
 def row_languages(batch, vocabulary: VocabularySpec) -> jax.Array:
-  """Returns the language of each sequence's first text token, int [B]."""
+  """Returns the language id of each sequence's first text token, int [B]."""
   text = masking.is_text(batch, vocabulary)
   first = jnp.argmax(text, axis=1)
   return masking.gather_rows(batch[batch_keys.LANGUAGE_IDS], first[:, None])[

@@ -1,4 +1,4 @@
-"""The interface of objectives.
+"""Interface that all training objectives implement.
 
 An objective maps (model, params, batch, context) to a loss and metrics.
 """
@@ -17,7 +17,7 @@ from xlflax.objectives.batch_requirements import Rows
 
 
 class WeightedMean(NamedTuple):
-  """A mean that is stored as a weighted sum and its weight.
+  """Mean that is stored as a weighted sum and the sum of the weights.
 
   Micro-batches, devices and evaluation batches are combined by adding both
   fields. `total / weight` is computed once, on the host.
@@ -33,15 +33,15 @@ class WeightedMean(NamedTuple):
 
 
 class ObjectiveOutput(NamedTuple):
-  """Result of an objective for one batch or micro-batch.
+  """Loss and metrics of an objective for one batch or micro-batch.
 
   Attributes:
     loss: Loss of shape []. The gradient of `loss.total` is divided by the
       weight summed over micro-batches, so accumulation over k micro-batches
       equals one batch of k times the size.
-    metrics: Metrics of shape [] or [languages] by name. Metrics of shape
-      [languages] are reported per language. The key 'loss' does not need to be
-      repeated.
+    metrics: Mapping from names to metrics of shape [] or [languages]. Metrics
+      of shape [languages] are reported per language. The key 'loss' does not
+      need to be repeated.
     state: State of the objective after this batch (see `Objective.init_state`).
   """
 
@@ -52,14 +52,15 @@ class ObjectiveOutput(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ObjectiveContext:
-  """Arguments of an objective in addition to model, parameters and batch.
+  """Arguments of an objective other than model, parameters and batch.
 
   Attributes:
     vocabulary: Sizes and special ids of the vocabulary.
-    step: Global step, an int32 scalar, for schedules of the objective.
+    step: Global step, an int32 scalar, at which the objective evaluates
+      schedules.
     train: Whether to apply dropout.
-    rng: Random key of this step and micro-batch. It is the only source of
-      randomness.
+    rng: Random key for this step and micro-batch, the objective's only source
+      of randomness.
     state: State of the objective (see `Objective.init_state`).
     micro_batches: Number k of micro-batches per step. Micro-batch j contains
       the examples j, j + k, j + 2k, … of the batch, or the groups of examples
@@ -77,11 +78,11 @@ class ObjectiveContext:
 
 
 class TeacherParameters(NamedTuple):
-  """Parameters of a teacher on the host, arranged for a student.
+  """Teacher's parameters on the host, in the student's token order.
 
   Attributes:
-    params: Parameters of the encoder. The embedding table and the output bias
-      are in the order of the student's vocabulary.
+    params: Parameters of the teacher's encoder. The rows of the embedding table
+      and the output bias follow the order of the student's vocabulary.
     matched: Boolean array of shape [rows], True for student tokens that the
       teacher can score.
     languages: Language codes of the teacher.
@@ -93,16 +94,17 @@ class TeacherParameters(NamedTuple):
 
 
 class Teacher(Protocol):
-  """A trained model that an objective learns from.
+  """Trained model from which an objective distills knowledge.
 
   Objectives do not open runs themselves. They receive a teacher, such as
   `xlflax.training.initialization.teachers.Teacher`.
   """
 
   def encoder(self, like: Any) -> Any:
-    """Returns the teacher's module over the vocabulary of a student.
+    """Returns the teacher's module with the size of a student's vocabulary.
 
-    It is called whenever the objective is traced and must therefore be cheap.
+    The method is called whenever the objective is traced and must therefore be
+    cheap.
 
     Args:
       like: Configuration of the student's encoder.
@@ -111,7 +113,7 @@ class Teacher(Protocol):
   def load(
     self, *, vocabulary: Any, rows: int, temperature: float
   ) -> TeacherParameters:
-    """Returns the parameters in the order of the student's vocabulary.
+    """Loads the parameters, in the order of the student's vocabulary.
 
     Args:
       vocabulary: `Vocabulary` of the student.
@@ -122,18 +124,19 @@ class Teacher(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Objective:
-  """Base class of objectives, a frozen dataclass of hyperparameters.
+  """Base class of objectives: a frozen dataclass with hyperparameters.
 
   The trained parameters are `{'model': ..., 'heads': {name: ...}}`. An
   objective with its own parameters, such as a projection head, creates them in
   `init_heads` and reads them from `params['heads'][self.name]`.
 
   Attributes:
-    ROWS: Class attribute with the required arrangement of the sequences.
-    GOLD: Class attribute with the required keys of gold labels, mapped to the
-      rank of their arrays.
+    ROWS: Class attribute that specifies the required arrangement of the
+      sequences.
+    GOLD: Class attribute that maps the key of each required gold label to the
+      rank of its array.
     name: Prefix of the objective's metrics and key of its head, such as 'mlm'.
-      Names are unique within a mixture.
+      Names must be unique within a mixture.
   """
 
   ROWS: ClassVar[Rows] = Rows.ANY
@@ -143,7 +146,7 @@ class Objective:
 
   @property
   def sentence(self) -> dict[str, Any] | None:
-    """The definition of the sentence vectors that the objective trains.
+    """Definition of the sentence vectors that the objective trains.
 
     The value has the fields of `evaluation.sentence_encoding.SentenceEmbedding`
     as JSON. It is None for objectives that do not train sentence vectors.
@@ -154,12 +157,12 @@ class Objective:
     """Checks that a dataset provides the batches that the objective reads.
 
     Args:
-      dataset: A `DatasetConfig`, a `LabeledDatasetConfig`, or another source of
-        batches.
+      dataset: A `DatasetConfig`, a `LabeledDatasetConfig`, or another object
+        that provides batches.
 
     Raises:
-      ConfigError: If the sequences are arranged differently or labels are
-        missing.
+      ConfigError: If the dataset's sequences have a different arrangement or
+        labels are missing.
     """
     batch_requirements.check_batches(
       dataset, self.ROWS, self.GOLD, objective=self.name
@@ -167,11 +170,11 @@ class Objective:
 
   @property
   def rows_together(self) -> int:
-    """The number of consecutive sequences that stay in one micro-batch."""
+    """Number of consecutive sequences that must be in the same micro-batch."""
     return 1
 
   def longest_row(self, length: int) -> int:
-    """Returns the maximum length of the sequences that the model reads.
+    """Returns the maximum length of the model's input sequences.
 
     Args:
       length: Number of tokens in a sequence of the dataset.
@@ -182,7 +185,7 @@ class Objective:
     """Initializes the parameters of the objective's head.
 
     Args:
-      model: Linen module.
+      model: Linen module of the model.
       rng: Random key.
 
     Returns:
@@ -192,20 +195,20 @@ class Objective:
     return {}
 
   def init_state(self, model, params, vocabulary) -> Any:
-    """Returns the initial state that is kept between steps, or () if none."""
+    """Returns the initial state to keep between steps, or () for no state."""
     del model, params, vocabulary
     return ()
 
   def load_state(self, state, *, model, params, vocabulary) -> Any:
-    """Returns the state of a new run, and loads the data that it depends on.
+    """Returns a new run's state and loads the data that it depends on.
 
-    It is called once on the host when a new run starts. A resumed run restores
-    the state from its checkpoint.
+    The method is called once on the host when a new run starts. A resumed run
+    restores the state from its checkpoint.
 
     Args:
       state: Sharded result of `init_state`.
-      model: Linen module.
-      params: Initial parameters, including those taken from another run.
+      model: Linen module of the model.
+      params: Initial parameters, including those loaded from a different run.
       vocabulary: `xlflax.data.tokenizers.base_vocabulary.Vocabulary` of the
         run.
 
@@ -216,7 +219,7 @@ class Objective:
     return state
 
   def start_step(self, params, state) -> Any:
-    """Updates the state at the start of a step, before the micro-batches.
+    """Updates the state at the start of a step, before any micro-batch.
 
     The update is part of the jitted step and runs once per step, independent of
     the number of micro-batches. Momentum updates are an example.
@@ -238,10 +241,10 @@ class Objective:
     """Computes loss and metrics of one batch.
 
     Args:
-      model: Linen module.
+      model: Linen module of the model.
       params: Unboxed parameters `{'model': ..., 'heads': ...}`.
       batch: Arrays on the device, as documented in `xlflax.data.batch_keys`.
-      context: Vocabulary, step, train flag, random key and state.
+      context: Context with vocabulary, step, train flag, random key and state.
 
     Returns:
       The summed loss with its weight, the metrics, and the new state.

@@ -1,4 +1,4 @@
-"""Metrics as `WeightedMean`s, which are summed and then finalized on the host.
+"""Metrics as `WeightedMean`s that are summed and finalized on the host.
 
 Sums may be taken on the device or on the host. The last component of a metric's
 name determines the reported value:
@@ -29,7 +29,7 @@ _MAX_EXPONENT = 700.0  # exp(700) is a finite float64.
 def add_metrics(
   a: dict[str, WeightedMean], b: dict[str, WeightedMean]
 ) -> dict[str, WeightedMean]:
-  """Adds two dictionaries of metrics.
+  """Adds the metrics of two dictionaries.
 
   A metric that only one of them contains is copied unchanged.
   """
@@ -44,7 +44,7 @@ def add_metrics(
 
 
 def add_outputs(outputs: Sequence[ObjectiveOutput]) -> ObjectiveOutput:
-  """Adds the losses and metrics of several outputs and drops their states."""
+  """Adds several outputs' losses and metrics and discards their states."""
   total, *other_outputs = outputs
   for output in other_outputs:
     loss = WeightedMean(
@@ -61,14 +61,14 @@ def by_language(
   language_ids: jax.Array,
   num_languages: int,
 ) -> WeightedMean:
-  """Sums weights * values, and the weights, for each language.
+  """Computes the weighted mean of values for each language.
 
   The sum is a masked reduction instead of a scatter. It is exact in float32,
   bitwise reproducible, and needs a single all-reduce if the batch is sharded.
 
   Args:
-    values: Array of any shape. Values of weight 0 are ignored, even NaN. No
-      gradient flows through the values.
+    values: Array of any shape. Values with weight 0 are ignored, even if they
+      are NaN. No gradient flows through the values.
     weights: Array of the same shape.
     language_ids: Integer array of the same shape, with values in 0 ..
       num_languages - 1.
@@ -90,7 +90,7 @@ def by_language(
 def count_by_language(
   present: jax.Array, language_ids: jax.Array, num_languages: int
 ) -> WeightedMean:
-  """Counts the true entries of `present` per language, for a `tokens` metric.
+  """Counts the true entries of `present` per language as a `tokens` metric.
 
   Before: present [[1, 1, 0]], language_ids [[2, 2, 0]], 3 languages. After:
   total and weight [0, 0, 2].
@@ -108,14 +108,14 @@ def metrics_by_language(
   language_ids: jax.Array,
   vocabulary: VocabularySpec,
 ) -> dict[str, WeightedMean]:
-  """Returns the metrics `<name>/<key>`, summed by language, for all values.
+  """Returns the metrics `<name>/<key>`, summed by language.
 
   Args:
-    name: Name of the objective.
-    values: Arrays of one shape by key.
+    name: Name of the objective, which prefixes its metrics.
+    values: Mapping from metric keys to arrays of the same shape.
     weights: Array of the same shape.
     language_ids: Integer array of the same shape.
-    vocabulary: Provides the number of languages.
+    vocabulary: Vocabulary specification with the number of languages.
   """
   count = len(vocabulary.languages)
   return {
@@ -127,7 +127,7 @@ def metrics_by_language(
 def token_counts(
   name: str, vocabulary: VocabularySpec, *batches: Mapping[str, jax.Array]
 ) -> dict[str, WeightedMean]:
-  """Returns the metric `<name>/tokens`: non-padding tokens of all batches."""
+  """Returns the metric `<name>/tokens`, the number of non-padding tokens."""
   counts = [
     count_by_language(
       masking.is_present(batch, vocabulary),
@@ -155,14 +155,14 @@ def _finalize_metric(name: str, total: float, weight: float) -> float:
 def finalize_metrics(
   metrics: dict[str, WeightedMean], languages: tuple[str, ...]
 ) -> dict[str, float]:
-  """Converts summed metrics to numbers, on the host and in float64.
+  """Converts summed metrics to float64 numbers on the host.
 
   Before: `{'mlm/loss': WeightedMean([6., 0., 1.], [3., 0., 1.])}` with
   languages `('en', 'de', 'fr')`. After: `{'mlm/loss': 1.75, 'mlm/loss/en': 2.0,
   'mlm/loss/fr': 1.0}`.
 
   Args:
-    metrics: Metrics of shape [] or [languages] by name.
+    metrics: Mapping from names to metrics of shape [] or [languages].
     languages: Language codes in the order of the language ids.
 
   Returns:
@@ -170,7 +170,7 @@ def finalize_metrics(
     under `<name>/<code>`. Metrics of weight 0 are left out.
 
   Raises:
-    ValueError: If the length of a metric is not the number of languages.
+    ValueError: If a metric's length differs from the number of languages.
   """
   results = {}
   for name, value in metrics.items():

@@ -1,4 +1,4 @@
-"""Mixtures of objectives, which select the objectives to train at each step.
+"""Mixtures of objectives, which select the objectives to train in each step.
 
 All computations run on the host and depend only on the settings and the step. A
 resumed run therefore selects the same objectives as an uninterrupted run.
@@ -19,12 +19,13 @@ _MAX_BLOCK = 1000
 
 
 class Combine(enum.Enum):
-  """Assignment of the training steps to the entries of a mixture.
+  """Rule that assigns training steps to the entries of a mixture.
 
   Attributes:
-    SUM: All entries are trained at every step and their losses are added.
-    ALTERNATE: The entries follow a repeated pattern.
-    SAMPLE: One entry per step is drawn in proportion to the weights.
+    SUM: All entries are trained in every step, and their losses are added.
+    ALTERNATE: The entries are trained in a fixed order that is repeated.
+    SAMPLE: One entry per step is drawn with a probability proportional to its
+      weight.
   """
 
   SUM = 'sum'
@@ -35,13 +36,13 @@ class Combine(enum.Enum):
 @class_registry.register('weighted_objective')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WeightedObjective:
-  """An objective and the dataset that it reads.
+  """Mixture entry: an objective, its dataset and its weight.
 
   Attributes:
-    dataset: Name of the dataset.
-    objective: Objective that is trained on the dataset.
-    weight: Factor of the loss (SUM, ALTERNATE) or relative number of steps
-      (SAMPLE).
+    dataset: Name of the dataset that the objective reads.
+    objective: Objective to train on the dataset.
+    weight: Factor by which the loss is multiplied (SUM, ALTERNATE), or relative
+      number of training steps (SAMPLE).
   """
 
   dataset: str
@@ -116,17 +117,18 @@ def _sample_block(counts: tuple[int, ...], seed: int, block: int) -> np.ndarray:
 @class_registry.register('objective_mixture')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ObjectiveMixture:
-  """Objectives and the rule that assigns training steps to them.
+  """Mixture of objectives with the rule that assigns training steps to them.
 
   Attributes:
     entries: Objectives with their datasets, at least one.
-    combine: SUM trains all entries at every step. ALTERNATE follows `schedule`.
-      SAMPLE draws one entry per step. It uses blocks of steps in which each
-      entry has exactly its share, in an order that is drawn from (seed, block).
-    schedule: Cycle of steps for ALTERNATE. Each element is the index of an
-      entry, or a tuple of indices. `(0, 0, 1)` trains entry 0 twice and then
-      entry 1. `((0, 1), 2)` trains entries 0 and 1 together and then entry 2.
-      If None, the entries take turns.
+    combine: SUM trains all entries in every step. ALTERNATE follows `schedule`.
+      SAMPLE draws one entry per step. In each block of steps, every entry is
+      drawn exactly in proportion to its weight. The order within a block
+      depends only on the seed and the block's index.
+    schedule: Sequence of steps that ALTERNATE repeats. Each element is the
+      index of an entry, or a tuple of indices. `(0, 0, 1)` trains entry 0 twice
+      and then entry 1. `((0, 1), 2)` trains entries 0 and 1 together and then
+      entry 2. If None, the entries take turns.
     seed: Random seed for SAMPLE.
   """
 
@@ -163,29 +165,29 @@ class ObjectiveMixture:
         )
 
   def _check_pattern(self):
-    """Checks that the pattern uses all entries, once per group at most."""
+    """Checks that the schedule uses every entry, at most once per group."""
     if self.schedule is None:
       return
     if self.combine is not Combine.ALTERNATE:
       raise errors.ConfigError(
-        '`pattern` requires Combine.ALTERNATE',
+        '`schedule` requires Combine.ALTERNATE',
         got=self.combine,
-        fix='Set `combine` to Combine.ALTERNATE, or remove `pattern`',
+        fix='Set `combine` to Combine.ALTERNATE, or remove `schedule`',
       )
     used = {index for group in self._cycle for index in group}
     if used != set(range(len(self.entries))) or any(
       not group or len(set(group)) != len(group) for group in self._cycle
     ):
       raise errors.ConfigError(
-        '`pattern` does not match the entries of the mixture',
+        '`schedule` does not match the entries of the mixture',
         got=self.schedule,
-        expected='all indices from 0 to '
-        f'{len(self.entries) - 1}, without repetitions in a group',
+        expected='every index from 0 to '
+        f'{len(self.entries) - 1}, at most once in each group',
       )
 
   @property
   def _cycle(self) -> tuple[tuple[int, ...], ...]:
-    """The pattern as tuples of entry indices."""
+    """Schedule as tuples of entry indices."""
     pattern = (
       range(len(self.entries)) if self.schedule is None else self.schedule
     )
@@ -195,23 +197,23 @@ class ObjectiveMixture:
 
   @property
   def _counts(self) -> tuple[int, ...]:
-    """The number of steps of each entry in one sampled block."""
+    """Number of steps of each entry in a sampled block."""
     return _block_counts(tuple(float(e.weight) for e in self.entries))
 
   @property
   def datasets(self) -> tuple[str, ...]:
-    """The distinct names of the datasets, in order of first use."""
+    """Distinct dataset names, in the order of their first use."""
     return tuple(dict.fromkeys(entry.dataset for entry in self.entries))
 
   @property
   def objectives(self) -> tuple[objective_base.Objective, ...]:
-    """The distinct objectives, in order of first use."""
+    """Distinct objectives, in the order of their first use."""
     by_name = {entry.objective.name: entry.objective for entry in self.entries}
     return tuple(by_name.values())
 
   @property
   def groups(self) -> tuple[tuple[int, ...], ...]:
-    """The distinct tuples that `active` can return."""
+    """Distinct tuples of entry indices that `active` can return."""
     if self.combine is Combine.SUM:
       return (tuple(range(len(self.entries))),)
     if self.combine is Combine.ALTERNATE:
@@ -220,7 +222,7 @@ class ObjectiveMixture:
 
   @property
   def period(self) -> int:
-    """The number of steps after which each group has exactly its share."""
+    """Number of steps over which each group is trained in exact proportion."""
     if self.combine is Combine.SUM:
       return 1
     if self.combine is Combine.ALTERNATE:
@@ -228,13 +230,13 @@ class ObjectiveMixture:
     return sum(self._counts)
 
   def loss_weight(self, index: int) -> float:
-    """Returns the factor of an entry's loss, which is 1 for SAMPLE."""
+    """Returns the factor for an entry's loss, which is 1 for SAMPLE."""
     if self.combine is Combine.SAMPLE:
       return 1.0
     return float(self.entries[index].weight)
 
   def active(self, step: int) -> tuple[int, ...]:
-    """Returns the indices of the entries that are trained at a step.
+    """Returns the indices of the entries to train in a step.
 
     Args:
       step: Global step, from 0.
@@ -252,11 +254,11 @@ class ObjectiveMixture:
     Entries that share a dataset and a step read the same batch.
 
     Args:
-      dataset: Name of the dataset.
+      dataset: Name of the dataset that the objective reads.
       step: Global step, from 0.
 
     Raises:
-      ConfigError: If no entry uses the dataset.
+      ConfigError: If no entry of the mixture uses the dataset.
     """
     if dataset not in self.datasets:
       raise errors.ConfigError(

@@ -1,4 +1,4 @@
-"""On-device packing of short texts into fewer sequences with less padding."""
+"""On-device packing of short texts into sequences with less padding."""
 
 import functools
 import math
@@ -28,15 +28,15 @@ _PACKED_LENGTH = 128
 
 
 class PackedTexts(NamedTuple):
-  """The texts of N sequences, packed into R sequences of W tokens.
+  """Texts of N sequences, packed into R sequences of W tokens.
 
   Attributes:
-    batch: Arrays of shape [R, W]. Each text is a segment with positions of its
-      own.
-    inside: Boolean array of shape [blocks, N / blocks, R * W / blocks], True at
-      the tokens of each text.
+    batch: Arrays of shape [R, W]. Each text is a separate segment whose
+      positions start at 0.
+    inside: Boolean array of shape [blocks, N / blocks, R * W / blocks], which
+      marks the tokens of each text.
     placed: Boolean array of shape [N], True for texts that were packed. Texts
-      that do not fit are left out.
+      that do not fit are not packed.
   """
 
   batch: Mapping[str, jax.Array]
@@ -46,12 +46,12 @@ class PackedTexts(NamedTuple):
   def pool(
     self, states: jax.Array, pooling: Pooling, vocabulary: VocabularySpec
   ) -> jax.Array:
-    """Pools the hidden states of each packed text.
+    """Pools the hidden states of each packed text to a vector.
 
     Args:
       states: Hidden states of the packed sequences, of shape [R, W, H].
       pooling: Pooling of the hidden states.
-      vocabulary: Special ids.
+      vocabulary: Vocabulary specification with the special ids.
 
     Returns:
       float32 array of shape [N, H].
@@ -84,10 +84,11 @@ def pack_sequences(
   """Packs the texts of a batch with the first-fit decreasing algorithm.
 
   Args:
-    batch: Arrays of shape [N, T] of `supervised.featurizers.text_fields`.
-    vocabulary: Provides the padding id.
+    batch: Arrays of shape [N, T], as created by
+      `supervised.featurizers.text_fields`.
+    vocabulary: Vocabulary specification with the padding id.
     share: Number of tokens in the packed sequences, as a fraction of N * T.
-    longest: Maximum length that the model reads, at least T.
+    longest: Maximum sequence length of the model, at least T.
   """
   count, length = batch[batch_keys.TOKEN_IDS].shape
   block_size = math.gcd(count, _BLOCK_SIZE)
@@ -140,7 +141,7 @@ def _first_fit(lengths: jax.Array, rows: int, width: int) -> jax.Array:
 
   Args:
     lengths: Number of tokens of each text, of shape [N].
-    rows: Number of packed sequences.
+    rows: Number of packed sequences to create.
     width: Number of tokens in a packed sequence.
 
   Returns:

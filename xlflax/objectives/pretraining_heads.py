@@ -1,4 +1,4 @@
-"""Heads of pretraining objectives: projection and discriminator."""
+"""Pretraining heads: projection head and discriminator head."""
 
 import functools
 
@@ -27,7 +27,7 @@ class ProjectionHead(nn.Module):
 
 
 class DiscriminatorHead(nn.Module):
-  """Binary head of replaced-token detection (Clark et al. 2020).
+  """Binary head for replaced-token detection (Clark et al. 2020).
 
     logit = w . gelu(W h + b) + c
 

@@ -1,4 +1,4 @@
-"""Batches that store the sides of a pair as two sequences.
+"""Operations on batches that store a pair's texts as separate sequences.
 
 These are the batches of `ExampleLayout.DUAL` and `ExampleLayout.INTERLEAVED`.
 """
@@ -14,24 +14,24 @@ _Side = dict[str, jax.Array]
 
 
 def split_sides(batch, *, objective: str) -> tuple[_Side, _Side]:
-  """Splits a batch into its two sides.
+  """Splits a batch of pairs into the first and the second texts.
 
   Args:
-    batch: Batch with two sides.
+    batch: Batch that contains both texts of each pair.
     objective: Name of the objective, for error messages.
 
   Returns:
-    The first and the second side, both with the keys of a one-sided batch.
+    Two batches of single sequences, with the first and the second texts.
 
   Raises:
-    ConfigError: If the batch has only one side.
+    ConfigError: If the batch contains only single sequences.
   """
   first, second = (
     batch_keys.select_side(batch, prefix) for prefix in ('', batch_keys.PAIRED)
   )
   if not second:
     raise errors.ConfigError(
-      'The objective requires the two sides of a pair as separate sequences',
+      'The objective requires the two texts of a pair as separate sequences',
       got=f'a batch with the keys {sorted(batch)}',
       expected=f'a batch with {batch_keys.PAIRED}{batch_keys.TOKEN_IDS}',
       where=f'objective {objective!r}',
@@ -41,11 +41,11 @@ def split_sides(batch, *, objective: str) -> tuple[_Side, _Side]:
 
 
 def encoding_parts(model, batch) -> list[_Side]:
-  """Splits a batch into parts that are encoded one after the other.
+  """Splits a batch into sub-batches that are encoded separately.
 
-  A one-sided batch is one part. The two sides of pairs are one part of 2B
-  sequences. If a sharing plan selects parameters by language, the sides are two
-  parts.
+  A batch of single sequences is not split. The two texts of B pairs are merged
+  into one batch of 2B sequences. If a sharing plan selects parameters by
+  language, the first and the second texts are separate batches.
   """
   first, second = (
     batch_keys.select_side(batch, prefix) for prefix in ('', batch_keys.PAIRED)
@@ -58,14 +58,14 @@ def encoding_parts(model, batch) -> list[_Side]:
 
 
 def split_keys(rng: jax.Array, parts: list) -> list[jax.Array]:
-  """Returns a random key for each part; a single part gets `rng` itself."""
+  """Returns a random key per sub-batch, which is `rng` if there is only one."""
   return [rng] if len(parts) == 1 else list(jax.random.split(rng, len(parts)))
 
 
 def interleave_sides(first: _Side, second: _Side) -> _Side:
-  """Merges both sides of B pairs into one batch of 2B sequences.
+  """Merges both texts of B pairs into one batch of 2B sequences.
 
-  Sequences 2b and 2b + 1 are the sides of pair b. Unlike concatenation,
+  Sequences 2b and 2b + 1 are the texts of pair b. Unlike concatenation,
   interleaving does not move sequences between devices.
 
   Before: `{'token_ids': [a, b]}` and `{'token_ids': [c, d]}`. After:
@@ -81,6 +81,6 @@ def interleave_sides(first: _Side, second: _Side) -> _Side:
 
 
 def swap_sides(rows: jax.Array) -> jax.Array:
-  """Swaps the sides of interleaved pairs: [a, c, b, d] becomes [c, a, d, b]."""
+  """Swaps the texts of interleaved pairs: [a, c, b, d] becomes [c, a, d, b]."""
   pairs = rows.reshape(-1, 2, *rows.shape[1:])
   return pairs[:, ::-1].reshape(rows.shape)

@@ -23,10 +23,10 @@ from xlflax.utils import errors
 
 
 class DecoderStart(enum.Enum):
-  """First input token of the decoder.
+  """Type of the decoder's first input token.
 
   Attributes:
-    LANGUAGE: Symbol of the target language (mBART).
+    LANGUAGE: Language symbol of the target language (mBART).
     BOS: Beginning-of-sequence token.
     PAD: Padding token (T5).
     EOS: End-of-sequence token (Transformers of fairseq, BART).
@@ -39,12 +39,12 @@ class DecoderStart(enum.Enum):
 
 
 class Target(NamedTuple):
-  """Input and labels of a decoder.
+  """Decoder inputs with labels and weights.
 
   Attributes:
-    rows: Arrays of shape [B, S] that the model reads. `token_ids` is the
-      decoder input.
-    labels: int32 array of shape [B, S], the token that follows each input
+    rows: Arrays of shape [B, S] that the decoder reads. `token_ids` contains
+      the input tokens.
+    labels: int32 array of shape [B, S] with the token that follows each input
       token.
     weights: float32 array of shape [B, S], 1 for labels that contribute to the
       loss.
@@ -56,12 +56,12 @@ class Target(NamedTuple):
 
 
 class Score(NamedTuple):
-  """Scores of labels, float32 arrays of shape [B, S].
+  """Loss and accuracy of each label, float32 arrays of shape [B, S].
 
   Attributes:
-    loss: Cross-entropy with label smoothing, the training loss.
+    loss: Cross-entropy with label smoothing, which is the training loss.
     nll: Negative log-likelihood -log p(label).
-    correct: 1 where the label has the largest logit.
+    correct: Array that is 1 where the label has the largest logit.
   """
 
   loss: jax.Array
@@ -77,7 +77,7 @@ def start_ids(
   Args:
     row_languages: Language ids of the target sequences, of shape [B].
     start: Type of the first token.
-    vocabulary: Special ids.
+    vocabulary: Vocabulary specification with the special ids.
 
   Returns:
     int32 array of shape [B].
@@ -98,11 +98,11 @@ def start_ids(
 def language_symbols(
   row_languages: jax.Array, vocabulary: VocabularySpec
 ) -> jax.Array:
-  """Returns the ids of language symbols.
+  """Returns the language symbol id for each language id.
 
   Args:
     row_languages: Language ids of shape [B].
-    vocabulary: Language symbols.
+    vocabulary: Vocabulary specification with the language symbols.
 
   Returns:
     int32 array of shape [B].
@@ -113,7 +113,7 @@ def language_symbols(
   symbols = vocabulary.language_symbol_ids
   if len(symbols) != len(vocabulary.languages) or not symbols:
     raise errors.VocabularyError(
-      'The vocabulary does not have a symbol for each language',
+      'The vocabulary does not contain a language symbol for each language',
       got=f'{len(symbols)} symbols for {len(vocabulary.languages)} languages',
       expected='one symbol <lang:xx> per language',
       fix='Train the vocabulary with `xlflax vocab`, or set '
@@ -138,7 +138,7 @@ def make_target(
       of shape [B, S]. The first position of a sequence is the start symbol and
       is not predicted.
     first: First input token of the decoder, int [B].
-    vocabulary: Provides the padding id.
+    vocabulary: Vocabulary specification with the padding id.
     scored: Boolean array of shape [B, S], True for tokens whose prediction
       contributes to the loss. If None, all tokens contribute.
 
@@ -168,11 +168,11 @@ def make_target(
 
 
 def row_languages(rows, vocabulary: VocabularySpec) -> jax.Array:
-  """Returns the language of each sequence's first text token.
+  """Returns the language id of each sequence's first text token.
 
   Args:
     rows: Sequences, with or without language_ids.
-    vocabulary: Special ids.
+    vocabulary: Vocabulary specification with the special ids.
 
   Returns:
     Integer array of shape [B]. The language is 0 if `rows` has no language_ids.
@@ -192,14 +192,14 @@ def decode_with_teacher_forcing(
   context,
   rng: jax.Array,
 ) -> tuple[jax.Array, Any]:
-  """Computes the hidden states of the decoder, with dropout during training.
+  """Computes the decoder's hidden states, with dropout during training.
 
   Args:
-    model: Module with the methods `encode` and `decode`.
+    model: Module that has the methods `encode` and `decode`.
     source_params: Parameters for the source language.
     params: Parameters for the target language.
-    source: Sequences of the encoder, of shape [B, T].
-    target: Result of `make_target`.
+    source: Input sequences of the encoder, of shape [B, T].
+    target: Decoder inputs and labels, as returned by `make_target`.
     context: Context of the objective, which determines whether dropout is
       applied.
     rng: Random key for dropout.
@@ -267,7 +267,7 @@ def score_labels(
   row of the output table. The head therefore never holds all logits.
 
   Args:
-    model: Module with the methods `transform` and `output_table`.
+    model: Module that has the methods `transform` and `output_table`.
     params: Parameters of the model.
     states: Hidden states of shape [B, S, H].
     labels: Integer array of shape [B, S].

@@ -1,1 +1,1 @@
-"""Corruption of the model's input: masking, spans and text infilling."""
+"""Corruption of model inputs: token masking, span corruption, infilling."""

@@ -20,7 +20,7 @@ from xlflax.utils import validation
 
 
 class WordSpans(NamedTuple):
-  """Spans of words in each sequence.
+  """Word spans to replace by masks in each sequence.
 
   A sequence consists of gaps[0] words, spans[0] words, gaps[1] words, spans[1]
   words, and so on, and the remaining words.
@@ -28,7 +28,7 @@ class WordSpans(NamedTuple):
   Attributes:
     gaps: Number of unmasked words before each span, int32 [B, K].
     spans: Number of words in each span, int32 [B, K]. A span of 0 words inserts
-      a mask.
+      a mask symbol.
     used: Boolean array of shape [B, K], True for slots that contain a span.
   """
 
@@ -40,7 +40,7 @@ class WordSpans(NamedTuple):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InfillingPolicy:
-  """Draws spans of words with Poisson-distributed lengths.
+  """Policy that draws word spans with Poisson-distributed lengths.
 
   Of w words, m = round(mask_ratio * w) are masked, at least one. Lengths are
   drawn until their sum reaches m, and the last length is cut to fit. A span of
@@ -57,7 +57,7 @@ class InfillingPolicy:
   poisson_lambda: Annotated[float, annotated_types.Interval(ge=1, le=100)] = 3.5
 
   def num_slots(self, length: int) -> int:
-    """Returns the number K of slots for sequences of up to `length` words.
+    """Returns the number of span slots K for sequences of `length` words.
 
     The probability that a sequence needs more lengths to mask m words is below
     10^-9. In that case, the last span is longer, so that m words are always
@@ -151,7 +151,7 @@ def _move_to_front(spans, used):
 
 
 def word_starts(rows, vocabulary: VocabularySpec) -> jax.Array:
-  """Returns the text tokens that start a word, a boolean array [B, T].
+  """Returns a boolean mask [B, T] of the text tokens that start a word.
 
   The first text token after a special token also starts a word. If the
   vocabulary does not record word starts, each token is a word of its own.
@@ -163,12 +163,12 @@ def word_starts(rows, vocabulary: VocabularySpec) -> jax.Array:
 
 
 def begins_word(token_ids, vocabulary: VocabularySpec) -> jax.Array:
-  """Returns whether ids start a word independent of their context.
+  """Returns whether token ids start a word regardless of their context.
 
   Args:
     token_ids: Integer array of any shape.
-    vocabulary: Provides the word starts. If it does not record them, all ids
-      start a word.
+    vocabulary: Vocabulary specification with the ids that start a word. If it
+      does not record them, all ids start a word.
 
   Returns:
     Boolean array of the same shape.
@@ -182,15 +182,15 @@ def begins_word(token_ids, vocabulary: VocabularySpec) -> jax.Array:
 
 
 def permute_sentences(rows, rng: jax.Array, vocabulary: VocabularySpec):
-  """Permutes the sentences of sequences `<s> a </s> b c </s>`.
+  """Permutes the sentences within sequences `<s> a </s> b c </s>`.
 
   A sentence ends with its </s>. Before: token_ids [[1, 7, 2, 8, 9, 2, 0]].
-  After: the same, or [[1, 8, 9, 2, 7, 2, 0]].
+  After: the same ids, or [[1, 8, 9, 2, 7, 2, 0]].
 
   Args:
-    rows: Sequences with one segment each.
+    rows: Sequences, each of which consists of one segment.
     rng: Random key.
-    vocabulary: Special ids.
+    vocabulary: Vocabulary specification with the special ids.
 
   Returns:
     `rows` with permuted token_ids.
@@ -214,7 +214,7 @@ def permute_sentences(rows, rng: jax.Array, vocabulary: VocabularySpec):
 
 
 def apply_infilling(rows, word_spans: WordSpans, vocabulary: VocabularySpec):
-  """Replaces each span of words by one mask symbol.
+  """Replaces each word span by one mask symbol.
 
   Before: token_ids `<s> a b c d </s>`, gaps [1], spans [2]. After:
   `<s> a <mask> d </s>`. Special symbols are kept, even within a span.
@@ -222,8 +222,9 @@ def apply_infilling(rows, word_spans: WordSpans, vocabulary: VocabularySpec):
   Args:
     rows: Sequences as documented in `xlflax.data.batch_keys`, with one segment
       each.
-    word_spans: Result of `InfillingPolicy` for the words of `word_starts`.
-    vocabulary: Provides the mask symbol.
+    word_spans: Spans drawn by an `InfillingPolicy` for the words that
+      `word_starts` marks.
+    vocabulary: Vocabulary specification with the id of the mask symbol.
 
   Returns:
     Sequences of the same length, in the format of
@@ -258,8 +259,8 @@ def _insert_masks(rows, text, starts, covered, masks, vocabulary):
     text: Boolean array of shape [B, T], True for text tokens.
     starts: Boolean array of shape [B, T], True for tokens that start a word.
     covered: Number of spans that cover each word, of shape [B, T + 1].
-    masks: Number of masks before each word, of shape [B, T + 1].
-    vocabulary: Provides the mask symbol.
+    masks: Number of mask symbols before each word, of shape [B, T + 1].
+    vocabulary: Vocabulary specification with the id of the mask symbol.
   """
   token_ids = rows[batch_keys.TOKEN_IDS]
   length = token_ids.shape[1]

@@ -22,12 +22,12 @@ MaskRatio = validation.PositiveFraction | Callable[[jax.Array], jax.Array]
 
 
 class Action(enum.IntEnum):
-  """Replacement of a selected token in the model's input.
+  """Action that the model's input applies to a selected token.
 
   Attributes:
-    KEEP: The token itself.
-    MASK: The mask symbol.
-    RANDOM: A random word.
+    KEEP: Keep the token unchanged.
+    MASK: Replace the token by the mask symbol.
+    RANDOM: Replace the token by a random word.
   """
 
   KEEP = 0
@@ -36,15 +36,15 @@ class Action(enum.IntEnum):
 
 
 class Choice(NamedTuple):
-  """Selected tokens of each sequence, in K slots.
+  """Tokens selected for masking in each sequence, stored in K slots.
 
   Attributes:
     positions: Positions of the tokens, int32 [B, K], distinct within a
       sequence.
     weights: float32 array of shape [B, K], 1 for a selected token and 0 for an
-      unused slot. An unused slot has the position of another token and the
-      action KEEP.
-    actions: Values of `Action`, int32 [B, K].
+      unused slot. An unused slot has the position of a token that is not
+      selected and the action KEEP.
+    actions: Action for each slot, as values of `Action`, int32 [B, K].
   """
 
   positions: jax.Array
@@ -53,7 +53,7 @@ class Choice(NamedTuple):
 
 
 def special_runs(special_ids: tuple[int, ...]) -> list[tuple[int, int]]:
-  """Returns the ranges (start, stop) of consecutive special ids.
+  """Groups special ids into ranges (start, stop) of consecutive ids.
 
   Before: (0, 1, 2, 9). After: [(0, 3), (9, 10)].
   """
@@ -67,9 +67,7 @@ def special_runs(special_ids: tuple[int, ...]) -> list[tuple[int, int]]:
 
 
 def is_special(token_ids: jax.Array, vocabulary: VocabularySpec) -> jax.Array:
-  """Returns whether ids are special, a boolean array of the shape of
-  `token_ids`.
-  """
+  """Returns whether each token id is special, as a boolean array."""
   special = jnp.zeros(token_ids.shape, bool)
   for start, stop in special_runs(vocabulary.special_ids):
     special |= (token_ids >= start) & (token_ids < stop)
@@ -77,17 +75,18 @@ def is_special(token_ids: jax.Array, vocabulary: VocabularySpec) -> jax.Array:
 
 
 def is_text(batch, vocabulary: VocabularySpec) -> jax.Array:
-  """Returns the tokens that are text: neither padding nor special.
+  """Returns a boolean mask of the text tokens.
 
   Before: token_ids [[1, 7, 9, 2, 0]] with special ids 0 to 4. After:
   [[F, T, T, F, F]].
 
   Args:
     batch: `token_ids` of shape [B, T] and, optionally, `segment_ids`.
-    vocabulary: Special ids.
+    vocabulary: Vocabulary specification with the special ids.
 
   Returns:
-    Boolean array of shape [B, T].
+    Boolean array of shape [B, T], True for tokens that are not padding and
+    not special.
   """
   token_ids = batch['token_ids']
   text = ~is_special(token_ids, vocabulary)
@@ -97,7 +96,7 @@ def is_text(batch, vocabulary: VocabularySpec) -> jax.Array:
 
 
 def is_present(batch, vocabulary: VocabularySpec) -> jax.Array:
-  """Returns the tokens that are not padding, a boolean array [B, T].
+  """Returns a boolean mask [B, T] of the tokens that are not padding.
 
   Special symbols are not padding.
   """
@@ -109,7 +108,7 @@ def is_present(batch, vocabulary: VocabularySpec) -> jax.Array:
 def uniform_words(
   rng: jax.Array, language_ids: jax.Array, vocabulary: VocabularySpec
 ) -> jax.Array:
-  """Draws ids uniformly from those that are not special.
+  """Draws token ids uniformly from all ids that are not special.
 
   A function with the same signature can replace it, such as one that draws from
   the words of each position's language.
@@ -118,7 +117,7 @@ def uniform_words(
     rng: Random key.
     language_ids: Languages of the selected positions, int [B, K]. Not used
       here.
-    vocabulary: Sizes and special ids.
+    vocabulary: Vocabulary specification with sizes and special ids.
 
   Returns:
     int32 array of shape [B, K].
@@ -130,8 +129,8 @@ def uniform_words(
   ordinary = vocabulary.size - len(special)
   if ordinary < 1:
     raise errors.VocabularyError(
-      'The vocabulary contains only special tokens. Random words cannot be '
-      'drawn from it',
+      'Random words cannot be drawn because the vocabulary contains only '
+      'special tokens',
       got=f'{vocabulary.size} special tokens',
     )
   rank = jax.random.randint(rng, (language_ids.size,), 0, ordinary, jnp.int32)
@@ -155,7 +154,7 @@ def _uniform(rng: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 def random_order(
   rng: jax.Array, first: jax.Array, words: jax.Array | None = None
 ) -> jax.Array:
-  """Permutes each sequence at random, positions in `first` before the others.
+  """Returns random orders of positions in which those in `first` come first.
 
   The function sorts one uint32 per position, which consists of a bit for
   membership in `first`, random bits, and the position in the lowest bits.
@@ -164,9 +163,11 @@ def random_order(
 
   Args:
     rng: Random key.
-    first: Boolean array of shape [B, T].
+    first: Boolean array of shape [B, T], True for positions that precede all
+      others.
     words: Index of each position's word, int32 [B, T], below T. Positions of
-      one word stay together and in order. If None, each position is a word.
+      the same word stay together and keep their order. If None, each position
+      is a word.
 
   Returns:
     Positions, int32 [B, T].
@@ -183,15 +184,15 @@ def random_order(
 
 
 def check_bound(name: str, value: Any, bound: float | None) -> None:
-  """Checks that a scheduled value has a bound and a constant respects it.
+  """Checks that a schedule has a bound and a constant does not exceed it.
 
   Args:
-    name: Name of the field. The field of its bound is `max_<name>`.
-    value: A number, or a function of the step.
+    name: Name of the field. The field with its bound is `max_<name>`.
+    value: Value of the field, which is a number or a function of the step.
     bound: Maximum value. If None, there is no bound.
 
   Raises:
-    ConfigError: If a schedule has no bound, or a number exceeds it.
+    ConfigError: If a schedule has no bound, or if a constant exceeds the bound.
   """
   if callable(value) and bound is None:
     raise errors.ConfigError(
@@ -209,20 +210,21 @@ def check_bound(name: str, value: Any, bound: float | None) -> None:
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MaskingPolicy:
-  """Selects an exact fraction of each sequence's maskable tokens, uniformly.
+  """Policy that selects an exact fraction of each sequence's maskable tokens.
 
   In a sequence with m maskable tokens, n = round(mask_ratio * m) tokens are
-  selected, with halves rounded up. At least one token is selected unless m = 0.
+  selected uniformly at random, with halves rounded up. At least one token is
+  selected unless m = 0.
 
   Attributes:
     mask_ratio: Fraction of tokens to select, in (0, 1], or a function of the
       step (an Optax schedule).
-    max_mask_ratio: Upper bound of a scheduled ratio, which determines the
-      number of slots. A constant ratio does not need it.
+    max_mask_ratio: Upper bound for `mask_ratio`, which determines the number of
+      slots. It is required only if the ratio is a schedule.
     mask_probability: Probability of replacing a selected token by the mask
       symbol.
-    random_probability: Probability of replacing it by a random word. Otherwise,
-      the token is kept.
+    random_probability: Probability of replacing a selected token by a random
+      word. All other selected tokens are kept unchanged.
   """
 
   mask_ratio: MaskRatio = 0.15
@@ -235,14 +237,15 @@ class MaskingPolicy:
     total = self.mask_probability + self.random_probability
     if total > 1 + 1e-6:
       raise errors.ConfigError(
-        'The sum of `mask_probability` and `random_probability` exceeds 1',
+        '`mask_probability` and `random_probability` must not sum to more '
+        'than 1',
         got=f'{self.mask_probability} and {self.random_probability}',
-        expected='two numbers with a sum of at most 1',
+        expected='two probabilities that sum to at most 1',
       )
 
   @property
   def largest_ratio(self) -> float:
-    """The ratio that determines the number of slots."""
+    """Largest mask ratio, which determines the number of slots."""
     if self.max_mask_ratio is not None:
       return self.max_mask_ratio
     assert not callable(self.mask_ratio)  # Checked in `__post_init__`.
@@ -272,7 +275,8 @@ class MaskingPolicy:
       rng: Random key.
       maskable: Boolean array of shape [B, T], True for tokens that may be
         selected.
-      step: Global step, an integer scalar, for a scheduled ratio.
+      step: Global step, an integer scalar, at which a scheduled ratio is
+        evaluated.
       words: Index of each token's word, int32 [B, T]. If set, the tokens of a
         word are selected together. The number of selected tokens does not
         exceed that of token masking. Only a single word that is longer is cut.
@@ -308,14 +312,14 @@ class MaskingPolicy:
 
 
 def _round_to_words(counts: jax.Array, words: jax.Array) -> jax.Array:
-  """Reduces counts so that the selection ends with a complete word.
+  """Reduces the counts so that each selection ends with a complete word.
 
-  The count is not reduced if its first word is longer.
+  The count is not reduced if the first word has more tokens than the count.
 
   Before: counts [4], words [[2, 2, 0, 1, 1]]. After: [3].
 
   Args:
-    counts: Number of tokens to select, [B].
+    counts: Number of tokens to select in each sequence, [B].
     words: Index of each token's word in the order of selection, [B, T].
   """
   ends = jnp.pad(
@@ -328,7 +332,7 @@ def _round_to_words(counts: jax.Array, words: jax.Array) -> jax.Array:
 
 
 def gather_rows(array: jax.Array, positions: jax.Array) -> jax.Array:
-  """Gathers values at distinct positions of each sequence.
+  """Gathers the values at distinct positions of each sequence.
 
   Args:
     array: Array of shape [B, T, ...].
@@ -377,9 +381,9 @@ def apply_choice(
 
   Args:
     token_ids: Token ids, int32 [B, T].
-    choice: Selected tokens in K slots per sequence.
-    words: Ids of the random words, int32 [B, K].
-    vocabulary: Provides the mask symbol.
+    choice: Tokens selected for masking, in K slots per sequence.
+    words: Token ids of the random words, int32 [B, K].
+    vocabulary: Vocabulary specification with the id of the mask symbol.
 
   Returns:
     int32 array of shape [B, T].

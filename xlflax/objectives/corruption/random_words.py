@@ -1,4 +1,4 @@
-"""Words of a language, for drawing random words and restricting the softmax.
+"""Languages' words, for drawing random words and restricting the softmax.
 
 `VocabularySpec.language_words` contains the ids of each language's words.
 Source: Wu, Conneau et al. (2020), section 4.3. A language with its own
@@ -18,11 +18,11 @@ from xlflax.utils import errors
 
 
 class RandomWords(enum.Enum):
-  """Source of the random words that replace selected tokens.
+  """Set of words from which random replacements for tokens are drawn.
 
   Attributes:
-    VOCABULARY: All words of the vocabulary that are not special.
-    LANGUAGE: The words of the token's language.
+    VOCABULARY: All tokens of the vocabulary that are not special.
+    LANGUAGE: The words of the replaced token's language.
   """
 
   VOCABULARY = 'vocabulary'
@@ -35,9 +35,9 @@ def draw_random_words(
   language_ids: jax.Array,
   vocabulary: VocabularySpec,
 ) -> jax.Array:
-  """Draws random words from a source.
+  """Draws random words from the given source.
 
-  The arguments are those of `masking.uniform_words` and `language_words`.
+  See `masking.uniform_words` and `language_words` for the other arguments.
   """
   if source is RandomWords.LANGUAGE:
     return language_words(rng, language_ids, vocabulary)
@@ -47,12 +47,12 @@ def draw_random_words(
 def language_words(
   rng: jax.Array, language_ids: jax.Array, vocabulary: VocabularySpec
 ) -> jax.Array:
-  """Draws ids uniformly from the words of each position's language.
+  """Draws token ids uniformly from the words of each position's language.
 
   Args:
     rng: Random key.
     language_ids: Languages of the selected positions, int [B, K].
-    vocabulary: Provides the words of each language.
+    vocabulary: Vocabulary specification with the words of each language.
 
   Returns:
     int32 array of shape [B, K].
@@ -100,14 +100,16 @@ def _count_language_words(vocabulary: VocabularySpec) -> np.ndarray:
       if not count
     ]
     raise errors.VocabularyError(
-      "random_words='language' requires words for each language",
+      "random_words='language' requires a vocabulary that records each "
+      "language's words",
       got=f'no words of {", ".join(empty_languages)}'
       if empty_languages
       else 'a vocabulary that all languages share',
-      expected='a vocabulary that records the language of its words',
+      expected='a vocabulary that records the words of each language',
       where="random_words='language'",
       fix='Train the vocabulary with `xlflax vocab` and '
-      "--vocab_sharing=shared, none or separate, or set random_words='vocabulary'",
+      '--vocab_sharing=shared, none or separate, or set '
+      "random_words='vocabulary'",
     )
   return np.asarray(counts, np.int32)
 
@@ -115,14 +117,14 @@ def _count_language_words(vocabulary: VocabularySpec) -> np.ndarray:
 def language_token_mask(
   language: jax.Array, vocabulary: VocabularySpec, size: int
 ) -> jax.Array:
-  """Returns the ids that can occur in text of a language.
+  """Returns a boolean mask of the ids that can occur in a language's text.
 
   These are the words of the language and the special symbols.
 
   Args:
     language: Language id, an integer scalar.
-    vocabulary: Provides the words of each language. If it does not record them,
-      all ids can occur in all languages.
+    vocabulary: Vocabulary specification with the words of each language. If it
+      does not record them, all ids can occur in all languages.
     size: Number of ids to check, 0 .. size - 1.
 
   Returns:

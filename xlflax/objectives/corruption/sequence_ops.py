@@ -1,4 +1,4 @@
-"""Gather and scatter operations on sequences with static shapes."""
+"""Gather and scatter operations with static shapes on batches of sequences."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,7 @@ from xlflax.data import batch_keys
 
 
 def gather_clipped(array: jax.Array, index: jax.Array) -> jax.Array:
-  """Gathers values of each sequence, with indices clipped to its length.
+  """Gathers values from each sequence, with indices clipped to its length.
 
   Unlike in `masking.gather_rows`, an index may occur more than once.
 
@@ -22,7 +22,7 @@ def gather_clipped(array: jax.Array, index: jax.Array) -> jax.Array:
 
 
 def scatter_add(length: int, index: jax.Array, values: jax.Array) -> jax.Array:
-  """Adds values to a zero array at the given indices.
+  """Scatters values into an array of zeros by addition.
 
   Args:
     length: Length of the result. Values at larger indices are dropped, so
@@ -59,12 +59,12 @@ def scatter_set(
 
 
 def exclusive_sum(array: jax.Array) -> jax.Array:
-  """Sums the values before each position of a sequence: [B, N] to [B, N]."""
+  """Returns exclusive cumulative sums along each sequence, [B, N]."""
   return jnp.cumsum(array, axis=1) - array
 
 
 def column_indices(length: int) -> jax.Array:
-  """Returns 0 .. length - 1, int32 [1, length]."""
+  """Returns the column indices 0 .. length - 1, int32 [1, length]."""
   return jnp.arange(length, dtype=jnp.int32)[None, :]
 
 
@@ -87,7 +87,7 @@ def merge_segments(rows):
 def make_sequences(
   token_ids: jax.Array, lengths: jax.Array, languages: jax.Array
 ):
-  """Creates sequences of one segment as documented in `xlflax.data.batch_keys`.
+  """Creates single-segment sequences with all keys of a batch.
 
   Args:
     token_ids: Token ids, int32 [B, L].

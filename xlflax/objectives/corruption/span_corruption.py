@@ -23,7 +23,7 @@ Density = validation.OpenFraction | Callable[[jax.Array], jax.Array]
 
 
 class Spans(NamedTuple):
-  """Lengths of the kept and dropped spans of each text.
+  """Lengths of each text's kept and dropped spans.
 
   A text consists of kept_lengths[0] kept tokens, dropped_lengths[0] dropped
   tokens, kept_lengths[1] kept tokens, and so on.
@@ -41,7 +41,7 @@ class Spans(NamedTuple):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SpanPolicy:
-  """Draws a fixed number of tokens in a fixed number of spans per text.
+  """Policy that draws a fixed number of spans and dropped tokens per text.
 
   Of n text tokens, m = round(noise_density * n) are dropped, at least one but
   not all, in round(m / mean_span_length) spans, at least one. All divisions of
@@ -50,10 +50,10 @@ class SpanPolicy:
   ends with a dropped one. Texts of fewer than two tokens are not changed.
 
   Attributes:
-    noise_density: Fraction of tokens to drop, in (0, 1), or a function of the
-      step.
-    max_noise_density: Upper bound of a scheduled density, which determines the
-      static lengths.
+    noise_density: Fraction of text tokens to drop, in (0, 1), or a function of
+      the step.
+    max_noise_density: Upper bound for `noise_density`, which determines the
+      static lengths. It is required if the density is a schedule.
     mean_span_length: Mean number of tokens in a dropped span, at least 1.
   """
 
@@ -68,7 +68,7 @@ class SpanPolicy:
 
   @property
   def largest_density(self) -> float:
-    """The density that determines the static lengths."""
+    """Largest noise density, which determines the static lengths."""
     if self.max_noise_density is not None:
       return self.max_noise_density
     assert not callable(self.noise_density)  # Checked in `__post_init__`.
@@ -110,7 +110,7 @@ class SpanPolicy:
     return max(int(spans.max()), 1)
 
   def lengths(self, text_length: int) -> tuple[int, int]:
-    """Returns the static lengths of inputs and targets.
+    """Returns the static lengths of the inputs and the targets.
 
     Inputs contain the kept tokens, a sentinel for each span, and </s>. Targets
     contain <s>, the dropped tokens, a sentinel for each span, and </s>. With
@@ -137,7 +137,8 @@ class SpanPolicy:
         `text_length`.
       text_length: Maximum number of text tokens, which determines the number of
         slots.
-      step: Global step, an integer scalar, for a scheduled density.
+      step: Global step, an integer scalar, at which a scheduled density is
+        evaluated.
 
     Returns:
       Spans with K = `num_slots(text_length)` slots.
@@ -159,13 +160,13 @@ class SpanPolicy:
 def _random_segments(
   rng, items: jax.Array, parts: jax.Array, slots: int, width: int
 ) -> jax.Array:
-  """Divides items into segments of at least one item, uniformly at random.
+  """Divides items into non-empty segments, uniformly at random.
 
   Before: items [5], parts [2], 3 slots. After: for instance [[1, 4, 0]].
 
   Args:
     rng: Random key.
-    items: Number of items, int [B].
+    items: Number of items to divide, int [B].
     parts: Number of segments, int [B].
     slots: Maximum number of segments.
     width: Maximum number of items.
@@ -185,7 +186,7 @@ def _random_segments(
 def apply_span_corruption(
   rows, spans: Spans, lengths: tuple[int, int], vocabulary: VocabularySpec
 ):
-  """Creates the sequences of the encoder and the decoder.
+  """Creates the encoder's inputs and the decoder's targets.
 
   Before: text `a b c d e`, kept_lengths [1, 2], dropped_lengths [1, 1]. After:
   inputs `a X c d Y </s>`, targets `<s> X b Y e </s>`, with sentinels X and Y.
@@ -193,9 +194,9 @@ def apply_span_corruption(
   Args:
     rows: token_ids and, optionally, segment_ids of shape [B, T]. Padding, <s>
       and the </s> between lines are removed, because T5 does not use them.
-    spans: Result of `SpanPolicy`.
-    lengths: Static lengths of inputs and targets.
-    vocabulary: Provides the sentinels.
+    spans: Spans drawn by a `SpanPolicy`.
+    lengths: Pair of static lengths: input length and target length.
+    vocabulary: Vocabulary specification with the sentinel ids.
 
   Returns:
     Inputs and targets in the format of `sequence_ops.make_sequences`. A
@@ -268,16 +269,17 @@ def _insert_sentinels(
   """Returns kept or dropped tokens with sentinels, followed by </s>.
 
   Args:
-    compact: Text of each sequence, [B, T].
+    compact: Text tokens of each sequence, moved to the start, [B, T].
     sentinels: Sentinel ids, [K].
     used: Boolean array of shape [B, K], True for slots that contain a span.
-    before: Number of this sequence's tokens before the sentinel of each span,
-      [B, K].
-    skipped: Number of the other sequence's tokens before this sequence's next
-      token after s sentinels, [B, K or K + 1].
-    total: Number of tokens and sentinels, [B].
+    before: Number of text tokens in the result before the sentinel of each
+      span, [B, K].
+    skipped: Number of the opposite sequence's tokens (targets for inputs, and
+      vice versa) before the result's next token after s sentinels, of shape [B,
+      K] or [B, K + 1].
+    total: Number of tokens and sentinels in the result, [B].
     length: Length of the result.
-    vocabulary: Provides padding and </s>.
+    vocabulary: Vocabulary specification with the ids of padding and </s>.
 
   Returns:
     int32 array of shape [B, length].
@@ -312,7 +314,7 @@ def _sentinel_ids(slots: int, vocabulary: VocabularySpec) -> jax.Array:
   sentinel_ids = vocabulary.sentinel_ids
   if len(sentinel_ids) < slots:
     raise errors.VocabularyError(
-      'The vocabulary has too few sentinels for span corruption',
+      'The vocabulary has fewer sentinels than span corruption requires',
       got=f'{len(sentinel_ids)} sentinels',
       expected=f'at least {slots}, the maximum number of spans in a sequence',
       fix=f'Train the vocabulary with `xlflax vocab --extra_ids {slots}`, or '

@@ -1,4 +1,4 @@
-"""Cross-entropy on accelerators with bfloat16 logits and few memory accesses.
+"""Cross-entropy for accelerators: bfloat16 logits, few memory accesses.
 
 Logits are written once, in the dtype of the matmul, and read twice: by one pass
 that computes maximum and sum together (online log-sum-exp, Milakov & Gimelshein
@@ -96,7 +96,7 @@ def _table_gradient(gradient, hidden, dtype) -> jax.Array:
 
 
 def max_and_sum(logits: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Computes maximum and sum of exp(x - maximum) of each row in one pass.
+  """Computes each row's maximum and sum of exp(x - maximum) in one pass.
 
   Args:
     logits: float32 array of shape [N, V].

@@ -1,4 +1,4 @@
-"""Cross-entropy over a tied embedding table, at once or in chunks.
+"""Cross-entropy over a tied embedding table, computed at once or in chunks.
 
 In chunks, the forward pass iterates over slices of the vocabulary with a
 running maximum and sum of exponentials (online log-sum-exp, Milakov &
@@ -40,9 +40,9 @@ class _Chunks(NamedTuple):
   to end at the last row.
 
   Attributes:
-    rows: Number of rows in the table.
+    rows: Number of rows in the embedding table.
     num_chunks: Number of chunks.
-    size: Number of rows in a chunk.
+    size: Number of table rows in each chunk.
     groups: Number of groups.
   """
 
@@ -92,7 +92,7 @@ class _Chunks(NamedTuple):
     ).reshape(array.shape)
 
   def is_new(self, i):
-    """Returns the rows of chunk i that no earlier chunk has, bool [size]."""
+    """Returns a mask of chunk i's rows that are not in an earlier chunk."""
     if self.groups > 1:
       return jnp.ones(self.size, bool)
     return self._start(i) + jnp.arange(self.size) >= i * self.size
@@ -232,8 +232,8 @@ def _chunked(
   """Computes the loss in chunks.
 
   Args:
-    chunks: Division of the table.
-    keep: Whether to keep the logits for the backward pass.
+    chunks: Division of the embedding table into chunks.
+    keep: Whether to store the logits for the backward pass.
     hidden: Hidden states of shape [N, H].
     table: Embedding table of shape [V, H].
     bias: Output bias of shape [V].
@@ -329,7 +329,8 @@ def linear_cross_entropy(
     loss = -log softmax(hidden table^T + bias)[label]
 
   Args:
-    hidden: Hidden states of shape [N, H]. Their dtype is that of the matmuls.
+    hidden: Hidden states of shape [N, H]. Their dtype is also used for the
+      matmuls.
     table: Embedding table of shape [V, H], cast to the dtype of `hidden` chunk
       by chunk.
     bias: Output bias of shape [V].

@@ -1,4 +1,4 @@
-"""Sampling of tokens from the softmax over a tied embedding table."""
+"""Token sampling from the softmax over a tied embedding table."""
 
 import jax
 import jax.numpy as jnp
@@ -25,14 +25,15 @@ def sample_tokens(
   *,
   chunk_size: int | None = None,
 ) -> jax.Array:
-  """Samples one token per row from a softmax with the Gumbel-max trick.
+  """Samples one token per hidden state from a softmax (Gumbel-max trick).
 
   The distribution is softmax(hidden table^T + bias). No gradient flows through
   the samples.
 
   Args:
     rng: Random key.
-    hidden: Hidden states of shape [N, H]. Their dtype is that of the matmul.
+    hidden: Hidden states of shape [N, H]. Their dtype is also used for the
+      matmul.
     table: Embedding table of shape [V, H].
     bias: Output bias of shape [V].
     chunk_size: Number of vocabulary rows to score at a time, which holds

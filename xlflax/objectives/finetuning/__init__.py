@@ -1,4 +1,4 @@
-"""Fine-tuning objectives: supervised heads on a pretrained model.
+"""Fine-tuning objectives, which train supervised heads on pretrained models.
 
 | module | content |
 | --- | --- |

@@ -1,4 +1,4 @@
-"""The base class of objectives with named classes, and their loss."""
+"""Base class and loss function for objectives with named classes."""
 
 import dataclasses
 import functools
@@ -28,8 +28,8 @@ class Classification(finetuning.FineTuning):
   Subclasses define `name`, `head_logits` and `label_languages`.
 
   Attributes:
-    labels: Names of the classes, in the order of their indices.
-    name: Name of the objective.
+    labels: Class names, in the order of the class indices.
+    name: Name of the objective, which prefixes its metrics.
   """
 
   labels: tuple[str, ...]
@@ -42,7 +42,7 @@ class Classification(finetuning.FineTuning):
     )
 
   def check_dataset(self, dataset) -> None:
-    """See base class. Also checks that the class names agree."""
+    """Checks the batches and that the class names match the dataset's."""
     super().check_dataset(dataset)
     batch_requirements.check_class_names(
       dataset, 'labels', self.labels, objective=self.name
@@ -50,13 +50,13 @@ class Classification(finetuning.FineTuning):
 
   @property
   def num_outputs(self) -> int:
-    """C, the number of classes."""
+    """Number of classes, C."""
     return len(self.labels)
 
   def head_logits(
     self, head, states: jax.Array, batch, **settings
   ) -> jax.Array:
-    """Computes the logits of the head, with last axis C.
+    """Computes the head's logits, whose last axis has size C.
 
     Args:
       head: Parameters of the head.
@@ -68,7 +68,7 @@ class Classification(finetuning.FineTuning):
     raise NotImplementedError
 
   def label_languages(self, batch, vocabulary: VocabularySpec) -> jax.Array:
-    """Returns the language of each label, in the shape of the labels."""
+    """Returns the language id of each label, in the shape of the labels."""
     raise NotImplementedError
 
   def __call__(
@@ -96,15 +96,15 @@ class Classification(finetuning.FineTuning):
 
 
 def check_labels(labels, where: str, field: str = 'labels') -> tuple[str, ...]:
-  """Returns the class names of a head as a tuple.
+  """Checks a head's class names and returns them as a tuple.
 
   Args:
     labels: Names of the classes.
-    where: Name of the objective's class, for error messages.
+    where: Name of the objective's Python class, for error messages.
     field: Name of the field that holds the names.
 
   Raises:
-    ConfigError: If there are fewer than two names, or names are repeated.
+    ConfigError: If there are fewer than two names, or if a name occurs twice.
   """
   labels = tuple(labels)
   if len(labels) < 2 or len(set(labels)) < len(labels):
@@ -131,12 +131,12 @@ def class_output(
   and weight [0, 0, 1]. Positions without a label do not contribute.
 
   Args:
-    name: Name of the objective, the prefix of the metrics.
+    name: Name of the objective, which prefixes the metrics.
     logits: Logits of shape [..., C].
     labels: Class indices in 0 .. C - 1, negative for positions without a label,
       int [...].
     language_ids: Language ids, int [...].
-    vocabulary: Provides the number of languages.
+    vocabulary: Vocabulary specification with the number of languages.
 
   Returns:
     The loss, and the metrics `<name>/loss` (nats) and `<name>/accuracy` by

@@ -1,4 +1,4 @@
-"""Dependency parsing with a deep biaffine head."""
+"""Dependency parsing objective with a deep biaffine head."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -21,12 +21,12 @@ ROOT = 'root'  # Relation of the root of a sentence.
 
 
 class Arcs(NamedTuple):
-  """Scores of heads and relations for the words of a batch.
+  """Scores of heads and best relations for the words of a batch.
 
   Attributes:
-    scores: Log-probabilities of word j as the head of word i, at index (i, j),
+    scores: Log-probability that word j is the head of word i, at index (i, j),
       float32 [B, W, W]. Word 0 is the root.
-    relations: Index of the best relation of each arc, int32 [B, W, W].
+    relations: Index of the best relation for each arc, int32 [B, W, W].
   """
 
   scores: jax.Array
@@ -36,7 +36,7 @@ class Arcs(NamedTuple):
 @class_registry.register('dependency_parsing')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DependencyParsing(finetuning.FineTuning):
-  """Predicts a head and a relation for each word (Dozat and Manning, 2017).
+  """Predicts each word's head and relation (Dozat and Manning, 2017).
 
   The batch contains the positions of the words and their heads (see
   `xlflax.data.batch_keys`). The loss is the mean over words of
@@ -49,13 +49,15 @@ class DependencyParsing(finetuning.FineTuning):
   tree) and `relation_accuracy` (for the gold head).
 
   Attributes:
-    relations: Names of the relations, in the order of their indices. If 'root'
-      is one of them, it is the relation of the root and of no other word.
-    arc_dim: Width of the vectors that score arcs.
-    relation_dim: Width of the vectors that score relations.
-    word_pooling: Pooling of a word's tokens to its vector (ECS: first token).
-    head_dropout: Dropout rate of the scorer.
-    name: Name of the objective.
+    relations: Relation names, in the order of the relation indices. If they
+      contain 'root', the sentence's root word has this relation, and no other
+      word has it.
+    arc_dim: Width of the word vectors from which arcs are scored.
+    relation_dim: Width of the word vectors from which relations are scored.
+    word_pooling: Method of pooling a word's tokens to a vector (ECS: first
+      token).
+    head_dropout: Dropout rate of the biaffine scorer.
+    name: Name of the objective, which prefixes its metrics.
   """
 
   GOLD: ClassVar[Mapping[str, int]] = {
@@ -83,15 +85,15 @@ class DependencyParsing(finetuning.FineTuning):
     )
     if self.head_type is not finetuning.HeadKind.OUTPUT:
       raise errors.ConfigError(
-        '`head_type` does not apply to dependency parsing, which has a biaffine '
-        'head',
+        '`head_type` does not apply to dependency parsing, which always uses '
+        'a biaffine head',
         got=f'head_type={self.head_type!s}',
         expected=f'head_type={finetuning.HeadKind.OUTPUT!s}',
         where=type(self).__name__,
       )
 
   def check_dataset(self, dataset) -> None:
-    """See base class. Also checks that the names of the relations agree."""
+    """Checks the batches and that the relation names match the dataset's."""
     super().check_dataset(dataset)
     batch_requirements.check_class_names(
       dataset, 'relations', self.relations, objective=self.name
@@ -99,11 +101,11 @@ class DependencyParsing(finetuning.FineTuning):
 
   @property
   def num_outputs(self) -> int:
-    """The number of relations."""
+    """Number of relations."""
     return len(self.relations)
 
   def init_output(self, model, rng):
-    """See base class. Initializes the parameters of the scorer."""
+    """Checks the model and initializes the scorer's parameters."""
     word_vectors = jnp.zeros((1, 2, self.width(model)), jnp.float32)
     return self._scorer(model).init(rng, word_vectors)['params']
 
@@ -147,7 +149,7 @@ class DependencyParsing(finetuning.FineTuning):
     return _add_outputs(self.name, arc_output, relation_output)
 
   def predict(self, model, params, batch, vocabulary: VocabularySpec) -> Arcs:
-    """Returns the scores of all arcs and their best relations."""
+    """Returns the scores of all arcs and the best relation for each arc."""
     word_states, _ = self._encode_words(model, params, batch, vocabulary, None)
     scorer = self._scorer(model)
     scores = biaffine.mask_non_words(

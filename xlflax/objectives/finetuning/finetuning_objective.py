@@ -1,4 +1,4 @@
-"""The base class of fine-tuning objectives, which computes a head's features.
+"""Base class of fine-tuning objectives, which computes a head's features.
 
 The optimizer selects the parameters to train by name patterns:
 
@@ -62,7 +62,7 @@ LAYERS = 'layers'  # Key of the head's Transformer layers in its parameters.
 @class_registry.register('fine_tuning')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FineTuning(objective_base.Objective):
-  """Base class of objectives with a head on the hidden states of a model.
+  """Base class of objectives with a head on a model's hidden states.
 
   Subclasses define `name`, `num_outputs`, `__call__` and `predict`. They read
   features from `states` and the parameters of the head from `head_params`.
@@ -75,21 +75,22 @@ class FineTuning(objective_base.Objective):
   tokens through the encoder. Heads for sequences read its last position.
 
   Attributes:
-    features: Features that the head reads.
+    features: Type of features that the head reads.
     states_from: Component of an encoder-decoder that provides the hidden
-      states. If None, this is the decoder, or the encoder if `layer` is set.
-      Encoders have only one component.
-    layer: Layer of the encoder that provides the hidden states: 0 for the
-      output of the embeddings, i for layer i, and -1 or None for the last
-      layer. PLUG_IN requires the last layer.
-    freeze_encoder: Whether to treat the hidden states of the encoder as
-      constants, without dropout.
-    head_layers: Number of Transformer layers of the head before its output
-      (ECS: 4). They have the size and architecture of the encoder's layers.
-    head_type: Layers of the head's output.
+      states. If None, the decoder is used, or the encoder if `layer` is set.
+      For a model without a decoder, it must be None or ENCODER.
+    layer: Encoder layer that provides the hidden states: 0 for the embedding
+      output, i for layer i, and -1 or None for the last layer. PLUG_IN requires
+      the last layer.
+    freeze_encoder: Whether to treat the encoder's hidden states as constants
+      and to disable the encoder's dropout.
+    head_layers: Number of Transformer layers in the head before its output
+      layers (ECS: 4). They have the same size and architecture as the encoder's
+      layers.
+    head_type: Type of the head's output layers.
     activation: Activation of the head's dense layer, one of
       `xlflax.models.activations`.
-    head_dropout: Dropout rate of the inputs of the head's linear layers.
+    head_dropout: Dropout rate for the inputs of the head's linear layers.
     stop_gradient_memory: Whether PLUG_IN treats the hidden states of the paired
       sequence as constants. If False, the gradient passes through them.
   """
@@ -108,14 +109,14 @@ class FineTuning(objective_base.Objective):
     where = type(self).__name__
     if self.activation not in activations.activation_names():
       raise errors.ConfigError(
-        'Unknown activation of a head',
+        'The activation of the head is not registered',
         got=repr(self.activation),
         expected='one of ' + ', '.join(activations.activation_names()),
         where=where,
       )
     if self.features is Features.PLUG_IN and self.layer not in (None, -1):
       raise errors.ConfigError(
-        'PLUG_IN features require the last layer',
+        'PLUG_IN features can only be computed from the last layer',
         got=f'layer={self.layer}',
         expected='layer=None or layer=-1',
         where=where,
@@ -131,18 +132,18 @@ class FineTuning(objective_base.Objective):
       )
 
   def reads_decoder(self, model) -> bool:
-    """Returns whether the head reads the hidden states of a decoder."""
+    """Returns whether the head reads a decoder's hidden states."""
     if self.states_from is not None:
       return self.states_from is StatesFrom.DECODER
     return hasattr(model, 'decode') and self.layer is None
 
   def sequence_pooling(self, model, pooling: Pooling | None) -> Pooling:
-    """Returns the pooling of a head for sequences.
+    """Returns the pooling method of a head that classifies sequences.
 
     Args:
-      model: Linen module.
-      pooling: Configured pooling. If None, LAST for a decoder and FIRST
-        otherwise.
+      model: Linen module of the model.
+      pooling: Configured pooling method. If None, LAST is used for a decoder
+        and FIRST otherwise.
 
     Raises:
       ConfigError: If FIRST is set for a decoder, whose first hidden state
@@ -152,17 +153,17 @@ class FineTuning(objective_base.Objective):
       return Pooling.FIRST if pooling is None else pooling
     if pooling is Pooling.FIRST:
       raise errors.ConfigError(
-        "pooling='first' requires the hidden states of an encoder. The first "
-        'position of a decoder is its start symbol',
+        "pooling='first' requires the hidden states of an encoder, because the "
+        'first position of a decoder is its start symbol',
         got="pooling='first'",
         expected="'last' or 'mean', or None for 'last'",
         where=f'{type(self).__name__}.pooling',
-        fix="Set states_from='encoder' to read the first state of the encoder",
+        fix="Set states_from='encoder' to read the encoder's first state",
       )
     return Pooling.LAST if pooling is None else pooling
 
   def check_dataset(self, dataset) -> None:
-    """See base class. PLUG_IN also requires paired sequences."""
+    """Checks the dataset's batches. PLUG_IN also requires paired sequences."""
     super().check_dataset(dataset)
     if self.features is Features.PLUG_IN:
       batch_requirements.check_batches(
@@ -171,17 +172,17 @@ class FineTuning(objective_base.Objective):
 
   @property
   def num_outputs(self) -> int:
-    """C, the number of outputs of the head."""
+    """Number of outputs of the head, C."""
     raise NotImplementedError
 
   def predict(self, model, params, batch, vocabulary: VocabularySpec) -> Any:
-    """Predicts a batch without dropout. The function is pure and can be jitted.
+    """Computes predictions for a batch without dropout, as a pure function.
 
     Args:
-      model: Linen module.
+      model: Linen module of the model.
       params: Unboxed parameters `{'model': ..., 'heads': ...}`.
-      batch: Arrays on the device. Labels are not required.
-      vocabulary: Sizes and special ids.
+      batch: Arrays on the device. The batch needs no labels.
+      vocabulary: Vocabulary specification with sizes and special ids.
 
     Returns:
       Predictions of the subclass, one per sequence of the batch.
@@ -189,19 +190,19 @@ class FineTuning(objective_base.Objective):
     raise NotImplementedError
 
   def head_params(self, params) -> Any:
-    """Returns the parameters of this objective's head."""
+    """Returns the parameters of the objective's head."""
     return params['heads'][self.name]
 
   def width(self, model) -> int:
-    """Returns the width W of the features: H, or 2 H with PLUG_IN."""
+    """Returns the feature width W, which is H, or 2 H with PLUG_IN."""
     hidden = body_config(model).hidden_dim
     return hidden if self.features is Features.PLUG_OUT else 2 * hidden
 
   def init_heads(self, model, rng: jax.Array) -> dict[str, Any]:
-    """Checks the model and initializes the parameters of the head.
+    """Checks the model and initializes the head's parameters.
 
     Args:
-      model: Linen module.
+      model: Linen module of the model.
       rng: Random key.
     """
     self._check(model)
@@ -215,10 +216,10 @@ class FineTuning(objective_base.Objective):
     return head
 
   def init_output(self, model, rng: jax.Array) -> dict[str, Any]:
-    """Initializes the boxed parameters of the head's output layers.
+    """Initializes the parameters of the head's output layers, boxed.
 
     Args:
-      model: Linen module.
+      model: Linen module of the model.
       rng: Random key.
     """
     config = body_config(model)
@@ -247,13 +248,13 @@ class FineTuning(objective_base.Objective):
     vocabulary: VocabularySpec,
     rng: jax.Array | None = None,
   ) -> jax.Array:
-    """Computes the features of each position, including the head's own layers.
+    """Computes the features of each position, including the head's layers.
 
     Args:
-      model: Linen module.
+      model: Linen module of the model.
       params: Parameters `{'model': ..., 'heads': ...}`.
-      batch: Sequences and, for PLUG_IN, paired sequences.
-      vocabulary: Sizes and special ids.
+      batch: Batch of sequences, with the paired sequences for PLUG_IN.
+      vocabulary: Vocabulary specification with sizes and special ids.
       rng: Random key for dropout. If None, dropout is not applied.
 
     Returns:
@@ -291,16 +292,16 @@ class FineTuning(objective_base.Objective):
     rng: jax.Array | None = None,
     **settings: Any,
   ) -> jax.Array:
-    """Applies a head to the features of a batch.
+    """Applies a head to a batch's features.
 
     Args:
       head: Function of the head's parameters and the features [B, T, W], such
         as `classification_heads.token_logits`. It accepts the keyword arguments
         `activation`, `epsilon`, `drop`, and `settings`.
-      model: Linen module.
+      model: Linen module of the model.
       params: Parameters `{'model': ..., 'heads': ...}`.
       batch: Batch of sequences.
-      vocabulary: Sizes and special ids.
+      vocabulary: Vocabulary specification with sizes and special ids.
       rng: Random key for dropout. If None, dropout is not applied.
       **settings: Further arguments of `head`.
 
@@ -320,7 +321,7 @@ class FineTuning(objective_base.Objective):
     )
 
   def drop(self, rng: jax.Array | None):
-    """Returns the dropout function of the head, or None without dropout.
+    """Returns the head's dropout function, or None if dropout is disabled.
 
     Each call of the function draws a new mask from `rng`. It is the argument
     `drop` of `classification_heads.token_logits`.
@@ -366,17 +367,17 @@ class FineTuning(objective_base.Objective):
     return states if self.layer is None else states[self.layer]
 
   def _layers(self, model) -> transformer_head.HeadLayers:
-    """Returns the module of the head's Transformer layers."""
+    """Returns the module with the head's Transformer layers."""
     return transformer_head.HeadLayers(
       transformer_head.make_head_config(body_config(model), self.width(model)),
       self.head_layers,
     )
 
   def _check(self, model) -> None:
-    """Checks that the model provides the features of the head.
+    """Checks that the model provides the features that the head reads.
 
     Raises:
-      ConfigError: If the model does not support a setting of the head.
+      ConfigError: If the model does not support one of the head's settings.
     """
     if self.states_from is StatesFrom.DECODER and not hasattr(model, 'decode'):
       raise errors.ConfigError(
@@ -388,7 +389,7 @@ class FineTuning(objective_base.Objective):
     depth = body_config(model).num_layers
     if self.layer is not None and not -depth - 1 <= self.layer <= depth:
       raise errors.ConfigError(
-        'The model does not have the layer that the head reads',
+        'The model does not have the layer that `layer` selects',
         got=self.layer,
         expected=f'0 (embeddings) to {depth}, or -1 to {-depth - 1}',
         where=f'{type(self).__name__}.layer',
@@ -396,7 +397,7 @@ class FineTuning(objective_base.Objective):
     positions = getattr(body_config(model), 'position_embedding', None)
     if self.head_layers and positions == 'disentangled':
       raise errors.ConfigError(
-        '`head_layers` does not support disentangled attention',
+        '`head_layers` does not support models with disentangled attention',
         got=f'head_layers={self.head_layers}',
         expected='head_layers=0',
         where=f'{type(self).__name__}.head_layers',
@@ -405,8 +406,8 @@ class FineTuning(objective_base.Objective):
       veco.check_enabled(model.config, where=f'{type(self).__name__}.features')
       if parameter_sharing.get_sharing_plan(model) is not None:
         raise errors.ConfigError(
-          "features='plug_in' does not support a sharing plan, which selects "
-          'parameters for one language',
+          "features='plug_in' does not support models with a sharing plan, "
+          'which selects parameters for one language',
           got="features='plug_in'",
           expected="'plug_out'",
           where=f'{type(self).__name__}.features',

@@ -1,4 +1,4 @@
-"""Settings that are common to all heads, and their initial parameters."""
+"""Settings and parameter initialization that all heads share."""
 
 import enum
 from typing import Any
@@ -11,7 +11,7 @@ from xlflax.models import encoder_config
 
 
 class Features(enum.StrEnum):
-  """Features of each position that a head reads.
+  """Type of the features that a head reads at each position.
 
   Attributes:
     PLUG_OUT: The hidden states H^L of an ordinary encoder.
@@ -31,7 +31,7 @@ class StatesFrom(enum.StrEnum):
 
 
 class HeadKind(enum.StrEnum):
-  """Layers of a head; see `xlflax.models.heads.classification_heads`.
+  """Output layers of a head. See `xlflax.models.heads.classification_heads`.
 
   Attributes:
     OUTPUT: One linear layer.
@@ -46,7 +46,7 @@ class HeadKind(enum.StrEnum):
 
 
 def body_config(model) -> encoder_config.EncoderConfig:
-  """Returns the configuration of the encoder of a model."""
+  """Returns the encoder configuration of a model."""
   return getattr(model.config, 'encoder', model.config)
 
 
@@ -57,7 +57,7 @@ def init_linear(
   config: encoder_config.EncoderConfig,
   axes: tuple[str | None, ...] = ('embed', None),
 ) -> dict[str, Any]:
-  """Initializes a linear layer of a head.
+  """Initializes the parameters of a head's linear layer.
 
   The kernel is drawn from a normal distribution with standard deviation
   `initializer_range`. The bias is zero.

@@ -1,4 +1,4 @@
-"""Multiple choice: selection of the correct one of several texts."""
+"""Multiple choice objective, which selects the correct one of several texts."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from xlflax.utils import class_registry, errors
 @class_registry.register('multiple_choice')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultipleChoice(finetuning.FineTuning):
-  """Scores each choice of a question (Radford et al. 2018).
+  """Scores the choices of a question (Radford et al. 2018).
 
   The loss is the softmax cross-entropy over the choices of a question.
   Sequences have the format of
@@ -29,11 +29,12 @@ class MultipleChoice(finetuning.FineTuning):
   accuracy.
 
   Attributes:
-    num_choices: Number C of choices per question.
-    pooling: Pooling of the positions of a sequence to its score. If None, LAST
-      for the hidden states of a decoder and FIRST otherwise.
-    head_type: Layers of the head.
-    name: Name of the objective.
+    num_choices: Number of choices per question, C.
+    pooling: Method of pooling a sequence's positions before its score is
+      computed. If None, LAST for the hidden states of a decoder and FIRST
+      otherwise.
+    head_type: Type of the head's output layers.
+    name: Name of the objective, which prefixes its metrics.
   """
 
   GOLD: ClassVar[Mapping[str, int]] = {batch_keys.LABELS: 1}
@@ -44,11 +45,11 @@ class MultipleChoice(finetuning.FineTuning):
   name: str = 'multiple_choice'
 
   def check_dataset(self, dataset) -> None:
-    """See base class. Also checks that a batch contains complete questions."""
+    """Checks that the dataset provides batches of complete questions."""
     super().check_dataset(dataset)
     if dataset.group_size % self.num_choices:
       raise errors.ConfigError(
-        'The choices of a question must be in one batch',
+        'All choices of a question must be in the same batch',
         got=f'group_size={dataset.group_size}',
         expected=f'a multiple of num_choices={self.num_choices}',
         where=f'objective {self.name!r}, dataset {dataset.name!r}',
@@ -57,12 +58,12 @@ class MultipleChoice(finetuning.FineTuning):
 
   @property
   def rows_together(self) -> int:
-    """The number of choices of a question."""
+    """Number of choices per question."""
     return self.num_choices
 
   @property
   def num_outputs(self) -> int:
-    """One, the score of a choice."""
+    """Number of outputs, which is 1: the score of a choice."""
     return 1
 
   def __call__(
@@ -84,27 +85,28 @@ class MultipleChoice(finetuning.FineTuning):
     )
 
   def predict(self, model, params, batch, vocabulary) -> jax.Array:
-    """Returns the score of each choice, float32 [B]."""
+    """Returns a score for each choice, float32 [B]."""
     return self._scores(model, params, batch, vocabulary)
 
   def _group_by_question(self, values: jax.Array) -> jax.Array:
     """Reshapes values of shape [B] to [B / C, C].
 
     Raises:
-      ConfigError: If the batch does not contain all choices of each question.
+      ConfigError: If the batch does not contain all choices of every question.
     """
     if len(values) % self.num_choices:
       raise errors.ConfigError(
-        'The choices of a question must be in one batch',
+        'All choices of a question must be in the same batch',
         got=f'{len(values)} sequences',
         expected=f'a multiple of num_choices={self.num_choices}',
-        fix='Set LabeledDatasetConfig.group_size to the number of choices, and the '
+        fix='Set LabeledDatasetConfig.group_size to the number of choices, '
+        'and the '
         'batch size to a multiple of it',
       )
     return values.reshape(-1, self.num_choices)
 
   def _scores(self, model, params, batch, vocabulary, rng=None) -> jax.Array:
-    """Returns the score of each choice, float32 [B]."""
+    """Returns a score for each choice, float32 [B]."""
     scores = self.apply_head(
       classification_heads.sequence_logits,
       model,

@@ -1,4 +1,4 @@
-"""Extractive question answering: prediction of answer spans."""
+"""Extractive question answering objective, which predicts answer spans."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from xlflax.utils import class_registry, validation
 
 
 class SpanLogits(NamedTuple):
-  """Logits of the start and end positions, float32 arrays of shape [B, T].
+  """Logits of answer start and end positions, float32 of shape [B, T].
 
   The first position stands for no answer. All other positions outside the
   context have the logit `MASKED_SCORE`.
@@ -31,7 +31,7 @@ class SpanLogits(NamedTuple):
 @class_registry.register('question_answering')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QuestionAnswering(finetuning.FineTuning):
-  """Predicts the first and last token of an answer (Devlin et al. 2019, 4.2).
+  """Predicts an answer's first and last token (Devlin et al. 2019, 4.2).
 
   Sequences have the format of
   `xlflax.data.supervised.featurizers.question_featurizer`. The loss of a
@@ -45,8 +45,8 @@ class QuestionAnswering(finetuning.FineTuning):
   of the context: loss, and accuracy (start and end are both correct).
 
   Attributes:
-    head_dropout: Dropout rate of the head's input.
-    name: Name of the objective.
+    head_dropout: Dropout rate for the head's input.
+    name: Name of the objective, which prefixes its metrics.
   """
 
   GOLD: ClassVar[Mapping[str, int]] = {
@@ -60,7 +60,7 @@ class QuestionAnswering(finetuning.FineTuning):
 
   @property
   def num_outputs(self) -> int:
-    """Two, the logits of start and end."""
+    """Number of outputs, which is 2: the start and end logits."""
     return 2
 
   def __call__(
@@ -84,7 +84,7 @@ class QuestionAnswering(finetuning.FineTuning):
   def predict(
     self, model, params, batch, vocabulary: VocabularySpec
   ) -> SpanLogits:
-    """Returns the logits of start and end, masked outside the context."""
+    """Returns the start and end logits, masked outside the context."""
     is_allowed = _allowed_positions(batch)
     logits = self._logits(model, params, batch, vocabulary)
     return SpanLogits(

@@ -1,4 +1,4 @@
-"""Contrastive fine-tuning for retrieval of documents by queries."""
+"""Contrastive fine-tuning objectives for document retrieval."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -27,8 +27,8 @@ from xlflax.utils import class_registry, errors, validation
 class RetrievalContrastive(objective_base.Objective):
   """Multiple negatives ranking loss (Henderson et al. 2017, section 4.4).
 
-  With q_i the unit vector of query i, d_i that of its document and C_i the set
-  of its candidates,
+  With q_i the unit vector of query i, d_i the unit vector of its document and
+  C_i the set of its candidates,
 
     loss_i = -log exp(q_i . d_i / t) / sum_{d in C_i} exp(q_i . d / t).
 
@@ -54,19 +54,19 @@ class RetrievalContrastive(objective_base.Objective):
   by language of the query: loss, accuracy and, if packed, left_out.
 
   Attributes:
-    group_size: Number of texts in a group, including the query.
-    temperature: Temperature t of the softmax over cosines.
-    pooling: Pooling of hidden states to a vector.
-    matryoshka_dims: Sizes of the vectors. If empty, only the complete vector is
-      used.
-    prompts: Prefixes that the dataset adds to a `query` and a `document`. They
-      are saved with the run.
+    group_size: Number of texts in each group, including the query.
+    temperature: Temperature t of the softmax over cosine similarities.
+    pooling: Method of pooling hidden states to a sentence vector.
+    matryoshka_dims: Sizes to which the vectors are truncated. If empty, only
+      the complete vectors are used.
+    prompts: Mapping from `query` and `document` to the prefix that the dataset
+      adds to these texts. The prefixes are saved with the run.
     mini_batch_size: Number of sequences that are encoded at a time, summed over
       all devices. It must divide the batch size. If None, the complete batch is
       encoded at once.
-    packed: Number of tokens that the encoder reads, as a fraction of the tokens
-      of the batch, including padding. If None, texts are not packed.
-    name: Name of the objective.
+    packed: Number of tokens in the packed sequences, as a fraction of all
+      tokens in the batch (including padding). If None, texts are not packed.
+    name: Name of the objective, which prefixes its metrics.
   """
 
   GOLD: ClassVar[Mapping[str, int]] = {batch_keys.LABELS: 1}
@@ -82,18 +82,22 @@ class RetrievalContrastive(objective_base.Objective):
   name: str = 'search'
 
   def check_dataset(self, dataset) -> None:
-    """See base class. Also checks the sizes of batches and groups."""
+    """Checks the dataset's batches and its batch and group sizes."""
     super().check_dataset(dataset)
     if dataset.batch_size % (self.mini_batch_size or 1):
       raise errors.ConfigError(
         '`mini_batch_size` must divide the batch size',
-        got=f'mini_batch_size={self.mini_batch_size}, batch_size={dataset.batch_size}',
+        got=(
+          f'mini_batch_size={self.mini_batch_size}, '
+          f'batch_size={dataset.batch_size}'
+        ),
         expected=f'a divisor of {dataset.batch_size}',
         where=f'objective {self.name!r}, dataset {dataset.name!r}',
       )
     if dataset.group_size != self.group_size:
       raise errors.ConfigError(
-        '`group_size` of the dataset must equal `group` of the objective',
+        'The `group_size` of the dataset must equal the `group_size` of the '
+        'objective',
         got=f'group_size={dataset.group_size}',
         expected=f'group_size={self.group_size}',
         where=f'objective {self.name!r}, dataset {dataset.name!r}',
@@ -102,7 +106,7 @@ class RetrievalContrastive(objective_base.Objective):
 
   @property
   def sentence(self) -> dict[str, Any]:
-    """The definition of the vectors (`evaluation.sentence_encoding`)."""
+    """Definition of the sentence vectors (`evaluation.sentence_encoding`)."""
     return {
       'pooling': self.pooling.value,
       'normalize': True,
@@ -119,7 +123,7 @@ class RetrievalContrastive(objective_base.Objective):
         f'The objective {self.name!r} does not support gradient accumulation',
         got=f'{context.micro_batches} micro-batches',
         expected='1',
-        fix='Set ROWS_AT_ONCE instead of the number of micro-batches',
+        fix='Set the macro ROWS_AT_ONCE instead of the number of micro-batches',
       )
     vectors, placed = self._vectors(model, params, batch, context)
     is_labeled = jnp.min(self._grouped(batch[batch_keys.LABELS]), axis=1) >= 0
@@ -161,10 +165,10 @@ class RetrievalContrastive(objective_base.Objective):
   def ranking_loss(
     self, vectors: jax.Array, excluded: jax.Array | None = None
   ) -> losses.TokenLoss:
-    """Computes the loss of each query.
+    """Computes the ranking loss of each query.
 
     Args:
-      vectors: Vectors of any length, of shape [N, group, D].
+      vectors: Sentence vectors of any norm, of shape [N, group, D].
       excluded: Boolean array of shape [N, N * (group - 1)], True for documents
         that are not candidates of a query. The first documents of all groups
         come first, followed by the second documents, and so on. If None, all
@@ -244,7 +248,8 @@ class RetrievalContrastive(objective_base.Objective):
 
     Args:
       tokens: Token ids of the groups, [N, group, T].
-      valid: Boolean array of shape [N], True for groups to train on.
+      valid: Boolean array of shape [N], True for groups that contribute to the
+        loss.
     """
     size = len(tokens)
     is_diagonal = jnp.eye(size, dtype=bool)
@@ -259,7 +264,7 @@ class RetrievalContrastive(objective_base.Objective):
 @class_registry.register('retrieval_distillation')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RetrievalDistillation(RetrievalContrastive):
-  """Trains texts and their translations on a teacher's vector of the text.
+  """Trains vectors of texts and translations to match a teacher's vector.
 
   The loss is equation 1 of Reimers and Gurevych (2020): the squared difference
   to the teacher's vector, averaged over the texts of a group and over
@@ -270,7 +275,8 @@ class RetrievalDistillation(RetrievalContrastive):
   The run's sentence vectors are the pooled hidden states, which are not scaled.
 
   Attributes:
-    contrastive_weight: Weight of the contrastive loss, which is added.
+    contrastive_weight: Weight of the contrastive loss, which is added to the
+      distillation loss.
   """
 
   GOLD = {**RetrievalContrastive.GOLD, batch_keys.VECTORS: 2}
@@ -278,7 +284,7 @@ class RetrievalDistillation(RetrievalContrastive):
 
   @property
   def sentence(self) -> dict[str, Any]:
-    """The definition of the vectors (`evaluation.sentence_encoding`)."""
+    """Definition of the sentence vectors (`evaluation.sentence_encoding`)."""
     return super().sentence | {'normalize': False}
 
   def _values(self, vectors, batch, valid):
@@ -287,7 +293,7 @@ class RetrievalDistillation(RetrievalContrastive):
     gold = jax.lax.bitcast_convert_type(batch[batch_keys.VECTORS], jnp.float32)
     if gold.shape[-1] != vectors.shape[-1]:
       raise errors.ConfigError(
-        'The vectors of student and teacher differ in size',
+        'The vectors of student and teacher must have the same size',
         got=f'{vectors.shape[-1]} dimensions of the student',
         expected=f'{gold.shape[-1]} dimensions, as in the teacher',
         where=f'objective {self.name!r}',

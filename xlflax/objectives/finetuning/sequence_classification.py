@@ -1,4 +1,4 @@
-"""Classification of texts and of pairs of texts."""
+"""Classification of single texts and text pairs."""
 
 import dataclasses
 import functools
@@ -29,9 +29,10 @@ class SequenceClassification(classification_objective.Classification):
   language of the (first) text: loss and accuracy.
 
   Attributes:
-    pooling: Pooling of the positions of a sequence to its logits. If None, LAST
-      for the hidden states of a decoder and FIRST otherwise.
-    head_type: Layers of the head.
+    pooling: Method of pooling a sequence's positions before its logits are
+      computed. If None, LAST for the hidden states of a decoder and FIRST
+      otherwise.
+    head_type: Type of the head's output layers.
   """
 
   GOLD: ClassVar[Mapping[str, int]] = {batch_keys.LABELS: 1}
@@ -41,7 +42,7 @@ class SequenceClassification(classification_objective.Classification):
   name: str = 'sequence_classification'
 
   def head_logits(self, head, states, batch, **settings) -> jax.Array:
-    """See `Classification.head_logits`; states have shape [B, T, W]."""
+    """Computes the head's logits. See `Classification.head_logits`."""
     return classification_heads.sequence_logits(
       head, states, mask=batch.get(batch_keys.SEGMENT_IDS), **settings
     )
@@ -58,5 +59,5 @@ class SequenceClassification(classification_objective.Classification):
     )
 
   def label_languages(self, batch, vocabulary) -> jax.Array:
-    """See `Classification.label_languages`."""
+    """Returns each label's language. See `Classification.label_languages`."""
     return model_calls.row_languages(batch, vocabulary)

@@ -1,4 +1,4 @@
-"""Regression of a number, such as a similarity, for texts or pairs of texts."""
+"""Regression of a number, such as a similarity, for texts or text pairs."""
 
 import dataclasses
 
@@ -15,7 +15,7 @@ from xlflax.utils import class_registry
 @class_registry.register('sequence_regression')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SequenceRegression(sequence_classification.SequenceClassification):
-  """Predicts a number for each sequence by the head of a classifier.
+  """Predicts a number for each sequence with a classification head.
 
   The loss is the mean squared error, as BERT and RoBERTa use for STS-B in GLUE
   (Wang et al. 2019). Predictions have shape [B, 1]. The batch's `labels` [B]
@@ -23,7 +23,7 @@ class SequenceRegression(sequence_classification.SequenceClassification):
   not finite do not contribute.
 
   Attributes:
-    labels: Not used.
+    labels: Unused. A regression head has no class names.
   """
 
   labels: tuple[str, ...] = ()
@@ -33,12 +33,12 @@ class SequenceRegression(sequence_classification.SequenceClassification):
     finetuning.FineTuning.__post_init__(self)
 
   def check_dataset(self, dataset) -> None:
-    """See `FineTuning.check_dataset`. There are no class names to check."""
+    """Checks the dataset's batches. There are no class names to check."""
     finetuning.FineTuning.check_dataset(self, dataset)
 
   @property
   def num_outputs(self) -> int:
-    """One, the predicted number."""
+    """Number of outputs, which is 1: the predicted number."""
     return 1
 
   def __call__(
@@ -63,14 +63,15 @@ def squared_error(
   language_ids: jax.Array,
   num_languages: int,
 ) -> objective_base.ObjectiveOutput:
-  """Computes the mean squared error of predictions.
+  """Computes the mean squared error of the predictions.
 
   Before: predictions [1, 2], gold [4, nan]. After: WeightedMean(9, 1).
 
   Args:
-    name: Name of the objective, the prefix of the metric.
+    name: Name of the objective, which prefixes the metric.
     predictions: float32 array of shape [B].
-    gold: float32 array of shape [B], not finite for sequences without a label.
+    gold: float32 array of shape [B], with non-finite values for sequences
+      without a label.
     language_ids: Language ids, int [B].
     num_languages: Number of languages.
 

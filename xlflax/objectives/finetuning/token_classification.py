@@ -1,4 +1,4 @@
-"""Classification of words, such as parts of speech and named entities."""
+"""Classification of words, for example part-of-speech or entity tagging."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from xlflax.utils import class_registry
 @class_registry.register('token_classification')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenClassification(classification_objective.Classification):
-  """Predicts a label for each word from the hidden state of its first token.
+  """Predicts a label for each word from its first token's hidden state.
 
   The method is that of Devlin et al. (2019), section 5.3. The logits have shape
   [B, T, C], and the batch's `labels` [B, T] are -1 except at the first tokens
@@ -29,11 +29,11 @@ class TokenClassification(classification_objective.Classification):
   name: str = 'token_classification'
 
   def head_logits(self, head, states, batch, **settings) -> jax.Array:
-    """See `Classification.head_logits`; states have shape [B, T, W]."""
+    """Computes the head's logits. See `Classification.head_logits`."""
     del batch
     return classification_heads.token_logits(head, states, **settings)
 
   def label_languages(self, batch, vocabulary) -> jax.Array:
-    """See `Classification.label_languages`."""
+    """Returns each label's language. See `Classification.label_languages`."""
     del vocabulary
     return batch[batch_keys.LANGUAGE_IDS]

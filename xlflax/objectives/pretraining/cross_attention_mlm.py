@@ -20,13 +20,14 @@ from xlflax.utils import class_registry
 
 
 class _MaskedSequences(NamedTuple):
-  """Sequences of one or both sides that one call of the model reads.
+  """Sequences that the model reads in a single call.
 
   Attributes:
-    params: Parameters for these sequences (`model_calls.bind_language_params`).
-    batch: Original sequences.
+    params: Parameters for the language of these sequences, as returned by
+      `model_calls.bind_language_params`.
+    batch: Original (unmasked) sequences.
     token_ids: Masked sequences, of shape [N, T].
-    choice: Selected tokens.
+    choice: Tokens selected for masking.
   """
 
   params: Any
@@ -38,30 +39,30 @@ class _MaskedSequences(NamedTuple):
 @class_registry.register('cross_attention_mlm')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CrossAttentionMLM(MaskedLM):
-  """CA-MLM: predicts tokens from one side of a pair and from both sides.
+  """CA-MLM: predicts tokens from one text of a pair and from both texts.
 
-  With x and y the sides of a pair and x̂, ŷ their masked versions, with
-  independently drawn masks (VECO, section 2, equation 1):
+  With x and y the texts of a pair and x̂, ŷ their masked versions, whose masks
+  are drawn independently (VECO, section 2, equation 1):
 
       L(x, y) = - log P(x | x̂) - log P(y | ŷ)
                 - log P(x | ŷ, x̂) - log P(y | x̂, ŷ)
 
   The first two terms (`self`) are computed from H^L, the plug-out pass over
-  each side (equations 10, 11). The other two (`cross`) are computed from S^L,
-  the plug-in pass, which attends to H^L of the other side (equations 12, 13).
-  In that pass, H^L of the other side is a constant, and no gradient flows into
+  each text (equations 10, 11). The other two (`cross`) are computed from S^L,
+  the plug-in pass, which attends to H^L of the paired text (equations 12, 13).
+  In that pass, H^L of the paired text is a constant, and no gradient flows into
   it (section 2.2). All four terms share the output head. Each -log P is summed
   over the selected tokens, and the loss is the mean of self + cross over the
-  selected tokens of both sides.
+  selected tokens of both texts.
 
-  The objective reads datasets with two sides: `ExampleLayout.INTERLEAVED` for
-  monolingual text and `ExampleLayout.DUAL` for parallel text. The paper
-  selects 15 % and 25 % of the tokens. The model requires
-  `EncoderConfig.cross_attention`.
+  The objective reads datasets with two texts per example:
+  `ExampleLayout.INTERLEAVED` for monolingual text and `ExampleLayout.DUAL` for
+  parallel text. The paper selects 15 % and 25 % of the tokens. The model
+  requires `EncoderConfig.cross_attention`.
 
   Metrics by language of the token: loss (self + cross), self_loss, cross_loss,
-  self_accuracy and cross_accuracy over the selected tokens, and tokens (of both
-  sides). The fields are those of `MaskedLM`.
+  self_accuracy and cross_accuracy over the selected tokens, and tokens (the
+  number of tokens in both texts). The fields are those of `MaskedLM`.
   """
 
   ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.SIDES
@@ -69,11 +70,11 @@ class CrossAttentionMLM(MaskedLM):
   name: str = 'ca_mlm'
 
   def init_heads(self, model, rng: jax.Array) -> Any:
-    """Checks the model and returns no parameters.
+    """Checks the model. The objective has no head, so {} is returned.
 
     Args:
-      model: Linen module.
-      rng: Random key, not used.
+      model: Linen module of the model.
+      rng: Random key, which is not used.
 
     Raises:
       ConfigError: If the model has no cross-attention.
@@ -114,7 +115,7 @@ class CrossAttentionMLM(MaskedLM):
     return objective_metrics.add_outputs(outputs)
 
   def memory(self, states: list[jax.Array]) -> list[jax.Array]:
-    """Returns the hidden states [N, T, H] that the other side attends to.
+    """Returns the hidden states [N, T, H] that the paired text attends to.
 
     They are constants.
     """

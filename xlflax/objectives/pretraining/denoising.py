@@ -1,4 +1,4 @@
-"""Denoising pretraining of encoder-decoders.
+"""Denoising objectives for pretraining encoder-decoders.
 
 The decoder reconstructs a sequence from a corrupted version of it.
 """
@@ -32,7 +32,7 @@ from xlflax.utils import class_registry, validation
 @class_registry.register('span_corruption')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SpanCorruption(SequenceToSequence):
-  """Predicts dropped spans (T5, Raffel et al. 2020, section 3.1.4; mT5).
+  """Span corruption (T5, Raffel et al. 2020, section 3.1.4; mT5).
 
   The encoder reads the text with each dropped span replaced by a sentinel. The
   decoder predicts the sentinels, each followed by the tokens of its span (see
@@ -45,10 +45,13 @@ class SpanCorruption(SequenceToSequence):
   lengths `SpanPolicy.lengths(T - 2)`.
 
   Attributes:
-    noise_density: Fraction of the text to drop, or a function of the step.
-    max_noise_density: Upper bound of a scheduled density.
+    noise_density: Fraction of the text tokens to drop, or a function of the
+      step.
+    max_noise_density: Upper bound for `noise_density`, which is required if the
+      density is a schedule.
     mean_span_length: Mean number of tokens in a dropped span.
-    decoder_start: First input token of the decoder, the padding symbol in T5.
+    decoder_start: Type of the decoder's first input token, which is the padding
+      symbol in T5.
   """
 
   ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.SINGLE
@@ -64,7 +67,7 @@ class SpanCorruption(SequenceToSequence):
 
   @property
   def policy(self) -> span_corruption.SpanPolicy:
-    """The policy that selects the spans to drop."""
+    """Policy that selects the spans to drop."""
     return span_corruption.SpanPolicy(
       noise_density=self.noise_density,
       max_noise_density=self.max_noise_density,
@@ -72,13 +75,13 @@ class SpanCorruption(SequenceToSequence):
     )
 
   def longest_row(self, length: int) -> int:
-    """See base class. Returns the maximum length of inputs and targets."""
+    """Returns the larger of the static lengths of inputs and targets."""
     return max(self.policy.lengths(_text_length(length)))
 
   def rows(
     self, batch, context: objective_base.ObjectiveContext, rng: jax.Array
   ):
-    """See base class. Returns the inputs and targets of span corruption."""
+    """Creates the inputs and targets of span corruption."""
     text = masking.is_text(batch, context.vocabulary)
     text_length = _text_length(text.shape[1])
     policy = self.policy
@@ -99,7 +102,7 @@ def _text_length(length: int) -> int:
 @class_registry.register('text_infilling')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextInfilling(SequenceToSequence):
-  """Reconstructs text from masked spans and permuted sentences (mBART).
+  """Reconstructs texts with masked spans and permuted sentences (mBART).
 
   Liu et al. (2020b), section 2.2: 35 % of the words are masked in spans with
   Poisson-distributed lengths, each span is replaced by one mask symbol, and the
@@ -110,10 +113,10 @@ class TextInfilling(SequenceToSequence):
   text.
 
   Attributes:
-    mask_ratio: Fraction of the words to mask.
-    poisson_lambda: Mean number of words in a span.
-    permute_sentences: Whether to permute the sentences.
-    source_symbols: Special symbols of the encoder's sequences.
+    mask_ratio: Fraction of the words to mask in each text.
+    poisson_lambda: Mean number of words in a masked span.
+    permute_sentences: Whether to permute the sentences of each text.
+    source_symbols: Format of the special symbols in the encoder's input.
   """
 
   ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.SINGLE
@@ -129,7 +132,7 @@ class TextInfilling(SequenceToSequence):
 
   @property
   def policy(self) -> infilling.InfillingPolicy:
-    """The policy that selects the words to mask."""
+    """Policy that selects the words to mask."""
     return infilling.InfillingPolicy(
       mask_ratio=self.mask_ratio, poisson_lambda=self.poisson_lambda
     )
@@ -137,7 +140,7 @@ class TextInfilling(SequenceToSequence):
   def rows(
     self, batch, context: objective_base.ObjectiveContext, rng: jax.Array
   ):
-    """See base class. The target is the original sequence."""
+    """Creates the sequences. The target is the original sequence."""
     vocabulary = context.vocabulary
     order_rng, span_rng = jax.random.split(rng)
     batch = sequence_ops.merge_segments(batch)
@@ -156,11 +159,11 @@ class TextInfilling(SequenceToSequence):
 
 
 class PredictedPositions(enum.Enum):
-  """Tokens that the decoder is trained to predict.
+  """Tokens on which the decoder's loss is computed.
 
   Attributes:
-    MASKED: The tokens that were selected for masking.
-    ALL: All tokens.
+    MASKED: Only the tokens that were selected for masking.
+    ALL: All tokens of the sequence.
   """
 
   MASKED = 'masked'
@@ -170,7 +173,7 @@ class PredictedPositions(enum.Enum):
 @class_registry.register('masked_seq2seq')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MaskedSeq2Seq(SequenceToSequence):
-  """Predicts the masked tokens of the encoder's sequence with the decoder.
+  """Masked LM in which the decoder predicts the encoder's masked tokens.
 
   Section 7 of VECO calls this task MLM for its mBART baseline. The encoder
   reads the masked sequence as in masked language modeling, and the decoder
@@ -180,16 +183,17 @@ class MaskedSeq2Seq(SequenceToSequence):
   corresponds to the paper's row MLM+TLM.
 
   Attributes:
-    mask_ratio: Fraction of the text tokens to select, or a function of the
-      step.
-    max_mask_ratio: Upper bound of a scheduled ratio.
+    mask_ratio: Fraction of the text tokens to select for masking, or a function
+      of the step.
+    max_mask_ratio: Upper bound for `mask_ratio`, which is required if the ratio
+      is a schedule.
     mask_probability: Probability of replacing a selected token by the mask
       symbol.
-    random_probability: Probability of replacing it by a random word. Otherwise,
-      the token is kept.
-    random_words: Source of the random words.
-    predicted: Tokens to predict: only the MASKED tokens, or ALL (BART's token
-      masking).
+    random_probability: Probability of replacing a selected token by a random
+      word. All other selected tokens are kept unchanged.
+    random_words: Set of words from which random replacements are drawn.
+    predicted: Tokens on which the loss is computed: only the MASKED tokens, or
+      ALL tokens (BART's token masking).
   """
 
   ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.SINGLE
@@ -209,7 +213,7 @@ class MaskedSeq2Seq(SequenceToSequence):
   def rows(
     self, batch, context: objective_base.ObjectiveContext, rng: jax.Array
   ):
-    """See base class. The decoder reads the original sequence."""
+    """Creates the sequences. The decoder reads the original sequence."""
     batch = sequence_ops.merge_segments(batch)
     token_ids, choice = masked_lm.make_masked_lm(self).mask(batch, context, rng)
     source = {**batch, batch_keys.TOKEN_IDS: token_ids}

@@ -20,7 +20,7 @@ from xlflax.utils import class_registry, errors, validation
 @class_registry.register('distillation')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Distillation(objective_base.Objective):
-  """KL divergence to a frozen teacher's predictions (MetaXLM, section 5.3).
+  """Minimizes the KL divergence to a frozen teacher (MetaXLM, section 5.3).
 
   The student's input is masked as for masked language modeling, and the teacher
   reads the same masked sequences. The loss of a selected position is
@@ -28,7 +28,7 @@ class Distillation(objective_base.Objective):
     T^2 KL(softmax(teacher / T) || softmax(student / T))
 
   at temperature T (Hinton et al. 2015). The loss of the batch is the mean over
-  positions. The following details are not specified by the paper:
+  positions. The paper does not specify the following details:
 
   * Only sequences whose text is entirely in the teacher's language contribute.
   * Tokens are matched by `training.initialization.vocabulary_matching`. In the
@@ -49,23 +49,25 @@ class Distillation(objective_base.Objective):
   time, and again in the backward pass.
 
   Attributes:
-    teacher: Encoder of any size; see `objective_base.Teacher`.
-    language: Code of the teacher's language, which the student's vocabulary
-      must contain.
-    temperature: Temperature T of both softmaxes.
-    mask_ratio: Fraction of each sequence's text tokens to select, or a function
-      of the step.
-    max_mask_ratio: Upper bound of a scheduled ratio.
+    teacher: Teacher, an encoder of any size (see `objective_base.Teacher`).
+    language: Code of the teacher's language. The student's vocabulary must
+      contain this language.
+    temperature: Temperature T of the student's and the teacher's softmax.
+    mask_ratio: Fraction of each sequence's text tokens to select for masking,
+      or a function of the step.
+    max_mask_ratio: Upper bound for `mask_ratio`, which is required if the ratio
+      is a schedule.
     mask_probability: Probability of replacing a selected token by the mask
       symbol.
-    random_probability: Probability of replacing it by a random word. Otherwise,
-      the token is kept.
-    mlm_weight: Weight of the masked LM's mean loss on the same masked
-      sequences, in all languages. The student runs once for both losses. With k
-      micro-batches, the mean of the distillation is that of their means.
-    chunk_size: Number of selected positions of each sequence to score at a
-      time. If None, all K positions are scored at once.
-    name: Name of the objective.
+    random_probability: Probability of replacing a selected token by a random
+      word. All other selected tokens are kept unchanged.
+    mlm_weight: Weight of an additional masked-LM loss, which is the mean over
+      the same masked sequences in all languages. The student runs once for both
+      losses. With k micro-batches, the distillation loss is the average of the
+      micro-batches' means.
+    chunk_size: Number of selected positions per sequence to score at a time. If
+      None, all K positions are scored at once.
+    name: Name of the objective, which prefixes its metrics.
   """
 
   ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.SINGLE
@@ -86,16 +88,16 @@ class Distillation(objective_base.Objective):
 
   @property
   def _masked_lm(self) -> masked_lm.MaskedLM:
-    """The objective that masks the sequences."""
+    """Masked-LM objective that masks the sequences."""
     return masked_lm.make_masked_lm(self)
 
   def init_state(self, model, params, vocabulary) -> Any:
-    """Returns zeros in the shapes of the teacher, which `load_state` replaces.
+    """Returns zeros in the teacher's shapes, which `load_state` replaces.
 
     Raises:
       RunDirectoryError: If the teacher's directory is not a run.
-      ConfigError: If the teacher is not a plain encoder, or the student's
-        vocabulary lacks its language.
+      ConfigError: If the teacher is not a plain encoder, or if the student's
+        vocabulary does not contain its language.
     """
     del params
     self._language_id(vocabulary)
@@ -113,20 +115,21 @@ class Distillation(objective_base.Objective):
     }
 
   def load_state(self, state, *, model, params, vocabulary) -> Any:
-    """Loads the teacher, with its tokens in the order of the student's.
+    """Loads the teacher, with its tokens in the student's token order.
 
     Raises:
       CheckpointError: If the checkpoint does not exist.
-      VocabularyError: If teacher and student have no token in common, or the
+      VocabularyError: If the teacher and the student share no token, or if the
         vocabulary of the run consists of sizes only.
-      ConfigError: If the teacher has language embeddings, but not for
+      ConfigError: If the teacher has language embeddings, but none for
         `language`.
     """
     del params
     if vocabulary is None:
       raise errors.VocabularyError(
-        'Distillation requires a vocabulary with tokens',
-        got='a vocabulary that consists of sizes only',
+        'Distillation requires a vocabulary directory, because the tokens of '
+        'teacher and student are compared',
+        got='a vocabulary specification without tokens',
         where=f'objective {self.name!r}',
         expected='a vocabulary directory',
       )
@@ -156,7 +159,7 @@ class Distillation(objective_base.Objective):
     """Returns the index of `language` in the languages of `owner`."""
     if self.language not in languages:
       raise errors.ConfigError(
-        f'The language of the distillation is not a language of {owner}',
+        f'`language` is not one of the languages of {owner}',
         got=repr(self.language),
         expected=f'one of {tuple(languages)}',
         where=f'objective {self.name!r}',
@@ -168,7 +171,8 @@ class Distillation(objective_base.Objective):
     module = self.teacher.encoder(model.config)
     if token_ids.shape[1] > module.config.max_position_embeddings:
       raise errors.ConfigError(
-        'The sequences exceed the maximum length of the teacher',
+        'The sequences are longer than the maximum sequence length of the '
+        'teacher',
         got=f'{token_ids.shape[1]} tokens',
         expected=f'at most {module.config.max_position_embeddings} tokens',
         where=f'objective {self.name!r}',

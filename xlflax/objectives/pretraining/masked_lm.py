@@ -1,4 +1,4 @@
-"""Masked language modeling, and translation language modeling."""
+"""Masked language modeling (MLM) and translation language modeling (TLM)."""
 
 import dataclasses
 import enum
@@ -27,10 +27,10 @@ from xlflax.utils import class_registry, validation
 
 
 class LogitPositions(enum.Enum):
-  """Positions for which logits are computed. The loss is the same.
+  """Positions at which logits are computed, which does not affect the loss.
 
   Attributes:
-    MASKED: The selected positions only, which is much cheaper.
+    MASKED: Only the selected positions, which is much cheaper.
     ALL: All positions.
   """
 
@@ -39,11 +39,11 @@ class LogitPositions(enum.Enum):
 
 
 class MaskingUnit(enum.Enum):
-  """Units that are masked.
+  """Units of text that are selected for masking.
 
   Attributes:
-    TOKENS: Single tokens.
-    WORDS: All tokens of a word together.
+    TOKENS: Single tokens are selected.
+    WORDS: Complete words are selected, with all of their tokens.
   """
 
   TOKENS = 'tokens'
@@ -53,35 +53,38 @@ class MaskingUnit(enum.Enum):
 @class_registry.register('masked_lm')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MaskedLM(objective_base.Objective):
-  """Predicts selected tokens from their context (Devlin et al. 2019, 3.1).
+  """Masked language modeling (Devlin et al. 2019, section 3.1).
 
   With M the selected tokens of the batch and x̂ the sequences in which they
   are masked, replaced by random words, or kept,
 
     loss = 1 / |M| * sum_{i in M} -log p(x_i | x̂).
 
-  For a dataset with two sides, each side is a sequence of its own (PPA, section
-  4, "repl TLM w/ MLM"). Metrics by language of the token: loss, perplexity and
-  accuracy over the selected tokens, and tokens (the number of tokens that are
-  not padding).
+  If the dataset contains text pairs, each text is a separate sequence (PPA,
+  section 4, "repl TLM w/ MLM"). Metrics by language of the token: loss,
+  perplexity and accuracy over the selected tokens, and tokens (the number of
+  tokens that are not padding).
 
   Attributes:
-    mask_ratio: Fraction of each sequence's text tokens to select, or a function
-      of the step.
-    max_mask_ratio: Upper bound of a scheduled ratio, which determines the
-      static number of scored positions.
+    mask_ratio: Fraction of each sequence's text tokens to select for masking,
+      or a function of the step.
+    max_mask_ratio: Upper bound for `mask_ratio`, which determines the static
+      number of scored positions. It is required only if the ratio is a
+      schedule.
     mask_probability: Probability of replacing a selected token by the mask
       symbol.
-    random_probability: Probability of replacing it by a random word. Otherwise,
-      the token is kept.
-    masking_unit: Units to select: TOKENS, or complete WORDS (as in the later
-      models of BERT's authors).
-    random_words: Source of the random words: the VOCABULARY, or the words of
-      the token's LANGUAGE (required by embeddings that are not shared).
-    logit_positions: Positions for which logits are computed.
-    chunk_size: Number of vocabulary rows to score at a time. If None, all are
-      scored at once.
-    name: Name of the objective.
+    random_probability: Probability of replacing a selected token by a random
+      word. All other selected tokens are kept unchanged.
+    masking_unit: Units to select: TOKENS, or complete WORDS (whole-word
+      masking, as in later BERT models).
+    random_words: Set of words from which random replacements are drawn: the
+      complete VOCABULARY, or the words of the token's LANGUAGE (required if
+      languages have separate embeddings).
+    logit_positions: Positions at which logits are computed. It does not affect
+      the loss.
+    chunk_size: Number of vocabulary rows to score at a time. If None, all rows
+      are scored at once.
+    name: Name of the objective, which prefixes its metrics.
   """
 
   mask_ratio: masking.MaskRatio = 0.15
@@ -99,7 +102,7 @@ class MaskedLM(objective_base.Objective):
 
   @property
   def policy(self) -> masking.MaskingPolicy:
-    """The policy that selects tokens and their replacements."""
+    """Policy that selects tokens and their replacements."""
     return masking.MaskingPolicy(
       mask_ratio=self.mask_ratio,
       max_mask_ratio=self.max_mask_ratio,
@@ -110,7 +113,7 @@ class MaskedLM(objective_base.Objective):
   def mask(
     self, batch, context: objective_base.ObjectiveContext, rng: jax.Array
   ):
-    """Masks a batch.
+    """Selects and masks tokens of a batch.
 
     Args:
       batch: Sequences of shape [B, T].
@@ -205,13 +208,13 @@ class MaskedLM(objective_base.Objective):
   def score_masked_tokens(
     self, model, params, batch, context: objective_base.ObjectiveContext
   ):
-    """Masks sequences that share their parameters and scores the predictions.
+    """Masks sequences that use the same parameters and scores the predictions.
 
     Args:
       model: Encoder.
       params: Parameters `{'model': ..., 'heads': ...}`.
-      batch: Sequences of one side, of shape [B, T].
-      context: Context of the objective. Its random key selects the tokens.
+      batch: Batch of single sequences, of shape [B, T].
+      context: Context of the objective, whose random key selects the tokens.
 
     Returns:
       Loss in nats, correctness, weight (0 for unused slots) and language of the
@@ -245,7 +248,7 @@ class MaskedLM(objective_base.Objective):
 @class_registry.register('translation_lm')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslationLM(MaskedLM):
-  """Masked language modeling over a sentence and its translation.
+  """Masked language modeling on sentences joined with their translations.
 
   Source: Conneau & Lample (2019), section 3.3.
 
@@ -269,10 +272,10 @@ _MASKING_FIELDS = (
 
 
 def make_masked_lm(objective) -> MaskedLM:
-  """Returns a masked LM objective with the masking fields of another objective.
+  """Returns a masked-LM objective with a given objective's masking fields.
 
   Raises:
-    ConfigError: If a field is out of range.
+    ConfigError: If a masking field is out of range.
   """
   return MaskedLM(
     **{

@@ -1,4 +1,4 @@
-"""Momentum contrast: a moving average of the encoder and a queue of its keys.
+"""Momentum contrast: key encoder with moving-average weights and key queue.
 
 The method is MoCo (He et al. 2020, section 3), as PPA applies it to sentence
 pairs (Pan et al. 2021, section 2.1). The functions are pure. The state is a
@@ -29,11 +29,11 @@ from xlflax.utils import class_registry, errors, validation
 @class_registry.register('moco_queue')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MoCoQueue:
-  """Settings of momentum contrast.
+  """Settings for momentum contrast (MoCo): queue size and momentum.
 
   Attributes:
-    size: Number of keys in the queue (PPA: 32,000), a multiple of the pairs in
-      a batch.
+    size: Number of keys in the queue (PPA: 32,000). It must be a multiple of
+      the number of pairs in a batch.
     momentum: Momentum m of theta_k <- m theta_k + (1 - m) theta_q (PPA: 0.999).
   """
 
@@ -41,11 +41,11 @@ class MoCoQueue:
   momentum: validation.FractionBelowOne = 0.999
 
   def check_batch(self, pairs: int, where: str) -> None:
-    """Checks that the queue holds an integer number of batches.
+    """Checks that the queue size is a multiple of the batch size.
 
     Args:
-      pairs: Number of pairs per step.
-      where: Location for the error message.
+      pairs: Number of pairs in each training step.
+      where: Location that the error message reports.
 
     Raises:
       ConfigError: If `size` is not a multiple of `pairs`.
@@ -72,14 +72,14 @@ def _query_encoder(params, name: str) -> dict[str, Any]:
 def initial_state(
   queue: MoCoQueue, params, *, name: str, dim: int, with_prints: bool
 ) -> dict[str, Any]:
-  """Returns f_k as a copy of f_q and a queue of random unit vectors (MoCo).
+  """Returns the initial state: f_k as a copy of f_q and a random queue (MoCo).
 
   Args:
-    queue: Settings of momentum contrast.
+    queue: Settings for momentum contrast (MoCo): queue size and momentum.
     params: Parameters `{'model': ..., 'heads': ...}` of f_q.
-    name: Name of the objective, the key of its head.
-    dim: Width D of a key.
-    with_prints: Whether to store the hashes `prints` in the queue.
+    name: Name of the objective, which is also the key of its head.
+    dim: Width D of the keys.
+    with_prints: Whether to store sentence hashes (`prints`) in the queue.
   """
   vectors = jax.random.normal(jax.random.key(0), (queue.size, dim))
   queue_state = {'keys': losses.l2_normalize(vectors)}
@@ -94,7 +94,7 @@ def initial_state(
 
 
 def start_step(queue: MoCoQueue, params, state, *, name: str) -> dict[str, Any]:
-  """Applies the momentum update (He et al., equation 2), once per step.
+  """Applies MoCo's momentum update (He et al., equation 2) once per step.
 
     theta_k <- m theta_k + (1 - m) theta_q
 
@@ -102,10 +102,10 @@ def start_step(queue: MoCoQueue, params, state, *, name: str) -> dict[str, Any]:
   MoCo, it uses the parameters of f_q before the step's optimizer update.
 
   Args:
-    queue: Settings of momentum contrast.
+    queue: Settings for momentum contrast (MoCo): queue size and momentum.
     params: Parameters of f_q.
-    state: State as documented in the module.
-    name: Name of the objective, the key of its head.
+    state: State, as documented in the module docstring.
+    name: Name of the objective, which is also the key of its head.
 
   Returns:
     The updated state.
@@ -125,7 +125,7 @@ def start_step(queue: MoCoQueue, params, state, *, name: str) -> dict[str, Any]:
 def enqueue(
   state, new_entries, valid: jax.Array, context: objective_base.ObjectiveContext
 ) -> dict[str, Any]:
-  """Replaces the oldest keys of the queue by those of a micro-batch.
+  """Replaces the oldest keys in the queue by a micro-batch's keys.
 
   A step fills the next B slots in the order of the pairs in the global batch,
   independent of their division into micro-batches. The slot of an invalid pair
@@ -135,8 +135,9 @@ def enqueue(
   2, 4, 5 contain keys 0, 2, 3, and the pointer is 0.
 
   Args:
-    state: State as documented in the module.
-    new_entries: Entries like `state['queue']`, with b rows.
+    state: State, as documented in the module docstring.
+    new_entries: New queue entries, with the structure of `state['queue']` and b
+      rows.
     valid: Boolean array of shape [b], True for valid pairs.
     context: Context of the objective, which provides the index and the number
       of micro-batches.
@@ -163,11 +164,11 @@ def enqueue(
 
 
 def shared_sentences(prints: jax.Array, queued: jax.Array) -> jax.Array:
-  """Finds pairs that have a sentence in common.
+  """Finds pairs that have at least one sentence in common.
 
   Args:
-    prints: Hashes of B pairs, of shape [B, 4].
-    queued: Hashes of K pairs, of shape [K, 4].
+    prints: Sentence hashes of B pairs, of shape [B, 4].
+    queued: Sentence hashes of K pairs, of shape [K, 4].
 
   Returns:
     Boolean array of shape [B, K].
@@ -191,7 +192,7 @@ def info_nce(
   weights: jax.Array,
   excluded: jax.Array | None = None,
 ) -> losses.TokenLoss:
-  """Computes InfoNCE of one positive and K negatives (He et al., equation 1).
+  """Computes InfoNCE with K negatives per query (He et al., equation 1).
 
   loss_i = -log exp(q_i . k_i / t) / (exp(q_i . k_i / t)
                                       + sum_j exp(q_i . n_j / t))

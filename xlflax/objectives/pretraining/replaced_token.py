@@ -1,4 +1,4 @@
-"""Replaced-token detection (ELECTRA, XLM-E)."""
+"""Replaced-token detection objective (ELECTRA, XLM-E)."""
 
 import dataclasses
 import functools
@@ -29,15 +29,16 @@ _SHARED_TABLES = ('token', 'position')
 
 
 class _ReplacedBatch(NamedTuple):
-  """A batch in which the generator has replaced tokens.
+  """Batch in which the generator has replaced the selected tokens.
 
   Attributes:
     token_ids: Token ids with the generator's samples at the selected positions,
       int32 [B, T].
-    loss: Cross-entropy of the generator at the selected positions, [B, K].
-    correct: 1 where the original has the generator's largest logit, [B, K].
-    weights: 1 for selected tokens, 0 for unused slots, [B, K].
-    languages: Languages of the tokens, int32 [B, K].
+    loss: Generator's cross-entropy at the selected positions, [B, K].
+    correct: Array that is 1 where the original token has the generator's
+      largest logit, [B, K].
+    weights: Array that is 1 for selected tokens and 0 for unused slots, [B, K].
+    languages: Language ids of the selected tokens, int32 [B, K].
   """
 
   token_ids: jax.Array
@@ -50,14 +51,15 @@ class _ReplacedBatch(NamedTuple):
 @class_registry.register('replaced_token_detection')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReplacedTokenDetection(objective_base.Objective):
-  """ELECTRA (Clark et al. 2020), XLM-E (Chi et al. 2022, section 3).
+  """Replaced-token detection (Clark et al. 2020; Chi et al. 2022, section 3).
 
-  A generator, an encoder with its own size, is trained by masked language
-  modeling. Its samples, through which no gradient flows, replace the selected
-  tokens. The model predicts for each token, including special symbols, whether
-  it differs from the original. A sample that equals the original counts as not
-  replaced. On sequences of one language, this is the multilingual task of
-  XLM-E, and on translation pairs (`ExampleLayout.PAIRS`) its translation task.
+  A generator, which is an encoder with a separate configuration, is trained by
+  masked language modeling. Its samples, through which no gradient flows,
+  replace the selected tokens. The model predicts for each token, including
+  special symbols, whether it differs from the original. A sample that equals
+  the original counts as not replaced. On sequences of one language, this is the
+  multilingual task of XLM-E, and on translation pairs (`ExampleLayout.PAIRS`)
+  its translation task.
 
   loss = generator_weight * mean over selected tokens of -log p
          + discriminator_weight * mean over tokens of the binary cross-entropy
@@ -71,24 +73,26 @@ class ReplacedTokenDetection(objective_base.Objective):
   in a checkpoint is the encoder of the discriminator.
 
   Attributes:
-    generator: Configuration of the generator. The sizes of the vocabulary are
-      filled in. The generator has no cross-attention, even if the model does.
-    mask_ratio: Fraction of each sequence's text tokens to select, or a function
-      of the step.
-    max_mask_ratio: Upper bound of a scheduled ratio.
+    generator: Configuration of the generator. The objective sets its vocabulary
+      sizes. The generator has no cross-attention, even if the model does.
+    mask_ratio: Fraction of each sequence's text tokens to select for masking,
+      or a function of the step.
+    max_mask_ratio: Upper bound for `mask_ratio`, which is required if the ratio
+      is a schedule.
     mask_probability: Probability that the generator's input has the mask symbol
       in place of a selected token (ELECTRA, section 2: 1).
-    random_probability: Probability that it has a random word instead.
-    generator_weight: Weight of the generator's loss.
-    discriminator_weight: Weight lambda of the discriminator's loss (both
-      papers: 50).
-    share_embeddings: Whether the generator reads the token and position
-      embeddings of the model, which both losses then train (ELECTRA). This
-      requires the same `hidden_dim` in both models.
+    random_probability: Probability that the generator's input has a random word
+      instead.
+    generator_weight: Weight of the generator's masked-LM loss.
+    discriminator_weight: Weight of the discriminator's loss (lambda, 50 in both
+      papers).
+    share_embeddings: Whether the generator uses the model's token and position
+      embeddings, which both losses then train (ELECTRA). Generator and model
+      must have the same `hidden_dim`.
     chunk_size: Number of vocabulary rows to score at a time in the generator's
-      loss and samples. If None, all are scored at once, with two float32 arrays
-      of shape [B * K, V].
-    name: Name of the objective.
+      loss and samples. If None, all rows are scored at once, with two float32
+      arrays of shape [B * K, V].
+    name: Name of the objective, which prefixes its metrics.
   """
 
   ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.SINGLE
@@ -109,28 +113,28 @@ class ReplacedTokenDetection(objective_base.Objective):
 
   @property
   def _masked_lm(self) -> masked_lm.MaskedLM:
-    """The task of the generator, which masks its input."""
+    """Generator's masked-LM objective, which also masks its input."""
     return dataclasses.replace(
       masked_lm.make_masked_lm(self), chunk_size=self.chunk_size
     )
 
   def generator_module(self, model) -> encoder.Encoder:
-    """Returns the generator with the sizes of the model's vocabulary.
+    """Returns the generator with the model's vocabulary sizes.
 
     Raises:
       ConfigError: If the embeddings cannot be shared.
-      VocabularyError: If the generator's configuration sets a size that differs
-        from the model's.
+      VocabularyError: If the generator's configuration sets a vocabulary size
+        that differs from the model's.
     """
     config, model_config = self.generator, model.config
     for field in ('vocab_size', 'num_languages'):
       if getattr(config, field) not in (None, getattr(model_config, field)):
         raise errors.VocabularyError(
-          f'`{field}` of the generator differs from that of the model',
+          f'The generator and the model have different values of `{field}`',
           got=getattr(config, field),
           expected=getattr(model_config, field),
           where=f'objective {self.name!r}',
-          fix=f'Do not set `{field}` of the generator',
+          fix=f'Do not set `{field}` in the configuration of the generator',
         )
     config = dataclasses.replace(
       config,
@@ -144,7 +148,7 @@ class ReplacedTokenDetection(objective_base.Objective):
     return encoder.Encoder(config)
 
   def _check_shared_embeddings(self, config, model_config) -> None:
-    """Checks that the generator can read the embeddings of the model."""
+    """Checks that the generator can use the model's embeddings."""
     if config.sharing is not None:
       raise errors.ConfigError(
         'A generator with shared embeddings does not support a sharing plan',
@@ -162,19 +166,22 @@ class ReplacedTokenDetection(objective_base.Objective):
       value, model_value = getattr(config, field), getattr(model_config, field)
       if value != model_value:
         raise errors.ConfigError(
-          f'Shared embeddings require the same `{field}` in generator and '
-          'model',
+          'Shared embeddings require that generator and model have the same '
+          f'`{field}`',
           got=f'{value} in the generator, {model_value} in the model',
           expected=f'{field}={model_value} in the generator',
           where=f'objective {self.name!r}',
-          fix=f'Set the same `{field}`, or set share_embeddings=False',
+          fix=(
+            f'Set the same `{field}` in both models, or set '
+            'share_embeddings=False'
+          ),
         )
 
   def init_heads(self, model, rng: jax.Array) -> Any:
-    """Initializes the generator and the head of the discriminator.
+    """Initializes the generator and the discriminator's head.
 
     Args:
-      model: Linen module.
+      model: Linen module of the model.
       rng: Random key.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Contrastive sentence alignment over translation pairs."""
+"""Contrastive sentence alignment objective for translation pairs."""
 
 import dataclasses
 import enum
@@ -30,11 +30,13 @@ from xlflax.utils import class_registry, errors, validation
 
 
 class Direction(enum.Enum):
-  """Assignment of the sides of a pair to query and key.
+  """Assignment of a pair's two sentences to query and key.
 
   Attributes:
-    BOTH: Mean over both assignments.
-    FORWARD: The first side is the query and the second side is the key.
+    BOTH: Each sentence is the query once. The loss is the mean over both
+      assignments.
+    FORWARD: The first sentence is the query, and the second sentence is the
+      key.
   """
 
   BOTH = 'both'
@@ -42,7 +44,7 @@ class Direction(enum.Enum):
 
 
 class Duplicates(enum.Enum):
-  """Treatment of pairs that have a sentence in common.
+  """Treatment of pairs that share a sentence.
 
   Attributes:
     EXCLUDE: The pairs are not negatives of each other.
@@ -54,12 +56,12 @@ class Duplicates(enum.Enum):
 
 
 class Normalize(enum.Enum):
-  """Vectors that are scaled to length 1.
+  """Stage at which vectors are scaled to length 1.
 
   Attributes:
-    VECTORS: The vectors that are compared, which makes their products cosines
-      (MoCo).
-    STATES: The pooled hidden states before the projection (PPA).
+    VECTORS: The final vectors are scaled, so that their dot products are cosine
+      similarities (MoCo).
+    STATES: The pooled hidden states are scaled before the projection (PPA).
   """
 
   VECTORS = 'vectors'
@@ -69,9 +71,10 @@ class Normalize(enum.Enum):
 @class_registry.register('sentence_alignment')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceAlignment(objective_base.Objective):
-  """InfoNCE over the two sides of translation pairs.
+  """InfoNCE loss over the two sentences of translation pairs.
 
-  With q_i and k_i the vectors of the two sides of pair i and N_i the negatives,
+  With q_i and k_i the vectors of the two sentences of pair i and N_i the set of
+  negatives,
 
     loss_i = -log exp(q_i . k_i / t)
                   / (exp(q_i . k_i / t) + sum_{n in N_i} exp(q_i . n / t)).
@@ -79,41 +82,40 @@ class SentenceAlignment(objective_base.Objective):
   The vectors are pooled hidden states, which are optionally projected, and
   L2-normalized. (PPA also normalizes before its projection. As the projection
   has no biases, the unit vector after it is the same.) A pair with an empty
-  side has weight 0 and is not a negative. The loss is the mean over pairs (and
-  directions).
+  sentence has weight 0 and is not a negative. The loss is the mean over pairs
+  (and directions).
 
   * In-batch contrast (SimCLR; `queue` is None): the negatives are the sentences
     of all other pairs in the global batch. With gradient accumulation, they are
-    those of the micro-batch. k micro-batches of B / k pairs are therefore an
-    easier task than one batch of B pairs.
-  * Momentum contrast (MoCo, PPA): the first side is the query. The second side
-    is encoded by the key encoder, with the same dropout rate and without
-    gradient. The negatives are the keys in the queue at the start of the step,
-    which do not include the batch's own keys. Afterwards, the batch's keys
-    replace the oldest ones. k micro-batches are equivalent to one batch. With
-    `PairOptions.order` 'random', both encoders read all languages. See
+    the sentences of the same micro-batch. k micro-batches of B / k pairs are
+    therefore an easier task than one batch of B pairs.
+  * Momentum contrast (MoCo, PPA): the first sentence is the query. The second
+    sentence is encoded by the key encoder, with the same dropout rate and
+    without gradient. The negatives are the keys in the queue at the start of
+    the step, which do not include the batch's own keys. Afterwards, the batch's
+    keys replace the oldest ones. k micro-batches are equivalent to one batch.
+    With `PairOptions.order` 'random', both encoders read all languages. See
     `momentum_contrast` for the state.
 
   Metrics by language of the query: loss, accuracy (no other sentence is more
-  similar than the translation), and tokens of both sides.
+  similar than the translation), and tokens of both sentences.
 
   Attributes:
     temperature: Temperature t of the softmax over cosine similarities (PPA:
       0.05).
-    pooling: Pooling of hidden states to a sentence vector.
-    direction: BOTH or FORWARD.
-    duplicates: Treatment of pairs that have a sentence in common, such as
+    pooling: Method of pooling hidden states to a sentence vector.
+    direction: Assignment of the sentences to query and key: BOTH or FORWARD.
+    duplicates: Treatment of pairs that share a sentence, such as
       translations of one sentence into two languages (MoCo and PPA: NEGATIVE).
     layer: Layer whose hidden states are pooled, where 0 is the embedding layer.
       If None, the final hidden states are pooled.
-    projection_dim: Width of a `ProjectionHead`. If None, there is no
-      projection.
-    normalize: Vectors that are scaled to length 1: the VECTORS that are
-      compared, or the pooled STATES before the projection (PPA, equations 2 and
-      3).
-    queue: Settings of momentum contrast, which requires the direction FORWARD.
-      If None, in-batch contrast is used.
-    name: Name of the objective.
+    projection_dim: Output width of a `ProjectionHead`. If None, vectors are not
+      projected.
+    normalize: Stage at which vectors are scaled to length 1: the final VECTORS,
+      or the pooled STATES before the projection (PPA, equations 2 and 3).
+    queue: Settings for momentum contrast, which requires `direction` to be
+      FORWARD. If None, in-batch contrast is used.
+    name: Name of the objective, which prefixes its metrics.
   """
 
   ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.SIDES
@@ -135,7 +137,7 @@ class SentenceAlignment(objective_base.Objective):
         got=f'direction={self.direction.value!r} with a queue',
         expected="'forward'",
         where=f'objective {self.name!r}',
-        fix="Set direction='forward'. To use both sides as queries, set "
+        fix="Set direction='forward'. To use both sentences as queries, set "
         "PairOptions.order of the dataset to 'random'",
       )
 
@@ -143,15 +145,15 @@ class SentenceAlignment(objective_base.Objective):
     """Initializes the projection head, if `projection_dim` is set.
 
     Args:
-      model: Linen module.
+      model: Linen module of the model.
       rng: Random key.
 
     Raises:
-      ConfigError: If the model has fewer layers than `layer`.
+      ConfigError: If `layer` exceeds the model's number of layers.
     """
     if self.layer is not None and self.layer > model.config.num_layers:
       raise errors.ConfigError(
-        '`layer` exceeds the number of layers of the model',
+        '`layer` exceeds the number of layers in the model',
         got=self.layer,
         expected=f'0 to {model.config.num_layers}',
         where=f'objective {self.name!r}',
@@ -162,7 +164,7 @@ class SentenceAlignment(objective_base.Objective):
     return ProjectionHead(self.projection_dim).init(rng, vectors)['params']
 
   def init_state(self, model, params, vocabulary) -> Any:
-    """Returns the key encoder and the queue of momentum contrast."""
+    """Returns the key encoder and the queue for momentum contrast."""
     if self.queue is None:
       return ()
     return momentum_contrast.initial_state(
@@ -174,7 +176,7 @@ class SentenceAlignment(objective_base.Objective):
     )
 
   def start_step(self, params, state) -> Any:
-    """Applies the momentum update of the key encoder."""
+    """Applies the momentum update to the key encoder."""
     if self.queue is None:
       return state
     return momentum_contrast.start_step(

@@ -24,7 +24,7 @@ from xlflax.utils import class_registry, errors, validation
 
 
 class SourceSymbols(enum.Enum):
-  """Special symbols of the encoder's sequences.
+  """Format of the special symbols in the encoder's input.
 
   Attributes:
     BOS: `<s> x </s>`, the format of the dataset.
@@ -38,19 +38,20 @@ class SourceSymbols(enum.Enum):
 @class_registry.register('sequence_to_sequence')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SequenceToSequence(objective_base.Objective):
-  """Base class of objectives with teacher-forced cross-entropy of a target.
+  """Base class of objectives with teacher-forced cross-entropy on a target.
 
   The loss is the mean over the labels of the batch. Metrics by language of the
   target: loss (with label smoothing), perplexity (without), accuracy, and
-  tokens (of both sides, without padding).
+  tokens (the number of tokens in source and target, without padding).
 
   Attributes:
-    label_smoothing: Smoothing e in [0, 1); see `teacher_forcing.score_labels`.
-    decoder_start: First input token of the decoder.
-    source_symbols: Special symbols of the encoder's sequences.
-    chunk_size: Number of vocabulary rows to score at a time. If None, all are
-      scored at once.
-    name: Name of the objective.
+    label_smoothing: Label smoothing e in [0, 1) (see
+      `teacher_forcing.score_labels`).
+    decoder_start: Type of the decoder's first input token.
+    source_symbols: Format of the special symbols in the encoder's input.
+    chunk_size: Number of vocabulary rows to score at a time. If None, all rows
+      are scored at once.
+    name: Name of the objective, which prefixes its metrics.
   """
 
   label_smoothing: validation.FractionBelowOne = 0.0
@@ -62,12 +63,12 @@ class SequenceToSequence(objective_base.Objective):
   def rows(
     self, batch, context: objective_base.ObjectiveContext, rng: jax.Array
   ) -> tuple[Any, Any, jax.Array | None]:
-    """Creates the sequences of the encoder and the decoder.
+    """Creates the encoder's and the decoder's sequences.
 
     Args:
       batch: Arrays as documented in `xlflax.data.batch_keys`.
       context: Vocabulary and step.
-      rng: Random key of the corruption.
+      rng: Random key for corrupting the input.
 
     Returns:
       The encoder's sequences, the decoder's sequences `<s> y </s>`, and a
@@ -77,10 +78,10 @@ class SequenceToSequence(objective_base.Objective):
     raise NotImplementedError
 
   def init_heads(self, model, rng: jax.Array) -> Any:
-    """Checks the model and returns no parameters.
+    """Checks the model. The objective has no head, so {} is returned.
 
     Args:
-      model: Linen module.
+      model: Linen module of the model.
       rng: Random key.
 
     Raises:
@@ -159,7 +160,7 @@ def with_symbols(rows, symbols: SourceSymbols, vocabulary):
 
   Args:
     rows: Sequences of shape [B, T].
-    symbols: Special symbols of the result.
+    symbols: Format of the special symbols in the result.
     vocabulary: Special ids and language symbols.
 
   Raises:
@@ -184,21 +185,23 @@ def with_symbols(rows, symbols: SourceSymbols, vocabulary):
 @class_registry.register('translation')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Translation(SequenceToSequence):
-  """Predicts the second side of a pair from the first (ExampleLayout.DUAL).
+  """Predicts the second text of a pair from the first (ExampleLayout.DUAL).
 
-  If `mask_ratio` is set, the encoder reads the masked first side. Section 7 of
+  If `mask_ratio` is set, the encoder reads the masked first text. Section 7 of
   VECO calls this task TLM for its mBART baseline.
 
   Attributes:
-    label_smoothing: Label smoothing, 0.1 as in Vaswani et al. (2017).
-    mask_ratio: Fraction of the first side's text tokens to select, or a
-      function of the step. If 0, the first side is not masked.
-    max_mask_ratio: Upper bound of a scheduled ratio.
+    label_smoothing: Label smoothing e in [0, 1). The default follows Vaswani et
+      al. (2017).
+    mask_ratio: Fraction of the source's text tokens to select for masking, or a
+      function of the step. If 0, the source is not masked.
+    max_mask_ratio: Upper bound for `mask_ratio`, which is required if the ratio
+      is a schedule.
     mask_probability: Probability of replacing a selected token by the mask
       symbol.
-    random_probability: Probability of replacing it by a random word. Otherwise,
-      the token is kept.
-    random_words: Source of the random words.
+    random_probability: Probability of replacing a selected token by a random
+      word. All other selected tokens are kept unchanged.
+    random_words: Set of words from which random replacements are drawn.
   """
 
   ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.TRANSLATIONS
@@ -219,7 +222,7 @@ class Translation(SequenceToSequence):
   def rows(
     self, batch, context: objective_base.ObjectiveContext, rng: jax.Array
   ):
-    """See base class. The source is masked if `mask_ratio` is set."""
+    """Creates the sequences. The source is masked if `mask_ratio` is set."""
     source, target = sentence_pairs.split_sides(batch, objective=self.name)
     if self._is_masking:
       token_ids, _ = masked_lm.make_masked_lm(self).mask(source, context, rng)
