@@ -93,7 +93,7 @@ def test_another_configuration_is_refused(model_dir, capsys):
     )
     == 2
   )
-  assert 'with another configuration' in capsys.readouterr().err
+  assert 'with a different configuration' in capsys.readouterr().err
 
 
 def test_a_misspelt_binding_is_found_before_anything_is_written(

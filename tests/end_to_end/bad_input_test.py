@@ -124,7 +124,7 @@ def test_directory_of_another_configuration(fails, workspace, run):
       steps=8,
     )
   )
-  assert 'a run with another configuration' in message
+  assert 'a run with a different configuration' in message
   assert '+ optimizer.learning_rate.peak_value: 0.5' in message
   assert '--on_config_mismatch=continue' in message
 

@@ -87,7 +87,7 @@ def test_port_that_is_taken(together):
       join_timeout=10,
       statuses=(74, 74),
     )
-  assert 'failed to open the port' in outputs[0]
+  assert 'could not open the coordinator port' in outputs[0]
   assert 'Process 0 of the job did not accept this process' in outputs[1]
 
 

@@ -139,7 +139,7 @@ def test_run_directory(run, tmp_path):
   ):
     run_directory.check_vocabulary(source, run)
   with pytest.raises(
-    run_directory.errors.RunDirectoryError, match='another configuration'
+    run_directory.errors.RunDirectoryError, match='a different configuration'
   ):
     run_directory.claim_run_directory(
       run, config_serialization.to_json_config({'a': 2})

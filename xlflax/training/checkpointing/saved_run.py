@@ -211,7 +211,7 @@ def open_run(model_dir: str | os.PathLike[str]) -> SavedRun:
     raise errors.RunDirectoryError(
       'The model directory does not exist',
       got=str(model_dir),
-      expected='an existing directory written by `xlflax train`',
+      expected='a directory written by `xlflax train`',
     )
   return SavedRun(
     directory,
