@@ -1,4 +1,4 @@
-"""Fine-tuning of a hyperparameter grid, model selection and testing."""
+"""Fine-tuning over a hyperparameter grid, model selection and testing."""
 
 import contextlib
 import dataclasses
@@ -26,7 +26,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Tested(enum.Enum):
-  """Settings that the test tasks are evaluated on."""
+  """Settings to evaluate on the test sets."""
 
   # The best setting on the dev set.
   SELECTED = 'selected'
@@ -53,31 +53,33 @@ def finetune(
     run_directory.OnConfigMismatch.ERROR
   ),
 ) -> grid_report.GridReport:
-  """Fine-tunes all trials of a grid and evaluates the best setting.
+  """Fine-tunes all trials of a hyperparameter grid and tests the best setting.
 
   Each trial is an ordinary run in `OUTPUT/trials/<MACRO=VALUE,...>/`. After an
   interruption, the same call resumes the interrupted trial from its last
   checkpoint and skips finished trials. If a trial fails, the failure is
-  recorded and the other trials run.
+  recorded and the remaining trials are run.
 
   Args:
     output: Directory of the grid.
-    configuration: Configuration of training, without MODEL_DIR and the values
-      of the axes.
-    axes: Macros and their values. If empty, there is a single trial.
+    configuration: Training configuration, without MODEL_DIR and the values of
+      the axes.
+    axes: Gin macros and their values, which span the grid. If empty, there is a
+      single trial.
     select: Metric that training evaluates on the (English) dev set, such as
       'classification/accuracy/en'. It determines the best checkpoint of a trial
       and, by its mean over seeds, the best setting. If None, the grid must have
       a single setting, and the last checkpoint is used.
-    test: Configuration that binds `evaluate.tasks` for the test sets.
-    test_tasks: Test tasks, instead of `test`.
-    tested: Settings that are evaluated on the test tasks, with all seeds.
-    keep: Checkpoints of a finished trial to keep.
-    untrained: Whether to run each trial also from random parameters of the same
-      model. The best setting of these trials is tested as a baseline.
-    batch_size: Batch size of the test tasks.
-    on_config_mismatch: Action if the directory of a trial contains a run with
-      another configuration.
+    test: Gin configuration that binds `evaluate.tasks` for the test sets.
+    test_tasks: Evaluation tasks for the test sets, as an alternative to `test`.
+    tested: Settings to evaluate on the test sets, with all seeds.
+    keep: Checkpoints to keep after a trial has finished.
+    untrained: Whether to also run each trial from randomly initialized
+      parameters. The best setting of these additional trials is tested as a
+      baseline.
+    batch_size: Number of sentences per batch on the test sets.
+    on_config_mismatch: Action to take if a trial's directory contains a run
+      with a different configuration.
 
   Returns:
     The report, which is also written to `grid.json`.
@@ -141,12 +143,12 @@ def make_trials(
   *,
   untrained: bool = False,
 ) -> list[grid_trials.MadeTrial]:
-  """Creates and checks all trials of a grid without writing anything.
+  """Creates and checks all trials of a grid, without writing files.
 
   Args:
-    runner: Runner of the trials.
-    axes: Macros and their values.
-    untrained: Whether to add trials with random initial parameters.
+    runner: Runner that creates the trials.
+    axes: Gin macros and their values, which span the grid.
+    untrained: Whether to add trials with randomly initialized parameters.
 
   Raises:
     XlflaxError: If the grid or a configuration is invalid.
@@ -171,15 +173,15 @@ def trial_configurations(
   *,
   select: str | None = None,
 ) -> list[gin_config.Configuration]:
-  """Returns the configurations of all trials for `gin_config.check_bindings`.
+  """Returns all trials' configurations for `gin_config.check_bindings`.
 
   No object is built. The values of the axes are bindings of the user.
 
   Args:
-    configuration: Configuration of training, without MODEL_DIR and the values
-      of the axes.
-    axes: Macros and their values.
-    select: Metric that is evaluated during training, as in `finetune`.
+    configuration: Training configuration, without MODEL_DIR and the values of
+      the axes.
+    axes: Gin macros and their values, which span the grid.
+    select: Metric that training evaluates on the dev set, as in `finetune`.
   """
   configurations = []
   for trial in hyperparameter_grid.expand_grid(axes):
@@ -212,29 +214,30 @@ def finetune_directions(
   select: str | None = None,
   **arguments: Any,
 ) -> dict[str, grid_report.GridReport]:
-  """Fine-tunes a grid for each training language and writes transfer matrices.
+  """Runs a grid for each training language and writes transfer matrices.
 
   The grid of a language is written to `OUTPUT/<language>/`, and the transfer
   matrices to `OUTPUT/directions.<task>.csv` with a heat map.
 
   Args:
-    languages: Training languages, the values of the macro TRAIN_LANGUAGE.
-    output: Output directory.
-    configuration: Configuration of training, which uses TRAIN_LANGUAGE.
-    select: Metric as in `finetune`, with `{language}` for the training
-      language, such as 'classification/accuracy/{language}'.
-    **arguments: Further arguments of `finetune`.
+    languages: Training languages. They are the values of the macro
+      TRAIN_LANGUAGE.
+    output: Output directory, with one subdirectory per training language.
+    configuration: Training configuration, which refers to TRAIN_LANGUAGE.
+    select: Selection metric as in `finetune`, with `{language}` for the
+      training language, such as 'classification/accuracy/{language}'.
+    **arguments: Additional arguments of `finetune`.
 
   Returns:
-    Map from training languages to reports.
+    Mapping from training languages to grid reports.
 
   Raises:
-    XlflaxError: If there are no test tasks, or `finetune` raises it.
+    XlflaxError: If there are no test tasks, or if `finetune` raises an error.
   """
   transfer_matrix.check_directions(languages)
   if arguments.get('test') is None and not arguments.get('test_tasks'):
     raise errors.ConfigError(
-      'A transfer matrix requires test tasks',
+      'A transfer matrix requires evaluation tasks for the test sets',
       got='no test task',
       where='--train_languages',
       fix='Pass --eval_gin_file=evaluate/NAME.gin and --eval_gin.',
@@ -295,18 +298,18 @@ def evaluate_trial(
   *,
   batch_size: validation.PositiveInt = 64,
 ) -> evaluate.Report:
-  """Evaluates the best checkpoint of a trial, or reads existing results.
+  """Evaluates a trial's best checkpoint, or reads existing results.
 
   A test task that has the same name as an evaluation task of training is
   renamed to '<name>_test', so that their results are stored separately.
 
   Args:
-    result: Result of the trial.
-    tasks: Test tasks.
-    batch_size: Batch size.
+    result: Training result of the trial.
+    tasks: Evaluation tasks for the test sets.
+    batch_size: Number of sentences per batch.
 
   Raises:
-    ConfigError: If the trial has no checkpoint.
+    ConfigError: If the trial does not have a checkpoint.
   """
   training_task_names = {name.split('/')[0] for name in result.metrics}
   renamed_tasks = [
@@ -317,7 +320,8 @@ def evaluate_trial(
   ]
   if result.step is None:
     raise errors.ConfigError(
-      'Testing a trial requires a checkpoint', got=result.trial.name
+      'The trial cannot be tested because it does not have a checkpoint',
+      got=result.trial.name,
     )
   return evaluate.evaluate(
     model_dir=str(result.directory),
@@ -328,6 +332,6 @@ def evaluate_trial(
 
 
 def print_report(report: grid_report.GridReport, console: Any) -> None:
-  """Prints the tables of a grid."""
+  """Prints a grid's tables of dev scores and test scores."""
   for table in grid_report.grid_tables(report):
     rich_tables.print_table(table, console)

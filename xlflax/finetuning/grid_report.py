@@ -1,4 +1,4 @@
-"""Report of a grid: grid.json, grid.csv, tables and an HTML page."""
+"""Report on a grid: `grid.json`, `grid.csv`, tables and an HTML page."""
 
 import collections
 import csv
@@ -28,15 +28,15 @@ CSV = 'grid.csv'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GridReport:
-  """Results of the trials and tests of a grid.
+  """Dev results and test results of a grid's trials.
 
   Attributes:
-    select: Metric used for selection.
-    trials: Results of the trials that have run, in the order of the grid.
-    tests: Test scores: name of a trial -> 'task/metric' -> score.
+    select: Dev-set metric that selects the best setting.
+    trials: Results of the trials that were run, in the order of the grid.
+    tests: Test scores by trial name and 'task/metric'.
     primary_metrics: Primary metrics of the test tasks in the form
       'task/metric', without the part.
-    failures: Failures of the evaluation on the test sets.
+    failures: Failures that occurred in evaluation on the test sets.
   """
 
   select: str | None = None
@@ -47,17 +47,17 @@ class GridReport:
 
   @property
   def settings(self) -> tuple[model_selection.Setting, ...]:
-    """Results grouped by setting, in the order of the grid."""
+    """Trial results grouped by setting, in the order of the grid."""
     return model_selection.results_by_setting(self.trials)
 
   @property
   def ranking(self) -> tuple[model_selection.Setting, ...]:
-    """Settings with results for all seeds, the best first."""
+    """Settings with results for all seeds, best setting first."""
     return self._ranked(untrained=False)
 
   @property
   def untrained_ranking(self) -> tuple[model_selection.Setting, ...]:
-    """The same for settings with random initial parameters, the baselines."""
+    """Randomly initialized baseline settings, best setting first."""
     return self._ranked(untrained=True)
 
   def _ranked(self, *, untrained: bool) -> tuple[model_selection.Setting, ...]:
@@ -69,14 +69,14 @@ class GridReport:
 
   @property
   def is_complete(self) -> bool:
-    """True if all trials are finished and all tests succeeded."""
+    """True if all trials have finished and all tests succeeded."""
     return not self.failures and all(
       trial.status is grid_trials.Status.FINISHED for trial in self.trials
     )
 
   @property
   def exit_status(self) -> errors.ExitStatus:
-    """Exit status of the command, by the failed and stopped trials."""
+    """Exit status of the command, determined by failed and stopped trials."""
     return errors.joint_status(
       [
         *(trial.exit_status for trial in self.trials),
@@ -85,17 +85,17 @@ class GridReport:
     )
 
   def with_trial(self, result: grid_trials.TrialResult) -> 'GridReport':
-    """Returns a report with the result of one more trial."""
+    """Returns a report that also contains the result of one more trial."""
     return dataclasses.replace(self, trials=(*self.trials, result))
 
   def with_test(
     self, result: grid_trials.TrialResult, report: evaluate.Report
   ) -> 'GridReport':
-    """Returns a report with the test scores of one more trial.
+    """Returns a report that also contains the test scores of one more trial.
 
     Args:
       result: Result of the trial.
-      report: Report of the test tasks.
+      report: Evaluation results on the test sets.
     """
     test_metrics = {
       f'{task}/{name}': value
@@ -120,7 +120,7 @@ class GridReport:
   def test_spreads(
     self, setting: model_selection.Setting
   ) -> dict[str, model_selection.Spread]:
-    """Returns test scores of a setting: 'task/metric' -> spread over seeds."""
+    """Returns a setting's test scores over seeds, by 'task/metric'."""
     tests = [
       self.tests[result.trial.name]
       for result in setting.results
@@ -135,7 +135,7 @@ class GridReport:
     }
 
   def best_two(self) -> dict[str, Any] | None:
-    """Returns the means of the two best settings (ECS, section 4), or None."""
+    """Returns the mean scores of the two best settings (ECS, section 4)."""
     best = self.ranking[:2]
     if self.select is None or len(best) < 2:
       return None
@@ -155,7 +155,7 @@ class GridReport:
     }
 
   def to_json(self) -> dict[str, Any]:
-    """Returns JSON values, with null for NaN."""
+    """Returns the report as JSON values. NaN becomes null."""
     selected, untrained = (
       ranking[0].name if ranking else None
       for ranking in (self.ranking, self.untrained_ranking)
@@ -237,7 +237,7 @@ def _add_prefix(prefix: str, metrics: Mapping[str, float]) -> dict[str, Any]:
 
 
 def grid_tables(report: GridReport) -> list[rich.table.Table]:
-  """Returns a table of dev scores and, if available, a table of test scores."""
+  """Returns a table of dev scores and, if available, one of test scores."""
   tables = [_settings_table(report)]
   tested_settings = [
     setting for setting in report.settings if report.test_spreads(setting)
@@ -308,12 +308,12 @@ def write_page(
   *,
   command: Sequence[str] = (),
 ) -> pathlib.Path:
-  """Writes `report.html` with the tables of grids and charts of test scores.
+  """Writes `report.html` with tables of grids and charts of test scores.
 
   Args:
-    output: Directory of the grid, or of all directions.
-    reports: Reports by training language. A single grid has the key ''.
-    command: Words of the command line.
+    output: Directory of the grid, or of the grids for all training languages.
+    reports: Grid reports by training language. A single grid has the key ''.
+    command: Command-line arguments to show on the page.
 
   Returns:
     The path of the page.

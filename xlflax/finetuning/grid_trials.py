@@ -1,4 +1,4 @@
-"""Trials of a grid: training, records and best checkpoints."""
+"""Grid trials: training, records and best checkpoints."""
 
 import dataclasses
 import enum
@@ -38,7 +38,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Keep(enum.Enum):
-  """Checkpoints of a finished trial to keep."""
+  """Checkpoints to keep after a trial has finished."""
 
   # The checkpoint that is evaluated.
   BEST = 'best'
@@ -61,21 +61,22 @@ class Status(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrialResult:
-  """Result of a trial.
+  """Training result of a trial.
 
   Attributes:
-    trial: The trial.
+    trial: Macro values of the trial.
     directory: Model directory of the trial.
     status: Status of the trial.
-    config: Fingerprint of the trainer, number of steps and epochs, and a hash
+    config: Fingerprint of the trainer, numbers of steps and epochs, and a hash
       of the inputs.
-    judged_by: Metric used for selection, and a hash of the dev tasks.
+    judged_by: Selection metric, and a hash of the tasks on the dev set.
     message: Error message, or an empty string.
-    exit_status: Exit status of the error, see `errors.ExitStatus`.
-    step: Step of the checkpoint: the best on the dev set, or the last.
-    value: Metric used for selection at this step.
-    metrics: All metrics that training evaluated at this step.
-    seconds: Training time of all calls together.
+    exit_status: Exit status that corresponds to the error; see
+      `errors.ExitStatus`.
+    step: Step of the best checkpoint on the dev set, or of the last checkpoint.
+    value: Value of the selection metric at `step`.
+    metrics: All metrics that training evaluated at `step`.
+    seconds: Total training time of all calls, in seconds.
   """
 
   trial: hyperparameter_grid.Trial
@@ -92,11 +93,11 @@ class TrialResult:
 
   @property
   def is_final(self) -> bool:
-    """True if the trial is finished or has diverged."""
+    """True if the trial has finished or diverged."""
     return self.status in (Status.FINISHED, Status.DIVERGED)
 
   def to_json(self) -> dict[str, Any]:
-    """Returns JSON values."""
+    """Returns the result as JSON values."""
     return dataclasses.asdict(self) | {
       'trial': self.trial.name,
       'macros': dict(self.trial.values),
@@ -107,11 +108,11 @@ class TrialResult:
 
 @dataclasses.dataclass(frozen=True)
 class MadeTrial:
-  """Trial with a trainer.
+  """Trial whose trainer has been created.
 
   Attributes:
-    trial: The trial.
-    trainer: Trainer of the trial.
+    trial: Macro values of the trial.
+    trainer: Trainer that runs the trial.
     gin_config: Function that returns the text of a gin file that builds the
       trainer.
   """
@@ -122,7 +123,7 @@ class MadeTrial:
 
   @property
   def fingerprint(self) -> str:
-    """Hashes of the configuration and of the inputs of the run.
+    """Hashes of the configuration and of the run's inputs.
 
     For example, the fingerprint of a trial of 100 steps is '3f2a… 100 None
     77ab…'.
@@ -155,18 +156,18 @@ def _list_corpus_files(corpus: str) -> list[list[Any]] | None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrialRunner:
-  """Runs trials in subdirectories of one directory.
+  """Runner that trains each trial in its own subdirectory.
 
   Attributes:
     output: Directory of the grid, whose subdirectory `trials` contains the
       trials.
-    configuration: Configuration of training, to which each trial adds its
+    configuration: Training configuration, to which each trial adds its
       macros and MODEL_DIR.
-    select: Metric of the dev set that determines the best checkpoint, such as
+    select: Dev-set metric that determines the best checkpoint, such as
       'classification/accuracy/en'. If None, the last checkpoint is used.
-    keep: Checkpoints to keep.
-    on_config_mismatch: Action if the directory of a trial contains a run with
-      another configuration.
+    keep: Checkpoints to keep after a trial has finished.
+    on_config_mismatch: Action to take if a trial's directory contains a run
+      with a different configuration.
   """
 
   output: pathlib.Path
@@ -178,14 +179,14 @@ class TrialRunner:
   )
 
   def directory(self, trial: hyperparameter_grid.Trial) -> pathlib.Path:
-    """Returns the model directory of a trial."""
+    """Returns a trial's model directory."""
     return self.output / TRIALS / trial.name
 
   def make(self, trial: hyperparameter_grid.Trial) -> MadeTrial:
-    """Creates the trainer of a trial without writing anything.
+    """Creates a trial's trainer without writing files.
 
     Args:
-      trial: The trial.
+      trial: Macro values of the trial.
 
     Raises:
       ConfigError: If the configuration is invalid, or does not evaluate the
@@ -221,13 +222,13 @@ class TrialRunner:
     return dataclasses.replace(trainer, checkpoints=options)
 
   def run(self, trial: MadeTrial) -> TrialResult:
-    """Trains a trial to its end, unless it is finished already.
+    """Trains a trial to its end, unless it has already finished.
 
     Args:
-      trial: Trial with a trainer.
+      trial: Trial whose trainer has been created.
 
     Raises:
-      RunDirectoryError: If the directory of the trial contains a run with
+      RunDirectoryError: If the trial's directory contains a run with
         another configuration.
     """
     record = self.record(trial.trial)
@@ -250,10 +251,10 @@ class TrialRunner:
     """Raises RunDirectoryError unless the recorded trial may be resumed."""
     if record.judged_by != self._selection_fingerprint(trial):
       raise errors.RunDirectoryError(
-        'The trial was evaluated with another metric or on another dev set',
+        'The trial was evaluated with a different metric or dev set',
         got=str(record.directory),
         where='--output',
-        fix='Pass another --output. Scores of different dev sets cannot be '
+        fix='Pass a different --output. Scores on different dev sets cannot be '
         'compared.',
       )
     if self.on_config_mismatch is not run_directory.OnConfigMismatch.ERROR:
@@ -261,17 +262,17 @@ class TrialRunner:
     recorded_hashes = record.config.split()
     current_hashes = trial.fingerprint.split()
     if recorded_hashes[0] != current_hashes[0]:
-      message = 'The trial was run with another configuration'
+      message = 'The trial was run with a different configuration'
     elif record.is_final and recorded_hashes[-1] != current_hashes[-1]:
-      message = 'The trial was run from another checkpoint, corpus or cache'
+      message = 'The trial was run from a different checkpoint, corpus or cache'
     else:
       return
     raise errors.RunDirectoryError(
       message,
       got=str(record.directory),
       where='--output',
-      fix='Pass another --output, or resume the trial with the new settings '
-      'with --on_config_mismatch=continue.',
+      fix='Pass a different --output, or resume the trial with the new '
+      'settings with --on_config_mismatch=continue.',
     )
 
   def _initial_fields(self, trial: MadeTrial) -> dict[str, Any]:
@@ -295,10 +296,10 @@ class TrialRunner:
     return f'{self.select} {eval_task.settings_hash(settings)}'
 
   def record(self, trial: hyperparameter_grid.Trial) -> TrialResult | None:
-    """Returns the recorded result of a trial, or None if it has not run.
+    """Returns a trial's recorded result, or None if it has not been run.
 
     Raises:
-      RunDirectoryError: If the record is damaged.
+      RunDirectoryError: If the trial's record is damaged.
     """
     path = self._record_file(trial)
     if not path.exists():
@@ -324,8 +325,8 @@ class TrialRunner:
     """Trains a trial and returns its result, including raised errors.
 
     Args:
-      trial: Trial with a trainer.
-      seconds: Training time of earlier calls.
+      trial: Trial whose trainer has been created.
+      seconds: Training time of earlier calls, in seconds.
     """
     start = time.monotonic()
     result_fields = self._initial_fields(trial)

@@ -1,4 +1,4 @@
-"""Hard negatives for retrieval: documents similar to a query.
+"""Hard negatives for retrieval, which are documents similar to a query.
 
 A document that is about as similar to the query as its positive may be relevant
 as well. Therefore, documents whose cosine exceeds a fraction of that of the
@@ -21,15 +21,15 @@ from xlflax.utils import errors, validation
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Mining:
-  """Criteria for the negatives of a query.
+  """Criteria for selecting a query's negatives.
 
   Attributes:
     num_negatives: Number of negatives per query. Queries with fewer negatives
       are excluded.
-    max_score_ratio: Maximum cosine of a query and a negative, as a fraction of
-      the cosine of the query and its positive.
-    range_max: Number of nearest documents that are considered.
-    range_min: Number of nearest documents that are skipped.
+    max_score_ratio: Maximum cosine between a query and a negative, as a
+      fraction of the cosine between the query and its positive.
+    range_max: Number of nearest documents to consider as negatives.
+    range_min: Number of nearest documents to skip.
   """
 
   num_negatives: validation.PositiveInt = 1
@@ -46,15 +46,15 @@ def select_negatives(
   *,
   mining: Mining = Mining(),
 ) -> list[np.ndarray]:
-  """Returns the negatives of each query in descending order of similarity.
+  """Returns each query's negatives in descending order of similarity.
 
   Args:
-    queries: Vectors of the queries, of shape [N, D].
-    documents: Vectors of the documents, of shape [M, D].
-    positive_pairs: Rows of each query and a positive document, int of shape
-      [P, 2]. The first positive of a query determines the maximum cosine of its
-      negatives.
-    mining: Criteria for the negatives.
+    queries: Query vectors of shape [N, D].
+    documents: Document vectors of shape [M, D].
+    positive_pairs: Int array of shape [P, 2] with the indices of a query and a
+      positive document. The first positive of a query determines the maximum
+      cosine of its negatives.
+    mining: Criteria for selecting negatives.
 
   Returns:
     N arrays of at most `mining.num_negatives` rows of `documents`.
@@ -89,23 +89,23 @@ def mine_hard_negatives(
   mining: Mining = Mining(),
   batch_size: validation.PositiveInt = 64,
 ) -> tuple[int, int]:
-  """Mines negatives and writes them with queries and positives as JSON lines.
+  """Mines negatives and writes queries with their documents as JSON lines.
 
   Args:
     run: An `xlflax.runs.loaded_run.Run` that encodes the texts with its
       prompts.
-    pairs: File of queries and documents in the format `search`.
-    output: Output file in the format `search`.
+    pairs: File with queries and documents in the format `search`.
+    output: Output file, also in the format `search`.
     language: Language of the texts.
-    mining: Criteria for the negatives, which are selected from all documents of
+    mining: Criteria for selecting negatives from all documents of
       `pairs`.
-    batch_size: Number of texts that are encoded together.
+    batch_size: Number of texts to encode at a time.
 
   Returns:
     The number of lines, and the number of pairs with too few negatives.
 
   Raises:
-    CorpusError: If `pairs` is malformed, or no query has enough negatives.
+    CorpusError: If `pairs` is malformed, or if no query has enough negatives.
   """
   examples = query_document_reader.read_query_documents(
     pairs, language
@@ -157,7 +157,7 @@ def mine_hard_negatives(
   ]
   if not lines:
     raise errors.CorpusError(
-      'No query has enough negatives',
+      'None of the queries has enough negatives',
       got=f'{len(documents)} documents',
       expected=f'{mining.num_negatives} documents with a cosine of at most '
       f'{mining.max_score_ratio} times that of the positive',

@@ -1,4 +1,4 @@
-"""Hyperparameter grid: all combinations of the values of gin macros."""
+"""Hyperparameter grid, which combines all values of several gin macros."""
 
 import ast
 import dataclasses
@@ -21,11 +21,11 @@ _MACRO_PATTERN = re.compile(r'[A-Za-z_][\w.]*')
 
 @dataclasses.dataclass(frozen=True)
 class Axis:
-  """A gin macro and its values.
+  """An axis of a hyperparameter grid: a gin macro and its values.
 
   Attributes:
-    macro: Name of the macro, or of a parameter such as `optimizers.AdamW.b2`.
-    values: Values in gin syntax.
+    macro: Name of a macro, or of a parameter such as `optimizers.AdamW.b2`.
+    values: Values of the macro, in gin syntax.
   """
 
   macro: str
@@ -34,11 +34,13 @@ class Axis:
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-  """A combination of values.
+  """A trial of a grid: one combination of macro values.
 
   Attributes:
-    values: Map from macros to values in gin syntax, in the order of the axes.
-    untrained: Whether the trial starts from random parameters, as a baseline.
+    values: Mapping from macros to values in gin syntax, in the order of the
+      axes.
+    untrained: Whether the trial is a baseline that starts from randomly
+      initialized parameters.
   """
 
   values: Mapping[str, str]
@@ -51,7 +53,7 @@ class Trial:
 
   @property
   def setting(self) -> str:
-    """Name without the seed, which all trials of a setting have in common."""
+    """Name of the setting: the trial's name without the seed."""
     return self._name(
       {macro: value for macro, value in self.values.items() if macro != SEED}
     )
@@ -68,7 +70,7 @@ class Trial:
 
   @property
   def macros(self) -> dict[str, Any]:
-    """Map from macros to values for `gin_config.Configuration.with_macros`."""
+    """Mapping from macros to values for `Configuration.with_macros`."""
     return {
       macro: gin_config.Reference(value)
       if value.startswith(('@', '%'))
@@ -78,7 +80,7 @@ class Trial:
 
 
 def parse_axis(text: str) -> Axis:
-  """Parses an axis of the command line.
+  """Parses a grid axis given on the command line.
 
   For example, `LEARNING_RATE=1e-5,2e-5` yields
   `Axis('LEARNING_RATE', ('1e-5', '2e-5'))`. Words that are not Python literals
@@ -86,10 +88,10 @@ def parse_axis(text: str) -> Axis:
   not separate values.
 
   Args:
-    text: The axis, MACRO=VALUE,VALUE.
+    text: Axis in the format MACRO=VALUE,VALUE.
 
   Raises:
-    ConfigError: If the text has no '=' or no value, or a value occurs twice.
+    ConfigError: If the text lacks '=' or a value, or if a value occurs twice.
   """
   macro, equals, values = text.partition('=')
   parsed_values: tuple[str, ...] = ()
@@ -97,33 +99,32 @@ def parse_axis(text: str) -> Axis:
     parsed_values = tuple(map(_to_gin_value, _split_values(values)))
   if not equals or not _MACRO_PATTERN.fullmatch(macro) or not parsed_values:
     raise errors.ConfigError(
-      'A grid axis must have a macro and values',
+      'A grid axis must consist of a macro and its values',
       got=text,
       where='--grid',
       expected='MACRO=VALUE,VALUE such as LEARNING_RATE=1e-5,2e-5',
     )
   if len(set(parsed_values)) < len(parsed_values):
     raise errors.ConfigError(
-      'The values of a grid axis must be distinct', got=text, where='--grid'
+      'A grid axis contains the same value twice', got=text, where='--grid'
     )
   return Axis(macro, parsed_values)
 
 
 def expand_grid(axes: Sequence[Axis]) -> tuple[Trial, ...]:
-  """Returns all combinations of values. The last axis varies fastest.
+  """Returns all combinations of the axes' values. The last axis varies fastest.
 
   Args:
     axes: Axes of the grid.
 
   Raises:
-    ConfigError: If two axes have the same macro, or two trials the same name.
+    ConfigError: If two axes have the same macro, or if two trials have the same
+      name.
   """
   macros = [axis.macro for axis in axes]
   if len(set(macros)) < len(macros):
     raise errors.ConfigError(
-      'The macros of grid axes must be distinct',
-      got=', '.join(macros),
-      where='--grid',
+      'Two grid axes have the same macro', got=', '.join(macros), where='--grid'
     )
   trials = tuple(
     Trial(dict(zip(macros, values, strict=True)))
@@ -141,12 +142,12 @@ def expand_grid(axes: Sequence[Axis]) -> tuple[Trial, ...]:
 
 
 def untrained_trials(trials: Sequence[Trial]) -> tuple[Trial, ...]:
-  """Returns the same trials with random initial parameters."""
+  """Returns copies of the trials with randomly initialized parameters."""
   return tuple(dataclasses.replace(trial, untrained=True) for trial in trials)
 
 
 def group_by_setting(trials: Sequence[Trial]) -> dict[str, list[Trial]]:
-  """Returns a map from settings to their trials, one for each seed."""
+  """Groups trials by setting. Each setting has one trial per seed."""
   trials_by_setting: dict[str, list[Trial]] = {}
   for trial in trials:
     trials_by_setting.setdefault(trial.setting, []).append(trial)

@@ -1,4 +1,4 @@
-"""Model selection on the dev set, with means over seeds."""
+"""Model selection by mean dev-set scores over seeds."""
 
 import dataclasses
 import math
@@ -15,10 +15,10 @@ from xlflax.utils import errors, name_suggestions
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-  """Mean and standard deviation of numbers.
+  """Mean and standard deviation of a list of numbers.
 
   Attributes:
-    values: The numbers. Those that are not finite are removed.
+    values: Numbers. Those that are not finite are removed.
   """
 
   values: tuple[float, ...]
@@ -32,12 +32,12 @@ class Spread:
 
   @classmethod
   def from_optional(cls, values: Iterable[float | None]) -> 'Spread':
-    """Returns the spread of the values that are not None."""
+    """Returns the spread over all values that are not None."""
     return cls(tuple(value for value in values if value is not None))
 
   @property
   def mean(self) -> float | None:
-    """Mean, or None if there are no numbers."""
+    """Mean of the numbers, or None if there are none."""
     return statistics.fmean(self.values) if self.values else None
 
   @property
@@ -46,7 +46,7 @@ class Spread:
     return statistics.stdev(self.values) if len(self.values) > 1 else None
 
   def to_json(self) -> dict[str, Any]:
-    """Returns {'mean', 'std', 'min', 'max', 'count'}."""
+    """Returns mean, standard deviation, minimum, maximum and count by name."""
     return {
       'mean': self.mean,
       'std': self.std,
@@ -64,11 +64,11 @@ class Spread:
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-  """Trials that differ only in the seed.
+  """A setting: trials that differ only in the seed.
 
   Attributes:
-    name: Name such as 'LEARNING_RATE=1e-5,BATCH_SIZE=16'.
-    results: Results of the trials, one for each seed.
+    name: Name of the setting, such as 'LEARNING_RATE=1e-5,BATCH_SIZE=16'.
+    results: Trial results, one for each seed.
   """
 
   name: str
@@ -76,12 +76,12 @@ class Setting:
 
   @property
   def untrained(self) -> bool:
-    """True if the trials start from random parameters."""
+    """True if the trials start from randomly initialized parameters."""
     return self.results[0].trial.untrained
 
   @property
   def finished(self) -> tuple[grid_trials.TrialResult, ...]:
-    """Results of the trials that are finished."""
+    """Results of the trials that have finished."""
     return tuple(
       result
       for result in self.results
@@ -90,19 +90,19 @@ class Setting:
 
   @property
   def is_complete(self) -> bool:
-    """True if the trials of all seeds are finished."""
+    """True if the trials for all seeds have finished."""
     return len(self.finished) == len(self.results)
 
   @property
   def dev(self) -> Spread:
-    """Spread over seeds of the metric used for selection."""
+    """Spread of the selection metric over seeds."""
     return Spread.from_optional(result.value for result in self.finished)
 
 
 def results_by_setting(
   results: Iterable[grid_trials.TrialResult],
 ) -> tuple[Setting, ...]:
-  """Groups results by setting, in the order of the grid."""
+  """Groups trial results by setting, in the order of the grid."""
   grouped: dict[str, list[grid_trials.TrialResult]] = {}
   for result in results:
     grouped.setdefault(result.trial.setting, []).append(result)
@@ -112,18 +112,18 @@ def results_by_setting(
 def rank_settings(
   settings: Sequence[Setting], metric: str | None
 ) -> tuple[Setting, ...]:
-  """Ranks settings by their mean over seeds on the dev set, the best first.
+  """Ranks settings by mean dev-set score over seeds, best setting first.
 
   Settings without results for all seeds are not ranked. Ties are ordered as in
   the grid.
 
   Args:
     settings: Settings of the grid.
-    metric: Metric used for selection, which defines whether lower values are
+    metric: Selection metric, which defines whether lower values are
       better. If None, the grid must have a single setting.
 
   Raises:
-    ConfigError: If there is no metric and several settings.
+    ConfigError: If there are several settings but no metric.
   """
   complete_settings = [setting for setting in settings if setting.is_complete]
   if metric is None:
@@ -141,15 +141,15 @@ def rank_settings(
 
 
 def check_metric(metric: str | None, num_settings: int) -> None:
-  """Raises ConfigError for several settings without a metric for selection.
+  """Raises ConfigError if there are several settings but no selection metric.
 
   Args:
-    metric: Metric used for selection, or None.
-    num_settings: Number of settings of the grid.
+    metric: Selection metric, or None.
+    num_settings: Number of settings in the grid.
   """
   if metric is None and num_settings > 1:
     raise errors.ConfigError(
-      'A grid of several settings requires --metric_for_best_model',
+      'A grid with several settings requires --metric_for_best_model',
       got=f'{num_settings} settings',
       where='--metric_for_best_model',
       expected='a metric of the dev set, such as classification/accuracy/en',
@@ -157,11 +157,11 @@ def check_metric(metric: str | None, num_settings: int) -> None:
 
 
 def check_exists(metric: str, tasks: Sequence[eval_task.EvalTask]) -> None:
-  """Raises ConfigError for a metric that no task of the dev set reports.
+  """Raises ConfigError if no task on the dev set reports the metric.
 
   Args:
-    metric: Metric in the form 'task/metric/part'.
-    tasks: Evaluation tasks of training.
+    metric: Metric in the format 'task/metric/part'.
+    tasks: Evaluation tasks that run during training.
   """
   task_name, _, suffix = metric.partition('/')
   metric_name, _, part = suffix.partition('/')
@@ -179,7 +179,7 @@ def check_exists(metric: str, tasks: Sequence[eval_task.EvalTask]) -> None:
     if not parts or part in (*parts, 'mean'):
       return
   raise errors.ConfigError(
-    'No evaluation task of training reports this metric',
+    'None of the evaluation tasks in training reports this metric',
     got=metric,
     where='--metric_for_best_model',
     expected='a metric such as ' + ', '.join(suggestions)

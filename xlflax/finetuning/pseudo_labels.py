@@ -1,4 +1,4 @@
-"""Pseudo-labels: word labels of translated text from a teacher model.
+"""Pseudo-labels: word labels that a teacher model predicts for translations.
 
 Labels of words do not carry over to a translation. A model that was fine-tuned
 on English therefore labels the translated training text, and the next model is
@@ -27,10 +27,10 @@ from xlflax.utils import errors, validation
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WordLines(example_source.ExampleSource):
-  """Sentences without labels, one per line with words separated by spaces.
+  """Unlabeled sentences, one per line with words separated by spaces.
 
   Attributes:
-    files: Map from languages to files. Empty lines are skipped.
+    files: Mapping from languages to files. Empty lines are skipped.
   """
 
   files: Annotated[
@@ -50,7 +50,8 @@ class WordLines(example_source.ExampleSource):
     The id of a sentence is the number of its line, from 0.
 
     Raises:
-      CorpusError: If the file is missing, is not UTF-8, or has no word.
+      CorpusError: If the file is missing, is not UTF-8, or does not contain
+        words.
     """
     path = bucket_staging.stage_input(self.files[part])
     sentences: list[labeled_examples.Example] = [
@@ -61,7 +62,9 @@ class WordLines(example_source.ExampleSource):
       if (tokens := tuple(line_reader.split_tokens(line)))
     ]
     if not sentences:
-      raise errors.CorpusError('The file has no text', where=str(path))
+      raise errors.CorpusError(
+        'The file does not contain any text', where=str(path)
+      )
     return sentences
 
 
@@ -77,29 +80,32 @@ def pseudo_label(
   batch_size: validation.PositiveInt = 64,
   partitioner: partitioning.Partitioner | None = None,
 ) -> dict[str, str]:
-  """Writes the labels that a fine-tuned run predicts for words.
+  """Writes the word labels that a fine-tuned run predicts for sentences.
 
   Args:
     teacher: Model directory of a run with `TokenClassification`.
-    source: Sentences. Their labels are ignored.
-    output: Directory of the files `<part>.conll`, which are written atomically:
-      `word<TAB>label` per line, with an empty line between sentences (format
-      'conll', or 'conll_iob2' for ENTITIES).
-    step: Step of the teacher's checkpoint. If None, the newest.
-    scheme: The type of the labels. Entities are repaired to IOB2. If None, that
-      of the teacher's labels.
-    length: Maximum number of tokens per sequence. If None, the length that the
-      teacher was fine-tuned with.
-    batch_size: Number of sentences per batch.
-    partitioner: Partitioner of parameters and batches. If None, one device is
+    source: Source of sentences. Any labels are ignored.
+    output: Directory for the files `<part>.conll`, which are written
+      atomically: `word<TAB>label` per line, with an empty line between
+      sentences (format 'conll', or 'conll_iob2' for ENTITIES).
+    step: Step of the teacher's checkpoint. If None, the newest checkpoint is
       used.
+    scheme: Type of the word labels. Entities are repaired to IOB2. If None, the
+      type of the teacher's labels.
+    length: Maximum number of tokens per sequence. If None, the length with
+      which the teacher was fine-tuned.
+    batch_size: Number of sentences per batch.
+    partitioner: Partitioner for parameters and batches. If None, a single
+      device is used.
 
   Returns:
-    Map from parts to files.
+    Mapping from languages to files.
 
   Raises:
-    ConfigError: If the run does not have exactly one such objective.
-    CorpusError: If some text cannot be labeled. The other files are written.
+    ConfigError: If the run does not have exactly one objective of the class
+      `TokenClassification`.
+    CorpusError: If some text cannot be labeled. The remaining files are
+      written.
   """
   run = saved_run.open_run(teacher)
   names = [
@@ -109,10 +115,10 @@ def pseudo_label(
   ]
   if len(names) != 1:
     raise errors.ConfigError(
-      'The teacher must have one TokenClassification objective',
+      'The teacher must have exactly one TokenClassification objective',
       where=teacher,
       got=', '.join(run.objectives) or 'no objective',
-      expected='one TokenClassification objective',
+      expected='a single TokenClassification objective',
     )
   step = checkpoint_selection.select_checkpoints(
     run, 'last' if step is None else [step]
@@ -146,7 +152,7 @@ def pseudo_label(
       paths_by_part[part] = str(path)
   if result.failures:
     raise errors.CorpusError(
-      'Some parts could not be labeled',
+      'Some languages could not be labeled',
       where=teacher,
       got='; '.join(map(str, result.failures)),
       expected='labels of all parts (written: '

@@ -1,4 +1,4 @@
-"""Transfer matrix: training on each language, testing on all languages.
+"""Transfer matrix of training on each language and testing on all languages.
 
 Source: Chi et al. (2022), MetaXLM, section 5.1 and figure 6.
 """
@@ -25,14 +25,14 @@ _DPI = 160
 
 @dataclasses.dataclass(frozen=True)
 class Matrix:
-  """Scores by training and test language.
+  """Scores by training language and test language.
 
   Attributes:
-    metric: Metric in the form 'task/metric'.
-    rows: Training languages (R).
-    columns: Test languages (C).
-    scores: Means over seeds of the selected setting, of shape [R, C]. Missing
-      scores are NaN.
+    metric: Metric in the format 'task/metric'.
+    rows: Training languages, R codes.
+    columns: Test languages, C codes.
+    scores: Mean scores of the selected setting over seeds, of shape [R, C].
+      Missing scores are NaN.
   """
 
   metric: str
@@ -42,7 +42,7 @@ class Matrix:
 
   @property
   def gaps(self) -> np.ndarray:
-    """Transfer gaps of shape [R].
+    """Transfer gap of each training language, of shape [R].
 
     The transfer gap is the score in the training language minus the mean of the
     scores in the other languages.
@@ -56,7 +56,7 @@ class Matrix:
     return np.array(transfer_gaps, float)
 
   def to_csv(self) -> str:
-    """Returns CSV with a line for each training language."""
+    """Returns CSV text with a line for each training language."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator='\n')
     writer.writerow(('train', *self.columns, 'gap'))
@@ -70,10 +70,10 @@ class Matrix:
 
 
 def check_directions(languages: Sequence[str]) -> None:
-  """Raises ConfigError unless there are two or more distinct languages."""
+  """Raises ConfigError unless there are at least two distinct languages."""
   if len(languages) < 2 or len(set(languages)) < len(languages):
     raise errors.ConfigError(
-      'A transfer matrix requires two or more distinct languages',
+      'A transfer matrix requires at least two distinct languages',
       got=','.join(languages),
       where='--train_languages',
       expected='distinct language codes such as en,fr,ja',
@@ -83,10 +83,10 @@ def check_directions(languages: Sequence[str]) -> None:
 def transfer_matrices(
   reports: Mapping[str, grid_report.GridReport],
 ) -> list[Matrix]:
-  """Returns a matrix of the primary metric of each test task.
+  """Returns a transfer matrix for each evaluation task's primary metric.
 
   Args:
-    reports: Map from training languages to reports with test scores.
+    reports: Mapping from training languages to grid reports with test scores.
   """
   primary_metrics = dict.fromkeys(
     name for report in reports.values() for name in report.primary_metrics
@@ -122,7 +122,7 @@ def _make_matrix(
 def write_matrices(
   output: pathlib.Path, matrices: Sequence[Matrix]
 ) -> list[pathlib.Path]:
-  """Writes the matrices as CSV files and heat maps.
+  """Writes transfer matrices as CSV files and heat maps.
 
   The files are named `directions.<task>.csv` and `directions.<task>.png`. A
   matrix without scores has no heat map.
@@ -148,7 +148,7 @@ def write_matrices(
 
 
 def plot_matrix(matrix: Matrix) -> figure.Figure:
-  """Plots a heat map with training languages as rows."""
+  """Plots a transfer matrix as a heat map with training languages as rows."""
   scores_in_points = {
     (train, test): 100 * float(score)
     for train, row in zip(matrix.rows, matrix.scores, strict=True)

@@ -1,4 +1,4 @@
-"""Suites of evaluation tasks, with their results merged into one leaderboard."""
+"""Suites of evaluation tasks whose results are merged into one leaderboard."""
 
 from etils import epy as _epy
 

@@ -1,4 +1,4 @@
-"""Cost of a suite's task: parameters, CPU seconds and device seconds."""
+"""Cost of a suite task: parameters, CPU seconds and device seconds."""
 
 import time
 
@@ -15,11 +15,11 @@ from xlflax.training.checkpointing import (
 
 
 class Meter:
-  """Measurement of the time since the meter was created.
+  """Meter for the CPU and device time spent since its creation.
 
   Attributes:
     model_dir: Directory of the pretrained run.
-    step: Step of its checkpoint.
+    step: Checkpoint step of the pretrained run.
   """
 
   def __init__(self, model_dir: str, step: int):
@@ -29,7 +29,7 @@ class Meter:
     self._wall_start = time.monotonic()
 
   def read(self) -> score_table.Cost:
-    """Returns the cost so far.
+    """Returns the cost since the meter was created.
 
     Accelerators count from the creation of the meter, whether they are busy or
     idle.
@@ -48,7 +48,7 @@ class Meter:
 
 
 def body_parameters(model_dir: str, step: int) -> int:
-  """Returns the number of parameters of a checkpoint's body, without heads."""
+  """Returns the number of parameters in a checkpoint, without its heads."""
   shapes = checkpoint_reader.saved_shapes(
     checkpoint_reader.checkpoint_path(paths.to_path(model_dir), step)
   )

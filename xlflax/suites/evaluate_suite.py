@@ -1,4 +1,4 @@
-"""Evaluation of one or several pretrained models on a suite of tasks."""
+"""Evaluation of one or more pretrained models on a suite of tasks."""
 
 import logging
 import os
@@ -37,28 +37,30 @@ def evaluate_suite(
   baseline: str | None = None,
   only: Collection[tuple[str, str]] | None = None,
 ) -> suite_report.SuiteReport:
-  """Fine-tunes and evaluates models on a suite, and writes reports.
+  """Fine-tunes and evaluates models on a suite, and writes comparison reports.
 
   Results of an interrupted call are reused. A task or a language that fails is
   recorded, and the remaining ones are evaluated.
 
   Args:
-    suite: Tasks to evaluate.
-    model_dirs: Directories of pretrained runs, which the reports compare.
-    data: Directory with the data of the suite's tasks.
+    suite: Suite of tasks to evaluate.
+    model_dirs: Directories of the pretrained runs to compare.
+    data: Directory that contains the tasks' data.
     output: Directory for fine-tuned runs and reports.
-    names: Names of the tasks to run. If None, all tasks of the suite.
-    steps: Steps of the checkpoints. If None, the last checkpoint of each run.
-    watch: Whether to evaluate all present and future checkpoints of a single
+    names: Names of the tasks to run. If None, all tasks of the suite are run.
+    steps: Checkpoint steps to evaluate. If None, the last checkpoint of each
+      run is evaluated.
+    watch: Whether to evaluate all existing and future checkpoints of a single
       run until its training has finished. Learning curves then show the scores
       by step.
-    poll_seconds: Interval at which `watch` checks for new checkpoints.
-    timeout_seconds: Time without a new checkpoint after which `watch` ends. If
-      None, there is no limit.
-    bindings: Gin bindings for all tasks with fine-tuning.
-    search_paths: Folders in which gin files are searched.
+    poll_seconds: Number of seconds between checks for new checkpoints by
+      `watch`.
+    timeout_seconds: Number of seconds without a new checkpoint after which
+      `watch` ends. If None, there is no limit.
+    bindings: Gin bindings for all tasks that require fine-tuning.
+    search_paths: Folders in which to search for gin files.
     batch_size: Number of sentences per evaluation batch.
-    baseline: Checkpoint that the others are compared with, such as 'mlm@1000'.
+    baseline: Checkpoint with which the others are compared, such as 'mlm@1000'.
       If None, the first one.
     only: Pairs (checkpoint, task), such as ('mlm@1000', 'xnli'), to which this
       call is restricted. They form the shard of one of several machines (see
@@ -117,7 +119,7 @@ def _watch(model_dirs, evaluate, poll_seconds, timeout_seconds):
   """Evaluates the checkpoints of a run as they are written."""
   if len(model_dirs) != 1:
     raise errors.ConfigError(
-      'Continuous evaluation requires exactly one run',
+      'Continuous evaluation supports only a single run',
       got=', '.join(model_dirs),
       where='--continuous',
     )

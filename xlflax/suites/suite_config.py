@@ -1,4 +1,4 @@
-"""Configuration of a suite: tasks that are evaluated together."""
+"""Configuration of a suite, a list of tasks that are evaluated together."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -13,24 +13,25 @@ DEFAULT_RECIPE = (
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SuiteTask:
-  """One task of a suite.
+  """A suite task: its gin file, fine-tuning grid and score.
 
   Attributes:
-    name: Name of the task. The names of its test tasks are in its gin file.
-    family: Group of tasks that it belongs to, for averages.
+    name: Name of the suite task. Its gin file names the evaluation tasks that
+      score the test sets.
+    family: Group of tasks to which the task belongs when scores are averaged.
     gin_file: Gin file that binds `evaluate.tasks`, the test sets. For a task
       with fine-tuning, it also binds everything that `xlflax finetune` needs
       except INIT_FROM. It reads data from the macro DATA.
-    bindings: Bindings 'NAME=VALUE' for that file.
-    trials: Name of the task whose fine-tuned models are evaluated, often this
-      one. None for a task without fine-tuning.
+    bindings: Bindings 'NAME=VALUE' to apply to the gin file.
+    trials: Name of the suite task whose fine-tuned models are evaluated, often
+      the task itself. None for a task without fine-tuning.
     grid: Axes of the task's fine-tuning grid, such as
       'LEARNING_RATE=1e-5,2e-5'.
-    select: Metric of the dev set that selects checkpoint and setting.
+    select: Dev-set metric that selects the checkpoint and the setting.
     metrics: Metrics whose mean is the task's score, such as 'f1' for 'f1/fr'.
       If empty, those that the test tasks declare (`EvalTask.score_metrics`).
-    recipe: Further bindings of a published recipe, each with its source.
-    deviations: Parts of the recipe that are not implemented.
+    recipe: Additional bindings from a published recipe, each with its source.
+    deviations: Descriptions of recipe settings that are not implemented.
   """
 
   name: str
@@ -55,13 +56,14 @@ class SuiteTask:
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Suite:
-  """A named list of tasks.
+  """A suite: a named list of tasks to evaluate together.
 
   Attributes:
     name: Name of the suite.
-    tasks: Tasks in the order of the suite's table.
-    source_language: Language that models are fine-tuned on.
-    recipe: Name of the recipe that the tasks follow (`SuiteTask.recipe`).
+    tasks: Tasks in the order of the suite's result table.
+    source_language: Language of the fine-tuning data.
+    recipe: Name of the fine-tuning recipe that the tasks follow
+      (`SuiteTask.recipe`).
   """
 
   name: str
@@ -74,21 +76,22 @@ class Suite:
     names = [task.name for task in self.tasks]
     if not names or len(set(names)) < len(names):
       raise errors.ConfigError(
-        'A suite requires one or more tasks with distinct names',
+        'A suite must contain at least one task, and task names must be '
+        'distinct',
         got=', '.join(names) or 'no tasks',
         where=f'suite {self.name!r}',
       )
     for task in self.tasks:
       if task.trials is not None and task.trials not in names:
         raise errors.ConfigError(
-          '`trials` does not name a task of the suite',
+          '`trials` must name a task of the same suite',
           got=task.trials,
           expected='one of ' + ', '.join(names),
           where=f'suite {self.name!r}, task {task.name}',
         )
 
   def recipe_notes(self, task: SuiteTask) -> tuple[str, ...]:
-    """Returns the notes on the recipe for the results of a task."""
+    """Returns notes on the recipe that accompany a task's results."""
     settings = '; '.join(task.recipe) or 'settings of the suite'
     return (
       f'recipe {self.recipe}: {settings}',
@@ -100,28 +103,28 @@ class Suite:
 
   @validation.validate_call
   def task(self, name: str) -> SuiteTask:
-    """Returns the task with a name.
+    """Returns the suite's task with the given name.
 
     Raises:
-      ConfigError: If the suite has no such task.
+      ConfigError: If the suite does not have a task with this name.
     """
     return self.select_tasks([name])[0]
 
   @validation.validate_call
   def select_tasks(self, names: Sequence[str] | None) -> tuple[SuiteTask, ...]:
-    """Returns the tasks with some names, in the order of the suite.
+    """Returns the tasks with the given names, in the suite's order.
 
     Args:
-      names: Names of tasks. If None, all tasks are returned.
+      names: Task names. If None, all tasks are returned.
 
     Raises:
-      ConfigError: If the suite has no task with one of the names.
+      ConfigError: If the suite does not have a task with one of the names.
     """
     available_names = [task.name for task in self.tasks]
     unknown_names = sorted(set(names or ()) - set(available_names))
     if unknown_names:
       raise errors.ConfigError(
-        'The suite has no such task',
+        'The suite does not contain the requested task',
         got=', '.join(unknown_names),
         expected='some of ' + ', '.join(available_names),
         where=f'suite {self.name!r}',

@@ -1,4 +1,4 @@
-"""Export of a suite's results as files, XTREME submission and terminal table."""
+"""Export of suite results as files, XTREME submissions and a terminal table."""
 
 import json
 import logging
@@ -27,12 +27,13 @@ def write(
   *,
   baseline: str | None = None,
 ) -> None:
-  """Writes suite.json, suite.csv, the folder `report` and XTREME submissions.
+  """Writes `suite.json`, `suite.csv`, the folder `report` and submissions.
 
   Args:
-    report: Results of all models.
-    output: Directory of the suite.
-    baseline: Model that the others are compared with. If None, the first one.
+    report: Suite results of all models.
+    output: Output directory of the suite.
+    baseline: Model with which the others are compared. If None, the first
+      model.
   """
   text = json.dumps(report.to_json(), indent=2, ensure_ascii=False) + '\n'
   contents = {JSON: text, CSV: report.to_csv()}
@@ -111,7 +112,7 @@ def _submission_files(
 
 
 def print_tables(report: suite_report.SuiteReport, console: Any) -> None:
-  """Prints a table with a row per task and a column per model.
+  """Prints a table with one row per task and one column per model.
 
   The rows below the tasks contain averages. Scores are in points.
   """

@@ -1,4 +1,4 @@
-"""Results of a suite per task, language and model, and their reports."""
+"""Suite results by task, language and model, and reports on them."""
 
 import csv
 import dataclasses
@@ -27,13 +27,14 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class Evaluated:
-  """Location of the results of one evaluation task on one checkpoint.
+  """Location of an evaluation task's results for one checkpoint.
 
   Attributes:
-    folder: Folder with the files of the result, such as predictions.
-    task: The evaluation task. None if the result is from an earlier call and
+    folder: Folder that contains the result files, such as predictions.
+    task: Evaluation task. None if the result is from an earlier call and
       its task cannot be created.
-    seed: Index of the seed, from 0. A seed has one folder per test task.
+    seed: Index of the fine-tuning seed, from 0. Each seed has one folder per
+      evaluation task.
   """
 
   folder: pathlib.Path
@@ -43,25 +44,26 @@ class Evaluated:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskResult:
-  """Result of a suite's task on one checkpoint of a pretrained model.
+  """Result of a suite task for one checkpoint of a pretrained model.
 
   Attributes:
-    task: Name of the suite's task.
-    family: Group of the task.
-    label: Label of the model.
+    task: Name of the suite task.
+    family: Group to which the task belongs.
+    label: Model name in tables.
     step: Step of the checkpoint.
-    run: Identifier of the run, which does not depend on its location.
-    recipe: Recipe that the suite's tasks followed.
-    setting: Name of the selected setting of the grid, or '' without
+    run: Identifier of the pretrained run, which does not depend on its
+      location.
+    recipe: Name of the recipe that the suite's tasks followed.
+    setting: Name of the setting selected from the grid, or '' without
       fine-tuning.
     main: Metrics whose mean is the task's score. If empty, those that the
       evaluation tasks declare.
-    values: Values of each 'metric/part', one per seed.
-    evaluated: Locations of the predictions, for each seed.
-    notes: Remarks that a reader needs to interpret the scores.
-    failures: Missing parts, with the reasons.
+    values: Metric values by 'metric/part', with one value per seed.
+    evaluated: Locations of the result files for each seed.
+    notes: Remarks that are needed to interpret the scores.
+    failures: Languages or files without scores, with the reason for each.
     is_earlier: Whether the result is from an earlier call.
-    cost: Cost of all calls so far. None if it was not measured.
+    cost: Total cost of all calls so far. None if it was not measured.
   """
 
   task: str
@@ -85,14 +87,15 @@ class TaskResult:
     return f'{self.label}@{self.step}'
 
   def with_report(self, report: evaluate.Report, step: int) -> 'TaskResult':
-    """Returns the result extended by the results of one more seed.
+    """Returns a copy that also contains the results for one more seed.
 
     Args:
-      report: Results of the test tasks.
+      report: Evaluation results on the test sets.
       step: Step of the evaluated checkpoint.
 
     Raises:
-      ConfigError: If two test tasks report the same metric of the same part.
+      ConfigError: If two evaluation tasks report the same metric for the same
+        language or file.
     """
     values, notes = dict(self.values), list(self.notes)
     metrics: dict[str, float] = {}
@@ -102,10 +105,10 @@ class TaskResult:
         continue
       if duplicates := metrics.keys() & result.metrics.keys():
         raise errors.ConfigError(
-          "Two test tasks of a suite's task report the same metric",
+          "Two evaluation tasks of a suite's task report the same metric",
           got=', '.join(sorted(duplicates)),
           where=self.task,
-          fix='Define them as two tasks of the suite.',
+          fix='Define the evaluation tasks in two separate tasks of the suite.',
         )
       metrics |= result.metrics
       notes += result.notes
@@ -128,7 +131,7 @@ class TaskResult:
 
   @property
   def metrics(self) -> tuple[str, ...]:
-    """Metrics whose mean is the score."""
+    """Metrics whose mean is the task's score."""
     if self.main:
       return self.main
     declared = (
@@ -139,10 +142,10 @@ class TaskResult:
     return tuple(dict.fromkeys(itertools.chain.from_iterable(declared)))
 
   def scores(self, *, examples: Sequence[str] = ()) -> list[score_table.Score]:
-    """Returns the main metrics of every part, averaged over seeds.
+    """Returns the main metrics of every language, averaged over seeds.
 
     Args:
-      examples: Parts whose scores include the statistics of single examples.
+      examples: Languages whose scores include per-example statistics.
     """
     scores = []
     for name, values in self.values.items():
@@ -166,13 +169,13 @@ class TaskResult:
     return scores
 
   def first_seed_folders(self) -> list[pathlib.Path]:
-    """Returns the folders of all test tasks for the first seed."""
+    """Returns the result folders of all evaluation tasks for the first seed."""
     return [
       evaluated.folder for evaluated in self.evaluated if evaluated.seed == 0
     ]
 
   def parts(self) -> list[str]:
-    """Returns the parts of the scores, such as languages."""
+    """Returns the languages or files for which there are scores."""
     return list(dict.fromkeys(score.language for score in self.scores()))
 
   def _predictions(self, part: str) -> str:
@@ -223,7 +226,7 @@ class TaskResult:
     return seed_statistics or None
 
   def to_json(self) -> dict[str, Any]:
-    """Returns the result as plain JSON values."""
+    """Returns the result as JSON values."""
     return {
       'task': self.task,
       'family': self.family,
@@ -242,12 +245,12 @@ class TaskResult:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SuiteReport:
-  """All results of a suite.
+  """Results of all models and tasks of a suite.
 
   Attributes:
     suite: Name of the suite.
-    source_language: Language that models were fine-tuned on.
-    results: Results of all models and tasks so far, including earlier calls.
+    source_language: Language of the fine-tuning data.
+    results: Results of all models and tasks, including those of earlier calls.
     tasks: Names of the suite's tasks.
   """
 
@@ -258,7 +261,7 @@ class SuiteReport:
 
   @property
   def expected(self) -> dict[str, int]:
-    """Number of languages per task, or 0 if its languages are not published."""
+    """Number of languages by task, or 0 if the languages are not published."""
     published = xtreme_tasks.VERSIONS.get(self.suite, {})
     return {
       task: len(published[task].languages) if task in published else 0
@@ -267,7 +270,7 @@ class SuiteReport:
 
   @property
   def failures(self) -> tuple[eval_task.Failure, ...]:
-    """Failures of this call. Those of earlier calls are in their results."""
+    """Failures of this call. Earlier failures are recorded in `results`."""
     return tuple(
       dataclasses.replace(failure, task=f'{result.model}: {failure.task}')
       for result in self.results
@@ -281,16 +284,16 @@ class SuiteReport:
     return list(dict.fromkeys(result.model for result in self.results))
 
   def results_by_task(self, model: str) -> dict[str, TaskResult]:
-    """Returns the results of one model by task."""
+    """Returns a model's results by task."""
     return {
       result.task: result for result in self.results if result.model == model
     }
 
   def tables(self, *, with_examples: bool) -> list[score_table.ScoreTable]:
-    """Returns the scores of each model, for reports.
+    """Returns a score table for each model.
 
     Args:
-      with_examples: Whether to include single examples, which confidence
+      with_examples: Whether to include per-example statistics, which confidence
         intervals and comparisons need.
     """
     tables = []
@@ -322,7 +325,7 @@ class SuiteReport:
     return tables
 
   def summaries(self) -> list[leaderboard.Summary]:
-    """Returns task scores, averages and transfer gaps of each model."""
+    """Returns every model's task scores, averages and transfer gaps."""
     tables = self.tables(with_examples=False)
     num_languages = leaderboard.count_languages(tables) if tables else {}
     return [
@@ -333,7 +336,7 @@ class SuiteReport:
     ]
 
   def to_json(self) -> dict[str, Any]:
-    """Returns the report as plain JSON values. NaN becomes null."""
+    """Returns the report as JSON values. NaN becomes null."""
     return nonfinite_checks.or_null(
       {
         'suite': self.suite,
@@ -365,7 +368,7 @@ class SuiteReport:
     )
 
   def to_csv(self) -> str:
-    """Returns a CSV line per metric and part with mean and spread over seeds."""
+    """Returns CSV text with mean and spread over seeds for each metric."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator='\n')
     writer.writerow(
@@ -390,7 +393,7 @@ class SuiteReport:
     return text.getvalue()
 
   def curves(self) -> dict[str, dict[int, score_table.ScoreTable]]:
-    """Returns the scores by label and step of models with several checkpoints."""
+    """Returns scores by label and step for models with several checkpoints."""
     curves: dict[str, dict[int, score_table.ScoreTable]] = {}
     for table in self.tables(with_examples=False):
       first = next(iter(self.results_by_task(table.model).values()))

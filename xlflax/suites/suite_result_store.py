@@ -1,4 +1,4 @@
-"""Storage of a suite's results, so that later calls can merge them."""
+"""Storage of suite results, so that later calls can merge them."""
 
 import dataclasses
 import functools
@@ -29,8 +29,8 @@ def write(
   """Writes `OUTPUT/results/<label>@<step>/<task>.json`.
 
   Args:
-    result: Result of a task.
-    output: Directory of the suite.
+    result: Result of a suite task.
+    output: Output directory of the suite.
     is_shared: Whether other machines also write to the directory. The results
       are then added to the manifest with the final report only.
   """
@@ -67,22 +67,22 @@ def _file_name(result: suite_report.TaskResult) -> str:
 def record_results(
   report: suite_report.SuiteReport, output: pathlib.Path
 ) -> None:
-  """Adds the result files of all machines to the manifest of the suite."""
+  """Adds the result files from all machines to the suite's manifest."""
   names = [_file_name(result) for result in report.results]
   manifests.record_files(output, manifests.Kind.SUITE, names)
 
 
 def check_run(model: str, run: str, recipe: str, output: pathlib.Path) -> None:
-  """Checks that stored results of a checkpoint have the same run and recipe.
+  """Checks that a checkpoint's stored results have the same run and recipe.
 
   Args:
     model: Name of the checkpoint, such as 'mlm@1000'.
-    run: Identifier of the run.
-    recipe: Recipe of the suite.
-    output: Directory of the suite.
+    run: Identifier of the pretrained run.
+    recipe: Name of the suite's recipe.
+    output: Output directory of the suite.
 
   Raises:
-    RunDirectoryError: If the results belong to another run or recipe.
+    RunDirectoryError: If the results belong to a different run or recipe.
   """
   for path in sorted((output / FOLDER / model).glob('*.json')):
     stored_run, stored_recipe = _read_record(
@@ -90,7 +90,7 @@ def check_run(model: str, run: str, recipe: str, output: pathlib.Path) -> None:
     )
     if stored_recipe != recipe:
       raise errors.RunDirectoryError(
-        'The output directory contains results of another recipe',
+        'The output directory contains results of a different recipe',
         got=f'recipe {recipe}',
         expected=f'recipe {stored_recipe}',
         where=str(path),
@@ -98,12 +98,13 @@ def check_run(model: str, run: str, recipe: str, output: pathlib.Path) -> None:
       )
     if stored_run != run:
       raise errors.RunDirectoryError(
-        'The output directory contains results of another run with the name '
+        'The output directory contains results of a different run with the '
+        'name '
         f'{model}',
         got=f'run {run}',
         expected=f'run {stored_run}',
         where=str(path),
-        fix='Pass another --output, or rename one of the two model '
+        fix='Pass a different --output, or rename one of the two model '
         'directories.',
       )
 
@@ -111,7 +112,7 @@ def check_run(model: str, run: str, recipe: str, output: pathlib.Path) -> None:
 def earlier_cost(
   task: str, model: str, output: pathlib.Path
 ) -> score_table.Cost | None:
-  """Returns the cost of earlier calls for a task of a checkpoint, or None."""
+  """Returns the cost of earlier calls for a task and checkpoint, or None."""
   path = output / FOLDER / model / f'{task}.json'
   if not path.exists():
     return None
@@ -141,13 +142,14 @@ def merge_results(
   output: pathlib.Path,
   load_tests: LoadTests,
 ) -> tuple[suite_report.TaskResult, ...]:
-  """Returns the results of this call and of earlier calls.
+  """Combines the results of this call with those of earlier calls.
 
   Args:
-    results: Results of this call. They replace those of earlier calls.
-    suite: Suite whose tasks are read, in its order.
-    output: Directory of the suite.
-    load_tests: Creates the evaluation tasks of an earlier result.
+    results: Results of this call. They replace earlier results for the same
+      task and checkpoint.
+    suite: Suite whose task results are read. It determines their order.
+    output: Output directory of the suite.
+    load_tests: Function that creates the evaluation tasks of an earlier result.
 
   Returns:
     The results of the models of this call, followed by those of other models.

@@ -1,4 +1,4 @@
-"""Execution of a suite's tasks on the checkpoints of pretrained models."""
+"""Execution of a suite's tasks on checkpoints of pretrained models."""
 
 import contextlib
 import dataclasses
@@ -27,11 +27,11 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-  """A checkpoint of a run that a suite is evaluated on.
+  """A checkpoint on which a suite is evaluated.
 
   Attributes:
-    label: Name of the model in tables and of its folder.
-    model_dir: Directory of the run.
+    label: Model name in tables and in the name of its folder.
+    model_dir: Directory of the pretrained run.
     step: Step of the checkpoint.
   """
 
@@ -46,15 +46,15 @@ class Model:
 
 
 def models(model_dirs: Sequence[str], step: int | None = None) -> list[Model]:
-  """Returns the last checkpoint of each run, or the one at a step.
+  """Returns each run's last checkpoint, or its checkpoint at a given step.
 
   Args:
-    model_dirs: Directories of the runs.
-    step: Step of the checkpoints. If None, the last checkpoint of each run.
+    model_dirs: Directories of the pretrained runs.
+    step: Checkpoint step. If None, the last checkpoint of each run is returned.
 
   Raises:
-    RunDirectoryError: If a directory contains no run.
-    CheckpointError: If a run has no such checkpoint.
+    RunDirectoryError: If a directory does not contain a run.
+    CheckpointError: If a run does not have a requested checkpoint.
   """
   labels = _labels(model_dirs)
   checkpoints = []
@@ -62,7 +62,7 @@ def models(model_dirs: Sequence[str], step: int | None = None) -> list[Model]:
     steps = saved_run.open_run(directory).steps
     if not steps or (step is not None and step not in steps):
       raise errors.CheckpointError(
-        'The run has no such checkpoint',
+        'The run does not have the requested checkpoint',
         where=directory,
         got='the last checkpoint' if step is None else f'step {step}',
         expected='one of the steps ' + ', '.join(map(str, steps))
@@ -78,15 +78,16 @@ def models(model_dirs: Sequence[str], step: int | None = None) -> list[Model]:
 def models_at(
   model_dirs: Sequence[str], steps: Sequence[int] | None
 ) -> list[Model]:
-  """Returns the checkpoints of each run at some steps.
+  """Returns each run's checkpoints at the given steps.
 
   Args:
-    model_dirs: Directories of the runs.
-    steps: Steps of the checkpoints. If None, the last checkpoint of each run.
+    model_dirs: Directories of the pretrained runs.
+    steps: Checkpoint steps. If None, the last checkpoint of each run is
+      returned.
 
   Raises:
-    RunDirectoryError: If a directory contains no run.
-    CheckpointError: If a run has no such checkpoint.
+    RunDirectoryError: If a directory does not contain a run.
+    CheckpointError: If a run does not have a requested checkpoint.
   """
   return [
     model
@@ -107,11 +108,11 @@ def shard(
   Tasks that evaluate the models of one grid stay together.
 
   Args:
-    suite: The suite.
+    suite: Suite whose tasks are assigned.
     models: Checkpoints to evaluate.
-    names: Names of the tasks to run. If None, all tasks.
+    names: Names of the tasks to run. If None, all tasks are run.
     index: Index of the machine, from 0.
-    count: Number of machines.
+    count: Total number of machines.
 
   Returns:
     (checkpoint, task) pairs of this machine.
@@ -131,7 +132,7 @@ def _labels(model_dirs: Sequence[str]) -> list[str]:
   parts = [pathlib.Path(path).absolute().parts for path in model_dirs]
   if len(set(parts)) < len(parts):
     raise errors.ConfigError(
-      'The model directories are not distinct',
+      'The same model directory is given more than once',
       got=', '.join(model_dirs),
       where='--model_dir',
     )
@@ -145,19 +146,21 @@ def _labels(model_dirs: Sequence[str]) -> list[str]:
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SuiteRunner:
-  """Evaluation of the tasks of a suite on checkpoints.
+  """Runner that evaluates a suite's tasks on checkpoints.
 
   Attributes:
-    suite: The suite.
-    output: Directory of the suite. Fine-tuned runs are stored in
+    suite: Suite to evaluate.
+    output: Output directory of the suite. Fine-tuned runs are stored in
       `OUTPUT/<label>@<step>/<task>/trials/`.
-    data: Directory with the data of the tasks, the macro DATA.
-    task_names: Names of the tasks to run. If None, all tasks.
-    bindings: Gin bindings for every task with fine-tuning, applied after the
-      task's own bindings.
-    search_paths: Folders in which gin files are searched.
+    data: Directory that contains the tasks' data. It is the value of the macro
+      DATA.
+    task_names: Names of the tasks to run. If None, all tasks are run.
+    bindings: Gin bindings for every task that requires fine-tuning, applied
+      after the task's own bindings.
+    search_paths: Folders in which to search for gin files.
     batch_size: Number of sentences per evaluation batch.
-    task_filter: Pairs (checkpoint, task) of this machine. If None, all pairs.
+    task_filter: Pairs (checkpoint, task) that this machine evaluates. If None,
+      all pairs are evaluated.
   """
 
   suite: suite_config.Suite
@@ -172,7 +175,7 @@ class SuiteRunner:
   def missing(
     self, models: Sequence[Model], report: suite_report.SuiteReport
   ) -> list[tuple[str, str]]:
-    """Returns the pairs (checkpoint, task) that a report lacks.
+    """Returns the pairs (checkpoint, task) that are missing from a report.
 
     The list is empty if this machine evaluates all pairs.
     """
@@ -247,7 +250,7 @@ class SuiteRunner:
   def configuration(
     self, task: suite_config.SuiteTask, model: Model
   ) -> gin_config.Configuration:
-    """Returns the configuration of a task for a checkpoint, except MODEL_DIR."""
+    """Returns a task's configuration for a checkpoint, without MODEL_DIR."""
     macros: dict[str, Any] = {'DATA': self.data}
     bindings = (*task.bindings, *task.recipe)
     if task.trials is not None:
@@ -258,12 +261,12 @@ class SuiteRunner:
     )
 
   def check_bindings(self) -> None:
-    """Checks that each of `bindings` has an effect on a task.
+    """Checks that every binding in `bindings` has an effect on some task.
 
     Bindings in gin files of the tasks are checked as well. No object is built.
 
     Raises:
-      ConfigError: If a binding has no effect on any task.
+      ConfigError: If a binding does not affect any task.
     """
     names = {binding.partition('=')[0].strip() for binding in self.bindings}
     configurations: list[gin_config.Configuration] = []
@@ -308,7 +311,7 @@ class SuiteRunner:
   def load_tests(
     self, task: suite_config.SuiteTask, model: Model
   ) -> list[eval_task.EvalTask]:
-    """Returns the evaluation tasks that the gin file of a task binds."""
+    """Returns the evaluation tasks that a suite task's gin file binds."""
     return list(
       self.configuration(task, model).parameter(
         'evaluate.evaluate.tasks', what='evaluation tasks'
@@ -333,12 +336,12 @@ class SuiteRunner:
     """Adds the test results of the selected setting, for all seeds.
 
     Args:
-      task: Task of the suite.
+      task: Suite task that requires fine-tuning.
       model: Checkpoint to fine-tune.
-      tests: Evaluation tasks.
-      result: Result that the test results are added to.
-      grids: Finished grids of the checkpoint by task name. The grid of this
-        task is run and added if it is missing.
+      tests: Evaluation tasks for the test sets.
+      result: Result to which the test results are added.
+      grids: Finished grids of the checkpoint by task name. If the grid of the
+        given task is missing, it is run and added.
     """
     grid_task = self.suite.task(task.trials)
     if grid_task.name not in grids:
@@ -372,5 +375,5 @@ class SuiteRunner:
     return result
 
   def directory(self, model: Model) -> pathlib.Path:
-    """Returns the directory of the fine-tuned runs of a checkpoint."""
+    """Returns the directory that contains a checkpoint's fine-tuned runs."""
     return self.output / model.name

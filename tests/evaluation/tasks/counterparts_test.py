@@ -175,7 +175,7 @@ def test_text_is_read_beside_its_translation(family, subject_of, monkeypatch):
   )
   result = task.evaluate(subject_of(objective, vocabulary))
   assert not result.failures
-  assert not any('its own counterpart' in note for note in result.notes)
+  assert not any('its own translation' in note for note in result.notes)
   own = seen[batch_keys.TOKEN_IDS][0].tolist()
   other = seen[batch_keys.PAIRED + batch_keys.TOKEN_IDS][0].tolist()
   for word in _FRENCH.split():
