@@ -1,1 +1,1 @@
-"""Initialization of parameters from runs, vocabularies, teachers and averages."""
+"""Initialization of parameters from other runs, teachers and averages."""

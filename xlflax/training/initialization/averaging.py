@@ -1,4 +1,4 @@
-"""Average of the parameters of checkpoints, written as a model directory.
+"""Averaging of checkpoints' parameters, written as a model directory.
 
 Translation models are evaluated with the average of their last checkpoints
 (Vaswani et al. 2017, section 6.1; VECO, section 6.1: the last 10). The average
@@ -41,10 +41,10 @@ def last_steps(
 
   Args:
     model_dir: Model directory.
-    count: Number of checkpoints.
+    count: Number of checkpoints to select.
 
   Raises:
-    CheckpointError: If there are fewer checkpoints.
+    CheckpointError: If the run has fewer checkpoints.
   """
   bucket_access.check_readable(paths.to_path(model_dir))
   steps = checkpoint_reader.finished_steps(model_dir)
@@ -63,16 +63,16 @@ def last_steps(
 def average_checkpoints(
   chosen: Mapping[str | pathlib.Path, Sequence[int]], output: str | pathlib.Path
 ) -> pathlib.Path:
-  """Writes a model directory with the mean of the parameters of checkpoints.
+  """Writes a model directory with the mean of several checkpoints' parameters.
 
   Parameters, including heads, are averaged in float64. If EMA is enabled, the
   raw parameters are averaged. The directory contains one checkpoint, with the
   largest step. On disk, it appears when it is complete.
 
   Args:
-    chosen: Steps of the checkpoints by model directory. The model of the first
-      run is written.
-    output: Directory to write.
+    chosen: Mapping from each model directory to the steps of its checkpoints to
+      average. The model is that of the first run.
+    output: Model directory to write.
 
   Returns:
     The absolute path of the output.
@@ -80,8 +80,9 @@ def average_checkpoints(
   Raises:
     RunDirectoryError: If a run is not a model directory, the output exists, or
       a bucket cannot be used.
-    VocabularyError: If the runs have different vocabularies.
-    CheckpointError: If a checkpoint is missing or differs from the others.
+    VocabularyError: If the vocabularies of the runs differ.
+    CheckpointError: If a checkpoint is missing or has different parameters than
+      the others.
   """
   output = paths.to_absolute_path(output)
   runs = [
@@ -105,10 +106,10 @@ def average_checkpoints(
 
 
 def mean_params(paths: Sequence[pathlib.Path]) -> dict[str, Any]:
-  """Computes the mean of the parameters of checkpoints.
+  """Computes the mean of several checkpoints' parameters.
 
   Args:
-    paths: Directories of checkpoints.
+    paths: Directories of the checkpoints to average.
 
   Returns:
     The parameters in float32 on the host.

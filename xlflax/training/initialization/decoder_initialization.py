@@ -22,7 +22,7 @@ from xlflax.utils import class_registry, errors
 
 
 class Layers(enum.Enum):
-  """Layers of the encoder that initialize a shallow decoder (table 4)."""
+  """Encoder layers from which a shallow decoder is initialized (table 4)."""
 
   FIRST = 'first'
   LAST = 'last'
@@ -46,12 +46,12 @@ _DECODER_CROSS_ATTENTION = re.compile(
 @class_registry.register('init_decoder_from_encoder')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InitDecoderFromEncoder:
-  """Options to initialize an `EncoderDecoder` from the run of an `Encoder`.
+  """Options for initializing an `EncoderDecoder` from an `Encoder` run.
 
   Attributes:
-    layers: Layers of the encoder that initialize a decoder with fewer layers.
-      If None, `EncoderDecoderConfig.tied_layers` for a tied decoder, else the
-      last layers.
+    layers: Encoder layers from which a decoder with fewer layers is
+      initialized. If None, `EncoderDecoderConfig.tied_layers` for a tied
+      decoder, else the last layers.
     cross_attention: Initialization of the encoder-to-decoder attention.
   """
 
@@ -59,13 +59,15 @@ class InitDecoderFromEncoder:
   cross_attention: CrossAttention = CrossAttention.PLUG_IN
 
   def resolve(self, model) -> 'InitDecoderFromEncoder':
-    """Returns the options with the layers that a tied decoder shares.
+    """Returns the options, with `layers` set to those that a tied decoder
+    shares.
 
     Args:
-      model: Encoder-decoder to initialize.
+      model: Encoder-decoder that is initialized.
 
     Raises:
-      ConfigError: If `layers` differs from the layers of a tied decoder.
+      ConfigError: If `layers` differs from the layers that a tied decoder
+        shares.
     """
     config: Any = getattr(model, 'config', None)
     if not getattr(config, 'tie_decoder', False):
@@ -86,7 +88,7 @@ class InitDecoderFromEncoder:
     return not (fresh and _DECODER_CROSS_ATTENTION.match(name))
 
   def must_use(self, source_name: str, used_names: Collection[str]) -> bool:
-    """Returns whether a parameter of the encoder must be used.
+    """Returns whether a parameter of the encoder must not remain unused.
 
     The plug-in cross-attention of a layer may remain unused, because a shallow
     decoder uses only some layers and a random cross-attention uses none.
@@ -102,7 +104,7 @@ class InitDecoderFromEncoder:
     return not any(_PLUG_IN.match(name) for name in used_names)
 
   def source_name(self, name: str) -> str:
-    """Returns the name of a parameter in the encoder.
+    """Returns the name of the encoder parameter that initializes a parameter.
 
     For example, 'model/decoder/layers/mlp/wi/kernel' becomes
     'model/layers/mlp/wi/kernel'.
@@ -110,11 +112,11 @@ class InitDecoderFromEncoder:
     return _SIDE.sub('model/', name)
 
   def select_layers(self, depth: int, available: int) -> tuple[int, ...]:
-    """Selects the layers of the encoder that initialize a stack.
+    """Selects the encoder layers from which a stack of layers is initialized.
 
     Args:
-      depth: Number of layers of the stack.
-      available: Number of layers of the encoder.
+      depth: Number of layers in the stack.
+      available: Number of layers in the encoder.
     """
     depth = min(depth, available)
     first = 0 if self.layers is Layers.FIRST else available - depth

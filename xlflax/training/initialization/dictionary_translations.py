@@ -1,4 +1,4 @@
-"""Translations from the bilingual dictionaries of a source language."""
+"""Translations from bilingual dictionaries that contain a source language."""
 
 import logging
 import pathlib
@@ -30,7 +30,7 @@ def read_translations(
   Args:
     paths: Files or directories. In a directory, the files with `language` in
       their name are read in the order of their names.
-    language: Language of the translations.
+    language: Language code of the translations.
 
   Raises:
     CorpusError: If a file does not exist, no dictionary contains the language,
@@ -55,11 +55,11 @@ def _find_files(
   """Returns the dictionaries of a language with their formats.
 
   Args:
-    path: File or directory.
+    path: Dictionary file, or directory with dictionaries.
     language: Language that the dictionaries must contain.
 
   Raises:
-    CorpusError: If there is no dictionary of the language.
+    CorpusError: If there is no dictionary for the language.
   """
   local_path = bucket_staging.stage_input(path)
   candidates = (

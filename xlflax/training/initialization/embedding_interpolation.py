@@ -1,4 +1,4 @@
-"""Interpolation of the embeddings of tokens without a match.
+"""Interpolation of embeddings for tokens without a match.
 
 FOCUS (Dobler and de Melo 2023): Static vectors of the target tokens, computed
 from text of their languages, determine which matched tokens are similar to a
@@ -37,12 +37,13 @@ _BLOCK = 4096  # Number of tokens whose neighbors are computed together.
 def focus_mixture(
   vocabulary, directory: str, matched: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Computes the mixtures of tokens without a match (FOCUS).
+  """Computes embedding mixtures for tokens without a match (FOCUS).
 
   Args:
     vocabulary: Target vocabulary.
     directory: Corpus directory with text that contains the tokens.
-    matched: Tokens of which mixtures consist, a boolean array of shape [V].
+    matched: Boolean array of shape [V], True for the tokens that mixtures may
+      contain.
 
   Returns:
     Token ids (int32) and weights (float32) of each mixture, of shape [V, K].
@@ -77,7 +78,7 @@ def wechsel_mixture(
       languages.
     pairs: Ids of target and source tokens with the same meaning, an integer
       array of shape [P, 2].
-    language: Language of the source vocabulary.
+    language: Language code of the source vocabulary.
 
   Returns:
     Source ids (int32) and weights (float32) of shape [V, K], as in
@@ -146,7 +147,7 @@ def static_token_vectors(
 
   Args:
     texts: Token ids of texts.
-    size: Size of the vocabulary.
+    size: Number of tokens in the vocabulary.
 
   Returns:
     Vectors of length 1, of shape [size, D]. Tokens that do not occur have zero
@@ -184,10 +185,11 @@ def _compute_mixtures(
   """Computes the nearest sources of tokens and their weights.
 
   Args:
-    vectors: Vectors of length 1, of shape [V, D].
-    token_ids: Ids of the tokens whose mixtures are computed.
-    source_vectors: Vectors of length 1, of shape [S, D].
-    candidates: Source ids of which mixtures may consist.
+    vectors: Static token vectors of length 1, of shape [V, D].
+    token_ids: Ids of the tokens for which mixtures are computed.
+    source_vectors: Static vectors of the source tokens, of length 1 and shape
+      [S, D].
+    candidates: Ids of the source tokens that mixtures may contain.
     weigh: Function that converts cosines in descending order to weights.
 
   Returns:

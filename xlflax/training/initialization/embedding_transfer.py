@@ -1,4 +1,4 @@
-"""Transfer of embeddings between vocabularies, with a report of their origin."""
+"""Transfer of embeddings between vocabularies, and a report on their origin."""
 
 import functools
 import json
@@ -27,17 +27,18 @@ TABLE = 'vocabulary_matching.tsv'
 
 
 class MatchedRows:
-  """Matching of two vocabularies, applied to parameters.
+  """Transfer of parameters according to a matching of two vocabularies.
 
   Attributes:
-    matching: Result of `vocabulary_matching.match_tokens`.
+    matching: Result of `vocabulary_matching.match_tokens` for the two
+      vocabularies.
 
   Args:
     target: Vocabulary of this run.
     source: Vocabulary of the other run.
     matching: Matching of the two vocabularies.
-    source_dir: Model directory of the other run, for the report.
-    norms: Scaling of the transferred embeddings.
+    source_dir: Model directory of the other run, which the report names.
+    norms: How the transferred embeddings are scaled.
   """
 
   def __init__(
@@ -62,10 +63,10 @@ class MatchedRows:
     vocabulary,
     model_dir: str,
   ) -> 'MatchedRows':
-    """Matches the vocabulary of this run with the vocabulary of another run.
+    """Matches this run's vocabulary with the vocabulary of another run.
 
     Args:
-      settings: Options of the matching.
+      settings: Options for the matching.
       vocabulary: Vocabulary of this run.
       model_dir: Model directory of the other run.
 
@@ -77,7 +78,7 @@ class MatchedRows:
       raise errors.VocabularyError(
         '`vocabulary_matching` requires the tokens of the vocabulary',
         got='only the size of the vocabulary',
-        expected='a vocabulary directory',
+        expected='the directory of a vocabulary',
         where='InitFromCheckpoint.vocabulary_matching',
       )
     source = data_fingerprint.load_vocabulary(paths.to_path(model_dir))
@@ -86,16 +87,16 @@ class MatchedRows:
 
   @property
   def target_size(self) -> int:
-    """Size of the vocabulary of this run."""
+    """Number of tokens in this run's vocabulary."""
     return len(self._target)
 
   @property
   def source_size(self) -> int:
-    """Size of the vocabulary of the other run."""
+    """Number of tokens in the other run's vocabulary."""
     return len(self._source)
 
   def axis(self, shape, source_shape) -> int | None:
-    """Returns the token axis of two arrays, or None if there is none.
+    """Returns the index of two arrays' token axis, or None without one.
 
     All other axes must have the same size. The token axis may be larger than
     the vocabulary, because tables may be padded.
@@ -116,15 +117,15 @@ class MatchedRows:
   def fill(
     self, fresh: jax.Array, source: jax.Array, sharding, *, name: str = ''
   ) -> jax.Array:
-    """Replaces the rows of matched tokens by rows of the other run.
+    """Replaces matched tokens' rows with rows from the other run.
 
     For example, fresh [[.1], [.2]], source [[7.], [8.], [9.]] and source_ids
     [2, -1] result in [[9.], [.2]], or in [[.2], [.2]] with
     `EmbeddingNorms.INITIALIZED`.
 
     Args:
-      fresh: Array with a token axis of this run.
-      source: Array with a token axis of the other run.
+      fresh: Array of this run, which has a token axis.
+      source: Array of the other run, which has a token axis.
       sharding: Sharding of the result.
       name: Name under which `report` lists the norms. If '', they are not
         listed.
@@ -153,7 +154,7 @@ class MatchedRows:
     return filled
 
   def report(self, directory: pathlib.Path | None) -> None:
-    """Logs the number of tokens by match and writes a report.
+    """Logs how many tokens have each type of match, and writes a report.
 
     Args:
       directory: Directory to which the summary and the origin of each row are
@@ -175,7 +176,7 @@ class MatchedRows:
     paths.write_atomically(directory / TABLE, self._format_table())
 
   def summary(self) -> dict:
-    """Returns the number of tokens by match, in total, per script and language."""
+    """Counts tokens by type of match, in total, per script and per language."""
     pieces = vocabulary_matching.comparable_tokens(self._target)
     scripts = [
       token_normalization.script_of_token(form.text)
@@ -233,12 +234,12 @@ def _fill_rows(fresh, source, *, terms, size: int, axis: int, scaled):
   """Replaces the rows of matched tokens and computes median norms.
 
   Args:
-    fresh: Randomly initialized table.
+    fresh: Randomly initialized table of this run.
     source: Table of the other run.
     terms: (rows of `source`, weights) pairs, whose weighted sum replaces the
       rows of `fresh`. Tokens without a match have zero weights only.
-    size: Size of the vocabulary. Further rows are padding.
-    axis: Token axis of both tables.
+    size: Number of tokens in the vocabulary. Further rows are padding.
+    axis: Index of the token axis in both tables.
     scaled: Whether to scale matched rows to the median norm of random rows.
 
   Returns:

@@ -1,4 +1,4 @@
-"""Checks that a run can be initialized from a checkpoint."""
+"""Checks that a checkpoint can initialize a run."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -17,10 +17,10 @@ ABSENT = ' is not in the checkpoint'
 
 
 def check_renames(init: Any) -> None:
-  """Checks that renames consist of regular expressions and replacements.
+  """Checks that each rename consists of a regular expression and a replacement.
 
   Raises:
-    ConfigError: If `re.sub` does not accept a rename.
+    ConfigError: If a rename is not accepted by `re.sub`.
   """
   for pattern, replacement in init.assignment_map:
     try:
@@ -28,20 +28,20 @@ def check_renames(init: Any) -> None:
       re.compile(pattern)
     except re.error as error:
       raise errors.ConfigError(
-        'A rename must be a regular expression and a replacement',
+        'A rename must consist of a regular expression and a replacement',
         got=f'{pattern!r} -> {replacement!r}',
-        expected='arguments of `re.sub`',
+        expected='a pattern and a replacement that `re.sub` accepts',
         where='InitFromCheckpoint.assignment_map',
         fix=str(error),
       ) from error
 
 
 def check_fit(init: Any, sources, saved, checkpoint, model) -> None:
-  """Checks that the model computes the same function as the checkpoint.
+  """Checks that the model computes the same function as the checkpoint's model.
 
   Raises:
-    CheckpointError: If a parameter of the checkpoint is unused, or its
-      positions start at another row of the table.
+    CheckpointError: If a parameter of the checkpoint is unused, or if its
+      positions start at a different row of the table.
   """
   used_names = {name for source in sources.values() for name in source.names}
   unused_names = [
@@ -53,7 +53,8 @@ def check_fit(init: Any, sources, saved, checkpoint, model) -> None:
   problems += position_problems(init.model_dir, sources, model)
   if problems:
     raise errors.CheckpointError(
-      'The model would compute another function than the checkpoint',
+      'The model would compute a different function than the model in the '
+      'checkpoint',
       got='; '.join(problems),
       expected='a model that uses all parameters and the same positions',
       where=str(checkpoint),
@@ -72,8 +73,8 @@ def check_vocabulary(init: Any, names: Iterable[str], vocabulary: Any) -> None:
       nothing is checked.
 
   Raises:
-    VocabularyError: If the other run has another vocabulary or other languages,
-      and rows are initialized by index.
+    VocabularyError: If the other run has a different vocabulary or different
+      languages, and rows are initialized by index.
   """
   names = list(names)
   if vocabulary is not None:
@@ -116,7 +117,8 @@ def _check_languages(init: Any, names: Sequence[str], vocabulary) -> None:
   ).spec.languages
   if source_languages != vocabulary.spec.languages:
     raise errors.VocabularyError(
-      'Language-specific parameters belong to other languages',
+      'Language-specific parameters of the checkpoint belong to different '
+      'languages',
       got=', '.join(vocabulary.spec.languages),
       expected=', '.join(source_languages),
       where=f'InitFromCheckpoint.model_dir, {language_parameters[0]}',
@@ -126,12 +128,12 @@ def _check_languages(init: Any, names: Sequence[str], vocabulary) -> None:
 
 
 def describe_shape_mismatch(name: str, shape, source_shape, rows) -> str | None:
-  """Returns a description of a shape mismatch, or None if the shapes match.
+  """Describes a shape mismatch, or returns None if the shapes match.
 
   Args:
     name: Name of the parameter.
-    shape: Shape of the parameter.
-    source_shape: Shape of its source.
+    shape: Shape of the parameter in this model.
+    source_shape: Shape of the array that initializes the parameter.
     rows: Matching of the vocabularies for a parameter that is matched by token,
       else None.
   """
@@ -148,7 +150,7 @@ def describe_shape_mismatch(name: str, shape, source_shape, rows) -> str | None:
 
 
 def mismatch_hint(init: Any, problems: Sequence[str]) -> str:
-  """Returns an additional hint if the cause of the problems is evident, or ''."""
+  """Returns a hint if the cause of the problems is evident, or ''."""
   if init.decoder is not None and any('cross_attention' in p for p in problems):
     return (
       ' To initialize from an encoder without cross-attention, set '
@@ -178,7 +180,7 @@ def mismatch_hint(init: Any, problems: Sequence[str]) -> str:
 def position_problems(
   model_dir: str, names: Iterable[str], model: Any
 ) -> list[str]:
-  """Returns descriptions of the problems of initialized position embeddings.
+  """Describes problems with position embeddings that are initialized.
 
   Args:
     model_dir: Model directory of the other run.
@@ -201,7 +203,7 @@ def position_problems(
 
 
 def build_hint(model_dir: str) -> str:
-  """Returns an instruction to configure the model of a run."""
+  """Returns an instruction for configuring the same model as a run."""
   path = paths.to_path(model_dir)
   if (path / MODEL_GIN).exists():
     return f'Pass --gin_file={path / MODEL_GIN} last to configure that model.'

@@ -1,4 +1,4 @@
-"""Initialization of parameters from the checkpoints of other runs.
+"""Initialization of parameters from other runs' checkpoints.
 
 Parameters are selected by patterns of their names. For the ablations of
 MetaXLM, table 5, `include=('/token$',)` with `vocabulary_matching` initializes
@@ -38,15 +38,15 @@ from xlflax.utils import class_registry, errors, validation
 @class_registry.register('init_from_checkpoint')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InitFromCheckpoint:
-  """Source of initial parameters.
+  """A run whose checkpoint provides initial parameters.
 
   One of the two runs may have scanned layers and the other unrolled layers.
 
   Attributes:
     model_dir: Model directory of the other run.
-    step: Step of the checkpoint. If None, the newest checkpoint.
-    include: Patterns of the parameters of this model to initialize. If (), all
-      parameters.
+    step: Step of the checkpoint. If None, the newest checkpoint is used.
+    include: Patterns of this model's parameters to initialize. If (), all
+      parameters are initialized.
     exclude: Patterns of parameters that keep their random initialization.
     assignment_map: (pattern, replacement) pairs that convert a name of this
       model to the name in the checkpoint, as in `re.sub`.
@@ -54,7 +54,7 @@ class InitFromCheckpoint:
       checkpoint.
     unused: Patterns of `model/` parameters of the checkpoint that may remain
       unused. All other selected parameters must be used.
-    vocabulary_matching: Options for a run with another vocabulary, whose
+    vocabulary_matching: Options for a run with a different vocabulary, whose
       embeddings are matched by token instead of by id.
     decoder: Options for an encoder-decoder that is initialized from an encoder.
     optimizer_state: Whether to also restore the moments of the optimizer, for a
@@ -73,7 +73,7 @@ class InitFromCheckpoint:
   optimizer_state: bool = False
 
   def should_initialize(self, name: str) -> bool:
-    """Returns whether a parameter of this model is initialized."""
+    """Returns whether the source initializes a parameter of this model."""
     return self.is_selected(name) and (
       self.decoder is None or self.decoder.should_initialize(name)
     )
@@ -85,7 +85,7 @@ class InitFromCheckpoint:
     ) and not param_tree.matches_pattern(self.exclude, name)
 
   def must_use(self, source_name: str, used_names: Collection[str]) -> bool:
-    """Returns whether a parameter of the checkpoint must be used.
+    """Returns whether a parameter of the checkpoint must not remain unused.
 
     Args:
       source_name: Name of the parameter in the checkpoint.
@@ -107,7 +107,7 @@ class InitFromCheckpoint:
     )
 
   def source_name(self, name: str) -> str:
-    """Returns the name of a parameter of this model in the checkpoint."""
+    """Returns the name that a parameter of this model has in the checkpoint."""
     if self.decoder is not None:
       name = self.decoder.source_name(name)
     for pattern, replacement in self.assignment_map:
@@ -120,7 +120,7 @@ Inits = InitFromCheckpoint | str | Sequence[InitFromCheckpoint | str]
 
 
 def as_init_list(init: Inits | None) -> tuple[InitFromCheckpoint, ...]:
-  """Returns the sources of parameters in order, or () for None."""
+  """Returns the sources of initial parameters in order, or () for None."""
   if not init:
     return ()
   inits = (init,) if isinstance(init, (InitFromCheckpoint, str)) else init
@@ -136,7 +136,7 @@ def init_directories(init: Inits | None) -> list[str]:
 
 
 def checkpoints_of(init: Inits | None) -> list[str]:
-  """Returns descriptions of the current checkpoints of the sources.
+  """Describes the checkpoint that each source currently provides.
 
   For example, 'run 3f2a…, step 100'.
   """
@@ -150,13 +150,13 @@ def checkpoints_of(init: Inits | None) -> list[str]:
 
 
 def replaced_parameters(init: Inits | None, params) -> set[str]:
-  """Returns the parameters whose initial values are completely replaced.
+  """Returns the names of parameters whose initial values are all replaced.
 
   These are the parameters for which `initialize_from_runs` uses no initial
   value.
 
   Args:
-    init: Sources of parameters.
+    init: Sources of initial parameters.
     params: Parameters of this model.
   """
   return {
@@ -177,7 +177,7 @@ def initialize_from_runs(
   vocabulary=None,
   report_dir: pathlib.Path | None = None,
 ) -> train_state.TrainState:
-  """Initializes parameters of a state from other runs.
+  """Initializes the parameters in a train state from other runs.
 
   The EMA starts from the same parameters. The state of the optimizer is only
   restored if `InitFromCheckpoint.optimizer_state` is set.
@@ -186,7 +186,7 @@ def initialize_from_runs(
     init: One or several sources. Parameters of a later source replace those of
       an earlier one. A string is the directory of a run whose complete model is
       used.
-    state: Newly initialized state.
+    state: Newly initialized train state.
     factory: Factory that provides the shardings.
     model: Model of this run. If None, position offsets are not checked.
     vocabulary: Vocabulary of this run. Required by
@@ -201,7 +201,7 @@ def initialize_from_runs(
     CheckpointError: If a checkpoint does not exist, parameters are missing or
       unused, shapes differ, or positions start at another row. The message
       lists all problems.
-    VocabularyError: If a vocabulary to match is missing.
+    VocabularyError: If a vocabulary that must be matched is missing.
   """
   params, initialized_names = state.params, set[str]()
   for source in as_init_list(init):
@@ -248,12 +248,12 @@ def check_successor(
   *,
   model_dir: str,
 ) -> None:
-  """Checks that a run can be initialized from a run that is not trained yet.
+  """Checks that a run can be initialized from a run that has not started yet.
 
   Args:
-    init: Sources of parameters of the run.
-    state: Abstract state of the run.
-    before: Abstract state of the other run.
+    init: Sources of initial parameters for the run.
+    state: Abstract train state of the run.
+    before: Abstract train state of the other run.
     model_dir: Model directory of the other run.
 
   Raises:
@@ -339,7 +339,7 @@ def _match_vocabularies(
     raise errors.ConfigError(
       '`vocabulary_matching` matches no included parameter',
       got=init.vocabulary_matching.parameters,
-      expected='patterns of embeddings and output biases that are included',
+      expected='patterns that match included embeddings or output biases',
       where='EmbeddingTransfer.parameters',
       fix='To initialize only the body, do not set '
       'InitFromCheckpoint.vocabulary_matching.',
@@ -358,9 +358,9 @@ def _compute_values(
   donate their arguments.
 
   Args:
-    sources: Sources by parameter.
-    arrays: Arrays of the checkpoint by name.
-    shardings: Shardings by parameter.
+    sources: Mapping from parameter names to their sources.
+    arrays: Arrays in the checkpoint by name.
+    shardings: Mapping from parameter names to shardings.
   """
   unchanged_names = {
     name: source.names[0]
@@ -417,17 +417,17 @@ def _find_sources(
   """Finds and checks the sources of the parameters to initialize.
 
   Args:
-    init: Source of parameters.
+    init: Source of initial parameters.
     params: Parameters of this model.
-    saved: Shapes in the checkpoint by name.
+    saved: Shapes of the arrays in the checkpoint by name.
     checkpoint: Directory of the checkpoint.
     matched_rows: Matching of the vocabularies, or None.
 
   Returns:
-    Sources by parameter.
+    The mapping from parameter names to their sources.
 
   Raises:
-    CheckpointError: If parameters are missing or have other shapes.
+    CheckpointError: If parameters are missing or have different shapes.
   """
   named = param_tree.flatten_params(params)
   depths = parameter_assignment.stack_depths(param_tree.param_shapes(params))

@@ -1,4 +1,4 @@
-"""Optimizer state that is carried over to a further phase of one training."""
+"""Transfer of the optimizer state to the next phase of the same training."""
 
 import pathlib
 from collections.abc import Mapping
@@ -15,15 +15,15 @@ _ITEM = 'opt_state'
 
 
 def read_optimizer_state(checkpoint: pathlib.Path, fresh: Any, factory) -> Any:
-  """Restores the state of the optimizer and restarts its schedules.
+  """Restores the optimizer's state and restarts its schedules.
 
   Args:
     checkpoint: Directory of a finished checkpoint.
-    fresh: Initial state of the optimizer of this run.
+    fresh: Initial state of this run's optimizer.
     factory: Factory that provides the shardings.
 
   Raises:
-    CheckpointError: If the optimizers differ, or a value is not finite.
+    CheckpointError: If the optimizers differ, or if a value is not finite.
   """
   checkpoint_reader.verify_checkpoint(checkpoint, 'train')
   saved = checkpoint_reader.saved_shapes(checkpoint, 'train')
@@ -52,15 +52,15 @@ def read_optimizer_state(checkpoint: pathlib.Path, fresh: Any, factory) -> Any:
 def check_optimizer_state(
   opt_state: Any, saved: Mapping[str, tuple[int, ...]], where: pathlib.Path
 ) -> None:
-  """Checks that a saved state belongs to the same optimizer.
+  """Checks that a saved optimizer state belongs to the same optimizer.
 
   Args:
-    opt_state: State of the optimizer of this run.
-    saved: Shapes of the arrays of the saved state by name.
-    where: Location of the saved state for the error message.
+    opt_state: State of this run's optimizer.
+    saved: Shapes of the arrays in the saved state by name.
+    where: Location of the saved state, for the error message.
 
   Raises:
-    CheckpointError: If the states differ.
+    CheckpointError: If the two states have different structures or shapes.
   """
   shapes = param_tree.param_shapes(opt_state)
   different_names = [
@@ -68,7 +68,8 @@ def check_optimizer_state(
   ]
   if different_names:
     raise errors.CheckpointError(
-      'The saved state of the optimizer does not match',
+      'The saved state of the optimizer does not match the optimizer of this '
+      'run',
       got='; '.join(
         f'{name} is {shapes.get(name, "missing")} in this run, '
         f'{saved.get(name, "missing")} in the checkpoint'

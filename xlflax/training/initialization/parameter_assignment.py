@@ -1,4 +1,4 @@
-"""Assignment of the arrays of a checkpoint to the parameters of a model.
+"""Assignment of a checkpoint's arrays to a model's parameters.
 
 Most arrays are used unchanged. Layers may be stacked ('layers', as in a scanned
 model) or separate ('layers_0', …) in the checkpoint and in the model, and a
@@ -26,10 +26,10 @@ _LAYER = re.compile(r'((?:.*/)?layers)(?:_(\d+))?/(.+)')
 
 
 class Source(NamedTuple):
-  """Source of a parameter.
+  """Source of a parameter: arrays in a checkpoint and how they are combined.
 
   Attributes:
-    names: Names of arrays in the checkpoint. Several arrays are stacked.
+    names: Names of the arrays in the checkpoint. Several arrays are stacked.
     rows: Indices of the layers of a stacked array to use, or the index of a
       single layer. If None, the array is not indexed.
     stacked: Whether to stack the arrays along a new first axis.
@@ -41,14 +41,14 @@ class Source(NamedTuple):
 
   @property
   def is_unchanged(self) -> bool:
-    """True if an array is used unchanged."""
+    """True if a single array is used without a change."""
     return self.rows is None and not self.stacked
 
   def shape(self, saved: Shapes) -> tuple[int, ...]:
-    """Returns the shape of the parameter.
+    """Returns the shape of the resulting parameter.
 
     Args:
-      saved: Shapes in the checkpoint by name.
+      saved: Shapes of the arrays in the checkpoint by name.
     """
     first = tuple(saved[self.names[0]])
     if self.stacked:
@@ -60,10 +60,10 @@ class Source(NamedTuple):
     )
 
   def make(self, arrays: Mapping[str, jax.Array]) -> jax.Array:
-    """Computes the parameter.
+    """Computes the parameter from the source's arrays.
 
     Args:
-      arrays: Arrays of the checkpoint by name.
+      arrays: Arrays in the checkpoint by name.
     """
     if self.stacked:
       return jnp.stack([arrays[name] for name in self.names])
@@ -74,7 +74,7 @@ class Source(NamedTuple):
 
 
 def stack_depths(shapes: Shapes) -> dict[str, int]:
-  """Returns the number of layers of the stack of each layer parameter, by name."""
+  """Returns the depth of the layer stack of each layer parameter, by name."""
   unrolled: dict[tuple[str, str], int] = {}
   matches = {name: _LAYER.fullmatch(name) for name in shapes}
   for match in matches.values():
@@ -96,14 +96,14 @@ def find_source(
   saved: Shapes,
   select_layers: LayerSelector,
 ) -> Source | None:
-  """Finds the source of a parameter.
+  """Finds the arrays in the checkpoint that initialize a parameter.
 
   Args:
     source_name: Name of the parameter in the checkpoint.
     depth: Number of layers of the stack in the model. If None, the parameter
       does not belong to a layer.
-    saved: Shapes in the checkpoint by name.
-    select_layers: Function that selects the layers to use.
+    saved: Shapes of the arrays in the checkpoint by name.
+    select_layers: Function that selects the layers of the checkpoint to use.
 
   Returns:
     The source, or None if the checkpoint does not contain the parameter.
@@ -140,7 +140,7 @@ def find_source(
 
 
 def select_all_layers(depth: int, available: int) -> tuple[int, ...]:
-  """Selects all layers of the checkpoint, independent of the model."""
+  """Selects all layers of the checkpoint, regardless of the model's depth."""
   del depth
   return tuple(range(available))
 
@@ -151,14 +151,14 @@ def read_sources(
   targets: Mapping[str, tuple[Any, Any]],
   saved: Shapes,
 ) -> dict[str, jax.Array]:
-  """Reads the arrays of sources, each once, with the sharding of its parameter.
+  """Reads each source array once, with the sharding of its parameter.
 
   Args:
     checkpoint: Directory of a finished checkpoint.
-    sources: Sources by parameter.
+    sources: Mapping from parameter names to their sources.
     targets: (array with the rank and dtype of the parameter, sharding) by
       parameter.
-    saved: Shapes in the checkpoint by name.
+    saved: Shapes of the arrays in the checkpoint by name.
 
   Returns:
     Arrays by their name in the checkpoint.

@@ -1,4 +1,4 @@
-"""Model and vocabulary of a pretrained run, for finetuning."""
+"""A pretrained run's model and vocabulary, for finetuning."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -10,16 +10,16 @@ from xlflax.utils import errors
 
 
 def load_model(*, model_dir: str, overrides: Mapping[str, Any] | None = None):
-  """Returns the Linen module of a run.
+  """Builds the Linen module of a pretrained run.
 
   Args:
     model_dir: Model directory of the run.
-    overrides: Fields of the configuration to replace, for example
+    overrides: Configuration fields to replace, for example
       `{'dropout_rate': 0.0}`. They must not change the parameters.
 
   Raises:
     RunDirectoryError: If the directory is not a model directory.
-    ConfigError: If the configuration does not have a field.
+    ConfigError: If the configuration does not have one of the fields.
   """
   model = run_directory.read_model(paths.to_path(model_dir))
   if not overrides:
@@ -28,7 +28,7 @@ def load_model(*, model_dir: str, overrides: Mapping[str, Any] | None = None):
   unknown = sorted(set(overrides) - set(field_names))
   if unknown:
     raise errors.ConfigError(
-      'The configuration of the model does not have the field',
+      'The configuration of the model does not have this field',
       got=', '.join(unknown),
       expected='one of ' + ', '.join(field_names),
       where='pretrained.model.overrides',
@@ -39,5 +39,5 @@ def load_model(*, model_dir: str, overrides: Mapping[str, Any] | None = None):
 
 
 def vocabulary_directory(*, model_dir: str) -> str:
-  """Returns the directory of the vocabulary of a run."""
+  """Returns the directory of a run's vocabulary."""
   return str(paths.to_path(model_dir) / run_directory.VOCABULARY)

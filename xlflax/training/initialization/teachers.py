@@ -1,4 +1,4 @@
-"""Trained runs as teachers of runs with another vocabulary.
+"""Trained runs as teachers for runs with a different vocabulary.
 
 The embedding table and the output bias of the teacher are reordered once, on
 the host, to match the vocabulary of the student. The result is an ordinary
@@ -26,28 +26,28 @@ from xlflax.utils import class_registry, errors, validation
 @class_registry.register('teacher')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Teacher:
-  """Teacher of a distillation objective, read from its run.
+  """Teacher for a distillation objective, which is read from a run.
 
   See `xlflax.objectives.pretraining.distillation`.
 
   Attributes:
     model_dir: Model directory of the teacher. After the student's run has
       started, only its `model.json` is read.
-    step: Step of the checkpoint. If None, the newest checkpoint.
+    step: Step of the checkpoint. If None, the newest checkpoint is used.
   """
 
   model_dir: str = class_registry.path_field(run_directory.content_identity)
   step: validation.NonNegativeInt | None = None
 
   def encoder(self, like: model_config.EncoderConfig) -> encoder.Encoder:
-    """Returns the module of the teacher with the student's vocabulary.
+    """Builds the teacher's module for the student's vocabulary.
 
     Args:
-      like: Configuration of the student.
+      like: Configuration of the student model.
 
     Raises:
       RunDirectoryError: If the directory is not a model directory.
-      ConfigError: If the model is not a plain encoder.
+      ConfigError: If the teacher is not an encoder that all languages share.
     """
     module = run_directory.read_model(paths.to_path(self.model_dir))
     if type(module) is not encoder.Encoder or module.config.sharing is not None:
@@ -76,12 +76,12 @@ class Teacher:
 
     Args:
       vocabulary: `Vocabulary` of the student.
-      rows: Number of rows of the student's embedding table.
-      temperature: Temperature of the distillation.
+      rows: Number of rows in the student's embedding table.
+      temperature: Temperature used in the distillation.
 
     Raises:
       CheckpointError: If the checkpoint does not exist.
-      VocabularyError: If no token of the student has a match.
+      VocabularyError: If none of the student's tokens has a match.
     """
     run = saved_run.open_run(self.model_dir)
     step = self._resolve_step(run)
@@ -103,10 +103,11 @@ class Teacher:
     is_scored[list(vocabulary.spec.special_ids)] = False
     if not is_scored.any():
       raise errors.VocabularyError(
-        'The vocabularies of the student and the teacher have no common token',
+        'The vocabularies of the student and the teacher have no tokens in '
+        'common',
         got=matching.counts(),
         where=self.model_dir,
-        fix='Use a teacher of the same language and script.',
+        fix='Use a teacher with the same language and script.',
       )
     spec = run.vocabulary.spec
     reordered = reorder_embeddings(
@@ -128,7 +129,7 @@ class Teacher:
       raise errors.CheckpointError(
         'The teacher has no finished checkpoint',
         where=self.model_dir,
-        expected='a trained run',
+        expected='a run with a finished checkpoint',
       )
     return run.steps[-1]
 
@@ -141,7 +142,7 @@ def reorder_embeddings(
   unknown: int,
   temperature: float,
 ) -> dict[str, Any]:
-  """Reorders the parameters of an encoder for another vocabulary.
+  """Reorders an encoder's parameters for a different vocabulary.
 
   For example, output_bias [a, b], source_ids [1, -1, 1, 0], all tokens with an
   id scored and temperature 1 result in [b - log 2, -1e9, b - log 2, a].
@@ -150,8 +151,9 @@ def reorder_embeddings(
     params: Parameters of an `Encoder`.
     source_ids: Row of the old table for each row of the new table, an integer
       array of shape [R]. -1 if there is none.
-    scored: Rows that have a probability, a boolean array of shape [R].
-    unknown: Row that replaces -1.
+    scored: Boolean array of shape [R], True for the rows that receive a
+      probability.
+    unknown: Row that is used where `source_ids` is -1.
     temperature: Temperature of the softmax in which tokens divide a
       probability.
   """

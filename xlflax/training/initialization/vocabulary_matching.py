@@ -1,4 +1,4 @@
-"""Matching of the tokens of two vocabularies.
+"""Matching of tokens between two vocabularies.
 
 MetaXLM (Chi et al. 2021, section 3.2) initializes a cross-lingual model from a
 monolingual model with another vocabulary. A token of the target vocabulary is
@@ -24,7 +24,7 @@ from xlflax.utils import class_registry, errors
 
 
 class Kind(enum.IntEnum):
-  """Type of the match of a token."""
+  """Types of matches that a token can have."""
 
   RANDOM = 0  # No match. The token keeps its random initialization.
   SPECIAL = 1  # Special symbol with the same purpose.
@@ -35,7 +35,7 @@ class Kind(enum.IntEnum):
 
 
 class EmbeddingNorms(enum.Enum):
-  """Norms of the embeddings of matched tokens after initialization.
+  """Norms that matched tokens' embeddings have after initialization.
 
   The embeddings of a trained model are often several times longer than randomly
   initialized ones. In a mixture of both, the norm alone would distinguish
@@ -49,7 +49,7 @@ class EmbeddingNorms(enum.Enum):
 
 
 class EmbeddingMixing(enum.Enum):
-  """Method of interpolating the embeddings of tokens without a match."""
+  """Methods of interpolating embeddings for tokens without a match."""
 
   # Mixtures of similar matched tokens (Dobler and de Melo, 2023).
   FOCUS = 'focus'
@@ -59,10 +59,11 @@ class EmbeddingMixing(enum.Enum):
 
 
 class Matching(NamedTuple):
-  """Matches of all target tokens, in the order of their ids.
+  """The matches of all target tokens, in the order of the tokens' ids.
 
   Attributes:
-    source_ids: Source ids, an int32 array of shape [V]. -1 without a match.
+    source_ids: Source ids, an int32 array of shape [V]. The value -1 stands for
+      no match.
     kinds: Values of `Kind`, an int8 array of shape [V].
     mixed: Source ids (int32) and weights (float32) of INTERPOLATED tokens, both
       of shape [V, K]. None if no token is interpolated.
@@ -73,7 +74,7 @@ class Matching(NamedTuple):
   mixed: tuple[np.ndarray, np.ndarray] | None = None
 
   def rows(self) -> tuple[np.ndarray, np.ndarray]:
-    """Returns source ids and weights of all tokens, both of shape [V, K].
+    """Returns all tokens' source ids and weights, both of shape [V, K].
 
     The weights of tokens without a match are 0.
     """
@@ -91,7 +92,7 @@ class Matching(NamedTuple):
     )
 
   def counts(self) -> dict[str, int]:
-    """Returns the number of tokens by match: {'exact': 8, 'random': 2, …}."""
+    """Counts the tokens by type of match: {'exact': 8, 'random': 2, …}."""
     kind_counts = Counter(self.kinds.tolist())
     return {kind.name.lower(): kind_counts[kind] for kind in Kind}
 
@@ -103,20 +104,20 @@ TOKEN_ROWS = (r'/token$', r'/output_bias$', r'/output$')
 @class_registry.register('embedding_transfer')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EmbeddingTransfer:
-  """Options to initialize embeddings by token instead of by id.
+  """Options for initializing embeddings by token instead of by id.
 
   Attributes:
     dictionaries: Files or directories of bilingual dictionaries (`+Dict`) in
       the format of MUSE (`word translation`) or of a corpus
       (`word<TAB>translation[<TAB>weight]`), named `<l1>-<l2>…`. In a directory,
       the files with `source_language` in their name are read.
-    source_language: Language of the source vocabulary.
+    source_language: Language code of the source vocabulary.
     parameters: Patterns of the parameters with one row per token: the
       embeddings, the output bias, and the output table if it is not tied.
-    norms: Norms of the transferred embeddings. Biases are not scaled.
+    norms: Norms that transferred embeddings have. Biases are not scaled.
     text: Corpus directory. If set, the embeddings of tokens without a match are
       interpolated (see `embedding_interpolation`). If None, they stay random.
-    mixing: Method of the interpolation.
+    mixing: Method of interpolation.
   """
 
   dictionaries: tuple[str, ...] = class_registry.path_field(
@@ -188,7 +189,7 @@ class EmbeddingTransfer:
 def match_tokens(
   target, source, translations: Iterable[tuple[str, str]] = ()
 ) -> Matching:
-  """Finds the match of each target token in the source vocabulary.
+  """Finds each target token's match in the source vocabulary.
 
   Special symbols (padding, begin, end, unknown, mask, language symbols and
   sentinels) are matched by their purpose, and are never matches of text. Other
@@ -275,7 +276,7 @@ class _TokenLookup:
       self._normalized_ids.setdefault((text, begins_word), i)
 
   def find(self, token: token_normalization.PlainToken) -> tuple[int, Kind]:
-    """Returns the id and the type of the match, or (-1, RANDOM)."""
+    """Returns the match's id and type, or (-1, RANDOM) without a match."""
     matched_id = self._exact_ids.get(token)
     if matched_id is not None:
       return matched_id, Kind.EXACT
@@ -292,7 +293,7 @@ def _plain_tokens(vocabulary) -> list[token_normalization.PlainToken]:
 
 
 def comparable_tokens(vocabulary) -> list[str]:
-  """Returns the pieces of all ids, without language tags if they have them."""
+  """Returns the tokens of all ids, without the language tags that some have."""
   piece = getattr(vocabulary, 'bare_piece', vocabulary.piece)
   return [piece(i) for i in range(len(vocabulary))]
 
