@@ -23,12 +23,13 @@ _RECIPES = {
 _BASED = {'xtreme-r': 'xtreme'}  # a recipe and the one whose settings it shares
 _HEADER = """# Suite recipes
 
-A recipe is a set of fine-tuning settings for the tasks of a suite. `xlflax evaluate --suite=xtreme --recipe=xtreme` runs a suite with the settings of the publishers' scripts, so that
-its scores are comparable with published scores. `--recipe=default`, the default, uses the settings of xlflax. A gin file of your own that sets `SuiteTask.recipe` is a recipe, too.
+A recipe is a set of fine-tuning settings for the tasks of a suite. For example, `xlflax evaluate --suite=xtreme --recipe=xtreme` runs the suite with the settings from the publishers' scripts,
+so that its scores are comparable with published scores. `--recipe=default`, the default, uses the default settings of xlflax. You can also pass your own gin file that sets `SuiteTask.recipe`.
 
-The settings of a task are recorded in a note of its result, and they are part of the key under which the result is stored. Results of two recipes cannot share an `--output`.
+A task's settings are recorded in a note in its result, and are part of the key under which the result is stored. Results that were obtained with different recipes cannot be written to the same `--output`.
 
-Each table compares a recipe with the xlflax defaults. A value of "the same" means that both agree. The deviations of xlflax from a recipe are listed after its table and are noted in each result.
+Each of the following tables compares a recipe with the xlflax defaults. "The same" means that the recipe and the defaults have the same value. The settings in which xlflax deviates from a recipe
+are listed below the recipe's table and are noted in each result.
 """
 
 
