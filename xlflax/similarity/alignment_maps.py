@@ -1,4 +1,4 @@
-"""Saved alignment maps between the embedding spaces of two models."""
+"""Alignment maps between two models' embedding spaces, saved as files."""
 
 import dataclasses
 import io
@@ -14,13 +14,14 @@ from xlflax.utils import errors, validation
 
 @dataclasses.dataclass(frozen=True)
 class SavedMap:
-  """An alignment map from a layer of one model to a layer of another.
+  """Alignment map from one model's layer to a different model's layer.
 
   Attributes:
-    alignment: Alignment without the vectors that it was fitted to.
-    about: JSON metadata: models, languages, layers and text of the map.
-    scale: Mean norm of the target's hidden states divided by that of the
-      source's.
+    alignment: Alignment, without the vectors to which it was fitted.
+    about: JSON metadata that describes the map's models, languages, layers and
+      texts.
+    scale: Mean norm of the target's hidden states, divided by the mean norm of
+      the source's hidden states.
   """
 
   alignment: procrustes.Alignment
@@ -29,7 +30,7 @@ class SavedMap:
 
 
 def serialize_map(saved: SavedMap) -> bytes:
-  """Serializes a map as the content of an `.npz` file.
+  """Serializes an alignment map to the contents of an `.npz` file.
 
   The arrays are `matrix` (W of shape [D, D]; a row x is mapped to x W^T),
   `source_means` and `target_means` of shape [rounds, D], `scale`, and `about`
@@ -49,11 +50,11 @@ def serialize_map(saved: SavedMap) -> bytes:
 
 @validation.validate_call
 def load_map(path: validation.FilePath) -> SavedMap:
-  """Loads a map from an `.npz` file.
+  """Loads an alignment map from an `.npz` file.
 
   Raises:
-    AnalysisError: If the file does not exist, does not contain a map, or
-      contains values that are not finite.
+    AnalysisError: If the file does not exist, is not a valid map, or contains
+      values that are not finite.
   """
   try:
     saved = npz_files.load_arrays(path)
@@ -65,15 +66,15 @@ def load_map(path: validation.FilePath) -> SavedMap:
   except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
     errors.raise_if_system_error(error, path)
     raise errors.AnalysisError(
-      'The alignment map cannot be read',
+      'The alignment map file cannot be read',
       got=str(error),
       where=str(path),
-      expected='a file that `xlflax analyze procrustes` wrote',
+      expected='a file written by `xlflax analyze procrustes`',
     ) from error
   numbers: list[Any] = [matrix, scale, *(side.means for side in normalizations)]
   if not all(np.isfinite(array).all() for array in numbers):
     raise errors.AnalysisError(
-      'The alignment map must be finite',
+      'The alignment map contains values that are not finite',
       got='NaN or infinity',
       where=str(path),
       fix='Fit the map again with `xlflax analyze procrustes`.',
@@ -82,7 +83,7 @@ def load_map(path: validation.FilePath) -> SavedMap:
 
 
 def invert_map(saved: SavedMap) -> SavedMap:
-  """Inverts a map. The inverse of an orthogonal matrix is its transpose."""
+  """Inverts a map by transposing its orthogonal matrix."""
   alignment = saved.alignment
   return dataclasses.replace(
     saved,

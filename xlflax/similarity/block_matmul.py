@@ -18,11 +18,11 @@ _LARGE = 1 << 30  # minimum number of scalar multiplications to use XLA
 
 
 class Blocks(NamedTuple):
-  """Size of a block of float32 similarities.
+  """Size of the blocks in which a similarity matrix is computed.
 
   Attributes:
-    queries: Number of rows.
-    keys: Number of columns.
+    queries: Number of rows (queries) per block.
+    keys: Number of columns (keys) per block.
   """
 
   queries: int = 4096
@@ -33,7 +33,7 @@ BLOCKS = Blocks()
 
 
 def transposed_matmul(first: np.ndarray, second: np.ndarray) -> Any:
-  """Computes first^T second.
+  """Computes the matrix product first^T second.
 
   Args:
     first: Matrix of shape [N, D], float32 or float64.
@@ -49,7 +49,7 @@ def transposed_matmul(first: np.ndarray, second: np.ndarray) -> Any:
 
 
 def inner_products(first: np.ndarray, second: np.ndarray) -> Any:
-  """Computes first second^T; see `transposed_matmul`.
+  """Computes the matrix product first second^T. See `transposed_matmul`.
 
   Args:
     first: Matrix of shape [N, D], float32 or float64.
@@ -66,14 +66,14 @@ def inner_products(first: np.ndarray, second: np.ndarray) -> Any:
 def iterate_inner_products(
   first: np.ndarray, second: np.ndarray, blocks: Blocks
 ) -> Iterator[tuple[int, int, np.ndarray]]:
-  """Yields blocks of first second^T, one row of blocks after the other.
+  """Yields the blocks of first second^T, row by row.
 
   The next block is computed while the caller processes the current one.
 
   Args:
     first: Matrix of shape [N, D].
     second: Matrix of shape [M, D].
-    blocks: Block sizes.
+    blocks: Size of the blocks.
 
   Yields:
     Index of the first row, index of the first column, and the read-only float32

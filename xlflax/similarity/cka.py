@@ -30,14 +30,14 @@ _SENTENCES = (256, 4096)  # Minimum and maximum number of buffered sentences.
 
 
 class Layers(enum.Enum):
-  """Pairs of layers that are compared."""
+  """Pairs of layers to compare."""
 
   ALL = 'all'  # Every layer of one model with every layer of the other.
   DIAGONAL = 'diagonal'  # Layer i with layer i.
 
 
 class Estimator(enum.Enum):
-  """Estimators of CKA."""
+  """Estimator of CKA."""
 
   BIASED = 'biased'  # The definition of Kornblith et al. and ECS.
   DEBIASED = 'debiased'
@@ -50,13 +50,13 @@ def linear_cka(
   *,
   estimator: Estimator | str = Estimator.BIASED,
 ) -> float:
-  """Computes the CKA of two sets of vectors of the same sentences.
+  """Computes the CKA between two sets of vectors for the same sentences.
 
   Args:
     first: Vectors of shape [N, D].
     second: Vectors of shape [N, E]. Row i belongs to the same sentence as row i
       of `first`.
-    estimator: BIASED or DEBIASED.
+    estimator: Estimator of CKA, BIASED or DEBIASED.
 
   Returns:
     CKA, at most 1. Biased CKA is at least 0. The result is NaN if all vectors
@@ -74,7 +74,7 @@ def linear_cka(
 
 
 class LayerCKA:
-  """CKA between the layers of two models, accumulated over batches.
+  """Accumulates the CKA between the layers of two models over batches.
 
   ```
   cka = LayerCKA()
@@ -95,10 +95,12 @@ class LayerCKA:
     """Initializes CKA without sentences.
 
     Args:
-      layers: ALL pairs of layers, or the DIAGONAL.
-      estimator: BIASED or DEBIASED.
-      dtype: Data type of the matrix products of a batch, float64 or float32.
-        float32 is three times as fast. Sums over batches are always float64.
+      layers: Pairs of layers to compare: ALL pairs, or the DIAGONAL pairs
+        (layer i with layer i).
+      estimator: Estimator of CKA, BIASED or DEBIASED.
+      dtype: Data type in which a batch's matrix products are computed, float64
+        or float32. float32 is three times as fast. Sums over batches are always
+        float64.
     """
     self._diagonal = (
       validation.validate(layers, Layers, name='layers') is Layers.DIAGONAL
@@ -116,7 +118,7 @@ class LayerCKA:
 
   @validation.validate_call
   def update(self, first: np.ndarray, second: np.ndarray) -> None:
-    """Adds a batch of n sentences.
+    """Adds the hidden states of n sentences.
 
     Args:
       first: Hidden states of the first model, of shape [L, n, D].
@@ -149,7 +151,7 @@ class LayerCKA:
       self._add(*self._concatenate_buffer())
 
   def result(self) -> np.ndarray:
-    """Returns the CKA of shape [L, M] for all layers, [L] for the diagonal.
+    """Returns the CKA, of shape [L, M] for all layers or [L] for the diagonal.
 
     Raises:
       AnalysisError: If there are fewer than 2 sentences (4 if debiased).
@@ -157,7 +159,7 @@ class LayerCKA:
     minimum = 4 if self._debiased else 2
     if self.count < minimum:
       raise errors.AnalysisError(
-        'CKA requires more sentences',
+        'CKA cannot be computed from so few sentences',
         got=self.count,
         expected=f'at least {minimum}',
       )
@@ -217,14 +219,15 @@ class LayerCKA:
     vector_checks.check_same_length(first[0], second[0])
     if self._diagonal and len(first) != len(second):
       raise errors.AnalysisError(
-        "layers='diagonal' requires models with equal numbers of layers",
+        "layers='diagonal' requires that both models have the same number of "
+        'layers',
         got=f'{len(first)} and {len(second)} layers',
         expected="equal numbers of layers, or layers='all'",
       )
     sizes = [(len(states), states.shape[2]) for states in (first, second)]
     if self.count and self._sizes != sizes:
       raise errors.AnalysisError(
-        'All batches must have states of the same models',
+        'All batches must contain hidden states of the same two models',
         got=_shapes(sizes),
         expected=_shapes(self._sizes),
       )

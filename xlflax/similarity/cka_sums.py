@@ -1,4 +1,4 @@
-"""HSIC between layers from sums over batches, in constant memory.
+"""HSIC between layers, computed from sums over batches in constant memory.
 
 Products of features are summed batch by batch. All vectors are shifted by the
 mean of the first batch, which does not change HSIC: sums of products of vectors
@@ -14,7 +14,7 @@ from xlflax.similarity import block_matmul
 
 
 class Hsic(NamedTuple):
-  """HSIC up to a factor that cancels in CKA.
+  """Hilbert-Schmidt independence criterion (HSIC), up to a constant factor.
 
   Attributes:
     across: HSIC between the layers of two models, float64 of shape [L, M], or
@@ -29,7 +29,7 @@ class Hsic(NamedTuple):
 
 
 class Sums:
-  """Sums over batches of the hidden states of two models."""
+  """Sums over batches of two models' hidden states, from which HSIC follows."""
 
   def __init__(
     self,
@@ -49,8 +49,8 @@ class Sums:
       second: Hidden states of the second model, of shape [M, n, E].
       diagonal: Whether to compare layer i only with layer i.
       debiased: Whether to use the unbiased estimator of HSIC.
-      dtype: Data type of the matrix products of a batch. Sums over batches are
-        float64.
+      dtype: Data type in which a batch's matrix products are computed. Sums
+        over batches are float64.
     """
     self._count = 0
     self._dtype = dtype
@@ -63,7 +63,7 @@ class Sums:
     )
 
   def add(self, first: np.ndarray, second: np.ndarray) -> None:
-    """Adds n sentences of shapes [L, n, D] and [M, n, E]."""
+    """Adds the hidden states [L, n, D] and [M, n, E] of n sentences."""
     x, y = (
       model.add_shifted(states, self._dtype)
       for model, states in zip(self._models, (first, second), strict=True)
@@ -75,7 +75,7 @@ class Sums:
     self._count += len(x.values[0])
 
   def hsic(self) -> Hsic:
-    """Returns the HSIC of all sentences so far."""
+    """Returns the HSIC over all sentences that have been added."""
     return Hsic(*(group.hsic(self._count) for group in self._groups))
 
 
@@ -135,7 +135,7 @@ class _ProductSums:
     self._xx_yy = np.zeros((depth, right_depth))  # |x|^2 |y|^2
 
   def add(self, left: _Batch, right: _Batch) -> None:
-    """Adds a batch of the left and the right model."""
+    """Adds a batch of hidden states from both models."""
     pending = None
     for i, x, y in self._pairs(left.values, right.values):
       current = i, block_matmul.transposed_matmul(x, y)
@@ -179,12 +179,12 @@ class _ProductSums:
       yield i, x, right[i] if concatenated is None else concatenated
 
   def _hsic(self, n: int, i: int, j: int, xy: np.ndarray) -> float:
-    """Returns the HSIC of left layer i and right layer j.
+    """Returns the HSIC between left layer i and right layer j.
 
     Args:
       n: Number of sentences.
-      i: Left layer.
-      j: Right layer.
+      i: Index of the left layer.
+      j: Index of the right layer.
       xy: Sum of the products x y^T, of shape [D, E].
     """
     x, y = (

@@ -9,11 +9,13 @@ from xlflax.utils import errors, validation
 
 
 class BidirectionalNeighbors(NamedTuple):
-  """Indices of the most similar vector of the other set, in both directions.
+  """Nearest neighbors between two sets of vectors, in both directions.
 
   Attributes:
-    forward: For each row of `first`, an index into `second`, int of shape [N].
-    backward: For each row of `second`, an index into `first`, int of shape [M].
+    forward: Index of the nearest row of `second` for each row of `first`, int
+      of shape [N].
+    backward: Index of the nearest row of `first` for each row of `second`, int
+      of shape [M].
   """
 
   forward: np.ndarray
@@ -36,7 +38,7 @@ def find_nearest(
   Args:
     first: Vectors of shape [N, H], float32.
     second: Vectors of shape [M, H], float32. M must be positive if N is.
-    block_size: Number of rows and columns of a block.
+    block_size: Number of rows and columns per block of similarities.
 
   Returns:
     Indices into the other set.
@@ -50,11 +52,11 @@ def find_nearest(
   vector_checks.check_same_dimension(first, second)
   if bool(len(first)) != bool(len(second)):
     raise errors.AnalysisError(
-      'One of the two sets of vectors is empty',
+      'One of the two sets of vectors is empty, but the other set is not',
       got=f'shapes {first.shape} and {second.shape}',
       expected='two non-empty sets',
       where='cosine.find_nearest',
-      fix='Check that there is text for both sets.',
+      fix='Check that both sets of texts contain at least one text.',
     )
   first, second = normalize_rows(first), normalize_rows(second)
   forward = _RunningMaximum(len(first))
@@ -69,15 +71,15 @@ def find_nearest(
 
 @validation.validate_call
 def retrieval_accuracy(indices: np.ndarray) -> float:
-  """Returns the fraction of indices [N] with indices[i] = i.
+  """Returns the fraction of positions i in indices [N] with indices[i] = i.
 
   Raises:
-    AnalysisError: If the array is empty or has other axes.
+    AnalysisError: If the array is empty or is not one-dimensional.
   """
   indices = vector_checks.check_axes(indices, 'indices', 'vectors')
   if not len(indices):
     raise errors.AnalysisError(
-      'The accuracy of an empty array is undefined',
+      'The retrieval accuracy of an empty array is undefined',
       got='shape (0,)',
       expected='at least one index',
       where='cosine.retrieval_accuracy',
@@ -101,7 +103,7 @@ class _RunningMaximum:
     self._value = np.full(rows, -np.inf, np.float32)
 
   def update(self, start: int, block: np.ndarray, *, offset: int):
-    """Updates the maxima with a block.
+    """Updates the maxima with the scores of a block.
 
     Args:
       start: Index of the block's first row.

@@ -17,7 +17,7 @@ from xlflax.utils import errors, validation
 
 
 class Score(enum.Enum):
-  """Similarity measures of two vectors."""
+  """Similarity measure between two vectors."""
 
   COSINE = 'cosine'
   CSLS = 'csls'
@@ -34,18 +34,18 @@ def find_nearest(
   all_queries: np.ndarray | None = None,
   blocks: Blocks = BLOCKS,
 ) -> neighbors.Neighbors:
-  """Finds the best translations of queries among keys.
+  """Finds the best translations of query words among key words.
 
   Args:
     queries: Query vectors of shape [N, D].
     keys: Key vectors of shape [M, D].
-    top: Number of translations to return, best first.
-    score: COSINE or CSLS.
-    k: Number of neighbors K of CSLS.
-    all_queries: Vectors of the full vocabulary of the query language, of shape
+    top: Number of translations to return per query, best first.
+    score: Similarity measure, COSINE or CSLS.
+    k: Number of neighbors K in the definition of CSLS.
+    all_queries: Vectors of the query language's full vocabulary, of shape
       [S, D], in which the neighbors of the keys are searched (CSLS only). If
       None, the queries are used.
-    blocks: Block sizes that bound the memory.
+    blocks: Block sizes, which bound the memory that the search needs.
 
   Returns:
     Scores of shape [N, top] and indices of keys of shape [N, top].
@@ -98,9 +98,9 @@ def precision_at_k(
   """Computes the fraction of queries with a correct translation in the top k.
 
   Args:
-    indices: Indices of translations of shape [N, top], best first.
+    indices: Indices of the translations, of shape [N, top], best first.
     gold: Indices of the correct translations of each query.
-    k: Number of translations that count, at most top.
+    k: Number of best translations to consider, at most top.
 
   Raises:
     AnalysisError: If there is no query, the lengths differ, or there are fewer
@@ -109,8 +109,9 @@ def precision_at_k(
   indices = vector_checks.check_axes(indices, 'indices', 'queries, top')
   if not len(indices) or len(indices) != len(gold) or indices.shape[1] < k:
     raise errors.AnalysisError(
-      'The precision of the translations is undefined',
-      got=f'{indices.shape[-1]} translations for each of {len(indices)} queries, '
+      'The precision at k is undefined for these translations',
+      got=f'{indices.shape[-1]} translations for each of {len(indices)} '
+      'queries, '
       f'gold translations of {len(gold)} queries',
       expected=f'at least {k} translations per query, and at least one query',
     )

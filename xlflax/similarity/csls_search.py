@@ -1,4 +1,4 @@
-"""Exact CSLS search among many vectors in little more than one pass.
+"""Exact CSLS search over many vectors in little more than one pass.
 
 CSLS(x, y) = 2 cos(x, y) - r(x) - r(y) orders the keys y of a query x by cos(x,
 y) - r(y) / 2, where r(y) is only known after all queries have been processed.
@@ -25,11 +25,12 @@ _MIN_BLOCKS = 3  # Up to this number of query blocks, two passes are as fast.
 
 
 class SearchResult(NamedTuple):
-  """The best keys of N queries by CSLS.
+  """Best keys by CSLS for each of N queries.
 
   Attributes:
-    neighbors: Top keys of each query by cos(x, y) - r(y) / 2.
-    query_means: r of each query, float32 of shape [N].
+    neighbors: Top keys of each query, ranked by cos(x, y) - r(y) / 2.
+    query_means: Mean similarity r of each query to its neighbors, float32 of
+      shape [N].
   """
 
   neighbors: Neighbors
@@ -37,21 +38,21 @@ class SearchResult(NamedTuple):
 
 
 def is_single_pass_faster(queries: int, blocks: Blocks) -> bool:
-  """Returns whether one pass with bounds is faster than two passes."""
+  """Returns whether one pass with bounds is faster than two full passes."""
   return queries > _MIN_BLOCKS * blocks.queries
 
 
 def search_keys(
   queries: np.ndarray, keys: np.ndarray, *, top: int, k: int, blocks: Blocks
 ) -> SearchResult:
-  """Finds the best keys of every query by CSLS.
+  """Finds the best keys by CSLS for every query.
 
   Args:
     queries: Unit vectors of shape [N, D].
     keys: Unit vectors of shape [M, D].
-    top: Number of keys per query.
-    k: Number of neighbors K of CSLS.
-    blocks: Block sizes that bound the memory.
+    top: Number of keys to return per query.
+    k: Number of neighbors K in the definition of CSLS.
+    blocks: Block sizes, which bound the memory that the search needs.
 
   Raises:
     AnalysisError: If there are no vectors, a value is not finite, the
@@ -107,7 +108,7 @@ class _BoundedKeys:
   def update_mask(
     self, block: np.ndarray, mask: np.ndarray, i: int, j: int
   ) -> None:
-    """Adds entries that may have one of the greatest bounds to the mask."""
+    """Adds entries to the mask that may have one of the greatest bounds."""
     if i < self._start:
       return
     halves = self._halves[None, j : j + block.shape[1]]
@@ -119,7 +120,7 @@ class _BoundedKeys:
       mask[part] |= block[part] - halves > self._limits[part, None]
 
   def merge(self, hits: top_k.Hits, i: int, j: int) -> None:
-    """Merges entries of a block."""
+    """Merges the selected entries of a block."""
     if i < self._start:
       return
     bounds = hits.scores - self._halves[j + hits.columns]
@@ -140,11 +141,11 @@ class _BoundedKeys:
     self._best.scores[rows] += self._halves[self._best.indices[rows]]
 
   def best(self, halves: np.ndarray, top: int) -> tuple[Neighbors, np.ndarray]:
-    """Returns the best keys by exact score, and a mask of decided queries.
+    """Returns the best keys by exact score, and a mask of final queries.
 
     Args:
-      halves: Half of r of each key, of shape [M].
-      top: Number of keys per query.
+      halves: Half of each key's mean similarity r, of shape [M].
+      top: Number of keys to return per query.
     """
     scores = self._best.scores - halves[self._best.indices]
     order = np.lexsort((self._best.indices, -scores), axis=1)[:, :top]

@@ -17,7 +17,7 @@ from xlflax.utils import errors, validation
 
 
 class Margin(enum.Enum):
-  """Scores of a pair with cosine c and mean cosine m to its neighbors."""
+  """Margin score of a pair with cosine c and mean neighbor cosine m."""
 
   ABSOLUTE = 'absolute'  # c
   DISTANCE = 'distance'  # c - m
@@ -25,7 +25,7 @@ class Margin(enum.Enum):
 
 
 class Direction(enum.Enum):
-  """Retrieval directions whose best pairs are candidates."""
+  """Retrieval direction that determines the candidate pairs."""
 
   FORWARD = 'forward'  # One pair per sentence of the first set.
   BACKWARD = 'backward'  # One pair per sentence of the second set.
@@ -34,11 +34,11 @@ class Direction(enum.Enum):
 
 
 class Candidates(NamedTuple):
-  """C candidate pairs, best first.
+  """Candidate translation pairs (C of them), best first.
 
   Attributes:
-    first: Rows of the first set, int64 of shape [C].
-    second: Rows of the second set, int64 of shape [C].
+    first: Row indices in the first set, int64 of shape [C].
+    second: Row indices in the second set, int64 of shape [C].
     scores: Margin scores, float64 of shape [C].
   """
 
@@ -57,16 +57,16 @@ def find_candidates(
   direction: Direction | str = Direction.MAX,
   blocks: Blocks = BLOCKS,
 ) -> Candidates:
-  """Finds pairs that may be translations, with their scores.
+  """Finds candidate translation pairs and computes their margin scores.
 
   Args:
     first: Sentence embeddings of shape [N, D].
     second: Sentence embeddings of shape [M, D].
-    k: Number of neighbors that a pair is compared with, and among which the
+    k: Number of neighbors with which a pair is compared, and among which the
       best pair of a sentence is searched.
-    margin: Margin score. The ratio to a mean that is not positive is 0.
-    direction: Retrieval direction whose best pairs are candidates.
-    blocks: Block sizes that bound the memory.
+    margin: Type of margin score. If the mean is not positive, the ratio is 0.
+    direction: Retrieval direction whose best pairs become candidates.
+    blocks: Block sizes, which bound the memory that the search needs.
 
   Raises:
     AnalysisError: If there are no vectors, a value is not finite, the
@@ -118,16 +118,16 @@ def margin_scores(
   margin: Margin | str = Margin.RATIO,
   blocks: Blocks = BLOCKS,
 ) -> np.ndarray:
-  """Returns the margin score of each pair of rows i, float64 of shape [N].
+  """Returns the margin score of each pair of rows, float64 of shape [N].
 
   Neighbors are searched among all rows of the other set.
 
   Args:
     first: Sentence embeddings of shape [N, D].
     second: Sentence embeddings of shape [N, D].
-    k: Number of neighbors that a pair is compared with.
-    margin: Margin score. The ratio to a mean that is not positive is 0.
-    blocks: Block sizes that bound the memory.
+    k: Number of neighbors with which a pair is compared.
+    margin: Type of margin score. If the mean is not positive, the ratio is 0.
+    blocks: Block sizes, which bound the memory that the search needs.
 
   Raises:
     AnalysisError: If there are no vectors, a value is not finite, the shapes
@@ -140,7 +140,7 @@ def margin_scores(
   ]
   if len(first) != len(second):
     raise errors.AnalysisError(
-      'Paired sets of vectors must have the same length',
+      'Paired sets of vectors must contain the same number of vectors',
       got=f'{len(first)} and {len(second)} vectors',
       expected='equal numbers of vectors',
       where='margin_scores',
@@ -173,10 +173,10 @@ def _best(
   """Returns the neighbor of each query with the greatest score.
 
   Args:
-    nearest: Neighbors of shape [N, k].
-    query_means: Mean similarity of each query to its neighbors, of shape [N].
-    key_means: Mean similarity of each key to its neighbors, of shape [M].
-    margin: Margin score.
+    nearest: Nearest neighbors of each query, of shape [N, k].
+    query_means: Each query's mean similarity to its neighbors, of shape [N].
+    key_means: Each key's mean similarity to its neighbors, of shape [M].
+    margin: Type of margin score.
   """
   mean = (query_means[:, None] + key_means[nearest.indices]) / 2  # [N, k]
   scores = _scored(nearest.scores.astype(np.float64), mean, margin)

@@ -16,7 +16,7 @@ from xlflax.utils import errors
 
 
 class Neighbors(NamedTuple):
-  """The nearest keys of N queries, nearest first.
+  """Nearest keys of N queries, nearest first.
 
   Attributes:
     scores: Scores of the keys, float32 of shape [N, k].
@@ -35,7 +35,7 @@ def find_nearest(
   penalties: np.ndarray | None = None,
   blocks: Blocks = BLOCKS,
 ) -> Neighbors:
-  """Finds the k keys with the greatest inner product minus penalty.
+  """Finds the k keys with the greatest inner product minus the key's penalty.
 
   Ties are resolved in favor of the lowest index, so a model that maps
   everything to one vector gets no credit.
@@ -44,10 +44,11 @@ def find_nearest(
     queries: Query vectors of shape [N, D]. With unit vectors, the scores are
       cosines.
     keys: Key vectors of shape [M, D].
-    k: Number of neighbors. min(k, M) neighbors are returned.
+    k: Number of neighbors to return. If there are fewer than k keys, M
+      neighbors are returned.
     penalties: Values of shape [M] that are subtracted from the scores of the
       keys. If None, nothing is subtracted.
-    blocks: Block sizes that bound the memory.
+    blocks: Block sizes, which bound the memory that the search needs.
 
   Raises:
     AnalysisError: If there are no vectors, a value is not finite, the
@@ -72,13 +73,13 @@ def find_nearest(
 def find_nearest_both_ways(
   first: np.ndarray, second: np.ndarray, *, k: int, blocks: Blocks = BLOCKS
 ) -> tuple[Neighbors, Neighbors]:
-  """Finds nearest neighbors in both directions in one pass.
+  """Finds nearest neighbors in both directions in a single pass.
 
   Args:
     first: Vectors of shape [N, D].
     second: Vectors of shape [M, D].
-    k: Number of neighbors.
-    blocks: Block sizes that bound the memory.
+    k: Number of neighbors to return per vector.
+    blocks: Block sizes, which bound the memory that the search needs.
 
   Returns:
     Neighbors of `first`, of shape [N, min(k, M)], and of `second`, of shape [M,
@@ -102,14 +103,16 @@ def find_nearest_both_ways(
 
 
 def check_arguments(queries: np.ndarray, keys: np.ndarray, k: int) -> None:
-  """Raises AnalysisError unless [N, D] and [M, D] are valid and k > 0."""
+  """Raises AnalysisError if the vectors are not valid or k is less than 1."""
   vector_checks.check_same_dimension(
     vector_checks.check_vectors(queries, 'the queries'),
     vector_checks.check_vectors(keys, 'the keys'),
   )
   if k < 1:
     raise errors.AnalysisError(
-      'The number of neighbors must be positive', got=k, expected='at least 1'
+      'The number of neighbors `k` must be positive',
+      got=k,
+      expected='at least 1',
     )
 
 

@@ -17,10 +17,10 @@ _BLOCK = 1 << 16  # Number of rows that are converted to float64 at once.
 
 @validation.validate_call
 def orthogonal_map(source: np.ndarray, target: np.ndarray) -> np.ndarray:
-  """Computes the orthogonal matrix that maps source closest to target.
+  """Computes the orthogonal matrix that maps source vectors closest to target.
 
   Args:
-    source: Source vectors of shape [N, D]. Row i is mapped to row i of
+    source: Source vectors of shape [N, D]. Row i should be mapped to row i of
       `target`.
     target: Target vectors of shape [N, D].
 
@@ -43,10 +43,10 @@ def orthogonal_map(source: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 @validation.validate_call
 def apply_map(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-  """Maps vectors x [..., D] to x W^T, in the data type of the vectors.
+  """Maps vectors x [..., D] to x W^T without changing their data type.
 
   Args:
-    matrix: W of shape [D, D].
+    matrix: Orthogonal matrix W of shape [D, D].
     vectors: Vectors of shape [..., D].
 
   Raises:
@@ -59,12 +59,12 @@ def apply_map(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Alignment:
-  """An orthogonal map between two normalized spaces.
+  """Orthogonal map between two normalized embedding spaces.
 
   Attributes:
-    matrix: W of shape [D, D].
-    source: Normalization of the source vectors.
-    target: Normalization of the target vectors.
+    matrix: Orthogonal matrix W of shape [D, D].
+    source: Iterative normalization of the source vectors.
+    target: Iterative normalization of the target vectors.
   """
 
   matrix: np.ndarray
@@ -76,7 +76,7 @@ class Alignment:
     return apply_map(self.matrix, self.source.apply(vectors))
 
   def map_target(self, vectors: np.ndarray) -> np.ndarray:
-    """Normalizes target vectors [M, D] with the means of the alignment."""
+    """Normalizes target vectors [M, D] with the alignment's means."""
     return self.target.apply(vectors)
 
 
@@ -87,13 +87,13 @@ def fit_alignment(
   *,
   max_rounds: validation.NonNegativeInt = 50,
 ) -> Alignment:
-  """Normalizes both sets of vectors iteratively, then fits the orthogonal map.
+  """Normalizes both sets of vectors iteratively and fits the orthogonal map.
 
   Args:
-    source: Source vectors of shape [N, D]. Row i is mapped to row i of
+    source: Source vectors of shape [N, D]. Row i should be mapped to row i of
       `target`.
     target: Target vectors of shape [N, D].
-    max_rounds: Maximum number of rounds of normalization. With 0, vectors are
+    max_rounds: Maximum number of normalization rounds. With 0, vectors are
       only scaled to unit length.
 
   Raises:
@@ -124,9 +124,9 @@ def fit_vocabulary_alignment(
   Args:
     source: Vectors of all words of the source language, of shape [N, D].
     target: Vectors of all words of the target language, of shape [M, D].
-    pairs: Rows of source and target words that translate each other, int of
+    pairs: Row indices of source and target words that are translations, int of
       shape [P, 2].
-    max_rounds: Maximum number of rounds of normalization. With 0, vectors are
+    max_rounds: Maximum number of normalization rounds. With 0, vectors are
       only scaled to unit length.
 
   Raises:
@@ -136,8 +136,8 @@ def fit_vocabulary_alignment(
   pairs = _check_pairs(pairs, (len(source), len(target)))
   if not len(pairs):
     raise errors.AnalysisError(
-      'Fitting a map requires at least one pair of words',
-      got='no dictionary pair with vectors of both words',
+      'Fitting an alignment map requires at least one pair of words',
+      got='no dictionary pair for which both words have vectors',
       fix='Check the letter case of both languages and the order of each pair.',
     )
   sides = [
@@ -158,7 +158,7 @@ def _check_pairs(pairs: np.ndarray, sizes: tuple[int, int]) -> np.ndarray:
       got=f'shape {pairs.shape}',
       expected='[pairs, 2]',
       where='fit_vocabulary_alignment.pairs',
-      fix='Create them with xlflax.analysis.lexicon_induction.index_pairs.',
+      fix='Create `pairs` with xlflax.analysis.lexicon_induction.index_pairs.',
     )
   pairs = pairs.astype(np.int64).reshape(-1, 2)
   for column, size in zip(pairs.T, sizes, strict=True):
@@ -169,7 +169,10 @@ def _check_pairs(pairs: np.ndarray, sizes: tuple[int, int]) -> np.ndarray:
         got=f'row {outside[0]}',
         expected=f'0 to {size - 1}',
         where='fit_vocabulary_alignment.pairs',
-        fix='Pass row indices of these vectors, source before target.',
+        fix=(
+          'Pass pairs of row indices: first the row of `source`, then the '
+          'row of `target`.'
+        ),
       )
   return pairs
 

@@ -1,4 +1,4 @@
-"""Blockwise top-k: the greatest entries of each row and column of a matrix.
+"""Blockwise top-k selection for each row and column of a matrix.
 
 All entries of a block are compared with a limit per row and per column in one
 vectorized operation. Only the few entries above a limit are merged with the
@@ -20,10 +20,10 @@ def compute_limits(
   first_column: int,
   block: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns limits that the top entries of a block's rows and columns exceed.
+  """Returns limits exceeded by the top entries of a block's rows and columns.
 
   Args:
-    top_k: Current top k of all rows, and current top k of all columns.
+    top_k: Current top k of all rows and current top k of all columns.
     first_row: Index of the block's first row.
     first_column: Index of the block's first column.
     block: Scores of shape [rows, columns].
@@ -50,14 +50,15 @@ def merge_hits(
   first_column: int,
   limits: tuple[np.ndarray, np.ndarray],
 ) -> None:
-  """Merges entries of a block into the top k of their rows and columns.
+  """Merges a block's entries into the top k of their rows and columns.
 
   Args:
-    top_k: Current top k of all rows, and current top k of all columns.
-    hits: Entries of the block that may belong to a top k.
+    top_k: Current top k of all rows and current top k of all columns.
+    hits: Entries of the block that may be among the top k of their row or
+      column.
     first_row: Index of the block's first row.
     first_column: Index of the block's first column.
-    limits: Limits of the rows and of the columns, as returned by
+    limits: Row limits and column limits, as returned by
       `compute_limits`.
   """
   selected = hits.scores > limits[0][hits.rows]
@@ -74,7 +75,7 @@ def merge_hits(
 
 
 class Hits(NamedTuple):
-  """Entries of a block that may belong to the top k of their rows.
+  """Entries of a block that may be among the top k of their rows.
 
   Attributes:
     rows: Row indices of shape [n], ascending.
@@ -92,7 +93,7 @@ def exceeds_limits(
   row_limits: np.ndarray,
   column_limits: np.ndarray | None = None,
 ) -> np.ndarray:
-  """Returns a mask of the entries that exceed the limit of their row or column.
+  """Returns a mask of the entries that exceed their row or column limit.
 
   Args:
     block: Scores of shape [N, M].
@@ -112,14 +113,14 @@ def exceeds_limits(
 
 
 def iterate_stripes(block: np.ndarray) -> Iterator[slice]:
-  """Yields row slices of a block [N, M] that fit the processor's cache."""
+  """Yields slices of a block's rows [N, M] that fit the processor's cache."""
   step = max(1, _CACHED // block.shape[1])
   for start in range(0, len(block), step):
     yield slice(start, start + step)
 
 
 def iterate_hits(block: np.ndarray, mask: np.ndarray) -> Iterator[Hits]:
-  """Yields the entries of a block that a mask selects.
+  """Yields the entries of a block selected by a mask.
 
   All entries are yielded at once, or in stripes of rows if there are many.
 
@@ -145,7 +146,7 @@ def iterate_hits(block: np.ndarray, mask: np.ndarray) -> Iterator[Hits]:
 def compute_lower_limits(
   block: np.ndarray, k: int, *, axis: int = 1
 ) -> np.ndarray:
-  """Returns lower bounds of the k-th greatest entries along an axis.
+  """Returns lower bounds for the k-th greatest entries along an axis.
 
   Each line along the axis is divided into 4 k parts. The k-th greatest of the
   parts' maxima is at most the k-th greatest entry, so at least k entries exceed
@@ -153,7 +154,7 @@ def compute_lower_limits(
 
   Args:
     block: Scores of shape [N, M].
-    k: Number of entries that exceed the limit.
+    k: Minimum number of entries that exceed the limit.
     axis: Axis along which entries are compared.
 
   Returns:
@@ -174,10 +175,10 @@ def compute_lower_limits(
 
 
 class TopK:
-  """The k greatest entries of each of N rows, updated block by block.
+  """Greatest k entries of each of N rows, updated block by block.
 
   Attributes:
-    size: Number of entries per row, k.
+    size: Number k of entries to keep per row.
     scores: Greatest scores in descending order, of shape [N, k].
     indices: Column indices of these scores, of shape [N, k].
   """
@@ -188,11 +189,11 @@ class TopK:
     self.indices = np.zeros((num_rows, k), np.int64)
 
   def lowest_scores(self, start: int, count: int) -> np.ndarray:
-    """Returns the current k-th greatest scores of a range of rows, [count]."""
+    """Returns the k-th greatest scores of a range of rows so far, [count]."""
     return self.scores[start : start + count, -1]
 
   def merge(self, hits: Hits, first_row: int, first_column: int) -> None:
-    """Merges entries of a block to the right of all earlier blocks."""
+    """Merges entries of a block that is to the right of all earlier blocks."""
     if not hits.rows.size:
       return
     unique_rows, counts = np.unique(hits.rows, return_counts=True)

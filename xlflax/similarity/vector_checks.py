@@ -1,4 +1,4 @@
-"""Checks of the shapes and values of vectors."""
+"""Checks of the shapes and values of vector arrays."""
 
 import numpy as np
 
@@ -8,11 +8,11 @@ _BLOCK = 1 << 22  # Number of values that are checked at once.
 
 
 def check_vectors(array: np.ndarray, name: str) -> np.ndarray:
-  """Returns an array if it consists of N > 0 finite vectors, [N, D].
+  """Checks that an array [N, D] consists of N > 0 finite vectors.
 
   Args:
     array: Array to check.
-    name: Description of the vectors for the error message.
+    name: Owner of the vectors, for the error message.
 
   Raises:
     AnalysisError: If the array is not a matrix, is empty, or contains a value
@@ -33,33 +33,33 @@ def check_vectors(array: np.ndarray, name: str) -> np.ndarray:
         f'The vectors of {name} must be finite',
         got='NaN or infinity',
         where=f'row {start + int(finite.argmin())}',
-        fix='Check whether the parameters of the checkpoint are finite.',
+        fix='Check that all parameters in the checkpoint are finite.',
       )
   return array
 
 
 def check_same_dimension(first: np.ndarray, second: np.ndarray) -> None:
-  """Raises AnalysisError unless [..., D] and [..., E] have D = E."""
+  """Raises AnalysisError if two arrays differ in their last dimension."""
   if first.shape[-1] != second.shape[-1]:
     raise errors.AnalysisError(
-      'Both sets of vectors must have the same dimension',
+      'Both sets of vectors must have the same number of dimensions',
       got=f'{first.shape[-1]} and {second.shape[-1]} dimensions',
       expected='equal dimensions',
     )
 
 
 def check_same_length(first: np.ndarray, second: np.ndarray) -> None:
-  """Raises AnalysisError unless [N, …] and [M, …] have N = M."""
+  """Raises AnalysisError if two arrays have different lengths."""
   if len(first) != len(second):
     raise errors.AnalysisError(
-      'Paired sets of vectors must have the same length',
+      'Paired sets of vectors must contain the same number of vectors',
       got=f'{len(first)} and {len(second)} vectors',
       expected='equal numbers of vectors',
     )
 
 
 def check_axes(array: np.ndarray, name: str, axes: str) -> np.ndarray:
-  """Returns an array if it has the expected axes.
+  """Checks that an array has the expected axes, and returns the array.
 
   Args:
     array: Array to check.
@@ -68,7 +68,7 @@ def check_axes(array: np.ndarray, name: str, axes: str) -> np.ndarray:
       words' accepts any leading axes.
 
   Raises:
-    AnalysisError: If the number of axes differs.
+    AnalysisError: If the array has a different number of axes.
   """
   array = np.asarray(array)
   names = axes.removeprefix('..., ').split(', ')
@@ -89,12 +89,12 @@ def check_axes(array: np.ndarray, name: str, axes: str) -> np.ndarray:
 def check_shape(
   expected: tuple[int, ...], array: np.ndarray, name: str
 ) -> None:
-  """Raises AnalysisError unless an array has the expected shape."""
+  """Raises AnalysisError if an array does not have the expected shape."""
   if array.shape != expected:
     raise errors.AnalysisError(
-      f'The shape of `{name}` does not match the other arrays',
+      f'The shape of `{name}` does not match the shapes of the other arrays',
       got=f'shape {array.shape}',
       expected=f'shape {expected}',
       where=name,
-      fix='Pass arrays of the same words in the same order.',
+      fix='Pass arrays for the same words in the same order.',
     )

@@ -17,12 +17,12 @@ from xlflax.utils import errors, validation
 
 
 def center_by_group(vectors: np.ndarray, groups: Sequence[str]) -> np.ndarray:
-  """Subtracts the mean of its group from each vector [N, H].
+  """Subtracts from each vector [N, H] the mean of its group.
 
   Args:
     vectors: Vectors of shape [N, H], of any float type, which is also the type
       of the result.
-    groups: Group name of each vector, such as its language.
+    groups: Name of each vector's group, such as its language.
   """
   centered = np.empty_like(vectors)
   unique_groups, group_indices = np.unique(
@@ -37,11 +37,11 @@ def center_by_group(vectors: np.ndarray, groups: Sequence[str]) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Normalized:
-  """Vectors at (or near) the fixed point of iterative normalization.
+  """Result of iterative normalization: the vectors and the subtracted means.
 
   Attributes:
     vectors: Unit vectors, float of shape [N, D].
-    means: Mean that each round subtracted, float64 of shape [rounds, D].
+    means: Mean that was subtracted in each round, float64 of shape [rounds, D].
   """
 
   vectors: np.ndarray
@@ -49,7 +49,7 @@ class Normalized:
 
   @validation.validate_call
   def apply(self, vectors: np.ndarray) -> np.ndarray:
-    """Normalizes other vectors [M, D] of the same language with the same means.
+    """Normalizes additional vectors [M, D] of the language with the same means.
 
     This applies to test words and sentences, which must not influence the
     means.
@@ -67,13 +67,14 @@ def iterative_normalization(
   max_rounds: validation.NonNegativeInt = 50,
   tolerance: validation.NonNegativeFloat = 1e-6,
 ) -> Normalized:
-  """Alternates between scaling to unit length and subtracting the mean.
+  """Repeatedly scales vectors to unit length and subtracts their mean.
 
   Args:
     vectors: Vectors of one language, of shape [N, D]. The computation uses
       their float type; means are float64.
-    max_rounds: Maximum number of rounds. The source uses five.
-    tolerance: The rounds end when the norm of the mean is at most this value.
+    max_rounds: Maximum number of rounds. The original paper uses five.
+    tolerance: The iteration ends when the norm of the mean is at most this
+      value.
 
   Returns:
     The vectors after the last scaling, and the means.
@@ -91,7 +92,7 @@ def iterative_normalization(
     norms = np.linalg.norm(normalized, axis=-1, keepdims=True)
     if not means and norms.max() <= 1e-6:
       raise errors.AnalysisError(
-        'Centering requires vectors that are not all equal',
+        'Iterative normalization requires vectors that are not all equal',
         got=f'{len(normalized)} vectors',
         expected='at least two different vectors',
       )

@@ -1,4 +1,4 @@
-"""Alignment of the words of a sentence and its translation.
+"""Word alignment between a sentence and its translation.
 
 A word vector is the mean of its subwords' hidden states at a layer. Sources:
 SimAlign (Jalili Sabet et al., 2020) for mutual argmax; Chi et al. (2021,
@@ -23,7 +23,7 @@ _MIN_REGULARIZATION = 0.01  # Below this value, exp(-2 / r) ^ 2 underflows.
 
 
 class Method(enum.Enum):
-  """Methods that derive links from the similarities of words."""
+  """Method that derives alignment links from word similarities."""
 
   ARGMAX = 'argmax'  # Pairs of words that are each other's most similar word.
   TRANSPORT = 'transport'  # Target word with the most mass per source word.
@@ -31,7 +31,7 @@ class Method(enum.Enum):
 
 
 class Mass(enum.Enum):
-  """Weights of the words of a sentence."""
+  """Weighting of a sentence's words."""
 
   UNIFORM = 'uniform'
   NORM = 'norm'  # Proportional to the norm of the vector (Yokoi et al., 2020).
@@ -41,14 +41,14 @@ class Mass(enum.Enum):
 def parse_methods(
   names: Iterable[Method | str], *, where: str
 ) -> tuple[Method, ...]:
-  """Parses the names of methods.
+  """Parses the names of word alignment methods.
 
   Args:
-    names: Names of methods, or methods.
+    names: Word alignment methods or their names.
     where: Location for the error message.
 
   Raises:
-    ConfigError: If a name is unknown, or there is no name.
+    ConfigError: If a name is unknown, or if `names` is empty.
   """
   methods = tuple(
     validation.validate(name, Method, name=where) for name in names
@@ -65,7 +65,7 @@ def parse_methods(
 
 @validation.validate_call
 def cosine_similarities(source: np.ndarray, target: np.ndarray) -> np.ndarray:
-  """Computes the cosine similarities of words.
+  """Computes the cosine similarities between source and target words.
 
   Args:
     source: Source word vectors of shape [..., M, D].
@@ -75,7 +75,8 @@ def cosine_similarities(source: np.ndarray, target: np.ndarray) -> np.ndarray:
     Similarities, float64 of shape [..., M, N]. Those of a zero vector are 0.
 
   Raises:
-    AnalysisError: If an array has other axes, or the dimensions differ.
+    AnalysisError: If an array does not have these axes, or the dimensions
+      differ.
   """
   for side, name in ((source, 'source'), (target, 'target')):
     vector_checks.check_axes(side, name, '..., words, dimensions')
@@ -88,17 +89,18 @@ def cosine_similarities(source: np.ndarray, target: np.ndarray) -> np.ndarray:
 def word_weights(
   words: np.ndarray, mass: Mass | str = Mass.UNIFORM
 ) -> np.ndarray:
-  """Computes the weight of each word in its sentence.
+  """Computes the weight (mass) of each word in its sentence.
 
   Args:
     words: Word vectors of shape [..., M, D].
-    mass: UNIFORM, or NORM for weights proportional to the norms.
+    mass: Weighting: UNIFORM, or NORM for weights proportional to the vectors'
+      norms.
 
   Returns:
     Weights, float64 of shape [..., M], which sum to 1.
 
   Raises:
-    AnalysisError: If the array has other axes.
+    AnalysisError: If the array does not have these axes.
   """
   vector_checks.check_axes(words, 'words', '..., words, dimensions')
   if validation.validate(mass, Mass, name='mass') is Mass.UNIFORM:
@@ -120,7 +122,7 @@ def transport_plan(
   max_rounds: validation.NonNegativeInt = 1000,
   tolerance: validation.NonNegativeFloat = 1e-6,
 ) -> np.ndarray:
-  """Computes entropic optimal transport with Sinkhorn's iteration.
+  """Computes an entropic optimal transport plan with Sinkhorn's iteration.
 
   The plan P maximizes sum P S + r H(P) with row sums `source_mass` and column
   sums `target_mass`, where H is the entropy (Cuturi, 2013). `ot.sinkhorn` of
@@ -151,7 +153,7 @@ def transport_plan(
   )
   if regularization < _MIN_REGULARIZATION:
     raise errors.AnalysisError(
-      'The entropic regularization is too small',
+      'The entropic regularization is too small, which would cause underflow',
       got=regularization,
       expected=f'at least {_MIN_REGULARIZATION}',
       where='regularization',
@@ -180,7 +182,7 @@ def link_matrix(
   plan: np.ndarray | None = None,
   threshold: float | None = None,
 ) -> np.ndarray:
-  """Returns a mask of the linked words.
+  """Returns a boolean mask of the linked word pairs.
 
   | method | condition for a link between i and j |
   | --- | --- |
@@ -195,16 +197,18 @@ def link_matrix(
 
   Args:
     similarity: Similarities S of shape [..., M, N].
-    method: One of the methods above.
-    plan: Transport plan P of shape [..., M, N], for the transport methods.
-    threshold: Threshold t between 0 and 1. If None, the greatest entry is
-      linked.
+    method: Word alignment method, one of the methods in the table.
+    plan: Transport plan P of shape [..., M, N]. The transport methods require
+      it.
+    threshold: Threshold t between 0 and 1. If None, the greatest entry of each
+      row or column is linked.
 
   Returns:
     Boolean mask of shape [..., M, N].
 
   Raises:
-    AnalysisError: If a transport method has no plan, or the shapes differ.
+    AnalysisError: If `plan` is missing for a transport method, or if the shapes
+      differ.
   """
   vector_checks.check_axes(similarity, 'similarity', '..., words, words')
   if plan is not None:
@@ -215,7 +219,7 @@ def link_matrix(
     return links if threshold is None else links & (similarity > threshold)
   if plan is None:
     raise errors.AnalysisError(
-      'Transport methods require a plan',
+      'The transport methods require a transport plan',
       got=method.value,
       fix='Pass plan=transport_plan(...).',
     )
@@ -227,7 +231,7 @@ def link_matrix(
 
 @validation.validate_call
 def matrix_to_links(matrix: np.ndarray) -> frozenset[Link]:
-  """Returns the index pairs (i, j) at which a mask [M, N] is true.
+  """Returns the index pairs (i, j) at which a mask [M, N] is True.
 
   Raises:
     AnalysisError: If the array is not a matrix.
