@@ -1,8 +1,8 @@
-"""Writing of the shards of a token cache with Apache Beam.
+"""Runner that writes the shards of a token cache with Apache Beam.
 
-Each unit of `write_plan` is an element that a worker of the runner writes to
-the directory of the cache. All workers need access to this directory. The files
-are the same as with every other way to write a cache. This module requires the
+Each unit of a `write_plan` is one Beam element. A Beam worker writes the unit's
+shards to the cache directory, to which all workers need access. The resulting
+files are identical to those written without Beam. This module requires the
 package apache-beam.
 """
 
@@ -24,17 +24,17 @@ _XLFLAX_ERROR = re.compile(
 
 
 class WriteUnit(beam.DoFn):
-  """Beam function that writes units and yields the names of their tasks."""
+  """Beam function that writes units of shards and yields their tasks' names."""
 
   def __init__(self, plan: cache_writer.Plan):
     self._plan = plan
 
   def setup(self) -> None:
-    """Opens the tasks, once in each worker."""
+    """Opens the tasks once in each worker."""
     self._tasks = self._plan.open_tasks()
 
   def process(self, unit: write_plan.Unit):
-    """Writes the missing shards of a unit."""
+    """Writes those shards of a unit that do not exist yet."""
     with write_lock.converting_disk_errors(self._plan.directory):
       shard_writer.write_unit(unit, self._tasks, self._plan.vocabulary)
     yield unit.job.task
@@ -44,12 +44,13 @@ def make_runner(flags: Sequence[str]) -> cache_writer.Runner:
   """Returns a runner for `cache_writer.write_cache`.
 
   Args:
-    flags: Flags of Beam, such as `--runner=DirectRunner` and
-      `--direct_num_workers=2`. Beam logs flags that it does not recognize and
-      ignores them.
+    flags: Beam flags, such as `--runner=DirectRunner` and
+      `--direct_num_workers=2`. Beam logs and ignores flags that it does not
+      recognize.
 
   Raises:
-    ConfigError: If there is no such runner, or the value of a flag is invalid.
+    ConfigError: If the runner does not exist, or if a flag has an invalid
+      value.
   """
   options = _parse_options(flags)
 
@@ -94,10 +95,11 @@ def _parse_options(flags: Sequence[str]) -> pipeline_options.PipelineOptions:
     runner.create_runner(name or 'DirectRunner')
   except (ValueError, ImportError, AttributeError) as error:
     raise errors.ConfigError(
-      'Loading the Beam runner failed.',
+      'The Beam runner cannot be loaded.',
       got=f'--runner={name}: {str(error)[:200]}',
-      expected='DirectRunner, DataflowRunner, FlinkRunner, SparkRunner, '
-      'apache_beam.runners.dask.dask_runner.DaskRunner, …',
+      expected='the name of a Beam runner, such as DirectRunner, '
+      'DataflowRunner, FlinkRunner, SparkRunner or '
+      'apache_beam.runners.dask.dask_runner.DaskRunner',
       where='--beam_options',
     ) from error
   _check_values(options)
@@ -112,7 +114,7 @@ def _check_values(options: pipeline_options.PipelineOptions) -> None:
       options.get_all_options()
   except SystemExit as error:
     raise errors.ConfigError(
-      'Beam rejected its flags.',
+      'Beam rejected the flags passed in --beam_options.',
       got=usage.getvalue().strip().splitlines()[-1],
       where='--beam_options',
     ) from error

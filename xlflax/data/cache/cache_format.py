@@ -10,12 +10,12 @@ CACHE/tasks/<task>/<split>/
   shards/<shard>.json           `ShardEntry`, until the task is finalized
 ```
 
-The name of a shard is derived from its inputs: format, vocabulary, range of the
-source, size of shards and number. A shard is therefore the same file regardless
-of the process that writes it, and changed text results in shards with other
-names. Token ids are uint16 if the vocabulary has at most 65536 tokens, and
-int32 otherwise. Texts are stored without special tokens except eos, so that one
-cache serves every layout, length and order.
+A shard's name is derived from its inputs: format, vocabulary, range of the
+source, shard size and shard number. A shard is therefore the same file
+regardless of the process that writes it, and changed text results in shards
+with different names. Token ids are uint16 if the vocabulary has at most 65536
+tokens, and int32 otherwise. Texts are stored without special tokens except eos,
+so that the same cache can be read with any layout, sequence length and order.
 """
 
 import dataclasses
@@ -38,10 +38,10 @@ SUFFIX = '.safetensors'
 
 @dataclasses.dataclass(frozen=True)
 class SideStatistics:
-  """Statistics of one side of a task.
+  """Statistics of a task's texts in one language.
 
   Attributes:
-    language: Language code of the side.
+    language: Language code of the texts.
     sentences: Number of sentences.
     tokens: Number of tokens, without eos.
     unknown: Number of unknown tokens.
@@ -59,7 +59,7 @@ class SideStatistics:
 
   @property
   def unknown_rate(self) -> float:
-    """Fraction of the tokens that are unknown."""
+    """Fraction of all tokens that are unknown."""
     return self.unknown / max(self.tokens, 1)
 
   def to_json(self) -> dict:
@@ -72,21 +72,22 @@ class SideStatistics:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardEntry:
-  """Metadata of one shard.
+  """Metadata of a single shard.
 
   Attributes:
-    name: Name of the file, without the suffix.
-    digest: Digest of the file.
-    examples: Number of stored examples.
-    empty: Number of examples that were omitted because a side has no tokens.
-    tokens: Number of tokens of each side, without eos, in the task's order of
-      languages.
-    unknown: Number of unknown tokens of each side.
+    name: Name of the shard's file, without the suffix.
+    digest: Digest of the shard's file.
+    examples: Number of examples stored in all shards.
+    empty: Number of examples that were omitted because a text has no tokens.
+    tokens: Number of tokens in each of the task's languages, without eos.
+    unknown: Number of unknown tokens in each of the task's languages.
     library: Name and version of the tokenization library. Empty if unknown.
-    begins: Whether the next example after the shard starts a document because
-      omitted examples at the end of the shard started it.
-    starts: Whether the first example starts a document because omitted examples
-      of preceding shards started it. Set when the task is finalized.
+    begins: Whether the first example after the shard starts a document, because
+      the example that originally started it was omitted at the end of this
+      shard.
+    starts: Whether the shard's first example starts a document, because the
+      example that originally started it was omitted in a preceding shard. This
+      is set when the task is finalized.
   """
 
   name: str
@@ -105,10 +106,10 @@ class ShardEntry:
 
   @classmethod
   def from_json(cls, data: dict) -> 'ShardEntry':
-    """Returns the entry that `to_json` serialized.
+    """Creates a shard entry from JSON data written by `to_json`.
 
     Raises:
-      CacheError: If the data is not a valid entry.
+      CacheError: If the data does not describe a valid entry.
     """
     json_schema.check_shard_json(data)
     return cls._from_valid_json(data)
@@ -128,13 +129,14 @@ class TaskMeta:
   Attributes:
     task: SeqIO name of the task.
     split: Split of the task, such as 'train'.
-    languages: Language of each side, in order.
-    source_examples: Number of examples of the source, N_i of the sampling
-      rates.
-    vocabulary: Hash of the vocabulary.
-    fingerprint: Identification of the source: its type, its `files` (path,
-      size, and modification time or content digest) and its preprocessors.
-    shard_size: Size of the text of a shard in bytes; see `cache_writer.Plan`.
+    languages: Language codes of the source and target texts, in order.
+    source_examples: Number of examples in the source, which is N_i in the
+      sampling rates.
+    vocabulary: Hash of the vocabulary that encoded the text.
+    fingerprint: Description of the source that identifies its content: its
+      type, its `files` (path, size, and modification time or content digest)
+      and its preprocessors.
+    shard_size: Amount of text in each shard in bytes; see `cache_writer.Plan`.
     shards: Entries of the shards, in the order of the text.
   """
 
@@ -149,22 +151,22 @@ class TaskMeta:
 
   @property
   def sides(self) -> tuple[str, ...]:
-    """Names of the features that contain the sides."""
+    """Names of the features that contain the texts."""
     return tokenized_examples.SIDES[len(self.languages)]
 
   @property
   def examples(self) -> int:
-    """Number of stored examples."""
+    """Number of examples stored in all shards."""
     return sum(shard.examples for shard in self.shards)
 
   @property
   def empty(self) -> int:
-    """Number of examples that were omitted because a side has no tokens."""
+    """Number of examples that were omitted because a text has no tokens."""
     return sum(shard.empty for shard in self.shards)
 
   @property
   def statistics(self) -> tuple[SideStatistics, ...]:
-    """Statistics of each side."""
+    """Statistics of the texts in each language."""
     return tuple(
       SideStatistics(
         language,
@@ -176,7 +178,7 @@ class TaskMeta:
     )
 
   def to_json(self) -> dict:
-    """Returns the values as JSON data, with sums over the shards."""
+    """Returns the metadata as JSON data, including sums over the shards."""
     fields = {
       field.name: getattr(self, field.name)
       for field in dataclasses.fields(self)
@@ -188,10 +190,10 @@ class TaskMeta:
 
   @classmethod
   def from_json(cls, data: dict) -> 'TaskMeta':
-    """Returns the metadata that `to_json` serialized.
+    """Creates metadata from JSON data written by `to_json`.
 
     Raises:
-      CacheError: If the data is not valid metadata.
+      CacheError: If the data does not describe valid metadata.
     """
     json_schema.check_task_json(data)
     names = {f.name for f in dataclasses.fields(cls)}
@@ -207,12 +209,12 @@ class TaskMeta:
 
 
 def token_dtype(vocabulary_size: int) -> np.dtype:
-  """Returns the smallest dtype for the ids of a vocabulary."""
+  """Returns the smallest dtype that can represent a vocabulary's ids."""
   return np.dtype(np.uint16 if vocabulary_size <= 1 << 16 else np.int32)
 
 
 def task_directory(cache, task: str, split: str) -> pathlib.Path:
-  """Returns the directory of a task and split."""
+  """Returns the directory for a split of a task."""
   return (
     paths.to_path(cache)
     / 'tasks'
@@ -222,35 +224,35 @@ def task_directory(cache, task: str, split: str) -> pathlib.Path:
 
 
 def quote_file_name(name: str) -> str:
-  """Returns a valid file name for any name."""
+  """Converts any name to a valid file name."""
   return urllib.parse.quote(name, safe='')
 
 
 def task_key(task: str, split: str) -> str:
-  """Returns the key of a task and split in cache.json."""
+  """Returns the key in `cache.json` for a split of a task."""
   return f'{quote_file_name(task)}/{quote_file_name(split)}'
 
 
 def generation_file(directory: pathlib.Path, number: int) -> pathlib.Path:
-  """Returns the path of a task's metadata in a generation."""
+  """Returns the path of a task's metadata file for a generation."""
   return directory / f'generation-{number}.json'
 
 
 def shard_file(directory: pathlib.Path, name: str) -> pathlib.Path:
-  """Returns the path of a shard in a task's directory."""
+  """Returns a shard's path in the directory of its task."""
   return directory / SHARDS / f'{name}{SUFFIX}'
 
 
 def entry_file(directory: pathlib.Path, name: str) -> pathlib.Path:
-  """Returns the path of a shard's entry, which exists until finalization."""
+  """Returns the path of a shard's entry file, which finalization removes."""
   return directory / SHARDS / f'{name}.json'
 
 
 def read_json(path: pathlib.Path) -> dict:
-  """Reads a JSON file of a cache and verifies its digest.
+  """Reads a JSON file in a cache and verifies its digest.
 
   Raises:
-    CacheError: If the file is damaged or has an unknown format.
+    CacheError: If the file is damaged, or if its format is unknown.
   """
   try:
     data = json.loads(path.read_text(encoding='utf-8'))
@@ -277,6 +279,6 @@ def read_json(path: pathlib.Path) -> dict:
 
 
 def write_json(path: pathlib.Path, data: dict) -> None:
-  """Replaces a JSON file atomically, and adds a digest."""
+  """Adds a digest to JSON data and writes the file atomically."""
   text = json.dumps(checksums.add_digest(data), indent=1, ensure_ascii=False)
   paths.write_atomically(path, text)

@@ -1,8 +1,8 @@
-"""The file cache.json with the vocabulary and the generations of a cache.
+"""The file `cache.json`, which describes a cache's vocabulary and generations.
 
-A generation defines the tasks and sampling rates of the mixtures, and the state
-of each task. Adding text creates a new generation, and older generations remain
-unchanged.
+A generation is one state of a cache. It defines the tasks and sampling rates of
+all mixtures, and the state of each task. Adding text creates a new generation
+and does not change older generations.
 """
 
 import contextlib
@@ -22,28 +22,30 @@ _TEMPORARY_PREFIX = '.creating-'
 
 @dataclasses.dataclass
 class Generation:
-  """One state of a cache.
+  """State of a cache after text was written or added.
 
   Attributes:
-    mixtures: Mixture -> split -> task -> SeqIO mixing rate.
-    tasks: `task_key` -> number and digest of the task's generation file.
+    mixtures: SeqIO mixing rate of each task, by mixture, split and task.
+    tasks: Number and digest of each task's generation file, by `task_key`.
   """
 
   mixtures: dict[str, dict[str, dict[str, float]]]
   tasks: dict[str, dict[str, Any]]
 
   def copy(self) -> 'Generation':
-    """Returns a copy with the same tasks and mixtures."""
+    """Returns a copy of the generation with the same tasks and mixtures."""
     return Generation(dict(self.mixtures), dict(self.tasks))
 
 
 @dataclasses.dataclass
 class Header:
-  """The content of cache.json.
+  """Content of a `cache.json` file.
 
   Attributes:
-    vocabulary: Fields 'hash', 'size' and 'languages' of the vocabulary.
-    generations: Generations, oldest first. The first one has the number 1.
+    vocabulary: Vocabulary's hash, size and languages, under the keys 'hash',
+      'size' and 'languages'.
+    generations: All generations, oldest first. The oldest generation has the
+      number 1.
   """
 
   vocabulary: dict[str, Any]
@@ -51,10 +53,11 @@ class Header:
 
   @classmethod
   def for_vocabulary(cls, vocabulary) -> 'Header':
-    """Returns the header of a new cache.
+    """Returns the header for a new cache.
 
     Args:
-      vocabulary: A `base_vocabulary.Vocabulary`.
+      vocabulary: Vocabulary that encodes the text
+        (`base_vocabulary.Vocabulary`).
     """
     return cls(
       {
@@ -67,11 +70,11 @@ class Header:
 
   @property
   def newest(self) -> Generation:
-    """The newest generation, or an empty one if there are no generations."""
+    """The newest generation, or an empty generation if none exists."""
     return self.generations[-1] if self.generations else Generation({}, {})
 
   def older(self, key: str) -> set[int]:
-    """Returns the numbers of a task's generation files in older generations.
+    """Returns the numbers of a task's files that older generations refer to.
 
     Args:
       key: `task_key` of the task.
@@ -83,7 +86,7 @@ class Header:
     }
 
   def write(self, directory: pathlib.Path) -> None:
-    """Replaces cache.json atomically."""
+    """Replaces the `cache.json` file atomically."""
     cache_format.write_json(
       directory / cache_format.CACHE_FILE, self._to_json()
     )
@@ -93,7 +96,7 @@ class Header:
 
 
 def read_metadata(directory: pathlib.Path) -> Header:
-  """Reads cache.json.
+  """Reads the `cache.json` file of a cache.
 
   Raises:
     CacheError: If the file is damaged or has an unknown format.
@@ -112,17 +115,19 @@ def read_metadata(directory: pathlib.Path) -> Header:
 def open_for_writing(
   directory: pathlib.Path, vocabulary, *, overwrite: bool
 ) -> Header:
-  """Returns the header of a cache, and creates the cache if necessary.
+  """Returns a cache's header, and creates the cache if necessary.
 
   Several processes may call this function concurrently without `overwrite`.
 
   Args:
     directory: Directory of the cache.
-    vocabulary: A `base_vocabulary.Vocabulary`.
-    overwrite: Whether to delete a cache that has another vocabulary.
+    vocabulary: Vocabulary that encodes the text (`base_vocabulary.Vocabulary`).
+    overwrite: Whether to delete an existing cache that has a different
+      vocabulary.
 
   Raises:
-    CacheError: If the cache has another vocabulary, and `overwrite` is False.
+    CacheError: If the cache has a different vocabulary and `overwrite` is
+      False.
   """
   path = directory / cache_format.CACHE_FILE
   if not path.exists():
@@ -136,19 +141,20 @@ def open_for_writing(
     _create(directory, Header.for_vocabulary(vocabulary))
     return read_metadata(directory)
   raise errors.CacheError(
-    'The cache directory was written with another vocabulary.',
+    'The cache directory was written with a different vocabulary.',
     got=f'hash {vocabulary.hash[:12]}',
     expected=f'hash {header.vocabulary["hash"][:12]}',
     where=directory,
-    fix='Choose another --output, or replace the cache with --overwrite. With '
-    '--shard_index, delete the directory before starting the first job.',
+    fix='Choose a different --output, or replace the cache with --overwrite. '
+    'With --shard_index, delete the directory before you start the first '
+    'job.',
   )
 
 
 def remove_temporary_files(directory: pathlib.Path) -> None:
-  """Removes temporary files of killed processes.
+  """Removes temporary files that killed processes left in a cache.
 
-  No other process may be writing to the cache.
+  No other process may write to the cache at the same time.
   """
   for path in directory.glob(f'{_TEMPORARY_PREFIX}*'):
     shutil.rmtree(path)

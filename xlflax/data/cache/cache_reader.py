@@ -1,7 +1,8 @@
-"""Reader of token caches, which does not import TensorFlow or SeqIO.
+"""Reader for token caches, which does not import TensorFlow or SeqIO.
 
-Invalid caches are rejected when they are opened. A cache is invalid if it is
-missing or incomplete, has another vocabulary, or its corpus has changed since.
+A cache is rejected when it is opened if it is missing or incomplete, if it was
+written with a different vocabulary, or if its corpus has changed since it was
+written.
 """
 
 import dataclasses
@@ -25,12 +26,12 @@ _MAX_VERIFIED_SIZE = 1 << 16
 
 @dataclasses.dataclass(frozen=True)
 class CachedTask:
-  """One task and split of a cache.
+  """A split of a task in a token cache.
 
   Attributes:
-    meta: Metadata: languages, sizes and statistics.
-    sides: Texts of each side, on disk or in a bucket.
-    shards: Shards of the task. Their method `starts_document` returns document
+    meta: Metadata of the task: languages, sizes and statistics.
+    sides: Source and target texts of the task, on disk or in a bucket.
+    shards: Shards of the task, whose method `starts_document` returns document
       boundaries.
   """
 
@@ -40,7 +41,7 @@ class CachedTask:
 
 
 class TokenCache:
-  """A cache directory that `xlflax cache` has written."""
+  """Cache directory written by `xlflax cache`."""
 
   OPENED_BY = 'xlflax.data.cache.cache_reader.TokenCache({})'
 
@@ -55,11 +56,12 @@ class TokenCache:
 
     Args:
       directory: Directory of the cache.
-      generation: Number of the generation to read, from 1. If None, the newest.
+      generation: Number of the generation to read, counted from 1. If None, the
+        newest generation is read.
 
     Raises:
-      CacheError: If there is no cache, its format is not supported, or it has
-        no such generation.
+      CacheError: If the directory contains no cache, if the cache's format is
+        not supported, or if the generation does not exist.
     """
     self.directory = bucket_staging.find_written_copy(
       paths.to_path(directory), cache_format.CACHE_FILE
@@ -76,21 +78,21 @@ class TokenCache:
     self.generation = num_generations if generation is None else generation
     if num_generations and not 1 <= self.generation <= num_generations:
       raise errors.CacheError(
-        'The generation is not in the token cache.',
+        'The token cache does not contain this generation.',
         got=generation,
-        expected=f'1 to {num_generations}',
+        expected=f'a generation from 1 to {num_generations}',
         where=self.directory,
       )
     if not num_generations:
       raise errors.CacheError(
         'The token cache is incomplete.',
         got='no finalized task',
-        expected='all shards, because the order of examples and the sampling '
-        'rates depend on the number of examples',
+        expected='all shards of the task. The order of examples and the '
+        'sampling rates depend on the number of examples',
         where=self.directory,
-        fix='Wait until the cache is written, or run the same `xlflax cache` '
-        'command again to resume. After the last --shard_index, run `xlflax '
-        'cache finalize`.',
+        fix='Wait until the cache has been written, or run the same `xlflax '
+        'cache` command again to resume. If you use --shard_index, run '
+        '`xlflax cache finalize` after the last shard.',
       )
     self._tasks = self._header.generations[self.generation - 1].tasks
     self._meta = functools.cache(self._read_meta)
@@ -98,19 +100,19 @@ class TokenCache:
 
   @property
   def mixtures(self) -> dict[str, dict[str, dict[str, float]]]:
-    """Mixing rates of SeqIO: mixture -> split -> task -> rate."""
+    """SeqIO mixing rates, by mixture, split and task."""
     return self._header.generations[self.generation - 1].mixtures
 
   def check_vocabulary(self, vocabulary) -> None:
-    """Checks that the cache was written with a vocabulary.
+    """Checks that the cache was written with the given vocabulary.
 
     Raises:
-      CacheError: If the cache was written with another vocabulary.
+      CacheError: If the cache was written with a different vocabulary.
     """
     stored = self._header.vocabulary
     if stored['hash'] != vocabulary.hash:
       raise errors.CacheError(
-        'The token cache was written with another vocabulary.',
+        'The token cache was written with a different vocabulary.',
         got=f'{vocabulary.spec.size} tokens, hash {vocabulary.hash[:12]}',
         expected=f'{stored["size"]} tokens, hash {stored["hash"][:12]}, '
         'as in the cache',
@@ -119,16 +121,16 @@ class TokenCache:
       )
 
   def rates(self, mixture: str, split: str) -> dict[str, float]:
-    """Returns the mixing rates of a mixture's tasks that have a split.
+    """Returns the mixing rates of those tasks of a mixture that have the split.
 
     Raises:
-      CacheError: If the mixture or the split is not in the cache.
+      CacheError: If the cache does not contain the mixture or the split.
     """
     if mixture not in self.mixtures:
       if self._is_complete(mixture, split):
         return {mixture: 1.0}
       raise errors.CacheError(
-        'The mixture is not in the token cache.',
+        'The token cache does not contain this mixture.',
         got=repr(mixture),
         expected='one of ' + ', '.join(sorted(self.mixtures)),
         where=self.directory,
@@ -137,7 +139,8 @@ class TokenCache:
     splits = self.mixtures[mixture]
     if split not in splits:
       raise errors.CacheError(
-        f'The split of {mixture} is not in the token cache.',
+        'The token cache does not contain this split of the mixture '
+        f'{mixture}.',
         got=repr(split),
         expected='one of ' + ', '.join(sorted(splits)),
         where=self.directory,
@@ -146,13 +149,13 @@ class TokenCache:
     return splits[split]
 
   def open(self, mixture: str, split: str) -> dict[str, CachedTask]:
-    """Opens the tasks of a mixture.
+    """Opens all tasks of a mixture.
 
     Returns:
       The tasks, by name.
 
     Raises:
-      CacheError: If a task is incomplete, or its files are damaged.
+      CacheError: If a task is incomplete, or if its files are damaged.
     """
     tasks = self._complete_tasks(mixture, split)
     return {task: self._open_task(task, split) for task in tasks}
@@ -167,7 +170,7 @@ class TokenCache:
     )
 
   def signature(self, mixture: str, split: str) -> str:
-    """Returns a signature that changes when a file of the tasks is written.
+    """Returns a signature that changes if one of the tasks' files is written.
 
     The signature is computed without reading the shards.
     """
@@ -178,10 +181,10 @@ class TokenCache:
     return checksums.digest_json([self.digest(mixture, split), *stats])
 
   def verify(self, mixture: str, split: str) -> None:
-    """Reads every file of a mixture's tasks and verifies its digest.
+    """Reads all files of a mixture's tasks and verifies their digests.
 
     Raises:
-      CacheError: If files have changed. The message lists them.
+      CacheError: If files have changed. The message lists the changed files.
     """
     problems = []
     for task in self._complete_tasks(mixture, split):
@@ -193,7 +196,7 @@ class TokenCache:
       raise errors.CacheError(
         'The token cache is damaged.',
         got='; '.join(problems[:20]),
-        expected='the original files',
+        expected='files that have not changed since the cache was written',
         where=self.directory,
         fix='Delete the changed files. '
         + rebuild_command(self.directory, mixture, split),
@@ -235,17 +238,17 @@ class TokenCache:
     split: str,
     languages: Collection[str] | None = None,
   ) -> None:
-    """Checks that text and dictionaries have not changed since caching.
+    """Checks that text and dictionaries are the same as when they were cached.
 
     Tasks that do not read a corpus directory are not checked. If the cache has
     a newer generation, files and languages that were added to the corpus are
     ignored.
 
     Args:
-      corpus: A `corpus_directory.Corpus`.
+      corpus: Corpus from which the cache was written.
       mixture: Mixture whose tasks are checked.
       split: Split of the tasks.
-      languages: Languages that are read. If None, all languages.
+      languages: Languages that are read. If None, all languages are read.
 
     Raises:
       CacheError: If text or dictionaries have changed.
@@ -279,7 +282,8 @@ class TokenCache:
     """Checks that the newest generation has all languages of the corpus.
 
     Raises:
-      CacheError: If the corpus has text in other languages.
+      CacheError: If the corpus has text in languages that the cache does not
+        contain.
     """
     corpus_members = {
       'corpus.mono': [(code,) for code in corpus.languages],
@@ -297,7 +301,8 @@ class TokenCache:
     ]
     if new and self.generation == len(self._header.generations):
       raise errors.CacheError(
-        'The corpus has text in languages that the token cache does not have.',
+        'The corpus has text in languages that the token cache does not '
+        'contain.',
         got=', '.join(new[:5]) + (', …' if len(new) > 5 else ''),
         where=corpus.directory,
         fix=rebuild_command(self.directory, mixture, split)
@@ -329,7 +334,8 @@ class TokenCache:
     meta = self._meta(task, split)
     if meta.vocabulary != self._header.vocabulary['hash']:
       raise errors.CacheError(
-        f'The vocabulary of {task} differs from that of its cache.',
+        f'The vocabulary of the task {task} differs from the vocabulary of '
+        'the token cache.',
         where=directory,
         fix=rebuild_command(self.directory),
       )
@@ -377,7 +383,7 @@ def _stamp(directory: pathlib.Path, name: str) -> tuple[int, int]:
 def rebuild_command(
   directory, mixture: str = 'MIXTURE', split: str = 'train'
 ) -> str:
-  """Returns the hint for a cache that cannot be used."""
+  """Returns the error hint for a cache that cannot be used."""
   return 'Write it: ' + _format_command(directory, mixture, split)
 
 

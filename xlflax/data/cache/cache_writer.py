@@ -1,11 +1,11 @@
-"""Writer of token caches, which is parallel and can be resumed after a kill.
+"""Parallel writer for token caches, which can resume after it is killed.
 
-`write_plan` divides tasks into shards, which appear atomically. A task is
-finalized when all of its shards exist. The files are identical byte for byte,
-regardless of the processes that write the shards, their order and
-interruptions. `write_cache` writes a complete cache. With several machines,
-each machine calls `write_partition` for some of the shards, and one machine
-calls `finalize_cache` at the end.
+`write_plan` divides each task into shards, which are created atomically. A task
+is finalized when all of its shards exist. The files are byte-identical
+regardless of which processes write the shards, in which order, and with which
+interruptions. `write_cache` writes a complete cache. If several machines write
+a cache, each machine calls `write_partition` for some of the shards, and one
+machine calls `finalize_cache` at the end.
 """
 
 import dataclasses
@@ -36,18 +36,19 @@ SHARD_SIZE = 1 << 26
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-  """Content and options of a cache to write.
+  """Content and options of the cache to write.
 
   Attributes:
-    directory: Directory of the cache. Other mixtures in the cache are
-      preserved.
+    directory: Directory of the cache. If it already contains other mixtures,
+      they are preserved.
     mixtures: Names of mixtures or tasks.
-    splits: Names of splits. Tasks without a split are omitted from it.
-    vocabulary: A `base_vocabulary.Vocabulary`.
-    open_tasks: Function that opens the tasks. It is called once in each
+    splits: Names of splits. If a task does not have a split, the task is
+      omitted from this split.
+    vocabulary: Vocabulary that encodes the text (`base_vocabulary.Vocabulary`).
+    open_tasks: Function that opens the tasks and is called once in each
       process.
-    shard_size: Size of the text of a shard in bytes.
-    changed: Handling of tasks whose text has changed.
+    shard_size: Amount of text in each shard in bytes.
+    changed: Handling of tasks whose text has changed since they were cached.
   """
 
   directory: pathlib.Path
@@ -65,7 +66,7 @@ class Plan:
     object.__setattr__(self, 'directory', directory)
 
   def jobs(self, tasks: text_tasks.Tasks) -> list[write_plan.Job]:
-    """Returns one job for each task and split."""
+    """Returns one write job for each split of each task."""
     return write_plan.list_jobs(
       tasks,
       self.directory,
@@ -96,22 +97,22 @@ def write_cache(
   runner: Runner | None = None,
   report: multiprocessing_runner.Report = lambda progress: None,
 ) -> list[cache_format.TaskMeta]:
-  """Writes the tasks of mixtures, except those that already exist.
+  """Writes all tasks of the mixtures that are not in the cache yet.
 
   Args:
     plan: Content and options of the cache.
-    num_processes: Number of processes that tokenize.
-    runner: Function that writes the shards. If None, processes of this machine
-      write them.
-    report: Function that is called periodically with the progress.
+    num_processes: Number of processes that tokenize text.
+    runner: Function that writes the shards. If None, processes on this machine
+      write the shards.
+    report: Function that is called periodically with the current progress.
 
   Returns:
     The metadata of each task of the mixtures, by task and split.
 
   Raises:
-    CacheError: If the directory has other content, another process writes to
-      it, or the disk is full.
-    CorpusError: If a mixture is unknown or the text is malformed.
+    CacheError: If the directory has unexpected content, if another process is
+      writing to it, or if the disk is full.
+    CorpusError: If a mixture is unknown, or if the text is malformed.
   """
   tasks = plan.open_tasks()
   with write_lock.lock_cache(plan.directory):
@@ -146,21 +147,22 @@ def write_partition(
   *,
   report: multiprocessing_runner.Report = lambda progress: None,
 ) -> int:
-  """Writes one partition of the shards, concurrently with other processes.
+  """Writes one partition of a cache, concurrently with other processes.
 
   Args:
     plan: Content and options of the cache, the same for all processes.
-    partition: (i, n) to write the i-th of n partitions, from 0.
-    report: Function that is called periodically with the progress.
+    partition: Pair (i, n) to write partition i of n partitions, where i is
+      counted from 0.
+    report: Function that is called periodically with the current progress.
 
   Returns:
-    Number of units in the partition. A unit is a shard, or a file that is read
-    from its beginning.
+    The number of units in the partition. A unit is a shard, or a file that must
+    be read from its beginning.
 
   Raises:
-    CacheError: If the directory has other content, another process writes this
-      partition, or the disk is full.
-    CorpusError: If a mixture is unknown or the text is malformed.
+    CacheError: If the directory has unexpected content, if another process is
+      writing this partition, or if the disk is full.
+    CorpusError: If a mixture is unknown, or if the text is malformed.
   """
   tasks = plan.open_tasks()
   with write_lock.lock_cache(plan.directory, partition):
@@ -195,7 +197,8 @@ def finalize_cache(plan: Plan) -> list[cache_format.TaskMeta]:
     The metadata of each task of the mixtures, by task and split.
 
   Raises:
-    CacheError: If a shard is missing, or its text has changed since.
+    CacheError: If a shard is missing, or if its text has changed since it was
+      written.
   """
   tasks = plan.open_tasks()
   with write_lock.lock_cache(plan.directory):
@@ -207,11 +210,12 @@ def finalize_cache(plan: Plan) -> list[cache_format.TaskMeta]:
 def select_partition(
   jobs: Sequence[write_plan.Job], partition: tuple[int, int]
 ) -> list[write_plan.Unit]:
-  """Returns the units of a partition, which are the same in every process.
+  """Returns the units in a partition, which are the same in every process.
 
   Args:
     jobs: Jobs of all tasks.
-    partition: (i, n) for the i-th of n partitions, from 0.
+    partition: Pair (i, n) for partition i of n partitions, where i is counted
+      from 0.
   """
   index, count = partition
   units = [unit for job in jobs for unit in job.all_units(count)]
@@ -224,7 +228,7 @@ def _open_header(
   """Returns the header of the cache, and creates it if necessary.
 
   Raises:
-    CacheError: If text has changed and `plan.changed` does not permit it.
+    CacheError: If text has changed but `plan.changed` does not permit changes.
   """
   replace = plan.changed is Changed.REPLACE
   header = cache_metadata.open_for_writing(
@@ -275,7 +279,7 @@ def _read_meta(job, header) -> cache_format.TaskMeta:
 def _compute_rates(
   plan: Plan, tasks, metas, header
 ) -> dict[str, dict[str, dict[str, float]]]:
-  """Computes the sampling rates of the mixtures from the sizes of their tasks."""
+  """Computes the mixtures' sampling rates from the sizes of their tasks."""
   sizes = {(m.task, m.split): m.source_examples for m in metas}
   return {
     mixture: header.newest.mixtures.get(mixture, {})

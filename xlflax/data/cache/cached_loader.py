@@ -1,9 +1,9 @@
-"""Loader of batches from a token cache, with random access to every step.
+"""Loader for token caches that can create the batch of any step.
 
-Sequence n of a task (its n-th use since step 0) is sequence n mod R of epoch n
-div R, where R is the number of sequences of the task. With shuffling, each
-epoch is a permutation of the R sequences that is keyed by (seed, task, epoch).
-Each sequence is therefore used exactly once per epoch, resuming does not replay
+The n-th sequence drawn from a task since step 0 is sequence n mod R of epoch n
+div R, where R is the number of sequences in the task. With shuffling, each
+epoch is a permutation of the R sequences with the key (seed, task, epoch). Each
+sequence is therefore used exactly once per epoch, resuming does not replay
 earlier steps, and the global batches do not depend on the number of processes.
 
 This module does not import TensorFlow or SeqIO.
@@ -22,9 +22,9 @@ from xlflax.utils import errors
 
 
 class CachedLoader:
-  """Loader of a token cache; see `loader_base.Loader`.
+  """Loader for a token cache; see `loader_base.Loader`.
 
-  `loader_factory.open_loader` creates it.
+  Use `loader_factory.open_loader` to create a loader.
   """
 
   def __init__(
@@ -41,15 +41,16 @@ class CachedLoader:
     """Opens a token cache.
 
     Args:
-      dataset: Dataset to read.
-      vocabulary: Vocabulary of the cache.
-      seed: Random seed.
+      dataset: Configuration of the dataset to read.
+      vocabulary: Vocabulary with which the cache was written.
+      seed: Random seed that determines the order of the sequences.
       cache_dir: Directory of the cache.
-      generation: Generation of the cache to read. If None, the newest.
-      corpus: Corpus to compare the cache with. If None, the comparison is
-        skipped.
-      verified: Signatures of caches whose digests have been verified. If None,
-        digests are not verified.
+      generation: Number of the generation to read. If None, the newest
+        generation is read.
+      corpus: Corpus with which the cache is compared. If None, the comparison
+        is skipped.
+      verified: Signatures of the caches whose digests have already been
+        verified. If None, digests are not verified.
 
     Raises:
       CacheError: If the cache is incomplete, damaged or out of date.
@@ -105,7 +106,7 @@ class CachedLoader:
 
   @property
   def spec(self):
-    """Shapes and types of the global batch, by key."""
+    """Shape and type of each array in the global batch, by batch key."""
     return self.dataset.batch_spec(self._vocabulary_spec)
 
   def rows(self, step: int, start: int, stop: int) -> batch_keys.Batch:
@@ -132,7 +133,7 @@ class CachedLoader:
     return batch
 
   def statistics(self) -> list[loader_base.TaskStatistics]:
-    """Returns sizes and sampling rates of each task."""
+    """Returns the size and sampling rate of each task."""
     return [
       loader_base.TaskStatistics(
         task=meta.task,
@@ -155,7 +156,7 @@ class CachedLoader:
     ]
 
   def close(self) -> None:
-    """Closes the shards."""
+    """Closes all open shards."""
     self._indices = []
 
   def _shuffled(self, index, sizes, keys):
@@ -178,9 +179,9 @@ class CachedLoader:
       ids = batch.get(key)
       if ids is not None and not 0 <= ids.min() <= ids.max() < size:
         raise errors.CacheError(
-          'The token cache contains ids that are not in the vocabulary.',
+          'The token cache contains token ids that are not in the vocabulary.',
           got=f'{ids.min()} to {ids.max()}',
-          expected=f'0 to {size - 1}',
+          expected=f'token ids from 0 to {size - 1}',
           where=self._directory,
           fix='Run `xlflax cache verify`, and write the cache again.',
         )

@@ -1,4 +1,4 @@
-"""Finalization of cached tasks after all of their shards have been written."""
+"""Finalization of cached tasks once all of their shards have been written."""
 
 import dataclasses
 import json
@@ -18,15 +18,15 @@ def finalize_task(
   *,
   older_generations: set[int],
 ) -> cache_format.TaskMeta:
-  """Writes the metadata and digests of a task and makes the task readable.
+  """Writes a task's metadata and digests, which makes the task readable.
 
-  Shards that no remaining generation uses are deleted.
+  Shards that are not used by any remaining generation are deleted.
 
   Args:
     job: Job whose shards have all been written.
-    tasks: Tasks that include the task of the job.
+    tasks: Registered tasks, including the job's task.
     generation: Number of the new generation.
-    older_generations: Numbers of older generation files of the task to keep.
+    older_generations: Numbers of the task's older generation files to keep.
 
   Returns:
     The metadata of the task.
@@ -55,7 +55,7 @@ def finalize_task(
   )
   if not meta.examples:
     raise errors.CorpusError(
-      'The task has no text.',
+      'The task contains no text to cache.',
       got=f'{meta.empty} examples, all empty',
       where=f'task {job.task}, split {job.split}',
       fix='Add text to the task, or remove it from the mixture.',
@@ -68,12 +68,12 @@ def finalize_task(
 
 
 def check_rewritten_shards(job: write_plan.Job) -> None:
-  """Checks finalized shards that were lost and have been written again.
+  """Checks finalized shards that were lost and then written again.
 
-  The entry files of shards with unchanged content are removed.
+  If a shard's content is unchanged, its separate metadata file is removed.
 
   Raises:
-    CacheError: If the content of such a shard has changed.
+    CacheError: If the content of a rewritten shard differs from the lost shard.
   """
   for name, finalized_entry in job.finalized.items():
     path = cache_format.entry_file(job.directory, name)
@@ -82,9 +82,10 @@ def check_rewritten_shards(job: write_plan.Job) -> None:
       continue
     if current_entry.digest != finalized_entry.digest:
       raise errors.CacheError(
-        f'A rewritten shard of {job.task} differs from the lost shard.',
-        got=f'a shard by {current_entry.library}',
-        expected=f'a shard by {finalized_entry.library}',
+        f'A shard of {job.task} was written again, but it differs from the '
+        'lost shard.',
+        got=f'a shard written by {current_entry.library}',
+        expected=f'a shard written by {finalized_entry.library}',
         where=cache_format.shard_file(job.directory, name),
         fix='Delete the shard, and write it again with the expected version of '
         'the library.',
@@ -122,10 +123,10 @@ def _is_last(
 ) -> bool:
   """Returns whether the examples of a part end with a shard.
 
-  A part that is divided by examples can have later shards, which are empty.
+  If a source is divided by examples, empty shards can follow its last shard.
   They exist if the source has fewer examples than its reported size, or if a
-  process was killed after it wrote its last shard and before it recorded the
-  end of the part.
+  process was killed after it wrote the last shard but before it recorded the
+  end of the source.
   """
   length = shard_plan.examples_in_shard(job.shard_size)
   return part.num_bytes is None and entry.examples + entry.empty < length
@@ -154,13 +155,13 @@ def _check_libraries(
     for name in names_by_library[library][:3]
   ]
   raise errors.CacheError(
-    f'Shards of {job.task} were tokenized by several versions of a library, '
-    'which break ties differently.',
+    f'The shards of {job.task} were tokenized by different versions of a '
+    'library, which may encode the same text differently.',
     got='; '.join(
       f'{len(names)} by {library}'
       for library, names in names_by_library.items()
     ),
-    expected=f'one version, such as {preferred}',
+    expected=f'a single version, such as {preferred}',
     where=job.directory / cache_format.SHARDS,
     fix='Install one version for all workers. Delete '
     + ', '.join(deletable)
@@ -186,7 +187,7 @@ def _incomplete_error(
   """Returns the error for missing shards, with the likely cause.
 
   Args:
-    job: Job of the task.
+    job: Job that writes the task.
     missing: Names of the missing shards.
     num_complete: Number of complete shards.
   """
@@ -243,12 +244,12 @@ def _list_generations(directory: pathlib.Path) -> dict[int, pathlib.Path]:
 
 
 def write_digests(directory: pathlib.Path, generations: set[int]) -> None:
-  """Writes `digests.json` of a task with the recorded digests of its shards.
+  """Writes a task's `digests.json` with the recorded digests of its shards.
 
   Args:
     directory: Directory of the task.
-    generations: Numbers of the generation files to keep. Other generation files
-      are removed.
+    generations: Numbers of the generation files to keep. All other generation
+      files are removed.
 
   Raises:
     CacheError: If a generation file is damaged.

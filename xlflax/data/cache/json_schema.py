@@ -1,7 +1,7 @@
-"""Validation of the types, names and numbers in a cache's JSON files.
+"""Validation of the types, names and numbers in a token cache's JSON files.
 
-The digest of a file shows that it is not damaged. It does not show that its
-writer was trustworthy.
+A file's digest shows only that the file is not damaged. It does not show that
+the file was written by a trusted program.
 """
 
 import math
@@ -17,7 +17,7 @@ _MAX_COUNT = 1 << 40  # examples or tokens
 
 
 def check_shard_json(data: Any) -> None:
-  """Checks that data is a `ShardEntry` as JSON.
+  """Checks that JSON data describes a valid `ShardEntry`.
 
   Raises:
     CacheError: If the data is invalid.
@@ -42,7 +42,7 @@ def check_shard_json(data: Any) -> None:
 
 
 def check_task_json(data: Any) -> None:
-  """Checks that data is a `TaskMeta` as JSON.
+  """Checks that JSON data describes a valid `TaskMeta`.
 
   Raises:
     CacheError: If the data is invalid.
@@ -68,7 +68,7 @@ def check_task_json(data: Any) -> None:
 
 
 def check_header_json(data: Any) -> None:
-  """Checks that data is the content of cache.json.
+  """Checks that JSON data is the valid content of a `cache.json` file.
 
   Raises:
     CacheError: If the data is invalid.
@@ -110,13 +110,13 @@ def _check(
   """Checks the fields of a JSON object.
 
   Args:
-    kind: Kind of the object, for the error message.
+    kind: Description of the object, for the error message.
     data: JSON object.
-    fields: Name of each required field -> function that returns whether a value
-      is valid.
+    fields: For the name of each required field, a function that returns whether
+      a value is valid.
 
   Raises:
-    CacheError: If the data is not an object, or a field is invalid.
+    CacheError: If the data is not an object, or if a field is invalid.
   """
   if not isinstance(data, dict):
     raise _invalid_error(kind, 'JSON object', data)
@@ -165,8 +165,8 @@ def _dict_of(is_valid: Callable[[Any], bool]) -> Callable[[Any], bool]:
 def _is_fingerprint(value: Any) -> bool:
   """Returns whether a value is the fingerprint of a source.
 
-  It contains the preprocessing steps and the files of the source, with their
-  size and their modification time or content digest.
+  A fingerprint contains the source's preprocessing steps and its files, with
+  each file's size and its modification time or content digest.
   """
 
   def is_file(entry: Any) -> bool:

@@ -1,8 +1,8 @@
-"""Copies of token caches on a local disk, from which training reads.
+"""Copying of token caches to a local disk, from which training reads.
 
-Each file is compared with its digest during the copy. Existing files are
-preserved. Running an interrupted copy again therefore resumes it, and only new
-files are copied if the cache has a new generation. This module does not import
+Each file is compared with its digest while it is copied. Existing files are
+kept. To resume an interrupted copy, run it again. If the cache has a new
+generation, only the new files are copied. This module does not import
 TensorFlow or SeqIO.
 """
 
@@ -21,9 +21,10 @@ class Staged:
   """Progress of a copy.
 
   Attributes:
-    done_bytes: Number of bytes that are complete.
-    total_bytes: Number of bytes in total.
-    copied_files: Number of files that this call has copied.
+    done_bytes: Number of bytes that exist in the copy so far.
+    total_bytes: Total number of bytes in the copy.
+    copied_files: Number of files copied so far, without files that already
+      existed.
   """
 
   done_bytes: int
@@ -39,21 +40,22 @@ def copy_tasks(
   *,
   report: Callable[[Staged], None] = lambda staged: None,
 ) -> Staged:
-  """Copies tasks of a cache.
+  """Copies tasks from a cache to a local directory.
 
   The file `cache.json`, which makes the directory a cache, is written last.
 
   Args:
     cache: Cache to copy from, on disk or in a bucket.
     directory: Local directory. It is created if necessary.
-    tasks: (task, split) of each task to copy.
+    tasks: Pairs (task, split) to copy.
     report: Function that is called with the progress after each file.
 
   Returns:
     The final progress.
 
   Raises:
-    CacheError: If the disk is too small, or a file does not match its digest.
+    CacheError: If the disk is too small, or if a file does not match its
+      digest.
   """
   directory = paths.to_local_path(directory, where='xlflax cache copy')
   directory.mkdir(parents=True, exist_ok=True)
@@ -84,7 +86,7 @@ def copy_tasks(
 def _read_digests(
   cache: cache_reader.TokenCache, tasks: Sequence[tuple[str, str]]
 ) -> dict[str, str]:
-  """Returns the digests of all files of tasks, by path relative to the cache."""
+  """Returns the digests of all task files, by path relative to the cache."""
   digests = {}
   for task, split in tasks:
     source = cache_format.task_directory(cache.directory, task, split)
@@ -100,7 +102,7 @@ def _read_digests(
 def _is_complete(path: pathlib.Path, digest: str) -> bool:
   """Returns whether a file exists and matches its digest.
 
-  Shards never change, so only their size is compared.
+  Shards never change, so only the file sizes are compared.
   """
   if str(paths.file_size(path)) != digest.partition('-')[0]:
     return False
@@ -115,11 +117,11 @@ def _check_free_space(directory: pathlib.Path, required: int) -> None:
   free = shutil.disk_usage(directory).free
   if required > free:
     raise errors.CacheError(
-      'The token cache does not fit on the disk.',
+      'The copy of the token cache does not fit on the disk.',
       got=f'{free:,} bytes free',
-      expected=f'{required:,} bytes',
+      expected=f'at least {required:,} bytes',
       where=directory,
-      fix='Choose another destination, or use the original cache.',
+      fix='Choose a different destination, or read the original cache.',
     )
 
 
@@ -130,6 +132,6 @@ def _copy_file(source: pathlib.Path, target: pathlib.Path, digest: str) -> None:
     raise errors.CacheError(
       'A file of the token cache does not match its digest.',
       where=str(source),
-      fix='Run `xlflax cache verify`, and write the file again.',
+      fix='Run `xlflax cache verify`, and write the damaged files again.',
     )
   paths.write_atomically(target, content)

@@ -1,4 +1,4 @@
-"""Writing of shards in processes of one machine, with progress reports."""
+"""Runner that writes shards in several processes on one machine."""
 
 import concurrent.futures
 import dataclasses
@@ -21,12 +21,13 @@ _PAUSE_FACTOR = 20
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-  """Progress of the writing.
+  """Progress of writing a cache.
 
   Attributes:
-    done: Number of written shards.
-    total: Number of all shards. An estimate for sources of unknown size.
-    message: Names of the current tasks.
+    done: Number of shards written so far.
+    total: Total number of shards. It is an estimate if the size of a source is
+      unknown.
+    message: Names of the tasks that are being written.
   """
 
   done: int
@@ -46,15 +47,15 @@ def write_jobs(
   num_processes: int,
   report: Report,
 ) -> None:
-  """Writes the missing shards of jobs.
+  """Writes those shards of the jobs that do not exist yet.
 
   Args:
-    jobs: Jobs to write.
-    tasks: Tasks that include those of the jobs, opened in this process.
-    open_tasks: Function that opens the tasks in another process.
-    vocabulary: A `base_vocabulary.Vocabulary`.
-    num_processes: Number of processes that tokenize, or number of threads if
-      there is a single unit.
+    jobs: Jobs whose shards to write.
+    tasks: Tasks opened in this process, including the tasks of the jobs.
+    open_tasks: Function that opens the tasks in a worker process.
+    vocabulary: Vocabulary that encodes the text (`base_vocabulary.Vocabulary`).
+    num_processes: Number of processes that tokenize text, or number of threads
+      if there is only a single unit.
     report: Function that is called periodically with the progress.
   """
   units = [unit for job in jobs for unit in job.units(tasks, num_processes)]
@@ -123,8 +124,9 @@ def _start_worker(open_tasks: text_tasks.Open, vocabulary, stop) -> None:
 def _open_worker_tasks() -> text_tasks.Tasks:
   """Opens the tasks of a worker.
 
-  The tasks are opened with the first unit and not at the start of the worker.
-  Errors are therefore raised in the parent process and do not break the pool.
+  A worker opens the tasks when it receives its first unit rather than when it
+  starts. Errors are therefore raised in the parent process and do not break the
+  pool.
   """
   return _worker['open_tasks']()
 
@@ -152,7 +154,7 @@ class _ProgressMeter:
     )
 
   def update(self) -> None:
-    """Reports the progress, at limited intervals if counting shards is slow."""
+    """Reports the progress, but less often if counting shards is slow."""
     if time.monotonic() < self._next_update:
       return
     start = time.monotonic()

@@ -1,4 +1,4 @@
-"""Access to the shards of a task as one array of texts for each side."""
+"""Access to a task's shards as a single array of texts in each language."""
 
 import collections
 import errno
@@ -30,9 +30,9 @@ _lock = threading.RLock()
 
 
 def max_open_shards() -> int:
-  """Returns the maximum number of shards that a process keeps open.
+  """Returns the maximum number of shards that a process may keep open.
 
-  Their file descriptors are limited to half of `ulimit -n`.
+  The file descriptors of open shards are limited to half of `ulimit -n`.
   """
   soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
   descriptors = _MAX_DESCRIPTORS
@@ -52,13 +52,13 @@ def _close_oldest(remaining: int) -> None:
 
 
 class Shards:
-  """The shards of a task, which are opened when they are first read.
+  """Shards of a task, each of which is opened when it is first read.
 
   Attributes:
-    entries: Entry of each shard.
-    begins: Number of examples before each shard, int64 [shards].
-    ends: Number of examples up to the end of each shard, int64 [shards].
-    ahead: Whether to read ahead, because neighboring sequences are read soon.
+    entries: Metadata entry of each shard.
+    begins: Number of examples in all shards before each shard, int64 [shards].
+    ends: Number of examples in all shards through each shard, int64 [shards].
+    ahead: Whether to read ahead, because neighboring sequences are read next.
   """
 
   ahead = False
@@ -89,9 +89,9 @@ class Shards:
     return np.concatenate([np.zeros(0, bool), *starts_by_shard])
 
   def open(self, number: int) -> shards.Shard:
-    """Returns a shard, and opens it if necessary.
+    """Returns a shard and opens it if necessary.
 
-    The shards that any task opened most recently stay open.
+    The most recently opened shards of all tasks stay open.
     """
     shard = self._open.get(number)
     if shard is None:
@@ -99,13 +99,13 @@ class Shards:
     return shard
 
   def close(self, number: int) -> None:
-    """Closes a shard. `open` opens it again."""
+    """Closes a shard, which can be opened again with `open`."""
     self._open.pop(number, None)
 
   def count_offset_read(self) -> None:
-    """Counts a read of offsets, and releases mapped pages periodically.
+    """Counts reads of offsets, and periodically releases mapped pages.
 
-    Mapped pages would otherwise count as memory of the process until it ends.
+    Otherwise, mapped pages would count as memory of the process until it ends.
     """
     self._num_reads += 1
     if self._num_reads > _READS_PER_RELEASE:
@@ -132,9 +132,9 @@ class Shards:
 
 
 class ShardedTexts:
-  """The texts of one side of a task; see `sequence_index.Texts`.
+  """The texts of a task in one language; see `sequence_index.Texts`.
 
-  Shards are read only on access.
+  A shard is not read before its texts are accessed.
   """
 
   def __init__(self, task_shards: Shards, side: str, index: int):
@@ -142,8 +142,8 @@ class ShardedTexts:
 
     Args:
       task_shards: Shards of the task.
-      side: Name of the side in the shards.
-      index: Index of the side, 0 or 1.
+      side: Name of the texts' array in the shards.
+      index: Index of the texts' language in the task: 0 or 1.
     """
     self._shards = task_shards
     self._side = side
@@ -207,8 +207,8 @@ class ShardedTexts:
 
     Args:
       shard: Number of the first shard.
-      start: First token, relative to the first shard.
-      stop: End of the tokens, relative to the first shard.
+      start: Index of the first token, relative to the first shard.
+      stop: Index after the last token, relative to the first shard.
     """
     segments: list[np.ndarray] = []
     while stop > 0 and shard < self._ends.size:
@@ -226,7 +226,7 @@ class ShardedTexts:
     expected_counts = self._counts[number]
     if counts != expected_counts:
       raise errors.CacheError(
-        'A shard of the token cache does not match the metadata of its task.',
+        "A shard of the token cache does not match its task's metadata.",
         got=f'{counts[0]} examples and {counts[1]} tokens',
         expected=f'{expected_counts[0]} examples and '
         f'{expected_counts[1]} tokens',

@@ -1,9 +1,9 @@
-"""Shards of a cache in a bucket, which are read by byte ranges.
+"""Shards of a cache in a bucket, of which only the required bytes are read.
 
-Ranges are read in blocks, and the most recently used blocks stay in memory. The
-memory use therefore does not depend on the size of the cache. If sequences are
+Bytes are read in blocks, and the most recently used blocks are kept in memory.
+Memory use therefore does not depend on the size of the cache. If sequences are
 read in an order with locality (`dataset_config.Locality`), each block is read
-once.
+only once.
 """
 
 import collections
@@ -24,17 +24,17 @@ _MAX_BLOCKS = 2048
 
 
 class BlockCache:
-  """Least-recently-used cache of the blocks of objects in buckets.
+  """Least-recently-used (LRU) memory cache for blocks of objects in buckets.
 
   Attributes:
-    requests: Number of ranges that were read from buckets.
+    requests: Number of byte ranges that have been read from buckets.
   """
 
   def __init__(self, max_blocks: int = _MAX_BLOCKS, block_size: int = BLOCK):
     """Creates an empty cache.
 
     Args:
-      max_blocks: Maximum number of blocks in memory.
+      max_blocks: Maximum number of blocks kept in memory.
       block_size: Size of a block in bytes.
     """
     self.requests = 0
@@ -46,7 +46,7 @@ class BlockCache:
     self._lock = threading.Lock()
 
   def read(self, path: str, start: int, stop: int) -> bytes:
-    """Reads bytes start .. stop - 1 of an object."""
+    """Reads the bytes from start to stop - 1 of an object."""
     first = start // self._block_size
     last = max(stop - 1, start) // self._block_size
     content = b''.join(
@@ -76,7 +76,7 @@ class BlockCache:
 
 @functools.cache
 def process_block_cache() -> BlockCache:
-  """Returns the block cache of this process."""
+  """Returns the process-wide block cache."""
   return BlockCache()
 
 
@@ -86,12 +86,13 @@ def _filesystem(scheme: str):
 
 
 class RemoteShard(shards.Shard):
-  """A shard in a bucket; see `shards.Shard`.
+  """Shard stored in a bucket; see `shards.Shard`.
 
-  Offsets are read completely, and tokens are read by ranges.
+  Offsets are read completely, but tokens are read only in the required byte
+  ranges.
 
   Raises:
-    CacheError: If the object is missing or is not a shard.
+    CacheError: If the object does not exist or is not a shard.
   """
 
   def _open(self, path: pathlib.Path, ahead: bool) -> None:

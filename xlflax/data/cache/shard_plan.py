@@ -1,8 +1,8 @@
-"""Division of the text of a task into shards.
+"""Division of a task's text into shards.
 
-The examples of a shard and their order depend only on the keys of the examples.
-It therefore does not matter which process writes a shard, when, and which other
-processes are running.
+Each example has a key, and the examples in a shard and their order depend only
+on these keys. They do not depend on which process writes the shard, when it is
+written, or which other processes are running.
 
 - The key of a line in a plain text file is the file and the byte at which the
   line starts. Shard k of the file contains the lines that start at bytes k S ..
@@ -28,15 +28,17 @@ _BYTES_PER_EXAMPLE = 256
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-  """A file of a task, or the complete task.
+  """Part of a task: one of its files, or the complete task.
 
   Attributes:
-    prefix: Prefix of the names of the shards. It contains a hash of everything
-      that they depend on.
-    text: Description of the source as JSON text, for messages.
+    prefix: Prefix of the shards' names. It contains a hash of all inputs on
+      which the shards depend.
+    text: Description of the source as JSON text, used in messages.
     path: Path of the file. If None, the part is the complete task.
-    num_bytes: Size of the file if it is divided by bytes, otherwise None.
-    shards: Number of shards. If None, it is known only after reading the part.
+    num_bytes: Size of the file in bytes. If None, the part is divided by
+      examples rather than by bytes.
+    shards: Number of shards. If None, it is not known before the part has been
+      read.
   """
 
   prefix: str
@@ -46,17 +48,17 @@ class Part:
   shards: int | None
 
   def name(self, number: int) -> str:
-    """Returns the name of a shard."""
+    """Returns the name of the shard with the given number."""
     return f'{self.prefix}-{number:06d}'
 
   def piece(self, number: int, size: int) -> text_tasks.FilePiece | None:
-    """Returns the range of the source that a shard is read from.
+    """Returns the range of the source from which a shard is read.
 
     The result is None if the part is a complete task.
 
     Args:
       number: Number of the shard.
-      size: S, size of shards in bytes.
+      size: Size S of the shards in bytes.
     """
     if self.path is None:
       return None
@@ -67,10 +69,10 @@ class Part:
 
 
 def examples_in_shard(size: int) -> int:
-  """Returns the number of examples in a shard of a part divided by examples.
+  """Returns the number of examples per shard if a part is divided by examples.
 
   Args:
-    size: S, size of shards in bytes.
+    size: Size S of the shards in bytes.
   """
   return max(1, size // _BYTES_PER_EXAMPLE)
 
@@ -85,16 +87,16 @@ def split_into_shards(
   languages: Sequence[str],
   size: int,
 ) -> tuple[Part, ...]:
-  """Returns the parts of a task, in the order of its text.
+  """Divides a task into its parts, in the order of the text.
 
   Args:
-    tasks: Tasks that include this task.
+    tasks: Registered tasks, including this task.
     task: Name of the task.
     split: Split of the task.
     fingerprint: Fingerprint of the source; see `text_tasks.Tasks.fingerprint`.
-    vocabulary: Hash of the vocabulary.
-    languages: Language of each side.
-    size: S, size of shards in bytes.
+    vocabulary: Hash of the vocabulary that encodes the text.
+    languages: Language codes of the source and target texts.
+    size: Size S of the shards in bytes.
   """
   common_inputs = [
     cache_format.FORMAT,
@@ -129,9 +131,10 @@ def _make_file_part(
 
   Args:
     path: Path of the file.
-    fingerprint: Path, size, and modification time or content digest.
-    common_inputs: Inputs of all shards of the task.
-    size: S, size of shards in bytes.
+    fingerprint: Path and size of the file, and its modification time or content
+      digest.
+    common_inputs: Inputs on which all shards of the task depend.
+    size: Size S of the shards in bytes.
   """
   num_bytes = num_shards = None
   if not corpus_files.is_sequential(path):

@@ -1,4 +1,4 @@
-"""Writing of the shards of one unit."""
+"""Writing of all shards in a unit."""
 
 import dataclasses
 import itertools
@@ -22,13 +22,13 @@ def write_unit(
   stopped: Callable[[], bool] = lambda: False,
   after_shard: Callable[[], None] = lambda: None,
 ) -> None:
-  """Writes the shards of a unit, except those that exist.
+  """Writes the shards in a unit, except those that already exist.
 
   Args:
-    unit: Unit to write.
-    tasks: Tasks that include the task of the unit.
-    vocabulary: A `base_vocabulary.Vocabulary`.
-    num_threads: Number of threads that tokenize.
+    unit: Unit whose shards to write.
+    tasks: Registered tasks, including the unit's task.
+    vocabulary: Vocabulary that encodes the text (`base_vocabulary.Vocabulary`).
+    num_threads: Number of threads that tokenize text.
     stopped: Function that returns whether to skip the remaining shards. It is
       called after each shard.
     after_shard: Function that is called after each shard.
@@ -68,8 +68,8 @@ def _write_example_shards(
 ) -> Iterator[int | None]:
   """Writes shards of a part that is divided by examples.
 
-  Yields after each shard: None, or the number of shards of the part if the
-  shard is the last one.
+  Yields a value after each shard: the total number of shards if the shard is
+  the last shard of its part, and otherwise None.
   """
   job = unit.job
   length = shard_plan.examples_in_shard(job.shard_size)
@@ -103,7 +103,7 @@ def _read(
 ) -> Iterator[tokenized_examples.Examples]:
   """Reads the examples of a part from the start of a shard.
 
-  If the part is divided by bytes, only the examples of the shard are read.
+  If the part is divided by bytes, only the shard's own examples are read.
   """
   job, part = unit.job, unit.part
   length = shard_plan.examples_in_shard(job.shard_size)
@@ -147,7 +147,7 @@ def _write_shard(
 
 
 def _block_size(shard_size: int) -> int:
-  """Returns the largest divisor of a shard that is at most `_BLOCK_EXAMPLES`."""
+  """Returns the largest divisor of a shard up to `_BLOCK_EXAMPLES`."""
   return next(
     size
     for size in range(min(_BLOCK_EXAMPLES, shard_size), 0, -1)

@@ -1,10 +1,10 @@
-"""Shards of a token cache, which are written once and never changed.
+"""Shards of a token cache, which never change after they are written.
 
 A shard is a safetensors file with these arrays:
 
-- `<side>`, for each side of a task: the concatenated ids of all texts, with eos
-  after each text.
-- `<side>.offsets`: the start of each text and the end of the last one, uint32
+- `<side>`, for the source and the target texts of a task: the concatenated ids
+  of all texts, with eos after each text.
+- `<side>.offsets`: the start of each text and the end of the last text, uint32
   [examples + 1].
 - `starts_document`: whether each example starts a document, bool [examples].
 
@@ -54,7 +54,7 @@ Read = Callable[[int, int], bytes]
 
 
 def offsets_name(side: str) -> str:
-  """Returns the name of the offsets of a side."""
+  """Returns the name of the offsets array for `inputs` or `targets`."""
   return f'{side}.offsets'
 
 
@@ -66,20 +66,20 @@ def write_shard_file(
   spec,
   sides: Sequence[str],
 ) -> cache_format.ShardEntry:
-  """Writes one shard.
+  """Writes a shard from batches of examples.
 
   Args:
     path: Path of the shard.
-    batches: Examples of the shard.
-    dtype: Dtype of token ids.
-    spec: Specification of the vocabulary.
+    batches: Batches of the shard's examples.
+    dtype: Dtype of the token ids.
+    spec: Specification of the vocabulary that encoded the texts.
     sides: Names of the sides.
 
   Returns:
-    The entry of the shard.
+    The shard's metadata entry.
 
   Raises:
-    CacheError: If a side has too many tokens for one file.
+    CacheError: If the texts in one language have too many tokens for one file.
   """
   num_read = 0
   begins = False
@@ -115,8 +115,8 @@ class _Column:
 
   Attributes:
     dtype: Dtype of the ids.
-    ids: Ids of each batch, with eos after each text.
-    lengths: Number of tokens of each text of each batch, without eos.
+    ids: Token ids of each batch, with eos after each text.
+    lengths: For each batch, the number of tokens in each text, without eos.
     tokens: Number of tokens, without eos.
     unknown: Number of unknown tokens.
   """
@@ -128,7 +128,7 @@ class _Column:
     self.tokens = self.unknown = 0
 
   def add(self, texts: tokenized_examples.Ragged) -> None:
-    """Adds the texts of a batch."""
+    """Adds the texts and counts of a batch."""
     self.ids.append(texts.with_eos(self._spec.eos_id, self.dtype))
     self.lengths.append(texts.lengths.astype(np.uint32))
     self.tokens += texts.tokens.size
@@ -141,7 +141,7 @@ def _serialize(
   """Serializes arrays in the format of the safetensors library without copies.
 
   Args:
-    arrays: Name -> dtype and consecutive segments of the array.
+    arrays: For each array name, the array's dtype and its consecutive segments.
 
   Returns:
     Consecutive chunks of the file.
@@ -171,21 +171,21 @@ def _serialize(
 
 
 class Tokens:
-  """An array in a file that is read by slicing.
+  """Array in a file, of which only the sliced elements are read.
 
   Attributes:
-    size: Number of elements.
-    dtype: Dtype of the elements.
+    size: Number of elements in the array.
+    dtype: Dtype of the array's elements.
   """
 
   def __init__(self, read: Read, begin: int, size: int, dtype: np.dtype):
     """Creates an array.
 
     Args:
-      read: Function that reads bytes of the file.
-      begin: Offset of the array in the file in bytes.
-      size: Number of elements.
-      dtype: Dtype of the elements.
+      read: Function that reads bytes from the file.
+      begin: Offset in the file at which the array starts, in bytes.
+      size: Number of elements in the array.
+      dtype: Dtype of the array's elements.
     """
     self._read = read
     self._begin = begin
@@ -205,8 +205,9 @@ class Tokens:
 class _File:
   """A file that is read by byte ranges and closed by garbage collection.
 
-  The file must not refer to a shard or view. A reference cycle would keep it
-  open until Python collects cycles, and there can be many files.
+  The file object must not refer to a shard or view. Otherwise, a reference
+  cycle would keep the file open until Python's garbage collector runs, and many
+  files can be open.
   """
 
   def __init__(self, path: pathlib.Path, ahead: bool):
@@ -217,7 +218,7 @@ class _File:
     weakref.finalize(self, os.close, self.descriptor)
 
   def read(self, start: int, stop: int) -> bytes:
-    """Reads bytes start .. stop - 1."""
+    """Reads the bytes from start to stop - 1."""
     if self._ahead:
       self._request_block(start >> _BLOCK_BITS)
     try:
@@ -246,27 +247,27 @@ class _File:
 
 
 class Shard:
-  """The arrays of a shard.
+  """Shard that was opened for reading, with its arrays.
 
-  Tokens are read from the file, and the other arrays are mapped into memory. A
-  read of a sequence copies one or two kilobytes. If tokens were mapped instead,
-  each read would count as memory of the process until its pages are released.
-  With the complete folio around the address, this is 2 MB, which costs more
-  than the copy.
+  Tokens are read from the file, and the other arrays are mapped into memory.
+  Reading a sequence copies one or two kilobytes. If tokens were mapped into
+  memory instead, each read would count as memory of the process until its pages
+  are released. Because the kernel maps the complete folio around an address,
+  this is 2 MB per read, which costs more than the copy.
   """
 
   def __init__(self, path: pathlib.Path, *, ahead: bool = False):
     """Opens a shard.
 
     Args:
-      path: Path of the file.
-      ahead: Whether to read ahead around each sequence.
+      path: Path of the shard's file.
+      ahead: Whether to read ahead around each sequence that is read.
 
     Raises:
-      CacheError: If the file is missing, truncated or not a shard.
+      CacheError: If the file is missing or truncated, or if it is not a shard.
       XlflaxError: If the operating system cannot read the file, although it is
         not damaged.
-      OSError: If there are too many open files.
+      OSError: If the process has too many open files.
     """
     self._path = path
     self._read: Read
@@ -329,7 +330,7 @@ class Shard:
     self._bytes.madvise(mmap.MADV_DONTNEED)
 
   def texts(self, side: str) -> tuple[Any, np.ndarray]:
-    """Returns the tokens and offsets of a side.
+    """Returns the tokens and offsets of the texts in one language.
 
     Raises:
       CacheError: If the offsets do not match the tokens.
@@ -369,7 +370,7 @@ def _compute_offsets(
   """Computes the offsets of texts with an eos after each.
 
   Args:
-    lengths: Number of tokens of each text of each batch, without eos.
+    lengths: For each batch, the number of tokens in each text, without eos.
     path: Path of the shard, for the error message.
 
   Returns:
@@ -380,9 +381,9 @@ def _compute_offsets(
   offsets = np.cumsum(sizes)
   if offsets[-1] >= 1 << 32:
     raise errors.CacheError(
-      'A shard has too many tokens for one file.',
+      'A shard contains too many tokens for one file.',
       got=int(offsets[-1]),
-      expected=f'fewer than {1 << 32}',
+      expected=f'fewer than {1 << 32} tokens',
       where=path,
       fix='Pass a smaller --shard_size.',
     )

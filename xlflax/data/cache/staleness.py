@@ -12,14 +12,14 @@ Members = Mapping[tuple[str, str], set[str]]
 
 
 class Changed(enum.Enum):
-  """Handling of cached tasks whose text has changed.
+  """Handling of cached tasks whose text has changed since they were cached.
 
   Attributes:
     ERROR: Raise an error.
-    REPLACE: Write all tasks from scratch, also if the cache has another
+    REPLACE: Write all tasks from scratch, even if the cache has a different
       vocabulary.
-    ADD: Write new files and new tasks of a mixture as a new generation of the
-      cache. Raise an error if cached files or tasks were changed or removed.
+    ADD: Write new files and new tasks as a new generation of the cache. Raise
+      an error if cached files or tasks have been changed or removed.
   """
 
   ERROR = 'error'
@@ -33,13 +33,13 @@ def check_changes(
   header: cache_metadata.Header,
   changed: Changed,
 ) -> None:
-  """Checks that all changes of the text are permitted.
+  """Checks that all changes to the text are permitted.
 
   Args:
-    jobs: Jobs of the current text.
-    members: Current tasks of each mixture and split.
+    jobs: Jobs for the current text.
+    members: Current tasks in each mixture and split.
     header: Header of the cache.
-    changed: Handling of changes.
+    changed: Handling of tasks whose text has changed.
 
   Raises:
     CacheError: If `changed` does not permit a change.
@@ -70,7 +70,7 @@ def needs_generation(
 
 
 def is_finalized(job: write_plan.Job, header: cache_metadata.Header) -> bool:
-  """Returns whether the newest generation has the complete task of a job."""
+  """Returns whether the newest generation contains a job's complete task."""
   cached_prefixes = _shard_prefixes(find_cached_task(job, header))
   return cached_prefixes == _part_prefixes(job) and all(
     map(job.entry, job.finalized)
@@ -82,8 +82,8 @@ def find_cached_task(
 ) -> cache_format.TaskMeta | None:
   """Returns the metadata of a task in the newest generation.
 
-  The result is None if the generation does not have the task, or its generation
-  file is missing or damaged.
+  The result is None if the generation does not contain the task, or if the
+  task's generation file is missing or damaged.
   """
   task = header.newest.tasks.get(job.key)
   if task is None:
@@ -122,7 +122,7 @@ def _check_tasks(
   if changed is Changed.ADD and not removed:
     return
   raise errors.CacheError(
-    f'The tasks of {mixture} differ from those in the cache.',
+    f'The tasks of the mixture {mixture} differ from the tasks in the cache.',
     got='; '.join(
       f'{label}: {", ".join(names[:5])}' + (', …' if len(names) > 5 else '')
       for label, names in (('added', added), ('removed', removed))
@@ -147,17 +147,18 @@ def _check_text(
     return
   if meta.shard_size != job.shard_size:
     raise errors.CacheError(
-      f'{job.task} was cached with another shard size.',
+      f'The task {job.task} was cached with a different shard size.',
       got=f'--shard_size={job.shard_size}',
       expected=f'--shard_size={meta.shard_size}',
       where=job.directory,
-      fix='Pass the expected size, or replace the cache with --overwrite.',
+      fix='Pass the expected --shard_size, or replace the cache with '
+      '--overwrite.',
     )
   has_only_additions = set(cached_prefixes) <= set(current_prefixes)
   if changed is Changed.ADD and has_only_additions:
     return
   raise errors.CacheError(
-    f'The source of {job.task} has changed since it was cached.',
+    f'The source text of {job.task} has changed since it was cached.',
     where=job.directory,
     fix=_suggest_fix(changed, has_only_additions),
   )

@@ -1,4 +1,4 @@
-"""Locking of token caches for writers, and conversion of disk errors."""
+"""Locks for writers of token caches, and conversion of disk errors."""
 
 import contextlib
 import pathlib
@@ -12,15 +12,15 @@ from xlflax.utils import errors
 def lock_cache(
   directory: pathlib.Path, partition: tuple[int, int] | None = None
 ) -> Iterator[None]:
-  """Context in which no other process writes to a cache or partition.
+  """Context in which no other process can write to a cache or partition.
 
   Args:
     directory: Directory of the cache.
-    partition: (i, n) to lock only the i-th of n partitions, from 0. If None,
-      the complete cache is locked.
+    partition: Pair (i, n) to lock only partition i of n partitions, where i is
+      counted from 0. If None, the complete cache is locked.
 
   Raises:
-    CacheError: If another process writes, or writing fails.
+    CacheError: If another process is writing, or if writing fails.
   """
   with (
     converting_disk_errors(directory),
@@ -37,14 +37,14 @@ def lock_cache(
 
 @contextlib.contextmanager
 def converting_disk_errors(directory: pathlib.Path):
-  """Context in which errors of the operating system become a CacheError."""
+  """Context in which operating system errors are converted to a CacheError."""
   try:
     yield
   except OSError as error:
     raise errors.CacheError(
-      f'Writing the token cache failed ({error.strerror or error}).',
+      f'The token cache cannot be written ({error.strerror or error}).',
       where=error.filename or directory,
-      fix='Free disk space and run the same command again to resume, or choose '
-      'another --output.',
+      fix='Free disk space and run the same command again to resume, or '
+      'choose a different --output.',
       status=errors.convert_os_error(error).status,
     ) from error

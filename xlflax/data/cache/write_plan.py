@@ -1,6 +1,7 @@
-"""Plan of a cache writer: one job per task and split, divided into units.
+"""Plan for writing a cache: one job per task and split, divided into units.
 
-A unit is a range of consecutive shards of one part. One process writes it.
+A unit is a range of consecutive shards in one part of a task. Each unit is
+written by a single process.
 """
 
 import dataclasses
@@ -20,18 +21,18 @@ _UNITS_PER_PROCESS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-  """The writing of one task and split.
+  """Job that writes one split of a task.
 
   Attributes:
     cache: Directory of the cache.
     task: SeqIO name of the task.
     split: Split of the task.
-    languages: Language of each side.
-    vocabulary: Hash of the vocabulary.
-    fingerprint: Fingerprint of the source, as JSON text.
-    shard_size: Size of the text of a shard in bytes; S of `shard_plan`.
-    dtype: Name of the dtype of token ids.
-    parts: Parts of the text, in order.
+    languages: Language codes of the source and target texts.
+    vocabulary: Hash of the vocabulary that encodes the text.
+    fingerprint: Fingerprint of the task's source, as JSON text.
+    shard_size: Amount of text in each shard in bytes, S in `shard_plan`.
+    dtype: Name of the token ids' dtype.
+    parts: Parts into which the text is divided, in order.
   """
 
   cache: pathlib.Path
@@ -46,22 +47,22 @@ class Job:
 
   @property
   def key(self) -> str:
-    """Key of the task and split in cache.json."""
+    """Key in `cache.json` for the task and split."""
     return cache_format.task_key(self.task, self.split)
 
   @property
   def directory(self) -> pathlib.Path:
-    """Directory of the task."""
+    """Directory to which the task is written."""
     return cache_format.task_directory(self.cache, self.task, self.split)
 
   @property
   def sides(self) -> tuple[str, ...]:
-    """Names of the features that contain the sides."""
+    """Names of the features that contain the texts."""
     return tokenized_examples.SIDES[len(self.languages)]
 
   @functools.cached_property
   def finalized(self) -> dict[str, cache_format.ShardEntry]:
-    """Entries of the shards in all generations of the task, by name."""
+    """Entries of the task's shards in all generations, by shard name."""
     entries = [
       entry
       for path in sorted(self.directory.glob('generation-*.json'))
@@ -72,16 +73,16 @@ class Job:
     return {entry.name: entry for entry in entries}
 
   def recorded_shards(self) -> set[str]:
-    """Returns the names of all shards with an entry, even if they are lost."""
+    """Returns the names of all shards with a metadata entry, even if lost."""
     entry_files = (self.directory / cache_format.SHARDS).glob('*.json')
     return {path.stem for path in entry_files} | self.finalized.keys()
 
   def complete_shards(self) -> set[str]:
-    """Returns the names of the shards that exist and are complete."""
+    """Returns the names of all shards that exist and are complete."""
     return {name for name in self.recorded_shards() if self.entry(name)}
 
   def entry(self, name: str) -> cache_format.ShardEntry | None:
-    """Returns the entry of a shard, or None if it is missing or truncated."""
+    """Returns a shard's entry, or None if the shard is missing or truncated."""
     shard_entry = self.finalized.get(name)
     path = cache_format.entry_file(self.directory, name)
     if path.exists():
@@ -96,9 +97,9 @@ class Job:
     return shard_entry if is_complete else None
 
   def num_shards(self, part: shard_plan.Part) -> int | None:
-    """Returns the number of shards of a part, or None if it is unknown.
+    """Returns the number of shards in a part, or None if it is unknown.
 
-    The number is unknown if the part has not been read to its end.
+    The number may be unknown until the part has been read to its end.
     """
     if part.shards is not None:
       return part.shards
@@ -112,10 +113,10 @@ class Job:
   def expected_shards(
     self, part: shard_plan.Part, tasks: text_tasks.Tasks
   ) -> int:
-    """Returns the number of shards of a part, at least one.
+    """Returns the number of shards in a part, which is at least one.
 
-    If the number is known only after reading the part, it is estimated from the
-    size of the source.
+    If the number is unknown before the part has been read, it is estimated from
+    the source's size.
     """
     if part.shards is not None:
       return part.shards
@@ -127,9 +128,9 @@ class Job:
     )
 
   def units(self, tasks: text_tasks.Tasks, num_processes: int) -> list['Unit']:
-    """Returns ranges of missing shards.
+    """Returns the units of all shards that are missing.
 
-    A part with an unknown number of shards is read to its end.
+    If a part's number of shards is unknown, the part is read to its end.
     """
     complete = self.complete_shards()
     return [
@@ -139,7 +140,7 @@ class Job:
     ]
 
   def all_units(self, num_processes: int) -> list['Unit']:
-    """Returns ranges of all shards, regardless of which ones exist.
+    """Returns the units of all shards, whether or not they already exist.
 
     The result is the same in every process.
     """
@@ -156,7 +157,7 @@ class Job:
     ]
 
   def end_part(self, part: shard_plan.Part, num_shards: int) -> None:
-    """Records the number of shards of a part that was read to its end."""
+    """Records the number of shards in a part that was read to its end."""
     cache_format.write_json(
       self._end_file(part),
       {'format': cache_format.FORMAT, 'shards': num_shards},
@@ -201,13 +202,13 @@ class Job:
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-  """Consecutive shards of a part, which one process writes.
+  """Consecutive shards of a part that are written by one process.
 
   Attributes:
-    job: Job of the unit.
-    part: Part of the text.
-    first: Number of the first shard.
-    last: End of the shard numbers (exclusive). If None, the part is read to its
+    job: Job to which the unit belongs.
+    part: Part of the task to which the shards belong.
+    first: Number of the unit's first shard.
+    last: Number after the unit's last shard. If None, the part is read to its
       end.
   """
 
@@ -226,18 +227,19 @@ def list_jobs(
   *,
   shard_size: int,
 ) -> list[Job]:
-  """Returns the jobs of all tasks of mixtures, sorted by split and task.
+  """Returns the jobs for all tasks in the mixtures, sorted by split and task.
 
   Args:
-    tasks: Tasks that include those of the mixtures.
+    tasks: Registered tasks, including the tasks of the mixtures.
     cache: Directory of the cache.
     mixtures: Names of mixtures or tasks.
     splits: Names of splits.
-    vocabulary: A `base_vocabulary.Vocabulary`.
-    shard_size: Size of the text of a shard in bytes.
+    vocabulary: Vocabulary that encodes the text (`base_vocabulary.Vocabulary`).
+    shard_size: Amount of text in each shard in bytes.
 
   Raises:
-    CorpusError: If there is no such mixture, or none of its tasks has a split.
+    CorpusError: If a mixture does not exist, or if none of its tasks has one of
+      the splits.
   """
   needed = {
     (split, task)
@@ -285,11 +287,11 @@ def _is_of(name: str, part: shard_plan.Part) -> bool:
 def _split_into_runs(numbers: list[int], max_length: int) -> list[list[int]]:
   """Groups ascending numbers into runs of consecutive numbers.
 
-  `_split_into_runs([0, 1, 2, 5], 2)` is `[[0, 1], [2], [5]]`.
+  For example, `_split_into_runs([0, 1, 2, 5], 2)` is `[[0, 1], [2], [5]]`.
 
   Args:
-    numbers: Ascending numbers.
-    max_length: Maximum length of a run.
+    numbers: Numbers in ascending order.
+    max_length: Maximum length of a run of consecutive numbers.
   """
   runs: list[list[int]] = []
   for number in numbers:

@@ -1,1 +1,1 @@
-"""Subword vocabularies: training, importing, sampling and encoding."""
+"""Subword vocabularies: training, import, text sampling and encoding."""

@@ -1,7 +1,7 @@
-"""Decorators that validate the arguments of vocabulary methods.
+"""Decorators that validate the first argument of a vocabulary's methods.
 
-Batches of texts are large. Their elements are therefore validated only after
-the tokenization library has raised an error.
+Because batches of texts are large, their elements are validated only after the
+tokenization library has raised an error.
 """
 
 import functools
@@ -14,7 +14,7 @@ Method = Callable[..., Any]
 
 
 def check_index(index: Any, size: int, *, where: str) -> None:
-  """Checks that a value is an id of a vocabulary.
+  """Checks that a value is a token id of a vocabulary.
 
   Args:
     index: Value to check.
@@ -27,7 +27,7 @@ def check_index(index: Any, size: int, *, where: str) -> None:
   is_integer = not isinstance(index, bool) and hasattr(index, '__index__')
   if not is_integer or not 0 <= index < size:
     raise errors.VocabularyError(
-      'The id is not in the vocabulary.',
+      'The vocabulary has no token with this id.',
       got=index if is_integer else repr(index),
       expected=f'0..{size - 1}',
       where=where,
@@ -36,7 +36,7 @@ def check_index(index: Any, size: int, *, where: str) -> None:
 
 
 def validate_texts(method: Method) -> Method:
-  """Validates the first argument of a method as a sequence of texts."""
+  """Validates a method's first argument as a sequence of texts."""
   where = f'Vocabulary.{method.__name__}.texts'
 
   @functools.wraps(method)
@@ -55,7 +55,7 @@ def validate_texts(method: Method) -> Method:
 
 
 def validate_ids(method: Method) -> Method:
-  """Validates the first argument of a method as a sequence of ids."""
+  """Validates a method's first argument as a sequence of token ids."""
   where = f'Vocabulary.{method.__name__}.ids'
 
   @functools.wraps(method)
@@ -69,7 +69,7 @@ def validate_ids(method: Method) -> Method:
 
 
 def validate_id(method: Method) -> Method:
-  """Validates the first argument of a method as an id."""
+  """Validates a method's first argument as a token id."""
   where = f'Vocabulary.{method.__name__}.index'
 
   @functools.wraps(method)
@@ -81,7 +81,7 @@ def validate_id(method: Method) -> Method:
 
 
 def validate_token(method: Method) -> Method:
-  """Validates the first argument of a method as a token."""
+  """Validates a method's first argument as a token."""
   where = f'Vocabulary.{method.__name__}.piece'
 
   @functools.wraps(method)

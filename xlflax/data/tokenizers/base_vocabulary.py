@@ -1,11 +1,11 @@
-"""Base class of vocabularies, which encode text as ids and decode ids to text.
+"""Base class for vocabularies, which convert text to token ids and back.
 
-A vocabulary is stored in a directory. `vocabulary.json` records the special
-ids, the languages, the digests and the training settings, and it names the
-model files next to it. `Vocabulary.load` reads every type of vocabulary. This
-module does not import TensorFlow.
+A vocabulary is stored in a directory. Its `vocabulary.json` file contains the
+special ids, the languages, the digests, the training settings and the names of
+the model files in the same directory. `Vocabulary.load` loads a vocabulary of
+any type. This module does not import TensorFlow.
 
-The vocabularies that xlflax trains have this order of ids:
+In the vocabularies trained by xlflax, the ids have this order:
 
 | id | token |
 | --- | --- |
@@ -18,8 +18,8 @@ The vocabularies that xlflax trains have this order of ids:
 | next ids | `<extra_id_0>`, …: optional sentinels (T5) |
 | last ids | optional byte tokens, then text tokens |
 
-Text is never encoded as a special symbol. The text `<mask>` in a sentence is
-encoded as its characters.
+Text is never encoded as a special symbol. For example, if a sentence contains
+the text `<mask>`, its characters are encoded like other text.
 """
 
 import functools
@@ -53,10 +53,10 @@ _CLASSES_BY_KIND = {
 
 
 def flatten_ids(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-  """Concatenates the ids of several texts.
+  """Concatenates the token ids of several texts.
 
   Args:
-    rows: Ids of each text.
+    rows: Token ids of each text.
 
   Returns:
     The concatenated ids, int32 [total], and the lengths of the texts, int32
@@ -70,34 +70,36 @@ def flatten_ids(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def language_symbol(code: str) -> str:
-  """Returns the special symbol of a language, such as `<lang:en>`."""
+  """Returns a language's special symbol, such as `<lang:en>`."""
   return f'<lang:{code}>'
 
 
 def sentinel_token(index: int) -> str:
-  """Returns the sentinel of the index-th dropped span, such as `<extra_id_0>`."""
+  """Returns the sentinel for a dropped span's index, such as `<extra_id_0>`."""
   return f'<extra_id_{index}>'
 
 
 class Vocabulary:
-  """An immutable mapping between text and token ids.
+  """Base class for immutable mappings between text and token ids.
 
-  The methods take the language code of the text as `language`. A vocabulary
-  with `needs_language = False` encodes all languages with the same tokens and
-  ignores the argument.
+  The argument `language` of the methods is the text's language code. A
+  vocabulary with `needs_language = False` encodes all languages with the same
+  tokens and ignores this argument.
 
   Attributes:
-    spec: Sizes and special ids that models and objectives need.
-    hash: SHA-256 of the models and the layout of special ids. Two vocabularies
-      with the same hash encode text identically.
+    spec: Sizes and special ids that models and objectives require.
+    hash: SHA-256 digest of the models and the layout of special ids. Two
+      vocabularies with the same hash encode text identically.
     description: Content of `vocabulary.json`, such as training settings and
       statistics.
-    kind: Type of the vocabulary in `vocabulary.json`.
-    needs_language: Whether to encode each text with the tokens of its language.
-    library: Name and version of the tokenization library, because versions
-      break ties between encodings differently. Empty if no library is used.
-    INIT_ARGUMENTS: Names of the attributes of a class that are arguments of its
-      constructor. Pickling stores them and `description`.
+    kind: Name of the vocabulary type in `vocabulary.json`.
+    needs_language: Whether to encode each text with tokens specific to its
+      language.
+    library: Name and version of the tokenization library, or empty if no
+      library is used. The version is recorded because versions break ties
+      between encodings differently.
+    INIT_ARGUMENTS: Names of the class's attributes that are arguments of its
+      constructor. Pickling stores these attributes and `description`.
   """
 
   INIT_ARGUMENTS: ClassVar[tuple[str, ...]]
@@ -120,21 +122,21 @@ class Vocabulary:
   @classmethod
   @validation.validate_call
   def load(cls, directory: validation.FilePath) -> 'Vocabulary':
-    """Loads a vocabulary directory of any type.
+    """Loads a vocabulary of any type from its directory.
 
     Args:
-      directory: Directory with `vocabulary.json`.
+      directory: Directory that contains `vocabulary.json`.
 
     Raises:
-      VocabularyError: If a file is missing, malformed or different from its
-        description.
+      VocabularyError: If a file is missing or malformed, or if it differs from
+        its description.
     """
     directory = paths.to_path(directory)
     description = read_description(directory)
     kind = description.get('type', 'sentencepiece')
     if not isinstance(kind, str) or kind not in _CLASSES_BY_KIND:
       raise errors.VocabularyError(
-        f'The vocabulary type in {DESCRIPTION_FILE} is unknown.',
+        f'The vocabulary type specified in {DESCRIPTION_FILE} is unknown.',
         got=kind,
         expected=' or '.join(_CLASSES_BY_KIND),
         where=str(directory),
@@ -147,7 +149,7 @@ class Vocabulary:
 
   @classmethod
   def read(cls, directory: pathlib.Path, description: dict) -> 'Vocabulary':
-    """Reads the files that a description of this type lists; see `load`."""
+    """Creates a vocabulary from the files that its description lists."""
     raise NotImplementedError
 
   def __reduce__(self):
@@ -156,15 +158,15 @@ class Vocabulary:
     return functools.partial(type(self), **arguments), ()
 
   def files(self) -> dict[str, bytes]:
-    """Returns the contents of all files except `vocabulary.json`, by name."""
+    """Returns the content of each file except `vocabulary.json`, by name."""
     raise NotImplementedError
 
   def encode_empty_pair(self) -> list[int] | None:
-    """Returns the special tokens around a pair of empty texts.
+    """Returns the special tokens that the tokenizer adds to two empty texts.
 
-    The ids follow the template in the tokenizer's own files, such as `[cls,
-    sep, sep]` for BERT. The result is None if the files have no template for
-    pairs.
+    The ids follow the text-pair template in the tokenizer's own files. For
+    BERT, they are `[cls, sep, sep]`. The result is None if the files contain no
+    such template.
     """
     return None
 
@@ -176,61 +178,62 @@ class Vocabulary:
     language: str | None = None,
     num_threads: int = 1,
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Encodes texts without special symbols.
+    """Encodes texts as token ids, without adding special symbols.
 
     Subclasses implement this method or `encode_batch`.
 
     Args:
-      texts: Strings, or UTF-8 bytes.
-      language: Language code of all texts.
-      num_threads: Number of threads for encoding.
+      texts: Texts to encode, as strings or UTF-8 bytes.
+      language: Language code, which applies to all texts.
+      num_threads: Number of threads used for encoding.
 
     Returns:
       The concatenated ids, int32 [total], and the lengths of the texts, int32
       [len(texts)].
 
     Raises:
-      VocabularyError: If the language is required and is missing or unknown.
+      VocabularyError: If the vocabulary requires a language and it is missing
+        or unknown.
     """
     return flatten_ids(
       self.encode_batch(texts, language=language, num_threads=num_threads)
     )
 
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
-    """Decodes ids to text and skips special symbols.
+    """Decodes token ids to text and skips special symbols.
 
     Raises:
-      VocabularyError: If decoding requires a language and none is given.
+      VocabularyError: If decoding requires a language but none is given.
     """
     raise NotImplementedError
 
   def piece(self, index: int, *, language: str | None = None) -> str:
-    """Returns the token with an id, such as `▁the` or `<mask>`.
+    """Returns the token that has the given id, such as `▁the` or `<mask>`.
 
     Raises:
-      VocabularyError: If there is no such id, or if a language is required and
-        none is given.
+      VocabularyError: If no token has this id, or if a language is required but
+        missing.
     """
     raise NotImplementedError
 
   def bare_piece(self, index: int, *, language: str | None = None) -> str:
-    """Returns the token as in `piece`, without a language prefix."""
+    """Returns the same token as `piece`, but without a language prefix."""
     return self.piece(index, language=language)
 
   def piece_id(self, piece: str, *, language: str | None = None) -> int | None:
-    """Returns the id of a token, or None if the vocabulary lacks the token.
+    """Returns a token's id, or None if the vocabulary lacks the token.
 
     Raises:
-      VocabularyError: If a language is required and none is given.
+      VocabularyError: If a language is required but missing.
     """
     raise NotImplementedError
 
   def is_byte(self, index: int, *, language: str | None = None) -> bool:
-    """Returns whether an id is a byte token.
+    """Returns whether the token with an id represents a byte.
 
     Raises:
-      VocabularyError: If there is no such id, or if a language is required and
-        none is given.
+      VocabularyError: If no token has this id, or if a language is required but
+        missing.
     """
     raise NotImplementedError
 
@@ -241,7 +244,7 @@ class Vocabulary:
     language: str | None = None,
     num_threads: int = 1,
   ) -> list[list[int]]:
-    """Encodes texts as in `encode_ragged`, and returns one list for each text."""
+    """Encodes texts like `encode_ragged`, but returns a list for each text."""
     ids, lengths = self.encode_ragged(
       texts, language=language, num_threads=num_threads
     )
@@ -250,24 +253,26 @@ class Vocabulary:
 
   @validation.validate_call
   def encode(self, text: str, *, language: str | None = None) -> list[int]:
-    """Encodes one text.
+    """Encodes a single text as token ids.
 
     Raises:
-      VocabularyError: If the language is required and is missing or unknown.
+      VocabularyError: If the vocabulary requires a language and it is missing
+        or unknown.
     """
     return self.encode_batch([text], language=language)[0]
 
   def encode_each(
     self, texts: Sequence[str], language_ids: Sequence[int]
   ) -> list[list[int]]:
-    """Encodes texts of several languages, in one batch for each language.
+    """Encodes texts in several languages, with one batch for each language.
 
     Args:
-      texts: Texts, N in total.
-      language_ids: N indices into `spec.languages`.
+      texts: N texts to encode.
+      language_ids: For each of the N texts, the index of its language in
+        `spec.languages`.
 
     Returns:
-      The ids of each text.
+      The token ids of each text.
     """
     if not self.needs_language:
       return self.encode_batch(texts)
@@ -283,7 +288,7 @@ class Vocabulary:
     return ids_by_text
 
   def language_id(self, code: str) -> int:
-    """Returns the index of a language in `spec.languages`.
+    """Returns a language's index in `spec.languages`.
 
     Raises:
       VocabularyError: If the vocabulary was trained without this language.
@@ -305,7 +310,7 @@ class Vocabulary:
       ) from None
 
   def describe(self) -> dict:
-    """Returns the fields of `vocabulary.json` that follow from the vocabulary."""
+    """Returns the fields of `vocabulary.json` that describe the vocabulary."""
     spec = self.spec
     return {
       'format': FORMAT,
@@ -335,7 +340,7 @@ class Vocabulary:
 
 
 def read_file(path: pathlib.Path) -> bytes:
-  """Reads a file of a vocabulary.
+  """Reads a file in a vocabulary directory.
 
   Raises:
     VocabularyError: If the file is missing.
@@ -358,7 +363,8 @@ def read_description(directory) -> dict:
     directory: Directory of the vocabulary.
 
   Raises:
-    VocabularyError: If the file is missing, damaged or has an unknown format.
+    VocabularyError: If the file is missing or damaged, or if its format is
+      unknown.
   """
   path = paths.to_path(directory) / DESCRIPTION_FILE
   try:
@@ -369,13 +375,14 @@ def read_description(directory) -> dict:
     raise errors.VocabularyError(
       'The directory does not contain a vocabulary.',
       got=str(directory),
-      expected=f'a directory with {DESCRIPTION_FILE} and its models',
+      expected=f'a directory that contains {DESCRIPTION_FILE} and the model '
+      'files that it lists',
       fix='Run `xlflax vocab --corpus=DIR --output=DIR --size=N`.',
     ) from error
   except (OSError, ValueError, RecursionError) as error:
     errors.raise_if_system_error(error, path)
     raise errors.VocabularyError(
-      f'{DESCRIPTION_FILE} cannot be read ({error}).', where=str(path)
+      f'The file {DESCRIPTION_FILE} cannot be read ({error}).', where=str(path)
     ) from error
   _check_format(description, path)
   return description
@@ -386,7 +393,7 @@ def _check_format(description, path) -> None:
   format_version = isinstance(description, dict) and description.get('format')
   if format_version != FORMAT:
     raise errors.VocabularyError(
-      f'The format of {DESCRIPTION_FILE} is unknown.',
+      f'The format of the file {DESCRIPTION_FILE} is unknown.',
       got=format_version,
       expected=f'format {FORMAT}',
       where=str(path),

@@ -1,4 +1,4 @@
-"""Vocabularies with a SentencePiece model whose ids another program reassigned.
+"""Vocabularies with a SentencePiece model and reassigned token ids.
 
 | layout | order of ids |
 | --- | --- |
@@ -31,7 +31,7 @@ FILE = 'sentencepiece.bpe.model'
 
 
 class IdLayout(enum.StrEnum):
-  """Assignment of token ids to the tokens of a SentencePiece model."""
+  """Layout of the token ids that are assigned to a SentencePiece model."""
 
   FAIRSEQ = 'fairseq'
   T5 = 't5'
@@ -39,14 +39,14 @@ class IdLayout(enum.StrEnum):
 
 
 class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
-  """A vocabulary with reassigned ids, which encodes all languages identically.
+  """SentencePiece vocabulary with token ids reassigned by another program.
 
   Attributes:
     model: Serialized SentencePiece model.
-    id_layout: Assignment of ids to the tokens of the model.
-    layout: Properties that the model does not specify.
-    extra_ids: Number of T5 sentinels after the model's tokens.
-    codes: Language symbols of mBART, in the order of their ids.
+    id_layout: Assignment of ids to the model's tokens.
+    layout: Properties that the SentencePiece model does not specify.
+    extra_ids: Number of T5 sentinels that follow the model's tokens.
+    codes: mBART's language symbols, in the order of their ids.
     model_ids: Id of each token of the model, int32 [model tokens].
   """
 
@@ -69,11 +69,11 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
 
     Args:
       model: Serialized SentencePiece model.
-      layout: Properties that the model does not specify.
-      id_layout: Assignment of ids to the tokens of the model.
-      extra_ids: Number of T5 sentinels after the model's tokens.
-      codes: Language symbols of mBART, in the order of their ids.
-      description: Content of `vocabulary.json` to keep.
+      layout: Properties that the SentencePiece model does not specify.
+      id_layout: Assignment of ids to the model's tokens.
+      extra_ids: Number of T5 sentinels that follow the model's tokens.
+      codes: mBART's language symbols, in the order of their ids.
+      description: Existing content of `vocabulary.json` to preserve.
 
     Raises:
       VocabularyError: If the bytes are not a SentencePiece model, or the model
@@ -84,7 +84,7 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
     self.id_layout = id_layout
     if type(extra_ids) is not int or extra_ids < 0:
       raise errors.VocabularyError(
-        'The number of sentinels is invalid.',
+        'The number of T5 sentinels is invalid.',
         got=extra_ids,
         expected='a non-negative integer',
         where='extra_ids',
@@ -132,7 +132,8 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
     expected_tokens = ('<unk>', '<s>', '</s>')
     if tuple(model_tokens[:3]) != expected_tokens:
       raise errors.VocabularyError(
-        "The SentencePiece model does not start with fairseq's symbols.",
+        "The first tokens of the SentencePiece model are not fairseq's "
+        'special symbols.',
         got=', '.join(model_tokens[:3]),
         expected=', '.join(expected_tokens),
       )
@@ -152,7 +153,7 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
       }
     except (KeyError, ValueError, TypeError) as error:
       raise errors.VocabularyError(
-        f'The vocabulary does not define the ids of {FILE}.',
+        f'The vocabulary description {FILE} does not define the token ids.',
         got=f'{type(error).__name__}: {error}',
         where=base_vocabulary.DESCRIPTION_FILE,
       ) from error
@@ -196,7 +197,7 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
     )
 
   def pieces(self) -> list[str]:
-    """Returns all tokens in the order of their ids, without unused ids."""
+    """Returns all tokens in the order of their ids, excluding unused ids."""
     return list(self._pieces)
 
   def piece_id(self, piece: str, *, language: str | None = None) -> int | None:

@@ -1,4 +1,4 @@
-"""Statistics of a vocabulary by language: fertility, unknown and byte rates."""
+"""Tokenization statistics by language: fertility, unknown and byte rates."""
 
 import itertools
 
@@ -15,16 +15,16 @@ _SPLITS = (VALIDATION, TEST, TRAIN)
 def compute_fertility(
   vocabulary: Vocabulary, corpus: Corpus, *, max_sentences: int = 1000
 ) -> list[dict]:
-  """Computes tokenization statistics of each language.
+  """Computes a vocabulary's tokenization statistics for each language.
 
-  The text is taken from the validation split of a language. If the language has
-  no validation text, it is taken from the test split, and otherwise from the
-  training split.
+  The text is taken from each language's validation split. If a language has no
+  validation text, its test split is used, and if it has no test text either,
+  its training split is used.
 
   Args:
     vocabulary: Vocabulary to evaluate.
-    corpus: Corpus with the text.
-    max_sentences: Maximum number of sentences of each language.
+    corpus: Corpus that contains the text.
+    max_sentences: Maximum number of sentences to use for each language.
 
   Returns:
     One dict per language: `language`, `split`, `sentences`, `words` (split at
@@ -41,7 +41,7 @@ def compute_fertility(
 
 
 def format_table(rows: list[dict]) -> str:
-  """Formats the statistics as an aligned text table."""
+  """Formats tokenization statistics as an aligned text table."""
   header = (
     'language',
     'text',

@@ -1,9 +1,9 @@
-"""Vocabularies with a tokenizer.json of the Hugging Face `tokenizers` library.
+"""Vocabularies read from a `tokenizer.json` file (Hugging Face `tokenizers`).
 
-Any type of tokenizer is supported, such as WordPiece (BERT), byte-level BPE
-(RoBERTa) and Unigram (XLM-R, mT5). The handling of special tokens in the file
-is disabled: text is never encoded as special tokens, and no special tokens are
-added.
+All tokenizer types are supported, such as WordPiece (BERT), byte-level BPE
+(RoBERTa) and Unigram (XLM-R, mT5). The special-token processing that the file
+defines is disabled. Text is never encoded as special tokens, and no special
+tokens are added.
 """
 
 import json
@@ -24,11 +24,11 @@ _BYTE = re.compile(r'<0x[0-9A-F]{2}>')
 
 
 class TokenizersVocabulary(imported_vocabulary.ImportedVocabulary):
-  """A vocabulary of a tokenizer.json, which encodes all languages identically.
+  """Vocabulary from `tokenizer.json`, with the same tokens for all languages.
 
   Attributes:
-    content: Bytes of tokenizer.json.
-    layout: Properties that the file does not specify.
+    content: Content of the `tokenizer.json` file, as bytes.
+    layout: Properties that `tokenizer.json` does not specify.
   """
 
   kind = 'tokenizers'
@@ -46,12 +46,12 @@ class TokenizersVocabulary(imported_vocabulary.ImportedVocabulary):
     """Creates a vocabulary from the bytes of tokenizer.json.
 
     Args:
-      content: Bytes of tokenizer.json.
-      layout: Properties that the file does not specify.
-      description: Content of `vocabulary.json` to keep.
+      content: Content of the `tokenizer.json` file, as bytes.
+      layout: Properties that `tokenizer.json` does not specify.
+      description: Existing content of `vocabulary.json` to preserve.
 
     Raises:
-      VocabularyError: If the bytes are not a tokenizer.
+      VocabularyError: If the bytes are not a valid `tokenizer.json` file.
     """
     self.content = content
     self.layout = layout
@@ -129,8 +129,8 @@ class TokenizersVocabulary(imported_vocabulary.ImportedVocabulary):
 def _parse(content: bytes) -> dict:
   """Parses tokenizer.json and checks its ids.
 
-  The ids are checked before the library loads the file, because the library
-  uses time and memory for unused ids too.
+  The ids are checked before the library loads the file, because unused ids also
+  cost the library time and memory.
   """
   with tokenizer_errors.converting_tokenizer_errors(f'Reading {FILE} failed'):
     parsed = json.loads(content)
@@ -155,9 +155,9 @@ def _load(content: bytes) -> tokenizers.Tokenizer:
 def _make_encoder(tokenizer: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
   """Returns a tokenizer that never encodes text as special tokens.
 
-  `encode_special_tokens` is not sufficient for a Unigram model, whose
-  vocabulary contains the special tokens. They are renamed to strings that do
-  not occur in text.
+  The library's option `encode_special_tokens` is not sufficient for a Unigram
+  model, because its vocabulary contains the special tokens. These tokens are
+  therefore renamed to strings that do not occur in text.
   """
   description = json.loads(tokenizer.to_str())
   if (description.get('model') or {}).get('type') != 'Unigram':
@@ -189,8 +189,8 @@ def _word_starts(pieces: Sequence[str], description: dict) -> np.ndarray:
   """Returns which tokens start a word, according to the tokenizer's notation.
 
   Args:
-    pieces: All tokens by id.
-    description: Content of tokenizer.json.
+    pieces: All tokens, in the order of their ids.
+    description: Parsed content of `tokenizer.json`.
 
   Returns:
     Array of shape [tokens], bool.

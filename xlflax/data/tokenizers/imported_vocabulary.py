@@ -1,7 +1,8 @@
-"""Base class of vocabularies of other programs, whose ids are preserved.
+"""Base class for vocabularies imported from other programs with their ids.
 
-Their special symbols can have any ids, their languages are specified
-separately, and their embedding tables can have rows that no token uses.
+In contrast to trained vocabularies, their special symbols can have any ids,
+their languages are specified separately, and the embedding table may have rows
+that no token uses.
 """
 
 import dataclasses
@@ -25,15 +26,16 @@ _SENTINEL = re.compile(r'▁?<extra_id_(\d+)>')
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-  """Properties of a vocabulary that its tokenizer files do not specify.
+  """Properties of an imported vocabulary that its files do not specify.
 
   Attributes:
-    roles: Token of each of `ROLES`. If a tokenizer has no token for a role (T5:
-      bos and mask), another token takes the role.
+    roles: Token for each role in `ROLES`. If a tokenizer has no token for a
+      role, as T5 has none for bos and mask, a different token takes the role.
     languages: Language codes, in the order of their ids.
-    size: Number of rows of the embedding table. Rows after the tokens of the
-      tokenizer are unused. If None, the number of tokens.
-    symbols: Token of each language. Empty if there are no language tokens.
+    size: Number of rows in the embedding table. Rows after the tokenizer's
+      tokens are unused. If None, the table has one row for each token.
+    symbols: Language token of each language. Empty if there are no language
+      tokens.
   """
 
   roles: Mapping[str, str]
@@ -43,14 +45,14 @@ class Layout:
 
   @classmethod
   def from_description(cls, description: Mapping, where: str) -> 'Layout':
-    """Returns the layout in the content of `vocabulary.json`.
+    """Parses the layout in the content of `vocabulary.json`.
 
     Args:
       description: Content of `vocabulary.json`.
-      where: Location for error messages.
+      where: Location that error messages report.
 
     Raises:
-      VocabularyError: If the description has no valid layout.
+      VocabularyError: If the description does not contain a valid layout.
     """
     try:
       layout = cls(
@@ -61,27 +63,30 @@ class Layout:
       )
       if set(layout.roles) != set(ROLES):
         role_names = ', '.join(map(str, layout.roles))
-        raise ValueError(f'roles must be {", ".join(ROLES)}, got {role_names}')
+        raise ValueError(
+          f'`roles` must have the keys {", ".join(ROLES)}, but '
+          f'it has {role_names}'
+        )
       texts = (*layout.roles.values(), *layout.languages, *layout.symbols)
       if not all(isinstance(text, str) for text in texts):
-        raise TypeError('tokens and languages must be strings')
+        raise TypeError('Tokens and languages must be strings')
       return layout
     except (KeyError, TypeError, ValueError, OverflowError) as error:
       raise errors.VocabularyError(
-        f'{base_vocabulary.DESCRIPTION_FILE} does not describe an imported '
-        'vocabulary.',
+        f'The file {base_vocabulary.DESCRIPTION_FILE} does not describe an '
+        'imported vocabulary.',
         got=f'{type(error).__name__}: {error}',
         where=where,
-        expected='roles, languages and size',
+        expected='the fields roles, languages and size',
       ) from error
 
   def digest(self, kind: str, files: Mapping[str, bytes], size: int) -> str:
-    """Returns the SHA-256 of everything that determines the meaning of ids.
+    """Returns the SHA-256 digest of all data that determines the ids' meaning.
 
     Args:
-      kind: Type of the vocabulary.
+      kind: Name of the vocabulary type.
       files: Contents of the tokenizer files, by name.
-      size: Number of tokens.
+      size: Number of tokens in the vocabulary.
     """
     symbols = [self.symbols] if self.symbols else []
     header = [
@@ -99,16 +104,16 @@ class Layout:
 
 
 def check_ids(ids: Collection[int]) -> None:
-  """Checks that ids are integers without an implausible number of gaps.
+  """Checks that token ids are integers without an implausible number of gaps.
 
   Raises:
-    VocabularyError: If an id is not a non-negative integer, or is much larger
-      than the number of tokens.
+    VocabularyError: If an id is not a non-negative integer, or if it is much
+      larger than the number of tokens.
   """
   invalid_id = next((i for i in ids if type(i) is not int or i < 0), None)
   if invalid_id is not None:
     raise errors.VocabularyError(
-      'A token id is invalid.',
+      'A token id in the tokenizer file is invalid.',
       got=repr(invalid_id),
       expected='a non-negative integer',
     )
@@ -116,12 +121,12 @@ def check_ids(ids: Collection[int]) -> None:
     raise errors.VocabularyError(
       'The ids of the tokenizer have too many gaps.',
       got=f'{len(ids):,} tokens with ids up to {max(ids):,}',
-      expected='consecutive ids, with few gaps',
+      expected='ids that are consecutive or have only few gaps',
     )
 
 
 def unused_token(index: int) -> str:
-  """Returns the placeholder for an id that no token uses."""
+  """Returns the placeholder token for an id that no token uses."""
   return f'<unused:{index}>'
 
 
@@ -132,17 +137,17 @@ def make_spec(
   special: Sequence[int],
   word_starts: np.ndarray,
 ) -> VocabularySpec:
-  """Returns the specification of a tokenizer.
+  """Returns the vocabulary specification for an imported tokenizer.
 
   Args:
     layout: Properties that the tokenizer files do not specify.
     pieces: All tokens, in the order of their ids.
-    special: Ids of the tokenizer's special tokens.
-    word_starts: Whether each token starts a word, bool [len(pieces)].
+    special: Ids of all special tokens in the tokenizer.
+    word_starts: Whether each token starts a word, bool of shape [len(pieces)].
 
   Raises:
-    VocabularyError: If the token of a role or language is missing, or there are
-      fewer embeddings than tokens.
+    VocabularyError: If the token for a role or language is missing, or if there
+      are fewer embeddings than tokens.
   """
   size = len(pieces) if layout.size is None else layout.size
   vocabulary_spec.check_size(size)
@@ -150,7 +155,7 @@ def make_spec(
     raise errors.VocabularyError(
       'The tokenizer has more tokens than the embedding table has rows.',
       got=f'{len(pieces)} tokens',
-      expected=f'at most {size}',
+      expected=f'at most {size} tokens',
     )
   ids_by_token = {piece: i for i, piece in enumerate(pieces)}
   for piece, i in list(ids_by_token.items()):
@@ -166,7 +171,8 @@ def make_spec(
   )
   if missing:
     raise errors.VocabularyError(
-      'Special tokens are missing in the tokenizer.', got=', '.join(missing)
+      'The tokenizer lacks some of the required special tokens.',
+      got=', '.join(missing),
     )
   ids = {role: ids_by_token[layout.roles[role]] for role in ROLES}
   numbered_sentinels = sorted(
@@ -197,21 +203,21 @@ def make_spec(
 
 
 def find_skipped_ids(spec: VocabularySpec) -> frozenset[int]:
-  """Returns the ids that decoding skips.
+  """Returns the ids of the tokens that decoding skips.
 
-  These are all special ids except the id of the unknown token, which is skipped
-  only if the token has another role too.
+  These are all special tokens except the unknown token, which is skipped only
+  if it also has a different role.
   """
   other_roles = {spec.pad_id, spec.bos_id, spec.eos_id, spec.mask_id}
   return frozenset(spec.special_ids) - ({spec.unk_id} - other_roles)
 
 
 class ImportedVocabulary(base_vocabulary.Vocabulary):
-  """Base class of vocabularies that are read from files of other programs.
+  """Base class for vocabularies that are read from other programs' files.
 
   Attributes:
-    FILES: Names of the files of a class.
-    layout: Properties that the files do not specify.
+    FILES: Names of the files that a vocabulary of this class consists of.
+    layout: Properties that the tokenizer files do not specify.
   """
 
   FILES: ClassVar[tuple[str, ...]]
@@ -230,7 +236,7 @@ class ImportedVocabulary(base_vocabulary.Vocabulary):
     expected = description.get('hash')
     if vocabulary.hash != expected:
       raise errors.VocabularyError(
-        'The files of the vocabulary do not match the hash in '
+        "The vocabulary's files do not match the hash stored in "
         f'{base_vocabulary.DESCRIPTION_FILE}.',
         got=f'hash {vocabulary.hash[:12]}',
         expected=f'hash {str(expected)[:12]}',
@@ -243,11 +249,11 @@ class ImportedVocabulary(base_vocabulary.Vocabulary):
   def from_files(
     cls, contents: Mapping[str, bytes], layout: Layout, description: Mapping
   ) -> Self:
-    """Creates a vocabulary from the contents of its files.
+    """Creates a vocabulary from the contents of its tokenizer files.
 
     Args:
-      contents: Content of each of `FILES`, by name.
-      layout: Properties that the files do not specify.
+      contents: Content of each file in `FILES`, by name.
+      layout: Properties that the tokenizer files do not specify.
       description: Content of `vocabulary.json`.
     """
     raise NotImplementedError

@@ -1,9 +1,9 @@
-"""Samples of the text of each language, drawn by any number of jobs.
+"""Text samples for each language, drawn by any number of parallel jobs.
 
 Each line has a pseudorandom key that depends on the seed, its file and its line
 number. A sample of k lines consists of the lines with the k smallest keys,
-regardless of which job reads them. A reservoir keeps these lines, and the
-reservoirs of parts of the text can be merged into the reservoir of all of the
+regardless of which job reads them. A reservoir stores these lines. Reservoirs
+drawn from shards of the text can be merged into the reservoir of the complete
 text. This is bottom-k sampling (Efraimidis and Spirakis, "Weighted random
 sampling with a reservoir", 2006, with equal weights).
 """
@@ -39,10 +39,10 @@ _ORIGIN_NAME = 'origin'  # name of the array that stores the `Origin`
 
 
 class Reservoir:
-  """The lines of one language with the smallest keys.
+  """Sample of a language's lines, which keeps the lines with the smallest keys.
 
   Attributes:
-    count: Number of lines that were added.
+    count: Total number of lines that were added.
   """
 
   def __init__(self, capacity: int):
@@ -52,11 +52,11 @@ class Reservoir:
     self._texts: list[list[str]] = []
 
   def add(self, keys: np.ndarray, texts: list[str]) -> None:
-    """Adds lines.
+    """Adds lines and keeps those with the smallest keys.
 
     Args:
       keys: Key of each line, uint64 [lines].
-      texts: Lines.
+      texts: Lines to add, in the order of their keys.
     """
     self.count += len(texts)
     self._keys.append(keys)
@@ -65,14 +65,14 @@ class Reservoir:
       self._prune()
 
   def merge(self, other: 'Reservoir') -> None:
-    """Adds the lines of another reservoir."""
+    """Adds the lines of another reservoir for the same language."""
     count = self.count + other.count
     for keys, texts in zip(other._keys, other._texts, strict=True):
       self.add(keys, texts)
     self.count = count
 
   def lines(self) -> tuple[np.ndarray, list[str]]:
-    """Returns the keys in ascending order, uint64 [n], and the lines."""
+    """Returns the keys in ascending order, uint64 [n], and their lines."""
     self._prune()
     return self._keys[0], self._texts[0]
 
@@ -90,9 +90,9 @@ class _FileSpan:
   """A span of a text file.
 
   Attributes:
-    file: Text file.
-    number: Index of the span in the file.
-    span: Range of bytes. If None, the complete file.
+    file: Path of the text file.
+    number: Index of the span within the file.
+    span: Range of bytes to read. If None, the complete file is read.
   """
 
   file: TextFile
@@ -103,14 +103,14 @@ class _FileSpan:
 def draw_reservoirs(
   corpus: Corpus, *, capacity: int, seed: int, shard: tuple[int, int] = (0, 1)
 ) -> dict[str, Reservoir]:
-  """Draws a sample from a shard of the training text.
+  """Draws a sample for each language from a shard of the training text.
 
   Args:
-    corpus: Corpus with the text. Monolingual lines and both sides of parallel
-      pairs are sampled.
-    capacity: Maximum number of lines of each language.
-    seed: Random seed of the keys.
-    shard: (i, n) to read the i-th of n shards of the text, from 0.
+    corpus: Corpus that contains the text. Lines are sampled from monolingual
+      text and from both languages of parallel text.
+    capacity: Maximum number of lines to keep for each language.
+    seed: Random seed that determines the keys of the lines.
+    shard: Pair (i, n) to read shard i of n shards, where i is counted from 0.
 
   Returns:
     The reservoir of each language.
@@ -132,12 +132,12 @@ def draw_reservoirs(
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-  """Settings and text that determine a sample.
+  """Origin of a sample: the settings and text that determine it.
 
   Attributes:
-    capacity: Maximum number of lines of each language.
-    seed: Random seed of the keys.
-    files: Path, size and content digest of each file of training text.
+    capacity: Maximum number of lines to keep for each language.
+    seed: Random seed that determines the keys of the lines.
+    files: Path, size and content digest of each training file.
   """
 
   capacity: int
@@ -146,14 +146,14 @@ class Origin:
 
   @classmethod
   def from_corpus(cls, corpus: Corpus, *, capacity: int, seed: int) -> 'Origin':
-    """Returns the origin of a sample of the current text of a corpus."""
+    """Returns the origin of a sample drawn from a corpus's current text."""
     files = corpus.fingerprint(TRAIN)
     return cls(capacity, seed, tuple(map(dataclasses.astuple, files)))
 
   def find_differences(self, required: 'Origin') -> Iterator[str]:
-    """Yields the settings and files that differ from a required origin.
+    """Yields this origin's settings and files that differ from required ones.
 
-    A larger capacity is not a difference.
+    A larger capacity does not count as a difference.
     """
     if self.seed != required.seed:
       yield f'--seed={self.seed}'
@@ -171,13 +171,13 @@ def write_reservoirs(
   reservoirs: Mapping[str, Reservoir],
   origin: Origin,
 ) -> None:
-  """Writes the reservoirs of a shard.
+  """Writes a shard's reservoirs to the directory of the sample.
 
   Args:
-    directory: Directory of the sample, which all shards share.
-    shard: (i, n) for the i-th of n shards, from 0.
-    reservoirs: Reservoir of each language.
-    origin: Settings and text of the sample.
+    directory: Directory of the sample, which is the same for all shards.
+    shard: Pair (i, n) for shard i of n shards, where i is counted from 0.
+    reservoirs: Mapping from language codes to reservoirs.
+    origin: Settings and text from which the sample was drawn.
   """
   serialized_origin = json.dumps(dataclasses.asdict(origin))
   arrays: dict[str, Any] = {_ORIGIN_NAME: np.array(serialized_origin)}
@@ -197,16 +197,17 @@ def read_reservoirs(directory, origin: Origin) -> dict[str, Reservoir]:
   """Reads and merges the reservoirs of all shards.
 
   Args:
-    directory: Directory that the shards were written to.
-    origin: Required settings and text. If the shards have a larger capacity,
-      the lines with the smallest keys are used.
+    directory: Directory to which the shards were written.
+    origin: Settings and text from which the sample must have been drawn. If the
+      shards have a larger capacity, only the lines with the smallest keys are
+      used.
 
   Returns:
     The reservoir of each language, in the order of their codes.
 
   Raises:
-    CorpusError: If a shard is missing, damaged or of a different origin, or if
-      the shards have different numbers of shards in their names.
+    CorpusError: If a shard is missing, is damaged or has a different origin, or
+      if the names of the shards contain different total numbers of shards.
   """
   shard_paths = sorted(paths.to_path(directory).glob('shard-*-of-*.npz'))
   counts = {int(path.stem.rpartition('-')[2]) for path in shard_paths}
@@ -218,7 +219,7 @@ def read_reservoirs(directory, origin: Origin) -> dict[str, Reservoir]:
   ]
   if len(counts) != 1 or missing:
     raise errors.CorpusError(
-      'The sample of the text is incomplete.',
+      'The text sample is incomplete, because some of its shards are missing.',
       got=', '.join(path.name for path in shard_paths[:5]) or 'no shard',
       expected='all shards of one --num_shards'
       + (f'; missing: {", ".join(missing[:5])}' if missing else ''),
@@ -239,14 +240,14 @@ def read_reservoirs(directory, origin: Origin) -> dict[str, Reservoir]:
 def sample_reservoirs(
   reservoirs: Mapping[str, Reservoir], quotas: Mapping[str, text_sampling.Quota]
 ) -> Iterator[str]:
-  """Yields sentences of reservoirs, like `text_sampling.sample_sentences`.
+  """Yields sentences from reservoirs, like `text_sampling.sample_sentences`.
 
   For n available sentences and a quota of k, each sentence is yielded k // n
   times, and the sentences with the k % n smallest keys once more.
 
   Args:
-    reservoirs: Reservoir of each language.
-    quotas: Number of sentences of each language.
+    reservoirs: Mapping from language codes to reservoirs.
+    quotas: Number of sentences to yield for each language.
   """
   for language, quota in quotas.items():
     repeats, remainder = divmod(quota.drawn, quota.available)
@@ -299,7 +300,7 @@ def _check_origin(path: pathlib.Path, actual: Origin, required: Origin) -> None:
   differences = list(actual.find_differences(required))
   if differences:
     raise errors.CorpusError(
-      'A shard of the sample was drawn with different settings or from '
+      'A shard of the text sample was drawn with different settings or from '
       'different text.',
       got='; '.join(differences),
       expected=f'--seed={required.seed}, --max_sentences={required.capacity} '
@@ -341,7 +342,7 @@ def _read_shard(path: pathlib.Path, origin: Origin) -> Iterator[tuple]:
         )
   except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
     raise errors.CorpusError(
-      'A shard of the sample is damaged.',
+      'A shard of the text sample is damaged.',
       got=str(error)[:200],
       where=str(path),
       fix='Delete the file and write the shard again.',

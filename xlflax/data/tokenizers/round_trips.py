@@ -1,10 +1,10 @@
-"""Detection of text that a vocabulary cannot represent.
+"""Detection of text that changes when a vocabulary encodes and decodes it.
 
 SentencePiece's default normalization (`nmt_nfkc`) replaces full-width letters
-and punctuation and removes zero-width joiners. A decoder can then never
-generate these characters, which limits translation scores: the references
-themselves have a BLEU score of 82 in Persian and 85 in Chinese. The
-normalization `identity` preserves all text.
+and punctuation and removes zero-width joiners. A decoder can therefore never
+generate these characters, which limits translation scores. Even the reference
+translations, after encoding and decoding, have a BLEU score of only 82 in
+Persian and 85 in Chinese. The normalization `identity` preserves all text.
 """
 
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ def decode_encoded(
   """Returns each text after encoding and decoding.
 
   Args:
-    vocabulary: Vocabulary for encoding and decoding.
-    texts: Texts of one language.
+    vocabulary: Vocabulary that encodes and decodes the texts.
+    texts: Texts in the same language.
     language: Language code, as spelled in the vocabulary.
   """
   return [
@@ -29,7 +29,7 @@ def decode_encoded(
 
 
 def count_changed(texts: Sequence[str], decoded: Sequence[str]) -> int:
-  """Returns the number of texts that differ in more than white space.
+  """Counts texts that encoding and decoding change in more than white space.
 
   Args:
     texts: Original texts.

@@ -1,4 +1,4 @@
-"""Training of a SentencePiece model with the special symbols of xlflax."""
+"""Training of SentencePiece models with xlflax's special symbols."""
 
 import io
 import re
@@ -17,18 +17,18 @@ _NUM_BYTES = 256
 
 
 class Recorder:
-  """An iterable over sentences that records their digest and any error.
+  """Iterable over sentences that updates a digest and records any error.
 
   Attributes:
-    error: Exception that reading the sentences raised, if any.
+    error: Exception raised while reading the sentences, or None.
   """
 
   def __init__(self, texts: Iterable[str], digest=None):
     """Creates an iterable that can be used once.
 
     Args:
-      texts: Sentences.
-      digest: Hash object of `hashlib` that is updated with each sentence.
+      texts: Sentences to iterate over.
+      digest: Hash object from `hashlib` that is updated with each sentence.
     """
     self._texts, self._digest = texts, digest
     self.error: Exception | None = None
@@ -52,21 +52,23 @@ def train_sentencepiece(
   digest=None,
   where: str | None = None,
 ) -> bytes:
-  """Trains a SentencePiece model.
+  """Trains a SentencePiece model on sentences.
 
   Args:
     make_text: Function that returns the training sentences. It is called twice
       if `settings.merges` is set.
-    settings: Settings of the vocabulary.
-    languages: Languages that get a symbol, in the order of their ids.
-    digest: Hash object of `hashlib` that is updated with the sentences.
-    where: Location for error messages.
+    settings: Settings of the vocabulary to train.
+    languages: Languages for which the model has a symbol, in the order of the
+      symbols' ids.
+    digest: Hash object from `hashlib` that is updated with the sentences.
+    where: Location that error messages report.
 
   Returns:
     The serialized model.
 
   Raises:
-    VocabularyError: If the size or the number of merges does not fit the text.
+    VocabularyError: If the text does not allow the requested size or number of
+      merges.
     ConfigError: If the normalization is unknown to SentencePiece.
     Exception: Any exception that `make_text` raises.
   """
@@ -89,7 +91,7 @@ def train_sentencepiece(
 
 
 def count_merges(model: bytes) -> int:
-  """Counts the tokens of a BPE model with more than one character."""
+  """Counts the tokens in a BPE model that have more than one character."""
   processor = sentencepiece.SentencePieceProcessor(model_proto=model)
   return sum(
     len(processor.id_to_piece(i)) > 1
@@ -103,9 +105,9 @@ def count_merges(model: bytes) -> int:
 def _count_unmerged(texts, settings, languages, where) -> int:
   """Returns the number of tokens of a model before the first merge.
 
-  The trainer counts characters according to its settings (coverage and
-  normalization). The number is taken from its error message about a model size
-  that is too small.
+  The number of characters depends on the trainer's settings (coverage and
+  normalization). It is therefore taken from the trainer's error message about a
+  model size that is too small.
   """
   num_symbols = len(_control_symbols(languages, settings)) + 4
   size = num_symbols + (_NUM_BYTES if settings.byte_fallback else 0)
@@ -127,7 +129,7 @@ class _RequiredSize(Exception):
   """Error of a model size that is too small.
 
   Attributes:
-    size: Required number of tokens.
+    size: Required number of tokens in the model.
   """
 
   def __init__(self, size: int):
@@ -140,7 +142,7 @@ def _check_merges(model: bytes, requested: int, where: str | None) -> None:
   num_merges = count_merges(model)
   if num_merges != requested:
     raise errors.VocabularyError(
-      'SentencePiece did not create the requested number of merges.',
+      'SentencePiece created a different number of merges than requested.',
       got=num_merges,
       expected=requested,
       where=where,
@@ -169,12 +171,12 @@ def _train(
   """Trains a model.
 
   Args:
-    text: Training sentences.
-    size: Number of tokens.
-    settings: Settings of the vocabulary.
+    text: Sentences to train on.
+    size: Number of tokens in the model.
+    settings: Settings of the vocabulary to train.
     languages: Languages that get a symbol.
-    make_error: Function from an error message of SentencePiece to the exception
-      to raise.
+    make_error: Function that maps SentencePiece's error message to the
+      exception to raise.
 
   Returns:
     The serialized model.
@@ -222,10 +224,11 @@ def _make_error(
   """Returns the error for an error message of SentencePiece.
 
   Args:
-    message: Message of SentencePiece.
-    settings: Settings of the vocabulary.
-    num_unmerged: Number of tokens that are not merges, or 0 if the size is set.
-    where: Location for the error message.
+    message: Error message from SentencePiece.
+    settings: Settings of the vocabulary to train.
+    num_unmerged: Number of tokens that were not created by merges, or 0 if the
+      vocabulary size is set.
+    where: Location that the error message reports.
   """
   too_high, too_low = _TOO_HIGH.search(message), _TOO_LOW.search(message)
   flag, requested = '--size', settings.size

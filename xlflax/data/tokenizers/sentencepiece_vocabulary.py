@@ -1,4 +1,4 @@
-"""Vocabularies with one SentencePiece model for all languages."""
+"""Vocabularies that encode all languages with one SentencePiece model."""
 
 import hashlib
 import itertools
@@ -19,7 +19,7 @@ _SYMBOL = re.compile(r'<lang:(.+)>')
 
 
 class SentencePieceVocabulary(base_vocabulary.Vocabulary):
-  """A vocabulary of one model, which encodes all languages identically.
+  """Vocabulary with a single SentencePiece model for all languages.
 
   Attributes:
     model: Serialized SentencePiece model.
@@ -35,10 +35,11 @@ class SentencePieceVocabulary(base_vocabulary.Vocabulary):
     Args:
       model: Serialized model that starts with the special symbols in the table
         of `xlflax.data.tokenizers.base_vocabulary`.
-      description: Content of `vocabulary.json` to keep.
+      description: Existing content of `vocabulary.json` to preserve.
 
     Raises:
-      VocabularyError: If the bytes are not such a model.
+      VocabularyError: If the bytes are not a SentencePiece model with these
+        special symbols.
     """
     self.model = model
     self.description = dict(description or {})
@@ -109,20 +110,20 @@ class SentencePieceVocabulary(base_vocabulary.Vocabulary):
 
 
 def read_model(directory: pathlib.Path, name: str, sha256) -> bytes:
-  """Reads a model file of a vocabulary and verifies its digest.
+  """Reads a vocabulary's model file and verifies its digest.
 
   Args:
     directory: Directory of the vocabulary.
-    name: Name of the file.
-    sha256: Expected SHA-256 of the file.
+    name: Name of the model file.
+    sha256: Expected SHA-256 digest of the file.
 
   Raises:
-    VocabularyError: If the file is missing, or its content does not match the
-      digest.
+    VocabularyError: If the file is missing, or if its content does not match
+      the digest.
   """
   if pathlib.PurePath(str(name)).name != name:
     raise errors.VocabularyError(
-      'The model must be a file in the vocabulary directory.',
+      'The model file must be in the vocabulary directory.',
       got=name,
       expected='a file name without a directory',
       where=str(directory),
@@ -131,7 +132,7 @@ def read_model(directory: pathlib.Path, name: str, sha256) -> bytes:
   digest = hashlib.sha256(model).hexdigest()
   if digest != sha256:
     raise errors.VocabularyError(
-      f'{name} does not match the digest in '
+      f'The file {name} does not match the digest in '
       f'{base_vocabulary.DESCRIPTION_FILE}.',
       got=f'SHA-256 {digest[:12]}…',
       expected=f'{str(sha256)[:12]}…',
@@ -142,7 +143,7 @@ def read_model(directory: pathlib.Path, name: str, sha256) -> bytes:
 
 
 def pack_word_starts(pieces: Iterable[str]) -> bytes:
-  """Returns `VocabularySpec.word_starts` of tokens in the order of their ids."""
+  """Returns the `word_starts` bit mask of a VocabularySpec for all tokens."""
   starts = np.array(word_starts(pieces, Notation.SENTENCEPIECE), np.bool_)
   return np.packbits(starts, bitorder='little').tobytes()
 
@@ -157,7 +158,7 @@ def _leading_languages(pieces: Iterable[str]) -> Iterator[str]:
 
 
 def load_model(model: bytes) -> sentencepiece.SentencePieceProcessor:
-  """Loads a SentencePiece model.
+  """Loads a SentencePiece model from its serialized bytes.
 
   Raises:
     VocabularyError: If the bytes are not a SentencePiece model.
@@ -177,7 +178,7 @@ def _read_spec(processor) -> VocabularySpec:
   first_language = len(base_vocabulary.SPECIAL_PIECES)
   if tuple(pieces[:first_language]) != base_vocabulary.SPECIAL_PIECES:
     raise errors.VocabularyError(
-      'The SentencePiece model must start with the special symbols of xlflax.',
+      "The SentencePiece model does not start with xlflax's special symbols.",
       got=', '.join(pieces[:first_language]),
       expected=', '.join(base_vocabulary.SPECIAL_PIECES),
       fix='Train the model with `xlflax vocab`.',

@@ -1,9 +1,9 @@
-"""Assignment of ids to the tokens of several languages in a union vocabulary.
+"""Assignment of union vocabulary ids to the tokens of several languages.
 
-ECS (Wu et al., 2020, sections 4.2 and 4.3) varies the number of anchor points,
-which are tokens that share one embedding across languages. In this example, one
-language has the tokens `a b`, another language has the tokens `b c`, and S
-special symbols come before them:
+Wu et al. (2020, ECS, sections 4.2 and 4.3) vary the number of anchor points,
+which are tokens that have the same embedding in several languages. In this
+example, the language x has the tokens `a b`, the language y has the tokens `b
+c`, and S special symbols precede them:
 
 | anchors | ids of the tokens | union |
 | --- | --- | --- |
@@ -22,9 +22,9 @@ from xlflax.data.tokenizers.vocabulary_config import Anchors
 
 
 def id_ranges(ids: np.ndarray) -> tuple[tuple[int, int], ...]:
-  """Returns distinct ids as ranges (start, stop).
+  """Converts distinct ids to a list of ranges (start, stop).
 
-  The ranges of `[7, 5, 6, 9]` are (5, 8) and (9, 10).
+  For example, `[7, 5, 6, 9]` is converted to the ranges (5, 8) and (9, 10).
   """
   ids = np.sort(ids)
   if not ids.size:
@@ -38,12 +38,12 @@ def id_ranges(ids: np.ndarray) -> tuple[tuple[int, int], ...]:
 def assign_word_ids(
   pieces: Sequence[Sequence[str]], first: int, anchors: Anchors
 ) -> list[np.ndarray]:
-  """Assigns ids to the tokens of each language, without special symbols.
+  """Assigns ids to each language's tokens, which exclude special symbols.
 
   Args:
     pieces: Tokens of each language.
-    first: First id after the special symbols.
-    anchors: Tokens that the languages share.
+    first: Smallest id to assign, which follows the special symbols.
+    anchors: Tokens that are shared between languages.
 
   Returns:
     For each language, the ids of its tokens in their order, int32 [tokens].
@@ -73,9 +73,9 @@ def assign_word_ids(
 def _order_shared_tokens(pieces: Sequence[Sequence[str]]) -> list[str]:
   """Returns the distinct tokens, sorted by the languages that have them.
 
-  The ids of each language are therefore few ranges, and one range if there are
-  two languages. Tokens with the same set of languages are in the order of the
-  first of these languages.
+  The ids of each language therefore form few ranges, and a single range if
+  there are two languages. Tokens shared by the same set of languages have the
+  order of the first of these languages.
   """
   languages_by_token: dict[str, list[int]] = {}
   for language, language_tokens in enumerate(pieces):
@@ -87,7 +87,7 @@ def _order_shared_tokens(pieces: Sequence[Sequence[str]]) -> list[str]:
 def find_owners(
   ids: Sequence[np.ndarray], size: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the first language that has each id, and the id in that language.
+  """Returns the first language of each union id, and its id in that language.
 
   Args:
     ids: For each language, the union ids of its tokens, [tokens].

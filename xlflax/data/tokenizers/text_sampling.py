@@ -1,7 +1,8 @@
-"""Deterministic sampling of sentences of each language, p ∝ N^α.
+"""Deterministic sampling of sentences from several languages, p ∝ N^α.
 
-ECS (section 2) and XLM (section 3.1) train vocabularies on sentences that are
-sampled with an exponent, so that large languages do not take all tokens.
+In ECS (section 2) and XLM (section 3.1), vocabularies are trained on sentences
+that are sampled with an exponent α, so that the vocabulary is not dominated by
+languages with much text.
 """
 
 import dataclasses
@@ -17,11 +18,11 @@ MAX_BYTES = 4096
 
 @dataclasses.dataclass(frozen=True)
 class Quota:
-  """Numbers of available and sampled sentences of a language.
+  """Numbers of available and sampled sentences for a language.
 
   Attributes:
-    available: Number of sentences of the language.
-    drawn: Number of sentences to draw.
+    available: Number of sentences available for the language.
+    drawn: Number of sentences to draw for the language.
   """
 
   available: int
@@ -31,9 +32,10 @@ class Quota:
 def iterate_sentences(
   corpus: Corpus, language: str, *, split: str = TRAIN
 ) -> Iterator[str]:
-  """Yields all sentences of a language.
+  """Yields all sentences in a language.
 
-  Monolingual text comes first, then the language's side of parallel pairs.
+  Monolingual text comes first, followed by the language's sentences in parallel
+  text.
   """
   if language in corpus.monolingual_languages(split):
     for line in corpus.monolingual(language, split):
@@ -46,7 +48,7 @@ def iterate_sentences(
 
 
 def count_sentences(corpus: Corpus, *, split: str = TRAIN) -> dict[str, int]:
-  """Counts the sentences of each language that `iterate_sentences` yields.
+  """Counts the sentences that `iterate_sentences` yields for each language.
 
   Languages without sentences are omitted.
   """
@@ -64,12 +66,13 @@ def exponential_rates(
 ) -> dict[str, float]:
   """Computes sampling rates p_i = N_i^α / Σ_j N_j^α.
 
-  `exponential_rates({'en': 100, 'sw': 1}, 0.5)` is `{'en': 10/11, 'sw': 1/11}`.
+  For example, `exponential_rates({'en': 100, 'sw': 1}, 0.5)` is `{'en': 10/11,
+  'sw': 1/11}`.
 
   Args:
-    sizes: N_i, number of sentences of each language.
-    alpha: α. With 1, rates are proportional to the sizes. With 0, they are
-      equal.
+    sizes: Number of sentences N_i of each language i.
+    alpha: Exponent α. If it is 1, the rates are proportional to the sizes. If
+      it is 0, all rates are equal.
   """
   powers = {name: float(size) ** alpha for name, size in sizes.items()}
   total = sum(powers.values())
@@ -79,16 +82,16 @@ def exponential_rates(
 def sampling_quotas(
   sizes: Mapping[str, int], *, alpha: float, max_sentences: int
 ) -> dict[str, Quota]:
-  """Computes the number of sentences to draw from each language.
+  """Computes the number of sentences to draw for each language.
 
-  The total is the number of available sentences, and at most `max_sentences`.
-  It is distributed in proportion to N^α. A language with fewer sentences than
-  its quota repeats them.
+  The total equals the number of available sentences, but is at most
+  `max_sentences`. It is distributed in proportion to N^α. If a language has
+  fewer sentences than its quota, they are repeated.
 
   Args:
-    sizes: Number of available sentences of each language.
+    sizes: Number of sentences available for each language.
     alpha: Exponent α of the sampling rates.
-    max_sentences: Maximum total number of sentences.
+    max_sentences: Maximum total number of sentences to draw.
   """
   total = min(sum(sizes.values()), max_sentences)
   rates = exponential_rates(sizes, alpha)
@@ -101,16 +104,17 @@ def sampling_quotas(
 def sample_sentences(
   corpus: Corpus, quotas: Mapping[str, Quota], *, seed: int
 ) -> Iterator[str]:
-  """Yields the sampled sentences, one language after the other.
+  """Yields the sampled sentences of each language in turn.
 
   For n available sentences and a quota of k, each sentence is yielded k // n
-  times, and a random k % n of them once more. Texts of more than 4096 bytes are
-  split at spaces, because SentencePiece skips longer texts.
+  times, and k % n randomly chosen sentences are yielded once more. Texts of
+  more than 4096 bytes are split at spaces, because SentencePiece skips longer
+  texts.
 
   Args:
-    corpus: Corpus with the text.
-    quotas: Number of sentences of each language.
-    seed: Random seed for the sentences that are yielded once more.
+    corpus: Corpus that contains the text.
+    quotas: Number of sentences to yield for each language.
+    seed: Random seed for choosing the sentences that are yielded once more.
   """
   for language, quota in quotas.items():
     repeats, remainder = divmod(quota.drawn, quota.available)
@@ -134,8 +138,9 @@ def sample_sentences(
 def split_long_text(text: str, *, max_bytes: int = MAX_BYTES) -> Iterator[str]:
   """Splits a text at spaces into segments of at most `max_bytes` UTF-8 bytes.
 
-  `split_long_text('one two three', max_bytes=8)` yields `'one two'` and
-  `'three'`. A word that is longer than `max_bytes` is split between characters.
+  For example, `split_long_text('one two three', max_bytes=8)` yields `'one
+  two'` and `'three'`. A word that is longer than `max_bytes` is split between
+  characters.
   """
   data = text.encode()
   while len(data) > max_bytes:

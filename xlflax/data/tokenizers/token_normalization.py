@@ -1,6 +1,6 @@
-"""Normalization of tokens to the text that they represent.
+"""Conversion of vocabulary tokens to the text that they represent.
 
-Vocabularies mark word boundaries in different ways:
+Vocabularies mark word boundaries with different notations:
 
 - SentencePiece writes `▁the` and `ing`.
 - Byte-level BPE (GPT-2, RoBERTa) writes `Ġthe` and `ing`. It also writes bytes
@@ -19,7 +19,7 @@ from xlflax.data.corpus import language_codes
 
 
 class Notation(enum.Enum):
-  """Notation of word boundaries in a vocabulary; the value is its mark."""
+  """Notation with which a vocabulary marks word boundaries."""
 
   SENTENCEPIECE = '▁'
   BYTE_LEVEL = 'Ġ'
@@ -28,10 +28,10 @@ class Notation(enum.Enum):
 
 
 class PlainToken(NamedTuple):
-  """Characters of a token without marks.
+  """Text of a token without the marks of its vocabulary.
 
   Attributes:
-    text: Text of the token.
+    text: Text that the token represents.
     begins_word: Whether the vocabulary marks the token as the start of a word.
       In a vocabulary with end-of-word marks, whether the token ends a word.
   """
@@ -41,13 +41,14 @@ class PlainToken(NamedTuple):
 
 
 def notation_of(pieces: Sequence[str]) -> Notation:
-  """Returns the notation with the most marked tokens.
+  """Returns the notation whose mark occurs in the most tokens.
 
-  The notation of `['<s>', 'Ġthe', 'ing']` is `Notation.BYTE_LEVEL`. Without any
-  marked token, the result is `Notation.SENTENCEPIECE`.
+  For example, the notation of `['<s>', 'Ġthe', 'ing']` is
+  `Notation.BYTE_LEVEL`. If no token has a mark, the result is
+  `Notation.SENTENCEPIECE`.
 
   Args:
-    pieces: Tokens as the vocabulary spells them.
+    pieces: Tokens with the marks of their vocabulary.
   """
   counts = {
     notation: sum(
@@ -66,14 +67,15 @@ def plain_tokens(
 ) -> list[PlainToken]:
   """Returns the text of each token and whether the token starts a word.
 
-  The result for `['▁the', 'ing', '▁New▁York']` of SentencePiece is `[('the',
-  True), ('ing', False), ('New York', True)]`. The tokens `['Ġthe', 'ing',
-  'ĠNewĠYork']` of byte-level BPE have the same result, and `['the', '##ing']`
-  of WordPiece has its first two elements.
+  For example, SentencePiece's `['▁the', 'ing', '▁New▁York']` gives `[('the',
+  True), ('ing', False), ('New York', True)]`. Byte-level BPE's `['Ġthe', 'ing',
+  'ĠNewĠYork']` gives the same result. WordPiece's `['the', '##ing']` gives its
+  first two elements.
 
   Args:
-    pieces: Tokens as the vocabulary spells them.
-    notation: Notation of the vocabulary. If None, `notation_of` detects it.
+    pieces: Tokens with the marks of their vocabulary.
+    notation: Notation with which the vocabulary marks word boundaries. If None,
+      it is detected by `notation_of`.
   """
   parse = {
     Notation.SENTENCEPIECE: _parse_sentencepiece,
@@ -85,18 +87,18 @@ def plain_tokens(
 
 
 def normalize_token(text: str) -> str:
-  """Normalizes compatibility characters (NFKC) and converts to lower case.
+  """Normalizes compatibility characters (NFKC) and converts text to lower case.
 
-  `normalize_token('Ｔｈｅ')` is `'the'`.
+  For example, `normalize_token('Ｔｈｅ')` is `'the'`.
   """
   return unicodedata.normalize('NFKC', text).lower()
 
 
 def script_of_token(text: str) -> str:
-  """Returns the script of the first letter of a text, such as 'LATIN' or 'CJK'.
+  """Returns the script of a text's first letter, such as 'LATIN' or 'CJK'.
 
-  The script is the first word of the letter's Unicode name. The result is
-  'NONE' for a text without letters.
+  The script is the first word in the letter's Unicode name. If the text has no
+  letters, the result is 'NONE'.
   """
   letter = next((c for c in text if c.isalpha()), None)
   if letter is None:
@@ -136,12 +138,12 @@ def may_be_word(token: PlainToken) -> bool:
 def word_starts(pieces: Iterable[str], notation: Notation) -> list[bool]:
   """Returns whether each token can start a word; see `may_be_word`.
 
-  WordPiece vocabularies mark the words of all scripts, so their marks are used
+  WordPiece vocabularies mark words in all scripts, so their marks are used
   directly.
 
   Args:
-    pieces: Tokens as the vocabulary spells them.
-    notation: Notation of the vocabulary.
+    pieces: Tokens with the marks of their vocabulary.
+    notation: Notation with which the vocabulary marks word boundaries.
   """
   tokens = plain_tokens(list(pieces), notation)
   if notation is Notation.WORDPIECE:
@@ -171,8 +173,8 @@ def _parse_wordpiece(piece: str) -> PlainToken:
 def _parse_word_end(piece: str) -> PlainToken:
   """Parses a token of BPE with end-of-word marks.
 
-  The notation does not mark the start of a word. A token that ends a word is
-  therefore treated as the complete word.
+  This notation does not mark the start of a word. A token that ends a word is
+  therefore treated as a complete word.
   """
   text = piece.removesuffix(Notation.WORD_END.value)
   return PlainToken(text, len(text) < len(piece))
@@ -198,8 +200,9 @@ def _parse_byte_level(piece: str) -> PlainToken:
 def _bytes_by_letter() -> dict[str, int]:
   """Returns the byte of each letter in byte-level BPE (Radford et al., 2019).
 
-  Printable bytes of Latin-1 are represented by their own characters. The other
-  bytes are represented by the characters from code point 256, in order.
+  Bytes that are printable Latin-1 characters are represented by these
+  characters. The other bytes are represented, in order, by the characters that
+  start at code point 256.
   """
   printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
   other_bytes = [byte for byte in range(256) if byte not in set(printable)]

@@ -1,4 +1,4 @@
-"""Conversion of exceptions and panics of the `tokenizers` library."""
+"""Conversion of errors from the `tokenizers` library to a VocabularyError."""
 
 import contextlib
 from collections.abc import Iterator
@@ -8,13 +8,13 @@ from xlflax.utils import errors
 
 @contextlib.contextmanager
 def converting_tokenizer_errors(message: str) -> Iterator[None]:
-  """Context in which all exceptions of the library become a VocabularyError.
+  """Context in which all exceptions from `tokenizers` become a VocabularyError.
 
-  Panics of the library do not derive from `Exception`, so `except Exception`
+  The library's panics do not derive from `Exception`, so `except Exception`
   does not catch them.
 
   Args:
-    message: Message of the error.
+    message: Message of the VocabularyError.
   """
   try:
     yield
@@ -27,5 +27,5 @@ def converting_tokenizer_errors(message: str) -> Iterator[None]:
     raise errors.VocabularyError(
       message,
       got=f'{type(error).__name__}: {error}'[:300],
-      fix='Download the tokenizer from the publisher of the model.',
+      fix="Download the tokenizer from the model's publisher again.",
     ) from error

@@ -1,7 +1,8 @@
-"""Vocabularies with one SentencePiece model for each language.
+"""Union vocabularies, which have one SentencePiece model for each language.
 
 All models start with the same special symbols.
-`xlflax.data.tokenizers.shared_tokens` describes the ids of the other tokens.
+`xlflax.data.tokenizers.shared_tokens` describes how ids are assigned to the
+other tokens.
 """
 
 import dataclasses
@@ -26,11 +27,12 @@ _UNKNOWN = ' ⁇ '  # SentencePiece's text of an unknown token.
 
 
 class UnionVocabulary(base_vocabulary.Vocabulary):
-  """A vocabulary that encodes each text with the model of its language.
+  """Vocabulary that encodes each text with its language's SentencePiece model.
 
   Attributes:
-    anchors: Tokens that the languages share. Never `Anchors.JOINT`.
-    members: Vocabulary of each language, in the order of `spec.languages`.
+    anchors: Tokens that are shared between languages. `Anchors.JOINT` is not
+      allowed.
+    members: Vocabulary for each language, in the order of `spec.languages`.
   """
 
   kind = 'sentencepiece_union'
@@ -48,17 +50,20 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
     """Creates a vocabulary from the models of languages.
 
     Args:
-      models: Language code -> serialized SentencePiece model. All models have
-        the same special symbols, including one for each of these languages.
-      anchors: Tokens that the languages share.
-      description: Content of `vocabulary.json` to keep.
+      models: Serialized SentencePiece model for each language code. All models
+        must have the same special symbols, including one symbol for each of
+        these languages.
+      anchors: Tokens that are shared between languages.
+      description: Existing content of `vocabulary.json` to preserve.
 
     Raises:
-      VocabularyError: If the bytes are not SentencePiece models, or the models
-        have different special symbols.
+      VocabularyError: If the bytes are not SentencePiece models, or if the
+        models have different special symbols.
     """
     if anchors is Anchors.JOINT:
-      raise ValueError('A union requires anchors other than `Anchors.JOINT`.')
+      raise ValueError(
+        'A union vocabulary requires anchors other than `Anchors.JOINT`.'
+      )
     self.anchors = anchors
     self.members = {
       code: sentencepiece_vocabulary.SentencePieceVocabulary(models[code])
@@ -94,10 +99,12 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
       }
     except (KeyError, TypeError, ValueError, AttributeError) as error:
       raise errors.VocabularyError(
-        f'{base_vocabulary.DESCRIPTION_FILE} does not describe a union.',
+        f'The file {base_vocabulary.DESCRIPTION_FILE} does not describe a '
+        'union vocabulary.',
         got=f'{type(error).__name__}: {error}',
         where=where,
-        expected='anchors, and members with file and sha256',
+        expected='the fields anchors and members, where each member has a '
+        'file and a sha256',
       ) from error
     vocabulary = cls(
       {
@@ -109,7 +116,7 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
     )
     if vocabulary.hash != description.get('hash'):
       raise errors.VocabularyError(
-        'The models do not match the hash in '
+        'The SentencePiece models do not match the hash stored in '
         f'{base_vocabulary.DESCRIPTION_FILE}.',
         got=f'hash {vocabulary.hash[:12]}',
         where=where,
@@ -120,7 +127,7 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
 
   @property
   def models(self) -> dict[str, bytes]:
-    """Serialized model of each language."""
+    """Serialized SentencePiece model for each language."""
     return {code: member.model for code, member in self.members.items()}
 
   def files(self):
@@ -226,12 +233,12 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
         got='no language',
         expected='one of ' + ', '.join(self.members),
         fix='Pass language=CODE. For tasks, set the languages with '
-        'add_monolingual_task, add_parallel_task or set_task_languages of '
-        'xlflax.data.seqio_tasks.task_registry.',
+        'add_monolingual_task, add_parallel_task or set_task_languages '
+        'in xlflax.data.seqio_tasks.task_registry.',
       )
     if language not in self.members:
       raise errors.VocabularyError(
-        'The vocabulary has no tokens of this language.',
+        'The vocabulary has no tokens for this language.',
         got=language,
         expected='one of ' + ', '.join(self.members),
         fix='Train the vocabulary on a corpus with text of this language.',
@@ -281,7 +288,7 @@ def _decode_tokens(
   """Decodes tokens of several models as one SentencePiece model would.
 
   Args:
-    tokens: (vocabulary, id) of each token.
+    tokens: For each token, the language's vocabulary and the token's id in it.
   """
   segments: list[str] = []
   pending_bytes = bytearray()
@@ -306,8 +313,9 @@ def _count_common_symbols(
   """Returns the number of special symbols, which all members must share.
 
   Raises:
-    VocabularyError: If there are no members, their special symbols differ, or
-      their languages are not those of the members.
+    VocabularyError: If there are no members, if their special symbols differ,
+      or if the special symbols are for languages other than the members'
+      languages.
   """
   symbols = {
     code: (member.spec.special_ids, member.spec.languages)
@@ -319,14 +327,14 @@ def _count_common_symbols(
     or len(set(symbols.values())) > 1
   ):
     raise errors.VocabularyError(
-      'The models of a union must have the same special symbols.',
+      'The models in a union vocabulary must have the same special symbols.',
       got='; '.join(
         f'{code}: {len(ids)} for {"-".join(languages)}'
         for code, (ids, languages) in symbols.items()
       )
       or 'no model',
-      expected='symbols of '
-      f'{", ".join(members) or "at least one language"} in each model',
+      expected='models that all have the symbols of '
+      f'{", ".join(members) or "at least one language"}',
       fix='Train the models together with `xlflax vocab`.',
     )
   return len(next(iter(symbols.values()))[0])

@@ -14,13 +14,16 @@ DEFAULT_ALPHA = 0.7
 
 
 class Anchors(enum.Enum):
-  """Tokens that languages share.
+  """Tokens that are shared between the languages of a vocabulary.
 
   Attributes:
-    JOINT: All tokens. One model is trained on all languages.
-    SHARED: Identical strings in the models of the languages.
-    NONE: Special symbols only.
-    SEPARATE: Special symbols only. The ids of the languages overlap.
+    JOINT: The languages share all tokens. One model is trained on all
+      languages.
+    SHARED: The languages share tokens that are identical strings in their
+      models.
+    NONE: The languages share only special symbols.
+    SEPARATE: The languages share only special symbols, but the same ids are
+      used for the different tokens of each language.
   """
 
   JOINT = 'joint'
@@ -30,7 +33,7 @@ class Anchors(enum.Enum):
 
 
 class ModelType(enum.Enum):
-  """SentencePiece algorithm."""
+  """Algorithm with which SentencePiece trains a model."""
 
   UNIGRAM = 'unigram'
   BPE = 'bpe'
@@ -42,28 +45,33 @@ class VocabularyConfig:
   """Settings that determine a vocabulary together with its training text.
 
   Attributes:
-    size: Number of tokens, including special symbols. With one model per
-      language, the size of each model. If None, `merges` determines the size.
+    size: Number of tokens, including special symbols. If there is one model for
+      each language, this is the size of each model. If None, the size is
+      determined by `merges`.
     merges: Number of tokens that byte-pair encoding creates by merging. The
       size is then the number of special symbols, characters and merges, plus
-      256 with `byte_fallback`.
-    anchors: Tokens that languages share. With JOINT, one model is trained on
-      all languages, and otherwise one model is trained for each language.
-    sentinels: Number of symbols `<extra_id_0>`, … that represent dropped spans.
-    model_type: Unigram language model or byte-pair encoding.
-    alpha: Exponent of language sampling, p ∝ N^α. If None, 0.7. Must be None
-      unless `anchors` is JOINT.
+      256 if `byte_fallback` is set.
+    anchors: Tokens that are shared between languages. With JOINT, one
+      model is trained on all languages, and otherwise one model is trained for
+      each language.
+    sentinels: Number of sentinel symbols `<extra_id_0>`, …, which represent
+      dropped spans.
+    model_type: Training algorithm: unigram language model or byte-pair
+      encoding.
+    alpha: Exponent α for language sampling, p ∝ N^α. If None, it is 0.7. It
+      must be None unless `anchors` is JOINT.
     byte_fallback: Whether to encode unknown characters as bytes, so that no
-      text is unknown. Adds 256 tokens.
-    character_coverage: Fraction of character occurrences that the tokens cover.
-    normalization: Normalization rule of SentencePiece: nmt_nfkc, nfkc,
+      text is unknown. This adds 256 tokens.
+    character_coverage: Fraction of the training text's characters that must be
+      covered by tokens.
+    normalization: SentencePiece normalization rule: nmt_nfkc, nfkc,
       nmt_nfkc_cf, nfkc_cf or identity.
-    max_sentences: Maximum number of training sentences of a model.
-    languages: Languages that get a symbol in addition to those of the corpus.
-      Requires JOINT anchors.
+    max_sentences: Maximum number of training sentences for each model.
+    languages: Languages for which a symbol is added in addition to the corpus
+      languages. This requires JOINT anchors.
     seed: Random seed for sampling sentences.
-    num_threads: Number of training threads. It is recorded because the order of
-      floating-point sums depends on it.
+    num_threads: Number of training threads. It is part of the settings because
+      the order of floating-point sums depends on it.
 
   Raises:
     ConfigError: If a setting is out of range or conflicts with another setting.
@@ -95,13 +103,13 @@ class VocabularyConfig:
     for code in self.languages:
       if not re.fullmatch(corpus_files.LANGUAGE_PATTERN, code):
         raise errors.ConfigError(
-          'The language code is invalid.',
+          'A language code is invalid.',
           got=code,
           expected=corpus_files.LANGUAGE_RULE,
         )
 
   def as_dict(self) -> dict:
-    """Returns the settings as JSON values."""
+    """Returns the settings as a dict of JSON values."""
     values = dataclasses.asdict(self)
     return values | {
       'model_type': self.model_type.value,
@@ -113,7 +121,7 @@ class VocabularyConfig:
     """Raises a ConfigError unless exactly one of size and merges is set."""
     if (self.size is None) == (self.merges is None):
       raise errors.ConfigError(
-        'A vocabulary requires either `size` or `merges`.',
+        'A vocabulary requires exactly one of `size` and `merges`.',
         got=f'size {self.size}, merges {self.merges}',
         fix='Pass --size=N, or --num_merges=N with --model_type=bpe.',
       )
@@ -121,7 +129,7 @@ class VocabularyConfig:
       raise errors.ConfigError(
         '`merges` requires byte-pair encoding.',
         got=self.model_type.value,
-        expected='model_type bpe',
+        expected='the model_type bpe',
         fix='Pass --size=N, or --model_type=bpe.',
       )
 
@@ -132,6 +140,6 @@ class VocabularyConfig:
         raise errors.ConfigError(
           f'`{name}` requires one joint model for all languages.',
           got=f'anchors {self.anchors.value}, {name} {getattr(self, name)}',
-          expected='anchors joint',
+          expected='the anchors joint',
           fix=f'Omit --{name}, or pass --vocab_sharing=joint.',
         )

@@ -1,4 +1,4 @@
-"""Specification of a vocabulary for models and objectives: sizes and ids."""
+"""Vocabulary specification for models and objectives: sizes and special ids."""
 
 import dataclasses
 
@@ -8,30 +8,34 @@ from xlflax.utils import errors, validation
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True)
 class VocabularySpec:
-  """Sizes and special ids of a vocabulary, hashable and without dependencies.
+  """Sizes and special ids of a vocabulary, as a hashable value.
 
   Attributes:
-    size: Number of tokens. Ids are 0 .. size - 1.
-    pad_id: Padding token. It fills sequences up to their length and is never
-      attended to.
-    bos_id: Token that starts a sequence (`<s>`, `[CLS]`). Its hidden state is
-      the first-token representation.
-    eos_id: Token that ends a sequence and separates texts (`</s>`, `[SEP]`).
-    unk_id: Unknown token.
-    mask_id: Mask token of masked language modeling.
-    special_ids: All ids that are not text, including the ids above and the
-      language symbols. They are never selected for prediction and never drawn
-      as random replacements.
+    size: Number of tokens. The ids are 0 to size - 1.
+    pad_id: Id of the padding token, which fills sequences up to their length
+      and is never attended to.
+    bos_id: Id of the token that starts a sequence (`<s>`, `[CLS]`). Its hidden
+      state is the first-token representation.
+    eos_id: Id of the token that ends a sequence and separates texts (`</s>`,
+      `[SEP]`).
+    unk_id: Id of the unknown token.
+    mask_id: Id of the mask token for masked language modeling.
+    special_ids: Ids of all tokens that do not represent text, including the
+      tokens above and the language symbols. These tokens are never selected for
+      prediction and never drawn as random replacements.
     languages: Language codes. The index of a code is its `language_id`.
     language_symbol_ids: Id of each language's symbol, in the order of
       `languages`. Empty if the vocabulary has no language symbols.
-    sentinel_ids: Ids that represent dropped spans (T5), in order of use.
-    language_words: For each language, ranges (start, stop) of the ids that its
-      text can contain, without special ids. Empty if all languages use all ids.
-    word_starts: Bit mask of the ids that start a word. Id i is bit i % 8 of
-      byte i // 8, counted from the lowest bit. Empty if unknown.
-    words_overlap: Whether one id represents different words in different
-      languages, so that embeddings must be specific to a language.
+    sentinel_ids: Ids of the sentinels that represent dropped spans (T5), in the
+      order in which they are used.
+    language_words: For each language, the ranges (start, stop) of ids that can
+      occur in its text, excluding special ids. Empty if all languages use all
+      ids.
+    word_starts: Bit mask of the tokens that start a word. Id i is represented
+      by bit i % 8 of byte i // 8, counted from the lowest bit. Empty if this is
+      unknown.
+    words_overlap: Whether an id represents different tokens in different
+      languages, so that each language requires its own embeddings.
   """
 
   size: validation.PositiveInt
@@ -75,18 +79,18 @@ def check_size(size: int) -> None:
   """
   if size > MAX_SIZE:
     raise errors.VocabularyError(
-      'The vocabulary is too large.',
+      'The vocabulary has more tokens than are supported.',
       got=f'{size:,} tokens',
-      expected=f'at most {MAX_SIZE:,}',
+      expected=f'at most {MAX_SIZE:,} tokens',
     )
 
 
 def make_dummy_spec(size: int, *, num_languages: int = 1) -> VocabularySpec:
-  """Returns the specification of a dummy vocabulary for plans and benchmarks.
+  """Returns a dummy vocabulary's specification, for planning and benchmarks.
 
-  It has five special symbols, one symbol for each language, sentinels (one
-  eighth of the tokens, and at most 100), and tokens that all languages use and
-  that all start a word.
+  The dummy vocabulary has five special symbols, one symbol for each language,
+  sentinels (one eighth of the tokens, but at most 100), and text tokens. All
+  text tokens start a word and are used by all languages.
 
   Args:
     size: Number of tokens.
@@ -102,9 +106,9 @@ def make_dummy_spec(size: int, *, num_languages: int = 1) -> VocabularySpec:
   num_special = first_sentinel + num_sentinels
   if size < num_special + 8:
     raise errors.ConfigError(
-      'The vocabulary size is too small.',
+      'The vocabulary size leaves too few tokens for text.',
       got=size,
-      expected=f'{num_special + 8} or more',
+      expected=f'{num_special + 8} or more tokens',
       where='--vocabulary_size',
     )
   return VocabularySpec(

@@ -1,4 +1,4 @@
-"""Training of a vocabulary on the languages of a corpus."""
+"""Training of a vocabulary on all languages of a corpus."""
 
 import dataclasses
 import functools
@@ -54,29 +54,30 @@ def train_vocabulary(
   sample: Mapping[str, reservoir_sampling.Reservoir] | None = None,
   **fields: Any,
 ) -> Vocabulary:
-  """Trains and writes a vocabulary deterministically.
+  """Trains a vocabulary deterministically and writes it to a directory.
 
-  If `output_dir` already contains the vocabulary of the same settings and text,
-  that vocabulary is returned unchanged.
+  If `output_dir` already contains a vocabulary trained with the same settings
+  and text, that vocabulary is returned unchanged.
 
   Args:
-    corpus: Corpus with the text. Monolingual lines and both sides of parallel
-      pairs of the training split are used.
-    output_dir: Directory for `vocabulary.json` and the models.
-    overwrite: Whether to replace a vocabulary of other settings or text.
-    sample: Sample of the text with at least `max_sentences` sentences of each
+    corpus: Corpus that contains the text. The monolingual text and both
+      languages of the parallel text in the training split are used.
+    output_dir: Directory to which `vocabulary.json` and the models are written.
+    overwrite: Whether to replace an existing vocabulary that was trained with
+      different settings or text.
+    sample: Text sample with at least `max_sentences` sentences for each
       language. If None, the text is read from the corpus.
-    **fields: Fields of `Settings`.
+    **fields: Fields of the vocabulary settings, `Settings`.
 
   Returns:
-    The vocabulary. Its description contains fertility and unknown rate of each
-    language.
+    The vocabulary. Its description contains the fertility and unknown rate for
+    each language.
 
   Raises:
-    VocabularyError: If the directory contains another vocabulary, or the size
-      does not fit the text.
+    VocabularyError: If the directory contains a different vocabulary, or if the
+      text does not allow the requested size.
     ConfigError: If a setting is invalid.
-    CorpusError: If a line of the text is invalid.
+    CorpusError: If a line in the corpus is invalid.
   """
   settings = VocabularyConfig(**fields)
   output_dir = paths.to_local_path(output_dir, where='output_dir')
@@ -121,10 +122,10 @@ def _check_models(vocabulary: Vocabulary, output_dir: pathlib.Path) -> None:
     path = output_dir / name
     if path.exists() and path.read_bytes() != content:
       raise errors.VocabularyError(
-        'The output directory contains a model of another vocabulary.',
+        'The output directory contains a model from a different vocabulary.',
         got=str(path),
-        expected='an empty directory, or a vocabulary of xlflax',
-        fix='Pass another --output, or replace the model with --overwrite.',
+        expected='an empty directory, or a directory with an xlflax vocabulary',
+        fix='Pass a different --output, or replace the model with --overwrite.',
       )
 
 
@@ -133,20 +134,20 @@ def sentence_quotas(
   settings: VocabularyConfig,
   sample: Mapping[str, reservoir_sampling.Reservoir] | None = None,
 ) -> _Quotas:
-  """Returns the number of training sentences of each model and language.
+  """Returns the number of training sentences for each model and language.
 
   Args:
-    corpus: Corpus with the text.
-    settings: Settings of the vocabulary.
-    sample: Sample of the text. If None, the sentences of the corpus are
-      counted.
+    corpus: Corpus that contains the text.
+    settings: Settings of the vocabulary to train.
+    sample: Text sample. If None, the sentences in the corpus are counted.
 
   Returns:
-    Name of a model -> language -> quota. The name is '' for the joint model of
-    all languages, and otherwise the language code of the model.
+    A mapping from model names to mappings from languages to quotas. The name is
+    '' for the joint model of all languages, and otherwise the model's language
+    code.
 
   Raises:
-    CorpusError: If there is no training text.
+    CorpusError: If the corpus contains no training text.
   """
   if sample is None:
     sizes = text_sampling.count_sentences(corpus)
@@ -158,9 +159,9 @@ def sentence_quotas(
     }
   if not sizes:
     raise errors.CorpusError(
-      'The corpus has no training text.',
+      'The corpus contains no training text.',
       where=str(corpus.directory),
-      expected='mono/ or parallel/ in addition to valid/ and test/',
+      expected='a folder mono/ or parallel/ in addition to valid/ and test/',
     )
   if settings.anchors is Anchors.JOINT:
     assert settings.alpha is not None  # `Settings` sets a default.
@@ -178,14 +179,14 @@ def sentence_quotas(
 def write_vocabulary(
   vocabulary: Vocabulary, description: dict, output_dir
 ) -> None:
-  """Writes a vocabulary and deletes the models of the previous vocabulary.
+  """Writes a vocabulary and deletes the previous vocabulary's models.
 
   Each file is written atomically.
 
   Args:
     vocabulary: Vocabulary to write.
     description: Content of `vocabulary.json`.
-    output_dir: Directory to write to.
+    output_dir: Directory to which the vocabulary is written.
 
   Raises:
     VocabularyError: If the directory cannot be written.
@@ -215,9 +216,9 @@ def write_vocabulary(
         path.unlink()
   except OSError as error:
     raise errors.VocabularyError(
-      f'Writing the vocabulary failed ({error.strerror}).',
+      f'The vocabulary cannot be written ({error.strerror}).',
       where=str(error.filename or output_dir),
-      fix='Free disk space, or choose another --output.',
+      fix='Free disk space, or choose a different --output.',
     ) from error
 
 
@@ -227,10 +228,10 @@ def _train(
   """Trains a model on each text and combines the models.
 
   Args:
-    corpus: Corpus of the texts.
-    texts: Training text of each model.
-    settings: Settings of the vocabulary.
-    digest: Hash object of `hashlib` that is updated with the text.
+    corpus: Corpus that contains the texts.
+    texts: Training text for each model.
+    settings: Settings of the vocabulary to train.
+    digest: Hash object from `hashlib` that is updated with the text.
   """
   models = {
     name: sentencepiece_trainer.train_sentencepiece(
@@ -252,7 +253,7 @@ def _languages(
 ) -> list[str]:
   """Returns the languages that get a symbol.
 
-  A joint vocabulary includes languages without training text.
+  A joint vocabulary also includes languages without training text.
   """
   if settings.anchors is Anchors.JOINT:
     return sorted({*corpus.languages, *settings.languages})
@@ -268,7 +269,7 @@ def _is_up_to_date(
   """Returns whether the directory contains the requested vocabulary.
 
   Raises:
-    VocabularyError: If the directory contains another vocabulary.
+    VocabularyError: If the directory contains a different vocabulary.
   """
   if not (output_dir / base_vocabulary.DESCRIPTION_FILE).exists():
     return False
@@ -294,8 +295,9 @@ def _is_up_to_date(
       return True
     differences = [f'different text in {corpus.directory}']
   raise errors.VocabularyError(
-    'The output directory already contains another vocabulary.',
+    'The output directory already contains a different vocabulary.',
     got='; '.join(differences),
     where=str(output_dir),
-    fix='Choose another --output, or replace the vocabulary with --overwrite.',
+    fix='Choose a different --output, or replace the vocabulary with '
+    '--overwrite.',
   )

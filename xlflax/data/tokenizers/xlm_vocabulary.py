@@ -1,9 +1,9 @@
 """Vocabularies of XLM: Moses tokenization, then BPE (Conneau and Lample, 2019).
 
-The tokenization depends on the language. It uses the Moses rules of the
-language, or jieba for Chinese. Text without a language is treated as English.
-Japanese and Thai require word segmenters that are not part of xlflax. Such text
-must be segmented in advance, with spaces between words.
+Text is tokenized with the Moses rules for its language, or with jieba if it is
+Chinese. Text without a language is treated as English. Japanese and Thai text
+requires word segmenters that are not part of xlflax. It must be segmented in
+advance, with spaces between words.
 """
 
 import functools
@@ -44,12 +44,12 @@ _ROMANIAN_REPLACEMENTS = str.maketrans('ŞşŢţȘșȚțĂăÂâÎî', 'SsTtSsTt
 
 
 class XLMVocabulary(imported_vocabulary.ImportedVocabulary):
-  """A vocabulary of XLM.
+  """Vocabulary of an XLM model, with language-dependent tokenization.
 
   Attributes:
-    contents: Content of each of the two files, by name.
-    layout: Properties that the files do not specify.
-    lower: Whether to lowercase text and remove its accents.
+    contents: Contents of the vocabulary's two files, by file name.
+    layout: Properties that the vocabulary files do not specify.
+    lower: Whether to convert text to lower case and remove accents.
   """
 
   kind = 'xlm_bpe'
@@ -68,13 +68,13 @@ class XLMVocabulary(imported_vocabulary.ImportedVocabulary):
     """Creates a vocabulary from the contents of vocab.json and merges.txt.
 
     Args:
-      contents: Content of each of the two files, by name.
-      layout: Properties that the files do not specify.
-      lower: Whether to lowercase text and remove its accents.
-      description: Content of `vocabulary.json` to keep.
+      contents: Contents of the vocabulary's two files, by file name.
+      layout: Properties that the vocabulary files do not specify.
+      lower: Whether to convert text to lower case and remove accents.
+      description: Existing content of `vocabulary.json` to preserve.
 
     Raises:
-      VocabularyError: If the files are malformed.
+      VocabularyError: If one of the files is malformed.
     """
     self.contents = dict(contents)
     self.layout = layout
@@ -147,8 +147,8 @@ class XLMVocabulary(imported_vocabulary.ImportedVocabulary):
   def _encode_word(self, word: str) -> tuple[int, ...]:
     """Encodes a word by BPE.
 
-    The pair with the lowest rank is merged repeatedly until no pair of the word
-    is in the list of merges.
+    The pair with the lowest rank is merged repeatedly until the word contains
+    no pair from the list of merges.
     """
     symbols = [*word[:-1], word[-1] + _END_OF_WORD]
     while len(symbols) > 1:
@@ -203,12 +203,12 @@ def _parse(contents: Mapping[str, bytes]):
     RecursionError,
   ) as error:
     raise errors.VocabularyError(
-      'Reading the files of an XLM vocabulary failed.',
+      'The files of an XLM vocabulary cannot be read.',
       got=str(error),
       expected=f'{VOCABULARY} and {MERGES}',
     ) from error
   if not ids_by_token:
-    raise errors.VocabularyError(f'{VOCABULARY} contains no tokens.')
+    raise errors.VocabularyError(f'The file {VOCABULARY} contains no tokens.')
   imported_vocabulary.check_ids(ids_by_token.values())
   return ids_by_token, ranks
 
@@ -262,8 +262,8 @@ def _make_normalizer(language: str):
 def _normalize(text: str, language: str) -> str:
   """Applies three scripts of Moses.
 
-  They replace Unicode punctuation, normalize punctuation and remove characters
-  that are not printable.
+  These steps replace Unicode punctuation, normalize punctuation and remove
+  non-printable characters.
   """
   text = _FULL_STOPS.sub('. ', text.translate(_ASCII_REPLACEMENTS))
   text = _make_normalizer(language).normalize(text)

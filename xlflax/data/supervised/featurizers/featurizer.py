@@ -42,7 +42,7 @@ class Featurizer:
   Attributes:
     separator: Special tokens between two texts. Use the same template as in
       pretraining.
-    positions: How the position ids of the second text are counted.
+    positions: Numbering of the second text's position ids.
     cuts: Whether to truncate text that exceeds the length (class attribute).
   """
 
@@ -151,7 +151,7 @@ def text_row(
     languages: Id of each text's language.
     spec: Vocabulary specification that provides the special tokens.
     separator: Special tokens between the two texts.
-    positions: How the position ids of the second text are counted.
+    positions: Numbering of the second text's position ids.
   """
   prefixes = [
     [spec.bos_id],

@@ -19,7 +19,7 @@ _MAX_LISTED = 10  # Number of question ids in a warning.
 
 
 class NoAnswer(enum.Enum):
-  """How to label context windows that do not contain the answer.
+  """Labeling of context windows that do not contain the answer.
 
   CLS_TOKEN: Start and end positions are 0, the position of `<s>`.
   DROP: The window is dropped.
@@ -114,7 +114,7 @@ class QuestionAnsweringFeaturizer(featurizer.Featurizer):
       where the window ends.
     max_question_length: Maximum number of question tokens. Longer questions are
       truncated.
-    no_answer: How to label windows that do not contain the answer.
+    no_answer: Labeling of windows that do not contain the answer.
   """
 
   reads_pairs = True

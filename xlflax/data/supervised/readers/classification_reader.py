@@ -48,7 +48,7 @@ Labels = Mapping[str, str | None]
 
 
 class Quoting(enum.Enum):
-  """How to interpret quotation marks in a TSV file's fields.
+  """Interpretation of quotation marks in a TSV file's fields.
 
   NONE: Quotation marks are ordinary characters, as in most public data sets.
   CSV: Fields may be enclosed in quotation marks, and quotation marks within
@@ -94,7 +94,7 @@ def read_tsv(
       read as `contradiction`.
     has_header: Whether the first line contains the column names. If `columns`
       contains names, the first line is always read as a header.
-    quoting: How to interpret quotation marks.
+    quoting: Interpretation of quotation marks in the file.
     paired_language: Language code of each pair's second text. If None,
       `language` is used.
 
@@ -348,7 +348,7 @@ def _get_value(
 
 
 def _check_no_header(fields: list[str], columns: Columns, path) -> None:
-  """Raises a CorpusError if the first line contains the names of the columns."""
+  """Raises a CorpusError if the first line contains column names."""
   label = columns.get('label')
   if not isinstance(label, int) or not -len(fields) <= label < len(fields):
     return
