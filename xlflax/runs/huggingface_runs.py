@@ -40,7 +40,7 @@ def from_huggingface(
       languages of config.json are used, or those that multilingual models
       usually have.
     vocabulary: Directory of a vocabulary that replaces the folder's tokenizer.
-    unused_rows: What to do with embedding rows that belong to no token.
+    unused_rows: Treatment of embedding rows that belong to no token.
     drop: Patterns that match the names of tensors to leave out.
     scan_layers: Whether to stack the layers' parameters and scan over them,
       instead of unrolling the layers.

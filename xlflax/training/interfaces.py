@@ -1,4 +1,4 @@
-"""Interfaces of objects that higher layers pass to training."""
+"""Interfaces of objects that higher layers of xlflax pass to training."""
 
 from typing import Any, Protocol
 
@@ -6,33 +6,35 @@ from xlflax.training import train_state
 
 
 class Evaluation(Protocol):
-  """Evaluation during training, such as `evaluation.during_training`."""
+  """Interface for evaluation during training (see
+  `evaluation.during_training`).
+  """
 
   def is_due(self, step: int, last_step: int) -> bool:
-    """Returns whether to evaluate after a step.
+    """Returns whether to evaluate the model after a step.
 
     Args:
       step: Number of finished steps.
-      last_step: Number of steps of the run.
+      last_step: Total number of steps in the run.
     """
 
   def run(self, setup: Any, state: train_state.TrainState) -> dict[str, float]:
-    """Evaluates a train state.
+    """Evaluates the parameters in a train state.
 
     Args:
       setup: `xlflax.training.training_setup.Setup` of the run.
-      state: Train state.
+      state: Train state to evaluate.
 
     Returns:
       Metrics with names such as 'task/metric'.
     """
 
   def is_better_higher(self, metric: str) -> bool:
-    """Returns whether higher values of a metric are better.
+    """Returns whether higher values of a metric indicate a better model.
 
     Args:
       metric: Name of the metric, such as 'task/metric'.
 
     Raises:
-      ConfigError: If the direction of the metric is unknown.
+      ConfigError: If it is unknown whether higher values are better.
     """

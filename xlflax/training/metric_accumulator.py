@@ -1,4 +1,4 @@
-"""Sums of the metrics since the last report.
+"""Accumulation of training metrics between reports.
 
 Steps pass small device arrays to the accumulator. They are fetched only when a
 report or a checkpoint needs them, so that the host does not wait for a step in
@@ -16,10 +16,10 @@ from xlflax.training import train_step
 
 @dataclasses.dataclass
 class Sums:
-  """Sums over the accumulated steps, on the host and in float64.
+  """Sums of metrics over steps, stored on the host in float64.
 
   Attributes:
-    steps: Number of steps.
+    steps: Number of accumulated steps.
     skipped: Number of steps that were skipped because they were not finite.
     spikes: Number of steps that were skipped because of a loss spike.
     streak: Number of consecutive skipped steps up to the last step, including
@@ -27,8 +27,8 @@ class Sums:
     unsound: Number of steps after which the parameters were not finite.
     loss: Mean loss of the steps that were not skipped.
     grad_norm: Mean gradient norm of the steps that were not skipped.
-    tokens: Number of tokens.
-    metrics: Pairs (total, weight) of arrays by metric name.
+    tokens: Number of tokens in the accumulated steps.
+    metrics: Pairs (total, weight) of arrays for each metric by name.
   """
 
   steps: int = 0
@@ -45,7 +45,7 @@ class Sums:
 
 
 class MetricAccumulator:
-  """Sums the outputs of steps. The sums are part of each checkpoint."""
+  """Accumulator that sums step outputs. Each checkpoint contains the sums."""
 
   def __init__(self):
     self._streak = self._unsound = 0
@@ -65,12 +65,12 @@ class MetricAccumulator:
     self._metrics: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
   def add(self, output: train_step.StepOutput) -> None:
-    """Adds the output of a step, which stays on the device."""
+    """Adds a step's output, which stays on the device."""
     self._pending.append(output)
     self._steps += 1
 
   def peek(self) -> Sums:
-    """Returns the current sums."""
+    """Returns the current sums without resetting them."""
     self._fetch()
     finite = self._scalars['finite']
 
@@ -96,7 +96,7 @@ class MetricAccumulator:
     return sums
 
   def to_json(self) -> dict[str, Any]:
-    """Returns the complete state as plain JSON, exact in float64."""
+    """Converts the complete state to plain JSON, which is exact in float64."""
     self._fetch()
     return {
       'steps': self._steps,

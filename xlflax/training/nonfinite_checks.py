@@ -1,4 +1,4 @@
-"""Checks that parameters are finite when they are loaded or exported.
+"""Checks for non-finite parameters, for loading and exporting models.
 
 A model with a single NaN predicts the same for all inputs, which is easily
 mistaken for a bad model instead of a damaged file.
@@ -25,9 +25,9 @@ def check_finite(
 
   Args:
     name: Name of the tensor or parameter.
-    values: Array of any shape and dtype.
-    where: Location of the array, for the error message.
-    fix: Hint of the error message. If empty, a hint for damaged files.
+    values: Array of any shape and dtype on the host.
+    where: Location of the array, such as a file, for the error message.
+    fix: Hint for the error message. If empty, the hint is about damaged files.
 
   Raises:
     CheckpointError: If values are NaN or infinite. The message contains their
@@ -52,7 +52,7 @@ def check_arrays(
   All processes get the same result.
 
   Args:
-    named: Arrays by name, with any sharding.
+    named: Arrays by name, each with any sharding.
     where: See `check_finite`.
     fix: See `check_finite`.
 
@@ -96,7 +96,7 @@ def _nonfinite_error(values: str, where, fix: str) -> errors.CheckpointError:
 
 
 def or_null(value: Any) -> Any:
-  """Replaces NaN and infinity by None in plain JSON values."""
+  """Replaces NaN and infinity with None in plain JSON values."""
   if isinstance(value, Mapping):
     return {key: or_null(item) for key, item in value.items()}
   if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Names of parameters, and their selection by patterns.
+"""Parameter names, and the selection of parameters by patterns.
 
 The name of a parameter is its path joined by '/', such as
 `model/layers/attention/query/kernel`. Patterns are regular expressions that
@@ -15,7 +15,7 @@ from xlflax.utils import errors
 
 
 def path_name(path) -> str:
-  """Returns the name of a key path of `jax.tree_util`, such as 'a/b/0'."""
+  """Converts a `jax.tree_util` key path to a name such as 'a/b/0'."""
   return '/'.join(
     str(getattr(k, 'key', getattr(k, 'name', getattr(k, 'idx', k))))
     for k in path
@@ -23,7 +23,7 @@ def path_name(path) -> str:
 
 
 def flatten_params(tree) -> dict[str, Any]:
-  """Returns the leaves of a tree by name, in the order of the tree."""
+  """Returns a tree's leaves by name, in the order of the tree."""
   return {
     path_name(path): leaf
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
@@ -31,14 +31,14 @@ def flatten_params(tree) -> dict[str, Any]:
 
 
 def param_shapes(tree) -> dict[str, tuple[int, ...]]:
-  """Returns the shapes of the leaves of a tree by name."""
+  """Returns the shapes of a tree's leaves by name."""
   return {
     name: tuple(leaf.shape) for name, leaf in flatten_params(tree).items()
   }
 
 
 def unflatten_params(named: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the tree of named leaves, `{'a': {'b': 1}}` for `{'a/b': 1}`."""
+  """Builds a tree from named leaves: `{'a/b': 1}` becomes `{'a': {'b': 1}}`."""
   tree: dict[str, Any] = {}
   for path, leaf in named.items():
     *parent_keys, key = path.split('/')
@@ -50,10 +50,10 @@ def unflatten_params(named: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def map_named(fn, tree, *rest) -> Any:
-  """Maps a function over trees like `jax.tree.map`, with the names of leaves.
+  """Maps a function over trees like `jax.tree.map`, passing the leaves' names.
 
   Args:
-    fn: Function of the name of a leaf and the leaves with that name.
+    fn: Function called with a leaf's name and the leaves that have this name.
     tree: Tree whose structure determines the result.
     *rest: Further trees with the same structure.
   """
@@ -63,7 +63,7 @@ def map_named(fn, tree, *rest) -> Any:
 
 
 def matches_pattern(patterns: Sequence[str], parameter: str) -> bool:
-  """Returns whether the name of a parameter matches any of the patterns."""
+  """Returns whether a parameter's name matches any of the patterns."""
   return any(re.search(pattern, parameter) for pattern in patterns)
 
 
@@ -71,9 +71,10 @@ def check_patterns(patterns: Sequence[str], tree, *, where: str) -> None:
   """Checks that each pattern matches at least one parameter.
 
   Args:
-    patterns: Regular expressions.
-    tree: Parameter tree.
-    where: Location of the patterns, for the error message.
+    patterns: Regular expressions that are searched for in the parameters'
+      names.
+    tree: Parameters as a tree.
+    where: Field that contains the patterns, for the error message.
 
   Raises:
     ConfigError: If a pattern matches no parameter or is not a valid regular

@@ -1,4 +1,4 @@
-"""Progress of a run: log lines, and a live line below them on a terminal."""
+"""Progress of a run: log lines and, on a terminal, a live line below them."""
 
 import logging
 import threading
@@ -16,7 +16,7 @@ class Progress:
   """Logs lines such as 'step 120/5,000 | loss 3.21 | 9,800 tok/s'.
 
   Args:
-    first_step: Number of finished steps at the start.
+    first_step: Number of steps that are finished when training starts.
     total_steps: Step at which the run ends.
     flops_per_step: Model FLOPs of one step over all devices. If None, MFU is
       not reported.
@@ -56,7 +56,7 @@ class Progress:
       )
 
   def advance(self, step: int) -> None:
-    """Updates the live line, or logs a line if none was logged for a while.
+    """Updates the live line, or logs a line if the last one is long ago.
 
     Args:
       step: Number of finished steps.
@@ -78,7 +78,7 @@ class Progress:
       )
 
   def begin(self, step: int, loss: float, seconds: float) -> None:
-    """Logs the line of the first step and starts the clocks.
+    """Logs a line about the first step and starts the clocks.
 
     Args:
       step: Number of finished steps.

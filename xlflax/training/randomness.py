@@ -1,4 +1,4 @@
-"""Random keys derived from (seed, purpose, step), without global generators."""
+"""Random keys derived from a seed, a purpose and a step."""
 
 import enum
 from typing import Any
@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Purpose(enum.IntEnum):
-  """Purpose of a random key. The values are part of a run's identity."""
+  """Purpose of a random key. Changing a value would change existing runs."""
 
   PARAMETERS = 0
   TRAINING = 1
@@ -16,7 +16,7 @@ class Purpose(enum.IntEnum):
 
 
 def purpose_key(seed: int | jax.Array, purpose: Purpose) -> jax.Array:
-  """Returns the random key of a purpose. Fold in the step if it varies.
+  """Returns the random key for a purpose. Fold in the step if it varies.
 
   The key is `fold_in(key(seed), purpose)`. For JAX's default generator, it is
   computed on the host, because JAX would compile three programs for these two

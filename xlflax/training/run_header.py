@@ -1,4 +1,4 @@
-"""Run summary and data warnings that are logged at startup."""
+"""Run summary and data warnings, which are logged at startup."""
 
 import logging
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ def log_run_header(
   *,
   first_step: int,
 ) -> None:
-  """Logs the run summary, and data anomalies as warnings.
+  """Logs the run summary, and warnings about data anomalies.
 
   Args:
     setup: Setup of the run.
@@ -54,7 +54,7 @@ def run_header_lines(
   *,
   first_step: int,
 ) -> list[str]:
-  """Returns lines on the model, objectives, data, devices, steps and results.
+  """Returns lines about model, objectives, data, devices, steps and results.
 
   Args:
     setup: Setup of the run.
@@ -139,7 +139,7 @@ def _describe_model(setup: training_setup.Setup) -> str:
 
 
 def attention_backend(settings: 'Trainer') -> str:
-  """Returns the attention backend on the devices of this process."""
+  """Returns the attention backend that is used on this process's devices."""
   config = settings.model.config
   configured = getattr(config, 'attention_backend', None)
   if configured is None:
@@ -155,8 +155,8 @@ def attention_case(
   """Returns the properties of a run that determine its attention backend.
 
   Args:
-    settings: Fields of the run.
-    target: Target devices. If None, those of this process.
+    settings: Trainer fields that define the run.
+    target: Target devices. If None, this process's devices are used.
   """
   config = settings.model.config
   target = target or compile_targets.current_target()
@@ -173,7 +173,7 @@ def attention_case(
 
 
 def format_sequence_shares(tasks: list[loader_base.TaskStatistics]) -> str:
-  """Formats the fraction of sequences of each language or pair.
+  """Formats the fraction of sequences in each language or language pair.
 
   An example is 'en 41.0 %, de 30.2 %, ...'. At most 12 are listed.
   """
@@ -193,12 +193,12 @@ def format_sequence_shares(tasks: list[loader_base.TaskStatistics]) -> str:
 def data_warnings(
   settings: 'Trainer', tasks: Mapping[str, list[loader_base.TaskStatistics]]
 ) -> list[str]:
-  """Returns warnings of common data problems.
+  """Returns warnings about common problems in the training data.
 
   These are too little text of a language, and too many unknown tokens.
 
   Args:
-    settings: Fields of the run.
+    settings: Trainer fields that define the run.
     tasks: Task statistics by dataset name.
   """
   datasets = {dataset.name: dataset for dataset in settings.datasets}

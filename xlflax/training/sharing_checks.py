@@ -1,4 +1,4 @@
-"""Checks of datasets and vocabulary against a sharing plan."""
+"""Checks that datasets and vocabulary are compatible with a sharing plan."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ def check_sharing(
 
   Args:
     plan: Sharing plan of the model, or None.
-    datasets: Datasets of the run.
+    datasets: Datasets on which the run trains.
     spec: Sizes and special ids of the vocabulary.
 
   Raises:
@@ -35,7 +35,7 @@ def check_sharing(
       expected='SharingPlan(embeddings=True)',
       where='EncoderConfig.sharing',
       fix='Set SharingPlan.embeddings, or train the vocabulary with '
-      '`xlflax vocab --vocab_sharing=none`',
+      '`xlflax vocab --vocab_sharing=none`.',
     )
   if plan is not None:
     for dataset in datasets:
@@ -48,19 +48,19 @@ def _check_dataset(dataset: loader_base.AnyDatasetConfig) -> None:
   text = dataset if isinstance(dataset, dataset_config.DatasetConfig) else None
   if text and text.layout is dataset_config.ExampleLayout.PAIRS:
     raise errors.ConfigError(
-      'A sharing plan requires sequences of one language',
+      'A sharing plan requires that each sequence contains a single language',
       got='layout=PAIRS',
       expected='layout=DUAL',
       where=where,
-      fix='Use ExampleLayout.DUAL, or do not set EncoderConfig.sharing',
+      fix='Use ExampleLayout.DUAL, or do not set EncoderConfig.sharing.',
     )
   if dataset.batching is not dataset_config.LanguageBatching.ONE_LANGUAGE:
     raise errors.ConfigError(
-      'A sharing plan requires batches of one language',
+      'A sharing plan requires that each batch contains a single language',
       got=f'batching={dataset.batching.name}',
       expected='batching=ONE_LANGUAGE',
       where=where,
-      fix="Set batching='one_language' for the dataset",
+      fix="Set batching='one_language' for the dataset.",
     )
   if (
     text
@@ -68,10 +68,11 @@ def _check_dataset(dataset: loader_base.AnyDatasetConfig) -> None:
     and text.pairs.order is dataset_config.PairOrder.RANDOM
   ):
     raise errors.ConfigError(
-      'A sharing plan requires one language per side. Swapping the sides at '
-      'random mixes the languages',
+      'A sharing plan requires that all first sentences of pairs have one '
+      'language, and all second sentences another. Swapping them at random '
+      'mixes the languages',
       got='pairs.order=RANDOM',
       expected='pairs.order=UNCHANGED',
       where=where,
-      fix="Set order='unchanged' in the PairOptions of the dataset",
+      fix="Set order='unchanged' in the PairOptions of the dataset.",
     )

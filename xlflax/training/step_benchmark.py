@@ -1,4 +1,4 @@
-"""Benchmark of training steps on synthetic batches."""
+"""Benchmark that times training steps on synthetic batches."""
 
 import resource
 import time
@@ -21,8 +21,8 @@ def time_steps(settings: 'Trainer', *, steps: int) -> dict[str, Any]:
   """Times the most common step of a run on random tokens without padding.
 
   Args:
-    settings: Fields of the run. Neither corpus nor cache is read, and nothing
-      is written.
+    settings: Trainer fields that define the run. Neither corpus nor cache is
+      read, and nothing is written.
     steps: Number of timed steps, after one step that compiles and one warmup
       step.
 
@@ -107,7 +107,7 @@ def _time_replayed_steps(
 
 
 class Inputs(NamedTuple):
-  """Inputs of a step on synthetic batches.
+  """Inputs for a training step on synthetic batches.
 
   Attributes:
     setup: Setup of the run.
@@ -123,7 +123,7 @@ class Inputs(NamedTuple):
 
 
 def make_inputs(settings: 'Trainer') -> Inputs:
-  """Returns the most common step of a run and its inputs."""
+  """Returns the step that a run executes most often, with its inputs."""
   setup = training_setup.Setup(settings)
   active_by_step = [settings.objectives.active(step) for step in range(64)]
   active = max(set(active_by_step), key=active_by_step.count)
@@ -137,7 +137,7 @@ def make_inputs(settings: 'Trainer') -> Inputs:
 
 
 def peak_memory() -> int:
-  """Returns the peak memory in bytes.
+  """Returns the peak memory of the benchmark in bytes.
 
   It is the memory of the first device if the device counts it, and that of this
   process otherwise.

@@ -1,4 +1,4 @@
-"""Compilation of step functions, in parallel to restoring the state."""
+"""Compilation of step functions, in parallel with restoring the state."""
 
 import contextvars
 import threading
@@ -12,7 +12,7 @@ from xlflax.utils import process_exit
 
 
 class StepCompiler:
-  """Compiles the step functions of a run.
+  """Compiles a run's step functions.
 
   The first step is compiled in a thread while the main thread initializes or
   restores the state, because XLA compiles without holding Python's lock. The
@@ -25,7 +25,7 @@ class StepCompiler:
 
   Args:
     setup: Setup of the run.
-    first: Number of steps that are likely to be finished when the run starts.
+    first: Step from which the run is expected to start or resume.
   """
 
   def __init__(self, setup: training_setup.Setup, first: int):
@@ -60,7 +60,7 @@ class StepCompiler:
       self._thread.join()
 
   def wait_lowered(self) -> None:
-    """Waits until the thread only has to run XLA's compilation.
+    """Waits until tracing has finished and the thread runs XLA's compilation.
 
     Tracing another program at the same time would delay the compilation,
     because both hold Python's lock.
@@ -69,17 +69,17 @@ class StepCompiler:
       self._lowered.wait()
 
   def is_compiled(self, active: tuple[int, ...]) -> bool:
-    """Returns whether the step function of these entries exists already."""
+    """Returns whether the step function for these entries exists already."""
     return active in self._steps
 
   def step_of(self, active: tuple[int, ...]):
-    """Returns the compiled step function of entries of the mixture.
+    """Returns the compiled step function for some of the mixture's entries.
 
     Args:
-      active: Indices of the entries.
+      active: Indices of the mixture's entries that the step trains.
 
     Raises:
-      Exception: If compilation failed.
+      Exception: If the compilation failed.
     """
     if active not in self._steps:
       self._steps[active] = self._first_step(active)

@@ -1,4 +1,4 @@
-"""The training loop.
+"""The training loop, which executes a run's steps.
 
 `train` opens the run directory and the data, restores or initializes the state,
 and runs all remaining steps. Everything that is not a step (metrics,
@@ -29,7 +29,7 @@ def train(
   """Trains from the last checkpoint, or from the start, to the last step.
 
   Args:
-    trainer: Run to train.
+    trainer: Trainer that describes the run.
     gin_config: Text of the gin file that builds the trainer, for the run
       directory.
     report: Function called with the step and the metrics of each report.
@@ -62,7 +62,7 @@ def train(
 
 
 def run_steps(run: training_run.TrainingRun) -> dict[str, Any]:
-  """Runs the remaining steps and saves a checkpoint at the end."""
+  """Executes the remaining steps and saves a checkpoint at the end."""
   with run.open():
     run.restore_or_initialize()
     try:

@@ -1,4 +1,4 @@
-"""The train state: all values that change from step to step."""
+"""The train state, which contains all values that change from step to step."""
 
 import functools
 from collections.abc import Collection
@@ -18,13 +18,13 @@ from xlflax.training.optimization import optimizers
 
 
 class TrainState(flax.struct.PyTreeNode):
-  """Train state, which a checkpoint stores together with the data positions.
+  """Train state, which checkpoints store together with the data positions.
 
   Attributes:
     step: Number of finished steps, int32 [].
     params: Parameters `{'model': ..., 'heads': {objective name: ...}}`,
       float32.
-    opt_state: State of the optimizer.
+    opt_state: State of the optimizer, such as moments.
     ema: Exponential moving average of `params`, or () if it is disabled.
     objective_state: States of the objectives (queue, momentum encoder) by name.
       Objectives without state have no entry.
@@ -40,12 +40,12 @@ class TrainState(flax.struct.PyTreeNode):
 def init_params(
   model, mixture: objective_mixture.ObjectiveMixture, rng: jax.Array
 ):
-  """Initializes the boxed parameters of the model and of the objectives' heads.
+  """Initializes the boxed parameters of the model and the objectives' heads.
 
   Args:
-    model: Linen module.
-    mixture: Objectives of the run.
-    rng: Random key.
+    model: Linen module of the run.
+    mixture: Mixture of objectives that the run trains.
+    rng: Random key for the initialization.
   """
   model_rng, heads_rng = jax.random.split(rng)
   heads = {}
@@ -58,7 +58,7 @@ def init_params(
 
 
 def init_objective_state(model, mixture, params, vocabulary) -> dict[str, Any]:
-  """Returns the states of the objectives at step 0 for unboxed parameters."""
+  """Returns the objectives' initial states for unboxed parameters."""
   states = {
     objective.name: objective.init_state(model, params, vocabulary)
     for objective in mixture.objectives
@@ -79,15 +79,16 @@ def build_state(
   *,
   use_ema: bool,
 ) -> TrainState:
-  """Returns the train state at step 0 for unboxed parameters.
+  """Returns the initial train state for unboxed parameters.
 
   Args:
-    model: Linen module.
-    mixture: Objectives of the run.
-    optimizer: Optimizer of the run.
-    vocabulary: Sizes and special ids.
-    params: Unboxed parameters.
-    use_ema: Whether to keep a moving average of the parameters.
+    model: Linen module of the run.
+    mixture: Mixture of objectives that the run trains.
+    optimizer: Optimizer that the run uses.
+    vocabulary: Sizes and special token ids of the vocabulary.
+    params: Unboxed parameters of the model and of the heads.
+    use_ema: Whether to maintain an exponential moving average of the
+      parameters.
   """
   return TrainState(
     step=jnp.zeros([], jnp.int32),
@@ -99,19 +100,20 @@ def build_state(
 
 
 class StateFactory:
-  """Creates train states, abstract train states, and their shardings.
+  """Factory for train states, abstract train states, and their shardings.
 
   Attributes:
     abstract: Train state of ShapeDtypeStructs.
     shardings: Shardings of the train state on the partitioner's mesh.
 
   Args:
-    model: Linen module.
-    mixture: Objectives of the run.
-    optimizer: Optimizer of the run.
-    vocabulary: Sizes and special ids.
-    partitioner: Mesh and sharding rules.
-    use_ema: Whether to keep a moving average of the parameters.
+    model: Linen module of the run.
+    mixture: Mixture of objectives that the run trains.
+    optimizer: Optimizer that the run uses.
+    vocabulary: Sizes and special token ids of the vocabulary.
+    partitioner: Partitioner, which provides the mesh and the sharding rules.
+    use_ema: Whether to maintain an exponential moving average of the
+      parameters.
   """
 
   def __init__(
@@ -175,7 +177,7 @@ class StateFactory:
 
   @property
   def abstract_sharded(self) -> TrainState:
-    """The abstract train state with the sharding in each ShapeDtypeStruct."""
+    """Abstract train state, in which each ShapeDtypeStruct has a sharding."""
     return jax.tree.map(
       lambda leaf, sharding: jax.ShapeDtypeStruct(
         leaf.shape, leaf.dtype, sharding=sharding
@@ -187,12 +189,12 @@ class StateFactory:
   def create(
     self, rng: jax.Array, *, without: Collection[str] = ()
   ) -> TrainState:
-    """Creates a new sharded train state.
+    """Creates a new train state that is sharded over the mesh.
 
     Each device computes only its own shards.
 
     Args:
-      rng: Random key.
+      rng: Random key for the initialization.
       without: Names of parameters that will be replaced. They are initialized
         to 0, because drawing all parameters of a published model takes as long
         as several training steps.
@@ -205,7 +207,7 @@ class StateFactory:
       )(rng)
 
   def create_objective_state(self, params) -> dict[str, Any]:
-    """Creates the states of the objectives at step 0 for sharded parameters."""
+    """Creates the objectives' initial states for sharded parameters."""
     if not self.abstract.objective_state:
       return {}
     with self._partitioner.scope():

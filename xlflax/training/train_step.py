@@ -1,4 +1,4 @@
-"""The training step: gradients of the objectives and one optimizer update.
+"""The training step: the objectives' gradients and one optimizer update.
 
 `TrainStepBuilder.build` returns the function `train_step(state, batches)` that
 the training loop compiles and calls.
@@ -37,7 +37,7 @@ class NonFinitePolicy(enum.Enum):
 
 
 class StepOutput(NamedTuple):
-  """Metrics of one step. All arrays are small and replicated.
+  """Loss and metrics of one step. All arrays are small and replicated.
 
   Attributes:
     metrics: Weighted means by name, such as 'mlm/accuracy'.
@@ -58,10 +58,10 @@ class StepOutput(NamedTuple):
 
 
 class TrainStepBuilder(NamedTuple):
-  """Builds the step functions of a run.
+  """Builds the step functions that a run executes.
 
   Attributes:
-    model: Linen module.
+    model: Linen module of the run.
     mixture: Objectives with their datasets and weights.
     optimizer: Optimizer with its learning rate schedule.
     vocabulary: Vocabulary sizes and special token ids.
@@ -82,7 +82,7 @@ class TrainStepBuilder(NamedTuple):
   shardings: Any = None
 
   def build(self, active: Sequence[int]):
-    """Returns the step function of entries of the mixture.
+    """Builds the step function that trains some of the mixture's entries.
 
     Args:
       active: Indices of the entries that the step trains.
@@ -123,8 +123,8 @@ class TrainStepBuilder(NamedTuple):
     """Computes the gradient of the weighted sum of the entries' losses.
 
     Args:
-      active: Indices of the entries.
-      state: Train state.
+      active: Indices of the mixture's entries that the step trains.
+      state: Train state before the step.
       batches: Batches by dataset name.
 
     Returns:
@@ -250,7 +250,7 @@ class TrainStepBuilder(NamedTuple):
     return grads, objective_base.ObjectiveOutput(sums[0], sums[1], state)
 
   def apply_gradients(self, state, grads, objective_state, finite):
-    """Applies the gradient if it is finite, and counts the step."""
+    """Applies the gradient if it is finite, and increments the step."""
 
     def update(state):
       updates, opt_state = self.optimizer.transform.update(
@@ -304,7 +304,7 @@ def select_update(
   state: Any,
   otherwise: Callable[[Any], Any] = lambda state: state,
 ) -> Any:
-  """Returns `update(state)` if the condition holds, else `otherwise(state)`.
+  """Returns `update(state)` if a condition holds, else `otherwise(state)`.
 
   On a CPU, a conditional lets XLA update donated arrays in place. A selection
   of values would copy arrays that several new values depend on, such as Adam's
@@ -312,7 +312,7 @@ def select_update(
   condition, so values are selected instead.
 
   Args:
-    condition: Condition, bool [].
+    condition: Condition that selects the function, bool [].
     update: Function that returns a tree of the same structure, shapes and
       dtypes.
     state: Argument of both functions.
@@ -333,14 +333,14 @@ def select_update(
 def metric_prefix(
   mixture: objective_mixture.ObjectiveMixture, index: int
 ) -> str:
-  """Returns the prefix of an entry's metrics.
+  """Returns the prefix with which an entry's metrics are named.
 
   The prefix is the objective's name. If several entries have that name, it is
   preceded by the name of the dataset.
 
   Args:
-    mixture: Objectives of the run.
-    index: Index of the entry.
+    mixture: Mixture of objectives that the run trains.
+    index: Index of the entry in the mixture.
   """
   entry = mixture.entries[index]
   names = [e.objective.name for e in mixture.entries]
@@ -350,7 +350,7 @@ def metric_prefix(
 
 
 def count_tokens(batch) -> jax.Array:
-  """Returns the number of tokens that are not padding, float32 [].
+  """Counts the tokens that are not padding, as a float32 [].
 
   Both sides of a pair are counted.
   """
@@ -373,13 +373,15 @@ def micro_batches(batch, count: int, *, together: int = 1):
   Args:
     batch: Arrays of shape [B, ...].
     count: Number of micro-batches.
-    together: Number of consecutive sequences that must not be separated.
+    together: Number of consecutive sequences that must stay in the same
+      micro-batch.
 
   Returns:
     The batch with a leading dimension of size `count`.
 
   Raises:
-    ConfigError: If the groups cannot be distributed evenly.
+    ConfigError: If the groups cannot be distributed evenly over the
+      micro-batches.
   """
 
   def split(x):
@@ -391,7 +393,7 @@ def micro_batches(batch, count: int, *, together: int = 1):
         got=f'{rows} sequences',
         expected=f'a multiple of {count * together} ({count} micro-batches, '
         f'groups of {together})',
-        fix='Change the batch size or the number of micro-batches',
+        fix='Change the batch size or the number of micro-batches.',
       )
     groups = x.reshape(-1, count, together, *other_dims)
     return jnp.swapaxes(groups, 0, 1).reshape(count, rows // count, *other_dims)

@@ -1,4 +1,4 @@
-"""A run during training: its state, its services, and its hooks."""
+"""A run while it is trained: its state, its services and its hooks."""
 
 import contextlib
 import copy
@@ -35,11 +35,12 @@ Activity = goodput.Activity
 
 
 class TrainingRun:
-  """A run during training, which is passed to hooks.
+  """A run while it is trained, as passed to hooks.
 
   Attributes:
     setup: Model, vocabulary, state factory and step functions.
-    trainer: Fields of the run, with the number of steps filled in.
+    trainer: Trainer fields that define the run, with the number of steps filled
+      in.
     loaders: Data loaders by dataset name.
     lease: Lease of the run directory, or None in all processes but the first.
     state: Train state after `step`. The next step reuses its memory.
@@ -47,11 +48,11 @@ class TrainingRun:
     first_step: Number of steps that were finished when this process started.
     previous_records: Lines of `metrics.jsonl` that earlier processes wrote.
     stop_requested: Whether training ends after this step.
-    checkpoints: Reader and writer of the checkpoints in the run directory.
+    checkpoints: Reader and writer for the checkpoints in the run directory.
     accumulator: Sums of the step outputs since the last report.
     skipped_batches: Number of batches skipped by rewinds, by dataset name.
     activities: Current activity of this process, and the time spent on each.
-    clock: Step times of this process.
+    clock: Clock that measures this process's step times.
     clocks: Objects with a method `restart(step)` that excludes the elapsed
       time.
     results: Additional entries of the dictionary that `train` returns.
@@ -114,7 +115,8 @@ class TrainingRun:
     """Appends hooks.
 
     Raises:
-      ConfigError: If two hooks store their state under the same key.
+      ConfigError: If two hooks have the same key for their state in
+        checkpoints.
     """
     self.hooks += hooks
     keys = [hook.state_key for hook in self.hooks if hook.state_dict()]
@@ -131,7 +133,7 @@ class TrainingRun:
 
   @contextlib.contextmanager
   def open(self) -> Iterator[None]:
-    """Opens the contexts for restoring the state, training and saving."""
+    """Opens the contexts in which the state is restored, trained and saved."""
     with self._compiler, contextlib.ExitStack() as stack:
       for hook in self.hooks:
         stack.enter_context(hook.running(self))
@@ -161,7 +163,7 @@ class TrainingRun:
     self.step = self.first_step = int(self.state.step)
 
   def before_training(self) -> None:
-    """Opens the metrics and the data, and calls the hooks."""
+    """Opens metric writers and data, and calls the hooks' `before_training`."""
     self._open_metrics(first_time=not self.step)
     requests = [hook.before_training(self) for hook in self.hooks]
     # Hooks may read the loaders only before the prefetchers use them.
@@ -180,7 +182,9 @@ class TrainingRun:
         stack.callback(prefetcher.close)
 
   def summary(self) -> dict[str, Any]:
-    """Marks a finished run, logs how training ended, and returns the result."""
+    """Marks a finished run as such, logs how training ended, and returns
+    results.
+    """
     finished = self.step >= self.trainer.steps
     if finished and distributed_job.is_lead():
       saved_run.mark_finished(self.setup.model_dir, self.step)
@@ -205,7 +209,7 @@ class TrainingRun:
   # Steps.
 
   def next_batches(self, active: tuple[int, ...]) -> dict[str, Any]:
-    """Waits for the batches of the next step, returned by dataset name."""
+    """Waits for the next step's batches and returns them by dataset name."""
     batches = {}
     for name in self.setup.datasets_of(active):
       self.activities.start(Activity.BATCH, f'of dataset {name!r}')
@@ -214,10 +218,10 @@ class TrainingRun:
     return batches
 
   def step_function(self, active: tuple[int, ...]):
-    """Returns the compiled step function of entries of the mixture.
+    """Returns the compiled step function for some of the mixture's entries.
 
     Args:
-      active: Indices of the entries.
+      active: Indices of the mixture's entries that the step trains.
 
     Returns:
       A function `(state, batches) -> (state, StepOutput)`.
@@ -252,7 +256,7 @@ class TrainingRun:
     return requests
 
   def carry_out(self, requests: Sequence[hook_base.Request]) -> None:
-    """Rewinds, saves, and stops, as requested by hooks."""
+    """Rewinds, saves and stops the run as requested by the hooks."""
     for request in requests:
       if request.rewind:
         self._rewind(request.reason)
@@ -339,7 +343,7 @@ class TrainingRun:
 
   @property
   def finished_on_devices(self) -> int:
-    """The last step that the devices are known to have finished."""
+    """Last step that the devices are known to have finished."""
     return self._queue.finished
 
   @property
@@ -385,13 +389,13 @@ class TrainingRun:
       clock.restart(self.step)
 
   def last_good_checkpoint(self) -> int | None:
-    """Waits for pending writes and returns the step of the last checkpoint."""
+    """Waits for pending writes and returns the last checkpoint's step."""
     self.checkpoints.wait()
     return self.checkpoints.last_step
 
   @property
   def model_dir(self) -> pathlib.Path:
-    """The run directory."""
+    """Directory in which the run is stored."""
     return self.setup.model_dir
 
   def _describe(self) -> str:

@@ -1,4 +1,4 @@
-"""Setup of a run: resolves and checks its settings before the first step."""
+"""Setup of a run, which resolves and checks the run's settings."""
 
 import dataclasses
 import functools
@@ -27,19 +27,20 @@ if TYPE_CHECKING:
 
 
 class Setup:
-  """Vocabulary, model, state factory and compiled steps of a run.
+  """The vocabulary, model, state factory and compiled steps of a run.
 
   Attributes:
-    settings: Fields of the run, with the number of steps filled in.
+    settings: Trainer fields that define the run, with the number of steps
+      filled in.
     vocabulary: Vocabulary of the run, or None if only its sizes are given.
-    spec: Sizes and special ids of the vocabulary.
+    spec: Sizes and special token ids of the vocabulary.
     model: Linen module with all sizes filled in.
-    factory: Factory of train states.
+    factory: Factory that creates train states.
     rate_description: Description of the default learning rate, or '' if the run
       sets a learning rate.
 
   Args:
-    settings: Fields of the run.
+    settings: Trainer fields that define the run.
   """
 
   def __init__(self, settings: 'Trainer'):
@@ -105,7 +106,7 @@ class Setup:
     """Checks that the model can read the sequences of all datasets.
 
     Raises:
-      ConfigError: If a sequence is too long.
+      ConfigError: If a dataset's sequences are too long for the model.
     """
     max_length = getattr(self.model.config, 'max_position_embeddings', None)
     lengths = {s.name: s.length for s in self.settings.datasets}
@@ -113,23 +114,23 @@ class Setup:
       length = entry.objective.longest_row(lengths[entry.dataset])
       if max_length is not None and length > max_length:
         raise errors.ConfigError(
-          'The sequences of a dataset exceed the `max_position_embeddings` of '
-          'the model',
+          'The sequences in a dataset are longer than the '
+          '`max_position_embeddings` of the model',
           got=f'length {length}',
           expected=f'at most {max_length}',
           where=f'dataset {entry.dataset}',
           fix="Reduce the dataset's `length`, or increase the model's "
-          '`max_position_embeddings`',
+          '`max_position_embeddings`.',
         )
 
   @functools.cached_property
   def description(self) -> dict[str, Any]:
-    """The run as plain JSON (`training.checkpointing.config_serialization`)."""
+    """The run's description as plain JSON (see `config_serialization`)."""
     return config_serialization.to_json_config(self.settings)
 
   @functools.cached_property
   def steps(self) -> train_step.TrainStepBuilder:
-    """The builder of the step functions."""
+    """Builder of the run's step functions."""
     return train_step.TrainStepBuilder(
       model=self.model,
       mixture=self.settings.objectives,
@@ -148,10 +149,10 @@ class Setup:
     return self.factory.shardings.params if is_sharded else None
 
   def jitted_step(self, active: tuple[int, ...], *, checked: bool = False):
-    """Returns the jitted step of mixture entries, which donates its state.
+    """Returns the jitted step for mixture entries, which donates its state.
 
     Args:
-      active: Indices of the entries.
+      active: Indices of the mixture's entries that the step trains.
       checked: Whether to compile the program with XLA's checker
         (`Trainer.xla_sdc_check`).
     """
@@ -173,19 +174,19 @@ class Setup:
     )
 
   def dataset(self, name: str) -> loader_base.AnyDatasetConfig:
-    """Returns the dataset with a name."""
+    """Returns the dataset that has the given name."""
     return next(s for s in self.settings.datasets if s.name == name)
 
   def datasets_of(self, active: tuple[int, ...]) -> list[str]:
-    """Returns the names of the datasets that entries of the mixture read."""
+    """Returns the names of the datasets that some mixture entries read."""
     entries = self.settings.objectives.entries
     return sorted({entries[i].dataset for i in active})
 
   def abstract_batches(self, active: tuple[int, ...]):
-    """Returns the abstract batches of entries of the mixture, with shardings.
+    """Returns abstract batches, with shardings, for some mixture entries.
 
     Args:
-      active: Indices of the entries.
+      active: Indices of the mixture's entries that the step trains.
 
     Returns:
       ShapeDtypeStructs by key for each dataset name.
@@ -200,7 +201,7 @@ class Setup:
     }
 
   def open_loaders(self) -> dict[str, loader_base.Loader]:
-    """Opens the data loaders and returns them by dataset name.
+    """Opens the run's data loaders and returns them by dataset name.
 
     The result is empty if the vocabulary consists of sizes only.
     """
@@ -225,7 +226,7 @@ class Setup:
   def initial_state(
     self, *, report_dir: pathlib.Path | None = None
   ) -> train_state.TrainState:
-    """Creates a new state, with parameters from `init_from` if it is set.
+    """Creates a train state, with parameters from `init_from` if that is set.
 
     Args:
       report_dir: Directory for a report of the initialized parameters. If None,
@@ -268,7 +269,7 @@ class Setup:
     }
 
   def flops(self, active: tuple[int, ...]) -> int:
-    """Returns the model FLOPs of one step of entries of the mixture."""
+    """Returns the model FLOPs of one step that trains some mixture entries."""
     params = self.factory.abstract.params
     batches = self.abstract_batches(active)
 
@@ -300,5 +301,5 @@ class Setup:
 
   @property
   def model_dir(self) -> pathlib.Path:
-    """The run directory."""
+    """Directory in which the run is stored."""
     return paths.to_path(self.settings.model_dir)

@@ -1,4 +1,4 @@
-"""Detection of the unigram plateau of masked LM losses.
+"""Detection of the unigram plateau in masked-LM losses.
 
 A model first learns token frequencies. Its loss falls to the entropy of the
 tokens that it predicts and may stay there for a long time before the model
@@ -27,13 +27,13 @@ _MAX_TOKENS, _MAX_ROWS = 2**20, 2**13
 
 
 class Entropy(NamedTuple):
-  """Unigram entropy of text tokens in nats.
+  """Unigram entropy of a text's tokens in nats.
 
   The loss of a model that has only learned frequencies is between both values.
 
   Attributes:
-    joint: Entropy over all languages.
-    within: Entropy given the language.
+    joint: Entropy of tokens over all languages together.
+    within: Conditional entropy of tokens given their language.
   """
 
   joint: float
@@ -44,14 +44,15 @@ class Entropy(NamedTuple):
 
 
 class Plateau:
-  """Comparison of an objective's losses with the entropy of its tokens.
+  """Comparison of an objective's losses with its tokens' unigram entropy.
 
   Attributes:
     name: Name of the objective.
     entropy: Unigram entropy of its tokens.
     reached: Step of the first report with a loss close to the entropy, or None.
-    left: Step of the first report with a loss clearly below it, or None.
-    loss: Loss of the last report.
+    left: Step of the first report with a loss clearly below the entropy, or
+      None.
+    loss: Loss in the last report.
   """
 
   def __init__(self, name: str, entropy: Entropy):
@@ -61,7 +62,8 @@ class Plateau:
     self.loss = math.nan
 
   def add(self, step: int, loss: float, tokens: float = 0) -> str:
-    """Adds the loss of a report, and returns a log message if it changes.
+    """Adds a report's loss, and describes whether the plateau was reached or
+    left.
 
     Args:
       step: Step of the report.
@@ -93,7 +95,7 @@ class Plateau:
     )
 
   def advice(self) -> str:
-    """Returns a recommendation if a run ends on the plateau, else ''."""
+    """Returns a recommendation if the run ends on the plateau, else ''."""
     if self.left or not self.reached:
       return ''
     return (
@@ -106,17 +108,17 @@ class Plateau:
 
 
 class Plateaus:
-  """Plateau detection for all objectives of a run.
+  """Plateau detection for all masked-LM objectives of a run.
 
   Args:
-    entropies: Unigram entropy of each objective's tokens, by its name.
+    entropies: Unigram entropy of each objective's tokens, by objective name.
   """
 
   def __init__(self, entropies: Mapping[str, Entropy]):
     self._plateaus = [Plateau(*item) for item in entropies.items()]
 
   def restore(self, records: Iterable[Mapping[str, Any]]) -> None:
-    """Replaces the current state by that after the reports of a run.
+    """Restores the state from the reports that a run has written so far.
 
     Args:
       records: Lines of `metrics.jsonl`.
@@ -131,7 +133,7 @@ class Plateaus:
           plateau.add(record['step'], loss)
 
   def add(self, step: int, metrics: dict[str, float], tokens: float) -> None:
-    """Adds the entropies to the metrics of a report, and logs changes.
+    """Adds the entropies to a report's metrics, and logs plateau changes.
 
     Args:
       step: Step of the report.
@@ -146,7 +148,7 @@ class Plateaus:
         logging.info('%s', message)
 
   def result(self) -> dict[str, Any]:
-    """Returns entropy and steps by objective, and logs recommendations."""
+    """Returns each objective's entropy and steps, and logs recommendations."""
     for plateau in self._plateaus:
       if advice := plateau.advice():
         logging.warning('%s', advice)
@@ -165,13 +167,13 @@ def mixture_entropies(
   loaders: Mapping[str, loader_base.Loader],
   spec: vocabulary_spec.VocabularySpec,
 ) -> dict[str, Entropy]:
-  """Estimates the unigram entropy of each masked LM objective.
+  """Estimates the unigram entropy of each masked-LM objective's tokens.
 
   Args:
-    mixture: Objectives of the run.
+    mixture: Mixture of objectives that the run trains.
     loaders: Data loaders by dataset name. Live loaders, which would have to
       read their first batches again, are left out.
-    spec: Sizes and special ids of the vocabulary.
+    spec: Sizes and special token ids of the vocabulary.
 
   Returns:
     The entropies in nats by objective name.
@@ -194,7 +196,7 @@ def mixture_entropies(
 def unigram_entropy(
   loaders: Iterable[loader_base.Loader], spec: vocabulary_spec.VocabularySpec
 ) -> Entropy:
-  """Estimates the unigram entropy of the text in the first batches of a run.
+  """Estimates the unigram entropy of the text in a run's first batches.
 
   Languages are weighted as they are sampled. The same batches, up to about a
   million tokens per dataset, are read when a run is resumed. The entropy of
@@ -203,7 +205,7 @@ def unigram_entropy(
 
   Args:
     loaders: Data loaders of an objective.
-    spec: Sizes and special ids of the vocabulary.
+    spec: Sizes and special token ids of the vocabulary.
   """
   keys = np.concatenate(
     [_language_token_keys(loader, spec) for loader in loaders]

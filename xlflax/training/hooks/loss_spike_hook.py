@@ -107,7 +107,7 @@ class LossSpikeHook(hook_base.Hook):
         f'step {from_step}',
         where=f'up to step {from_step}',
         fix='Lower the learning rate or clip the gradient. '
-        'LossSpikeGuard.max_rewinds is the maximum number of rewinds',
+        'LossSpikeGuard.max_rewinds is the maximum number of rewinds.',
       )
 
   def state_dict(self) -> dict[str, Any]:

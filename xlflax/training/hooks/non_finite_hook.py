@@ -64,7 +64,7 @@ def check_finite_step(
       message,
       got=got,
       where=f'up to step {step}',
-      fix=f'{fix}. {checkpoint} See docs/trouble.md#nan-or-inf-loss',
+      fix=f'{fix}. {checkpoint} See docs/trouble.md#nan-or-inf-loss.',
     )
   if sums.skipped or sums.spikes:
     logging.warning(

@@ -190,7 +190,7 @@ class SilentDataCorruptionHook(hook_base.Hook):
         got=str(error).splitlines()[0],
         where=f'step {step}, process {process} on {self._hosts[process]}',
         fix='Remove the machine from the job and test it. To resume from the '
-        'last checkpoint, start the run again',
+        'last checkpoint, start the run again.',
         status=errors.ExitStatus.FAILURE,
       ) from error
 

@@ -38,7 +38,7 @@ class MatchedRows:
     source: Vocabulary of the other run.
     matching: Matching of the two vocabularies.
     source_dir: Model directory of the other run, which the report names.
-    norms: How the transferred embeddings are scaled.
+    norms: Scaling method for the transferred embeddings.
   """
 
   def __init__(

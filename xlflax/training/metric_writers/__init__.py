@@ -1,1 +1,1 @@
-"""Writers of metrics: JSON lines, event files, Weights & Biases, MLflow."""
+"""Metric writers: JSON lines, event files, Weights & Biases and MLflow."""

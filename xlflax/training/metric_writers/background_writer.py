@@ -1,4 +1,4 @@
-"""Asynchronous metric writer, so that training does not wait for writers."""
+"""Asynchronous metric writer, which lets training continue during writes."""
 
 import contextlib
 import logging
@@ -13,7 +13,7 @@ _CLOSE_TIMEOUT_SECONDS = 60.0
 
 
 class Background:
-  """Passes metrics to a writer in a background thread.
+  """Passes metrics to another writer in a background thread.
 
   A failure of the writer is logged as a warning. Training continues.
 
@@ -41,7 +41,7 @@ class Background:
     self._thread.start()
 
   def write(self, step: int, metrics: metric_writer.Metrics) -> None:
-    """Queues the metrics of a step."""
+    """Adds a step's metrics to the queue of the background thread."""
     try:
       self._queue.put_nowait((step, metrics))
     except queue.Full:

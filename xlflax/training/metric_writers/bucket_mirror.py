@@ -1,4 +1,4 @@
-"""Copies of growing files in a bucket, whose objects cannot be appended to."""
+"""Mirror of growing files to a bucket, whose objects cannot be appended to."""
 
 import logging
 import pathlib
@@ -9,7 +9,7 @@ _COPY_INTERVAL_SECONDS = 30.0
 
 
 class Mirror:
-  """A thread that copies the files of a directory whenever they have grown.
+  """Thread that copies a directory's files whenever they have grown.
 
   A failed copy is retried with the next one. Training continues.
 
@@ -36,7 +36,7 @@ class Mirror:
     self._thread.start()
 
   def hasten(self) -> None:
-    """Starts a copy in the background without waiting for the interval."""
+    """Starts a copy in the background immediately, before the interval ends."""
     self._wake.set()
 
   def close(self) -> None:

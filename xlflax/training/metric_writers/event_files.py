@@ -1,4 +1,4 @@
-"""Event files of TensorBoard.
+"""Metric writer for TensorBoard event files.
 
 The records are written with TensorBoard's protocol buffers, because its writer
 classes import TensorFlow if it is installed.
@@ -21,7 +21,7 @@ _file_numbers = itertools.count()
 
 
 class EventFile:
-  """An event file with scalars.
+  """A TensorBoard event file that contains scalars.
 
   Args:
     directory: Directory of the file, which is created if necessary.
@@ -40,7 +40,7 @@ class EventFile:
     )
 
   def write(self, step: int, metrics: metric_writer.Metrics) -> None:
-    """Writes scalars with the tags 'kind/name'."""
+    """Writes scalars, each with a tag of the form 'kind/name'."""
     values = [
       summary_pb2.Summary.Value(tag=tag, simple_value=float(value))
       for tag, value in metric_writer.flatten_metrics(metrics).items()
@@ -59,6 +59,6 @@ class EventFile:
       self._file.flush()
 
   def close(self) -> None:
-    """Closes the file."""
+    """Closes the event file."""
     with errors.add_path_to_errors(self._file.name):
       self._file.close()

@@ -1,4 +1,4 @@
-"""The interface of metric writers, and their destinations."""
+"""The interface of metric writers, and the destinations of metrics."""
 
 import enum
 from collections.abc import Callable, Mapping
@@ -11,14 +11,14 @@ Report = Callable[[int, Mapping[str, Mapping[str, float]]], Any]
 
 
 class Destination(enum.Enum):
-  """Destinations of metrics.
+  """Destinations to which metrics can be written.
 
   Attributes:
-    JSONL: Lines of JSON, which every run writes.
-    TENSORBOARD: Event files of TensorBoard.
+    JSONL: JSON lines, which every run writes.
+    TENSORBOARD: TensorBoard event files.
     WANDB: Weights & Biases.
     MLFLOW: MLflow.
-    TERMINAL: Losses by objective and language, in the log.
+    TERMINAL: Log lines with the losses by objective and language.
   """
 
   JSONL = 'jsonl'
@@ -29,10 +29,10 @@ class Destination(enum.Enum):
 
 
 class MetricWriter(Protocol):
-  """A destination that metrics can be written to."""
+  """Interface of a writer, which writes metrics to one destination."""
 
   def write(self, step: int, metrics: Metrics) -> None:
-    """Writes the metrics of a step.
+    """Writes a step's metrics.
 
     Steps increase, but may be repeated after a restart.
     """
@@ -42,7 +42,7 @@ class MetricWriter(Protocol):
 
 
 def flatten_metrics(metrics: Metrics) -> dict[str, float]:
-  """Joins kinds and names: {'train': {'loss': 1.0}} to {'train/loss': 1.0}."""
+  """Flattens {'train': {'loss': 1.0}} to {'train/loss': 1.0}."""
   return {
     f'{kind}/{name}': value
     for kind, values in metrics.items()

@@ -1,4 +1,4 @@
-"""Metrics of a run, written as lines of JSON and to further destinations."""
+"""Metrics of a run, written as JSON lines and to additional destinations."""
 
 import json
 import math
@@ -22,7 +22,7 @@ from xlflax.utils import errors
 
 
 class RunMetrics:
-  """Appends one line of JSON per report, and passes it to other writers.
+  """Appends one JSON line per report, and passes the report to other writers.
 
   A line is `{"step": s, "train": {...}}` or `{"step": s, "eval": {...}}`.
   Numbers that are not finite are written as null. Objects in a bucket cannot be
@@ -31,9 +31,9 @@ class RunMetrics:
 
   Args:
     model_dir: Run directory.
-    destinations: Destinations of metrics in addition to the lines of JSON.
-    description: Configuration of the run, for trackers.
-    first_time: Whether the run starts, as opposed to being resumed.
+    destinations: Destinations of metrics in addition to the JSON lines.
+    description: Configuration of the run, for experiment trackers.
+    first_time: Whether the run is started rather than resumed.
     report: Function called with the step and the metrics of each report. If
       None, nothing is called.
   """
@@ -87,7 +87,7 @@ class RunMetrics:
         )
 
   def write(self, step: int, **metrics: Mapping[str, float | str]) -> None:
-    """Writes the scalars of a step.
+    """Writes a step's scalars to all destinations.
 
     Args:
       step: Number of finished steps.
@@ -141,5 +141,5 @@ def _start_mirror(
 
 
 def json_number(value: float | None) -> float | None:
-  """Returns the value, or None if JSON cannot represent it."""
+  """Returns the value, or None if it cannot be represented in JSON."""
   return None if value is None or not math.isfinite(value) else float(value)

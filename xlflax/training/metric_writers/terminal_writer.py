@@ -1,4 +1,4 @@
-"""Log lines with the losses by objective and language."""
+"""Metric writer that logs the losses by objective and language."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -8,10 +8,10 @@ from xlflax.training.metric_writers import metric_writer
 
 
 class Terminal:
-  """Logs the losses of each objective at each report."""
+  """Logs the losses of all objectives at each report."""
 
   def write(self, step: int, metrics: metric_writer.Metrics) -> None:
-    """Logs the losses of a report. Cross-entropies are in nats."""
+    """Logs a report's losses. Cross-entropies are in nats."""
     for losses in iterate_losses(metrics.get('train', {})):
       parts = [f'{losses["objective"]} loss {losses["loss"]:.4f}']
       parts += [

@@ -24,13 +24,13 @@ _RUN_ID_TAG = 'xlflax.run'  # Tag of MLflow runs with the run id.
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Subject:
-  """The run whose metrics are written.
+  """The run whose metrics are written to a tracker.
 
   Attributes:
     run_id: Unique id of the run (`run_directory.run_id`).
-    name: Display name.
+    name: Display name of the run.
     description: Configuration of the run as plain JSON.
-    folder: Local directory for files of the tracker.
+    folder: Local directory for the tracker's files.
   """
 
   run_id: str
@@ -121,7 +121,7 @@ def _import_library(name: str) -> Any:
   """Imports an optional library.
 
   Raises:
-    ConfigError: If the library is not installed.
+    ConfigError: If the tracker's library is not installed.
   """
   try:
     return importlib.import_module(name)
@@ -131,7 +131,7 @@ def _import_library(name: str) -> Any:
       got=str(error),
       where=f'--report_to={name}',
       fix=f"Run `pip install '.[{name}]'` in a checkout of xlflax, or remove "
-      f'{name} from --report_to',
+      f'{name} from --report_to.',
     ) from error
 
 
@@ -146,13 +146,13 @@ KINDS: dict[
 def open_tracker(
   destination: metric_writer.Destination, subject: Subject, *, first_time: bool
 ) -> metric_writer.MetricWriter | None:
-  """Opens a tracker, or returns None if a resumed run cannot open it.
+  """Opens an experiment tracker. Returns None if this fails for a resumed run.
 
   Args:
     destination: WANDB or MLFLOW.
     subject: Run whose metrics are written.
-    first_time: Whether the run starts, as opposed to being resumed. A failure
-      then raises an error. For a resumed run, it is logged as a warning.
+    first_time: Whether the run is started rather than resumed. A failure then
+      raises an error. For a resumed run, it is logged as a warning.
 
   Raises:
     ConfigError: If the library is not installed, or it fails when the run
@@ -169,7 +169,7 @@ def open_tracker(
         got=f'{type(error).__name__}: {error}',
         where=f'--report_to={destination.value}',
         fix='Log in to the tracker, and check its environment variables and '
-        'the network. WANDB_MODE=offline requires neither',
+        'the network. WANDB_MODE=offline requires neither.',
       ) from error
     logging.warning(
       'Opening a run in %s failed (%s: %s). Training continues without it.',

@@ -1,1 +1,1 @@
-"""Optimizers, schedules, and options of the loss-spike guard."""
+"""Optimizers, schedules, and options for the loss-spike guard."""

@@ -1,4 +1,4 @@
-"""Default peak learning rate of runs that do not set one.
+"""Default peak learning rate for runs that do not set one.
 
     peak = BASE * (width / WIDTH) ** WIDTH_POWER
          * (min(tokens, MOST_TOKENS) / TOKENS) ** TOKENS_POWER
@@ -29,14 +29,14 @@ POST_NORM, CONTINUED, HIGHEST = 0.5, 1 / 16, 1.1e-2
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Basis:
-  """Properties of a run that determine its learning rate.
+  """Properties of a run from which its default learning rate is computed.
 
   Attributes:
     width: Width of the model's hidden states.
     tokens: Number of tokens per step including padding, averaged over steps.
-    steps: Number of steps of the run.
-    post_norm: Whether layer norms follow each block.
-    continued: Whether the parameters come from another run.
+    steps: Number of steps in the run.
+    post_norm: Whether a layer norm follows each block (post-norm).
+    continued: Whether the parameters are initialized from a different run.
   """
 
   width: int
@@ -46,7 +46,9 @@ class Basis:
   continued: bool = False
 
   def peak(self) -> float:
-    """Returns the peak learning rate by the rule of the module."""
+    """Computes the peak learning rate with the formula in this module's
+    docstring.
+    """
     scaled_peak = (
       BASE
       * (self.width / WIDTH) ** WIDTH_POWER
@@ -58,7 +60,8 @@ class Basis:
     return float(f'{min(scaled_peak, HIGHEST):.1e}')
 
   def words(self) -> str:
-    """Describes the learning rate and its basis for the log.
+    """Describes the learning rate and the properties it is based on, for the
+    log.
 
     An example is '8.0e-3, from width 128, 2,560 tokens per step, 3,000 steps.
     Set LEARNING_RATE to override it'.
@@ -74,27 +77,27 @@ class Basis:
 
 
 def is_open(optimizer: optimizers.Optimizer) -> bool:
-  """Returns whether the peak of an optimizer's schedule is not set."""
+  """Returns whether an optimizer's schedule lacks a peak value."""
   schedule = optimizer.learning_rate
   return isinstance(schedule, schedules.Peaked) and schedule.peak_value is None
 
 
 def with_peak(optimizer: optimizers.Optimizer, basis: Basis) -> Any:
-  """Returns the optimizer with the default peak in its schedule.
+  """Fills the default peak into an optimizer's schedule.
 
   Args:
     optimizer: Optimizer whose schedule has no peak.
     basis: Properties of the run.
 
   Raises:
-    ConfigError: If the rule does not hold for this optimizer.
+    ConfigError: If the default learning rate is not defined for this optimizer.
   """
   if not optimizer.steps_as_adam:
     raise errors.ConfigError(
       'This optimizer requires a learning rate, because it has no default',
       got=type(optimizer).__name__,
       expected='a learning rate, or one of AdamW, StableAdamW, Muon and Adam',
-      fix='Set LEARNING_RATE',
+      fix='Set LEARNING_RATE.',
     )
   schedule = optimizer.learning_rate
   assert isinstance(schedule, schedules.Peaked)

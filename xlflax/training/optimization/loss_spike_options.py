@@ -1,4 +1,4 @@
-"""Options of the guard against loss spikes.
+"""Options for the guard against loss spikes.
 
 Large models are trained past sudden rises of the loss by hand. For example,
 PaLM (section 5.1) was restarted about 100 steps before each spike, without the
@@ -23,7 +23,7 @@ from xlflax.utils import class_registry, errors, validation
 
 
 class SpikeAction(enum.Enum):
-  """Action taken at a loss spike.
+  """Action that is taken at a loss spike.
 
   Attributes:
     SKIP: The update is not applied.
@@ -38,14 +38,14 @@ class SpikeAction(enum.Enum):
 @class_registry.register('loss_spike_guard')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LossSpikeGuard:
-  """Detection of loss spikes and the action taken.
+  """Options that define a loss spike and the action taken.
 
   Attributes:
-    action: Action taken at a spike.
+    action: Action that is taken at a spike.
     num_std: Number of standard deviations above the median from which a loss
       is a spike.
-    window: Number of last losses from which the median is computed.
-    min_history: Number of losses that are required before spikes are detected.
+    window: Number of most recent losses from which the median is computed.
+    min_history: Minimum number of losses before spikes are detected.
     max_rewinds: Maximum number of rewinds to the same checkpoint. A further
       spike ends the run.
   """
@@ -59,14 +59,14 @@ class LossSpikeGuard:
   def __post_init__(self):
     if self.min_history > self.window:
       raise errors.ConfigError(
-        '`after` must not exceed `window`',
+        '`min_history` must not exceed `window`',
         got=f'min_history={self.min_history}, window={self.window}',
         expected=f'at most {self.window}',
         where='LossSpikeGuard.min_history',
       )
 
   def limit(self, losses: list[float]) -> float:
-    """Returns the largest loss that is not a spike.
+    """Returns the largest loss that does not count as a spike.
 
     It is infinite if fewer than `min_history` losses are given.
     """

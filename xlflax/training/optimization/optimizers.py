@@ -38,10 +38,11 @@ class Optimizer(abc.ABC):
   """Base class of optimizers.
 
   Attributes:
-    learning_rate: Schedule or constant.
+    learning_rate: Learning rate schedule, or a constant.
     clip_norm: Maximum global norm of the gradient. If None, gradients are not
       clipped.
-    trainable: Patterns of parameters to train. If empty, all are trained.
+    trainable: Patterns of the parameters to train. If empty, all parameters are
+      trained.
     frozen: Patterns of parameters that are excluded from `trainable`. They are
       not trained and have no optimizer state.
     lr_multipliers: Pairs of a pattern and a schedule or constant: the learning
@@ -68,15 +69,17 @@ class Optimizer(abc.ABC):
 
   @abc.abstractmethod
   def make(self, rate: Rate) -> optax.GradientTransformation:
-    """Returns the transformation of all parameters with a learning rate.
+    """Creates the gradient transformation for all parameters.
 
     Args:
-      rate: Schedule or constant.
+      rate: Learning rate schedule, or a constant.
     """
 
   @functools.cached_property
   def transform(self) -> optax.GradientTransformation:
-    """The transformation of the parameter tree as configured by all fields."""
+    """Gradient transformation of the parameter tree, as configured by all
+    fields.
+    """
     transform = self.make(self.learning_rate)
     if self.lr_multipliers:
       transform = self._with_rates(transform)
@@ -92,7 +95,7 @@ class Optimizer(abc.ABC):
     )
 
   def rate_at(self, step) -> Any:
-    """Returns the learning rate at a step, a scalar."""
+    """Returns the learning rate at a step as a scalar."""
     if callable(self.learning_rate):
       return self.learning_rate(step)
     return self.learning_rate
@@ -111,7 +114,7 @@ class Optimizer(abc.ABC):
     not contribute to the norm of the gradient.
 
     Args:
-      params: Parameter tree.
+      params: Parameters as a tree.
     """
     if not (self.trainable or self.frozen):
       return params
@@ -126,7 +129,7 @@ class Optimizer(abc.ABC):
     """Checks that all patterns match and that some parameters are trained.
 
     Args:
-      tree: Parameter tree.
+      tree: Parameters as a tree.
 
     Raises:
       ConfigError: If a pattern matches no parameter, or no parameter is
@@ -142,7 +145,7 @@ class Optimizer(abc.ABC):
     )
     if not any(self.is_trainable(n) for n in param_tree.flatten_params(tree)):
       raise errors.ConfigError(
-        'The optimizer has no trainable parameters',
+        'The optimizer does not have any trainable parameters',
         got=f'trainable={self.trainable}, frozen={self.frozen}',
         expected='at least one trainable parameter',
       )
@@ -173,11 +176,11 @@ class AdamW(Optimizer):
   The decoupled weight decay is multiplied by the learning rate.
 
   Attributes:
-    b1: Decay rate of the first moment.
-    b2: Decay rate of the second moment.
-    eps: Constant that is added to the square root of the second moment.
-    weight_decay: Strength of the weight decay.
-    no_decay: Patterns of parameters without weight decay.
+    b1: Decay rate of the gradients' first moment.
+    b2: Decay rate of the gradients' second moment.
+    eps: Constant added to the square root of the second moment.
+    weight_decay: Coefficient of the weight decay.
+    no_decay: Patterns of the parameters to which no weight decay is applied.
   """
 
   b1: validation.FractionBelowOne = 0.9
@@ -258,8 +261,9 @@ class Muon(AdamW):
     ns_steps: Number of Newton-Schulz iterations.
     update_rms: Root mean square of a full-rank update, divided by the learning
       rate.
-    muon_params: Patterns of the parameters that are such matrices. Axes of
-      scanned layers and languages precede the axes of the matrix.
+    muon_params: Patterns of the parameters that are matrices of layers, which
+      Muon trains. Axes of scanned layers and languages precede the axes of the
+      matrix.
   """
 
   momentum: validation.FractionBelowOne = 0.95
@@ -312,9 +316,9 @@ class Adam(Optimizer):
   """Adam (Kingma & Ba 2015), as used by ECS.
 
   Attributes:
-    b1: Decay rate of the first moment.
-    b2: Decay rate of the second moment.
-    eps: Constant that is added to the square root of the second moment.
+    b1: Decay rate of the gradients' first moment.
+    b2: Decay rate of the gradients' second moment.
+    eps: Constant added to the square root of the second moment.
   """
 
   b1: validation.FractionBelowOne = 0.9
@@ -346,21 +350,21 @@ class SGD(Optimizer):
 @class_registry.register('adafactor')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Adafactor(Optimizer):
-  """Adafactor (Shazeer & Stern 2018) with factored second moments.
+  """Adafactor (Shazeer & Stern 2018), which factors second moments.
 
   The fields are those of `optax.adafactor`.
 
   Attributes:
     decay_rate: Exponent of the decay of the second moment.
-    min_dim_size_to_factor: Minimum size of both dimensions to factor the second
-      moment.
-    multiply_by_parameter_scale: Whether to multiply the update by the scale of
-      the parameter.
+    min_dim_size_to_factor: Minimum size that both dimensions must have for the
+      second moment to be factored.
+    multiply_by_parameter_scale: Whether to multiply each update by the scale of
+      its parameter.
     clipping_threshold: Maximum RMS of an update. If None, updates are not
       clipped.
-    weight_decay: Strength of the weight decay, which is multiplied by the
+    weight_decay: Coefficient of the weight decay, which is multiplied by the
       learning rate, as in `AdamW`. If None, there is no weight decay.
-    no_decay: Patterns of parameters without weight decay.
+    no_decay: Patterns of the parameters to which no weight decay is applied.
   """
 
   decay_rate: validation.PositiveFraction = 0.8
@@ -384,14 +388,14 @@ class Adafactor(Optimizer):
 
 
 def clip_by_global_norm(maximum: float) -> optax.GradientTransformation:
-  """Scales gradients to a global norm of at most `maximum`.
+  """Clips gradients to a global norm of at most `maximum`.
 
   The result is that of `optax.clip_by_global_norm`. It is computed with one
   factor instead of a division and a selection per element, which XLA would
   write to memory before use.
 
   Args:
-    maximum: Maximum global norm.
+    maximum: Maximum global norm of the gradients.
   """
 
   def update(updates, state, params=None):
@@ -432,7 +436,7 @@ def _decay_mask(no_decay):
 
 
 def state_shardings(state, params, shardings, replicated):
-  """Returns the shardings of an optimizer state.
+  """Returns the shardings for an optimizer's state.
 
   A leaf of the state has the sharding of its parameter if their shapes agree.
 
@@ -441,7 +445,7 @@ def state_shardings(state, params, shardings, replicated):
       have the tree structure of all parameters or of the model's.
     params: Abstract parameters.
     shardings: Shardings of the parameters, a tree like `params`.
-    replicated: Sharding of all other leaves (counts, factored moments).
+    replicated: Sharding for all other leaves (counts and factored moments).
 
   Returns:
     A tree of shardings like `state`.

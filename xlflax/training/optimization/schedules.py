@@ -24,7 +24,7 @@ from xlflax.utils import class_registry, errors, validation
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Schedule(abc.ABC):
-  """A function of the step that a run can record."""
+  """A function of the training step, whose settings a run can record."""
 
   @abc.abstractmethod
   def __call__(self, step) -> Any:
@@ -36,7 +36,8 @@ class Peaked(Schedule):
   """Base class of schedules with a peak.
 
   Attributes:
-    peak_value: Maximum value. If None, the default learning rate of the run.
+    peak_value: Maximum value. If None, the default learning rate of the run is
+      used.
   """
 
   peak_value: validation.NonNegativeFloat | None
@@ -46,14 +47,15 @@ class Peaked(Schedule):
     """The peak, which must be set or filled in by the run.
 
     Raises:
-      ConfigError: If the peak is None.
+      ConfigError: If `peak_value` is None.
     """
     if self.peak_value is None:
       raise errors.ConfigError(
-        'peak=None requires a run that uses the schedule as learning rate',
+        '`peak_value` is not set, and no run that uses the schedule as '
+        'learning rate has filled it in',
         got='peak=None',
         where=f'schedules.{type(self).__name__}',
-        fix='Set `peak`',
+        fix='Set `peak_value`.',
       )
     return self.peak_value
 
@@ -83,7 +85,7 @@ class _Decay(Peaked):
       run.
     warmup_steps: Number of warmup steps. Below 1, a fraction of the total
       steps, rounded up.
-    end_value: Final value.
+    end_value: Value at the end of the decay.
   """
 
   total_steps: validation.PositiveInt | None = None
@@ -97,10 +99,10 @@ class _Decay(Peaked):
   def __call__(self, step):
     if self.total_steps is None:
       raise errors.ConfigError(
-        'total_steps=None requires a run, which fills it in',
+        '`total_steps` is not set, and no run has filled it in',
         got='total_steps=None',
         where=f'schedules.{type(self).__name__}',
-        fix='Set `total_steps`',
+        fix='Set `total_steps`.',
       )
     decay = self._make_decay(self._num_decay_steps())
     return _add_warmup(self._required_peak, self._num_warmup_steps(), decay)(
@@ -160,7 +162,7 @@ class Cosine(_Decay):
 
 
 class DecayShape(enum.StrEnum):
-  """Shape of a decay, where f is the elapsed fraction of the decay.
+  """Shapes of decays, where f is the elapsed fraction of the decay.
 
   Attributes:
     LINEAR: peak - (peak - end) * f.
@@ -232,14 +234,14 @@ class InverseSqrt(Peaked):
 @class_registry.register('piecewise')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Piecewise(Schedule):
-  """Piecewise constant schedule.
+  """Piecewise constant schedule, whose value changes at given steps.
 
   The value is `values[i]` before step `boundaries[i]`, and the last value from
   the last boundary on. Sampling exponents and mask ratios that change in phases
   are examples.
 
   Attributes:
-    values: Values, one more than boundaries.
+    values: Values of the segments, one more than there are boundaries.
     boundaries: Steps at which the value changes, in increasing order.
   """
 
@@ -263,7 +265,7 @@ class Piecewise(Schedule):
 
 
 def resolve_schedules(value: Any, total_steps: int) -> Any:
-  """Fills in `total_steps` in all schedules of a value that do not set it.
+  """Fills in `total_steps` in a value's schedules that do not set it.
 
   A warmup that is at least as long as the run is shortened to a tenth of the
   run, so that default settings can be used in short test runs.
@@ -271,7 +273,7 @@ def resolve_schedules(value: Any, total_steps: int) -> Any:
   Args:
     value: Dataclass, tuple, list or plain value. Nested values are resolved,
       too.
-    total_steps: Number of steps of the run.
+    total_steps: Number of steps in the run.
 
   Returns:
     The value with resolved schedules.
