@@ -1,1 +1,1 @@
-"""Benchmarks of speed and memory against other libraries; see README.md."""
+"""Benchmarks of speed and memory compared with other libraries (README.md)."""

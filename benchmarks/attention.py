@@ -4,10 +4,11 @@
   python -m benchmarks.attention --model tiny         # on any device
 
 Measures the forward and backward pass together. `xla`, `cudnn` and `fused` are
-the values of `attention_backend`. Backends that support dropout of the
-attention probabilities are also measured with it. On CPUs, `fused` runs in
-interpret mode. Each backend is compared with the formula in float32, and with
-itself on the same texts in separate, padded sequences.
+the values of `attention_backend`. Backends that support dropout on the
+attention probabilities are also measured with dropout. On CPUs, `fused` runs in
+interpret mode. Each backend's output on packed sequences is compared with a
+float32 reference, and with the same backend's output on separate, padded
+sequences.
 """
 
 import argparse
@@ -58,7 +59,7 @@ MODELS = {
 
 
 def make_segment_ids(sizes: Sizes) -> np.ndarray:
-  """Returns segment IDs of texts of equal length, followed by padding.
+  """Returns segment IDs for texts of equal length, followed by padding.
 
   Returns:
     int32 of shape [batch, length]; 0 is padding.
@@ -71,7 +72,7 @@ def make_segment_ids(sizes: Sizes) -> np.ndarray:
 
 
 def make_inputs(sizes: Sizes, seed: int = 0):
-  """Returns query, key, value and the cotangent of the output.
+  """Returns random query, key and value arrays and an output cotangent.
 
   Args:
     sizes: Sizes of the arrays.
@@ -90,17 +91,17 @@ def make_inputs(sizes: Sizes, seed: int = 0):
 def compute_attention(
   variant: str, query, key, value, segment_ids
 ) -> jax.Array:
-  """Computes attention within segments.
+  """Computes attention in which tokens attend only within their segment.
 
   Args:
-    variant: One of `VARIANTS`, or 'formula' for the reference in float32.
+    variant: One of `VARIANTS`, or 'formula' for the float32 reference.
     query: Queries of shape [batch, length, heads, width].
     key: Keys of the same shape.
     value: Values of the same shape.
     segment_ids: Segment IDs of shape [batch, length].
 
   Returns:
-    Array of the shape of `query`.
+    Array with the same shape as `query`.
   """
   mask = masks.make_self_attention_mask(segment_ids)
   if variant == 'formula':
@@ -138,12 +139,12 @@ def compute_with_gradients(
     query: Queries of shape [batch, length, heads, width].
     key: Keys of the same shape.
     value: Values of the same shape.
-    cotangent: Cotangent of the output.
+    cotangent: Cotangent of the output, with the same shape as `query`.
     segment_ids: Segment IDs of shape [batch, length].
 
   Returns:
-    The output, which is 0 at padding, and the gradients of query, key and
-    value.
+    The output, which is 0 at padding positions, and the gradients with respect
+    to query, key and value.
   """
   is_text = (segment_ids > 0)[:, :, None, None]
 
@@ -156,7 +157,7 @@ def compute_with_gradients(
 
 
 def unpack_rows(arrays, segment_ids: np.ndarray):
-  """Moves each text of packed arrays to its own padded sequence.
+  """Moves each text in packed arrays to its own padded sequence.
 
   Args:
     arrays: Arrays of shape [batch, length, ...].
@@ -182,13 +183,13 @@ def unpack_rows(arrays, segment_ids: np.ndarray):
 def measure_packed_error(
   variant: str, arrays, segment_ids: np.ndarray, packed
 ) -> float:
-  """Returns the difference between packed texts and separate sequences.
+  """Returns how much the results for packed and separate texts differ.
 
   Args:
     variant: Variant of `compute_attention`.
     arrays: Query, key, value and cotangent of the packed sequences.
     segment_ids: Segment IDs of the packed sequences.
-    packed: Output and gradients of the packed sequences.
+    packed: Output and gradients computed on the packed sequences.
   """
   unpacked_arrays, unpacked_ids = unpack_rows(arrays, segment_ids)
   unpacked = jax.jit(functools.partial(compute_with_gradients, variant))(
@@ -199,7 +200,7 @@ def measure_packed_error(
 
 
 def compare_backends(sizes: Sizes, *, calls: int, variants=VARIANTS) -> dict:
-  """Measures each variant.
+  """Measures time, memory and errors of each attention variant.
 
   Args:
     sizes: Sizes of the arrays.
@@ -207,7 +208,8 @@ def compare_backends(sizes: Sizes, *, calls: int, variants=VARIANTS) -> dict:
     variants: Variants to measure.
 
   Returns:
-    Variant -> its figures, or {'refused': reason} if it cannot be run.
+    Map from variant to its measurements, or to {'refused': reason} if it cannot
+    be run.
   """
   arrays, segment_ids = make_inputs(sizes), make_segment_ids(sizes)
   reference = jax.jit(functools.partial(compute_with_gradients, 'formula'))(
@@ -241,7 +243,7 @@ def compare_backends(sizes: Sizes, *, calls: int, variants=VARIANTS) -> dict:
 
 
 def main(arguments=None) -> None:
-  """Measures the backends and prints a table."""
+  """Measures the attention backends and prints a table."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )

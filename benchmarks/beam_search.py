@@ -1,4 +1,4 @@
-"""Beam search by xlflax and by transformers; see `benchmarks.inference`.
+"""Beam search with xlflax and transformers; see `benchmarks.inference`.
 
 python -m benchmarks.beam_search
 """
@@ -22,7 +22,7 @@ def make_translate_function(
 
   Args:
     variant: One of `VARIANTS`.
-    shape: Sizes of the model. Translations have up to `shape.length` tokens.
+    shape: Sizes of the model. Translations have at most `shape.length` tokens.
     count: Number of sentences.
   """
   from benchmarks.peers import converted
@@ -75,7 +75,7 @@ def make_translate_function(
 def measure_variant(
   variant: str, shape: shapes.Shape, count: int, calls: int
 ) -> dict[str, Any]:
-  """Times one variant in this process and returns its output as well."""
+  """Times one variant in this process and returns its results and output."""
   call = make_translate_function(variant, shape, count)
   outputs: list[list[list[int]]] = []
   figures = measure.time_calls(lambda: outputs.append(call()), calls=calls)
@@ -89,7 +89,7 @@ def outputs_agree(first: Any, second: Any) -> bool:
 
 
 def main(arguments=None) -> None:
-  """Compares the variants and prints a table."""
+  """Compares xlflax with transformers and prints a table."""
   inference.compare_variants(
     arguments,
     module='benchmarks.beam_search',

@@ -4,15 +4,16 @@
   python -m benchmarks.bitext copies --data=DATA
 
 `languages` builds files of sentences (Tatoeba, NTREX) and of short messages
-(Django's catalogs) in ten languages, and mixes lines of the other nine
-languages into each. It counts, by length, the good lines that are dropped and
-the foreign lines that are kept. The lines are filtered by their own language
-probability of 0.5, and by the probability given the languages of their file
-(`--min_language_probability=0.5`). `declarations` are the texts of the Universal
-Declaration of Human Rights, one file each.
+(Django's catalogs) in ten languages, and mixes lines from the other nine
+languages into each file. For each range of line lengths, it counts the good
+lines that are dropped and the foreign lines that are kept. Two filters with a
+threshold of 0.5 are compared: the language probability of a line alone, and its
+probability given the languages in its file (`--min_language_probability=0.5`).
+`declarations` are the texts of the Universal Declaration of Human Rights, with
+one file per language.
 
-`copies` counts the good pairs that are classified as copies, and the detected
-copies of English sentences in which some words were replaced by others.
+`copies` counts the correct translation pairs that are classified as copies, and
+the detected copies among English sentences in which some words were replaced.
 """
 
 import argparse
@@ -38,7 +39,7 @@ Lines = dict[str, list[str]]
 
 
 def load_sentences(data: pathlib.Path) -> Lines:
-  """Returns sentences of NTREX and Tatoeba by language."""
+  """Returns NTREX and Tatoeba sentences by language."""
   sentences: dict[str, dict[str, None]] = {code: {} for code in _CODES}
   for codes, rows in large_text.read_parallel(data):
     # Larger files contain tokenized, lowercased text.
@@ -49,7 +50,7 @@ def load_sentences(data: pathlib.Path) -> Lines:
 
 
 def load_messages() -> Lines:
-  """Returns texts of user interfaces by language."""
+  """Returns user-interface messages by language."""
   directory = demo_corpus.package_directory('django')
   messages = {
     code: demo_corpus.read_messages(code, directory)
@@ -70,13 +71,14 @@ def _sample_lines(lines: list[str]) -> list[str]:
 
 
 def measure_language_filters(lines: Lines) -> dict:
-  """Counts filter errors by the fraction of foreign lines.
+  """Measures filter error rates for several fractions of foreign lines.
 
   Args:
-    lines: Language -> good lines.
+    lines: Map from language to its good lines.
 
   Returns:
-    Description of the fraction -> description of the group -> error rate.
+    Nested map from the fraction of foreign lines to the group of lines to the
+    error rate.
   """
   rng = random.Random(1)
   return {
@@ -158,7 +160,7 @@ def measure_declarations(folder: pathlib.Path) -> dict:
 
 
 def measure_copies(data: pathlib.Path) -> dict:
-  """Counts translations classified as copies, and detected copies."""
+  """Counts translations that are classified as copies, and detected copies."""
   rng = random.Random(0)
   pairs = [
     pair
@@ -193,7 +195,7 @@ def measure_copies(data: pathlib.Path) -> dict:
 
 
 def main(arguments: list[str] | None = None) -> None:
-  """Prints the figures of one part as JSON."""
+  """Prints the measurements of the selected benchmark as JSON."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )

@@ -1,14 +1,15 @@
-"""Time and output of every engine that writes a token cache.
+"""Time and output of each engine that can write a token cache.
 
   python -m benchmarks.cache_engines --work=DIR --data=DATA --megabytes=1000
 
 Creates a corpus (`large_text`) and a vocabulary unless they exist. Then writes
-the token cache with one process, with four processes, with Beam's DirectRunner
-and two processes, with Beam on a Dask cluster of two workers (`pip install dask
-distributed`), and with four shards on a Slurm cluster of two nodes (see
-`tests/launch/slurm_cluster.py` for its requirements). `--kills=20` also writes
-it 20 times with three shards whose processes are killed at random. The files of
-each cache are compared byte for byte with those of the first.
+the token cache with each engine: one process, four processes, Beam's
+DirectRunner with two processes, Beam on a Dask cluster with two workers (`pip
+install dask distributed`), and four shards on a Slurm cluster with two nodes
+(see `tests/launch/slurm_cluster.py` for its requirements). `--kills=20` also
+writes the cache 20 times with three shards whose processes are killed at
+random. Each cache's files are compared byte for byte with those that the first
+engine wrote.
 """
 
 import argparse
@@ -50,12 +51,13 @@ def compare_engines(
 
   Args:
     work: Directory for the caches.
-    flags: Flags of `xlflax cache`, without its output.
+    flags: Flags for `xlflax cache`, without `--output`.
     engines: Names from `ENGINES`.
 
   Yields:
-    The engine, seconds, CPU seconds (None for Slurm, where they are unknown),
-    the digest of all files, and whether it equals that of the first engine.
+    The engine, its wall seconds and CPU seconds (None for Slurm, where they are
+    unknown), the digest of all files, and whether the digest equals that of the
+    first engine.
   """
   reference_digest = None
   for engine in engines:
@@ -84,17 +86,18 @@ def measure_with_kills(
   seconds: float,
   expected: str,
 ) -> dict:
-  """Writes a cache several times with shards that are killed at random.
+  """Writes a cache several times, killing shards at random.
 
   Args:
     work: Directory for the cache.
-    flags: Flags of `xlflax cache`, without its output.
+    flags: Flags for `xlflax cache`, without `--output`.
     num_caches: Number of caches to write.
-    seconds: Maximum time after which a shard is killed.
-    expected: Digest of the expected files.
+    seconds: Maximum number of seconds after which a shard is killed.
+    expected: Digest that the cache's files must have.
 
   Returns:
-    The number of caches, of caches with the expected files, and of kills.
+    The number of caches written, the number with the expected files, and the
+    number of kills.
   """
   equal = kills = 0
   for seed in range(num_caches):
@@ -107,7 +110,7 @@ def measure_with_kills(
 
 
 def compute_digest(directory: pathlib.Path) -> str:
-  """Returns the SHA-256 digest of the names and contents of a cache's files."""
+  """Returns a SHA-256 digest of the names and contents of a cache's files."""
   directory_hash = hashlib.sha256()
   for path in sorted(directory.rglob('*')):
     if path.is_file() and not path.name.startswith('.'):
@@ -120,7 +123,7 @@ def compute_digest(directory: pathlib.Path) -> str:
 
 
 def _write_with_kills(output, flags, rng: random.Random, seconds) -> int:
-  """Writes a cache with random kills and returns their number.
+  """Writes a cache while killing processes, and returns the number of kills.
 
   At most `4 * _NUM_KILLED_SHARDS` processes are killed.
   """
@@ -259,7 +262,7 @@ def prepare_inputs(args: argparse.Namespace) -> list[str]:
     args: Parsed arguments of the command line.
 
   Returns:
-    Flags of `xlflax cache` that name them.
+    The `xlflax cache` flags that select them.
   """
   corpus, vocabulary = args.work / 'corpus', args.work / 'vocabulary'
   if not corpus.exists():
@@ -283,7 +286,7 @@ def prepare_inputs(args: argparse.Namespace) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-  """Prints a line of JSON for each engine when it has finished."""
+  """Prints a line of JSON as soon as an engine has finished."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

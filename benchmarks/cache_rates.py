@@ -1,17 +1,18 @@
-"""Tokens/s per core and memory of programs that write a token cache.
+"""Tokens/s per core, and memory, of programs that tokenize a corpus.
 
   python -m benchmarks.cache_rates --work=DIR --vocabulary=DIR --data=DATA
 
-Compares `xlflax cache` with SeqIO's `cache_tasks` on Beam's DirectRunner
-(`pip install "xlflax[beam]"`), and with Hugging Face `datasets.map(num_proc=2)`
-and the fast tokenizer. Each program uses two processes, the same plain text
-files and the same SentencePiece model. Each runs on two sizes of text,
-`--megabytes`, or individual sizes, as in `--megabytes_of=seqio=1,3`.
-`tokens_per_core_second` is the difference in tokens divided by the difference
-in CPU seconds, which excludes imports. `with_start` is the rate on the larger
-text, including imports. Memory is the peak of a command and all its processes,
-sampled every second: `shared_mb` counts pages that processes share once,
-including imported libraries, and `own_mb` counts pages that belong to no file.
+Compares `xlflax cache` with SeqIO's `cache_tasks` on Beam's DirectRunner (`pip
+install "xlflax[beam]"`), and with Hugging Face `datasets.map(num_proc=2)` and
+the fast tokenizer. Each program uses two processes, the same plain text files
+and the same SentencePiece model. Each runs on two text sizes, which are set by
+`--megabytes`, or for a single program as in `--megabytes_of=seqio=1,3`.
+`tokens_per_core_second` is the difference in tokens between both runs divided
+by their difference in CPU seconds, which excludes imports. `with_start` is the
+rate on the larger text, including imports. Memory is the peak usage of a
+command and all its processes, sampled every second. `shared_mb` includes
+imported libraries, and counts pages that several processes share only once.
+`own_mb` counts only pages that are not backed by a file.
 """
 
 import argparse
@@ -39,10 +40,10 @@ _LANGUAGES = ('de', 'en', 'ru', 'zh')
 def run_program(
   program: str, folder: pathlib.Path, vocabulary: pathlib.Path
 ) -> dict:
-  """Tokenizes `folder`/mono with one of `PROGRAMS`.
+  """Tokenizes the text in `folder`/mono with one of `PROGRAMS`.
 
   Returns:
-    Tokens, CPU seconds and peak memory in MB.
+    The number of tokens, CPU seconds, and peak memory in MB.
   """
   output = folder.parent / f'{program}-{folder.name}'
   shutil.rmtree(output, ignore_errors=True)
@@ -84,9 +85,10 @@ def run_program(
 
 
 def compute_rates(small: dict, large: dict) -> dict:
-  """Returns the rates from runs on two sizes of text.
+  """Computes rates from a program's runs on two text sizes.
 
-  `tokens_per_core_second` is None if the startup hides the difference.
+  `tokens_per_core_second` is None if the difference in CPU seconds is smaller
+  than variations in the startup time.
   """
   tokens = large['tokens'] - small['tokens']
   seconds = large['seconds'] - small['seconds']
@@ -174,7 +176,7 @@ def _count_tokens(program: str, output: pathlib.Path, output_text: str) -> int:
 
 
 def main(arguments: list[str] | None = None) -> None:
-  """Prints a line of JSON for each program."""
+  """Prints each program's rates and memory as a line of JSON."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
@@ -211,7 +213,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _prepare_text(args: argparse.Namespace, megabytes: float) -> pathlib.Path:
-  """Returns a folder with text of a size, which is written if it is missing."""
+  """Returns a folder with text of a given size, writing it if necessary."""
   folder = args.work.absolute() / f'{megabytes:g}'
   if not folder.exists():
     large_text.write_synthetic_text(folder, args.data, _LANGUAGES, megabytes)

@@ -1,18 +1,19 @@
-"""Cost of checkpointing: the stall of a step, the write and the restore.
+"""Cost of checkpointing: the stalled step, the write and the restore.
 
   python -m benchmarks.checkpointing
   python -m benchmarks.checkpointing --megabytes 64,1024 --directory /scratch
   python -m benchmarks.checkpointing --directory gs://bucket/benchmark
 
-The state consists of parameters and two moments, and each step donates it.
-`stall` is the time by which the saving call delays the next step once the state
-is ready. Its lower bound is `copy`, the copy of the state to the host, which is
-timed separately. Steps then continue while the files are written. `blocking` is
-the same save with `CheckpointOptions.enable_async_checkpointing=False`.
-`save plain` and `restore plain` are `save` and `restore` without digests,
-measured in turn. `run` is the mean time of 50 steps, one of which saves in the
-background, including the wait for the last file; `run plain` is the same
-without digests.
+The state consists of parameters and two moments, and each step donates its
+buffers. `stall` is the time by which a save delays the next step after the
+state is ready. Its lower bound is `copy`, the time to copy the state to the
+host, which is measured separately. Steps then continue while the files are
+written. `blocking` is the same save with
+`CheckpointOptions.enable_async_checkpointing=False`. `save plain` and `restore
+plain` are `save` and `restore` without digests. Measurements with and without
+digests alternate. `run` is the mean time of 50 steps, one of which saves in the
+background, including the time until the last file is written. `run plain` is
+the same without digests.
 """
 
 import argparse
@@ -97,7 +98,7 @@ def make_step(seconds: float):
 
 @contextlib.contextmanager
 def record_time(timings: dict, name: str):
-  """Records the wall and CPU seconds of its context in `timings`."""
+  """Records the wall and CPU seconds spent in the context in `timings`."""
   cpu_clock = (
     time.thread_time if name in _CALLER_THREAD_TIMERS else time.process_time
   )
@@ -108,7 +109,7 @@ def record_time(timings: dict, name: str):
 
 
 def copy_to_host(state) -> None:
-  """Copies every array of a state to the host, as each checkpoint must."""
+  """Copies every array in a state to the host, as each checkpoint must."""
   for leaf in jax.tree.leaves(state):
     np.array(leaf, copy=True)
 
@@ -116,16 +117,16 @@ def copy_to_host(state) -> None:
 def measure_checkpointing(
   directory: pathlib.Path, *, megabytes: float, step_seconds: float, saves: int
 ) -> dict[str, float]:
-  """Measures saving and restoring of one state.
+  """Measures how long one state takes to save and restore.
 
   Args:
     directory: Directory for the checkpoints.
     megabytes: Size of the state in MB.
     step_seconds: Approximate computation time of a step.
-    saves: Number of timed saves.
+    saves: Number of saves that are timed.
 
   Returns:
-    Median seconds of each measurement; see the module docstring.
+    Median seconds for each measurement in the module docstring.
   """
   state, step, timings = make_state(megabytes), make_step(step_seconds), {}
   state = step(state)
@@ -205,7 +206,7 @@ def _measure_training(checkpoint_dir, state, step, timings, name: str):
 
 @contextlib.contextmanager
 def _no_digests():
-  """Disables the computation and verification of digests in its context."""
+  """Disables computing and verifying digests within the context."""
   with (
     mock.patch.object(checksums, 'seal_directory', lambda *unused: None),
     mock.patch.object(
@@ -216,7 +217,7 @@ def _no_digests():
 
 
 def _step_while_writing(checkpointer, state, step, timings):
-  """Trains at least one step, and until the checkpoint is written."""
+  """Trains for at least one step, until the checkpoint has been written."""
   with record_time(timings, 'write'):
     for _ in range(1000):
       with record_time(timings, 'step_while_writing'):
@@ -228,7 +229,7 @@ def _step_while_writing(checkpointer, state, step, timings):
 
 
 def _restore(directory: pathlib.Path, state) -> None:
-  """Restores the last checkpoint of a directory."""
+  """Restores the last checkpoint in a directory."""
   abstract = jax.tree.map(
     lambda leaf: jax.ShapeDtypeStruct(
       leaf.shape, leaf.dtype, sharding=leaf.sharding
@@ -245,9 +246,9 @@ def _restore(directory: pathlib.Path, state) -> None:
 
 
 def format_table(results: dict[str, dict[str, float]]) -> str:
-  """Formats wall and CPU time in milliseconds, the latter in parentheses.
+  """Formats wall time in milliseconds, followed by CPU time in parentheses.
 
-  The CPU time of `copy` and `stall` is that of the waiting thread.
+  For `copy` and `stall`, only the CPU time of the waiting thread is counted.
   """
   columns = (
     'copy',
@@ -279,7 +280,7 @@ def format_table(results: dict[str, dict[str, float]]) -> str:
 
 
 def main(arguments=None) -> None:
-  """Measures states of several sizes and prints a table."""
+  """Measures checkpoints of several sizes and prints a table."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
@@ -289,7 +290,7 @@ def main(arguments=None) -> None:
     help='Comma-separated sizes of the state in MB (default: %(default)s).',
   )
   parser.add_argument(
-    '--saves', type=int, default=5, help='Number of timed saves.'
+    '--saves', type=int, default=5, help='Number of saves that are timed.'
   )
   parser.add_argument(
     '--step_seconds',

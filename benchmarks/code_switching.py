@@ -1,13 +1,14 @@
-"""Tokens/s per core of text preparation, relative to a training step.
+"""Tokens/s per core when preparing text, compared with training steps.
 
   python -m benchmarks.code_switching
 
-Measures the tokens per CPU second of tokenizing synthetic text, of
-code-switching it with a dictionary, of both together, of Moses processing, and
-of training a vocabulary. Then computes the time of these tasks as a fraction of
-a training step, for a step on this machine (`--layers`, `--hidden`,
-`--vocabulary`) and, with `--tokens_per_second`, for a training run measured
-elsewhere. With a token cache, text is prepared once instead of in each epoch.
+Measures the tokens per CPU second for five tasks on synthetic text:
+tokenization, code-switching with a dictionary, both together, Moses processing,
+and vocabulary training. Then computes each task's time as a fraction of the
+time that a training step takes. The step is measured on this machine
+(`--layers`, `--hidden`, `--vocabulary`). With `--tokens_per_second`, the tasks
+are also compared with a training run measured elsewhere. With a token cache,
+text is prepared only once instead of in each epoch.
 """
 
 import argparse
@@ -32,7 +33,7 @@ _LETTERS = np.array(list('etaoinshrdlucmfwypvbgkjqxz'))
 
 
 def make_words(count: int, *, seed: int = 0) -> list[str]:
-  """Returns distinct synthetic words, roughly from short to long."""
+  """Returns distinct synthetic words, ordered roughly by length."""
   rng = np.random.default_rng(seed)
   unique_words: dict[str, None] = {}
   while len(unique_words) < count:
@@ -63,9 +64,9 @@ def make_text(
 
 
 def make_dictionary(vocabulary: Sequence[str], entries: int) -> Dictionary:
-  """Returns a dictionary with two translations for each source.
+  """Returns a dictionary with two translations for each source entry.
 
-  One source in 20 consists of two words.
+  One source entry in 20 consists of two words.
   """
   rng = np.random.default_rng(2)
   source_indices = rng.choice(
@@ -96,16 +97,16 @@ def measure_core_seconds(
 def measure_text_preparation(
   *, lines: int, entries: int, vocabulary_size: int, rounds: int
 ) -> dict:
-  """Measures the tokens per CPU second of each task.
+  """Measures the tokens per CPU second for each preparation task.
 
   Args:
-    lines: Lines of text.
-    entries: Entries of the dictionary.
+    lines: Number of lines of text.
+    entries: Number of dictionary entries.
     vocabulary_size: Vocabulary size.
     rounds: Number of timed calls.
 
   Returns:
-    Rates, and statistics of the text and the switched words.
+    The rates, and statistics about the text and the replaced words.
   """
   vocabulary_words = make_words(2 * entries)
   text = make_text(vocabulary_words, lines)
@@ -172,15 +173,16 @@ def run_benchmark(
   rounds: int = 5,
   tokens_per_second: float | None = None,
 ) -> dict:
-  """Runs all measurements; see the module docstring.
+  """Runs all measurements that the module docstring describes.
 
   Args:
-    shape: Sizes of the training step.
-    lines: Lines of text.
-    entries: Entries of the dictionary.
+    shape: Sizes of the model and the batch in the training step.
+    lines: Number of lines of text.
+    entries: Number of dictionary entries.
     calls: Number of timed training steps.
-    rounds: Number of timed calls of each task.
-    tokens_per_second: Tokens per second of a training run measured elsewhere.
+    rounds: Number of timed calls for each task.
+    tokens_per_second: Tokens per second of a training run that was measured
+      elsewhere.
   """
   figures = measure_text_preparation(
     lines=lines,
@@ -204,12 +206,12 @@ def run_benchmark(
 
 
 def main(arguments=None) -> None:
-  """Runs the benchmark and prints its figures as JSON."""
+  """Runs the benchmark and prints its measurements as JSON."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
   add = parser.add_argument
-  add('--lines', type=int, default=20_000, help='Lines of text.')
+  add('--lines', type=int, default=20_000, help='Number of lines of text.')
   add(
     '--entries',
     type=int,

@@ -1,12 +1,12 @@
-"""Response time of `xlflax`: the help of every command, and invalid commands.
+"""Response times of `xlflax` for every command's help and for errors.
 
   python -m benchmarks.command_line
   python -m benchmarks.command_line --rounds=5 --output=command_line.json
 
-Each command runs in its own process, as a shell starts it. `seconds` is the
-lowest wall time of all rounds and `cpu` the lowest CPU time. On a busy machine,
-only the CPU time is meaningful. `python` is an empty program, whose time is
-included in every response.
+Each command runs in its own process, as if started from a shell. `seconds` is
+the lowest wall time over all rounds, and `cpu` is the lowest CPU time. On a
+busy machine, only the CPU time is meaningful. `python` is an empty program,
+whose time is part of every response time.
 """
 
 import argparse
@@ -41,7 +41,7 @@ MISTAKES = (
 
 
 def list_invocations() -> list[tuple[str, float]]:
-  """Returns the arguments of `xlflax` and the time limit of each command."""
+  """Returns each command's `xlflax` arguments and time limit."""
   invocations = [(f'{name} --help', HELP_LIMIT) for name in cli.COMMANDS]
   for name in cli.COMMANDS:
     invocations += [
@@ -81,7 +81,7 @@ def measure_command(command: list[str], rounds: int) -> dict[str, float]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-  """Prints a line for each command, the slowest last."""
+  """Prints the time for each command, with the slowest command last."""
   parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument(
     '--rounds', type=int, default=3, help='Runs of each command.'

@@ -1,24 +1,25 @@
-"""Compiles training steps for absent GPUs and TPUs and checks their bounds.
+"""Compiles training steps for GPUs and TPUs that are not present.
 
-  python -m benchmarks.compile_targets WORK                  # all, as a table
-  python -m benchmarks.compile_targets WORK --cases xlmr-base --devices gpu:H200:64
-  python -m benchmarks.compile_targets WORK --check     # compare with the record
-  python -m benchmarks.compile_targets WORK --record    # write the record
-  python -m benchmarks.compile_targets WORK --bounds --recorded   # no compilation
+  python -m benchmarks.compile_targets WORK # all, as a table python -m
+  benchmarks.compile_targets WORK --cases xlmr-base --devices gpu:H200:64 python
+  -m benchmarks.compile_targets WORK --check # compare with the record python -m
+  benchmarks.compile_targets WORK --record # write the record python -m
+  benchmarks.compile_targets WORK --bounds --recorded # no compilation
 
 Requires the extras `plan-gpu` and `plan-tpu`. Each case runs `python -m
-benchmarks.compiled.count_step` in its own process. Its result is stored in WORK,
-so that an interrupted run can be resumed. --check fails if a step
+benchmarks.compiled.count_step` in its own process and results in a lower bound
+for the step time. The result is stored in WORK, so that an interrupted run can
+be resumed. --check fails if a step
 
 - does not compile,
-- takes more memory than is recorded or than a device has,
+- requires more memory than is recorded or than a device has,
 - has an MFU bound of less than 98 % of the recorded bound,
-- all-reduces more than 100 MB at once,
-- has a matmul in a loop of partial sums, or matmuls whose rows are not aligned,
-- has kernels whose instructions could not be counted.
+- all-reduces more than 100 MB at once, - computes a matmul as a loop over
+  partial sums, or has matmul operands whose rows are not aligned, - contains
+  kernels whose instructions could not be counted.
 
-Steps that are not recorded are reported. --page writes the table between the
-markers of a page. --recorded formats the recorded figures.
+Steps without a record are reported. --page writes the table between markers in
+a page. --recorded formats the recorded measurements instead of compiling.
 """
 
 import argparse
@@ -43,14 +44,15 @@ _FAULT_WARNINGS = (instructions.UNCOUNTED, findings.MISALIGNED)
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-  """A step to compile.
+  """A training step to compile.
 
   Attributes:
-    name: Name in the tables.
-    flags: Flags of `count_step`, except devices and batch sizes.
-    batches: Gin macro -> sequences per device.
-    table_devices: Devices of the table of bounds.
-    checked_devices: Devices that are compiled for otherwise.
+    name: Name of the case in the tables.
+    flags: Flags for `count_step`, except those for devices and batch sizes.
+    batches: Map from gin macro to the number of sequences per device.
+    table_devices: Devices for which the bounds are included in the table.
+    checked_devices: Devices for which the step is compiled when no table is
+      written.
   """
 
   name: str
@@ -75,7 +77,7 @@ _TABLE_DEVICES = {
 
 
 def _make_model_case(name: str, model: pretraining.Model) -> Case:
-  """Returns the case of a model of `benchmarks.pretraining`."""
+  """Returns the case for a model in `benchmarks.pretraining`."""
   flags = [
     flag
     for flag in pretraining.make_benchmark_flags(model, 'x/as_is', calls=1)
@@ -91,7 +93,7 @@ def _make_model_case(name: str, model: pretraining.Model) -> Case:
 
 
 def _make_paper_case(row: scaling.Model) -> Case:
-  """Returns the case of a model of `benchmarks.scaling`."""
+  """Returns the case for a model in `benchmarks.scaling`."""
   flags = (
     f'--gin_file=papers/{row.file}.gin',
     f'--vocabulary_size={row.vocabulary}',
@@ -122,7 +124,7 @@ _MOCO = Case(
 def _with_config_value(
   case: Case, field: str, value: str, *devices: str
 ) -> Case:
-  """Returns the case with another value of a field of its model."""
+  """Returns the case with a different value for a field of its model."""
   return dataclasses.replace(
     case,
     name=f'{case.name}-{value}',
@@ -133,7 +135,7 @@ def _with_config_value(
 
 
 def _with_attention_backend(case: Case, backend: str, *devices: str) -> Case:
-  """Returns the case with a backend that does not support attention dropout."""
+  """Returns the case with a backend that lacks attention dropout."""
   case = _with_config_value(case, 'attention_backend', backend, *devices)
   rate = '--gin.EncoderConfig.attention_dropout_rate=0.0'
   return dataclasses.replace(case, flags=(*case.flags, rate))
@@ -160,10 +162,10 @@ CASES = (
 
 
 def compile_case(work: pathlib.Path, case: Case, devices: str) -> dict:
-  """Returns the plan of a case, from WORK if it exists.
+  """Returns a case's plan, reading it from WORK if it exists.
 
   Args:
-    work: Directory of the plans.
+    work: Directory in which plans are stored.
     case: Step to compile.
     devices: Devices, as in `--devices`.
 
@@ -200,7 +202,7 @@ def compile_case(work: pathlib.Path, case: Case, devices: str) -> dict:
 
 
 def summarize_plan(plan: dict) -> dict[str, Any]:
-  """Returns the figures of a plan that are recorded, empty after an error."""
+  """Returns a plan's recorded measurements, or nothing after an error."""
   if 'error' in plan:
     return {}
   roofline = plan['roofline']
@@ -224,12 +226,12 @@ def summarize_plan(plan: dict) -> dict[str, Any]:
 
 
 def find_faults(figures: dict, recorded: dict, devices: str) -> list[str]:
-  """Returns descriptions of the faults that make a check fail.
+  """Returns descriptions of the problems that make a check fail.
 
   Args:
-    figures: Current figures, empty if the step does not compile.
-    recorded: Recorded figures, empty if there are none.
-    devices: Devices that the step was compiled for.
+    figures: Current measurements, which are empty if the step does not compile.
+    recorded: Recorded measurements, which are empty if there is no record.
+    devices: Devices for which the step was compiled.
   """
   if not figures:
     return ['The step does not compile.']
@@ -272,12 +274,12 @@ def find_faults(figures: dict, recorded: dict, devices: str) -> list[str]:
 def format_table(
   results: dict[str, dict | None], first_release: dict[str, dict]
 ) -> str:
-  """Formats the figures of cases, and those of the first release, as Markdown.
+  """Formats the cases' measurements and the first release's as Markdown.
 
   Args:
-    results: 'case@devices' -> figures. They are empty if the step does not
-      compile, and None if it was not compiled.
-    first_release: 'case@devices' -> figures of the first release.
+    results: Map from 'case@devices' to measurements. They are empty if the step
+      does not compile, and None if it was not compiled.
+    first_release: Map from 'case@devices' to the first release's measurements.
   """
   lines = [
     '| step | devices | bound, ms | MFU bound | peak, GiB | waiting for '
@@ -294,11 +296,12 @@ def format_table(
 
 
 def format_cells(figures: dict | None, fractions: tuple[str, ...] = ()) -> str:
-  """Returns the cells of a row: bound, MFU, peak memory and fractions.
+  """Returns a row's cells: bound, MFU, peak memory and fractions.
 
   Args:
-    figures: Figures of a case, as in `format_table`.
-    fractions: Keys of additional figures to format as percentages.
+    figures: A case's measurements, as in `format_table`.
+    fractions: Keys of additional measurements that are formatted as
+      percentages.
   """
   if not figures:
     reason = 'does not compile' if figures is not None else 'not compiled'
@@ -331,7 +334,10 @@ def _make_parser() -> argparse.ArgumentParser:
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   parser.add_argument(
-    'work', type=pathlib.Path, metavar='WORK', help='Directory of the plans.'
+    'work',
+    type=pathlib.Path,
+    metavar='WORK',
+    help='Directory in which plans are stored.',
   )
   parser.add_argument('--cases', help='Comma-separated names. Default: all.')
   parser.add_argument(
@@ -354,7 +360,7 @@ def _make_parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-  """Compiles the selected cases, and prints, checks or records their figures."""
+  """Compiles the selected cases and prints, checks or records the results."""
   args = _make_parser().parse_args()
   args.work.mkdir(parents=True, exist_ok=True)
   record_file = json.loads(RECORD.read_text()) if RECORD.exists() else {}

@@ -1,16 +1,17 @@
-"""Compiles baseline steps for absent devices and compares them with xlflax.
+"""Compares steps of xlflax and baselines that are compiled for absent devices.
 
   python -m benchmarks.compiled_peers --t5x DIR
   python -m benchmarks.compiled_peers --steps plain_flax --devices gpu:H200:1
   python -m benchmarks.compiled_peers --recorded --page docs/performance.md
 
-`t5x` is the encoder-decoder of T5X (github.com/google-research/t5x, a checkout
-in DIR) with the size of mT5-base. `plain_flax` is an encoder of Flax layers with
-the size of XLM-R base (`benchmarks/peers/jax_steps.py`). Both are compiled and
-evaluated as in `benchmarks.compile_targets`, and compared with its record of
-the xlflax step of equal size. Requires the extra `plan-gpu`. --record stores the
-figures in a file next to this one. --recorded formats the stored figures without
-compiling. --page writes the table of the file between the markers of a page.
+`t5x` is T5X's encoder-decoder (github.com/google-research/t5x, checked out in
+DIR) in the size of mT5-base. `plain_flax` is an encoder that consists of Flax
+layers, in the size of XLM-R base (`benchmarks/peers/jax_steps.py`). Both are
+compiled and evaluated as in `benchmarks.compile_targets`, and compared with the
+xlflax step of equal size that this benchmark recorded. The extra `plan-gpu` is
+required. --record stores the measurements in a file next to this module.
+--recorded formats the stored measurements without compiling. --page writes the
+table of stored measurements between markers in a page.
 """
 
 import argparse
@@ -42,12 +43,12 @@ OPTIONS = {'t5x': {'xla_gpu_enable_triton_gemm': False}}
 def evaluate_step(
   machine: machine_topology.DeviceTopology, step: Any, **options: Any
 ) -> dict[str, float]:
-  """Compiles a step and returns its bound and peak memory.
+  """Compiles a step and returns its lower bound and peak memory.
 
   Args:
-    machine: Topology of the devices of the step.
-    step: A `peers.jax_steps.Step`.
-    **options: Compiler options of XLA.
+    machine: Topology of the devices for which the step is compiled.
+    step: Step to compile, a `peers.jax_steps.Step`.
+    **options: Compiler options for XLA.
   """
   with compilers.trace_for_machine(machine):
     program = compilers.compile_step(
@@ -73,13 +74,16 @@ def evaluate_step(
 def format_table(
   baseline_figures: dict[str, dict], xlflax_records: dict[str, dict]
 ) -> str:
-  """Formats baselines and the xlflax steps of equal size as Markdown.
+  """Formats the baselines and xlflax steps of equal size as Markdown.
 
-  The MFU of a baseline is the model FLOPs of xlflax at the baseline's time.
+  A baseline's MFU is computed from xlflax's model FLOPs and the baseline's step
+  time.
 
   Args:
-    baseline_figures: 'baseline@devices' -> result of `evaluate_step`.
-    xlflax_records: 'case@devices' -> recorded figures of `compile_targets`.
+    baseline_figures: Map from 'baseline@devices' to the result of
+      `evaluate_step`.
+    xlflax_records: Map from 'case@devices' to the measurements recorded by
+      `compile_targets`.
   """
   lines = [
     '| step | devices | bound, ms | MFU bound | peak, GiB | waiting for '
@@ -120,7 +124,7 @@ def _format_row(
 
 
 def _compile_baselines(args: argparse.Namespace) -> dict[str, dict[str, float]]:
-  """Compiles the baselines that the flags select."""
+  """Compiles the baselines that the command-line flags select."""
   from benchmarks.peers import jax_steps
 
   step_makers = {
@@ -178,7 +182,7 @@ def _parse_arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-  """Compiles or reads the figures and prints a table."""
+  """Compiles the steps, or reads their recorded results, and prints a table."""
   args = _parse_arguments()
   stored = json.loads(RECORD.read_text()) if RECORD.exists() else {}
   figures = stored if args.recorded else _compile_baselines(args)

@@ -1,4 +1,4 @@
-"""Memory and time of conversions from and to Hugging Face folders.
+"""Memory and time for conversions from and to Hugging Face folders.
 
   python -m benchmarks.conversions
   python -m benchmarks.conversions --gigabytes 0.3,1 --directory /scratch
@@ -6,11 +6,11 @@
 
 For each size, creates a model with the XLM-R architecture whose embeddings make
 up about 70 % of its bytes, as in XLM-R base. `xlflax convert` converts it in
-both directions, each in its own process. `peak` is the peak resident memory of
-the process above that of a dry run; it is also shown as a multiple of the
-largest tensor and of the file. With `--sparse`, every value is zero and the
-input file is sparse: its bytes take memory when they are read, but no disk
-space. Output files always take both.
+both directions, each in its own process. `peak` is the process's peak resident
+memory minus that of a dry run. It is also shown as a multiple of the largest
+tensor's size and of the file size. With `--sparse`, every value is zero and the
+input file is sparse: its bytes occupy memory when they are read, but no disk
+space. Output files always occupy both.
 """
 
 import argparse
@@ -41,15 +41,15 @@ _LAYERS, _HEADS, _POSITIONS = 12, 12, 514
 def make_folder(
   folder: pathlib.Path, gigabytes: float, *, sparse: bool = False
 ) -> dict[str, int]:
-  """Writes a model of about `gigabytes` * 10^9 bytes and its tokenizer.
+  """Writes a tokenizer and a model of about `gigabytes` * 10^9 bytes.
 
   Args:
     folder: Directory to create.
-    gigabytes: Approximate size of the model.
+    gigabytes: Approximate size of the model in units of 10^9 bytes.
     sparse: Whether all values are zero and stored in a sparse file.
 
   Returns:
-    The bytes of the largest tensor and of the file.
+    The sizes of the largest tensor and of the file in bytes.
   """
   width = max(48, round((gigabytes * 1e9 / 1.11e9) ** 0.5 * 768 / 48) * 48)
   vocabulary_size = int(0.7 * gigabytes * 1e9 / 4 / width)
@@ -87,7 +87,7 @@ def make_folder(
 
 
 def _write_sparse_tensors(path: pathlib.Path, shapes) -> None:
-  """Writes a safetensors file of zeros that takes no disk space."""
+  """Writes a safetensors file of zeros that occupies no disk space."""
   header, offset = {}, 0
   for name, shape in shapes.items():
     end = offset + 4 * math.prod(shape)
@@ -105,7 +105,7 @@ def _write_sparse_tensors(path: pathlib.Path, shapes) -> None:
 
 
 def _tensor_shapes(rows: int, width: int) -> dict[str, tuple[int, ...]]:
-  """Returns the shapes of the tensors of XLM-R by name."""
+  """Returns the shape of each XLM-R tensor by name."""
 
   def weight_and_bias(name, *shape):
     return {f'{name}.weight': shape, f'{name}.bias': shape[:1]}
@@ -164,7 +164,7 @@ def measure_size(
 
 
 def main() -> None:
-  """Prints a table."""
+  """Measures conversions of several model sizes and prints a table."""
   parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument(
     '--gigabytes', default='0.3,1', help='Comma-separated model sizes in GB.'

@@ -1,12 +1,12 @@
-"""CPU time of each step from text to a token cache, per line and terabyte.
+"""CPU time for each processing step from raw text to a token cache.
 
   python -m benchmarks.corpus_costs --vocabulary=DIR --data=DATA
 
-Each step runs separately in this process, on real lines of four languages that
-are repeated up to the requested size, once on short lines and once on long
-lines. Modules and models are loaded beforehand. A step whose cost is nearly the
-same for every line, such as language identification, is cheaper per byte on
-long lines.
+The costs are reported per line and per terabyte. Each step runs separately in
+this process on real lines in four languages, which are repeated up to the
+requested size. It runs once on short lines and once on long lines. Modules and
+models are loaded beforehand. Steps whose cost per line is nearly constant, such
+as language identification, are cheaper per byte on long lines.
 """
 
 import argparse
@@ -41,16 +41,17 @@ Lines = list[tuple[str, str]]
 def measure_costs(
   folder: pathlib.Path, vocabulary: Vocabulary, size: int
 ) -> dict[str, dict[str, float]]:
-  """Measures the CPU time of each step.
+  """Measures the CPU time for each processing step.
 
   Args:
-    folder: Corpus with plain text in `mono`. The cache is written next to it.
-    vocabulary: Vocabulary of the cache.
-    size: Bytes of the text.
+    folder: Corpus directory with plain text in `mono`. The cache is written
+      next to it.
+    vocabulary: Vocabulary with which the cache is written.
+    size: Size of the text in bytes.
 
   Returns:
-    Step -> microseconds per line, MB per CPU second, and CPU hours per 10^12
-    bytes.
+    Map from step to microseconds per line, MB per CPU second, and CPU hours per
+    10^12 bytes.
   """
   lines = _read_lines(folder)
   results = {}
@@ -128,7 +129,7 @@ def _filter_pairs(lines: Lines) -> None:
 
 
 def _write_corpus(folder: pathlib.Path, lines, lengths, size: float) -> None:
-  """Writes real lines of some lengths, repeated up to a size in bytes."""
+  """Writes real lines in a length range, repeated up to a size in bytes."""
   min_length, max_length = lengths
   for code in _LANGUAGES:
     remaining_bytes = size / len(_LANGUAGES)

@@ -1,12 +1,12 @@
-"""Measures the devices of this machine or job.
+"""Measures the compute, memory and network rates of this machine or job.
 
   python -m benchmarks.devices                       # GPUs, TPUs or CPUs
   python -m benchmarks.devices --matmul_size=1024    # quick, for a CPU
 
 Reports the matmul rate and the memory bandwidth of one device per process, the
 all-reduce bandwidth between all devices, and, for several processes, the time
-of each link of a ring. The slowest process of each measurement is named. On
-GPUs, clocks and uncorrected memory errors are read from `nvidia-smi`.
+for each link in a ring. The slowest process is reported for each measurement.
+On GPUs, clocks and uncorrected memory errors are read from `nvidia-smi`.
 
 For a job with several processes, start the same command once per process with
 --coordinator_address=HOST:PORT, --num_processes and --process_id.
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
   add('--dtype', default='bfloat16', help='Data type of the matrices.')
   add('--memory_mib', type=int, help='Size of the copied array in MiB.')
   add('--link_mib', type=int, help='Size of the all-reduced array in MiB.')
-  add('--repeats', type=int, default=10, help='Timed repetitions.')
+  add('--repeats', type=int, default=10, help='Number of timed repetitions.')
   add('--coordinator_address', help='Address HOST:PORT of process 0.')
   add('--num_processes', type=int, help='Number of processes of the job.')
   add('--process_id', type=int, help='Index of this process.')
@@ -69,7 +69,7 @@ def measure_devices(
   link_bytes: int,
   repeats: int,
 ) -> dict[str, Any]:
-  """Measures all rates. All processes of a job call it together.
+  """Measures all rates. All processes in a job must call this together.
 
   Args:
     matmul_size: Rows and columns of the matrices.
@@ -79,10 +79,11 @@ def measure_devices(
     repeats: Number of timed repetitions.
 
   Returns:
-    The device kind and the number of devices; for 'matmul' (FLOP/s),
-    'memory' and 'all_reduce' (bytes/s) the rate of the slowest process, that
-    process, and the fraction of the data-sheet rate if the device is known;
-    'links' of a ring of processes; 'gpus' as read from `nvidia-smi`.
+    A dictionary with the device kind and the number of devices. The entries
+    'matmul' (FLOP/s), 'memory' and 'all_reduce' (bytes/s) contain the slowest
+    process's rate, this process, and the fraction of the data-sheet rate if the
+    device is known. 'links' contains the links in a ring of processes, and
+    'gpus' the values read from `nvidia-smi`.
   """
   device = jax.devices()[0]
   results: dict[str, Any] = {
@@ -120,7 +121,7 @@ def measure_devices(
 def _data_sheet_rates(
   accelerator: accelerators.Accelerator | None,
 ) -> dict[str, float]:
-  """Returns the data-sheet rates of a known accelerator by measurement."""
+  """Returns a known accelerator's data-sheet rate for each measurement."""
   if accelerator is None:
     return {}
   devices = jax.devices()
@@ -133,7 +134,7 @@ def _data_sheet_rates(
 
 
 def measure_matmul_rate(size: int, dtype: str, repeats: int) -> float:
-  """Returns FLOP/s of square matmuls on one device of this process."""
+  """Returns the FLOP/s of square matmuls on one of this process's devices."""
   keys = jax.random.split(jax.random.key(0))
   lhs, rhs = (
     jax.random.normal(key, (size, size), dtype) / size**0.5 for key in keys
@@ -142,24 +143,24 @@ def measure_matmul_rate(size: int, dtype: str, repeats: int) -> float:
 
 
 def measure_memory_bandwidth(size: int, repeats: int) -> float:
-  """Returns bytes/s that one device reads and writes in total.
+  """Returns the bytes/s that one device reads and writes in total.
 
   Args:
     size: Size of the array in bytes.
-    repeats: Timed repetitions.
+    repeats: Number of timed repetitions.
   """
   array = jnp.zeros(size // 4, jnp.float32)
   return 2 * array.nbytes / _seconds_per_call(lambda x: x + 1, array, repeats)
 
 
 def measure_all_reduce_bandwidth(size: int, repeats: int) -> float:
-  """Returns bytes/s that each device sends during an all-reduce.
+  """Returns the bytes/s that each device sends during an all-reduce.
 
-  All processes of a job call it together.
+  All processes in a job must call this together.
 
   Args:
-    size: Size of the array of each device in bytes.
-    repeats: Timed repetitions.
+    size: Size of each device's array in bytes.
+    repeats: Number of timed repetitions.
   """
   mesh = jax.sharding.Mesh(np.array(jax.devices()), ('all',))
   spec = jax.sharding.PartitionSpec('all')
@@ -179,7 +180,7 @@ def measure_all_reduce_bandwidth(size: int, repeats: int) -> float:
 def _seconds_per_call(
   function: Callable[[jax.Array], jax.Array], array: jax.Array, repeats: int
 ) -> float:
-  """Returns the seconds per call of a function in a loop on the device."""
+  """Returns the seconds per function call in a loop on the device."""
   loop = jax.jit(
     lambda x: jax.lax.fori_loop(0, repeats, lambda _, y: function(y), x)
   )
@@ -192,15 +193,16 @@ def _seconds_per_call(
 def measure_ring(size: int, repeats: int) -> list[dict[str, Any]]:
   """Measures the links of a ring in which each process sends to the next.
 
-  A slow link delays exactly two processes, so the faster of its two ends
-  gives the time of the link.
+  A slow link delays exactly the two processes that it connects. The smaller of
+  the times measured by these two processes is therefore taken as the link's
+  time.
 
   Args:
     size: Bytes that each process sends.
-    repeats: Exchanges, of which the fastest counts.
+    repeats: Number of exchanges, of which the fastest one is reported.
 
   Returns:
-    One entry per link: 'from' and 'to' (process and host) and 'seconds'.
+    One entry per link, with 'from' and 'to' (process and host) and 'seconds'.
   """
   first_devices = {d.process_index: d for d in reversed(jax.devices())}
   count, process_index = len(first_devices), jax.process_index()
@@ -238,7 +240,8 @@ def measure_ring(size: int, repeats: int) -> list[dict[str, Any]]:
     != (process_index - 1) % count % 251
   ):
     raise ValueError(
-      f'Process {process_index} received bytes that were not sent to it.'
+      f'Process {process_index} received bytes that differ from those '
+      'that were sent.'
     )
   gathered = np.ravel(
     multihost_utils.process_allgather(np.float32(min(seconds)))
@@ -254,7 +257,7 @@ def measure_ring(size: int, repeats: int) -> list[dict[str, Any]]:
 def link_times(
   seconds: Sequence[float], hosts: Sequence[str]
 ) -> list[dict[str, Any]]:
-  """Returns the links of a ring, given the time of each process's exchange."""
+  """Returns the links in a ring, given the time of each process's exchange."""
   count = len(seconds)
   return [
     {
@@ -267,7 +270,7 @@ def link_times(
 
 
 def read_nvidia_smi() -> list[dict[str, float]]:
-  """Returns clocks and memory errors of each GPU of this machine.
+  """Returns the clocks and memory errors of each GPU on this machine.
 
   The list is empty if `nvidia-smi` is not installed or fails. A value that
   `nvidia-smi` does not report is 0.

@@ -3,23 +3,25 @@
   python -m benchmarks.efficiency --corpus=CORPUS --cache=CACHE \
       --vocabulary=VOCABULARY --work=WORK --tokens=1000000 --core=0
 
-CORPUS is a corpus directory as `xlflax build-corpus` writes it, with a
-validation split. CACHE and VOCABULARY are outputs of `xlflax cache` and
-`xlflax vocab`. The variants, each of which is a process on one core:
+CORPUS is a corpus directory with a validation split, for example written by
+`xlflax build-corpus`. CACHE and VOCABULARY are the outputs of `xlflax cache`
+and `xlflax vocab`. Each of the following variants runs as a process on one
+core:
 
   x/same          `xlflax train` with BERT's architecture and AdamW
   x/recipe        `xlflax train` with the settings of docs/recipes.md
-  torch/as_is     BertForMaskedLM, which computes logits of every position
-  torch/gathered  The same, with a head that receives masked positions only
+  torch/as_is     BertForMaskedLM, which computes logits at every position
+  torch/gathered  The same, with a head that receives only masked positions
   torch/compiled  torch/gathered with torch.compile
 
 All variants except `x/recipe` train the same model with the same AdamW,
 learning rate and schedule on the same sequences in the same order, without
-dropout. 15 % of the tokens are masked, and each variant selects them itself.
-torch holds the sequences in memory; xlflax reads its cache. CPU seconds are
-those of the process and of the compilers that it calls, from its start to each
-checkpoint. One function evaluates all checkpoints, with the same masks.
-Finished measurements are stored in WORK and are not run again.
+dropout. 15 % of the tokens are masked, and each variant selects them with its
+own random generator. The torch variants keep the sequences in memory, whereas
+xlflax reads its cache. CPU seconds include the process and the compilers that
+it calls, from its start to each checkpoint. All checkpoints are evaluated by
+the same function with the same masks. Finished measurements are stored in WORK
+and are not repeated.
 """
 
 import argparse
@@ -54,22 +56,22 @@ _RECIPE_BINDINGS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """Settings that all variants share.
+  """Settings that are the same in all variants.
 
   Attributes:
     corpus: Corpus directory with a validation split.
     cache: Token cache.
     vocabulary: Vocabulary directory.
     work: Directory for the runs and results.
-    core: Index of the CPU core that runs the variants.
+    core: Index of the CPU core on which the variants run.
     tokens: Number of training tokens.
-    layers: Transformer layers.
+    layers: Number of Transformer layers.
     hidden: Size of the hidden states.
-    heads: Attention heads.
-    length: Tokens per sequence.
-    batch: Sequences per batch.
+    heads: Number of attention heads.
+    length: Number of tokens per sequence.
+    batch: Number of sequences per batch.
     rate: Peak learning rate.
-    threads: Threads of torch.
+    threads: Number of torch threads.
   """
 
   corpus: str
@@ -88,7 +90,7 @@ class Setting:
 
   @property
   def steps_per_checkpoint(self) -> int:
-    """Steps between two checkpoints."""
+    """Number of steps between two checkpoints."""
     return max(self.tokens // (self.batch * self.length * NUM_CHECKPOINTS), 1)
 
   @property
@@ -103,7 +105,7 @@ class Setting:
 
   @property
   def rows(self) -> pathlib.Path:
-    """File of the token IDs that the torch variants train on."""
+    """File that contains the token IDs on which the torch variants train."""
     return pathlib.Path(self.work) / 'rows.npy'
 
   def folder(self, variant: str) -> pathlib.Path:
@@ -112,7 +114,7 @@ class Setting:
 
 
 def make_xlflax_command(setting: Setting, variant: str) -> list[str]:
-  """Returns the `xlflax train` command of a variant `x/...`."""
+  """Returns the `xlflax train` command for a variant `x/...`."""
   bindings = [
     f'TRAIN_STEPS={setting.steps}',
     f'LENGTH={setting.length}',
@@ -148,7 +150,7 @@ def make_xlflax_command(setting: Setting, variant: str) -> list[str]:
 
 
 def make_torch_command(setting: Setting, variant: str) -> list[str]:
-  """Returns the training command of a variant `torch/...`."""
+  """Returns the training command for a variant `torch/...`."""
   settings = dataclasses.asdict(setting)
   return [
     *(sys.executable, '-m', 'benchmarks.peers.masked_lm'),
@@ -161,7 +163,7 @@ def measure_variant(setting: Setting, variant: str) -> list[list[float]]:
   """Trains a variant and evaluates its checkpoints.
 
   Returns:
-    [tokens, CPU seconds, held-out loss] of each checkpoint.
+    A list [tokens, CPU seconds, held-out loss] for each checkpoint.
   """
   make_command = (
     make_xlflax_command if variant.startswith('x/') else make_torch_command
@@ -185,7 +187,7 @@ def time_checkpoints(
     variant: One of `VARIANTS`.
 
   Returns:
-    Step -> CPU seconds of the process when its checkpoint appeared.
+    Map from a checkpoint's step to the process's CPU seconds when it appeared.
 
   Raises:
     RuntimeError: If the process fails or a checkpoint is missing.
@@ -234,7 +236,7 @@ def _read_cpu_seconds(pid: int) -> float:
 
 
 def evaluate_checkpoints(setting: Setting, variant: str) -> dict[int, float]:
-  """Returns the mean loss of masked validation tokens by checkpoint step."""
+  """Returns the mean loss on masked validation tokens by checkpoint step."""
   import jax
 
   from xlflax.models import encoder
@@ -304,7 +306,7 @@ def make_dataset_config(setting: Setting, **overrides):
 
 
 def _load_batches(setting: Setting, count: int, **overrides):
-  """Returns the vocabulary and the first batches of the dataset."""
+  """Returns the vocabulary and the dataset's first batches."""
   from xlflax.data import loader_factory
   from xlflax.data.tokenizers import base_vocabulary
 
@@ -329,7 +331,7 @@ def _load_validation_batches(setting: Setting):
 
 
 def write_rows(setting: Setting) -> None:
-  """Writes the token IDs of all steps for the torch variants."""
+  """Writes the token IDs for all steps of the torch variants."""
   _, batches = _load_batches(setting, setting.steps)
   np.save(
     setting.rows, np.concatenate([batch['token_ids'] for batch in batches])
@@ -337,10 +339,10 @@ def write_rows(setting: Setting) -> None:
 
 
 def format_table(results: dict[str, list[list[float]]]) -> str:
-  """Formats losses and CPU seconds of the variants as a Markdown table.
+  """Formats the variants' losses and CPU seconds as a Markdown table.
 
-  The last column has the CPU seconds to the lowest loss that all variants
-  reach.
+  The last column contains the CPU seconds until a variant reaches the lowest
+  loss that all variants reach.
   """
   target_loss = max(
     min(loss for _, _, loss in curve) for curve in results.values()
@@ -365,10 +367,10 @@ def interpolate_seconds(curve: list[list[float]], target_loss: float) -> float:
 
   Args:
     curve: [tokens, CPU seconds, loss] of each checkpoint.
-    target_loss: Loss to reach.
+    target_loss: Loss that must be reached.
 
   Returns:
-    Seconds, or NaN if the loss is not reached.
+    The CPU seconds, or NaN if the loss is not reached.
   """
   previous: list[float] | None = None
   for _, seconds, loss in curve:
@@ -382,7 +384,7 @@ def interpolate_seconds(curve: list[list[float]], target_loss: float) -> float:
 
 
 def main(arguments=None) -> None:
-  """Measures the variants and prints a table."""
+  """Trains and evaluates the variants and prints a table."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

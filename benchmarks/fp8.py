@@ -1,15 +1,16 @@
-"""Loss curves of small models with matmuls in FP8.
+"""Loss curves of small models whose matmuls are computed in FP8.
 
   python -m benchmarks.fp8 --work=DIR --data=DATA
 
 Trains MLM models with the architecture of `recipes/small.gin` (4 layers, rotary
-positions, pre-norm, no dropout, 40 % of the tokens masked, Muon) and width 64 on
-the text and cache of `benchmarks.row_orders`: in float32, in bfloat16, and in
-bfloat16 with `matmul_precision = 'fp8'`, which a CPU rounds as tensor
-cores do. Variants share seeds, and therefore initial parameters, sequences and
-masks. Prints, for each variant, the mean loss over seeds of each quarter of the
-steps, its difference from float32, and the standard error of the difference.
-Finished runs are stored in DIR, so that an interrupted call can be resumed.
+positions, pre-norm, no dropout, 40 % of the tokens masked, Muon) and width 64
+on the text and the cache of `benchmarks.row_orders`. The variants are float32,
+bfloat16, and bfloat16 with `matmul_precision = 'fp8'`, for which a CPU rounds
+values in the same way as tensor cores. Variants use the same seeds, and
+therefore the same initial parameters, sequences and masks. For each variant and
+each quarter of the steps, the benchmark prints the mean loss over seeds, its
+difference from float32, and the standard error of the difference. Finished runs
+are stored in DIR, so that an interrupted call can be resumed.
 """
 
 import argparse
@@ -35,7 +36,7 @@ VARIANTS = {
 def make_trainer(
   work: pathlib.Path, variant: str, args: argparse.Namespace, seed: int
 ) -> Trainer:
-  """Returns the trainer of one of `VARIANTS`."""
+  """Returns the trainer for one of `VARIANTS`."""
   config = encoder_config.EncoderConfig(
     num_layers=4,
     hidden_dim=64,
@@ -68,7 +69,7 @@ def make_trainer(
 
 
 def main(arguments: list[str] | None = None) -> None:
-  """Prints a line of JSON for each variant."""
+  """Trains the variants and prints a line of JSON for each of them."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

@@ -1,11 +1,12 @@
-"""Inference by xlflax and by transformers, with the same converted weights.
+"""Inference with xlflax and transformers, using the same converted weights.
 
   python -m benchmarks.inference                  # mean hidden states
   python -m benchmarks.beam_search                # translation with beam size 5
 
-`x/…` are the functions that `xlflax evaluate` and `xlflax translate` run;
-`torch/…` is the baseline. Each variant is measured in its own processes, in
-turn. The comparison fails if the outputs differ.
+The variants `x/…` run the same functions as `xlflax evaluate` and `xlflax
+translate`. `torch/…` is the baseline. Each variant is measured in separate
+processes, and the variants take turns. The comparison fails if their outputs
+differ.
 """
 
 import argparse
@@ -69,7 +70,7 @@ def make_states_function(
 def measure_variant(
   variant: str, shape: shapes.Shape, count: int, calls: int
 ) -> dict[str, Any]:
-  """Times one variant in this process and returns some outputs as well."""
+  """Times one variant in this process and also returns some of its outputs."""
   call = make_states_function(variant, shape, count)
   outputs = []
   figures = measure.time_calls(lambda: outputs.append(call()), calls=calls)
@@ -78,12 +79,12 @@ def measure_variant(
 
 
 def outputs_agree(first: Any, second: Any) -> bool:
-  """Returns whether two variants computed the same mean hidden states."""
+  """Returns whether two variants have computed the same mean hidden states."""
   return bool(np.allclose(first, second, atol=1e-4))
 
 
 def format_table(results: dict[str, dict[str, Any]], unit: str) -> str:
-  """Formats medians, and speeds relative to the last variant, as Markdown."""
+  """Formats median times and relative speeds as Markdown."""
   base = list(results.values())[-1]
   lines = [
     f'| variant | {unit}/s | {unit} per CPU second | speed '
@@ -107,7 +108,7 @@ def format_table(results: dict[str, dict[str, Any]], unit: str) -> str:
 
 
 def main(arguments=None) -> None:
-  """Compares the variants and prints a table."""
+  """Compares xlflax with transformers and prints a table."""
   compare_variants(
     arguments,
     module='benchmarks.inference',
@@ -131,18 +132,19 @@ def compare_variants(
   are_equal: Callable[[Any, Any], bool],
   measure_function: Callable[..., dict[str, Any]],
 ) -> None:
-  """Runs the command line of a comparison and prints its table.
+  """Runs a comparison from the command line and prints its table.
 
   Args:
-    arguments: Command-line arguments. If None, those of the process.
-    module: Module that is run for each variant.
+    arguments: Command-line arguments. If None, the process's arguments are
+      used.
+    module: Module that is run as a subprocess for each variant.
     variants: Names of the variants. The last one is the baseline.
-    shape: Default sizes.
+    shape: Default sizes of the model.
     count: Default number of sentences.
-    unit: Unit of 'work' in the figures of `measure_function`.
+    unit: Unit of 'work' in the result of `measure_function`.
     are_equal: Function that compares the 'outputs' of two variants.
-    measure_function: Function of the variant, the shape, the number of
-      sentences and the number of calls, which returns figures measured in this
+    measure_function: Function that takes the variant, the shape, the number of
+      sentences and the number of calls, and returns measurements from this
       process.
 
   Raises:
@@ -200,7 +202,9 @@ def compare_variants(
     if not are_equal(
       last_figures[first]['outputs'], last_figures[other]['outputs']
     ):
-      raise RuntimeError(f'The outputs of {first} and {other} differ.')
+      raise RuntimeError(
+        f'The outputs of the variants {first} and {other} differ.'
+      )
   print(
     f'{shape}\n\n'
     + format_table(

@@ -1,15 +1,16 @@
-"""Input tokens/s per core: token cache, live tokenization, and baselines.
+"""Tokens/s per core for reading a cache, tokenizing text, and baselines.
 
   python -m benchmarks.input_pipeline
 
 The text is synthetic (random words with a Zipf-like distribution), so nothing
-is downloaded. Each figure is the number of non-padding tokens divided by the
-CPU seconds of the process, from tokenized examples (`cached`, `collator`) or
-from text (`live`) to the batch that a training step reads. The collator masks
-on the host, whereas xlflax masks on the device; the time of masking is measured
-separately. `array_record` is an alternative format of the cache. `need` is the
-rate at which eight H200 would consume tokens of XLM-R base at half their peak
-FLOP/s, and the number of cores of this machine that supply it from the cache.
+is downloaded. Each rate is the number of non-padding tokens divided by the
+process's CPU seconds. It covers the work from tokenized examples (`cached`,
+`collator`) or from text (`live`) to the batch that a training step reads. The
+collator masks tokens on the host. xlflax masks them on the device, and the time
+for masking is measured separately. `array_record` is an alternative cache
+format. `need` is the rate at which eight H200 GPUs consume tokens when they
+train XLM-R base at half their peak FLOP/s, and the number of this machine's
+cores that can supply this rate from the cache.
 """
 
 import argparse
@@ -33,7 +34,7 @@ from xlflax.objectives.corruption import masking
 
 
 def make_text(lines: int, *, seed: int = 0) -> list[str]:
-  """Returns lines of 8 to 40 words drawn from 5,000 with Zipf-like frequencies."""
+  """Returns lines of 8 to 40 words, drawn with Zipf-like frequencies."""
   rng = np.random.default_rng(seed)
   letters = np.array(list('abcdefghijklmnopqrstuvwxyz'))
   vocabulary = np.array(
@@ -51,14 +52,14 @@ def make_text(lines: int, *, seed: int = 0) -> list[str]:
 def prepare_data(
   folder: pathlib.Path, lines: int
 ) -> base_vocabulary.Vocabulary:
-  """Writes a corpus, a vocabulary and a token cache of synthetic text.
+  """Writes a synthetic corpus, its vocabulary and its token cache.
 
   Args:
     folder: Parent of the directories `corpus`, `vocabulary` and `cache`.
-    lines: Number of lines of the corpus.
+    lines: Number of lines in the corpus.
 
   Returns:
-    The vocabulary.
+    The vocabulary of the corpus.
   """
   corpus_writer.write_monolingual(folder / 'corpus', 'en', [make_text(lines)])
   vocabulary_training.train_vocabulary(
@@ -77,7 +78,7 @@ def prepare_data(
 
 
 def make_dataset(batch: int, length: int) -> dataset_config.DatasetConfig:
-  """Returns the dataset configuration of the benchmark."""
+  """Returns the dataset configuration that the benchmark uses."""
   return dataset_config.DatasetConfig(
     name='text',
     mixture='corpus.mono',
@@ -92,8 +93,8 @@ def measure_rate(batches, tokens_of) -> float:
   """Returns the tokens per CPU second over an iterator of batches.
 
   Args:
-    batches: Iterator of batches. The first one is not timed.
-    tokens_of: Function that returns the number of tokens of a batch.
+    batches: Iterator over batches. The first batch is not timed.
+    tokens_of: Function that returns the number of tokens in a batch.
   """
   # Opening files and the first reads belong to the startup.
   next(batches)
@@ -104,13 +105,13 @@ def measure_rate(batches, tokens_of) -> float:
 
 
 def measure_loader_rate(dataset, vocabulary, batches: int, **source) -> float:
-  """Returns the tokens per CPU second of a loader.
+  """Returns the tokens per CPU second that a loader provides.
 
   Args:
     dataset: Configuration of the dataset.
-    vocabulary: Vocabulary of the corpus or cache.
-    batches: Number of batches.
-    **source: `cache_dir` or `corpus`.
+    vocabulary: Vocabulary of the corpus or the cache.
+    batches: Number of batches to read.
+    **source: Data to read, given as `cache_dir` or `corpus`.
   """
   loader = loader_factory.open_loader(
     dataset, vocabulary=vocabulary, seed=0, **source
@@ -127,7 +128,7 @@ def measure_loader_rate(dataset, vocabulary, batches: int, **source) -> float:
 def measure_collator_rate(folder, vocabulary, dataset, batches: int) -> float:
   """Returns the tokens per CPU second of `DataCollatorForLanguageModeling`.
 
-  The collator receives sequences that are already tokenized and cut.
+  The collator receives sequences that are already tokenized and truncated.
   """
   import tokenizers
   import transformers
@@ -166,8 +167,8 @@ def measure_array_record_rate(
   """Returns the tokens per CPU second of random reads from an ArrayRecord file.
 
   Each batch is read at once and stacked. The rate is an upper bound for a cache
-  in this format, because sequences are already cut and wrapped, and only
-  `token_ids` is computed.
+  in this format, because the sequences are already truncated and have special
+  tokens, and only `token_ids` is computed.
   """
   from array_record.python import array_record_data_source, array_record_module
 
@@ -242,17 +243,19 @@ def estimate_required_cores(
   utilization: float = 0.5,
   shape: shapes.Shape | None = None,
 ) -> dict[str, float]:
-  """Estimates the input rate of GPUs and the cores that supply it.
+  """Estimates the rate at which GPUs consume tokens, and the required cores.
 
   Args:
-    tokens_per_cpu_second: Rate of one core that reads the cache.
+    tokens_per_cpu_second: Tokens per CPU second that one core reads from the
+      cache.
     gpus: Number of GPUs.
-    peak_flops: Peak FLOP/s of one GPU, dense bf16.
-    utilization: Fraction of the peak that the model FLOPs reach.
-    shape: Sizes of the step. If None, XLM-R base with sequences of 512 tokens.
+    peak_flops: Peak FLOP/s of one GPU for dense bf16 matmuls.
+    utilization: Assumed model FLOP utilization, as a fraction of the peak.
+    shape: Sizes of the model and the batch. If None, XLM-R base with sequences
+      of 512 tokens.
 
-  Returns:
-    'tokens_per_second' of all GPUs, 'cores' and the assumptions.
+  Returns: 'tokens_per_second' for all GPUs together, 'cores' and the
+  assumptions.
   """
   shape = shape or shapes.Shape(
     vocabulary=250_002,
@@ -275,11 +278,11 @@ def estimate_required_cores(
 
 
 def run_benchmark(*, lines: int, batches: int, batch: int, length: int) -> dict:
-  """Runs all measurements; see the module docstring.
+  """Runs all measurements that the module docstring describes.
 
   Args:
-    lines: Number of lines of the corpus.
-    batches: Number of batches of the cached loader.
+    lines: Number of lines in the corpus.
+    batches: Number of batches to read with the cached loader.
     batch: Sequences per batch.
     length: Tokens per sequence.
   """
@@ -319,7 +322,7 @@ def run_benchmark(*, lines: int, batches: int, batch: int, length: int) -> dict:
 
 
 def main(arguments=None) -> None:
-  """Runs the benchmark and prints its figures as JSON."""
+  """Runs the benchmark and prints its measurements as JSON."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )

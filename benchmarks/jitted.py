@@ -1,4 +1,4 @@
-"""Time, memory and numerical error of one jitted function."""
+"""Time, memory and numerical error of a jitted function."""
 
 import time
 from collections.abc import Callable
@@ -15,11 +15,11 @@ def measure_jitted(
 
   Args:
     function: Function that can be jitted.
-    *arguments: Arrays.
+    *arguments: Arguments of the function.
     calls: Number of timed calls after one warm-up call.
 
   Returns:
-    The measurements and the result of the function. The measurements are the
+    The measurements and the function's result. The measurements are the
     medians 'seconds' and 'cpu_seconds' (of the process), 'temporary_bytes'
     (memory in addition to arguments and results) and 'compile_seconds'.
   """
@@ -43,11 +43,11 @@ def measure_jitted(
 
 
 def max_relative_error(actual, expected) -> float:
-  """Returns the largest difference relative to the largest expected value.
+  """Returns the largest error relative to the largest expected value.
 
   Args:
     actual: Pytree of arrays.
-    expected: Pytree of arrays of the same structure.
+    expected: Pytree of arrays with the same structure.
 
   Returns:
     The maximum over all leaves, or infinity if `actual` is not finite.
@@ -74,12 +74,12 @@ def max_relative_error(actual, expected) -> float:
 def format_table(
   results: dict[str, dict[str, Any]], errors: tuple[str, ...]
 ) -> str:
-  """Formats the measurements of variants as a Markdown table.
+  """Formats the variants' measurements as a Markdown table.
 
   Args:
-    results: Variant -> its figures, or {'refused': reason} for a variant that
-      could not be run.
-    errors: Keys of the errors to show.
+    results: Map from variant to its measurements, or to {'refused': reason} if
+      it could not be run.
+    errors: Keys of the errors to include in the table.
   """
   lines = [
     '| variant | ms | CPU ms | temporary MB | compile s | '

@@ -1,9 +1,10 @@
-"""Reading and shuffling of token caches of large corpora.
+"""Benchmarks for reading and shuffling large token caches.
 
-`read` opens a cache of synthetic token IDs and reads sequences. `order` counts
-the bytes and pages that an epoch of a task reads, with both orders of
-sequences. `many` opens a cache of many languages and shards, which are sparse
-files, in a process that may open 1,024 files.
+`read` opens a cache with synthetic token IDs and reads sequences. `order`
+counts the bytes and pages that are read in one epoch over a task, for both
+orders of sequences (with and without locality). `many` opens a cache with many
+languages and shards, which are sparse files, in a process that may open at most
+1,024 files.
 """
 
 import argparse
@@ -29,7 +30,7 @@ _TEXT_LENGTH = 25  # Tokens per text.
 
 
 class SyntheticVocabulary:
-  """Vocabulary without tokens, for caches of synthetic token IDs."""
+  """Vocabulary without tokens, for caches that contain synthetic token IDs."""
 
   hash = 'synthetic'
   spec = vocabulary_spec.VocabularySpec(
@@ -45,11 +46,11 @@ class SyntheticVocabulary:
 def write_synthetic_cache(
   directory: pathlib.Path, tokens: int, shard_tokens: int
 ) -> None:
-  """Writes a sealed cache of one task with synthetic token IDs.
+  """Writes a sealed cache that contains one task with synthetic token IDs.
 
   Args:
     directory: Directory of the cache.
-    tokens: Minimum number of tokens, not counting EOS tokens.
+    tokens: Minimum number of tokens, excluding EOS tokens.
     shard_tokens: Tokens per shard, including EOS tokens.
   """
   target = cache_format.task_directory(directory, 't', 'train')
@@ -123,15 +124,14 @@ def measure_reading(
   """Opens a synthetic cache and reads sequences in this process.
 
   Args:
-    directory: Cache of `write_synthetic_cache`.
-    batches: Number of batches of 512 sequences to read.
+    directory: Cache written by `write_synthetic_cache`.
+    batches: Number of batches to read, each with 512 sequences.
     locality: Whether to read with `dataset_config.Locality`.
 
   Returns:
-    Seconds of the first opening, which verifies digests (also in CPU seconds
-    and
-    per GB), and of the second opening; tokens per CPU second; and memory at its
-    peak and before reading.
+    The seconds for opening the cache the first time, which verifies digests
+    (also in CPU seconds and per GB), and the second time; the tokens per CPU
+    second; and the memory at its peak and before reading.
   """
   gigabytes = sum(path.stat().st_size for path in directory.rglob('*.*')) / 1e9
   start, cpu_start = time.perf_counter(), time.process_time()
@@ -169,7 +169,7 @@ def measure_reading(
 def open_loader(
   directory, locality: bool, verified, mixture: str = 't'
 ) -> cached_loader.CachedLoader:
-  """Opens a loader of sequences of 512 tokens.
+  """Opens a loader for sequences of 512 tokens.
 
   Args:
     directory: Directory of the cache.
@@ -195,7 +195,7 @@ def open_loader(
 
 
 def _measure_resident() -> float:
-  """Returns the resident memory of this process in MB, with mapped files."""
+  """Returns this process's resident memory in MB, including mapped files."""
   pages = pathlib.Path('/proc/self/statm').read_text().split()[1]
   return int(pages) * resource.getpagesize() / 1e6
 
@@ -203,9 +203,9 @@ def _measure_resident() -> float:
 def _measure_memory() -> dict[str, int]:
   """Returns the resident memory in MB by type.
 
-  Pages of mapped files are in memory because the system caches them, and it may
-  evict them. `resident_mb` is the total, `own_mb` the anonymous memory, and
-  `shards_mb` the pages of mapped shards.
+  Pages of mapped files are in memory because the operating system caches them,
+  and it may evict them. `resident_mb` is the total, `own_mb` is the anonymous
+  memory, and `shards_mb` are the pages of mapped shards.
   """
   shards = total = anonymous = 0
   mapping = ''
@@ -229,12 +229,12 @@ def _measure_memory() -> dict[str, int]:
 def write_sparse_cache(
   directory: pathlib.Path, languages: int, shards: int
 ) -> None:
-  """Writes a sealed cache of many tasks whose tokens take no disk space.
+  """Writes a sealed cache with many tasks that occupies no disk space.
 
   Args:
     directory: Directory of the cache.
     languages: Number of languages, with one task each.
-    shards: Number of shards per task, of 1 MB each.
+    shards: Number of shards per task. Each shard has 1 MB.
   """
   tokens_per_shard, task_headers = (1 << 20) // 2, {}
   for number in range(languages):
@@ -303,8 +303,8 @@ def measure_many_languages(directory: pathlib.Path) -> dict:
   """Opens a sparse cache and reads two batches in this process.
 
   Returns:
-    Wall and CPU seconds to open the dataset, including imports; seconds of the
-    batches; and the number of open files.
+    The wall and CPU seconds for opening the dataset, including imports; the
+    seconds for reading the batches; and the number of open files.
   """
   start, cpu_start = time.perf_counter(), time.process_time()
   loader = open_loader(directory, False, verified=None, mixture='all')
@@ -330,13 +330,14 @@ def count_epoch_reads(
   """Counts the pages that one epoch reads with an LRU page cache.
 
   Args:
-    rows: Sequences of the task.
-    row_bytes: Bytes per sequence.
-    page: Bytes that are read at once, for example by a network disk.
+    rows: Number of sequences in the task.
+    row_bytes: Number of bytes per sequence.
+    page: Number of bytes that are read at once, for example from a network
+      disk.
     cached_pages: Number of recently used pages that stay in memory.
 
   Returns:
-    Order -> number of reads, and bytes read per byte used.
+    Map from order to the number of reads, and the bytes read per byte used.
   """
   index = np.arange(rows)
   size, key = np.full(rows, rows), np.full(rows, 7, np.uint64)
@@ -380,7 +381,7 @@ def _count_reads(
 
 
 def main(arguments: list[str] | None = None) -> None:
-  """Prints the figures of one part as JSON."""
+  """Prints the measurements of the selected benchmark as JSON."""
   parser = argparse.ArgumentParser(description=__doc__)
   add = parser.add_argument
   add('part', choices=('read', 'order', 'many'), help='Measurement to run.')

@@ -1,8 +1,8 @@
-"""Corpus directories of any size, with real text and synthetic text.
+"""Generator of corpus directories of any size, with real and synthetic text.
 
 The real text is read from the supported files in a folder of public data sets.
-The synthetic text consists of words of the real text of its language
-(characters in Chinese and Japanese), each drawn at random.
+The synthetic text consists of words (characters in Chinese and Japanese) that
+are drawn at random from the real text in the same language.
 """
 
 import collections
@@ -42,9 +42,9 @@ def write_corpus(
   """Writes a corpus directory of at least a given size.
 
   Args:
-    directory: Directory of the corpus.
-    data: Folder of public data sets. If None, a few random words for each
-      language.
+    directory: Corpus directory to write.
+    data: Folder that contains public data sets. If None, text is made of a few
+      random words for each language.
     megabytes: Minimum size of the text in units of 10^6 bytes.
   """
   lines, pairs = _read_all(data) if data else (_make_dummy_lines(), {})
@@ -67,8 +67,8 @@ def write_synthetic_text(
   """Writes synthetic text of the same size for each language.
 
   Args:
-    directory: Directory of the corpus.
-    data: Folder of public data sets, as in `write_corpus`.
+    directory: Corpus directory to write.
+    data: Folder that contains public data sets, as in `write_corpus`.
     codes: Language codes.
     megabytes: Total size in units of 10^6 bytes.
 
@@ -89,7 +89,7 @@ def write_synthetic_text(
 
 
 def read_lines(data: pathlib.Path | None) -> Lines:
-  """Returns the lines of a folder of data sets, or random ones, by language."""
+  """Returns the lines in a folder of data sets, or random ones, by language."""
   return _read_all(data)[0] if data else _make_dummy_lines()
 
 
@@ -101,8 +101,8 @@ def count_bytes(directory: pathlib.Path) -> int:
 def _write_synthetic_files(directory: pathlib.Path, lines: Lines, size: float):
   """Writes synthetic text with a total size of about `size` bytes.
 
-  Pairs make up a tenth of the size. Languages have equal parts of the
-  remainder.
+  Pairs make up a tenth of the size. The remainder is divided equally among the
+  languages.
   """
   codes = [code for code in _SYNTHETIC_LANGUAGES if code in lines]
   parallel = _PARALLEL_FRACTION * size
@@ -238,7 +238,7 @@ def read_parallel(data: pathlib.Path) -> Iterator[tuple[tuple[str, str], list]]:
 
 
 def _read_questions(path: pathlib.Path) -> Iterator[tuple[str, list[str]]]:
-  """Yields contexts and questions, whose languages may differ."""
+  """Yields contexts and questions, which may be in different languages."""
   name_parts = path.stem.removeprefix('tydiqa.').split('.')
   if len(name_parts) == 1:  # Such as dev-context-es-question-en.
     _, _, context, _, question = path.stem.split('-')
@@ -251,7 +251,7 @@ def _read_questions(path: pathlib.Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def _list_declarations(folder: pathlib.Path):
-  """Yields the language code and the file of each text."""
+  """Yields each text's language code and file."""
   for row in list(_read_rows(folder / 'languages.tsv'))[1:]:
     yield row[2].replace('-', '_'), folder / f'{row[0]}.txt'
 

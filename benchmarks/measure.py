@@ -1,4 +1,4 @@
-"""Timing of steps in this process, and of variants in subprocesses."""
+"""Functions that time steps in this process and variants in subprocesses."""
 
 import json
 import os
@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def time_calls(call: Callable[[], Any], *, calls: int) -> dict[str, Any]:
-  """Measures the time of each of several calls, and the peak memory.
+  """Measures the time of each call to a function, and the peak memory.
 
   The first call, which compiles or allocates, is reported separately.
 
@@ -44,7 +44,7 @@ def time_calls(call: Callable[[], Any], *, calls: int) -> dict[str, Any]:
 
 
 def peak_resident_bytes() -> int:
-  """Returns the peak resident memory of this process in bytes.
+  """Returns this process's peak resident memory in bytes.
 
   On Linux, `ru_maxrss` starts from the parent's value, whereas `VmHWM` counts
   this process alone. `VmHWM` is therefore used where it is available.
@@ -78,7 +78,8 @@ def run_module(
     The parsed JSON object.
 
   Raises:
-    RuntimeError: If the process fails. The message has the end of its output.
+    RuntimeError: If the process fails. The message contains the end of its
+      output.
   """
   env = {'TF_CPP_MIN_LOG_LEVEL': '3', **os.environ}
   command = [sys.executable, '-m', module, *arguments]
@@ -102,7 +103,7 @@ def run_module(
 def run_interleaved(
   variants: Sequence[str], run: Callable[[str], dict[str, Any]], *, rounds: int
 ) -> dict[str, dict[str, Any]]:
-  """Runs every variant once per round, every second round in reverse order.
+  """Runs every variant once per round, alternating the order of variants.
 
   Args:
     variants: Names of the variants.
@@ -110,7 +111,8 @@ def run_interleaved(
     rounds: Number of times that each variant is run.
 
   Returns:
-    Variant -> its figures over all rounds, in the format of `time_calls`.
+    Map from variant to its measurements over all rounds, in the format of
+    `time_calls`.
   """
   results = {name: [] for name in variants}
   for i in range(rounds):
@@ -121,7 +123,7 @@ def run_interleaved(
 
 
 def _pool_runs(runs) -> dict[str, Any]:
-  """Merges the figures of several runs of one variant."""
+  """Merges the measurements from several runs of one variant."""
   timings = {
     key: [value for run in runs for value in run[key]]
     for key in ('seconds', 'cpu_seconds')

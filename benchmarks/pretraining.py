@@ -1,18 +1,19 @@
-"""Steps of models of paper size by xlflax and Hugging Face, on one GPU.
+"""Training steps of full-size models in xlflax and Hugging Face, on one GPU.
 
   python -m benchmarks.training_step --model xlmr-base
   python -m benchmarks.training_step --model xlmr-large --batch 32
   python -m benchmarks.training_step --model mt5-base --variants x/as_is
   python -m benchmarks.training_step --model mbert-tlm --tiny   # on any CPU
 
-Batches are synthetic, so neither text nor TensorFlow is needed. `x/…` are the
-steps that `xlflax benchmark` times for the gin files below, in bf16, with the
-attention backend that `attention_backend='auto'` selects. cuDNN attention does
-not support attention dropout, so one variant disables it. `torch/…` are the
-baselines, with autocast to bf16, SDPA and fused AdamW: without further changes
-(`as_is`), with `torch.compile` (`compiled`), and with `torch.compile` and a
-head that only receives the masked positions, as in xlflax (`gathered`). MFU
-counts the model FLOPs of xlflax's forward and backward pass for both.
+Batches are synthetic, so neither text nor TensorFlow is required. The variants
+`x/…` are the steps that `xlflax benchmark` times for the gin files in `MODELS`,
+in bf16, with the attention backend that `attention_backend='auto'` selects.
+cuDNN attention does not support attention dropout, so one variant disables
+dropout. The variants `torch/…` are the baselines, with autocast to bf16, SDPA
+and fused AdamW: without further changes (`as_is`), with `torch.compile`
+(`compiled`), and with `torch.compile` and a head that, as in xlflax, receives
+only the masked positions (`gathered`). For both libraries, MFU is based on the
+model FLOPs in xlflax's forward and backward pass.
 """
 
 import dataclasses
@@ -34,19 +35,19 @@ VARIANTS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Model:
-  """Model of a paper and the batches that it is trained on.
+  """A published model and the batches on which it is trained.
 
   Attributes:
-    gin_files: Gin files of the objective and the model size.
+    gin_files: Gin files that configure the objective and the model size.
     bindings: Additional gin bindings.
-    config: Configuration class of the sizes that `--tiny` reduces.
+    config: Configuration class whose sizes `--tiny` reduces.
     vocabulary: Vocabulary size.
-    languages: Number of languages of the vocabulary.
+    languages: Number of languages in the vocabulary.
     batch: Sequences per batch.
     length: Tokens per sequence.
     baseline: Architecture in `peers.pretraining`: 'xlmr', 'bert' or 'mt5'. If
       None, there is no baseline.
-    objective: Objective whose `chunk_size` the variant `x/chunked` sets.
+    objective: Objective for which the variant `x/chunked` sets `chunk_size`.
   """
 
   gin_files: tuple[str, ...]
@@ -61,7 +62,7 @@ class Model:
 
 
 def _select_dataset(dataset: str, entry: str) -> tuple[str, ...]:
-  """Returns bindings that select one dataset and entry of a gin file."""
+  """Returns bindings that select one dataset and one entry in a gin file."""
   return (
     f'trainer.Trainer.datasets=[@{dataset}/dataset_config.DatasetConfig()]',
     f'objective_mixture.ObjectiveMixture.entries=[@{entry}/objective_mixture.WeightedObjective()]',
@@ -127,7 +128,7 @@ _TINY_SIZES = {
 
 
 def make_tiny(model: Model) -> Model:
-  """Returns the model with sizes for tests."""
+  """Returns the model with tiny sizes for tests."""
   sizes = tuple(
     f'{model.config}.{name}={value}'
     for name, value in _TINY_SIZES[model.config].items()
@@ -145,7 +146,7 @@ def make_tiny(model: Model) -> Model:
 def make_benchmark_flags(
   model: Model, variant: str, *, calls: int
 ) -> list[str]:
-  """Returns the flags of `xlflax benchmark` for a variant `x/...`.
+  """Returns the `xlflax benchmark` flags for a variant `x/...`.
 
   Args:
     model: Model to benchmark.
@@ -195,7 +196,7 @@ def measure_variant(name: str, variant: str, calls: int, **overrides) -> dict:
     **overrides: 'batch', to change the batch size, and 'tiny'.
 
   Returns:
-    Seconds, tokens/s, FLOPs, MFU, peak memory and device.
+    The seconds per step, tokens/s, FLOPs, MFU, peak memory and device.
 
   Raises:
     RuntimeError: If `xlflax benchmark` fails.
@@ -240,7 +241,7 @@ def measure_variant(name: str, variant: str, calls: int, **overrides) -> dict:
 def compare_variants(
   name: str, variants, *, calls: int, **overrides
 ) -> dict[str, dict]:
-  """Measures each variant in its own process, so that peak memory is separate."""
+  """Measures each variant in its own process, to separate their peak memory."""
   flags = [
     f'--{key}' if value is True else f'--{key}={value}'
     for key, value in overrides.items()
@@ -262,9 +263,9 @@ def compare_variants(
 
 
 def format_table(results: dict[str, dict]) -> str:
-  """Formats the figures of variants as a Markdown table.
+  """Formats the variants' measurements as a Markdown table.
 
-  The MFU of the baselines uses the FLOPs that xlflax counts.
+  The baselines' MFU is computed from the FLOPs that xlflax counts.
   """
   xlflax_figures = next(
     (candidate for name, candidate in results.items() if name.startswith('x/')),

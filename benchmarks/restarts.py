@@ -1,11 +1,11 @@
-"""Cost of failures: seconds by phase, and goodput with regular kills.
+"""Cost of failures: seconds lost in each phase, and goodput under kills.
 
   python -m benchmarks.restarts
   python -m benchmarks.restarts --failures task,coordinator --rounds 3
   python -m benchmarks.restarts --goodput 300 --every 60 --restart_by both
 
-A tiny model trains on CPUs in several processes, with a checkpoint every few
-steps. Each failure is injected into a separate run:
+A tiny model is trained on CPUs in several processes, with a checkpoint every
+few steps. Each type of failure is injected into a separate run:
 
 - task, coordinator: `kill -9` of a process, or of process 0;
 - stopped: SIGSTOP of a process;
@@ -14,13 +14,14 @@ steps. Each failure is injected into a separate run:
 - first_supervisor: `kill -9` of the supervisor of the first node.
 
 `detect` is the time from the failure until the launcher detects it. The other
-phases and the CPU seconds of process 0 are read from the `restart` rows of the
-run's metrics. This script restarts supervisors that end, as Slurm restarts the
-step of a job. `total` is the time from the failure to the first step after the
-lost ones. The losses are then compared bit by bit with those of an undisturbed
-run. `--goodput` measures the fraction of time in which new steps are computed.
-The launcher restarts the processes, or a loop restarts the launcher (as a queue
-without other jobs does).
+phases and process 0's CPU seconds are read from the `restart` rows in the run's
+metrics. If a supervisor exits, this script restarts it, as Slurm does with a
+job step. `total` is the time from the failure until the run computes its first
+new step, after repeating the lost steps. The losses are then compared bit by
+bit with those of an undisturbed run. `--goodput` measures the fraction of time
+in which new steps are computed. For this measurement, either the launcher
+restarts the processes, or a loop restarts the launcher, as an otherwise empty
+job queue does.
 """
 
 import argparse
@@ -66,15 +67,17 @@ _TINY_BINDINGS = {
 
 @dataclasses.dataclass
 class Job:
-  """A run of several processes and their launchers.
+  """A training run with several processes, and their launchers.
 
   Attributes:
-    folder: Parent of the corpus, vocabulary, cache, compiled programs and runs.
+    folder: Parent directory of the corpus, vocabulary, cache, compiled programs
+      and runs.
     name: Name of the run.
     processes: Number of training processes.
-    nodes: Number of nodes with a supervisor each; 1 uses `launch local`.
+    nodes: Number of nodes, each of which has a supervisor. 1 uses `launch
+      local`.
     restarts: Maximum number of restarts by the launcher.
-    launchers: Running launchers.
+    launchers: Launchers that are currently running.
   """
 
   folder: pathlib.Path
@@ -93,7 +96,7 @@ class Job:
     """Starts the launchers.
 
     Args:
-      *extra_flags: Additional flags of `xlflax train`.
+      *extra_flags: Additional flags for `xlflax train`.
     """
     command = [sys.executable, '-m', 'xlflax.cli', 'launch']
     common_flags = [
@@ -128,10 +131,10 @@ class Job:
         )
 
   def keep_running(self) -> bool:
-    """Restarts the launchers if one has failed, as a queue does.
+    """Restarts the launchers if one has failed, as a job queue does.
 
     Returns:
-      Whether they were restarted.
+      Whether the launchers were restarted.
     """
     if not any(launcher.poll() for launcher in self.launchers):
       return False
@@ -215,10 +218,10 @@ class Job:
 
 
 def make_flags(folder: pathlib.Path, directory: pathlib.Path) -> list[str]:
-  """Returns the flags of `xlflax train`.
+  """Returns the flags for `xlflax train`.
 
   Args:
-    folder: Parent of the corpus, vocabulary and cache.
+    folder: Parent directory of the corpus, vocabulary and cache.
     directory: Model directory.
   """
   return [
@@ -237,7 +240,7 @@ def measure_failure(job: Job, failure: str, after: float) -> dict[str, float]:
   """Injects a failure and returns its cost in seconds by phase.
 
   Args:
-    job: Job to start.
+    job: Job that is started.
     failure: One of `FAILURES`.
     after: Seconds from step 30 to the failure.
   """
@@ -270,12 +273,13 @@ def measure_goodput(job: Job, seconds: float, every: float) -> dict[str, float]:
   """Measures the fraction of time in which new steps are computed.
 
   Args:
-    job: Job to start.
+    job: Job that is started.
     seconds: Duration of the measurement.
-    every: Seconds between two kills of a random process.
+    every: Seconds between two kills, each of which ends a random process.
 
   Returns:
-    Goodput, number of kills, duration, seconds lost per kill, and steps.
+    The goodput, the number of kills, the duration, the seconds lost per kill,
+    and the number of steps.
   """
   rng, lost_seconds, kills = random.Random(1), 0.0, 0
   job.start()
@@ -365,7 +369,7 @@ def _measure_goodputs(args, folder: pathlib.Path) -> list[dict]:
 
 
 def main(arguments=None) -> None:
-  """Measures the cost of failures or the goodput."""
+  """Measures the cost of failures, or the goodput."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

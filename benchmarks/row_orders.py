@@ -1,16 +1,18 @@
-"""Loss curves of tiny models that read a token cache in different orders.
+"""Loss curves of tiny models that read sequences in different orders.
 
   python -m benchmarks.row_orders --work=DIR --data=DATA
 
-Trains MLM encoders of two layers on lines of real text in four languages, in the
-order of their sources, from one cache. `full` shuffles all sequences of a task.
-`locality` uses the windows of `dataset_config.Locality` (64 blocks) with blocks
-so short that a run reads several windows. `text` shuffles the sequences of one
-block of 1,024 neighbors at a time and is an example of a bad order. Orders share
-seeds, and therefore initial parameters and masks. No sequence is read twice.
-Prints, for each order, the mean loss over seeds of each quarter of the steps,
-its mean difference from `full`, the standard error of the difference over
-seeds, and the mean absolute difference after the first quarter.
+Trains MLM encoders with two layers on real text in four languages. All of them
+read the same token cache, in which lines have the order of their sources.
+`full` shuffles all sequences in a task. `locality` uses the windows of
+`dataset_config.Locality` (64 blocks), with blocks that are short enough for a
+run to read several windows. `text` shuffles only within blocks of 1,024
+neighboring sequences and is an example of a bad order. All orders use the same
+seeds, and therefore the same initial parameters and masks. No sequence is read
+twice. For each order, the benchmark prints the mean loss over seeds for each
+quarter of the steps, its mean difference from `full`, the standard error of
+this difference over seeds, and the mean absolute difference after the first
+quarter.
 """
 
 import argparse
@@ -39,7 +41,7 @@ _NUM_QUARTERS = 4
 
 
 def make_orders(block_rows: int) -> dict[str, dataset_config.Locality | None]:
-  """Returns the orders of sequences to compare."""
+  """Returns the sequence orders to compare."""
   return {
     'full': None,
     'locality': dataset_config.Locality(block_rows=block_rows),
@@ -80,10 +82,10 @@ def make_trainer(
   """Returns a trainer that reads sequences in an order.
 
   Args:
-    work: Directory of the vocabulary and cache.
-    locality: Order of the sequences. If None, a full permutation.
+    work: Directory that contains the vocabulary and the cache.
+    locality: Order of the sequences. If None, all sequences are shuffled.
     args: Parsed arguments with the batch size and number of steps.
-    seed: Seed of the parameters, masks and order.
+    seed: Random seed for the parameters, masks and order.
   """
   dataset = dataset_config.DatasetConfig(
     name='mono',
@@ -129,7 +131,7 @@ def make_trainer(
 
 
 def compute_curve(losses: tuple[tuple[int, float], ...]) -> list[float]:
-  """Returns the mean loss of each quarter of the steps."""
+  """Returns the mean loss in each quarter of the steps."""
   values = [loss for _, loss in losses]
   size = len(values) // _NUM_QUARTERS
   return [
@@ -141,7 +143,7 @@ def compute_curve(losses: tuple[tuple[int, float], ...]) -> list[float]:
 def compare_curves(
   curves: list[list[float]], reference: list[list[float]]
 ) -> dict:
-  """Returns the mean curve of an order and its differences from a reference.
+  """Returns an order's mean loss curve and its differences from a reference.
 
   Args:
     curves: Mean losses [seeds][quarters] of the order.
@@ -177,7 +179,7 @@ def compare_curves(
 
 
 def main(arguments: list[str] | None = None) -> None:
-  """Prints a line of JSON for each order."""
+  """Trains with each order and prints a line of JSON for it."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

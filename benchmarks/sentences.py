@@ -1,4 +1,4 @@
-"""Random sentences for inference, and a vocabulary whose words are numbers."""
+"""Random sentences, and a vocabulary whose words are token IDs."""
 
 from collections.abc import Sequence
 
@@ -9,10 +9,10 @@ from xlflax.data.tokenizers import vocabulary_spec
 
 
 class NumberVocabulary:
-  """Vocabulary whose text consists of token IDs separated by spaces: `17 4 23`.
+  """Vocabulary for texts that consist of token IDs, such as `17 4 23`.
 
-  It implements the methods that `evaluation` requires of a vocabulary, at
-  nearly no cost.
+  It implements the vocabulary methods that `evaluation` requires, at nearly no
+  cost.
   """
 
   needs_language = False

@@ -1,4 +1,4 @@
-"""Sizes of a training step, and the batch that every library trains on."""
+"""Sizes of a training step, and the batch on which every library trains."""
 
 import dataclasses
 import json
@@ -18,11 +18,11 @@ class Shape:
     vocabulary: Vocabulary size.
     layers: Number of Transformer layers.
     hidden: Size of the hidden states.
-    mlp: Inner size of the feed-forward blocks.
+    mlp: Intermediate size of the feed-forward blocks.
     heads: Number of attention heads.
-    batch: Sequences per batch.
-    length: Tokens per sequence.
-    dropout: Dropout rate of hidden states and of attention probabilities.
+    batch: Number of sequences per batch.
+    length: Number of tokens per sequence.
+    dropout: Dropout rate for hidden states and attention probabilities.
   """
 
   vocabulary: int
@@ -36,7 +36,7 @@ class Shape:
 
   @property
   def tokens(self) -> int:
-    """Tokens per batch."""
+    """Number of tokens per batch."""
     return self.batch * self.length
 
   def to_json(self) -> str:
@@ -50,7 +50,7 @@ class Shape:
 
 
 def make_token_ids(shape: Shape, *, seed: int = 0) -> np.ndarray:
-  """Returns full rows of random token IDs between BOS and EOS.
+  """Returns full sequences of random token IDs between BOS and EOS.
 
   Args:
     shape: Sizes of the batch and the vocabulary.
@@ -70,11 +70,12 @@ def make_token_ids(shape: Shape, *, seed: int = 0) -> np.ndarray:
 def mask_tokens(
   ids: np.ndarray, shape: Shape, *, seed: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns inputs and labels of masked language modeling, as a collator does.
+  """Returns inputs and labels for masked language modeling.
 
-  Every row has the same number of masked tokens: 15 % of its text, of which
-  80 % are replaced by the mask token, 10 % by a random token, and 10 % are
-  kept.
+  The result is the same as that of Hugging Face's collator, except that every
+  sequence has the same number of selected tokens: 15 % of its text. Of these,
+  80 % are replaced by the mask token, 10 % are replaced by a random token, and
+  10 % are kept.
 
   Args:
     ids: Token IDs of shape [batch, length].
@@ -82,8 +83,8 @@ def mask_tokens(
     seed: Random seed.
 
   Returns:
-    Inputs and labels, int64 of shape [batch, length]. Labels are -100 where
-    nothing is predicted.
+    Inputs and labels, int64 of shape [batch, length]. Labels are -100 at
+    positions where nothing is predicted.
   """
   rng = np.random.default_rng(seed)
   text_length = shape.length - 2

@@ -1,12 +1,13 @@
-"""CSLS and CKA of many vectors by xlflax, faiss and plain NumPy.
+"""CSLS and CKA for many vectors with xlflax, faiss and plain NumPy.
 
   python -m benchmarks.similarity csls   # 200k x 200k words of 768 dimensions
   python -m benchmarks.similarity cka    # 500k sentences, 13 x 13 layers
 
-`x/...` are the functions that `xlflax analyze` runs. Each variant is measured in
-its own process, by one call after a small warm-up call. The comparison fails if
-the results differ. With a smaller `--count`, `--project N` estimates the time
-for N words or sentences. faiss is installed by `pip install faiss-cpu`.
+The variants `x/...` are the functions that `xlflax analyze` runs. Each variant
+is measured in its own process, with one call after a small warm-up call. The
+comparison fails if the results differ. With a smaller `--count`, `--project N`
+estimates the time for N words or sentences. Install faiss with `pip install
+faiss-cpu`.
 """
 
 import argparse
@@ -34,9 +35,9 @@ _MAX_GIB = 8
 
 
 def make_vectors(count: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-  """Returns embeddings of two languages whose rows correspond.
+  """Returns the embeddings of translation pairs in two languages.
 
-  All vectors have a common mean, as real embeddings do.
+  As in real embeddings, the mean of all vectors is not zero.
 
   Args:
     count: Number of vectors.
@@ -63,7 +64,7 @@ def make_vectors(count: int, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def measure_csls(variant: str, args: argparse.Namespace) -> dict[str, Any]:
-  """Times one search for the translations of all words."""
+  """Times one search for all words' translations."""
   call: Callable[..., Any] = {
     'x/csls': _find_nearest,
     'faiss/csls': similarity.csls_faiss,
@@ -89,7 +90,7 @@ def _find_nearest(first, second, *, top: int, k: int) -> np.ndarray:
 
 
 def measure_cka(variant: str, args: argparse.Namespace) -> dict[str, Any]:
-  """Times CKA of all layers, without the generation of the hidden states."""
+  """Times CKA for all layers, excluding the generation of hidden states."""
   diagonal = variant.endswith('diagonal')
 
   def make_cka() -> Any:
@@ -134,7 +135,7 @@ def _time_call(call: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
 def _add_timings(
   first: dict[str, Any], second: dict[str, Any]
 ) -> dict[str, Any]:
-  """Returns the sums of times, and the other figures of `second`."""
+  """Returns the summed times, and all other measurements from `second`."""
   sums = {
     key: [a + b for a, b in zip(first.get(key, [0]), second[key], strict=True)]
     for key in ('seconds', 'cpu_seconds')
@@ -148,7 +149,7 @@ def outputs_agree(part: str, first: Any, second: Any) -> bool:
   Args:
     part: 'csls' or 'cka'.
     first: Output of one variant.
-    second: Output of another variant.
+    second: Output of the other variant.
   """
   if part == 'csls':
     return bool(np.mean(np.asarray(first) == np.asarray(second)) > 0.999)
@@ -167,9 +168,10 @@ def format_table(
   """Formats time and memory, and projected times, as Markdown.
 
   Args:
-    results: Variant -> its figures.
+    results: Map from variant to its measurements.
     scale: Factor from the measured to the projected time.
-    project: Count of the projection. If None, there is no projection.
+    project: Number of words or sentences in the projection. If None, there is
+      no projection.
   """
   columns = [
     'variant',
@@ -199,7 +201,7 @@ def format_table(
 
 
 def main(arguments=None) -> None:
-  """Measures the variants and prints a table."""
+  """Measures the selected computation's variants and prints a table."""
   args = _make_parser().parse_args(arguments)
   if args.count is None:
     args.count = {'csls': 200_000, 'cka': 500_000}[args.part]
@@ -234,7 +236,9 @@ def main(arguments=None) -> None:
   first, *others = outputs
   for other in others:
     if not outputs_agree(args.part, outputs[first], outputs[other]):
-      raise RuntimeError(f'The outputs of {first} and {other} differ.')
+      raise RuntimeError(
+        f'The outputs of the variants {first} and {other} differ.'
+      )
   scale = (
     (args.project / args.count) ** _TIME_EXPONENTS[args.part]
     if (args.project)

@@ -1,16 +1,16 @@
-"""Startup time: seconds from the command to the end of the first step.
+"""Startup time, from the command to the end of the first training step.
 
   python -m benchmarks.startup
   python -m benchmarks.startup --models tiny,base --rounds 3
 
-Runs `xlflax train` with a token cache, as users start it, in subprocesses. The
-stage `imports` ends when the configuration is parsed. `set-up` ends when the
-first step is requested, and includes the loaders, the initial parameters and
-their compilation, and the model directory. `compile` is the time that the first
-step waits for tracing and compilation, or for reading the program from the
-persistent cache. `first step` is the remaining time of that call. Compilation
-during the set-up is part of `set-up`. The first process of each model starts
-with an empty compilation cache, the following processes with a full one.
+Runs `xlflax train` with a token cache in subprocesses, in the same way as users
+do. The stage `imports` ends when the configuration has been parsed. `set-up`
+ends when the first step is called, and includes creating the loaders, the model
+directory and the initial parameters, with their compilation. `compile` is the
+time that the first step takes for tracing and compilation, or for reading the
+program from the persistent cache. `first step` is the remaining time of that
+call. For each model, the first process starts with an empty compilation cache,
+and the following processes with a full one.
 """
 
 import argparse
@@ -33,10 +33,10 @@ _SIZES = {
 
 
 def make_flags(folder: pathlib.Path, model: str, run: str) -> list[str]:
-  """Returns the flags of `xlflax train` for a model.
+  """Returns the `xlflax train` flags for a model.
 
   Args:
-    folder: Parent of the corpus, vocabulary, cache and runs.
+    folder: Parent directory of the corpus, vocabulary, cache and runs.
     model: Key of `_SIZES`.
     run: Name of the model directory.
   """
@@ -62,7 +62,7 @@ class StageTimer:
   """Timer of the startup stages, in wall time and CPU time.
 
   Attributes:
-    seconds: Stage -> seconds; the keys of CPU seconds end in '_cpu'.
+    seconds: Map from stage to seconds. The keys for CPU seconds end in '_cpu'.
   """
 
   def __init__(self, started: float):
@@ -99,7 +99,7 @@ def measure_command(arguments: list[str], started: float) -> dict[str, float]:
     started: Unix time at which this process was started.
 
   Returns:
-    Seconds by stage.
+    The seconds spent in each stage.
 
   Raises:
     RuntimeError: If the command fails.
@@ -128,7 +128,9 @@ def measure_command(arguments: list[str], started: float) -> dict[str, float]:
   stdout, sys.stdout = sys.stdout, sys.stderr
   try:
     if cli.main(arguments):
-      raise RuntimeError('`xlflax train` failed.')
+      raise RuntimeError(
+        '`xlflax train` failed during the startup measurement.'
+      )
   finally:
     sys.stdout, command._train = stdout, train
   return timer.seconds
@@ -155,15 +157,16 @@ def _watch_first_step(run_class, timer: StageTimer) -> None:
 
 
 def run_benchmark(models, *, rounds: int, lines: int = 2000) -> dict[str, dict]:
-  """Measures the startup of models.
+  """Measures the startup time of several models.
 
   Args:
     models: Keys of `_SIZES`.
-    rounds: Number of processes with a full compilation cache.
-    lines: Lines of the corpus.
+    rounds: Number of processes that start with a full compilation cache.
+    lines: Number of lines in the corpus.
 
   Returns:
-    Model -> {'cold': seconds by stage, 'cached': medians of them}.
+    Map from model to 'cold', the seconds in each stage with an empty cache, and
+    'cached', the medians with a full cache.
   """
   from benchmarks import input_pipeline
 
@@ -193,7 +196,7 @@ def run_benchmark(models, *, rounds: int, lines: int = 2000) -> dict[str, dict]:
 
 
 def format_table(results: dict[str, dict]) -> str:
-  """Formats wall seconds by stage, and total CPU seconds, as Markdown."""
+  """Formats wall seconds by stage and total CPU seconds as Markdown."""
   lines = [
     '| model | programs | '
     + ' | '.join(stage.replace('_', '-') for stage in STAGES)
@@ -217,7 +220,7 @@ def format_table(results: dict[str, dict]) -> str:
 
 
 def main(arguments=None) -> None:
-  """Measures the startup of models and prints a table."""
+  """Measures the startup times and prints a table."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )

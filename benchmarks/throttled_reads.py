@@ -1,12 +1,12 @@
-"""Reads of both sequence orders from a store with slow requests.
+"""Speed of reading sequences in two orders from a store with slow requests.
 
   python -m benchmarks.throttled_reads --work=DIR --tokens=100000000
 
-Reads a cache of synthetic token IDs by byte ranges, as from a bucket. A local
-folder replaces the bucket; each request takes `--latency_ms` plus the transfer
-time of its bytes at `--megabytes_a_second`. With locality, a complete epoch is
-read. With a full permutation, only `--full_rows` sequences are read, because
-every sequence takes the same time.
+Reads a cache of synthetic token IDs by byte ranges, as if it were stored in a
+bucket. A local folder takes the bucket's place, and each request is delayed by
+`--latency_ms` plus the time to transfer its bytes at `--megabytes_a_second`.
+With locality, a complete epoch is read. If all sequences are shuffled, only
+`--full_rows` sequences are read, because each of them takes the same time.
 """
 
 import argparse
@@ -23,11 +23,11 @@ _TOKEN_BYTES = 2
 
 
 class ThrottledStore:
-  """File system with the methods that `remote_shards` requires, and delays.
+  """File system with delays and the methods that `remote_shards` requires.
 
   Attributes:
-    requests: Number of requests.
-    bytes: Number of bytes read.
+    requests: Number of requests so far.
+    bytes: Number of bytes read so far.
   """
 
   def __init__(self, latency: float, bytes_a_second: float):
@@ -55,14 +55,14 @@ def measure_reading(
   """Reads sequences, beginning with step 0.
 
   Args:
-    directory: Cache of `large_corpora.write_synthetic_cache`.
+    directory: Cache written by `large_corpora.write_synthetic_cache`.
     store: Store to read from.
     locality: Whether to read with locality.
-    rows: Number of sequences. If None, one epoch.
+    rows: Number of sequences to read. If None, one epoch is read.
 
   Returns:
-    Sequences, requests, bytes read per byte of the sequences' tokens, and
-    sequences per second.
+    The number of sequences and requests, the bytes read per byte of the
+    sequences' tokens, and the sequences per second.
   """
   blocks = remote_shards.BlockCache()
 
@@ -93,7 +93,7 @@ def measure_reading(
 
 
 def main(arguments: list[str] | None = None) -> None:
-  """Prints a line of JSON for each order."""
+  """Reads with both orders and prints a line of JSON for each of them."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

@@ -1,15 +1,16 @@
-"""Rates of writing and reading token IDs in several formats, on one core.
+"""Speed of writing and reading token IDs in several formats, on one core.
 
   python -m benchmarks.token_stores --work=DIR
 
-The same synthetic lines, encoded by the same SentencePiece model, are written by
-the writer of `xlflax cache`, as a memory map with offsets (as in Megatron), as
-ArrayRecord, as MDS (mosaicml-streaming) and by `datasets.map`. `bare` encodes
-them without writing. Each store is then read at random, in batches of a
-permutation of the lines. Each store is written and read in its own process on
-one core, `--rounds` times in turn, every second round in reverse order. Figures
-are medians of tokens per CPU second, without imports. Stores whose library is
-not installed are omitted. All stores contain 32-bit IDs.
+The same synthetic lines, encoded by the same SentencePiece model, are written
+by the writer of `xlflax cache`, as a memory map with offsets (as in Megatron),
+as ArrayRecord, as MDS (mosaicml-streaming) and by `datasets.map`. `bare`
+encodes them without writing. Each store is then read in batches of randomly
+permuted lines. Each store is written and read in its own process on one core.
+The stores take turns for `--rounds` rounds, and every second round runs in
+reverse order. The results are medians of tokens per CPU second, excluding
+imports. Stores whose library is not installed are omitted. All stores contain
+32-bit IDs.
 """
 
 import argparse
@@ -33,7 +34,7 @@ _BATCH_SIZE = 256  # Lines that are read together.
 
 
 def prepare_data(work: pathlib.Path, lines: int) -> None:
-  """Writes a corpus, unless it exists, and a vocabulary."""
+  """Writes a corpus and a vocabulary, unless they exist."""
   from xlflax.data.corpus import corpus_directory, corpus_writer
   from xlflax.data.tokenizers import vocabulary_training
 
@@ -51,7 +52,7 @@ def prepare_data(work: pathlib.Path, lines: int) -> None:
 
 
 def _encode_lines(work: pathlib.Path) -> Iterator[list[list[int]]]:
-  """Yields the token IDs of chunks of lines."""
+  """Yields the token IDs for chunks of lines."""
   import sentencepiece
 
   model = sentencepiece.SentencePieceProcessor(
@@ -63,7 +64,7 @@ def _encode_lines(work: pathlib.Path) -> Iterator[list[list[int]]]:
 
 
 def write_bare(work: pathlib.Path, store: pathlib.Path) -> int:
-  """Encodes the lines without writing them, and returns the number of tokens."""
+  """Encodes the lines without writing, and returns the number of tokens."""
   del store
   return sum(len(ids) for chunk in _encode_lines(work) for ids in chunk)
 
@@ -208,7 +209,7 @@ def read_mds(store: pathlib.Path, batches) -> int:
 
 
 def read_datasets(store: pathlib.Path, batches) -> int:
-  """Reads batches of a Hugging Face dataset and returns the number of tokens."""
+  """Reads batches of a Hugging Face dataset; returns the number of tokens."""
   import datasets
 
   rows = datasets.load_from_disk(str(store)).with_format('numpy')
@@ -218,12 +219,12 @@ def read_datasets(store: pathlib.Path, batches) -> int:
 
 
 def _copy_rows(rows) -> int:
-  """Copies rows into one array, as a batch does, and returns its size."""
+  """Copies sequences into one array, as in a batch, and returns its size."""
   return np.concatenate(list(rows)).size
 
 
 def iterate_batches(count: int) -> Iterator[np.ndarray]:
-  """Returns the indices of all lines in batches of a permutation."""
+  """Returns the randomly permuted indices of all lines, in batches."""
   order = np.random.default_rng(0).permutation(count)
   return (order[i : i + _BATCH_SIZE] for i in range(0, count, _BATCH_SIZE))
 
@@ -233,16 +234,16 @@ def measure_store(
 ) -> dict[str, Any]:
   """Writes or reads one store.
 
-  A store is read after a warm-up of two batches, so that imports and opening
-  files are not included.
+  Reading is timed after two warm-up batches, so that imports and opening files
+  are not included.
 
   Args:
-    work: Directory of the corpus, vocabulary and stores.
+    work: Directory that contains the corpus, the vocabulary and the stores.
     store: One of `STORES`.
     action: 'write' or 'read'.
 
   Returns:
-    Tokens and CPU seconds.
+    The number of tokens and the CPU seconds.
   """
   path = work / f'store-{store}'
   if action == 'read':
@@ -260,7 +261,7 @@ def measure_store(
 
 
 def _cpu_seconds() -> float:
-  """Returns the CPU seconds of this process and its ended children."""
+  """Returns the CPU seconds of this process and its finished children."""
   children = resource.getrusage(resource.RUSAGE_CHILDREN)
   return time.process_time() + children.ru_utime + children.ru_stime
 
@@ -281,7 +282,7 @@ def _import_libraries(store: str) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-  """Prints a table of rates."""
+  """Measures all stores and prints a table of their rates."""
   parser = argparse.ArgumentParser(description=__doc__)
   add = parser.add_argument
   add('--work', required=True, type=pathlib.Path, help='Working directory.')

@@ -1,15 +1,16 @@
-"""Tokens/s and peak memory of a training step of xlflax and Hugging Face.
+"""Tokens/s and peak memory of training steps in xlflax and Hugging Face.
 
   python -m benchmarks.training_step --vocabulary 250000
   python -m benchmarks.training_step --vocabulary 32000 --rounds 2 --calls 6
   python -m benchmarks.training_step --cores 1   # on a busy machine
   python -m benchmarks.training_step --model xlmr-base   # see pretraining.py
 
-Every variant runs in its own processes, in turn, at the same sizes. The table
-shows medians over all timed steps. `x/…` is xlflax's step (masking on the
-device, AdamW, clipping); `torch/…` are the baselines. On a machine that is
-also used for other work, torch's threads spin while they wait for each other.
-There, only CPU seconds on one core are comparable.
+Every variant runs in separate processes, in turn, with the same sizes. The
+table shows medians over all timed steps. The variants `x/…` are xlflax's step
+(masking on the device, AdamW, clipping), and the variants `torch/…` are the
+baselines. If the machine is also running other programs, torch's threads
+consume CPU time while they wait for each other. In this case, only CPU seconds
+on one core are comparable.
 """
 
 import argparse
@@ -39,7 +40,7 @@ def measure_variant(variant: str, shape: shapes.Shape, calls: int) -> dict:
     calls: Number of timed steps.
 
   Returns:
-    The figures of `measure.time_calls`, and the library versions.
+    The measurements of `measure.time_calls`, and the library versions.
   """
   library, _, name = variant.partition('/')
   if library == 'x':
@@ -55,17 +56,17 @@ def measure_variant(variant: str, shape: shapes.Shape, calls: int) -> dict:
 def compare_variants(
   variants, shape: shapes.Shape, *, rounds: int, calls: int, **process
 ) -> dict[str, dict]:
-  """Measures each variant in `rounds` subprocesses.
+  """Measures each variant in several subprocesses.
 
   Args:
     variants: Names from `VARIANTS`.
     shape: Sizes of the model and the batch.
     rounds: Number of processes for each variant. Variants take turns.
     calls: Number of timed steps in each process.
-    **process: `cores` and `huge_pages` of `measure.run_module`.
+    **process: The arguments `cores` and `huge_pages` of `measure.run_module`.
 
   Returns:
-    Variant -> its figures over all rounds.
+    Map from variant to its measurements over all rounds.
   """
   return measure.run_interleaved(
     variants,
@@ -99,11 +100,10 @@ def _format_ratios(figures: dict, base: dict | None) -> list[str]:
 
 
 def format_table(results: dict[str, dict], shape: shapes.Shape) -> str:
-  """Formats medians, and ratios to the measured baselines, as Markdown.
+  """Formats medians and their ratios to the baselines as Markdown.
 
-  A speed of 2.00 relative to a baseline is twice its speed. The CPU speed is
-  the
-  same ratio of CPU seconds.
+  A relative speed of 2.00 means twice the baseline's speed. The CPU speed is
+  the corresponding ratio of CPU seconds.
   """
   baselines = ('torch/as_is', 'torch/gathered')
   lines = [
@@ -171,7 +171,7 @@ def _make_parser() -> argparse.ArgumentParser:
 
 
 def _benchmark_model(args) -> None:
-  """Runs the benchmark of the model that `--model` selects."""
+  """Runs the benchmark for the model that `--model` selects."""
   overrides = {'batch': args.batch, 'tiny': args.tiny}
   if args.run_variant:
     print(

@@ -1,12 +1,13 @@
-"""Tokens/s of training and applying vocabularies, for each type of anchors.
+"""Tokens/s when training and applying vocabularies, by type of anchors.
 
   python -m benchmarks.vocabularies
 
-Text of two synthetic languages (see `input_pipeline.make_text`) is encoded in
-blocks of 1,024 lines, as token caches and live loaders do. Figures are per CPU
-second of the process. `gathered_tokens_per_cpu_second` measures a step that
-only a union of vocabularies needs: mapping the token IDs of one language's
-model to those of the union.
+The type of anchors determines which tokens the two languages' vocabularies
+share. Text in two synthetic languages (see `input_pipeline.make_text`) is
+encoded in blocks of 1,024 lines, as token caches and live loaders do. All rates
+are per CPU second of the process. `gathered_tokens_per_cpu_second` measures a
+step that only a union of vocabularies requires: mapping the token IDs of one
+language's model to those in the union.
 """
 
 import argparse
@@ -48,10 +49,10 @@ def encode_texts(vocabulary, texts: dict[str, list[str]]) -> int:
 
 
 def run_benchmark(*, lines: int, merges: int) -> dict:
-  """Measures each type of anchors; see the module docstring.
+  """Measures each type of anchors that the module docstring describes.
 
   Args:
-    lines: Lines of each language.
+    lines: Number of lines in each language.
     merges: Number of BPE merges.
   """
   texts = {
@@ -97,12 +98,15 @@ def run_benchmark(*, lines: int, merges: int) -> dict:
 
 
 def main(arguments=None) -> None:
-  """Runs the benchmark and prints its figures as JSON."""
+  """Runs the benchmark and prints its measurements as JSON."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
   parser.add_argument(
-    '--lines', type=int, default=20_000, help='Lines of each language.'
+    '--lines',
+    type=int,
+    default=20_000,
+    help='Number of lines in each language.',
   )
   parser.add_argument(
     '--merges', type=int, default=8000, help='Number of BPE merges.'

@@ -5,11 +5,11 @@
   python -m benchmarks.vocabulary_head --model xlmr-base --vocabulary 250002 \\
       --devices gpu:H200:1   # compiles and counts, with the extra `plan-gpu`
 
-Measures the loss and the gradients of hidden states, embedding table and bias.
-`plain` is the log-softmax of all logits in float32, differentiated by JAX.
-`whole` and `chunked_N` are the implementations of the objectives
-(`chunk_size=None` and N), which have a custom backward pass. All of them are
-compared with `plain` computed in float32.
+Measures the loss and its gradients with respect to hidden states, embedding
+table and bias. `plain` is the log-softmax over all logits in float32,
+differentiated by JAX. `whole` and `chunked_N` are the implementations that the
+objectives use (`chunk_size=None` and N), which have a custom backward pass. All
+of them are compared with `plain` computed in float32.
 """
 
 import argparse
@@ -34,7 +34,7 @@ class Sizes:
   """Sizes of the vocabulary head.
 
   Attributes:
-    positions: Number of scored positions.
+    positions: Number of positions at which tokens are predicted.
     hidden: Size of the hidden states.
     vocabulary: Vocabulary size.
     dtype: Data type of the hidden states.
@@ -118,7 +118,7 @@ def compute_with_gradients(variant: str, hidden, table, bias, labels):
 
 
 def list_variants(sizes: Sizes) -> tuple[str, ...]:
-  """Returns the variants for a vocabulary of this size."""
+  """Returns the variants to measure for a vocabulary size."""
   return (
     'plain',
     'whole',
@@ -131,14 +131,14 @@ def list_variants(sizes: Sizes) -> tuple[str, ...]:
 
 
 def compare_variants(sizes: Sizes, *, calls: int) -> dict[str, dict]:
-  """Measures each variant.
+  """Measures time, memory and errors of each variant.
 
   Args:
     sizes: Sizes of the head.
     calls: Number of timed calls.
 
   Returns:
-    Variant -> its figures.
+    Map from variant to its measurements.
   """
   arrays = make_inputs(sizes)
   float32_arrays = (arrays[0].astype(jnp.float32), *arrays[1:])
@@ -165,14 +165,15 @@ def compare_variants(sizes: Sizes, *, calls: int) -> dict[str, dict]:
 def count_program(
   sizes: Sizes, machine: machine_topology.DeviceTopology
 ) -> dict[str, float]:
-  """Compiles loss and gradients for an absent device and counts kernels.
+  """Compiles the loss and gradients for an absent device and counts kernels.
 
   Args:
     sizes: Sizes of the head.
-    machine: One device whose compiler is installed.
+    machine: Topology with one device for which the compiler is installed.
 
   Returns:
-    Kernels, their bytes and FLOPs, temporary bytes and unaligned matmuls.
+    The number of kernels, their bytes and FLOPs, the temporary bytes, and the
+    unaligned matmuls.
   """
   (device,) = compilers.topology_devices(machine)
   sharding = jax.sharding.SingleDeviceSharding(device)
@@ -202,7 +203,7 @@ def count_program(
 
 
 def main(arguments=None) -> None:
-  """Measures or compiles the head and prints the figures."""
+  """Measures or compiles the vocabulary head and prints the results."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )

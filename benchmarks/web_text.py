@@ -1,21 +1,22 @@
-"""Near-duplicate detection and language identification of lines.
+"""Accuracy of near-duplicate detection and language identification.
 
   python -m benchmarks.web_text near_duplicates --data=DATA
   python -m benchmarks.web_text languages --data=DATA
 
-`near_duplicates` adds altered copies of real English lines and measures which
-are detected, in bins of their exact Jaccard similarity: by `xlflax preprocess
---dedup=fuzzy`, by datasketch's MinHashLSH with the same number of bands and
-rows, and as predicted by theory. Then altered copies of training lines are
-written to a held-out set, and the remaining near-duplicates in the training
-set are counted.
+`near_duplicates` adds altered copies of real English lines and measures the
+fraction that is detected, in bins of exact Jaccard similarity. It compares
+`xlflax preprocess --dedup=fuzzy`, datasketch's MinHashLSH with the same number
+of bands and rows, and the fraction predicted by theory. Then altered copies of
+training lines are written to a held-out set, and the near-duplicates that
+remain in the training set are counted.
 
 `languages` identifies the language of each line of more than 40 characters of
-the Universal Declaration of Human Rights (`DATA/udhr`) with the identifier of
-`xlflax preprocess` and with langid, langdetect and lingua. Each is evaluated on
-the languages that it supports, and on those that all support. The baselines are
-installed by `pip install datasketch langid langdetect
-lingua-language-detector`; those that are missing are omitted.
+the Universal Declaration of Human Rights (`DATA/udhr`) with the identifier that
+`xlflax preprocess` uses and with langid, langdetect and lingua. Each identifier
+is evaluated on the languages that it supports, and on those that all
+identifiers support. Install the baselines with `pip install datasketch langid
+langdetect lingua-language-detector`. Baselines that are not installed are
+omitted.
 """
 
 import argparse
@@ -47,12 +48,13 @@ _MIN_LINE_LENGTH = 40  # Lines must be longer than this, in characters.
 
 
 class PlantedCopies(NamedTuple):
-  """Lines and altered copies of them.
+  """Text lines and an altered copy of each line.
 
   Attributes:
-    lines: Distinct lines.
+    lines: Distinct original lines.
     copies: Altered copy of each line.
-    similarity: Jaccard similarity of their n-grams, float64 of shape [lines].
+    similarity: Jaccard similarity between each line's n-grams and its copy's,
+      float64 of shape [lines].
   """
 
   lines: list[str]
@@ -63,10 +65,10 @@ class PlantedCopies(NamedTuple):
 def plant_copies(
   lines: Iterable[str], count: int, seed: int = 0
 ) -> PlantedCopies:
-  """Replaces 0 to 40 % of the words of lines by words of other lines.
+  """Copies lines, replacing 0 to 40 % of their words with other lines' words.
 
   Args:
-    lines: Lines to select from.
+    lines: Lines from which the originals are selected.
     count: Maximum number of lines.
     seed: Random seed.
   """
@@ -90,7 +92,7 @@ def plant_copies(
 
 
 def compute_jaccard(first: str, second: str) -> float:
-  """Returns the Jaccard similarity of the n-grams of two lines."""
+  """Returns the Jaccard similarity between two lines' n-grams."""
   first_ngrams, second_ngrams = _ngrams(first), _ngrams(second)
   return len(first_ngrams & second_ngrams) / len(first_ngrams | second_ngrams)
 
@@ -140,15 +142,16 @@ def _match_with_datasketch(
 
 
 def measure_near_duplicates(data: pathlib.Path, count: int) -> dict:
-  """Measures the detection rates of altered copies.
+  """Measures how many altered copies are detected.
 
   Args:
-    data: Folder of public data sets.
+    data: Folder that contains public data sets.
     count: Number of lines.
 
   Returns:
-    Rates by bins of similarity, microseconds per line, deviations from theory,
-    and the training lines that remain after deduplication across splits.
+    The detection rates by bin of similarity, microseconds per line, deviations
+    from theory, and the training lines that remain after deduplication across
+    splits.
   """
   planted = plant_copies(large_text.read_lines(data)['en'], count)
   results: dict = {'pairs': len(planted.lines), 'bins': [], 'microseconds': {}}
@@ -190,7 +193,7 @@ def measure_near_duplicates(data: pathlib.Path, count: int) -> dict:
 
 
 def _measure_across_splits(planted: PlantedCopies) -> dict:
-  """Counts the training lines that remain if their copies are held out."""
+  """Counts the training lines that remain although a copy is held out."""
   with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
     for split, text in ((TRAIN, planted.lines), (TEST, planted.copies)):
@@ -227,11 +230,11 @@ def _measure_across_splits(planted: PlantedCopies) -> dict:
 
 
 class Text(NamedTuple):
-  """Lines of one language.
+  """The declaration's lines in one language.
 
   Attributes:
     tag: BCP 47 tag, such as `sr-Latn`.
-    lines: Lines that are long enough.
+    lines: Lines that exceed the minimum length.
   """
 
   tag: str
@@ -239,17 +242,17 @@ class Text(NamedTuple):
 
   @property
   def language(self) -> str:
-    """Primary language subtag: `sr` of `sr-Latn`."""
+    """Primary language subtag, such as `sr` for `sr-Latn`."""
     return self.tag.partition('-')[0]
 
 
 def read_declarations(
   folder: pathlib.Path, *, longer_than: int = _MIN_LINE_LENGTH
 ) -> Iterator[Text]:
-  """Yields the texts that `languages.tsv` lists.
+  """Yields the texts that are listed in `languages.tsv`.
 
   Args:
-    folder: Folder of the declarations.
+    folder: Folder that contains the declarations.
     longer_than: Number of characters that lines must exceed.
   """
   with (folder / 'languages.tsv').open(encoding='utf-8', newline='') as stream:
@@ -276,7 +279,7 @@ class LanguageIdentifier(NamedTuple):
 
 
 def _make_py3langid() -> LanguageIdentifier:
-  """Returns the identifier of `xlflax preprocess`."""
+  """Returns the identifier that `xlflax preprocess` uses."""
   return LanguageIdentifier(
     language_id.supported_languages(),
     lambda text: language_id.identify_language(text)[0],
@@ -284,7 +287,7 @@ def _make_py3langid() -> LanguageIdentifier:
 
 
 def _make_langid() -> LanguageIdentifier:
-  """Returns the identifier of langid."""
+  """Returns langid's identifier."""
   module = importlib.import_module('langid.langid')
   identifier = module.LanguageIdentifier.from_modelstring(module.model)
   return LanguageIdentifier(
@@ -293,7 +296,7 @@ def _make_langid() -> LanguageIdentifier:
 
 
 def _make_langdetect() -> LanguageIdentifier:
-  """Returns the identifier of langdetect."""
+  """Returns langdetect's identifier."""
   factory = importlib.import_module('langdetect.detector_factory')
   factory.DetectorFactory.seed = 0
   factory.init_factory()
@@ -309,7 +312,7 @@ def _make_langdetect() -> LanguageIdentifier:
 
 
 def _make_lingua() -> LanguageIdentifier:
-  """Returns the identifier of lingua."""
+  """Returns lingua's identifier."""
   module = importlib.import_module('lingua')
   detector = module.LanguageDetectorBuilder.from_all_languages().build()
   codes = {
@@ -352,7 +355,7 @@ def _evaluate_identifier(
   texts: Sequence[Text],
   common_languages: frozenset[str],
 ) -> dict:
-  """Evaluates one identifier.
+  """Measures one identifier's accuracy and speed.
 
   Args:
     identifier: Language identifier.
@@ -360,8 +363,8 @@ def _evaluate_identifier(
     common_languages: Languages that all identifiers support.
 
   Returns:
-    Accuracy, microseconds per line, and the five languages with the lowest
-    accuracy.
+    The accuracy, the microseconds per line, and the five languages with the
+    lowest accuracy.
   """
   supported_texts = [
     text for text in texts if text.language in identifier.languages
@@ -404,7 +407,7 @@ def _select_installed(
 
 
 def main(arguments: list[str] | None = None) -> None:
-  """Prints the figures of one part as JSON."""
+  """Prints the measurements of the selected benchmark as JSON."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
@@ -415,7 +418,7 @@ def main(arguments: list[str] | None = None) -> None:
     '--data',
     type=pathlib.Path,
     required=True,
-    help='Folder of public data sets.',
+    help='Folder that contains public data sets.',
   )
   parser.add_argument(
     '--pairs', type=int, default=3000, help='Lines of `near_duplicates`.'

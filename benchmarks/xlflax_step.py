@@ -1,4 +1,4 @@
-"""Train step of xlflax, jitted as in `xlflax train`, on a fixed batch."""
+"""An xlflax training step, jitted as in `xlflax train`, on a fixed batch."""
 
 from typing import NamedTuple
 
@@ -32,13 +32,13 @@ HEADS = {
 
 
 class Training(NamedTuple):
-  """A jitted step and its arguments. The step is called inside `scope()`.
+  """A jitted step and its arguments. It must be called inside `scope()`.
 
   Attributes:
-    step: Jitted train step.
+    step: Jitted training step.
     state: Initial training state, which the first step donates.
-    batches: Dataset name -> batch.
-    partitioner: Partitioner of the state and the batches.
+    batches: Map from dataset name to batch.
+    partitioner: Partitioner for the state and the batches.
   """
 
   step: jax.stages.Wrapped
@@ -48,7 +48,7 @@ class Training(NamedTuple):
 
 
 def prepare_training(shape: shapes.Shape, variant: str, **options) -> Training:
-  """Creates the step, state and batches of a training run.
+  """Creates a training run's step, state and batches.
 
   Args:
     shape: Sizes of the model and the batch.
@@ -174,7 +174,7 @@ def _make_vocabulary(shape: shapes.Shape) -> vocabulary_spec.VocabularySpec:
 
 
 def _make_batch(shape: shapes.Shape) -> batch_keys.Batch:
-  """Returns a batch of full sequences with one segment each."""
+  """Returns a batch of full sequences, each with a single segment."""
   ids = shapes.make_token_ids(shape)
   positions = np.broadcast_to(
     np.arange(shape.length, dtype=np.int32), ids.shape
@@ -188,5 +188,5 @@ def _make_batch(shape: shapes.Shape) -> batch_keys.Batch:
 
 
 def library_versions() -> dict[str, str]:
-  """Returns the versions of the libraries that the step uses."""
+  """Returns the versions of the libraries that the training step uses."""
   return {'jax': jax.__version__}

@@ -1,1 +1,1 @@
-"""Instruction counts and rooflines of compiled programs, for kernel authors."""
+"""Instruction counts and rooflines of compiled programs."""

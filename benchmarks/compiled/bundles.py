@@ -1,9 +1,9 @@
-"""Cycles of the Pallas kernels of TPUs, counted in their final schedules.
+"""Cycles of TPU Pallas kernels, counted in their final schedules.
 
-Bytes and matmul FLOPs do not measure the vector and integer work of a kernel.
-libtpu can write the bundles of each kernel that it compiles (one per cycle
-unless the kernel stalls) and the bounds of their loops. It reads the required
-flag when it is loaded, so the kernels of a step are compiled once more,
+Bytes and matmul FLOPs do not measure a kernel's vector and integer work. libtpu
+can write the instruction bundles of each kernel that it compiles (one per cycle
+unless the kernel stalls) and the bounds of their loops. libtpu reads the
+required flag when it is loaded. A step's kernels are therefore compiled again,
 separately, in a subprocess:
 
   python -m benchmarks.compiled.bundles DEVICES EXPORTED
@@ -36,12 +36,12 @@ _PIPELINED, _PIPELINE_TURNS = 'iteration index, stage', 2
 
 @dataclasses.dataclass
 class _Loop:
-  """A loop of a kernel.
+  """A loop in a kernel.
 
   Attributes:
-    bundles: Bundles per turn, including the cycles of inner loops.
-    turns: Number of turns. If None, it is unknown.
-    pipelined: Whether the loop pipelines the grid.
+    bundles: Bundles per iteration, including the cycles of inner loops.
+    turns: Number of iterations. If None, it is unknown.
+    pipelined: Whether the loop is the pipelined loop over the kernel's grid.
   """
 
   bundles: float = 0
@@ -49,16 +49,16 @@ class _Loop:
   pipelined: bool = False
 
   def cycles(self) -> float:
-    """Returns the cycles of all turns; one turn if their number is unknown."""
+    """Returns the cycles of all iterations, or of one if unknown."""
     turns = 1 if self.turns is None else self.turns
     return self.bundles * max(1, turns - _PIPELINE_TURNS * self.pipelined)
 
 
 def count_cycles(text: str) -> float:
-  """Returns the cycles of a kernel without stalls.
+  """Returns a kernel's number of cycles, not counting stalls.
 
   Args:
-    text: Final bundles of the kernel as libtpu writes them.
+    text: The kernel's final bundles in the format that libtpu writes.
   """
   open_loops = [_Loop()]
   for line in text.splitlines():
@@ -90,15 +90,15 @@ def count_cycles(text: str) -> float:
 def count_kernel_cycles(
   machine: machine_topology.DeviceTopology, jaxpr: Any
 ) -> kernels.ByResults:
-  """Counts the cycles of each Pallas kernel of a step.
+  """Counts the cycles of each Pallas kernel in a step.
 
   Args:
-    machine: TPUs.
-    jaxpr: Traced step.
+    machine: Topology of the TPUs.
+    jaxpr: Jaxpr of the traced step.
 
   Returns:
-    Result types -> cycles. Empty if the step has no Pallas kernels or libtpu
-    does not write their bundles.
+    Map from a kernel's result types to its cycles. It is empty if the step has
+    no Pallas kernels or libtpu does not write their bundles.
   """
   equations = {
     str(equation.params.get('name')): equation
@@ -121,7 +121,7 @@ def count_kernel_cycles(
 
 
 def _compile_kernels(machine, equations, folder: pathlib.Path) -> None:
-  """Compiles kernels in a subprocess whose libtpu writes into `folder`."""
+  """Compiles kernels in a subprocess in which libtpu writes to `folder`."""
   run, shapes = pallas.extract_calls(equations)
   with compile_targets.compiling_for(compilers.target_of(machine)):
     exported = jax.export.export(jax.jit(run), platforms=['tpu'])(*shapes)
@@ -143,7 +143,7 @@ def _compile_kernels(machine, equations, folder: pathlib.Path) -> None:
 
 
 def _smallest_machine(machine: machine_topology.DeviceTopology) -> str:
-  """Returns the smallest machine of a type, as `--target_topology` names it."""
+  """Returns the smallest machine with a TPU type, for `--target_topology`."""
   assert machine.accelerator is not None
   return f'tpu:{machine.accelerator.name}:{machine.accelerator.halves}'
 

@@ -1,15 +1,15 @@
-"""Counts a compiled step kernel by kernel, for a device that is not present.
+"""Counts a step's work kernel by kernel, for a device that is not present.
 
   python -m benchmarks.compiled.count_step --devices=gpu:H200:1 \\
       --gin_file=pretrain/mlm.gin --gin_file=models/base.gin \\
       --vocabulary_size=250002 --num_languages=100 \\
       --gin.TRAIN_STEPS=1000 --gin.BATCH_SIZE=64 --gin.LENGTH=512
 
-A tool for authors of kernels. It compiles the steps of a run with the compiler
-of the device (extras `plan-gpu` and `plan-tpu`), reads the program kernel by
-kernel, and counts the instructions of Pallas kernels. The result is a roofline
-at data-sheet rates, which is a lower bound of the step time. To estimate the
-step time, use `xlflax train --dry_run`.
+This is a tool for kernel authors. It compiles a run's steps with the device's
+compiler (extras `plan-gpu` and `plan-tpu`), reads the program kernel by kernel,
+and counts the instructions in Pallas kernels. The result is a roofline at
+data-sheet rates, which is a lower bound for the step time. To estimate the step
+time, use `xlflax train --dry_run`.
 """
 
 import argparse
@@ -40,7 +40,7 @@ _NUM_KERNELS = 12
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
-  """Parses the arguments, and prints and returns the counts."""
+  """Counts a step for parsed arguments, and prints and returns the counts."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
@@ -85,15 +85,15 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
 def count_run(
   run: trainer.Trainer, machine: machine_topology.DeviceTopology
 ) -> dict:
-  """Compiles the steps of a run and returns its roofline.
+  """Compiles a run's steps and returns their roofline.
 
   Args:
     run: Training run.
-    machine: GPUs or TPUs whose compiler is installed.
+    machine: Topology of GPUs or TPUs for which the compiler is installed.
 
   Returns:
-    'basis', 'memory' (bytes of one device), 'roofline' of the mean step,
-    'steps' and 'warnings'.
+    A dictionary with the keys 'basis', 'memory' (bytes per device), 'roofline'
+    (of the mean step), 'steps' and 'warnings'.
 
   Raises:
     ConfigError: If the machine's compiler is not installed.
@@ -181,7 +181,7 @@ def _describe(machine, counted, program) -> dict[str, Any]:
 
 
 def _group(machine, counted, *names: str) -> list[dict[str, Any]]:
-  """Returns the sums of kernels with equal fields, the slowest first."""
+  """Returns the sums over kernels with equal fields, the slowest first."""
   rows: dict[tuple[Any, ...], dict[str, Any]] = {}
   for kernel, count in counted.kernels.items():
     fields = {name: getattr(kernel, name) for name in names}

@@ -1,4 +1,4 @@
-"""Findings about compiled programs that waste time or memory."""
+"""Detection of patterns in compiled programs that waste time or memory."""
 
 import math
 from collections.abc import Iterator
@@ -37,13 +37,13 @@ def describe_findings(
   setup: training_setup.Setup,
   machine: machine_topology.DeviceTopology,
 ) -> Iterator[str]:
-  """Yields a description of each finding.
+  """Yields a description of each wasteful pattern in a program.
 
   Args:
-    module: Program of the target's compiler.
-    run: Execution of the program.
-    setup: Training setup that the step was built from.
-    machine: Topology of the run.
+    module: Program that the target's compiler produced.
+    run: Simulated execution of the program.
+    setup: Training setup from which the step was built.
+    machine: Topology on which the run is executed.
   """
   settings = setup.settings
   yield from _describe_all_reduces(run)
@@ -68,7 +68,7 @@ def describe_findings(
 
 
 def collect_row_lengths(settings: 'trainer.Trainer') -> set[int]:
-  """Returns the sequence lengths of datasets and of objectives."""
+  """Returns the sequence lengths in the datasets and objectives."""
   dataset_lengths = {
     dataset.name: dataset.length for dataset in settings.datasets
   }
@@ -95,7 +95,7 @@ def _describe_all_reduces(run) -> Iterator[str]:
 
 
 def _describe_windowed_products(run) -> Iterator[str]:
-  """Describes matmuls that are computed as loops of partial sums."""
+  """Describes matmuls that are computed as loops over partial sums."""
   if run.windowed:
     yield (
       f'{len(run.windowed)} matmuls are loops of partial sums '
@@ -105,7 +105,7 @@ def _describe_windowed_products(run) -> Iterator[str]:
 
 
 def _iterate_kernels(module: hlo.Module) -> Iterator[tuple]:
-  """Yields the computation and the instruction of each kernel."""
+  """Yields each kernel's computation and instruction."""
   fused = {
     name
     for computation in module.computations.values()
@@ -142,12 +142,12 @@ def _describe_scores(module, lengths) -> Iterator[str]:
 
 
 def _num_layers(config) -> int:
-  """Returns the number of encoder layers of a configuration."""
+  """Returns the number of encoder layers in a configuration."""
   return getattr(config, 'num_layers', 0) or config.num_encoder_layers
 
 
 def _describe_repeated_reads(module, layers: int) -> Iterator[str]:
-  """Describes arrays that kernels of unrolled layers repeatedly read in full."""
+  """Describes arrays that unrolled layers' kernels repeatedly read in full."""
   reads: dict[str, tuple[float, int]] = {}
   for computation, value in _iterate_kernels(module):
     size = 0.0 if value.is_tuple else value.traffic
@@ -165,7 +165,7 @@ def _describe_repeated_reads(module, layers: int) -> Iterator[str]:
 
 
 def _count_readers(module, computation, value) -> int:
-  """Counts the kernels that read a value in full, also through bitcasts."""
+  """Counts the kernels that read a value in full, directly or by bitcasts."""
   return sum(
     _count_readers(module, computation, user)
     if user.opcode == 'bitcast'
@@ -202,7 +202,7 @@ def _describe_wide_arrays(module, tokens: set[int]) -> Iterator[str]:
 
 
 def _describe_padded_copies(module) -> Iterator[str]:
-  """Describes copies that only pad a matmul operand to a size that tiles."""
+  """Describes copies whose only purpose is to pad a matmul operand."""
   for computation, instruction in _iterate_kernels(module):
     fused_computation = next(module.called(instruction, 'calls'), None)
     root = fused_computation.root if fused_computation else instruction
@@ -218,13 +218,14 @@ def _describe_padded_copies(module) -> Iterator[str]:
 def count_misaligned(module: hlo.Module) -> dict[str, int]:
   """Counts matmuls with large arrays whose rows are not a multiple of 16 bytes.
 
-  The tensor memory accelerator of GPUs cannot load or store such rows.
+  A GPU's tensor memory accelerator cannot load or store arrays with such rows.
 
   Args:
-    module: Program of a GPU's compiler.
+    module: Program that the GPU compiler produced.
 
   Returns:
-    Array, such as 'bf16[4928, 250002]' -> number of matmuls that use it.
+    Map from an array, such as 'bf16[4928, 250002]', to the number of matmuls
+    that use it.
   """
   counts: dict[str, int] = {}
   for computation, instruction in _iterate_kernels(module):
@@ -243,7 +244,7 @@ def count_misaligned(module: hlo.Module) -> dict[str, int]:
 
 
 def _describe_misaligned_matmuls(module) -> Iterator[str]:
-  """Describes matmuls of unaligned arrays."""
+  """Describes matmuls with operands whose rows are not aligned."""
   counts = count_misaligned(module)
   if counts:
     described = ', '.join(f'{count} x {text}' for text, count in counts.items())

@@ -1,12 +1,11 @@
 """Cycles of Pallas kernels, counted in their machine code.
 
-`bundles` counts those of TPUs. For GPUs, XLA writes the PTX of a kernel, and
-`ptxas` and `nvdisasm` from pip packages translate it to instructions. A warp
-scheduler issues one instruction per cycle, and an instruction of a warp
-occupies
-its pipe for as long as the lanes of the pipe need. If all schedulers have warps
-at all times, a kernel takes the time of its busiest pipe or of issuing its
-instructions, whichever is longer.
+For TPUs, the module `bundles` counts the cycles. For GPUs, XLA writes a
+kernel's PTX, and `ptxas` and `nvdisasm` from pip packages translate it to
+instructions. A warp scheduler issues one instruction per cycle, and a warp's
+instruction occupies its pipe for as long as the pipe's lanes need. If all
+schedulers always have warps to run, a kernel takes either the time of its
+busiest pipe or the time to issue its instructions, whichever is longer.
 """
 
 import collections
@@ -68,7 +67,7 @@ UNCOUNTED = 'Pallas kernels are counted by FLOPs and bytes, not by instructions'
 
 
 def find_tool(name: str) -> str | None:
-  """Returns the path of a program of NVIDIA's packages, or None."""
+  """Returns the path of a program in NVIDIA's pip packages, or None."""
   spec = importlib.util.find_spec('nvidia')
   folders = spec.submodule_search_locations or () if spec else ()
   paths = (
@@ -82,19 +81,18 @@ def find_tool(name: str) -> str | None:
 def count_kernel_cycles(
   machine: machine_topology.DeviceTopology, jaxpr: Any
 ) -> kernels.ByResults:
-  """Counts the cycles of each Pallas kernel of a step.
+  """Counts the cycles of each Pallas kernel in a step.
 
-  The cycles assume that all multiprocessors of a GPU, or all cores of a TPU,
-  are
-  busy.
+  The count assumes that all multiprocessors of a GPU, or all cores of a TPU,
+  are busy.
 
   Args:
-    machine: GPUs or TPUs whose compiler is installed.
-    jaxpr: Traced step.
+    machine: Topology of GPUs or TPUs for which the compiler is installed.
+    jaxpr: Jaxpr of the traced step.
 
   Returns:
-    Result types -> cycles. Empty if the step has no Pallas kernels or a tool is
-    missing.
+    Map from a kernel's result types to its cycles. It is empty if the step has
+    no Pallas kernels or a tool is missing.
   """
   if machine.platform == 'tpu':
     return bundles.count_kernel_cycles(machine, jaxpr)
@@ -123,7 +121,7 @@ def describe_uncounted_kernels(
   """Returns a warning if a step has Pallas kernels that were not counted.
 
   Args:
-    jaxpr: Traced step.
+    jaxpr: Jaxpr of the traced step.
     cycles: Result of `count_kernel_cycles`.
   """
   if cycles or not any(True for _ in pallas.iterate_pallas_calls(jaxpr)):
@@ -140,10 +138,10 @@ def describe_uncounted_kernels(
 
 
 def estimate_loop_turns(equation: Any) -> float:
-  """Estimates the number of turns of a kernel's loop from its matmul FLOPs.
+  """Estimates the iterations of a kernel's loop from its matmul FLOPs.
 
-  If the bounds of the loop are only known at run time, the FLOPs are those of
-  complete attention.
+  If the loop's bounds are known only at run time, the FLOPs of full attention
+  are used.
   """
   flops_per_turn = sum(
     flops.count_equation(inner)
@@ -159,11 +157,11 @@ def estimate_loop_turns(equation: Any) -> float:
 
 
 def count_pipes(text: str, turns: float) -> dict[str, float]:
-  """Counts the instructions of a warp by the pipe that executes them.
+  """Counts a warp's instructions by the pipe that executes them.
 
   Args:
-    text: Output of nvdisasm for one kernel.
-    turns: Number of turns of its loops.
+    text: Output that nvdisasm writes for one kernel.
+    turns: Number of iterations of the kernel's loops.
   """
   names: list[str] = []
   label_indices: dict[str, int] = {}
@@ -209,11 +207,11 @@ def _classify_instruction(name: str) -> str:
 
 
 def compute_cycles(counts: dict[str, float], lanes: int) -> float:
-  """Returns the minimum number of cycles of a scheduler for one warp.
+  """Returns the minimum number of scheduler cycles for one warp.
 
   Args:
     counts: Result of `count_pipes`.
-    lanes: float32 lanes of a multiprocessor.
+    lanes: Number of float32 lanes per multiprocessor.
   """
   pipe_counts = collections.Counter(counts)
   return max(
@@ -228,7 +226,7 @@ def compute_cycles(counts: dict[str, float], lanes: int) -> float:
 def _compile_kernel(
   machine: machine_topology.DeviceTopology, equation: Any
 ) -> tuple[str, int]:
-  """Returns the machine code of a kernel and the warps per program."""
+  """Returns a kernel's machine code and its warps per program."""
   run, shapes = pallas.extract_calls([equation])
   sharding = jax.sharding.SingleDeviceSharding(
     compilers.topology_devices(machine)[0]
@@ -251,7 +249,7 @@ def _compile_kernel(
 
 
 def _disassemble(ptx: pathlib.Path) -> str:
-  """Returns the machine code of a PTX file as text."""
+  """Returns the machine code for a PTX file as text."""
   target = re.search(r'\.target (\w+)', ptx.read_text(encoding='utf-8'))
   assert target
   cubin = ptx.with_suffix('.cubin')

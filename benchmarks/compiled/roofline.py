@@ -1,4 +1,4 @@
-"""Roofline model: minimum step time by the data sheet, and expected step time."""
+"""Roofline model: minimum step time at data-sheet rates, and expected time."""
 
 import dataclasses
 from typing import Any
@@ -13,16 +13,16 @@ _ATTAINED_LINK_RATE = 0.8
 
 @dataclasses.dataclass(frozen=True)
 class Times:
-  """Seconds of one step at the rates of the data sheet.
+  """Seconds per step at data-sheet rates, except `likely`.
 
   Attributes:
-    products: All matmuls at the peak rate, without anything else.
-    device: Kernels, each limited by its scarcest resource.
-    memory: All bytes at the memory bandwidth, without anything else.
-    inside: Collectives within nodes.
-    outside: Collectives between nodes.
-    waited: Copies and collectives that do not overlap with computation.
-    likely: Kernels and waiting at the rates that are usually attained.
+    products: Time of all matmuls at the peak rate.
+    device: Time of all kernels, each limited by its scarcest resource.
+    memory: Time to transfer all bytes at the memory bandwidth.
+    inside: Time of collectives within nodes.
+    outside: Time of collectives between nodes.
+    waited: Time of copies and collectives that do not overlap with computation.
+    likely: Time of kernels and waiting, at the rates that are usually attained.
   """
 
   products: float
@@ -35,12 +35,12 @@ class Times:
 
   @property
   def bound(self) -> float:
-    """Lower bound of the step time."""
+    """Lower bound for the step time."""
     return max(self.device + self.waited, self.memory)
 
   @property
   def expected(self) -> float:
-    """Step time at the rates that are usually attained."""
+    """Expected step time at the rates that are usually attained."""
     return max(self.likely, self.bound)
 
   @property
@@ -58,10 +58,10 @@ class Times:
 
 
 def average_times(weighted: list[tuple[float, Times]]) -> Times:
-  """Returns the weighted mean of times.
+  """Returns the weighted mean of several steps' times.
 
   Args:
-    weighted: Pairs of weight and times. The weights sum to 1.
+    weighted: Pairs of a weight and a step's times. The weights sum to 1.
   """
   return Times(
     *(
@@ -77,12 +77,12 @@ def compute_times(
   *,
   compiled: bool,
 ) -> Times:
-  """Computes the times of a step.
+  """Computes a step's times at data-sheet and usually attained rates.
 
   Args:
     machine: Topology with a known accelerator.
     run: Execution of the step's program on one device.
-    compiled: Whether the target's compiler has scheduled the program. If not,
+    compiled: Whether the target's compiler has scheduled the program. If False,
       all communication is assumed to overlap with computation.
   """
   accelerator = machine.accelerator
@@ -121,13 +121,13 @@ def compute_rates(
   flops: float,
   tokens: float,
 ) -> dict[str, Any]:
-  """Returns the rates of a step with these times.
+  """Returns the throughput and utilization that a step's times imply.
 
   Args:
     machine: Topology with a known accelerator.
     step: Times of the mean step.
-    flops: Model FLOPs of a step on all devices together.
-    tokens: Tokens of a step's batches on all devices together.
+    flops: Number of model FLOPs per step, summed over all devices.
+    tokens: Number of tokens in a step's batches, summed over all devices.
   """
   assert machine.accelerator is not None
   peak = machine.accelerator.flops * machine.count

@@ -1,1 +1,1 @@
-"""Baselines: the same workloads in other libraries."""
+"""Baselines, which run the same workloads with other libraries."""

@@ -1,4 +1,4 @@
-"""Baseline models with random weights, and the same weights in xlflax."""
+"""Baseline models with random weights, and the same weights for xlflax."""
 
 import pathlib
 import tempfile
@@ -19,7 +19,7 @@ _LAYER_SCALE = 4.0
 
 
 def make_encoder(shape: shapes.Shape) -> transformers.XLMRobertaModel:
-  """Returns an XLM-R model of these sizes in evaluation mode."""
+  """Returns an XLM-R model with the given sizes in evaluation mode."""
   torch.manual_seed(0)
   return transformers.XLMRobertaModel(
     xlm_roberta.make_config(shape), add_pooling_layer=False
@@ -29,10 +29,10 @@ def make_encoder(shape: shapes.Shape) -> transformers.XLMRobertaModel:
 def make_encoder_decoder(
   shape: shapes.Shape, *, positions: int
 ) -> transformers.MBartForConditionalGeneration:
-  """Returns an mBART model of these sizes in evaluation mode.
+  """Returns an mBART model with the given sizes in evaluation mode.
 
   Args:
-    shape: Sizes of the encoder and of the decoder.
+    shape: Sizes of the encoder and the decoder.
     positions: Maximum number of positions.
   """
   torch.manual_seed(0)
@@ -64,14 +64,14 @@ def make_encoder_decoder(
 
 
 def convert_model(model: transformers.PreTrainedModel):
-  """Returns xlflax's configuration and parameters `{'model': ...}` of a model."""
+  """Converts a model to an xlflax configuration and parameters."""
   with tempfile.TemporaryDirectory() as directory:
     model.save_pretrained(directory)
     return read_model(pathlib.Path(directory))
 
 
 def read_model(folder: pathlib.Path):
-  """Returns the same for a folder that `save_pretrained` wrote."""
+  """Converts a folder written by `save_pretrained` in the same way."""
   tensors = tensor_files.find_tensors(folder)
   description = config_json.describe_model(folder, tensors)
   params = weights.load_parameters(

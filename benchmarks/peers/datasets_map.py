@@ -1,4 +1,4 @@
-"""Tokenization of text files by Hugging Face `datasets` and a fast tokenizer."""
+"""Tokenization of text files with Hugging Face `datasets` and `tokenizers`."""
 
 import argparse
 import sys

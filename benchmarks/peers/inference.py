@@ -1,7 +1,7 @@
-"""Mean hidden states and beam search by transformers on torch.
+"""Mean hidden states and beam search with transformers on torch.
 
-Sequences are sorted by length and padded to the longest of their batch, which
-minimizes the computation.
+Sequences are sorted by length and padded to the longest sequence in their
+batch, which minimizes the computation.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,13 +15,13 @@ from benchmarks import shapes
 def iterate_batches(
   rows: list[list[int]], batch_size: int
 ) -> Iterator[tuple[list[int], dict[str, torch.Tensor]]]:
-  """Yields the indices of sequences and the arguments of the model.
+  """Yields each batch's sequence indices and model arguments.
 
   The longest sequences come first.
 
   Args:
     rows: Token IDs of each sequence.
-    batch_size: Sequences per batch.
+    batch_size: Number of sequences per batch.
   """
   order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
   for start in range(0, len(order), batch_size):
@@ -42,13 +42,13 @@ def make_states_function(
   """Returns a function that computes mean hidden states.
 
   Args:
-    model: Encoder.
+    model: Encoder model.
     rows: Token IDs of each sequence.
-    batch_size: Sequences per batch.
+    batch_size: Number of sequences per batch.
 
   Returns:
-    A function that returns the means of every layer over all tokens except
-    special tokens, float32 of shape [layers + 1, sequences, hidden].
+    A function that returns each layer's mean hidden states over all tokens
+    except special tokens, as float32 of shape [layers + 1, sequences, hidden].
   """
   config = model.config
 
@@ -80,15 +80,15 @@ def make_beam_search_function(
   """Returns a function that translates by beam search.
 
   Args:
-    model: Encoder-decoder.
-    rows: Token IDs of each source.
-    batch_size: Sources per batch.
+    model: Encoder-decoder model.
+    rows: Token IDs of each source sentence.
+    batch_size: Number of source sentences per batch.
     beam_size: Number of beams.
     max_length: Maximum number of new tokens.
 
   Returns:
-    A function that returns the token IDs of the best hypothesis of each source,
-    without special tokens.
+    A function that returns the token IDs of the best hypothesis for each source
+    sentence, without special tokens.
   """
   suppressed = sorted({*shapes.SPECIAL_IDS} - {shapes.EOS, shapes.UNK})
 

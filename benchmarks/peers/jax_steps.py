@@ -1,8 +1,8 @@
-"""Train steps of JAX baselines, to be compiled for absent devices.
+"""Training steps of JAX baselines, which are compiled for absent devices.
 
-The baselines are the encoder-decoder of T5X, from a checkout, and an encoder of
-Flax layers, used as in the Flax documentation. Both use AdamW after clipping,
-as xlflax does.
+The baselines are T5X's encoder-decoder, imported from a checkout, and an
+encoder that uses Flax layers as in the Flax documentation. Like xlflax, both
+clip gradients and then apply AdamW.
 """
 
 import importlib
@@ -23,10 +23,10 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 
 class Step(NamedTuple):
-  """A step that can be traced.
+  """A training step that can be traced.
 
   Attributes:
-    jitted: Function (state, batch) -> (state, loss).
+    jitted: Jitted function (state, batch) -> (state, loss).
     state: Abstract state with shardings.
     batch: Abstract batch with shardings.
     tokens: Number of tokens per batch.
@@ -39,7 +39,7 @@ class Step(NamedTuple):
 
 
 class T5Sizes(NamedTuple):
-  """Sizes of a T5X encoder-decoder. The defaults are those of mT5-base."""
+  """Sizes of a T5X encoder-decoder, by default those of mT5-base."""
 
   vocabulary: int = 250_112
   layers: int = 12
@@ -52,7 +52,7 @@ class T5Sizes(NamedTuple):
 
 
 class EncoderSizes(NamedTuple):
-  """Sizes of a masked language model. The defaults are those of XLM-R base."""
+  """Sizes of a masked language model, by default those of XLM-R base."""
 
   vocabulary: int = 250_002
   layers: int = 12
@@ -72,16 +72,17 @@ _T5X_RULES = (('batch', 'data'), ('embed', 'data'))
 def make_t5x_step(
   checkout: pathlib.Path, devices: tuple[Any, ...], sizes: T5Sizes
 ) -> Step:
-  """Returns the step of T5X's `examples/t5/network.py` and `losses.py`.
+  """Returns a training step with T5X's `network.py` and `losses.py`.
 
-  The step uses bfloat16. The other modules that T5X's `__init__` imports are
-  not
+  The modules are from T5X's `examples/t5/network.py` and `losses.py`, and the
+  step uses bfloat16. The other modules that T5X's `__init__` imports are not
   required.
 
   Args:
     checkout: Checkout of github.com/google-research/t5x.
-    devices: Devices that parameters and sequences are split over.
-    sizes: Sizes of the model. `rows` is the number of sequences per device.
+    devices: Devices over which parameters and sequences are split.
+    sizes: Sizes of the model and the batch. `rows` is the number of sequences
+      per device.
 
   Raises:
     FileNotFoundError: If `checkout` does not contain T5X.
@@ -137,7 +138,7 @@ def make_t5x_step(
 
 
 def _import_t5x_modules(checkout: pathlib.Path):
-  """Imports two modules of T5X without the imports of its package."""
+  """Imports two T5X modules without running the package's own imports."""
   if not (checkout / 't5x/losses.py').exists():
     raise FileNotFoundError(
       f'{checkout} is not a checkout of github.com/google-research/t5x. Pass '
@@ -153,13 +154,13 @@ def _import_t5x_modules(checkout: pathlib.Path):
 
 
 class _Encoder(nn.Module):
-  """BERT made of Flax layers, which returns logits of chosen positions."""
+  """BERT built from Flax layers, which returns logits at chosen positions."""
 
   sizes: EncoderSizes
 
   @nn.compact
   def __call__(self, tokens, chosen):
-    """Returns logits of the chosen positions.
+    """Returns the logits at the chosen positions.
 
     Args:
       tokens: Token IDs of shape [batch, length].
@@ -199,13 +200,14 @@ class _Encoder(nn.Module):
 
 
 def make_plain_flax_step(devices: tuple[Any, ...], sizes: EncoderSizes) -> Step:
-  """Returns the step of a masked language model of Flax layers in bfloat16.
+  """Returns a bfloat16 training step for a masked LM built from Flax layers.
 
-  The head only receives the chosen positions, as in xlflax.
+  As in xlflax, the head receives only the chosen positions.
 
   Args:
-    devices: Devices that sequences are split over. Parameters are replicated.
-    sizes: Sizes of the model. `rows` is the number of sequences per device.
+    devices: Devices over which sequences are split. Parameters are replicated.
+    sizes: Sizes of the model and the batch. `rows` is the number of sequences
+      per device.
   """
   module = _Encoder(sizes)
   rows = sizes.rows * len(devices)
@@ -242,14 +244,14 @@ def make_plain_flax_step(devices: tuple[Any, ...], sizes: EncoderSizes) -> Step:
 def _make_step(
   loss: Callable[..., jax.Array], params, specs, tokens, devices, counted_inputs
 ) -> Step:
-  """Returns a step of AdamW.
+  """Returns a training step that applies AdamW.
 
   Args:
-    loss: Function (params, batch, key) -> loss.
+    loss: Loss function (params, batch, key) -> loss.
     params: Abstract parameters.
     specs: Partition specs of the parameters.
-    tokens: Name -> shape of the arrays of a batch.
-    devices: Devices of the mesh.
+    tokens: Map from the name of each array in a batch to its shape.
+    devices: Devices that form the mesh.
     counted_inputs: Names of the arrays whose tokens are counted.
   """
   optimizer = optax.chain(

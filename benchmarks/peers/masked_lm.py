@@ -1,10 +1,10 @@
-"""Training of Hugging Face's BertForMaskedLM on stored sequences, on the CPU.
+"""Trains Hugging Face's BertForMaskedLM on stored sequences, on the CPU.
 
-The training matches that of Hugging Face's Trainer: fused AdamW without decay of
+Training matches Hugging Face's Trainer: fused AdamW without weight decay on
 biases and norms, gradient norm clipped at 1, and a linear schedule. 15 % of the
 tokens are selected, of which 80 % are masked and 10 % are replaced by random
-tokens. An interrupted training resumes from its saved state.
-Called by `benchmarks.efficiency` and by studies/rehearsal/peer.py.
+tokens. If training is interrupted, it resumes from its saved state. This module
+is run by `benchmarks.efficiency` and studies/rehearsal/peer.py.
 """
 
 import json
@@ -25,7 +25,7 @@ _SAVE_INTERVAL_STEPS = 1000
 def make_network(
   setting: efficiency.Setting, spec
 ) -> transformers.BertForMaskedLM:
-  """Returns a BERT model of these sizes without dropout."""
+  """Returns a BERT model with the given sizes and without dropout."""
   torch.manual_seed(0)
   return transformers.BertForMaskedLM(
     transformers.BertConfig(
@@ -43,10 +43,10 @@ def make_network(
 
 
 def mask_tokens(ids: torch.Tensor, spec, special: torch.Tensor):
-  """Masks tokens at random.
+  """Masks randomly selected tokens.
 
-  Every batch has the same number of masked positions, so that shapes do not
-  change.
+  Every batch has the same number of masked positions, so that array shapes do
+  not change.
 
   Args:
     ids: Token IDs of shape [batch, length].
@@ -75,7 +75,7 @@ def mask_tokens(ids: torch.Tensor, spec, special: torch.Tensor):
 
 
 def make_loss_function(variant: str, model):
-  """Returns a function (ids, positions, labels) -> loss of a variant."""
+  """Returns a variant's loss function (ids, positions, labels) -> loss."""
 
   def as_is(ids, positions, labels):
     targets = torch.full((ids.numel(),), -100).scatter(0, positions, labels)
@@ -92,10 +92,10 @@ def make_loss_function(variant: str, model):
 
 
 def train_model(setting: efficiency.Setting, variant: str) -> None:
-  """Trains, and saves the model at each checkpoint's step.
+  """Trains the model and saves it at each checkpoint's step.
 
-  STATE.pt in the variant's folder stores the training state and the CPU seconds
-  of all starts.
+  STATE.pt in the variant's folder stores the training state and the total CPU
+  seconds, including those before interruptions.
   """
   torch.set_num_threads(setting.threads)
   spec = base_vocabulary.Vocabulary.load(setting.vocabulary).spec

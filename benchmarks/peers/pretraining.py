@@ -1,4 +1,4 @@
-"""Hugging Face models of paper size on torch, in bf16, with SDPA."""
+"""Hugging Face models in the sizes of papers, on torch with bf16 and SDPA."""
 
 import contextlib
 import time
@@ -17,12 +17,13 @@ def measure_variant(model, variant: str, *, calls: int) -> dict:
 
   Args:
     model: A `benchmarks.pretraining.Model`.
-    variant: 'torch/as_is', 'torch/compiled', or 'torch/gathered', which is
-      compiled and whose head only receives masked positions.
-    calls: Number of timed steps, after three steps to compile and warm up.
+    variant: 'torch/as_is', 'torch/compiled', or 'torch/gathered'. The latter is
+      also compiled, and its head receives only masked positions.
+    calls: Number of timed steps, after three steps for compilation and warm-up.
 
   Returns:
-    Figures with the keys of `benchmarks.pretraining.measure_variant`.
+    Measurements with the same keys as in
+    `benchmarks.pretraining.measure_variant`.
   """
   torch.manual_seed(0)
   device = 'cuda' if torch.cuda.is_available() else 'cpu'
@@ -77,14 +78,14 @@ def measure_variant(model, variant: str, *, calls: int) -> dict:
 
 
 class _GatheredHead(torch.nn.Module):
-  """Masked language model whose head only receives masked positions."""
+  """Masked language model whose head receives only masked positions."""
 
   def __init__(self, network: transformers.PreTrainedModel):
     super().__init__()
     self._network = network
 
   def forward(self, input_ids, positions, targets):
-    """Returns the loss of the masked positions of the flattened batch."""
+    """Returns the loss at the flattened batch's masked positions."""
     states = self._network.base_model(input_ids).last_hidden_state
     head = getattr(self._network, 'lm_head', None) or self._network.cls
     logits = head(states.flatten(0, 1)[positions])  # [N, V]
@@ -93,7 +94,7 @@ class _GatheredHead(torch.nn.Module):
 
 
 def _gather_labels(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-  """Replaces labels [B, T] by positions [N] in the flat batch and targets [N]."""
+  """Replaces labels [B, T] by flat positions [N] and targets [N]."""
   labels = arrays['labels'].reshape(-1)
   (positions,) = np.nonzero(labels != -100)
   return {
@@ -104,7 +105,7 @@ def _gather_labels(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _time_step(step, device: str) -> float:
-  """Returns the wall seconds of a step."""
+  """Runs a step and returns its wall seconds."""
   synchronize = (
     torch.cuda.synchronize if device == 'cuda' else (contextlib.nullcontext)
   )
@@ -133,7 +134,7 @@ def _read_sizes(model) -> dict[str, int]:
 
 
 def _make_network(model) -> torch.nn.Module:
-  """Returns the Hugging Face model of a benchmark model."""
+  """Returns the Hugging Face model for a benchmark model."""
   sizes = _read_sizes(model)
   common = dict(vocab_size=model.vocabulary, hidden_size=sizes['hidden_dim'])
   if model.baseline == 'mt5':
@@ -173,7 +174,7 @@ def _make_network(model) -> torch.nn.Module:
 
 
 def make_batch(model) -> dict[str, np.ndarray]:
-  """Returns the arguments of the network, masked or corrupted on the host."""
+  """Returns the network's arguments, masked or corrupted on the host."""
   rows = shapes.make_token_ids(
     shapes.Shape(
       vocabulary=model.vocabulary, batch=model.batch, length=model.length

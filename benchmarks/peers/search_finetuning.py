@@ -1,6 +1,6 @@
-"""Fine-tuning with the trainer of Sentence-Transformers, on the CPU.
+"""Fine-tuning with SentenceTransformerTrainer, on the CPU.
 
-Called by `benchmarks.search_finetuning`.
+This module is run by `benchmarks.search_finetuning`.
 """
 
 import json
@@ -16,7 +16,7 @@ from benchmarks import search_finetuning
 
 
 def train_model(setting: search_finetuning.Setting, seed: int) -> None:
-  """Trains on the pairs in their order, and saves the model and its losses."""
+  """Trains on the pairs in the given order, and saves the model and losses."""
   torch.set_num_threads(setting.threads)
   dropout = {
     name: setting.dropout

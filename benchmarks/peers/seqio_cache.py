@@ -1,7 +1,7 @@
 """SeqIO task over text files, for SeqIO's `cache_tasks`.
 
-`--module_import` names this module. Its inputs are environment variables,
-because the workers of Beam import it as well.
+Pass this module to `cache_tasks` with `--module_import`. It reads its inputs
+from environment variables, because Beam's workers also import it.
 """
 
 import os

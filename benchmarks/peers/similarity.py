@@ -10,13 +10,13 @@ _BLOCK_ROWS = 1024  # Rows per block of similarities.
 def csls_numpy(
   first: np.ndarray, second: np.ndarray, *, top: int, k: int
 ) -> np.ndarray:
-  """Searches the nearest vectors by CSLS, in blocks of rows.
+  """Finds the nearest vectors by CSLS with NumPy, in blocks of rows.
 
   Args:
-    first: Queries of shape [N, D].
-    second: Keys of shape [M, D].
-    top: Number of translations per query.
-    k: Neighborhood size K of CSLS.
+    first: Query vectors of shape [N, D].
+    second: Key vectors of shape [M, D].
+    top: Number of nearest neighbors to return per query.
+    k: Neighborhood size K in CSLS.
 
   Returns:
     Indices into `second` of shape [N, top], best first.
@@ -52,16 +52,16 @@ def _mean_nearest_similarity(
 def csls_faiss(
   first: np.ndarray, second: np.ndarray, *, top: int, k: int
 ) -> np.ndarray:
-  """Searches the nearest vectors by CSLS with exact searches of faiss.
+  """Finds the nearest vectors by CSLS with exact faiss searches.
 
-  The first search computes the mean similarities of `second`. The second search
-  has them as an additional dimension.
+  The first search computes the mean similarity of each vector in `second` to
+  its neighbors. The second search uses these means as an additional dimension.
 
   Args:
-    first: Queries of shape [N, D].
-    second: Keys of shape [M, D].
-    top: Number of translations per query.
-    k: Neighborhood size K of CSLS.
+    first: Query vectors of shape [N, D].
+    second: Key vectors of shape [M, D].
+    top: Number of nearest neighbors to return per query.
+    k: Neighborhood size K in CSLS.
 
   Returns:
     Indices into `second` of shape [N, top], best first.
@@ -92,7 +92,7 @@ def _normalize(vectors: np.ndarray) -> np.ndarray:
 
 
 class PlainCKA:
-  """CKA from sums of the products of each pair of layers in float64."""
+  """CKA computed from float64 sums of products for each pair of layers."""
 
   def __init__(self, *, diagonal: bool):
     self._diagonal = diagonal
@@ -101,7 +101,7 @@ class PlainCKA:
     self._count = 0
 
   def update(self, first: np.ndarray, second: np.ndarray) -> None:
-    """Adds hidden states of two models.
+    """Adds a batch of hidden states from two models.
 
     Args:
       first: Hidden states of shape [layers, sentences, size].
@@ -119,7 +119,7 @@ class PlainCKA:
     self._count += x.shape[1]
 
   def result(self) -> np.ndarray:
-    """Returns CKA of shape [layers, layers], or [layers] of the diagonal."""
+    """Returns CKA of shape [layers, layers], or its diagonal [layers]."""
     depth = max(i for _, i in self._totals) + 1
     return np.array(
       [
@@ -133,7 +133,7 @@ class PlainCKA:
     )
 
   def _add(self, name: str, i: int, j: int, x: np.ndarray, y: np.ndarray):
-    """Adds the product of the states of two layers."""
+    """Adds the product of two layers' hidden states."""
     self._sums[name, i, j] = self._sums.get((name, i, j), 0) + x.T @ y
 
   def _norm(self, name: str, i: int, j: int) -> float:
@@ -142,16 +142,16 @@ class PlainCKA:
     return float(np.sum((self._sums[name, i, j] - shift / self._count) ** 2))
 
   def _self_norm(self, i: int, j: int) -> float:
-    """Returns the norm by which the similarity of two layers is divided."""
+    """Returns the norm by which two layers' similarity is divided."""
     return np.sqrt(self._norm('xx', i, i) * self._norm('yy', j, j))
 
 
 def generate_states(
   *, layers: int, sentences: int, size: int, batch: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-  """Yields batches of hidden states of two models.
+  """Yields batches of hidden states from two models.
 
-  The states of all batches are derived from those of one random batch.
+  The hidden states in all batches are derived from one random batch.
 
   Args:
     layers: Number of layers.

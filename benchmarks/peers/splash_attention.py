@@ -1,11 +1,11 @@
-"""Comparison of JAX's splash attention with the TPU kernels of xlflax.
+"""Comparison of JAX's splash attention with xlflax's TPU kernels.
 
   python -m benchmarks.peers.splash_attention tpu:v6e:1
 
-Splash attention supports segments, but neither dropout nor biases. Blocks have
-512 rows, and one kernel computes all gradients, as in xlflax. Prints the time of
-each kernel, by its bundles, for the 12 layers of XLM-R base with 64 x 512
-tokens.
+Splash attention supports segments, but neither dropout nor biases. As in
+xlflax, blocks have 512 rows, and one kernel computes all gradients. The
+benchmark prints the time of each kernel for the 12 layers of XLM-R base with 64
+x 512 tokens. The times are computed from the number of instruction bundles.
 """
 
 import sys
@@ -37,7 +37,7 @@ def compute_attention(
   """Computes `fused.attend` without dropout, biases and windows.
 
   Returns:
-    Array of shape [batch, length, heads, width].
+    The output of shape [batch, length, heads, width].
 
   Raises:
     ValueError: If dropout or biases are requested.
@@ -53,7 +53,7 @@ def compute_attention(
 
 
 def _attend_on_device(arrays: kernel_spec.Arrays) -> jax.Array:
-  """Computes the attention of one device's shard."""
+  """Computes attention for one device's shard."""
   length, heads = arrays.query.shape[1:3]
   block = min(_BLOCK, length)
   names = ['block_q', 'block_kv', 'block_q_dkv', 'block_kv_dkv']
@@ -75,11 +75,11 @@ def _attend_on_device(arrays: kernel_spec.Arrays) -> jax.Array:
 def measure_kernels(
   machine: machine_topology.DeviceTopology, function, rate: float
 ) -> dict:
-  """Returns the milliseconds of each kernel for all layers, by its bundles.
+  """Returns each kernel's milliseconds for all layers, counted in bundles.
 
   Args:
-    machine: TPUs.
-    function: Attention function.
+    machine: Topology of the TPUs.
+    function: Attention function to compile.
     rate: Dropout rate.
   """
   assert machine.accelerator is not None
@@ -111,7 +111,7 @@ def measure_kernels(
 
 
 def main() -> None:
-  """Prints a line for each implementation."""
+  """Prints the kernel times of each implementation."""
   machine = machine_topology.parse_topology(sys.argv[1])
   compilers.topology_devices(machine)
   for name, function, rate in (

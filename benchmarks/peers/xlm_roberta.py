@@ -1,7 +1,7 @@
-"""XLM-R of Hugging Face on torch, unmodified and with a gathering head.
+"""Hugging Face's XLM-R on torch, unmodified and with a gathering head.
 
-The training matches that of Hugging Face's Trainer: fused AdamW, gradient norm
-clipped at 1, and batches that a collator has masked on the host beforehand.
+Training matches Hugging Face's Trainer: fused AdamW, gradient norm clipped at
+1, and batches that a collator has masked on the host beforehand.
 """
 
 import torch
@@ -18,8 +18,8 @@ def make_step_function(shape: shapes.Shape, variant: str):
 
   Args:
     shape: Sizes of the model and the batch.
-    variant: 'as_is' computes logits of every position, as XLMRobertaForMaskedLM
-      does. 'gathered' only passes the hidden states of masked positions to the
+    variant: 'as_is' computes logits at every position, as XLMRobertaForMaskedLM
+      does. 'gathered' passes only the hidden states at masked positions to the
       head.
   """
   torch.manual_seed(0)
@@ -52,7 +52,7 @@ def make_step_function(shape: shapes.Shape, variant: str):
 
 
 def make_config(shape: shapes.Shape) -> transformers.XLMRobertaConfig:
-  """Returns an XLM-R configuration, whose position table has two extra rows."""
+  """Returns an XLM-R configuration, in which two extra positions are added."""
   return transformers.XLMRobertaConfig(
     vocab_size=shape.vocabulary,
     hidden_size=shape.hidden,
@@ -75,7 +75,7 @@ def _compute_loss(model, batch, labels) -> torch.Tensor:
 
 
 def _compute_gathered_loss(model, batch, labels) -> torch.Tensor:
-  """Computes the loss with a head that only receives masked positions."""
+  """Computes the loss with a head that receives only masked positions."""
   states = model.roberta(**batch).last_hidden_state  # [B, T, H]
   chosen = labels != -100
   logits = model.lm_head(states[chosen])  # [N, V]
@@ -83,5 +83,5 @@ def _compute_gathered_loss(model, batch, labels) -> torch.Tensor:
 
 
 def library_versions() -> dict[str, str]:
-  """Returns the versions of the libraries that the step uses."""
+  """Returns the versions of the libraries that the training step uses."""
   return {'torch': torch.__version__, 'transformers': transformers.__version__}

@@ -1,1 +1,1 @@
-"""Readers of compiled programs: kernels, memory traffic and communication."""
+"""Analysis of compiled programs: kernels, memory traffic and communication."""

@@ -1,4 +1,4 @@
-"""Collectives of a partitioned program: their number, size and reach."""
+"""Collectives in a partitioned program: their number, size and groups."""
 
 import collections
 import dataclasses
@@ -35,16 +35,16 @@ _PASS_THROUGH_OPCODES = (
 
 @dataclasses.dataclass(frozen=True)
 class Collective:
-  """An exchange between devices.
+  """A collective operation between devices.
 
   Attributes:
-    kind: One of `KINDS`.
-    size: Number of devices in a group.
-    nodes: Number of nodes that a group spans.
+    kind: Kind of collective, one of `KINDS`.
+    size: Number of devices in each group.
+    nodes: Number of nodes that each group spans.
     dtype: Data type of the exchanged array.
     shape: Shape of the array that a device provides (reductions, permutations,
       all-to-all) or receives (all-gather).
-    bytes: Size of that array in bytes.
+    bytes: Size in bytes of the array that `shape` describes.
   """
 
   kind: str
@@ -56,7 +56,7 @@ class Collective:
 
   @property
   def sent(self) -> float:
-    """Bytes that a device sends with ring algorithms."""
+    """Number of bytes that a device sends if ring algorithms are used."""
     fraction = (self.size - 1) / self.size
     if self.kind == PERMUTE:
       return self.bytes
@@ -64,10 +64,10 @@ class Collective:
 
   @property
   def sent_outside(self) -> float:
-    """Bytes that each device's link to other nodes carries.
+    """Number of bytes that each device's link to other nodes carries.
 
-    All devices of a node send an equal part. In an all-to-all or a permutation,
-    each device sends its own data.
+    All devices in a node send an equal fraction of the data. In an all-to-all
+    or a permutation, each device sends its own data.
     """
     if self.nodes == 1:
       return 0
@@ -78,7 +78,7 @@ class Collective:
     return self.bytes * fraction * (2 if self.kind == ALL_REDUCE else 1)
 
   def seconds(self, accelerator: accelerators.Accelerator) -> float:
-    """Returns the seconds at peak rates with both types of links busy at once."""
+    """Returns the seconds at peak rates if both link types work in parallel."""
     inside = self.sent if self.size > self.nodes else 0
     return max(
       inside / accelerator.inside, self.sent_outside / accelerator.outside
@@ -89,7 +89,7 @@ Counts = collections.Counter[Collective]
 
 
 class Placement(NamedTuple):
-  """Devices that run a program. Device i is in node i // per_node."""
+  """Placement of devices on nodes. Device i is in node i // per_node."""
 
   devices: int
   per_node: int
@@ -104,14 +104,14 @@ def count_collectives(
   """Counts the collectives that an instruction starts or performs.
 
   An all-reduce whose result each device slices is counted as a reduce-scatter.
-  XLA:TPU writes a reduce-scatter in this way, in a fusion, and the partitioner
-  leaves it in this form.
+  XLA:TPU expresses a reduce-scatter in this way, within a fusion, and so does
+  the partitioner.
 
   Args:
-    module: Program.
+    module: HLO module of the program.
     computation: Computation that contains the instruction.
-    instruction: Instruction of any opcode.
-    placement: Devices that run the program.
+    instruction: Instruction with any opcode.
+    placement: Placement of the devices that run the program.
   """
   if instruction.opcode in ALL:
     return _count_exchanges(computation, instruction, placement)
@@ -128,7 +128,7 @@ def count_collectives(
 
 
 def _count_exchanges(computation, instruction, placement: Placement) -> Counts:
-  """Counts the collectives of a collective instruction."""
+  """Counts the collectives that a collective instruction performs."""
   groups = replica_groups.parse_replica_groups(
     instruction.attributes, placement.devices
   )
@@ -144,7 +144,7 @@ def _count_exchanges(computation, instruction, placement: Placement) -> Counts:
 def _count_slice_exchanges(
   computation, instruction, placement: Placement
 ) -> Counts:
-  """Counts exchanges with the corresponding devices of other slices."""
+  """Counts exchanges with the corresponding devices in other slices."""
   transfer = _TRANSFER.search(instruction.attributes)
   num_slices = placement.devices // placement.per_node
   if transfer is None or num_slices == 1:

@@ -1,9 +1,9 @@
-"""Simulated execution of a program: the counts and times of its kernels.
+"""Simulated execution of a program, which counts and times its kernels.
 
-A device computes in the order of the program. Asynchronous collectives and
-copies overlap with computation and run one after the other on their links. A
-device waits for them where the program reads their results; this waiting time
-is exposed.
+A device executes kernels in program order. Asynchronous collectives and copies
+overlap with computation and run one after another on their links. A device
+waits for them where the program reads their results. This waiting time is
+called exposed.
 """
 
 import collections
@@ -21,19 +21,20 @@ _PASS_THROUGH_OPCODES = ('copy', 'convert', 'bitcast')
 
 @dataclasses.dataclass
 class Run:
-  """Counts and times of one execution of a program or of a part of it.
+  """Counts and times for one execution of a program, or of a part of it.
 
   Attributes:
-    kernels: Kernel -> number of executions.
-    exchanged: Collective -> number of executions.
-    asynchronous: Those of `exchanged` that overlap with computation.
-    exposed: Collective -> seconds that the device waits for it.
-    waited: Seconds of waiting for copies.
-    busy: Seconds of kernels.
-    windowed: Loop of partial sums that the partitioner made of a matmul ->
-      iterations.
-    unknown_loops: Number of loops that count once because their trip count is
-      unknown.
+    kernels: Map from each kernel to its number of executions.
+    exchanged: Map from each collective to its number of executions.
+    asynchronous: The collectives in `exchanged` that overlap with computation.
+    exposed: Map from each collective to the seconds that the device waits for
+      it.
+    waited: Seconds that the device waits for copies.
+    busy: Seconds that the device executes kernels.
+    windowed: Map from each loop over partial sums, into which the partitioner
+      split a matmul, to its number of iterations.
+    unknown_loops: Number of loops whose body is counted once because their trip
+      count is unknown.
   """
 
   kernels: collections.Counter[Any] = dataclasses.field(
@@ -57,11 +58,11 @@ class Run:
 
   @property
   def seconds(self) -> float:
-    """Minimum time of the run on the device."""
+    """Minimum time that the execution takes on the device."""
     return self.busy + self.waited + sum(self.exposed.values())
 
   def add(self, other: 'Run', count: int = 1) -> None:
-    """Adds another run that is executed `count` times."""
+    """Adds the counts and times of a part that is executed `count` times."""
     for field in dataclasses.fields(self):
       total, increment = getattr(self, field.name), getattr(other, field.name)
       if isinstance(total, collections.Counter):
@@ -75,16 +76,16 @@ class Run:
 class _Clock:
   """Times at which a device, its links and its copies are free.
 
-  Exchanges between slices of TPUs use the links of the hosts, which are
-  separate
-  from those of the devices.
+  Exchanges between TPU slices use the hosts' links, which are separate from the
+  devices' links.
 
   Attributes:
-    now: Time of the device in seconds.
-    links: Time at which the links of the device are free.
-    hosts: Time at which the links of the hosts are free.
-    copies: Time at which copies have finished.
-    ends: Instruction -> time at which it ends, and its collective.
+    now: Current time of the device in seconds.
+    links: Time at which the device's links become free.
+    hosts: Time at which the hosts' links become free.
+    copies: Time at which all copies have finished.
+    ends: Map from an asynchronous instruction to the time at which it ends and
+      its collective.
   """
 
   now: float = 0.0
@@ -98,13 +99,14 @@ class _Clock:
 
 @dataclasses.dataclass(frozen=True)
 class Execution:
-  """Simulator of a program.
+  """Simulator that executes a program.
 
   Attributes:
-    module: Program.
-    read: Function that returns the kernel of an instruction.
-    place: Devices that run the program.
-    accelerator: Their accelerator. If None, times are unknown and count as 0.
+    module: HLO module of the program.
+    read: Function that returns the kernel for an instruction.
+    place: Placement of the devices that run the program.
+    accelerator: Accelerator type of the devices. If None, all times are unknown
+      and counted as 0.
   """
 
   module: hlo.Module
@@ -117,7 +119,7 @@ class Execution:
     return self._run_computation(self.module.entry)
 
   def _run_computation(self, computation: hlo.Computation) -> Run:
-    """Executes the instructions of a computation in their order."""
+    """Executes a computation's instructions in order."""
     run, clock = Run(), _Clock()
     for instruction in computation.instructions.values():
       if instruction.opcode == 'while':
@@ -131,7 +133,7 @@ class Execution:
     return run
 
   def _run_loop(self, run, clock, computation, instruction) -> None:
-    """Executes the body of a loop and multiplies its counts."""
+    """Executes a loop's body and multiplies its counts by the trip count."""
     (body,) = self.module.called(instruction, 'body')
     num_trips = trip_count(self.module, computation, instruction)
     run.unknown_loops += num_trips is None
@@ -175,7 +177,7 @@ class Execution:
         clock.now += seconds
 
   def _start_exchange(self, run, clock, instruction, exchanges) -> None:
-    """Adds collectives. A synchronous one is waited for immediately."""
+    """Adds collectives. The device waits for synchronous ones immediately."""
     run.exchanged.update(exchanges)
     opcode = instruction.opcode
     seconds = (
@@ -214,10 +216,10 @@ def trip_count(
 ) -> int | None:
   """Returns the trip count of a `while` loop, or None if it is unknown.
 
-  An annotation of XLA has the trip count. Without an annotation, it is the
-  constant that the condition compares the counter with, if the counter starts
-  from a constant and grows by one, as in `lax.scan` and in `fori_loop` with
-  constant bounds.
+  The trip count is read from XLA's annotation. Without an annotation, it is
+  derived from the constant with which the condition compares the counter, if
+  the counter starts from a constant and is incremented by one, as in `lax.scan`
+  and in `fori_loop` with constant bounds.
   """
   annotation = re.search(r'known_trip_count"?:\{"n":"(\d+)"', loop.attributes)
   if annotation:
@@ -237,7 +239,7 @@ def trip_count(
 
 
 def _initial_value(computation, loop, index: int) -> int | None:
-  """Returns the constant that an element of a loop's state starts from."""
+  """Returns the constant with which an element of a loop's state starts."""
   state = computation.instructions[loop.operands[0]]
   if state.opcode != 'tuple':
     return None

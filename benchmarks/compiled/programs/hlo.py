@@ -1,4 +1,4 @@
-"""Parser of the text of HLO modules.
+"""Parser for HLO modules in text format.
 
 It supports the parts of the grammar that are required for counting: shapes,
 operands, attributes, and called computations.
@@ -32,10 +32,10 @@ class Array:
   Attributes:
     dtype: Data type: 'f32', 'bf16', ...
     shape: Sizes of the dimensions.
-    on_chip: Whether the array is in the on-chip memory of a TPU instead of the
+    on_chip: Whether the array is stored in a TPU's on-chip memory instead of
       device memory.
-    layout: Dimensions in the order of contiguity. If empty, the last dimension
-      is the contiguous one.
+    layout: Dimensions from the most to the least contiguous. If empty, the last
+      dimension is contiguous.
   """
 
   dtype: str
@@ -45,7 +45,7 @@ class Array:
 
   @property
   def size(self) -> int:
-    """Number of elements."""
+    """Number of elements in the array."""
     return math.prod(self.shape)
 
   @property
@@ -55,7 +55,7 @@ class Array:
 
   @property
   def row_bytes(self) -> float:
-    """Bytes along the contiguous dimension."""
+    """Number of bytes along the contiguous dimension."""
     if not self.shape:
       return 0
     dimension = self.layout[0] if self.layout else -1
@@ -63,20 +63,21 @@ class Array:
 
   @property
   def traffic(self) -> float:
-    """Bytes of device memory that one pass over the array moves."""
+    """Number of device memory bytes that one pass over the array transfers."""
     return 0 if self.on_chip else self.bytes
 
 
 @dataclasses.dataclass(frozen=True)
 class Instruction:
-  """One line of a computation.
+  """An instruction, which is one line of a computation.
 
   Attributes:
     name: Name, unique within its computation.
     opcode: Opcode: 'dot', 'all-gather', ...
-    arrays: Result: one array, or the flattened arrays of a tuple.
-    operands: Names of instructions in the same computation, the number of a
-      parameter, or the value of a constant.
+    arrays: Result of the instruction: one array, or the flattened arrays of a
+      tuple.
+    operands: Names of the operand instructions in the same computation. For a
+      parameter, this is its number, and for a constant, its value.
     attributes: Remainder of the line.
     is_tuple: Whether the result is a tuple.
   """
@@ -95,7 +96,7 @@ class Instruction:
 
   @property
   def traffic(self) -> float:
-    """Bytes of device memory that one pass over the result moves."""
+    """Number of device memory bytes that one pass over the result transfers."""
     return sum(array.traffic for array in self.arrays)
 
   @property
@@ -111,7 +112,7 @@ class Instruction:
     return int(match.group(1)) if match else 0
 
   def dimensions(self, attribute: str) -> tuple[int, ...]:
-    """Returns the numbers of an attribute such as `lhs_contracting_dims={1}`."""
+    """Returns an attribute's numbers, such as in `lhs_contracting_dims={1}`."""
     match = re.search(rf'\b{attribute}=\{{([\d,]*)\}}', self.attributes)
     return (
       tuple(int(n) for n in match.group(1).split(',') if n) if (match) else ()
@@ -119,7 +120,7 @@ class Instruction:
 
   @functools.cached_property
   def called(self) -> dict[str, tuple[str, ...]]:
-    """Attribute -> names of the computations that it calls."""
+    """Map from attribute to the names of the computations that it calls."""
     called_computations = {}
     for match in _CALLED.finditer(self.attributes):
       remainder = self.attributes[match.end() :]
@@ -140,7 +141,7 @@ class Computation:
 
   Attributes:
     name: Name, unique within the module.
-    instructions: Name -> instruction, in program order.
+    instructions: Map from name to instruction, in program order.
     root: Instruction whose result the computation returns.
   """
 
@@ -156,7 +157,7 @@ class Computation:
 
   @functools.cached_property
   def users(self) -> dict[str, list[Instruction]]:
-    """Name of an instruction -> instructions that read its result."""
+    """Map from an instruction's name to the users of its result."""
     users: dict[str, list[Instruction]] = {
       name: [] for name in self.instructions
     }
@@ -167,7 +168,7 @@ class Computation:
 
   @functools.cached_property
   def parameters(self) -> dict[int, Instruction]:
-    """Number -> parameter."""
+    """Map from parameter number to parameter instruction."""
     return {
       int(i.operands[0]): i
       for i in self.instructions.values()
@@ -180,8 +181,8 @@ class Module:
   """A parsed HLO module.
 
   Attributes:
-    computations: Name -> computation.
-    entry: Computation that runs first.
+    computations: Map from name to computation.
+    entry: Computation that is executed first.
   """
 
   computations: dict[str, Computation]
@@ -193,8 +194,9 @@ class Module:
     """Yields the computations that an instruction calls.
 
     Args:
-      instruction: Instruction of any opcode.
-      *kinds: Attributes to follow, such as 'calls' or 'body'. Default: all.
+      instruction: Instruction with any opcode.
+      *kinds: Attributes to follow, such as 'calls' or 'body'. By default, all
+        attributes are followed.
     """
     for kind, names in instruction.called.items():
       for name in names:
@@ -203,7 +205,7 @@ class Module:
 
 
 def parse_module(text: str) -> Module:
-  """Parses the text of `Compiled.as_text()` or of an XLA dump."""
+  """Parses the output of `Compiled.as_text()`, or an XLA dump."""
   computations, entry = {}, ''
   name, lines, types = '', dict[str, Instruction](), dict[str, str]()
   root = None
@@ -257,11 +259,11 @@ def _parse_instruction(
 def _parse_elements(
   operands: Iterable[str], types: dict[str, str]
 ) -> dict[str, Instruction]:
-  """Returns the instructions that operands such as `%tuple#1` imply.
+  """Returns the implicit instructions for operands such as `%tuple#1`.
 
-  Newer versions of XLA write elements of tuples in this way. Older versions
-  write
-  a get-tuple-element for each. The types of the elements are added to `types`.
+  Newer versions of XLA write tuple elements in this way. Older versions write a
+  get-tuple-element instruction for each of them. The elements' types are added
+  to `types`.
   """
   elements = {}
   for operand in operands:
@@ -291,12 +293,12 @@ def _split_tuple_type(type_text: str) -> list[str]:
 
 
 def parse_layout(text: str | None) -> str:
-  """Returns the dimensions of a layout, such as `{1,0` of `{1,0:T(8,128)}`."""
+  """Returns a layout's dimensions, such as `{1,0` in `{1,0:T(8,128)}`."""
   return (text or '').partition(':')[0]
 
 
 def parse_arrays(text: str) -> tuple[Array, ...]:
-  """Returns all array types of a text, such as two of `(f32[2,3]{1,0}, s32[])`."""
+  """Returns the array types in a text, such as `(f32[2,3]{1,0}, s32[])`."""
   return tuple(
     Array(
       match.group(1),
@@ -316,7 +318,7 @@ def parse_arrays(text: str) -> tuple[Array, ...]:
 
 
 def _find_closing_bracket(text: str, opening: int) -> int:
-  """Returns the index after the bracket that closes the one at `opening`."""
+  """Returns the index after the bracket that matches the one at `opening`."""
   depth = 0
   for match in re.compile(r'[()]').finditer(text, opening):
     depth += 1 if match.group() == '(' else -1

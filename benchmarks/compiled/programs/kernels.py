@@ -1,8 +1,8 @@
-"""Kernels of a compiled program and their costs.
+"""Kernels in a compiled program, and their costs.
 
-`make_reader` reads them from the program of the target's compiler. A kernel
-takes the time of its scarcest resource: arithmetic at the peak rate, memory at
-its bandwidth, or issuing its instructions.
+`make_reader` reads the kernels from the program that the target's compiler
+produced. A kernel's time is determined by its scarcest resource: arithmetic at
+the peak rate, memory at its bandwidth, or issuing its instructions.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from xlflax.training.devices import accelerators
 
 
 class KernelKind(enum.StrEnum):
-  """Dominant type of work of a kernel."""
+  """Dominant type of work in a kernel."""
 
   PRODUCT = 'product'
   ATTENTION = 'attention'
@@ -27,16 +27,17 @@ class KernelKind(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-  """One kernel.
+  """A kernel and the work that it performs.
 
   Attributes:
-    name: Name of its instruction, unique in the program.
+    name: Name of the kernel's instruction, unique in the program.
     kind: Dominant type of work.
     op_name: Name of the operation in the traced program.
-    flops: FLOPs of its matmuls.
-    bytes: Bytes of memory that it reads and writes.
-    rate: Rate of its matmuls as a multiple of the bfloat16 peak.
-    cycles: Device cycles to issue its instructions; 0 if not counted.
+    flops: Number of FLOPs in the kernel's matmuls.
+    bytes: Number of bytes that the kernel reads from and writes to memory.
+    rate: Peak rate of the kernel's matmuls, as a multiple of the bfloat16 peak.
+    cycles: Device cycles required to issue the kernel's instructions, or 0 if
+      they were not counted.
   """
 
   name: str
@@ -48,7 +49,7 @@ class Kernel:
   cycles: float = 0.0
 
   def seconds(self, accelerator: accelerators.Accelerator) -> float:
-    """Returns the minimum time by the data sheet."""
+    """Returns the kernel's minimum time at data-sheet rates."""
     return max(
       self.flops / (self.rate * accelerator.flops),
       self.bytes / accelerator.bandwidth,
@@ -56,11 +57,11 @@ class Kernel:
     )
 
   def _issue(self, accelerator: accelerators.Accelerator) -> float:
-    """Returns the seconds to issue the instructions."""
+    """Returns the seconds required to issue the kernel's instructions."""
     return self.cycles / (accelerator.clock * 1e9) if self.cycles else 0.0
 
   def expected(self, accelerator: accelerators.Accelerator) -> float:
-    """Returns the time at the rates that good kernels attain, with a launch."""
+    """Returns the time at rates that good kernels attain, plus the launch."""
     launch = LAUNCH if accelerator.platform == 'gpu' else 0.0
     return launch + max(
       self.flops / (self.rate * accelerator.flops) / ATTAINED_FLOPS,
@@ -70,17 +71,17 @@ class Kernel:
 
   @property
   def module(self) -> str:
-    """Module of the model that the kernel belongs to, such as 'layers/mlp/wi'."""
+    """Model module to which the kernel belongs, such as 'layers/mlp/wi'."""
     return module_name(self.op_name)
 
   @property
   def part(self) -> str:
-    """Part of the model: 'attention', 'MLP', 'norms', 'optimizer', ..."""
+    """Model component: 'attention', 'MLP', 'norms', 'optimizer', ..."""
     return part_name(self.module)
 
   @property
   def phase(self) -> str:
-    """Phase of the step: 'forward', 'backward' or 'update'."""
+    """Phase of the training step: 'forward', 'backward' or 'update'."""
     if 'transpose(' in self.op_name:
       return 'backward'
     return 'forward' if 'jvp(' in self.op_name else 'update'
@@ -104,12 +105,12 @@ _PALLAS = re.compile(
 def make_reader(
   platform: str, pallas: ByResults, cycles: ByResults | None = None
 ) -> Reader:
-  """Returns a reader of kernels in the program of a target's compiler.
+  """Returns a function that reads kernels from a target compiler's program.
 
   Args:
     platform: 'gpu', 'tpu' or 'cpu'.
-    pallas: FLOPs of the Pallas kernels in the traced step.
-    cycles: Cycles of their instructions. If None, they were not counted.
+    pallas: FLOPs of each Pallas kernel in the traced step.
+    cycles: Cycles of each Pallas kernel. If None, they were not counted.
   """
 
   def read(
@@ -160,7 +161,7 @@ def _find_op_name(
 
 
 def _classify_kernel(instruction: hlo.Instruction) -> KernelKind:
-  """Returns the kind of a kernel without matmuls."""
+  """Returns the type of work in a kernel without matmuls."""
   if _PALLAS.search(instruction.attributes):
     return KernelKind.PALLAS
   return (
@@ -209,7 +210,7 @@ def matmul_rate(
 ) -> float:
   """Returns the rate of a matmul as a multiple of the bfloat16 peak.
 
-  float32 runs at half of the rate on GPUs (TF32).
+  On GPUs, float32 matmuls run at half the rate (TF32).
   """
   # Operands after the first two are addends of cuBLAS.
   dtypes = {o.arrays[0].dtype for o in [*computation.operands(matmul)][:2]}
@@ -234,13 +235,12 @@ _NON_MODULE_PARTS = re.compile(
 
 @functools.lru_cache(maxsize=8192)
 def module_name(op_name: str) -> str:
-  """Returns the module of an op_name.
+  """Returns the module to which an op_name belongs.
 
   For example, 'jit(step)/jvp(M)/while/body/layers/mlp/wi/dot' belongs to
-  'layers/mlp/wi'; the last part is the operation. Operations outside the
-  modules
-  of the model belong to the objective if they are differentiated, and otherwise
-  to the update.
+  'layers/mlp/wi', because the last component is the operation. Operations
+  outside the model's modules belong to the objective if they are
+  differentiated, and to the update otherwise.
   """
   parts = op_name.split(';')[0].split('/')[:-1]
   modules: list[str] = []
@@ -267,7 +267,7 @@ _PARTS = {
 
 
 def part_name(module: str) -> str:
-  """Returns the part of a model that a module belongs to."""
+  """Returns the model component to which a module belongs."""
   return next(
     (part for pattern, part in _PARTS.items() if re.search(pattern, module)),
     'others',
@@ -275,7 +275,7 @@ def part_name(module: str) -> str:
 
 
 def _remove_repeats(path: str) -> str:
-  """Removes repeated modules, which recomputation produces.
+  """Removes the repeated module names that recomputation produces.
 
   For example, 'layers/mlp/layers/mlp/wo' becomes 'layers/mlp/wo'.
   """

@@ -1,4 +1,4 @@
-"""FLOPs of the Pallas kernels in a traced step, by the types of their results."""
+"""FLOPs of the Pallas kernels in a traced step, by their result types."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -40,7 +40,7 @@ def iterate_pallas_calls(jaxpr: Any) -> Iterator[Any]:
 
 
 def result_types(equation: Any) -> Any:
-  """Returns the types of a kernel's results in the notation of HLO."""
+  """Returns a kernel's result types in HLO notation."""
   return tuple(
     (
       _HLO_TYPES.get(variable.aval.dtype.name, variable.aval.dtype.name),
@@ -53,7 +53,7 @@ def result_types(equation: Any) -> Any:
 def extract_calls(
   equations: Sequence[Any],
 ) -> tuple[Callable[..., Any], list[Any]]:
-  """Returns a function that only makes these calls, and its argument shapes."""
+  """Returns a function that makes only these calls, and its argument shapes."""
   inputs = dict.fromkeys(
     variable
     for equation in equations
@@ -81,15 +81,15 @@ def extract_calls(
 def count_flops(jaxpr: Any) -> kernels.ByResults:
   """Counts the FLOPs of each Pallas kernel that a jaxpr calls.
 
-  The compiled program only contains the inputs and outputs of a kernel. Kernels
-  whose results have the same types are therefore counted as the largest of
-  them.
+  The compiled program contains only a kernel's inputs and outputs. If several
+  kernels have the same result types, each of them is therefore counted with the
+  FLOPs of the largest one.
 
   Args:
-    jaxpr: Traced step.
+    jaxpr: Jaxpr of the traced step.
 
   Returns:
-    Result types -> FLOPs.
+    Map from a kernel's result types to its FLOPs.
   """
   flops_by_types: dict[Any, float] = {}
   for equation in iterate_pallas_calls(jaxpr):
@@ -101,9 +101,9 @@ def count_flops(jaxpr: Any) -> kernels.ByResults:
 
 
 def count_kernel_flops(equation: Any) -> float:
-  """Returns the FLOPs of a kernel.
+  """Returns the number of FLOPs in a kernel.
 
-  Attention counts in full, although windows may skip a part of it.
+  Full attention is counted, although windows may skip a part of it.
   """
   name = str(equation.params.get('name')).removesuffix(flops.HEADS_FIRST)
   num_matmuls = _ATTENTION_MATMULS.get(name)

@@ -1,4 +1,4 @@
-"""FLOPs of matmuls in HLO: dots, convolutions and library calls."""
+"""FLOPs of matmuls in HLO modules: dots, convolutions and library calls."""
 
 import math
 import re
@@ -15,7 +15,7 @@ _LIBRARY = re.compile(r'"__cublas\$.*"lhs_contracting_dimensions":\[([^]]*)\]')
 def count_matmul_flops(
   computation: hlo.Computation, product: hlo.Instruction
 ) -> float:
-  """Returns the FLOPs of a dot or convolution; a multiply-add is 2 FLOPs."""
+  """Returns a dot's or convolution's FLOPs. A multiply-add is 2 FLOPs."""
   lhs, rhs = (
     computation.instructions[name].arrays[0]
     for name in _operand_pair(product.operands)
@@ -36,7 +36,7 @@ def _operand_pair(operands: tuple[str, ...]) -> tuple[str, str]:
 def _count_convolution_flops(
   lhs: hlo.Array, kernel: hlo.Array, product: hlo.Instruction
 ) -> float:
-  """Counts the FLOPs of the taps that are inside the input.
+  """Counts the FLOPs of the convolution taps that are inside the input.
 
   XLA:TPU writes batched matmuls as convolutions whose window is dilated or
   padded, so that most taps are outside the input.
@@ -87,7 +87,7 @@ class _Window:
 
 
 def _count_taps(size: int, kernel: int, output: int, window: _Window) -> int:
-  """Counts the pairs of output position and tap that read an input."""
+  """Counts the pairs of an output position and a tap that read an input."""
   last_position = (size - 1) * window.dilation
   positions = (
     output_index * window.stride + tap * window.spread - window.low
@@ -103,7 +103,7 @@ def _count_taps(size: int, kernel: int, output: int, window: _Window) -> int:
 def count_cublas_flops(
   computation: hlo.Computation, call: hlo.Instruction
 ) -> float:
-  """Returns the FLOPs of a cuBLAS matmul, or 0 for other calls."""
+  """Returns a cuBLAS matmul's FLOPs, or 0 for other calls."""
   match = _LIBRARY.search(call.attributes)
   if not match:
     return 0.0
@@ -116,10 +116,10 @@ def count_cublas_flops(
 def count_cudnn_attention_flops(
   computation: hlo.Computation, call: hlo.Instruction
 ) -> float | None:
-  """Returns the FLOPs of a cuDNN attention call, or None for other calls.
+  """Returns a cuDNN attention call's FLOPs, or None for other calls.
 
   The forward pass has two matmuls of queries [B, T, N, D] with keys and values
-  [B, S, N, D]. The backward pass recomputes the scores and has five.
+  [B, S, N, D]. The backward pass recomputes the scores and has five matmuls.
   """
   if not _ATTENTION.search(call.attributes):
     return None

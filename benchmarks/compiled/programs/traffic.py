@@ -1,8 +1,8 @@
-"""Memory traffic of the instructions of a compiled program, in bytes.
+"""Memory traffic of a compiled program's instructions, in bytes.
 
-A fusion reads its operands and writes its results. An operand that is only
-sliced counts as its slices, and an update in place counts as the update. Arrays
-in the on-chip memory of a TPU are free.
+A fusion reads its operands and writes its results. If an operand is only
+sliced, only the slices are counted. If an array is updated in place, only the
+update is counted. Arrays in a TPU's on-chip memory are not counted.
 """
 
 from benchmarks.compiled.programs import hlo
@@ -59,7 +59,7 @@ def count_operand_bytes(
   kernel: hlo.Instruction,
   value: hlo.Instruction,
 ) -> float:
-  """Returns the bytes of one operand that an instruction reads."""
+  """Returns the number of bytes that an instruction reads of one operand."""
   fused = next(module.called(kernel, 'calls'), None)
   if kernel.opcode != 'fusion' or fused is None:
     return 0 if kernel.opcode in _SLICES else value.traffic
@@ -70,7 +70,7 @@ def count_operand_bytes(
 def _count_unfused_bytes(
   operands: list[hlo.Instruction], kernel: hlo.Instruction
 ) -> float:
-  """Returns the bytes of an instruction that is not a fusion."""
+  """Returns the bytes that an instruction other than a fusion transfers."""
   if kernel.opcode in ('copy-start', 'slice-start'):
     result = kernel.arrays[0]
     return result.traffic + (
