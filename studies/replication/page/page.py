@@ -62,6 +62,7 @@ def write_page(
     '## Results\n',
     *_summary_table(findings),
     '',
+    page_text.RESULTS,
     *_result_table(findings),
     '',
     text.controls,

@@ -10,7 +10,7 @@ class PageText:
 
   Attributes:
     introduction: Text above the results, with the field `fewest_seeds`.
-    controls: Text between the results and the table of controls.
+    controls: Text above the table of controls.
     statistics: Text above the table of statistics.
     negative_results: Section on experiments without a result of their own.
     setup: Sections on setup, diagnostics and commands, with the fields that
@@ -25,6 +25,13 @@ class PageText:
   setup: str
   diagnostics: Mapping[str, str]
 
+
+# Text above the table of results on both pages.
+RESULTS = """\
+The columns "paper" and "here" contain the published score and the score measured here, for the first and the second condition. A dash means that the paper does not state a value, and *figure*
+means that it shows the values only in a figure. Conditions are named after the rows of the papers' tables, such as *Sep Emb* in ECS and *Both* in MetaXLM. Claims marked *no paper* are hypotheses
+of this project. Their verdicts depend only on their own intervals, and the numbers of claims above do not include them.
+"""
 
 SYNTHETIC = PageText(
   introduction="""\
@@ -58,10 +65,6 @@ the interval is completely outside this range. A claim of the form "at least as 
 [Statistics](#statistics) lists the margins.
 """,
   controls="""\
-The columns "paper" and "here" contain the published score and the score measured here, for the first and the second condition. A dash means that the paper does not state a value, and *figure*
-means that it shows the values only in a figure. Conditions are named after the rows of the papers' tables, such as *Sep Emb* in ECS and *Both* in MetaXLM. Claims marked *no paper* are hypotheses
-of this project. Their verdicts depend only on their own intervals, and the numbers of claims above do not include them.
-
 ## Controls
 
 For most controls, the difference is the score of the claim's second condition minus that of the control. For comparisons with an untrained encoder, it is the score of the claim's first condition
@@ -116,7 +119,7 @@ are defined in `studies/replication/measures.py` and, for `nli`, in `entailment.
 * `transfer`: A tagger is trained on the first language. Its accuracy is measured in the second language, on words that do not occur in the first language.
 * `retrieval`: Accuracy of retrieving translations that share no word. The mean of each language is subtracted from its hidden states.
 * `nli/...`: Accuracy of sentence-pair classifiers that are trained on translations.
-* `bleu`: BLEU of greedy translations, on a scale from 0 to 1.
+* `bleu`: BLEU of translations by greedy decoding, on a scale from 0 to 1.
 * `mapped_retrieval`: Retrieval accuracy after an orthogonal map that is learned on different translations.
 * `cka`: Linear CKA of the hidden states of translations. `random_cka` compares the hidden states of the first language with those of a random encoder.
 * `aer/l`: Alignment error rate at layer l, with the words of the second language in random order. Lower is better.
@@ -188,14 +191,10 @@ For the claim of the form "about as good", the interval is compared with a margi
 interval is completely outside this range. [Statistics](#statistics) lists the margin.
 """,
   controls="""\
-The columns "paper" and "here" contain the published score and the score measured here, for the first and the second condition. A dash means that the paper does not state a value, and *figure*
-means that it shows the values only in a figure. Conditions are named after the rows of the papers' tables, such as *Sep Emb* in ECS and *Both* in MetaXLM. Claims marked *no paper* are hypotheses
-of this project. Their verdicts depend only on their own intervals, and the numbers of claims above do not include them.
-
 ## Controls
 
 For most controls, the difference is the score of the claim's second condition minus that of the control. For comparisons with an untrained encoder, it is the score of the claim's first condition
-minus that of the untrained encoder. For "None with the same number of tokens", it is the score of the control minus that of the claim's first condition. [Statistics](#statistics) names the two
+minus that of the untrained encoder. For "XLM (None) with the same number of tokens", it is the score of the control minus that of the claim's first condition. [Statistics](#statistics) names the two
 conditions that each row compares.
 """,
   statistics="""\

@@ -49,7 +49,7 @@ CONDITIONS: tuple[Condition, ...] = (
   ),
   Condition(
     name='ecs/sep_emb_same_start',
-    title='Sep Emb, same start, 1,800 steps',
+    title='Sep Emb, same initial values, 1,800 steps',
     steps=1800,
     anchors=Anchors.SEPARATE,
     sharing=SharingPlan(embeddings=True, share_init=True),
@@ -139,7 +139,7 @@ CONDITIONS: tuple[Condition, ...] = (
   ),
   Condition(
     name='metaxlm/both_source',
-    title='Both, with their own norms',
+    title='Both, matched embeddings with original norms',
     steps=200,
     begins_from='metaxlm/meta',
     taken=Initialization.BOTH,
@@ -262,7 +262,7 @@ CONDITIONS: tuple[Condition, ...] = (
   # After this number of steps, most classifiers still predict a single label.
   Condition(
     name='ppa/pairs_of_text',
-    title='PPA, fine-tuned on pairs of sentences',
+    title='PPA, fine-tuned on sentence pairs',
     steps=400,
     begins_from='ppa/ppa',
     untrained=True,
@@ -318,7 +318,7 @@ CONDITIONS: tuple[Condition, ...] = (
   ),
   Condition(
     name='veco/mlm_adjacent',
-    title='MLM of adjacent segments, 200 steps',
+    title='MLM on adjacent segments, 200 steps',
     steps=200,
     losses=(Loss.ADJACENT_MLM,),
     pairs=AS_BOTH,
@@ -360,7 +360,7 @@ CONDITIONS: tuple[Condition, ...] = (
   ),
   Condition(
     name='veco/pairs_of_text',
-    title='VECO, fine-tuned on pairs of sentences',
+    title='VECO, fine-tuned on sentence pairs',
     steps=600,
     begins_from='veco/ca_mlm_tlm',
     cross_attention=True,
@@ -370,7 +370,7 @@ CONDITIONS: tuple[Condition, ...] = (
   # Translation models, with decoders of four layers or of two layers.
   Condition(
     name='veco/from_random',
-    title='translation from random',
+    title='translation, random initialization',
     steps=600,
     losses=(Loss.TRANSLATION,),
     learning_rate=0.004,
@@ -378,7 +378,7 @@ CONDITIONS: tuple[Condition, ...] = (
   ),
   Condition(
     name='veco/from_xlmr',
-    title='translation from XLM-R (MLM)',
+    title='translation, initialized from XLM-R (MLM)',
     steps=600,
     losses=(Loss.TRANSLATION,),
     begins_from='ecs/default',
@@ -388,7 +388,7 @@ CONDITIONS: tuple[Condition, ...] = (
   ),
   Condition(
     name='veco/from_xlm',
-    title='translation from XLM',
+    title='translation, initialized from XLM',
     steps=600,
     losses=(Loss.TRANSLATION,),
     begins_from='veco/mlm_tlm',
@@ -398,7 +398,7 @@ CONDITIONS: tuple[Condition, ...] = (
   ),
   Condition(
     name='veco/from_veco',
-    title='translation from VECO',
+    title='translation, initialized from VECO',
     steps=600,
     losses=(Loss.TRANSLATION,),
     begins_from='veco/ca_mlm_tlm',
@@ -408,7 +408,7 @@ CONDITIONS: tuple[Condition, ...] = (
   ),
   Condition(
     name='veco/from_first',
-    title='translation, decoder of the first 2 layers',
+    title='translation, decoder from the first 2 layers',
     steps=600,
     losses=(Loss.TRANSLATION,),
     begins_from='veco/ca_mlm_tlm',
@@ -418,7 +418,7 @@ CONDITIONS: tuple[Condition, ...] = (
   ),
   Condition(
     name='veco/from_last',
-    title='translation, decoder of the last 2 layers',
+    title='translation, decoder from the last 2 layers',
     steps=600,
     losses=(Loss.TRANSLATION,),
     begins_from='veco/ca_mlm_tlm',
