@@ -1,4 +1,4 @@
-"""Analyses of the similarity of languages inside models."""
+"""Analyses of how similarly a model represents different languages."""
 
 from etils import epy as _epy
 

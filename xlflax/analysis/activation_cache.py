@@ -1,4 +1,4 @@
-"""Cache of sentence states on disk, which resumes after an interruption."""
+"""Disk cache of sentence states, from which interrupted analyses resume."""
 
 import dataclasses
 import functools
@@ -22,7 +22,7 @@ _DESCRIPTION = 'about.json'
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceReader:
-  """Computation of sentence states, with an optional cache.
+  """Reader of sentence states, which computes them or loads them from a cache.
 
   The cache has a folder for each combination of model, language and text. It
   contains `about.json`, which describes the states, and the files `00000.npz`,
@@ -30,12 +30,12 @@ class SentenceReader:
   `block` sentences each.
 
   Attributes:
-    directory: Directory of the cache. If None, states are not stored.
-    pooling: Pooling of the hidden states. If None, the pooling of the model's
-      own sentence vectors.
+    directory: Cache directory. If None, the states are not stored.
+    pooling: Method that pools hidden states. If None, the pooling of the
+      model's own sentence vectors.
     max_length: Maximum number of tokens per sentence. If None, the limit of the
       model's own sentence vectors.
-    block: Number of sentences per block.
+    block: Number of sentences per cached block.
   """
 
   directory: str | None = None
@@ -51,14 +51,14 @@ class SentenceReader:
     languages: Sequence[str],
     layers: Sequence[int],
   ) -> list[np.ndarray]:
-    """Returns the sentence states of several models at some layers.
+    """Returns several models' sentence states at the given layers.
 
     Args:
-      models: Opened models.
-      refs: Model of each text.
+      models: Models that have been opened for reading.
+      refs: Reference to the model that reads each text.
       texts: N sentences for each model.
-      languages: Language code of each text.
-      layers: Indices of the layers.
+      languages: Language code for each text.
+      layers: Layer indices.
 
     Returns:
       For each text, states of shape [len(layers), N, H].
@@ -81,19 +81,19 @@ class SentenceReader:
     texts: Sequence[str],
     language: str,
   ) -> Iterator[np.ndarray]:
-    """Yields the states of sentences, block by block, in their order.
+    """Yields sentence states block by block, in the order of the sentences.
 
     Args:
-      models: Opened models.
-      ref: Model that reads the sentences.
-      texts: Sentences.
+      models: Models that have been opened for reading.
+      ref: Reference to the model that reads the sentences.
+      texts: Sentences to encode.
       language: Language code of the sentences.
 
     Yields:
       States of shape [layers + 1, n, H], float32.
 
     Raises:
-      AnalysisError: If a file of the cache is damaged.
+      AnalysisError: If a cache file is damaged.
     """
     if self.directory is None:
       yield from self._compute(models, ref, texts, language)
@@ -168,7 +168,7 @@ def _read_states(path: pathlib.Path, digest: str) -> np.ndarray:
   except (OSError, ValueError, KeyError) as error:
     errors.raise_if_system_error(error, path)
     raise errors.AnalysisError(
-      'A file of the activation cache cannot be read',
+      'A file in the activation cache cannot be read',
       got=str(error),
       where=str(path),
       fix='Delete the file. The states are then computed again.',

@@ -1,4 +1,4 @@
-"""Word alignment error rate by layer.
+"""Word alignment error rate for each layer.
 
 Source: MetaXLM (Chi et al., 2022) section 4.4 and figure 4.
 """
@@ -37,12 +37,13 @@ _EXPLANATION = (
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UnlinkedFiles(example_source.ExampleSource):
-  """Translations without gold links, with words separated by spaces.
+  """Sentence pairs without gold links, with words separated by spaces.
 
   Attributes:
-    files: For each pair, such as 'en-de', a file with two columns or two files.
-    max_sentences: Maximum number of sentences per pair, from the beginning. If
-      None, all are used.
+    files: Files by language pair, such as 'en-de': one file with two columns,
+      or two files.
+    max_sentences: Maximum number of sentence pairs per language pair, from the
+      beginning. If None, all are used.
   """
 
   files: Annotated[
@@ -84,17 +85,17 @@ class UnlinkedFiles(example_source.ExampleSource):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AlignmentStudy(study_base.SeriesStudy):
-  """Word alignment by every series at every layer.
+  """Word alignment with every model series at every layer.
 
   Attributes:
-    source: Sentence pairs with or without gold links.
-    maps: Folder with maps between the models of a series. If None, the states
-      are compared without a map.
+    source: Source of sentence pairs with or without gold links.
+    maps: Folder with maps between the two models of a series. If None, hidden
+      states are compared without a map.
     methods: Alignment methods (see `xlflax.similarity.word_links`).
-    layer: Layer whose links are written.
-    entropic_reg: Weight of the entropic regularization of the transport.
-    marginals: Weights of a sentence's words in the transport.
-    threshold: Threshold of links (see `word_links.link_matrix`).
+    layer: Layer whose predicted links are written.
+    entropic_reg: Weight of entropic regularization in optimal transport.
+    marginals: Weights of a sentence's words in optimal transport.
+    threshold: Score threshold for links (see `word_links.link_matrix`).
     max_length: Maximum number of tokens per sentence.
   """
 
@@ -113,7 +114,7 @@ class AlignmentStudy(study_base.SeriesStudy):
     object.__setattr__(self, 'methods', methods)
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis. Parts that fail are listed in the result."""
+    """Runs the analysis and records failures of single pairs or runs."""
     failures = eval_task.Failures('alignment')
     rows: list[analysis_report.Row] = []
     notes: dict[str, None] = {}
@@ -152,10 +153,10 @@ class AlignmentStudy(study_base.SeriesStudy):
   def _evaluate(
     self, part: str, case: study_base.Case, models: model_refs.Models
   ) -> eval_task.EvalResult:
-    """Aligns the sentences of a part at every layer.
+    """Aligns the sentences of a language pair at every layer.
 
     Raises:
-      AnalysisError: If the part cannot be aligned.
+      AnalysisError: If the sentences cannot be aligned.
     """
     study_base.chosen_layers([self.layer], models.num_layers(case.first))
     settings: dict[str, Any] = dict(
@@ -183,16 +184,17 @@ class AlignmentStudy(study_base.SeriesStudy):
     return result
 
   def _maps(self, case: study_base.Case, models: model_refs.Models):
-    """Returns a map for each layer, or None if none is needed.
+    """Returns a map for each layer, or None if no maps are needed.
 
     Raises:
-      AnalysisError: If the models differ in their number of layers, or
+      AnalysisError: If the models have different numbers of layers, or if they
         require maps.
     """
     depths = [models.num_layers(ref) for ref in (case.first, case.second)]
     if len(set(depths)) > 1:
       raise errors.AnalysisError(
-        'A layer-by-layer comparison requires models of equal depth',
+        'A layer-by-layer comparison requires models with equal numbers of '
+        'layers',
         got=' and '.join(f'{depth} layers' for depth in depths),
       )
     if self.maps is not None:
@@ -209,7 +211,7 @@ class AlignmentStudy(study_base.SeriesStudy):
     ]
     if len(set(sizes)) > 1:
       raise errors.AnalysisError(
-        'A comparison of hidden states of different sizes requires maps',
+        'Hidden states of different sizes can only be compared with maps',
         got=f'{sizes[0]} and {sizes[1]} dimensions',
         fix='Pass --maps with the output of `xlflax analyze procrustes`.',
       )

@@ -1,4 +1,4 @@
-"""Results of an analysis, and the folder that they are written to."""
+"""Results of an analysis, and the folder to which they are written."""
 
 import dataclasses
 import json
@@ -25,10 +25,10 @@ Row = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-  """A figure and its numbers.
+  """A figure with the numbers that it plots.
 
   Attributes:
-    title: Title of the figure.
+    title: Figure title.
     canvas: Matplotlib figure.
     rows: Plotted numbers, which are also written as CSV.
   """
@@ -40,19 +40,19 @@ class Figure:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Analysis:
-  """Results of an analysis.
+  """Results of an analysis: numbers, figures, tables and notes.
 
   Attributes:
     name: Name of the analysis, such as 'cka'.
     title: Title of the report.
-    explanation: Description of the numbers in a few sentences.
-    rows: All numbers. Each row is a line of `<name>.csv`.
-    pictures: Figures by file name without suffix.
-    tables: Tables of the report.
-    settings: Settings of the analysis as JSON values.
-    notes: Remarks that a reader needs to interpret the numbers.
-    failures: Parts that could not be analyzed.
-    files: Content of further files, text or bytes, by name.
+    explanation: Short description of what the numbers measure.
+    rows: All numbers. Each row is a line in `<name>.csv`.
+    pictures: Figures by file name, without the suffix.
+    tables: Tables to show in the report.
+    settings: The analysis settings as JSON values.
+    notes: Remarks that are needed to interpret the numbers.
+    failures: Language pairs or runs that could not be analyzed.
+    files: Contents of additional files by name, as text or bytes.
   """
 
   name: str
@@ -75,14 +75,14 @@ def curves(
   rows: Sequence[Row],
   **options: Any,
 ) -> dict[str, Figure]:
-  """Returns a figure of curves by its name, or {} if there are no points.
+  """Returns a figure of curves under its name, or {} if there are no points.
 
   Args:
-    name: File name without suffix.
-    title: Title of the figure.
-    label: Label of the vertical axes, with the unit.
-    panels: Points of the curves (see `plots.line_panels`).
-    rows: Plotted numbers.
+    name: File name without the suffix.
+    title: Figure title.
+    label: Label of the vertical axes, including the unit.
+    panels: Points on the curves (see `plots.line_panels`).
+    rows: Numbers that the figure plots.
     **options: Options of `plots.line_panels`.
   """
   if not panels:
@@ -94,7 +94,7 @@ def curves(
 def write(
   directory: pathlib.Path, analysis: Analysis, *, command: Sequence[str] = ()
 ) -> list[pathlib.Path]:
-  """Writes the folder of an analysis. Existing files in it are replaced.
+  """Writes an analysis to a folder and replaces existing files.
 
   The folder contains `analysis.json` (settings and numbers), `<name>.csv`,
   `<figure>.png` and `<figure>.csv`, `report.html` (a single file with tables,
@@ -103,17 +103,17 @@ def write(
   Args:
     directory: Folder to write. It is created if it does not exist.
     analysis: Results of the analysis.
-    command: Arguments of the command line that ran the analysis.
+    command: Command-line arguments that ran the analysis.
 
   Returns:
     The paths of the written files.
 
   Raises:
-    AnalysisError: If the analysis has no rows.
+    AnalysisError: If the analysis does not contain any rows.
   """
   if not analysis.rows:
     raise errors.AnalysisError(
-      f'The analysis {analysis.name} has no results',
+      f'The analysis {analysis.name} did not produce any results',
       got='; '.join(map(str, analysis.failures)) or 'no text',
     )
   directory.mkdir(parents=True, exist_ok=True)
@@ -168,7 +168,7 @@ def write(
 
 
 def to_csv(rows: Sequence[Row]) -> str:
-  """Returns the rows as CSV with all of their columns.
+  """Returns rows as CSV text with all columns that occur in any row.
 
   NaN and infinity become empty cells.
   """
@@ -194,12 +194,12 @@ def grid(
   """Returns a two-dimensional table of percentages.
 
   Args:
-    title: Title of the table.
+    title: Table title.
     rows: Numbers. If several belong to the same cell, the last one is used.
-    value: Column of the values, which are fractions.
-    down: Returns the label of a number's table row.
-    across: Returns the label of a number's table column.
-    corner: Heading of the row labels.
+    value: Name of the column with the values, which are fractions.
+    down: Function that returns the table-row label for a number.
+    across: Function that returns the table-column label for a number.
+    corner: Heading above the row labels.
   """
   column_labels = list(dict.fromkeys(map(across, rows)))
   values_by_line: dict[Hashable, dict[Hashable, float]] = {}

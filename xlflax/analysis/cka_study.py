@@ -1,4 +1,4 @@
-"""CKA between the layers of two models on translations.
+"""CKA similarity between the layers of two models on translated sentences.
 
 Source: ECS (Wu et al., 2020) section 5.2 and figure 7. States of parallel
 sentences are mean-pooled. Bilingual and monolingual models are compared with a
@@ -28,17 +28,18 @@ _EXPLANATION = (
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CkaStudy(study_base.SeriesStudy):
-  """CKA of every series on every language pair.
+  """CKA similarity for every model series on every language pair.
 
   Attributes:
-    source: Parallel text.
-    series: Models to compare.
-    steps: Checkpoints of models without a named step (see `Models.at_steps`).
+    source: Source of parallel text.
+    series: Model series to compare.
+    steps: Checkpoint steps for models without a named step (see
+      `Models.at_steps`).
     compare: Pairs of layers to compare: all pairs, or each layer with its
       counterpart.
-    layers: Indices of the layers. If None, all layers.
-    estimator: Estimator of CKA (see `xlflax.similarity.cka`).
-    reader: Computation of sentence states.
+    layers: Indices of the layers to analyze. If None, all layers are analyzed.
+    estimator: Statistical estimator for CKA (see `xlflax.similarity.cka`).
+    reader: Reader that computes sentence states.
   """
 
   source: text_sources.PairSource
@@ -48,7 +49,7 @@ class CkaStudy(study_base.SeriesStudy):
   reader: SentenceReader = dataclasses.field(default_factory=SentenceReader)
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis. Parts that fail are listed in the result."""
+    """Runs the analysis and records failures of single pairs or runs."""
     failures = eval_task.Failures('cka')
     rows: list[analysis_report.Row] = []
     for case, text in self.loaded_cases(
@@ -69,7 +70,7 @@ class CkaStudy(study_base.SeriesStudy):
     )
 
   def _bias_notes(self, rows: list[analysis_report.Row]) -> list[str]:
-    """Returns notes on pairs with too few sentences for the biased estimator."""
+    """Returns notes on pairs with too few sentences for a biased estimator."""
     if self.estimator is not cka.Estimator.BIASED:
       return []
     small_samples = {

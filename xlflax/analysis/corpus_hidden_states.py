@@ -1,4 +1,4 @@
-"""Hidden states of a corpus, computed block by block in constant memory.
+"""Hidden states for a corpus, computed block by block in constant memory.
 
 Source: ECS (Wu et al., 2020) section 5.1. The vector of a sentence is the mean
 of its tokens' states. The vector of a word is the mean over its tokens and
@@ -36,7 +36,7 @@ def sentence_blocks(
   max_length: int | None = None,
   block: int = 2048,
 ) -> Iterator[np.ndarray]:
-  """Yields the vectors of sentences, block by block, in their order.
+  """Yields sentence vectors block by block, in the order of the sentences.
 
   The blocks of translations are the input of CKA:
 
@@ -44,14 +44,14 @@ def sentence_blocks(
         sums.update(*pair)
 
   Args:
-    subject: Model and vocabulary.
-    texts: Sentences of one language. They are consumed block by block.
-    language: Code of the language.
-    pooling: Pooling of the hidden states. If None, the pooling of the model's
-      own sentence vectors.
+    subject: Model with its vocabulary.
+    texts: Sentences in one language. They are consumed block by block.
+    language: Language code of the sentences.
+    pooling: Method that pools hidden states. If None, the pooling of the
+      model's own sentence vectors.
     max_length: Maximum number of tokens per sentence. If None, the limit of the
       model's own sentence vectors.
-    block: Number of sentences per block.
+    block: Number of sentences to process at a time.
 
   Yields:
     States of shape [layers + 1, n, H], float32. n equals `block`, except in the
@@ -79,7 +79,7 @@ def mean_word_states(
   block: int = 256,
   total: int | None = None,
 ) -> word_vectors.WordMeans:
-  """Computes the mean vector of every word over a corpus, at every layer.
+  """Computes each word's mean vector over a corpus, at every layer.
 
   Text is encoded without splitting it into words. The tokens of a word are
   those that cover its characters and no others, and the preceding space if it
@@ -87,20 +87,21 @@ def mean_word_states(
   of the text are looked up in `words` as they are, and otherwise in lower case.
 
   Args:
-    subject: Model and vocabulary.
-    texts: Sentences of one language. If a store is given, every call must pass
+    subject: Model with its vocabulary.
+    texts: Sentences in one language. If a store is given, every call must pass
       the same sentences in the same order.
-    language: Code of the language.
-    words: Words whose means are computed.
-    store: Storage of the sums, which are saved every five minutes and at the
+    language: Language code of the sentences.
+    words: Words for which mean vectors are computed.
+    store: Storage for the sums, which are saved every five minutes and at the
       end. The computation resumes from stored sums.
     max_length: Maximum number of tokens per sentence. If None, the number of
       the model's positions.
-    block: Number of sentences per block.
-    total: Total number of sentences, for progress reports.
+    block: Number of sentences to process at a time.
+    total: Total number of sentences, for reporting progress.
 
   Raises:
-    AnalysisError: If the store has other words or another `identity`.
+    AnalysisError: If the store contains different words or a different
+      `identity`.
   """
   language_id = _language_id(subject, language)
   config = subject.model.config
@@ -163,7 +164,7 @@ class _WordTokenizer:
   def tokenize(
     self, texts: list[str]
   ) -> tuple[list[word_states.Reading], list[np.ndarray]]:
-    """Encodes N texts.
+    """Encodes N texts and returns their tokens with word numbers.
 
     Returns:
       The tokens of each text, and the rows in the means of each text's words.
@@ -185,8 +186,8 @@ class _WordTokenizer:
     """Assigns tokens to the words of a text.
 
     Args:
-      tokens: Tokens of the text with their character offsets.
-      segments: Segments of the text: separators at even and words at odd
+      tokens: The text's tokens with their character offsets.
+      segments: Segments of the text, with separators at even and words at odd
         indices.
 
     Returns:
@@ -231,7 +232,7 @@ def _blocks(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
   """Yields lists of `size` items. The last one may be shorter."""
   if size < 1:
     raise errors.ConfigError(
-      'A block must contain at least one sentence',
+      'The number of sentences per block must be positive',
       got=size,
       expected='a positive integer',
       where='block',

@@ -1,4 +1,4 @@
-"""Figures of analyses in the style of ECS's and MetaXLM's figures.
+"""Figures for analyses, in the style of the ECS and MetaXLM papers.
 
 All figures are readable at half a page and without color. Languages are named
 by their codes, because the fonts of Matplotlib lack many scripts.
@@ -24,12 +24,12 @@ def layer_columns(
   *,
   layers: Sequence[int] = (),
 ) -> figure.Figure:
-  """Plots a heat map with a row for each layer and their mean (ECS figure 7).
+  """Plots a heat map with rows for layers and their mean (ECS figure 7).
 
   Args:
-    title: Title of the figure.
+    title: Figure title.
     label: Label of the color bar. Values are between 0 and 1.
-    columns: Values of each layer by (group, column). Columns of one group are
+    columns: Values of all layers by (group, column). Columns of one group are
       adjacent. Shorter ones leave their last rows empty.
     layers: Layer numbers of the rows. If empty, they are counted from 0.
   """
@@ -73,14 +73,14 @@ def matrices(
   first_layers: Sequence[int] = (),
   second_layers: Sequence[int] = (),
 ) -> figure.Figure:
-  """Plots heat maps of all pairs of layers, with one panel per model.
+  """Plots heat maps over all pairs of layers, with one panel per model.
 
   Args:
-    title: Title of the figure.
+    title: Figure title.
     label: Label of the color bar. Values are between 0 and 1.
-    panels: Values of shape [L, M] by panel name.
-    first: Label of the rows.
-    second: Label of the columns.
+    panels: Arrays of values of shape [L, M], by panel name.
+    first: Label for the row axis.
+    second: Label for the column axis.
     first_layers: Layer numbers of the rows. If empty, they are counted from 0.
     second_layers: Layer numbers of the columns. If empty, they are counted
       from 0.
@@ -113,11 +113,11 @@ def directions(
   *,
   around_zero: bool = False,
 ) -> figure.Figure:
-  """Plots scores by training and test language (MetaXLM figure 6).
+  """Plots scores by training language and test language (MetaXLM figure 6).
 
   Args:
-    title: Title of the figure.
-    label: Label of the color bar with the unit.
+    title: Figure title.
+    label: Label of the color bar, including the unit.
     panels: Scores in points by model and (training language, test language).
     around_zero: Whether the colors are centered at zero, to distinguish gains
       from losses.
@@ -167,12 +167,12 @@ def _heat_maps(
   """Plots panels of equal size with one color bar.
 
   Args:
-    title: Title of the figure.
+    title: Figure title.
     label: Label of the color bar.
-    names: Names of the panels.
-    draw: Draws the panel with a name.
-    size: Width and height of a panel in inches.
-    min_width: Minimum width of the figure in inches.
+    names: Panel names.
+    draw: Function that draws the panel with a given name.
+    size: Width and height of each panel in inches.
+    min_width: Minimum figure width in inches.
   """
   num_columns = min(_MAX_PANELS_PER_ROW, len(names))
   num_rows = math.ceil(len(names) / num_columns)

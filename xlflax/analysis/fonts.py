@@ -1,4 +1,4 @@
-"""Fonts for the scripts of the text in figures.
+"""Font selection for text in figures, by writing system.
 
 Languages are named by codes, but users choose the names of models, and the
 default font of Matplotlib lacks many scripts.
@@ -14,7 +14,7 @@ from matplotlib import text as matplotlib_text
 
 
 def fit(canvas: figure.Figure) -> None:
-  """Sets fonts that contain the characters of all text in a figure.
+  """Selects fonts that contain the characters of all text in a figure.
 
   Characters that no installed font contains are replaced by the first code
   point, such as `U+4E2D…`.

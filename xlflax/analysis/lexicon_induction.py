@@ -24,7 +24,7 @@ Pairs = Iterable[tuple[str, str]]
 
 
 class Mapping(enum.Enum):
-  """Map from the vectors of one language to those of the other."""
+  """Kinds of maps from one language's vectors to those of another language."""
 
   NONE = 'none'  # No map, for vectors of a single model.
   PROCRUSTES = 'procrustes'  # Orthogonal map.
@@ -32,13 +32,13 @@ class Mapping(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WordVectors:
-  """Vectors of the words of a language.
+  """Word vectors for one language.
 
   Attributes:
-    words: V different words.
-    vectors: Vectors of shape [V, D], float32.
-    language: Language code, which decides the rules of lower case. An empty
-      string applies the common rules.
+    words: V distinct words.
+    vectors: Float32 array of word vectors of shape [V, D].
+    language: Language code, which determines the rules for lowercasing. If it
+      is empty, language-independent rules are used.
   """
 
   words: tuple[str, ...]
@@ -51,25 +51,26 @@ class WordVectors:
 
   @functools.cached_property
   def index(self) -> word_forms.WordIndex:
-    """Index of the words, which maps each word to its row."""
+    """Word index, which maps each word to its row."""
     return word_forms.WordIndex(self.words, self.language)
 
   def find(self, word: str) -> int | None:
-    """Returns the row of a word; see `word_forms.WordIndex.find`."""
+    """Returns a word's row; see `word_forms.WordIndex.find`."""
     return self.index.find(word)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Translated:
-  """Accuracy of the translation of words.
+  """Accuracy of word translation.
 
   Attributes:
-    precision: Precision@k by score and k, such as `(Score.CSLS, 1)`.
-    queries: Number of translated words.
-    asked: Number of different words of the test dictionary. Words are left out
-      of the precision if they, or all of their translations, have no vector.
-    learned_from: Number of pairs that the map was learned from. 0 without a
-      map.
+    precision: Precision@k by similarity score and k, such as `(Score.CSLS, 1)`.
+    queries: Number of words that were translated.
+    asked: Number of distinct words in the test dictionary. A word does not
+      count in the precision if it does not have a vector, or if none of its
+      translations has one.
+    learned_from: Number of word pairs from which the map was learned. It is 0
+      without a map.
   """
 
   precision: dict[tuple[csls.Score, int], float]
@@ -79,7 +80,7 @@ class Translated:
 
   @property
   def coverage(self) -> float:
-    """Fraction of the test dictionary's words that were translated."""
+    """Fraction of words in the test dictionary that were translated."""
     return self.queries / self.asked
 
 
@@ -98,12 +99,12 @@ def read_vectors(
   is used.
 
   Args:
-    path: Path of the file.
-    max_words: Maximum number of lines to read. If None, all lines are read.
+    path: Path to the file of word vectors.
+    max_words: Maximum number of words to read. If None, all words are read.
     language: Language code of the words.
 
   Raises:
-    CorpusError: If a line is malformed, or the file contains no words.
+    CorpusError: If a line is malformed, or if the file does not contain words.
   """
   path = pathlib.Path(path)
   lines = line_reader.read_lines(path)
@@ -117,7 +118,7 @@ def read_vectors(
     row = _parse_floats(fields[-dimension:])
     if not word or len(row) != dimension or not np.isfinite(row).all():
       raise errors.CorpusError(
-        'A line of a file of word vectors is malformed',
+        'A line in the file of word vectors is malformed',
         got=repr(line[:60].decode(errors='replace')),
         expected=f'a word and {dimension} finite numbers, separated by single '
         'spaces',
@@ -129,7 +130,7 @@ def read_vectors(
       row_of_word[text] = len(row_of_word)
   if not row_of_word:
     raise errors.CorpusError(
-      'A file of word vectors contains no words', where=str(path)
+      'The file of word vectors does not contain any words', where=str(path)
     )
   return WordVectors(tuple(row_of_word), vectors[: len(row_of_word)], language)
 
@@ -138,7 +139,7 @@ def read_vectors(
 def index_pairs(
   pairs: Pairs, source: WordVectors, target: WordVectors
 ) -> np.ndarray:
-  """Returns the rows of the pairs whose words both have vectors.
+  """Returns the row indices of word pairs in which both words have vectors.
 
   Returns:
     Sorted rows in `source` and `target` of shape [P, 2], int.
@@ -165,25 +166,26 @@ def translate(
   k: int = 10,
   max_rounds: validation.NonNegativeInt = 50,
 ) -> Translated:
-  """Computes the precision@k of translating words to their nearest neighbors.
+  """Computes precision@k of translating words to their nearest neighbors.
 
   All target words are candidates. A translation is correct if any of the word's
   translations in the dictionary is among the k nearest neighbors.
 
   Args:
-    source: Words of one language.
-    target: Words of the other language.
-    test: Pairs (word, translation) of the test dictionary.
-    train: Pairs from which the map is learned. Not required without a map.
+    source: Word vectors in the source language.
+    target: Word vectors in the target language.
+    test: Pairs (word, translation) in the test dictionary.
+    train: Pairs (word, translation) from which the map is learned. They are not
+      required without a map.
     mapping: PROCRUSTES for an orthogonal map after iterative normalization, or
       NONE to compare the vectors without a map.
-    scores: COSINE, CSLS, or both.
-    top: Values of k of precision@k.
-    k: K of CSLS.
-    max_rounds: Maximum number of rounds of the iterative normalization.
+    scores: Similarity scores to evaluate: COSINE, CSLS, or both.
+    top: Values of k for which precision@k is computed.
+    k: Number of neighbors K for CSLS.
+    max_rounds: Maximum number of rounds of iterative normalization.
 
   Raises:
-    AnalysisError: If no pair of a dictionary has vectors for both words.
+    AnalysisError: If none of a dictionary's pairs has vectors for both words.
   """
   mapping = validation.validate(mapping, Mapping, name='mapping')
   test = list(test)
@@ -233,14 +235,14 @@ def translate(
 
 
 def _group_translations(rows: np.ndarray) -> dict[int, set[int]]:
-  """Returns the rows of the translations of each source row.
+  """Groups the rows of translations by the row of the source word.
 
   Raises:
-    AnalysisError: If there are no pairs.
+    AnalysisError: If there are no word pairs.
   """
   if not len(rows):
     raise errors.AnalysisError(
-      'The test dictionary requires a pair of words with vectors',
+      'None of the pairs in the test dictionary has vectors for both words',
       got='no pair whose words both have vectors',
       fix='Check the letter case of the words and the order of the languages.',
     )
@@ -261,16 +263,16 @@ def _parse_floats(fields: list[bytes]) -> np.ndarray:
 def _parse_header(
   line: tuple[int, bytes], path: pathlib.Path
 ) -> tuple[int, int]:
-  """Returns the numbers of words and dimensions of the first line."""
+  """Parses the numbers of words and dimensions from the first line."""
   try:
     size, dimension = map(int, line[1].split())
     if size < 1 or dimension < 1:
       raise ValueError
   except ValueError:
     raise errors.CorpusError(
-      'The first line of a file of word vectors must contain its sizes',
+      'The first line of a word-vector file must specify its size',
       got=repr(line[1][:60].decode(errors='replace')),
-      expected='the number of words and of dimensions',
+      expected='the number of words and the number of dimensions',
       where=f'{path}:1',
     ) from None
   return size, dimension

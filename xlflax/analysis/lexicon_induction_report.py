@@ -1,4 +1,4 @@
-"""Tables and figures of lexicon induction, in the style of ECS's figure 4."""
+"""Tables and figures for lexicon induction, in the style of ECS's figure 4."""
 
 from collections.abc import Sequence
 
@@ -31,7 +31,7 @@ def _representation(row: analysis_report.Row) -> str:
 
 
 def tables(rows: Sequence[analysis_report.Row]) -> list[text.Table]:
-  """Returns tables of the precision at each k and of the coverage."""
+  """Returns tables of precision at each k and of dictionary coverage."""
   return [
     analysis_report.grid(
       f'Precision@{n} by CSLS with Procrustes (%)',
@@ -60,7 +60,7 @@ def _method(row: analysis_report.Row) -> str:
 
 
 def notes(rows: Sequence[analysis_report.Row]) -> list[str]:
-  """Returns notes on the numbers of words."""
+  """Returns notes on the numbers of translated words."""
   return list(
     dict.fromkeys(
       f'{row["series"]}, {row["pair"]}, {row["representation"]}: '
@@ -75,7 +75,7 @@ def notes(rows: Sequence[analysis_report.Row]) -> list[str]:
 def pictures(
   rows: Sequence[analysis_report.Row],
 ) -> dict[str, analysis_report.Figure]:
-  """Returns a bar chart of embeddings, and curves by layer and by step."""
+  """Returns a bar chart for embeddings, and curves over layers and steps."""
   figures = {}
   main_rows = _main_rows(rows)
   embedding_rows = [row for row in main_rows if row['layer'] is None]

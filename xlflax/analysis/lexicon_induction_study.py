@@ -1,4 +1,4 @@
-"""Lexicon induction from embeddings, hidden states and files of word vectors.
+"""Lexicon induction from embeddings, hidden states and word-vector files.
 
 Source: ECS (Wu et al., 2020) section 5.1.1 and figure 4: (a) rows of the
 embedding table for words of a single token, compared with fastText, and (b)
@@ -47,26 +47,27 @@ Sides = tuple[lexicon_induction.WordVectors, lexicon_induction.WordVectors]
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LexiconInductionStudy(study_base.SeriesStudy):
-  """Lexicon induction by every series for every dictionary.
+  """Lexicon induction with every model series for every dictionary.
 
   Attributes:
-    train: For each language pair, such as 'en-fr', the file of the dictionary
-      that maps are learned from. It has one entry per line, with tabs or spaces
-      between the words (MUSE).
-    test: Files of the test dictionaries, in the same format.
-    text: Text whose words get contextual vectors. If None, only embeddings are
-      evaluated.
-    series: Models to compare.
-    vectors: Files of word vectors (`.vec`) by language, the baseline.
-    layers: Indices of the layers. If None, all layers.
-    max_words: Maximum number of words per language, the most frequent ones of
-      the text or of the files.
-    min_count: Minimum number of occurrences in the text of a word with a
-      vector.
-    k: K of CSLS.
+    train: Dictionary file by language pair, such as 'en-fr', from which maps
+      are learned. It has one entry per line, with tabs or spaces between the
+      words (MUSE).
+    test: Test dictionary file by language pair, in the format of `train`.
+    text: Source of text in which words get contextual vectors. If None, only
+      embeddings are evaluated.
+    series: Model series to compare.
+    vectors: Word-vector files (`.vec`) by language, which serve as the
+      baseline.
+    layers: Indices of the layers to analyze. If None, all layers are analyzed.
+    max_words: Maximum number of words per language. The most frequent words of
+      the text or of the word-vector files are used.
+    min_count: Minimum number of times that a word must occur in the text to get
+      a vector.
+    k: Number of neighbors K for CSLS.
     max_length: Maximum number of tokens per sentence.
-    directory: Directory of the cache of sums over the text. If None, the sums
-      are not stored.
+    directory: Cache directory for sums over the text. If None, the sums are not
+      stored.
   """
 
   train: Mapping[str, str]
@@ -86,14 +87,15 @@ class LexiconInductionStudy(study_base.SeriesStudy):
       super().__post_init__()
     if set(self.train) != set(self.test):
       raise errors.ConfigError(
-        'Each language pair requires a training and a test dictionary',
+        'Each language pair requires both a training dictionary and a test '
+        'dictionary',
         got=f'{", ".join(self.train)} for training and '
         f'{", ".join(self.test)} for test',
       )
     self._check_vectors()
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis. Parts that fail are listed in the result."""
+    """Runs the analysis and records failures of single pairs or runs."""
     failures = eval_task.Failures('words')
     rows: list[analysis_report.Row] = []
     train = _read_dictionaries(self.train)
@@ -146,7 +148,7 @@ class LexiconInductionStudy(study_base.SeriesStudy):
     unused_languages = set(self.vectors) - used_languages
     if unused_languages:
       raise errors.ConfigError(
-        'Word vectors are required for both languages of a dictionary',
+        'Word-vector files are required for both languages of a dictionary',
         got='only ' + ', '.join(sorted(unused_languages)),
         where='--vec',
         expected='files of both languages of one of ' + ', '.join(self.test),
@@ -199,7 +201,7 @@ class _VectorCache:
     self._files: dict[str, lexicon_induction.WordVectors] = {}
 
   def file_vectors(self, pair: model_refs.Pair) -> Sides:
-    """Returns the vectors of the files of a language pair."""
+    """Returns the word vectors in a language pair's files."""
     for language in pair:
       if language not in self._files:
         self._files[language] = lexicon_induction.read_vectors(
@@ -212,7 +214,7 @@ class _VectorCache:
   def embeddings(
     self, case: study_base.Case
   ) -> Iterator[tuple[int | None, Sides]]:
-    """Yields the rows of the embedding tables, without a layer."""
+    """Yields word vectors from the embedding tables, which have no layer."""
     first, second = (
       word_vectors.embedding_vectors(
         self._models.subject(ref), self._vocabulary(language), language
@@ -224,7 +226,7 @@ class _VectorCache:
   def layer_means(
     self, case: study_base.Case
   ) -> Iterator[tuple[int | None, Sides]]:
-    """Yields layers with the means of the words' contextual states.
+    """Yields each layer with the mean contextual states of words.
 
     Yields nothing if the analysis has no text.
     """
@@ -310,7 +312,7 @@ def _sides(case: study_base.Case):
 
 
 def _dictionary_words(*dictionaries: Entries) -> dict[str, set[str]]:
-  """Returns the words of some dictionaries by language."""
+  """Returns the words in the given dictionaries by language."""
   words_by_language: dict[str, set[str]] = {}
   for dictionary in dictionaries:
     for (first, second), entries in dictionary.items():
@@ -327,9 +329,10 @@ def _read_dictionaries(files: Mapping[str, str]) -> Entries:
     first, dash, second = name.partition('-')
     if not dash or not pathlib.Path(path).is_file():
       raise errors.CorpusError(
-        'The dictionary does not exist',
+        'The dictionary file does not exist, or its language pair is not '
+        'specified',
         got=f'{name}={path}',
-        expected='two codes and a file, such as en-fr=en-fr.txt',
+        expected='two language codes and a file, such as en-fr=en-fr.txt',
       )
     with open(path, 'rb') as stream:
       has_tabs = b'\t' in stream.readline()

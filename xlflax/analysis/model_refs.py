@@ -1,4 +1,4 @@
-"""References to the models that an analysis compares."""
+"""References to models that an analysis compares."""
 
 import dataclasses
 import functools
@@ -25,11 +25,11 @@ Steps = str | Sequence[validation.NonNegativeInt]
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True)
 class ModelRef:
-  """A checkpoint of a run.
+  """A reference to a run's checkpoint.
 
   Attributes:
     directory: Directory of the run.
-    step: Step of the checkpoint, 'last', or 'untrained' for randomly
+    step: Checkpoint step, 'last', or 'untrained' for randomly
       initialized parameters.
   """
 
@@ -41,14 +41,14 @@ class ModelRef:
     """Parses `runs/en`, `runs/en@1000`, `runs/en@last` or `runs/en@untrained`.
 
     Raises:
-      ConfigError: If the text contains no directory.
+      ConfigError: If the text does not contain a directory.
     """
     directory, step = name_path_pairs.split_end(text)
     if not (step.isdecimal() or step in (LAST, result_store.UNTRAINED)):
       directory, step = text, LAST
     if not directory:
       raise errors.ConfigError(
-        'A model reference contains no directory',
+        'The model reference does not contain a directory',
         got=repr(text),
         expected='DIR, DIR@STEP or DIR@untrained',
       )
@@ -61,17 +61,18 @@ class ModelRef:
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True)
 class ModelSeries:
-  """A model for each side of every language pair.
+  """A series of models: one for each language of every language pair.
 
-  In a model reference, `{language}` is replaced by the language of its side and
-  `{pair}` by both languages: `runs/{language}` are monolingual models,
+  In a model reference, `{language}` is replaced by the language that it reads
+  and `{pair}` by both languages: `runs/{language}` are monolingual models,
   `runs/{pair}` bilingual ones.
 
   Attributes:
-    name: Name in legends and tables.
+    name: Name of the series in legends and tables.
     first: Model of the pair's first language, in the format of
       `ModelRef.parse`.
-    second: Model of the pair's second language. If empty, the same as `first`.
+    second: Model of the pair's second language. If empty, `first` reads both
+      languages.
   """
 
   name: str
@@ -83,13 +84,13 @@ class ModelSeries:
     """Parses `NAME=MODEL` or `NAME=MODEL,MODEL`.
 
     Raises:
-      ConfigError: If the text has another format.
+      ConfigError: If the text has a different format.
     """
     name, models = name_path_pairs.split_name(text)
     first, comma, second = models.partition(',')
     if not (name and first) or ',' in second or (comma and not second):
       raise errors.ConfigError(
-        'Invalid value for --models',
+        'The value of --models does not have the required format',
         got=repr(text),
         expected='NAME=MODEL, or NAME=MODEL,MODEL for the two languages',
         where='--models',
@@ -97,7 +98,7 @@ class ModelSeries:
     return cls(name, first, second)
 
   def models(self, pair: Pair) -> tuple[ModelRef, ModelRef]:
-    """Returns the models that read the first and second language of a pair."""
+    """Returns the models that read the pair's first and second language."""
     first, second = (
       ModelRef.parse(
         template.replace('{language}', language).replace(
@@ -112,7 +113,7 @@ class ModelSeries:
 
 
 class Models:
-  """Runs opened for reading. The two models used last are kept in memory."""
+  """Runs opened for reading, with the two most recent models in memory."""
 
   def __init__(
     self,
@@ -125,8 +126,9 @@ class Models:
 
     Args:
       batch_size: Number of sentences per batch.
-      seed: Random seed of untrained parameters.
-      partitioner: Shards parameters and batches. If None, one device is used.
+      seed: Random seed for initializing untrained parameters.
+      partitioner: Partitioner that shards parameters and batches. If None, a
+        single device is used.
     """
     self._batch_size = batch_size
     self._seed = seed
@@ -135,7 +137,7 @@ class Models:
     self._subject = functools.lru_cache(maxsize=2)(self._restore)
 
   def subject(self, ref: ModelRef) -> eval_task.EvalModel:
-    """Returns the model with the parameters of a checkpoint.
+    """Returns the model with parameters restored from a checkpoint.
 
     Raises:
       XlflaxError: If the run or the checkpoint does not exist.
@@ -143,7 +145,7 @@ class Models:
     return self._subject(self.resolve(ref))
 
   def resolve(self, ref: ModelRef) -> ModelRef:
-    """Returns the reference with 'last' replaced by the number of the step.
+    """Replaces the step 'last' in a reference with the last checkpoint's step.
 
     Raises:
       XlflaxError: If the run or the checkpoint does not exist.
@@ -159,17 +161,17 @@ class Models:
   def at_steps(
     self, refs: tuple[ModelRef, ModelRef], steps: Steps
   ) -> list[tuple[ModelRef, ModelRef]]:
-    """Returns both models at each of some steps.
+    """Returns both models at each of the given steps.
 
     Models with a named step are the same at all steps.
 
     Args:
       refs: Models of two languages.
       steps: 'last' for the last checkpoint of each model, 'all' for all steps
-        that the models without a named step have in common, or numbers.
+        that are common to the models without a named step, or a list of steps.
 
     Raises:
-      XlflaxError: If a run or a checkpoint does not exist.
+      XlflaxError: If a run or checkpoint does not exist.
     """
     unresolved = [ref for ref in refs if ref.step == LAST]
     if not unresolved:
@@ -188,7 +190,7 @@ class Models:
       )
     if not selected_steps:
       raise errors.CheckpointError(
-        'The models have no checkpoints at the same step',
+        'The models do not have a checkpoint at any common step',
         got=', '.join(sorted({ref.directory for ref in unresolved})),
       )
     first, second = refs
@@ -205,7 +207,7 @@ class Models:
     return self._run(ref.directory).model.config.num_layers + 1
 
   def identity(self, ref: ModelRef) -> dict[str, Any]:
-    """Returns JSON values that determine the hidden states of a model."""
+    """Returns JSON values that identify a model and its hidden states."""
     ref = self.resolve(ref)
     run = self._run(ref.directory)
     sentence = sentence_embedding.read_sentence_encoding(run.directory)

@@ -16,10 +16,10 @@ from xlflax.utils import errors, validation
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultiwayFiles(text_sources.PairSource):
-  """Files of several languages that are line-by-line translations.
+  """Sentence pairs from files that are line-by-line translations.
 
   Attributes:
-    files: File of each language. The first language is paired with each of the
+    files: File for each language. The first language is paired with each of the
       other languages.
   """
 
@@ -50,11 +50,11 @@ class MultiwayFiles(text_sources.PairSource):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OrientedPairs(text_sources.PairSource):
-  """Language pairs of another source, with a given language in front.
+  """Source that reorders language pairs so that a given language comes first.
 
   Attributes:
-    source: Source of the text.
-    pivot: Language that comes first in each pair that contains it.
+    source: Source of the sentence pairs.
+    pivot: Language that is moved to the front of each pair that contains it.
     max_pairs: Maximum number of sentence pairs per language pair, from the
       beginning. If None, all are used.
   """
@@ -68,10 +68,11 @@ class OrientedPairs(text_sources.PairSource):
     return tuple(self._orient(pair) for pair in self.source.pairs())
 
   def load(self, pair: Pair) -> PairedText:
-    """Returns the sentences of both languages of a pair.
+    """Reads the sentences in both languages of a pair.
 
     Raises:
-      CorpusError: If the numbers of sentences differ, or are zero.
+      CorpusError: If the languages have different numbers of sentences, or
+        none.
     """
     source_pair = next(
       source_pair
@@ -82,7 +83,8 @@ class OrientedPairs(text_sources.PairSource):
     sides = text if source_pair == pair else text[::-1]
     if len(sides[0]) != len(sides[1]) or not sides[0]:
       raise errors.CorpusError(
-        'The texts of a language pair are not translations of each other',
+        'The two languages of a pair have different numbers of sentences, or '
+        'none',
         got=f'{len(sides[0])} sentences of {pair[0]}, '
         f'{len(sides[1])} sentences of {pair[1]}',
         where='-'.join(pair),

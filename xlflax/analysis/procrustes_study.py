@@ -1,4 +1,4 @@
-"""Orthogonal maps between the layers of two models.
+"""Orthogonal (Procrustes) maps between the layers of two models.
 
 Source: ECS (Wu et al., 2020) sections 5.1.2 (aligned words in context) and
 5.1.3 (sentences).
@@ -33,7 +33,7 @@ _BLOCK = 256  # Number of sentences whose word states are computed at a time.
 
 
 class Level(enum.Enum):
-  """Units that are paired: sentences, or words linked by a word alignment."""
+  """Units from which maps are learned: sentences, or aligned words."""
 
   SENTENCES = 'sentences'
   WORDS = 'words'
@@ -42,20 +42,21 @@ class Level(enum.Enum):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProcrustesStudy(study_base.SeriesStudy):
-  """Maps of every series, language pair and layer.
+  """Orthogonal maps for every model series, language pair and layer.
 
   Attributes:
-    source: Parallel text. For maps between words, the words are separated by
-      spaces.
-    series: Models between which maps are learned.
-    links: For maps between words, the file of links of each language pair, in
+    source: Source of parallel text. For maps between words, the words are
+      separated by spaces.
+    series: Model series between whose models maps are learned.
+    links: For maps between words, the word-link file of each language pair, in
       either order. The file is in Pharaoh's format, with a line for each
       sentence pair.
-    steps: Checkpoints of models without a named step (see `Models.at_steps`).
-    layers: Indices of the layers. If None, all layers.
-    max_rounds: Maximum number of rounds of the iterative normalization.
-    reader: Computation of sentence states.
-    level: Units that are paired.
+    steps: Checkpoint steps for models without a named step (see
+      `Models.at_steps`).
+    layers: Indices of the layers to analyze. If None, all layers are analyzed.
+    max_rounds: Maximum number of rounds of iterative normalization.
+    reader: Reader that computes sentence states.
+    level: Units from which maps are learned: sentences or words.
   """
 
   source: text_sources.PairSource
@@ -66,7 +67,7 @@ class ProcrustesStudy(study_base.SeriesStudy):
   level: Level = Level.SENTENCES
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis. Parts that fail are listed in the result."""
+    """Runs the analysis and records failures of single pairs or runs."""
     failures = eval_task.Failures('procrustes')
     rows: list[analysis_report.Row] = []
     files: dict[str, str | bytes] = {}
@@ -106,9 +107,9 @@ class ProcrustesStudy(study_base.SeriesStudy):
     """Learns a map and evaluates it on held-out pairs.
 
     Args:
-      case: Models and language pair.
-      layer: Index of the layer.
-      sides: Paired vectors of shapes [P, D] and [P, E].
+      case: Pair of models and their language pair.
+      layer: Layer index.
+      sides: Paired vectors from the two models, of shapes [P, D] and [P, E].
 
     Returns:
       The row with the scores, and the map.
@@ -121,7 +122,7 @@ class ProcrustesStudy(study_base.SeriesStudy):
     test = [side[is_held_out][:_MAX_TEST_PAIRS] for side in sides]
     if not len(test[0]):
       raise errors.AnalysisError(
-        'The evaluation of a map requires more pairs',
+        'There are too few sentence or word pairs to evaluate a map',
         got=f'{len(sides[0])} pairs',
         expected=f'at least {_HOLD_OUT_EVERY} pairs',
       )
@@ -223,7 +224,7 @@ class ProcrustesStudy(study_base.SeriesStudy):
     path = self.links.get(name, self.links.get(reversed_name))
     if path is None:
       raise errors.AnalysisError(
-        'The language pair has no word alignment',
+        'A word alignment file is missing for the language pair',
         got=name,
         expected=f'--alignments={name}=FILE',
       )
@@ -237,7 +238,7 @@ class ProcrustesStudy(study_base.SeriesStudy):
     max_pairs = getattr(self.source, 'max_pairs', None)
     if len(links) < size or (len(links) > size and size != max_pairs):
       raise errors.AnalysisError(
-        'The word alignment does not match the sentences',
+        'The word alignment and the sentence pairs differ in number',
         got=f'{len(links)} lines for {size} sentence pairs',
         where=path,
         expected='one line for each sentence pair',
@@ -254,14 +255,14 @@ def _word_vectors(
   word_indices: list[np.ndarray],
   max_length: int | None,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-  """Returns the states of some words of each sentence.
+  """Returns hidden states of selected words in each sentence.
 
   Args:
-    subject: Model and vocabulary.
+    subject: Model with its vocabulary.
     texts: N sentences with words separated by spaces.
     language: Language code of the sentences.
-    layers: Indices of the layers.
-    word_indices: For each sentence, indices of words of shape [links].
+    layers: Layer indices.
+    word_indices: For each sentence, an array of word indices of shape [links].
     max_length: Maximum number of tokens per sentence.
 
   Returns:
@@ -285,7 +286,7 @@ def _word_vectors(
       indices = word_indices[start + result.sentence]
       if indices.size and indices.max() >= num_words:
         raise errors.AnalysisError(
-          'A link refers to a word that does not exist in the sentence',
+          'A word link refers to a word position past the end of the sentence',
           got=f'word {indices.max()}',
           expected=f'0 to {num_words - 1}',
           where=f'sentence {start + result.sentence + 1} of {language}',

@@ -28,12 +28,12 @@ _NAMES = {'none': 'without a map', 'procrustes': 'with Procrustes'}
 
 
 class SentenceSides(NamedTuple):
-  """Hidden states of translated sentences.
+  """Hidden states of sentences and their translations.
 
   Attributes:
-    first: States of shape [layers, N, D].
-    second: States of shape [layers, N, E]. Sentence i is the translation of
-      sentence i of `first`.
+    first: States of the first language's sentences, of shape [layers, N, D].
+    second: States of the second language's sentences, of shape [layers, N, E].
+      Sentence i is the translation of sentence i of `first`.
   """
 
   first: np.ndarray
@@ -43,16 +43,17 @@ class SentenceSides(NamedTuple):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceRetrievalStudy(study_base.SeriesStudy):
-  """Sentence retrieval by every series on every language pair.
+  """Sentence retrieval with every model series on every language pair.
 
   Attributes:
-    test: Parallel text for the retrieval.
-    train: Parallel text from which maps are learned. If None, no maps are
-      learned. Only pairs in both `test` and `train` are mapped.
-    series: Models to compare.
-    steps: Checkpoints of models without a named step (see `Models.at_steps`).
-    layers: Indices of the layers. If None, all layers.
-    reader: Computation of sentence states.
+    test: Source of parallel text on which retrieval is evaluated.
+    train: Source of parallel text from which maps are learned. If None, no maps
+      are learned. Only pairs in both `test` and `train` are mapped.
+    series: Model series to compare.
+    steps: Checkpoint steps for models without a named step (see
+      `Models.at_steps`).
+    layers: Indices of the layers to analyze. If None, all layers are analyzed.
+    reader: Reader that computes sentence states.
   """
 
   test: text_sources.PairSource
@@ -61,7 +62,7 @@ class SentenceRetrievalStudy(study_base.SeriesStudy):
   reader: SentenceReader = dataclasses.field(default_factory=SentenceReader)
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis. Parts that fail are listed in the result."""
+    """Runs the analysis and records failures of single pairs or runs."""
     failures = eval_task.Failures('sentences')
     rows: list[analysis_report.Row] = []
     notes: list[str] = []
@@ -106,7 +107,8 @@ class SentenceRetrievalStudy(study_base.SeriesStudy):
     depths = {models.num_layers(ref) for ref in (case.first, case.second)}
     if len(depths) > 1:
       raise errors.AnalysisError(
-        'A layer-by-layer comparison requires models of equal depth',
+        'A layer-by-layer comparison requires models with equal numbers of '
+        'layers',
         got=' and '.join(f'{depth} layers' for depth in sorted(depths)),
       )
     layers = study_base.chosen_layers(self.layers, depths.pop())
@@ -222,27 +224,27 @@ def _pictures(
 def score_mapped_layers(
   train: SentenceSides, test: SentenceSides, *, max_rounds: int = 50
 ) -> retrieval_metrics.PairScores:
-  """Computes the retrieval accuracy of every layer after a learned map.
+  """Computes every layer's retrieval accuracy after a learned map.
 
-  The first side is normalized and mapped into the space of the second side,
-  which is also normalized. Both normalizations are those of the training
-  sentences.
+  The first language's states are normalized and mapped into the space of the
+  second language's states, which are also normalized. Both normalizations are
+  computed on the training sentences.
 
   Args:
-    train: States from which maps are learned.
-    test: States for the retrieval.
-    max_rounds: Maximum number of rounds of the iterative normalization.
+    train: Hidden states from which maps are learned.
+    test: Hidden states on which retrieval is evaluated.
+    max_rounds: Maximum number of rounds of iterative normalization.
 
   Raises:
-    AnalysisError: If the sides differ in their number of layers, in their size
-      or in their number of sentences, or states are not finite.
+    AnalysisError: If the two languages' states differ in the number of layers,
+      in size or in the number of sentences, or if states are not finite.
   """
   depths = [len(side) for sides in (train, test) for side in sides]
   if len(set(depths)) != 1:
     raise errors.AnalysisError(
-      'A map between layers requires equal numbers of layers',
+      'Layer-by-layer maps require equal numbers of layers',
       got=f'{depths} layers',
-      expected='the same number for both sides, and for training and test',
+      expected='the same number for both languages, in training and test',
     )
   first, second = [], []
   for train_source, train_target, test_source, test_target in zip(

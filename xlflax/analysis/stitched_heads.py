@@ -1,4 +1,4 @@
-"""Evaluation of a task's head on the mapped states of another model.
+"""Evaluation of a fine-tuned head on a second model's mapped hidden states.
 
 Source: ECS (Wu et al., 2020) section 5.1.2 and figure 5. Layer i of the target
 model is mapped into the space of layer i of the source model, on which the
@@ -28,34 +28,37 @@ def subject_of(
   name: str,
   saved: alignment_maps.SavedMap | None,
 ) -> eval_task.EvalModel:
-  """Returns the target's encoder with a head of the source.
+  """Combines the target model's encoder with a head of the source model.
 
   The result is evaluated like any fine-tuned model on text in the target's
   language.
 
   Args:
-    source: Model with the head.
-    target: Model whose states are mapped.
-    name: Name of the source's objective.
-    saved: Map from the target's layer to the source's layer. If None, the
-      states are not mapped.
+    source: Fine-tuned model that contains the head.
+    target: Model whose hidden states are mapped.
+    name: Name of the source model's objective that trained the head.
+    saved: Map from the target model's layer to the source model's layer. If
+      None, the states are not mapped.
 
   Raises:
-    AnalysisError: If the source has no such head, or the map has other sizes.
+    AnalysisError: If the source model does not have the head, or if the map's
+      shape does not match the models.
   """
   objective = source.objectives.get(name)
   head = source.params.get('heads', {}).get(name)
   if not isinstance(objective, finetuning_objective.FineTuning) or head is None:
     raise errors.AnalysisError(
-      'The source model has no such head',
+      'The source model does not have a head for the objective',
       got=name,
       expected='one of '
       + (', '.join(source.params.get('heads', {})) or 'none'),
-      fix='Pass its name as --objective, or fine-tune the source model first.',
+      fix=(
+        'Pass the name of a head as --objective, or fine-tune the source model.'
+      ),
     )
   if objective.reads_decoder(source.model):
     raise errors.AnalysisError(
-      'A map of hidden states requires a head on an encoder',
+      'Mapped hidden states require a head that reads the encoder',
       got=f'objective {name!r}, which reads the states of a decoder',
       expected="a head with states_from='encoder'",
       fix="Fine-tune with states_from='encoder'.",
@@ -70,7 +73,7 @@ def subject_of(
     sizes = (target.model.config.hidden_dim, source.model.config.hidden_dim)
     if saved.alignment.matrix.shape != sizes[::-1]:
       raise errors.AnalysisError(
-        'The shape of the map does not match the models',
+        'The shape of the map does not match the hidden sizes of the models',
         got=str(saved.alignment.matrix.shape),
         expected=str(sizes[::-1]),
       )
@@ -92,7 +95,7 @@ def subject_of(
 
 
 def map_states(states: jax.Array, parameters: dict[str, Any]) -> jax.Array:
-  """Maps hidden states into the space of the map's target.
+  """Applies a map to hidden states and inverts the target's normalization.
 
   The states are normalized and mapped. The rounds of the target's normalization
   are then inverted in reverse order. A round maps a vector u of norm 1 to
@@ -101,8 +104,8 @@ def map_states(states: jax.Array, parameters: dict[str, Any]) -> jax.Array:
   multiplied by `scale`.
 
   Args:
-    states: States of shape [..., D].
-    parameters: Parameters of the map: `matrix` of shape [D, D],
+    states: Hidden states of shape [..., D].
+    parameters: Map parameters: `matrix` of shape [D, D],
       `source_means` and `target_means` of shape [rounds, D], and `scale`, the
       mean norm of the target's states divided by that of the source's.
 
@@ -138,7 +141,7 @@ def _mapped_class(
   """
 
   class Mapped(base):  # type: ignore[valid-type, misc]
-    """Objective that maps the states of the encoder."""
+    """Objective that maps the encoder's hidden states before its head."""
 
     def _encode(self, model, params, batch, vocabulary, rng) -> jax.Array:
       states = super()._encode(model, params, batch, vocabulary, rng)

@@ -1,4 +1,4 @@
-"""Base classes of analyses and helpers for models, layers and tables."""
+"""Base classes for analyses, and helpers for models, layers and tables."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,30 +18,31 @@ _Text = TypeVar('_Text')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Study:
-  """Base of analyses: a frozen dataclass of settings."""
+  """Base class for analyses, which are frozen dataclasses of settings."""
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
     """Runs the analysis.
 
     Args:
-      models: Models that the analysis reads.
+      models: Models that the analysis can read.
 
     Returns:
-      The results, which include the parts that failed.
+      The results, which include failures of single parts such as language
+      pairs.
     """
     raise NotImplementedError
 
 
 class Case(NamedTuple):
-  """The two models of a series for a language pair at one step.
+  """The two models that a series compares, for one language pair and step.
 
   Attributes:
-    series: Name of the series.
+    series: Name of the model series.
     pair: Language pair.
-    step: Step of the checkpoint that changes in the course of training. If
-      none does, the step of the first model.
-    first: Model that reads the first language of the pair.
-    second: Model that reads the second language of the pair.
+    step: Step of the checkpoint that varies over training. If both checkpoints
+      are fixed, the step of the first model.
+    first: Model that reads the pair's first language.
+    second: Model that reads the pair's second language.
   """
 
   series: str
@@ -52,12 +53,12 @@ class Case(NamedTuple):
 
   @property
   def name(self) -> str:
-    """Description of the case for messages."""
+    """Description of the models, language pair and step for messages."""
     return f'{self.series} {"-".join(self.pair)} at step {self.step}'
 
   @property
   def columns(self) -> analysis_report.Row:
-    """Columns of a table row that identify the case."""
+    """Table columns that identify the series, language pair and step."""
     return {
       'series': self.series,
       'pair': '-'.join(self.pair),
@@ -67,11 +68,12 @@ class Case(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SeriesStudy(Study):
-  """Base of analyses that compare models of two languages.
+  """Base class for analyses that compare models for two languages.
 
   Attributes:
-    series: Models that read the two languages.
-    steps: Checkpoints of models without a named step (see `Models.at_steps`).
+    series: Model series, each with the models that read the two languages.
+    steps: Checkpoint steps for models without a named step (see
+      `Models.at_steps`).
   """
 
   series: tuple[model_refs.ModelSeries, ...]
@@ -81,7 +83,8 @@ class SeriesStudy(Study):
     names = [series.name for series in self.series]
     if not names or len(set(names)) < len(names):
       raise errors.ConfigError(
-        'An analysis requires one or more series of models with distinct names',
+        'An analysis requires at least one model series, and series names must '
+        'be distinct',
         got=', '.join(names) or 'no series',
         where='--models',
       )
@@ -92,12 +95,13 @@ class SeriesStudy(Study):
     models: model_refs.Models,
     failures: eval_task.Failures,
   ) -> Iterator[Case]:
-    """Yields a case for each series and step.
+    """Yields the two models of each series at each step.
 
     Args:
       pair: Language pair.
-      models: Models that the analysis reads.
-      failures: Receives a failure for each series whose models are missing.
+      models: Models that the analysis can read.
+      failures: Recorder to which a failure is added for each series whose
+        models are missing.
     """
     for series in self.series:
       refs_by_step = []
@@ -120,14 +124,15 @@ class SeriesStudy(Study):
     models: model_refs.Models,
     failures: eval_task.Failures,
   ) -> Iterator[tuple[Case, _Text]]:
-    """Yields the cases of language pairs together with their text.
+    """Yields the models for each language pair together with the pair's text.
 
     Args:
-      pairs: Language pairs.
-      load: Function that loads the text of a pair.
-      models: Models that the analysis reads.
-      failures: Receives a failure for each pair whose text cannot be loaded,
-        and for each series whose models are missing.
+      pairs: Language pairs to analyze.
+      load: Function that loads a language pair's text.
+      models: Models that the analysis can read.
+      failures: Recorder to which a failure is added for each language pair
+        whose text cannot be loaded and for each series whose models are
+        missing.
     """
     for pair in pairs:
       with failures.guard('-'.join(pair)):
@@ -136,19 +141,19 @@ class SeriesStudy(Study):
 
 
 def check_finite(states: np.ndarray, what: str, where: str) -> None:
-  """Checks that the states of a checkpoint are finite.
+  """Checks that hidden states or vectors are finite.
 
   Args:
-    states: Hidden states or vectors.
-    what: Name of the states in the message.
-    where: Location in the message.
+    states: Hidden states or vectors to check.
+    what: Name of the states to report in the error message.
+    where: Location to report in the error message.
 
   Raises:
     AnalysisError: If `states` contains NaN or infinity.
   """
   if not np.isfinite(states).all():
     raise errors.AnalysisError(
-      f'{what} is not finite',
+      f'{what} contains values that are not finite',
       got='NaN or infinity',
       where=where,
       fix="Check that the checkpoint's parameters are finite.",
@@ -156,22 +161,22 @@ def check_finite(states: np.ndarray, what: str, where: str) -> None:
 
 
 def chosen_layers(layers: Sequence[int] | None, count: int) -> list[int]:
-  """Returns sorted indices of layers, counted from 0, the embedding output.
+  """Returns sorted layer indices, where 0 is the embedding output.
 
   Args:
-    layers: Indices of layers. Negative ones count from the end. If None, all
+    layers: Layer indices. Negative indices count from the end. If None, all
       layers are returned.
     count: Number of layers, including the embedding output.
 
   Raises:
-    AnalysisError: If one of the layers does not exist.
+    AnalysisError: If a layer does not exist.
   """
   if layers is None:
     return list(range(count))
   for layer in layers:
     if not -count <= layer < count:
       raise errors.AnalysisError(
-        'The model has no such layer',
+        'The model does not have the requested layer',
         got=layer,
         expected=f'0 (embeddings) to {count - 1}, or counted from the end',
       )
@@ -181,7 +186,7 @@ def chosen_layers(layers: Sequence[int] | None, count: int) -> list[int]:
 def last_steps(
   rows: Sequence[analysis_report.Row],
 ) -> list[analysis_report.Row]:
-  """Returns the rows of the last step of every series and pair."""
+  """Returns each series' and pair's rows at the last step."""
   last = {(row['series'], row['pair']): row['step'] for row in rows}
   return [
     row for row in rows if row['step'] == last[row['series'], row['pair']]
@@ -191,12 +196,12 @@ def last_steps(
 def by_step(
   rows: Sequence[analysis_report.Row], value: str, *, layer: str = 'layer'
 ) -> dict[str, dict[str, list[tuple[float, float]]]]:
-  """Groups values by panel and layer, for plots over training steps.
+  """Groups values by panel and layer for plots over training steps.
 
   Args:
-    rows: Table rows. Those whose step is not a number are left out.
-    value: Column of the values, which are fractions.
-    layer: Column of the layer.
+    rows: Table rows. Rows whose step is not a number are omitted.
+    value: Name of the column with the values, which are fractions.
+    layer: Name of the column with the layer.
 
   Returns:
     Points (step, percentage) by panel (series and pair) and layer. Panels
@@ -234,18 +239,18 @@ def analyze(
   Args:
     analysis: Analysis to run, such as `cka_study.CkaStudy(...)`.
     output: Output folder (see `analysis_report.write`).
-    command: Arguments of the command line, for the report.
-    seed: Random seed of untrained parameters.
+    command: Command-line arguments to show in the report.
+    seed: Random seed for initializing untrained parameters.
     batch_size: Number of sentences per batch, for analyses whose results do not
       depend on it.
-    partitioner: Shards parameters and batches. If None, batches are split over
-      all devices.
+    partitioner: Partitioner that shards parameters and batches. If None,
+      batches are split over all devices.
 
   Returns:
-    The results, which include the parts that failed.
+    The results, which include failures of single parts such as language pairs.
 
   Raises:
-    XlflaxError: If the settings are invalid, or there are no results.
+    XlflaxError: If the settings are invalid, or if there are no results.
   """
   folder = paths.to_path(output)
   bucket_access.check_usable(folder)

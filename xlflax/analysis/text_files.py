@@ -16,11 +16,11 @@ from xlflax.utils import errors, name_suggestions, validation
 
 
 class Digest(NamedTuple):
-  """Identity of a text.
+  """Identity of a text, by which its results are stored.
 
   Attributes:
-    name: First 16 hexadecimal digits of the text's hash.
-    size: Number of lines.
+    name: First 16 hexadecimal digits of the hash of the text.
+    size: Number of lines in the text.
   """
 
   name: str
@@ -29,18 +29,18 @@ class Digest(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lines(text_sources.TextSource):
-  """Base of sources that yield text line by line."""
+  """Base class for sources that yield text line by line."""
 
   def lines(self, language: str) -> Iterator[str]:
     """Returns a new iterator over the lines of a language."""
     raise NotImplementedError
 
   def load(self, language: str) -> list[str]:
-    """Returns all lines of a language."""
+    """Reads all lines of a language."""
     return list(self.lines(language))
 
   def fingerprint(self) -> str:
-    """Returns a hash of languages and text.
+    """Returns a hash that identifies the languages and their text.
 
     If a text cannot be read, the error message is hashed in its place.
     """
@@ -56,10 +56,10 @@ class Lines(text_sources.TextSource):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextFiles(Lines):
-  """Text files with one sentence per line.
+  """Source of text from files with one sentence per line.
 
   Attributes:
-    files: File of each language. Files that end in .gz or .zst are
+    files: File for each language. Files that end in .gz or .zst are
       decompressed.
     max_lines: Maximum number of lines per language, from the beginning. If
       None, all lines are used.
@@ -81,11 +81,12 @@ class TextFiles(Lines):
     """Yields the lines of a language that are not blank.
 
     Raises:
-      CorpusError: If there is no file of the language, or it contains no text.
+      CorpusError: If there is no file for the language, or if the file does not
+        contain text.
     """
     if language not in self.files:
       raise errors.CorpusError(
-        'The source has no text in the language',
+        'The source does not contain text in the language',
         got=language,
         expected='one of ' + ', '.join(self.files),
         fix=name_suggestions.suggest_language(language, self.files),
@@ -101,18 +102,18 @@ class TextFiles(Lines):
       yield text
     if is_empty:
       raise errors.CorpusError(
-        'A text file is empty', where=self.files[language]
+        'The text file does not contain any text', where=self.files[language]
       )
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorpusLines(Lines):
-  """Monolingual text of a corpus directory.
+  """Source of monolingual text from a corpus directory.
 
   Attributes:
-    directory: Corpus directory.
-    split: 'train', 'validation' or 'test'.
+    directory: Path to the corpus directory.
+    split: Data split: 'train', 'validation' or 'test'.
     max_lines: Maximum number of lines per language, from the beginning. If
       None, all lines are used.
   """
@@ -151,7 +152,7 @@ def lines_of(source: text_sources.TextSource, language: str) -> Iterable[str]:
 
 
 def digest(lines: Iterable[str]) -> Digest:
-  """Computes the identity of a text.
+  """Computes the identity of a text from its lines.
 
   The hash is that of the text's lines as a JSON list.
   """

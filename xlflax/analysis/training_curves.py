@@ -1,4 +1,4 @@
-"""Learning curves: evaluation results and transfer gaps by training step.
+"""Learning curves: evaluation results and transfer gaps over training steps.
 
 Source: MetaXLM (Chi et al., 2022) section 5.1 and figure 5: the score in the
 source language, the mean of the other languages, and their difference, by
@@ -29,13 +29,13 @@ _EXPLANATION = (
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LearningCurvesStudy(study_base.Study):
-  """Learning curves of the evaluation results of runs.
+  """Learning curves of runs' evaluation results.
 
   Attributes:
     runs: Directories of runs with evaluation results.
-    tasks: Evaluation tasks to include. If None, all tasks.
-    metric: Metric of the tasks. If None, the metric of each task's score.
-    source: Language that the runs were fine-tuned on.
+    tasks: Evaluation tasks to include. If None, all tasks are included.
+    metric: Metric to plot. If None, the metric of each task's score is plotted.
+    source: Language of the fine-tuning data.
   """
 
   runs: tuple[str, ...]
@@ -44,7 +44,7 @@ class LearningCurvesStudy(study_base.Study):
   source: str = averages.ENGLISH
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis. Parts that fail are listed in the result."""
+    """Runs the analysis and records failures of single pairs or runs."""
     del models  # Only result files are read.
     failures = eval_task.Failures('curves')
     rows: list[analysis_report.Row] = []
@@ -72,8 +72,8 @@ class LearningCurvesStudy(study_base.Study):
 
     Args:
       directory: Directory of the run.
-      name: Name of the run.
-      failures: Receives a failure for missing tasks.
+      name: Name of the run in tables and legends.
+      failures: Recorder to which a failure is added for missing tasks.
     """
     folder = directory / run_directory.EVALUATION
     groups = result_store.find_results(directory)
@@ -83,7 +83,7 @@ class LearningCurvesStudy(study_base.Study):
     if missing or not tasks:
       with failures.guard(str(directory)):
         raise errors.AnalysisError(
-          'The run has no evaluation results of a task',
+          'The run does not have evaluation results for a task',
           got=', '.join(available_tasks) or None,
           where=str(folder),
           expected=', '.join(missing)
@@ -107,7 +107,7 @@ class LearningCurvesStudy(study_base.Study):
   def _result_rows(
     self, name: str, task: str, step: int, result: eval_task.EvalResult
   ) -> list[analysis_report.Row]:
-    """Returns a row for each part. The untrained model has step 0."""
+    """Returns a row per language or file. The untrained model has step 0."""
     scores: dict[str, dict[str, float]] = {}
     for key, value in result.metrics.items():
       metric, _, part = key.partition('/')
@@ -115,11 +115,11 @@ class LearningCurvesStudy(study_base.Study):
     metric = self.metric or (*result.score_metrics, *scores)[0]
     if metric not in scores:
       raise errors.AnalysisError(
-        'The task has no such metric',
+        'The task does not report the requested metric',
         got=metric,
         expected='one of ' + ', '.join(scores),
         where=f'step {step}',
-        fix='Pass tasks with this metric, or another metric.',
+        fix='Pass tasks that report this metric, or a different metric.',
       )
     return [
       {

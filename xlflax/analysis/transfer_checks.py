@@ -1,4 +1,4 @@
-"""Checks of models, text and maps for transfer by mapped states.
+"""Checks of models, text and maps for transfer through mapped hidden states.
 
 The checks are needed because the evaluation of a head does not examine states.
 It predicts the first label if they are NaN.
@@ -25,21 +25,23 @@ def finite_states(
   *,
   name: str,
 ) -> None:
-  """Checks that the states of a task's text are finite.
+  """Checks that the hidden states for a task's text are finite.
 
   Args:
-    subject: Model.
-    source: Examples of the task. Parts that cannot be read are skipped.
-    layer: Index of the layer, counted from 0.
-    name: Name of the model in messages.
+    subject: Model that computes the hidden states.
+    source: Source of the task's examples. Languages that cannot be read are
+      skipped.
+    layer: Layer index, counted from 0.
+    name: Name of the model to report in error messages.
 
   Raises:
-    AnalysisError: If a state is not finite, or the layer does not exist.
+    AnalysisError: If a hidden state is not finite, or if the layer does not
+      exist.
   """
   depth = subject.model.config.num_layers
   if layer > depth:
     raise errors.AnalysisError(
-      'The model has no such layer',
+      'The model does not have the layer of the head',
       got=layer,
       where=name,
       expected=f'0 (embeddings) to {depth}',
@@ -63,7 +65,7 @@ def finite_states(
 def finite_head(
   subject: eval_task.EvalModel, objective: str, *, name: str
 ) -> None:
-  """Checks that the parameters of a head are finite.
+  """Checks that a head's parameters are finite.
 
   Raises:
     AnalysisError: If a parameter is not finite.
@@ -79,24 +81,24 @@ def orient_map(
   source: str,
   languages: Sequence[str],
 ) -> tuple[alignment_maps.SavedMap, str | None]:
-  """Returns a map from the target's hidden states to those of the head.
+  """Orients a map so that it leads from the target's states to the head.
 
   A map between two models is inverted if it leads away from the head. A map
   between two languages of one model is inverted if it leads to the language of
   the evaluated text.
 
   Args:
-    saved: The map, in either direction.
-    target: The model whose hidden states are mapped, such as `runs/fr@1000`.
-    source: The model with the head.
+    saved: Map between the two models, in either direction.
+    target: Model whose hidden states are mapped, such as `runs/fr@1000`.
+    source: Fine-tuned model that contains the head.
     languages: Language codes of the evaluated text.
 
   Returns:
-    The map, and a note if it belongs to other models.
+    The map, and a note if it belongs to different models.
 
   Raises:
-    AnalysisError: If both models are the same and the languages of the text
-      do not determine the direction.
+    AnalysisError: If both models are the same, and the languages of the text do
+      not determine the map's direction.
   """
   first, second = (saved.about.get(key) for key in ('first', 'second'))
   if target == second != first:
@@ -108,9 +110,9 @@ def orient_map(
     endpoint_indices = {pair.index(code) for code in languages if code in pair}
     if len(endpoint_indices) != 1 or not set(languages) <= set(pair):
       raise errors.AnalysisError(
-        'The languages of the text do not determine the direction of a map',
+        "The languages of the text do not determine the map's direction",
         got=', '.join(languages),
-        expected=f'one of the languages of the map, {pair[0]} or {pair[1]}',
+        expected=f'text in one of the two languages {pair[0]} and {pair[1]}',
         where='--test',
       )
     return (

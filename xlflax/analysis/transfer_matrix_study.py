@@ -1,4 +1,4 @@
-"""Comparison of the transfer between all languages of several models.
+"""Comparison of several models by the transfer between all languages.
 
 Source: MetaXLM (Chi et al., 2022) section 5.2 and figure 6. The models are
 fine-tuned on each language and tested on all languages.
@@ -31,16 +31,16 @@ class TransferMatrixStudy(study_base.Study):
   """Transfer matrices written by `xlflax finetune --train_languages`.
 
   Attributes:
-    results: For each model, a folder with the files `directions.<task>.csv`.
+    results: Folder by model, which contains the files `directions.<task>.csv`.
       The other models are compared with the first one.
-    tasks: Tasks to include. If None, all tasks.
+    tasks: Tasks to include. If None, all tasks are included.
   """
 
   results: Mapping[str, str]
   tasks: tuple[str, ...] | None = None
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis. Parts that fail are listed in the result."""
+    """Runs the analysis and records failures of single pairs or runs."""
     del models  # Only result files are read.
     failures = eval_task.Failures('directions')
     rows: list[analysis_report.Row] = []
@@ -79,7 +79,7 @@ class TransferMatrixStudy(study_base.Study):
     if missing or not tasks:
       with failures.guard(str(directory)):
         raise errors.AnalysisError(
-          'The folder contains no transfer matrix of a task',
+          'The folder does not contain a transfer matrix for a task',
           got=', '.join(available) or None,
           where=str(directory),
           expected=', '.join(missing) or 'directions.<task>.csv',
@@ -104,14 +104,14 @@ def _read_matrix(path: pathlib.Path) -> list[analysis_report.Row]:
       ]
     except (KeyError, TypeError, ValueError) as error:
       raise errors.AnalysisError(
-        'A line of a transfer matrix cannot be parsed',
+        'A line of the transfer matrix cannot be parsed',
         got=str(line),
-        expected='columns train and gap, and scores by language',
+        expected='the columns train and gap, and one score per language',
         where=f'{path}:{number}',
       ) from error
   if not rows:
     raise errors.AnalysisError(
-      'A transfer matrix contains no scores', where=str(path)
+      'The transfer matrix does not contain any scores', where=str(path)
     )
   return rows
 

@@ -1,4 +1,4 @@
-"""Transfer to the language of another model by mapped hidden states.
+"""Transfer to the language of a second model through mapped hidden states.
 
 Source: ECS (Wu et al., 2020) section 5.1.2 and figure 5.
 """
@@ -31,12 +31,12 @@ _EXPLANATION = (
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True)
 class Head:
-  """A fine-tuned source model, and the map into the space of its head.
+  """A fine-tuned source model, and a map into the space that its head reads.
 
   Attributes:
     model: Reference to the source model, in the format of `ModelRef.parse`.
-    map: File written by `xlflax analyze procrustes`, with a map from the
-      target's layer to the source's layer.
+    map: File written by `xlflax analyze procrustes` that contains a map from
+      the target's layer to the source's layer.
   """
 
   model: str
@@ -46,13 +46,13 @@ class Head:
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeadTransferStudy(study_base.Study):
-  """Scores of heads on the states of a target model.
+  """Scores of fine-tuned heads on a target model's hidden states.
 
   Attributes:
-    heads: One or several heads, such as one for each layer.
+    heads: One or more heads, such as one for each layer.
     target: Reference to the model whose states are mapped, in the format of
       `ModelRef.parse`.
-    task: Task in the target's language.
+    task: Evaluation task in the target model's language.
   """
 
   heads: tuple[Head, ...]
@@ -60,7 +60,7 @@ class HeadTransferStudy(study_base.Study):
   task: head_task.HeadTask
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis. Parts that fail are listed in the result."""
+    """Runs the analysis and records failures of single pairs or runs."""
     failures = eval_task.Failures('transfer')
     rows: list[analysis_report.Row] = []
     notes: dict[str, None] = {}
@@ -109,7 +109,8 @@ class HeadTransferStudy(study_base.Study):
     Args:
       head: Head to evaluate.
       models: Models that the analysis reads.
-      notes: Receives a note if the map belongs to other models.
+      notes: Mapping to which a note is added if the map belongs to different
+        models.
     """
     name = self.task.objective
     source_ref = models.resolve(model_refs.ModelRef.parse(head.model))
@@ -135,11 +136,13 @@ class HeadTransferStudy(study_base.Study):
     layer = _head_layer(source, name)
     if saved.about.get('layer', layer) != layer:
       raise errors.AnalysisError(
-        'The map and the head must belong to the same layer',
+        'The map belongs to a different layer than the head',
         got=saved.about['layer'],
         expected=layer,
         where=head.map,
-        fix='Pass one --alignment_map for each --head_model, in the same order.',
+        fix=(
+          'Pass one --alignment_map for each --head_model, in the same order.'
+        ),
       )
     transfer_checks.finite_head(source, name, name=str(source_ref))
     for subject, ref in ((source, source_ref), (target, target_ref)):

@@ -1,4 +1,4 @@
-"""Word alignment with the states of one or two models, which must be finite.
+"""Word alignment with the finite hidden states of one or two models.
 
 The hidden states of two models are comparable if one model was initialized
 from the other, or after orthogonal maps. `xlflax analyze procrustes` learns
@@ -23,7 +23,7 @@ from xlflax.utils import errors
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckedAlignment(word_alignment_task.WordAlignment):
-  """Word alignment that rejects states that are not finite.
+  """Word alignment task that rejects hidden states that are not finite.
 
   The base class links words even if their states are NaN.
   """
@@ -50,14 +50,14 @@ class CheckedAlignment(word_alignment_task.WordAlignment):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TwoModelAlignment(CheckedAlignment):
-  """Word alignment with a separate model for each language.
+  """Word alignment task with a separate model for each language.
 
   `evaluate` takes the model of the first language.
 
   Attributes:
-    second: Model of the second language.
-    maps: Map of each layer from the first model's space to the second model's.
-      If None, states are compared without a map.
+    second: Model that reads the second language.
+    maps: Map for each layer from the first model's space to the second model's
+      space. If None, states are compared without a map.
   """
 
   second: eval_task.EvalModel
@@ -104,8 +104,8 @@ class TwoModelAlignment(CheckedAlignment):
 
     Args:
       subject: Model that reads the sentences.
-      sentences: Words and language code of each sentence.
-      notes: Receives notes on languages.
+      sentences: Words and language code for each sentence.
+      notes: List to which notes on languages are appended.
 
     Returns:
       For each sentence, states of shape [L + 1, W, H].
@@ -134,12 +134,12 @@ class TwoModelAlignment(CheckedAlignment):
 def load_maps(
   directory: str, *, first: str, second: str, pair: str, layers: int
 ) -> list[alignment_maps.SavedMap]:
-  """Loads the maps of every layer between two models.
+  """Loads the maps between two models for every layer.
 
   Args:
     directory: Output directory of `xlflax analyze procrustes`.
-    first: Model that is mapped, with its step, such as `runs/en@1000`.
-    second: Model into whose space it is mapped.
+    first: Model whose states are mapped, with its step, such as `runs/en@1000`.
+    second: Model into whose space the states are mapped.
     pair: Language pair, such as 'en-fr'.
     layers: Number of layers, including the embedding output.
 
@@ -147,7 +147,7 @@ def load_maps(
     A map for each layer. Maps in the opposite direction are inverted.
 
   Raises:
-    AnalysisError: If a layer has no map in either direction.
+    AnalysisError: If no map in either direction exists for a layer.
   """
   maps_by_layer: dict[int, alignment_maps.SavedMap] = {}
   reversed_pair = '-'.join(reversed(pair.split('-', 1)))
@@ -165,9 +165,11 @@ def load_maps(
   if any(layer not in maps_by_layer for layer in range(layers)):
     available_layers = ', '.join(map(str, sorted(maps_by_layer)))
     raise errors.AnalysisError(
-      'Some layers have no map',
+      'Some layers do not have a map between the two models',
       got=f'maps of layers {available_layers}' if maps_by_layer else 'no maps',
-      expected=f'layers 0 to {layers - 1} from {first} to {second}, {pair}',
+      expected=(
+        f'maps of layers 0 to {layers - 1} from {first} to {second}, {pair}'
+      ),
       where=str(directory),
       fix='Run `xlflax analyze procrustes` on the same series.',
     )

@@ -1,4 +1,4 @@
-"""Word vectors: means over a corpus, and rows of the embedding table.
+"""Word vectors, as means over a corpus or rows of the embedding table.
 
 The means are computed from running sums over all occurrences of a word. Rows
 of the embedding table represent words of a single token (ECS, Wu et al., 2020,
@@ -27,12 +27,12 @@ from xlflax.utils import errors
 
 
 class WordMeans:
-  """Sums over the occurrences of words at every layer.
+  """Sums of hidden states over the occurrences of words, at every layer.
 
   Attributes:
-    words: V different words, in the order of their rows.
-    sums: Sums of shape [V, layers, D], float32.
-    counts: Number of occurrences of each word, of shape [V], int64.
+    words: V distinct words, in the order of their rows.
+    sums: Float32 array of sums, of shape [V, layers, D].
+    counts: Int64 array with each word's number of occurrences, of shape [V].
     sentences: Number of processed sentences.
   """
 
@@ -47,10 +47,10 @@ class WordMeans:
     """Initializes the sums without any sentences.
 
     Args:
-      words: Words. Repeated ones count once.
-      layers: Number of layers of the vectors.
-      dimension: Dimension of the vectors.
-      language: Language code, which decides the rules of lower case.
+      words: Words to sum over. Repeated words count once.
+      layers: Number of layers for which sums are stored.
+      dimension: Number of dimensions D of the hidden states.
+      language: Language code, which determines the rules for lowercasing.
     """
     self.words = tuple(dict.fromkeys(words))
     self.language = language
@@ -60,7 +60,7 @@ class WordMeans:
     self.sentences = 0
 
   def find(self, word: str) -> int | None:
-    """Returns the row of a word; see `word_forms.WordIndex.find`."""
+    """Returns a word's row; see `word_forms.WordIndex.find`."""
     return self._index.find(word)
 
   def update(
@@ -69,12 +69,12 @@ class WordMeans:
     *,
     sentences: int,
   ) -> None:
-    """Adds the words of some sentences.
+    """Adds the hidden states of words in a block of sentences.
 
     Args:
-      occurrences: For each sentence, the rows of its words of shape [n], int,
-        and their vectors of shape [layers, n, D].
-      sentences: Number of sentences.
+      occurrences: For each sentence, an int array of its words' rows, of shape
+        [n], and their vectors of shape [layers, n, D].
+      sentences: Number of sentences to add to the count.
     """
     nonempty = [(rows, vectors) for rows, vectors in occurrences if len(rows)]
     if nonempty:
@@ -95,28 +95,28 @@ class WordMeans:
   def vectors(
     self, layer: int, *, least: int = 1
   ) -> lexicon_induction.WordVectors:
-    """Returns the means at a layer of the words that occurred.
+    """Returns mean vectors at a layer for the words that occurred.
 
     Args:
-      layer: Index of the layer. 0 is the embedding output.
-      least: Minimum number of occurrences. Less frequent words are left out.
+      layer: Layer index, where 0 is the embedding output.
+      least: Minimum number of occurrences. Less frequent words are omitted.
 
     Raises:
-      AnalysisError: If the layer does not exist, or no word occurred often
+      AnalysisError: If the layer does not exist, or if no word occurred often
         enough.
     """
     if not -self.sums.shape[1] <= layer < self.sums.shape[1]:
       raise errors.AnalysisError(
-        'The model has no such layer',
+        'The model does not have the requested layer',
         got=layer,
         expected=f'0 to {self.sums.shape[1] - 1}',
       )
     rows = np.flatnonzero(self.counts >= max(least, 1))
     if not rows.size:
       raise errors.AnalysisError(
-        'No word occurs often enough in the corpus',
+        'None of the words occurs often enough in the corpus',
         got=f'{len(self.words)} words, {self.sentences} sentences',
-        expected=f'a word that occurs {least} times or more',
+        expected=f'a word that occurs at least {least} times',
       )
     counts = self.counts[rows, None].astype(np.float32)
     return lexicon_induction.WordVectors(
@@ -128,15 +128,15 @@ class WordMeans:
 
 @dataclasses.dataclass(frozen=True)
 class Store:
-  """File with word sums, from which the computation over a corpus resumes.
+  """File of word sums from which a computation over a corpus resumes.
 
   Attributes:
-    path: Path of the `.npz` file.
+    path: Path to the `.npz` file.
     identity: Everything that determines the sums in addition to the words, such
-      as the checkpoint, language and corpus. Sums with another identity are
+      as the checkpoint, language and corpus. Sums with a different identity are
       rejected.
-    about: The same information as JSON values for readers, which is stored with
-      the sums.
+    about: Readable description of `identity` as JSON values, which is stored
+      with the sums.
   """
 
   path: str | os.PathLike
@@ -144,7 +144,7 @@ class Store:
   about: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def save(self, means: WordMeans) -> None:
-    """Writes the file atomically."""
+    """Writes word sums to the file atomically."""
     arrays: dict[str, Any] = {
       'sums': means.sums,
       'counts': means.counts,
@@ -158,17 +158,17 @@ class Store:
     )
 
   def restore(self, fresh: WordMeans) -> WordMeans:
-    """Restores the sums from the file.
+    """Restores word sums from the file.
 
     Args:
-      fresh: Empty sums of the same words.
+      fresh: Empty sums for the same words.
 
     Returns:
-      `fresh`, with the sums of the file if it exists.
+      `fresh`, with the sums stored in the file if the file exists.
 
     Raises:
-      AnalysisError: If the file is damaged, or its sums have another identity
-        or other words.
+      AnalysisError: If the file is damaged, or if its sums have a different
+        identity or different words.
     """
     path = pathlib.Path(self.path)
     if not path.exists():
@@ -183,7 +183,7 @@ class Store:
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
       errors.raise_if_system_error(error, path)
       raise errors.AnalysisError(
-        'A file of word sums cannot be read',
+        'The file of word sums cannot be read',
         got=str(error),
         where=str(path),
         fix='Delete the file. The sums are then computed again.',
@@ -194,11 +194,11 @@ class Store:
       or sums.shape != fresh.sums.shape
     ):
       raise errors.AnalysisError(
-        'The file contains word sums of another computation',
+        'The file contains word sums from a different computation',
         got=f'{len(stored_words)} words, {identity}',
         expected=f'{len(fresh.words)} words, {self.identity}',
         where=str(path),
-        fix='Choose another file, or delete this one.',
+        fix='Choose a different file, or delete the existing file.',
       )
     fresh.sums = sums
     fresh.counts = counts
@@ -209,16 +209,16 @@ class Store:
 def embedding_vectors(
   subject: eval_task.EvalModel, words: Sequence[str], language: str
 ) -> lexicon_induction.WordVectors:
-  """Returns the embeddings of the words that are a single token.
+  """Returns the embeddings of all words that are a single token.
 
   Args:
-    subject: Model and vocabulary.
-    words: Words of one language. Repeated ones count once.
+    subject: Model with its vocabulary.
+    words: Words in one language. Repeated words count once.
     language: Language code of the words.
 
   Raises:
-    AnalysisError: If no word is a single token.
-    VocabularyError: If the vocabulary lacks a required language.
+    AnalysisError: If none of the words is a single token.
+    VocabularyError: If the vocabulary does not contain a required language.
   """
   language_index = language_codes.language_id(
     subject.vocabulary, language, [], required=subject.needs_languages
@@ -234,7 +234,7 @@ def embedding_vectors(
   }
   if not single_tokens:
     raise errors.AnalysisError(
-      'No word is a single token of the vocabulary',
+      'None of the words is a single token of the vocabulary',
       got=f'{len(words)} words',
       where=language,
     )
@@ -255,18 +255,18 @@ def frequent_words(
   *,
   max_words: int = 200_000,
 ) -> tuple[str, ...]:
-  """Returns the words of a text, the most frequent first.
+  """Returns the words of a text, most frequent words first.
 
   Words are normalized (`word_forms.normalize_word`) and converted to lower
   case, except known ones, which keep their spelling.
 
   Args:
-    texts: Sentences of one language.
+    texts: Sentences in one language.
     language: Language code of the sentences.
-    known: Words of a dictionary. Those that occur in the text come first. In
+    known: Words of a dictionary. The ones that occur in the text come first. In
       scripts without spaces, the segmentation keeps them together (see
       `xlflax.data.corpus.word_segmentation`).
-    max_words: Maximum number of words.
+    max_words: Maximum number of words to return.
 
   Returns:
     The known words of the text, followed by the other words, each sorted by

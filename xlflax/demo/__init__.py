@@ -1,1 +1,1 @@
-"""Demo that trains and evaluates a small model without any download."""
+"""Demo that trains and evaluates a small model without downloading data."""

@@ -1,4 +1,4 @@
-"""Corpus of real sentences from the message catalogs of two PyPI packages.
+"""Corpus of real sentences from the message catalogs of two Python packages.
 
 Django contains translations of its user interface into some 90 languages,
 about 800 messages each. pycountry contains translated names of countries,
@@ -45,14 +45,14 @@ _DJANGO_LOCALES = {'zh': 'zh_Hans', 'pt': 'pt_BR', 'no': 'nb'}
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-  """Parallel messages of the splits of the demo corpus.
+  """Parallel messages in each split of the demo corpus.
 
   Each field maps a language code to translations by English text.
 
   Attributes:
     train: Messages for training.
     validation: Messages held out for validation.
-    test: Messages held out for the evaluation.
+    test: Messages held out for evaluation.
   """
 
   train: dict[str, dict[str, str]]
@@ -61,17 +61,17 @@ class Split:
 
 
 def check_packages() -> None:
-  """Checks that the packages that the demo requires are installed.
+  """Checks that all packages that the demo requires are installed.
 
   Raises:
-    CorpusError: If a package is missing.
+    CorpusError: If a required package is not installed.
   """
   for package in ('django', 'pycountry', 'polib', 'tensorflow', 'seqio'):
     _find_package_file(package)
 
 
 def package_directory(package: str) -> pathlib.Path:
-  """Returns the directory of an installed package, without importing it.
+  """Returns an installed package's directory without importing the package.
 
   Raises:
     CorpusError: If the package is not installed.
@@ -80,7 +80,7 @@ def package_directory(package: str) -> pathlib.Path:
 
 
 def _find_package_file(package: str) -> str:
-  """Returns the file that an import of the package would execute first."""
+  """Returns the file that importing the package would execute first."""
   spec = importlib.util.find_spec(package)
   if spec is None or spec.origin is None:
     raise errors.CorpusError(
@@ -94,7 +94,7 @@ def _find_package_file(package: str) -> str:
 
 
 def read_messages(language: str, directory: pathlib.Path) -> dict[str, str]:
-  """Returns the cleaned translations by English text of Django's catalogs.
+  """Returns cleaned translations from Django's catalogs, by English text.
 
   If several English texts are equal except for case and punctuation, only the
   first one is included.
@@ -104,16 +104,16 @@ def read_messages(language: str, directory: pathlib.Path) -> dict[str, str]:
     directory: Directory of the Django package (see `package_directory`).
 
   Raises:
-    CorpusError: If Django has no catalog of this language.
+    CorpusError: If Django does not have a catalog in this language.
   """
   paths = _catalog_paths(_DJANGO_LOCALES.get(language, language), directory)
   if not paths:
     raise errors.CorpusError(
-      f'Django has no message catalogs of {language!r}',
+      f'Django does not have message catalogs for {language!r}',
       where=directory,
       expected='a language of django/conf/locale',
       fix=name_suggestions.suggest_language(language, LANGUAGES)
-      or f'Choose languages among {", ".join(LANGUAGES[1:])}.',
+      or f'Choose one or more of the languages {", ".join(LANGUAGES[1:])}.',
     )
   translations: dict[str, str] = {}
   normalized_sources: set[str] = set()
@@ -134,7 +134,7 @@ def split_messages(
   num_validation: int,
   seed: int,
 ) -> Split:
-  """Holds out messages that all languages have, and their near duplicates.
+  """Holds out messages that exist in all languages, and their near duplicates.
 
   Test and validation contain the same messages in every language, so that
   scores of languages are comparable. `train` contains no near duplicates of
@@ -145,7 +145,7 @@ def split_messages(
     messages: Translations by language code and English text.
     num_test: Number of messages held out for the test split.
     num_validation: Number of messages held out for the validation split.
-    seed: Random seed of the choice of held-out messages.
+    seed: Random seed for choosing held-out messages.
   """
   # Imported here because --help should not import NumPy.
   from xlflax.demo import held_out_split
@@ -182,33 +182,33 @@ def build_corpus(
   num_validation: int = 20,
   seed: int = 0,
 ) -> Split:
-  """Writes a corpus directory of Django's messages and pycountry's names.
+  """Writes a corpus directory with Django's messages and pycountry's names.
 
   Args:
-    output_dir: Corpus directory. It is created if it does not exist. A corpus
-      of the same languages is replaced.
-    languages: Language codes. English must be among them, because it is part of
+    output_dir: Path to the corpus directory. It is created if it does not
+      exist. A corpus of the same languages is replaced.
+    languages: Language codes. They must include English, because it is part of
       all pairs.
     num_test: Number of messages held out for the test split in every language.
     num_validation: Number of messages held out for the validation split in
       every language.
-    seed: Random seed of the choice of held-out messages.
+    seed: Random seed for choosing held-out messages.
 
   Returns:
     The messages that were written.
 
   Raises:
     CorpusError: If a package or one of its languages is missing, or if the
-      directory contains text of other languages.
+      directory contains text in different languages.
   """
   output_dir = pathlib.Path(output_dir)
   _check_directory(output_dir, languages)
   target_languages = [language for language in languages if language != ENGLISH]
   if ENGLISH not in languages or not target_languages:
     raise errors.CorpusError(
-      'The demo requires English and at least one other language',
+      'The demo requires English and at least one additional language',
       got=', '.join(languages) or 'no languages',
-      fix='Pass --languages=en,CODE with one or more other codes.',
+      fix='Pass --languages=en,CODE with one or more additional codes.',
     )
   directory = package_directory('django')
   locales = package_directory('pycountry') / 'locales'
@@ -282,11 +282,11 @@ def _check_directory(directory: pathlib.Path, languages: Sequence[str]) -> None:
   }
   if existing_languages and existing_languages != set(languages):
     raise errors.CorpusError(
-      'The corpus directory contains text of other languages',
+      'The corpus directory contains text in different languages',
       got=', '.join(sorted(existing_languages)),
       expected=', '.join(sorted(languages)),
       where=directory,
-      fix='Choose another --model_dir, or delete the corpus directory.',
+      fix='Choose a different --model_dir, or delete the corpus directory.',
     )
 
 

@@ -1,4 +1,4 @@
-"""Settings of the demo, and its steps from text to a token cache."""
+"""Demo settings, and the steps from text to a token cache."""
 
 import dataclasses
 import functools
@@ -21,17 +21,17 @@ _TOKENS_PER_LANGUAGE = 700  # Vocabulary size.
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-  """Settings of a demo run.
+  """Settings for a run of the demo.
 
   Attributes:
     model_dir: Directory of the run.
-    languages: Language codes, which include English.
-    vocabulary_size: Number of tokens of the vocabulary. If None, 700 per
+    languages: Language codes, which must include English.
+    vocabulary_size: Number of tokens in the vocabulary. If None, 700 per
       language.
-    num_test: Number of messages held out for the evaluation in every language.
-    gin_files: Gin files that configure the training.
-    gin_bindings: Bindings 'NAME=VALUE' that are applied after the files.
-    gin_search_paths: Folders in which gin files are searched.
+    num_test: Number of messages held out for evaluation in every language.
+    gin_files: Gin files that configure training.
+    gin_bindings: Bindings 'NAME=VALUE' to apply after the gin files.
+    gin_search_paths: Folders in which to search for gin files.
   """
 
   model_dir: str = 'runs/demo'
@@ -44,17 +44,17 @@ class Settings:
 
   @property
   def data_dir(self) -> pathlib.Path:
-    """Directory of corpus, vocabulary and cache, next to the run's directory."""
+    """Directory for corpus, vocabulary and cache, next to the run directory."""
     path = paths.to_local_path(self.model_dir, where='--model_dir')
     return path.with_name(f'{path.name}_data')
 
   def path(self, name: str) -> str:
-    """Returns the path of the folder `name` in `data_dir`."""
+    """Returns the path to the folder `name` in `data_dir`."""
     return str(self.data_dir / name)
 
 
 def configured(settings: Settings) -> gin_config.Configuration:
-  """Returns the configuration of the training.
+  """Returns the training configuration.
 
   The bindings of the settings override those of the gin files.
   """
@@ -73,7 +73,7 @@ def configured(settings: Settings) -> gin_config.Configuration:
 
 
 def make_vocabulary(settings: Settings):
-  """Trains the vocabulary on the corpus and returns it."""
+  """Trains a vocabulary on the corpus and returns the vocabulary."""
   vocabulary = vocabulary_training.train_vocabulary(
     corpus_directory.Corpus(settings.path('corpus')),
     settings.path('vocabulary'),
@@ -93,7 +93,7 @@ def make_vocabulary(settings: Settings):
 
 
 def write_cache(settings: Settings, vocabulary) -> None:
-  """Writes the token cache of the corpus, unless it exists."""
+  """Writes a token cache of the corpus, unless the cache already exists."""
   tasks = cache_writer.write_cache(
     cache_writer.Plan(
       directory=pathlib.Path(settings.path('cache')),

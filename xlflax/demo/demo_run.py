@@ -1,4 +1,4 @@
-"""Phases of `xlflax demo`, from text to scores.
+"""The phases of `xlflax demo`, from text to evaluation scores.
 
 Every phase calls the public function behind another command, so that each of
 them can be repeated and modified with that command.
@@ -24,18 +24,18 @@ _MASK_DRAWS = 8
 
 
 def run(settings: demo_pipeline.Settings) -> evaluate.Report:
-  """Runs all phases. Results of an earlier call are reused.
+  """Runs all phases of the demo and reuses the results of earlier calls.
 
   Args:
-    settings: Settings of text and training.
+    settings: Settings for text and training.
 
   Returns:
     Retrieval and perplexity of the untrained and the trained model. The run's
     `eval/report.html` shows them, too.
 
   Raises:
-    XlflaxError: If a package is missing, the directory contains another run,
-      or a part of the evaluation failed.
+    XlflaxError: If a package is missing, if the directory contains a different
+      run, or a part of the evaluation failed.
   """
   phases = _Phases()
   # Missing packages and misspelled bindings are detected before any file is
@@ -88,7 +88,7 @@ class _Phases:
   """Headings of the phases, and their total time.
 
   Attributes:
-    seconds: Total time of the finished phases.
+    seconds: Total time of the finished phases, in seconds.
   """
 
   def __init__(self):
@@ -97,7 +97,7 @@ class _Phases:
 
   @contextlib.contextmanager
   def begin(self, name: str, description: str):
-    """Context of a phase, which prints its heading and logs its duration."""
+    """Context manager that prints a phase's heading and logs its duration."""
     number = _PHASES.index(name) + 1
     heading = f'{number}/{len(_PHASES)}  {name}: {description}'
     self._console.print(rich.rule.Rule(heading, align='left'))
@@ -126,7 +126,8 @@ def _evaluate(settings: demo_pipeline.Settings) -> evaluate.Report:
   )
   if report.failures:
     raise errors.CorpusError(
-      "The demo's evaluation failed", got='; '.join(map(str, report.failures))
+      "Some of the demo's evaluation tasks failed",
+      got='; '.join(map(str, report.failures)),
     )
   return report
 
@@ -136,7 +137,7 @@ def _next_commands(settings: demo_pipeline.Settings) -> list[str]:
   corpus = settings.path('corpus')
   model_dir = settings.model_dir
   return [
-    'Evaluate retrieval with the states of another layer:',
+    'Evaluate retrieval with the hidden states of a different layer:',
     f'  xlflax evaluate --model_dir={model_dir} --tasks=retrieval '
     f'--corpus={corpus} --gin.retrieval_task.Retrieval.layer=1',
     'Write a report with losses, tokens and settings:',

@@ -27,7 +27,7 @@ def select_held_out(
   Args:
     messages: Translations by language code and English text.
     count: Maximum number of texts.
-    seed: Random seed of the order of candidates. The order does not depend on
+    seed: Random seed for the order of candidates. The order does not depend on
       the platform or the order of `messages`.
 
   Returns:
@@ -36,7 +36,8 @@ def select_held_out(
     from its translations.
 
   Raises:
-    CorpusError: If fewer than ten texts satisfy these conditions.
+    CorpusError: If fewer than ten texts satisfy the conditions on returned
+      texts.
   """
   common = set.intersection(*(set(texts) for texts in messages.values()))
   candidates = sorted(
@@ -66,10 +67,10 @@ def select_held_out(
       break
   if len(selected) < _MIN_MESSAGES:
     raise errors.CorpusError(
-      'Too few messages are translated into all languages',
+      'Too few messages are translated into all requested languages',
       got=f'{len(selected)} messages in {", ".join(messages)}',
       expected=f'at least {_MIN_MESSAGES} messages',
-      where='message catalogs of Django',
+      where="Django's message catalogs",
       fix='Choose fewer languages, or install a newer version of Django.',
     )
   return [candidates[index] for index in selected]
@@ -78,7 +79,7 @@ def select_held_out(
 def remove_near_duplicates(
   texts: Translations, held_out: Translations
 ) -> dict[str, str]:
-  """Removes translations that resemble a held-out text in either language."""
+  """Removes translations similar to a held-out text in either language."""
   if not texts or not held_out:
     return dict(texts)
   source_similarity = similarity(list(texts), list(held_out))
@@ -94,7 +95,7 @@ def remove_near_duplicates(
 
 
 def similarity(left: Sequence[str], right: Sequence[str]) -> np.ndarray:
-  """Computes the Jaccard similarity of normalized texts' character trigrams.
+  """Computes Jaccard similarities of texts' normalized character trigrams.
 
   Returns:
     Similarities between 0 and 1 of shape [len(left), len(right)], float32.

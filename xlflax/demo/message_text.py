@@ -30,7 +30,7 @@ _DELETE_INVISIBLE = {ord(character): None for character in _INVISIBLE}
 
 
 def plain_text(message: str) -> str:
-  """Returns the message without placeholders, markup and accelerator keys.
+  """Removes placeholders, markup and accelerator keys from a message.
 
   For example, `<b>The %(name)s “%(obj)s” was &amp; is deleted.</b>` becomes
   `The was & is deleted.` Spaces are collapsed, and empty quotes and brackets
@@ -48,12 +48,12 @@ def plain_text(message: str) -> str:
 
 
 def is_fragment(source: str) -> bool:
-  """Returns True if a placeholder is part of a word, as in `{}th`."""
+  """Returns whether a placeholder is part of a word, as in `{}th`."""
   return _MARK_IN_WORD.search(_PLACEHOLDER.sub(_MARK, source)) is not None
 
 
 def normalize(text: str) -> str:
-  """Returns the case-folded letters and digits of a text, for comparisons.
+  """Returns a text's case-folded letters and digits, for comparisons.
 
   Other characters are replaced by single spaces. For example,
   `Enter a valid URL.` becomes `enter a valid url`.

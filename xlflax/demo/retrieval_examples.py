@@ -1,4 +1,4 @@
-"""Retrieval results for one held-out message of each language."""
+"""Retrieval results for one held-out message per language."""
 
 import pathlib
 
@@ -14,14 +14,14 @@ from xlflax.utils import rich_tables
 def find(
   model_dir: str | pathlib.Path, corpus: str | pathlib.Path
 ) -> list[dict[str, str]]:
-  """Finds the nearest English message for one message of each language.
+  """Finds the nearest English message to one message in each language.
 
   Message i of the test split is used for language pair i, so that the examples
   are not selected by their result.
 
   Args:
     model_dir: Directory of a run. Its last checkpoint is used.
-    corpus: Corpus directory whose test split has pairs with English.
+    corpus: Corpus directory whose test split contains pairs with English.
 
   Returns:
     Dicts with the keys 'language', 'query', 'answer' (the English translation
@@ -53,7 +53,7 @@ def find(
 
 
 def table(examples: list[dict[str, str]]) -> rich.table.Table:
-  """Returns a table of messages, nearest messages and their correctness."""
+  """Returns a table of messages, their nearest messages and correctness."""
   result = rich_tables.make_table(
     ['', 'held-out message', 'nearest English message', ''],
     [],

@@ -57,7 +57,7 @@ class SeqioPairs(text_sources.PairSource):
     languages: Languages whose pairs with English are read, or pairs such as
       'de-fr'. If None, all pairs.
     max_pairs: Maximum number of sentence pairs per language pair. If None, all
-      sentence pairs.
+      sentence pairs are read.
   """
 
   mixture: str

@@ -98,7 +98,7 @@ class ParallelCorpus(PairSource):
     languages: Languages whose pairs with English are read, or pairs such as
       'de-fr'. If None, all pairs.
     max_pairs: Maximum number of sentence pairs per language pair. If None, all
-      sentence pairs.
+      sentence pairs are read.
   """
 
   directory: str
@@ -367,7 +367,7 @@ class ParallelFiles(PairSource):
     columns: Indices of the columns that contain the pair's two languages, for a
       file with columns.
     max_pairs: Maximum number of sentence pairs per language pair. If None, all
-      sentence pairs.
+      sentence pairs are read.
   """
 
   files: Annotated[
