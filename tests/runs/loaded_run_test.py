@@ -85,8 +85,8 @@ def test_parameters_of_another_step(run, subject):
 @pytest.mark.parametrize(
   'step, message',
   [
-    (30, 'no checkpoint for some'),
-    ('best', 'requires a metric'),
+    (30, 'do not have a checkpoint'),
+    ('best', 'selected by a metric'),
     ('newest', "'last', 'best' or 'untrained'"),
   ],
 )

@@ -223,7 +223,7 @@ def test_a_broken_part_is_named_and_the_others_are_scored(subject, hidden):
   assert 'This text is broken. Where: x.tsv:3.' in messages['fr-en']
   assert 'Where: ja-en, itself' in messages['ja-en']
   assert 'Got: de-99 and de-00' in messages['en-de']
-  assert 'A collection has no sentence' in messages['de-ja']
+  assert 'A collection does not contain any sentences' in messages['de-ja']
 
 
 def test_bad_settings(subject, hidden):
