@@ -180,7 +180,7 @@ def find_gin_file(name: str, search: Sequence[str] = ()) -> pathlib.Path:
   raise errors.ConfigError(
     'A gin file does not exist',
     got=name,
-    expected='a path, or a file of xlflax, such as '
+    expected='the path of a gin file, or a file shipped with xlflax, such as '
     + ', '.join(close or shipped[:5]),
     where='--gin_file',
     fix='Run `xlflax configs list` to list the gin files that xlflax ships.',
@@ -210,7 +210,7 @@ def split_phases(value: str, search: Sequence[str] = ()) -> list[str]:
   ]
   if not names or len({pathlib.PurePath(n).stem for n in names}) < len(names):
     raise errors.ConfigError(
-      '--phases requires gin files with different names',
+      'The gin files passed to --phases must have different names',
       got=value,
       expected='a folder that contains phase1.gin, phase2.gin and so on, such '
       'as recipes/modernbert, or gin files: FIRST.gin,SECOND.gin',

@@ -56,7 +56,7 @@ def check_value(flag: str, value: str, known: Sequence[str]) -> None:
   """
   if value not in known:
     raise errors.ConfigError(
-      f'Unknown value for --{flag}',
+      f'The value of --{flag} is unknown',
       got=value,
       expected=f'{", ".join(known)}, or numbers such as 1000,2000',
       where=f'--{flag}',
@@ -163,7 +163,7 @@ def _check_user_macros(
     for name, value in file.macros.items():
       if name not in uses:
         raise errors.ConfigError(
-          'A macro of a gin file is never used',
+          'A macro in a gin file is never used',
           got=f'{name} = {value}',
           expected=name_suggestions.format_choices(
             name_suggestions.close_matches(name, uses, most=5)
@@ -183,7 +183,7 @@ def _unused(name: str, uses: set[str]) -> errors.ConfigError:
     got=name,
     expected='one of ' + ', '.join(close or sorted(uses)),
     where=f'--gin.{name}',
-    fix='Correct its name. `xlflax configs show FILE` lists the macros of a '
+    fix='Correct its name. `xlflax configs show FILE` lists the macros in a '
     'file.',
   )
 

@@ -459,7 +459,7 @@ def _check_given(target: Callable, fields: Mapping[str, Any]) -> None:
       expected=f'a gin file that binds {name}',
       where='--gin_file',
       fix='Pass a gin file, such as --gin_file=pretrain/mlm.gin. `xlflax '
-      'configs` lists the files of xlflax.',
+      'configs` lists the gin files that xlflax ships.',
     )
 
 

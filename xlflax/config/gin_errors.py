@@ -304,13 +304,13 @@ def _convert_gin_error(error: Exception) -> errors.ConfigError:
   )
   if match:
     return errors.ConfigError(
-      'Unknown class or function in a gin configuration',
+      'The gin configuration refers to an unknown class or function',
       got=match[1],
       where=where,
       fix=name_suggestions.did_you_mean(match[1], _configurables(match[1])),
     )
   return errors.ConfigError(
-    'Invalid gin configuration',
+    'The gin configuration is invalid',
     got=text,
     where=where,
     fix=next((fix for part, fix in _FIXES if part in text), _FIXES[-1][1]),

@@ -163,7 +163,7 @@ def topology_name(machine: machine_topology.DeviceTopology) -> dict[str, Any]:
     raise errors.ConfigError(
       'No TPU slice has the requested number of chips',
       got=machine.per_node / machine.accelerator.halves,
-      expected='a power of two',
+      expected='a number of chips that is a power of two',
       where='--target_topology',
     )
   sizes = [1] * dimensions
@@ -268,7 +268,8 @@ def _compiler_error(
     f'The compiler for {machine} rejected the step',
     got=message[:600],
     where='the dry run',
-    fix='Change the shape in the message to a multiple of 64 rows, or pass '
+    fix='Change the array shape in the message so that its number of rows is a '
+    'multiple of 64, or pass '
     '--cost_model=estimate.',
   )
 

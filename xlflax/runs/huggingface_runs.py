@@ -114,7 +114,7 @@ def to_huggingface(
     raise errors.CheckpointError(
       'Only a saved checkpoint can be exported',
       got=f'step {run.step!r}',
-      expected=f'one of {run.steps}',
+      expected=f'one of the steps {run.steps}',
       where='to_huggingface',
     )
   checked_export = huggingface_export.check_export(

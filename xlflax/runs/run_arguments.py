@@ -42,7 +42,7 @@ def choose_step(
     raise errors.ConfigError(
       'The checkpoint does not exist',
       got=repr(step),
-      expected="a step, 'last', 'best' or 'untrained'",
+      expected="the step of a checkpoint, 'last', 'best' or 'untrained'",
       where='step',
       fix=f'Pass step={step}'
       if step.isdigit()

@@ -80,9 +80,9 @@ def fill_mask(
   for text in texts:
     if text.count(MASK) != 1:
       raise errors.ConfigError(
-        'A text must contain exactly one mask',
+        'Each text must contain exactly one mask',
         got=f'{text.count(MASK)} masks in {text!r}',
-        expected=f'{MASK} once',
+        expected=f'{MASK} exactly once in each text',
         where='Run.fill_mask.texts',
       )
   vocabulary = subject.vocabulary

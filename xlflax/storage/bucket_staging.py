@@ -404,11 +404,11 @@ class _Mirror:
 
   def _bucket_error(self, got: str) -> errors.RunDirectoryError:
     return errors.RunDirectoryError(
-      'The path in the bucket is unusable',
+      'The path in the bucket cannot be used',
       got=got,
       expected='a complete upload as input, or a new path as output',
       where=self._name,
-      fix='Correct the path, or run the command that writes it until it ends.',
+      fix='Correct the path, or let the command that writes it finish.',
     )
 
 

@@ -283,7 +283,7 @@ def read_json(
     raise error(
       message,
       got=_short(cause),
-      expected='JSON that xlflax wrote',
+      expected='a JSON file written by xlflax',
       where=str(path),
       fix=fix,
     ) from cause

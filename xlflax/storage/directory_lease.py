@@ -233,9 +233,10 @@ def _lease_error(
   return errors.RunDirectoryError(
     f'Another process {activity} this directory',
     got=_describe_owner(content),
-    expected='one writer at a time',
+    expected='only one writing process at a time',
     where=str(path.parent),
-    fix='Wait for the process, stop it, or pass another directory. The lease '
+    fix='Wait until that process finishes, stop it, or pass a different '
+    'directory. The lease '
     f'of a lost host can be taken over {STALE_SECONDS:.0f} s after its last '
     'refresh.',
     # The other process may have ended when this one is restarted.

@@ -375,14 +375,14 @@ def new_directory(
       'The output directory is a mount point, which cannot be replaced',
       got=str(target),
       expected='a folder below the mount point',
-      fix=f'Pass another {where}.',
+      fix=f'Pass a different {where}.',
     )
   if target.exists() and (not target.is_dir() or list_directory(target)):
     raise errors.RunDirectoryError(
       'The output already exists',
       got=str(target),
       expected='a new or empty directory',
-      fix=f'Pass another {where}.',
+      fix=f'Pass a different {where}.',
     )
   partial = target if is_bucket(target) else _temporary(target)
   try:

@@ -85,13 +85,13 @@ def _is_on_host(array: jax.Array) -> bool:
 
 def _nonfinite_error(values: str, where, fix: str) -> errors.CheckpointError:
   return errors.CheckpointError(
-    'Parameters are not finite',
+    'Some of the parameters are not finite',
     got=f'{values} are NaN or infinite',
-    expected='finite numbers',
+    expected='only finite numbers',
     where=str(where),
     fix=fix
     or 'Copy the file again, or use a checkpoint from before the training '
-    'diverged',
+    'diverged.',
   )
 
 

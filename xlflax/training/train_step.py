@@ -391,7 +391,8 @@ def micro_batches(batch, count: int, *, together: int = 1):
         'The batch size must be a multiple of the number of micro-batches '
         'times the group size',
         got=f'{rows} sequences',
-        expected=f'a multiple of {count * together} ({count} micro-batches, '
+        expected=f'a multiple of {count * together} sequences ({count} '
+        'micro-batches, '
         f'groups of {together})',
         fix='Change the batch size or the number of micro-batches.',
       )

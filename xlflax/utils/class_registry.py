@@ -61,7 +61,7 @@ def register(name: str) -> Callable[[_Class], _Class]:
     registered_class = _classes.get(name)
     if registered_class is not None and _path(registered_class) != _path(cls):
       raise errors.ConfigError(
-        f'The name {name!r} is registered for another class',
+        f'The name {name!r} is already registered for a different class',
         got=_path(cls),
         expected=f'a unique name; {name!r} is {_path(registered_class)}',
       )

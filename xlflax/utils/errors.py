@@ -228,7 +228,7 @@ def convert_os_error(
   """
   lasting = not is_temporary(error)
   return XlflaxError(
-    'Cannot access a file or directory',
+    'A file or directory cannot be accessed',
     got=error.strerror or f'{type(error).__name__}: {error}',
     where=error.filename or where,
     fix='Check that the path exists, and check its permissions.'

@@ -51,7 +51,7 @@ def get_result(future: 'concurrent.futures.Future[T]') -> T:
       'A worker process ended abruptly',
       got=str(error),
       fix='Check whether the machine ran out of memory, and pass a smaller '
-      '--num_workers. The same command resumes '
+      '--num_workers. Run the same command again to resume '
       '(docs/trouble.md#out-of-memory).',
       status=errors.ExitStatus.FAILURE,
     ) from error

@@ -309,9 +309,9 @@ def _make_damage_error(
   return errors.CheckpointError(
     'The checkpoint is damaged',
     got='; '.join(problems[:20]),
-    expected='unchanged files of one checkpoint',
+    expected='unchanged files that belong to the same checkpoint',
     where=str(checkpoint),
-    fix='Use another checkpoint, or copy this one again.',
+    fix='Use a different checkpoint, or copy this checkpoint again.',
   )
 
 

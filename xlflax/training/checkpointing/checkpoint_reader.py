@@ -92,7 +92,7 @@ def verify_checkpoint(checkpoint: pathlib.Path, *items: str) -> None:
     if any_failed and error is None:
       error = errors.CheckpointError(
         'The checkpoint is damaged',
-        got='damaged files in the shard of another process',
+        got='damaged files in the shard that another process verified',
         where=str(checkpoint),
       )
   if error:
@@ -167,7 +167,7 @@ def check_fit(checkpoint: pathlib.Path, state: train_state.TrainState) -> None:
       'The checkpoint does not match the optimizer, EMA or objectives',
       got=_join_first(problems),
       where=str(checkpoint),
-      expected='a state with the same optimizer, frozen parameters, '
+      expected='a train state with the same optimizer, frozen parameters, '
       'ema_decay and objectives',
       fix='Use the settings with which the run was started, or train in a '
       'different model directory with init_from.',
@@ -192,11 +192,11 @@ def check_shapes(checkpoint: pathlib.Path, abstract_params) -> None:
     raise errors.CheckpointError(
       'The checkpoint does not match the model',
       got=_join_first(problems),
-      expected='the same parameters (the vocabulary size is the first '
-      'dimension of the embedding table)',
+      expected='parameters with the same names and shapes (the vocabulary '
+      'size is the first dimension of the embedding table)',
       where=str(checkpoint),
-      fix='Use the model and the vocabulary with which the run was started, or '
-      'another model directory.',
+      fix='Use the model and the vocabulary with which the run was started, '
+      'or a different model directory.',
     )
 
 

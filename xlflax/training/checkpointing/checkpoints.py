@@ -390,7 +390,8 @@ def _raise_if_unavailable(error: Exception) -> None:
     raise errors.CheckpointError(
       'The checkpoint is temporarily unavailable',
       got=checkpoint_reader.summarize_error(error),
-      fix='Check that its file system or bucket responds, and start again.',
+      fix='Check that its file system or bucket responds, and run the same '
+      'command again.',
       status=errors.ExitStatus.FAILURE,
     ) from error
 

@@ -120,7 +120,7 @@ def _build(description: Any) -> Any:
       'The recorded description of an object contains fields that its class '
       'does not have',
       got=f'{description[CLASS]}: {", ".join(unknown)}',
-      expected='fields among ' + ', '.join(fields_by_name),
+      expected='only the fields ' + ', '.join(fields_by_name),
     )
   return cls(
     **{

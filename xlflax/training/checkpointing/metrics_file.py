@@ -96,7 +96,7 @@ def _read_digest(model_dir: pathlib.Path, step: int) -> str:
       got=checkpoint_run,
       expected=f'{model_run}, according to {run_directory.MODEL}',
       where=str(checkpoint),
-      fix='Restore both from a backup of this run.',
+      fix='Restore the checkpoint and the file from a backup of this run.',
     )
   return digest
 

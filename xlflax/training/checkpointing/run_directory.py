@@ -222,7 +222,7 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
   return checksums.read_json(
     path,
     error=errors.RunDirectoryError,
-    message='A file of the run is damaged',
+    message='A file in the model directory is damaged',
     has_digest=True,
     fix=f'Run `xlflax verify {path.parent} --repair`.',
   )
@@ -318,7 +318,7 @@ def read_vocabulary_identity(
     raise errors.RunDirectoryError(
       'The recorded identity of the vocabulary is invalid',
       got=repr(recorded)[:100],
-      expected='a size and a hash',
+      expected='the size and the hash of the vocabulary',
       where=str(path),
       fix='Copy the complete model directory again.',
     )

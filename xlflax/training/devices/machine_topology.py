@@ -78,7 +78,8 @@ def parse_topology(text: str) -> DeviceTopology:
   )
   if num_devices % per_node:
     raise errors.ConfigError(
-      'The number of devices must be a multiple of the devices per node',
+      'The number of devices must be a multiple of the number of devices per '
+      'node',
       got=f'{num_devices} devices in nodes of {per_node}',
       expected=f'a multiple of {per_node}',
       where='--target_topology',

@@ -99,7 +99,7 @@ class Partitioner:
         raise errors.ConfigError(
           'A sharding rule contains an unknown mesh axis',
           got=rule,
-          expected='axes among ' + ', '.join(AXES),
+          expected='the mesh axes ' + ', '.join(AXES),
           where='Partitioner.rules',
         )
 

@@ -71,7 +71,7 @@ class Job:
       raise errors.ConfigError(
         'The address of the coordinator is invalid',
         got=self.coordinator_address,
-        expected='HOST:PORT',
+        expected='an address in the format HOST:PORT',
         where='--coordinator_address',
       )
     if self.process_id >= self.num_processes:
@@ -176,15 +176,17 @@ def _check_single_process(job_values, cluster) -> None:
     raise errors.ConfigError(
       'This process was not started by the environment specified in --cluster',
       got=f'--cluster={cluster.value}, and none of its variables',
-      fix='Start the processes by the cluster (for Slurm by srun, for Open MPI '
-      'by mpirun), or pass --coordinator_address, --num_processes and '
+      fix='Start the processes through the cluster (with srun for Slurm, with '
+      'mpirun for Open MPI), or pass --coordinator_address, --num_processes '
+      'and '
       '--process_id.',
     )
   if any(value is not None for value in job_values.values()):
     raise errors.ConfigError(
       'The description of the multi-process job is incomplete',
       got=', '.join(f'{name}={value}' for name, value in job_values.items()),
-      expected='--coordinator_address, --num_processes and --process_id',
+      expected='values for --coordinator_address, --num_processes and '
+      '--process_id',
     )
 
 
@@ -205,7 +207,8 @@ def _check_srun(environment: Mapping[str, str], cluster: Cluster) -> None:
       'Slurm allocated several tasks, but srun did not start this process',
       got=f'SLURM_NTASKS={num_tasks}, and no SLURM_STEP_NODELIST',
       expected='one process for each task',
-      fix='Start the processes by `srun xlflax ...` (as `xlflax launch slurm` '
+      fix='Start the processes with `srun xlflax ...` (as `xlflax launch '
+      'slurm` '
       'does), or pass --cluster=none for a single process.',
     )
 
@@ -275,11 +278,12 @@ def _detect_with_jax(known_values, cluster: Cluster, initialization_timeout):
   detected_values = dict(zip(job_values, values[:3], strict=True))
   if None in detected_values.values():
     raise errors.ConfigError(
-      f'JAX did not detect all values of the job under {cluster.value}',
+      'JAX did not detect all values that describe the job under '
+      f'{cluster.value}',
       got=', '.join(
         f'{name}={value}' for name, value in detected_values.items()
       ),
-      fix='Pass the missing values by --coordinator_address (HOST:PORT of '
+      fix='Pass the missing values with --coordinator_address (HOST:PORT of '
       'process 0), --num_processes and --process_id.',
     )
   return detected_values

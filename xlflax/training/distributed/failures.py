@@ -307,11 +307,12 @@ class FailureMonitor:
       error = errors.TrainingError(
         'A process of the job was lost, or this process failed inside JAX',
         got=f'{self.name} was {_call_safely(self.doing)}',
-        expected='heartbeats of all processes',
+        expected='heartbeats from all processes',
         where='the task number in the message of JAX above, or, without a '
         'number, process 0, which runs the coordination service; '
         f'{describe_hosts(self.hosts)}',
-        fix='Check that machine. Start the run again to resume from its last '
+        fix='Check the machine of that process. Start the run again to resume '
+        'from its last '
         'checkpoint (docs/trouble.md#interrupted-runs).',
         status=errors.ExitStatus.FAILURE,
       )

@@ -143,7 +143,7 @@ def _end_job(message: str) -> None:
   error = errors.TrainingError(
     'The run makes no progress',
     got=message,
-    expected='a step, a batch or a checkpoint within the limit',
+    expected='a finished step, batch or checkpoint within the time limit',
     fix='See the stacks of all threads above. Start the run again to resume '
     'from its last checkpoint. If the activity is slow but not stuck, pass a '
     'larger --watchdog_timeout (docs/trouble.md#hangs).',

@@ -381,10 +381,10 @@ def _make_joining_error(
     return errors.ConfigError(
       'Another process of the job has the same process id',
       got=got,
-      expected='each id from 0 to num_processes - 1 once',
+      expected='each id from 0 to num_processes - 1 exactly once',
       where=where,
-      fix='Correct --process_id. If it is correct, another job uses the '
-      'address of the coordinator, so choose another port.',
+      fix='Correct --process_id. If it is correct, a different job uses the '
+      'coordinator address. In that case, choose a different port.',
     )
   if job.process_id == 0:
     return errors.ConfigError(

@@ -36,7 +36,7 @@ class Steps:
       raise errors.ConfigError(
         'The range of steps to profile is invalid',
         got=text,
-        expected='FIRST:LAST with FIRST < LAST, such as 100:105',
+        expected='a range FIRST:LAST with FIRST < LAST, such as 100:105',
         where='Trainer.profile_steps',
       )
     return cls(int(match[1]), int(match[2]))

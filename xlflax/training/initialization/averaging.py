@@ -218,8 +218,8 @@ def _check_steps(run: saved_run.SavedRun, steps: Iterable[int]) -> None:
   missing = sorted(set(steps) - set(run.steps))
   if missing or not steps:
     raise errors.CheckpointError(
-      'Checkpoints to average are missing',
+      'Some of the checkpoints to average do not exist',
       got=f'steps {missing}' if missing else 'no step',
-      expected=f'steps among {run.steps}',
+      expected=f'one or more of the steps {run.steps}',
       where=str(run.directory),
     )

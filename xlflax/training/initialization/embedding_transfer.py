@@ -76,7 +76,8 @@ class MatchedRows:
     """
     if vocabulary is None:
       raise errors.VocabularyError(
-        '`vocabulary_matching` requires the tokens of the vocabulary',
+        '`vocabulary_matching` requires a vocabulary with its tokens, not '
+        'only its size',
         got='only the size of the vocabulary',
         expected='the directory of a vocabulary',
         where='InitFromCheckpoint.vocabulary_matching',

@@ -56,7 +56,8 @@ def check_fit(init: Any, sources, saved, checkpoint, model) -> None:
       'The model would compute a different function than the model in the '
       'checkpoint',
       got='; '.join(problems),
-      expected='a model that uses all parameters and the same positions',
+      expected='a model that uses all parameters of the checkpoint and the '
+      'same positions',
       where=str(checkpoint),
       fix=f'{build_hint(init.model_dir)} If parameters may remain unused, list '
       'them in InitFromCheckpoint.unused.',
@@ -91,7 +92,7 @@ def check_vocabulary(init: Any, names: Iterable[str], vocabulary: Any) -> None:
       paths.to_path(init.model_dir),
       where=f'InitFromCheckpoint.model_dir, {", ".join(token_parameters)}',
       fix='Train with the vocabulary of that run, set '
-      'InitFromCheckpoint.vocabulary_matching, or exclude the parameters by '
+      'InitFromCheckpoint.vocabulary_matching, or exclude the parameters with '
       'InitFromCheckpoint.exclude.',
     )
 
@@ -122,7 +123,8 @@ def _check_languages(init: Any, names: Sequence[str], vocabulary) -> None:
       got=', '.join(vocabulary.spec.languages),
       expected=', '.join(source_languages),
       where=f'InitFromCheckpoint.model_dir, {language_parameters[0]}',
-      fix='Exclude the parameters by InitFromCheckpoint.exclude, or use the same '
+      fix='Exclude the parameters with InitFromCheckpoint.exclude, or use the '
+      'same '
       'languages in the same order.',
     )
 

@@ -337,7 +337,8 @@ def _match_vocabularies(
     for name in param_tree.flatten_params(params)
   ):
     raise errors.ConfigError(
-      '`vocabulary_matching` matches no included parameter',
+      'The patterns of `vocabulary_matching` match none of the included '
+      'parameters',
       got=init.vocabulary_matching.parameters,
       expected='patterns that match included embeddings or output biases',
       where='EmbeddingTransfer.parameters',
@@ -456,8 +457,8 @@ def _find_sources(
     raise errors.CheckpointError(
       'The checkpoint does not match the model',
       got='; '.join(problems) or 'no parameter in common',
-      expected='the same vocabulary and sizes, or patterns that exclude other '
-      'parameters',
+      expected='the same vocabulary and sizes, or patterns that exclude the '
+      'parameters that differ',
       where=str(checkpoint),
       fix='Set InitFromCheckpoint.exclude, InitFromCheckpoint.assignment_map or InitFromCheckpoint.allow_missing.'
       + init_checks.mismatch_hint(init, problems),

@@ -165,7 +165,7 @@ def open_tracker(
   except Exception as error:
     if first_time:
       raise errors.ConfigError(
-        f'Opening a run in {destination.value} failed',
+        f'A run could not be opened in {destination.value}',
         got=f'{type(error).__name__}: {error}',
         where=f'--report_to={destination.value}',
         fix='Log in to the tracker, and check its environment variables and '

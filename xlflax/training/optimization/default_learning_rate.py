@@ -94,7 +94,8 @@ def with_peak(optimizer: optimizers.Optimizer, basis: Basis) -> Any:
   """
   if not optimizer.steps_as_adam:
     raise errors.ConfigError(
-      'This optimizer requires a learning rate, because it has no default',
+      'The learning rate must be set, because this optimizer does not have a '
+      'default',
       got=type(optimizer).__name__,
       expected='a learning rate, or one of AdamW, StableAdamW, Muon and Adam',
       fix='Set LEARNING_RATE.',

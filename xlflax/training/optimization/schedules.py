@@ -129,7 +129,7 @@ class _Decay(Peaked):
         '`warmup_steps` must be less than `total_steps`',
         got=f'warmup_steps={self._num_warmup_steps()}, '
         f'total_steps={self.total_steps}',
-        expected='warmup_steps < total_steps',
+        expected='values with warmup_steps < total_steps',
         where='schedules',
       )
     return self.total_steps - self._num_warmup_steps()
@@ -252,8 +252,8 @@ class Piecewise(Schedule):
     is_increasing = self.boundaries == tuple(sorted(set(self.boundaries)))
     if len(self.values) != len(self.boundaries) + 1 or not is_increasing:
       raise errors.ConfigError(
-        'A piecewise schedule requires increasing boundaries and one more '
-        'value than boundaries',
+        'A piecewise schedule requires increasing boundaries, and one more '
+        'value than it has boundaries',
         got=f'{len(self.values)} values, boundaries {list(self.boundaries)}',
         expected=f'{len(self.boundaries) + 1} values, increasing boundaries',
         where='schedules.Piecewise',
