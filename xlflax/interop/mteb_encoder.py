@@ -25,7 +25,7 @@ from xlflax.utils import validation
 
 
 class Encodes(Protocol):
-  """Interface that a run must implement. `xlflax.Run` implements it."""
+  """Interface of runs that can be evaluated, implemented by `xlflax.Run`."""
 
   def encode(
     self, texts: Sequence[str], *, languages: Any = None, **options
@@ -45,7 +45,7 @@ class _Settings:
 
 
 class MtebEncoder:
-  """Encoder that implements the `EncoderProtocol` of mteb."""
+  """Encoder that implements mteb's `EncoderProtocol`."""
 
   @validation.validate_call
   def __init__(
@@ -69,14 +69,14 @@ class MtebEncoder:
       name: Name of the model in mteb's results, in the form
         'organization/model'.
       revision: Revision of the model in mteb's results.
-      languages: Language codes of the run's vocabulary. Leave it empty for a
-        model without language inputs.
+      languages: Language codes of the run's vocabulary. Leave the list empty
+        for a model without language inputs.
       default_language: Language code for texts whose language is not in
         `languages`. If None, these texts are encoded without a language.
-      prompts: Mapping from a prompt name to the text that is prepended to the
-        input texts. Names are `query`, `document` or mteb's own prompt names,
-        such as `STS` or `Retrieval-query`. If None, the prompts of the run's
-        sentence embedding are used.
+      prompts: Mapping from each prompt name to the text that is prepended to
+        the input texts. Names are `query`, `document` or mteb's own prompt
+        names, such as `STS` or `Retrieval-query`. If None, the prompts of the
+        run's sentence embedding are used.
       **options: Keyword arguments for `Run.encode`: layer, pooling, max_length
         and batch_size.
     """
@@ -101,13 +101,13 @@ class MtebEncoder:
     prompt_type: Any = None,
     **options: Any,
   ) -> np.ndarray:
-    """Encodes the texts of mteb's batches.
+    """Encodes the texts in mteb's batches.
 
     Args:
       inputs: Batches, each with the texts under the key 'text'.
       task_metadata: Metadata of the mteb task. It contains the languages of
         each subset.
-      hf_split: Name of the split. It is ignored.
+      hf_split: Name of the split, which is ignored.
       hf_subset: Name of the subset, such as 'swa' or 'eng-fra'.
       prompt_type: `query` or `document`. Together with the task, it selects the
         prompt.
@@ -130,7 +130,7 @@ class MtebEncoder:
     )
 
   def similarity(self, embeddings1, embeddings2) -> np.ndarray:
-    """Computes all cosine similarities between two sets of embeddings.
+    """Computes the cosine similarities between all pairs of embeddings.
 
     Args:
       embeddings1: Embeddings of shape [num_first, hidden_dim].
@@ -156,7 +156,7 @@ class MtebEncoder:
 
   @property
   def mteb_model_meta(self) -> Any:
-    """Metadata of the model for mteb's results."""
+    """Model metadata for mteb's results."""
     from mteb.models.model_meta import ModelMeta
 
     return ModelMeta.create_empty(

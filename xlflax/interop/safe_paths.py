@@ -1,4 +1,4 @@
-"""Checks that file names in a folder do not lead outside the folder."""
+"""Checks that file names in a folder do not point outside the folder."""
 
 import pathlib
 from collections.abc import Iterable
@@ -7,14 +7,14 @@ from xlflax.utils import errors
 
 
 def path_inside(folder: pathlib.Path, name: str) -> pathlib.Path:
-  """Returns the path of a name inside a folder.
+  """Returns the path of a file in a folder, and rejects paths outside of it.
 
   Args:
     folder: Folder of a published model or of a checkpoint.
     name: Relative path of a file or folder, as stored in a file of `folder`.
 
   Raises:
-    CheckpointError: If the name is absolute or leads outside the folder,
+    CheckpointError: If the name is absolute or points outside the folder,
       through `..` or through a link. Links into the `blobs` folder of the
       Hugging Face cache are followed, because the snapshots in that cache
       consist of links.
@@ -37,14 +37,14 @@ def path_inside(folder: pathlib.Path, name: str) -> pathlib.Path:
 
 
 def check_no_links(folder: pathlib.Path, names: Iterable[str]) -> None:
-  """Checks that no file of a folder is a link to a file outside the folder.
+  """Checks that no file in a folder is a link to a file outside the folder.
 
   Args:
     folder: Folder of a published model or of a checkpoint.
     names: Relative paths of the files to check.
 
   Raises:
-    CheckpointError: If a link leads outside the folder. See `path_inside`.
+    CheckpointError: If a link points outside the folder. See `path_inside`.
   """
   for name in names:
     if (folder / name).is_symlink():
@@ -53,9 +53,9 @@ def check_no_links(folder: pathlib.Path, names: Iterable[str]) -> None:
 
 def _outside_error(name: str, folder: pathlib.Path) -> errors.CheckpointError:
   return errors.CheckpointError(
-    'A file name leads outside the folder',
+    'A file name or link points outside the folder',
     got=name,
     expected='a file inside the folder',
     where=str(folder),
-    fix='Copy the file into the folder if you trust its source',
+    fix='If you trust the source of the file, copy the file into the folder',
   )

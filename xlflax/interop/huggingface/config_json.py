@@ -1,4 +1,4 @@
-"""Reader of the model configuration in the config.json of a folder."""
+"""Reader for the model configuration in a folder's `config.json`."""
 
 import dataclasses
 import json
@@ -28,11 +28,11 @@ CONFIG = 'config.json'
 
 @dataclasses.dataclass(frozen=True)
 class Description:
-  """Model that a config.json describes.
+  """Model described by a `config.json` file.
 
   Attributes:
-    architecture: Table of the architecture.
-    task: Task of the head.
+    architecture: Architecture of the model, with its table of tensor rules.
+    task: Task for which the head was trained.
     options: Parsed content of config.json.
     config: Configuration of the model.
     num_labels: Number of outputs of a classification head.
@@ -59,11 +59,11 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
       f'Reading {path.name} failed',
       got=str(error),
       where=str(path),
-      expected='a folder that `save_pretrained` wrote',
+      expected='a folder written by `save_pretrained`',
     ) from error
   if not isinstance(content, dict):
     raise errors.ConfigError(
-      f'{path.name} must contain a JSON object',
+      f'The file {path.name} must contain a JSON object',
       got=type(content).__name__,
       where=str(path),
     )
@@ -91,18 +91,18 @@ Tensors = Mapping[str, tensor_files.Tensor]
 def describe_model(
   folder: pathlib.Path, tensors: Tensors | None = None, **settings
 ) -> Description:
-  """Reads config.json.
+  """Reads the model description from a folder's `config.json`.
 
   Args:
-    folder: Folder that `save_pretrained` wrote.
+    folder: Folder written by `save_pretrained`.
     tensors: Mapping from names to the tensors in the weight files. If None, the
-      description relies on config.json alone.
+      description is based on `config.json` alone.
     **settings: Fields of the configuration that the user chooses:
       `scan_layers`, `pad_vocab_size_multiple` and `dtype`.
 
   Raises:
     ConfigError: If the architecture or options are not supported. The message
-      lists all of them.
+      lists all problems.
   """
   description, error = describe_model_with_errors(folder, tensors, **settings)
   if error is not None:
@@ -114,10 +114,10 @@ def describe_model(
 def describe_model_with_errors(
   folder: pathlib.Path, tensors: Tensors | None = None, **settings
 ) -> tuple[Description | None, errors.ConfigError | None]:
-  """Reads config.json and returns the error about unsupported options.
+  """Reads `config.json` and returns, not raises, unsupported-option errors.
 
   Args:
-    folder: Folder that `save_pretrained` wrote.
+    folder: Folder written by `save_pretrained`.
     tensors: See `describe_model`.
     **settings: See `describe_model`.
 
@@ -138,10 +138,10 @@ def describe_model_with_errors(
     return _describe_options(path, options, tensors, settings)
   except _TYPE_ERRORS as error:
     raise errors.ConfigError(
-      f'{path.name} contains an invalid value',
+      f'The file {path.name} contains an invalid value',
       got=f'{type(error).__name__}: {error}'[:300],
       where=str(path),
-      expected='a file that `save_pretrained` wrote',
+      expected='a file written by `save_pretrained`',
     ) from error
 
 
@@ -196,17 +196,17 @@ def _describe_options(
 
 
 def _check_sizes(config: Config, tensors: Tensors, path) -> None:
-  """Rejects sizes that do not fit the tensors, before a model is initialized.
+  """Rejects sizes that do not match the tensors, before a model is created.
 
   Raises:
-    ConfigError: If a size is far larger than the tensors imply.
+    ConfigError: If a configured size is far larger than the tensors imply.
   """
   problems = shape_checks.find_shape_problems(
     config, [tensor.shape for tensor in tensors.values()]
   )
   if problems:
     raise errors.ConfigError(
-      'The sizes of the model do not fit its tensors',
+      'The sizes in config.json do not match the shapes of the tensors',
       got='; '.join(problems),
       where=str(path),
       fix='Copy config.json and the weight files from the same model',

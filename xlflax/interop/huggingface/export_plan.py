@@ -1,4 +1,4 @@
-"""Choice of the architecture, task and parameters of an export.
+"""Selection of the architecture, task and parameters for an export.
 
 Parameters that are only used in training are not exported: VECO's plug-in
 module, the masked LM's head of a fine-tuned model, and heads without a
@@ -49,16 +49,16 @@ _PUBLISHED_HEADS = {
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-  """Architecture, task and parameters of an export.
+  """Architecture, task and parameters that were selected for an export.
 
   Attributes:
     config: Configuration of the exported model.
-    architecture: Table of the architecture.
-    task: Task of the head.
+    architecture: Architecture of the model, with its table of tensor rules.
+    task: Task for which the head was trained.
     shapes: Shapes of the exported parameters, including the zero parameters
       that `equivalent_configs` adds.
-    left_out: Mapping from parameters that are not exported to the reasons.
-    linear_head: Whether the head's transform is an identity.
+    left_out: Mapping from each parameter that is not exported to the reason.
+    linear_head: Whether the head's transform is exported as an identity.
   """
 
   config: Config
@@ -81,22 +81,23 @@ def choose_export(
   tokenizer_type: str | None,
   pad_id: int,
 ) -> Choice:
-  """Chooses the architecture, task and parameters of an export.
+  """Selects the architecture, task and parameters for an export.
 
   Args:
     config: Configuration of the model.
     shapes: Mapping from the names of all parameters to their shapes.
-    objectives: Mapping from names to the objectives of the run.
-    drop: Patterns of parameters that the user excludes.
+    objectives: Mapping from names to the run's objectives.
+    drop: Name patterns of parameters that the user excludes.
     model_type: Model type that the user chose, or None.
     task: Task that the user chose, or None.
-    origin: Record of the published model that the run was initialized from.
-    tokenizer_type: `model_type` of the folder of the tokenizer, or None.
-    pad_id: Id of padding in the vocabulary.
+    origin: Record of the published model from which the run was initialized.
+    tokenizer_type: `model_type` of the folder from which the tokenizer was
+      imported, or None.
+    pad_id: Id of the padding token in the vocabulary.
 
   Raises:
-    ConfigError: If no architecture can express the model, or if the
-      architecture does not have the task.
+    ConfigError: If no architecture can represent the model, or if the
+      architecture does not support the task.
   """
   names = list(shapes)
   dropped = [name for name in names if param_tree.matches_pattern(drop, name)]
@@ -135,7 +136,7 @@ def choose_export(
 def equivalent_configs(
   config: Config, *, first: int, by_linear_head: bool = False
 ) -> list[Config]:
-  """Returns configurations that compute the same function.
+  """Returns configurations with which the model computes the same function.
 
   A model without token types is equivalent to a model with one type whose
   embedding is zero. The row of the first position in the position table does
@@ -144,8 +145,8 @@ def equivalent_configs(
   Args:
     config: Configuration of the model. It is the first element of the result,
       except that a linear head replaces a tied head.
-    first: Row of the first position in an architecture.
-    by_linear_head: Whether the architecture can express a tied head with a head
+    first: Row of the first position in the architecture's position table.
+    by_linear_head: Whether the architecture can represent a tied head by a head
       that is an identity.
   """
   if (
@@ -216,7 +217,7 @@ def plug_out(config: Config, names: Sequence[str]) -> tuple[Config, list[str]]:
 def without_token_head(
   config: Config, task: Task, names: Sequence[str]
 ) -> tuple[Config, list[str]]:
-  """Removes the head that predicts tokens if the task does not use it.
+  """Removes the token prediction head if the task does not use it.
 
   Args:
     config: Configuration of the model.
@@ -237,7 +238,7 @@ def without_token_head(
 def training_heads(
   names: Sequence[str], objectives: Mapping[str, Any]
 ) -> list[str]:
-  """Returns the parameters of heads without a published class.
+  """Returns the parameters of heads that no transformers class contains.
 
   The heads of fine-tuning objectives are not included, because they are the
   purpose of the run. If such a head has no published class, the user must
@@ -245,7 +246,7 @@ def training_heads(
 
   Args:
     names: Names of the parameters.
-    objectives: Mapping from names to the objectives of the run.
+    objectives: Mapping from names to the run's objectives.
   """
   return [
     name
@@ -266,7 +267,7 @@ def choose_architecture(
   *,
   pad_id: int,
 ) -> tuple[Architecture, Config]:
-  """Chooses an architecture and a configuration that it can express.
+  """Selects an architecture and a configuration that it can represent.
 
   Args:
     config: Configuration of the model.
@@ -274,13 +275,13 @@ def choose_architecture(
     origins: Preferred model types: that of the tokenizer, because other types
       could expect other token ids, and that of the model that the run was
       initialized from.
-    pad_id: Id of padding in the vocabulary.
+    pad_id: Id of the padding token in the vocabulary.
 
   Returns:
     The architecture, and a configuration that is equivalent to `config`.
 
   Raises:
-    ConfigError: If no architecture can express the model.
+    ConfigError: If no architecture can represent the model.
   """
   if model_type:
     preferred = [model_type]
@@ -316,7 +317,7 @@ def choose_architecture(
     fewest_problems = min(problem_lists, key=len)
     rejections.append(f'{name}: ' + ', '.join(fewest_problems))
   raise errors.ConfigError(
-    'No Hugging Face architecture can express the model',
+    'No Hugging Face architecture can represent the model',
     got='; '.join(rejections),
     where=type(config).__name__,
   )
@@ -330,7 +331,7 @@ def choose_task(
   origin: str | None,
   names: Sequence[str],
 ) -> Task:
-  """Chooses the task of the exported head.
+  """Selects the task of the exported head.
 
   Args:
     config: Configuration of the model.
@@ -340,8 +341,8 @@ def choose_task(
     names: Names of the parameters.
 
   Raises:
-    ConfigError: If the architecture does not have the task, or if the run has
-      heads for several tasks.
+    ConfigError: If the architecture does not support the task, or if the run
+      has heads for several tasks.
   """
   if task is not None:
     return _validate_task(architecture, task)
@@ -353,10 +354,10 @@ def choose_task(
   ]
   if len(labeled_tasks) > 1:
     raise errors.ConfigError(
-      'The run has heads for several tasks',
+      'The run has heads for several tasks, but only one head can be exported',
       got=', '.join(labeled_task.value for labeled_task in labeled_tasks),
       where='heads/',
-      fix='Choose one with --head, and exclude the others with '
+      fix='Choose one head with --head, and exclude the other heads with '
       '--exclude=heads/NAME',
     )
   if labeled_tasks:
@@ -371,15 +372,15 @@ def choose_task(
 
 
 def _validate_task(architecture: Architecture, task: str) -> Task:
-  """Returns the task if the architecture has it.
+  """Checks that the architecture supports the task, and returns the task.
 
   Raises:
-    ConfigError: If the architecture does not have the task.
+    ConfigError: If the architecture does not support the task.
   """
   task_names = [supported.value for supported in architecture.classes]
   if task not in task_names:
     raise errors.ConfigError(
-      f'The architecture {architecture.model_type} does not have the task',
+      f'The architecture {architecture.model_type} does not support the task',
       got=task,
       expected='one of ' + ', '.join(task_names),
       where='--head',

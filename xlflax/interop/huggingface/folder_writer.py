@@ -1,4 +1,4 @@
-"""Writer of Hugging Face folders."""
+"""Writer for Hugging Face model folders."""
 
 import json
 import math
@@ -53,30 +53,30 @@ def write_folder(
   license: str | None = None,
   onnx: bool = False,
 ) -> list[str]:
-  """Writes config.json, safetensors, the tokenizer files and README.md.
+  """Writes a model folder: configuration, weights, tokenizer and README.md.
 
   The folder is created only after all checks have passed: it is complete, its
   tokenizer returns the token ids of the run, and the model in its files returns
   the hidden states and logits of the run (see `verification`).
 
   Args:
-    export: Result of `huggingface_export.check_export`.
-    folder: Folder to write.
-    max_shard_bytes: Maximum size of a weight file in bytes. Larger models are
-      split into several files.
-    license: License of the model. If None, the license of the model that the
-      run was initialized from is used.
+    export: Checked export, as returned by `huggingface_export.check_export`.
+    folder: Folder to create.
+    max_shard_bytes: Maximum size of a weight file in bytes. The weights of
+      larger models are split into several files.
+    license: License of the model. If None, the license of the model from which
+      the run was initialized is used.
     onnx: Whether to also write the model as ONNX (see `onnx_files`).
 
   Returns:
     Notes for the user, such as files that could not be written.
 
   Raises:
-    RunDirectoryError: If the folder exists, or if it is in a bucket, where the
-      libraries that read such folders cannot access it.
+    RunDirectoryError: If the folder exists, or if it is in a bucket. The
+      libraries that read Hugging Face folders cannot access buckets.
     CheckpointError: If the checkpoint cannot be read, or if the written model
       computes different values.
-    VocabularyError: If the tokenizer returns different ids.
+    VocabularyError: If the written tokenizer returns different token ids.
   """
   folder = paths.to_local_path(folder, where='--output')
   card_metadata.check_license(license)
@@ -213,11 +213,11 @@ def _write_tokenizer(
     content = path.read_bytes() if path.exists() else b''
     if checksums.digest_content(content, like=digest) != digest:
       raise errors.VocabularyError(
-        'A tokenizer file differs from the imported file',
+        'A tokenizer file of the run differs from the file that was imported',
         got=checksums.digest_content(content, like=digest),
         expected=digest,
         where=str(path),
-        fix='Copy it from the folder that the model was imported from',
+        fix='Copy the file from the folder from which the model was imported',
       )
     (folder / name).write_bytes(content)
   if 'tokenizer.json' in digests:
@@ -285,7 +285,7 @@ class _TensorParts:
     self._incomplete: dict[str, list[Any]] = {}
 
   def add(self, assignment: Assignment, value) -> list[Any] | None:
-    """Adds a part and returns all parts in order once they are complete."""
+    """Adds a part of a tensor and returns all parts once they are complete."""
     index, count = assignment.part
     parts = self._incomplete.setdefault(assignment.tensor, [None] * count)
     parts[index] = value
@@ -357,7 +357,7 @@ def _cast(export: Export, assignment: Assignment, part) -> np.ndarray:
   """Returns a tensor, or a part of a tensor, in the dtype of the folder.
 
   Raises:
-    CheckpointError: If a value is not finite in that dtype.
+    CheckpointError: If a value is not finite in the tensors' data type.
   """
   where = f'{export.run.directory} at step {export.step}'
   name = f'{assignment.parameter} (tensor {assignment.tensor})'

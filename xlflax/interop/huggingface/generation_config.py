@@ -1,4 +1,4 @@
-"""generation_config.json: start and end of generation in transformers.
+"""Contents of generation_config.json, which configures text generation.
 
 If the decoder starts with the symbol of the target language, the language must
 be passed to `generate`. Alternatively, the export stores the symbols of one
@@ -26,15 +26,15 @@ _FORCED = 'forced_bos_token_id'
 
 @dataclasses.dataclass(frozen=True)
 class Generation:
-  """Generation settings of a folder.
+  """Text generation settings of an exported folder.
 
   Attributes:
-    settings: Content of generation_config.json. If empty, the file is not
+    settings: Contents of generation_config.json. If empty, the file is not
       written.
-    source: Special-token template of source texts in training, such as
-      ('$A', '2', '9') for the end symbol and the symbol of the language. If
-      empty, the template of the tokenizer is used.
-    notes: Notes for the user.
+    source: Special-token template of source texts in training, such as ('$A',
+      '2', '9') for the end symbol and the language symbol. If empty, the
+      tokenizer's template is used.
+    notes: Notes to show to the user.
   """
 
   settings: Mapping[str, Any]
@@ -48,18 +48,20 @@ def build_generation(
   record: Mapping[str, Any],
   direction: Sequence[str] | None,
 ) -> Generation:
-  """Returns the generation settings of an encoder-decoder.
+  """Returns the text generation settings for an encoder-decoder.
 
   Args:
     run: Run to export.
-    options: Options of config.json.
+    options: Options from the model's `config.json`.
     record: Record of the published model that the run was initialized from, or
       {}.
     direction: Codes of the source and target languages, or None.
 
   Raises:
-    VocabularyError: If the vocabulary has no symbol for a language.
-    ConfigError: If a direction is passed for a model that was not trained.
+    VocabularyError: If the vocabulary has no language symbol for one of the
+      languages.
+    ConfigError: If a direction is passed for a model that was imported and not
+      trained.
   """
   recorded_settings = dict(record.get(KEY) or {})
   defaults = {
@@ -126,13 +128,13 @@ def _language_symbol(vocabulary, code: str) -> int:
   """Returns the id of a language's symbol.
 
   Raises:
-    VocabularyError: If the vocabulary has no such symbol.
+    VocabularyError: If the vocabulary has no symbol for the language.
   """
   spec = vocabulary.spec
   index = vocabulary.language_id(code)
   if index >= len(spec.language_symbol_ids):
     raise errors.VocabularyError(
-      'The vocabulary has no symbol for the language',
+      'The vocabulary has no language symbol for the language',
       got=code,
       expected='a symbol <lang:xx> for each language',
       where='--source_lang, --target_lang',
@@ -141,7 +143,7 @@ def _language_symbol(vocabulary, code: str) -> int:
 
 
 def set_source_template(folder: pathlib.Path, single: Sequence[str]) -> bool:
-  """Sets the special-token template of source texts in a tokenizer.
+  """Sets a tokenizer's special-token template for source texts.
 
   Args:
     folder: Folder with the tokenizer files.

@@ -1,4 +1,4 @@
-"""Gin file of an imported model, for runs that are initialized from it."""
+"""Gin file for runs that are initialized from an imported model."""
 
 import dataclasses
 import enum
@@ -45,7 +45,7 @@ def format_gin_file(config: Config, directory: str) -> str:
 
   Args:
     config: Configuration of the model.
-    directory: Directory in which the file will be stored.
+    directory: Directory in which the gin file will be stored.
   """
   if isinstance(config, encoder_decoder_config.EncoderDecoderConfig):
     model = _ENCODER_DECODER

@@ -1,4 +1,4 @@
-"""Download and upload of models on the Hugging Face Hub.
+"""Downloads from and uploads to the Hugging Face Hub.
 
 Only the files that xlflax reads are downloaded. `huggingface_hub` stores them
 in its cache and respects HF_HUB_OFFLINE, HF_ENDPOINT, HF_HOME and the user's
@@ -41,11 +41,12 @@ _SMALL_FILES = ('*.json', 'README.md', '*.txt', *tokenizer_reader.FILES)
 
 
 def resolve_folder(folder: str | os.PathLike[str]) -> pathlib.Path:
-  """Returns a local folder, after downloading the model if necessary.
+  """Returns a local model folder, after downloading the model if necessary.
 
   Args:
     folder: Path of a folder, or name of a model on the Hugging Face Hub in the
-      form 'organization/name'. A branch, tag or commit can follow after '@'.
+      form 'organization/name'. A branch, tag or commit can be appended after
+      '@'.
 
   Raises:
     CheckpointError: If the folder does not exist and the model cannot be
@@ -64,13 +65,13 @@ def resolve_folder(folder: str | os.PathLike[str]) -> pathlib.Path:
       got=f'{text}: {type(error).__name__}: {error}'[:500],
       expected='a folder with config.json, weights and tokenizer, or a name '
       'such as FacebookAI/xlm-roberta-base',
-      fix='Download it on a machine with network access: '
+      fix='Download the model on a machine with network access: '
       f'hf download {name} --local-dir=models/{name.rpartition("/")[2]}',
     ) from error
 
 
 def _download(name: str, revision: str | None) -> pathlib.Path:
-  """Downloads a snapshot with the weights in only one format."""
+  """Downloads a model snapshot, with the weights in only one format."""
   try:
     files = set(huggingface_hub.list_repo_files(name, revision=revision))
   except hub_errors.HfHubHTTPError:
@@ -98,10 +99,10 @@ def _download(name: str, revision: str | None) -> pathlib.Path:
 
 @dataclasses.dataclass(frozen=True)
 class Upload:
-  """Files and model card that an upload sends to the Hub.
+  """Files and model card to upload to the Hub.
 
   Attributes:
-    folder: Folder that `xlflax convert to-hf` wrote.
+    folder: Folder written by `xlflax convert to-hf`.
     files: Mapping from the relative path of each file to its size in bytes.
     card: Metadata in the header of README.md.
   """
@@ -130,10 +131,10 @@ class Upload:
 
 @validation.validate_call
 def prepare_upload(folder: validation.FilePath) -> Upload:
-  """Checks a folder before it is uploaded. Does not send anything.
+  """Checks a folder before its upload, without sending anything.
 
   Args:
-    folder: Folder that `xlflax convert to-hf` wrote. README.md may have been
+    folder: Folder written by `xlflax convert to-hf`. README.md may have been
       edited.
 
   Raises:
@@ -162,7 +163,7 @@ def prepare_upload(folder: validation.FilePath) -> Upload:
       got=f'{type(error).__name__}: {error}'[:500],
       expected='README.md with YAML between two lines of ---',
       where=str(local_folder / 'README.md'),
-      fix='Correct its first lines, or export the run again',
+      fix='Correct the first lines of README.md, or export the run again',
     ) from error
   files = {
     name: (local_folder / name).stat().st_size
@@ -172,7 +173,7 @@ def prepare_upload(folder: validation.FilePath) -> Upload:
 
 
 def check_name(name: str) -> None:
-  """Checks that a name is valid for a model on the Hub.
+  """Checks that a name is a valid model name on the Hub.
 
   Raises:
     ConfigError: If the name is not valid.
@@ -198,7 +199,7 @@ def push_to_hub(upload: Upload, name: str, *, private: bool = True) -> str:
   Weights, ONNX graphs and the module list of an earlier upload are removed.
 
   Args:
-    upload: Result of `prepare_upload`.
+    upload: Checked upload, as returned by `prepare_upload`.
     name: Name of the model on the Hub, in the form 'organization/name'.
     private: Whether to create a new model as private. The visibility of an
       existing model does not change.
@@ -225,15 +226,15 @@ def push_to_hub(upload: Upload, name: str, *, private: bool = True) -> str:
       'Uploading the model to the Hugging Face Hub failed',
       got=f'{name}: {type(error).__name__}: {error}'[:500],
       where=str(upload.folder),
-      fix='Log in with `hf auth login`. The folder itself is complete',
+      fix='Log in with `hf auth login`. The exported folder is complete',
     ) from error
   return f'{constants.ENDPOINT}/{name}'
 
 
 def snapshot_origin(folder: pathlib.Path) -> dict[str, str] | None:
-  """Returns the repository and commit of a snapshot in the Hub's cache.
+  """Returns the repository and commit of a model in the Hub's local cache.
 
-  Returns None for other folders.
+  Returns None for folders outside of the cache.
   """
   match = _SNAPSHOT.search(folder.absolute().as_posix())
   if match is None:

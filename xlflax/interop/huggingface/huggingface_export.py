@@ -51,7 +51,7 @@ DTYPES = {
 
 @dataclasses.dataclass(frozen=True)
 class Export:
-  """Checked export of a run, before its values are read.
+  """Checked export of a run whose parameter values have not been read yet.
 
   Attributes:
     run: Run to export.
@@ -61,13 +61,14 @@ class Export:
     options: Content of config.json.
     shapes: Mapping from parameter names to shapes. Parameters and rows that the
       checkpoint does not contain are zero.
-    assignments: Assignments of the tensors to parameters.
-    constants: Tensors that follow from the configuration.
+    assignments: Assignments of tensors to parameters.
+    constants: Tensors whose values are determined by the configuration.
     left_out: Mapping from parameters that are not exported to the reasons.
     dtype: Data type of the tensors.
-    sentence: Sentence encoding, if the folder can also be loaded with
-      Sentence-Transformers, or None.
-    generation: Generation settings of an encoder-decoder. None for encoders.
+    sentence: Sentence encoding with which Sentence-Transformers can load the
+      folder. None if it cannot.
+    generation: Text generation settings for an encoder-decoder. None for
+      encoders.
   """
 
   run: saved_run.SavedRun
@@ -96,32 +97,35 @@ def check_export(
   pooling: Pooling | str | None = None,
   direction: Sequence[str] | None = None,
 ) -> Export:
-  """Checks all requirements of an export that do not depend on values.
+  """Checks all requirements of an export that do not depend on tensor values.
 
   Args:
     model_dir: Directory of a run or of an imported model.
     step: Training step of the checkpoint. If None, the last checkpoint is used.
-    model_type: Model type of the architecture. If None, that of the tokenizer
-      is used, or else that of the published model that the run was initialized
-      from, or else the first that can express the model.
-    task: Task of the exported head. If None, the labeled task whose head the
-      run has is used, or else the masked LM, or else the hidden states.
-    drop: Patterns of parameters to exclude.
+    model_type: Model type of the architecture. If None, the first of these is
+      used: the tokenizer's model type, the model type of the published model
+      from which the run was initialized, or the first model type that can
+      represent the model.
+    task: Task of the exported head. If None, the first of these is used: the
+      labeled task for which the run has a head, the masked LM, or the hidden
+      states without a head.
+    drop: Name patterns of parameters to exclude.
     dtype: Data type of the tensors: 'float32', 'float16' or 'bfloat16'.
-    pooling: Pooling of a Sentence-Transformers folder. If None, such a folder
-      is written only if the model was imported from one.
-    direction: Codes of the source and target languages that the folder of a
-      translation model is configured for.
+    pooling: Pooling method for a Sentence-Transformers folder. If None, the
+      folder has this format only if the model was imported from a
+      Sentence-Transformers folder.
+    direction: Codes of the source and target languages for which a translation
+      model's folder is configured.
 
   Raises:
     ConfigError: If no architecture can express the model.
     CheckpointError: If the checkpoint does not exist, or if parameters are
-      missing or have no place in the architecture. The message lists all of
-      them.
+      missing or are not part of the architecture. The message lists all
+      problems.
   """
   if dtype not in DTYPES:
     raise errors.ConfigError(
-      'The data type is not supported in Hugging Face folders',
+      'The data type is not supported for Hugging Face folders',
       got=repr(dtype),
       expected=' or '.join(map(repr, DTYPES)),
       where='dtype',
@@ -147,10 +151,10 @@ def check_export(
   )
   if direction and choice.task is not Task.SEQ2SEQ:
     raise errors.ConfigError(
-      'A translation direction requires a translation model',
+      'A translation direction can only be set for a translation model',
       got=f'a model for {choice.task.value}',
       where='direction',
-      fix='Do not pass a direction',
+      fix='Export the model without a direction',
     )
 
   options = _config_options(run, record, choice, dtype)
@@ -181,11 +185,11 @@ def check_export(
 
 
 def find_export_type(config: Config, *, pad_id: int) -> str:
-  """Returns the model type that a model can be exported as.
+  """Returns the first model type that can represent a model.
 
   Args:
     config: Configuration of the model. VECO's plug-in module is ignored.
-    pad_id: Id of padding in the vocabulary.
+    pad_id: Id of the padding token in the vocabulary.
 
   Returns:
     The `model_type`, such as 'bert', or 'nothing: ' and the reasons.
@@ -203,7 +207,7 @@ def find_export_type(config: Config, *, pad_id: int) -> str:
 def _config_options(
   run, record, choice: export_plan.Choice, dtype: str
 ) -> dict[str, Any]:
-  """Returns the content of config.json."""
+  """Returns the contents of `config.json`."""
   architecture, config = choice.architecture, choice.config
   options, _ = architecture.write(config)
   if choice.linear_head:
@@ -218,7 +222,7 @@ def _config_options(
 def _sentence_encoding_with_pooling(
   run, choice: export_plan.Choice, pooling: Pooling
 ) -> sentence_embedding.SentenceEmbedding:
-  """Returns the sentence encoding of a run for the pooling of the user.
+  """Returns a run's sentence encoding with the pooling that the user chose.
 
   Raises:
     ConfigError: If Sentence-Transformers does not support the pooling or the
@@ -230,9 +234,11 @@ def _sentence_encoding_with_pooling(
       'Sentence-Transformers cannot compute these sentence embeddings',
       got=f'pooling {pooling.value}, task {choice.task.value}, '
       f'use_language_embeddings={has_languages}',
-      expected='an encoder without language embeddings and without a head, and '
-      'the pooling first or mean_all. The mean in Sentence-Transformers '
-      'includes the special tokens',
+      expected=(
+        'an encoder without language embeddings and without a head, and the '
+        'pooling first or mean_all (Sentence-Transformers includes special '
+        'tokens in the mean)'
+      ),
       where=str(run.directory),
       fix='Evaluate the model with pooling="mean_all", and export that pooling',
     )
@@ -295,7 +301,7 @@ def _model_config(run: saved_run.SavedRun) -> Config:
   model_classes = (encoder.Encoder, encoder_decoder.EncoderDecoder)
   if type(run.model) not in model_classes:
     raise errors.ConfigError(
-      'The model class cannot be converted',
+      'The model class cannot be converted to the Hugging Face format',
       got=type(run.model).__name__,
       expected='an Encoder or an EncoderDecoder',
       where=str(run.directory),
@@ -304,7 +310,7 @@ def _model_config(run: saved_run.SavedRun) -> Config:
 
 
 def _record(directory: pathlib.Path) -> dict[str, Any]:
-  """Returns the record of the imported model, or {} for other runs."""
+  """Returns the imported model's record, or {} if no model was imported."""
   if not (directory / huggingface_import.RECORD).exists():
     return {}
   return run_directory.read_run_file(directory, huggingface_import.RECORD)
@@ -333,8 +339,8 @@ def _assignments(choice: export_plan.Choice, checkpoint) -> list[Assignment]:
   """Returns the assignments of the tensors.
 
   Raises:
-    CheckpointError: If parameters are missing or have no place in the
-      architecture. The message lists all of them.
+    CheckpointError: If parameters are missing or are not part of the
+      architecture. The message lists all problems.
   """
   architecture, task = choice.architecture, choice.task
   config, shapes = choice.config, choice.shapes
@@ -356,10 +362,12 @@ def _assignments(choice: export_plan.Choice, checkpoint) -> list[Assignment]:
   problems += [f'{name} is missing' for name in heads if name not in shapes]
   if problems:
     raise errors.CheckpointError(
-      'The parameters do not fit the architecture',
+      'The parameters of the run do not match the architecture',
       got='; '.join(problems),
       where=str(checkpoint),
-      fix='Pass another --head, or exclude parameters with --exclude=PATTERN',
+      fix=(
+        'Pass a different --head, or exclude parameters with --exclude=PATTERN'
+      ),
     )
   return assignments
 

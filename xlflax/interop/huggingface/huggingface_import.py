@@ -1,4 +1,4 @@
-"""Import of Hugging Face folders as model directories."""
+"""Import of Hugging Face folders to xlflax model directories."""
 
 import dataclasses
 import enum
@@ -60,7 +60,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class UnusedRows(enum.StrEnum):
-  """Treatment of embedding rows beyond the last token of the tokenizer."""
+  """Treatment of embedding rows beyond the tokenizer's last token."""
 
   ERROR = 'error'
   KEEP = 'keep'  # Adds tokens to the vocabulary that do not occur in texts.
@@ -68,19 +68,19 @@ class UnusedRows(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Import:
-  """Checked import of a folder, before its values are read.
+  """Checked import of a folder whose tensor values have not been read yet.
 
   Attributes:
-    folder: Hugging Face folder.
+    folder: Hugging Face folder to import.
     description: Description of the model in the folder.
-    config: Configuration of the model, with the sizes of the vocabulary.
-    plan: Mapping of the tensors to parameters.
+    config: Configuration of the model, including the sizes of the vocabulary.
+    plan: Mapping from the tensors to the parameters.
     vocabulary: Vocabulary of the folder's tokenizer, or the user's vocabulary.
     own_tokenizer: Whether `vocabulary` is the folder's tokenizer.
-    hub: Repository and revision on the Hub, if the folder is a snapshot in the
-      Hub's cache.
+    hub: Repository and revision on the Hub if the folder is in the Hub's local
+      cache. None otherwise.
     sentence: Sentence encoding and dense layers of a Sentence-Transformers
-      folder. None for other folders.
+      folder. None if the folder is not a Sentence-Transformers folder.
   """
 
   folder: pathlib.Path
@@ -96,7 +96,7 @@ class Import:
 
 
 def check_digests(folder: pathlib.Path) -> None:
-  """Checks that a folder that `xlflax convert to-hf` wrote has not changed.
+  """Checks that an exported folder has not changed since its export.
 
   Args:
     folder: Folder to check. Folders without checksums are not checked.
@@ -109,7 +109,7 @@ def check_digests(folder: pathlib.Path) -> None:
   problems = checksums.find_problems(folder)
   if problems:
     raise errors.CheckpointError(
-      'The folder has changed since xlflax wrote it',
+      'Files in the folder have changed since xlflax wrote them',
       got='; '.join(problems[:20]),
       where=str(folder),
       fix='Copy the folder again. If the changes are intentional, delete '
@@ -136,20 +136,20 @@ def check_import(
     folder: Folder that `save_pretrained` wrote, or the name of a model on the
       Hugging Face Hub, which is downloaded.
     scan_layers: Whether to stack the parameters of all layers.
-    pad_vocab_size_multiple: The number of rows of embedding tables is rounded
-      up to a multiple of this number.
+    pad_vocab_size_multiple: Number to whose next multiple the row counts of
+      embedding tables are rounded up.
     languages: Codes of the vocabulary's languages. If None, those of
       config.json (XLM) or those that are common in multilingual models are
       used.
     vocabulary: Directory of a vocabulary to use instead of the folder's
       tokenizer.
     unused_rows: Treatment of embedding rows without a token.
-    drop: Patterns of tensors to exclude.
+    drop: Name patterns of tensors to exclude.
 
   Raises:
     ConfigError: If the model is not supported.
-    CheckpointError: If the tensors do not match config.json or are damaged.
-    VocabularyError: If the tokenizer is missing or does not fit the model.
+    CheckpointError: If the tensors do not match `config.json` or are damaged.
+    VocabularyError: If the tokenizer is missing or does not match the model.
   """
   folder = root = hub_files.resolve_folder(folder)
   if (path := folder / config_json.CONFIG).is_file():
@@ -240,7 +240,7 @@ def _read_tokenizer(folder, description, languages, unused_rows):
   """Reads the tokenizer of a folder and checks that it fits the model.
 
   Raises:
-    VocabularyError: If the tokenizer is missing or does not fit.
+    VocabularyError: If the tokenizer is missing or does not match the model.
   """
   num_rows = description.config.vocab_size
   codes: tuple[str, ...] | None
@@ -265,9 +265,11 @@ def _read_tokenizer(folder, description, languages, unused_rows):
     raise
   hint = 'Copy the tokenizer that belongs to the model'
   if len(tokenizer) < num_rows:
-    hint += ', or keep embeddings without a token with --unused_embeddings=keep'
+    hint += (
+      ', or keep embeddings that have no token with --unused_embeddings=keep'
+    )
   raise errors.VocabularyError(
-    'The size of the tokenizer does not match the embedding table',
+    'The size of the tokenizer does not match the size of the embedding table',
     got=f'{len(tokenizer)} tokens',
     expected=f'{num_rows} rows',
     where=str(folder),
@@ -276,10 +278,10 @@ def _read_tokenizer(folder, description, languages, unused_rows):
 
 
 def _check_padding(description, vocabulary) -> None:
-  """Checks that the tokenizer pads with the id that the positions depend on.
+  """Checks that the tokenizer's padding id matches the position offset.
 
   Raises:
-    VocabularyError: If the tokenizer uses another id of padding.
+    VocabularyError: If the tokenizer uses a different padding id.
   """
   first = getattr(description.config, 'position_offset', 0)
   pad_id = vocabulary.spec.pad_id
@@ -294,14 +296,14 @@ def _check_padding(description, vocabulary) -> None:
 
 
 def load_import(checked_import: Import, partitioner: partitioning.Partitioner):
-  """Loads the parameters, sharded over the devices.
+  """Loads the parameters of an import, sharded over the devices.
 
   Each parameter is transferred to the devices as soon as it is complete. The
   host memory holds only incomplete parameters and one tensor.
 
   Args:
-    checked_import: Checked import.
-    partitioner: Partitioner that assigns parameters to devices.
+    checked_import: Import that has been checked.
+    partitioner: Partitioner that shards the parameters over the devices.
 
   Returns:
     Tree of parameters.
@@ -323,13 +325,13 @@ def load_import(checked_import: Import, partitioner: partitioning.Partitioner):
 def convert_import(
   checked_import: Import, model_dir: validation.FilePath
 ) -> pathlib.Path:
-  """Reads the tensors and writes a model directory.
+  """Reads the tensors of an import and writes a model directory.
 
   The directory is created only after it is complete and verified.
 
   Args:
-    checked_import: Checked import.
-    model_dir: Model directory to write.
+    checked_import: Import that has been checked.
+    model_dir: Model directory to create.
 
   Returns:
     Absolute path of the model directory.
@@ -397,7 +399,7 @@ def _record_notes(model_dir: pathlib.Path, not_compared: list[str]) -> None:
 
 
 def head_style(model_dir: str | pathlib.Path) -> dict[str, Any]:
-  """Returns the keyword arguments of the head of an imported model.
+  """Returns the keyword arguments for an imported model's head.
 
   Args:
     model_dir: Directory of the imported model.

@@ -1,4 +1,4 @@
-"""Conversion of classification heads and their labels to and from objectives.
+"""Conversion between classification heads and fine-tuning objectives.
 
 The directory of an imported model records the objective that the model was
 fine-tuned for. Evaluation reads the labels and the structure of the head from
@@ -33,11 +33,11 @@ def head_objectives(
   head: Mapping[str, Any],
   style: Mapping[str, Any],
 ) -> list[finetuning_objective.FineTuning]:
-  """Returns the objectives that a checkpoint was fine-tuned for.
+  """Returns the objectives for which a checkpoint was fine-tuned.
 
   Args:
-    task: Task of the head.
-    options: Options of config.json.
+    task: Task for which the head was trained.
+    options: Options from the model's `config.json`.
     head: Parameters of the head, in the format of
       `xlflax.models.heads.classification_heads`.
     style: Keyword arguments of `xlflax.models.heads.classification_heads`.
@@ -77,7 +77,7 @@ def head_input_settings(
   *,
   max_length: int,
 ) -> dict[str, dict[str, Any]]:
-  """Returns the input settings of imported heads, for evaluation.
+  """Returns the input settings for evaluating imported heads.
 
   config.json does not record them. Text pairs use the special-token template of
   the tokenizer. If it has no such template, `separator` is omitted, and
@@ -88,7 +88,7 @@ def head_input_settings(
   Args:
     objectives: Objectives of the imported heads.
     vocabulary: Vocabulary of the imported model.
-    max_length: Maximum number of tokens in a sequence.
+    max_length: Maximum number of tokens per sequence.
 
   Returns:
     Mapping from the name of each objective to its input settings.
@@ -114,10 +114,10 @@ def head_input_settings(
 
 
 def label_options(objective: Any, num_labels: int) -> dict[str, Any]:
-  """Returns the options id2label and label2id of config.json.
+  """Returns the `config.json` options id2label and label2id.
 
   Args:
-    objective: Objective of the head, or None if it is not recorded.
+    objective: Objective that trained the head, or None if it was not recorded.
     num_labels: Number of outputs of the head.
 
   Returns:
@@ -135,16 +135,16 @@ def label_options(objective: Any, num_labels: int) -> dict[str, Any]:
 def style_options(
   architecture: Architecture, config: Any, objective: Any, options: dict
 ) -> dict[str, Any]:
-  """Returns the options of config.json that describe the head of a classifier.
+  """Returns the `config.json` options that describe a classification head.
 
   Args:
     architecture: Architecture of the export.
     config: Configuration of the model.
-    objective: Objective of the head.
-    options: Other options of config.json.
+    objective: Objective that trained the head.
+    options: All other `config.json` options.
 
   Raises:
-    ConfigError: If the architecture has a different head.
+    ConfigError: If the architecture requires a different head.
   """
   pooling = getattr(objective.pooling, 'value', 'first')
   head_options: dict[str, Any] = {}
@@ -161,7 +161,8 @@ def style_options(
   expected_pooling = style.get('pooling', 'first')
   if (objective.activation, pooling) != (expected_activation, expected_pooling):
     raise errors.ConfigError(
-      f'The head of the run differs from that of {architecture.model_type}',
+      'The head of the run differs from the head of '
+      f'{architecture.model_type} models',
       got=f'activation {objective.activation}, pooling {pooling}',
       expected=f'activation {expected_activation}, pooling {expected_pooling}',
       where=f'objective {objective.name!r}',
@@ -170,10 +171,10 @@ def style_options(
 
 
 def _labels(options: Mapping[str, Any], count: int) -> tuple[str, ...]:
-  """Returns the labels of config.json, in the order of their ids.
+  """Returns the labels in `config.json`, in the order of their ids.
 
   Raises:
-    ConfigError: If the labels do not match the outputs of the head.
+    ConfigError: If the labels do not match the head's outputs.
   """
   id2label = options.get('id2label')
   if not id2label:

@@ -1,4 +1,4 @@
-"""Export of a folder's encoder to ONNX with torch, verified in onnxruntime."""
+"""Export of encoders to ONNX with torch, verified with onnxruntime."""
 
 import importlib.util
 import pathlib
@@ -21,10 +21,10 @@ def check_onnx_support(options: Mapping[str, Any]) -> None:
   """Checks that a model can be exported to ONNX.
 
   Args:
-    options: Options of config.json.
+    options: Options from the model's `config.json`.
 
   Raises:
-    ConfigError: If packages are missing or the model is not supported.
+    ConfigError: If a required package is missing or the model is not supported.
   """
   missing = [name for name in _PACKAGES if not importlib.util.find_spec(name)]
   if missing:
@@ -37,11 +37,12 @@ def check_onnx_support(options: Mapping[str, Any]) -> None:
   name = options['architectures'][0]
   if name.endswith(('ForConditionalGeneration', 'ForQuestionAnswering')):
     raise errors.ConfigError(
-      'The ONNX export requires a model that is a single graph with one output',
+      'The ONNX export requires a model that consists of a single graph with '
+      'one output',
       got=name,
       expected='an encoder that returns logits or hidden states',
       where='--onnx',
-      fix='Export without --onnx',
+      fix='Export the model without --onnx',
     )
 
 
@@ -53,10 +54,11 @@ def write_onnx(folder: pathlib.Path) -> None:
   head.
 
   Args:
-    folder: Folder of an encoder. The graph is written to `FILE`.
+    folder: Folder with an encoder. The graph is written to the file `FILE`.
 
   Raises:
-    ConfigError: If the model is not an encoder, or if packages are missing.
+    ConfigError: If the model is not an encoder, or if a required package is
+      missing.
     CheckpointError: If the outputs of onnxruntime and transformers differ.
   """
   options = config_json.read_json(folder / config_json.CONFIG)
@@ -80,7 +82,7 @@ def _export(torch: Any, model, inputs, path: pathlib.Path) -> None:
   """Writes the graph of a model."""
 
   class Graph(torch.nn.Module):
-    """Module that returns only the first output of the model."""
+    """Torch module that returns only a model's first output."""
 
     def __init__(self):
       super().__init__()
@@ -134,9 +136,10 @@ def _compare(torch: Any, model, inputs, path: pathlib.Path) -> None:
     tolerance = _TOLERANCE * max(1.0, float(np.abs(torch_output).max()))
     if not (difference <= tolerance).all():
       raise errors.CheckpointError(
-        'The outputs of onnxruntime and transformers differ',
+        'The outputs of the ONNX graph in onnxruntime and of transformers '
+        'differ',
         got=f'a difference of {difference.max():.3g}',
         expected=f'at most {tolerance:.1g}',
         where=str(path),
-        fix='Report this model. No folder was written',
+        fix='Report the model as an issue. No folder was written',
       )

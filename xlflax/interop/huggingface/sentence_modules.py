@@ -1,4 +1,4 @@
-"""Reader and writer of the modules in Sentence-Transformers folders.
+"""Reading and writing of modules in Sentence-Transformers folders.
 
 `modules.json` lists the modules after the Transformer: pooling, dense layers
 and normalization. The files of all versions since 2 can be read. The files of
@@ -53,10 +53,11 @@ Heads = dict[str, dict[str, np.ndarray]]
 
 
 def transformer_folder(folder: pathlib.Path) -> pathlib.Path:
-  """Returns the folder of the encoder's files.
+  """Returns the folder that contains the encoder's files.
 
   Args:
-    folder: Sentence-Transformers folder, or folder of an encoder.
+    folder: Sentence-Transformers folder, or folder that contains only an
+      encoder.
 
   Returns:
     The folder itself, or the folder inside it that modules.json specifies.
@@ -74,10 +75,11 @@ def transformer_folder(folder: pathlib.Path) -> pathlib.Path:
 def read_sentence_modules(
   folder: pathlib.Path,
 ) -> tuple[SentenceEmbedding, Heads] | None:
-  """Reads the sentence encoding and the dense layers of a folder.
+  """Reads a folder's sentence encoding and dense layers.
 
   Args:
-    folder: Sentence-Transformers folder, or folder of an encoder.
+    folder: Sentence-Transformers folder, or folder that contains only an
+      encoder.
 
   Returns:
     The sentence encoding and the parameters of the dense layers, or None if the
@@ -85,7 +87,7 @@ def read_sentence_modules(
 
   Raises:
     ConfigError: If a module, or an option of a module, is not supported. The
-      message lists all of them.
+      message lists all problems.
     CheckpointError: If the weights of a dense layer cannot be read.
   """
   if not (folder / MODULES).exists():
@@ -94,7 +96,8 @@ def read_sentence_modules(
     return _read(folder)
   except (TypeError, ValueError, LookupError, AttributeError) as error:
     raise errors.ConfigError(
-      'The Sentence-Transformers modules contain an invalid value',
+      'The configuration of the Sentence-Transformers modules contains an '
+      'invalid value',
       got=f'{type(error).__name__}: {error}'[:300],
       where=str(folder / MODULES),
     ) from error
@@ -126,7 +129,7 @@ def _read(folder: pathlib.Path) -> tuple[SentenceEmbedding, Heads]:
     problems.append('do_lower_case is true')
   if problems:
     raise errors.ConfigError(
-      'The Sentence-Transformers modules are not supported',
+      'The combination of Sentence-Transformers modules is not supported',
       got='; '.join(problems),
       expected='a Transformer and a Pooling (cls or mean), optionally followed '
       'by Dense and Normalize',
@@ -152,10 +155,10 @@ def write_sentence_modules(
   """Writes the modules next to the encoder's files.
 
   Args:
-    encoding: Sentence encoding.
+    encoding: Sentence encoding of the model.
     heads: Parameters of the dense layers `sentence_dense_0`,
       `sentence_dense_1`, and so on.
-    folder: Folder with the encoder's config.json.
+    folder: Folder that contains the encoder's `config.json`.
   """
   modules = [('', 'Transformer'), ('1_Pooling', 'Pooling')]
   _write_pooling(folder / '1_Pooling', encoding.pooling, _hidden_size(folder))

@@ -1,4 +1,4 @@
-"""Mapping of tensors to parameters, with all checks that need no values."""
+"""Mapping from tensors to parameters, with all checks that need no values."""
 
 import dataclasses
 import re
@@ -39,17 +39,18 @@ Shapes = dict[str, tuple[int, ...]]
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """Mapping of the tensors of a folder to parameters.
+  """Mapping from a folder's tensors to model parameters.
 
   Attributes:
     shapes: Mapping from the name of each parameter to its shape.
     assignments: Mapping from each tensor to its assignments. A tensor that
       concatenates several parameters has several assignments.
-    copies: Mapping from tensors to the tensors whose values they must repeat.
-    constants: Mapping from tensors to the values that they must have.
-    skipped: Mapping from the names of tensors that are not imported to the
-      reasons.
-    unread: Parameters without a tensor, which the model does not use.
+    copies: Mapping from tensors to the tensors that they must be equal to.
+    constants: Mapping from tensors to the constant values that they must have.
+    skipped: Mapping from the name of each tensor that is not imported to the
+      reason.
+    unread: Names of parameters that have no tensor and that the model does not
+      use.
   """
 
   shapes: Shapes
@@ -62,7 +63,7 @@ class Plan:
   def tensor_assignments(
     self,
   ) -> Iterator[tuple[tensor_files.Tensor, Assignment]]:
-    """Yields each assignment with its tensor."""
+    """Yields all pairs of a tensor and one of its assignments."""
     for tensor, assignments in self.assignments.items():
       for assignment in assignments:
         yield tensor, assignment
@@ -75,14 +76,14 @@ def collect_rules(
   *,
   has: Collection[str],
 ) -> list[Rule]:
-  """Returns the rules of a model with a head, with complete tensor names.
+  """Returns the rules for a model with a head, with complete tensor names.
 
   Args:
-    architecture: Table of the architecture.
-    task: Task of the head.
+    architecture: Architecture of the model, with its table of tensor rules.
+    task: Task for which the head was trained.
     config: Configuration of the model.
-    has: Names of existing tensors or parameters. A group of optional rules is
-      included if it contains one of them.
+    has: Names of the tensors or parameters that exist. A group of optional
+      rules is included if it contains one of them.
   """
   rules = [
     dataclasses.replace(rule, tensor=architecture.prefix + rule.tensor)
@@ -170,16 +171,16 @@ def make_tensor_mapping(
   *,
   drop: Sequence[str] = (),
 ) -> Plan:
-  """Maps the tensors of a folder to the parameters of the model.
+  """Maps a folder's tensors to the parameters of a model.
 
   Args:
-    description: Description of the model.
-    tensors: Mapping from names to the tensors of the folder.
-    drop: Patterns of tensors that the user excludes.
+    description: Description of the model in the folder.
+    tensors: Mapping from names to the folder's tensors.
+    drop: Name patterns of tensors that the user excludes.
 
   Raises:
     CheckpointError: If tensors are missing, are not part of the model, or have
-      wrong shapes. The message lists all of them.
+      wrong shapes. The message lists all problems.
   """
   architecture, config = description.architecture, description.config
   skipped = {
@@ -297,7 +298,7 @@ def _check(
   *,
   where,
 ) -> None:
-  """Checks that the tensors of a folder are those of the model.
+  """Checks that the folder contains exactly the tensors of the model.
 
   Raises:
     CheckpointError: If tensors are missing, are not part of the model, or have
@@ -330,7 +331,7 @@ def _check(
   ]
   if problems:
     raise errors.CheckpointError(
-      'The tensors do not fit the model that config.json describes',
+      'The tensors do not match the model described by config.json',
       got='; '.join(problems),
       where=str(where.parent),
       fix='Correct config.json, or exclude tensors with --exclude=PATTERN',

@@ -1,4 +1,4 @@
-"""Training of xlflax models with T5X, and conversion of T5X checkpoints.
+"""Training of xlflax models with T5X, and import of T5X checkpoints.
 
 | module | content | requires |
 | --- | --- | --- |

@@ -1,4 +1,4 @@
-"""Reader of the tensors in a T5X checkpoint, one at a time, without T5X.
+"""Reader for tensors in T5X checkpoints, which does not require T5X.
 
 T5X writes checkpoints with Orbax. Older versions wrote MessagePack files, which
 contain small arrays and the names of TensorStore folders with the others.
@@ -33,10 +33,10 @@ _NUM_UNSTORED_VALUES = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-  """Parameter in a checkpoint.
+  """Parameter that is stored in a checkpoint.
 
   Attributes:
-    name: Path of the parameter, without 'target'.
+    name: Path of the parameter, without the leading 'target'.
     shape: Shape of the parameter.
     read: Function that reads the parameter as float32.
   """
@@ -47,7 +47,7 @@ class Tensor:
 
 
 def find_t5x_tensors(checkpoint: str | pathlib.Path) -> dict[str, Tensor]:
-  """Finds the parameters of a checkpoint without reading their values.
+  """Finds a checkpoint's parameters without reading their values.
 
   Args:
     checkpoint: Folder of a checkpoint, such as `checkpoint_1000`.
@@ -68,8 +68,8 @@ def find_t5x_tensors(checkpoint: str | pathlib.Path) -> dict[str, Tensor]:
   if not tensors:
     raise errors.CheckpointError(
       'The checkpoint contains no parameters',
-      got='no target',
-      expected='a checkpoint of the T5X trainer',
+      got='no parameters under `target`',
+      expected='a checkpoint written by the T5X trainer',
       where=str(folder),
     )
   _check_size(folder, tensors)
@@ -84,7 +84,7 @@ def _check_size(folder: pathlib.Path, tensors: list[Tensor]) -> None:
   if they are compressed.
 
   Raises:
-    CheckpointError: If the files are too small.
+    CheckpointError: If the files are too small to contain the parameters.
   """
   num_values = sum(math.prod(tensor.shape) for tensor in tensors)
   num_bytes = sum(
@@ -92,7 +92,7 @@ def _check_size(folder: pathlib.Path, tensors: list[Tensor]) -> None:
   )
   if num_values > num_bytes + _NUM_UNSTORED_VALUES:
     raise errors.CheckpointError(
-      'The files of the checkpoint are too small for its parameters',
+      'The files of the checkpoint are too small to contain its parameters',
       got=f'{num_values:,} values in files of {num_bytes:,} bytes',
       expected='at least one byte per value',
       where=str(folder),
@@ -101,7 +101,7 @@ def _check_size(folder: pathlib.Path, tensors: list[Tensor]) -> None:
 
 
 def parse_step(checkpoint: str | pathlib.Path) -> int:
-  """Returns the training step in the name of a checkpoint, or 0."""
+  """Parses the training step from a checkpoint's name. The default is 0."""
   number = pathlib.Path(checkpoint).absolute().name.rpartition('_')[2]
   return int(number) if number.isdigit() else 0
 

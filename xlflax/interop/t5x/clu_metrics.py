@@ -1,4 +1,4 @@
-"""Conversion of objectives' metrics to CLU metrics, which T5X accumulates.
+"""Conversion of xlflax metrics to CLU metrics, which T5X accumulates.
 
 This module requires T5X.
 """
@@ -13,7 +13,7 @@ from xlflax.objectives import objective_base, objective_metrics
 
 @flax.struct.dataclass
 class Perplexity(clu_metrics.Average):
-  """Exponential of a mean of losses in nats."""
+  """CLU metric: exponential of the mean loss in nats (perplexity)."""
 
   def compute(self):
     """Returns the value of the metric."""
@@ -22,7 +22,7 @@ class Perplexity(clu_metrics.Average):
 
 @flax.struct.dataclass
 class Total(clu_metrics.Average):
-  """Sum of the values, without averaging."""
+  """CLU metric: sum of the values."""
 
   def compute(self):
     """Returns the value of the metric."""
@@ -32,7 +32,7 @@ class Total(clu_metrics.Average):
 def from_output(
   output: objective_base.ObjectiveOutput, languages: tuple[str, ...]
 ) -> dict[str, clu_metrics.Metric]:
-  """Returns the metrics of one batch, by name.
+  """Returns a batch's CLU metrics by name.
 
   For example, `{'mlm/loss': WeightedMean([6., 1.], [3., 1.])}` with the
   languages `('en', 'fr')` becomes averages under 'mlm/loss' (7 / 4),
@@ -40,7 +40,7 @@ def from_output(
   and the steps per second. Averages without weight are NaN.
 
   Args:
-    output: Output of the objective.
+    output: Output of the objective for the batch.
     languages: Language codes, in the order of the language ids.
   """
   clu_metrics_by_name: dict[str, clu_metrics.Metric] = {

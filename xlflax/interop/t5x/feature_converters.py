@@ -33,7 +33,7 @@ _SEPARATORS = {
 
 
 class RowConverter(seqio.FeatureConverter):
-  """Converter that builds sequences as `xlflax.data.batching.collate` does.
+  """Converter that builds sequences like `xlflax.data.batching.collate`.
 
   | layout | task features | sequence | | --- | --- | --- | | SENTENCES |
   targets | `<s> targets </s>` | | PAIRS | inputs, targets | `<s> inputs </s>
@@ -67,7 +67,7 @@ class RowConverter(seqio.FeatureConverter):
     Args:
       spec: Vocabulary specification.
       layout: SENTENCES, PAIRS or DUAL.
-      pairs: Separator and positions of PAIRS.
+      pairs: Separator and position options for the layout PAIRS.
       pack: Whether to pack several examples into one sequence.
       **options: Keyword arguments for `seqio.FeatureConverter`.
 
@@ -105,7 +105,7 @@ class RowConverter(seqio.FeatureConverter):
     )
 
   def get_model_feature_lengths(self, task_feature_lengths):
-    """Returns the length of the sequences under each key of the batch."""
+    """Returns the sequence length for each key of the batch."""
     lengths = task_feature_lengths
     if self._layout is ExampleLayout.DUAL:
       return dict.fromkeys(_KEYS, lengths['inputs']) | {

@@ -1,4 +1,4 @@
-"""Logical axes of parameters for the partitioner of T5X. Requires T5X."""
+"""Logical axes of parameters for T5X's partitioner. Requires T5X."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ def additional_rules() -> Sequence[tuple[str, str | None]]:
 
 
 def params_axes(boxed) -> dict[str, Any]:
-  """Returns the collection 'params_axes' of a tree of boxed parameters.
+  """Returns the collection 'params_axes' for a tree of boxed parameters.
 
   The columns of tables are sharded as the 'embed' axis of other weights.
 

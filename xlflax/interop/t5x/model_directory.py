@@ -1,4 +1,4 @@
-"""Conversion of a checked T5X checkpoint to a model directory."""
+"""Conversion of a T5X checkpoint to an xlflax model directory."""
 
 import json
 import pathlib
@@ -71,13 +71,13 @@ def _read_parameter(checked_import: Import, name: str) -> np.ndarray:
 def convert_t5x_checkpoint(
   checked_import: Import, model_dir: validation.FilePath
 ) -> pathlib.Path:
-  """Reads the tensors and writes a model directory.
+  """Reads the tensors of a checkpoint and writes a model directory.
 
   The directory is created only after it is complete.
 
   Args:
-    checked_import: Checked checkpoint.
-    model_dir: Model directory to write.
+    checked_import: Import that has been checked.
+    model_dir: Model directory to create.
 
   Returns:
     Absolute path of the model directory.

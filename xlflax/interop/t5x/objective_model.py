@@ -1,4 +1,4 @@
-"""Base class of T5X models for all types of modules. Requires T5X.
+"""Base class of T5X models for encoders and encoder-decoders. Requires T5X.
 
 The parameters are those of a run of `xlflax train`: `{'model': ..., 'heads':
 {objective: ...}}`.
@@ -26,19 +26,19 @@ from xlflax.utils import errors, validation
 
 
 class Normalization(enum.Enum):
-  """Normalization of the loss whose gradient T5X computes."""
+  """Normalization of the loss from which T5X computes gradients."""
 
   MEAN = 'mean'  # Mean over the predicted tokens of the batch, as in xlflax.
   SUM = 'sum'  # For Adafactor, and for several microbatches.
 
 
 class ObjectiveModel(t5x_models.BaseModel):
-  """T5X model that trains a module with one objective.
+  """T5X model that trains a module with a single objective.
 
   Attributes:
     module: Linen module, with the sizes of the vocabulary.
     objective: Training objective.
-    optimizer_def: Optimizer of T5X.
+    optimizer_def: T5X optimizer definition.
     input_vocabulary: Vocabulary of the tasks. T5X compares it with
       `output_vocabulary`.
     output_vocabulary: The same vocabulary.
@@ -66,9 +66,9 @@ class ObjectiveModel(t5x_models.BaseModel):
       vocabulary: Vocabulary of the tasks.
       objective: Training objective. It must not have a state or schedules,
         because T5X does not store them.
-      optimizer_def: Optimizer of T5X.
+      optimizer_def: T5X optimizer definition.
       layout: Layout of the examples: SENTENCES, PAIRS or DUAL.
-      pairs: Separator and positions of PAIRS.
+      pairs: Separator and position options for the layout PAIRS.
       normalization: Normalization of the loss. T5X sums the gradients of
         microbatches, so several microbatches require SUM.
       seed: Random seed for masking in evaluations.
@@ -213,7 +213,7 @@ def _check(objective: objective_base.Objective, module) -> None:
   """Checks that T5X supports the objective.
 
   Raises:
-    ConfigError: If the objective has a state or schedules.
+    ConfigError: If the objective has a state or uses schedules.
   """
   where = f'objective {objective.name!r}'
   schedules = [
@@ -228,7 +228,7 @@ def _check(objective: objective_base.Objective, module) -> None:
       got=', '.join(schedules),
       expected='numbers',
       where=where,
-      fix='Set them to numbers, or train with `xlflax train`',
+      fix='Set these fields to numbers, or train the model with `xlflax train`',
     )
   objective_class = type(objective)
   has_state = any(
@@ -243,6 +243,6 @@ def _check(objective: objective_base.Objective, module) -> None:
       got=objective_class.__name__,
       expected='an objective without a state',
       where=where,
-      fix='Train with `xlflax train`',
+      fix='Train the model with `xlflax train`',
     )
   objective.init_heads(module, jax.random.key(0))

@@ -1,4 +1,4 @@
-"""Mapping of the tensors of T5X's T5 to parameters.
+"""Mapping from the tensors of T5X's T5 to xlflax parameters.
 
 The implementations `t5x.examples.t5` and `scalable_t5` are supported. Their
 tensors differ from the parameters of xlflax as follows.
@@ -64,7 +64,7 @@ _MAX_LENGTH = 1024  # Relative positions do not limit the length.
 def layer_names(
   stack: str, config: encoder_decoder_config.EncoderDecoderConfig
 ) -> dict[str, str]:
-  """Returns the names within a layer of the encoder or the decoder.
+  """Returns the parameter names within an encoder or decoder layer.
 
   Args:
     stack: 'encoder' or 'decoder'.
@@ -90,7 +90,7 @@ def layer_names(
 def top_names(
   config: encoder_decoder_config.EncoderDecoderConfig,
 ) -> dict[str, str]:
-  """Returns the names outside of layers.
+  """Returns the parameter names outside of layers.
 
   Args:
     config: Configuration of the model.
@@ -109,7 +109,7 @@ def top_names(
 
 
 def is_vocabulary_table(parameter: str) -> bool:
-  """Returns True if a parameter has one row per token."""
+  """Returns whether a parameter has one row per token."""
   return parameter in ('model/encoder/token', 'model/output')
 
 
@@ -120,14 +120,14 @@ def find_sources(
   *,
   scanned: bool,
 ) -> list[tuple[str, int | None]]:
-  """Returns the tensors that a parameter consists of.
+  """Returns the tensors from which a parameter is built.
 
   Args:
     parameter: Name of the parameter. The names of scanned layers have no
       number.
     sources: Inverse of `top_names`: mapping from parameters to tensors.
     config: Configuration of the model.
-    scanned: Whether the layers of T5X are scanned.
+    scanned: Whether T5X trained the model with scanned layers.
 
   Returns:
     Pairs of a tensor and a layer. The layer is None for tensors that are not
@@ -155,7 +155,7 @@ def find_sources(
 def num_layers(
   config: encoder_decoder_config.EncoderDecoderConfig, stack: str
 ) -> int:
-  """Returns the number of layers of the encoder or the decoder."""
+  """Returns the number of layers in the encoder or the decoder."""
   if stack == 'encoder':
     return config.num_encoder_layers
   return config.num_decoder_layers
@@ -177,13 +177,13 @@ def with_padded_rows(
   Args:
     table: Array of shape [R, H] with at least `vocab_size` rows.
     vocab_size: Number of tokens.
-    num_rows: Number of rows of the result.
+    num_rows: Number of rows in the result.
   """
   return np.pad(table[:vocab_size], ((0, num_rows - vocab_size), (0, 0)))
 
 
 def convert_array(tensor: str, array: np.ndarray, shape) -> np.ndarray:
-  """Returns a tensor as an array with the shape of the parameter.
+  """Converts a tensor to an array with the parameter's shape.
 
   Args:
     tensor: Name of the tensor, which determines whether to transpose it.
@@ -198,14 +198,14 @@ def convert_array(tensor: str, array: np.ndarray, shape) -> np.ndarray:
 def part_shape(
   tensor: str, shape: tuple[int, ...], layer: int | None
 ) -> tuple[int, ...]:
-  """Returns the shape of `select_layer`, transposed as in `convert_array`."""
+  """Returns the shape of one layer's tensor, transposed if necessary."""
   if layer is not None:
     shape = shape[:_SCAN_AXIS] + shape[_SCAN_AXIS + 1 :]
   return shape[::-1] if tensor.endswith(_TRANSPOSED) else shape
 
 
 def is_scanned(names) -> bool:
-  """Returns True if the layers of T5X are scanned."""
+  """Returns whether T5X trained the model with scanned layers."""
   return any(name.startswith('encoder/encoder/') for name in names)
 
 
@@ -216,7 +216,7 @@ def read_config(
   scan_layers: bool = True,
   max_length: int = _MAX_LENGTH,
 ) -> encoder_decoder_config.EncoderDecoderConfig:
-  """Derives the configuration of a T5 from the shapes of its tensors.
+  """Derives a T5's configuration from the shapes of its tensors.
 
   Args:
     shapes: Mapping from the names of tensors to their shapes.
@@ -224,10 +224,10 @@ def read_config(
       determine. If None, it is 'gelu_tanh' for gated layers (T5 v1.1 and mT5)
       and 'relu' for others (T5).
     scan_layers: Whether the layers of the resulting model are scanned.
-    max_length: Maximum number of tokens of a sequence.
+    max_length: Maximum number of tokens per sequence.
 
   Raises:
-    CheckpointError: If the tensors are not those of a T5.
+    CheckpointError: If the tensors do not belong to a supported T5 model.
   """
   scanned = is_scanned(shapes)
   layer_prefix = '{0}/{0}/' if scanned else '{0}/layers_0/'

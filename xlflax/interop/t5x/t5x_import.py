@@ -1,4 +1,4 @@
-"""Checks of a T5X checkpoint and mapping of its tensors to parameters.
+"""Checks of T5X checkpoints, and mapping of their tensors to parameters.
 
 This module does not require T5X.
 """
@@ -29,13 +29,13 @@ Sources = list[tuple[str, int | None]]
 
 @dataclasses.dataclass(frozen=True)
 class Import:
-  """Checked import of a checkpoint, before its values are read.
+  """Checked import of a checkpoint whose values have not been read yet.
 
   Attributes:
     checkpoint: Folder of the checkpoint.
     model: Linen module, with the sizes of the vocabulary.
     vocabulary: Vocabulary of the model.
-    tensors: Mapping from names to the tensors of the checkpoint.
+    tensors: Mapping from names to the checkpoint's tensors.
     shapes: Mapping from the name of each parameter to its shape.
     sources: Mapping from the name of each parameter to its source tensors.
   """
@@ -61,7 +61,7 @@ def check_t5x_import(
 
   Args:
     checkpoint: Folder of a checkpoint, such as `checkpoint_1000`.
-    vocabulary: Vocabulary that the model was trained with.
+    vocabulary: Vocabulary with which the model was trained.
     model: Module of an xlflax model. For T5X's T5, it must be None, because the
       tensors determine the sizes.
     scan_layers: Whether to stack the parameters of all layers (T5X's T5).
@@ -72,8 +72,8 @@ def check_t5x_import(
     ConfigError: If the model is missing, or if it is passed for T5X's T5.
     CheckpointError: If the checkpoint is damaged, or if its tensors are not
       those of the model. The message lists all tensors that are missing, are
-      not part of the model, or have another shape.
-    VocabularyError: If the vocabulary does not fit the embedding table.
+      not part of the model, or have a different shape.
+    VocabularyError: If the vocabulary does not match the embedding table.
   """
   checkpoint = bucket_staging.stage_input(checkpoint).absolute()
   tensors = checkpoint_files.find_t5x_tensors(checkpoint)
@@ -118,10 +118,12 @@ def _configure_model(model, vocabulary, checkpoint):
   """
   if model is None:
     raise errors.ConfigError(
-      'A checkpoint of an xlflax model requires the configuration of the model',
+      'Importing a checkpoint of an xlflax model requires the configuration '
+      'of the model',
       got='no model',
       where=str(checkpoint),
-      fix='Pass the gin file of the model that was passed to t5x.train, such as '
+      fix='Pass the gin file that was passed to t5x.train for the model, such '
+      'as '
       '--gin_file=models/SIZE.gin',
     )
   return model.clone(
@@ -144,7 +146,7 @@ def _build_t5(shapes, vocabulary, scan_layers, activation):
       'The vocabulary is larger than the embedding table',
       got=f'{len(vocabulary)} tokens',
       expected=f'at most {num_rows}',
-      fix='Pass the vocabulary that the model was trained with',
+      fix='Pass the vocabulary with which the model was trained',
     )
   return encoder_decoder.EncoderDecoder(
     encoder_config.with_vocabulary(config, vocabulary.spec)
@@ -178,7 +180,8 @@ def _check(
     checkpoint: Folder of the checkpoint.
 
   Raises:
-    CheckpointError: If there are problems. The message lists all of them.
+    CheckpointError: If tensors are missing or do not match the model. The
+      message lists all problems.
   """
   is_xlflax_model = vocab_size is None
   used = {
@@ -219,16 +222,19 @@ def _check(
         )
   if problems:
     raise errors.CheckpointError(
-      'The tensors of the checkpoint are not those of the model',
+      'The tensors of the checkpoint do not match the parameters of the model',
       got='; '.join(dict.fromkeys(problems)),
       where=str(checkpoint),
       expected=f'the {len(expected_shapes)} parameters of the model',
-      fix='Pass the model and the vocabulary that it was trained with',
+      fix=(
+        'Pass the model that was trained and the vocabulary with which it '
+        'was trained'
+      ),
     )
 
 
 def t5x_mapping_lines(checked_import: Import) -> str:
-  """Returns one line per parameter with its source tensors."""
+  """Returns one line per parameter, with the tensors that it is read from."""
 
   def format_sources(sources: Sources) -> str:
     tensor, layer = sources[0]

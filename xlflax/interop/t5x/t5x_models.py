@@ -1,4 +1,4 @@
-"""T5X models that combine an xlflax module and an objective. Requires T5X."""
+"""T5X models that train an xlflax module with an objective. Requires T5X."""
 
 import jax
 import jax.numpy as jnp
@@ -18,10 +18,10 @@ __all__ = ['EncoderDecoderModel', 'EncoderModel', 'Normalization']
 
 
 class EncoderModel(ObjectiveModel):
-  """Encoder for masked and translation language modeling."""
+  """T5X model of an encoder, for masked and translation language modeling."""
 
   def predict_batch_with_aux(self, params, batch, rng=None):
-    """Replaces the mask symbols of sequences by the most probable tokens.
+    """Replaces the mask symbols in sequences by the most probable tokens.
 
     Args:
       params: Parameters, as returned by `get_initial_variables`.
@@ -60,7 +60,7 @@ class EncoderModel(ObjectiveModel):
 
 
 class EncoderDecoderModel(ObjectiveModel):
-  """Encoder-decoder for translation, span corruption and text infilling."""
+  """T5X model of an encoder-decoder, for sequence-to-sequence objectives."""
 
   def __init__(
     self,
@@ -73,7 +73,7 @@ class EncoderDecoderModel(ObjectiveModel):
 
     Args:
       objective: Sequence-to-sequence objective.
-      decoding_options: Options of generation in `predict_batch`.
+      decoding_options: Options for text generation in `predict_batch`.
       **arguments: Arguments of `ObjectiveModel`.
 
     Raises:
@@ -81,12 +81,14 @@ class EncoderDecoderModel(ObjectiveModel):
     """
     if not isinstance(objective, seq2seq.SequenceToSequence):
       raise errors.ConfigError(
-        'The objective does not predict target sequences',
+        'EncoderDecoderModel requires an objective that predicts target '
+        'sequences',
         got=objective.name,
-        expected='a sequence-to-sequence objective, such as translation or span '
+        expected='a sequence-to-sequence objective, such as translation or '
+        'span '
         'corruption',
         where='EncoderDecoderModel.objective',
-        fix='Use an EncoderModel',
+        fix='Use an EncoderModel for this objective',
       )
     super().__init__(objective=objective, **arguments)
     self._sequences = objective

@@ -1,4 +1,4 @@
-"""SeqIO tasks for T5X with a vocabulary and the language of each text.
+"""SeqIO tasks for T5X, with an xlflax vocabulary and each text's language.
 
 Gin files call this module. T5X finds a task by its name, so `register_mixture`
 registers the requested task and returns its name. Requires TensorFlow.
@@ -25,7 +25,7 @@ SUFFIX = '.t5x'
 
 
 class Metric(enum.Enum):
-  """Metric that `t5x.eval` computes for a task."""
+  """Metric to compute for a task in `t5x.eval`."""
 
   LOG_LIKELIHOOD = 'log_likelihood'  # Mean score of a sequence, in nats.
   EXACT_MATCH = (
@@ -36,7 +36,7 @@ class Metric(enum.Enum):
 def load_seqio_vocabulary(
   *, directory: str
 ) -> seqio_vocabulary.SeqioVocabulary:
-  """Loads the vocabulary of a directory that `xlflax vocab` wrote, for T5X."""
+  """Loads a vocabulary directory, written by `xlflax vocab`, for T5X."""
   return seqio_vocabulary.SeqioVocabulary(
     base_vocabulary.Vocabulary.load(directory)
   )
@@ -59,17 +59,18 @@ def register_mixture(
   Args:
     name: Name of a task or mixture with languages, such as 'corpus.mono'.
     vocabulary: Vocabulary of the run.
-    corpus: Directory of a corpus whose tasks are registered first.
-    task_modules: Modules that register tasks. They are imported first.
-    pairs: Length filters of tasks with text pairs.
-    metrics: Metrics that `t5x.eval` computes.
+    corpus: Corpus directory, whose tasks are registered first.
+    task_modules: Python modules that register tasks. These modules are imported
+      first.
+    pairs: Length filters for tasks with text pairs.
+    metrics: Metrics to compute in `t5x.eval`.
 
   Returns:
     `name` with a suffix.
 
   Raises:
     CorpusError: If the task does not exist, or if its languages are unknown.
-    VocabularyError: If a language is not part of the vocabulary.
+    VocabularyError: If the vocabulary does not contain a language.
   """
   task_registration.register_tasks(corpus, task_modules)
   rates = task_registry.expand_mixture(name)
@@ -178,20 +179,20 @@ class _AddLanguages:
 
 
 def log_likelihood(targets, scores) -> dict[str, float]:
-  """Computes the mean score of a sequence, in nats."""
+  """Computes the mean score per sequence, in nats."""
   del targets
   return {'log_likelihood': float(np.mean(scores))}
 
 
 def exact_match(targets, predictions) -> dict[str, float]:
-  """Computes the percentage of predictions that equal the target.
+  """Computes the percentage of predictions that equal their target.
 
   Raises:
     CorpusError: If there are no predictions.
   """
   if not targets:
     raise errors.CorpusError(
-      'Exact match requires at least one prediction', got='no example'
+      'Exact match requires at least one prediction', got='no predictions'
     )
   matches = [
     str(target).strip() == str(prediction).strip()

@@ -1,1 +1,1 @@
-"""Architectures of Hugging Face models: options, classes and tensor names."""
+"""Hugging Face architectures: options, class names and tensor names."""

@@ -1,4 +1,4 @@
-"""Registry of the architectures that can be imported and exported.
+"""Registry of model architectures that can be imported and exported.
 
 To add an architecture, write a module with an `Architecture` (see `bert.py`)
 and name the module in `_MODULES`.
@@ -30,7 +30,7 @@ Config = (
 
 
 class Task(enum.StrEnum):
-  """Task of a checkpoint's head."""
+  """Task for which a checkpoint's head was trained."""
 
   STATES = 'states'  # The base model without a head.
   MASKED_LM = 'masked_lm'
@@ -63,46 +63,49 @@ UNREAD_BIAS = 'heads/unread/masked_lm_bias'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Architecture:
-  """Names, classes and options of one `model_type`.
+  """Tensor names, classes and options of one Hugging Face `model_type`.
 
   Attributes:
     model_type: Value of `model_type` in config.json.
     prefix: Prefix of the base model's tensors in a model with a head, such as
       'bert.'.
-    classes: Mapping from each supported task to the name of its class.
-    body: Rules of the model without a head. Tensor names have no prefix.
-    head: Rules of the masked LM's head.
-    heads: Rules of the heads of the other tasks.
-    variants: Function from the configuration to rules of the body that depend
-      on it.
-    head_biases: Function from the configuration to a mapping that specifies
-      which biases of a task's head exist, by the end of their names. Biases
-      that are not in the mapping exist.
-    head_style: Function from the configuration and the options of config.json
-      to the keyword arguments of `xlflax.models.heads.classification_heads`.
+    classes: Mapping from each supported task to the name of its transformers
+      class.
+    body: Tensor rules for the model without a head. Tensor names have no
+      prefix.
+    head: Tensor rules for the masked LM's head.
+    heads: Mapping from each other task to the tensor rules for its head.
+    variants: Function that maps the configuration to additional body rules,
+      which depend on it.
+    head_biases: Function that maps the configuration to a mapping from name
+      suffixes of head biases to whether these biases exist. All biases that the
+      mapping does not contain exist.
+    head_style: Function that maps the configuration and the `config.json`
+      options to the keyword arguments of
+      `xlflax.models.heads.classification_heads`.
     optional: Groups of rules for heads that can exist in addition to the
-      task's head, such as a pooler. A group is used completely or not at all.
+      task's head, such as a pooler. Either all rules of a group apply, or none.
     output: Names of the weight and the bias of the output table, if it is
       separate from the token embeddings. The bias is None if `head` contains
       it in both cases.
     output_parameter: Name of the parameter that stores the output table.
     copies: Mapping from the name of a tensor that repeats another tensor, if it
       exists, to the name of the repeated tensor.
-    buffers: Patterns of tensors that hold no weights, such as the positions
-      0, 1, 2, ....
-    constants: Mapping from the name of a tensor that follows from the
-      configuration to a function that returns its values or None.
-    aliases: Mapping from alternative names of config.json options to the names
-      that are used here.
-    positions_after_padding: Whether to count positions from the row after the
+    buffers: Patterns for names of tensors that contain no weights, such as the
+      positions 0, 1, 2, ....
+    constants: Mapping from the names of tensors that are determined by the
+      configuration to functions that return their values or None.
+    aliases: Mapping from alternative names of `config.json` options to the
+      names that the rest of the table uses.
+    positions_after_padding: Whether position 0 uses the table row after the
       padding id. The position offset then depends on the vocabulary.
-    linear_head: Whether to export a model without a head transform with a
-      transform that is an identity. See the module `linear_head`.
-    config_class: Class of the model's configuration.
-    read: Function from the options and the task to the arguments of
+    linear_head: Whether models without a head transform are exported with an
+      identity transform. See the module `linear_head`.
+    config_class: Class of the xlflax model configuration.
+    read: Function that converts the options and the task to the arguments of
       `config_class`.
-    write: Function from a configuration to the options and a list of the
-      settings that these options cannot express.
+    write: Function that converts a configuration to the options and a list of
+      the settings that the options cannot express.
   """
 
   model_type: str
@@ -203,14 +206,14 @@ _UNSUPPORTED = {
 
 
 def reject_unsupported(options: Mapping[str, Any], path: pathlib.Path) -> None:
-  """Rejects models with features that xlflax is known not to support.
+  """Raises ConfigError for models with features that xlflax does not support.
 
   Args:
-    options: Options of config.json.
+    options: Options from the model's `config.json`.
     path: Path of config.json, for the error message.
 
   Raises:
-    ConfigError: If the model has such a feature.
+    ConfigError: If the model has an unsupported feature.
   """
   model_type = str(options.get('model_type'))
   # t5gemma2 is rejected for the same reasons as t5gemma.
@@ -218,7 +221,7 @@ def reject_unsupported(options: Mapping[str, Any], path: pathlib.Path) -> None:
   for name, (feature, hint) in _UNSUPPORTED.items():
     if settings.get(name):
       raise errors.ConfigError(
-        f'The model requires features that are not supported: {feature}',
+        f'The model requires a feature that xlflax does not support: {feature}',
         got=f'{name}: {settings[name]}',
         where=str(path),
         fix=hint,
@@ -226,14 +229,14 @@ def reject_unsupported(options: Mapping[str, Any], path: pathlib.Path) -> None:
 
 
 def find_architecture(model_type) -> Architecture:
-  """Returns the architecture of a `model_type`.
+  """Returns the architecture for a `model_type`.
 
   Raises:
     ConfigError: If the architecture is not supported.
   """
   if model_type not in _MODULES:
     raise errors.ConfigError(
-      'The architecture is not supported',
+      'The Hugging Face architecture is not supported',
       got=model_type,
       expected='one of ' + ', '.join(MODEL_TYPES),
       where='model_type',
@@ -243,22 +246,22 @@ def find_architecture(model_type) -> Architecture:
 
 
 def build_model(config: Config):
-  """Returns the Flax module of a configuration."""
+  """Builds the Flax module for a configuration."""
   if isinstance(config, encoder_decoder_config.EncoderDecoderConfig):
     return encoder_decoder.EncoderDecoder(config)
   return encoder.Encoder(config)
 
 
 def pooler_rules(tensor: str) -> tuple[Rule, ...]:
-  """Returns the rules of a pooler."""
+  """Returns the tensor rules for a pooler."""
   return linear_rules(tensor, 'heads/pooler/dense')
 
 
 def model_classes(name: str, *, questions: bool = True) -> dict[Task, str]:
-  """Returns the class name of each task of an encoder.
+  """Returns an encoder's transformers class name for each task.
 
   Args:
-    name: Common prefix of the class names, such as 'Bert'.
+    name: Prefix that all class names share, such as 'Bert'.
     questions: Whether to include question answering.
   """
   classes = {task: f'{name}For{suffix}' for task, suffix in _CLASSES.items()}
@@ -270,12 +273,12 @@ def model_classes(name: str, *, questions: bool = True) -> dict[Task, str]:
 def classifier_rules(
   *, dense: str | None = None, output: str = 'classifier', questions=True
 ) -> dict[Task, tuple[Rule, ...]]:
-  """Returns the rules of the heads in `LABELED_TASKS`.
+  """Returns the tensor rules for the heads of `LABELED_TASKS`.
 
   Args:
-    dense: Name of the dense layer of sequence classification. If None, the head
-      has no dense layer.
-    output: Name of the output layer of sequence classification.
+    dense: Name of the dense layer for sequence classification. If None, the
+      head has no dense layer.
+    output: Name of the output layer for sequence classification.
     questions: Whether to include question answering.
   """
   names = {

@@ -56,11 +56,11 @@ BUFFERS = (r'embeddings\.position_ids$', r'embeddings\.token_type_ids$')
 
 
 def token_head(prefix: str, norm_name: str, bias: str) -> tuple[Rule, ...]:
-  """Returns the rules of the masked LM's transform and bias.
+  """Returns the tensor rules for the masked LM's transform and bias.
 
   Args:
-    prefix: Name of the transform's module.
-    norm_name: Name of the layer norm in that module.
+    prefix: Name of the transform's module in the checkpoint.
+    norm_name: Name of the layer norm within the transform's module.
     bias: Name of the bias tensor.
   """
   return (
@@ -94,9 +94,9 @@ def read_options(
   """Reads the arguments of `EncoderConfig` that BERT and RoBERTa share.
 
   Args:
-    options: Options of config.json.
+    options: Options from the model's `config.json`.
     task: Task of the model's head.
-    defaults: Default values of options that differ from BERT's.
+    defaults: Default values for options whose defaults differ from BERT's.
   """
   defaults = defaults or {}
   fields = options.fields(_FIELDS, defaults)
@@ -112,7 +112,7 @@ def read_options(
 def write_options(
   config: encoder_config.EncoderConfig, **required: Any
 ) -> tuple[dict[str, Any], list[str]]:
-  """Writes the options of a configuration. The inverse of `read_options`.
+  """Converts a configuration to options. This is the inverse of `read_options`.
 
   Args:
     config: Configuration of the model.
@@ -166,11 +166,11 @@ def find_differences(
   free: Collection[str] = (),
   **required: Any,
 ) -> list[str]:
-  """Returns one line per field with an unsupported value.
+  """Returns one line for each field with an unsupported value.
 
   Args:
     config: Configuration of the model.
-    free: Names of fields that may have any value, among those that must
+    free: Names of fields that may have any value, although they usually must
       otherwise be equal to BERT's. It can include 'head_dim'.
     **required: Required values of fields.
   """

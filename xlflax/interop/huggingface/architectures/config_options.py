@@ -1,4 +1,4 @@
-"""Reader of config.json that uses, ignores or rejects every option.
+"""Reader for `config.json` files that uses, ignores or rejects every option.
 
 An option that is skipped silently could change the model's outputs.
 """
@@ -112,13 +112,13 @@ UNUSED: Mapping[str, tuple[Any, ...]] = {
 
 @dataclasses.dataclass
 class Options:
-  """Options of config.json, and the problems that were found in them.
+  """Options from a `config.json` file, and problems found in them.
 
   Attributes:
     values: Mapping from option names to values, with aliases resolved.
-    problems: Descriptions of the problems, one per line.
-    has_bias: Whether the weight files contain an output bias. Files of base
-      models do not.
+    problems: Descriptions of the problems found, one per line.
+    has_bias: Whether the weight files contain an output bias. The files of base
+      models do not contain one.
     has_output: Whether the weight files contain an output table that differs
       from the token embeddings. For some architectures, the options do not
       specify this.
@@ -135,8 +135,8 @@ class Options:
 
     Args:
       name: Name of the option.
-      default: Value if the option is missing or null. Unless it is None, it
-        also determines the type that the value must have.
+      default: Value to return if the option is missing or null. Unless it is
+        None, the option's value must have the same type.
     """
     self._used.add(name)
     value = self.values.get(name)
@@ -162,11 +162,13 @@ class Options:
     table: Mapping[str, tuple[str, Any]],
     defaults: Mapping[str, Any] | None = None,
   ) -> dict[str, Any]:
-    """Returns the values of the fields in a table.
+    """Returns the values of all fields in a table.
 
     Args:
-      table: Mapping from an option to its field and default value.
-      defaults: Default values that replace those of `table`, by option.
+      table: Mapping from each option to its configuration field and default
+        value.
+      defaults: Mapping from options to default values that override those in
+        `table`.
 
     Returns:
       Mapping from fields to values.
@@ -177,12 +179,13 @@ class Options:
     }
 
   def choose(self, name: str, default: str, choices: Mapping[str, str]) -> str:
-    """Returns the choice that corresponds to the value of an option.
+    """Returns the choice that corresponds to an option's value.
 
     Args:
       name: Name of the option.
-      default: Value if the option is missing or not supported.
-      choices: Mapping from each supported value to the choice.
+      default: Value to use if the option is missing or its value is not
+        supported.
+      choices: Mapping from each supported value to the corresponding choice.
     """
     value = self.get(name, default)
     if value not in choices:
@@ -199,11 +202,12 @@ class Options:
   def head(
     self, kind: str, *, predicts: bool, tied: bool = True
   ) -> dict[str, Any]:
-    """Returns the fields of a masked LM's head.
+    """Returns the configuration fields for a masked LM's head.
 
     Args:
       kind: Value of `mlm_head` for models with a head.
-      predicts: Whether the model predicts tokens. Other models have no head.
+      predicts: Whether the model predicts tokens. Models that do not predict
+        tokens have no masked-LM head.
       tied: Default value of `tie_word_embeddings` in transformers.
     """
     tied = self.get('tie_word_embeddings', tied)
@@ -213,7 +217,7 @@ class Options:
     }
 
   def require(self, name: str, *allowed) -> None:
-    """Reports an option whose value is not one of the allowed values.
+    """Reports a problem if an option's value is not one of the allowed values.
 
     A missing option is not reported.
     """
@@ -225,11 +229,11 @@ class Options:
       )
 
   def ignore(self, *names: str) -> None:
-    """Marks options as having no effect in this architecture."""
+    """Marks options as having no effect in the architecture."""
     self._used.update(names)
 
   def finish(self) -> None:
-    """Reports unknown options and unsupported values of other options."""
+    """Reports unknown options and unsupported values of unused options."""
     for name, allowed in UNUSED.items():
       if name not in self._used:
         self.require(name, *allowed)
@@ -243,10 +247,10 @@ class Options:
 def read_config_options(
   config: Mapping[str, Any], aliases: Mapping[str, str]
 ) -> Options:
-  """Returns the options of a parsed config.json.
+  """Returns the options in a parsed `config.json` file.
 
   Args:
-    config: Parsed content of config.json.
+    config: Parsed contents of `config.json`.
     aliases: Mapping from alternative option names to option names.
   """
   values: dict[str, Any] = {}
@@ -258,12 +262,12 @@ def read_config_options(
 
 
 def rotary_fields(options: Options, theta: float) -> dict[str, Any]:
-  """Returns the fields of rotary position embeddings.
+  """Returns the configuration fields for rotary position embeddings.
 
-  The default and the linearly scaled embeddings are supported.
+  Only the default and the linearly scaled embeddings are supported.
 
   Args:
-    options: Options of config.json.
+    options: Options from the model's `config.json`.
     theta: Default value of `rope_theta` in transformers.
   """
   rope_parameters = dict(options.get('rope_parameters', {}))
@@ -280,7 +284,7 @@ def rotary_fields(options: Options, theta: float) -> dict[str, Any]:
 
 
 def rope_parameters(config) -> dict[str, Any]:
-  """Returns the option `rope_parameters`. The inverse of `rotary_fields`."""
+  """Returns the option `rope_parameters` (the inverse of `rotary_fields`)."""
   parameters = {'rope_type': 'default', 'rope_theta': config.rope_theta}
   if config.rope_scaling_factor != 1:
     parameters |= {'rope_type': 'linear', 'factor': config.rope_scaling_factor}
@@ -290,5 +294,5 @@ def rope_parameters(config) -> dict[str, Any]:
 def write_fields(
   config, table: Mapping[str, tuple[str, Any]]
 ) -> dict[str, Any]:
-  """Returns the options of a configuration. The inverse of `Options.fields`."""
+  """Converts configuration fields to options (inverse of `Options.fields`)."""
   return {name: getattr(config, field) for name, (field, _) in table.items()}

@@ -1,4 +1,4 @@
-"""DeBERTa-v2 and DeBERTa-v3, also multilingual (He et al., 2021; 2023)."""
+"""DeBERTa-v2, DeBERTa-v3 and mDeBERTa-v3 (He et al., 2021; 2023)."""
 
 from typing import Any
 

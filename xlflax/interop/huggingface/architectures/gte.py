@@ -1,4 +1,4 @@
-"""mGTE, jina-embeddings-v3 and nomic-embed: rotary positions, post-LN blocks.
+"""mGTE, jina-embeddings-v3 and nomic-embed (rotary positions, post-LN).
 
 Sources: Zhang et al., 2024; Sturua et al., 2024; Nussbaum et al., 2024. The
 files of these models always store queries, keys and values as one matrix.
@@ -81,13 +81,13 @@ _ALIASES = {
 
 
 def convert_remote_code_options(options: Mapping[str, Any]) -> dict[str, Any]:
-  """Converts options of mGTE's custom code to those of the `gte` model type.
+  """Converts the options of mGTE's custom code to the options of type `gte`.
 
   The 'ntk' scaling multiplies theta by the factor and, in addition, all periods
   by factor^(2 / D), where D is the size of a head.
 
   Args:
-    options: Options of the config.json that mGTE was published with.
+    options: Options from the `config.json` with which mGTE was published.
   """
   class_names = [
     str(name).replace('New', 'Gte') for name in options['architectures']

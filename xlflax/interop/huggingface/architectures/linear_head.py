@@ -29,7 +29,7 @@ NAMES = (
 
 
 def head_shapes(width: int) -> dict[str, tuple[int, ...]]:
-  """Returns the shapes of the head's parameters.
+  """Returns the shapes of the identity transform's parameters.
 
   Args:
     width: Size of the hidden states.
@@ -38,7 +38,7 @@ def head_shapes(width: int) -> dict[str, tuple[int, ...]]:
 
 
 def head_tensors(architecture, config) -> set[str]:
-  """Returns the tensors of the head if a model without a head was read.
+  """Returns the head's tensor names if the imported model has no transform.
 
   Otherwise, returns an empty set.
   """
@@ -48,11 +48,11 @@ def head_tensors(architecture, config) -> set[str]:
 
 
 def read_head_parameter(name: str, read, epsilon: float) -> np.ndarray:
-  """Computes a parameter of the head, as float32.
+  """Computes a parameter of the identity transform, as float32.
 
   Args:
     name: One of `NAMES`.
-    read: Function that returns the run's parameter of a given name.
+    read: Function that returns the run's parameter with a given name.
     epsilon: Epsilon of the layer norms.
   """
   scale = read(_SCALE).astype(np.float64)

@@ -45,14 +45,14 @@ def read_options(
   defaults: Mapping[str, Any] | None = None,
   training_only: Sequence[str] = (),
 ) -> dict[str, Any]:
-  """Reads the arguments of `EncoderDecoderConfig` of BART's model family.
+  """Reads the arguments of `EncoderDecoderConfig` for BART's model family.
 
   Args:
-    options: Options of config.json.
+    options: Options from the model's `config.json`.
     task: Task of the model, which is always `SEQ2SEQ`.
-    family: Position of the layer norms.
-    defaults: Default values of options that differ from mBART's.
-    training_only: Options that may have any value, because they only affect
+    family: Model family, which determines the position of the layer norms.
+    defaults: Default values for options whose defaults differ from mBART's.
+    training_only: Options that may have any value because they affect only
       training and xlflax does not implement them.
   """
   del task
@@ -92,7 +92,7 @@ def read_options(
 def write_options(
   config: encoder_decoder_config.EncoderDecoderConfig, **fixed: Any
 ) -> tuple[dict[str, Any], list[str]]:
-  """Writes the options of a configuration. The inverse of `read_options`.
+  """Converts a configuration to options. This is the inverse of `read_options`.
 
   Args:
     config: Configuration of the model.
@@ -155,7 +155,7 @@ _LAYER_NAMES = {
 
 
 def stack_rules(stack: str, *, final_norm: bool = True) -> tuple[Rule, ...]:
-  """Returns the rules of the encoder or the decoder.
+  """Returns the tensor rules for the encoder or the decoder.
 
   Args:
     stack: 'encoder' or 'decoder'.

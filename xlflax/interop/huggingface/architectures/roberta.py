@@ -107,14 +107,14 @@ def make_architecture(
   prefix='roberta.',
   questions=True,
 ) -> Architecture:
-  """Returns an architecture with the tensor names of RoBERTa.
+  """Returns an architecture that uses RoBERTa's tensor names.
 
   Args:
     model_type: Value of `model_type` in config.json.
-    name: Common prefix of the class names, such as 'Roberta'.
-    norms: Rules of the layer norms.
-    read: Value of `Architecture.read`.
-    write: Value of `Architecture.write`.
+    name: Prefix that all class names share, such as 'Roberta'.
+    norms: Tensor rules for the layer norms.
+    read: Function to use as `Architecture.read`.
+    write: Function to use as `Architecture.write`.
     prefix: Prefix of the base model's tensors.
     questions: Whether to include question answering.
   """

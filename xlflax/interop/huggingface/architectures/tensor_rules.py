@@ -19,7 +19,7 @@ _LAYERS = 'layers/'
 
 
 class Transform(enum.Enum):
-  """Transformation between a tensor and its parameter."""
+  """Transformation between a checkpoint tensor and a model parameter."""
 
   # The shapes are equal.
   COPY = 'copy'
@@ -40,17 +40,18 @@ class Transform(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-  """One line of an architecture's table.
+  """Rule that maps one checkpoint tensor to one model parameter.
 
   Attributes:
     tensor: Name of the tensor in the checkpoint, such as
       `encoder.layer.{layer}.output.bias`.
     parameter: Name of the parameter, such as `model/layers/mlp/wo/bias`.
-    transform: Transformation of the array.
-    part: Pair (i, n) for a tensor that concatenates n parameters along its
-      first axis, such as queries, keys and values. This parameter is the i-th.
-    first_layer: Index of the first layer with such a tensor. Earlier layers do
-      not use the parameter, which is 1 there.
+    transform: Transformation between the tensor and the parameter.
+    part: Pair (i, n) if the tensor concatenates n parameters along its first
+      axis, such as queries, keys and values. The rule's parameter is the i-th
+      of them.
+    first_layer: Index of the first layer that has the tensor. Earlier layers do
+      not use the parameter, whose values are 1 in these layers.
   """
 
   tensor: str
@@ -62,17 +63,18 @@ class Rule:
 
 @dataclasses.dataclass(frozen=True)
 class Assignment:
-  """Assignment of a tensor to a parameter of a model.
+  """Assignment of a checkpoint tensor to a model parameter.
 
   Attributes:
     tensor: Name of the tensor in the checkpoint.
-    tensor_shape: Shape of the rows of the tensor that belong to the parameter.
+    tensor_shape: Shape of the tensor's rows that belong to the parameter.
     parameter: Name of the parameter.
-    shape: Shape of the parameter, or of one layer's slice of it.
-    layer: Index in the first axis of the parameter. If None, the tensor fills
-      the complete parameter.
-    transform: Transformation of the array.
-    part: Index and number of the parameters in the tensor. See `Rule`.
+    shape: Shape of the parameter, or of its slice for one layer.
+    layer: Layer index along the parameter's first axis. If None, the tensor
+      fills the complete parameter.
+    transform: Transformation between the tensor and the parameter.
+    part: Index of the parameter within the tensor, and number of parameters in
+      the tensor. See `Rule`.
   """
 
   tensor: str
@@ -85,7 +87,7 @@ class Assignment:
 
   @property
   def whole_shape(self) -> tuple[int, ...]:
-    """Shape of the tensor, including the rows of all its parameters."""
+    """Shape of the complete tensor, with the rows of all its parameters."""
     if self.part[1] == 1:
       return self.tensor_shape
     return (self.tensor_shape[0] * self.part[1], *self.tensor_shape[1:])
@@ -115,7 +117,7 @@ class Assignment:
       parameter[...] = tensor.reshape(self.shape)
 
   def write(self, part: np.ndarray) -> np.ndarray:
-    """Returns the tensor [*tensor_shape] of a parameter's slice [*shape]."""
+    """Converts a parameter's slice [*shape] to the tensor [*tensor_shape]."""
     if self.transform is Transform.ROWS:
       return part[: self.tensor_shape[0]]
     if self.transform is Transform.ROW:
@@ -128,7 +130,7 @@ class Assignment:
 def linear_rules(
   tensor: str, parameter: str, transform: Transform = Transform.LINEAR, **kwargs
 ) -> tuple[Rule, Rule]:
-  """Returns the rules of a linear layer's weight and bias."""
+  """Returns the tensor rules for a linear layer's weight and bias."""
   return (
     Rule(f'{tensor}.weight', f'{parameter}/kernel', transform, **kwargs),
     Rule(f'{tensor}.bias', f'{parameter}/bias', Transform.VECTOR, **kwargs),
@@ -136,7 +138,7 @@ def linear_rules(
 
 
 def norm_rules(tensor: str, parameter: str, **kwargs) -> tuple[Rule, Rule]:
-  """Returns the rules of a layer norm's weight and bias."""
+  """Returns the tensor rules for a layer norm's weight and bias."""
   return (
     Rule(f'{tensor}.weight', f'{parameter}/scale', **kwargs),
     Rule(f'{tensor}.bias', f'{parameter}/bias', **kwargs),
@@ -148,7 +150,7 @@ def layer_rules(
   tensor_prefix: str = '',
   parameter_prefix: str = 'model/layers',
 ) -> tuple[Rule, ...]:
-  """Returns the rules of the linear maps and layer norms of layers.
+  """Returns the tensor rules for the linear maps and norms of all layers.
 
   Args:
     names: Mapping from the name of a tensor to the name of its parameter, both
@@ -178,7 +180,7 @@ def layer_rules(
 def assign_tensors(
   rules: Iterable[Rule], shapes: dict[str, tuple[int, ...]], *, vocab_size: int
 ) -> list[Assignment]:
-  """Returns the assignments that fill the parameters of a model.
+  """Returns the assignments that fill a model's parameters.
 
   Args:
     rules: Rules of an architecture. Rules for parameters that the model does
@@ -222,7 +224,7 @@ def assign_tensors(
 def unused_layer_parameters(
   rules: Iterable[Rule], shapes: dict[str, tuple[int, ...]]
 ) -> list[str]:
-  """Returns parameters of layers that no tensor fills and no layer uses."""
+  """Returns layer parameters that no tensor fills and no layer uses."""
   unused = []
   for rule in rules:
     if rule.first_layer:

@@ -1,1 +1,1 @@
-"""Reader and writer of model cards."""
+"""Reading and writing of model cards."""

@@ -1,4 +1,4 @@
-"""Metadata of model cards: licenses and languages in README.md."""
+"""Model card metadata: licenses and languages in README.md."""
 
 import pathlib
 import re
@@ -98,17 +98,17 @@ _MAX_BYTES = 1 << 20  # Maximum number of bytes that are read from README.md.
 
 
 def check_license(name: str | None) -> None:
-  """Checks that a license is valid in a model card.
+  """Checks that a license identifier is valid in a model card.
 
   Args:
-    name: License identifier. None is valid.
+    name: License identifier. If None, the check passes.
 
   Raises:
     ConfigError: If the Hub does not accept the identifier in model cards.
   """
   if name is not None and name not in LICENSES:
     raise errors.ConfigError(
-      'The license is not valid in model cards',
+      'The license identifier is not valid in model cards',
       got=repr(name),
       expected=name_suggestions.format_choices(LICENSES),
       where='license',
@@ -118,7 +118,7 @@ def check_license(name: str | None) -> None:
 
 
 def hub_languages(codes: Sequence[str]) -> dict[str, list[str]]:
-  """Returns the language metadata of a model card.
+  """Returns a model card's language metadata.
 
   The metadata contains ISO 639 codes and, for languages with a script, BCP-47
   tags. For example, `['de', 'zh_Hans', 'srp_Latn']` becomes `{'language':

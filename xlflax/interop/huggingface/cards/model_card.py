@@ -1,4 +1,4 @@
-"""Model card (README.md) of a Hugging Face folder.
+"""Model card (README.md) for an exported Hugging Face folder.
 
 The metadata follow the Hub's model cards: languages, license, base model and
 tags. The description of the training is read from the run.
@@ -34,10 +34,10 @@ _PIPELINES = {
 def format_model_card(
   export: Export, *, name: str, license: str | None = None
 ) -> str:
-  """Returns the text of the model card of an exported folder.
+  """Returns the text of an exported folder's model card.
 
   Args:
-    export: Checked export.
+    export: Export that has been checked by `huggingface_export.check_export`.
     name: Name of the model.
     license: License identifier, such as 'mit'. If None, the license of the
       model that the run was initialized from is used, if it is recorded.

@@ -1,1 +1,1 @@
-"""Readers and writers of tensor files."""
+"""Reading and writing of tensor files."""

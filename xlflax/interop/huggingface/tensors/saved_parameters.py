@@ -1,4 +1,4 @@
-"""Reader of a checkpoint's parameters, one at a time."""
+"""Reader that reads a checkpoint's parameters one at a time."""
 
 import pathlib
 from typing import Any
@@ -14,7 +14,7 @@ _BLOCK_BYTES = 1 << 26  # Number of bytes of an array that are read at once.
 
 
 class Reader:
-  """Reader of parameters by name.
+  """Reader that returns parameters by name.
 
   If the run maintains an exponential moving average of the parameters, the
   average is read.
@@ -32,7 +32,7 @@ class Reader:
     )
 
   def verify(self) -> None:
-    """Checks that the files of the checkpoint have not changed.
+    """Checks that the checkpoint's files have not changed.
 
     Raises:
       CheckpointError: If a file has changed.
@@ -46,7 +46,7 @@ class Reader:
 
     Args:
       parameter: Name of the parameter.
-      rows: Indices of the rows to read. If None, all rows are read.
+      rows: Indices of the table rows to read. If None, all rows are read.
 
     Returns:
       The values as float32.

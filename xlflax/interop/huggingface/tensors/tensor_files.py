@@ -1,4 +1,4 @@
-"""Reader and writer of the tensors in a checkpoint folder.
+"""Reading and writing of tensors in checkpoint folders.
 
 A folder contains `model.safetensors` or `pytorch_model.bin`, or shards of
 either format with an index. Names and shapes are read first, and then the
@@ -49,7 +49,7 @@ _DTYPES = {
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-  """Tensor in a file.
+  """Tensor that is stored in a file.
 
   Attributes:
     file: File that contains the tensor.
@@ -68,14 +68,14 @@ def write_safetensors(
   dtype: Any,
   values: Iterator[tuple[str, np.ndarray]],
 ) -> None:
-  """Writes a safetensors file, with one tensor at a time in memory.
+  """Writes a safetensors file while holding one tensor in memory at a time.
 
   Args:
-    path: File to write.
+    path: Path of the file to write.
     shapes: Mapping from the names of the tensors to their shapes.
     dtype: Data type of all tensors.
-    values: Iterator over names and values, in the order of `shapes`. Further
-      elements of the iterator are not consumed.
+    values: Iterator over pairs of name and values, in the order of `shapes`.
+      Further elements of the iterator are not consumed.
   """
   dtype = np.dtype(dtype)
   dtype_name = next(
@@ -106,7 +106,7 @@ def write_safetensors(
 
 
 def find_tensors(folder: pathlib.Path) -> dict[str, Tensor]:
-  """Finds the tensors of a checkpoint.
+  """Finds all tensors of a checkpoint without reading their values.
 
   Args:
     folder: Folder of the checkpoint.
@@ -117,14 +117,14 @@ def find_tensors(folder: pathlib.Path) -> dict[str, Tensor]:
   Raises:
     CheckpointError: If the folder contains no checkpoint, if files are missing,
       damaged or outside of the folder, or if the index does not match the
-      files. The message lists all problems. Also if the files were written by
-      torch and torch is not installed.
+      files. The message lists all problems. The error is also raised if the
+      files were written by torch and torch is not installed.
   """
   existing_files = (name for name in WEIGHT_FILES if (folder / name).is_file())
   weight_file = next(existing_files, None)
   if weight_file is None:
     raise errors.CheckpointError(
-      'The folder contains no checkpoint',
+      'The folder does not contain a checkpoint file',
       got=str(folder),
       expected='one of ' + ', '.join(WEIGHT_FILES),
     )
@@ -149,10 +149,10 @@ def find_tensors(folder: pathlib.Path) -> dict[str, Tensor]:
     problems.append(f'{weight_file} contains no tensors')
   if problems:
     raise errors.CheckpointError(
-      'The checkpoint is incomplete or damaged',
+      'The checkpoint files are incomplete or damaged',
       got='; '.join(problems),
       where=str(folder),
-      fix='Copy its files again',
+      fix='Copy the files of the checkpoint again',
     )
   return tensors
 
@@ -160,7 +160,7 @@ def find_tensors(folder: pathlib.Path) -> dict[str, Tensor]:
 def read_tensors(
   tensors: Iterable[Tensor],
 ) -> Iterator[tuple[Tensor, np.ndarray]]:
-  """Yields the tensors with their values, file by file.
+  """Yields tensors with their values, file by file.
 
   Raises:
     CheckpointError: If a file is damaged, or if a value is not finite.
@@ -182,7 +182,7 @@ def read_tensors(
 
 
 def read_rows(tensor: Tensor, rows: np.ndarray) -> np.ndarray:
-  """Reads some rows of a tensor. From safetensors files, only these are read.
+  """Reads some rows of a tensor. Safetensors files are read only in part.
 
   Args:
     tensor: Tensor with one or two axes.
@@ -297,17 +297,17 @@ def _read_index(path: pathlib.Path) -> dict[str, str]:
     RecursionError,
   ) as error:
     raise errors.CheckpointError(
-      'Reading the index of the checkpoint failed',
+      'Reading the index file of the checkpoint failed',
       got=f'{type(error).__name__}: {error}',
       where=str(path),
-      expected='JSON with a "weight_map"',
+      expected='a JSON file with a "weight_map"',
     ) from error
 
 
 def _index_problems(
   index: dict[str, str], tensors: dict[str, Tensor]
 ) -> list[str]:
-  """Returns differences between the index and the files."""
+  """Returns the differences between the index and the files."""
   problems = []
   for name in sorted(index.keys() | tensors.keys()):
     if name not in tensors:

@@ -1,4 +1,4 @@
-"""Reader of tensor files that were written with `torch.save`.
+"""Reader for tensor files written by `torch.save`.
 
 `torch.load(weights_only=True)` creates only tensors and plain containers, so
 code in such a file is not executed. torch is an optional dependency. Without
@@ -22,7 +22,7 @@ def check_installed(file: pathlib.Path) -> None:
   """Checks that torch is installed.
 
   Raises:
-    CheckpointError: If torch is not installed.
+    CheckpointError: If the package torch is not installed.
   """
   if importlib.util.find_spec('torch') is None:
     raise errors.CheckpointError(
@@ -38,13 +38,13 @@ def check_installed(file: pathlib.Path) -> None:
 
 
 def load_tensors(file: pathlib.Path) -> dict[str, Any]:
-  """Loads the tensors of a file by name.
+  """Loads a file's tensors by name.
 
   Files in the current (ZIP) format are memory-mapped. Files in the format of
   torch before version 1.6 are read completely.
 
   Raises:
-    CheckpointError: If torch is not installed.
+    CheckpointError: If the package torch is not installed.
     ValueError: If the file contains anything other than named tensors.
     Exception: If the file is damaged. torch raises exceptions of various types.
   """

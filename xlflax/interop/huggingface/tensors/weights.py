@@ -1,4 +1,4 @@
-"""Reader of the parameter values of an import."""
+"""Reader for the parameter values of an import."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ Place = Callable[[str, np.ndarray], Any]
 def parameter_readers(
   plan: tensor_mapping.Plan,
 ) -> dict[str, Callable[[], np.ndarray]]:
-  """Returns functions that read the parameters.
+  """Returns a function for each parameter that reads its values.
 
   Args:
     plan: Mapping of the tensors to parameters.
@@ -36,7 +36,8 @@ def parameter_readers(
     parameter. The function raises a CheckpointError if a file is damaged.
 
   Raises:
-    CheckpointError: If tied tensors differ, or if constants have other values.
+    CheckpointError: If tied tensors differ, or if constant tensors have
+      different values.
   """
   _check_copies(plan)
   assignments_by_parameter: dict[
@@ -64,7 +65,7 @@ def parameter_readers(
 def load_parameters(
   plan: tensor_mapping.Plan, *, place: Place | None = None
 ) -> dict[str, Any]:
-  """Loads the parameters as a tree.
+  """Loads all parameters as a tree.
 
   Args:
     plan: Mapping of the tensors to parameters.
@@ -112,7 +113,7 @@ def _check_copies(plan: tensor_mapping.Plan) -> None:
   """Checks the values of tied tensors and constants.
 
   Raises:
-    CheckpointError: If the values of a tensor are not as expected.
+    CheckpointError: If the values of a tied or constant tensor are wrong.
   """
   problems = []
   for copy, original in plan.copies.items():
@@ -127,9 +128,9 @@ def _check_copies(plan: tensor_mapping.Plan) -> None:
       problems.append(f'{tensor.name} differs from the constant table')
   if problems:
     raise errors.CheckpointError(
-      'The tensors do not fit the configuration',
+      'The values of the tensors contradict config.json',
       got='; '.join(problems),
       where=str(next(iter(plan.assignments)).file.parent),
       fix='Set tie_word_embeddings or sinusoidal_embeddings to false in '
-      'config.json if the model was trained without them',
+      'config.json if the model was trained without these options',
     )

@@ -1,1 +1,1 @@
-"""Conversion of tokenizer files to and from vocabularies."""
+"""Conversion between tokenizer files and xlflax vocabularies."""

@@ -1,4 +1,4 @@
-"""Languages of multilingual checkpoints whose files do not specify them.
+"""Languages of multilingual checkpoints whose files do not list them.
 
 The id of a language affects only models with language embeddings, whose files
 specify the languages. For other models, a language is a label of a text. A
@@ -142,7 +142,7 @@ DEFAULT = (
 
 
 def languages_from_options(options: dict) -> tuple[str, ...] | None:
-  """Returns the languages that config.json specifies (`lang2id` of XLM), by id.
+  """Returns XLM's languages by id, as specified by `lang2id` in `config.json`.
 
   Returns None if config.json does not specify valid ids.
   """
@@ -224,13 +224,13 @@ _SYMBOL = re.compile(
 def read_language_symbols(
   folder: pathlib.Path, settings: Mapping, model_type: str
 ) -> tuple[str, ...]:
-  """Returns the language symbols of a tokenizer, in the order of their ids.
+  """Returns a tokenizer's language symbols, in the order of their ids.
 
   Args:
-    folder: Folder that `save_pretrained` wrote.
-    settings: Content of its tokenizer_config.json.
-    model_type: Model type of its config.json. Only mBART and M2M-100 have
-      language symbols.
+    folder: Folder written by `save_pretrained`.
+    settings: Contents of the folder's `tokenizer_config.json`.
+    model_type: Model type in the folder's `config.json`. Only mBART and M2M-100
+      have language symbols.
   """
   if model_type not in ('mbart', 'm2m_100'):
     return ()
@@ -256,10 +256,10 @@ def read_language_symbols(
 def choose_languages(
   symbols: Sequence[str], languages: Sequence[str] | None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-  """Chooses the languages of a vocabulary and their symbols.
+  """Selects a vocabulary's languages and their symbols.
 
   Args:
-    symbols: Result of `read_language_symbols`.
+    symbols: Language symbols, as returned by `read_language_symbols`.
     languages: Language codes that the user chose. If None, all languages with
       a symbol are used, or `DEFAULT` if there are no symbols. 'en' selects
       eng_Latn, but 'zh' is ambiguous and selects neither zho_Hans nor
@@ -269,7 +269,7 @@ def choose_languages(
     The codes of the languages and the symbol of each.
 
   Raises:
-    VocabularyError: If a chosen language has no symbol.
+    VocabularyError: If the tokenizer has no symbol for a chosen language.
   """
   if not symbols:
     return tuple(languages or DEFAULT), ()
@@ -281,16 +281,17 @@ def choose_languages(
   ]
   if missing:
     raise errors.VocabularyError(
-      'The tokenizer has no symbol for some of the languages',
+      'The tokenizer has no language symbols for some of the requested '
+      'languages',
       got=', '.join(missing),
-      expected='languages among ' + ', '.join(symbol_by_code),
+      expected='any of the languages ' + ', '.join(symbol_by_code),
       where='--languages',
     )
   return codes, tuple(symbol_by_code[match] for match in matches if match)
 
 
 def _match_code(code: str, codes: Sequence[str]) -> str | None:
-  """Returns the only code of a tokenizer that matches, or None.
+  """Returns the tokenizer's only code that matches, or None.
 
   For example, 'en' matches eng_Latn.
   """

@@ -1,4 +1,4 @@
-"""Special-token templates of exported tokenizers.
+"""Special-token templates for exported tokenizers.
 
 The special tokens around texts and text pairs must be those that the model was
 trained with. The tokenizer of the model that the training was initialized from
@@ -32,7 +32,7 @@ _TYPE_INPUTS = ('token_type_ids',)
 
 
 def read_separator(model_dir: pathlib.Path) -> SpecialTokenTemplate | None:
-  """Returns the separator of text pairs in the training of a run.
+  """Returns the separator that a run used between the texts of pairs.
 
   The input settings of heads take precedence over the datasets of pretraining.
 
@@ -68,12 +68,12 @@ def pair_template(
   *,
   num_types: int,
 ) -> list[tuple[int, int]]:
-  """Returns the special tokens around a pair of empty texts.
+  """Returns the special tokens that surround a pair of empty texts.
 
   Args:
     vocabulary: Vocabulary of the run.
-    separator: Special tokens between the two texts of a pair.
-    num_types: Number of token types of the model.
+    separator: Special tokens that separate the two texts of a pair.
+    num_types: Number of token types that the model distinguishes.
 
   Returns:
     The id and the token type of each special token.
@@ -90,7 +90,7 @@ def pair_template(
 def load_without_truncation(
   folder: pathlib.Path,
 ) -> tokenizers.Tokenizer | None:
-  """Loads the tokenizer.json of a folder, without truncation and padding.
+  """Loads a folder's `tokenizer.json` without truncation and padding.
 
   Returns None if the file does not exist.
   """
@@ -110,15 +110,16 @@ def match_run_template(
   *,
   num_types: int,
 ) -> bool:
-  """Sets the special-token template of a tokenizer to that of the run.
+  """Sets a tokenizer's special-token template to the run's template.
 
   Args:
     folder: Folder with tokenizer.json. Without this file, the function does
       nothing.
     vocabulary: Vocabulary of the run.
-    separator: Special tokens between the two texts of a pair in the run.
-    num_types: Number of token types of the model. If there are several, the
-      second text has the second type.
+    separator: Special tokens with which the run separates the two texts of a
+      pair.
+    num_types: Number of token types that the model distinguishes. If there are
+      several, the second text has the second type.
 
   Returns:
     Whether the tokenizer was changed.
@@ -156,7 +157,7 @@ def set_template(
   pair: list[str],
   names: Sequence[str] = ('input_ids', 'attention_mask'),
 ) -> None:
-  """Writes a tokenizer with another special-token template.
+  """Writes a tokenizer with a different special-token template.
 
   The tokenizer classes of specific models in transformers have fixed templates.
   The written tokenizer therefore has the general class
@@ -165,9 +166,9 @@ def set_template(
   Args:
     folder: Folder with the tokenizer files.
     tokenizer: Tokenizer to write. Its post-processor is replaced.
-    single: Template of a single text. Special tokens are specified by their
+    single: Template for a single text. Special tokens are specified by their
       ids, such as '2', or '2:1' for the second token type.
-    pair: Template of a text pair.
+    pair: Template for a text pair.
     names: Names of the model inputs that the tokenizer returns.
   """
   symbols = {name.partition(':')[0] for name in (*single, *pair)}

@@ -1,4 +1,4 @@
-"""SentencePiece's normalization as a normalizer of `tokenizers`.
+"""SentencePiece's normalization, as a normalizer for `tokenizers`.
 
 SentencePiece replaces, from the left, the longest sequence of characters in
 its table. `Precompiled`, which uses the same table, looks up grapheme
@@ -27,13 +27,14 @@ _END = 0x1FFFF
 
 
 def build_normalizer(charsmap: bytes, *, keeps_tilde: bool):
-  """Returns the normalizer of a model's table of replacements.
+  """Returns a normalizer for a model's replacement table.
 
   For example, nmt_nfkc maps 'e' + U+0323 + U+0302 and 'e' + U+0302 + U+0323 to
   'ệ' (one character) and 'ê' + U+0323.
 
   Args:
-    charsmap: Table of a model that uses one of SentencePiece's rules.
+    charsmap: Replacement table of a model that uses one of SentencePiece's
+      rules.
     keeps_tilde: Whether to keep the full-width tilde.
   """
   steps = [

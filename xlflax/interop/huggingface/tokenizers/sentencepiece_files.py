@@ -190,7 +190,7 @@ def _fields(message: bytes) -> dict[int, list[Any]]:
   fields are None.
 
   Args:
-    message: Serialized message.
+    message: Serialized protocol buffer message.
 
   Returns:
     Mapping from field numbers to values, in order.

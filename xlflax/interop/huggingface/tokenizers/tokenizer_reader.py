@@ -1,4 +1,4 @@
-"""Reader of a folder's tokenizer files as an xlflax vocabulary.
+"""Reader that converts a folder's tokenizer files to a vocabulary.
 
 tokenizer.json is used if it exists. Otherwise, the files that preceded it are
 read: vocab.txt (WordPiece), vocab.json and merges.txt (byte-level BPE and
@@ -102,15 +102,15 @@ def read_tokenizer(
   size: int | None,
   languages: tuple[str, ...] | None,
 ) -> base_vocabulary.Vocabulary:
-  """Reads the tokenizer of a folder.
+  """Reads a folder's tokenizer as a vocabulary.
 
   Args:
-    folder: Folder that `save_pretrained` wrote.
-    model_type: Model type of its config.json.
+    folder: Folder written by `save_pretrained`.
+    model_type: Model type in the folder's `config.json`.
     size: Number of rows of the embeddings, if it is larger than the size of the
       tokenizer, or None.
-    languages: Codes of the languages that get an id. For models with language
-      symbols, these select some of the symbols, and None selects all.
+    languages: Codes of the languages to which ids are assigned. For models with
+      language symbols, these select some of the symbols, and None selects all.
 
   Raises:
     VocabularyError: If the tokenizer files do not exist or cannot be read.
@@ -131,8 +131,8 @@ def read_tokenizer(
     return huggingface_vocabulary.TokenizersVocabulary(content, layout)
   if model_type == 'm2m_100':
     raise errors.VocabularyError(
-      'Importing M2M-100 and NLLB requires tokenizer.json, because the ids of '
-      'the SentencePiece model are not those of the tokenizer',
+      'Importing M2M-100 and NLLB requires tokenizer.json, because the '
+      'SentencePiece model uses different ids',
       got=', '.join(tokenizer_file_names(folder)) or 'no tokenizer',
       expected=huggingface_vocabulary.FILE,
       where=str(folder),
@@ -167,7 +167,8 @@ def read_tokenizer(
       got=str(folder),
       expected='tokenizer.json, vocab.txt, vocab.json with merges.txt, '
       f'{_FAIRSEQ_MODEL}, {_T5_MODEL} or {_DEBERTA_MODEL}',
-      fix='Save the tokenizer in the folder, or pass an xlflax vocabulary with '
+      fix='Save the tokenizer files in the folder, or pass an xlflax '
+      'vocabulary with '
       '--vocabulary=DIR',
     )
   return huggingface_vocabulary.TokenizersVocabulary(
@@ -242,7 +243,7 @@ def _token_text(token) -> str:
   """Returns the text of a special token in a settings file.
 
   Raises:
-    VocabularyError: If the token has no text.
+    VocabularyError: If the token's text is missing.
   """
   text = token.get('content') if isinstance(token, dict) else token
   if not isinstance(text, str):
@@ -274,10 +275,10 @@ def _build_tokenizer(
 
 
 def _check_class(settings, supported: Sequence[str]) -> None:
-  """Checks that the tokenizer class does not have other segmentation rules.
+  """Checks that the tokenizer class uses the expected segmentation rules.
 
   Raises:
-    VocabularyError: If the class is not supported.
+    VocabularyError: If the tokenizer class is not supported.
   """
   class_name = settings.get('tokenizer_class') or ''
   class_stem = class_name.removesuffix('Fast').removesuffix('Tokenizer')
@@ -288,7 +289,7 @@ def _check_class(settings, supported: Sequence[str]) -> None:
     or word_tokenizer != 'basic'
   ):
     raise errors.VocabularyError(
-      'The tokenizer class is not supported without tokenizer.json',
+      'The tokenizer class is only supported if tokenizer.json exists',
       got=f'{class_name or "a tokenizer"}, word_tokenizer_type '
       f'{word_tokenizer!r}',
       expected=f'{huggingface_vocabulary.FILE}, or one of the classes '

@@ -1,1 +1,1 @@
-"""Verification of conversions: token ids, hidden states and logits."""
+"""Verification of converted models: token ids, hidden states and logits."""

@@ -1,4 +1,4 @@
-"""Sample of the training texts of a run."""
+"""Sample of a run's training texts."""
 
 import itertools
 import json
@@ -13,10 +13,10 @@ _MAX_CHARACTERS = 1000
 
 
 def sample_texts(directory: pathlib.Path) -> tuple[list[str], list[str]]:
-  """Reads the first lines of each language and pair in the run's corpus.
+  """Reads the first lines for each language and pair in a run's corpus.
 
   Args:
-    directory: Model directory.
+    directory: Model directory of the run.
 
   Returns:
     The texts, and notes on why a trained run has no texts.

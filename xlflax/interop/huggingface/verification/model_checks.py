@@ -1,4 +1,4 @@
-"""Comparison of converted models by their hidden states and logits.
+"""Comparison of converted models by hidden states and logits.
 
 An export is imported again, and the imported model must return the values of
 the run's model for a small batch of difficult texts, including padding and a
@@ -67,17 +67,17 @@ Outputs = dict[str, np.ndarray]
 
 
 class ConversionMismatchError(errors.CheckpointError):
-  """Error for a converted model whose outputs differ from the original."""
+  """Error for converted models whose outputs differ from the original."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-  """Batch of difficult texts.
+  """Batch of texts that are difficult to tokenize.
 
   Attributes:
     texts: Text of each sequence. The last sequence is a pair.
     batch: Arrays of shape [batch, length].
-    token_ids: Token ids whose logits are compared: those of the batch and a
+    token_ids: Token ids whose logits are compared: the ids in the batch and a
       sample of the vocabulary.
   """
 
@@ -94,14 +94,14 @@ def check_export(
   *,
   dtype: Any = np.float32,
 ) -> list[str]:
-  """Compares an exported folder with the model of the run.
+  """Compares the model in an exported folder with the run's model.
 
   Args:
     folder: Folder with config.json and safetensors files.
-    run: Exported run.
+    run: Run that was exported.
     read: Reader of the run's parameters.
-    names: Names of the parameters of the model and its heads.
-    dtype: Data type of the tensors, to which the parameters are rounded.
+    names: Names of all parameters of the model and its heads.
+    dtype: Data type of the tensors, to which the run's parameters are rounded.
 
   Returns:
     Sentences that describe which comparisons were skipped and why.
@@ -129,7 +129,7 @@ def check_export(
       'the imported model',
       folder,
       got=f'pad_token_id {options["pad_token_id"]} in {config_json.CONFIG}',
-      expected=f'{spec.pad_id}, the padding of the vocabulary',
+      expected=f'{spec.pad_id}, the padding id of the vocabulary',
     )
   sample = make_sample(run)
   task = description.task
@@ -182,10 +182,10 @@ def check_import(
   run: saved_run.SavedRun,
   read: saved_parameters.Reader,
 ) -> list[str]:
-  """Compares an imported model with the model of transformers.
+  """Compares an imported model with the same model in transformers.
 
   Args:
-    folder: Folder that was imported.
+    folder: Hugging Face folder that was imported.
     description: Description of the model in the folder.
     run: Imported model.
     read: Reader of the imported parameters.
@@ -214,7 +214,7 @@ def check_import(
 
 
 def is_transformers_installed() -> bool:
-  """Returns True if transformers and torch are installed."""
+  """Returns whether transformers and torch are installed."""
   return all(
     importlib.util.find_spec(name) is not None
     for name in ('torch', 'transformers')
@@ -288,12 +288,12 @@ def _outputs(model, objective, spec, params, sample: Sample) -> Outputs:
   """Computes the hidden states and logits of a model in float32.
 
   Args:
-    model: Encoder or encoder-decoder.
+    model: Encoder or encoder-decoder to evaluate.
     objective: Fine-tuning objective whose label logits are returned, or None.
-    spec: Vocabulary specification.
+    spec: Specification of the vocabulary.
     params: Parameters of the model and its heads. The embedding tables have
       only the rows of `sample.token_ids`.
-    sample: Batch to compare.
+    sample: Batch whose outputs are compared.
   """
   config = dataclasses.replace(
     model.config,
@@ -323,7 +323,7 @@ def _outputs(model, objective, spec, params, sample: Sample) -> Outputs:
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _apply(model, objective, spec, params, batch):
-  """Computes the hidden states of all layers, the token and the label logits."""
+  """Computes all layers' hidden states, token logits and label logits."""
   ids, mask = batch[batch_keys.TOKEN_IDS], batch[batch_keys.SEGMENT_IDS]
 
   def run(module):
@@ -360,12 +360,12 @@ def _compare_with_transformers(
   """Compares outputs with those of transformers.
 
   Args:
-    folder: Hugging Face folder.
-    options: Options of config.json.
-    task: Task of the head.
-    tensors: Tensors of the folder.
+    folder: Hugging Face folder of the model.
+    options: Options from the model's `config.json`.
+    task: Task for which the head was trained.
+    tensors: Tensors in the folder.
     expected: Expected outputs, or a function that returns them.
-    sample: Batch to compare.
+    sample: Batch whose outputs are compared.
 
   Returns:
     Sentences that describe which comparisons were skipped and why.
@@ -484,7 +484,7 @@ def _compare_all(
   *,
   tolerance: float = _TOLERANCE,
 ) -> None:
-  """Compares each output that both models have, in the order of the layers."""
+  """Compares all outputs that both models have, in the order of the layers."""
   mask = np.asarray(sample.batch[batch_keys.SEGMENT_IDS]) > 0
   ids = np.asarray(sample.batch[batch_keys.TOKEN_IDS])
   for name in expected:
@@ -515,5 +515,5 @@ def _mismatch(
     got=got,
     expected=expected,
     where=str(folder),
-    fix='Report this model. Nothing was written',
+    fix='Report the model as an issue. Nothing was written',
   )

@@ -1,4 +1,4 @@
-"""Comparison of a folder's tokenizer with the vocabulary of a run."""
+"""Comparison of a folder's tokenizer with a run's vocabulary."""
 
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,13 +35,13 @@ def check_tokenizer(
   *,
   texts: Iterable[str] = (),
 ) -> list[str]:
-  """Compares the token ids of tokenizer.json with those of the vocabulary.
+  """Compares the token ids of `tokenizer.json` and of the vocabulary.
 
   Args:
     vocabulary: Vocabulary of the run.
     folder: Folder with the tokenizer files.
-    texts: Texts to compare in addition to `DIFFICULT_TEXTS` and decoded tokens
-      of the vocabulary.
+    texts: Texts to encode and compare, in addition to `DIFFICULT_TEXTS` and
+      decoded tokens of the vocabulary.
 
   Returns:
     Sentences that describe which comparisons were skipped and why.
@@ -87,13 +87,13 @@ def check_pair_template(
   *,
   num_types: int,
 ) -> None:
-  """Compares the special tokens around a text pair with those of training.
+  """Compares a text pair's special tokens with those used in training.
 
   Args:
     vocabulary: Vocabulary of the run.
     folder: Folder with the tokenizer files.
-    separator: Special tokens between the two texts of a pair.
-    num_types: Number of token types of the model.
+    separator: Special tokens that separate the two texts of a pair.
+    num_types: Number of token types that the model distinguishes.
 
   Raises:
     VocabularyError: If the token ids differ, or if the token types of a model
@@ -120,10 +120,9 @@ def _compare_ids(
 ) -> None:
   if list(actual) != list(expected):
     raise errors.VocabularyError(
-      'The token ids of the exported tokenizer differ from those of the '
-      'vocabulary',
+      'The exported tokenizer and the vocabulary return different token ids',
       got=f'{list(actual)[:40]} for {text!r}',
       expected=str(list(expected)[:40]),
       where=str(folder / post_processor.FILE),
-      fix='Report this vocabulary. Nothing was written',
+      fix='Report the vocabulary as an issue. Nothing was written',
     )
