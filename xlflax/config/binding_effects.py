@@ -40,7 +40,7 @@ class Effects:
     """Adds the effects of calling a configurable class or function.
 
     Args:
-      bound: The bindings.
+      bound: The bindings in Gin's internal representation.
       selector: The complete selector of the class or function.
       scope: The active scopes, outermost first.
       given: Parameters that the caller passes. Their bindings are counted, but
@@ -59,7 +59,7 @@ class Effects:
     """Adds the effects of building a value, which may contain references.
 
     Args:
-      bound: The bindings.
+      bound: The bindings in Gin's internal representation.
       value: The value, as Gin stores it.
       scope: The active scopes, outermost first.
     """
@@ -73,7 +73,7 @@ class Effects:
     """Adds the effects recorded by Gin while it built objects.
 
     Args:
-      bound: The bindings.
+      bound: The bindings in Gin's internal representation.
       used: The operative configuration: values by scope and selector.
     """
     for (scope, selector), values in used.items():

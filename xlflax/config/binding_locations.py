@@ -28,7 +28,7 @@ class Binding:
       macro, its name.
     parameter: The name of the parameter, or '' for a macro.
     macros: The macros that the value refers to.
-    location: 'FILE:LINE' or '--gin.NAME'.
+    location: Location of the statement, 'FILE:LINE' or '--gin.NAME'.
     is_shipped: Whether the statement is in a gin file that xlflax ships.
     is_flag: Whether the statement is a command-line flag.
   """

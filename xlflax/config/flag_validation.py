@@ -20,7 +20,7 @@ def check_names(
 
   Args:
     names: The names to check.
-    known: The known names.
+    known: The names that are valid.
     flag: The flag that contains the names, without dashes.
 
   Raises:
@@ -49,7 +49,7 @@ def check_value(flag: str, value: str, known: Sequence[str]) -> None:
   Args:
     flag: The flag, without dashes.
     value: The value to check.
-    known: The known values.
+    known: The values that are valid.
 
   Raises:
     ConfigError: If the value is unknown.

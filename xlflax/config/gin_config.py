@@ -469,7 +469,7 @@ def split_statements(text: str) -> list[str]:
   Statements that span several lines are joined.
 
   Args:
-    text: The gin code.
+    text: The gin code to split.
   """
   joined = re.sub(r'\\\n\s*', ' ', text)
   joined = re.sub(r'([\[({,=])\n\s+', r'\1 ', joined)

@@ -29,7 +29,7 @@ class Requirement(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ArtifactFiles:
-  """A group of files in a directory, with the consequences of damage to them.
+  """A group of files in a directory, and the consequences if they are damaged.
 
   Attributes:
     patterns: Patterns of paths relative to the directory. `*` also matches `/`.

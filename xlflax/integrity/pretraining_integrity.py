@@ -1,4 +1,4 @@
-"""Verification of the output directories of `xlflax pretrain`."""
+"""Verification of directories written by `xlflax pretrain`."""
 
 import pathlib
 from collections.abc import Iterator

@@ -29,7 +29,7 @@ def read_checkpoint_files(directory: pathlib.Path) -> dict[str, str]:
   """Returns the run's small files that its last valid checkpoint contains.
 
   Args:
-    directory: Model directory.
+    directory: Model directory of the run.
 
   Returns:
     Mapping from relative paths to texts. Paths outside the directory are
@@ -54,7 +54,7 @@ def make_file_repair(directory: pathlib.Path, name: str) -> RepairFn | None:
   """Returns a function that repairs a file of a run, or None if there is none.
 
   Args:
-    directory: Model directory.
+    directory: Model directory of the run.
     name: Path of the file relative to the directory.
   """
   if name == manifests.FILE:
@@ -125,7 +125,7 @@ def _make_vocabulary_repair(
   """Returns a repair that copies a file of the original vocabulary, or None.
 
   Args:
-    directory: Model directory.
+    directory: Model directory of the run.
     name: Path of the file relative to the directory.
   """
   try:

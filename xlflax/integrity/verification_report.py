@@ -55,7 +55,7 @@ class VerificationReport:
   """Verification results for all items in a directory.
 
   Attributes:
-    directory: Verified directory.
+    directory: Directory that was verified.
     kind: Type of the directory, as recorded in its manifest.
     findings: Findings for all items that were verified.
   """
@@ -116,7 +116,7 @@ def verify_manifest(
   """Verifies a directory's files against its manifest.
 
   Args:
-    directory: Directory with the manifest.
+    directory: Directory that contains the manifest.
     fix: Function that returns the instruction for a damaged file.
     repair: Function that returns the repair function of a damaged file, or None
       if the file cannot be repaired.

@@ -114,8 +114,8 @@ def memory_per_device(
   """Returns the bytes per device by kind, including the largest step's peak.
 
   Args:
-    setup: Setup of the run.
-    steps: All kinds of steps of the run.
+    setup: Setup of the run, with its model and settings.
+    steps: All kinds of steps that the run executes.
   """
   largest = max(steps, key=lambda step: step.peak)
   replay = memory.replay_bytes(setup)
@@ -195,7 +195,7 @@ def describe_parts(
   """Returns a step's cost for each part of the model and each phase.
 
   Args:
-    setup: Setup of the run.
+    setup: Setup of the run, with its model and settings.
     machine: Target machine of the plan.
     costs: Costs of the step, summed over all devices.
 

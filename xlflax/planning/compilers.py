@@ -32,7 +32,7 @@ class Memory:
     arguments: Bytes of the step's arguments: the state and the batches.
     outputs: Bytes of the step's outputs (the new state and the metrics) that do
       not reuse the arguments' memory.
-    temporary: Bytes of intermediate arrays.
+    temporary: Bytes occupied by intermediate arrays.
     peak: Maximum number of bytes in use at any time.
   """
 
@@ -67,7 +67,7 @@ def unavailable_reason(machine: machine_topology.DeviceTopology) -> str:
   """Returns why the machine's compiler cannot be used, or '' if it can.
 
   Args:
-    machine: The target machine.
+    machine: The target machine, which need not be connected.
   """
   if machine.accelerator is None:
     return 'the properties of CPUs are not in the table'
@@ -149,7 +149,7 @@ def topology_name(machine: machine_topology.DeviceTopology) -> dict[str, Any]:
   """Returns `get_topology_desc` arguments for a slice such as 'v6e:2x4'.
 
   Args:
-    machine: The target machine.
+    machine: The target machine, which need not be connected.
 
   Raises:
     ConfigError: If no slice has this number of chips.
@@ -190,7 +190,7 @@ def compile_step(
   """Compiles a jitted step for the devices of `topology_devices`.
 
   Args:
-    machine: The target machine.
+    machine: The target machine, which need not be connected.
     jitted: Jitted step, which is traced under `compile_targets.compiling_for`.
     *arguments: ShapeDtypeStructs with shardings over the devices.
     executable: Whether to return `Compiled.program`, for connected devices. For
@@ -296,7 +296,7 @@ def trace_for_machine(
   The caches of JAX are cleared before and after.
 
   Args:
-    machine: The target machine.
+    machine: The target machine, which need not be connected.
     by: Platform of the compiler that replaces the machine's own compiler. If
       None, the machine's own compiler is used.
   """

@@ -238,10 +238,10 @@ def _local_machine(
 
 
 def flops_per_step(setup: training_setup.Setup) -> float:
-  """Returns the mean number of model FLOPs per step of a run.
+  """Returns a run's mean number of model FLOPs per step.
 
   Args:
-    setup: Setup of the run.
+    setup: Setup of the run, with its model and settings.
   """
   objectives = setup.settings.objectives
   kinds = [objectives.active(step) for step in range(objectives.period)]

@@ -41,7 +41,7 @@ def gpu_target_config(accelerator: accelerators.Accelerator) -> str:
   """Formats a GPU's properties as a `GpuTargetConfigProto` text.
 
   Args:
-    accelerator: The GPU.
+    accelerator: The GPU to describe.
 
   Raises:
     ConfigError: If the table does not contain the GPU's properties.

@@ -14,7 +14,7 @@ def bytes_per_device(tree: Any) -> int:
 
 
 def shard_bytes(leaf: Any) -> int:
-  """Returns the number of bytes of an array's shard on one device."""
+  """Returns the size in bytes of an array's shard on one device."""
   return math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
 
 

@@ -39,7 +39,7 @@ def describe_sharding(setup: training_setup.Setup, boxed: Any) -> list[str]:
   arrays.
 
   Args:
-    setup: Setup of the run.
+    setup: Setup of the run, with its model and settings.
     boxed: Abstract parameters of the run, boxed with their logical axes.
   """
   partitioner = setup.settings.partitioner
@@ -202,7 +202,7 @@ def describe_dtype_support(
 
   Args:
     machine: Target machine of the plan.
-    settings: Setup of the run.
+    settings: Settings of the run.
   """
   accelerator = machine.accelerator
   if (
@@ -235,7 +235,7 @@ def describe_misalignment(
   """Returns warnings about array shapes that make GPU matmuls slow.
 
   Args:
-    setup: Setup of the run.
+    setup: Setup of the run, with its model and settings.
     machine: Target machine of the plan.
     costs: Costs of a step, summed over all devices.
   """

@@ -50,7 +50,7 @@ class Operation:
     kind: Resource that limits the operation's speed.
     name: Name of the JAX primitive or of the Pallas kernel.
     part: Part of the model, such as 'MLP'.
-    phase: 'forward', 'backward' or 'update'.
+    phase: Phase of the step: 'forward', 'backward' or 'update'.
     flops: Number of floating-point operations in one execution.
     bytes: Number of bytes that one execution reads and writes.
     count: Number of executions in a step.
@@ -514,7 +514,7 @@ def misaligned_arrays(equation) -> tuple[str, ...]:
   dimension of the matmul, and the last of these is contiguous.
 
   Args:
-    equation: The `dot_general` equation.
+    equation: The `dot_general` equation of the matmul.
   """
   contracted, batch = equation.params['dimension_numbers']
   array_roles = []

@@ -172,7 +172,7 @@ def estimate_time(
 
 
 def mean_time(weighted: Sequence[tuple[float, StepTime]]) -> StepTime:
-  """Averages the times of several kinds of steps.
+  """Averages the estimated times over several kinds of steps.
 
   Args:
     weighted: Pairs (fraction of the steps, time) for each kind of step.
@@ -195,7 +195,7 @@ def describe_time(
   """Converts the estimate to plain data for JSON and reports.
 
   Args:
-    machine: Target machine.
+    machine: Target machine for which the time was estimated.
     time: Time of the average step.
     flops: Model FLOPs of a step, summed over all devices.
     tokens: Number of token positions in a step, summed over all devices.

@@ -91,7 +91,7 @@ def to_huggingface(
 
   Args:
     run: Run whose model is an `Encoder` or an `EncoderDecoder`.
-    folder: New folder to write.
+    folder: New folder to which the model is exported.
     model_type: Architecture, such as 'xlm-roberta'. If None, the architecture
       that the model was imported from is used, or else the first one that can
       express the model.

@@ -58,7 +58,7 @@ class Run(saved_run.SavedRun):
     """Returns the same run at a different checkpoint.
 
     Args:
-      step: Checkpoint, as in `open_run`.
+      step: Checkpoint to open, as in `open_run`.
       metric_for_best_model: Metric that selects the checkpoint 'best', as in
         `open_run`.
     """
@@ -74,7 +74,7 @@ class Run(saved_run.SavedRun):
     """Loads a checkpoint's parameters as `{'model': ..., 'heads': ...}`.
 
     Args:
-      step: One of `steps`, or 'untrained'. If None, the step of this run.
+      step: One of `steps`, or 'untrained'. If None, this run's step is used.
 
     Raises:
       CheckpointError: If the checkpoint does not exist or cannot be read.
@@ -134,8 +134,8 @@ class Run(saved_run.SavedRun):
 
     Args:
       texts: List of N texts.
-      languages: Code of the language of all texts, or one code per text. May be
-        None only if the model does not depend on the language.
+      languages: Language code of all texts, or a list with one code per text.
+        May be None only if the model does not depend on the language.
       layer: 'last', or the index of a layer: 0 is the embedding output and -1
         the last layer. If it is not the layer of `sentence`, dense layers and
         normalization are left out.

@@ -84,7 +84,7 @@ def language_ids(
 
   Args:
     subject: Model whose inputs are prepared, with its vocabulary.
-    texts: List of N texts.
+    texts: List of N texts to process.
     languages: Language code of all texts, or a list of N codes. If None, and
       the model does not depend on the language, all ids are 0.
 

@@ -93,7 +93,7 @@ def find_written_copy(directory: pathlib.Path, mark: str) -> pathlib.Path:
   """Returns the output's local mirror if this machine wrote it, else the path.
 
   Args:
-    directory: Output directory.
+    directory: Output directory, on disk or in a bucket.
     mark: Name of a file whose content depends on all other files. It is
       compared to decide whether the mirror is current.
   """

@@ -68,7 +68,7 @@ def digest_content(content: bytes | str, *, like: str = '') -> str:
 
 
 def digest_chunks(chunks: Sequence[bytes | memoryview]) -> str:
-  """Computes the digest of a file that consists of consecutive chunks."""
+  """Computes a file's digest from consecutive chunks of its content."""
   size = sum(len(chunk) for chunk in chunks)
   if size <= _SHORT:
     return digest_content(b''.join(chunks))
@@ -85,7 +85,7 @@ def digest_chunks(chunks: Sequence[bytes | memoryview]) -> str:
 
 
 def digest_json(value: Any) -> str:
-  """Computes the digest of a JSON value, independent of its formatting."""
+  """Computes a JSON value's digest, which does not depend on formatting."""
   return digest_content(json.dumps(value, sort_keys=True, ensure_ascii=True))
 
 
@@ -298,7 +298,7 @@ def find_changes(
   """Returns the files that differ from their digests, each with a description.
 
   Args:
-    directory: Directory of the files.
+    directory: Directory that contains the files.
     files: Mapping from paths relative to the directory to digests.
     largest: Size in bytes above which only a file's size is checked. If
       None, all contents are checked.

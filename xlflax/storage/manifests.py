@@ -92,7 +92,7 @@ def write_files(
   Unchanged files are not written again.
 
   Args:
-    directory: Directory with the manifest.
+    directory: Directory that contains the manifest.
     kind: Type of the directory.
     contents: Mapping from paths relative to the directory to the files'
       contents.
@@ -125,7 +125,7 @@ def record_files(
   """Records existing files in the manifest of their directory.
 
   Args:
-    directory: Directory with the manifest.
+    directory: Directory that contains the manifest.
     kind: Type of the directory.
     names: Paths relative to the directory. If None, the manifest is replaced by
       one of all existing files.
@@ -165,7 +165,7 @@ def find_problems(
   The manifest itself is included.
 
   Args:
-    directory: Directory with the manifest.
+    directory: Directory that contains the manifest.
     exclude: Names of files that are not checked.
   """
   try:
@@ -208,7 +208,7 @@ def iterate_texts(
   """Yields (path, content) for each short text file that matches its digest.
 
   Args:
-    directory: Directory with the manifest.
+    directory: Directory that contains the manifest.
     max_bytes: Maximum size of a file in bytes.
   """
   manifest = read_manifest(directory)

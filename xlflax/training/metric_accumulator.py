@@ -21,7 +21,7 @@ class Sums:
   Attributes:
     steps: Number of accumulated steps.
     skipped: Number of steps that were skipped because they were not finite.
-    spikes: Number of steps that were skipped because of a loss spike.
+    spikes: Number of steps that were skipped because their loss spiked.
     streak: Number of consecutive skipped steps up to the last step, including
       those before the last report.
     unsound: Number of steps after which the parameters were not finite.

@@ -53,8 +53,8 @@ def check_arrays(
 
   Args:
     named: Arrays by name, each with any sharding.
-    where: See `check_finite`.
-    fix: See `check_finite`.
+    where: Location of the arrays, as in `check_finite`.
+    fix: Hint for the error message, as in `check_finite`.
 
   Raises:
     CheckpointError: If values are NaN or infinite.

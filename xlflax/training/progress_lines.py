@@ -22,7 +22,7 @@ class Progress:
       not reported.
     peak_flops: Peak FLOP/s of all devices together. If None, MFU is not
       reported.
-    enabled: Whether this process logs.
+    enabled: Whether this process logs progress.
   """
 
   def __init__(
@@ -59,7 +59,7 @@ class Progress:
     """Updates the live line, or logs a line if the last one is long ago.
 
     Args:
-      step: Number of finished steps.
+      step: Number of steps that are finished.
     """
     if self._live_line is None or self._first_step is None:
       return
@@ -81,7 +81,7 @@ class Progress:
     """Logs a line about the first step and starts the clocks.
 
     Args:
-      step: Number of finished steps.
+      step: Number of steps that are finished.
       loss: Loss of the first step.
       seconds: Duration of the first step in seconds, including compilation.
     """
@@ -102,7 +102,7 @@ class Progress:
     """Excludes the time up to now (compilation, evaluation) from the speed.
 
     Args:
-      step: Number of finished steps.
+      step: Number of steps that are finished.
     """
     self._step, self._time = step, time.perf_counter()
 
@@ -128,7 +128,7 @@ class Progress:
     """Logs a line and returns the speed since the last report.
 
     Args:
-      step: Number of finished steps.
+      step: Number of steps that are finished.
       loss: Mean loss since the last report.
       tokens_per_step: Mean number of tokens per step since then. It is not a
         total, because the clock may have been restarted in between.

@@ -24,7 +24,7 @@ def purpose_key(seed: int | jax.Array, purpose: Purpose) -> jax.Array:
 
   Args:
     seed: Random seed of the run.
-    purpose: Purpose of the key.
+    purpose: Purpose for which the key is used.
   """
   generator = jax.config.jax_default_prng_impl  # type: ignore[attr-defined]
   if generator != 'threefry2x32' or isinstance(seed, jax.Array):

@@ -33,9 +33,9 @@ def log_run_header(
   """Logs the run summary, and warnings about data anomalies.
 
   Args:
-    setup: Setup of the run.
+    setup: Setup of the run, with its model and settings.
     loaders: Data loaders by dataset name.
-    first_step: Number of finished steps.
+    first_step: Number of steps that were finished before this process started.
   """
   tasks = {name: loader.statistics() for name, loader in loaders.items()}
   for line in run_header_lines(setup, tasks, first_step=first_step):
@@ -57,9 +57,9 @@ def run_header_lines(
   """Returns lines about model, objectives, data, devices, steps and results.
 
   Args:
-    setup: Setup of the run.
+    setup: Setup of the run, with its model and settings.
     tasks: Task statistics by dataset name.
-    first_step: Number of finished steps.
+    first_step: Number of steps that were finished before this process started.
   """
   settings = setup.settings
   mesh = settings.partitioner.mesh

@@ -110,7 +110,7 @@ class Inputs(NamedTuple):
   """Inputs for a training step on synthetic batches.
 
   Attributes:
-    setup: Setup of the run.
+    setup: Setup of the run, with its model and settings.
     active: Indices of the mixture's entries that the most common step trains.
     state: Initial train state.
     batches: Random tokens without padding by dataset name.

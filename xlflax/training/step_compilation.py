@@ -24,7 +24,7 @@ class StepCompiler:
   to the shutdown of a command.
 
   Args:
-    setup: Setup of the run.
+    setup: Setup of the run, with its model and settings.
     first: Step from which the run is expected to start or resume.
   """
 

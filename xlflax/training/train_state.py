@@ -103,7 +103,7 @@ class StateFactory:
   """Factory for train states, abstract train states, and their shardings.
 
   Attributes:
-    abstract: Train state of ShapeDtypeStructs.
+    abstract: Train state in which ShapeDtypeStructs replace arrays.
     shardings: Shardings of the train state on the partitioner's mesh.
 
   Args:

@@ -125,7 +125,7 @@ class TrainStepBuilder(NamedTuple):
     Args:
       active: Indices of the mixture's entries that the step trains.
       state: Train state before the step.
-      batches: Batches by dataset name.
+      batches: Batches of examples by dataset name.
 
     Returns:
       The gradient, the outputs by index of the entry, and the states of the
@@ -315,7 +315,7 @@ def select_update(
     condition: Condition that selects the function, bool [].
     update: Function that returns a tree of the same structure, shapes and
       dtypes.
-    state: Argument of both functions.
+    state: Argument with which the selected function is called.
     otherwise: Alternative to `update`. Defaults to the identity.
 
   Returns:
@@ -372,7 +372,7 @@ def micro_batches(batch, count: int, *, together: int = 1):
 
   Args:
     batch: Arrays of shape [B, ...].
-    count: Number of micro-batches.
+    count: Number of micro-batches to create.
     together: Number of consecutive sequences that must stay in the same
       micro-batch.
 

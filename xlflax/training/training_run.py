@@ -44,7 +44,7 @@ class TrainingRun:
     loaders: Data loaders by dataset name.
     lease: Lease of the run directory, or None in all processes but the first.
     state: Train state after `step`. The next step reuses its memory.
-    step: Number of finished steps.
+    step: Number of steps that are finished.
     first_step: Number of steps that were finished when this process started.
     previous_records: Lines of `metrics.jsonl` that earlier processes wrote.
     stop_requested: Whether training ends after this step.
@@ -73,7 +73,7 @@ class TrainingRun:
     """Prepares a run without reading data or restoring its state.
 
     Args:
-      setup: Setup of the run.
+      setup: Setup of the run, with its model and settings.
       loaders: Data loaders by dataset name.
       data_fingerprint: Description of the data, which is saved with each
         checkpoint.
@@ -377,7 +377,7 @@ class TrainingRun:
     checkpoint, so that its metrics equal those of an uninterrupted run.
 
     Args:
-      step: Number of finished steps.
+      step: Number of steps that are finished.
       **metrics: Values by name for each kind, such as 'train'.
     """
     if self._writer:

@@ -47,7 +47,7 @@ class Plateau:
   """Comparison of an objective's losses with its tokens' unigram entropy.
 
   Attributes:
-    name: Name of the objective.
+    name: Name of the training objective.
     entropy: Unigram entropy of its tokens.
     reached: Step of the first report with a loss close to the entropy, or None.
     left: Step of the first report with a loss clearly below the entropy, or
@@ -121,7 +121,7 @@ class Plateaus:
     """Restores the state from the reports that a run has written so far.
 
     Args:
-      records: Lines of `metrics.jsonl`.
+      records: Lines of `metrics.jsonl`, parsed as JSON.
     """
     self._plateaus = [
       Plateau(plateau.name, plateau.entropy) for plateau in self._plateaus

@@ -48,7 +48,7 @@ def register(name: str) -> Callable[[_Class], _Class]:
   (`validation.validate_fields`).
 
   Args:
-    name: The registered name.
+    name: The name under which the class is registered.
 
   Returns:
     A class decorator.
@@ -81,7 +81,7 @@ def find_class(name: str) -> type:
   """Returns the class that is registered under a name.
 
   Args:
-    name: The registered name.
+    name: The name under which the class is registered.
 
   Raises:
     RunDirectoryError: If no class is registered under the name.
@@ -134,7 +134,7 @@ def describe_content(field: dataclasses.Field, value: Any) -> str | None:
   """Describes the content of the files to which a field's paths point.
 
   Args:
-    field: The dataclass field.
+    field: The dataclass field to inspect.
     value: The value of the field.
 
   Returns:
@@ -149,7 +149,7 @@ def get_identity(field: dataclasses.Field, described: Any) -> Any:
   """Returns the part of a field's serialized value that must stay unchanged.
 
   Args:
-    field: The dataclass field.
+    field: The dataclass field to inspect.
     described: The serialized value of the field.
 
   Returns:

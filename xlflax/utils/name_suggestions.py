@@ -21,7 +21,7 @@ def close_matches(
 
   Args:
     got: The name that was passed, which is probably misspelled.
-    names: The valid names.
+    names: The valid names, from which suggestions are made.
     most: The maximum number of names to return.
   """
   plain: dict[str, str] = {}
@@ -38,7 +38,7 @@ def did_you_mean(got: str, names: Iterable[str]) -> str | None:
 
   Args:
     got: The name that was passed, which is probably misspelled.
-    names: The valid names.
+    names: The valid names, from which suggestions are made.
   """
   matches = close_matches(got, names)
   return f'did you mean {" or ".join(matches)}?' if matches else None
@@ -52,8 +52,8 @@ def suggest_language(got: str, codes: Iterable[str]) -> str | None:
   English names of languages (German).
 
   Args:
-    got: The unknown language.
-    codes: The valid codes.
+    got: The unknown language code.
+    codes: The valid language codes.
 
   Returns:
     The suggestion, or None if no code is similar.
@@ -73,7 +73,7 @@ def suggest_languages(got: Iterable[str], codes: Iterable[str]) -> str | None:
 
   Args:
     got: The languages that were passed, which may be unknown.
-    codes: The valid codes.
+    codes: The valid language codes.
 
   Returns:
     The suggestions of `suggest_language`, or None if there are none.
@@ -96,7 +96,7 @@ def suggestion_or_hint(got: str, names: Iterable[str], text: str) -> str:
 
   Args:
     got: The name that was passed, which is probably misspelled.
-    names: The valid names.
+    names: The valid names, from which suggestions are made.
     text: The text that follows the suggestion.
   """
   suggestion = did_you_mean(got, names)

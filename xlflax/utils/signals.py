@@ -29,7 +29,7 @@ class Stopped(KeyboardInterrupt):
   """Exception raised when a signal requests that the process end.
 
   Attributes:
-    number: The signal.
+    number: Number of the signal.
   """
 
   def __init__(self, number: int):
@@ -59,7 +59,7 @@ def note_signal(number: int | None) -> None:
   """Sets the pending signal for `check_stop_request`.
 
   Args:
-    number: The signal. If None, the pending signal is cleared.
+    number: Number of the signal. If None, the pending signal is cleared.
   """
   _state.pending = number
 

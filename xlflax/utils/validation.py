@@ -119,7 +119,7 @@ _PREFIX = re.compile(r'^Input should be |, got .*')
 
 
 def validate_fields(cls: _Class) -> _Class:
-  """Adds validation of a dataclass's fields to the creation of its instances.
+  """Decorates a dataclass so that new instances' fields are validated.
 
   The fields of the instance have the converted values. A Linen module keeps the
   values that it was given.
@@ -160,7 +160,7 @@ def validate_call(function: _Function) -> _Function:
   Items of an iterator are validated when they are read.
 
   Args:
-    function: A function or method.
+    function: Function or method to decorate.
 
   Returns:
     A function that raises `ConfigError` for invalid arguments, and otherwise
@@ -232,7 +232,7 @@ def field_types(cls: type) -> dict[str, Any]:
   The fields that Flax adds to Linen modules are not included.
 
   Args:
-    cls: The dataclass.
+    cls: The dataclass to inspect.
   """
   if _is_linen_module(cls):
     hints = dict(cls.__init__.__annotations__)  # type: ignore[misc]
@@ -611,7 +611,7 @@ def _invalid_value(
     details: The locations inside the value, and the messages, of pydantic's
       errors.
     value: The value to validate.
-    hint: Its type annotation.
+    hint: The type annotation of the value.
     name: The name of the field, argument or option.
     where: The location of the value. If None, `name`.
     suffix: Text that follows the location.

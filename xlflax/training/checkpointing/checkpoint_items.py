@@ -124,7 +124,7 @@ def make_handlers(save_concurrent_gb: int | None) -> dict[str, Any]:
   """Returns the Orbax handler for each item of a checkpoint.
 
   Args:
-    save_concurrent_gb: See `CheckpointOptions`.
+    save_concurrent_gb: Limit on concurrent writes (see `CheckpointOptions`).
   """
   return {
     PARAMS: SealedArrays()
@@ -144,7 +144,7 @@ def read_arrays(checkpoint: pathlib.Path, item: str, abstract: Any) -> Any:
 
   Args:
     checkpoint: Directory that contains a finished checkpoint.
-    item: Name of the item.
+    item: Name of the checkpoint item.
     abstract: Tree of ShapeDtypeStructs that has the item's structure.
   """
   return ocp.StandardCheckpointHandler().restore(
@@ -179,8 +179,8 @@ def make_meta(
   """Returns the entries that xlflax adds to each checkpoint's `meta` item.
 
   Args:
-    model_dir: Model directory. The texts of its small files are included, so
-      that `xlflax verify` can restore them.
+    model_dir: Model directory of the run. The texts of its small files are
+      included, so that `xlflax verify` can restore them.
     scored: Name and value of the metric by which the best checkpoint is
       selected. If None, no checkpoint is selected.
   """

@@ -415,7 +415,7 @@ def write_parameters(
 
   Args:
     directory: Model directory, which already contains all other files.
-    params: `{'model': ..., 'heads': ...}`.
+    params: Parameters `{'model': ..., 'heads': ...}` to write.
     step: Step at which the checkpoint was written.
     meta: Metadata as plain JSON.
     **options: Fields of `CheckpointOptions`.

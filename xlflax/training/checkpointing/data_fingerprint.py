@@ -96,7 +96,7 @@ def record_inputs(
   users.
 
   Args:
-    model_dir: Model directory.
+    model_dir: Model directory of the run.
     described: Description of the data (see `describe_inputs`).
     loaders: Data loaders by dataset name.
   """

@@ -32,7 +32,7 @@ def open_directory(
   """Context in which the run directory is claimed by this run.
 
   Args:
-    setup: Setup of the run.
+    setup: Setup of the run, with its model and settings.
     loaders: Data loaders by dataset name.
     fingerprint: Description of the data (`data_fingerprint.describe_inputs`).
     gin_config: Text of the gin file that builds the trainer.

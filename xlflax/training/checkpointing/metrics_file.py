@@ -25,7 +25,7 @@ def truncate_metrics(
   The lines about restarts are kept.
 
   Args:
-    model_dir: Model directory.
+    model_dir: Model directory of the run.
     step: Step of the checkpoint, or -1 without a checkpoint.
     written: Digest of the file when the checkpoint was written, or '' if the
       file did not exist.
@@ -55,7 +55,7 @@ def read_verified(model_dir: pathlib.Path) -> bytes:
   """Reads a run's metrics and verifies them against its newest checkpoint.
 
   Args:
-    model_dir: Model directory.
+    model_dir: Model directory of the run.
 
   Returns:
     The content of the file, including lines after the checkpoint.

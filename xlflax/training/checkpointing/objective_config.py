@@ -1,4 +1,4 @@
-"""Records of a run's objectives, for readers of the objectives' heads."""
+"""Records of a run's objectives, which evaluation needs to use their heads."""
 
 import logging
 import pathlib
@@ -53,7 +53,7 @@ def write_objectives(
   omitted.
 
   Args:
-    model_dir: Model directory.
+    model_dir: Model directory of the run.
     objectives: Objectives that the run trains.
     inputs: Input settings by objective name (see `collect_inputs`).
   """

@@ -36,7 +36,7 @@ class VocabularyIdentity(NamedTuple):
   """Identity of a vocabulary, which does not depend on its location.
 
   Attributes:
-    size: Number of tokens.
+    size: Number of tokens in the vocabulary.
     hash: Hash of the content (`Vocabulary.hash`).
   """
 
@@ -63,7 +63,7 @@ def check_run_directory(
   """Checks, without writing, that a directory is empty or belongs to this run.
 
   Args:
-    model_dir: Model directory. It need not exist.
+    model_dir: Model directory of the run. It need not exist.
     description: Description of the run (`config_serialization.to_json_config`).
     on_config_mismatch: Action if the directory contains a run with a different
       configuration.
@@ -118,7 +118,7 @@ def claim_run_directory(
   """Records a run's description in its directory.
 
   Args:
-    model_dir: Model directory.
+    model_dir: Model directory of the run.
     description: Description of the run (`config_serialization.to_json_config`).
     gin_config: Text of a gin file that builds the run. If '', no gin file is
       written.
@@ -163,8 +163,8 @@ def write_run_file(
   """Writes a JSON file that contains its run's identifier.
 
   Args:
-    model_dir: Model directory.
-    name: Name of the file.
+    model_dir: Model directory of the run.
+    name: Name of the file in the model directory.
     value: Content of the file, as plain JSON.
     run: Identifier of the run. If '', the identifier in `model.json` is used.
   """
@@ -177,8 +177,8 @@ def read_run_file(
   """Reads a file written by `write_run_file`.
 
   Args:
-    model_dir: Model directory.
-    name: Name of the file.
+    model_dir: Model directory of the run.
+    name: Name of the file in the model directory.
     allow_other_run: Whether to accept a file that belongs to a different run.
 
   Raises:
@@ -260,8 +260,8 @@ def read_run_id(model_dir: pathlib.Path, name: str) -> str:
   """Returns the identifier of the run to which a file belongs.
 
   Args:
-    model_dir: Model directory.
-    name: Name of the file.
+    model_dir: Model directory of the run.
+    name: Name of the file in the model directory.
 
   Returns:
     The identifier, or '' if the file does not exist.
@@ -279,7 +279,7 @@ def write_model(
   """Records a model's class and configuration in `model.json`.
 
   Args:
-    model_dir: Model directory.
+    model_dir: Model directory of the run.
     model: Linen module to record.
     vocabulary: `Vocabulary` that defines the order of the embedding table. If
       None, the recorded vocabulary is kept.
@@ -359,8 +359,8 @@ def copy_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
   An existing copy is kept (see `check_vocabulary`).
 
   Args:
-    source: Directory of the vocabulary.
-    model_dir: Model directory.
+    source: Directory that contains the vocabulary.
+    model_dir: Model directory of the run.
   """
   paths.copy_files(source, model_dir / VOCABULARY)
   record_vocabulary(model_dir)
@@ -389,8 +389,8 @@ def copy_origin(
   Args:
     sources: Model directories from which parameters are initialized. The first
       one that has a record is used.
-    model_dir: Model directory. An existing record of sentence embeddings is
-      kept.
+    model_dir: Model directory of the run. An existing record of sentence
+      embeddings is kept.
   """
   for name in (ORIGIN, SENTENCE):
     existing = [
@@ -417,8 +417,8 @@ def check_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
   """Checks that a vocabulary equals the model directory's copy.
 
   Args:
-    source: Directory of the vocabulary.
-    model_dir: Model directory.
+    source: Directory that contains the vocabulary.
+    model_dir: Model directory of the run.
 
   Raises:
     RunDirectoryError: If any file differs.

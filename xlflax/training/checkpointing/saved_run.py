@@ -30,7 +30,7 @@ class SavedRun:
   """A model directory written by `xlflax train`, opened for reading.
 
   Attributes:
-    directory: Model directory.
+    directory: Model directory of the run.
     model: Linen module of the run.
     vocabulary: Vocabulary with which the model was trained.
     objectives: Training objectives by name. Empty if they were not recorded.
@@ -59,7 +59,7 @@ class SavedRun:
     If EMA is enabled, the averaged parameters are restored.
 
     Args:
-      step: Step of a checkpoint, one of `steps`.
+      step: Step of the checkpoint to restore, one of `steps`.
       partitioner: Partitioner that shards the parameters. If None, they are
         placed on one device.
 
@@ -174,7 +174,7 @@ def mark_finished(model_dir: pathlib.Path, step: int) -> None:
   """Marks a run as finished, which ends `xlflax evaluate --continuous`.
 
   Args:
-    model_dir: Model directory.
+    model_dir: Model directory of the run.
     step: Last step of the run.
   """
   # No more metrics are written, so that their digest can be recorded.

@@ -37,7 +37,7 @@ class Chip(NamedTuple):
     shared: Shared memory per multiprocessor in KiB.
     threads: Maximum number of threads per multiprocessor.
     cache: Size of the L2 cache in MiB.
-    clock: Clock rate in GHz.
+    clock: Clock rate of the GPU in GHz.
     memory: Memory in bytes, as reported by the driver.
     accelerated: Whether the features of the GPU depend on the exact
       architecture.
@@ -59,12 +59,12 @@ class Accelerator:
   """Specification of one accelerator device.
 
   Attributes:
-    platform: 'gpu' or 'tpu'.
+    platform: Type of the accelerator, 'gpu' or 'tpu'.
     name: Name of the accelerator in `--target_topology`.
     kinds: Substrings of `jax.Device.device_kind`, in lower case, that identify
       the accelerator.
     flops: Peak rate for dense bfloat16 matmuls in FLOP/s.
-    memory: Memory in bytes.
+    memory: Memory of the device in bytes.
     bandwidth: Memory bandwidth in bytes/s.
     inside: Bandwidth in bytes/s to other devices in the same node (or TPU
       slice).
@@ -73,7 +73,7 @@ class Accelerator:
     capability: Compute capability of an NVIDIA GPU. None for other devices.
     chip: Properties of a GPU that XLA requires. If None, XLA cannot compile for
       the device without having it.
-    cores: Number of tensor cores of a TPU per device.
+    cores: Number of TensorCores per TPU device.
     clock: Clock rate in GHz, or 0 if unknown.
     topology: XLA's name for slices of this TPU type, such as 'v5p'.
     dimensions: Number of dimensions in which slices of this TPU type are
@@ -185,7 +185,7 @@ def find_accelerator(platform: str, name: str) -> Accelerator | None:
   """Finds an accelerator by its name, or returns None.
 
   Args:
-    platform: 'gpu' or 'tpu'.
+    platform: Type of the accelerator, 'gpu' or 'tpu'.
     name: Name in upper or lower case. A name without the amount of memory
       selects the largest: 'A100' is 'A100-80GB'. The name of a TPU may be its
       device kind, such as 'tpu7x'.

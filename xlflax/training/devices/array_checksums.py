@@ -1,4 +1,4 @@
-"""Checksums of arrays' bits, computed on each device of a mesh.
+"""Bitwise checksums of arrays, computed on each device of a mesh.
 
 Every device hashes its shard of every array with integer arithmetic, whose sums
 are exact in any order. Only the digests are communicated: 4 bytes for each

@@ -19,7 +19,7 @@ def measure_matmul_rate(
   """Measures the FLOP/s that the default device reaches for matmuls.
 
   Args:
-    size: Number of rows and columns of the matrices.
+    size: Number of rows and columns in each matrix.
     dtype: Dtype of the matrices.
     repeats: Number of matmuls. The defaults are suitable for a CPU.
   """
@@ -37,7 +37,7 @@ def _time_call(function, array: jax.Array, repeats: int) -> float:
   Args:
     function: Function that maps an array to an array of the same shape.
     array: Argument of the first call.
-    repeats: Number of calls.
+    repeats: Number of times that the function is called.
   """
   loop = jax.jit(
     lambda x: jax.lax.fori_loop(0, repeats, lambda _, y: function(y), x)

@@ -20,7 +20,7 @@ class DeviceTopology:
   """The devices for which a run is planned.
 
   Attributes:
-    platform: 'gpu', 'tpu' or 'cpu'.
+    platform: Type of the devices, 'gpu', 'tpu' or 'cpu'.
     accelerator: Specification of a device. None for a CPU, whose specification
       is unknown.
     count: Total number of devices.

@@ -17,7 +17,7 @@ def mesh_shape(sizes: Sequence[int], num_devices: int) -> tuple[int, ...]:
 
   Args:
     sizes: Sizes of the axes data, fsdp and tensor, of which at most one is -1.
-    num_devices: Number of devices.
+    num_devices: Number of devices in the mesh.
 
   Returns:
     The sizes, which are positive and have the product `num_devices`.

@@ -55,7 +55,7 @@ class Job:
     num_processes: Number of processes in the job.
     process_id: Number of this process, starting at 0.
     source: Source of these values, such as flags or Slurm, for messages.
-    local_devices: Indices of the accelerators of the host that belong to this
+    local_devices: Indices of those accelerators on the host that belong to this
       process. If None, all visible accelerators.
   """
 

@@ -141,13 +141,13 @@ class FailureMonitor:
   waits for the next event.
 
   Args:
-    process_id: Number of this process.
+    process_id: Number of this process in the job.
     hosts: Host name of each process in the job.
     client: Client of the coordination service that JAX runs for the job.
     exit_process: Function that ends the process with an exit code.
 
   Attributes:
-    process_id: Number of this process.
+    process_id: Number of this process in the job.
     hosts: Host name of each process in the job.
     client: Client of the coordination service that JAX runs for the job.
     doing: Function that returns the current activity of this process.

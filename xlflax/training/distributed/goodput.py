@@ -65,7 +65,7 @@ class Activities:
     """Adds the time that earlier processes of the run spent.
 
     Args:
-      saved: Result of `seconds()` at the time of the checkpoint.
+      saved: Result of `seconds()` when the checkpoint was written.
       written: Duration of the run according to its metrics, in seconds. The
         part that the checkpoint does not include was lost.
     """
@@ -77,7 +77,7 @@ class Activities:
     """Ends the current activity and starts another one.
 
     Args:
-      activity: New activity.
+      activity: Activity that starts now.
       detail: Batch, step or checkpoint that the activity works on, for
         messages.
     """
@@ -128,7 +128,7 @@ def format_goodput(seconds: Mapping[str, float]) -> str:
   For example, 'goodput 92.1 %: start 3 s, batch 0 s, ...'.
 
   Args:
-    seconds: Result of `Activities.seconds`.
+    seconds: Seconds by activity, as returned by `Activities.seconds`.
   """
   total = max(sum(seconds.values()), 1e-9)
   activities = ', '.join(

@@ -28,7 +28,7 @@ class Watchdog:
   """Context in which a process ends if an activity takes too long.
 
   Args:
-    activities: Activities of the run.
+    activities: Record of the time that the run spends on each activity.
     limit_seconds: Maximum duration of a batch, a step or a checkpoint. It
       increases to ten times the longest step. The start (which includes a
       restore), compilation and evaluation may take four times as long. If 0,

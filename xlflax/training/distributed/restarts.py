@@ -23,7 +23,7 @@ class Restart:
 
   Args:
     environment: This process's environment variables.
-    activities: Activities of the run.
+    activities: Record of the time that the run spends on each activity.
     records: Lines of the run's metrics up to the failure, including its
       restarts.
   """
@@ -59,7 +59,7 @@ class Restart:
     Values with the prefix 'processor/' are CPU seconds of this process.
 
     Args:
-      step: Number of finished steps.
+      step: Number of steps that are finished.
 
     Returns:
       The costs. None if there was no failure, the lost steps are not repeated

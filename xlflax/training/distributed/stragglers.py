@@ -102,7 +102,7 @@ class StepTimes:
     All processes must call this method at the same step.
 
     Args:
-      step: Number of finished steps.
+      step: Number of steps that are finished.
 
     Returns:
       The times of all processes, or None if no step was finished.

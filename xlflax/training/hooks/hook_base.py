@@ -92,7 +92,7 @@ class Hook:
 
     Args:
       run: Run in its state after the step.
-      step: Number of finished steps.
+      step: Number of steps that are finished.
       output: Loss and metrics of the step, as arrays on the devices.
     """
 

@@ -129,7 +129,7 @@ class LossSpikeHook(hook_base.Hook):
     Args:
       step: Number of the step.
       active: Indices of the mixture's entries that the step trained.
-      output: Output of the step.
+      output: Loss and metrics of the step.
     """
     self._pending.append((step, _key(active), output._replace(metrics={})))
 

@@ -45,7 +45,7 @@ def check_finite_step(
   Args:
     sums: Sums of the step outputs since the last report.
     step: Last step since the last report.
-    trainer: Fields of the run.
+    trainer: Trainer fields that define the run.
     last_good: Function that returns the step of the last checkpoint.
 
   Raises:

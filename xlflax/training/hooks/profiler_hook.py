@@ -46,7 +46,7 @@ class ProfilerHook(hook_base.Hook):
   """Traces a range of training steps with JAX's profiler.
 
   Args:
-    steps: Steps to trace.
+    steps: Range of steps to trace.
     directory: Run directory. The trace is written to its subdirectory
       `profile/`, which `tensorboard --logdir` and ui.perfetto.dev can read.
     memory: Whether to also profile the memory of the devices after the last

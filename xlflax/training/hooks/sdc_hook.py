@@ -116,7 +116,7 @@ class SilentDataCorruptionHook(hook_base.Hook):
     """Compares the replicas of a state that is about to be saved.
 
     Args:
-      state: Train state.
+      state: Train state to compare and save.
 
     Raises:
       TrainingError: If the replicas differ. The status is FAILURE.
@@ -236,8 +236,8 @@ class _Mismatches(NamedTuple):
 
   Attributes:
     marks: Boolean array of shape [*mesh, arrays], True for wrong values.
-    names: Names of the arrays.
-    devices: Devices of the mesh, of shape [*mesh].
+    names: Names of the arrays, in the order of `marks`.
+    devices: Array with the devices of the mesh, of shape [*mesh].
   """
 
   marks: np.ndarray

@@ -10,7 +10,7 @@ class WatchdogHook(hook_base.Hook):
   """Ends a run if one of its activities exceeds its time limit.
 
   Args:
-    activities: Activities of the run.
+    activities: Record of the time that the run spends on each activity.
     timeout_seconds: Maximum duration of a batch, a step or a checkpoint in
       seconds.
   """

@@ -40,7 +40,7 @@ def last_steps(
   """Returns the steps of the newest checkpoints, in ascending order.
 
   Args:
-    model_dir: Model directory.
+    model_dir: Model directory of the run.
     count: Number of checkpoints to select.
 
   Raises:

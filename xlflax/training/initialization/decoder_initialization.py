@@ -94,8 +94,8 @@ class InitDecoderFromEncoder:
     decoder uses only some layers and a random cross-attention uses none.
 
     Args:
-      source_name: Name of the parameter of the encoder.
-      used_names: Names of all parameters of the encoder that are used.
+      source_name: Name of the encoder's parameter.
+      used_names: Names of all the encoder's parameters that are used.
     """
     if not _PLUG_IN.match(source_name):
       return True

@@ -40,7 +40,7 @@ def focus_mixture(
   """Computes embedding mixtures for tokens without a match (FOCUS).
 
   Args:
-    vocabulary: Target vocabulary.
+    vocabulary: Target vocabulary, that of this run.
     directory: Corpus directory with text that contains the tokens.
     matched: Boolean array of shape [V], True for the tokens that mixtures may
       contain.
@@ -72,8 +72,8 @@ def wechsel_mixture(
   """Computes mixtures of source tokens across languages (WECHSEL).
 
   Args:
-    target: Target vocabulary.
-    source: Source vocabulary.
+    target: Target vocabulary, that of this run.
+    source: Source vocabulary, that of the run that provides embeddings.
     directory: Corpus directory with text of the source language and of other
       languages.
     pairs: Ids of target and source tokens with the same meaning, an integer
@@ -146,7 +146,7 @@ def static_token_vectors(
   """Computes static token vectors from co-occurrence counts.
 
   Args:
-    texts: Token ids of texts.
+    texts: Token ids of each text.
     size: Number of tokens in the vocabulary.
 
   Returns:

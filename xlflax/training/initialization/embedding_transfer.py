@@ -66,7 +66,7 @@ class MatchedRows:
     """Matches this run's vocabulary with the vocabulary of another run.
 
     Args:
-      settings: Options for the matching.
+      settings: Options that determine how the vocabularies are matched.
       vocabulary: Vocabulary of this run.
       model_dir: Model directory of the other run.
 

@@ -69,7 +69,7 @@ def check_vocabulary(init: Any, names: Iterable[str], vocabulary: Any) -> None:
 
   Args:
     init: `InitFromCheckpoint` of the run.
-    names: Names of the initialized parameters of this model.
+    names: Names of this model's parameters that are initialized.
     vocabulary: Vocabulary of this run. If None, only its sizes are known and
       nothing is checked.
 
@@ -133,7 +133,7 @@ def describe_shape_mismatch(name: str, shape, source_shape, rows) -> str | None:
   """Describes a shape mismatch, or returns None if the shapes match.
 
   Args:
-    name: Name of the parameter.
+    name: Name of the parameter in this model.
     shape: Shape of the parameter in this model.
     source_shape: Shape of the array that initializes the parameter.
     rows: Matching of the vocabularies for a parameter that is matched by token,
@@ -186,7 +186,7 @@ def position_problems(
 
   Args:
     model_dir: Model directory of the other run.
-    names: Names of the initialized parameters of this model.
+    names: Names of this model's parameters that are initialized.
     model: Model of this run. If None, nothing is checked.
   """
   path = paths.to_path(model_dir)

@@ -52,7 +52,7 @@ class InitFromCheckpoint:
       model to the name in the checkpoint, as in `re.sub`.
     allow_missing: Whether an included parameter may be absent from the
       checkpoint.
-    unused: Patterns of `model/` parameters of the checkpoint that may remain
+    unused: Patterns of the checkpoint's `model/` parameters that may remain
       unused. All other selected parameters must be used.
     vocabulary_matching: Options for a run with a different vocabulary, whose
       embeddings are matched by token instead of by id.
@@ -89,7 +89,7 @@ class InitFromCheckpoint:
 
     Args:
       source_name: Name of the parameter in the checkpoint.
-      used_names: Names of all parameters of the checkpoint that are used.
+      used_names: Names of all parameters in the checkpoint that are used.
     """
     return (
       source_name.startswith('model/')

@@ -74,7 +74,7 @@ class Source(NamedTuple):
 
 
 def stack_depths(shapes: Shapes) -> dict[str, int]:
-  """Returns the depth of the layer stack of each layer parameter, by name."""
+  """Returns, for each layer parameter, the number of layers in its stack."""
   unrolled: dict[tuple[str, str], int] = {}
   matches = {name: _LAYER.fullmatch(name) for name in shapes}
   for match in matches.values():
@@ -100,7 +100,7 @@ def find_source(
 
   Args:
     source_name: Name of the parameter in the checkpoint.
-    depth: Number of layers of the stack in the model. If None, the parameter
+    depth: Number of layers in the model's stack. If None, the parameter
       does not belong to a layer.
     saved: Shapes of the arrays in the checkpoint by name.
     select_layers: Function that selects the layers of the checkpoint to use.
@@ -189,9 +189,9 @@ def _array_sharding(source: Source, sharding, shape, saved_shape):
 
   Args:
     source: Source of the parameter, which contains the array.
-    sharding: Sharding of the parameter.
+    sharding: Sharding of the parameter in this run.
     shape: Shape of the parameter.
-    saved_shape: Shape of the array.
+    saved_shape: Shape of the array in the checkpoint.
   """
   if not isinstance(sharding, NamedSharding):
     return sharding

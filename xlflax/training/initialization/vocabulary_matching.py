@@ -59,12 +59,12 @@ class EmbeddingMixing(enum.Enum):
 
 
 class Matching(NamedTuple):
-  """The matches of all target tokens, in the order of the tokens' ids.
+  """Matches of all target tokens, ordered by token id.
 
   Attributes:
     source_ids: Source ids, an int32 array of shape [V]. The value -1 stands for
       no match.
-    kinds: Values of `Kind`, an int8 array of shape [V].
+    kinds: Types of the matches (values of `Kind`), an int8 array of shape [V].
     mixed: Source ids (int32) and weights (float32) of INTERPOLATED tokens, both
       of shape [V, K]. None if no token is interpolated.
   """
@@ -145,8 +145,8 @@ class EmbeddingTransfer:
     """Matches two vocabularies with the configured dictionaries and text.
 
     Args:
-      target: Target vocabulary.
-      source: Source vocabulary.
+      target: Target vocabulary, that of this run.
+      source: Source vocabulary, that of the run that provides embeddings.
 
     Raises:
       CorpusError: If a dictionary or the text cannot be read.
@@ -210,8 +210,8 @@ def match_tokens(
   Args:
     target: Target `Vocabulary`, of which `spec`, `piece(id)` and the length are
       used.
-    source: Source `Vocabulary`.
-    translations: Pairs of a word of the target languages and a word of the
+    source: Source `Vocabulary`, in which matches are looked up.
+    translations: Pairs of a word in a target language and a word in the
       source language. They are read once, in order, and not stored.
 
   Returns:

@@ -14,8 +14,8 @@ class Mirror:
   A failed copy is retried with the next one. Training continues.
 
   Args:
-    source: Local directory.
-    target: Directory in a bucket.
+    source: Local directory whose files are copied.
+    target: Directory in a bucket to which files are copied.
     every: Time between copies in seconds.
   """
 

@@ -16,8 +16,8 @@ class Destination(enum.Enum):
   Attributes:
     JSONL: JSON lines, which every run writes.
     TENSORBOARD: TensorBoard event files.
-    WANDB: Weights & Biases.
-    MLFLOW: MLflow.
+    WANDB: A Weights & Biases run.
+    MLFLOW: An MLflow run.
     TERMINAL: Log lines with the losses by objective and language.
   """
 

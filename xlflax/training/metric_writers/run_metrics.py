@@ -30,7 +30,7 @@ class RunMetrics:
   every 30 seconds.
 
   Args:
-    model_dir: Run directory.
+    model_dir: Directory in which the run is stored.
     destinations: Destinations of metrics in addition to the JSON lines.
     description: Configuration of the run, for experiment trackers.
     first_time: Whether the run is started rather than resumed.
@@ -90,7 +90,7 @@ class RunMetrics:
     """Writes a step's scalars to all destinations.
 
     Args:
-      step: Number of finished steps.
+      step: Number of steps that are finished.
       **metrics: Values by name for each kind ('train', 'eval', 'speed'). Text,
         which 'restart' contains, is only written to the lines of JSON.
     """

@@ -149,7 +149,7 @@ def open_tracker(
   """Opens an experiment tracker. Returns None if this fails for a resumed run.
 
   Args:
-    destination: WANDB or MLFLOW.
+    destination: Tracker to open, WANDB or MLFLOW.
     subject: Run whose metrics are written.
     first_time: Whether the run is started rather than resumed. A failure then
       raises an error. For a resumed run, it is logged as a warning.

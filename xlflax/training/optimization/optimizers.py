@@ -257,7 +257,7 @@ class Muon(AdamW):
   for query, key and value, and its transpose for the output.
 
   Attributes:
-    momentum: Decay rate of the averaged gradients of the matrices.
+    momentum: Decay rate for averaging the matrices' gradients.
     ns_steps: Number of Newton-Schulz iterations.
     update_rms: Root mean square of a full-rank update, divided by the learning
       rate.
@@ -355,7 +355,8 @@ class Adafactor(Optimizer):
   The fields are those of `optax.adafactor`.
 
   Attributes:
-    decay_rate: Exponent of the decay of the second moment.
+    decay_rate: Exponent with which the second moment's decay rate changes over
+      steps.
     min_dim_size_to_factor: Minimum size that both dimensions must have for the
       second moment to be factored.
     multiply_by_parameter_scale: Whether to multiply each update by the scale of
@@ -443,7 +444,7 @@ def state_shardings(state, params, shardings, replicated):
   Args:
     state: Abstract state of an optimizer or an objective. Moments or copies
       have the tree structure of all parameters or of the model's.
-    params: Abstract parameters.
+    params: Abstract parameters of the run.
     shardings: Shardings of the parameters, a tree like `params`.
     replicated: Sharding for all other leaves (counts and factored moments).
 

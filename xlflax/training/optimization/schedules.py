@@ -66,7 +66,7 @@ class Constant(Peaked):
   """Constant `peak_value` after the warmup.
 
   Attributes:
-    warmup_steps: Number of warmup steps.
+    warmup_steps: Number of warmup steps, in which the value rises from 0.
   """
 
   warmup_steps: validation.NonNegativeInt = 0
@@ -83,8 +83,8 @@ class _Decay(Peaked):
   Attributes:
     total_steps: Step at which the decay ends. If None, the last step of the
       run.
-    warmup_steps: Number of warmup steps. Below 1, a fraction of the total
-      steps, rounded up.
+    warmup_steps: Number of warmup steps, in which the value rises from 0. Below
+      1, a fraction of the total steps, rounded up.
     end_value: Value at the end of the decay.
   """
 
@@ -216,7 +216,7 @@ class InverseSqrt(Peaked):
   After the warmup, the value is peak * sqrt(warmup_steps / step).
 
   Attributes:
-    warmup_steps: Number of warmup steps.
+    warmup_steps: Number of warmup steps, in which the value rises from 0.
   """
 
   warmup_steps: validation.PositiveInt
