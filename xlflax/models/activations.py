@@ -1,8 +1,8 @@
 """Registry of activation functions.
 
 Encoders, decoders, heads and the conversion of Hugging Face models use this
-registry. A call of `register_activation` therefore suffices to add an
-activation.
+registry. To add an activation, it is therefore sufficient to call
+`register_activation`.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
 """Target devices of traced programs, and compiler options for them.
 
-Some modules choose their implementation by the target.
+Some modules choose their implementation depending on the target.
 """
 
 import contextlib
@@ -114,7 +114,7 @@ def sdc_checker_options() -> dict[str, bool | int]:
     'xla_tpu_sdc_replicate_llo': (
       jax.devices()[0].device_kind not in _TWO_CORE_TPUS
     ),
-    # The test of the links takes minutes in large jobs.
+    # The test of the interconnect takes minutes in large jobs.
     'xla_tpu_ici_sdc_test_run_on_program_start': False,
   }
 

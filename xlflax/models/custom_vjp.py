@@ -63,9 +63,9 @@ def prevent_cse(arrays):
   """Returns copies that XLA does not merge with the original arrays.
 
   If layers are unrolled, as on GPUs and TPUs, XLA would merge the values that
-  the backward pass recomputes from the arrays with those of the forward pass,
-  and would keep them in memory. The body of a scan needs no barrier. On a CPU,
-  a barrier would keep the recomputation from being fused with adjacent
+  the backward pass recomputes with the same values in the forward pass, and
+  would keep them in memory. The body of a scan needs no barrier. On a CPU, a
+  barrier would keep the recomputation from being fused with adjacent
   operations.
 
   Args:

@@ -284,7 +284,7 @@ class Decoder(nn.Module):
     return decoder_layers.DecoderLayer(encoder)
 
   def _make_unbound_layer(self, **changes) -> decoder_layers.DecoderLayer:
-    """Returns a layer to apply to parameters of this or another module.
+    """Returns a layer to apply to parameters of this or a different module.
 
     Args:
       **changes: Fields of the configuration to replace.

@@ -19,7 +19,7 @@ from xlflax.models.variants import t5_layers
 class DecoderLayer(layers.EncoderLayer):
   """Encoder layer with cross-attention that can also decode single tokens.
 
-  Its parameters are those of `EncoderLayer`, so that a decoder can be
+  It has the same parameters as `EncoderLayer`, so that a decoder can be
   initialized from an encoder or tied to it (VECO, section 3.2).
   """
 
@@ -64,8 +64,8 @@ class DecoderLayer(layers.EncoderLayer):
         `attention_inputs`.
 
     Returns:
-      The hidden states after the layer, and the keys and values of all layers
-      including those of these tokens.
+      The hidden states after the layer, and the keys and values of all layers,
+      which now include these tokens.
     """
 
     def attend(inputs):

@@ -3,8 +3,9 @@
 The usual mask takes one evaluation of the Threefry cipher, about a hundred
 operations, per element. Here the cipher is evaluated once per call and yields
 two words. An integer hash keyed by these words yields the bits of each element.
-Such a mask costs about an eighth on a CPU and fuses with the surrounding
-operations. In the backward pass it is cheaper to compute again than to store.
+On a CPU, such a mask costs about an eighth of the usual mask, and it fuses with
+the surrounding operations. In the backward pass, recomputing it is cheaper than
+storing it.
 """
 
 import functools
@@ -70,8 +71,8 @@ def drop_weights(
 ) -> jax.Array:
   """Applies dropout to attention weights as fused attention kernels do.
 
-  The mask is that of `attention_keep_mask`, which costs kernels fewer
-  operations per weight than the mask of `apply_dropout`.
+  The function uses the mask of `attention_keep_mask`, for which kernels need
+  fewer operations per weight than for the mask of `apply_dropout`.
 
   Args:
     key: Random key.
@@ -207,10 +208,10 @@ def pair_keep_mask(
   """Returns whether dropout keeps the weight at each row and column.
 
   The mask costs one product modulo 2^32 (Dietzfelbinger et al. 1997, "A
-  reliable randomized algorithm for the closest-pair problem"). The weights of a
-  row are as independent as the numbers of the columns, and those of a column
-  are as independent as the numbers of the rows. Two rows depend on each other
-  only if small multiples of their numbers are equal.
+  reliable randomized algorithm for the closest-pair problem"). The weights in a
+  row are as independent of each other as the numbers of the columns, and the
+  weights in a column are as independent as the numbers of the rows. Two rows
+  depend on each other only if small multiples of their numbers are equal.
 
   Args:
     row: Random numbers of the rows, as returned by `row_bits`.

@@ -45,7 +45,7 @@ class Encoder(veco.PlugIn):
   These methods raise `ConfigError` if the sequences are longer than
   `config.max_position_embeddings`, if language ids are missing, or if the
   attention backend does not support the call. `transform`, `output_table` and
-  `logits` raise it if the encoder has no head.
+  `logits` raise `ConfigError` if the encoder has no head.
   """
 
   def setup(self):
@@ -97,8 +97,8 @@ class Encoder(veco.PlugIn):
   def __call__(self, token_ids: jax.Array, **inputs) -> jax.Array:
     """Returns logits [B, T, V], or hidden states [B, T, H] without a head.
 
-    Initialization through this method creates all parameters, including those
-    of `plug_in`.
+    Initialization through this method creates all parameters, including the
+    parameters of `plug_in`.
     """
     if self.is_initializing() and self.config.cross_attention:
       shape = (*token_ids.shape, self.config.hidden_dim)
@@ -113,8 +113,9 @@ class Encoder(veco.PlugIn):
   def encode(self, token_ids: jax.Array, **inputs) -> jax.Array:
     """Returns the hidden states of the last layer, of shape [B, T, H].
 
-    They have the compute dtype. With `config.cross_attention`, they are VECO's
-    H^L, the states of the plug-out pass, which does not use the plug-in module.
+    The states have the compute dtype. With `config.cross_attention`, they are
+    VECO's H^L, the states of the plug-out pass, which does not use the plug-in
+    module.
     """
     states, _ = self._run(token_ids, collect=False, **inputs)
     return states

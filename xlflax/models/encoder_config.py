@@ -120,9 +120,9 @@ class TransformerConfig:
       embedding tables are rounded up. On GPUs, matmuls over a vocabulary whose
       size is not a multiple of 8 run at about a third of the usual rate. In
       addition, mesh axes that shard the rows must divide their number. The
-      padded rows are zero, have no gradient and are never predicted. They are
-      part of the root mean squares by which Adafactor and StableAdamW scale
-      updates.
+      padded rows are zero, have no gradient and are never predicted. However,
+      they are included in the root mean squares by which Adafactor and
+      StableAdamW scale updates.
     num_languages: Number of language ids. If None, `with_vocabulary` sets it.
     use_language_embeddings: Whether to add a language embedding to each token
       embedding (XLM).
@@ -216,7 +216,7 @@ class TransformerConfig:
 class EncoderConfig(TransformerConfig):
   """Hyperparameters of `xlflax.models.encoder.Encoder`.
 
-  The defaults are those of BERT (Devlin et al. 2019).
+  The default values describe BERT (Devlin et al. 2019).
 
   Attributes:
     num_layers: Number of Transformer layers.
@@ -237,11 +237,11 @@ class EncoderConfig(TransformerConfig):
       attention. If False (ModernBERT), the parameters of the norm exist but are
       not used.
     head_activation: Activation of the head (RoBERTa: always 'gelu'). If None,
-      `activation`.
+      `activation` is used.
     attention_bias: Whether the attention's linear maps have biases.
     mlp_bias: Whether the linear maps of the feed-forward blocks have biases.
     mlp_output_bias: Whether the last linear map of the feed-forward blocks has
-      a bias. If None, `mlp_bias`.
+      a bias. If None, `mlp_bias` is used.
     head_bias: Whether the head's dense layer has a bias.
     output_bias: Whether the logits have a bias.
     relative_buckets: Number of distance buckets per direction (disentangled
@@ -253,7 +253,7 @@ class EncoderConfig(TransformerConfig):
       attends to them.
     cross_attention: Whether each layer has VECO's plug-in module,
       cross-attention to the hidden states of a paired input. `Encoder.plug_in`
-      uses the module, `encode` does not.
+      uses this module, whereas `Encoder.encode` does not.
     sharing: Parameters that are separate for each language (ECS). If None, all
       languages share all parameters.
 

@@ -24,10 +24,10 @@ from xlflax.utils import class_registry
 class EncoderDecoder(nn.Module):
   """Encoder-decoder that computes hidden states and logits of the target.
 
-  The methods take the same arguments as those of
+  The methods take the same arguments as the methods of
   `xlflax.models.encoder.Encoder`. The relative positions of T5 are distances
-  within a sequence, which do not depend on `positions`. T5 has neither language
-  nor token type embeddings.
+  within a sequence, which do not depend on `positions`. T5 has no language
+  embeddings and no token type embeddings.
 
   The parameters are 'encoder', which has the structure of an `Encoder` and can
   be initialized from one, 'decoder', and 'output' if T5 has separate output
@@ -188,8 +188,8 @@ class EncoderDecoder(nn.Module):
         one segment per sequence and 0 for padding. If None, every position
         attends to the complete memory.
       rows_per_memory: Number of beams or samples per source sequence. B = M *
-        rows_per_memory sequences are decoded, and adjacent ones use the same
-        sequence of the memory.
+        rows_per_memory sequences are decoded, and adjacent sequences use the
+        same sequence of the memory.
     """
     mask = None
     if memory_segment_ids is not None:
@@ -251,7 +251,8 @@ class EncoderDecoder(nn.Module):
   def output_table(self) -> tuple[jax.Array, jax.Array]:
     """Returns the output embeddings [R, H] and the output bias [R].
 
-    They have the same properties as those of `Encoder.output_table`.
+    Both arrays have the same properties as the results of
+    `Encoder.output_table`.
     """
     config = self.config
     if not config.is_t5:

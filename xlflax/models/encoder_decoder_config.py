@@ -75,8 +75,8 @@ class EncoderDecoderConfig(encoder_config.TransformerConfig):
     relative_max_distance: Distance at and beyond which all distances share a
       bucket (T5).
     per_layer_relative_bias: Whether each layer has a relative position table
-      (umT5). Otherwise, all layers of the encoder share a table, and so do
-      those of the decoder.
+      (umT5). Otherwise, all encoder layers share one table, and all decoder
+      layers share one table.
     output_scaling: Factor that T5 applies to hidden states before the output
       embeddings.
     tie_decoder: Whether the decoder layers use the self-attention, feed-forward

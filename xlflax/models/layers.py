@@ -229,7 +229,8 @@ class EncoderLayer(nn.Module):
       memory_mask: Mask of the cross-attention. If None, every position attends
         to the complete memory.
       rotation: Rotary angles of queries and keys, or the relative embeddings of
-        disentangled attention. If None, neither is applied.
+        disentangled attention. If None, neither rotations nor relative
+        embeddings are used.
       is_first: Whether the input of the self-attention is not normalized,
         although the layer has a norm. If None, it is always normalized.
 

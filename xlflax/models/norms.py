@@ -70,7 +70,7 @@ def _with_closed_form_gradient(normalize, epsilon: float):
 
       dx = (g - mean(g) - u mean(g u)) / deviation
 
-  Automatic differentiation would read the rows more often.
+  Automatic differentiation would read the rows from memory more often.
   """
   wrapped = jax.custom_vjp(normalize)
 
@@ -99,10 +99,10 @@ def _with_closed_form_gradient(normalize, epsilon: float):
 def _center(x: jax.Array) -> tuple[jax.Array, jax.Array]:
   """Returns rows minus their mean, and their variances of shape [..., 1].
 
-  XLA:GPU would read the rows once more for the mean of the squares of the
-  centered values. On GPUs, the first element of each row is subtracted instead.
-  It is close enough to the mean for the variance to be computed as a difference
-  of squares.
+  To average the squares of the centered values, XLA:GPU would read the rows
+  once more. On GPUs, the first element of each row is subtracted instead. It is
+  close enough to the mean for the variance to be computed as a difference of
+  squares.
   """
   if compile_targets.current_target().platform != 'gpu':
     x = x - x.mean(-1, keepdims=True)

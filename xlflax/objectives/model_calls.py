@@ -50,10 +50,10 @@ def bind_language_params(model, params, batch, vocabulary: VocabularySpec):
 
   Without a sharing plan, `params` is returned unchanged. With a plan, the
   result has the shape of an ordinary encoder's parameters: the shared
-  parameters and those of the batch's language. If the language has its own
-  embeddings, its softmax covers its own words and the special symbols. Words of
-  other languages get probability 0, provided that the vocabulary records the
-  languages of its words.
+  parameters and the parameters of the batch's language. If the language has
+  separate embeddings, its softmax covers only its words and the special
+  symbols. Words of other languages get probability 0, provided that the
+  vocabulary records the languages of its words.
 
   Args:
     model: Linen module of the model.

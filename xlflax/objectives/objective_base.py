@@ -37,8 +37,8 @@ class ObjectiveOutput(NamedTuple):
 
   Attributes:
     loss: Loss of shape []. The gradient of `loss.total` is divided by the
-      weight summed over micro-batches, so accumulation over k micro-batches
-      equals one batch of k times the size.
+      weight summed over micro-batches, so accumulating k micro-batches is
+      equivalent to one batch of k times the size.
     metrics: Mapping from names to metrics of shape [] or [languages]. Metrics
       of shape [languages] are reported per language. The key 'loss' does not
       need to be repeated.
@@ -222,7 +222,8 @@ class Objective:
     """Updates the state at the start of a step, before any micro-batch.
 
     The update is part of the jitted step and runs once per step, independent of
-    the number of micro-batches. Momentum updates are an example.
+    the number of micro-batches. For example, momentum encoders are updated
+    here.
 
     Args:
       params: Parameters `{'model': ..., 'heads': ...}` before the step's

@@ -31,7 +31,7 @@ def add_metrics(
 ) -> dict[str, WeightedMean]:
   """Adds the metrics of two dictionaries.
 
-  A metric that only one of them contains is copied unchanged.
+  A metric that only one dictionary contains is copied unchanged.
   """
   common = {
     name: WeightedMean(
@@ -167,7 +167,7 @@ def finalize_metrics(
 
   Returns:
     The value over all languages by metric name, and the value of each language
-    under `<name>/<code>`. Metrics of weight 0 are left out.
+    under `<name>/<code>`. Metrics with weight 0 are omitted.
 
   Raises:
     ValueError: If a metric's length differs from the number of languages.

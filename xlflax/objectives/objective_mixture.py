@@ -69,7 +69,7 @@ def _round_shares(weights: tuple[float, ...], block: int) -> tuple[int, ...]:
     if sum(counts) < block:
       counts[int(np.argmax(gaps))] += 1
     else:
-      # Only entries with several steps can give one up.
+      # Only entries with several steps can lose a step.
       gaps = [
         gap if count > 1 else math.inf
         for gap, count in zip(gaps, counts, strict=True)
@@ -82,9 +82,9 @@ def _round_shares(weights: tuple[float, ...], block: int) -> tuple[int, ...]:
 def _block_counts(weights: tuple[float, ...]) -> tuple[int, ...]:
   """Returns the number of steps of each entry in one block.
 
-  The block is the shortest one in which all shares are integers. If there is
-  none below 1,000 steps, the block has 1,000 steps and the shares are rounded.
-  Weights (0.7, 0.3) give (7, 3).
+  The block is the shortest block in which every entry has an integer number of
+  steps. If no block of up to 1,000 steps has this property, the block has 1,000
+  steps and the numbers are rounded. Weights (0.7, 0.3) give (7, 3).
   """
   total = math.fsum(weights)
   shares = np.asarray([weight / total for weight in weights])

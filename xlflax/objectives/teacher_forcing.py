@@ -230,8 +230,8 @@ def decode_with_teacher_forcing(
 def _reduce_head_gradient_first(memory: jax.Array, params):
   """Schedules the all-reduce of the gradient of T5's output table early.
 
-  With several GPUs, the exchange then overlaps with the gradients of the
-  decoder instead of following those of the encoder.
+  With several GPUs, the exchange then overlaps with the decoder's backward pass
+  instead of following the encoder's.
   """
   is_multi_device = dense.on_several_accelerators()
   table = params['model'].get('output')
@@ -264,7 +264,7 @@ def score_labels(
        = -log p(label) + e * (z_label - mean_v z_v)
 
   for logits z. The mean logit is the product of the hidden state with the mean
-  row of the output table. The head therefore never holds all logits.
+  row of the output table. The head therefore never stores all logits.
 
   Args:
     model: Module that has the methods `transform` and `output_table`.
@@ -273,8 +273,8 @@ def score_labels(
     labels: Integer array of shape [B, S].
     label_smoothing: Smoothing e in [0, 1).
     chunk_size: See `linear_cross_entropy.linear_cross_entropy`.
-    vocab_size: Size V of the vocabulary. Further rows of the table are padding
-      and are not counted.
+    vocab_size: Size V of the vocabulary. All further rows of the table are
+      padding and do not count.
 
   Returns:
     Loss, negative log-likelihood and correctness of the labels.

@@ -7,8 +7,8 @@ squared norm by the unbiased estimator of HSIC (Song et al., 2012, equation 5).
 With few sentences and many dimensions, biased CKA is close to 1 for any pair of
 representations.
 
-The result over batches equals the result over all sentences at once, and the
-memory does not depend on their number. See `cka_sums`.
+The result over batches equals the result over all sentences at once. Memory use
+does not depend on the number of sentences. See `cka_sums`.
 """
 
 import enum
@@ -32,14 +32,14 @@ _SENTENCES = (256, 4096)  # Minimum and maximum number of buffered sentences.
 class Layers(enum.Enum):
   """Pairs of layers to compare."""
 
-  ALL = 'all'  # Every layer of one model with every layer of the other.
+  ALL = 'all'  # Every layer of the first model with every layer of the second model.
   DIAGONAL = 'diagonal'  # Layer i with layer i.
 
 
 class Estimator(enum.Enum):
   """Estimator of CKA."""
 
-  BIASED = 'biased'  # The definition of Kornblith et al. and ECS.
+  BIASED = 'biased'  # The estimator that Kornblith et al. and ECS use.
   DEBIASED = 'debiased'
 
 

@@ -33,7 +33,8 @@ def find_nearest(
 
   One pass over blocks of the similarity matrix serves both directions. Ties are
   resolved in favor of the lowest index, so a model that maps all sentences to
-  one vector gets no credit. A zero vector has similarity 0 to every vector.
+  the same vector gets no credit. A zero vector has similarity 0 to every
+  vector.
 
   Args:
     first: Vectors of shape [N, H], float32.
@@ -41,7 +42,7 @@ def find_nearest(
     block_size: Number of rows and columns per block of similarities.
 
   Returns:
-    Indices into the other set.
+    Indices of the nearest neighbors in the opposite set.
 
   Raises:
     AnalysisError: If an array is not a matrix, the dimensions differ, or only

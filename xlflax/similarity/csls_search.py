@@ -4,10 +4,10 @@ CSLS(x, y) = 2 cos(x, y) - r(x) - r(y) orders the keys y of a query x by cos(x,
 y) - r(y) / 2, where r(y) is only known after all queries have been processed.
 However, the k greatest cosines of y so far bound r(y) from below, and hence the
 key's score from above. For each query, the pass keeps the keys with the
-greatest upper bounds. If the best of these keys by their exact scores exceed
-the upper bound of every discarded key, they are the best of all keys. The other
-queries are searched again: the first ones, whose bounds are loose, and those
-that remain undecided.
+greatest upper bounds. If the exact scores of the best of these keys exceed the
+upper bound of every discarded key, they are the best of all keys. All other
+queries are searched again: the first queries, whose bounds are loose, and the
+queries that remain undecided.
 """
 
 from typing import NamedTuple
@@ -102,7 +102,7 @@ class _BoundedKeys:
   def start_row(self, i: int, key_means: TopK) -> None:
     """Starts a row of blocks with the current bounds of the keys."""
     if i >= self._start:
-      # The margin ensures that rounding never makes a bound too low.
+      # The margin ensures that a bound is never too low because of rounding.
       self._halves = key_means.scores.mean(1) / 2 - np.float32(1e-6)
 
   def update_mask(

@@ -30,7 +30,7 @@ class Direction(enum.Enum):
   FORWARD = 'forward'  # One pair per sentence of the first set.
   BACKWARD = 'backward'  # One pair per sentence of the second set.
   INTERSECTION = 'intersection'  # Pairs of both directions.
-  MAX = 'max'  # Pairs of either direction, greedily, each sentence once.
+  MAX = 'max'  # Pairs of either direction, selected greedily such that each sentence occurs once.
 
 
 class Candidates(NamedTuple):
@@ -120,7 +120,7 @@ def margin_scores(
 ) -> np.ndarray:
   """Returns the margin score of each pair of rows, float64 of shape [N].
 
-  Neighbors are searched among all rows of the other set.
+  A row's neighbors are searched among all rows of the opposite set.
 
   Args:
     first: Sentence embeddings of shape [N, D].

@@ -37,8 +37,8 @@ def find_nearest(
 ) -> Neighbors:
   """Finds the k keys with the greatest inner product minus the key's penalty.
 
-  Ties are resolved in favor of the lowest index, so a model that maps
-  everything to one vector gets no credit.
+  Ties are resolved in favor of the lowest index, so a model that maps all
+  inputs to the same vector gets no credit.
 
   Args:
     queries: Query vectors of shape [N, D]. With unit vectors, the scores are

@@ -1,4 +1,4 @@
-"""Orthogonal Procrustes maps from one language's vectors to another's.
+"""Orthogonal Procrustes maps between the word vectors of two languages.
 
 Source: ECS (Wu et al., 2020) section 5.1, equation 1: W = argmin over
 orthogonal W of ||W X - Y||_F = U V^T with U S V^T = SVD(Y X^T), where vectors
@@ -118,8 +118,8 @@ def fit_vocabulary_alignment(
 ) -> Alignment:
   """Fits an alignment of two vocabularies to a bilingual dictionary.
 
-  The method is that of `fit_alignment`, except that the means of the
-  normalization are those of all words.
+  The method is the same as in `fit_alignment`, except that the normalization
+  uses the means of all words.
 
   Args:
     source: Vectors of all words of the source language, of shape [N, D].

@@ -2,9 +2,9 @@
 
 Source: Zhang et al. (2019, "Are girls neko or shōjo?") section 3, which ECS (Wu
 et al., 2020) section 5.1 applies before fitting an orthogonal map. Vectors are
-alternately scaled to unit length and centered until neither operation changes
-them. The orthogonal map between two languages can then match their means and
-lengths, too.
+alternately scaled to unit length and centered until both operations leave them
+unchanged. The orthogonal map between two languages can then match their means
+and lengths, too.
 """
 
 import dataclasses
@@ -51,7 +51,7 @@ class Normalized:
   def apply(self, vectors: np.ndarray) -> np.ndarray:
     """Normalizes additional vectors [M, D] of the language with the same means.
 
-    This applies to test words and sentences, which must not influence the
+    Use this method for test words and sentences, which must not influence the
     means.
     """
     vectors = _unit(vector_checks.check_vectors(vectors, 'the language'))
@@ -70,8 +70,8 @@ def iterative_normalization(
   """Repeatedly scales vectors to unit length and subtracts their mean.
 
   Args:
-    vectors: Vectors of one language, of shape [N, D]. The computation uses
-      their float type; means are float64.
+    vectors: Vectors of one language, of shape [N, D]. The computation uses the
+      vectors' float type, and means are float64.
     max_rounds: Maximum number of rounds. The original paper uses five.
     tolerance: The iteration ends when the norm of the mean is at most this
       value.

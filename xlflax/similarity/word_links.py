@@ -72,7 +72,8 @@ def cosine_similarities(source: np.ndarray, target: np.ndarray) -> np.ndarray:
     target: Target word vectors of shape [..., N, D].
 
   Returns:
-    Similarities, float64 of shape [..., M, N]. Those of a zero vector are 0.
+    Similarities, float64 of shape [..., M, N]. The similarities of a zero
+    vector are 0.
 
   Raises:
     AnalysisError: If an array does not have these axes, or the dimensions
@@ -107,7 +108,7 @@ def word_weights(
     return np.full(words.shape[:-1], 1 / words.shape[-2])
   norms = np.linalg.norm(words.astype(np.float64), axis=-1)
   norms = np.where(norms.sum(-1, keepdims=True) > 0, norms, 1)
-  # The transport requires positive mass for every word.
+  # Optimal transport requires positive mass for every word.
   norms = np.maximum(norms, 1e-6 * norms.max(-1, keepdims=True))
   return norms / norms.sum(-1, keepdims=True)
 
@@ -132,8 +133,8 @@ def transport_plan(
     similarity: Similarities S of shape [..., M, N], between -1 and 1.
     source_mass: Positive weights of shape [..., M], which sum to 1.
     target_mass: Positive weights of shape [..., N], which sum to 1.
-    regularization: Entropic regularization r. The smaller it is, the closer the
-      plan is to a permutation.
+    regularization: Entropic regularization r. The smaller the value, the closer
+      the plan is to a permutation.
     max_rounds: Maximum number of iterations.
     tolerance: The iteration ends when the relative error of every row sum is at
       most this value.
@@ -192,7 +193,7 @@ def link_matrix(
 
   With a threshold t, the condition for row i is that P_ij > t times the sum of
   row i of P, and the condition for column j is that P_ij > t times the sum of
-  column j. For argmax, S_ij > t is required in addition. A word can then have
+  column j. For argmax, S_ij must also exceed t. A word can then have
   several links, or none.
 
   Args:

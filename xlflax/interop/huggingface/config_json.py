@@ -75,8 +75,8 @@ def write_json(path: pathlib.Path, content: Any) -> None:
   path.write_text(json.dumps(content, indent=2) + '\n', encoding='utf-8')
 
 
-# Exceptions that values of unexpected types cause, such as a number instead of
-# a string or a list instead of a number.
+# Exceptions caused by values of unexpected types, such as a number instead of a
+# string or a list instead of a number.
 _TYPE_ERRORS = (
   TypeError,
   ValueError,

@@ -1,9 +1,9 @@
 """Selection of the architecture, task and parameters for an export.
 
 Parameters that are only used in training are not exported: VECO's plug-in
-module, the masked LM's head of a fine-tuned model, and heads without a
-published class, such as the projection of momentum contrast. The reason is
-recorded for each of them.
+module, the masked LM's head of a fine-tuned model, and heads that no
+transformers class contains, such as the projection head of momentum contrast.
+The reason is recorded for each parameter that is not exported.
 """
 
 import dataclasses
@@ -139,8 +139,8 @@ def equivalent_configs(
   """Returns configurations with which the model computes the same function.
 
   A model without token types is equivalent to a model with one type whose
-  embedding is zero. The row of the first position in the position table does
-  not matter either.
+  embedding is zero. Likewise, the row of the first position in the position
+  table does not affect the outputs.
 
   Args:
     config: Configuration of the model. It is the first element of the result,
@@ -241,8 +241,8 @@ def training_heads(
   """Returns the parameters of heads that no transformers class contains.
 
   The heads of fine-tuning objectives are not included, because they are the
-  purpose of the run. If such a head has no published class, the user must
-  exclude it.
+  purpose of the run. If no transformers class contains such a head, the user
+  must exclude it.
 
   Args:
     names: Names of the parameters.
@@ -272,9 +272,9 @@ def choose_architecture(
   Args:
     config: Configuration of the model.
     model_type: Model type that the user chose, or None.
-    origins: Preferred model types: that of the tokenizer, because other types
-      could expect other token ids, and that of the model that the run was
-      initialized from.
+    origins: Preferred model types: the tokenizer's type, because different
+      types can expect different token ids, and the type of the model from which
+      the run was initialized.
     pad_id: Id of the padding token in the vocabulary.
 
   Returns:

@@ -55,9 +55,9 @@ def write_folder(
 ) -> list[str]:
   """Writes a model folder: configuration, weights, tokenizer and README.md.
 
-  The folder is created only after all checks have passed: it is complete, its
-  tokenizer returns the token ids of the run, and the model in its files returns
-  the hidden states and logits of the run (see `verification`).
+  The folder is created only after all checks have passed: all files exist, the
+  tokenizer returns the same token ids as the run, and the exported model
+  returns the same hidden states and logits as the run (see `verification`).
 
   Args:
     export: Checked export, as returned by `huggingface_export.check_export`.

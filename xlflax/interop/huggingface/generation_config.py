@@ -1,7 +1,7 @@
 """Contents of generation_config.json, which configures text generation.
 
-If the decoder starts with the symbol of the target language, the language must
-be passed to `generate`. Alternatively, the export stores the symbols of one
+If the decoder starts with the target language's symbol, users must pass the
+language to `generate`. Alternatively, the export can store the symbols for one
 translation direction in the folder.
 """
 

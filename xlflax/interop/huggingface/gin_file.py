@@ -41,7 +41,8 @@ encoder_decoder.EncoderDecoder.config = \
 def format_gin_file(config: Config, directory: str) -> str:
   """Returns a gin file that binds every field of the model.
 
-  Binding every field prevents values of an earlier file from remaining.
+  Because every field is bound, no value of an earlier gin file remains in
+  effect.
 
   Args:
     config: Configuration of the model.

@@ -1,6 +1,6 @@
 """Downloads from and uploads to the Hugging Face Hub.
 
-Only the files that xlflax reads are downloaded. `huggingface_hub` stores them
+Only files that xlflax reads are downloaded. `huggingface_hub` stores them
 in its cache and respects HF_HUB_OFFLINE, HF_ENDPOINT, HF_HOME and the user's
 login.
 """

@@ -1,6 +1,6 @@
 """Checks that a run can be exported to the Hugging Face format.
 
-`folder_writer.write_folder` writes the export that is checked here.
+After these checks, `folder_writer.write_folder` writes the export.
 """
 
 import dataclasses

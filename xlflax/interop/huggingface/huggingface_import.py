@@ -138,9 +138,9 @@ def check_import(
     scan_layers: Whether to stack the parameters of all layers.
     pad_vocab_size_multiple: Number to whose next multiple the row counts of
       embedding tables are rounded up.
-    languages: Codes of the vocabulary's languages. If None, those of
-      config.json (XLM) or those that are common in multilingual models are
-      used.
+    languages: Codes of the vocabulary's languages. If None, the languages in
+      `config.json` (XLM) or the languages that are common in multilingual
+      models are used.
     vocabulary: Directory of a vocabulary to use instead of the folder's
       tokenizer.
     unused_rows: Treatment of embedding rows without a token.
@@ -298,8 +298,8 @@ def _check_padding(description, vocabulary) -> None:
 def load_import(checked_import: Import, partitioner: partitioning.Partitioner):
   """Loads the parameters of an import, sharded over the devices.
 
-  Each parameter is transferred to the devices as soon as it is complete. The
-  host memory holds only incomplete parameters and one tensor.
+  Each parameter is transferred to the devices as soon as it is complete. Host
+  memory therefore contains only incomplete parameters and one tensor at a time.
 
   Args:
     checked_import: Import that has been checked.
@@ -327,7 +327,7 @@ def convert_import(
 ) -> pathlib.Path:
   """Reads the tensors of an import and writes a model directory.
 
-  The directory is created only after it is complete and verified.
+  The directory is created only after its contents are complete and verified.
 
   Args:
     checked_import: Import that has been checked.

@@ -1,8 +1,7 @@
 """Conversion between classification heads and fine-tuning objectives.
 
-The directory of an imported model records the objective that the model was
-fine-tuned for. Evaluation reads the labels and the structure of the head from
-it.
+The directory of an imported model records the objective for which the model was
+fine-tuned. Evaluation reads the head's labels and structure from this record.
 """
 
 from collections.abc import Mapping, Sequence
@@ -79,11 +78,11 @@ def head_input_settings(
 ) -> dict[str, dict[str, Any]]:
   """Returns the input settings for evaluating imported heads.
 
-  config.json does not record them. Text pairs use the special-token template of
-  the tokenizer. If it has no such template, `separator` is omitted, and
-  evaluation requires it. Sequences have the maximum length of the model. For
-  questions, the settings are those of `run_qa.py` in transformers and the
-  defaults of `QuestionAnsweringFeaturizer`.
+  `config.json` does not record these settings. Text pairs use the special-token
+  template of the tokenizer. If the tokenizer has no such template, `separator`
+  is omitted and must be passed to the evaluation. Sequences have the maximum
+  length of the model. For question answering, the settings follow `run_qa.py`
+  in transformers and the defaults of `QuestionAnsweringFeaturizer`.
 
   Args:
     objectives: Objectives of the imported heads.

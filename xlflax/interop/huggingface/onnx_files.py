@@ -49,9 +49,9 @@ def check_onnx_support(options: Mapping[str, Any]) -> None:
 def write_onnx(folder: pathlib.Path) -> None:
   """Writes an ONNX graph next to the config.json, weights and tokenizer.
 
-  The inputs are those of the tokenizer, of shape [batch, length] with dynamic
-  sizes. The output is `logits`, or `last_hidden_state` for a model without a
-  head.
+  The graph's inputs are the tokenizer's outputs, of shape [batch, length] with
+  dynamic sizes. The output is `logits`, or `last_hidden_state` for a model
+  without a head.
 
   Args:
     folder: Folder with an encoder. The graph is written to the file `FILE`.
@@ -115,8 +115,8 @@ def _export(torch: Any, model, inputs, path: pathlib.Path) -> None:
 def _compare(torch: Any, model, inputs, path: pathlib.Path) -> None:
   """Compares the outputs of onnxruntime and torch.
 
-  The second comparison has another batch size and length than the inputs of the
-  export.
+  The second comparison uses a different batch size and length from the inputs
+  of the export.
   """
   runtime: Any = importlib.import_module('onnxruntime')
   session = runtime.InferenceSession(

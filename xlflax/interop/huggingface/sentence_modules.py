@@ -1,8 +1,9 @@
 """Reading and writing of modules in Sentence-Transformers folders.
 
 `modules.json` lists the modules after the Transformer: pooling, dense layers
-and normalization. The files of all versions since 2 can be read. The files of
-version 2 are written, which later versions can read.
+and normalization. Folders of all Sentence-Transformers versions since 2 can be
+read. Folders are written in the format of version 2, which later versions can
+read.
 
 Source: Reimers and Gurevych, 2019; https://www.sbert.net.
 """

@@ -79,7 +79,7 @@ def find_t5x_tensors(checkpoint: str | pathlib.Path) -> dict[str, Tensor]:
 def _check_size(folder: pathlib.Path, tensors: list[Tensor]) -> None:
   """Checks that the files are large enough for the shapes of the parameters.
 
-  Missing chunks of an array are zeros, so that a few bytes can represent an
+  Missing chunks of an array are read as zeros, so a few bytes can represent an
   array of any size. Trained parameters need at least one byte per value, even
   if they are compressed.
 
@@ -189,7 +189,7 @@ def _tensor(folder: pathlib.Path, name: str, leaf) -> Tensor:
       f'{name} is stored with the unsupported driver {leaf["driver"]!r}'
     )
   # The path at which the array was written, possibly on another file system.
-  # Only its last component is used.
+  # Only the last component of the path is used.
   path = leaf['kvstore'].get('path') or leaf['path']
   store = _open(
     leaf['driver'],

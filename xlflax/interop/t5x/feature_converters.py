@@ -44,8 +44,8 @@ class RowConverter(seqio.FeatureConverter):
 
   The feature `targets_language` (int32 of shape [1]) contains the language id
   of the text, as `t5x_tasks.register_mixture` adds it. Without this feature,
-  the id is 0. Every position of the text has a language, a segment and a
-  position. The objective chooses the tokens to predict. (SeqIO's converter for
+  the id is 0. Every token of the text has a language id, a segment id and a
+  position. The objective selects the tokens to predict. (SeqIO's converter for
   encoders assigns weights only to the positions of mask symbols.)
   """
 

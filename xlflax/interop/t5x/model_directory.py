@@ -73,7 +73,7 @@ def convert_t5x_checkpoint(
 ) -> pathlib.Path:
   """Reads the tensors of a checkpoint and writes a model directory.
 
-  The directory is created only after it is complete.
+  The directory is created only after its contents are complete.
 
   Args:
     checked_import: Import that has been checked.

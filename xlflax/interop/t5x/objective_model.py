@@ -1,7 +1,7 @@
 """Base class of T5X models for encoders and encoder-decoders. Requires T5X.
 
-The parameters are those of a run of `xlflax train`: `{'model': ..., 'heads':
-{objective: ...}}`.
+The parameter tree has the same structure as in `xlflax train`: `{'model': ...,
+'heads': {objective: ...}}`.
 """
 
 import dataclasses

@@ -70,9 +70,9 @@ def check_t5x_import(
 
   Raises:
     ConfigError: If the model is missing, or if it is passed for T5X's T5.
-    CheckpointError: If the checkpoint is damaged, or if its tensors are not
-      those of the model. The message lists all tensors that are missing, are
-      not part of the model, or have a different shape.
+    CheckpointError: If the checkpoint is damaged, or if its tensors do not
+      match the model. The message lists all tensors that are missing, are not
+      part of the model, or have a different shape.
     VocabularyError: If the vocabulary does not match the embedding table.
   """
   checkpoint = bucket_staging.stage_input(checkpoint).absolute()
@@ -169,7 +169,7 @@ def _t5_sources(expected_shapes, config, tensor_shapes) -> dict[str, Sources]:
 def _check(
   expected_shapes, sources_by_name, tensor_shapes, vocab_size, checkpoint
 ) -> None:
-  """Checks that the tensors of the checkpoint are those of the model.
+  """Checks that the checkpoint's tensors match the model's parameters.
 
   Args:
     expected_shapes: Mapping from parameters to shapes.

@@ -1,7 +1,8 @@
 """SeqIO tasks for T5X, with an xlflax vocabulary and each text's language.
 
-Gin files call this module. T5X finds a task by its name, so `register_mixture`
-registers the requested task and returns its name. Requires TensorFlow.
+Gin files call functions of this module. T5X finds a task by its name, so
+`register_mixture` registers the requested task and returns its name. Requires
+TensorFlow.
 """
 
 import enum
@@ -132,7 +133,7 @@ def _add_task(
 class _LengthFilter:
   """Preprocessor that skips empty texts and filters pairs by their lengths.
 
-  The rules are those of xlflax datasets.
+  The rules are the same as for xlflax datasets.
   """
 
   def __init__(

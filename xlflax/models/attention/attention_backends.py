@@ -181,14 +181,15 @@ class Case(NamedTuple):
     )
 
 
-# An unsupported property of a case, and the property that the backend requires.
+# Unsupported property of an attention call, and the property that the backend
+# requires.
 _Limitation = tuple[str, str]
 
 
 def resolve_backend(backend: _Backend, case: Case) -> _Backend:
   """Returns the configured backend, or the backend selected by AUTO.
 
-  The selection is logged once.
+  Each selection is logged once.
 
   Args:
     backend: Configured attention backend.
@@ -264,7 +265,8 @@ def _cudnn_limitation(case: Case) -> _Limitation | None:
 
   cuDNN supports dropout, but with an internal counter that its forward and
   backward kernels both advance. In a scan over layers, the two passes would
-  draw different masks, and the masks would differ from those of other backends.
+  draw different masks, which would also differ from the masks of other
+  backends.
   """
   limitation = _gpu_limitation(case)
   if limitation:

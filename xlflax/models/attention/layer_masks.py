@@ -64,7 +64,8 @@ def make_attention_masks(
     length: Sequence length T.
 
   Returns:
-    Masks and rotations. `select_layer_mask` returns those of one layer.
+    Masks and rotations. `select_layer_mask` returns the mask and rotation of
+    one layer.
   """
   mask = masks.make_self_attention_mask(segment_ids)
   global_layers = (

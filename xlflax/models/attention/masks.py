@@ -1,8 +1,8 @@
 """Attention masks, stored as segment ids and windows or as arrays.
 
-Fused kernels read the segments and the window, a few numbers per token, where a
-mask of shape [T, S] would cost memory and time. Other backends convert them to
-an array.
+Fused kernels read the segment ids and the window, which are a few numbers per
+token. A mask of shape [T, S] would cost memory and time. Other backends convert
+segments and windows to such an array.
 """
 
 import flax
@@ -21,7 +21,7 @@ class Mask(flax.struct.PyTreeNode):
 
   Attributes:
     query_segments: Segment ids of the queries, int32 of shape [B, T]. A query
-      attends to the keys of its own segment. Padding (segment 0) is treated
+      attends to the keys in the same segment. Padding (segment 0) is treated
       like any other segment. If None, there are no segments.
     key_segments: Segment ids of the keys, int32 of shape [B, S]. None if and
       only if `query_segments` is None.

@@ -20,11 +20,11 @@ class Method(enum.Enum):
 class EarlyStopping(enum.Enum):
   """Criterion for ending a sequence's beam search before its length limit.
 
-  EXACT ends it when no unfinished hypothesis can become better than the
-  returned ones. FULL ends it when there are beam_size finished hypotheses, as
-  in fairseq, even if the best hypothesis is unfinished. If the end symbol is
-  among the most probable tokens in the middle of a sentence, FULL may therefore
-  return only the start of the sentence.
+  EXACT ends the search when no unfinished hypothesis can become better than the
+  hypotheses to return. FULL ends the search when there are beam_size finished
+  hypotheses, as in fairseq, even if the best hypothesis is unfinished. If the
+  end symbol is among the most probable tokens in the middle of a sentence, FULL
+  may therefore return only the start of the sentence.
   """
 
   EXACT = 'exact'

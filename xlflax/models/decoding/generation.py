@@ -37,7 +37,7 @@ def generate(
 ) -> decoding_step.Hypotheses:
   """Generates one or more sequences for each source sequence of a batch.
 
-  The program is compiled once per shape of the batch. Inside the scope of a
+  The program is compiled once for each batch shape. Inside the scope of a
   partitioner, it runs sharded, as in training.
 
   Args:

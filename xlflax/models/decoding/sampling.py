@@ -67,8 +67,7 @@ def truncate_logits(
 ) -> jax.Array:
   """Sets the logits of tokens outside of the top k and top p to -inf.
 
-  Tokens that are as probable as the least probable remaining token are kept as
-  well.
+  Tokens that are as probable as the least probable kept token are also kept.
 
   Args:
     logits: Logits of shape [R, V].

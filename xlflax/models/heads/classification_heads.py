@@ -180,5 +180,5 @@ def _linear(parameters: dict, inputs: jax.Array) -> jax.Array:
 
 
 def _expand_like(vector: jax.Array, like: jax.Array) -> jax.Array:
-  """Adds leading axes to a vector, up to the rank of another array."""
+  """Adds leading axes to a vector, up to the rank of a given array."""
   return jnp.expand_dims(vector, tuple(range(like.ndim - 1)))

@@ -19,8 +19,8 @@ def make_head_config(
 ) -> encoder_config.EncoderConfig:
   """Returns a head's layer configuration for a given hidden width.
 
-  If the width differs from that of the encoder, the width of feed-forward
-  blocks and attention heads is scaled in proportion.
+  If the width differs from the encoder's width, the width of feed-forward
+  blocks and attention heads is scaled proportionally.
 
   Args:
     config: Configuration of the encoder.

@@ -1,9 +1,10 @@
 """TPU matmuls with weights that are sharded along the model width.
 
-Weights are gathered before the matmul. After it, the devices exchange parts of
-the gradient of the weights, and each device sums its own part. The partitioner
-would instead create loops of partial sums for both. XLA:TPU would also replace
-a reduce-scatter of a width such as 768 / 8 by an all-reduce of all weights.
+Weights are gathered before the matmul. After the matmul in the backward pass,
+the devices exchange parts of the weight gradient, and each device sums one
+part. Without this module, the partitioner would create loops of partial sums
+for both operations. XLA:TPU would also replace a reduce-scatter of a width such
+as 768 / 8 by an all-reduce of all weights.
 """
 
 import functools

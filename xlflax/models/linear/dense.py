@@ -57,7 +57,8 @@ def width_axes(width: int) -> tuple[str, ...]:
   """Returns the mesh axes that shard an embedding table's width.
 
   They are the mesh axes of the logical axis 'columns'. If 'columns' has no
-  rule, or its mesh axes do not divide the width, they are those of 'embed'.
+  rule, or if its mesh axes do not divide the width, the mesh axes of 'embed'
+  are used.
 
   Args:
     width: Width of the embedding table.
@@ -218,8 +219,8 @@ def weights_init(config: _Config, *axes: str):
 def table_init(stddev: float, vocab_size: int):
   """Returns an initializer for embedding tables [R, H] with padded rows.
 
-  The values of the rows of the vocabulary do not depend on the number of padded
-  rows, which are zero.
+  The values of the vocabulary's rows do not depend on the number of padded
+  rows. Padded rows are zero.
 
   Args:
     stddev: Standard deviation of the rows that belong to the vocabulary.

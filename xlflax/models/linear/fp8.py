@@ -36,7 +36,7 @@ def fp8_matmul(
 
   Raises:
     ConfigError: If the target is an accelerator without FP8 matmuls. CPUs have
-      none either, but compute the same values slowly.
+      no FP8 matmuls either but compute the same values slowly.
   """
   return _forward(inputs, weights, contracted)[0]
 

@@ -1,7 +1,7 @@
 """Disentangled attention (He et al. 2021), as in DeBERTa-v2 and v3.
 
-The content of a token and its distance to another token are separate vectors.
-The score of query i and key j is
+A token's content and its distance to a second token are represented by separate
+vectors. The score of query i and key j is
 
     (q_i k_j + q_i K(r_ij) + k_j Q(r_ij)) / sqrt(3 D)
 

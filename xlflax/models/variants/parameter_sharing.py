@@ -51,8 +51,8 @@ class SharingPlan:
     share_init: Whether the separate parameters have the same initial values in
       all languages, except for the rows of subwords, which differ between the
       languages. The paper does not specify the initialization. In small models,
-      the representations of the languages align with this option, and not
-      without it (docs/replication).
+      the languages' representations align with each other only if this option
+      is set (docs/replication).
     special_ids: Rows of the token embedding tables that belong to special
       tokens rather than subwords. `encoder_config.with_vocabulary` sets them
       for `share_init`.
@@ -120,7 +120,7 @@ def init_shared_params(
     plan: Sharing plan.
     init_one: Function that maps a random key to the boxed parameters of an
       ordinary encoder.
-    rng: Random key. The shared parameters are those of `init_one(rng)`.
+    rng: Random key. The shared parameters are taken from `init_one(rng)`.
     num_languages: Number of languages.
 
   Returns:
@@ -147,9 +147,9 @@ def select_language_params(
 ) -> dict:
   """Returns one language's parameters in the structure of an ordinary encoder.
 
-  The parameters are copies, which a training step makes once per (micro-)batch.
-  Gradients flow back to the shared parameters and to those of the language. The
-  gradients of the other languages are zero.
+  The returned parameters are copies. A training step creates them once per
+  (micro-)batch. Gradients flow back to the shared parameters and to the
+  language's parameters. The gradients of the other languages are zero.
 
   Args:
     plan: Sharing plan of the model. If None, `params` are returned unchanged.

@@ -40,8 +40,8 @@ def check_length(
 class T5Encoder(nn.Module):
   """T5's encoder, which also contains the token embeddings.
 
-  Relative positions are distances within a sequence. Within a segment, they are
-  the same as distances within the segment.
+  Relative positions are distances within a sequence. For two positions in the
+  same segment, they equal the distance within the segment.
   """
 
   config: encoder_decoder_config.EncoderDecoderConfig
@@ -66,7 +66,7 @@ class T5Encoder(nn.Module):
   def encode(self, token_ids: jax.Array, **inputs) -> jax.Array:
     """Returns the hidden states of the last layer, of shape [B, T, H].
 
-    They have the compute dtype.
+    The states have the compute dtype.
 
     Args:
       token_ids: Token ids, int32 of shape [B, T].

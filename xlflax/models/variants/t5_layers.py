@@ -1,8 +1,8 @@
 """T5 layers: RMS norm, no biases, relative positions (Raffel et al. 2020).
 
 T5 v1.1, mT5 and umT5 differ from the first T5 by the gated feed-forward block
-(Shazeer 2020) and separate output embeddings. umT5 has a table of relative
-positions in each layer (Chung et al. 2023).
+(Shazeer 2020) and separate output embeddings. umT5 has a relative position
+table in each layer (Chung et al. 2023).
 """
 
 import functools

@@ -154,7 +154,7 @@ def word_starts(rows, vocabulary: VocabularySpec) -> jax.Array:
   """Returns a boolean mask [B, T] of the text tokens that start a word.
 
   The first text token after a special token also starts a word. If the
-  vocabulary does not record word starts, each token is a word of its own.
+  vocabulary does not record word starts, each token counts as a separate word.
   """
   text = masking.is_text(rows, vocabulary)
   starts_word = begins_word(rows[batch_keys.TOKEN_IDS], vocabulary)

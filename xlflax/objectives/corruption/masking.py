@@ -1,8 +1,8 @@
 """Token masking (Devlin et al. 2019, section 3.1).
 
-A policy selects tokens and returns a `Choice` (positions, weights, actions).
-Another function draws random words. `apply_choice` combines both to the model's
-input. All functions run on the device with static shapes.
+A policy selects tokens and returns a `Choice` (positions, weights, actions). A
+separate function draws random words. `apply_choice` combines the choice and the
+words to the model's input. All functions run on the device with static shapes.
 """
 
 import dataclasses
@@ -110,8 +110,9 @@ def uniform_words(
 ) -> jax.Array:
   """Draws token ids uniformly from all ids that are not special.
 
-  A function with the same signature can replace it, such as one that draws from
-  the words of each position's language.
+  Functions with the same signature can replace this function. For example,
+  `random_words.language_words` draws from the words of each position's
+  language.
 
   Args:
     rng: Random key.
@@ -278,8 +279,9 @@ class MaskingPolicy:
       step: Global step, an integer scalar, at which a scheduled ratio is
         evaluated.
       words: Index of each token's word, int32 [B, T]. If set, the tokens of a
-        word are selected together. The number of selected tokens does not
-        exceed that of token masking. Only a single word that is longer is cut.
+        word are selected together. The number of selected tokens is at most the
+        number that token masking would select. A word is cut only if it alone
+        exceeds this number.
 
     Returns:
       A choice with K = `num_slots(T)` slots.

@@ -1,8 +1,8 @@
 """Languages' words, for drawing random words and restricting the softmax.
 
 `VocabularySpec.language_words` contains the ids of each language's words.
-Source: Wu, Conneau et al. (2020), section 4.3. A language with its own
-embeddings has its own softmax, and random words are sampled "within one
+Source: Wu, Conneau et al. (2020), section 4.3. A language with separate
+embeddings also has a separate softmax, and random words are sampled "within one
 language".
 """
 
@@ -119,7 +119,7 @@ def language_token_mask(
 ) -> jax.Array:
   """Returns a boolean mask of the ids that can occur in a language's text.
 
-  These are the words of the language and the special symbols.
+  These ids are the words of the language and the special symbols.
 
   Args:
     language: Language id, an integer scalar.

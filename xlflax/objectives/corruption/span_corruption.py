@@ -45,9 +45,9 @@ class SpanPolicy:
 
   Of n text tokens, m = round(noise_density * n) are dropped, at least one but
   not all, in round(m / mean_span_length) spans, at least one. All divisions of
-  the m tokens into that number of spans are equally likely, and likewise those
-  of the n - m tokens between them. As in T5, a text starts with a kept span and
-  ends with a dropped one. Texts of fewer than two tokens are not changed.
+  the m tokens into that number of spans are equally likely, and so are all
+  divisions of the n - m kept tokens. As in T5, a text starts with a kept span
+  and ends with a dropped one. Texts of fewer than two tokens are not changed.
 
   Attributes:
     noise_density: Fraction of text tokens to drop, in (0, 1), or a function of

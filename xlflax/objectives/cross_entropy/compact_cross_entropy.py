@@ -22,7 +22,7 @@ def cross_entropy(
 
     loss = -log softmax(hidden table^T + bias)[label]
 
-  A label counts as correct if no rounded logit exceeds its own.
+  A label counts as correct if no rounded logit exceeds the label's logit.
 
   Args:
     hidden: Hidden states of shape [N, H], bfloat16, which is the dtype of the

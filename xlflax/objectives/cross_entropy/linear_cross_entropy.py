@@ -3,9 +3,9 @@
 In chunks, the forward pass iterates over slices of the vocabulary with a
 running maximum and sum of exponentials (online log-sum-exp, Milakov &
 Gimelshein 2018). Only the logits of one chunk exist at a time, and the backward
-pass recomputes them. On a CPU, the logits are kept, and chunks serve to fit its
-cache, which is faster than computing all logits at once. Matmuls have the dtype
-of `hidden` and accumulate in float32.
+pass recomputes them. On a CPU, the logits are kept, and chunks are used so that
+the logits fit the cache, which is faster than computing all logits at once.
+Matmuls have the dtype of `hidden` and accumulate in float32.
 """
 
 import functools
@@ -115,10 +115,10 @@ def _plan_chunks(rows: int, chunk_size: int, *, sharded: bool) -> _Chunks:
   """Chooses chunks of at most `chunk_size` rows.
 
   For a sharded table, the number of chunks must divide `rows` and be less than
-  twice the smallest possible number. Among these, the number that allows the
-  most groups is chosen, where the number of groups is a power of two up to 64.
-  If there is none, or the table is on one device, a single group is used, which
-  is the fastest to read.
+  twice the smallest possible number. Among these numbers, the function chooses
+  the number that allows the most groups, where the number of groups is a power
+  of two up to 64. If no such number exists, or if the table is on one device, a
+  single group is used, which is the fastest to read.
   """
   min_chunks = -(-rows // chunk_size)
   if not sharded:

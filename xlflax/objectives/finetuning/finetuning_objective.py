@@ -2,13 +2,11 @@
 
 The optimizer selects the parameters to train by name patterns:
 
-| setting | `frozen` |
-| --- | --- |
-| All parameters are trained. | `()` |
-| ECS's sharing plans: each language's own parameters keep their pretrained
-  values, so that those of another language can replace them at test time
-  (section 4.3). | `('model/language_specific',)` |
-| Frozen encoder with `head_layers` on one of its layers (ECS, section 5.1.2) |
+| setting | `frozen` | | --- | --- | | All parameters are trained. | `()` | |
+ECS's sharing plans: the language-specific parameters keep their pretrained
+values, so that a different language's parameters can replace them at test time
+(section 4.3). | `('model/language_specific',)` | | Frozen encoder with
+`head_layers` on one of its layers (ECS, section 5.1.2) |
   `('model/',)`, with `freeze_encoder=True` here, which avoids the backward pass
   and the dropout of the encoder |
 

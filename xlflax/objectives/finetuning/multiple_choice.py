@@ -24,8 +24,8 @@ class MultipleChoice(finetuning.FineTuning):
   The loss is the softmax cross-entropy over the choices of a question.
   Sequences have the format of
   `xlflax.data.supervised.featurizers.choice_featurizer`, and the `num_choices`
-  sequences of a question are consecutive. The head is that of sequence
-  classification with one output. Metrics by language of the text: loss and
+  sequences of a question are consecutive. The head is the same as for sequence
+  classification, with one output. Metrics by language of the text: loss and
   accuracy.
 
   Attributes:

@@ -20,8 +20,8 @@ from xlflax.utils import class_registry, validation
 class SpanLogits(NamedTuple):
   """Logits of answer start and end positions, float32 of shape [B, T].
 
-  The first position stands for no answer. All other positions outside the
-  context have the logit `MASKED_SCORE`.
+  The first position represents the absence of an answer. All other positions
+  outside the context have the logit `MASKED_SCORE`.
   """
 
   start: jax.Array
@@ -40,9 +40,10 @@ class QuestionAnswering(finetuning.FineTuning):
     (-log p(start) - log p(end)) / 2,
 
   where both softmaxes cover the tokens of the context and the first position,
-  which stands for a window without the answer. Question, separators and padding
-  are excluded. The head is a linear layer with two outputs. Metrics by language
-  of the context: loss, and accuracy (start and end are both correct).
+  which represents a window that does not contain the answer. Question,
+  separators and padding are excluded. The head is a linear layer with two
+  outputs. Metrics by language of the context: loss, and accuracy (start and end
+  are both correct).
 
   Attributes:
     head_dropout: Dropout rate for the head's input.

@@ -39,19 +39,21 @@ class RetrievalContrastive(objective_base.Objective):
 
   With `mini_batch_size`, only that number of sequences is encoded at a time.
   The vectors are kept, and the hidden states are recomputed when the gradient
-  of the vectors is available. Loss and gradients are those of the complete
-  batch (GradCache; Gao et al. 2021, section 3).
+  of the vectors is available. Loss and gradients are the same as for the
+  complete batch (GradCache; Gao et al. 2021, section 3).
 
   With `packed`, several texts share a sequence, which reduces padding. Loss and
-  gradients are the same as without packing. A query is left out if one of its
-  texts does not fit. The metric `left_out` is the fraction of these queries.
+  gradients are the same as without packing. A query does not contribute if one
+  of its texts does not fit into the packed sequences. The metric `left_out` is
+  the fraction of such queries.
 
   With `matryoshka_dims`, the loss is the sum of the losses of vectors that are
   truncated to each of these sizes (Matryoshka; Kusupati et al. 2022, equation
   1).
 
-  The run's sentence vectors are those trained here, scaled to length 1. Metrics
-  by language of the query: loss, accuracy and, if packed, left_out.
+  The run's sentence vectors are the vectors trained by this objective, scaled
+  to length 1. Metrics by language of the query: loss, accuracy and, if packed,
+  left_out.
 
   Attributes:
     group_size: Number of texts in each group, including the query.
@@ -269,8 +271,9 @@ class RetrievalDistillation(RetrievalContrastive):
   The loss is equation 1 of Reimers and Gurevych (2020): the squared difference
   to the teacher's vector, averaged over the texts of a group and over
   dimensions, as in MSELoss of Sentence-Transformers. With `matryoshka_dims`, it
-  is the sum over the sizes. The batch's `vectors` [B, D] are those of the
-  teacher (`DistillationFeaturizer`). The teacher itself is not run.
+  is the sum over the sizes. The batch's `vectors` [B, D] contain the teacher's
+  vectors (`DistillationFeaturizer`). The teacher itself is not run during
+  training.
 
   The run's sentence vectors are the pooled hidden states, which are not scaled.
 

@@ -21,12 +21,12 @@ class SequenceClassification(classification_objective.Classification):
   """Predicts a class for each sequence (Devlin et al. 2019, section 4.1).
 
   The logits have shape [B, C] and the batch's `labels` have shape [B]. With the
-  default settings, the logits of an encoder are those of RoBERTa and XLM-R: the
-  hidden state of the first position passes through dense, tanh and output.
-  These are the parameters of `xlflax.models.heads.classification_heads` and of
-  imported checkpoints. The logits of an encoder-decoder are those of BART: the
-  last hidden state of the decoder passes through the same layers. Metrics by
-  language of the (first) text: loss and accuracy.
+  default settings, an encoder's logits are computed as in RoBERTa and XLM-R:
+  the hidden state of the first position passes through dense, tanh and output.
+  The head has the parameters of `xlflax.models.heads.classification_heads`, as
+  do imported checkpoints. An encoder-decoder's logits are computed as in BART:
+  the last hidden state of the decoder passes through the same layers. Metrics
+  by language of the (first) text: loss and accuracy.
 
   Attributes:
     pooling: Method of pooling a sequence's positions before its logits are

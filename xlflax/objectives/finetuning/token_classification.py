@@ -17,10 +17,10 @@ from xlflax.utils import class_registry
 class TokenClassification(classification_objective.Classification):
   """Predicts a label for each word from its first token's hidden state.
 
-  The method is that of Devlin et al. (2019), section 5.3. The logits have shape
+  The method follows Devlin et al. (2019), section 5.3. The logits have shape
   [B, T, C], and the batch's `labels` [B, T] are -1 except at the first tokens
-  of words. The head is a linear layer unless `head_type` is set. Its parameters
-  are those of `xlflax.models.heads.classification_heads` and of imported
+  of words. The head is a linear layer unless `head_type` is set. The head has
+  the parameters of `xlflax.models.heads.classification_heads`, as do imported
   checkpoints. Metrics by language of the word: loss and accuracy.
   """
 

@@ -90,7 +90,7 @@ class CrossAttentionMLM(MaskedLM):
     mask_rng, plug_out_rng, plug_in_rng = jax.random.split(context.rng, 3)
     groups = self._groups(model, params, batch, context, mask_rng)
 
-    # The plug-out pass computes H^L of each side.
+    # The plug-out pass computes H^L of each text.
     plug_out = []
     rngs = sentence_pairs.split_keys(plug_out_rng, groups)
     for group, rng in zip(groups, rngs, strict=True):
@@ -99,7 +99,7 @@ class CrossAttentionMLM(MaskedLM):
       )
       plug_out.append(hidden_states)
 
-    # The plug-in pass computes S^L, which attends to H^L of the other side.
+    # The plug-in pass computes S^L, which attends to H^L of the paired text.
     memories = _other_sides(self.memory(plug_out))
     segments = _other_sides(
       [group.batch.get(batch_keys.SEGMENT_IDS) for group in groups]
@@ -117,19 +117,19 @@ class CrossAttentionMLM(MaskedLM):
   def memory(self, states: list[jax.Array]) -> list[jax.Array]:
     """Returns the hidden states [N, T, H] that the paired text attends to.
 
-    They are constants.
+    These states are constants.
     """
     return jax.lax.stop_gradient(states)
 
   def _groups(
     self, model, params, batch, context, rng
   ) -> list[_MaskedSequences]:
-    """Masks both sides and returns them as one batch of 2B sequences.
+    """Masks both texts and returns them as one batch of 2B sequences.
 
-    With a sharing plan, which selects parameters by language, each side is a
-    group.
+    With a sharing plan, which selects parameters by language, the first and the
+    second texts are separate groups.
     """
-    # Raises an error if the batch has only one side.
+    # Raises an error if the batch contains only single sequences.
     sentence_pairs.split_sides(batch, objective=self.name)
     parts = sentence_pairs.encoding_parts(model, batch)
     groups = []
@@ -185,7 +185,7 @@ def _masked_batch(group: _MaskedSequences) -> dict[str, jax.Array]:
 
 
 def _other_sides(groups: list) -> list:
-  """Returns the arrays of the other side for the sequences of each group."""
+  """Returns the paired texts' arrays for the sequences of each group."""
   if len(groups) == 1:
     return jax.tree.map(sentence_pairs.swap_sides, groups)
   return groups[::-1]

@@ -38,8 +38,8 @@ class SpanCorruption(SequenceToSequence):
   decoder predicts the sentinels, each followed by the tokens of its span (see
   `span_corruption.apply_span_corruption`).
 
-  Sequences are those of ExampleLayout.BLOCKS or SENTENCES, of which only the
-  text tokens are used. The </s> between the lines of a block are removed,
+  The objective reads sequences of ExampleLayout.BLOCKS or SENTENCES and uses
+  only their text tokens. The </s> between the lines of a block are removed,
   because T5's blocks have none, and a packed sequence is read as one text. With
   T tokens in a sequence, T - 2 of them text, inputs and targets have the static
   lengths `SpanPolicy.lengths(T - 2)`.
@@ -108,9 +108,9 @@ class TextInfilling(SequenceToSequence):
   Poisson-distributed lengths, each span is replaced by one mask symbol, and the
   sentences of a block are permuted. The target is the original sequence. The
   encoder's sequence ends with the symbol of its language, which is also the
-  first input token of the decoder. Sequences are those of ExampleLayout.BLOCKS,
-  whose lines end with </s>, or of SENTENCES. A packed sequence is read as one
-  text.
+  first input token of the decoder. The objective reads sequences of
+  ExampleLayout.BLOCKS, whose lines end with </s>, or of SENTENCES. A packed
+  sequence is read as one text.
 
   Attributes:
     mask_ratio: Fraction of the words to mask in each text.

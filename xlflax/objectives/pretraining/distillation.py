@@ -262,7 +262,7 @@ def _add_weighted_means(
 ) -> objective_base.WeightedMean:
   """Returns a mean that equals `first`'s plus `factor` times `second`'s.
 
-  Its weight is that of `second`, which is positive for all batches.
+  The sum has the weight of `second`, which is positive for all batches.
   """
   scale = second.weight / jnp.maximum(first.weight, 1e-8)
   scale = jnp.where(first.weight > 0, scale, 0.0)

@@ -252,9 +252,9 @@ class TranslationLM(MaskedLM):
 
   Source: Conneau & Lample (2019), section 3.3.
 
-  The dataset concatenates both sides to one sequence (`ExampleLayout.PAIRS`).
-  The sides attend to each other, and tokens of both are selected together. XLM
-  and PPA select 15 % of the tokens, VECO selects 25 % in bilingual sequences.
+  The dataset joins both sentences in one sequence (`ExampleLayout.PAIRS`). The
+  sentences attend to each other, and tokens are selected from both. XLM and PPA
+  select 15 % of the tokens, and VECO selects 25 % in bilingual sequences.
   """
 
   ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.PAIR

@@ -4,15 +4,12 @@ The method is MoCo (He et al. 2020, section 3), as PPA applies it to sentence
 pairs (Pan et al. 2021, section 2.1). The functions are pure. The state is a
 dictionary:
 
-| key | content |
-| --- | --- |
-| `key_encoder` | parameters of f_k, which receive no gradient: `{'model': ...}`
-  and, with a head, `'heads': {name: ...}` |
-| `queue` | `keys` float32 [size, D], unit vectors; `prints` uint32 [size, 4]
-  if duplicates are excluded: hashes of both sides of each key's pair, 0 for the
-  initial random keys |
-| `negatives` | the queue at the start of the step |
-| `pointer` | int32 [], the slot of the first key of the next batch |
+| key | content | | --- | --- | | `key_encoder` | parameters of f_k, which
+receive no gradient: `{'model': ...}` and, with a head, `'heads': {name: ...}` |
+| `queue` | `keys` float32 [size, D], unit vectors; `prints` uint32 [size, 4] if
+duplicates are excluded: hashes of both sentences of each key's pair, 0 for the
+initial random keys | | `negatives` | the queue at the start of the step | |
+`pointer` | int32 [], the slot of the first key of the next batch |
 """
 
 import dataclasses
@@ -128,8 +125,8 @@ def enqueue(
   """Replaces the oldest keys in the queue by a micro-batch's keys.
 
   A step fills the next B slots in the order of the pairs in the global batch,
-  independent of their division into micro-batches. The slot of an invalid pair
-  keeps its previous key.
+  regardless of how the batch is divided into micro-batches. The slot of an
+  invalid pair keeps its previous key.
 
   Before: pointer 2, size 6, keys of pairs 0 to 3, pair 1 invalid. After: slots
   2, 4, 5 contain keys 0, 2, 3, and the pointer is 0.

@@ -186,7 +186,7 @@ class SentenceAlignment(objective_base.Objective):
   def _vectors(self, model, params, rows, context, rng=None) -> jax.Array:
     """Encodes N sequences to normalized vectors [N, D].
 
-    With a sharing plan, all sequences must be of one language.
+    With a sharing plan, all sequences must have the same language.
     """
     params = model_calls.bind_language_params(
       model, params, rows, context.vocabulary
@@ -265,10 +265,10 @@ class SentenceAlignment(objective_base.Objective):
     return results
 
   def _pair_vectors(self, model, params, first, second, context) -> jax.Array:
-    """Encodes both sides of the pairs to vectors [B, 2, D].
+    """Encodes both sentences of the pairs to vectors [B, 2, D].
 
-    With a sharing plan, which selects parameters by language, the sides are
-    encoded one after the other.
+    With a sharing plan, which selects parameters by language, the first and the
+    second sentences are encoded separately.
     """
     if parameter_sharing.get_sharing_plan(model) is None:
       vectors = self._vectors(

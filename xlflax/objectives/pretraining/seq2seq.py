@@ -231,5 +231,5 @@ class Translation(SequenceToSequence):
 
   @property
   def _is_masking(self) -> bool:
-    """True if the first side is masked."""
+    """Whether the source is masked."""
     return callable(self.mask_ratio) or self.mask_ratio != 0

@@ -1,7 +1,7 @@
 """Registry of model architectures that can be imported and exported.
 
-To add an architecture, write a module with an `Architecture` (see `bert.py`)
-and name the module in `_MODULES`.
+To add an architecture, write a module that defines an `Architecture` (see
+`bert.py`), and add the module's name to `_MODULES`.
 """
 
 import dataclasses
@@ -89,8 +89,8 @@ class Architecture:
       separate from the token embeddings. The bias is None if `head` contains
       it in both cases.
     output_parameter: Name of the parameter that stores the output table.
-    copies: Mapping from the name of a tensor that repeats another tensor, if it
-      exists, to the name of the repeated tensor.
+    copies: Mapping from the name of a tensor that may exist and repeats a
+      different tensor to the name of the repeated tensor.
     buffers: Patterns for names of tensors that contain no weights, such as the
       positions 0, 1, 2, ....
     constants: Mapping from the names of tensors that are determined by the

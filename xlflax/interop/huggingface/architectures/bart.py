@@ -1,7 +1,7 @@
 """BART (Lewis et al., 2020) and post-LN encoder-decoders of xlflax.
 
-The tensors are those of mBART. Layer norms follow the blocks, and no layer
-norm follows the last layer.
+The model has the same tensors as mBART. Layer norms follow the blocks, and no
+layer norm follows the last layer.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
 """Reader for `config.json` files that uses, ignores or rejects every option.
 
-An option that is skipped silently could change the model's outputs.
+Silently skipping an unknown option could change the model's outputs.
 """
 
 import contextlib

@@ -24,8 +24,8 @@ from xlflax.interop.huggingface.architectures.tensor_rules import (
 from xlflax.models import encoder_config
 
 # Options of the custom code that mGTE and nomic were published with: options
-# that are disabled in all of their models, options with another fixed value,
-# and options that only affect the speed.
+# that are disabled in all of their models, options with a different fixed
+# value, and options that only affect the speed.
 _DISABLED = (
   'causal',
   'qkv_proj_bias',

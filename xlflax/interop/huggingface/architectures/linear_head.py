@@ -2,8 +2,8 @@
 
 The heads of published models compute norm(gelu(dense(x))) before the output
 table. Near zero, gelu(z) is z / 2. A norm whose epsilon is far above the
-variance divides by the square root of epsilon. Such a transform is therefore
-linear, and can be made an identity.
+variance divides by the square root of epsilon. With such an epsilon, the
+transform is linear and can be made an identity.
 
 The last hidden states are x = scale * n + bias, where n is normalized. `dense`
 maps x to a tiny multiple of n. The mean of n is zero, which the head's norm
@@ -40,7 +40,7 @@ def head_shapes(width: int) -> dict[str, tuple[int, ...]]:
 def head_tensors(architecture, config) -> set[str]:
   """Returns the head's tensor names if the imported model has no transform.
 
-  Otherwise, returns an empty set.
+  Otherwise, the result is an empty set.
   """
   if not architecture.linear_head or config.mlm_head != 'tied':
     return set()

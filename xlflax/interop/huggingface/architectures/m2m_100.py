@@ -1,7 +1,7 @@
 """M2M-100 and NLLB-200 (Fan et al., 2021; NLLB Team, 2022).
 
-The layers are those of mBART. There is no layer norm after the embeddings and
-no bias of the logits, and the position embeddings are constant.
+The layers are the same as in mBART. There is no layer norm after the embeddings
+and no bias of the logits, and the position embeddings are constant.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from xlflax.interop.huggingface.architectures.architecture_registry import (
 )
 from xlflax.models import encoder_decoder_config
 
-# Option -> default value in transformers, where it differs from mBART's.
+# Option -> default value in transformers, if it differs from mBART's.
 _DEFAULTS: dict[str, Any] = {
   'vocab_size': 128112,
   'attention_dropout': 0.1,

@@ -67,7 +67,7 @@ def read_options(
       )
   options.require('is_encoder_decoder', True)
   options.require('tie_word_embeddings', True)
-  # These options occur in old checkpoints, always with the same value.
+  # These options occur in old checkpoints and always have the same value there.
   options.require('normalize_before', family is _PRE_LN)
   options.require('normalize_embedding', True)
   options.require('add_final_layer_norm', family is _PRE_LN)

@@ -68,7 +68,7 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
     'repad_logits_with_grad',
   )
   # The classifiers apply a dense layer and a norm to the pooled states, as the
-  # masked LM's head does. These are parameters of the task's head.
+  # masked LM's head does. These layers are parameters of the task's head.
   return (
     fields
     | _read_layers(options, min(fields['num_layers'], _MAX_LAYERS))

@@ -66,7 +66,7 @@ def _read(options: config_options.Options, model_type: str) -> dict[str, Any]:
   feed_forward = options.get('feed_forward_proj', default)
   activation = options.choose('feed_forward_proj', default, _feed_forwards())
   options.require('is_encoder_decoder', True)
-  # The first two repeat feed_forward_proj. The dropout rate is that of a
+  # The first two repeat feed_forward_proj. The dropout rate applies only to a
   # classifier.
   options.ignore(
     'dense_act_fn',

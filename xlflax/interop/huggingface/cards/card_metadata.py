@@ -123,7 +123,7 @@ def hub_languages(codes: Sequence[str]) -> dict[str, list[str]]:
   The metadata contains ISO 639 codes and, for languages with a script, BCP-47
   tags. For example, `['de', 'zh_Hans', 'srp_Latn']` becomes `{'language':
   ['de', 'zh', 'sr'], 'language_bcp47': ['zh-Hans', 'sr-Latn']}`. Codes that are
-  not ISO 639 codes, such as those of synthetic languages, are skipped.
+  not ISO 639 codes, such as codes of synthetic languages, are skipped.
 
   Args:
     codes: Language codes of a vocabulary or a model card.

@@ -1,7 +1,7 @@
 """Model card (README.md) for an exported Hugging Face folder.
 
 The metadata follow the Hub's model cards: languages, license, base model and
-tags. The description of the training is read from the run.
+tags. The description of the training is generated from the run's files.
 """
 
 import importlib.metadata
@@ -39,8 +39,8 @@ def format_model_card(
   Args:
     export: Export that has been checked by `huggingface_export.check_export`.
     name: Name of the model.
-    license: License identifier, such as 'mit'. If None, the license of the
-      model that the run was initialized from is used, if it is recorded.
+    license: License identifier, such as 'mit'. If None, the recorded license of
+      the model from which the run was initialized is used.
   """
   origin = _read(export.run.directory, run_directory.ORIGIN)
   trainer = run_directory.read_trainer(export.run.directory)

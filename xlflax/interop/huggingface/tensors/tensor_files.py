@@ -2,8 +2,8 @@
 
 A folder contains `model.safetensors` or `pytorch_model.bin`, or shards of
 either format with an index. Names and shapes are read first, and then the
-values of one tensor at a time. Shards are opened one at a time, so that the
-memory of a file is released before the next file is opened.
+values of one tensor at a time. Shards are opened one at a time, so that each
+file's memory is released before the next file is opened.
 """
 
 import dataclasses

@@ -81,7 +81,8 @@ def load_tensors(file: pathlib.Path) -> dict[str, Any]:
 def to_numpy(tensor: Any) -> np.ndarray:
   """Converts a torch tensor to a NumPy array of the same data type.
 
-  bfloat16, which torch does not convert itself, becomes `ml_dtypes.bfloat16`.
+  Tensors in bfloat16, which torch does not convert, become
+  `ml_dtypes.bfloat16`.
   """
   tensor = tensor.detach().contiguous()
   if str(tensor.dtype) == 'torch.bfloat16':

@@ -1,9 +1,9 @@
 """Languages of multilingual checkpoints whose files do not list them.
 
 The id of a language affects only models with language embeddings, whose files
-specify the languages. For other models, a language is a label of a text. A
-long list therefore has no disadvantage, and a model can be trained and
-evaluated in any of its languages.
+specify the languages. For all other models, a language only labels texts. A
+long list of languages therefore has no disadvantage, and a model can be trained
+and evaluated in any language of the list.
 """
 
 import json
@@ -157,8 +157,8 @@ def languages_from_options(options: dict) -> tuple[str, ...] | None:
 
 
 # Language symbols in the order of their ids, which the SentencePiece model does
-# not contain: the symbols of mBART (Liu et al., 2020, table 1), and those that
-# mBART-50 adds (Tang et al., 2020, table 1).
+# not contain: the symbols of mBART (Liu et al., 2020, table 1), and the symbols
+# that mBART-50 adds (Tang et al., 2020, table 1).
 _MBART_SYMBOLS = (
   'ar_AR',
   'cs_CZ',
@@ -260,10 +260,10 @@ def choose_languages(
 
   Args:
     symbols: Language symbols, as returned by `read_language_symbols`.
-    languages: Language codes that the user chose. If None, all languages with
-      a symbol are used, or `DEFAULT` if there are no symbols. 'en' selects
-      eng_Latn, but 'zh' is ambiguous and selects neither zho_Hans nor
-      zho_Hant.
+    languages: Language codes that the user chose. If None, all languages with a
+      symbol are used, or `DEFAULT` if there are no symbols. For example, 'en'
+      selects eng_Latn. 'zh' is ambiguous and therefore does not select zho_Hans
+      or zho_Hant.
 
   Returns:
     The codes of the languages and the symbol of each.

@@ -1,8 +1,8 @@
 """Special-token templates for exported tokenizers.
 
-The special tokens around texts and text pairs must be those that the model was
-trained with. The tokenizer of the model that the training was initialized from
-can have others.
+The special tokens around texts and text pairs must be the ones with which the
+model was trained. The tokenizer of the model from which training was
+initialized can use different special tokens.
 """
 
 import json

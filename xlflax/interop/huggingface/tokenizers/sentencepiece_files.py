@@ -162,7 +162,7 @@ def _templates(vocabulary: Vocabulary) -> tuple[list[str], list[str]]:
 def _tokenizer_config(vocabulary: Vocabulary) -> bytes:
   """Returns tokenizer_config.json.
 
-  The general tokenizer class makes transformers use tokenizer.json unchanged.
+  With the general tokenizer class, transformers uses tokenizer.json unchanged.
   """
   spec = vocabulary.spec
   roles = {'pad': spec.pad_id, 'eos': spec.eos_id, 'unk': spec.unk_id}

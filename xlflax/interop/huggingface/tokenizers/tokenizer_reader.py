@@ -202,7 +202,7 @@ def _read_settings(folder: pathlib.Path) -> dict[str, Any]:
       text = (folder / name).read_text(encoding='utf-8')
       settings |= json.loads(text)
       if name == 'config.json':
-        # The other settings in this file are those of the model.
+        # All other settings in this file belong to the model.
         settings = {_CLASS: settings.get(_CLASS)}
     except FileNotFoundError:
       continue
@@ -282,7 +282,7 @@ def _check_class(settings, supported: Sequence[str]) -> None:
   """
   class_name = settings.get('tokenizer_class') or ''
   class_stem = class_name.removesuffix('Fast').removesuffix('Tokenizer')
-  # Japanese tokenizers have other word tokenizers.
+  # Japanese tokenizers have different word tokenizers.
   word_tokenizer = settings.get('word_tokenizer_type', 'basic')
   if (
     class_stem not in ('', 'PreTrained', *supported)

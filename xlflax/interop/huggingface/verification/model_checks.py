@@ -1,9 +1,9 @@
 """Comparison of converted models by hidden states and logits.
 
-An export is imported again, and the imported model must return the values of
-the run's model for a small batch of difficult texts, including padding and a
-text pair. If transformers is installed, its model of the folder must return the
-same values. An import is compared with transformers only.
+An export is imported again, and the imported model must return the same values
+as the run's model for a small batch of difficult texts, including padding and a
+text pair. If transformers is installed, the model that it loads from the folder
+must also return these values. An import is compared only with transformers.
 """
 
 import contextlib
@@ -357,7 +357,7 @@ def _compare_with_transformers(
   expected: Any,
   sample: Sample,
 ) -> list[str]:
-  """Compares outputs with those of transformers.
+  """Compares outputs with the outputs of transformers.
 
   Args:
     folder: Hugging Face folder of the model.

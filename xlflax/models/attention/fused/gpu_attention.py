@@ -131,7 +131,8 @@ def _call(kernel, options, arrays, extra_inputs, *, grid, block, out, name):
     options: Static options of the kernels.
     arrays: Padded input arrays.
     extra_inputs: Mapping from names to additional input arrays.
-    grid: Grid of programs: (blocks, batch, heads), or that of `bias_kernel`.
+    grid: Grid of programs: (blocks, batch, heads), or the grid of
+      `bias_kernel`.
     block: Type of the blocks along the grid's block axis: 0 for query blocks
       and 1 for key blocks. None for `bias_kernel`, whose grid has both axes.
     out: Shape, dtype and block spec name of each result.

@@ -1,9 +1,9 @@
 """Forward and backward attention kernels for TPUs in Pallas (Mosaic).
 
-The algorithm is that of `triton_kernels`, on transposed blocks of scores of
-shape [keys, queries]. A value per query (maximum, sum or delta) is then a row.
-A column would fill 128 lanes for each value. Outputs and the gradients of the
-queries are accumulated transposed as well, with shape [D, queries]. The
+The algorithm is the same as in `triton_kernels`, but on transposed score blocks
+of shape [keys, queries]. A value per query (maximum, sum or delta) is then a
+row. As a column, each value would fill 128 lanes. Outputs and the gradients of
+the queries are accumulated transposed as well, with shape [D, queries]. The
 argument `block_index` of a kernel is its sequence, head and block.
 """
 
@@ -64,9 +64,10 @@ def gradient_kernel(options, refs, block_index) -> None:
   """Computes gradients of queries, keys and values for one key block.
 
   The gradients of the queries are accumulated in `sums`, of shape [D, queries].
-  Without a bias, `sums` accumulates over all blocks of keys and is written with
-  the last one. With a bias, the next program has another sequence and adds to
-  the same block of the bias. `sums` is then written for each block of keys.
+  Without a bias, `sums` accumulates over all key blocks and is written after
+  the last block. With a bias, the next program processes a different sequence
+  and adds to the same block of the bias. `sums` is then written for each key
+  block.
   """
   queries, _ = options.block
   key, value = refs['key'][...], refs['value'][...]

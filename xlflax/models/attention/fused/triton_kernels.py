@@ -1,10 +1,10 @@
 """Forward and backward attention kernels for GPUs in Pallas (Triton).
 
-A program of the forward kernel has a block of queries of one head. It loops
-over the blocks of keys with a running maximum and sum (Dao et al. 2022). The
+Each program of the forward kernel processes a query block of one head. It loops
+over the key blocks with a running maximum and sum (Dao et al. 2022). The
 backward pass computes the scores again: once for the gradient of the queries,
-once for those of keys and values and, if there is a bias, once for its
-gradient.
+once for the gradients of keys and values and, if there is a bias, once for the
+gradient of the bias.
 """
 
 import jax
