@@ -91,7 +91,7 @@ def value(made: gin_config.Configuration, name: str) -> Any:
     try:
       return made.macro(name)
     except errors.CorpusError:  # it reads data that is not there
-      return 'of the dev set'
+      return 'on the dev set'
   try:
     return made.parameter(name)
   except errors.ConfigError:
@@ -121,7 +121,7 @@ def _rows(tasks, suites) -> Iterator[list[str]]:
       yield [task.name, f'`{name}`', *both, source]
     if plain[task.name].select != task.select:
       both = [str(task.select), str(plain[task.name].select)]
-      yield [task.name, '`select`', *both, 'the last step is taken']
+      yield [task.name, '`select`', *both, 'the last checkpoint is used']
 
 
 def _text(found: Any) -> str:
