@@ -44,7 +44,7 @@ def finite_states(
       'The model does not have the layer of the head',
       got=layer,
       where=name,
-      expected=f'0 (embeddings) to {depth}',
+      expected=f'a layer from 0 (embeddings) to {depth}',
       fix='Use a head on a layer that both models have.',
     )
   for part in source.languages():

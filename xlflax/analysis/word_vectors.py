@@ -109,7 +109,7 @@ class WordMeans:
       raise errors.AnalysisError(
         'The model does not have the requested layer',
         got=layer,
-        expected=f'0 to {self.sums.shape[1] - 1}',
+        expected=f'a layer from 0 to {self.sums.shape[1] - 1}',
       )
     rows = np.flatnonzero(self.counts >= max(least, 1))
     if not rows.size:

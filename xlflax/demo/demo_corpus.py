@@ -111,7 +111,7 @@ def read_messages(language: str, directory: pathlib.Path) -> dict[str, str]:
     raise errors.CorpusError(
       f'Django does not have message catalogs for {language!r}',
       where=directory,
-      expected='a language of django/conf/locale',
+      expected='a language in django/conf/locale',
       fix=name_suggestions.suggest_language(language, LANGUAGES)
       or f'Choose one or more of the languages {", ".join(LANGUAGES[1:])}.',
     )

@@ -10,14 +10,14 @@ from xlflax.training.devices.partitioning import Partitioner
 
 
 def row_multiple(partitioner: Partitioner | None) -> int:
-  """Returns the number of which a sharded batch's row count is a multiple."""
+  """Returns the divisor that a sharded batch's number of rows must have."""
   return 1 if partitioner is None else partitioner.batch_divisor
 
 
 def shard_batch(
   batch: dict[str, np.ndarray], partitioner: Partitioner | None
 ) -> dict[str, jax.Array]:
-  """Moves host arrays to the devices and shards their rows over the mesh.
+  """Moves host arrays to the devices and shards their first axis.
 
   If the number of rows is not a multiple of `row_multiple`, the array is
   replicated instead. The results are the same, but take longer to compute.

@@ -19,7 +19,7 @@ def check_checkpoint_steps(steps: str | Sequence[int]) -> None:
   """
   if isinstance(steps, str) and steps not in CHOICES:
     raise errors.ConfigError(
-      'The checkpoint selection is unknown',
+      'The checkpoint selection is not supported',
       got=repr(steps),
       expected=f'{", ".join(CHOICES)}, or steps such as 1000,2000',
       where='steps',
@@ -137,7 +137,7 @@ def training_evaluations(run) -> dict[int, dict[str, float]]:
   """Returns the metrics of the evaluations during training by step.
 
   Raises:
-    RunDirectoryError: If the metrics file belongs to another run.
+    RunDirectoryError: If the metrics file belongs to a different run.
   """
   evaluations: dict[int, dict[str, float]] = {}
   for line in metrics_file.read_verified(run.directory).splitlines():

@@ -101,7 +101,7 @@ class EvalModel:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Failure:
-  """A failed task, or a failed part of a task such as a single language.
+  """A failure of a complete task, or of a single language or file in a task.
 
   Attributes:
     task: Name of the task.
@@ -194,7 +194,7 @@ class EvalResult:
 
 
 class Failures:
-  """Recorder for the failures of a task's parts, such as single languages."""
+  """Recorder for failures of single languages, language pairs or files."""
 
   def __init__(self, task: str):
     self._task = task
@@ -202,7 +202,7 @@ class Failures:
 
   @contextlib.contextmanager
   def guard(self, part: str = ''):
-    """Records an exception raised in the `with` block as a failure of a part.
+    """Records an exception in the `with` block as a failure.
 
     User errors are recorded with their message. Other exceptions are also
     logged with their traceback, since they may be bugs.
@@ -267,13 +267,13 @@ class EvalTask:
 
   @property
   def primary_metric(self) -> str:
-    """Name of the metric in summary tables, without `/` and the part."""
+    """Name of the metric to show in summary tables, such as 'accuracy'."""
     if not self.METRICS:
       raise errors.ConfigError(
         'An evaluation task must declare at least one metric',
         where=type(self).__name__,
         expected=(
-          "METRICS = (Metric('accuracy'), ...), the primary metric first"
+          "a field METRICS = (Metric('accuracy'), ...), primary metric first"
         ),
       )
     return self.METRICS[0].name
@@ -352,7 +352,7 @@ class EvalTask:
 
 
 def statistics_file(part: str) -> str:
-  """Returns the name of the file with per-example statistics for a part."""
+  """Returns the file name of a language's per-example statistics."""
   return f'{part}{STATISTICS}'
 
 
@@ -361,12 +361,13 @@ def statistics_files(
   statistics: Mapping[str, example_statistics.Statistics],
   files: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-  """Returns a part's statistics file as an entry for `EvalResult.files`.
+  """Returns per-example statistics as an entry for `EvalResult.files`.
 
   `EvalTask.statistics` reads the file.
 
   Args:
-    part: Part as named in the metrics, such as `de` in `f1/de`.
+    part: Language, language pair or file as named in the metrics, such as `de`
+      in `f1/de`.
     statistics: Per-example statistics by metric.
     files: Files of the result. Statistics for other metrics that the file
       already contains are kept.
@@ -413,7 +414,7 @@ def _register(cls: type[EvalTask]) -> None:
       raise errors.ConfigError(
         'Two evaluation tasks are registered under the same name',
         got=f'{name!r} for {_origin(cls)}',
-        expected=f'a name other than that of {_origin(registered)}',
+        expected=f'a name that differs from that of {_origin(registered)}',
       )
   for metric in cls.METRICS:
     if _metrics.get(metric.name, metric) != metric:

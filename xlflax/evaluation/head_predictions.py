@@ -44,7 +44,7 @@ def objective_of(
       )
       or 'no objective',
       expected=f'{name}: {kind.__name__}',
-      fix='Fine-tune the model first, or set `objective` of the task.',
+      fix="Fine-tune the model first, or set the task's `objective`.",
     )
   if name not in subject.params.get('heads', {}):
     raise errors.CheckpointError(
@@ -82,11 +82,11 @@ def predict_rows(
   sequence is its own counterpart.
 
   Args:
-    subject: Model, parameters, vocabulary, partitioner and batch size.
+    subject: Model with its parameters, vocabulary, partitioner and batch size.
     objective: Objective that trained the head. Its `predict` is compiled once
       for each shape.
-    rows: N sequences. Fields that they do not contain, such as labels, are left
-      out of the batch.
+    rows: N input sequences. Fields that they do not contain, such as labels,
+      are left out of the batch.
     maker: Row maker that created the sequences. It determines how they are
       padded.
     max_length: Maximum number of tokens per sequence.

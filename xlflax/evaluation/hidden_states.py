@@ -65,7 +65,7 @@ def sentence_vectors(
   """Computes sentence vectors with the pooling that the model defines.
 
   Args:
-    subject: Model and its definition of sentence vectors.
+    subject: Model with its sentence-vector definition.
     texts: N sentences.
     language_ids: N indices into the vocabulary's languages.
     encoding: Sentence-vector definition that replaces the subject's definition.
@@ -107,7 +107,7 @@ def layer_vectors(
   """Computes each layer's pooled states, before averaging and dense layers.
 
   Args:
-    subject: Model, parameters, vocabulary, partitioner and batch size.
+    subject: Model with its parameters, vocabulary, partitioner and batch size.
     texts: N sentences.
     language_ids: N indices into the vocabulary's languages.
     encoding: Sentence-vector definition with pooling, prompts and maximum
@@ -148,7 +148,7 @@ def sentence_states(
   state of `<bos>`.
 
   Args:
-    subject: Model, parameters, vocabulary, partitioner and batch size.
+    subject: Model with its parameters, vocabulary, partitioner and batch size.
     texts: N sentences.
     language_ids: N indices into the vocabulary's languages.
     pooling: Method that reduces a sentence's hidden states to one vector.
@@ -183,7 +183,7 @@ def token_states(
   """Computes `sentence_states` of N token sequences without special tokens.
 
   Args:
-    subject: Model, parameters, vocabulary, partitioner and batch size.
+    subject: Model with its parameters, vocabulary, partitioner and batch size.
     token_ids: Token ids of N sentences, without special tokens.
     language_ids: N indices into the vocabulary's languages.
     pooling: Method that reduces a sentence's hidden states to one vector.
@@ -236,7 +236,7 @@ def layer_index(subject: eval_task.EvalModel, layer: int, *, where: str) -> int:
   """Converts a layer number, which may be negative, to an index from 0.
 
   Args:
-    subject: Model whose layers are numbered.
+    subject: Model that contains the layer.
     layer: Layer number. Negative numbers count from the last layer.
     where: Name of the setting to report in error messages.
 

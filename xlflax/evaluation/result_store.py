@@ -155,8 +155,8 @@ def result_identity(
   """Returns the JSON values, other than the checkpoint, that identify a result.
 
   Args:
-    task: Task. Its settings and the text that it reads are part of the
-      identity.
+    task: Evaluation task. Its settings and the text that it reads are part of
+      the identity.
     model: Linen module.
     vocabulary_hash: Hash of the run's vocabulary.
     seed: Random seed for the evaluation.
@@ -418,7 +418,7 @@ def check_writable(
       expected='a writable directory',
       where=str(run),
       fix='Pass --output=DIR (in Python, output=DIR) to store results, tables '
-      'and predictions in another directory.',
+      'and predictions in a different directory.',
     ) from error
 
 
@@ -486,7 +486,7 @@ def _read_owner(directory: pathlib.Path) -> dict[str, Any]:
   )
   if not all(isinstance(owner.get(key), str) for key in ('run', 'id')):
     raise errors.RunDirectoryError(
-      'The record that names the run of the stored results is invalid',
+      'The record of the run to which the results belong is invalid',
       where=str(path),
     )
   return owner

@@ -415,7 +415,7 @@ def describe_coverage(
   """Describes which of the model's languages a result covers.
 
   Args:
-    parts: Parts with a score, which are languages or pairs such as 'de-fr'. A
+    parts: Languages or language pairs, such as 'de-fr', that have a score. A
       pair with English may be named after its other language.
     languages: Languages that the model supports.
     result: Evaluation result of the task.

@@ -70,7 +70,7 @@ class SentenceEmbedding:
       for 'query'.
     default_prompt: Name of the prompt for texts that are not queries or
       documents. If None, no prompt is used for them.
-    settings: Other settings of the published model, such as its similarity
+    settings: Additional settings of the published model, such as its similarity
       function.
   """
 

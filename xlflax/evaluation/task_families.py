@@ -111,8 +111,8 @@ def better_of(recorded: str) -> Better:
     raise errors.ConfigError(
       'The metric does not declare whether higher or lower values are better',
       got=recorded,
-      expected='<task>/<metric>/<part> with a metric that a task declares as '
-      'better when higher or lower',
+      expected='a name <task>/<metric>/<part> whose metric declares that '
+      'higher or lower values are better',
       fix='Pass --task_module=MODULE to import the module of the task, or '
       'declare the metric in its METRICS.',
     )

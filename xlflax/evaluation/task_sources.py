@@ -111,7 +111,7 @@ def _examples(source, languages: tuple[str, ...]) -> Iterator[dict]:
       raise errors.CorpusError(
         'The SeqIO task does not use the tokenization of xlflax',
         where=f'task {name}',
-        fix='Register it with add_monolingual_task or add_parallel_task.',
+        fix='Register the task with add_monolingual_task or add_parallel_task.',
       )
     yield from seqio_reader.read_texts(name, split=source.split)
 

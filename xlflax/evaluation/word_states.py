@@ -57,7 +57,7 @@ def word_states(
   """Yields hidden states of words at every layer, sentence by sentence.
 
   Args:
-    subject: Model, parameters, vocabulary, partitioner and batch size.
+    subject: Model with its parameters, vocabulary, partitioner and batch size.
     sentences: N lists of words.
     languages: Language code and language id of each sentence. The code
       determines the encoding of words (see `word_ids.encode_words`).
@@ -96,7 +96,7 @@ def states_of_readings(
   At most two batches are held in memory.
 
   Args:
-    subject: Model, parameters, vocabulary, partitioner and batch size.
+    subject: Model with its parameters, vocabulary, partitioner and batch size.
     readings: Tokens and words of N sentences.
     language_ids: N indices into the vocabulary's languages.
     max_length: Maximum number of tokens per sentence; see `word_states`.

@@ -155,7 +155,7 @@ def pseudo_label(
       'Some languages could not be labeled',
       where=teacher,
       got='; '.join(map(str, result.failures)),
-      expected='labels of all parts (written: '
+      expected='labels for all languages (written: '
       f'{", ".join(paths_by_part) or "none"})',
     )
   return paths_by_part

@@ -132,7 +132,7 @@ def read_pharaoh(
       raise errors.CorpusError(
         'A link of the word alignment is malformed',
         got=repr(item),
-        expected=f'i-j or ipj with word numbers from {first}',
+        expected=f'a link i-j or ipj, with words numbered from {first}',
         where=where,
       )
     links[match[2]].add((int(match[1]) - first, int(match[3]) - first))

@@ -43,7 +43,7 @@ class Significance:
     high: Upper bound of the 95 % confidence interval.
     p_value: Two-sided p-value: the probability of a difference of at least this
       size, in either direction, between equal models.
-    samples: Number of bootstrap samples.
+    samples: Number of bootstrap samples to draw.
     runs: Number of runs for each of the two models. If both are 1,
       the two runs are compared rather than the methods that produced them.
   """
@@ -80,7 +80,7 @@ def bootstrap_scores(
 
   Args:
     runs: Per-example statistics for each run. All runs have the same examples.
-    samples: Number of bootstrap samples.
+    samples: Number of bootstrap samples to draw.
     seed: Random seed for bootstrap resampling.
 
   Raises:
@@ -135,7 +135,7 @@ def compare_models(
       examples.
     second: Per-example statistics for each run of the second model, on the same
       examples in the same order.
-    samples: Number of bootstrap samples.
+    samples: Number of bootstrap samples to draw.
     seed: Random seed for bootstrap resampling.
 
   Raises:
@@ -352,7 +352,7 @@ def _check_comparable(
       raise errors.ConfigError(
         'The statistics belong to different metrics and cannot be compared',
         got=f'{reference.aggregate.value!r} and {statistics.aggregate.value!r}',
-        expected='statistics of the same aggregate',
+        expected='statistics with the same aggregation function',
       )
     metric_checks.same_length(reference.rows, statistics.rows, what='examples')
     if not np.array_equal(

@@ -97,8 +97,8 @@ class Statistics:
   """Per-example statistics from which a corpus score is computed.
 
   Attributes:
-    rows: Statistics of the examples, of shape [N, K], or [N] if K is 1.
-    aggregate: Function that determines the meaning of the K columns.
+    rows: Per-example statistics of shape [N, K], or [N] if K is 1.
+    aggregate: Function that computes the score from the K columns.
     clusters: Group identifier of each example, of shape [N],
       such as the text of a question. Examples with the same identifier are
       resampled together. If None, each example is resampled on its own.
@@ -186,7 +186,7 @@ def aggregate_scores(
   Args:
     sums: Column sums over the examples, of shape [..., K].
     size: Number of examples in each sum.
-    aggregate: Function that determines the meaning of the columns.
+    aggregate: Function that computes the score from the columns.
 
   Returns:
     Scores of shape [...]. They are fractions, except that BLEU and chrF are

@@ -21,10 +21,10 @@ def same_length(
   """
   if len(gold) != len(predicted):
     raise errors.CorpusError(
-      f'The numbers of predicted and gold {what} must be equal',
+      f'The number of predicted {what} differs from the number of gold {what}',
       got=f'{len(predicted)} predicted, {len(gold)} gold',
       where=where,
-      expected='the same number of both',
+      expected='one prediction for each gold value',
     )
 
 
@@ -40,5 +40,5 @@ def not_empty(values: Sized, *, what: str) -> None:
   """
   if not len(values):
     raise errors.CorpusError(
-      f'There are no {what} to score', got=0, expected='at least one'
+      f'There are no {what} to score', got=0, expected='at least one value'
     )

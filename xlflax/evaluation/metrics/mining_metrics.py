@@ -72,7 +72,7 @@ def of_sentences(
   Args:
     sentences: Ids of the first language's sentences.
     mined: Mined pairs of sentence ids.
-    gold: Gold pairs.
+    gold: Gold pairs of sentence ids.
   """
   mined_set, gold_set = set(mined), set(gold)
   rows = {sentence: [0, 0, 0] for sentence in sentences}

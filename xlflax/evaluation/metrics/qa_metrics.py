@@ -95,7 +95,9 @@ def answer_scores(
       "A prediction's question id is missing from the gold data",
       got=repr(unknown[0]),
       expected="the id of one of the set's questions",
-      fix='Check that predictions and gold answers belong to the same file.',
+      fix=(
+        'Check that the predictions and the gold answers are for the same file.'
+      ),
     )
   if validation.validate(rules, Rules, name='rules') is Rules.SQUAD_V2:
     gold = {key: answers for key, answers in gold.items() if key in predicted}
@@ -221,7 +223,7 @@ def _check_language(language: str) -> None:
       "MLQA's normalization does not support the language",
       got=repr(language),
       expected='one of ' + ', '.join(_ARTICLES),
-      fix="Score other languages with rules='squad'.",
+      fix="Score this language with rules='squad'.",
     )
 
 

@@ -50,8 +50,8 @@ def nearest_by_csls(
   """Finds nearest neighbors by CSLS similarity in both directions.
 
   Args:
-    first: Vectors of shape [N, H].
-    second: Vectors of shape [M, H].
+    first: Sentence vectors in the first language, of shape [N, H].
+    second: Sentence vectors in the second language, of shape [M, H].
     k: Number of neighbors over which CSLS averages similarities.
   """
   return cosine.BidirectionalNeighbors(

@@ -39,7 +39,7 @@ class TranslationScore:
   """Score for a translated corpus.
 
   Attributes:
-    value: Score from 0 to 100; higher is better.
+    value: Score from 0 to 100. Higher is better.
     signature: sacreBLEU signature, which should be reported with the score.
     statistics: Per-segment statistics for significance tests: n-gram counts
       for BLEU and chrF.

@@ -91,7 +91,7 @@ def bootstrap_freedom(size: int, samples: int) -> float:
 
   Args:
     size: Number of examples.
-    samples: Number of bootstrap samples.
+    samples: Number of bootstrap samples to draw.
   """
   return 1 / (1 / max(size - 1, 1) + 1 / (samples - 1))
 

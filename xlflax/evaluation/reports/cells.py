@@ -77,7 +77,7 @@ def collect_details(
     comparisons: Comparisons of the models with the baseline.
     page: Folder of the HTML page. Links to predictions are relative to it.
     source: Language of the fine-tuning data.
-    samples: Number of bootstrap samples.
+    samples: Number of bootstrap samples to draw.
     seed: Random seed for bootstrap resampling.
 
   Returns:

@@ -76,8 +76,8 @@ class Summary:
     average: Mean over tasks of their scores, without tasks whose metric is an
       error rate or unbounded (AER, perplexity). None if there are no such
       tasks, or if a task or a language is missing.
-    xtreme: XTREME's averages: those of its groups and that of all nine tasks,
-      each only if no task and no language is missing.
+    xtreme: XTREME averages of each task group and of all nine tasks. An average
+      is only included if none of its tasks and languages is missing.
     gap: Mean transfer gap over the tasks in `average`.
     missing: Coverage such as '(2 of 9 tasks, 7 of 69 languages)', where the
       languages are those of the available tasks, or '' if nothing is missing.
@@ -218,7 +218,7 @@ def bootstrap_table(
   Args:
     table: Score table of the model.
     source: Language of the fine-tuning data.
-    samples: Number of bootstrap samples.
+    samples: Number of bootstrap samples to draw.
     seed: Random seed for bootstrap resampling.
 
   Returns:
@@ -304,7 +304,7 @@ def score_intervals(
   Args:
     table: Score table of the model.
     source: Language of the fine-tuning data.
-    samples: Number of bootstrap samples.
+    samples: Number of bootstrap samples to draw.
     seed: Random seed for bootstrap resampling.
   """
   resampled = bootstrap_table(table, source, samples, seed)
@@ -329,7 +329,7 @@ def compare_models(
     tables: Score table of each model.
     baseline: Name of the baseline. If None, the first model.
     source: Language of the fine-tuning data.
-    samples: Number of bootstrap samples.
+    samples: Number of bootstrap samples to draw.
     seed: Random seed for bootstrap resampling.
 
   Raises:

@@ -52,7 +52,7 @@ def write_report(
     source: Language of the fine-tuning data.
     baseline: Name of the model with which the others are compared. If None, the
       first model.
-    samples: Number of bootstrap samples.
+    samples: Number of bootstrap samples to draw.
     seed: Random seed for bootstrap resampling.
 
   Returns:

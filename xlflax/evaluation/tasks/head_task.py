@@ -67,7 +67,7 @@ class HeadTask(labeled_task.LabeledTask):
     result: eval_task.EvalResult,
     notes: list[str],
   ) -> None:
-    """Adds a part's predictions and scores to the result.
+    """Adds predictions and scores for a language or file to the result.
 
     Args:
       subject: Model with restored parameters.
@@ -86,7 +86,7 @@ class HeadTask(labeled_task.LabeledTask):
 
     Args:
       gold: Examples with gold labels.
-      predictions: Predictions for these examples, as returned by
+      predictions: Predictions for the examples in `gold`, as returned by
         `EXAMPLE.read_predictions`.
 
     Returns:

@@ -181,7 +181,7 @@ class TranslationPerplexity(_MaskedPerplexity):
         got=f'{subject.sharing}',
         expected='a model that shares all parameters',
         where=self.name,
-        fix='Remove this task.',
+        fix='Remove this task from the evaluation.',
       )
     dataset = self._dataset(
       subject, dataset_config.ExampleLayout.PAIRS, pairs=self.pairs
@@ -240,7 +240,7 @@ def score_rows(
   """Computes loss and accuracy sums over each sequence's masked tokens.
 
   Args:
-    subject: Model, parameters, vocabulary and seed.
+    subject: Model with its parameters, vocabulary and random seed.
     objective: Objective that masks and scores tokens.
     units: Token ids of each sequence.
     languages: Language id of each text in a sequence.

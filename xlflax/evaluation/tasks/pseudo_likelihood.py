@@ -112,7 +112,7 @@ def score_sentences(
   """Predicts every token of each sentence from the sentence's other tokens.
 
   Args:
-    subject: Model, parameters, vocabulary, partitioner and batch size.
+    subject: Model with its parameters, vocabulary, partitioner and batch size.
     sentences: N lists of token ids, without special tokens. Sentences that
       exceed the maximum length are truncated at the beginning.
     language_ids: N indices into the vocabulary's languages.

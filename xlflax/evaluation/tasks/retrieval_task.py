@@ -240,7 +240,7 @@ class Retrieval(sentence_task.SentenceTask):
       raise errors.CorpusError(
         'All sentence pairs of the test set are trivial',
         got=trivial_pairs,
-        expected='different sentences with letters',
+        expected='pairs of different sentences that contain letters',
         fix="Set pair_filter='none' to score all pairs.",
       )
     if len(scored_indices) < size:

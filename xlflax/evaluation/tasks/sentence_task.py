@@ -252,8 +252,8 @@ class SentenceTask(eval_task.EvalTask):
 
     Args:
       subject: Model with its own sentence-vector definition.
-      sides: Vectors of shape [N, H] and the language of each text, for each
-        side.
+      sides: For source and target, vectors of shape [N, H] and the language of
+        each text.
       notes: List to which a note on the centering is appended.
     """
     vectors = [side_vectors for side_vectors, _ in sides]

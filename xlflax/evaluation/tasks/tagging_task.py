@@ -104,7 +104,7 @@ class Tagging(head_task.HeadTask):
 
   @property
   def primary_metric(self) -> str:
-    """Name of the metric in summary tables, without `/` and the part."""
+    """Name of the metric to show in summary tables, such as 'f1'."""
     return 'f1' if self.scheme is Scheme.ENTITIES else 'accuracy'
 
   @property

@@ -165,7 +165,7 @@ class TsvPairs(text_sources.PairSource):
         raise errors.CorpusError(
           'A line does not consist of a sentence and its translation',
           got=f'{len(row)} columns',
-          expected='2 columns, separated by a tab',
+          expected='2 columns separated by a tab',
           where=f'{path}:{line_number}',
         )
     paired_text = text_sources.PairedText(
