@@ -19,12 +19,12 @@ _MISSING_RUN = (
 )
 _MISSING_CORPUS = (
   'The corpus directory does not exist. Got: nowhere. Expected: a directory '
-  'with mono/ or parallel/.'
+  'with a folder mono/ or parallel/.'
 )
 _MISSING_VOCABULARY = (
   'The directory does not contain a vocabulary. Got: nowhere. Expected: a '
-  'directory with vocabulary.json and its models. What to do: Run `xlflax '
-  'vocab --corpus=DIR --output=DIR --size=N`.'
+  'directory that contains vocabulary.json and the model files that it lists. '
+  'What to do: Run `xlflax vocab --corpus=DIR --output=DIR --size=N`.'
 )
 _SAME_NAME = (
   "Two different objectives of a mixture have the same name. Got: 'mlm'. Where: "
@@ -32,7 +32,7 @@ _SAME_NAME = (
 )
 _NOT_UTF8 = (
   'A line is not valid UTF-8. Got: byte 0xff at column 3. Expected: UTF-8 '
-  'text. Where: corpus/mono/en.txt:2. What to do: convert the file, for '
+  'text. Where: corpus/mono/en.txt:2. What to do: Convert the file, for '
   'instance with iconv -t UTF-8.'
 )
 

@@ -229,7 +229,7 @@ def test_retrieval_needs_a_language_of_the_model(subject, corpus):
     retrieval_task.Retrieval(source=_Unknown()), subject
   ).failures
   assert failure.message == (
-    'The model has no parameters for a language. Got: ja. '
+    'The model has no parameters for this language. Got: ja. '
     'Expected: one of en, fr.'
   )
 

@@ -288,7 +288,7 @@ def _check_alpha(dataset: DatasetConfig, where: str) -> None:
     raise errors.ConfigError(
       '`DatasetConfig.sizes` requires `DatasetConfig.alpha`.',
       where=where,
-      fix='set DatasetConfig.alpha, or remove the value of '
+      fix='Set DatasetConfig.alpha, or remove the value of '
       'DatasetConfig.sizes.',
     )
 
@@ -333,5 +333,5 @@ def _check_options(dataset: DatasetConfig) -> None:
         f'`DatasetConfig.{name}` has no effect for '
         f'ExampleLayout.{layout.name}{suffix}.',
         where=f'dataset {dataset.name!r}',
-        fix=f'remove the value of DatasetConfig.{name}.',
+        fix=f'Remove the value of DatasetConfig.{name}.',
       )

@@ -136,7 +136,7 @@ def check_sides(
     'task.',
     got=f'{task} ({"-".join(languages)}), {kinds[len(languages) == 2]} task',
     where=f'dataset {dataset.name!r}, mixture {dataset.mixture!r}',
-    fix='choose another layout or mixture.',
+    fix='Choose another layout or mixture.',
   )
 
 
@@ -168,7 +168,7 @@ def filter_tasks_by_language(
       got=', '.join(missing) or 'no language',
       expected=name_suggestions.format_choices(set().union(*tasks.values())),
       where=f'dataset {dataset.name!r}, mixture {dataset.mixture!r}, languages',
-      fix='correct the language codes, or add text in these languages.',
+      fix='Correct the language codes, or add text in these languages.',
     )
   return list(selected)
 
@@ -214,6 +214,6 @@ def no_examples_error(dataset, task: str, examples: int) -> errors.CorpusError:
     f'The filters of dataset {dataset.name!r} drop every example of {task}.',
     got=f'{examples} examples, split {dataset.split}',
     expected=expected,
-    fix='relax PairOptions.min_tokens or PairOptions.max_tokens, or remove the '
+    fix='Relax PairOptions.min_tokens or PairOptions.max_tokens, or remove the '
     'task from the mixture.',
   )

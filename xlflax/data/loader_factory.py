@@ -95,7 +95,7 @@ def _import_live_modules(dataset: dataset_config.DatasetConfig):
       'Live reading of SeqIO tasks requires TensorFlow and SeqIO.',
       got=f'no module {error.name!r}',
       where=f'dataset {dataset.name!r}',
-      fix='run `pip install seqio tensorflow tensorflow-datasets`, or pass the '
+      fix='Run `pip install seqio tensorflow tensorflow-datasets`, or pass the '
       'directory of a token cache.',
     ) from error
   return live_loader, task_registration

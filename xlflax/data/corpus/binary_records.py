@@ -1,6 +1,6 @@
-"""Readers of TFRecord and ArrayRecord files, without TensorFlow.
+"""Readers for TFRecord and ArrayRecord files that do not require TensorFlow.
 
-Damaged files raise a ValueError.
+If a file is damaged, the readers raise a ValueError.
 """
 
 import io
@@ -15,7 +15,7 @@ _MAX_RECORD_BYTES = 1 << 28
 
 
 def read_tf_records(stream: BinaryIO) -> Iterator[bytes]:
-  """Yields the records of a TFRecord file without comparing their checksums."""
+  """Yields the records of a TFRecord file without verifying their checksums."""
   while header := stream.read(12):
     size = int.from_bytes(header[:8], 'little')
     body = stream.read(size + 4) if size <= _MAX_RECORD_BYTES else b''
@@ -25,7 +25,7 @@ def read_tf_records(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def read_array_records(path: pathlib.Path) -> Iterator[bytes]:
-  """Yields the records of an ArrayRecord file in their order."""
+  """Yields the records of an ArrayRecord file in the order of the file."""
   from array_record.python import array_record_module  # noqa: PLC0415
 
   try:
@@ -43,7 +43,7 @@ def parse_tf_example(record: bytes) -> dict[str, Any]:
   """Parses a serialized tf.train.Example.
 
   Returns:
-    Map from feature name to the first value of the feature.
+    A mapping from feature names to the first value of each feature.
 
   Raises:
     ValueError: If the record is not a tf.train.Example.

@@ -9,8 +9,8 @@ DIR/valid/{mono,parallel}/  DIR/test/{mono,parallel}/   the same formats
 ```
 
 Files of records can take the place of .txt and .tsv files (see
-`record_reader`). Several files of one language or pair are read in the order of
-their names. TensorFlow is not required.
+`record_reader`). If a language or pair has several files, they are read in the
+order of their names. TensorFlow is not required.
 """
 
 import collections
@@ -34,11 +34,11 @@ IGNORED = ('README', 'LICENSE', 'LICENCE', 'NOTICE', 'CORPUS.')
 
 
 class Line(NamedTuple):
-  """Line of monolingual text.
+  """Line of a monolingual text file.
 
   Attributes:
     text: Text of the line.
-    starts_document: Whether the line is the first of a document.
+    starts_document: Whether the line is the first line of a document.
   """
 
   text: str
@@ -46,21 +46,22 @@ class Line(NamedTuple):
 
 
 class Pair(NamedTuple):
-  """Sentence and its translation."""
+  """Sentence pair: a sentence and its translation."""
 
   source: str
   target: str
 
 
 class Corpus:
-  """Validated list of the files of a corpus directory, and readers of its text.
+  """Corpus directory with validated file names, and readers for its text.
 
-  The constructor checks the names of all files and the first text of each file.
+  The constructor checks all file names and the first line of text in each file.
   All other lines are checked when they are read, or by `validate`.
 
   Raises:
-    CorpusError: If the directory does not exist or contains no text, a name is
-      unknown, a file contains no text, or a pair is given in both directions.
+    CorpusError: If the directory does not exist or contains no text, if a file
+      has an unknown name or contains no text, or if a language pair has files
+      for both directions.
   """
 
   OPENED_BY = 'xlflax.data.Corpus({})'
@@ -72,17 +73,17 @@ class Corpus:
       raise errors.CorpusError(
         'The corpus directory does not exist.',
         got=str(directory),
-        expected='a directory with mono/ or parallel/',
+        expected='a directory with a folder mono/ or parallel/',
       )
     record_formats.check_corpus_toml(self.directory)
     self.files = _list_files(self.directory)
     self._by_group = _group_files(self.files)
     if not self._by_group:
       raise errors.CorpusError(
-        'The corpus directory contains no monolingual and no parallel text.',
+        'The corpus directory contains neither monolingual nor parallel text.',
         got=', '.join(sorted(p.name for p in self.directory.iterdir()))
         or 'nothing',
-        expected='mono/<language>.txt or parallel/<l1>-<l2>.tsv',
+        expected='files mono/<language>.txt or parallel/<l1>-<l2>.tsv',
         where=str(self.directory),
       )
     _check_directions(self.pairs, self.directory)
@@ -91,13 +92,13 @@ class Corpus:
 
   @property
   def languages(self) -> tuple[str, ...]:
-    """All languages of monolingual or parallel text, sorted."""
+    """All languages with monolingual or parallel text, sorted."""
     codes = (code for _, _, codes in self._by_group for code in codes)
     return tuple(sorted(set(codes)))
 
   @property
   def pairs(self) -> tuple[tuple[str, str], ...]:
-    """All pairs (l1, l2) of parallel text in any split, sorted."""
+    """All language pairs (l1, l2) with parallel text in any split, sorted."""
     return tuple(
       sorted(
         {codes for kind, _, codes in self._by_group if kind is Kind.PARALLEL}
@@ -106,7 +107,7 @@ class Corpus:
 
   @property
   def dictionaries(self) -> tuple[TextFile, ...]:
-    """Dictionary files."""
+    """All dictionary files in the corpus directory."""
     return tuple(f for f in self.files if f.kind is Kind.DICTIONARY)
 
   @validation.validate_call
@@ -119,29 +120,30 @@ class Corpus:
 
   @validation.validate_call
   def parallel_pairs(self, split: str = TRAIN) -> tuple[tuple[str, str], ...]:
-    """Returns the pairs with parallel text in a split, sorted."""
+    """Returns the language pairs with parallel text in a split, sorted."""
     check_split(split)
     return tuple(self._language_groups(Kind.PARALLEL, split))
 
   @validation.validate_call
   def splits(self, *languages: str) -> tuple[str, ...]:
-    """Returns the splits that contain text of a language or a pair.
+    """Returns the splits that contain text in a language or language pair.
 
     Args:
-      *languages: One language, or two in the order of the file name.
+      *languages: One language code, or two in the order of the file name.
     """
     kind = Kind.PARALLEL if len(languages) == 2 else Kind.MONOLINGUAL
     return tuple(s for s in SPLITS if (kind, s, languages) in self._by_group)
 
   @validation.validate_call
   def monolingual(self, language: str, split: str = TRAIN) -> Iterator[Line]:
-    r"""Yields the lines of a language; blank lines become document boundaries.
+    r"""Yields a language's lines; blank lines become document boundaries.
 
     For example, the file `a\nb\n\nc` yields
     `('a', True), ('b', False), ('c', True)`. Each file starts a new document.
 
     Raises:
-      CorpusError: If there is no such text, or a line is not UTF-8 (file:line).
+      CorpusError: If the language has no text, or if a line is not valid UTF-8.
+        The error contains the file and the line.
     """
     for text_file in self._find_files(Kind.MONOLINGUAL, split, (language,)):
       yield from read_monolingual(text_file.path)
@@ -150,12 +152,13 @@ class Corpus:
   def parallel(
     self, first: str, second: str, split: str = TRAIN
   ) -> Iterator[Pair]:
-    """Yields the sentence pairs of two languages, with `first` as the source.
+    """Yields the sentence pairs in two languages, with `first` as the source.
 
     The order of the languages in the file name does not matter.
 
     Raises:
-      CorpusError: If there is no such text, or a line is malformed (file:line).
+      CorpusError: If the language pair has no text, or if a line is malformed.
+        The error contains the file and the line.
     """
     swap = (second, first) in self.pairs
     languages = (second, first) if swap else (first, second)
@@ -165,14 +168,14 @@ class Corpus:
 
   @validation.validate_call
   def count(self, *languages: str, split: str = TRAIN) -> int:
-    """Returns the number of sentences of a language, or of sentence pairs.
+    """Returns the number of sentences or, for two languages, sentence pairs.
 
-    This is N_i of the sampling rates p ∝ N^α. The files are read once, and the
-    count is cached.
+    This is the number N_i in the sampling rates p ∝ N^α. The files are read
+    only once, and the count is cached.
 
     Args:
-      *languages: One language, or two in any order.
-      split: Split of the corpus.
+      *languages: One language code, or two in any order.
+      split: Name of the corpus split.
     """
     kind = Kind.PARALLEL if len(languages) == 2 else Kind.MONOLINGUAL
     if kind is Kind.PARALLEL and languages[::-1] in self.pairs:
@@ -189,7 +192,7 @@ class Corpus:
   def fingerprint(
     self, split: str | None = None
   ) -> tuple[corpus_files.Fingerprint, ...]:
-    """Returns the fingerprints of all text files, or of those of a split."""
+    """Returns the fingerprints of all text files, or of those in a split."""
     if split is not None:
       check_split(split)
     return tuple(
@@ -202,7 +205,7 @@ class Corpus:
   def group_fingerprint(
     self, *languages: str, split: str = TRAIN
   ) -> tuple[corpus_files.Fingerprint, ...]:
-    """Returns the fingerprints of the files of one language or one pair."""
+    """Returns the fingerprints of a language's or language pair's files."""
     kind = Kind.PARALLEL if len(languages) == 2 else Kind.MONOLINGUAL
     files = self._find_files(kind, split, languages)
     return tuple(
@@ -213,25 +216,26 @@ class Corpus:
   def text_files(
     self, *languages: str, split: str = TRAIN
   ) -> tuple[pathlib.Path, ...]:
-    """Returns the paths of the files of one language or one pair, in order.
+    """Returns the paths of a language's or language pair's files, in order.
 
     Args:
-      *languages: One language, or two in the order of the file name.
-      split: Split of the corpus.
+      *languages: One language code, or two in the order of the file name.
+      split: Name of the corpus split.
     """
     kind = Kind.PARALLEL if len(languages) == 2 else Kind.MONOLINGUAL
     return tuple(f.path for f in self._find_files(kind, split, languages))
 
   def validate(self) -> dict[str, int]:
-    """Reads and checks every line, and counts the sentences.
+    """Reads and checks every line of the corpus, and counts the sentences.
 
     Returns:
-      Number of sentences by folder and language or pair, such as
-      `{'mono/en': 9, 'valid/parallel/de-en': 2}`. For dictionaries, the number
-      of entries.
+      The number of sentences for each folder and language or language pair,
+      such as `{'mono/en': 9, 'valid/parallel/de-en': 2}`. For a dictionary, it
+      is the number of entries.
 
     Raises:
-      CorpusError: If a line is malformed (file:line).
+      CorpusError: If a line is malformed. The error contains the file and the
+        line.
     """
     counts: collections.Counter[str] = collections.Counter()
     for text_file in self.files:
@@ -263,7 +267,8 @@ class Corpus:
     else:
       hint = name_suggestions.did_you_mean(name, available)
     raise errors.CorpusError(
-      f'The {split} split of the corpus has no {kind.value} text of {name}.',
+      f'The {split} split of the corpus contains no {kind.value} text in '
+      f'{name}.',
       expected=', '.join(available) or None,
       where=str(self.directory),
       fix=hint,
@@ -271,10 +276,10 @@ class Corpus:
 
 
 def check_split(split: str) -> None:
-  """Raises a CorpusError if a split does not exist in corpus directories."""
+  """Raises a CorpusError if corpus directories do not have such a split."""
   if split not in SPLITS:
     raise errors.CorpusError(
-      'Unknown split.',
+      'The corpus has no split with this name.',
       got=split,
       expected=', '.join(SPLITS),
       fix=name_suggestions.did_you_mean(split, SPLITS)
@@ -286,12 +291,12 @@ def check_split(split: str) -> None:
 def read_monolingual(
   path: pathlib.Path, span: line_reader.Span | None = None
 ) -> Iterator[Line]:
-  """Yields the lines of one file; see `Corpus.monolingual`.
+  """Yields the lines of a single file; see `Corpus.monolingual`.
 
   Args:
     path: Path of the file.
-    span: Range of bytes. Only lines that begin in it are read. If None, all
-      lines are read.
+    span: Range of bytes. Only lines that start in this range are read. If None,
+      all lines are read.
   """
   starts_document = span is None or line_reader.follows_blank(path, span.start)
   with line_reader.absolute_line_numbers(path, span):
@@ -304,12 +309,12 @@ def read_monolingual(
 def read_parallel(
   path: pathlib.Path, span: line_reader.Span | None = None
 ) -> Iterator[Pair]:
-  """Yields the sentence pairs of one file in the order of its columns.
+  """Yields the sentence pairs of a single file, in its order of columns.
 
   Args:
     path: Path of the file.
-    span: Range of bytes. Only lines that begin in it are read. If None, all
-      lines are read.
+    span: Range of bytes. Only lines that start in this range are read. If None,
+      all lines are read.
   """
   with line_reader.absolute_line_numbers(path, span):
     for number, line in _read_lines(path, span):
@@ -340,11 +345,11 @@ def _list_files(directory: pathlib.Path) -> tuple[TextFile, ...]:
       continue
     if entry.is_dir() or not entry.name.upper().startswith(IGNORED):
       raise errors.CorpusError(
-        'Unknown name in a corpus directory.',
+        'The corpus directory contains a file or folder with an unknown name.',
         got=entry.name,
         expected=', '.join(f'{name}/' for name in _TOP_LEVEL_FOLDERS),
         where=str(entry),
-        fix='rename the entry or move it elsewhere.',
+        fix='Rename the entry or move it elsewhere.',
       )
   files = []
   for split, folder in FOLDERS.items():
@@ -360,9 +365,10 @@ def _list_split(folder: pathlib.Path, split: str) -> list[TextFile]:
     for entry in _visible_entries(folder):
       if entry.name not in ('mono', 'parallel'):
         raise errors.CorpusError(
-          'Unknown name in a corpus directory.',
+          'The corpus directory contains a file or folder with an unknown '
+          'name.',
           got=entry.name,
-          expected='mono/ or parallel/',
+          expected='a folder mono/ or parallel/',
           where=str(entry),
         )
   return [
@@ -392,11 +398,11 @@ def _check_directions(pairs, directory: pathlib.Path) -> None:
   for first, second in pairs:
     if first < second and (second, first) in pairs:
       raise errors.CorpusError(
-        'A language pair is given in both directions.',
+        'The corpus has files for both directions of a language pair.',
         got=f'{first}-{second} and {second}-{first}',
-        expected='one direction, which can be read in either order',
+        expected='files for one direction, which can be read in either order',
         where=str(directory),
-        fix=f'swap the columns of the {second}-{first} files and rename '
+        fix=f'Swap the columns of the {second}-{first} files and rename '
         f'them {first}-{second}.<name>.tsv, or delete them.',
       )
 
@@ -405,11 +411,12 @@ def _check_has_text(text_file: TextFile) -> None:
   lines = line_reader.read_text(text_file.path)
   if not any(line for _, line in lines):
     raise errors.CorpusError(
-      f'A file of {"-".join(text_file.languages)} contains no text.',
+      f'A file in the corpus folder {"-".join(text_file.languages)} contains '
+      'no text.',
       got='no line of text',
       where=str(text_file.path),
       expected='at least one line',
-      fix='add text to the file, or delete it.',
+      fix='Add text to the file, or delete it.',
     )
 
 

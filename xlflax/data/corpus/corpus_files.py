@@ -1,4 +1,4 @@
-"""File names and fingerprints of the text files of a corpus directory."""
+"""File names and fingerprints of the text files in a corpus directory."""
 
 import dataclasses
 import enum
@@ -21,7 +21,7 @@ LANGUAGE_RULE = (
 
 
 class Kind(enum.Enum):
-  """Content of a file in a corpus directory; the value is its folder."""
+  """Type of text in a corpus file. The value is the folder of such files."""
 
   MONOLINGUAL = 'mono'
   PARALLEL = 'parallel'
@@ -57,13 +57,13 @@ _NAME_RULES = {
 
 @dataclasses.dataclass(frozen=True)
 class TextFile:
-  """File of a corpus directory.
+  """File in a corpus directory.
 
   Attributes:
     path: Path of the file.
-    kind: Content of the file.
-    split: Split that the file belongs to.
-    languages: Language of the text, or the two languages of a pair.
+    kind: Type of text in the file.
+    split: Split to which the file belongs.
+    languages: Language of the text, or both languages of parallel text.
   """
 
   path: pathlib.Path
@@ -80,20 +80,21 @@ _DIGEST_LIMIT = 1 << 56
 
 @dataclasses.dataclass(frozen=True)
 class Fingerprint:
-  """Identity of a text file: its path, its size and its content.
+  """Fingerprint of a text file: its path, its size and its content.
 
-  A copy with another modification time has the same fingerprint. An edit that
-  keeps the size and the time changes the fingerprint. The content of files
-  above 4 MiB is sampled at 64 positions.
+  A copy with a different modification time has the same fingerprint. An edit
+  changes the fingerprint even if it preserves the file's size and modification
+  time. If a file is larger than 4 MiB, its content is sampled at 64 positions.
 
   If a text consists of several files (`record_formats.source_files`), the
-  fingerprint covers all of them. For a file of records that `corpus.toml`
-  describes, it also covers the description.
+  fingerprint covers all of them. If `corpus.toml` describes the format of the
+  file's records, the fingerprint also covers this description.
 
   Attributes:
     path: Path of the file.
-    size: Number of bytes.
-    content: Digest of (a sample of) the content, below 2^56.
+    size: Size of the file in bytes.
+    content: Digest of the content or of a sample of the content, less than
+      2^56.
   """
 
   path: str
@@ -102,26 +103,26 @@ class Fingerprint:
 
 
 def parse_name(path: pathlib.Path, kind: Kind, split: str) -> TextFile:
-  """Parses the languages in a file name.
+  """Parses the language codes in a file name.
 
   Args:
     path: Path of the file.
-    kind: Content of the file.
-    split: Split that the file belongs to.
+    kind: Type of text in the file.
+    split: Split to which the file belongs.
 
   Raises:
-    CorpusError: If the name is not valid in its folder, or both languages are
-      the same.
+    CorpusError: If the name is not valid in its folder, or if both languages
+      are the same.
   """
   pattern, expected = _NAME_RULES[kind]
   match = pattern.fullmatch(path.name)
   if not match:
     raise errors.CorpusError(
-      'Unknown file name in a corpus directory.',
+      'The corpus directory contains a file with an unknown name.',
       got=path.name,
-      expected=f'{expected}; a language code is {LANGUAGE_RULE}',
+      expected=f'{expected}, where a language code is {LANGUAGE_RULE}',
       where=str(path),
-      fix='rename the file or move it elsewhere.',
+      fix='Rename the file or move it elsewhere.',
     )
   languages = match.groups()
   if len(set(languages)) != len(languages):
@@ -142,12 +143,14 @@ def check_language(code: str) -> None:
   """
   if not re.fullmatch(LANGUAGE_PATTERN, code):
     raise errors.CorpusError(
-      'Invalid language code.', got=code, expected=LANGUAGE_RULE
+      'The language code has an invalid format.',
+      got=code,
+      expected=LANGUAGE_RULE,
     )
 
 
 def drop_second_files(paths: Sequence[pathlib.Path]) -> Iterator[pathlib.Path]:
-  """Yields all paths except the second files of aligned pairs of files."""
+  """Yields all paths except the second of two line-aligned files."""
   second_files = {
     second_file
     for path in paths
@@ -157,11 +160,11 @@ def drop_second_files(paths: Sequence[pathlib.Path]) -> Iterator[pathlib.Path]:
 
 
 def fingerprint_file(path, root=None) -> Fingerprint:
-  """Returns the fingerprint of a file.
+  """Returns the fingerprint of a text file.
 
   Args:
     path: Path of the file.
-    root: Directory that the path in the fingerprint is relative to. If None,
+    root: Directory to which the path in the fingerprint is relative. If None,
       the path is absolute.
   """
   source_files = record_formats.source_files(pathlib.Path(path))
@@ -186,11 +189,11 @@ def _sample_digest(path: str, size: int, version: tuple[int, ...]) -> int:
   """Returns a digest of the content of a file, or of a sample of it.
 
   Args:
-    path: Path of the file, or of a directory, of which the names and sizes of
-      the files are hashed.
-    size: Number of bytes.
-    version: Inode and times of the file. As part of the cache key, they cause
-      the digest of a changed file to be computed again.
+    path: Path of a file or directory. For a directory, the names and sizes of
+      its files are hashed.
+    size: Size of the file in bytes.
+    version: Inode and times of the file. They are part of the cache key, so
+      that the digest is computed again if the file has changed.
   """
   del version
   digest = hashlib.blake2b(digest_size=7)
@@ -212,7 +215,7 @@ def _sample_digest(path: str, size: int, version: tuple[int, ...]) -> int:
 
 
 def is_sequential(path: pathlib.Path) -> bool:
-  """Returns True if a file can only be read from its beginning."""
+  """Returns whether a file can be read only from its beginning."""
   return (
     path.suffix in record_formats.COMPRESSIONS
     or record_formats.is_records(path)

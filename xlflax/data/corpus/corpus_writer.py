@@ -1,4 +1,4 @@
-"""Writers of corpus directories; see `corpus_directory` for their layout."""
+"""Writers for corpus directories; see `corpus_directory` for their layout."""
 
 import contextlib
 import gzip
@@ -26,18 +26,20 @@ def write_monolingual(
   name: str = '',
   compression: str = '',
 ) -> pathlib.Path:
-  r"""Writes the documents of a language.
+  r"""Writes a language's documents to a corpus directory.
 
   For example, `[['a', 'b'], ['c']]` becomes the file `a\nb\n\nc\n`. White space
-  inside a line is replaced by single spaces, and empty lines are dropped.
+  within a line is replaced by single spaces, and empty lines are dropped.
 
   Args:
     directory: Corpus directory. It is created if it does not exist.
     language: Language code.
-    documents: Documents, each of which is a sequence of lines.
+    documents: Documents to write, each of which is a sequence of lines.
     split: Name of the split: 'train', 'validation' or 'test'.
-    name: Infix of the file name, to distinguish several files of one language.
-    compression: File name extension of the compression: '', 'gz' or 'zst'.
+    name: Infix of the file name, which distinguishes several files in the same
+      language.
+    compression: File name extension that selects the compression: '', 'gz' or
+      'zst'.
 
   Returns:
     The path of the file.
@@ -70,17 +72,19 @@ def write_parallel(
   name: str = '',
   compression: str = '',
 ) -> pathlib.Path:
-  r"""Writes sentence pairs, and drops pairs with an empty side.
+  r"""Writes sentence pairs, and drops pairs in which one sentence is empty.
 
   For example, `[('a\tb', 'c')]` becomes the line `a b<TAB>c`.
 
   Args:
     directory: Corpus directory. It is created if it does not exist.
     languages: Codes of the two languages.
-    pairs: Sentences and their translations.
+    pairs: Pairs of a sentence and its translation.
     split: Name of the split: 'train', 'validation' or 'test'.
-    name: Infix of the file name, to distinguish several files of one pair.
-    compression: File name extension of the compression: '', 'gz' or 'zst'.
+    name: Infix of the file name, which distinguishes several files for the same
+      language pair.
+    compression: File name extension that selects the compression: '', 'gz' or
+      'zst'.
 
   Returns:
     The path of the file.
@@ -107,7 +111,7 @@ def write_dictionary(
   languages: Sequence[str],
   entries: Iterable[tuple],
 ) -> pathlib.Path:
-  """Writes a dictionary, and drops entries with an empty field.
+  """Writes a bilingual dictionary, and drops entries with an empty field.
 
   Args:
     directory: Corpus directory. It is created if it does not exist.
@@ -127,7 +131,7 @@ def write_dictionary(
 
 
 def clean_line(text: str) -> str:
-  r"""Replaces white space by single spaces: `' a\n\tb '` becomes `'a b'`."""
+  r"""Replaces white space with single spaces: `' a\n\tb '` becomes `'a b'`."""
   return ' '.join(text.split())
 
 
@@ -153,7 +157,7 @@ def _prepare_path(
   parsed = corpus_files.parse_name(path, kind, split)
   if parsed.languages != languages:
     raise errors.CorpusError(
-      'Invalid language code.',
+      'The language code has an invalid format.',
       got='-'.join(languages),
       expected=corpus_files.LANGUAGE_RULE,
     )
@@ -163,7 +167,7 @@ def _prepare_path(
 
 @contextlib.contextmanager
 def open_atomic(path: pathlib.Path):
-  """Context with a text stream; the file appears only when it is complete."""
+  """Context with a text stream; the file is created once it is complete."""
   partial = path.with_name(f'.{path.name}.partial')
   try:
     with errors.add_path_to_errors(path), contextlib.ExitStack() as stack:

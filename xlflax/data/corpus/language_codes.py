@@ -1,12 +1,13 @@
-"""Language codes: parsing of any spelling into language, script and region.
+"""Language codes: parsing of any spelling as language, script and region.
 
 Corpora, benchmarks and vocabularies spell the same language differently: `zh`,
 `zho`, `cmn`, `zh_CN`, `zho_Hans`, `zh-Hans-CN`. `parse_language_code` parses
 ISO 639-1 and 639-3 codes, BCP 47 tags with hyphens or underscores, and the
-spellings of FLORES, XTREME, mBART and gettext. All code that depends on the
-language of a text uses the `LanguageCode` that it returns.
+spellings of FLORES, XTREME, mBART and gettext. All code that depends on a
+text's language uses the `LanguageCode` returned by this function.
 
-The tables are those of CLDR and of the IANA registry, provided by `langcodes`.
+The underlying tables are those of CLDR and the IANA registry, as provided by
+`langcodes`.
 """
 
 import dataclasses
@@ -90,16 +91,17 @@ _LIKELY_SCRIPTS = {'azb': 'Arab', 'ksw': 'Mymr'}
 
 @dataclasses.dataclass(frozen=True)
 class LanguageCode:
-  """Meaning of a language code.
+  """Language code, parsed as language, script and region.
 
   Attributes:
-    code: Code in its original spelling.
+    code: Language code in its original spelling.
     language: Shortest ISO 639 code, such as `zh` for `cmn` and `zho`. Codes
       that are not registered, such as `xx1`, are kept.
-    script: ISO 15924 code of the script, given or likely. None if unknown.
+    script: ISO 15924 code of the script that the code specifies or that is most
+      likely. None if the script is unknown.
     region: ISO 3166 code, such as `TW`. None if the code has no region.
-    macrolanguage: Code of the macrolanguage, such as `zh` for `yue`. The same
-      as `language` if there is none.
+    macrolanguage: Code of the macrolanguage, such as `zh` for `yue`. Equal to
+      `language` if there is no macrolanguage.
   """
 
   code: str
@@ -110,10 +112,10 @@ class LanguageCode:
 
   @property
   def scripts(self) -> frozenset[str]:
-    """All scripts that the language is commonly written in.
+    """All scripts in which the language is commonly written.
 
-    If the code specifies a script by a subtag or by a region, this is the only
-    script.
+    If a subtag or region in the code determines the script, the result contains
+    only this script.
     """
     if self.script is None:
       return frozenset()
@@ -123,12 +125,12 @@ class LanguageCode:
 
   @property
   def uses_spaces(self) -> bool:
-    """True if words are separated by spaces."""
+    """True if the language separates words by spaces."""
     return self.script not in SCRIPTS_WITHOUT_SPACES
 
   @property
   def is_chinese(self) -> bool:
-    """True if the text is a Sinitic language in Chinese characters."""
+    """True for a Sinitic language that is written in Chinese characters."""
     return self.macrolanguage == 'zh' and self.script in (
       'Hani',
       'Hans',
@@ -138,19 +140,19 @@ class LanguageCode:
 
 @functools.lru_cache(maxsize=4096)
 def parse_language_code(code: str) -> LanguageCode:
-  """Parses a language code of any common spelling.
+  """Parses a language code in any common spelling.
 
-  `parse_language_code('cmn_Hant')` has the language `zh` and the script `Hant`.
-  `parse_language_code('pa_PK')` has the script `Arab`, and
+  For example, `parse_language_code('cmn_Hant')` has the language `zh` and the
+  script `Hant`. `parse_language_code('pa_PK')` has the script `Arab`, and
   `parse_language_code('sr@latin')` has the script `Latn`.
 
   Args:
-    code: Code such as `sw`, `swh`, `pt-br`, `sr_Latn`, `zh_TW`, `en_XX` or
-      `uz@cyrillic`.
+    code: Language code such as `sw`, `swh`, `pt-br`, `sr_Latn`, `zh_TW`,
+      `en_XX` or `uz@cyrillic`.
 
   Returns:
-    The meaning of the code. A code that is not well-formed or not registered is
-    treated as a separate language with an unknown script.
+    The parsed code. A code that is malformed or not registered is treated as a
+    separate language with an unknown script.
   """
   main, _, modifier = code.partition('@')
   main = main.partition('.')[0]
@@ -178,27 +180,29 @@ def parse_language_code(code: str) -> LanguageCode:
 
 
 def short_code(code: str) -> str:
-  """Returns the shortest ISO 639 code of a language: `sw` for `swh`."""
+  """Returns a language's shortest ISO 639 code, such as `sw` for `swh`."""
   return parse_language_code(code).language
 
 
 def uses_spaces(code: str) -> bool:
-  """Returns True if the words of a language are separated by spaces."""
+  """Returns whether a language separates words by spaces."""
   return parse_language_code(code).uses_spaces
 
 
 def match_language(code: str, languages: Sequence[str]) -> str | None:
   """Finds the code in `languages` that denotes the same language as `code`.
 
-  Candidates are tried in this order: the same spelling, the same language and
-  script, the same language, and the macrolanguage in either direction.
+  Candidates are tried in this order: a code with the same spelling, with the
+  same language and script, with the same language, and the macrolanguage in
+  either direction.
 
   Args:
-    code: Language to find, such as `cmn_Hans`.
-    languages: Codes of a vocabulary or a benchmark.
+    code: Language code to find, such as `cmn_Hans`.
+    languages: Language codes of a vocabulary or benchmark.
 
   Returns:
-    One of `languages`, or None if none or several match equally well.
+    One of `languages`, or None if no code matches or if several match equally
+    well.
   """
   if code in languages:
     return code
@@ -228,16 +232,16 @@ def match_language(code: str, languages: Sequence[str]) -> str | None:
 def language_id(
   vocabulary, code: str, notes: list[str], *, required: bool = False
 ) -> int:
-  """Returns the id of a language in a vocabulary.
+  """Returns a language's id in a vocabulary.
 
   Args:
-    vocabulary: Vocabulary of the run.
-    code: Language to find.
+    vocabulary: Vocabulary that the run uses.
+    code: Language code to find.
     notes: List to which a note is appended if the vocabulary lacks the
       language.
     required: Whether to require that the vocabulary contains the language,
-      because the model has language-specific parameters. Otherwise only
-      language embeddings use the id.
+      because the model has language-specific parameters. If False, the id is
+      used only for language embeddings.
 
   Returns:
     The id, or 0 if the vocabulary lacks the language.
@@ -251,7 +255,7 @@ def language_id(
     return vocabulary.language_id(matched)
   if required:
     raise errors.VocabularyError(
-      'The model has no parameters for a language.',
+      'The model has no parameters for this language.',
       got=code,
       expected='one of ' + ', '.join(vocabulary.spec.languages),
       fix=name_suggestions.suggest_language(code, vocabulary.spec.languages),

@@ -1,10 +1,11 @@
-"""Readers of lines and columns in the text files of a corpus directory.
+"""Readers for lines and columns in the text files of a corpus directory.
 
-All readers share the definitions of this module: a line ends with LF, CRLF or
-CR, and tokens are separated by ASCII spaces and tabs. A no-break space is part
-of a token. ASCII white space at both ends of a line is removed. Files with the
-extension `.gz` or `.zst` are decompressed while they are read, and files of
-records are converted to lines (`record_reader`). TensorFlow is not required.
+All readers of text files use the definitions in this module. A line ends with
+LF, CRLF or CR. Tokens are separated by ASCII spaces and tabs. A no-break space
+is part of a token. ASCII white space at both ends of a line is removed. Files
+with the extension `.gz` or `.zst` are decompressed while they are read, and
+files that contain records are converted to lines (`record_reader`). TensorFlow
+is not required.
 """
 
 import contextlib
@@ -39,7 +40,7 @@ _DECOMPRESSION_ERRORS = (
 
 
 class Span(NamedTuple):
-  """Bytes start .. stop - 1 of a file."""
+  """Range of bytes in a file, from start to stop - 1."""
 
   start: int
   stop: int
@@ -53,7 +54,7 @@ def _open(
 
   Args:
     path: Path of the file.
-    of_records: Whether to convert records to lines.
+    of_records: Whether the file contains records, which are converted to lines.
   """
   with contextlib.ExitStack() as stack:
     if of_records and record_formats.is_records(path):
@@ -80,7 +81,7 @@ def _open(
 def _zstd_frames(file: BinaryIO) -> Iterator[bytes]:
   """Yields the decompressed frames of a Zstandard file.
 
-  The reader of the library does not report a truncated last frame.
+  The library's own reader does not report an incomplete last frame.
 
   Raises:
     EOFError: If the last frame is incomplete.
@@ -116,7 +117,7 @@ def read_text(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
 def read_lines(
   path: pathlib.Path, *, strip: bytes | None = None, of_records: bool = False
 ) -> Iterator[tuple[int, bytes]]:
-  r"""Yields (line number from 1, line without surrounding white space).
+  r"""Yields each line's number, counted from 1, and its stripped bytes.
 
   For example, the file `b'\xef\xbb\xbfone \r\n\ntwo'` yields
   `(1, b'one'), (2, b''), (3, b'two')`.
@@ -125,10 +126,11 @@ def read_lines(
     path: Path of the file.
     strip: Characters to remove at both ends of a line. If None, ASCII white
       space is removed.
-    of_records: Whether to convert records to lines.
+    of_records: Whether the file contains records, which are converted to lines.
 
   Raises:
-    CorpusError: If the file cannot be opened, or its compression is damaged.
+    CorpusError: If the file cannot be opened, or if the compressed data is
+      damaged.
   """
   number = 0
   opened = _open(path, of_records=of_records)
@@ -140,13 +142,13 @@ def read_lines(
 
 
 def read_span(path: pathlib.Path, span: Span) -> Iterator[tuple[int, bytes]]:
-  """Yields the numbered lines that begin in a range of bytes; see `read_lines`.
+  """Yields the numbered lines that start in a range of bytes; see `read_lines`.
 
-  If the bytes of a file are divided into spans, each line belongs to exactly
-  one of them. Line numbers are relative to the span and start at 1.
+  If a file is divided into spans, each line belongs to exactly one span. Line
+  numbers are relative to the span and start at 1.
 
   Args:
-    path: Path of an uncompressed file of lines.
+    path: Path of an uncompressed text file.
     span: Range of bytes.
 
   Raises:
@@ -164,13 +166,13 @@ def read_span(path: pathlib.Path, span: Span) -> Iterator[tuple[int, bytes]]:
 
 
 def follows_blank(path: pathlib.Path, start: int) -> bool:
-  """Checks whether the first line from a byte offset on follows a blank line.
+  """Returns whether the first line at or after an offset follows a blank line.
 
   The first line of a file counts as following a blank line.
 
   Args:
     path: Path of the file.
-    start: Byte offset.
+    start: Byte offset in the file.
 
   Raises:
     CorpusError: If the file cannot be opened.
@@ -195,11 +197,11 @@ def follows_blank(path: pathlib.Path, start: int) -> bool:
 def absolute_line_numbers(
   path: pathlib.Path, span: Span | None
 ) -> Iterator[None]:
-  """Context in which errors refer to lines of the file instead of the span.
+  """Context in which errors contain line numbers of the file, not of the span.
 
   Args:
     path: Path of the file.
-    span: Span that is read. If None, errors are not changed.
+    span: Span of the file that is read. If None, errors are not changed.
   """
   if span is None:
     yield
@@ -264,7 +266,7 @@ def _raw_lines(stream: BinaryIO, path: pathlib.Path) -> Iterator[bytes]:
         'A line of a text file is too long.',
         got=f'more than {_MAX_LINE_BYTES:,} bytes',
         where=f'{path}:{number}',
-        fix='check that the format of the file matches its name.',
+        fix="Check that the file's format matches its name.",
       )
     yield line
 
@@ -297,7 +299,7 @@ def _as_corpus_errors(
     raise errors.CorpusError(
       f'A compressed file is damaged or truncated ({error}).',
       where=f'{path}:{line_number()}',
-      fix='write the file again.',
+      fix='Write or download the file again.',
     ) from error
   except OSError as error:
     raise errors.CorpusError(
@@ -308,15 +310,16 @@ def _as_corpus_errors(
 
 
 def decode_line(line: bytes, path: pathlib.Path, number: int) -> str:
-  """Decodes a line of a file.
+  """Decodes the bytes of a line as UTF-8.
 
   Args:
     line: Bytes of the line.
     path: Path of the file.
-    number: Line number.
+    number: Line number, for error messages.
 
   Raises:
-    CorpusError: If the line is not UTF-8 (file:line).
+    CorpusError: If the line is not valid UTF-8. The error contains the file and
+      the line.
   """
   try:
     return line.decode('utf-8')
@@ -326,45 +329,46 @@ def decode_line(line: bytes, path: pathlib.Path, number: int) -> str:
       got=f'byte 0x{line[error.start]:02x} at column {error.start + 1}',
       expected='UTF-8 text',
       where=f'{path}:{number}',
-      fix='convert the file, for instance with iconv -t UTF-8.',
+      fix='Convert the file, for instance with iconv -t UTF-8.',
     ) from error
 
 
 def split_columns(
   line: bytes, path: pathlib.Path, number: int
 ) -> tuple[str, str]:
-  r"""Returns the two sides of a line of a parallel file.
+  r"""Splits a line of a parallel file into source and target.
 
   For example, `b'one\t un'` becomes `('one', 'un')`.
 
   Args:
     line: Bytes of the line.
     path: Path of the file.
-    number: Line number.
+    number: Line number, for error messages.
 
   Raises:
-    CorpusError: If the line does not have exactly two columns, a side is empty,
-      or the line is not UTF-8 (file:line).
+    CorpusError: If the line does not have exactly two columns, if the source or
+      target is empty, or if the line is not valid UTF-8. The error contains the
+      file and the line.
   """
   sides = decode_line(line, path, number).split('\t')
   if len(sides) != 2:
     # The reader strips a tab next to an empty side at the end of a line.
     count = f'{len(sides)} columns' if len(sides) > 1 else 'text in 1 column'
     raise errors.CorpusError(
-      'Malformed line in a parallel file.',
+      'A line of a parallel file does not have two columns.',
       got=f'{count}: {_shorten(line)}',
       expected='exactly two columns separated by one tab',
       where=f'{path}:{number}',
-      fix='correct or delete the line.',
+      fix='Correct or delete the line.',
     )
   first, second = sides[0].strip(), sides[1].strip()
   if not first or not second:
     raise errors.CorpusError(
-      'A line of a parallel file has an empty side.',
+      'A line of a parallel file has an empty source or target.',
       got=_shorten(line),
       expected='text in both columns',
       where=f'{path}:{number}',
-      fix='correct or delete the line.',
+      fix='Correct or delete the line.',
     )
   return first, second
 
@@ -372,14 +376,15 @@ def split_columns(
 def read_dictionary(
   path: pathlib.Path,
 ) -> Iterator[tuple[str, str, float | None]]:
-  r"""Yields (word, translation, weight or None) for each line of a dictionary.
+  r"""Yields (word, translation, weight or None) for each line in a dictionary.
 
   For example, `b'cat\tKatze\ndog\tHund\t0.5'` yields
   `('cat', 'Katze', None), ('dog', 'Hund', 0.5)`.
 
   Raises:
-    CorpusError: If the number of columns is wrong, a column is empty, a weight
-      is not a positive number, the file has no lines, or a line is not UTF-8.
+    CorpusError: If the number of columns is wrong, if a column is empty, if a
+      weight is not a positive number, if the file has no lines, or if a line is
+      not valid UTF-8.
   """
   count = 0
   for number, line in read_lines(path):
@@ -388,12 +393,12 @@ def read_dictionary(
     is_complete = len(fields) in (2, 3) and all(fields)
     if not is_complete or (len(fields) == 3 and not _is_weight(fields[2])):
       raise errors.CorpusError(
-        'Malformed line in a dictionary.',
+        'A line of a dictionary file is malformed.',
         got=_shorten(line),
-        expected='word<TAB>translation, optionally with a positive weight in a '
-        'third column',
+        expected='a line word<TAB>translation, optionally with a positive '
+        'weight in a third column',
         where=f'{path}:{number}',
-        fix='correct or delete the line.',
+        fix='Correct or delete the line.',
       )
     yield fields[0], fields[1], float(fields[2]) if len(fields) == 3 else None
     count += 1
@@ -401,15 +406,15 @@ def read_dictionary(
     raise errors.CorpusError(
       'A dictionary contains no entries.',
       where=str(path),
-      fix='add entries to the file, or delete it.',
+      fix='Add entries to the file, or delete it.',
     )
 
 
 def check_dictionary(path: pathlib.Path) -> int:
-  """Checks a dictionary and returns the number of its entries.
+  """Checks a dictionary file and returns its number of entries.
 
   Raises:
-    CorpusError: If `read_dictionary` raises it.
+    CorpusError: If `read_dictionary` raises the error.
   """
   return sum(1 for _ in read_dictionary(path))
 

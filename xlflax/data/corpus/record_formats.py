@@ -1,4 +1,4 @@
-"""Formats of files of records, and their configuration by `corpus.toml`.
+"""Formats of corpus files with records, as configured in `corpus.toml`.
 
 ```
 [[records]]
@@ -47,10 +47,10 @@ COMPRESSIONS = ('.gz', '.zst')
 
 
 class Unit(enum.Enum):
-  """Unit of text in a record of monolingual text.
+  """Unit of text that a monolingual record contains.
 
-  DOCUMENT: The lines of the record are sentences or paragraphs of a document.
-  LINE: The record is one sentence or paragraph, and all records of a file form
+  DOCUMENT: The record is a document, and its lines are sentences or paragraphs.
+  LINE: The record is one sentence or paragraph, and all records in a file form
   one document.
   """
 
@@ -61,20 +61,20 @@ class Unit(enum.Enum):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordFormat:
-  """Conversion of the records of a file into text.
+  """Settings for converting the records in a file to text.
 
   Attributes:
-    files: Pattern of names relative to the corpus directory.
-    text_field: Column of monolingual text. 'a.b' is the field `b` of the object
-      `a`.
-    pair_fields: Columns of the two sides of pairs, in the order of the
-      languages in the file name. If None, the columns are named
+    files: Pattern that matches file names relative to the corpus directory.
+    text_field: Column that contains monolingual text. 'a.b' is the field `b` in
+      the object `a`.
+    pair_fields: Columns that contain the two sentences of a pair, in the order
+      of the languages in the file name. If None, the columns are named
       `translation.<language>`. TMX files and archives have no columns.
-    record_unit: Unit of text in a record.
-    min_values: Map from column to number. Records with a smaller value are
-      dropped.
-    filter_equals: Map from column to value. Records with another value are
-      dropped.
+    record_unit: Unit of text that a record contains.
+    min_values: Mapping from columns to minimum values. Records with a smaller
+      value are dropped.
+    filter_equals: Mapping from columns to required values. Records with a
+      different value are dropped.
   """
 
   files: str = '*'
@@ -88,9 +88,10 @@ class RecordFormat:
 
 
 def format_suffix(path: pathlib.Path) -> str:
-  """Returns the suffix of the format: '.jsonl' for 'en.jsonl.zst'.
+  """Returns the file suffix of a format, such as '.jsonl' for 'en.jsonl.zst'.
 
-  The format of 'en-fr.news.en', the first of two aligned files, is '.moses'.
+  The format of 'en-fr.news.en', the first of two line-aligned files, is
+  '.moses'.
   """
   name = path.with_suffix('') if path.suffix in COMPRESSIONS else path
   first, *other_languages = languages_of_name(path)
@@ -100,9 +101,9 @@ def format_suffix(path: pathlib.Path) -> str:
 
 
 def source_files(path: pathlib.Path) -> list[pathlib.Path]:
-  """Returns the files that contain the text of a file, itself first.
+  """Returns all files that belong to a corpus file, starting with itself.
 
-  There are two files for the Moses format and one file for all other formats.
+  The Moses format consists of two files. All other formats consist of one file.
   """
   if format_suffix(path) != _MOSES:
     return [path]
@@ -112,18 +113,18 @@ def source_files(path: pathlib.Path) -> list[pathlib.Path]:
 
 
 def is_records(path: pathlib.Path) -> bool:
-  """Returns True if a file contains records instead of lines."""
+  """Returns whether a file contains records rather than lines."""
   return format_suffix(path) in RECORDS
 
 
 def text_file_path(path: pathlib.Path, codes: Sequence[str]) -> pathlib.Path:
-  """Returns the name of a file that holds the same text as lines.
+  """Returns the name of a file that stores the same text as lines.
 
   For example, `mono/en.jsonl.zst` becomes `mono/en.jsonl.txt.zst`.
 
   Args:
-    path: Path of a file of lines or records.
-    codes: Language of the text, or the two languages of a pair.
+    path: Path of a file with lines or records.
+    codes: Language of the text, or both languages of parallel text.
   """
   if not is_records(path):
     return path
@@ -135,15 +136,15 @@ def text_file_path(path: pathlib.Path, codes: Sequence[str]) -> pathlib.Path:
 
 
 def languages_of_name(path: pathlib.Path) -> tuple[str, ...]:
-  """Returns the languages in a file name: ('en', 'fr') for 'en-fr.opus.zip'."""
+  """Returns a file name's languages: ('en', 'fr') for 'en-fr.opus.zip'."""
   return tuple(path.name.partition('.')[0].split('-'))
 
 
 def find_format(path: pathlib.Path) -> RecordFormat:
-  """Returns the format of a file of records according to `corpus.toml`.
+  """Returns the record format that `corpus.toml` specifies for a file.
 
   Raises:
-    CorpusError: If `corpus.toml` is not valid.
+    CorpusError: If `corpus.toml` is invalid.
   """
   root, name = _split_root(path)
   form = next(
@@ -162,9 +163,10 @@ def find_format(path: pathlib.Path) -> RecordFormat:
 
 
 def digest_of_settings(path: pathlib.Path) -> str:
-  """Returns a digest of the settings of a file in `corpus.toml`.
+  """Returns a digest of the settings that `corpus.toml` specifies for a file.
 
-  The digest is '' if there is no `corpus.toml` or the file contains lines.
+  The digest is '' if `corpus.toml` does not exist or if the file contains lines
+  rather than records.
   """
   if not is_records(path) or not (_split_root(path)[0] / FILE).exists():
     return ''
@@ -175,7 +177,7 @@ def digest_of_settings(path: pathlib.Path) -> str:
 
 
 def check_corpus_toml(directory: pathlib.Path) -> None:
-  """Raises a CorpusError if the `corpus.toml` of a directory is invalid."""
+  """Raises a CorpusError if a directory's `corpus.toml` is invalid."""
   _read_toml(directory)
 
 

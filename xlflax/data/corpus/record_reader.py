@@ -1,9 +1,9 @@
-r"""Readers that convert files of records into lines of text.
+r"""Readers that convert files with records to lines of text.
 
 For example, the records `{"text": "a\nb"}` and `{"text": "c"}` in
-`mono/en.jsonl` become the bytes `a\nb\n\nc\n\n`. A record of monolingual text
-is a document, and a record of parallel text is a pair. All commands therefore
-read the same text from every format:
+`mono/en.jsonl` become the bytes `a\nb\n\nc\n\n`. A monolingual record is a
+document, and a parallel record is a sentence pair. All commands can therefore
+read the same text from any of these formats:
 
     .jsonl[.gz|.zst]   one JSON object per line
     .parquet, .arrow   rows of a table (extra `arrow`), also from `datasets`
@@ -14,8 +14,8 @@ read the same text from every format:
     .dataset           arguments of `datasets.load_dataset` in TOML
     .tfrecord[.gz], .array_record   JSON or tf.train.Example
 
-`corpus.toml` in the corpus directory specifies the columns with text; see
-`RecordFormat`.
+A `corpus.toml` file in the corpus directory specifies the columns that contain
+text; see `RecordFormat`.
 """
 
 import contextlib
@@ -50,15 +50,16 @@ Reader = Callable[..., Iterator[tuple[int, Record]]]
 def read_record_lines(
   streams: Sequence[BinaryIO], path: pathlib.Path
 ) -> Iterator[bytes]:
-  """Yields the text of a file of records in chunks of complete lines.
+  """Yields the text of a file with records in chunks of complete lines.
 
   Args:
-    streams: Decompressed content of the file and of the files that belong to it
-      (`record_formats.source_files`). Empty for a directory.
+    streams: Decompressed contents of the file and of all files that belong to
+      it (`record_formats.source_files`). Empty for a directory.
     path: Path of the file, whose name determines the format and the languages.
 
   Raises:
-    CorpusError: If a record cannot be read, or lacks a column (file:record).
+    CorpusError: If a record cannot be read, or if it lacks a column. The error
+      contains the file and the record.
   """
   form = record_formats.find_format(path)
   read_records = _READERS[record_formats.format_suffix(path)]
@@ -102,7 +103,7 @@ def _column_text(
     raise errors.CorpusError(
       f'The column {name} of a record cannot be encoded in UTF-8.',
       got=ascii(value)[:60],
-      expected='text without unpaired surrogates',
+      expected='text that contains no unpaired surrogates',
       where=f'{path}:{number}',
     )
   if not isinstance(value, str):
@@ -111,9 +112,9 @@ def _column_text(
       got=f'columns {", ".join(map(str, record))}'
       if value is None
       else repr(value)[:60],
-      expected='text',
+      expected='a column that contains text',
       where=f'{path}:{number}',
-      fix=f'specify the column in {record_formats.FILE} in the corpus '
+      fix=f'Specify the column in {record_formats.FILE} in the corpus '
       'directory (see docs/data.md), or remove the record.',
     )
   return value
@@ -128,11 +129,11 @@ def _is_encodable(text: str) -> bool:
 
 
 def get_field(record: Record, name: str) -> Any:
-  """Returns the value of a column, or None if it does not exist.
+  """Returns the value of a record's column, or None if it does not exist.
 
   Args:
     record: Record with named columns.
-    name: Name of the column. 'a.b' is the field `b` of the object `a`.
+    name: Name of the column. 'a.b' is the field `b` in the object `a`.
   """
   if name in record:
     return record[name]
@@ -146,15 +147,15 @@ def get_field(record: Record, name: str) -> Any:
 def _passes_filters(
   record: Record, form: RecordFormat, path: pathlib.Path, number: int
 ) -> bool:
-  """Returns True if a record passes `RecordFormat.min_values` and `RecordFormat.filter_equals`."""
+  """Returns whether a record passes all filters of its `RecordFormat`."""
   for name, minimum in form.min_values.items():
     value = get_field(record, name)
     if not isinstance(value, int | float):
       raise errors.CorpusError(
         f'The column {name} of a record contains no number.',
         got=repr(value)[:60],
-        expected=f'a number, because {record_formats.FILE} requires at least '
-        f'{minimum}',
+        expected=f'a number, because {record_formats.FILE} requires a value '
+        f'of at least {minimum}',
         where=f'{path}:{number}',
       )
     if not value >= minimum:
@@ -180,7 +181,7 @@ def _parse_object(line: bytes, path: pathlib.Path, number: int) -> Record:
       f'A record is not valid JSON ({error}).',
       got=repr(line[:60]),
       where=f'{path}:{number}',
-      fix='correct or delete the line.',
+      fix='Correct or delete the line.',
     ) from error
   if not isinstance(record, dict):
     raise errors.CorpusError(
@@ -233,7 +234,7 @@ def _read_tar(stream: BinaryIO, path: pathlib.Path):
       if file is None:
         continue
       if member.name.endswith('.txt'):
-        yield number, {'text': _decode(file.read(), path, number)}
+        yield (number, {'text': _decode(file.read(), path, number)})
       elif member.name.endswith('.json'):
         yield number, _parse_object(file.read(), path, number)
 
@@ -275,7 +276,7 @@ def _read_tmx(stream: BinaryIO, path: pathlib.Path):
 def _segment_text(node) -> str:
   """Returns the text of a segment without native codes.
 
-  Subflows (`sub`) inside of native codes are part of the text.
+  Subflows (`sub`) within native codes are part of the text.
   """
   is_code = node.tag in ('bpt', 'ept', 'it', 'ph', 'ut')
   texts = [None if is_code else node.text]
@@ -301,7 +302,8 @@ def _read_zip(stream: BinaryIO, path: pathlib.Path):
     }
     if any(len(names) != 1 for names in members.values()):
       raise errors.CorpusError(
-        'An archive of pairs must contain exactly one file for each language.',
+        'A zip archive with sentence pairs must contain exactly one file for '
+        'each language.',
         got=', '.join(archive.namelist()[:6]),
         expected=' and '.join(
           f'one name ending in .{language}' for language in languages
@@ -329,10 +331,10 @@ def _aligned_lines(sides, languages, path: pathlib.Path):
     number += 1
     if not all(raw_lines):
       raise errors.CorpusError(
-        'The two sides of aligned files have different numbers of lines.',
+        'Two line-aligned files have different numbers of lines.',
         got=f'one side ends after line {number - 1}',
         where=str(path),
-        fix='download the files again.',
+        fix='Download the files again.',
       )
     texts = [_decode(line, path, number) for line in raw_lines]
     yield number, dict(zip(languages, texts, strict=True))
@@ -349,11 +351,11 @@ def _read_dataset(stream: BinaryIO, path: pathlib.Path):
       yield from enumerate(rows, start=1)
     except Exception as error:
       raise errors.CorpusError(
-        f'A dataset cannot be loaded ({error}).',
+        f'A Hugging Face dataset cannot be loaded ({error}).',
         got=str(arguments),
-        expected='path, and optionally name, data_files, split and revision',
+        expected='a path, and optionally name, data_files, split and revision',
         where=str(path),
-        fix='correct the file, or run the command again; without network '
+        fix='Correct the file, or run the command again. Without network '
         'access (or with HF_HUB_OFFLINE), use a local directory.',
         status=errors.ExitStatus.FAILURE,
       ) from error
@@ -385,7 +387,7 @@ def _as_corpus_errors(path: pathlib.Path) -> Iterator[None]:
     raise errors.CorpusError(
       f'{path.suffix} files require {error.name}, which is not installed.',
       where=str(path),
-      fix='run `pip install ".[sources]"` in a checkout of xlflax.',
+      fix='Run `pip install ".[sources]"` in a checkout of xlflax.',
     ) from error
   except (
     ValueError,  # Base class of pyarrow's errors.
@@ -394,9 +396,9 @@ def _as_corpus_errors(path: pathlib.Path) -> Iterator[None]:
     ElementTree.ParseError,
   ) as error:
     raise errors.CorpusError(
-      f'A {path.suffix} file is damaged ({error}).',
+      f'A file in the format {path.suffix} is damaged ({error}).',
       where=str(path),
-      fix='download or write the file again.',
+      fix='Download or write the file again.',
     ) from error
 
 
@@ -415,7 +417,7 @@ _READERS: dict[str, Reader] = {
 
 
 class Stream(io.RawIOBase):
-  """Binary file whose chunks are created while it is read."""
+  """Binary file whose content is created in chunks while it is read."""
 
   def __init__(self, chunks: Iterator[bytes]):
     self._chunks = chunks

@@ -1,9 +1,10 @@
 """Text lengths that are comparable across writing systems.
 
 The same sentence has about 100 letters in English, 40 characters in Chinese and
-150 in Burmese. Rules on lengths (minimum length of a line, length ratio of the
-two sides of a pair, length of a run that two texts share) therefore count each
-character as the number of Latin letters that carry the same amount of text.
+150 in Burmese. Rules about lengths (such as a line's minimum length, the length
+ratio between source and target, or the length of a passage shared by two texts)
+therefore count each character as the number of Latin letters that carry the
+same amount of text.
 """
 
 import unicodedata
@@ -34,7 +35,7 @@ LETTERS_PER_WORD = 5.0
 class _Weights(dict):
   """Map from character to the equivalent number of Latin letters.
 
-  Entries are computed on first use.
+  Entries are computed when they are first used.
   """
 
   def __missing__(self, character: str) -> float:
@@ -52,7 +53,7 @@ WEIGHTS = _Weights()
 def latin_length(text: str) -> float:
   """Returns the number of Latin characters that carry the same amount of text.
 
-  `latin_length('cat')` is 3, and `latin_length('猫です')` is 6.1. Digits, spaces
-  and punctuation marks count 1 each.
+  For example, `latin_length('cat')` is 3, and `latin_length('猫です')` is 6.1.
+  Digits, spaces and punctuation marks count as 1 each.
   """
   return float(sum(map(WEIGHTS.__getitem__, text)))

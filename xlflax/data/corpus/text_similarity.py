@@ -1,4 +1,4 @@
-"""Similarity of two texts, after normalization."""
+"""Similarity of two texts, measured by their character n-grams."""
 
 import unicodedata
 
@@ -15,7 +15,7 @@ _COMPARED_CATEGORIES = 'LMN'
 class _Table(dict):
   """Map from code point to the character, or to a space if it is ignored.
 
-  Entries are computed on first use.
+  Entries are computed when they are first used.
   """
 
   def __missing__(self, point: int) -> str:
@@ -29,9 +29,9 @@ _table = _Table()
 
 
 def normalize_for_comparison(text: str) -> str:
-  """Removes differences that are ignored: `It's  1,000!` becomes `it s 1 000`.
+  """Normalizes a text for comparison: `It's 1,000!` becomes `it s 1 000`.
 
-  The result consists of letters with their marks and numbers, after
+  The result contains only letters with their marks and numbers, after
   compatibility normalization and case folding. A text without letters and
   numbers is returned unchanged.
   """
@@ -40,15 +40,15 @@ def normalize_for_comparison(text: str) -> str:
 
 
 def n_grams(text: str, n: int) -> set[str]:
-  """Returns the character n-grams of a text, or the text if it is shorter."""
+  """Returns a text's character n-grams, or the text itself if it is shorter."""
   return {text[i : i + n] for i in range(max(1, len(text) - n + 1))}
 
 
 def ngram_similarity(first: str, second: str, *, n: int = 3) -> float:
-  """Returns the Jaccard similarity of the n-grams of two texts, from 0 to 1.
+  """Returns the Jaccard similarity of two texts' n-grams, from 0 to 1.
 
-  The similarity of `abcd` and `abce` is 1/3, because they share one of three
-  trigrams.
+  For example, the similarity of `abcd` and `abce` is 1/3, because they share
+  one of three trigrams.
   """
   first_grams = n_grams(normalize_for_comparison(first), n)
   second_grams = n_grams(normalize_for_comparison(second), n)

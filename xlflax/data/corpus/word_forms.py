@@ -2,7 +2,7 @@
 
 All code that looks up or counts words compares the results of `normalize_word`,
 and changes case with `lower`, `upper` and `capitalize`. These functions follow
-the language-specific rules of Unicode's SpecialCasing.txt and of CLDR.
+the language-specific rules in Unicode's SpecialCasing.txt and in CLDR.
 
 - Turkish, Azerbaijani, Crimean Tatar, Gagauz, Tatar and Kazakh in Latin
   letters: `I` is the capital of `ı`, and `İ` of `i`.
@@ -26,10 +26,11 @@ _DIALYTIKA = '\u0308'
 
 
 def normalize_word(word: str) -> str:
-  """Returns a word in the spelling in which words are compared.
+  """Normalizes a word's spelling so that it can be compared with other words.
 
-  The spelling is Unicode's NFC with plain apostrophes and hyphens and single
-  spaces. Case is preserved. Both sides of every comparison are normalized.
+  The normalized spelling is in Unicode's NFC, with plain apostrophes, plain
+  hyphens and single spaces. Case is preserved. Normalize both words before you
+  compare them.
   """
   if not word.isascii():
     word = unicodedata.normalize('NFC', word).translate(_PLAIN_PUNCTUATION)
@@ -37,14 +38,15 @@ def normalize_word(word: str) -> str:
 
 
 def lower(text: str, language: str) -> str:
-  """Returns a text in lower case.
+  """Converts a text to lower case by the rules of its language.
 
   `lower('IŞIK İNSAN', 'tr')` is `ışık insan`, and `lower('ΛΌΓΟΣ', 'el')` is
   `λόγος`.
 
   Args:
-    text: Any text.
-    language: Language code. An empty string applies the common rules.
+    text: Text in any script.
+    language: Language code. If it is an empty string, the language-independent
+      rules are applied.
   """
   if text.isascii() and 'I' not in text:
     return text.lower()
@@ -55,13 +57,14 @@ def lower(text: str, language: str) -> str:
 
 
 def upper(text: str, language: str) -> str:
-  """Returns a text in upper case.
+  """Converts a text to upper case by the rules of its language.
 
   `upper('iyi', 'tr')` is `İYİ`, and `upper('Αθήνα', 'el')` is `ΑΘΗΝΑ`.
 
   Args:
-    text: Any text.
-    language: Language code. An empty string applies the common rules.
+    text: Text in any script.
+    language: Language code. If it is an empty string, the language-independent
+      rules are applied.
   """
   rules = _case_rules(language)
   if rules == 'dotted_i':
@@ -74,14 +77,15 @@ def upper(text: str, language: str) -> str:
 
 
 def capitalize(text: str, language: str) -> str:
-  """Capitalizes the first letter of a text and leaves the others unchanged.
+  """Capitalizes a text's first letter and leaves all other letters unchanged.
 
   `capitalize('iyi gün', 'tr')` is `İyi gün`, and `capitalize('ijs', 'nl')` is
   `IJs`.
 
   Args:
-    text: Any text.
-    language: Language code. An empty string applies the common rules.
+    text: Text in any script.
+    language: Language code. If it is an empty string, the language-independent
+      rules are applied.
   """
   first, tail = text[:1], text[1:]
   rules = _case_rules(language)
@@ -95,12 +99,13 @@ def capitalize(text: str, language: str) -> str:
 def fold(text: str, language: str) -> str:
   """Returns a key that is the same for all case variants of a text.
 
-  `STRASSE` and `Straße` have the same key. The same holds for Greek `ΑΘΗΝΑ` and
-  `Αθήνα`, which `lower` does not unify.
+  For example, `STRASSE` and `Straße` have the same key. The Greek words `ΑΘΗΝΑ`
+  and `Αθήνα`, which `lower` does not unify, also have the same key.
 
   Args:
-    text: Any text.
-    language: Language code. An empty string applies the common rules.
+    text: Text in any script.
+    language: Language code. If it is an empty string, the language-independent
+      rules are applied.
   """
   text = lower(normalize_word(text), language)
   if _case_rules(language) == 'greek':
@@ -109,15 +114,16 @@ def fold(text: str, language: str) -> str:
 
 
 class WordIndex:
-  """Index of a list of words that finds any spelling of a word."""
+  """Index of a word list in which any spelling of a word can be looked up."""
 
   def __init__(self, words: Iterable[str], language: str):
     """Creates an index.
 
     Args:
-      words: Words of one language. If `normalize_word` maps several of them to
-        the same spelling, the index contains the first.
-      language: Language code. An empty string applies the common rules.
+      words: Words in the same language. If `normalize_word` maps several words
+        to the same spelling, the index contains the first of them.
+      language: Language code. If it is an empty string, the
+        language-independent rules are applied.
     """
     self._language = language
     self._positions: dict[str, int] = {}
@@ -125,10 +131,10 @@ class WordIndex:
       self._positions.setdefault(normalize_word(word), position)
 
   def find(self, word: str) -> int | None:
-    """Returns the position of a word.
+    """Returns a word's position in the list.
 
-    The word is looked up in its given spelling, then in lower case. If neither
-    is in the list, the result is None.
+    The word is looked up first in its given spelling and then in lower case. If
+    the list contains neither spelling, the result is None.
     """
     word = normalize_word(word)
     position = self._positions.get(word)

@@ -1,17 +1,18 @@
-"""Segmentation of text into words, in scripts with and without spaces.
+"""Segmentation of text into words, for scripts with and without spaces.
 
 `Segmenter.split` splits text into alternating separators and words, so that
 words can be replaced while all other bytes are preserved. No word begins with a
 combining mark.
 
-- Scripts with spaces: a word is a run of letters, digits and combining marks,
-  with apostrophes and hyphens inside (`don't`, `well-known`). In French,
+- Scripts with spaces: A word is a run of letters, digits and combining marks,
+  which may contain apostrophes and hyphens (`don't`, `well-known`). In French,
   Italian and similar languages an apostrophe ends a word (`l'`, `homme`). The
   Ethiopic word space (`፡`) and the Tibetan tsheg (`་`) are separators, so that
   Tibetan words are syllables.
-- Chinese: the words of jieba.
-- Japanese, Thai, Lao, Khmer, Burmese: the words of ICU's dictionaries. Known
-  words that consist of several of these remain one word.
+- Chinese: The words are those of jieba.
+- Japanese, Thai, Lao, Khmer, Burmese: The words are those in ICU's
+  dictionaries. A known word that consists of several ICU words remains one
+  word.
 - Other scripts without spaces (Javanese, Balinese, Tai Tham, New Tai Lue): ICU
   has no dictionary for them. A run is split at known words that begin and end
   at grapheme clusters. The text between two known words is one word.
@@ -47,7 +48,7 @@ _ICU_SCRIPTS = frozenset(
 
 @functools.cache
 def word_pattern(language: str) -> re.Pattern[str]:
-  """Returns a pattern that matches the words of a text, and `BORDER`.
+  """Returns a pattern that matches a text's words and `BORDER`.
 
   For 'en', the matches in `don't re-read it - now` are `don't`, `re-read`,
   `it`, `now`. For 'fr', the matches in `l'au-delà` are `l'` and `au-delà`.
@@ -61,7 +62,7 @@ def word_pattern(language: str) -> re.Pattern[str]:
 def _pattern(eliding: bool, last_mark: int) -> re.Pattern[str]:
   """Returns a word pattern with the combining marks up to a code point.
 
-  Matching is much faster with few or no marks.
+  Matching is much faster if the text contains few marks or none.
   """
   inner = '‐‑-' if eliding else "'’‐‑-"
   continuation = rf'[{inner}](?=\w)'
@@ -74,25 +75,25 @@ def _pattern(eliding: bool, last_mark: int) -> re.Pattern[str]:
 
 
 def count_words(text: str, language: str) -> int:
-  """Counts words by `word_pattern`; a run without spaces counts as one."""
+  """Counts the words in a text; a run without spaces counts as one word."""
   return len(word_pattern(language).findall(text))
 
 
 class Segmenter:
-  """Splitter of text of one language into separators and words."""
+  """Segmenter that splits text in one language into separators and words."""
 
   def __init__(self, language: str, words: Collection[str] = ()):
     """Creates a segmenter.
 
     Args:
-      language: Language code.
-      words: Known words, such as the entries of a dictionary. In scripts
-        without spaces except Chinese, these words are not split. In other
-        scripts they have no effect.
+      language: Language code of the text.
+      words: Known words, such as a dictionary's entries. These words are not
+        split in scripts without spaces other than Chinese. In all other
+        scripts, they have no effect.
 
     Raises:
       ConfigError: If the language is written without spaces and the package
-        that segments it (jieba or icu4py) is not installed.
+        that segments it into words (jieba or icu4py) is not installed.
     """
     self._eliding = language_codes.short_code(language) in _ELIDING_LANGUAGES
     self._segment_run: Callable[[str], tuple[str, ...]] | None = None
@@ -112,16 +113,17 @@ class Segmenter:
       )
 
   def split(self, text: str) -> list[str]:
-    """Splits a text.
+    """Splits a text into separators and words.
 
-    `'A cat, no?'` becomes `['', 'A', ' ', 'cat', ', ', 'no', '?']`. `BORDER` is
-    a word of its own.
+    For example, `'A cat, no?'` becomes `['', 'A', ' ', 'cat', ', ', 'no',
+    '?']`. `BORDER` is treated as a separate word.
 
     Args:
       text: Any text.
 
     Returns:
-      Separators at even and words at odd positions. Joined, they are `text`.
+      Separators at even positions and words at odd positions. Their
+      concatenation equals `text`.
     """
     parts = _pattern(self._eliding, _last_mark(text)).split(text)
     return parts if self._segment_run is None else self._split_runs(parts)
@@ -145,7 +147,8 @@ class Segmenter:
 def icu_words(text: str) -> list[str]:
   """Splits a run of letters and marks at ICU's word boundaries.
 
-  `ผมชื่อสมชาย` becomes `ผม`, `ชื่อ`, `สมชาย`. Joined, the words are `text`.
+  For example, `ผมชื่อสมชาย` becomes `ผม`, `ชื่อ`, `สมชาย`. The concatenated
+  words equal `text`.
   """
   return _attach_marks(_icu_breakers().WordBreaker(text, 'en'))
 
@@ -170,7 +173,7 @@ def _icu_breakers():
   return user_modules.import_optional(
     'icu4py.breakers',
     'Word segmentation of a language without spaces requires icu4py',
-    fix='run `pip install icu4py`.',
+    fix='Run `pip install icu4py`.',
   )
 
 
@@ -186,7 +189,7 @@ def _attach_marks(parts: Iterable[str]) -> list[str]:
 
 
 class KnownWords:
-  """Known words, which are restored after a segmenter has split them.
+  """Known words that are joined again after a segmenter has split them.
 
   With the known words `ab` and `abc`, the segments `a`, `b`, `c`, `d` become
   `abc`, `d`. If several known words begin at the same segment, the longest is
@@ -206,14 +209,14 @@ class KnownWords:
   def join(
     self, segments: Sequence[str], *, merge_rest: bool = False
   ) -> list[str]:
-    """Joins segments that form known words.
+    """Joins consecutive segments that form known words.
 
     Args:
       segments: Consecutive segments of a text.
-      merge_rest: Whether to join the segments between two known words, too.
+      merge_rest: Whether to also join the segments between two known words.
 
     Returns:
-      Words, whose concatenation equals that of the segments.
+      The words. Their concatenation equals the concatenation of the segments.
     """
     if not self._words and not merge_rest:
       return list(segments)
@@ -246,7 +249,7 @@ class KnownWords:
 
 @functools.cache
 def chinese_words():
-  """Returns jieba's function from a text to a list of its words.
+  """Returns jieba's function that segments a text into a list of words.
 
   Raises:
     ConfigError: If jieba is not installed.
@@ -254,7 +257,7 @@ def chinese_words():
   jieba = user_modules.import_optional(
     'jieba',
     'Word segmentation of Chinese requires jieba',
-    fix='run `pip install jieba`.',
+    fix='Run `pip install jieba`.',
   )
   jieba.setLogLevel(logging.WARNING)
   return jieba.Tokenizer().lcut
@@ -284,8 +287,8 @@ def _bmp_mark() -> re.Pattern[str]:
 def combining_marks(last: int = _LAST_MARK) -> str:
   r"""Returns combining marks as ranges for a character class.
 
-  Vowel signs of Indic and Thai text are marks, and so are decomposed accents.
-  The class `\w` does not contain them.
+  Vowel signs in Indic and Thai text and decomposed accents are marks, but they
+  are not included in the class `\w`.
 
   Args:
     last: Last code point to include.

@@ -1,1 +1,1 @@
-"""Builders of parallel corpora from documents with language-independent ids."""
+"""Builders of parallel corpora from translated documents with common ids."""

@@ -1,11 +1,12 @@
-"""Corpus directories from pages that have the same ids in every language.
+"""Builder of corpus directories from pages with the same ids in all languages.
 
 Complete pages are held out for validation and test. Training text that equals a
 held-out paragraph is dropped. In a *parallel* corpus, each language has all
-other pages as monolingual text, and pairs with the pivot. In a *disjoint*
-corpus, each training page belongs to one language only, and so does each
-paragraph that occurs on several pages, so that no text of one language is a
-translation of another language's text.
+other pages as monolingual text, and also as sentence pairs with the pivot
+language. In a *disjoint* corpus, each training page is used in only one
+language. A paragraph that occurs on several pages is also used in only one
+language. No text in one language is therefore a translation of text in a
+different language.
 """
 
 import collections
@@ -32,8 +33,9 @@ REPORT = 'corpus.json'
 class Mode(enum.Enum):
   """Relation between the training texts of different languages.
 
-  PARALLEL: The training texts of different languages are translations.
-  DISJOINT: No training text is a translation of another.
+  PARALLEL: The training texts of different languages are translations of each
+  other. DISJOINT: No training text is a translation of a different language's
+  training text.
   """
 
   PARALLEL = 'parallel'
@@ -41,7 +43,7 @@ class Mode(enum.Enum):
 
 
 class HeldOut(NamedTuple):
-  """Fractions of the pages that are held out."""
+  """Fractions of the pages that are held out for validation and test."""
 
   validation: float = 0.02
   test: float = 0.05
@@ -60,26 +62,27 @@ def write_aligned_corpus(
   held_out: HeldOut | None = None,
   seed: int = 0,
 ) -> dict[str, Any]:
-  """Writes a corpus directory. If an error is raised, no directory is created.
+  """Writes a corpus directory, which is created only if there is no error.
 
   Args:
-    languages: Map from language code to the pages of the language.
-    output: Directory of the new corpus. It must not exist or must be empty.
-    pivot: Language that the pages were written in. Paragraphs of other
-      languages that equal the pivot's paragraph were not translated and are
-      dropped.
+    languages: Mapping from language codes to the language's pages.
+    output: Directory of the new corpus, which must not exist or must be empty.
+    pivot: Language in which the pages were originally written. If a paragraph
+      in a different language equals the pivot's paragraph, it was not
+      translated and is dropped.
     mode: Relation between the training texts of different languages.
-    held_out: Fractions of the pages that are held out. If None, 2 % and 5 %.
+    held_out: Fractions of the pages that are held out for validation and test.
+      If None, they are 2 % and 5 %.
     seed: Random seed for selecting the held-out pages and, in disjoint corpora,
       the language of each page.
 
   Returns:
-    Content of `corpus.json`: the number of paragraphs and characters of each
-    language by split, and the number of dropped paragraphs by reason.
+    The content of `corpus.json`: each language's number of paragraphs and
+    characters in each split, and its number of dropped paragraphs by reason.
 
   Raises:
-    CorpusError: If the pivot is missing, the directory contains files, or no
-      page remains for a language.
+    CorpusError: If the pivot is missing, if the directory contains files, or if
+      no page remains for a language.
   """
   check_languages(list(languages), pivot)
   _check_output(output)
@@ -173,10 +176,10 @@ def check_languages(languages: Sequence[str], pivot: str) -> None:
 
   Args:
     languages: Language codes.
-    pivot: Language that the pages were written in.
+    pivot: Language in which the pages were originally written.
 
   Raises:
-    CorpusError: If a code cannot be part of a file name, or the pivot is
+    CorpusError: If a code cannot be part of a file name, or if the pivot is
       missing.
   """
   for code in languages:
@@ -186,7 +189,7 @@ def check_languages(languages: Sequence[str], pivot: str) -> None:
       'The languages of the corpus must include the pivot.',
       got=', '.join(languages),
       expected=pivot,
-      fix=f'add {pivot} to --languages, or pass another --pivot.',
+      fix=f'Add {pivot} to --languages, or pass a different --pivot.',
     )
 
 
@@ -197,7 +200,7 @@ def _check_output(output: pathlib.Path) -> None:
       got=str(output),
       expected='a new or empty directory',
       where='--output',
-      fix='pass another directory, or remove this one.',
+      fix='Pass a different directory, or remove the existing one.',
     )
 
 
@@ -218,9 +221,9 @@ def _hash_to_unit_interval(text: str) -> float:
 
 
 def paragraph_key(text: str) -> str:
-  """Returns a key that is equal for paragraphs that count as the same.
+  """Returns a key that is equal for paragraphs that are considered equal.
 
-  Only letters, marks and digits are compared, without case.
+  Only letters, marks and digits are compared, ignoring case.
   """
   return text_similarity.normalize_for_comparison(text).replace(' ', '')
 
@@ -229,9 +232,9 @@ def _drop_untranslated(pages: Pages, source: Pages, foreign: bool, dropped):
   """Drops paragraphs without letters and untranslated paragraphs.
 
   Args:
-    pages: Pages of a language.
-    source: Pages of the pivot.
-    foreign: Whether the language is not the pivot.
+    pages: Pages in one language.
+    source: Pages in the pivot language.
+    foreign: Whether the language differs from the pivot.
     dropped: Counter of dropped paragraphs by reason, which is updated.
 
   Returns:
@@ -268,12 +271,13 @@ def _assign_languages(
 ) -> dict[tuple[str, str], str]:
   """Assigns each paragraph of a disjoint corpus to one language.
 
-  A text of the pivot that occurs on several pages belongs to the language of
-  the first of them.
+  If a pivot text occurs on several pages, it belongs to the language of the
+  first page.
 
   Returns:
-    Map from (page, paragraph id) to the language that is trained on it, or to
-    '' if the text belongs to the language of an earlier page.
+    A mapping from (page, paragraph id) to the language that uses the paragraph
+    for training, or to '' if the text belongs to the language of an earlier
+    page.
   """
   first_languages: dict[str, str] = {}
   owners: dict[tuple[str, str], str] = {}
@@ -302,13 +306,13 @@ def _select_training_pages(
 
   Args:
     code: Language code.
-    pages: Translated pages of the language.
-    splits: Split of each page.
-    owners: Language of each (page, paragraph id) in a disjoint corpus. None for
-      a parallel corpus.
-    source: Pages of the pivot.
-    held_out_keys: Keys of the held-out paragraphs of the language and of the
-      pivot.
+    pages: Translated pages in the language.
+    splits: Split to which each page belongs.
+    owners: Language that uses each (page, paragraph id) in a disjoint corpus.
+      None for a parallel corpus.
+    source: Pages in the pivot language.
+    held_out_keys: Keys of the held-out paragraphs in the language and in the
+      pivot language.
     dropped: Counter of dropped paragraphs by reason, which is updated.
 
   Returns:
@@ -341,7 +345,7 @@ def _write_language(output, code: str, train, pages, splits):
       'No training pages remain for a language.',
       got=code,
       expected='pages with translated paragraphs',
-      fix=f'remove {code} from the languages.',
+      fix=f'Remove {code} from the languages.',
     )
   sizes = {}
   for split in corpus_directory.SPLITS:
@@ -368,7 +372,7 @@ def _write_pairs(output, pivot: str, code: str, train, translated, splits):
   """Writes the pairs of a language with the pivot.
 
   Returns:
-    The number of pairs by split.
+    The number of sentence pairs in each split.
   """
   counts = {}
   for split in corpus_directory.SPLITS:

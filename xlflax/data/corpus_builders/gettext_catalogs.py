@@ -1,4 +1,4 @@
-"""Reader of text (.po) and compiled (.mo) gettext catalogs, based on polib."""
+"""Reader for text (.po) and compiled (.mo) gettext catalogs, based on polib."""
 
 import dataclasses
 import gettext
@@ -22,18 +22,18 @@ _MAX_WORDS_PER_NAME = 3
 
 @dataclasses.dataclass(frozen=True)
 class Message:
-  """Source text of a message and its translation."""
+  """Message of a gettext catalog: source text and translation."""
 
   source: str
   translation: str
 
 
 def read_catalog(path: pathlib.Path) -> list[Message]:
-  """Returns the translated messages of a .po or .mo file.
+  """Returns the translated messages in a .po or .mo file.
 
   Fuzzy, obsolete and untranslated messages are dropped. A message with plural
-  forms results in two messages: the singular with the form for n = 1, and the
-  plural with the form for n = 5.
+  forms gives two messages: the singular text with the translation for n = 1,
+  and the plural text with the translation for n = 5.
 
   Raises:
     CorpusError: If the file is not a gettext catalog.
@@ -57,16 +57,16 @@ def read_catalog(path: pathlib.Path) -> list[Message]:
       got=error,
       expected='a gettext .po or .mo file in UTF-8',
       where=path,
-      fix='reinstall the package that contains the file.',
+      fix='Reinstall the software package that contains the file.',
     ) from error
 
 
 def read_names(language: str, locales: pathlib.Path) -> dict[str, str]:
-  """Returns pycountry's English names with their translations.
+  """Returns pycountry's English names and their translations.
 
-  The names are those of countries, currencies, scripts and language families.
-  Names of more than three words, names with an explanation in brackets, and
-  names whose translation equals the English name are dropped. The result is
+  These are names of countries, currencies, scripts and language families. A
+  name is dropped if it has more than three words, if it contains an explanation
+  in brackets, or if its translation equals the English name. The result is
   empty if pycountry does not support the language.
 
   Args:
@@ -89,7 +89,7 @@ def read_names(language: str, locales: pathlib.Path) -> dict[str, str]:
 def _plural_rule(metadata: dict[str, str]) -> str:
   """Returns the C expression for the index of a plural form.
 
-  The default is the expression for English.
+  If there is no expression, the English expression is returned.
   """
   match = _PLURAL_FORMS.search(metadata.get('Plural-Forms', ''))
   return match[1].strip() if match else 'n != 1'

@@ -1,4 +1,4 @@
-"""Reader of folders of gettext catalogs as pages with common ids."""
+"""Reader for folders of gettext catalogs, whose messages become pages."""
 
 import html
 import pathlib
@@ -30,11 +30,12 @@ def read_folder(folder: pathlib.Path) -> tuple[list[Page], list[Page]]:
   Each catalog is a page. The source text of a message is its id.
 
   Args:
-    folder: Folder with files `**/*.po` or `**/*.mo` of one language. The path
-      relative to the folder is the name of a page.
+    folder: Folder with files `**/*.po` or `**/*.mo` in one language. A file's
+      path relative to the folder is the name of the page.
 
   Raises:
-    CorpusError: If there is no catalog, or a catalog cannot be read.
+    CorpusError: If the folder contains no catalog, or if a catalog cannot be
+      read.
   """
   folder = bucket_staging.stage_input(folder)
   files = sorted({*folder.rglob('*.po'), *folder.rglob('*.mo')})
@@ -42,7 +43,7 @@ def read_folder(folder: pathlib.Path) -> tuple[list[Page], list[Page]]:
     raise errors.CorpusError(
       'The folder contains no gettext catalogs.',
       got=str(folder),
-      expected='files **/*.po or **/*.mo of one language',
+      expected='files **/*.po or **/*.mo in one language',
     )
   translated_pages, source_pages = [], []
   for path in files:
@@ -59,8 +60,8 @@ def read_folder(folder: pathlib.Path) -> tuple[list[Page], list[Page]]:
 def _clean_message(text: str) -> str:
   """Returns a message on one line, without the mark of a keyboard shortcut.
 
-  `Sa_ve as…` becomes `Save as…`, `保存(_S)…` becomes `保存…`, and `&amp; R&D`
-  becomes `& R&D`. `my_file.txt` is not changed.
+  For example, `Sa_ve as…` becomes `Save as…`, `保存(_S)…` becomes `保存…`, and
+  `&amp; R&D` becomes `& R&D`. `my_file.txt` is not changed.
   """
   text = html.unescape(text)
   if len(_MARK.findall(text)) == 1:

@@ -1,4 +1,4 @@
-"""Reader of folders of HTML pages whose paragraphs have the same ids."""
+"""Reader for folders of HTML pages whose paragraphs have ids."""
 
 import html.parser
 import pathlib
@@ -48,12 +48,13 @@ _SILENT = frozenset(('script', 'style', 'noscript'))
 
 
 class Page(NamedTuple):
-  """Page of one language.
+  """Page in one language.
 
   Attributes:
-    name: Name, which is the same in all languages, such as
+    name: Name of the page, which is the same in all languages, such as
       'text/swriter/main0215.html'.
-    paragraphs: Map from id to text on one line, in the order of the page.
+    paragraphs: Mapping from paragraph ids to single-line texts, in the order of
+      the page.
   """
 
   name: str
@@ -63,16 +64,17 @@ class Page(NamedTuple):
 def read_folder(
   folder: pathlib.Path, *, element: str | None = None
 ) -> Iterator[Page]:
-  """Yields the pages below a folder in the order of their names.
+  """Yields all pages in a folder and its subfolders, ordered by name.
 
   Args:
-    folder: Folder with files `**/*.html`. The path relative to the folder is
-      the name of a page.
+    folder: Folder with files `**/*.html`. A file's path relative to the folder
+      is the name of the page.
     element: Id of the element that contains the text. If None, the text of the
       entire page is read.
 
   Raises:
-    CorpusError: If there is no page, or a page is not UTF-8.
+    CorpusError: If the folder contains no page, or if a page is not valid
+      UTF-8.
   """
   folder = bucket_staging.stage_input(folder)
   files = sorted(folder.rglob('*.html'))
@@ -81,14 +83,14 @@ def read_folder(
       'The folder contains no HTML pages.',
       got=str(folder),
       expected='files **/*.html',
-      fix='pass the folder of one language, such as help/ru/text.',
+      fix='Pass a folder with the pages in one language, such as help/ru/text.',
     )
   for path in files:
     try:
       text = path.read_text(encoding='utf-8')
     except UnicodeDecodeError as error:
       raise errors.CorpusError(
-        'A page is not valid UTF-8.', got=str(error), where=str(path)
+        'An HTML page is not valid UTF-8.', got=str(error), where=str(path)
       ) from error
     yield Page(
       path.relative_to(folder).as_posix(),
@@ -99,7 +101,7 @@ def read_folder(
 def parse_paragraphs(
   text: str, *, element: str | None = None
 ) -> dict[str, str]:
-  """Returns the paragraphs of a page as a map from id to text.
+  """Returns a page's paragraphs as a mapping from ids to texts.
 
   For example, `<div id="a"><p id="1">One <b>two</b></p><p>x</p></div>` becomes
   `{'1': 'One two'}`. Paragraphs without an id and `hidden` elements are
@@ -120,7 +122,7 @@ class _ParagraphParser(html.parser.HTMLParser):
   """Parser that collects the text of blocks with an id.
 
   Attributes:
-    paragraphs: Map from id to text on one line.
+    paragraphs: Mapping from paragraph ids to single-line texts.
   """
 
   def __init__(self, element: str | None):

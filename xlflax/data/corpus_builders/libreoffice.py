@@ -1,4 +1,4 @@
-"""Help pages of LibreOffice, from the packages of a Debian system."""
+"""LibreOffice's help pages, read from Debian packages."""
 
 import os
 import pathlib
@@ -22,11 +22,11 @@ Changes: paragraphs extracted from HTML; see corpus.json in the same directory.
 
 
 def language_name(language: str) -> str:
-  """Returns LibreOffice's code of a language.
+  """Returns LibreOffice's code for a language.
 
-  All common spellings of a language have the same code: `zh`, `zh_CN` and
-  `zho_Hans` become `zh-CN`, `pt_BR` and `pt-br` become `pt-BR`, and `en`
-  becomes `en-US`.
+  All common spellings of a language code are converted to the same code. For
+  example, `zh`, `zh_CN` and `zho_Hans` become `zh-CN`, `pt_BR` and `pt-br`
+  become `pt-BR`, and `en` becomes `en-US`.
   """
   code = language_codes.parse_language_code(language)
   if code.language == 'zh':
@@ -39,25 +39,26 @@ def language_name(language: str) -> str:
 
 
 def package_name(language: str) -> str:
-  """Returns the name of the package with the help pages of a language."""
+  """Returns the name of the package that contains a language's help pages."""
   return PACKAGE + language_name(language).lower()
 
 
 def unpack_packages(languages: list[str], folder: pathlib.Path) -> None:
-  """Unpacks the packages of languages into a folder.
+  """Unpacks the help packages for some languages into a folder.
 
-  Files `libreoffice-help-*.deb` in the folder are used. Packages that are
-  neither unpacked nor in the folder are downloaded with `apt-get download`.
+  If the folder contains a package file `libreoffice-help-*.deb`, this file is
+  unpacked. Packages that are neither unpacked nor in the folder are downloaded
+  with `apt-get download`.
 
   Args:
     languages: Language codes.
-    folder: Folder of the packages and of their content. It is created if it
-      does not exist.
+    folder: Folder for the package files and their unpacked content. It is
+      created if it does not exist.
 
   Raises:
-    CorpusError: If `apt-get` or `dpkg` is missing, a package cannot be
-      downloaded, or a package contains only a link to the pages of another
-      language.
+    CorpusError: If `apt-get` or `dpkg` is missing, if a package cannot be
+      downloaded, or if a package contains only a link to a different language's
+      pages.
   """
   folder = folder.absolute()  # The working directory of the programs.
   folder.mkdir(parents=True, exist_ok=True)
@@ -81,15 +82,16 @@ def unpack_packages(languages: list[str], folder: pathlib.Path) -> None:
       if source.parent.is_symlink():
         other = os.readlink(source.parent)
         raise errors.CorpusError(
-          'The package of a language contains the pages of another language.',
+          "A language's help package contains the pages of a different "
+          'language.',
           got=f'{language_name(language)} -> {other}',
-          expected='pages in the language',
+          expected='help pages in the language itself',
           where=archive.name,
-          fix=f'remove {language} from --languages, or use {other}.',
+          fix=f'Remove {language} from --languages, or use {other}.',
         )
       if not source.is_dir():
         raise errors.CorpusError(
-          'A package contains no help pages of its language.',
+          'A help package contains no help pages in its language.',
           got=archive.name,
           expected=f'{_HELP}/{language_name(language)}/text',
         )
@@ -99,10 +101,10 @@ def unpack_packages(languages: list[str], folder: pathlib.Path) -> None:
 def read_help_pages(
   folder: pathlib.Path, language: str
 ) -> list[html_pages.Page]:
-  """Returns the help pages of a language in a folder of unpacked packages.
+  """Returns a language's help pages from a folder with unpacked packages.
 
   Args:
-    folder: Folder into which `unpack_packages` unpacked the packages.
+    folder: Folder into which the packages were unpacked by `unpack_packages`.
     language: Language code.
   """
   return list(
@@ -111,7 +113,7 @@ def read_help_pages(
 
 
 def package_version(folder: pathlib.Path) -> str:
-  """Returns the versions of the packages in a folder.
+  """Returns the versions of the help packages in a folder.
 
   Returns:
     The versions, separated by commas, or 'of an unknown version' if the folder
@@ -144,9 +146,9 @@ def _run_command(
       got=f'no {command[0]}',
       expected='a Debian or Ubuntu system, or unpacked packages',
       where=str(folder),
-      fix=f'unpack {package_name(language)} on another machine into a folder '
-      f'with {_HELP}/{language_name(language)}/text, and pass the folder as '
-      '--packages.',
+      fix=f'Unpack {package_name(language)} on a different machine into a '
+      f'folder with {_HELP}/{language_name(language)}/text, and pass the '
+      'folder as --packages.',
     )
   process = subprocess.run(command, cwd=folder, capture_output=True, text=True)
   if process.returncode:
@@ -154,6 +156,6 @@ def _run_command(
       'A package cannot be downloaded or unpacked.',
       got=(process.stderr.strip().splitlines() or ['no message'])[-1][:300],
       where=' '.join(command[:3]),
-      fix='run `apt-get update` once; `apt-cache search ^libreoffice-help-` '
-      'lists the available languages.',
+      fix='Run `apt-get update` once. To list the available languages, run '
+      '`apt-cache search ^libreoffice-help-`.',
     )

@@ -1,1 +1,1 @@
-"""Bilingual dictionaries and code-switching with dictionaries."""
+"""Bilingual dictionaries, and code-switching with these dictionaries."""

@@ -1,4 +1,4 @@
-"""Bilingual dictionaries and their translations from one language.
+"""Bilingual dictionaries: file formats and lookup of translations.
 
 A dictionary can be used in both directions. These file formats are supported:
 
@@ -6,7 +6,7 @@ A dictionary can be used in both directions. These file formats are supported:
 - `muse`: `word translation`, separated by white space, as in the dictionaries
   of MUSE (Conneau et al., 2018)
 
-Both formats can have several translations of a word, on separate lines.
+In both formats, a word can have several translations, on separate lines.
 """
 
 import dataclasses
@@ -21,19 +21,20 @@ from xlflax.utils import errors, validation
 
 
 class Format(enum.Enum):
-  """Format of a dictionary file; the module docstring describes the formats."""
+  """Format of a dictionary file, as described in the module's docstring."""
 
   TSV = 'tsv'
   MUSE = 'muse'
 
 
 class Entry(NamedTuple):
-  """A word and one of its translations.
+  """Dictionary entry: a word and one of its translations.
 
   Attributes:
-    word: Word of the first language.
+    word: Word in the first language.
     translation: Translation in the second language.
-    weight: Weight of the translation among the translations of the word.
+    weight: Weight of the translation, relative to the word's other
+      translations.
   """
 
   word: str
@@ -42,11 +43,11 @@ class Entry(NamedTuple):
 
 
 class Translation(NamedTuple):
-  """A translation into a language.
+  """Translation of a word into one language.
 
   Attributes:
     text: Translated text.
-    language: Language of the text.
+    language: Language code of the text.
     probability: Probability of drawing this translation for its word.
   """
 
@@ -57,7 +58,7 @@ class Translation(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Dictionary:
-  """The entries of a bilingual dictionary.
+  """Bilingual dictionary with its entries.
 
   Attributes:
     languages: Languages of the words and of their translations.
@@ -78,17 +79,17 @@ class Dictionary:
     languages: Sequence[str] | None = None,
     format: Format | str = Format.TSV,
   ) -> 'Dictionary':
-    """Reads a dictionary file, which can be compressed (.gz, .zst).
+    """Reads a dictionary file, which may be compressed (.gz, .zst).
 
     Args:
       path: Path of the file.
-      languages: Languages of the two columns. If None, they are taken from the
-        file name `<l1>-<l2>[.…]`.
-      format: Format of the file.
+      languages: Language codes of the two columns. If None, they are taken from
+        the file name `<l1>-<l2>[.…]`.
+      format: Format of the dictionary file.
 
     Raises:
-      CorpusError: If a line is malformed, there are no entries, or the file
-        name does not specify the languages.
+      CorpusError: If a line is malformed, if the file has no entries, or if the
+        file name does not specify the languages.
       ConfigError: If the format is unknown.
     """
     path = bucket_staging.stage_input(path)
@@ -104,7 +105,7 @@ class Dictionary:
     )
     if len(languages) != 2 or languages[0] == languages[1]:
       raise errors.CorpusError(
-        'A dictionary must have two different languages.',
+        'A bilingual dictionary must have two different languages.',
         got=', '.join(languages),
         where=str(path),
       )
@@ -113,7 +114,7 @@ class Dictionary:
   def from_language(self, language: str) -> Iterator[tuple[str, str, Entry]]:
     """Yields (word of `language`, translation, entry) in the order of the file.
 
-    Nothing is yielded if the dictionary has other languages.
+    If the dictionary does not contain `language`, nothing is yielded.
     """
     if language == self.languages[0]:
       for entry in self.entries:
@@ -123,9 +124,9 @@ class Dictionary:
         yield entry.translation, entry.word, entry
 
   def target_language(self, language: str) -> str | None:
-    """Returns the language that `language` is translated into.
+    """Returns the language into which the dictionary translates `language`.
 
-    The result is None if the dictionary does not have the language.
+    If the dictionary does not contain `language`, the result is None.
     """
     if language not in self.languages:
       return None
@@ -139,24 +140,26 @@ def translations_by_word(
   *,
   into: Sequence[str] | None = None,
 ) -> dict[str, tuple[Translation, ...]]:
-  """Returns every word of a language with its translations.
+  """Returns all words in a language and their translations.
 
-  To draw a translation, one of the languages that have the word is drawn
-  uniformly, and then one of the translations into this language is drawn in
-  proportion to their weights. A translation that occurs several times counts
-  once, with its largest weight.
+  The probability of a translation assumes that one of the languages into which
+  the word can be translated is drawn uniformly, and that a translation into
+  this language is then drawn in proportion to the weights. A translation that
+  occurs several times is counted once, with its largest weight.
 
-  With en-de `cat Katze 3`, `cat Kater 1` and en-fr `cat chat`, the
-  probabilities of `cat` are Katze 3/8, Kater 1/8 and chat 1/2.
+  For example, if the en-de dictionary has `cat Katze 3` and `cat Kater 1`, and
+  the en-fr dictionary has `cat chat`, the probabilities for `cat` are Katze
+  3/8, Kater 1/8 and chat 1/2.
 
   Args:
-    language: Language of the words.
-    dictionaries: Dictionaries in either direction. Dictionaries of other
-      languages are ignored.
-    into: Languages to translate into. If None, all languages.
+    language: Language code of the words.
+    dictionaries: Dictionaries that contain the language, in either direction.
+      All other dictionaries are ignored.
+    into: Languages into which words are translated. If None, all languages are
+      used.
 
   Returns:
-    Translations of each word. Their probabilities sum to 1.
+    The translations of each word, whose probabilities sum to 1.
   """
   # Word -> target language -> translation -> weight.
   weights_by_word: dict[str, dict[str, dict[str, float]]] = {}
@@ -180,7 +183,8 @@ def _normalize_weights(
   """Yields the translations of a word with their probabilities.
 
   Args:
-    weights_by_target: Target language -> translation -> weight.
+    weights_by_target: Weight of each translation, by target language and
+      translation.
   """
   for target, weights in sorted(weights_by_target.items()):
     total = sum(weights.values()) * len(weights_by_target)

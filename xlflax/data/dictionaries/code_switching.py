@@ -1,13 +1,14 @@
-"""Code-switching with dictionaries: the "extra anchors" of ECS, section 4.2.
+"""Code-switching of text with bilingual dictionaries.
 
-Each word with a dictionary entry is replaced with probability 0.3 by one of its
-translations, and at most 15 % of the words of a batch are replaced. Source: Wu,
-Conneau et al., "Emerging Cross-lingual Structure in Pretrained Language Models"
-(2020), section 4.2.
+By default, each word with a dictionary entry is replaced with probability 0.3
+by one of its translations, and at most 15 % of the words in a batch are
+replaced. These are the "extra anchors" of ECS. Source: Wu, Conneau et al.,
+"Emerging Cross-lingual Structure in Pretrained Language Models" (2020), section
+4.2.
 
-Each draw is a hash of (seed, name of the task, number of the example, number of
-the word). Every reader therefore switches a text identically, regardless of the
-order of its parts and the number of processes.
+Each random draw is a hash of (seed, task name, example number, word number).
+Every reader therefore switches a text identically, regardless of the number of
+processes and the order in which they read.
 """
 
 import dataclasses
@@ -40,13 +41,13 @@ _NUM_DRAWS = 3
 
 
 class Switched(NamedTuple):
-  """Lines after switching, and their statistics.
+  """Code-switched lines and their statistics.
 
   Attributes:
     lines: Switched lines, in the order of the input.
-    words: Number of words before switching.
+    words: Number of words before code-switching.
     candidates: Number of words and multi-word units with a dictionary entry.
-    changed: Number of words that were replaced.
+    changed: Number of words that were replaced by translations.
   """
 
   lines: list[str]
@@ -56,11 +57,11 @@ class Switched(NamedTuple):
 
 
 class Switcher:
-  """Code-switching of the text of one language.
+  """Code-switcher for text in one language.
 
-  With the dictionary `cat Katze`, a probability of 1 and a maximum fraction of
-  1, `['The cat sees a Cat.', 'CAT!']` becomes `['The Katze sees a Katze.',
-  'KATZE!']`.
+  For example, with the dictionary `cat Katze`, a probability of 1 and a maximum
+  fraction of 1, `['The cat sees a Cat.', 'CAT!']` becomes `['The Katze sees a
+  Katze.', 'KATZE!']`.
   """
 
   @validation.validate_call
@@ -73,12 +74,13 @@ class Switcher:
     """Creates a switcher.
 
     Args:
-      language: Language of the text.
-      dictionaries: Dictionaries. Those of other languages are ignored.
-      settings: Settings of code-switching.
+      language: Language code of the text.
+      dictionaries: Dictionaries that contain the language. All other
+        dictionaries are ignored.
+      settings: Settings for code-switching.
 
     Raises:
-      CorpusError: If no dictionary translates words of the language.
+      CorpusError: If no dictionary translates words in the language.
       ConfigError: If the language is Chinese and jieba is not installed.
     """
     self.language, self.settings = language, settings
@@ -102,12 +104,13 @@ class Switcher:
   def switch(
     self, lines: Sequence[str], *, name: str = '', first: int = 0
   ) -> Switched:
-    """Switches consecutive examples of a task.
+    """Code-switches consecutive examples of a task.
 
     Args:
-      lines: Texts of the examples.
-      name: Name of the task. Tasks with different names have different draws.
-      first: Number of the first example, a multiple of `group_lines`.
+      lines: Texts of the examples to switch.
+      name: Name of the task. The random draws differ between tasks with
+        different names.
+      first: Number of the first example, which is a multiple of `group_lines`.
     """
     size = self.settings.group_lines
     assert first % size == 0, '`first` must be a multiple of `group_lines`.'
@@ -123,7 +126,7 @@ class Switcher:
     )
 
   def fingerprint(self) -> dict:
-    """Returns everything that determines the switched text, except the text.
+    """Returns all data except the text that determines the switched text.
 
     The result is JSON data.
     """
@@ -168,9 +171,9 @@ class Switcher:
     """Draws numbers in [0, 1), float64 [_NUM_DRAWS, units].
 
     Args:
-      matches: Units of the text.
+      matches: Words and phrases of the text that have translations.
       name: Name of the task.
-      first: Number of the first example.
+      first: Number of the first example in the task.
     """
     key = hashing.make_key(self.settings.seed, 'code_switching', name)
     examples = hashing.draw_words(key, first + matches.lines[matches.words])
@@ -190,10 +193,11 @@ class Switcher:
     """Replaces units by translations in place.
 
     Args:
-      parts: Separators and words in alternation, from `TranslationTable.split`.
-      matches: Units of the text.
-      units: Indices of the replaced units, [n].
-      translations: Indices of their translations, [n].
+      parts: Alternating separators and words, as returned by
+        `TranslationTable.split`.
+      matches: Words and phrases of the text that have translations.
+      units: Indices of the words and phrases to replace, [n].
+      translations: Index of the translation of each replaced unit, [n].
     """
     for word, size, case, number in zip(
       matches.words[units].tolist(),
@@ -218,12 +222,13 @@ def dictionary_hash(
   *,
   into: Sequence[str] | None = None,
 ) -> str:
-  """Returns the field `dictionaries` of a switcher's fingerprint.
+  """Returns the `dictionaries` field of a switcher's fingerprint.
 
   Args:
-    language: Language of the text.
-    dictionaries: Dictionaries of the switcher.
-    into: Languages to translate into. If None, all languages.
+    language: Language code of the text.
+    dictionaries: Dictionaries that the switcher uses.
+    into: Languages into which words are translated. If None, all languages are
+      used.
   """
   return _hash_translations(
     language,
@@ -249,15 +254,16 @@ def _select_under_limit(
 ) -> np.ndarray:
   """Selects the first replacements in the order of `ranks` under the limit.
 
-  With S replaced words and T new words of the selected replacements, W words in
-  total and a maximum fraction c, the limit is S <= c W and T <= c (W - S + T).
+  Let W be the total number of words, S the number of words that the selected
+  replacements replace, T the number of words in their translations, and c the
+  maximum fraction. The limits are S <= c W and T <= c (W - S + T).
 
   Args:
-    old_sizes: Number of words that each replacement replaces, int64 [n].
-    new_sizes: Number of words of each translation, int64 [n].
-    ranks: Random numbers, [n].
-    max_fraction: c, maximum fraction of replaced words.
-    num_words: W, number of words of the text.
+    old_sizes: Number of words replaced by each replacement, int64 [n].
+    new_sizes: Number of words in each replacement's translation, int64 [n].
+    ranks: Random numbers that determine which replacements are kept, [n].
+    max_fraction: Maximum fraction c of replaced words.
+    num_words: Number W of words in the text.
 
   Returns:
     Whether each replacement is selected, bool [n].
@@ -280,8 +286,8 @@ def _insert_spaces(parts: list[str], before: int, after: int) -> None:
   """Replaces empty separators by spaces, except at the ends of a line.
 
   Args:
-    parts: Separators and words in alternation.
-    before: Index of the separator before a translation.
+    parts: Alternating separators and words.
+    before: Index of the separator before the translation.
     after: Index of the separator after the translation.
   """
   if not parts[before] and before and parts[before - 1] != BORDER:

@@ -1,4 +1,4 @@
-"""Settings of code-switching."""
+"""Settings for code-switching."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -9,22 +9,23 @@ from xlflax.utils import validation
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CodeSwitching:
-  """Settings of code-switching; the defaults are those of ECS.
+  """Settings for code-switching. The defaults are those of ECS.
 
   Attributes:
-    probability: Probability of replacing a word with a dictionary entry. A
-      multi-word entry is drawn once.
-    max_replaced_ratio: Maximum fraction of the words of a group of lines that
-      are replaced. It also limits the fraction of the resulting words that are
-      translations, because a translation can have several words. If there are
-      more replacements, a uniformly drawn subset is kept.
+    probability: Probability of replacing a word that has a dictionary entry.
+      For a multi-word entry, there is only one random draw.
+    max_replaced_ratio: Maximum fraction of words that are replaced in a group
+      of lines. Because a translation can have several words, it also limits the
+      fraction of the resulting words that are translations. If there are more
+      replacements, a uniformly drawn subset is kept.
     group_lines: Number of lines in a group. The first group contains the
-      examples 0 .. group_lines - 1. 1,024 sentences are approximately the batch
-      of ECS (96 sequences of 256 tokens on each GPU).
+      examples 0 .. group_lines - 1. The default of 1,024 sentences is
+      approximately the batch size in ECS (96 sequences of 256 tokens on each
+      GPU).
     num_copies: Number of copies of the text. Each copy is switched differently.
-    languages: Languages of translations. If None, all languages of the
-      dictionaries.
-    seed: Random seed of all draws.
+    languages: Languages into which words are translated. If None, all languages
+      of the dictionaries are used.
+    seed: Random seed that determines all draws.
 
   Raises:
     ConfigError: If a value is out of range.
@@ -38,13 +39,13 @@ class CodeSwitching:
   seed: validation.Seed = 0
 
   def sources(self, pairs: Iterable[Sequence[str]]) -> set[str]:
-    """Returns the languages that can be switched with dictionaries.
+    """Returns the languages whose text can be switched with the dictionaries.
 
-    For en-de and en-fr, the result is all three languages, or only en if
-    `languages` is ('fr',).
+    For example, for en-de and en-fr, the result contains all three languages,
+    or only en if `languages` is ('fr',).
 
     Args:
-      pairs: Languages of each dictionary.
+      pairs: The two language codes of each dictionary.
     """
     directed_pairs = [
       (source, target)

@@ -1,8 +1,9 @@
-"""Fast search for the words of a text that a dictionary translates.
+"""Fast search for words and phrases that dictionaries can translate.
 
-`TranslationTable` contains all entries of one language. The words of a text are
-looked up by one C-level `map` over a dict that caches the result for each
-spelling. Only words that may start a multi-word entry require Python steps.
+`TranslationTable` contains all dictionary entries for one language. The words
+of a text are looked up by a single C-level `map` over a dict that caches the
+result for each spelling. Only words that may start a multi-word entry require
+additional Python code.
 """
 
 import enum
@@ -24,17 +25,17 @@ _PHRASE_BIT = 4
 
 
 class Case(enum.IntEnum):
-  """Letter case of a translation, which follows that of the replaced word."""
+  """Letter case of a translation, which follows the replaced word's case."""
 
   AS_IS = 0
   CAPITALIZED = 1
   UPPER = 2
 
   def apply(self, text: str, language: str) -> str:
-    """Applies the case to a translation by the rules of its language.
+    """Applies the letter case to a translation by the rules of its language.
 
-    `CAPITALIZED` converts `rouge vif` to `Rouge vif`, and Turkish `iyi` to
-    `İyi`.
+    For example, `CAPITALIZED` converts `rouge vif` to `Rouge vif`, and Turkish
+    `iyi` to `İyi`.
     """
     if self is Case.UPPER:
       return word_forms.upper(text, language)
@@ -44,19 +45,19 @@ class Case(enum.IntEnum):
 
 
 class DictionaryMatch(NamedTuple):
-  """The units of a text that have translations, in order.
+  """Units of a text that have translations, in the order of the text.
 
-  A unit is a word or a multi-word phrase.
+  A unit is a single word or a multi-word phrase.
 
   Attributes:
     words: Number of each unit's first word, int64 [units].
-    sizes: Number of words of each unit, int64 [units].
-    entries: Entry of each unit in the table, int64 [units].
+    sizes: Number of words in each unit, int64 [units].
+    entries: Index of each unit's entry in the table, int64 [units].
     cases: `Case` of each unit, int64 [units].
-    lines: Line of each word, int64 [all words]. A border belongs to the line
-      that it ends.
-    places: Number of each word in its line, int64 [all words].
-    num_words: Number of words, without borders.
+    lines: Index of each word's line, int64 [all words]. A border belongs to the
+      line that it ends.
+    places: Position of each word in its line, int64 [all words].
+    num_words: Number of words, excluding borders.
   """
 
   words: np.ndarray
@@ -69,22 +70,23 @@ class DictionaryMatch(NamedTuple):
 
 
 class TranslationTable:
-  """The numbered translations of the words of one language.
+  """Table of all translations for the words in one language.
 
-  Entries are compared by `word_forms.normalize_word`. A word is looked up as it
-  is spelled, then in lower case by the rules of its language. A word in
-  capitals is then looked up in any case. The translation of a word that was
-  found in another case is capitalized or in capitals like the word. If several
-  multi-word entries match, the longest one is used.
+  Words are compared after `word_forms.normalize_word`. A word is looked up
+  first in its original spelling, and then in lower case by the rules of its
+  language. A word in capitals is finally looked up in any case. If a word was
+  found in a different case, its translation is capitalized or converted to
+  capitals like the word. If several multi-word entries match, the longest entry
+  is used.
 
   Attributes:
-    texts: Translations, grouped by entry.
+    texts: Texts of all translations, grouped by entry.
     languages: Language code of each translation.
-    costs: Number of words of each translation, int64 [translations].
-    spaced: Whether the language of each translation uses spaces, bool
+    costs: Number of words in each translation, int64 [translations].
+    spaced: Whether each translation's language uses spaces, bool
       [translations].
-    skipped: Number of entries that were omitted because they have no letter or
-      digit.
+    skipped: Number of entries that were omitted because they contain no letter
+      or digit.
   """
 
   def __init__(
@@ -95,8 +97,8 @@ class TranslationTable:
     """Creates the table.
 
     Args:
-      language: Language of the words.
-      translations: Translations of each word, from
+      language: Language code of the words.
+      translations: Translations of each word, as returned by
         `bilingual_dictionary.translations_by_word`.
     """
     merged = _merge_entries(language, translations)
@@ -135,18 +137,18 @@ class TranslationTable:
     return len(self._entries)
 
   def split(self, texts: Sequence[str]) -> list[str]:
-    """Splits texts into separators and words in alternation.
+    """Splits texts into alternating separators and words.
 
     Args:
-      texts: Texts, which must not contain `BORDER`.
+      texts: Texts to split, which must not contain `BORDER`.
     """
     return self._segmenter.split(word_segmentation.BORDER.join(texts))
 
   def find(self, parts: Sequence[str]) -> DictionaryMatch:
-    """Finds the units that have translations.
+    """Finds the words and phrases that have translations.
 
     Args:
-      parts: Separators and words from `split`.
+      parts: Alternating separators and words, as returned by `split`.
     """
     text_words = parts[1::2]
     codes = np.fromiter(
@@ -170,14 +172,14 @@ class TranslationTable:
     )
 
   def choose(self, entries: np.ndarray, uniform: np.ndarray) -> np.ndarray:
-    """Chooses a translation of each entry.
+    """Chooses a translation for each entry.
 
     Args:
-      entries: Entries, [n].
+      entries: Indices of the entries, [n].
       uniform: Random numbers in [0, 1), [n].
 
     Returns:
-      Indices of translations, [n].
+      Indices of the chosen translations, [n].
     """
     chosen = np.searchsorted(self._cumulative, entries + uniform, side='right')
     return np.minimum(chosen, self._last[entries])
@@ -185,8 +187,8 @@ class TranslationTable:
   def _match_phrases(self, parts, codes, sizes):
     """Replaces the codes of the words of multi-word entries in place.
 
-    The first word gets the code and size of the entry, and the other words get
-    the code 0.
+    The entry's first word gets the code and size of the entry, and its other
+    words get the code 0.
     """
     next_word = 0
     may_start_phrase = (codes > 0) & (codes & _PHRASE_BIT > 0)
@@ -206,7 +208,7 @@ class TranslationTable:
   def _find_phrase_lengths(self) -> dict[str, list[int]]:
     """Returns the lengths of multi-word entries, by their first word.
 
-    The lengths of a word are in descending order.
+    For each word, the lengths are in descending order.
     """
     lengths: dict[str, set[int]] = {}
     for key in self._entries:
@@ -266,9 +268,9 @@ def _merge_entries(
 ) -> dict[str, tuple[list[bilingual_dictionary.Translation], int]]:
   """Merges words that differ only in punctuation.
 
-  Punctuation around a word, and the same punctuation around its translation, is
-  removed: `etc.` with `usw.` becomes `etc` with `usw`, because the punctuation
-  of the text is preserved.
+  Punctuation around a word is removed if its translation has the same
+  punctuation. For example, `etc.` with `usw.` becomes `etc` with `usw`. This is
+  possible because the text's punctuation is preserved.
 
   Returns:
     Normalized word -> its translations and its number of merged words.
@@ -311,12 +313,12 @@ def _cumulate_probabilities(
   """Returns the ends of intervals with the lengths of probabilities.
 
   Args:
-    groups: Probabilities of the translations of each entry. The intervals of
-      entry i are in i .. i + 1.
+    groups: Probabilities of each entry's translations. The intervals of entry i
+      are between i and i + 1.
 
   Returns:
-    The end of the interval of each translation, float64 [translations], and the
-    index of the last translation of each entry, int64 [entries].
+    The end of each translation's interval, float64 [translations], and the
+    index of each entry's last translation, int64 [entries].
   """
   sizes = np.array([len(group) for group in groups], np.int64)
   last = np.cumsum(sizes) - 1

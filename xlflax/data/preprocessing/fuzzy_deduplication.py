@@ -169,7 +169,7 @@ def _signature(text: str, deduplication: Deduplication) -> list[int]:
   minhash = user_modules.import_optional(
     'rensa',
     'Fuzzy deduplication requires the package rensa',
-    fix='run `pip install ".[web]"` in a checkout of xlflax.',
+    fix='Run `pip install ".[web]"` in a checkout of xlflax.',
   ).RMinHash(num_perm=size, seed=0)
   grams = text_similarity.n_grams(text, deduplication.ngram_size)
   minhash.update(sorted(grams))

@@ -208,5 +208,5 @@ def import_filter_package(name: str, distribution: str) -> Any:
   return user_modules.import_optional(
     name,
     f'The filter requires the package {distribution}',
-    fix='run `pip install ".[web]"` in a checkout of xlflax.',
+    fix='Run `pip install ".[web]"` in a checkout of xlflax.',
   )

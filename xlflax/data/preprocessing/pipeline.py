@@ -258,7 +258,7 @@ def _check_not_empty(
     'The filters drop every line of the corpus.',
     got=str(dropped),
     where=str(output),
-    fix='relax the filters.',
+    fix='Relax the filters.',
   )
 
 
@@ -364,14 +364,14 @@ def _check_shard(
     raise errors.ConfigError(
       'Deduplication is not available for a shard.',
       got=f'shard {shard[0]}/{shard[1]} with deduplication',
-      fix='preprocess the shards without --dedup, then preprocess their output '
+      fix='Preprocess the shards without --dedup, then preprocess their output '
       'with --dedup and without a shard.',
     )
   if overwrite:
     raise errors.ConfigError(
       'A shard cannot overwrite the output, because other shards write to it.',
       got=f'shard {shard[0]}/{shard[1]} with overwriting',
-      fix='delete the output before the first shard, or choose another output.',
+      fix='Delete the output before the first shard, or choose another output.',
     )
 
 

@@ -272,7 +272,7 @@ class Record:
         where=path,
         got=f'{paths.file_size(path):,} bytes',
         expected=f'{checksums.parse_size(digest):,} bytes, as written',
-        fix='move the file to another directory, or choose another --output.',
+        fix='Move the file to another directory, or choose another --output.',
       )
 
   def _digest(self, name: str) -> str:
@@ -370,7 +370,7 @@ def check_output(output: pathlib.Path) -> None:
       'The output directory contains other files.',
       where=str(output),
       got=', '.join(other_files[:5]),
-      fix='choose a new or empty directory.',
+      fix='Choose a new or empty directory.',
     )
 
 
@@ -448,5 +448,5 @@ def _unreadable_record_error(
     got=got,
     expected=expected,
     where=path,
-    fix='delete the directory and preprocess the corpus again.',
+    fix='Delete the directory and preprocess the corpus again.',
   )

@@ -187,7 +187,7 @@ def scripts_of_language(language: str) -> frozenset[str]:
       'The script of a language is unknown.',
       got=language,
       expected='a language with a script, such as sr_Cyrl',
-      fix='rename the files of the language, or remove --min_script_share.',
+      fix='Rename the files of the language, or remove --min_script_share.',
     )
   return frozenset().union(
     *(_UNICODE_SCRIPTS.get(script, {script}) for script in scripts)

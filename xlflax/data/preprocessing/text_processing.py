@@ -87,7 +87,7 @@ def split_sentences(text: str, language: str) -> list[str]:
   sentencex = user_modules.import_optional(
     'sentencex',
     'Sentence splitting requires sentencex',
-    fix='run `pip install ".[web]"` in a checkout of xlflax.',
+    fix='Run `pip install ".[web]"` in a checkout of xlflax.',
   )
   sentences: list[str] = []
   for segment in sentencex.segment(language_codes.short_code(language), text):
@@ -100,7 +100,7 @@ def _moses_steps(language: str, *, tokenize: bool) -> list:
   sacremoses = user_modules.import_optional(
     'sacremoses',
     'Moses processing requires sacremoses',
-    fix='run `pip install sacremoses`.',
+    fix='Run `pip install sacremoses`.',
   )
   normalizer = sacremoses.MosesPunctNormalizer(
     lang=language, pre_replace_unicode_punct=True

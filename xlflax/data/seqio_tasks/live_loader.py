@@ -312,7 +312,7 @@ def _check_max_epochs(dataset: dataset_config.DatasetConfig) -> None:
       '`DatasetConfig.max_epochs` requires a token cache.',
       got=f'DatasetConfig.max_epochs={dataset.max_epochs}, read live',
       where=f'dataset {dataset.name!r}',
-      fix='write a token cache with `xlflax cache`.',
+      fix='Write a token cache with `xlflax cache`.',
     )
 
 
@@ -328,7 +328,7 @@ def _task_size(
       '`DatasetConfig.sizes=TOKENS` requires a token cache.',
       got='DatasetConfig.sizes=TOKENS, read live',
       where=f'dataset {dataset.name!r}',
-      fix='write a token cache with `xlflax cache`, or set '
+      fix='Write a token cache with `xlflax cache`, or set '
       'DatasetConfig.sizes=EXAMPLES.',
     )
   if dataset.alpha is not None and length_filter.counts_kept_pairs(dataset):
@@ -339,7 +339,7 @@ def _task_size(
       '`DatasetConfig.alpha` requires the number of examples, which the '
       'source of the task does not provide.',
       where=f'task {task}, split {dataset.split}',
-      fix='write a token cache, or set DatasetConfig.alpha=None to use the '
+      fix='Write a token cache, or set DatasetConfig.alpha=None to use the '
       'rates of the mixture.',
     )
   if dataset.max_examples is not None:

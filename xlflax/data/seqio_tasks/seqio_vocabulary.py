@@ -170,7 +170,7 @@ class DeferredVocabulary(seqio.Vocabulary):
   def _raise_error(self):
     raise errors.VocabularyError(
       'The task was registered without a vocabulary.',
-      fix='pass a vocabulary with --vocabulary DIR, or call '
+      fix='Pass a vocabulary with --vocabulary DIR, or call '
       '`seqio_vocabulary.resolve_deferred(task, vocabulary)`.',
     )
 
@@ -237,6 +237,6 @@ def _check_same(
       got=repr(task_vocabulary),
       expected=repr(run_vocabulary),
       where=f'task {task}, feature {feature}',
-      fix='register the task without a vocabulary, or use the vocabulary of '
+      fix='Register the task without a vocabulary, or use the vocabulary of '
       'the task for the run.',
     )

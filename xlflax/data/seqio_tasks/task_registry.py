@@ -201,7 +201,7 @@ def task_languages(name: str) -> tuple[str, ...]:
     raise errors.CorpusError(
       'The languages of a task are not registered.',
       where=f'task {name}',
-      fix='register the task with add_monolingual_task or add_parallel_task of '
+      fix='Register the task with add_monolingual_task or add_parallel_task of '
       'xlflax.data.seqio_tasks.task_registry, or call set_task_languages.',
     )
   return _languages[name]
@@ -300,7 +300,7 @@ def num_examples(name: str, split: str = TRAIN) -> int:
       'The mixing rate requires the number of examples, which the source of '
       'the task does not provide.',
       where=f'task {name}, split {split}',
-      fix='implement num_input_examples in the source, or set fixed rates in '
+      fix='Implement num_input_examples in the source, or set fixed rates in '
       'the mixture.',
     )
   return int(number)
@@ -382,7 +382,7 @@ def check_unused_name(name: str) -> None:
     raise errors.CorpusError(
       'A task with this name already exists.',
       got=name,
-      fix='choose another name, or remove the task from seqio.TaskRegistry.',
+      fix='Choose another name, or remove the task from seqio.TaskRegistry.',
     )
 
 

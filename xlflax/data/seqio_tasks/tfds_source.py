@@ -64,7 +64,7 @@ class TfdsSource(seqio.TfdsDataSource):
         'A TensorFlow dataset cannot be read.',
         got=_first_line(error),
         where=self._tfds_name,
-        fix=f'prepare the dataset with `tfds build {dataset}`, and pass its '
+        fix=f'Prepare the dataset with `tfds build {dataset}`, and pass its '
         'directory as --tfds_data_dir or $TFDS_DATA_DIR.',
       ) from error
 
