@@ -1,1 +1,1 @@
-"""Experiments behind figures in the documentation. Not part of the package."""
+"""Experiments behind the results in the documentation."""

@@ -1,4 +1,4 @@
-"""Entry point of the studies: logging, exit status and one-line errors."""
+"""Command-line entry point shared by the studies."""
 
 import argparse
 import logging
@@ -15,12 +15,13 @@ def run_command(
   command: Callable[[argparse.Namespace], None],
   arguments: Sequence[str] | None,
 ) -> int:
-  """Parses the arguments and runs a study. Errors are printed in one line.
+  """Parses the arguments and runs a study, printing errors on one line.
 
   Args:
-    parser: Parser of the study.
+    parser: The study's argument parser.
     command: Function that runs the study.
-    arguments: Command-line arguments. If None, those of the process.
+    arguments: Command-line arguments. If None, the process's arguments are
+      used.
 
   Returns:
     The exit status.
@@ -36,7 +37,7 @@ def run_command(
 
 
 def add_compilation_cache(parser: argparse.ArgumentParser) -> None:
-  """Adds `--compilation_cache`, the folder of JAX's persistent cache."""
+  """Adds the option `--compilation_cache`, a folder for compiled programs."""
   parser.add_argument(
     '--compilation_cache',
     default=os.environ.get(
@@ -50,7 +51,7 @@ def use_compilation_cache(directory: str) -> None:
   """Enables JAX's persistent compilation cache.
 
   Args:
-    directory: Folder of the cache. If empty, the cache is not enabled.
+    directory: Folder that stores the cache. If empty, the cache is not enabled.
   """
   if directory:
     import jax

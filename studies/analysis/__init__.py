@@ -1,1 +1,1 @@
-"""Observations of the papers in small models (docs/measured/analysis.md)."""
+"""Papers' observations, tested on small models (docs/measured/analysis.md)."""

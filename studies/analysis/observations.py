@@ -1,11 +1,11 @@
-"""Comparison of the analyses of studies/analysis/run.sh with the papers.
+"""Compares the results of studies/analysis/run.sh with the papers.
 
   python -m studies.analysis.observations OUT
 
-OUT is the folder that contains the folders of the analyses. Prints a Markdown
-table with one line for each observation of a paper: the observation, the
-measured numbers, and whether they reproduce it. Analyses that have not run are
-skipped.
+OUT is the folder that contains the analyses' output folders. The program prints
+a Markdown table with one line for each observation that a paper reports: the
+observation, the measured numbers, and whether they reproduce it. Analyses that
+have not been run are skipped.
 """
 
 import argparse
@@ -23,10 +23,10 @@ _BILINGUAL = ('MLM', _TLM)
 
 
 class Observation(NamedTuple):
-  """An observation of a paper and its measurement.
+  """An observation from a paper and the measurement that tests it.
 
   Attributes:
-    claim: Observation of the paper, with the language pair and the models.
+    claim: The paper's observation, with the language pair and the models.
     numbers: Measured numbers in percent, as text.
     is_reproduced: Whether the numbers agree with the observation.
   """
@@ -37,7 +37,7 @@ class Observation(NamedTuple):
 
 
 def read_rows(folder: pathlib.Path) -> list[analysis_report.Row]:
-  """Returns the rows of an analysis, or [] if it has not run."""
+  """Returns an analysis's result rows, or [] if it has not been run."""
   path = folder / analysis_report.JSON
   if not path.exists():
     return []
@@ -51,13 +51,13 @@ def values_by_layer(
   layer: str = 'layer',
   **columns: str,
 ) -> np.ndarray:
-  """Returns the values of the matching rows in the order of layers.
+  """Returns the values in the matching rows, ordered by layer.
 
   Args:
-    rows: Rows of an analysis.
-    value: Column of the values. A missing value becomes NaN.
-    layer: Column of the layer.
-    **columns: Required content of further columns.
+    rows: Result rows of an analysis.
+    value: Column that contains the values. A missing value becomes NaN.
+    layer: Column that contains the layer.
+    **columns: Values that additional columns must have.
   """
   values = sorted(
     (row[layer], row[value])
@@ -72,10 +72,10 @@ def values_by_layer(
 def check_similarity(
   rows: Sequence[analysis_report.Row],
 ) -> Iterator[Observation]:
-  """Checks ECS, section 5.2 and figure 7.
+  """Checks the observations in ECS, section 5.2 and figure 7.
 
   Args:
-    rows: Rows of `xlflax analyze cka`.
+    rows: Result rows of `xlflax analyze cka`.
   """
   rows = _same_layers(rows)
   for pair in _distinct_values(rows, 'pair'):
@@ -112,11 +112,11 @@ def check_similarity(
 def check_sentence_retrieval(
   rows: Sequence[analysis_report.Row], cka_rows: Sequence[analysis_report.Row]
 ) -> Iterator[Observation]:
-  """Checks ECS, section 5.1.3 and figure 6, and MetaXLM, figure 3.
+  """Checks the observations in ECS, section 5.1.3, and MetaXLM, figure 3.
 
   Args:
-    rows: Rows of `xlflax analyze sentence-retrieval`.
-    cka_rows: Rows of `xlflax analyze cka` for the same models.
+    rows: Result rows of `xlflax analyze sentence-retrieval`.
+    cka_rows: Result rows of `xlflax analyze cka` for the same models.
   """
   cka_rows = _same_layers(cka_rows)
   for pair in _distinct_values(rows, 'pair'):
@@ -157,10 +157,10 @@ def check_sentence_retrieval(
 def check_word_translation(
   rows: Sequence[analysis_report.Row],
 ) -> Iterator[Observation]:
-  """Checks ECS, section 5.1.1 and figure 4.
+  """Checks the observations in ECS, section 5.1.1 and figure 4.
 
   Args:
-    rows: Rows of `xlflax analyze lexicon-induction`.
+    rows: Result rows of `xlflax analyze lexicon-induction`.
   """
   rows = [row for row in rows if row['layer'] is not None]
   for pair in _distinct_values(rows, 'pair'):
@@ -185,10 +185,10 @@ def check_word_translation(
 def check_word_alignment(
   rows: Sequence[analysis_report.Row],
 ) -> Iterator[Observation]:
-  """Checks MetaXLM, section 4.4 and figure 4.
+  """Checks the observations in MetaXLM, section 4.4 and figure 4.
 
   Args:
-    rows: Rows of `xlflax analyze alignment`.
+    rows: Result rows of `xlflax analyze alignment`.
   """
   for pair in _distinct_values(rows, 'pair'):
     trained, untrained = (
@@ -213,14 +213,14 @@ def check_word_alignment(
 def _same_layers(
   rows: Sequence[analysis_report.Row],
 ) -> list[analysis_report.Row]:
-  """Returns the rows that compare a layer with the same layer."""
+  """Returns the rows that compare a layer with the other model's same layer."""
   return [row for row in rows if row['first_layer'] == row['second_layer']]
 
 
 def _distinct_values(
   rows: Sequence[analysis_report.Row], column: str
 ) -> list[str]:
-  """Returns the distinct values of a column in the order of the rows."""
+  """Returns a column's distinct values in the order of the rows."""
   return list(dict.fromkeys(row[column] for row in rows))
 
 

@@ -1,1 +1,1 @@
-"""Quality measurements of docs/measured/evaluation.md."""
+"""Quality measurements reported in docs/measured/evaluation.md."""

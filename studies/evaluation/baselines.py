@@ -1,10 +1,11 @@
-"""Trivial baselines of docs/measured/evaluation.md, which need no model.
+"""Trivial baselines without a model, reported in docs/measured/evaluation.md.
 
   python -m studies.evaluation.baselines --data DATA --files FILES \\
       --output baselines.json
 
-FILES is the output folder of splits.py. The output file maps task, baseline
-and language (or language pair) to a score in the unit of `xlflax evaluate`.
+FILES is the output folder of splits.py. The output file maps each task,
+baseline and language (or language pair) to a score, in the same unit as in
+`xlflax evaluate`.
 """
 
 import argparse
@@ -49,7 +50,7 @@ TaskScores = Iterator[tuple[str, dict[str, Scores]]]
 
 
 class Tree(NamedTuple):
-  """Heads (0 for the root) and relations of the words of a sentence."""
+  """Heads (0 for the root) and relations of the words in a sentence."""
 
   heads: tuple[int, ...]
   relations: tuple[str, ...]
@@ -66,7 +67,7 @@ def most_common_value(values: Iterable[str]) -> str:
 
 
 def word_shape(word: str) -> str:
-  """Returns the Unicode categories of the first and the last character.
+  """Returns the Unicode categories of a word's first and last character.
 
   For example, 'LuLl' for 'Abc' and 'PoPo' for '.'.
   """
@@ -74,14 +75,14 @@ def word_shape(word: str) -> str:
 
 
 class Lexicon:
-  """Tagger that assigns the most frequent training label of each word.
+  """Tagger that assigns each word its most frequent training label.
 
   Args:
-    words: Words of the training set.
+    words: Words in the training set.
     labels: Label of each word.
-    unseen: Label of a word that is not in the training set: 'majority' for the
-      most frequent label, 'shape' for the most frequent label of its word
-      shape.
+    unseen: Label for words that are not in the training set: 'majority' for the
+      most frequent label, or 'shape' for the most frequent label among words
+      with the same shape.
   """
 
   def __init__(
@@ -110,7 +111,7 @@ class Lexicon:
 
 
 def chain_heads(size: int, direction: str) -> tuple[int, ...]:
-  """Returns the heads of a tree that is a chain of all words.
+  """Returns the heads in a tree in which all words form a chain.
 
   Args:
     size: Number of words.
@@ -123,7 +124,7 @@ def chain_heads(size: int, direction: str) -> tuple[int, ...]:
 
 
 def chain_tree(example, lexicon: Lexicon, direction: str) -> Tree:
-  """Returns a chain (see `chain_heads`) with the relations of a lexicon."""
+  """Returns a chain (see `chain_heads`) with relations from a lexicon."""
   heads = chain_heads(len(example.words), direction)
   relations = tuple(
     'root' if head == 0 else lexicon.label(word)
@@ -136,11 +137,11 @@ def attachment_baselines(train, tests) -> dict[str, dict[str, Scores]]:
   """Scores right-branching and left-branching chains as parses.
 
   Args:
-    train: Training examples. They determine the relation of each word.
+    train: Training examples, which determine each word's relation.
     tests: Test examples by language.
 
   Returns:
-    Metric ('uas' or 'las') to baseline to scores.
+    Nested map from metric ('uas' or 'las') to baseline to scores.
   """
   lexicon = Lexicon(
     [word for example in train for word in example.words],
@@ -164,7 +165,7 @@ def attachment_baselines(train, tests) -> dict[str, dict[str, Scores]]:
 
 
 def split_units(text: str, language: str) -> tuple[list[str], str]:
-  """Returns the units of a text and the string that joins them.
+  """Splits a text into units and returns the string that joins them.
 
   The units are characters in Chinese and words in other languages.
   """
@@ -174,15 +175,15 @@ def split_units(text: str, language: str) -> tuple[list[str], str]:
 def draw_random_spans(
   examples, lengths: list[int], rng: random.Random
 ) -> dict[str, str]:
-  """Draws a random span of the context of each example.
+  """Draws a random span from each example's context.
 
   Args:
     examples: Examples with contexts.
-    lengths: Lengths to draw from, in units (see `split_units`).
+    lengths: Span lengths to draw from, in units (see `split_units`).
     rng: Random number generator.
 
   Returns:
-    Text of the span by the id of the example.
+    Map from an example's id to the span's text.
   """
   spans = {}
   for example in examples:
@@ -194,12 +195,12 @@ def draw_random_spans(
 
 
 def random_span_f1(examples, lengths: list[int], rules: str) -> float:
-  """Returns the mean F1 of `NUM_DRAWS` draws of random spans.
+  """Returns the mean F1 over `NUM_DRAWS` draws of random spans.
 
   Args:
-    examples: Questions of one language.
-    lengths: Lengths of spans to draw from.
-    rules: Rules of the metric (see `qa_metrics.answer_scores`).
+    examples: Questions in one language.
+    lengths: Span lengths to draw from.
+    rules: Normalization rules for the metric (see `qa_metrics.answer_scores`).
   """
   gold = {
     example.id: [answer.text for answer in example.answers]
@@ -221,8 +222,8 @@ def expected_mining_f1(first: int, second: int, gold: int) -> float:
   """Returns the expected F1 of pairing each sentence with a random one.
 
   Args:
-    first: Number of sentences of the first collection.
-    second: Number of sentences of the second collection.
+    first: Number of sentences in the first collection.
+    second: Number of sentences in the second collection.
     gold: Number of gold pairs.
   """
   expected_matches = gold / second
@@ -230,7 +231,7 @@ def expected_mining_f1(first: int, second: int, gold: int) -> float:
 
 
 def diagonal_links(source_size: int, target_size: int) -> set[tuple[int, int]]:
-  """Returns links along the diagonal, one for each word of the longer side."""
+  """Returns diagonal links, one for each word in the longer sentence."""
   size = max(source_size, target_size)
   return {
     (n * source_size // size, n * target_size // size) for n in range(size)
@@ -240,12 +241,13 @@ def diagonal_links(source_size: int, target_size: int) -> set[tuple[int, int]]:
 def nearest_translations(
   train: list[tuple[str, str]], sources: list[str]
 ) -> list[str]:
-  """Returns the translation of the nearest training sentence of each source.
+  """Translates each source by its nearest training sentence's translation.
 
-  The nearest sentence has the highest Jaccard similarity of word sets.
+  The nearest sentence is the one whose set of words has the highest Jaccard
+  similarity.
 
   Args:
-    train: Training pairs of source and translation.
+    train: Training pairs of a source sentence and its translation.
     sources: Sentences to translate.
   """
   word_sets = [frozenset(text.split()) for text, _ in train]
@@ -279,8 +281,8 @@ def read_examples(
 
   Args:
     format: Format of the files.
-    files: Path, or tuple of paths, by language.
-    **options: Options of the format's reader.
+    files: Path, or tuple of paths, for each language.
+    **options: Options for the format's reader.
   """
   dataset = example_source.FileDataset(
     format=format,
@@ -296,7 +298,7 @@ def read_examples(
 
 
 def classification_baselines(train, tests) -> dict[str, Scores]:
-  """Returns the accuracies of the majority class and of chance.
+  """Returns the accuracies of the majority class and of random guessing.
 
   Args:
     train: Training examples.
@@ -317,16 +319,17 @@ def classification_baselines(train, tests) -> dict[str, Scores]:
 def tagging_baselines(
   train, tests, score: Callable[[list, list], float]
 ) -> dict[str, Scores]:
-  """Returns the scores of the majority tag and of two lexicons.
+  """Returns the scores of a majority tagger and of two lexicons.
 
   Args:
     train: Training examples.
     tests: Test examples by language.
-    score: Function of gold tags and predicted tags of all sentences.
+    score: Function that computes a score from all sentences' gold and predicted
+      tags.
   """
 
   def score_lexicon(unseen: str) -> Scores:
-    """Scores a lexicon with a label for unseen words (see `Lexicon`)."""
+    """Scores a lexicon that assigns a label to unseen words (see `Lexicon`)."""
     lexicon = Lexicon(
       [word for example in train for word in example.words],
       [tag for example in train for tag in example.tags],
@@ -360,7 +363,7 @@ def tagging_baselines(
 
 
 def _treebank_files(data: pathlib.Path, split: str) -> dict[str, Any]:
-  """Returns the treebank of each language. Training is in English only."""
+  """Returns each language's treebank. Only English has a training set."""
   ud = data / 'ud'
   english = ud / 'UD_English-EWT' / 'en_ewt-ud'
   if split == 'train':
@@ -374,7 +377,7 @@ def _treebank_files(data: pathlib.Path, split: str) -> dict[str, Any]:
 
 
 def score_sentence_tasks(data: pathlib.Path, files: pathlib.Path) -> TaskScores:
-  """Yields the baselines of NLI and PAWS-X."""
+  """Yields the baselines for NLI and PAWS-X."""
   nli = data / 'nli'
   tests = {
     'en': nli / 'snli/en.test.first1500.tsv',
@@ -408,7 +411,7 @@ def score_sentence_tasks(data: pathlib.Path, files: pathlib.Path) -> TaskScores:
 
 
 def score_word_tasks(data: pathlib.Path, files: pathlib.Path) -> TaskScores:
-  """Yields the baselines of POS tagging, NER and parsing."""
+  """Yields the baselines for POS tagging, NER and parsing."""
   train, tests = (
     read_examples('conllu_tags', _treebank_files(data, split))
     for split in ('train', 'test')
@@ -452,7 +455,7 @@ def score_word_tasks(data: pathlib.Path, files: pathlib.Path) -> TaskScores:
 
 
 def score_question_tasks(data: pathlib.Path, files: pathlib.Path) -> TaskScores:
-  """Yields the baselines of extractive question answering."""
+  """Yields the baselines for extractive question answering."""
   train = read_examples('squad', {'en': files / 'tydiqa.en.train.json'})['en']
   texts = [example.answers[0].text for example in train if example.answers]
   num_words = [len(text.split()) for text in texts]
@@ -495,7 +498,7 @@ def score_question_tasks(data: pathlib.Path, files: pathlib.Path) -> TaskScores:
 
 
 def score_pair_tasks(data: pathlib.Path, files: pathlib.Path) -> TaskScores:
-  """Yields the baselines of retrieval, mining, alignment and translation."""
+  """Yields the baselines for retrieval, mining, alignment and translation."""
   yield (
     'tatoeba',
     {
@@ -558,10 +561,10 @@ def score_pair_tasks(data: pathlib.Path, files: pathlib.Path) -> TaskScores:
 
 
 def translation_baselines(corpus: pathlib.Path) -> dict[str, Scores]:
-  """Returns the BLEU of copied sources and of the nearest training pairs.
+  """Returns the BLEU of copied sources and of nearest training pairs.
 
   Args:
-    corpus: Corpus directory of English and Japanese (see splits.py).
+    corpus: Corpus directory with English and Japanese text (see splits.py).
   """
 
   def read_pairs(path: pathlib.Path) -> list[tuple[str, ...]]:
@@ -592,7 +595,7 @@ def _read_lines(path: pathlib.Path) -> list[str]:
 
 
 def main() -> None:
-  """Writes the scores of all baselines."""
+  """Computes and writes the scores of all baselines."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

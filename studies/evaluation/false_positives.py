@@ -1,9 +1,10 @@
-"""Simulation of the false positives of significance tests between models.
+"""Simulation of false positives in significance tests between models.
 
-Prints two tables of simulated test sets, on which two models differ only by
-their seeds and by chance, and the fraction of leaderboards of equal models on
-which a model is marked as significantly better. The first table also has
-models whose true difference is 5 points. A 95 % interval should cover the true
+Two models are compared on simulated test sets, on which they differ only by
+their seeds and by chance. The program prints two tables with the results of
+these tests, and the fraction of leaderboards with equally good models on which
+a model is marked as significantly better. The first table also contains models
+with a true difference of 5 points. A 95 % interval should contain the true
 difference in 95 % of the trials.
 
   python -m studies.evaluation.false_positives [TRIALS [LEADERBOARDS]]
@@ -24,13 +25,14 @@ class Setting(NamedTuple):
   """Parameters of a simulation.
 
   Attributes:
-    num_seeds: Number of seeds of each model.
-    seed_std: Standard deviation of the true accuracy over seeds.
-    num_examples: Number of examples of the test set.
-    cluster_size: Number of examples of a cluster, such as the questions about
-      one text.
-    num_languages: Number of languages. The mean over them is compared. Their
-      test sets are translations of each other.
+    num_seeds: Number of seeds per model.
+    seed_std: Standard deviation of the true accuracy between seeds.
+    num_examples: Number of examples in the test set.
+    cluster_size: Number of examples in a cluster, such as the questions about
+      the same text.
+    num_languages: Number of languages, over which the scores are averaged
+      before the comparison. The languages' test sets are translations of each
+      other.
   """
 
   num_seeds: int
@@ -61,13 +63,14 @@ _CLUSTER_STD = 0.15
 
 
 class Rates(NamedTuple):
-  """Fractions of the trials.
+  """Fractions of trials with each outcome.
 
   Attributes:
-    significant: Fraction with p < 0.05.
-    covered: Fraction whose 95 % interval contains the true difference.
-    significant_unclustered: Fraction with p < 0.05 if the test ignores the
-      clusters.
+    significant: Fraction of trials with p < 0.05.
+    covered: Fraction of trials in which the 95 % interval contains the true
+      difference.
+    significant_unclustered: Fraction of trials with p < 0.05 if the test
+      ignores the clusters.
   """
 
   significant: float
@@ -80,14 +83,15 @@ def simulate_rates(
 ) -> Rates:
   """Compares two models on simulated test sets.
 
-  The probability of success on an example is drawn around 0.6 for the example.
-  Each model, each seed and each pair of model and cluster adds a deviation.
+  For each example, a probability of success is drawn around 0.6. Each model,
+  each seed, and each combination of a model and a cluster adds a random
+  deviation to it.
 
   Args:
     setting: Parameters of the simulation.
-    difference: True difference of the models.
+    difference: True difference between the models.
     trials: Number of simulated test sets.
-    samples: Number of bootstrap samples of each test.
+    samples: Number of bootstrap samples per test.
   """
   generator = np.random.default_rng(0)
   significant = covered = significant_unclustered = 0
@@ -118,7 +122,7 @@ def simulate_rates(
 def _compare(
   models: list[list[_Runs]], samples: int, seed: int
 ) -> bootstrap.Significance:
-  """Compares the mean scores over languages of two models."""
+  """Compares two models by their mean scores over languages."""
   return bootstrap.score_difference(
     *(
       bootstrap.combine_draws(
@@ -136,7 +140,7 @@ def _compare(
 def simulate_runs(
   generator: np.random.Generator, probabilities: np.ndarray, setting: Setting
 ) -> list[_Runs]:
-  """Simulates the runs of a model in each language.
+  """Simulates a model's runs in each language.
 
   Args:
     generator: Random number generator.
@@ -144,7 +148,7 @@ def simulate_runs(
     setting: Parameters of the simulation.
 
   Returns:
-    The runs of each language. The score of an example is 0 or 1.
+    The runs in each language. The score of an example is 0 or 1.
   """
   num_examples = len(probabilities)
   is_clustered = setting.cluster_size > 1
@@ -176,13 +180,13 @@ def simulate_runs(
 def false_positive_rate(
   setting: Setting, *, num_leaderboards: int, num_models: int, num_tasks: int
 ) -> float:
-  """Returns the fraction of leaderboards of equal models with a star.
+  """Returns how many leaderboards of equal models show a significant winner.
 
   Args:
     setting: Parameters of the simulation.
     num_leaderboards: Number of simulated leaderboards.
-    num_models: Number of models of each leaderboard.
-    num_tasks: Number of tasks of each leaderboard.
+    num_models: Number of models on each leaderboard.
+    num_tasks: Number of tasks on each leaderboard.
   """
   generator = np.random.default_rng(1)
   languages = [f'l{i}' for i in range(setting.num_languages)]
@@ -219,7 +223,7 @@ def main(trials: int, num_leaderboards: int) -> None:
   """Prints a table line for each setting.
 
   Args:
-    trials: Number of simulated test sets of each setting.
+    trials: Number of simulated test sets for each setting.
     num_leaderboards: Number of simulated leaderboards.
   """
   print(

@@ -1,21 +1,20 @@
-"""Prepares the files of docs/measured/evaluation.md from small public data.
+"""Prepares the data for docs/measured/evaluation.md from public data sets.
 
   python -m studies.evaluation.splits --data DATA --output FILES
 
 Splits are determined by a hash of the text. They are therefore the same on
 every machine, and no text occurs in two splits:
 
-- `uner.en.{train,dev}.iob2`: English dev set of Universal NER, split by
-  sentence. One tenth is `dev`.
-- `pawsx.<language>.{train,dev,test}.tsv`: PAWS-X, split by the first English
-  sentence, with the same pairs in each language. One half is `train`, two
-  tenths are `dev` and three tenths are `test`.
-- `tydiqa.en.{train,test}.json`: English training set of TyDiQA-GoldP, split by
-  paragraph. One fifth is `test`, because the dev set has no answers.
-- `tatoeba.<xx>-en.{xx,en,gold}`: Tatoeba as collections for bitext mining in
-  the format of BUCC. Both sentences of a third of the pairs are included. Of
-  the other pairs, only one of the two sentences is included.
-- `en-ja/`: Corpus directory of small_parallel_enja.
+- `uner.en.{train,dev}.iob2`: The English dev set of Universal NER, split by
+  sentence. One tenth is `dev`. - `pawsx.<language>.{train,dev,test}.tsv`:
+  PAWS-X, split by the first English sentence, with the same pairs in each
+  language. One half is `train`, two tenths are `dev` and three tenths are
+  `test`. - `tydiqa.en.{train,test}.json`: The English training set of
+  TyDiQA-GoldP, split by paragraph. One fifth is `test`, because the dev set has
+  no answers. - `tatoeba.<xx>-en.{xx,en,gold}`: Tatoeba as collections for
+  bitext mining in the BUCC format. For a third of the pairs, both sentences are
+  included. For the remaining pairs, only one of the two sentences is included.
+  - `en-ja/`: Corpus directory with the text of small_parallel_enja.
 """
 
 import argparse
@@ -65,7 +64,7 @@ def prepare_uner(data: pathlib.Path, output: pathlib.Path) -> None:
 
 
 def _sentence_text(block: str) -> str:
-  """Returns the words of a sentence in IOB2 format, separated by spaces."""
+  """Returns the words in an IOB2 sentence, separated by spaces."""
   return ' '.join(
     line.split('\t')[1]
     for line in block.split('\n')
@@ -74,7 +73,7 @@ def _sentence_text(block: str) -> str:
 
 
 def pawsx_split(sentence: str) -> str:
-  """Returns the split of the pairs with this first English sentence."""
+  """Returns the split for pairs with a given first English sentence."""
   bucket = hash_bucket(sentence, 10)
   if bucket < 5:
     return 'train'
@@ -84,10 +83,10 @@ def pawsx_split(sentence: str) -> str:
 def prepare_pawsx(data: pathlib.Path, output: pathlib.Path) -> None:
   """Splits PAWS-X by the first English sentence.
 
-  The files of all languages contain the same pairs in the same order.
+  All languages' files contain the same pairs in the same order.
 
   Raises:
-    SystemExit: If the labels of a language differ from the English ones in more
+    SystemExit: If a language's labels differ from the English labels in more
       than 2 % of the lines.
   """
   lines_by_language = {
@@ -143,8 +142,8 @@ def prepare_tydiqa(data: pathlib.Path, output: pathlib.Path) -> None:
 def prepare_tatoeba(data: pathlib.Path, output: pathlib.Path) -> None:
   """Writes collections for bitext mining.
 
-  The pairs are divided into three groups: both sentences are included, only
-  the foreign sentence, or only the English sentence.
+  The pairs are divided into three groups, of which both sentences, only the
+  foreign sentence, or only the English sentence are included.
   """
   for language, code in TATOEBA_CODES.items():
     stem = data / 'tatoeba' / f'tatoeba.{code}-eng'
@@ -177,7 +176,7 @@ def prepare_tatoeba(data: pathlib.Path, output: pathlib.Path) -> None:
 
 
 def prepare_enja(data: pathlib.Path, output: pathlib.Path) -> None:
-  """Writes a corpus of sentence pairs and text for a vocabulary."""
+  """Writes a corpus with sentence pairs and text for a vocabulary."""
   languages = ('en', 'ja')
   folder = output / 'en-ja'
   for split, stem in ENJA_FILES.items():
@@ -194,7 +193,7 @@ def prepare_enja(data: pathlib.Path, output: pathlib.Path) -> None:
 
 
 def main() -> None:
-  """Writes all files."""
+  """Writes the files of all data sets."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

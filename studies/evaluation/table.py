@@ -1,4 +1,4 @@
-"""Prints the tables of docs/measured/evaluation.md.
+"""Prints the tables in docs/measured/evaluation.md.
 
 python -m studies.evaluation.table WORK
 
@@ -16,17 +16,17 @@ Scores = dict[str, float]
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-  """A task and metric of the table.
+  """A row in the table of scores: a task and its metric.
 
   Attributes:
     title: Title of the row.
-    grid: Folder in WORK with the results of `xlflax finetune`. Empty for a task
-      without a hyperparameter grid.
+    grid: Folder in WORK that contains the results of `xlflax finetune`. Empty
+      for a task without a hyperparameter grid.
     metric: Task and metric of the result, as 'task/metric'.
     baseline: Key of the task in baselines.json.
-    kinds: Names of the baselines to print.
+    kinds: Names of the baselines in the row.
     best: 'high' if higher scores are better, 'low' otherwise.
-    run: Model directory in WORK of a task without a grid.
+    run: Model directory in WORK for a task without a hyperparameter grid.
   """
 
   title: str
@@ -126,7 +126,7 @@ def scores_by_language(metrics: Scores, prefix: str) -> Scores:
 
 
 def read_grid_scores(folder: pathlib.Path, metric: str) -> Scores:
-  """Returns the mean test scores over seeds of the selected setting."""
+  """Returns the selected setting's mean test scores over seeds."""
   grid = json.loads((folder / 'grid.json').read_text(encoding='utf-8'))
   selected = next(
     setting
@@ -140,7 +140,7 @@ def read_grid_scores(folder: pathlib.Path, metric: str) -> Scores:
 
 
 def read_run_scores(run: pathlib.Path, metric: str, step: str) -> Scores:
-  """Returns the test scores of one step of a run.
+  """Returns a run's test scores at one step.
 
   Args:
     run: Model directory.
@@ -165,7 +165,7 @@ def read_run_scores(run: pathlib.Path, metric: str, step: str) -> Scores:
 
 
 def read_scores(work: pathlib.Path, row: Row) -> tuple[Scores, Scores]:
-  """Returns the scores of the model and of the untrained model.
+  """Returns the scores of the trained and the untrained model.
 
   The scores of the untrained model are {} if it was not evaluated.
   """
@@ -195,7 +195,7 @@ def format_row(
 ) -> list[str]:
   """Returns a table line for each language.
 
-  Scores of the model that are better than all baselines are bold.
+  Model scores that are better than all baselines are bold.
   """
   model_scores, untrained_scores = read_scores(work, row)
   baseline_scores = {kind: baselines[row.baseline][kind] for kind in row.kinds}
@@ -225,7 +225,7 @@ def format_row(
 
 
 def format_times(work: pathlib.Path) -> list[str]:
-  """Returns a table line of elapsed and CPU seconds for each command."""
+  """Returns a table line with elapsed and CPU seconds for each command."""
   times_by_command: dict[str, list[float]] = {}
   for line in (work / 'seconds.tsv').read_text(encoding='utf-8').splitlines():
     fields = line.split('\t')

@@ -1,1 +1,1 @@
-"""Training runs of docs/first_run.md."""
+"""Training runs described in docs/first_run.md."""

@@ -1,12 +1,12 @@
-"""Prints the tables of docs/first_run.md.
+"""Prints the tables in docs/first_run.md.
 
   python -m studies.first_run.table WORK [KIND ...]
 
 WORK is the folder that studies/first_run/run.sh has written. The retrieval
-accuracy is that of pairs without shared strings, with centered embeddings, as
-the mean of both directions. The layer is the one with the highest mean accuracy
-over languages on the validation pages. It is selected in the same way for the
-untrained model.
+accuracy is measured on pairs without shared strings, with centered embeddings,
+and averaged over both directions. It is reported for the layer with the highest
+mean accuracy over languages on the validation pages. For the untrained model,
+the layer is selected in the same way.
 """
 
 import collections
@@ -20,7 +20,7 @@ Scores = dict[str, float]
 
 
 def read_layer_scores(path: pathlib.Path) -> dict[int, Scores]:
-  """Returns the accuracy of pairs without shared strings for each layer."""
+  """Returns each layer's accuracy on pairs without shared strings."""
   rows = json.loads(path.read_text('utf-8'))['tables']['layers']
   accuracies = collections.defaultdict(lambda: collections.defaultdict(list))
   for row in rows:
@@ -34,15 +34,16 @@ def read_layer_scores(path: pathlib.Path) -> dict[int, Scores]:
 
 
 def read_retrieval(run: pathlib.Path, name: str) -> tuple[int, Scores]:
-  """Reads the retrieval results of a checkpoint.
+  """Reads a checkpoint's retrieval results.
 
   Args:
     run: Model directory.
-    name: Name of the checkpoint's results: a step or 'untrained'.
+    name: Name under which the checkpoint's results are stored: a step or
+      'untrained'.
 
   Returns:
-    The layer that is selected on the validation pages, and its accuracy on the
-    test pages.
+    The layer selected on the validation pages, and its accuracy on the test
+    pages.
   """
   validation, test = (
     read_layer_scores(next(run.glob(f'eval/retrieval/{split}-*/{name}.json')))
@@ -65,14 +66,14 @@ def find_trained_step(run: pathlib.Path) -> str:
 
 
 def read_tagging(folder: pathlib.Path) -> dict[str, Scores]:
-  """Reads the accuracies of part-of-speech tagging.
+  """Reads the accuracies in part-of-speech tagging.
 
   Args:
     folder: Output folder of `xlflax finetune`.
 
   Returns:
-    The mean accuracies over seeds, by language, of the fine-tuned 'trained' and
-    'untrained' models.
+    The mean accuracies over seeds for each language, after fine-tuning the
+    'trained' and the 'untrained' model.
   """
   accuracies: dict[str, dict[str, list[float]]] = {}
   for path in folder.glob('trials/*/eval/tagging_test/*/*.json'):
@@ -92,7 +93,7 @@ def read_tagging(folder: pathlib.Path) -> dict[str, Scores]:
 
 
 def main() -> None:
-  """Prints the table of retrieval and the table of tagging for each kind."""
+  """Prints the retrieval table and the tagging table for each kind of run."""
   work = pathlib.Path(sys.argv[1])
   for kind in sys.argv[2:] or ('mono', 'pairs', 'published'):
     runs = [

@@ -1,12 +1,13 @@
-"""Correlation of CKA and sentence retrieval over the layers of models.
+"""Correlation between CKA and sentence retrieval over a model's layers.
 
   python -m studies.papers.correlation CKA_DIR SENTENCES_DIR
 
-ECS (Wu et al., 2020), section 5.2: for each language pair, the CKA of layer i
-with layer i and the accuracy of sentence retrieval after an orthogonal map of
-layer i have a Pearson correlation above 0.9 over the layers.
+ECS (Wu et al., 2020, section 5.2) reports for each language pair that two
+quantities have a Pearson correlation above 0.9 over the layers: the CKA between
+layer i in both models, and the accuracy of sentence retrieval after an
+orthogonal map at layer i.
 
-The directories are the outputs of `xlflax analyze cka` and
+The directories are the output directories of `xlflax analyze cka` and
 `xlflax analyze sentence-retrieval --train=...` for the same models and pairs.
 """
 
@@ -23,18 +24,19 @@ Row = Mapping[str, str]
 def layer_correlations(
   cka: Iterable[Row], sentences: Iterable[Row], *, mapping: str = 'procrustes'
 ) -> dict[tuple[str, str, str], float]:
-  """Computes the Pearson correlation of CKA and retrieval accuracy over layers.
+  """Computes the Pearson correlation between CKA and retrieval over layers.
 
   Args:
-    cka: Rows of `cka.csv`. Only comparisons of a layer with the same layer of
-      the other model are used.
+    cka: Rows of `cka.csv`. Only comparisons between the same layer in both
+      models are used.
     sentences: Rows of `sentences.csv`.
-    mapping: Mapping of the rows of `sentences.csv` to use: 'procrustes' or
-      'none'.
+    mapping: Value of the column `mapping` in the rows of `sentences.csv` that
+      are used: 'procrustes' or 'none'.
 
   Returns:
-    Correlation by (series, pair, step), for those with three or more layers in
-    both files. NaN if one of the two quantities is constant.
+    The correlation by (series, pair, step), for all combinations with three or
+    more layers in both files. It is NaN if one of the two quantities is
+    constant.
   """
   similarity = {
     (row['series'], row['pair'], row['step'], row['first_layer']): row['cka']

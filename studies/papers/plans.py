@@ -1,10 +1,10 @@
-"""Plans the papers' models on the papers' number of GPUs.
+"""Plans the papers' models for the number of GPUs that the papers used.
 
   python -m studies.papers.plans WORK
 
-Runs `xlflax train --dry_run` for each model, with a dummy vocabulary of the
-paper's size, in bfloat16. Writes the plans to WORK and the table of
-docs/measured/papers.md to WORK/plans.md.
+Runs `xlflax train --dry_run` for each model in bfloat16, with a dummy
+vocabulary of the same size as in the paper. The plans are written to WORK, and
+the table in docs/measured/papers.md is written to WORK/plans.md.
 """
 
 import json
@@ -28,14 +28,14 @@ GIB = 2**30
 def plan_arguments(
   file: str, vocabulary: int, languages: int, devices: int
 ) -> list[str]:
-  """Returns the arguments of `xlflax` that plan a row.
+  """Returns the `xlflax` arguments that plan the model in a table row.
 
   Parameters and optimizer state are sharded by FSDP over all devices.
 
   Args:
-    file: Gin file of the row, such as 'ecs/default'.
+    file: Gin file that configures the model, such as 'ecs/default'.
     vocabulary: Size of the dummy vocabulary.
-    languages: Number of languages of the dummy vocabulary.
+    languages: Number of languages in the dummy vocabulary.
     devices: Number of devices.
   """
   command = [
@@ -56,12 +56,12 @@ def plan_arguments(
 
 
 def plan_row(work: pathlib.Path, file: str, *sizes: int) -> dict:
-  """Returns the plan of a row as JSON values.
+  """Returns the plan for the model in a table row as JSON values.
 
   Args:
-    work: Folder to write the plan to.
-    file: Gin file of the row, such as 'ecs/default'.
-    *sizes: Further arguments of `plan_arguments`.
+    work: Folder to which the plan is written.
+    file: Gin file that configures the model, such as 'ecs/default'.
+    *sizes: Additional arguments of `plan_arguments`.
   """
   output = work / f'{file.replace("/", "_")}.json'
   command = ['xlflax', *plan_arguments(file, *sizes), f'--output_file={output}']
@@ -70,7 +70,7 @@ def plan_row(work: pathlib.Path, file: str, *sizes: int) -> dict:
 
 
 def main() -> None:
-  """Plans all rows and prints the table."""
+  """Plans all models and prints the table."""
   work = pathlib.Path(sys.argv[1])
   work.mkdir(parents=True, exist_ok=True)
   lines = [

@@ -1,12 +1,12 @@
-"""Trains the tiny configuration of every row of the papers' tables.
+"""Trains a tiny configuration for every row in the papers' tables.
 
   python -m studies.papers.run_twins --data DATA --work WORK [--only REGEX] \
       [--jobs 2]
 
-DATA contains the data sets that `studies/real_text/build_corpus.py` names. The
+DATA contains the data sets that `studies/real_text/build_corpus.py` reads. The
 corpora, vocabularies, token caches and runs are created in WORK by `xlflax`
-commands. Results that exist are not created again. The commands are recorded in
-WORK/commands.txt. The table of docs/measured/papers.md, with losses and CPU
+commands. Existing results are reused. The commands are recorded in
+WORK/commands.txt. The table in docs/measured/papers.md, with losses and CPU
 times, is printed and written to WORK/tiny_runs.md.
 """
 
@@ -20,10 +20,11 @@ from studies.papers import runner, tiny_rows
 
 
 def format_table(results: dict[str, dict]) -> str:
-  """Returns the table of all rows that have a result.
+  """Returns a table that contains all rows with a result.
 
   Args:
-    results: Result of `runner.read_result` by the name of the row.
+    results: Map from a row's name to its result, as returned by
+      `runner.read_result`.
   """
   lines = [
     '| table | row | gin file | steps | first loss | final loss '
@@ -42,14 +43,14 @@ def format_table(results: dict[str, dict]) -> str:
 
 
 def _format_files(files: tuple[str, ...]) -> str:
-  """Formats the gin files. Only the first one is printed with its folder."""
+  """Formats the names of gin files. Only the first one includes its folder."""
   first, *others = files
   names = [first, *(file.split('/')[-1] for file in others)]
   return ', '.join(f'`{name}`' for name in names)
 
 
 def main() -> int:
-  """Trains the rows; returns 1 if a run fails or a metric does not fall."""
+  """Trains all rows; returns 1 if a run fails or a metric does not decrease."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

@@ -1,4 +1,4 @@
-"""Creation of corpora, vocabularies, caches and runs by `xlflax` commands."""
+"""Creation of corpora, vocabularies, caches and runs with `xlflax` commands."""
 
 import dataclasses
 import json
@@ -57,18 +57,19 @@ VOCABULARIES = {
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-  """A row of a paper's table, as a run of `xlflax train`.
+  """A row in a paper's table, which is trained by `xlflax train`.
 
   Attributes:
     name: Name of the run.
-    files: Gin files.
-    corpus: Key of `CORPORA`.
-    vocabulary: Key of `VOCABULARIES`.
-    macros: Pairs of a gin macro and the name of another run. The macro is bound
-      to the directory of that run, which is trained first.
-    flags: Further flags of `xlflax train`.
-    metric: Metric that must fall. `a - b` is the difference of two metrics.
-    table: Paper and number of the table, as the documentation prints it.
+    files: Gin files that configure the run.
+    corpus: Corpus of the run, a key of `CORPORA`.
+    vocabulary: Vocabulary of the run, a key of `VOCABULARIES`.
+    macros: Pairs of a gin macro and the name of a different run. The macro is
+      bound to that run's directory, and that run is trained first.
+    flags: Additional flags for `xlflax train`.
+    metric: Metric that must decrease during training. `a - b` is the difference
+      between two metrics.
+    table: Paper and table number, in the format used in the documentation.
     row: Name of the row in the paper.
   """
 
@@ -84,15 +85,16 @@ class Row:
 
 
 class Runner:
-  """Creator of inputs and runs.
+  """Creator of the inputs and the runs in a working folder.
 
-  Each of them is created once. The methods may be called by several threads.
+  Each input and each run is created only once. The methods may be called from
+  several threads.
 
   Args:
-    data: Folder of the data sets.
-    work: Folder to write.
-    rows: All rows that `train` may be called for, including the rows that are
-      used for initialization.
+    data: Folder that contains the data sets.
+    work: Folder to which everything is written.
+    rows: All rows for which `train` may be called, including those from which
+      other rows are initialized.
   """
 
   def __init__(self, data: pathlib.Path, work: pathlib.Path, rows: list[Row]):
@@ -109,10 +111,10 @@ class Runner:
 
     Args:
       command: Command line.
-      log: File to write the output of the command to.
+      log: File to which the command's output is written.
 
     Returns:
-      Elapsed 'seconds', and 'cpu_seconds' of all threads.
+      The elapsed 'seconds', and the 'cpu_seconds' of all threads.
 
     Raises:
       RuntimeError: If the command fails.
@@ -143,7 +145,7 @@ class Runner:
     """Calls `create(path)` unless it has succeeded before.
 
     Args:
-      name: Path within the folder.
+      name: Path within the working folder.
       create: Function that writes the file or folder at the path.
 
     Returns:
@@ -165,9 +167,9 @@ class Runner:
     return self.work / 'logs' / f'{path.relative_to(self.work)}.log'
 
   def build_corpus(self, name: str) -> pathlib.Path:
-    """Creates a corpus.
+    """Creates a corpus if it does not exist.
 
-    The corpora of ECS are tokenized with Moses, and Chinese is segmented.
+    Corpora for ECS are tokenized with Moses, and Chinese text is segmented.
     """
     raw = self.create_once(
       f'raw/{name}',
@@ -202,7 +204,7 @@ class Runner:
     )
 
   def build_vocabulary(self, corpus: str, name: str) -> pathlib.Path:
-    """Creates a vocabulary of a corpus."""
+    """Creates a vocabulary for a corpus."""
     text = self.build_corpus(corpus)
     if name == 'english':
       text = self.create_once(
@@ -223,7 +225,7 @@ class Runner:
     )
 
   def build_cache(self, corpus: str, vocabulary: str) -> pathlib.Path:
-    """Creates the token cache of a corpus and a vocabulary."""
+    """Creates the token cache for a corpus and a vocabulary."""
     directory = self.build_vocabulary(corpus, vocabulary)
     text = self.build_corpus(corpus)
     mixtures = (
@@ -247,7 +249,7 @@ class Runner:
     )
 
   def train(self, row: Row) -> pathlib.Path:
-    """Trains a row, after the runs that it is initialized from."""
+    """Trains a row, after the runs from which it is initialized."""
     macros: dict[str, object] = {
       macro: str(self.train(self.rows[name])) for macro, name in row.macros
     }
@@ -278,7 +280,7 @@ class Runner:
 def copy_language(
   corpus: pathlib.Path, target: pathlib.Path, language: str
 ) -> None:
-  """Writes the monolingual text of one language as a separate corpus."""
+  """Writes one language's monolingual text as a separate corpus."""
   for path in corpus.rglob(f'mono/{language}.*'):
     copy = target / path.relative_to(corpus)
     copy.parent.mkdir(parents=True, exist_ok=True)
@@ -286,15 +288,15 @@ def copy_language(
 
 
 def read_result(run: pathlib.Path, metric: str = 'loss') -> dict:
-  """Reads the result of a run.
+  """Reads a run's result.
 
   Args:
     run: Model directory.
-    metric: Metric to read. `a - b` is the difference of two metrics.
+    metric: Metric to read. `a - b` is the difference between two metrics.
 
   Returns:
-    Number of 'steps', 'first' and 'last' logged value of the metric, and the
-    'seconds' and 'cpu_seconds' of the command.
+    The number of 'steps', the 'first' and the 'last' logged value of the
+    metric, and the command's 'seconds' and 'cpu_seconds'.
   """
   records = [
     json.loads(line)

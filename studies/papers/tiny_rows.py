@@ -1,4 +1,4 @@
-"""Tiny configurations of the rows of the papers' tables, as runs."""
+"""Tiny configurations for the rows in the papers' tables."""
 
 from typing import Any
 
@@ -9,15 +9,15 @@ from xlflax.config import gin_config
 def paper_row(
   name: str, table: str, row: str, file: str, *inputs: str, **options: Any
 ) -> runner.Row:
-  """Returns the run of a row.
+  """Returns the tiny run for a row in a paper's table.
 
   Args:
     name: Name of the run.
-    table: Paper and number of the table.
+    table: Paper and table number.
     row: Name of the row in the paper.
     file: Tiny configuration (see `tiny_gin_files`).
-    *inputs: Corpus and vocabulary of the run.
-    **options: Further fields of `runner.Row`.
+    *inputs: Corpus and vocabulary that the run uses.
+    **options: Additional fields of `runner.Row`.
   """
   return runner.Row(
     name, tiny_gin_files(file), *inputs, table=table, row=row, **options
@@ -27,9 +27,9 @@ def paper_row(
 def tiny_gin_files(file: str) -> tuple[str, ...]:
   """Returns the gin files of a tiny configuration.
 
-  They are a file with this name if it exists, or the file of the row and a file
-  of tiny sizes. For example, 'ecs/tiny_default' is `papers/ecs/default.gin` and
-  `papers/ecs/tiny.gin`.
+  If a gin file with this name exists, it is returned. Otherwise, the result
+  consists of the row's gin file and a file with tiny sizes. For example,
+  'ecs/tiny_default' is `papers/ecs/default.gin` and `papers/ecs/tiny.gin`.
   """
   paper, _, name = file.partition('/')
   folder = f'papers/{paper}'
@@ -44,7 +44,7 @@ def tiny_gin_files(file: str) -> tuple[str, ...]:
 
 
 def ecs_rows() -> list[runner.Row]:
-  """Returns the rows of ECS table 1 for each of its three language pairs."""
+  """Returns the rows in ECS table 1 for each of its three language pairs."""
   conditions = (
     ('default', 'Default', 'joint'),
     ('wiki_cc', 'Wiki-CC', 'joint'),
@@ -72,7 +72,7 @@ def ecs_rows() -> list[runner.Row]:
 
 
 def metaxlm_rows() -> list[runner.Row]:
-  """Returns the rows of MetaXLM tables 1 to 5."""
+  """Returns the rows in MetaXLM tables 1 to 5."""
   meta_pretrained = (('INIT_DIR', 'metaxlm_meta'),)
   rows = (
     ('metaxlm', '1-5', 'MetaXLM, Both'),
@@ -104,7 +104,7 @@ def metaxlm_rows() -> list[runner.Row]:
 
 
 def ppa_rows() -> list[runner.Row]:
-  """Returns the rows of PPA tables 2 to 5."""
+  """Returns the rows in PPA tables 2 to 5."""
   ablations = (
     ('', 'PPA'),
     ('_no_moco', '- MoCo'),
@@ -132,7 +132,7 @@ _VECO_PHASE_2 = (('INIT_DIR', 'veco_large_phase2'),)
 
 
 def veco_rows() -> list[runner.Row]:
-  """Returns the rows of VECO tables 1 to 5 and their initial runs."""
+  """Returns the rows in VECO tables 1 to 5 and their initial runs."""
   return [
     paper_row('veco_xlmr', 'VECO', 'the initial XLM-R', 'veco/tiny_xlmr'),
     *_veco_phases(),
@@ -148,7 +148,7 @@ def veco_rows() -> list[runner.Row]:
 
 
 def _veco_phases() -> list[runner.Row]:
-  """Returns the rows of tables 1 and 2: a model pretrained in two phases."""
+  """Returns the rows in VECO tables 1 and 2: pretraining in two phases."""
   return [
     paper_row(
       'veco_large_phase1',
@@ -169,7 +169,7 @@ def _veco_phases() -> list[runner.Row]:
 
 
 def _veco_translation(language: str) -> list[runner.Row]:
-  """Returns the rows of table 3: translation from English."""
+  """Returns the rows in VECO table 3: translation from English."""
   initializations = (
     ('random', 'Baseline', ()),
     ('mbart', 'mBART', (('INIT_DIR', 'veco_mbart'),)),
@@ -189,7 +189,7 @@ def _veco_translation(language: str) -> list[runner.Row]:
 
 
 def _veco_scripts() -> list[runner.Row]:
-  """Returns the rows of table 3 with the settings of the authors' scripts."""
+  """Returns VECO table 3's rows with the settings from the authors' scripts."""
   return [
     paper_row(
       f'veco_script_{language}',
@@ -203,7 +203,7 @@ def _veco_scripts() -> list[runner.Row]:
 
 
 def _veco_shallow() -> list[runner.Row]:
-  """Returns the rows of table 4: decoders of three or six layers of VECO."""
+  """Returns the rows in VECO table 4: decoders with three or six layers."""
   decoders = (
     ('random_3', 'random, 3', ()),
     ('random_6', 'random, 6', ()),
@@ -225,7 +225,7 @@ def _veco_shallow() -> list[runner.Row]:
 
 
 def _veco_small() -> list[runner.Row]:
-  """Returns the rows of table 5: small models, pretrained and fine-tuned."""
+  """Returns the rows in VECO table 5: small models and their fine-tuning."""
   models = (
     ('small_mlm', 'XLM, MLM, mono.'),
     ('small_mbart', 'mBART, MLM, mono.'),
@@ -245,7 +245,7 @@ def _veco_small() -> list[runner.Row]:
 
 
 def _veco_small_translation(file: str, title: str) -> runner.Row:
-  """Returns the translation run of a small model of table 5."""
+  """Returns the translation run for a small model in VECO table 5."""
   return paper_row(
     f'veco_iwslt_{file}',
     'VECO 5',

@@ -1,1 +1,1 @@
-"""Corpora of small public data sets for the studies."""
+"""Corpora that the studies build from small public data sets."""

@@ -1,4 +1,4 @@
-"""Builds a corpus of up to ten languages from small public data sets.
+"""Builds a corpus in up to ten languages from small public data sets.
 
   python -m studies.real_text.build_corpus --data DATA --output CORPUS \\
       [--languages en fr] [--sources bible] [--foreign_sources guide ntrex] \\
@@ -8,10 +8,9 @@ DATA contains `bible/<lang>.tsv` (reference, verse),
 `opensource_guide/<lang>/*.md`, `ntrex/en-<lang>.tsv`,
 `small_parallel_enja/train.*` (English, Japanese) and
 `tatoeba/tatoeba.<xxx>-eng.*`. Tatoeba is the test set and is copied to `test/`.
-Training lines that equal one of its sentences are dropped, where case and
-punctuation are ignored. The dictionaries of the languages are copied from
-`bilingual_dictionaries`. If a language has no dictionary, one is built from
-Swadesh lists.
+Training lines that equal a Tatoeba sentence, ignoring case and punctuation, are
+dropped. Bilingual dictionaries are copied from `bilingual_dictionaries`. If a
+language has no dictionary, one is built from Swadesh lists.
 """
 
 import argparse
@@ -58,9 +57,9 @@ SWADESH_FILES = {
 
 
 def normalize_text(text: str) -> str:
-  """Returns the letters and digits of a text in lower case.
+  """Returns the letters and digits in a text in lower case.
 
-  Two lines count as equal if their normalized texts are equal.
+  Two lines are considered equal if the results for both are equal.
   """
   text = unicodedata.normalize('NFKC', text).lower()
   return ''.join(c for c in text if unicodedata.category(c)[0] in 'LN')
@@ -78,7 +77,7 @@ def read_tsv(path: pathlib.Path) -> list[list[str]]:
 
 
 def read_guide(folder: pathlib.Path) -> list[list[str]]:
-  """Returns the paragraphs of each article without header, markup and links."""
+  """Returns each article's paragraphs without header, markup and links."""
   documents = []
   for path in sorted(folder.glob('*.md')):
     text = path.read_text(encoding='utf-8')
@@ -97,7 +96,7 @@ def read_guide(folder: pathlib.Path) -> list[list[str]]:
 
 
 def read_tatoeba(folder: pathlib.Path) -> dict[str, list[tuple[str, str]]]:
-  """Returns pairs of an English sentence and its translation by language."""
+  """Returns pairs of an English sentence and its translation, by language."""
   pairs = {}
   for code, language in TATOEBA_LANGUAGES.items():
     sides = [
@@ -113,11 +112,11 @@ def read_tatoeba(folder: pathlib.Path) -> dict[str, list[tuple[str, str]]]:
 def read_parallel(
   data: pathlib.Path, sources: Collection[str]
 ) -> dict[str, list[tuple[str, str]]]:
-  """Returns training pairs of English and a translation by language.
+  """Returns training pairs of English text and a translation, by language.
 
   Args:
-    data: Folder of the data sets.
-    sources: Sources of `PAIR_SOURCES` to use.
+    data: Folder that contains the data sets.
+    sources: Sources to use, keys of `PAIR_SOURCES`.
   """
   pairs: dict[str, list[tuple[str, str]]] = {
     language: [] for language in LANGUAGES[1:]
@@ -150,15 +149,16 @@ def read_monolingual(
   language: str,
   sources: Collection[str],
 ) -> list[list[str]]:
-  """Returns the monolingual documents of a language.
+  """Returns a language's monolingual documents.
 
-  Documents are Bible chapters, articles, and one side of sentence pairs.
+  Documents are Bible chapters, articles, and the sentences in this language
+  from the sentence pairs.
 
   Args:
-    data: Folder of the data sets.
+    data: Folder that contains the data sets.
     pairs: Training pairs by language.
-    language: Language of the text.
-    sources: Sources of `SOURCES` to use.
+    language: Language of the documents.
+    sources: Sources to use, keys of `SOURCES`.
   """
   documents = []
   if 'bible' in sources:
@@ -188,14 +188,15 @@ def read_monolingual(
 def read_dictionary(
   data: pathlib.Path, language: str
 ) -> tuple[tuple[str, str], list[tuple[str, ...]]]:
-  """Reads the dictionary of English and another language.
+  """Reads the dictionary between English and a second language.
 
   Args:
-    data: Folder of the data sets.
-    language: The other language.
+    data: Folder that contains the data sets.
+    language: The second language.
 
   Returns:
-    The two languages in the order of the entries, and the entries.
+    The two languages, in the order in which they occur in the entries, and the
+    entries.
   """
   folder = data / 'bilingual_dictionaries'
   if language in DICTIONARIES:
@@ -230,10 +231,10 @@ def build_corpus(
   """Writes the corpus and prints the number of dropped lines.
 
   Args:
-    data: Folder of the data sets.
+    data: Folder that contains the data sets.
     output: Corpus directory to write.
     languages: Languages of the corpus, English first.
-    sources: Sources of the English text.
+    sources: Sources of English text.
     foreign_sources: Sources of the text in the other languages.
     pair_sources: Sources of the sentence pairs.
   """
@@ -247,7 +248,7 @@ def build_corpus(
   num_dropped: collections.Counter[str] = collections.Counter()
 
   def accept_training_text(name: str, *texts: str) -> bool:
-    """Returns whether no text is held out. Rejected texts are counted."""
+    """Returns whether no text is held out, and counts rejected texts."""
     is_held_out = any(normalize_text(text) in held_out for text in texts)
     num_dropped[name] += is_held_out
     return not is_held_out
@@ -310,12 +311,15 @@ def build_corpus(
 
 
 def main() -> None:
-  """Builds the corpus."""
+  """Builds the corpus from the command-line arguments."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   parser.add_argument(
-    '--data', required=True, type=pathlib.Path, help='Folder of the data sets.'
+    '--data',
+    required=True,
+    type=pathlib.Path,
+    help='Folder that contains the data sets.',
   )
   parser.add_argument(
     '--output',

@@ -1,1 +1,1 @@
-"""Comparison of training settings of a small encoder (docs/recipes.md)."""
+"""Comparison of training settings for a small encoder (docs/recipes.md)."""

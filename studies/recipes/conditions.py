@@ -1,25 +1,27 @@
-"""Conditions of the recipe study, declared before the runs.
+"""Conditions of the recipe study, which were declared before the runs.
 
-Question: Which settings of masked language modeling give the lowest loss of a
-small encoder on real text, for the same number of tokens and for the same CPU
-time?
+Question: Which settings for masked language modeling result in the lowest loss
+of a small encoder on real text, with the same number of tokens and with the
+same CPU time?
 
 Text: Help pages in English and Russian. Complete pages are held out.
 
-Metric: The loss of masked tokens (15 %, four samples of masks) on the
-validation pages, as the mean of the two languages. For another vocabulary, the
-loss per character. Lower is better. Sentence retrieval on the test pages is
-reported as well, but it decides nothing.
+Metric: The loss on masked tokens (15 %, four samples of masks) on the
+validation pages, averaged over the two languages. If the vocabulary differs,
+the loss per character is compared instead. Lower is better. Sentence retrieval
+on the test pages is also reported, but is not used for decisions.
 
-Plan: Every condition changes one setting of `base`, with seed 0. Differences of
-less than 0.05 count as none. All settings that are better than `base` by more
-are put together in `combined`. Then `combined`, `base` and `shipped` are
-trained with seeds 1 and 2. `combined` is adopted if each of its three seeds is
-below all seeds of the others. If a condition has a lower loss but takes more
-CPU time, the loss at the same CPU time decides.
+Plan: Every condition changes one setting in `base` and is trained with seed 0.
+Differences of less than 0.05 are ignored. All settings that are better than
+`base` by a larger difference are combined in the condition `combined`. Then
+`combined`, `base` and `shipped` are trained with seeds 1 and 2. `combined` is
+adopted if its loss with each of the three seeds is below the losses of `base`
+and `shipped` with all seeds. If a condition has a lower loss but requires more
+CPU time, conditions are compared at the same CPU time.
 
-Prior knowledge: Of two pilot runs in this setting (AdamW at 4e-3, Muon at
-4e-3), the loss of Muon fell sooner. Muon is therefore the optimizer of `base`.
+Prior knowledge: In two pilot runs with this setup (AdamW at 4e-3, Muon at
+4e-3), the loss decreased earlier with Muon. Muon is therefore the optimizer in
+`base`.
 """
 
 import dataclasses
@@ -32,10 +34,10 @@ class Condition:
   """One training run of the study.
 
   Attributes:
-    name: Unique name.
+    name: Unique name of the condition.
     settings: Gin macros and parameters that differ from `BASE_SETTINGS`.
-    files: Gin files of this folder that are read after `encoder.gin`.
-    corpus: Key of `CORPORA`.
+    files: Gin files in this folder that are read after `encoder.gin`.
+    corpus: Corpus of the run, a key of `CORPORA`.
     vocabulary: Size of the vocabulary.
     tokens: Number of training tokens.
   """

@@ -1,4 +1,4 @@
-"""Prints the entropy of token frequencies of each language, in nats.
+"""Prints the entropy of each language's token frequencies, in nats.
 
 python -m studies.recipes.entropy CORPUS VOCABULARY
 """
@@ -12,7 +12,7 @@ import sentencepiece
 
 
 def main(corpus: str, vocabulary: str) -> None:
-  """Prints a line for each monolingual text of the corpus."""
+  """Prints the entropy for each monolingual text in the corpus."""
   model = str(pathlib.Path(vocabulary) / 'sentencepiece.model')
   processor = sentencepiece.SentencePieceProcessor(model_file=model)
   for path in sorted(pathlib.Path(corpus, 'mono').glob('*.txt')):

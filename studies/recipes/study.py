@@ -4,8 +4,8 @@
       [--cores 1]
 
 Writes the corpus, vocabularies, caches, runs and `results.json` to WORK.
-Results that exist are not created again. conditions.py declares the conditions
-and the metrics.
+Existing results are reused. The conditions and metrics are declared in
+conditions.py.
 """
 
 import argparse
@@ -41,8 +41,8 @@ def run_xlflax(*arguments: str, cores: str, log: pathlib.Path) -> float:
 
   Args:
     *arguments: Arguments of the command.
-    cores: CPU cores to run on, in the format of `taskset -c`.
-    log: File to append the output of the command to.
+    cores: CPU cores on which the command runs, in the format of `taskset -c`.
+    log: File to which the command's output is appended.
 
   Raises:
     subprocess.CalledProcessError: If the command fails.
@@ -67,14 +67,14 @@ def run_xlflax(*arguments: str, cores: str, log: pathlib.Path) -> float:
 
 
 class Study:
-  """Creator of the inputs and runs of the study.
+  """Creator of the study's inputs and runs.
 
-  Each of them is created once.
+  Each input and each run is created only once.
 
   Args:
-    work: Folder to write.
-    cores: CPU cores to run on, in the format of `taskset -c`.
-    flags: Further flags of `xlflax train`.
+    work: Folder to which everything is written.
+    cores: CPU cores on which the command runs, in the format of `taskset -c`.
+    flags: Additional flags for `xlflax train`.
   """
 
   def __init__(self, work: pathlib.Path, cores: str, flags: Sequence[str] = ()):
@@ -91,11 +91,11 @@ class Study:
       condition: Condition to train.
       seed: Random seed of the run.
       previous: Result of an earlier call. If it is not empty, the condition is
-        only evaluated.
+        evaluated without training it again.
 
     Returns:
-      The result of the run: 'tokens', 'steps', 'processor_seconds', the
-      'curve' of the training loss and the 'measures' of the evaluations.
+      The run's result: 'tokens', 'steps', 'processor_seconds', the training
+      loss 'curve' and the evaluation 'measures'.
     """
     corpus = condition.corpus
     inputs = self._create_inputs(corpus, condition.vocabulary)
@@ -135,10 +135,10 @@ class Study:
     }
 
   def _create_inputs(self, corpus: str, size: int) -> list[str]:
-    """Creates a corpus, a vocabulary of a size and a cache.
+    """Creates a corpus, a vocabulary of a given size and a token cache.
 
     Returns:
-      The flags of `xlflax train` that select them.
+      The `xlflax train` flags that select them.
     """
     text = self._work / corpus
     vocabulary = self._work / f'{corpus}-{size}'
@@ -184,7 +184,7 @@ def _read_curve(model_dir: pathlib.Path) -> list[list[float]]:
 
 
 def _read_measures(model_dir: pathlib.Path) -> dict[str, dict[str, float]]:
-  """Returns the metrics of each evaluation by 'task/step'."""
+  """Returns each evaluation's metrics by 'task/step'."""
   return {
     f'{path.parent.parent.name}/{path.stem}': json.loads(
       path.read_text('utf-8')
@@ -199,7 +199,10 @@ def main() -> int:
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   parser.add_argument(
-    '--work', required=True, type=pathlib.Path, help='Folder to write.'
+    '--work',
+    required=True,
+    type=pathlib.Path,
+    help='Folder to which everything is written.',
   )
   parser.add_argument(
     '--only',
@@ -213,10 +216,10 @@ def main() -> int:
   parser.add_argument(
     '--cores',
     default='0',
-    help='CPU cores to run on, in the format of `taskset -c`.',
+    help='CPU cores on which the command runs, in the format of `taskset -c`.',
   )
   parser.add_argument(
-    '--flags', default='', help='Further flags of `xlflax train`.'
+    '--flags', default='', help='Additional flags for `xlflax train`.'
   )
   args = parser.parse_args()
   results_file = args.work / 'results.json'

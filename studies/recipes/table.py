@@ -1,8 +1,8 @@
-"""Prints the tables of docs/recipes.md and draws its curves.
+"""Prints the tables in docs/recipes.md and plots its loss curves.
 
 python -m studies.recipes.table RESULTS [FIGURE]
 
-RESULTS is the file results.json of studies.recipes.study.
+RESULTS is the file results.json that studies.recipes.study writes.
 """
 
 import json
@@ -25,9 +25,10 @@ COLUMNS = (
 
 
 def print_losses(results_file: str) -> None:
-  """Prints the final held-out loss of each condition and seed.
+  """Prints the final held-out loss for each condition and seed.
 
-  Runs with several evaluated checkpoints are left to `print_loss_curves`.
+  Runs with several evaluated checkpoints are omitted, because
+  `print_loss_curves` prints them.
   """
   results = _read_results(results_file)
   rows = []
@@ -74,7 +75,7 @@ def print_loss_curves(results_file: str) -> None:
 
 
 def draw_training_curves(results_file: str, figure_file: str) -> None:
-  """Draws training loss by step of conditions with 1,280 tokens per step."""
+  """Plots the training loss of conditions with 1,280 tokens per step."""
   results = _read_results(results_file)
   panels = {
     'best conditions': ('shipped', 'base', 'modern', 'combined'),
@@ -98,7 +99,7 @@ def _read_results(path: str) -> dict[str, dict]:
 
 
 def _held_out_losses(result: dict) -> dict[int, float]:
-  """Returns the held-out loss of each step, as the mean of the languages."""
+  """Returns the held-out loss at each step, averaged over languages."""
   names = (name.partition('/') for name in result['measures'])
   return {
     int(step): result['measures'][f'perplexity/{step}']['loss/mean']

@@ -1,15 +1,15 @@
-"""Hugging Face baseline of docs/rehearsal.md at the same CPU time.
+"""Hugging Face baseline for docs/rehearsal.md with the same CPU time.
 
   python -m studies.rehearsal.peer WORK [THREADS]
 
 Run studies/rehearsal/run.sh first. BertForMaskedLM with the same sizes (4
-layers with hidden size 128, logits at the masked positions only) trains for the
-CPU seconds of the run `mlm`. SentenceTransformerTrainer then trains it on the
-same pairs for the CPU seconds of the run `aligned`. Pilot runs determine the
-numbers of steps; the startup time is not counted. An interrupted masked LM is
-resumed. The packages sentence-transformers and torch must be installed. The
-result is a model directory, WORK/runs/baseline, written by
-`xlflax convert from-hf`.
+layers with hidden size 128, logits only at masked positions) is trained for the
+same number of CPU seconds as the run `mlm`. SentenceTransformerTrainer then
+trains it on the same pairs for the same number of CPU seconds as the run
+`aligned`. Pilot runs determine the numbers of steps, and the startup time is
+not counted. If masked LM training is interrupted, it is resumed. The packages
+sentence-transformers and torch must be installed. The result is a model
+directory, WORK/runs/baseline, written by `xlflax convert from-hf`.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ def run_timed(command: list[str]) -> float:
 
 
 def read_cpu_seconds(work: pathlib.Path, name: str) -> float:
-  """Returns the CPU seconds of a run of run.sh, summed over its restarts."""
+  """Returns the CPU seconds of a run in run.sh, summed over its restarts."""
   rows = (line.split() for line in (work / 'times').read_text().splitlines())
   return sum(float(row[1]) + float(row[2]) for row in rows if row[0] == name)
 
@@ -48,11 +48,11 @@ def estimate_steps(run: Callable[[int], float], budget: float) -> int:
   """Estimates the number of steps that take the given CPU seconds.
 
   The estimate uses two pilot runs with the same startup time and different
-  numbers of steps. It is at least `PILOT_STEPS`.
+  numbers of steps. The result is at least `PILOT_STEPS`.
 
   Args:
     run: Function that trains for a number of steps and returns CPU seconds.
-    budget: CPU seconds, including the startup.
+    budget: Budget in CPU seconds, including the startup time.
   """
   short, long = run(PILOT_STEPS), run(3 * PILOT_STEPS)
   seconds_per_step = (long - short) / (2 * PILOT_STEPS)
@@ -64,8 +64,8 @@ def train_masked_lm(work: pathlib.Path, threads: int) -> pathlib.Path:
   """Pretrains BertForMaskedLM and returns its folder.
 
   Args:
-    work: Folder of run.sh.
-    threads: Number of threads of torch.
+    work: Folder to which run.sh has written its outputs.
+    threads: Number of torch threads.
   """
   setting = efficiency.Setting(
     corpus=str(work / 'corpus'),
@@ -117,7 +117,7 @@ def read_pairs(work: pathlib.Path, count: int) -> list[str]:
   """Returns training pairs as 'English<TAB>translation' in random order.
 
   Args:
-    work: Folder of run.sh.
+    work: Folder to which run.sh has written its outputs.
     count: Maximum number of pairs.
   """
   pairs = []
@@ -138,9 +138,9 @@ def train_on_pairs(
   """Trains a masked LM with Sentence-Transformers and returns its folder.
 
   Args:
-    work: Folder of run.sh.
-    model: Folder of the masked LM. The tokenizer is added to it.
-    threads: Number of threads of torch.
+    work: Folder to which run.sh has written its outputs.
+    model: Folder that contains the masked LM, to which the tokenizer is added.
+    threads: Number of torch threads.
   """
   # The tokenizer is exported with the xlflax model of the same vocabulary.
   exported = work / 'baseline/own'
@@ -182,13 +182,13 @@ def train_on_pairs(
 
 
 def read_costs(work: pathlib.Path) -> dict:
-  """Returns the steps and CPU seconds of each phase from WORK/baseline.json."""
+  """Reads each phase's steps and CPU seconds from WORK/baseline.json."""
   path = work / 'baseline.json'
   return json.loads(path.read_text()) if path.exists() else {}
 
 
 def record_costs(work: pathlib.Path, name: str, costs: dict) -> None:
-  """Adds the steps and CPU seconds of a phase to WORK/baseline.json."""
+  """Adds a phase's steps and CPU seconds to WORK/baseline.json."""
   content = json.dumps(read_costs(work) | {name: costs}, indent=1)
   (work / 'baseline.json').write_text(content + '\n')
   print(name, costs, flush=True)

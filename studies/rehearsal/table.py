@@ -1,10 +1,11 @@
-"""Prints the tables of docs/rehearsal.md.
+"""Prints the tables in docs/rehearsal.md.
 
 python -m studies.rehearsal.table WORK
 
-WORK is the folder that studies/rehearsal/run.sh has written. A score is
-followed by half of its 95 % interval if the scores of the examples are
-recorded. The interval covers the variance of the test set, not of the seeds.
+WORK is the folder that studies/rehearsal/run.sh has written. If the scores of
+individual examples are recorded, a score is followed by half the width of its
+95 % interval. The interval covers the variance due to the test set, but not the
+variance between seeds.
 """
 
 import json
@@ -40,7 +41,7 @@ _MODELS = ('untrained', 'baseline', 'aligned')
 def _locate_results(
   work: pathlib.Path, model: str, folder: str
 ) -> pathlib.Path:
-  """Returns the directory with the results of a row of `_ROWS`."""
+  """Returns the directory with the results for a row in `_ROWS`."""
   if not folder:
     return work / 'runs' / model
   results = work / 'scores' / model / folder
@@ -49,7 +50,7 @@ def _locate_results(
 
 
 def format_scores(run: pathlib.Path, task: str, metric: str) -> dict[str, str]:
-  """Returns the test scores of the last checkpoint as table cells.
+  """Returns the last checkpoint's test scores as table cells.
 
   Args:
     run: Directory with the results.
@@ -57,7 +58,7 @@ def format_scores(run: pathlib.Path, task: str, metric: str) -> dict[str, str]:
     metric: Name of the metric.
 
   Returns:
-    Table cell by language, or {} if there is no result.
+    The table cell for each language, or {} if there is no result.
   """
   for group, by_step in result_store.find_results(run).items():
     if group.task != task or group.split == 'validation':
@@ -88,7 +89,7 @@ def folder_megabytes(folder: pathlib.Path) -> float:
 
 
 def read_losses(run: pathlib.Path) -> dict[int, float]:
-  """Returns the logged training losses of a run by step."""
+  """Returns a run's logged training losses by step."""
   lines = (run / 'metrics.jsonl').read_text().splitlines()
   records = [json.loads(line) for line in lines]
   return {

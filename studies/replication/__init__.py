@@ -1,1 +1,1 @@
-"""Replication of the claims of papers: runs, intervals, verdicts, pages."""
+"""Replication of claims from papers: runs, intervals, verdicts and pages."""

@@ -1,9 +1,9 @@
-"""Runs the claims of the papers at small scale and writes the result pages.
+"""Tests the papers' claims at small scale and writes the result pages.
 
     python -m studies.replication --all --work=runs/replication
 
-Runs that are finished in the working directory are not repeated. Processes with
-the same working directory share the runs.
+Runs that have finished in the working directory are not repeated. Several
+processes with the same working directory divide the runs among themselves.
 """
 
 import argparse
@@ -72,8 +72,10 @@ def build_parser() -> argparse.ArgumentParser:
     '--treebanks',
     type=pathlib.Path,
     metavar='DIR',
-    help='Directory of Universal Dependencies treebanks: en_*-train.conllu, and '
-    'CODE_*-test.conllu of each language.',
+    help=(
+      'Directory with Universal Dependencies treebanks: en_*-train.conllu, '
+      'and CODE_*-test.conllu of each language.'
+    ),
   )
   add(
     '--dictionaries',
@@ -98,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> None:
-  """Runs and judges the claims, and writes the page."""
+  """Runs the experiments, judges the claims, and writes the page."""
   output = args.output or args.work / 'page'
   if args.page_only:
     studies = [
@@ -129,7 +131,7 @@ def _run_claims(
   output: pathlib.Path,
   real_spec: real_data.RealSpec | None,
 ) -> list[results.Result]:
-  """Executes the runs of claims, and returns their results."""
+  """Executes the runs that claims require, and returns their results."""
   conditions = study.required_conditions(claims)
   num_seeds = args.seeds
   if not num_seeds and study is registry.REAL:
@@ -153,17 +155,17 @@ def _write_page(
   claims: tuple[Claim, ...],
   run_results: list[results.Result] | None = None,
 ) -> None:
-  """Writes the page of previous and new results, and prints the verdicts.
+  """Writes the page with previous and new results, and prints the verdicts.
 
-  A previous result of a condition of this call stays only if it has the same
-  settings as the new results. A claim is omitted if it compares a condition of
-  this call with a condition of an earlier call.
+  If this call ran a condition, the condition's previous results are kept only
+  if they have the same settings as the new results. A claim is omitted if it
+  compares a condition from this call with a condition from an earlier call.
 
   Args:
-    study: Study of the claims.
-    output: Directory of the page.
-    claims: Claims of this call.
-    run_results: Results of this call. If None, all previous results are used.
+    study: Study to which the claims belong.
+    output: Directory to which the page is written.
+    claims: Claims that this call has tested.
+    run_results: Results from this call. If None, all previous results are used.
   """
   current_conditions: set[str] = set()
   if run_results is not None:

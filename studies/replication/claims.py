@@ -1,4 +1,4 @@
-"""Claims, their verdicts, and the rule by which claims are judged."""
+"""Claims from papers, their verdicts, and the rule for judging them."""
 
 import dataclasses
 import enum
@@ -16,7 +16,7 @@ FEWEST_SEEDS = 3  # A claim with fewer seeds counts as not run.
 
 
 class Order(enum.Enum):
-  """Claimed order of the conditions `first` and `second`."""
+  """Order of the scores of `first` and `second` that a paper claims."""
 
   BELOW = 'below'  # The first condition scores lower.
   SAME = 'same'  # The conditions differ by less than a margin.
@@ -25,7 +25,7 @@ class Order(enum.Enum):
 
 
 class Verdict(enum.Enum):
-  """Outcome of the experiment on a claim."""
+  """Outcome of the experiment that tests a claim."""
 
   REPRODUCED = 'reproduced'
   NOT_RESOLVED = 'not_resolved'
@@ -37,7 +37,7 @@ class Verdict(enum.Enum):
 
   @property
   def label(self) -> str:
-    """Description of the verdict for tables and output."""
+    """Description of the verdict, which is printed in tables and logs."""
     return _VERDICT_LABELS[self]
 
 
@@ -53,25 +53,26 @@ _VERDICT_LABELS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Claim:
-  """A statement of a paper as an order of two measured conditions.
+  """A paper's statement, expressed as an order of two measured conditions.
 
   Attributes:
     name: Unique name of the form `paper.claim`.
     paper: Abbreviation of the paper, such as 'ECS'.
     section: Section or table of the paper, or NO_PAPER.
-    statement: The claim as a sentence. For a control, a phrase that describes
-      it.
-    published: Numbers of the paper for `first` and `second`.
-    first: Condition that is expected to score lower (or equally).
-    second: The other condition.
-    measure: Name of the measure, or 'first|second' if the conditions have
-      different measures.
+    statement: The claim as a sentence. For a control, this is a phrase that
+      describes the control.
+    published: The paper's numbers for `first` and `second`.
+    first: Condition that is expected to have a lower (or equal) score.
+    second: Condition with which `first` is compared.
+    measure: Name of the compared measure, or 'first|second' if the conditions
+      are scored by different measures.
     order: Claimed order.
-    margin: Margin of SAME and NOT_ABOVE, in the unit of the measure.
-    control_for: Name of the claim for which this row is a control. A control
-      compares the claim's second condition with one that tests another
-      explanation of the order, for example one with the same number of tokens
-      or with shuffled pairs. The name is empty for a claim.
+    margin: Margin for the orders SAME and NOT_ABOVE, in the unit of the
+      measure.
+    control_for: Name of the claim that this control belongs to, or empty for a
+      claim. A control compares the claim's second condition with a condition
+      that tests an alternative explanation for the order, for example one with
+      the same number of tokens or with shuffled pairs.
   """
 
   name: str
@@ -88,27 +89,30 @@ class Claim:
 
   @property
   def is_from_paper(self) -> bool:
-    """True if a paper makes the claim."""
+    """Whether a paper makes the claim."""
     return not self.control_for and self.section != NO_PAPER
 
   @property
   def measures(self) -> tuple[str, str]:
-    """Measures of the first and of the second condition."""
+    """Names of the measures for the first and the second condition."""
     first, _, second = self.measure.partition('|')
     return first, second or first
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finding:
-  """Comparison of the conditions of a claim.
+  """Result of comparing a claim's conditions.
 
   Attributes:
-    claim: The claim.
-    verdict: Verdict on the claim's own interval, by `judge_interval`.
-    seeds: Seeds with results of both conditions.
-    comparison: Means, difference and interval. If None, the claim was not run.
-    languages: Difference by language, if there are several languages.
-    errors: Squared errors of the difference, if there are several languages.
+    claim: Claim that was tested.
+    verdict: Verdict that `judge_interval` derives from the claim's interval,
+      without regard to controls.
+    seeds: Seeds for which both conditions have results.
+    comparison: Means, difference and interval. If None, the claim was not
+      tested.
+    languages: Difference in each language, if there are several languages.
+    errors: Components of the difference's squared error, if there are several
+      languages.
   """
 
   claim: Claim
@@ -126,7 +130,7 @@ Scores = Mapping[str, Mapping[int, Mapping[str, float]]]
 def judge_interval(
   comparison: bootstrap.Significance, order: Order, margin: float = 0.0
 ) -> Verdict:
-  """Judges an order by the 95 % interval of second - first.
+  """Judges a claimed order by the 95 % interval of second - first.
 
   * BELOW: Reproduced if the interval is above 0, contradicted if it is below.
   * SAME: Reproduced if the interval is within -margin .. margin, contradicted
@@ -135,9 +139,9 @@ def judge_interval(
     is below.
 
   Args:
-    comparison: Comparison of the two conditions.
+    comparison: Statistical comparison of the two conditions.
     order: Claimed order.
-    margin: Margin of SAME and NOT_ABOVE.
+    margin: Margin for the orders SAME and NOT_ABOVE.
   """
   if order is Order.SAME:
     is_reproduced = comparison.low > -margin and comparison.high < margin
@@ -155,11 +159,13 @@ def apply_controls(finding: Finding, controls: Sequence[Finding]) -> Verdict:
   """Returns the verdict on a claim, given the findings of its controls.
 
   An order supports the claim only if the second condition also scores higher
-  than each control, which has everything except the subject of the claim.
+  than each control. A control differs from the second condition only in the
+  component that the claim is about.
 
   Args:
-    finding: Finding of the claim.
-    controls: Findings of its controls. Controls that were not run are ignored.
+    finding: Finding for the claim.
+    controls: Findings for the claim's controls. Controls that were not run are
+      ignored.
   """
   if finding.verdict is not Verdict.REPRODUCED:
     return finding.verdict
@@ -174,13 +180,14 @@ def apply_controls(finding: Finding, controls: Sequence[Finding]) -> Verdict:
 
 
 def seeds_to_resolve(finding: Finding) -> int | None:
-  """Estimates the number of seeds that resolve a difference of this size.
+  """Estimates how many seeds would resolve a difference of the observed size.
 
-  With that number of seeds, the difference is resolved with probability 0.8,
-  assuming normally distributed differences with the observed variance.
+  With the returned number of seeds, the difference is resolved with probability
+  0.8, assuming that differences are normally distributed with the observed
+  variance.
 
   Args:
-    finding: Finding of a claim.
+    finding: Finding for a claim.
 
   Returns:
     The number of seeds, or None if no difference was observed or the languages
@@ -206,11 +213,11 @@ def seeds_to_resolve(finding: Finding) -> int | None:
 
 
 def evaluate_claim(claim: Claim, scores: Scores) -> Finding:
-  """Compares the conditions of a claim on the seeds that both have.
+  """Compares a claim's conditions on the seeds that both have.
 
   Args:
-    claim: Claim to evaluate.
-    scores: Measures by condition and seed.
+    claim: Claim to test.
+    scores: Measures for each condition and seed.
   """
   first_runs = scores.get(claim.first, {})
   second_runs = scores.get(claim.second, {})

@@ -1,4 +1,4 @@
-"""Conditions of the experiments."""
+"""Conditions of the replication experiments and their settings."""
 
 import dataclasses
 import enum
@@ -18,7 +18,7 @@ from xlflax.training.initialization.vocabulary_matching import (
 
 
 class Loss(enum.Enum):
-  """Training loss of a step, together with the dataset that it reads."""
+  """Training loss that a step minimizes, together with its dataset."""
 
   MLM = 'mlm'
   ADJACENT_MLM = 'adjacent_mlm'  # Of the sequences that CA_MLM reads.
@@ -39,7 +39,7 @@ class Loss(enum.Enum):
 
 
 class Initialization(enum.Enum):
-  """Parameters that a run takes from another run (MetaXLM, table 5)."""
+  """Parameters with which a run is initialized from a different run."""
 
   ALL = 'all'  # All parameters. Both runs have the same vocabulary.
   # The Transformer layers, and embeddings by vocabulary matching.
@@ -62,24 +62,24 @@ AS_BOTH = PairOptions(order=PairOrder.RANDOM, positions=PositionIds.RESET)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Size:
-  """Size of models and batches.
+  """Sizes of the models and batches.
 
   Attributes:
-    layers: Number of Transformer layers of the encoder.
+    layers: Number of Transformer layers in the encoder.
     hidden: Hidden size.
-    length: Tokens per sequence. A sequence of both sides of a pair has twice as
-      many.
-    batch: Sequences of monolingual text per step. The number of pairs is half
-      of that.
+    length: Number of tokens per sequence. A sequence that contains both
+      sentences of a pair has twice as many.
+    batch: Number of monolingual sequences per step. The number of pairs per
+      step is half of it.
     learning_rate: Peak learning rate, which then decays linearly to 0.
     warmup: Number of warmup steps.
     heads: Number of attention heads.
-    recipe: Whether models and sequences have the form of recipes/small.gin:
-      rotary positions, no transform before the output layer, Muon, and lines
-      that are joined end to end in sequences of twice `length`.
-    mask_ratio: Fraction of the tokens that are predicted.
+    recipe: Whether to use the architecture and training settings of
+      recipes/small.gin: rotary positions, no transform before the output layer,
+      Muon, and lines that are concatenated into sequences of twice `length`.
+    mask_ratio: Fraction of tokens that are masked and predicted.
     tagger_steps: Number of fine-tuning steps.
-    tagger_rate: Peak learning rate of fine-tuning.
+    tagger_rate: Peak learning rate for fine-tuning.
   """
 
   layers: int = 4
@@ -97,49 +97,49 @@ class Size:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Condition:
-  """A training configuration that is compared with others.
+  """A training configuration that is compared with other configurations.
 
   Recorded results are identified by a digest of the names and values of these
-  fields, the title included.
+  fields, including the title.
 
   Attributes:
     name: Unique name of the form `paper/condition`.
     title: Name of the condition in the paper.
     steps: Number of optimizer steps.
-    losses: Losses whose sum every step minimizes.
-    anchors: Vocabulary sharing of the languages. If None, the vocabulary is
-      that of the first language alone.
-    text: Variant of the text.
-    sharing: Language-specific parts of the model. If None, all languages share
-      all parameters.
-    begins_from: Name of the condition from whose run of the same seed the run
-      is initialized. If None, the run starts from random parameters.
-    taken: Parameters that are taken from that run.
-    norms: Norms of the embeddings of matched tokens.
+    losses: Losses, the sum of which is minimized in every step.
+    anchors: Sharing of the vocabulary between the languages. If None, the
+      vocabulary is trained only on the first language.
+    text: Variant of the training text.
+    sharing: Language-specific components of the model. If None, all languages
+      share all parameters.
+    begins_from: Name of the condition from which the run is initialized, using
+      the run with the same seed. If None, parameters are initialized randomly.
+    taken: Parameters that are taken from the run of `begins_from`.
+    norms: Norms that the embeddings of matched tokens are given.
     interpolated: Whether to interpolate the embeddings of tokens without a
       match.
-    mixing: Method of the interpolation (FOCUS, WECHSEL).
+    mixing: Interpolation method (FOCUS, WECHSEL).
     frozen: Patterns of parameters that are not trained.
     max_pairs: Number of pairs to read. If None, all pairs are read.
-    pairs: Options for combining the two sides of a pair.
+    pairs: Options for combining the two sentences of a pair.
     cross_attention: Whether the model has VECO's plug-in module.
-    learned_positions: Whether positions are learned where those of the recipe
-      are rotary, which cross-attention does not support.
+    learned_positions: Whether to use learned positions where the recipe uses
+      rotary positions, which cross-attention does not support.
     untrained: Whether to skip training.
     learning_rate: Peak learning rate. If None, that of the size is used.
-    saved: Whether other runs are initialized from the run.
+    saved: Whether to save the run, because other runs are initialized from it.
     norm: Position of the layer norms.
-    measured: Whether to measure the run. It is False for a run that only
-      initializes others.
-    against_random: Whether to compare the first language's hidden states with
-      those of a random encoder in the second language, too.
-    aligned: Whether to align words by the hidden states of each layer.
-    entailment_steps: Number of training steps of the classifiers of sentence
-      pairs, which are trained on translations in the ways that the papers
-      compare. If 0, no classifier is trained.
-    decoder_layers: Number of decoder layers of a translation model. If 0, the
+    measured: Whether to measure the run. It is False for a run that is only
+      used to initialize other runs.
+    against_random: Whether to also compare the first language's hidden states
+      with a random encoder's hidden states in the second language.
+    aligned: Whether to align words by each layer's hidden states.
+    entailment_steps: Number of training steps for the sentence-pair
+      classifiers, which are trained on translations with each of the methods
+      that the papers compare. If 0, no classifier is trained.
+    decoder_layers: Number of decoder layers in a translation model. If 0, the
       model is an encoder.
-    decoder: Initialization of the decoder from the run of an encoder.
+    decoder: Method of initializing the decoder from an encoder's run.
   """
 
   name: str
@@ -172,7 +172,7 @@ class Condition:
 
   @property
   def reads_dictionary(self) -> bool:
-    """True if the run requires a bilingual dictionary."""
+    """Whether the run requires a bilingual dictionary."""
     return self.taken in (
       Initialization.WITH_DICTIONARY,
       Initialization.SHUFFLED_DICTIONARY,

@@ -1,4 +1,4 @@
-"""Comparisons over seeds and languages as crossed random effects."""
+"""Statistical comparisons with crossed effects of seeds and languages."""
 
 import math
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from xlflax.evaluation.metrics.bootstrap import Significance
 
 
 class SquaredErrors(NamedTuple):
-  """Components of the squared error of a mean.
+  """Components of a mean's squared error.
 
   Attributes:
     seeds: Component due to the variation between seeds.
@@ -23,15 +23,16 @@ class SquaredErrors(NamedTuple):
 
 
 def compare_crossed(first: np.ndarray, second: np.ndarray) -> Significance:
-  """Compares two conditions: difference, 95 % interval and p-value.
+  """Computes the difference between two conditions, its interval and p-value.
 
-  The squared error of the difference is the sum of that of the means by seed
-  and that of the means by language. On average, it is not less than the true
-  squared error. The degrees of freedom follow Satterthwaite (1946).
+  The difference has a 95 % interval. Its squared error is the sum of two
+  squared errors: that of the means by seed, and that of the means by language.
+  On average, this sum is not less than the true squared error. The degrees of
+  freedom follow Satterthwaite (1946).
 
   Args:
     first: Scores of the first condition, of shape [seeds, languages], with at
-      least two of both.
+      least two seeds and two languages.
     second: Scores of the second condition, of the same shape.
   """
   components = squared_errors(first, second)
@@ -61,7 +62,7 @@ def compare_crossed(first: np.ndarray, second: np.ndarray) -> Significance:
 
 
 def squared_errors(first: np.ndarray, second: np.ndarray) -> SquaredErrors:
-  """Computes the components of the squared error of the mean difference.
+  """Computes the components of the mean difference's squared error.
 
   Args:
     first: Scores of the first condition, of shape [seeds, languages].
@@ -79,11 +80,12 @@ def squared_errors(first: np.ndarray, second: np.ndarray) -> SquaredErrors:
 
 
 def common_languages(measure: str, *runs: Mapping[str, float]) -> list[str]:
-  """Returns the languages for which all runs have a measure.
+  """Returns the languages for which all runs have a given measure.
 
   Args:
-    measure: Name of the measure. Its value for French has the name `NAME:fr`.
-    *runs: Measures of each run, by name.
+    measure: Name of the measure. Its value for a language such as French has
+      the name `NAME:fr`.
+    *runs: The measures of each run, by name.
   """
   prefix = f'{measure}:'
   languages = [

@@ -1,4 +1,4 @@
-"""Execution of the runs of a study within a budget of CPU time."""
+"""Execution of a study's runs within a CPU-time budget."""
 
 import dataclasses
 import logging
@@ -20,21 +20,21 @@ _SETTINGS = 'settings.txt'
 
 
 class _LockedByOtherProcessError(errors.AnalysisError):
-  """Another process holds the lock of a run."""
+  """Error raised if a different process holds a run's lock."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-  """A plan of runs.
+  """A plan that specifies which runs are executed.
 
   Attributes:
-    conditions: Conditions in the order of their importance, each after the one
-      that it is initialized from.
-    seeds: Seeds of all conditions. All conditions are run with the first seed
-      before any is run with the second.
+    conditions: Conditions in order of importance. A condition follows the one
+      from which it is initialized.
+    seeds: Seeds with which all conditions are run. All conditions are run with
+      the first seed before any is run with the second.
     extra_runs: Additional runs, which are executed last.
-    data_spec: Specification of the data (`SyntheticSpec` or `RealSpec`).
-    size: Size of models and batches.
+    data_spec: Data specification (`SyntheticSpec` or `RealSpec`).
+    size: Sizes of the models and batches.
   """
 
   conditions: tuple[Condition, ...]
@@ -44,7 +44,7 @@ class Plan:
   size: Size = Size()
 
   def initialization_chain(self, condition: Condition) -> tuple[Condition, ...]:
-    """Returns the conditions that a condition depends on, and itself last."""
+    """Returns a condition's dependencies, followed by the condition itself."""
     if condition.begins_from is None:
       return (condition,)
     conditions = {condition.name: condition for condition in self.conditions}
@@ -55,20 +55,20 @@ class Plan:
 def run_plan(
   plan: Plan, work: pathlib.Path, *, budget: float | None = None
 ) -> list[results.Result]:
-  """Executes the missing runs of a plan.
+  """Executes those runs in a plan that have not finished.
 
-  Several processes can share one directory. Each skips the runs that another
-  process is executing.
+  Several processes can share one directory. Each of them skips the runs that a
+  different process is executing.
 
   Args:
-    plan: Conditions and seeds.
-    work: Directory of languages, caches, runs and results. Finished runs in
-      this directory are not repeated.
-    budget: CPU minutes of this call, after which no further run is started. If
-      None, there is no limit.
+    plan: Plan with the conditions and seeds.
+    work: Working directory with languages, caches, runs and results. Finished
+      runs in this directory are not repeated.
+    budget: CPU minutes after which this call starts no more runs. If None,
+      there is no limit.
 
   Returns:
-    All finished results of the plan.
+    All available results of the plan's runs.
 
   Raises:
     XlflaxError: If a run fails.
@@ -104,7 +104,7 @@ def _iterate_runs(plan: Plan) -> Iterator[tuple[Condition, int]]:
 
 
 def _format_measures(run_measures: Mapping[str, float]) -> str:
-  """Formats the main measures of a run for the log."""
+  """Formats a run's main measures for the log."""
   names = ('transfer', 'retrieval', 'cka', 'bleu')
   return ', '.join(
     f'{name} {value:.3f}'
@@ -114,7 +114,7 @@ def _format_measures(run_measures: Mapping[str, float]) -> str:
 
 
 class _Experiment:
-  """Runs of a plan in a working directory."""
+  """Executor of a plan's runs in a working directory."""
 
   def __init__(self, plan: Plan, work: pathlib.Path):
     self._plan = plan
@@ -135,7 +135,7 @@ class _Experiment:
     """Trains and measures a run, and stores the result.
 
     Raises:
-      _LockedByOtherProcessError: If another process is executing the run.
+      _LockedByOtherProcessError: If a different process is executing the run.
     """
     with self._lock(condition.name, seed):
       # Another process may have finished the run since the caller's check.
@@ -143,7 +143,7 @@ class _Experiment:
       return result or self._train_and_measure(condition, seed)
 
   def _lock(self, name: str, seed: int = 0, *, wait: bool = False):
-    """Context in which no other process executes a run or writes languages."""
+    """Prevents other processes from executing a run or writing languages."""
     return file_lock.lock_directory(
       self._work / 'locks' / name,
       name=str(seed),
@@ -174,7 +174,7 @@ class _Experiment:
     return result
 
   def _is_saved(self, condition: Condition, seed: int) -> bool:
-    """Returns whether a run with the current settings is saved."""
+    """Returns whether a run with the current settings has been saved."""
     directory = trainers.run_directory(self._work, condition.name, seed)
     settings = pathlib.Path(directory, _SETTINGS)
     return settings.exists() and (
@@ -203,7 +203,7 @@ class _Experiment:
     run: runner.TrainedRun,
     data: StudyData,
   ) -> dict[str, float]:
-    """Returns the measures of a run, or {} if it only initializes others."""
+    """Returns a run's measures, or {} if it only initializes other runs."""
     if not condition.measured:
       return {}
     setup, params = run.setup, run.state.params
@@ -243,7 +243,7 @@ class _Experiment:
     return run_measures
 
   def _get_data(self, text: TextVariant) -> StudyData:
-    """Returns the languages of a text variant, and writes them if necessary."""
+    """Returns a text variant's languages, writing them if necessary."""
     if text not in self._data:
       self._data[text] = self._plan.data_spec.create_data(self._work, text)
       self._data[text].write()
@@ -273,5 +273,7 @@ def check_work_directory(work: pathlib.Path) -> None:
   """
   if work.exists() and not work.is_dir():
     raise errors.ConfigError(
-      'The working directory is a file', got=str(work), where='--work'
+      'The path given with --work is a file, not a directory',
+      got=str(work),
+      where='--work',
     )

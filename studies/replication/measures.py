@@ -1,33 +1,36 @@
-"""Measures of a run. None of them uses labels of the second language.
+"""Measures of a run. None of them uses labels in the second language.
 
-Similarity of the hidden states of held-out translations:
+Measures of the similarity between hidden states of held-out translations:
 
-* `retrieval`: Retrieval accuracy@1 of translations that share no word, averaged
-  over both directions and all Transformer layers. The mean of each language's
-  hidden states is subtracted.
+* `retrieval`: Retrieval accuracy@1 for translations that share no word,
+  averaged over both directions and all Transformer layers. The mean of each
+  language's hidden states is subtracted.
 * `retrieval/l`: The same for layer l, where layer 0 is the embeddings.
 * `plain_retrieval`: The same without subtracting the mean.
-* `mapped_retrieval`: The same after an orthogonal map that is fitted on other
-  translations.
-* `shuffled_retrieval`: `retrieval` of sentences with shuffled tokens.
-* `cka`, `cka/l`: Linear CKA, as the mean of all layers or of layer l.
-* `random_cka`: Linear CKA of the first language's hidden states and those of a
-  random encoder.
-* `offset`: Fraction of the variance that lies between the means of the two
-  languages, averaged over all Transformer layers.
+* `mapped_retrieval`: The same after an orthogonal map that is fitted on
+  different translations.
+* `shuffled_retrieval`: The same as `retrieval`, for sentences with shuffled
+  tokens.
+* `cka`, `cka/l`: Linear CKA, averaged over all layers or for layer l.
+* `random_cka`: Linear CKA between the first language's hidden states and those
+  of a random encoder.
+* `offset`: Fraction of the variance that is due to the difference between the
+  two languages' means, averaged over all Transformer layers.
 
 Other measures:
 
-* `partner_gain`: Loss of masked tokens next to a wrong translation of similar
-  length, minus that next to the correct one, in nats. Both sides are in one
-  sequence or in VECO's cross-attention.
+* `partner_gain`: Loss on masked tokens if the model also reads a wrong
+  translation of similar length, minus the loss with the correct translation, in
+  nats. The model reads both sentences in one sequence or through VECO's
+  cross-attention.
 * `norm/SCRIPT`: Median norm of the embeddings of a script's tokens.
-  `first_norm/SCRIPT` is that before the first step.
+  `first_norm/SCRIPT` is the value before the first step.
 * `loss`: Mean loss of the last ten steps.
 * `aer/l`: Alignment error rate of layer l, by mutual optimal transport, with
   the words of the second language in random order. Lower is better.
-* `transfer`: Accuracy in the second language of a tagger that is trained on the
-  first one, on words that do not occur in the first language's test sentences.
+* `transfer`: Accuracy in the second language of a tagger that was trained on
+  the first language. Only words that do not occur in the first language's test
+  sentences are scored.
 * `source`: Accuracy of the tagger in the first language.
 """
 
@@ -66,12 +69,12 @@ def create_eval_model(
   params,
   objectives: Sequence[objective_base.Objective] = (),
 ) -> eval_task.EvalModel:
-  """Returns the model that is passed to evaluation tasks.
+  """Returns the model in the form that evaluation tasks require.
 
   Args:
-    setup: Setup of the run.
+    setup: Training setup of the run.
     params: Parameters to evaluate.
-    objectives: Objectives of the run, which contain the labels of the heads.
+    objectives: Objectives of the run, which specify the labels of its heads.
   """
   return eval_task.EvalModel(
     model=setup.model,
@@ -91,13 +94,13 @@ def sentence_states(
   *,
   shuffled: bool = False,
 ) -> np.ndarray:
-  """Returns mean-pooled hidden states of one side of held-out translations.
+  """Returns mean-pooled hidden states of held-out sentences in one language.
 
   Args:
     model: Model to evaluate.
-    data: Languages of the study.
-    second: Language of the second side.
-    language: Language to return: `second` or the first language.
+    data: Data and vocabularies of the study's languages.
+    second: Second language of the translation pairs.
+    language: Language of the sentences: `second` or the first language.
     shuffled: Whether to shuffle the tokens of each sentence.
 
   Returns:
@@ -116,10 +119,10 @@ def sentence_states(
 
 
 def compare_states(first: np.ndarray, second: np.ndarray) -> dict[str, float]:
-  """Computes retrieval and CKA of the hidden states of translations.
+  """Computes retrieval accuracy and CKA for translations' hidden states.
 
-  The second half of the sentences is tested. The orthogonal map is fitted on
-  the first half.
+  The orthogonal map is fitted on the first half of the sentences. The measures
+  are computed on the second half.
 
   Args:
     first: Hidden states of the first language, of shape [L + 1, N, H].
@@ -148,22 +151,22 @@ def compare_states(first: np.ndarray, second: np.ndarray) -> dict[str, float]:
 
 
 def _layer_accuracy(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-  """Returns accuracy@1 of each layer [L + 1], the mean of both directions."""
+  """Returns accuracy@1 at each layer [L + 1], averaged over both directions."""
   return retrieval_metrics.score_layers(first, second).mean
 
 
 def offset_fraction(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-  """Computes the fraction of variance between the means of two languages.
+  """Computes the fraction of variance between two languages' means.
 
-  The fraction is 0 if the means are equal, and 1 if the hidden states depend on
-  nothing but the language.
+  The fraction is 0 if the means are equal, and 1 if the hidden states depend
+  only on the language.
 
   Args:
     first: Hidden states of the first language, of shape [L, N, H].
     second: Hidden states of the second language, of the same shape.
 
   Returns:
-    The fraction in each layer, of shape [L].
+    The fraction at each layer, of shape [L].
   """
   states = np.concatenate([first, second], axis=1)
   mean_difference = first.mean(axis=1) - second.mean(axis=1)
@@ -171,9 +174,9 @@ def offset_fraction(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def embedding_norms(setup: training_setup.Setup, params) -> dict[str, float]:
-  """Returns the median norm of the embeddings of each script's tokens.
+  """Returns the median norm of each script's token embeddings.
 
-  It is empty for a model whose languages have separate embeddings.
+  The result is empty for a model in which each language has its own embeddings.
   """
   table = params['model'].get('embeddings', {}).get('token')
   if table is None:
@@ -193,7 +196,7 @@ def embedding_norms(setup: training_setup.Setup, params) -> dict[str, float]:
 
 
 def _mapped_accuracy(first, second, first_tested, second_tested) -> float:
-  """Returns the accuracy of a layer after a map fitted on `first`, `second`."""
+  """Returns a layer's accuracy after a map fitted on `first` and `second`."""
   alignment = procrustes.fit_alignment(first, second)
   accuracy = _layer_accuracy(
     alignment.map_source(first_tested)[None],
@@ -213,14 +216,14 @@ def measure_similarity(
   *,
   against_random: bool = False,
 ) -> dict[str, float]:
-  """Measures retrieval, CKA and embedding norms of a model.
+  """Measures a model's retrieval accuracy, CKA and embedding norms.
 
   Args:
-    setup: Setup of the run.
+    setup: Training setup of the run.
     params: Parameters after training.
-    data: Languages of the study.
+    data: Data and vocabularies of the study's languages.
     against_random: Whether to also compare the first language's hidden states
-      with those of a random encoder in the second language.
+      with a random encoder's hidden states in the second language.
   """
   model = create_eval_model(setup, params)
   initial_params = setup.initial_state().params
@@ -257,9 +260,8 @@ def average_languages(
 ) -> dict[str, float]:
   """Averages measures over languages.
 
-  If there are several languages, the result also has the value of each
-  language under names such as `retrieval:fr`, except for measures of single
-  layers.
+  If there are several languages, the result also contains each language's value
+  under a name such as `retrieval:fr`, except for measures of single layers.
 
   Args:
     measures: Measures by language and name.
@@ -282,7 +284,7 @@ def average_languages(
 def measure_word_alignment(
   setup: training_setup.Setup, params, data: StudyData
 ) -> dict[str, float]:
-  """Measures the alignment error rate of each layer."""
+  """Measures the alignment error rate at each layer."""
   task = word_alignment_task.WordAlignment(
     source=data.aligned_sentences, methods=(Method.MUTUAL_TRANSPORT,)
   )
@@ -305,10 +307,11 @@ def measure_transfer(
 
   Args:
     step_runner: Runner that trains the tagger.
-    trainer: Trainer of the pretraining run.
+    trainer: Trainer with which the model was pretrained.
     params: Parameters of the pretrained model.
-    data: Languages of the study.
-    size: Number of fine-tuning steps, and their learning rate.
+    data: Data and vocabularies of the study's languages.
+    size: Sizes of the run, with the number of fine-tuning steps and their
+      learning rate.
   """
   labels = data.tags
   tagger = dataclasses.replace(
@@ -354,9 +357,9 @@ def _tagging_objective(
 
 
 def _tagging_optimizer(trainer: Trainer, size: Size) -> optimizers.Optimizer:
-  """Returns the optimizer of fine-tuning.
+  """Returns the optimizer for fine-tuning.
 
-  Language-specific parts are frozen, as in ECS (section 4.3).
+  Language-specific components are frozen, as in ECS (section 4.3).
   """
   is_language_specific = trainer.model.config.sharing is not None
   return optimizers.AdamW(
@@ -368,7 +371,7 @@ def _tagging_optimizer(trainer: Trainer, size: Size) -> optimizers.Optimizer:
 
 
 def _test_tagger(run: runner.TrainedRun, data: StudyData) -> dict[str, float]:
-  """Returns the accuracy of a tagger in all languages."""
+  """Returns a tagger's accuracy in all languages."""
   task = tagging_task.Tagging(
     source=data.tagged_sentences('test', FIRST_LANGUAGE, *data.other_languages),
     length=run.setup.model.config.max_position_embeddings,

@@ -1,4 +1,4 @@
-"""Measure of the benefit of a translation for masked language modeling."""
+"""Measure of how much a translation helps to predict masked tokens."""
 
 import dataclasses
 import functools
@@ -21,13 +21,13 @@ _BATCH_SIZE = 100
 def encode_translations(
   model: eval_task.EvalModel, data: StudyData, second: str, language: str
 ) -> list[list[int]]:
-  """Returns token ids of one side of the held-out translations.
+  """Returns the token ids of held-out sentences in one language.
 
   Args:
-    model: Model with the vocabulary.
-    data: Languages of the study.
-    second: Language of the second side.
-    language: Language to return: `second` or the first language.
+    model: Model whose vocabulary encodes the sentences.
+    data: Data and vocabularies of the study's languages.
+    second: Second language of the translation pairs.
+    language: Language of the sentences: `second` or the first language.
   """
   pairs = data.held_out_translations(second)[: 2 * data.NUM_TEST_PAIRS]
   texts = [pair[language == second] for pair in pairs]
@@ -38,23 +38,24 @@ def encode_translations(
 def measure_partner_gain(
   model: eval_task.EvalModel, data: StudyData, condition: Condition, size: Size
 ) -> dict[str, dict[str, float]]:
-  """Measures how much a translation reduces the loss of masked tokens.
+  """Measures how much a translation reduces the loss on masked tokens.
 
-  Both sides of held-out translations are masked as in training. They are
-  predicted together, in one sequence or by VECO's cross-attention if the model
-  has it. The same is done with each second side moved to the next longer pair,
-  which accounts for the mere presence of text in another language.
+  Both sentences of each held-out pair are masked as in training. They are
+  predicted together, in one sequence or, if the model has it, through VECO's
+  cross-attention. For comparison, the same is done after each second sentence
+  is moved to the next longer pair. This accounts for the effect of reading any
+  text in the second language.
 
   Args:
     model: Model to measure.
-    data: Languages of the study.
-    condition: Condition of the run, with the options of pairs.
-    size: Size of sequences, and ratio of masked tokens.
+    data: Data and vocabularies of the study's languages.
+    condition: Condition of the run, which contains the options for pairs.
+    size: Sizes of the sequences, and the ratio of masked tokens.
 
   Returns:
-    Language to {'partner_gain': nats per predicted token}. It is empty for
-    models with language-specific parameters, which cannot read a sequence of
-    two languages.
+    A map from language to {'partner_gain': nats per predicted token}. It is
+    empty for models with language-specific parameters, which cannot read a
+    sequence with two languages.
   """
   if model.sharing is not None:
     return {}
@@ -95,7 +96,7 @@ def _mean_loss(
   first_sides: Sequence[Sequence[int]],
   second_sides: Sequence[Sequence[int]],
 ) -> float:
-  """Returns the mean loss of the masked tokens of pairs."""
+  """Returns the mean loss on the masked tokens in pairs."""
   spec = model.vocabulary.spec
   units = token_batches.fitting_pairs(first_sides, second_sides, dataset)
   batches = token_batches.make_batches(units, language_ids, dataset, spec)
@@ -109,7 +110,7 @@ def _mean_loss(
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _sum_losses(objective, model, spec, params, batch, index):
-  """Returns the sum of the losses and the number of tokens, of shape [2]."""
+  """Returns the summed loss and the number of tokens, of shape [2]."""
   context = objective_base.ObjectiveContext(
     vocabulary=spec,
     step=jnp.int32(0),

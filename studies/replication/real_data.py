@@ -1,4 +1,4 @@
-"""Real languages: the user's corpora and treebanks as data of the experiments."""
+"""Real languages: the user's corpora and treebanks as experiment data."""
 
 import dataclasses
 import functools
@@ -30,22 +30,23 @@ _NUM_TEST_SENTENCES = 300  # Tagged test sentences per language.
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RealSpec:
-  """The user's files.
+  """Specification of the user's files.
 
-  Results depend on the content of the files, not on their location.
+  Results depend on the files' content, but not on their location.
 
   Attributes:
-    corpora: Folder with two corpus directories, as `xlflax build-corpus
-      libreoffice` writes them: `disjoint`, whose languages have no page in
-      common, and `parallel`, which has all pages with their translations.
+    corpora: Folder with two corpus directories written by `xlflax build-corpus
+      libreoffice`. In `disjoint`, no two languages share a page. `parallel`
+      contains all pages with their translations.
     treebanks: Folder with Universal Dependencies files `CODE_…-ud-….conllu`:
-      an English training treebank, and a test treebank per language.
-    merges: Number of merges per language of the vocabulary.
-    dictionaries: Folder with bilingual dictionaries of these languages, which
-      are read by the conditions that use a dictionary. If None, there are no
+      an English training treebank, and a test treebank for each language.
+    merges: Number of BPE merges per language in the vocabulary.
+    dictionaries: Folder with bilingual dictionaries for these languages, which
+      are read by conditions that use a dictionary. If None, no dictionaries are
+      available.
+    digest: Digest of those files that all runs read.
+    words: Digest of the dictionaries. It is empty for runs that do not read
       dictionaries.
-    digest: Digest of the files that all runs read.
-    words: Digest of the dictionaries. It is empty for runs that read none.
   """
 
   corpora: pathlib.Path = dataclasses.field(compare=False)
@@ -67,9 +68,10 @@ class RealSpec:
     """Creates a specification and computes the digests of its files.
 
     Args:
-      corpora: Folder of the corpora.
-      treebanks: Folder of the treebanks.
-      dictionaries: Folder of the dictionaries. If None, there are none.
+      corpora: Folder that contains the corpora.
+      treebanks: Folder that contains the treebanks.
+      dictionaries: Folder that contains the dictionaries. If None, no
+        dictionaries are available.
 
     Raises:
       ConfigError: If a folder or file is missing.
@@ -94,30 +96,35 @@ class RealSpec:
     )
     if digest is None or not spec.other_languages:
       raise errors.ConfigError(
-        'Files of the real languages are missing',
+        'Files for the real languages are missing',
         got=', '.join(spec.other_languages) or 'English alone',
-        expected='disjoint/mono, parallel/mono, parallel/parallel and '
-        'parallel/test/parallel',
+        expected=(
+          'the folders disjoint/mono, parallel/mono, parallel/parallel and '
+          'parallel/test/parallel'
+        ),
         where=str(corpora),
-        fix='run `xlflax build-corpus libreoffice` once with --mode=disjoint '
-        'and once with --mode=parallel',
+        fix=(
+          'Run `xlflax build-corpus libreoffice` once with --mode=disjoint '
+          'and once with --mode=parallel.'
+        ),
       )
     dictionary_digest = (
       content_hash.hash_paths([dictionaries]) if dictionaries else ''
     )
     if dictionary_digest is None:
       raise errors.ConfigError(
-        'The dictionaries were not found',
+        'The bilingual dictionaries were not found',
         got=str(dictionaries),
         where='--dictionaries',
       )
     return dataclasses.replace(spec, digest=digest, words=dictionary_digest)
 
   def restrict_to(self, chain: Iterable[Condition]) -> 'RealSpec':
-    """Returns the part of the specification that a chain of runs depends on.
+    """Returns only those fields on which a chain of runs depends.
 
     Args:
-      chain: Condition of a run, and the conditions that it is initialized from.
+      chain: Condition of a run, and the conditions from which it is
+        initialized.
     """
     if any(condition.reads_dictionary for condition in chain):
       return self
@@ -132,17 +139,17 @@ class RealSpec:
     return tuple(sorted(names - {FIRST_LANGUAGE}))
 
   def parallel_file(self, split: str, language: str) -> pathlib.Path:
-    """Returns a file of lines `first<TAB>second`.
+    """Returns the path of a file with lines `first<TAB>second`.
 
     Args:
-      split: '.' for training, or 'test'.
+      split: Split of the file: '.' for training, or 'test'.
       language: Language of the second sentences.
     """
     folder = self.corpora / 'parallel' / split / 'parallel'
     return folder / f'{FIRST_LANGUAGE}-{language}.tsv'
 
   def treebank(self, split: str, language: str) -> pathlib.Path:
-    """Returns the treebank of a language and split.
+    """Returns the treebank for a language and split.
 
     Raises:
       ConfigError: If there is not exactly one such treebank.
@@ -158,16 +165,16 @@ class RealSpec:
     return matches[0]
 
   def create_data(self, work: pathlib.Path, text: TextVariant) -> StudyData:
-    """Returns the languages of a working directory."""
+    """Returns the languages in a working directory."""
     return RealStudyData(work, text, self)
 
 
 class RealStudyData(StudyData):
-  """English and other languages from the files of a `RealSpec`.
+  """English and other languages, read from the files in a `RealSpec`.
 
-  The monolingual text consists of pages that no two languages share. With
-  `TextVariant.SAME_PAGES`, it consists of the same number of lines of the first
-  pages in each language.
+  No two languages share a page in their monolingual text. With
+  `TextVariant.SAME_PAGES`, the text consists of the first pages in each
+  language, with the same number of lines.
   """
 
   CHARACTER_COVERAGE = 0.9995
@@ -209,7 +216,7 @@ class RealStudyData(StudyData):
     done.write_text(self.spec.digest)
 
   def tagged_sentences(self, split: str, *languages: str) -> FileDataset:
-    """Returns sentences with universal parts of speech.
+    """Returns sentences tagged with universal parts of speech.
 
     Args:
       split: 'train' or 'test'.
@@ -225,7 +232,7 @@ class RealStudyData(StudyData):
     )
 
   def dictionary(self) -> pathlib.Path:
-    """Returns the folder of dictionaries."""
+    """Returns the folder that contains the dictionaries."""
     # Claims that need a dictionary are not run without this folder.
     assert self.spec.dictionaries is not None
     return self.spec.dictionaries
@@ -249,9 +256,9 @@ class RealStudyData(StudyData):
     return random.Random(0).sample(pairs, len(pairs))
 
   def measure_corpus(self, vocabulary: Vocabulary | None) -> dict[str, float]:
-    """Returns the entropy of the token frequencies in nats.
+    """Returns the entropy of the token frequencies, in nats.
 
-    A model that has learned nothing but token frequencies has this loss. The
+    This is the loss of a model that has learned only the token frequencies. The
     languages are weighted by their sampling rates.
 
     Args:

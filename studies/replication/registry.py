@@ -1,4 +1,4 @@
-"""Registry of all claims and conditions, in synthetic and real languages."""
+"""Registry of all claims and conditions for synthetic and real languages."""
 
 import dataclasses
 import functools
@@ -18,14 +18,15 @@ PAPERS = ('ECS', 'MetaXLM', 'PPA', 'VECO')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Study:
-  """Conditions and claims of one type of languages, and their page.
+  """A study in synthetic or real languages: conditions, claims and page.
 
   Attributes:
-    name: Name of the page and of the files next to it.
-    results: Name of the file of results.
-    conditions: Conditions, each after the one that it is initialized from.
+    name: Name of the page and of its additional files.
+    results: Name of the results file.
+    conditions: Conditions, each of which follows the one from which it is
+      initialized.
     claims: Claims and controls, which are the rows of the page.
-    size: Size of models and batches.
+    size: Sizes of the models and batches.
   """
 
   name: str
@@ -46,12 +47,12 @@ class Study:
       names: Names of claims or papers. If empty, all claims are returned.
 
     Raises:
-      ConfigError: If there is no claim with one of the names.
+      ConfigError: If one of the names is not the name of a claim or paper.
     """
     unknown_names = [name for name in names if not self._matching_claims(name)]
     if unknown_names:
       raise errors.ConfigError(
-        'Unknown claim',
+        'There is no claim or paper with this name',
         got=', '.join(unknown_names),
         expected='one of '
         + ', '.join([*PAPERS, *(claim.name for claim in self.claims)]),
@@ -67,7 +68,7 @@ class Study:
   def required_conditions(
     self, claims: tuple[Claim, ...]
   ) -> tuple[Condition, ...]:
-    """Returns conditions of claims and those that initialize their runs."""
+    """Returns the claims' conditions and those that initialize their runs."""
     required = set(compared_conditions(claims))
     for name in tuple(required):
       condition = self.conditions_by_name[name]
@@ -81,7 +82,7 @@ class Study:
   def without_dictionaries(
     self, claims: tuple[Claim, ...]
   ) -> tuple[Claim, ...]:
-    """Returns claims whose runs read no dictionary, and logs the others.
+    """Returns the claims that require no dictionary, and logs the others.
 
     Raises:
       ConfigError: If all claims require a dictionary.
@@ -97,7 +98,7 @@ class Study:
     omitted = ', '.join(claim.name for claim in claims if claim not in selected)
     if not selected:
       raise errors.ConfigError(
-        'The claims require bilingual dictionaries',
+        'All selected claims require bilingual dictionaries',
         got=omitted,
         expected='a folder with files such as en-fr.tsv',
         where='--dictionaries',

@@ -1,4 +1,4 @@
-"""Stored results of runs: one JSON file per run, or one file of all runs."""
+"""Stored results: one JSON file per run, or one file for all runs."""
 
 import dataclasses
 import hashlib
@@ -17,12 +17,12 @@ _DECIMALS = 5
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Result:
-  """Measures of a run.
+  """Measured result of a run.
 
   Attributes:
     condition: Name of the condition.
     seed: Seed of the run.
-    settings: Digest of everything that the run depends on.
+    settings: Digest of all settings and data on which the run depends.
     measures: Values of the measures by name.
     cpu_seconds: CPU seconds of training and measuring, including compilation.
   """
@@ -37,12 +37,13 @@ class Result:
 def digest_settings(
   chain: Sequence[Condition], data_spec: Any, size: Size
 ) -> str:
-  """Computes the digest of everything that a run depends on.
+  """Computes a digest of all settings and data on which a run depends.
 
   Args:
-    chain: Condition of the run, and the conditions that it is initialized from.
-    data_spec: Specification of the data (`SyntheticSpec` or `RealSpec`).
-    size: Size of models and batches.
+    chain: Condition of the run, and the conditions from which it is
+      initialized.
+    data_spec: Data specification (`SyntheticSpec` or `RealSpec`).
+    size: Sizes of the models and batches.
   """
   settings = [_describe(value) for value in (*chain, data_spec, size)]
   text = json.dumps(settings, sort_keys=True)
@@ -50,7 +51,7 @@ def digest_settings(
 
 
 def _describe(value: Any) -> dict[str, Any]:
-  """Returns the compared fields of a dataclass that differ from the default."""
+  """Returns a dataclass's compared fields that differ from their defaults."""
   return {
     field.name: config_serialization.to_json_config(getattr(value, field.name))
     for field in dataclasses.fields(value)
@@ -59,7 +60,7 @@ def _describe(value: Any) -> dict[str, Any]:
 
 
 class ResultStore:
-  """Folder with one file per result."""
+  """Folder that stores one file for each result."""
 
   def __init__(self, folder: pathlib.Path):
     self._folder = folder
@@ -88,7 +89,7 @@ class ResultStore:
     return result if result.settings == settings else None
 
   def add_missing(self, results: Iterable[Result]) -> None:
-    """Writes the results of runs that have no result in the folder."""
+    """Writes the results of those runs that have no result in the folder."""
     for result in results:
       if not self._path(result.condition, result.seed).exists():
         self.write(result)
@@ -112,7 +113,7 @@ def write_results(results: Iterable[Result], path: pathlib.Path) -> None:
 
 
 def read_results(path: pathlib.Path) -> list[Result]:
-  """Reads a file of `write_results`. Returns [] if it does not exist.
+  """Reads a file written by `write_results`; returns [] if it does not exist.
 
   Raises:
     AnalysisError: If the file is damaged.

@@ -1,9 +1,9 @@
-"""Runner of `Trainer`s that share their compiled steps over seeds.
+"""Runner for several trainers, which share compiled steps across seeds.
 
-For runs of this size, compilation costs as much as training. A program is
-therefore compiled once for all trainers that differ only in the seed, the
-directory and the initial parameters. The seed is an argument of the step that
-`TrainStepBuilder` builds, and one call runs several steps.
+For the study's small runs, compilation takes as much time as training. A
+program is therefore compiled only once for all trainers that differ only in the
+seed, the directory and the initial parameters. The seed is an argument of the
+step that `TrainStepBuilder` builds, and one call runs several steps.
 """
 
 import copy
@@ -36,9 +36,10 @@ class TrainedRun(NamedTuple):
   """A finished run.
 
   Attributes:
-    setup: Model, vocabulary and objectives.
-    state: Train state after the last step.
-    losses: Pairs of a step and the mean loss since the previous pair.
+    setup: Training setup with the model, vocabulary and objectives.
+    state: Training state after the last step.
+    losses: Pairs of a step and the mean loss over the steps since the previous
+      pair.
   """
 
   setup: training_setup.Setup
@@ -56,13 +57,13 @@ class Runner:
   def train(
     self, trainer: Trainer, *, model_params=None, untrained: bool = False
   ) -> TrainedRun:
-    """Trains from the first step.
+    """Trains a model from the first step.
 
     Args:
       trainer: Configuration of the run. Nothing is written to its directory
         (see `save_run`).
-      model_params: Initial parameters of the model. If None, those of the
-        trainer are used.
+      model_params: Initial parameters of the model. If None, the trainer's own
+        initialization is used.
       untrained: Whether to return the initial state without training.
 
     Raises:
@@ -122,7 +123,7 @@ class Runner:
     return setup
 
   def _steps_per_call(self, setup: training_setup.Setup) -> int:
-    """Returns the number of steps per call, which divides all steps."""
+    """Returns the number of steps per call, which divides the total number."""
     if len(setup.settings.objectives.groups) > 1:
       return 1
     return math.gcd(_STEPS_PER_CALL, setup.settings.steps)
@@ -130,7 +131,7 @@ class Runner:
   def _run_steps(
     self, setup: training_setup.Setup, loaders, state, first_step, count
   ):
-    """Runs `count` steps. Returns the new state and the losses [count]."""
+    """Runs `count` steps and returns the new state and the losses [count]."""
     mixture = setup.settings.objectives
     active = mixture.active(first_step)
     batches = {
@@ -158,7 +159,7 @@ class Runner:
 def save_run(run: TrainedRun, vocabulary) -> str:
   """Writes a run's directory, from which other runs can be initialized.
 
-  An existing directory is replaced.
+  If the directory exists, it is replaced.
 
   Args:
     run: Finished run.
@@ -184,7 +185,7 @@ def save_run(run: TrainedRun, vocabulary) -> str:
 
 
 def _scan_steps(builder, active, state, batches, seed):
-  """Scans steps over batches [steps, ...] with a traced seed."""
+  """Scans training steps over batches [steps, ...] with a traced seed."""
   train_step = builder._replace(seed=seed).build(active)
 
   def body(state, batch):
@@ -203,13 +204,13 @@ def _stack_batches(
 
 
 def _finite_mean(losses, trainer: Trainer, step: int) -> float:
-  """Returns the mean of the losses of one call."""
+  """Returns the mean loss over the steps in one call."""
   mean = float(np.mean(losses))
   if not math.isfinite(mean):
     raise errors.TrainingError(
-      'The loss or its gradient is not finite',
+      'The training loss or its gradient is not finite',
       got=f'after step {step}',
       where=trainer.model_dir,
-      fix='lower the learning rate of the condition',
+      fix="Lower the condition's learning rate.",
     )
   return mean

@@ -1,7 +1,7 @@
-"""Numbers of seeds of the published page.
+"""Numbers of seeds used for the published page.
 
-Most conditions have five seeds. More were added where five seeds left a claim
-unresolved and the runs are short.
+Most conditions have five seeds. More seeds were added for short runs if a claim
+was unresolved with five seeds.
 """
 
 from collections.abc import Sequence
@@ -48,18 +48,18 @@ _COUNTS = {
 
 
 def seed_range(condition: Condition) -> range:
-  """Returns the seeds of a condition."""
+  """Returns the seeds with which a condition is run."""
   return range(_COUNTS.get(condition.name, DEFAULT_COUNT))
 
 
 def plan_runs(conditions: Sequence[Condition]) -> list[tuple[Condition, int]]:
-  """Returns the runs of the published page.
+  """Returns the runs behind the published page.
 
   All conditions are run with one seed before any is run with the next seed.
 
   Args:
-    conditions: Conditions to run, each after the one that it is initialized
-      from.
+    conditions: Conditions to run, each of which follows the one from which it
+      is initialized.
   """
   num_seeds = max(
     (len(seed_range(condition)) for condition in conditions), default=0

@@ -1,6 +1,6 @@
-"""Languages, vocabularies and token caches of the experiments.
+"""Languages, vocabularies and token caches that the experiments use.
 
-Each of them is written once and then reused by all runs.
+Each language, vocabulary and cache is written once and then reused by all runs.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ _NUM_ALIGNED_PAIRS = 100  # Sentence pairs with gold word alignments.
 
 
 class TextVariant(enum.Enum):
-  """Content of the second language's monolingual text and of the pairs."""
+  """Variant of the second language's monolingual text and of the pairs."""
 
   SAME_DOMAIN = 'same_domain'
   # Nine tenths of the text are about the other topic.
@@ -52,12 +52,12 @@ class SyntheticSpec:
   Attributes:
     sentences: Number of monolingual lines per language.
     pairs: Number of translation pairs.
-    examples: Number of labeled training sentences of the taggers.
-    held_out: Number of test pairs, and of labeled test sentences.
+    examples: Number of labeled sentences for training taggers.
+    held_out: Number of test pairs, and number of labeled test sentences.
     anchors: Fraction of the content words that are spelled identically in both
       languages.
-    merges: Number of merges per language of the vocabulary. With enough merges,
-      each word is one token.
+    merges: Number of BPE merges per language in the vocabulary. With enough
+      merges, each word is a single token.
   """
 
   sentences: int = 4000
@@ -68,27 +68,27 @@ class SyntheticSpec:
   merges: int = 650
 
   def create_data(self, work: pathlib.Path, text: TextVariant) -> 'StudyData':
-    """Returns the languages of a working directory."""
+    """Returns the languages in a working directory."""
     return StudyData(work, text, self)
 
   def restrict_to(self, chain: Any) -> 'SyntheticSpec':
-    """Returns the part of the specification that a chain of runs depends on."""
+    """Returns only those fields on which a chain of runs depends."""
     del chain  # Every run depends on all synthetic data.
     return self
 
 
 @dataclasses.dataclass(frozen=True)
 class StudyData:
-  """A folder of two synthetic languages, `en` and `xx`, and derived files.
+  """A folder with two synthetic languages, `en` and `xx`, and derived files.
 
-  The languages differ in script and in all words except the anchors. Their
-  grammar is the same, as in K et al. (2020) and Dufter and Schütze (2020). The
-  subclass in `real_data` has the same interface for real languages.
+  The languages differ in script and in all words except the anchors. As in K et
+  al. (2020) and Dufter and Schütze (2020), their grammar is the same. The
+  subclass in `real_data` provides the same interface for real languages.
 
   Attributes:
-    work: Directory in which everything is written.
-    text: Variant of the text.
-    spec: Specification of the data.
+    work: Working directory to which all files are written.
+    text: Variant of the training text.
+    spec: Data specification.
   """
 
   work: pathlib.Path
@@ -106,16 +106,16 @@ class StudyData:
 
   @property
   def folder(self) -> pathlib.Path:
-    """Folder of the languages of this text variant."""
+    """Folder that contains the languages in this text variant."""
     return self.work / 'languages' / self.text.value
 
   @property
   def corpus(self) -> str:
-    """Corpus directory."""
+    """Corpus directory of the languages."""
     return str(self.folder / 'corpus')
 
   def write(self) -> None:
-    """Writes the languages unless they exist."""
+    """Writes the languages' files unless they exist."""
     options_match = (self.folder / 'done').exists() and (
       generator.read_options(self.folder) == self._generator_options()
     )
@@ -133,15 +133,15 @@ class StudyData:
     (self.folder / 'done').touch()
 
   def with_same_domain(self) -> 'StudyData':
-    """Returns the data in one domain, on which vocabularies are trained."""
+    """Returns the data in one domain, which is used to train vocabularies."""
     return dataclasses.replace(self, text=TextVariant.SAME_DOMAIN)
 
   def prepare_vocabulary(self, anchors: Anchors | None) -> pathlib.Path:
     """Trains a vocabulary unless it exists.
 
     Args:
-      anchors: Vocabulary sharing of the languages. If None, the vocabulary is
-        trained on the first language alone.
+      anchors: Sharing of the vocabulary between the languages. If None, the
+        vocabulary is trained only on the first language.
 
     Returns:
       The directory of the vocabulary.
@@ -170,10 +170,10 @@ class StudyData:
     return path
 
   def prepare_cache(self, anchors: Anchors | None) -> pathlib.Path:
-    """Writes the token cache of all mixtures unless it exists.
+    """Writes the token cache for all mixtures unless it exists.
 
     Args:
-      anchors: Vocabulary sharing, as for `prepare_vocabulary`.
+      anchors: Sharing of the vocabulary, as for `prepare_vocabulary`.
 
     Returns:
       The directory of the cache.
@@ -200,7 +200,7 @@ class StudyData:
     return path
 
   def tagged_sentences(self, split: str, *languages: str) -> FileDataset:
-    """Returns sentences with parts of speech.
+    """Returns sentences tagged with parts of speech.
 
     Args:
       split: 'train' or 'test'. Test files are truncated.
@@ -223,8 +223,8 @@ class StudyData:
   def aligned_sentences(self) -> FileDataset:
     """Word-aligned translations with shuffled words in the second language.
 
-    In the original order, aligned words are at the same positions, so that even
-    an untrained model aligns them.
+    In the original order, aligned words are at the same positions, so even an
+    untrained model would align them.
     """
     name = f'{FIRST_LANGUAGE}-{SECOND_LANGUAGE}'
     dataset = sources.labeled_dataset(self.folder, 'alignment', 'test')
@@ -245,10 +245,10 @@ class StudyData:
     }
 
   def inference_examples(self, split: str, language: str) -> FileDataset:
-    """Returns premises and hypotheses of a language.
+    """Returns premises and hypotheses in a language.
 
-    They are written at the first call, into a folder of their own that has the
-    same words and no other data.
+    At the first call, they are written to a separate folder that contains no
+    other data but has the same vocabulary.
 
     Args:
       split: 'train' or 'test'.
@@ -287,15 +287,15 @@ class StudyData:
     ]
 
   def measure_corpus(self, vocabulary: Vocabulary | None) -> dict[str, float]:
-    """Returns statistics of the text with which measures are compared."""
+    """Returns text statistics with which measures are compared."""
     del vocabulary  # Synthetic languages need no such statistics.
     return {}
 
   def shared_words(self, language: str) -> frozenset[str]:
-    """Returns words in the tagged test sentences of both languages.
+    """Returns words that occur in the tagged test sentences of both languages.
 
     Args:
-      language: Language that is compared with the first one.
+      language: Language that is compared with the first language.
     """
     first_words, second_words = (
       {
@@ -312,7 +312,7 @@ class StudyData:
     return self._write_dictionary('dictionary', lambda words: words)
 
   def shuffled_dictionary(self) -> pathlib.Path:
-    """Returns a dictionary of the same words with wrong translations."""
+    """Returns a dictionary that lists wrong translations for the same words."""
     return self._write_dictionary(
       'shuffled_dictionary', lambda words: [*words[1:], words[0]]
     )
@@ -320,7 +320,7 @@ class StudyData:
   def _write_dictionary(
     self, folder: str, reorder: Callable[[list[str]], Sequence[str]]
   ) -> pathlib.Path:
-    """Writes a dictionary with reordered translations unless it exists."""
+    """Writes a dictionary with permuted translations unless it exists."""
     name = f'{FIRST_LANGUAGE}-{SECOND_LANGUAGE}'
     path = self.folder / folder / f'{name}.txt'
     if path.exists():
@@ -343,7 +343,7 @@ class StudyData:
     return path
 
   def _inference_options(self) -> options.SyntheticOptions:
-    """Returns generator options of the folder of inference examples."""
+    """Returns the generator options for the folder with inference examples."""
     generator_options = self._generator_options()
     sizes = {
       f'{kind}/{split}': _NUM_UNUSED_EXAMPLES
@@ -359,7 +359,7 @@ class StudyData:
     )
 
   def _generator_options(self) -> options.SyntheticOptions:
-    """Returns generator options of the languages of this text variant."""
+    """Returns the generator options for the languages in this text variant."""
     sizes = {
       f'{kind}/{split}': _NUM_UNUSED_EXAMPLES
       for kind in _UNUSED_DATA
@@ -386,7 +386,7 @@ def _anchors_name(anchors: Anchors | None) -> str:
 
 
 def _copy_first_language(folder: pathlib.Path) -> str:
-  """Copies the first language's text into a corpus of its own."""
+  """Copies the first language's text to a separate corpus."""
   copy = folder / 'first_language'
   target = copy / 'mono' / f'{FIRST_LANGUAGE}.txt'
   if not target.exists():

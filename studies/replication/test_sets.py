@@ -1,4 +1,4 @@
-"""Test files derived from other files, and deliberately misaligned pairs."""
+"""Derived test files, and files with deliberately misaligned pairs."""
 
 import itertools
 import pathlib
@@ -25,7 +25,7 @@ def truncate_blocks(path: pathlib.Path, max_blocks: int) -> str:
 
 
 def misalign_pairs(path: pathlib.Path) -> None:
-  """Replaces the second side of each pair with that of the next pair.
+  """Replaces each pair's second sentence with the next pair's.
 
   Args:
     path: File of lines `first<TAB>second`, which is overwritten.
@@ -43,7 +43,7 @@ def misalign_pairs(path: pathlib.Path) -> None:
 def shuffle_second_sides(
   text: pathlib.Path, links: pathlib.Path, max_pairs: int
 ) -> tuple[str, str]:
-  """Copies aligned pairs with shuffled second sides, unless copies exist.
+  """Copies aligned pairs with shuffled second sentences, unless copies exist.
 
   Args:
     text: File of lines `first ||| second`.
@@ -69,7 +69,7 @@ def shuffle_second_sides(
 
 
 def _shuffle_pair(rng: random.Random, pair: str, links: str) -> tuple[str, str]:
-  """Shuffles the words of the second side, and renumbers the links."""
+  """Shuffles the words in the second sentence, and renumbers the links."""
   first, second = pair.split(' ||| ')
   words = second.split()
   order = rng.sample(range(len(words)), len(words))

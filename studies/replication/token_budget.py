@@ -1,4 +1,4 @@
-"""Numbers of tokens that the runs of a condition read."""
+"""Numbers of tokens that a condition's runs read."""
 
 from collections.abc import Mapping
 
@@ -14,13 +14,13 @@ def count_tokens(
 ) -> int:
   """Counts the tokens that a run and its initial run read, including padding.
 
-  Tokens that several losses of a step read are counted once. Fine-tuning and
-  the training of a teacher are not counted.
+  If several losses in a step read the same tokens, these tokens are counted
+  once. Fine-tuning and teacher training are not counted.
 
   Args:
     condition: Condition of the run.
-    conditions_by_name: Conditions that runs can be initialized from, by name.
-    size: Size of sequences and batches.
+    conditions_by_name: Conditions from which runs can be initialized, by name.
+    size: Sizes of the sequences and batches.
   """
   initial_tokens = 0
   if condition.begins_from and condition.taken is not Initialization.TEACHER:

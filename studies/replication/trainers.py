@@ -1,4 +1,4 @@
-"""Trainers of the conditions."""
+"""Construction of trainers for the conditions."""
 
 import pathlib
 from typing import Any
@@ -38,20 +38,20 @@ _TEACHER_SEED = 0
 
 
 def run_directory(work: pathlib.Path, name: str, seed: int) -> str:
-  """Returns the directory in which the run of a condition is saved."""
+  """Returns the directory in which a condition's run is saved."""
   return str(work / 'runs' / name / str(seed))
 
 
 def build_trainer(
   condition: Condition, data: StudyData, size: Size, *, seed: int
 ) -> Trainer:
-  """Builds the trainer of a run, and writes the vocabulary and cache.
+  """Builds a run's trainer, and writes its vocabulary and cache.
 
   Args:
     condition: Condition of the run.
-    data: Languages of the study.
-    size: Size of the model and the batches.
-    seed: Seed of the run.
+    data: Data and vocabularies of the study's languages.
+    size: Sizes of the model and the batches.
+    seed: Random seed for the run.
   """
   entries, datasets = _build_entries(condition, data, size)
   optimizer_class = optimizers.Muon if size.recipe else optimizers.AdamW
@@ -105,7 +105,7 @@ def _build_model(condition: Condition, size: Size):
 def _build_entries(
   condition: Condition, data: StudyData, size: Size
 ) -> tuple[tuple, tuple]:
-  """Returns the entries of the objective mixture and their datasets."""
+  """Returns the objective mixture's entries and their datasets."""
   entries, datasets = [], {}
   for loss in condition.losses:
     dataset = build_dataset(loss, condition, size)
@@ -137,15 +137,15 @@ _ADJACENT_LOSSES = (Loss.ADJACENT_MLM, Loss.CA_MLM)
 def build_dataset(
   loss: Loss, condition: Condition, size: Size
 ) -> dataset_config.DatasetConfig:
-  """Builds the configuration of the dataset that a loss reads.
+  """Builds the configuration for the dataset that a loss reads.
 
-  Datasets of pairs are sampled identically in all layouts, so that the losses
-  of a step read the same pairs.
+  Pairs are sampled identically in all sequence layouts, so that all losses in a
+  step read the same pairs.
 
   Args:
-    loss: Loss of the condition.
+    loss: Loss that the condition includes.
     condition: Condition of the run.
-    size: Size of sequences and batches.
+    size: Sizes of the sequences and batches.
   """
   if loss is Loss.TRANSLATION:
     return translation.build_dataset(size)
@@ -188,13 +188,13 @@ def build_dataset(
 def build_objective(
   loss: Loss, condition: Condition, data: StudyData, size: Size
 ):
-  """Builds the objective of a loss.
+  """Builds the objective that computes a loss.
 
   Args:
-    loss: Loss of the condition.
+    loss: Loss that the condition includes.
     condition: Condition of the run.
-    data: Languages of the study.
-    size: Size of batches, and ratio of masked tokens.
+    data: Data and vocabularies of the study's languages.
+    size: Sizes of the batches, and the ratio of masked tokens.
   """
   if loss is Loss.TRANSLATION:
     return translation.OBJECTIVE
@@ -253,7 +253,7 @@ def _build_distillation(
 def _init_from(
   condition: Condition, data: StudyData, seed: int
 ) -> InitFromCheckpoint | None:
-  """Returns the source of the initial parameters of a run, if any."""
+  """Returns the source of a run's initial parameters, if any."""
   if condition.begins_from is None or condition.taken is Initialization.TEACHER:
     return None
   directory = run_directory(data.work, condition.begins_from, seed)

@@ -1,1 +1,1 @@
-"""Pages of the replication study: tables, figures and checks."""
+"""Result pages of the replication study: tables, figures and checks."""

@@ -1,4 +1,4 @@
-"""Check of the verdict rule: halves of one condition must not differ."""
+"""Check of the verdict rule: two halves of one condition must not differ."""
 
 import random
 from collections.abc import Sequence
@@ -21,14 +21,15 @@ def count_resolved_halves(
 ) -> int:
   """Counts how often two halves of one condition are judged to differ.
 
-  The seeds of the condition are split into random halves, which are compared
-  as if they were two conditions. By design of the rule, one in twenty of these
-  comparisons is resolved.
+  The condition's seeds are split into random halves, which are compared as if
+  they were two conditions. Because the rule uses 95 % intervals, one in twenty
+  of these comparisons is expected to be judged as different.
 
   Args:
-    values: Scores of one condition, one per seed. At least four.
+    values: Scores of one condition, with one score per seed. At least four are
+      required.
     draws: Number of random splits.
-    seed: Random seed of the splits.
+    seed: Random seed for the splits.
   """
   rng = random.Random(seed)
   half = len(values) // 2
@@ -42,14 +43,14 @@ def count_resolved_halves(
 
 
 def describe_false_positives(claims: Sequence[Claim], scores: Scores) -> str:
-  """Returns a sentence on the false positives of the rule.
+  """Returns a sentence about the verdict rule's false positives.
 
   Args:
     claims: Claims whose conditions and measures are split.
     scores: Scores of the runs.
 
   Returns:
-    The sentence, or '' if no condition has enough seeds.
+    The sentence, or an empty string if no condition has enough seeds.
   """
   condition_measures = {
     pair

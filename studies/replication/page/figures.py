@@ -1,4 +1,4 @@
-"""Figures of the pages: scores of the conditions of each paper."""
+"""Figures on the result pages: scores of each paper's conditions."""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -27,16 +27,16 @@ def write_figures(
   results: Sequence[Result],
   study: Study,
 ) -> dict[str, str]:
-  """Plots the conditions of each paper that has results.
+  """Plots the scores of each paper's conditions.
 
   Args:
-    folder: Directory of the page.
+    folder: Directory to which the page is written.
     findings: Findings on the page.
     results: Results of the runs.
     study: Study of the page.
 
   Returns:
-    Paper to file name in the folder.
+    Map from paper to the name of its figure's file in the folder.
   """
   scores = experiments.group_scores(results)
   files = {}
@@ -56,7 +56,7 @@ def write_figures(
 def collect_rows(
   claims: Sequence[Claim], scores: Mapping[str, ScoresBySeed], study: Study
 ) -> dict[str, ScoresBySeed]:
-  """Returns the rows of a figure: label to seed to measure to value."""
+  """Returns a figure's rows as a map from label to seed to measure to value."""
   titles = {condition.name: condition.title for condition in study.conditions}
   rows: dict[str, ScoresBySeed] = {}
   for name in compared_conditions(claims):
@@ -67,7 +67,7 @@ def collect_rows(
 def _condition_rows(
   title: str, by_seed: ScoresBySeed
 ) -> dict[str, ScoresBySeed]:
-  """Returns one row for a condition, or one for each part of `nli`."""
+  """Returns one row for a condition, or one for each `nli` measure."""
   measures = {measure for values in by_seed.values() for measure in values}
   parts = sorted(name for name in measures if name.startswith(f'{_NLI}/'))
   rows: dict[str, ScoresBySeed] = {
@@ -84,7 +84,7 @@ def _condition_rows(
 def plot_conditions(
   paper: str, rows: Mapping[str, ScoresBySeed]
 ) -> figure.Figure:
-  """Plots the mean and 95 % interval of each row, and each seed as a dot."""
+  """Plots each row's mean and 95 % interval, and each seed as a dot."""
   measures = [
     measure
     for measure in _PLOTTED_MEASURES
@@ -123,7 +123,7 @@ def plot_conditions(
 
 
 def interval_half_width(values: Sequence[float]) -> float:
-  """Returns half the width of the 95 % interval of a mean."""
+  """Returns half the width of a mean's 95 % interval."""
   if len(values) < 2:
     return 0.0
   error = np.std(values, ddof=1) / np.sqrt(len(values))

@@ -1,4 +1,4 @@
-"""Generator of the result pages: verdicts, figures, statistics and text."""
+"""Generator for the result pages: verdicts, figures, statistics and text."""
 
 import functools
 import pathlib
@@ -33,16 +33,16 @@ def write_page(
   claims: Sequence[Claim] | None = None,
   study: Study = registry.SYNTHETIC,
 ) -> list[Finding]:
-  """Writes a page with its figures and its file of results.
+  """Writes a page with its figures and its results file.
 
   Args:
-    folder: Directory of the page.
+    folder: Directory to which the page is written.
     results: Results of the runs.
-    claims: Claims on the page. If None, all claims of the study.
+    claims: Claims on the page. If None, all claims in the study.
     study: Study of the page.
 
   Returns:
-    The findings in the order of the claims.
+    The findings, in the same order as the claims.
   """
   text = _TEXTS[study.name]
   write_results(list(results), folder / study.results)
@@ -102,7 +102,7 @@ def _sort_key(study: Study, result: Result) -> tuple[int, int]:
 
 
 def final_verdicts(findings: Sequence[Finding]) -> dict[str, Verdict]:
-  """Returns the verdicts of the papers' claims, with regard to controls."""
+  """Returns the verdicts on the papers' claims, considering the controls."""
   return {
     finding.claim.name: apply_controls(finding, _controls_of(finding, findings))
     for finding in findings
@@ -132,7 +132,7 @@ def _table(
 
 
 def _summary_table(findings: Sequence[Finding]) -> Iterator[str]:
-  """Yields the table with the number of claims of each verdict."""
+  """Yields a table with the number of claims for each verdict."""
   verdicts = list(final_verdicts(findings).values())
   yield f'The page covers {len(verdicts)} claims from the papers:\n'
   yield from _table(
@@ -146,7 +146,7 @@ def _summary_table(findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def _result_table(findings: Sequence[Finding]) -> Iterator[str]:
-  """Yields the table with one row for each claim."""
+  """Yields a table with one row for each claim."""
   verdicts = final_verdicts(findings)
   yield from _table(
     (
@@ -172,7 +172,7 @@ def _result_table(findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def _control_table(findings: Sequence[Finding]) -> Iterator[str]:
-  """Yields the table with one row for each control that was run."""
+  """Yields a table with one row for each control that was run."""
   yield from _table(
     ('claim', 'control', 'difference, 95 % interval'),
     [
@@ -324,7 +324,7 @@ def _control_label(claim: Claim) -> str:
 
 
 def _first_seeds(finding: Finding, scores: Scores) -> str:
-  """Formats the difference over the first seeds if the verdict would change."""
+  """Formats the first seeds' difference if the verdict would change."""
   first = sensitivity.find_by_first_seeds(finding, scores)
   if first is None or first.verdict is finding.verdict:
     return ''
@@ -345,7 +345,7 @@ def _cpu_minutes(claim: Claim, results: Sequence[Result]) -> float:
 
 
 def _tokens(claim: Claim, study: Study) -> str:
-  """Formats the thousands of tokens that the conditions of a claim read."""
+  """Formats the thousands of tokens that a claim's conditions read."""
   conditions = study.conditions_by_name
   first, second = (
     round(
@@ -374,7 +374,7 @@ def holm_p_values(findings: Sequence[Finding]) -> dict[str, float]:
 def _false_positives(
   findings: Sequence[Finding], scores: Scores
 ) -> Iterator[str]:
-  """Yields the sentence on false positives of the verdict rule."""
+  """Yields the sentence about the verdict rule's false positives."""
   sentence = controls.describe_false_positives(
     [finding.claim for finding in findings], scores
   )
@@ -384,7 +384,7 @@ def _false_positives(
 
 
 def _diagnostics_table(scores: Scores, study: Study) -> Iterator[str]:
-  """Yields the table of means over seeds, one row for each condition."""
+  """Yields a table of means over seeds, with one row for each condition."""
   diagnostics = _TEXTS[study.name].diagnostics
   yield from _table(
     ('condition', *diagnostics.values()),
@@ -401,7 +401,7 @@ def _diagnostics_table(scores: Scores, study: Study) -> Iterator[str]:
 def _mean_cells(
   by_seed: Mapping[int, Mapping[str, float]], measures: Sequence[str]
 ) -> list[str]:
-  """Returns one cell for each measure; [] if no seed has the first measure."""
+  """Returns one cell per measure, or [] if no seed has the first measure."""
   if not any(measures[0] in scores for scores in by_seed.values()):
     return []
   cells = []

@@ -1,4 +1,4 @@
-"""Text of the two result pages."""
+"""Text on the two result pages."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -6,16 +6,18 @@ from collections.abc import Mapping
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PageText:
-  """Sections of a page.
+  """Text sections of a result page.
 
   Attributes:
     introduction: Text above the results, with the field `fewest_seeds`.
     controls: Text above the table of controls.
     statistics: Text above the table of statistics.
-    negative_results: Section on experiments without a result of their own.
-    setup: Sections on setup, diagnostics and commands, with the fields that
-      `page` passes.
-    diagnostics: Measure to column heading of the table of diagnostics.
+    negative_results: Section about experiments that did not lead to a separate
+      result.
+    setup: Sections on setup, diagnostics and commands, with format fields that
+      `page` fills in.
+    diagnostics: Map from measure to its column heading in the diagnostics
+      table.
   """
 
   introduction: str

@@ -1,4 +1,4 @@
-"""Findings from the first seeds alone, and by the other measure."""
+"""Sensitivity of findings to the number of seeds and to the measure."""
 
 import dataclasses
 
@@ -11,10 +11,11 @@ _OTHER_MEASURE = {'transfer': 'retrieval', 'retrieval': 'transfer'}
 def find_by_first_seeds(finding: Finding, scores: Scores) -> Finding | None:
   """Returns the finding from the first seeds alone.
 
-  Further seeds were added after the results of the first ones were known.
+  Additional seeds were run after the results of the first seeds were known, so
+  a page also reports the finding from the first seeds.
 
   Returns:
-    The finding, or None if there are no further seeds.
+    The finding, or None if there are no additional seeds.
   """
   if len(finding.seeds) <= seeds.DEFAULT_COUNT:
     return None
@@ -30,7 +31,7 @@ def find_by_other_measure(finding: Finding, scores: Scores) -> Finding | None:
   """Returns the finding by retrieval instead of transfer, or vice versa.
 
   Returns:
-    The finding, or None if the claim has another measure.
+    The finding, or None if the claim uses a different measure.
   """
   if finding.claim.measure not in _OTHER_MEASURE:
     return None

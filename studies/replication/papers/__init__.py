@@ -1,1 +1,1 @@
-"""Conditions and claims of each paper."""
+"""Conditions and claims for each paper."""

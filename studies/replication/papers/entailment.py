@@ -1,16 +1,19 @@
-"""Classifiers of sentence pairs that are trained on translations.
+"""Sentence-pair classifiers that are trained on translations.
 
-Each measure is the accuracy in the second language of a classifier. They differ
-in the training data:
+Each measure is a classifier's accuracy in the second language. The classifiers
+differ in their training data:
 
-* `nli/translated`: The translations alone (PPA's "- CS").
-* `nli/switched`: Pairs with one translated side (PPA, section 2.3).
-* `nli/plug_out`: Originals and translations (VECO's translate-train-all).
-* `nli/plug_in`: The same, each together with its counterpart (VECO, section
-  3.1).
+* `nli/translated`: Only the translations (PPA's "- CS").
+* `nli/switched`: Pairs in which one of the two sentences is translated (PPA,
+  section 2.3).
+* `nli/plug_out`: Original examples and their translations (VECO's
+  translate-train-all).
+* `nli/plug_in`: The same examples, each together with its counterpart in the
+  other language (VECO, section 3.1).
 
-All classifiers read the same number of sequences. The first two are measured
-for models without a plug-in module, the others for models with one.
+All classifiers are trained on the same number of sequences. The first two are
+measured for models without a plug-in module, and the other two for models with
+a plug-in module.
 """
 
 import dataclasses
@@ -54,11 +57,11 @@ class TrainingMethod(NamedTuple):
   Attributes:
     name: Name of the measure.
     source: Training examples.
-    featurizer: Featurizer of the training examples.
+    featurizer: Featurizer for the training examples.
     features: Features that the classification head reads.
     test_counterparts: Counterparts of the test examples in the other language.
-      If None, test examples are classified alone.
-    group_size: Number of consecutive examples that are in one batch.
+      If None, test examples are classified without counterparts.
+    group_size: Number of consecutive examples that must be in the same batch.
   """
 
   name: str
@@ -82,14 +85,14 @@ def measure_entailment(
 
   Args:
     step_runner: Runner that trains the classifiers.
-    trainer: Trainer of the pretraining run.
+    trainer: Trainer with which the model was pretrained.
     params: Parameters of the pretrained model.
-    data: Languages of the study.
-    size: Size of sequences and batches.
-    steps: Number of training steps of each classifier.
+    data: Data and vocabularies of the study's languages.
+    size: Sizes of the sequences and batches.
+    steps: Number of training steps for each classifier.
 
   Returns:
-    The accuracy of each classifier by the name of the measure.
+    The accuracy of each classifier, by the name of its measure.
   """
   if trainer.model.config.cross_attention:
     methods = _plug_in_methods(data)
@@ -104,7 +107,7 @@ def measure_entailment(
 
 
 def _code_switching_methods(data: StudyData) -> Iterator[TrainingMethod]:
-  """Yields training without and with code-switching."""
+  """Yields the training methods without and with code-switching."""
   translations = data.inference_examples('train', SECOND_LANGUAGE)
   code_switched = code_switched_source.CodeSwitched(
     english=data.inference_examples('train', FIRST_LANGUAGE),
@@ -117,7 +120,7 @@ def _code_switching_methods(data: StudyData) -> Iterator[TrainingMethod]:
 
 
 def _plug_in_methods(data: StudyData) -> Iterator[TrainingMethod]:
-  """Yields training without and with the counterpart of each example."""
+  """Yields the training methods without and with each example's counterpart."""
   examples = concatenated_source.ConcatDataset(
     sources=(
       data.inference_examples('train', FIRST_LANGUAGE),
@@ -144,7 +147,7 @@ def _build_featurizer(data: StudyData) -> ClassificationFeaturizer:
 
 
 def _counterparts(data: StudyData, split: str) -> TranslationPairs:
-  """Returns the examples of a split in both languages."""
+  """Returns a split's examples in both languages."""
   return TranslationPairs(
     english=data.inference_examples(split, FIRST_LANGUAGE),
     translations=data.inference_examples(split, SECOND_LANGUAGE),
@@ -154,7 +157,7 @@ def _counterparts(data: StudyData, split: str) -> TranslationPairs:
 def _build_classifier(
   trainer: Trainer, method: TrainingMethod, size: Size, steps: int
 ) -> Trainer:
-  """Returns the trainer of a classifier."""
+  """Returns the trainer for a classifier."""
   featurizer = method.featurizer
   if isinstance(featurizer, TranslationPairFeaturizer):
     featurizer = featurizer.featurizer
@@ -196,7 +199,7 @@ def _build_classifier(
 def _test_classifier(
   run: runner.TrainedRun, method: TrainingMethod, data: StudyData
 ) -> float:
-  """Returns the accuracy of a classifier in the second language."""
+  """Returns a classifier's accuracy in the second language."""
   task = classification_task.Classification(
     source=data.inference_examples('test', SECOND_LANGUAGE),
     length=run.setup.model.config.max_position_embeddings,

@@ -1,4 +1,4 @@
-"""Negative controls: methods without the component that should help."""
+"""Negative controls: methods from which the effective component is removed."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ from xlflax.objectives.pretraining import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ZeroQueue(sentence_alignment.SentenceAlignment):
-  """Momentum contrast with a queue of zeros, which has no negatives."""
+  """Momentum contrast without negatives, because its queue contains zeros."""
 
   def start_step(self, params, state):
     """Applies the momentum update, and sets the queue to zero."""
@@ -27,8 +27,8 @@ class ZeroQueue(sentence_alignment.SentenceAlignment):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FlowingMemory(cross_attention_mlm.CrossAttentionMLM):
-  """CA-MLM without the stop-gradient of VECO (section 2.2)."""
+  """CA-MLM without VECO's stop-gradient (section 2.2)."""
 
   def memory(self, states):
-    """Returns the hidden states that the other side attends to, unchanged."""
+    """Returns the hidden states for cross-attention without a stop-gradient."""
     return states

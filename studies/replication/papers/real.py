@@ -1,7 +1,7 @@
-"""Experiments in real languages, declared before their first run.
+"""Experiments in real languages, which were declared before their first run.
 
-Conditions and claims are those of the synthetic languages with the changes that
-are stated here.
+The conditions and claims are the same as for synthetic languages, except for
+the changes in this module.
 """
 
 import dataclasses
@@ -22,12 +22,12 @@ _CLAIMS = {claim.name: claim for claim in synthetic_claims.CLAIMS}
 
 
 def _adapt(like: str, **changes: Any) -> Condition:
-  """Returns a synthetic condition with the settings of this study.
+  """Returns a condition of the synthetic study, adapted to real languages.
 
   Args:
     like: Name of the synthetic condition.
-    **changes: Fields that differ. The position of the layer norms and the
-      learning rate are those of this study unless they are given.
+    **changes: Fields that differ. By default, the position of the layer norms
+      and the learning rate are those of the study in real languages.
   """
   defaults = {'norm': NormPosition.PRE, 'learning_rate': None}
   return dataclasses.replace(_CONDITIONS[like], **(defaults | changes))

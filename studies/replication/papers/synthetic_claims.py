@@ -1,4 +1,4 @@
-"""Claims of the papers as orders of two conditions in synthetic languages."""
+"""The papers' claims, tested with two conditions in synthetic languages."""
 
 from studies.replication.claims import NO_PAPER, Claim, Order
 

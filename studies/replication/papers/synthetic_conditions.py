@@ -1,6 +1,6 @@
-"""Conditions in synthetic languages, by paper.
+"""Conditions in synthetic languages, grouped by paper.
 
-A condition that others start from precedes them.
+A condition precedes all conditions that are initialized from it.
 """
 
 from studies.replication.conditions import (

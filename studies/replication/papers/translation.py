@@ -53,7 +53,7 @@ def build_model(
 
 
 def build_dataset(size: Size) -> dataset_config.DatasetConfig:
-  """Returns a dataset of pairs whose source side is the first language."""
+  """Returns a dataset of pairs whose source is the first language."""
   return dataset_config.DatasetConfig(
     name='translated',
     mixture='corpus.parallel',
@@ -67,14 +67,14 @@ def build_dataset(size: Size) -> dataset_config.DatasetConfig:
 def measure_bleu(
   model: eval_task.EvalModel, data: StudyData
 ) -> dict[str, float]:
-  """Measures BLEU of greedy translations into the second language.
+  """Measures the BLEU of greedy translations into the second language.
 
   Args:
     model: Translation model.
-    data: Languages of the study.
+    data: Data and vocabularies of the study's languages.
 
   Returns:
-    BLEU from 0 to 1 under the name `bleu`.
+    A dictionary with BLEU, from 0 to 1, under the key `bleu`.
   """
   name = f'{FIRST_LANGUAGE}-{SECOND_LANGUAGE}'
   path = data.folder / 'translation' / f'test.{name}.tsv'
