@@ -145,7 +145,7 @@ class SentenceReader:
   def _describe(
     self, identity: dict[str, Any], texts, language: str
   ) -> dict[str, Any]:
-    """Returns everything that determines the states, as JSON values."""
+    """Returns JSON values that identify the sentence states."""
     digest = hashlib.sha256()
     for text in texts:
       digest.update(text.encode('utf-8', 'surrogatepass') + b'\n')

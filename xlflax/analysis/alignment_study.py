@@ -220,7 +220,7 @@ class AlignmentStudy(study_base.SeriesStudy):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _SinglePartSource(example_source.ExampleSource):
-  """Source that is restricted to one part of another source."""
+  """Source that contains a single language pair of another source."""
 
   source: example_source.ExampleSource
   part: str
@@ -236,7 +236,7 @@ class _SinglePartSource(example_source.ExampleSource):
 
 
 def _scored_rows(rows: list[analysis_report.Row]) -> list[analysis_report.Row]:
-  """Returns the rows of text with sure gold links."""
+  """Returns the rows of language pairs with sure gold links."""
   return [row for row in rows if not math.isnan(row['recall'])]
 
 

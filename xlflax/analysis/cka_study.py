@@ -129,7 +129,7 @@ class CkaStudy(study_base.SeriesStudy):
 
 
 def _diagonal_rows(rows) -> list[analysis_report.Row]:
-  """Returns the rows that compare a layer with its counterpart."""
+  """Returns the rows that compare layers with the same number."""
   return [row for row in rows if row['first_layer'] == row['second_layer']]
 
 

@@ -146,7 +146,7 @@ def mean_word_states(
 
 
 class _WordTokenizer:
-  """Tokenizer that assigns the tokens of texts to their words."""
+  """Tokenizer that assigns each token of a text to its word."""
 
   def __init__(
     self,

@@ -1,7 +1,7 @@
 """Font selection for text in figures, by writing system.
 
-Languages are named by codes, but users choose the names of models, and the
-default font of Matplotlib lacks many scripts.
+Languages are named by codes, but users choose model names, and Matplotlib's
+default font lacks many scripts.
 """
 
 import functools
@@ -16,8 +16,8 @@ from matplotlib import text as matplotlib_text
 def fit(canvas: figure.Figure) -> None:
   """Selects fonts that contain the characters of all text in a figure.
 
-  Characters that no installed font contains are replaced by the first code
-  point, such as `U+4E2D…`.
+  Characters that are missing from all installed fonts are replaced by the first
+  code point, such as `U+4E2D…`.
   """
   for axes in canvas.axes:
     _fit_ticks(axes.xaxis)

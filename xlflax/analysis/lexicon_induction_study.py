@@ -228,7 +228,7 @@ class _VectorCache:
   ) -> Iterator[tuple[int | None, Sides]]:
     """Yields each layer with the mean contextual states of words.
 
-    Yields nothing if the analysis has no text.
+    Nothing is yielded if the analysis does not have a text.
     """
     if self._settings.text is None:
       return
@@ -282,7 +282,7 @@ class _VectorCache:
     )
 
   def _vocabulary(self, language: str) -> tuple[str, ...]:
-    """Returns the words of the text, or those of the dictionaries."""
+    """Returns the words of the text, or the words of the dictionaries."""
     if language not in self._words:
       dictionary_words = sorted(self._dictionary_words[language])
       if self._settings.text is None:
@@ -307,7 +307,7 @@ class _VectorCache:
 
 
 def _sides(case: study_base.Case):
-  """Returns the model and language of both sides of a case."""
+  """Returns the model and language for both languages of a pair."""
   return tuple(zip((case.first, case.second), case.pair, strict=True))
 
 

@@ -65,7 +65,7 @@ class ModelSeries:
 
   In a model reference, `{language}` is replaced by the language that it reads
   and `{pair}` by both languages: `runs/{language}` are monolingual models,
-  `runs/{pair}` bilingual ones.
+  and `runs/{pair}` are bilingual models.
 
   Attributes:
     name: Name of the series in legends and tables.
@@ -163,7 +163,7 @@ class Models:
   ) -> list[tuple[ModelRef, ModelRef]]:
     """Returns both models at each of the given steps.
 
-    Models with a named step are the same at all steps.
+    A model with a named step is used at that step throughout.
 
     Args:
       refs: Models of two languages.

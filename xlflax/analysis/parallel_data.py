@@ -95,5 +95,5 @@ class OrientedPairs(text_sources.PairSource):
     )
 
   def _orient(self, pair: Pair) -> Pair:
-    """Returns the pair with the pivot, if it contains it, in front."""
+    """Moves the pivot language to the front of a pair that contains it."""
     return pair[::-1] if pair[1] == self.pivot else pair

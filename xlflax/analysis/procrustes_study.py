@@ -112,7 +112,7 @@ class ProcrustesStudy(study_base.SeriesStudy):
       sides: Paired vectors from the two models, of shapes [P, D] and [P, E].
 
     Returns:
-      The row with the scores, and the map.
+      The table row with the scores, and the learned map.
     """
     is_held_out = (
       np.arange(len(sides[0])) % _HOLD_OUT_EVERY == _HOLD_OUT_EVERY - 1
@@ -177,9 +177,9 @@ class ProcrustesStudy(study_base.SeriesStudy):
     layers: list[int],
     models: model_refs.Models,
   ) -> list[np.ndarray]:
-    """Returns the states [layers, P, D] of linked words for both sides.
+    """Returns linked words' states of shape [layers, P, D] in both languages.
 
-    Links are left out if one of their words is beyond the maximum length.
+    A link is omitted if one of its words is beyond the maximum length.
     """
     links = self._read_links(case.pair, len(text.first))
     masks = [np.ones(len(sentence_links), bool) for sentence_links in links]

@@ -103,7 +103,7 @@ class SentenceRetrievalStudy(study_base.SeriesStudy):
     train: text_sources.PairedText | None,
     models: model_refs.Models,
   ) -> list[analysis_report.Row]:
-    """Returns the scores of a case without a map, and with a learned map."""
+    """Returns retrieval scores without a map, and with a learned map."""
     depths = {models.num_layers(ref) for ref in (case.first, case.second)}
     if len(depths) > 1:
       raise errors.AnalysisError(
@@ -142,7 +142,7 @@ class SentenceRetrievalStudy(study_base.SeriesStudy):
     layers: list[int],
     models: model_refs.Models,
   ) -> SentenceSides:
-    """Returns the states of both sides of a text at some layers."""
+    """Returns the states of both languages' sentences at the given layers."""
     first, second = self.reader.sides(
       models, (case.first, case.second), text, case.pair, layers
     )

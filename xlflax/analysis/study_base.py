@@ -204,8 +204,8 @@ def by_step(
     layer: Name of the column with the layer.
 
   Returns:
-    Points (step, percentage) by panel (series and pair) and layer. Panels
-    without a layer at several steps are left out.
+    Points (step, percentage) by panel (series and pair) and layer. A panel is
+    omitted if none of its layers has values at several steps.
   """
   has_several_series = len({row['series'] for row in rows}) > 1
   panels: dict[str, dict[str, list[tuple[float, float]]]] = {}

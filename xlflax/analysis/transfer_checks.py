@@ -1,7 +1,7 @@
 """Checks of models, text and maps for transfer through mapped hidden states.
 
-The checks are needed because the evaluation of a head does not examine states.
-It predicts the first label if they are NaN.
+The checks are needed because the evaluation of a head does not examine hidden
+states. If the states are NaN, the head predicts the first label.
 """
 
 import contextlib

@@ -68,7 +68,7 @@ class TransferMatrixStudy(study_base.Study):
   ) -> dict[str, pathlib.Path]:
     """Returns the matrix file of each task.
 
-    Tasks without a file are added to the failures.
+    Tasks without a matrix file are added to the failures.
     """
     available = {
       path.name[len(_PREFIX) : -len('.csv')]: path
@@ -131,7 +131,7 @@ def _panels(
 def _gains(
   panels: Mapping[str, Mapping[tuple[str, str], float]],
 ) -> dict[str, dict[tuple[str, str], float]]:
-  """Returns the gains of the other models over the first one.
+  """Returns the gains of all later models over the first model.
 
   The names of the panels have the form 'model − first model'.
   """
@@ -199,7 +199,7 @@ def _tables(rows: Sequence[analysis_report.Row]) -> list[text.Table]:
 
 
 def _gap_rows(rows: list[analysis_report.Row]) -> list[analysis_report.Row]:
-  """Returns the transfer gaps as rows of a column of their own."""
+  """Returns the transfer gaps as rows for a separate column."""
   gaps = {row['train']: row[_GAP] for row in rows}
   return [
     {'train': train, 'test': _GAP, 'value': gap}

@@ -25,7 +25,7 @@ from xlflax.utils import errors
 class CheckedAlignment(word_alignment_task.WordAlignment):
   """Word alignment task that rejects hidden states that are not finite.
 
-  The base class links words even if their states are NaN.
+  Without this check, words would be linked even if their states are NaN.
   """
 
   def _states(
@@ -52,7 +52,7 @@ class CheckedAlignment(word_alignment_task.WordAlignment):
 class TwoModelAlignment(CheckedAlignment):
   """Word alignment task with a separate model for each language.
 
-  `evaluate` takes the model of the first language.
+  The model of the first language is the argument of `evaluate`.
 
   Attributes:
     second: Model that reads the second language.

@@ -258,7 +258,7 @@ def frequent_words(
   """Returns the words of a text, most frequent words first.
 
   Words are normalized (`word_forms.normalize_word`) and converted to lower
-  case, except known ones, which keep their spelling.
+  case, except known words, which keep their spelling.
 
   Args:
     texts: Sentences in one language.
@@ -269,8 +269,8 @@ def frequent_words(
     max_words: Maximum number of words to return.
 
   Returns:
-    The known words of the text, followed by the other words, each sorted by
-    frequency.
+    The known words of the text, followed by its remaining words. Both groups
+    are sorted by frequency.
   """
   segmenter = word_segmentation.Segmenter(language.replace('-', '_'), known)
   spelling_of = {word_forms.normalize_word(word): word for word in known}

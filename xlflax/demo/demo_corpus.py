@@ -137,8 +137,8 @@ def split_messages(
   """Holds out messages that exist in all languages, and their near duplicates.
 
   Test and validation contain the same messages in every language, so that
-  scores of languages are comparable. `train` contains no near duplicates of
-  them, neither of the English text nor of the translation (see
+  scores of languages are comparable. `train` does not contain near duplicates
+  of held-out English texts or translations (see
   `held_out_split.remove_near_duplicates`).
 
   Args:
@@ -195,7 +195,7 @@ def build_corpus(
     seed: Random seed for choosing held-out messages.
 
   Returns:
-    The messages that were written.
+    The messages that were written, by split.
 
   Raises:
     CorpusError: If a package or one of its languages is missing, or if the
@@ -235,7 +235,7 @@ def build_corpus(
 def _copy_changed_files(folder: pathlib.Path, output: pathlib.Path) -> None:
   """Copies files whose content changed.
 
-  Unchanged files keep their modification time, by which a token cache detects
+  Unchanged files keep their modification time, from which a token cache detects
   changes.
   """
   for path in sorted(p for p in folder.rglob('*') if p.is_file()):
@@ -271,7 +271,7 @@ def _clean_message(message: gettext_catalogs.Message) -> tuple[str, str]:
 
 
 def _check_directory(directory: pathlib.Path, languages: Sequence[str]) -> None:
-  """Checks that the directory contains no corpus of other languages.
+  """Checks that the directory does not contain a corpus in different languages.
 
   The files of other languages would otherwise remain in the corpus.
   """

@@ -56,7 +56,7 @@ class Settings:
 def configured(settings: Settings) -> gin_config.Configuration:
   """Returns the training configuration.
 
-  The bindings of the settings override those of the gin files.
+  The bindings in the settings override bindings in the gin files.
   """
   macros = {
     'MODEL_DIR': settings.model_dir,

@@ -1,7 +1,7 @@
 """The phases of `xlflax demo`, from text to evaluation scores.
 
-Every phase calls the public function behind another command, so that each of
-them can be repeated and modified with that command.
+Every phase calls the public function behind a separate `xlflax` command, so
+that the phase can be repeated and modified with that command.
 """
 
 import contextlib
@@ -30,8 +30,8 @@ def run(settings: demo_pipeline.Settings) -> evaluate.Report:
     settings: Settings for text and training.
 
   Returns:
-    Retrieval and perplexity of the untrained and the trained model. The run's
-    `eval/report.html` shows them, too.
+    Retrieval and perplexity results of the untrained and the trained model. The
+    run's `eval/report.html` also shows the results.
 
   Raises:
     XlflaxError: If a package is missing, if the directory contains a different
@@ -85,7 +85,7 @@ def run(settings: demo_pipeline.Settings) -> evaluate.Report:
 
 
 class _Phases:
-  """Headings of the phases, and their total time.
+  """Prints phase headings and records the total time of all phases.
 
   Attributes:
     seconds: Total time of the finished phases, in seconds.

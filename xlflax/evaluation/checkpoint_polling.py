@@ -91,7 +91,7 @@ def _poll(
   poll_seconds: float,
   timeout_seconds: float | None,
 ) -> _Result | None:
-  """Calls a function until it returns a result; returns None at the timeout."""
+  """Calls a function until it returns a result. Returns None at the timeout."""
   start = time.monotonic()
   while (result := function()) is None:
     elapsed = time.monotonic() - start

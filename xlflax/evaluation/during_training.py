@@ -63,7 +63,7 @@ def evaluate_state(
   """Evaluates all tasks on a training state.
 
   The result of each task is also written to disk (see
-  `xlflax.evaluation.result_store`). A task that fails is logged and left out of
+  `xlflax.evaluation.result_store`). A failed task is logged and omitted from
   the returned metrics.
 
   Args:
@@ -107,10 +107,10 @@ def evaluate_state(
 def _write_result(
   evaluation: Evaluation, setup, task, step: int, result
 ) -> None:
-  """Writes the result of a task.
+  """Writes a task's result to the run directory.
 
-  Nothing is written if the text of the task cannot be read, since the path of
-  the result contains a hash of that text.
+  Nothing is written if the task's text cannot be read, since the result's path
+  contains a hash of the text.
   """
   uses_default = evaluation.use_ema or setup.settings.ema_decay is None
   failures = eval_task.Failures(task.name)

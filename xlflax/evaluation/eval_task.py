@@ -1,9 +1,9 @@
 """The evaluation interface, in which an `EvalTask` scores an `EvalModel`.
 
-A failure in one part of a task, such as a language, does not stop the other
-parts. `Failures.guard` catches the exception and records the task and the part.
-The callers (`xlflax.evaluate` and the training loop) report all failures at the
-end.
+The languages, language pairs or files of a task are its parts. A failure in one
+part does not stop the remaining parts. `Failures.guard` catches the exception
+and records the task and the part. The callers (`xlflax.evaluate` and the
+training loop) report all failures at the end.
 """
 
 import contextlib
@@ -93,8 +93,8 @@ class EvalModel:
   def needs_languages(self) -> bool:
     """True if the language of a text must be known to encode the text.
 
-    This is the case if the model has language-specific parameters or the
-    vocabulary has language-specific tokens.
+    The language is required if the model has language-specific parameters or
+    the vocabulary has language-specific tokens.
     """
     return self.sharing is not None or self.vocabulary.needs_language
 
@@ -292,9 +292,10 @@ class EvalTask:
   def source_factory(cls, name: str) -> Callable[..., Any] | None:
     """Returns the function that creates the task's text source from options.
 
-    Its parameters are the options of `xlflax evaluate` that the task reads,
-    such as `corpus` and `languages`. Parameters without a default are required.
-    By default, it is `from_options` of the class of the field `source`.
+    The function's parameters are the options of `xlflax evaluate` that the task
+    reads, such as `corpus` and `languages`. Parameters without a default are
+    required. By default, the function is `from_options` of the class of the
+    field `source`.
 
     Args:
       name: Name under which the task was requested on the command line.
@@ -324,16 +325,17 @@ class EvalTask:
   ) -> dict[str, example_statistics.Statistics]:
     """Returns the per-example statistics from which the scores are computed.
 
-    Two models are compared with them by resampling the examples (see
-    `metrics.bootstrap`).
+    The statistics are used to compare two models by resampling the examples
+    (see `metrics.bootstrap`).
 
     Args:
       part: Language, language pair or file, as named in the metrics.
       folder: Folder with the files of the task's result, `eval/<name>/<step>/`.
 
     Returns:
-      Statistics of the examples by metric, in the order of the source. Empty if
-      the files do not contain them, or if the part has no gold labels.
+      Per-example statistics by metric, in the order of the source. The mapping
+      is empty if the files do not contain statistics, or if there are no gold
+      labels.
 
     Raises:
       OSError: If a statistics file is missing.

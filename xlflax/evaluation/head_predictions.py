@@ -78,8 +78,8 @@ def predict_rows(
 ) -> Iterator[tuple[int, Any]]:
   """Yields the head's predictions for each sequence, longest sequence first.
 
-  If the objective plugs features in, and a sequence has no counterpart, the
-  sequence is its own counterpart.
+  If the objective uses plugged-in features and a sequence does not have a
+  translation, the sequence serves as its own translation.
 
   Args:
     subject: Model with its parameters, vocabulary, partitioner and batch size.
@@ -155,7 +155,7 @@ def _batches(subject, rows, max_length):
 
 
 def _stack_rows(rows, fields, count) -> batch_keys.Batch:
-  """Stacks sequences into a batch of `count` rows.
+  """Stacks sequences into a batch and fills it up to `count` sequences.
 
   The batch is filled with copies of the last sequence, since a row must not
   consist of padding only.
@@ -169,7 +169,7 @@ def _stack_rows(rows, fields, count) -> batch_keys.Batch:
 
 
 def _split(indices, outputs) -> Iterator[tuple[int, Any]]:
-  """Yields the index and the outputs of each sequence of a batch."""
+  """Yields the index and the outputs of each sequence in a batch."""
   arrays = jax.tree.map(np.asarray, outputs)
   for row, index in enumerate(indices):
     yield index, jax.tree.map(lambda array, row=row: array[row], arrays)

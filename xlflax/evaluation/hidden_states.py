@@ -2,7 +2,8 @@
 
 Sentences are sorted by length, divided into batches and padded to one of a few
 lengths (see `bucket_lengths`). A jitted function is therefore compiled at most
-once per length, whatever the text. The original order is restored at the end.
+once per length, independent of the text. The original order is restored at the
+end.
 """
 
 import functools
@@ -257,7 +258,7 @@ def layer_index(subject: eval_task.EvalModel, layer: int, *, where: str) -> int:
 def bucket_lengths(max_length: int) -> tuple[int, ...]:
   """Returns the padded lengths 16, 24, 32, 48, 64, … and `max_length`.
 
-  With powers of two alone, a tenth more time was spent on padding.
+  If only powers of two were used, padding would take about a tenth more time.
   """
   lengths = []
   length = _MIN_LENGTH
@@ -458,7 +459,7 @@ def token_rows(
 
 
 def _weights(tokens, present, spec, pooling) -> np.ndarray:
-  """Returns the weight of each token in the pooled vector, [rows, length]."""
+  """Returns the pooling weight of each token, of shape [rows, length]."""
   if pooling is Pooling.FIRST:
     is_pooled = np.zeros(tokens.shape, bool)
     is_pooled[:, 0] = True

@@ -25,8 +25,9 @@ def check_labels_known(
 ) -> None:
   """Checks that a head was trained with the gold labels of the examples.
 
-  If the head was trained with none of them, an error is raised in any case. The
-  part then uses other names for the labels, or belongs to another task.
+  If the head was trained with none of the labels, an error is raised in any
+  case. The labels then have different names than in training, or they belong to
+  a different task.
 
   Args:
     examples: Evaluation examples, such as those for one language.

@@ -2,8 +2,8 @@
 
 Lines and bars differ in color, shape and hatching, so that figures are readable
 at half a page and without color (colors: Okabe and Ito, 2008, "Color universal
-design"). Languages are labeled with their codes, since the fonts of matplotlib
-lack many scripts.
+design"). Languages are labeled with their codes, since Matplotlib's fonts lack
+many scripts.
 """
 
 import io
@@ -220,7 +220,7 @@ def draw_heatmap(
     high: Upper end of the color scale.
 
   Returns:
-    The image, for a color bar.
+    The Matplotlib image, from which a color bar can be drawn.
   """
   around_zero = low == -high
   image = axes.imshow(
@@ -381,8 +381,8 @@ def write_task_plots(
 ) -> list[pathlib.Path]:
   """Draws a task's results over training steps.
 
-  `<task>.<split>.png` shows the primary metric as bars for two results or as
-  curves for more, with the untrained model at step 0.
+  `<task>.<split>.png` shows the primary metric as bars for two results, or as
+  curves for more than two results, with the untrained model at step 0.
   `<task>.<split>.layers.png` shows the table `layers` of the last result, if it
   has one.
 
@@ -393,7 +393,7 @@ def write_task_plots(
       and settings.
 
   Returns:
-    Paths of the files written.
+    Paths to the written files.
   """
   files = []
   name = task.name if task.split == 'all' else f'{task.name}.{task.split}'
@@ -421,7 +421,7 @@ def _task_title(task: eval_task.EvalTask | result_tables.Recorded) -> str:
 def _task_bars(
   task: eval_task.EvalTask | result_tables.Recorded, results: ByStep
 ) -> figure.Figure:
-  """Draws a bar for each part of each of two results."""
+  """Draws bars for two results, with one bar per language or file."""
   prefix = f'{task.primary_metric}/'
   models = {
     step if isinstance(step, str) else f'step {step:,}': {
@@ -438,7 +438,7 @@ def _task_bars(
 def _task_curves(
   task: eval_task.EvalTask | result_tables.Recorded, results: ByStep
 ) -> figure.Figure:
-  """Draws a thin line for each part and a thick line for their mean."""
+  """Draws thin lines for languages or files, and a thick line for the mean."""
   results_by_number = {
     max(result_store.step_sort_key(step), 0): result
     for step, result in results.items()

@@ -93,8 +93,8 @@ def null_score(logits: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
   """Returns the score for "no answer", the minimum over a question's windows.
 
   The score of a window is the sum of the start and the end logit at the first
-  position (Devlin et al. 2019, section 4.3). The minimum is used because it is
-  sufficient that one window contains an answer.
+  position (Devlin et al. 2019, section 4.3). The minimum is used because one
+  window that contains an answer is sufficient.
   """
   return min(float(start[0] + end[0]) for start, end in logits)
 
@@ -135,7 +135,7 @@ def _context_size(window, token: np.ndarray) -> np.ndarray:
 
 
 def _span_scores(window, start, end, max_span) -> np.ndarray:
-  """Returns the scores of spans by first token and number of further tokens.
+  """Returns span scores by first token and number of additional tokens.
 
   Spans that leave the context have the score -inf.
 

@@ -43,8 +43,8 @@ class ResultStore:
 
   A result is identified by the task's settings, the text that the task reads,
   the model, the vocabulary, the seed and the content of the checkpoint. `read`
-  returns a stored result only if all of these are unchanged, so an evaluation
-  that was interrupted resumes where it stopped.
+  returns a stored result only if all of these are unchanged, so an interrupted
+  evaluation resumes where it stopped.
 
   Attributes:
     run: Evaluated run.
@@ -230,7 +230,8 @@ def write_result(
       the folder.
 
   Returns:
-    The JSON file. It is written last, so a result that exists is complete.
+    Path to the JSON file. It is written last, so every existing result is
+    complete.
   """
   file = result_path(directory, identity, step)
   for name, text in result.files.items():

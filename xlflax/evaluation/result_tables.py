@@ -83,7 +83,8 @@ def write_csv(
     results: Results by group and step.
 
   Returns:
-    The file. Its columns are task, split, settings, step, metric and value.
+    Path to the CSV file with the columns task, split, settings, step, metric
+    and value.
   """
   text = io.StringIO()
   writer = csv.writer(text, lineterminator='\n')
@@ -125,8 +126,8 @@ def result_intervals(
   """Returns 95 % confidence intervals by metric name.
 
   The intervals are computed by resampling the examples of the test set. A
-  metric without recorded examples has no interval. The mean over parts has an
-  interval if all parts have one.
+  metric without per-example statistics does not have an interval. The mean over
+  languages has an interval if all languages have one.
 
   Args:
     task: Task that produced the result.
@@ -165,7 +166,7 @@ def result_intervals(
 def _mean_scores(
   parts: Sequence[bootstrap.Drawn], *, geometric: bool = False
 ) -> bootstrap.Drawn | None:
-  """Returns the scores of the mean over parts; None if they differ in runs."""
+  """Returns the scores of the mean, or None if numbers of runs differ."""
   weights = [1 / len(parts)] * len(parts)
   if not geometric:
     return bootstrap.combine_draws(parts, weights)
@@ -183,9 +184,9 @@ def _mean_scores(
 def _bootstrap_part(
   task, part: str, folder: pathlib.Path
 ) -> dict[str, bootstrap.Drawn]:
-  """Returns a part's scores on resampled test sets by metric.
+  """Returns a language's scores on resampled test sets, by metric.
 
-  The result is empty if the statistics of examples are missing or invalid.
+  The result is empty if per-example statistics are missing or invalid.
   """
   if part in ('', 'mean'):
     return {}
@@ -259,7 +260,7 @@ def result_table(
 ) -> rich.table.Table:
   """Returns a table of the primary metric by language (or file) and checkpoint.
 
-  Further metrics that were reported have columns for the first and the last
+  Additional reported metrics have columns for the first and the last
   checkpoint.
 
   Args:
@@ -323,7 +324,7 @@ def result_table(
 
 
 def _rows(task, by_step, columns, languages: Sequence[str]):
-  """Yields each part, its label and its values by column, the means last."""
+  """Yields each language or file with its label and values, the means last."""
   parts = parts_of(task.primary_metric, by_step)
   unknown_parts = _parts_outside(parts, languages)
   values = {
@@ -362,9 +363,10 @@ def _mean(
 
 
 def _parts_outside(parts: Sequence[str], languages: Sequence[str]) -> set[str]:
-  """Returns the parts with a language that is not in the vocabulary.
+  """Returns the languages or pairs that are not in the vocabulary.
 
-  If this applies to all parts, they are not languages, and the set is empty.
+  If this is true of all names, they do not denote languages, and the result is
+  empty.
   """
 
   def is_known(part: str) -> bool:
@@ -400,7 +402,8 @@ def chance_levels(
 ) -> dict[str, float]:
   """Returns the accuracy of guessing or of the majority class, by language.
 
-  The result is empty for other metrics, or if no such accuracy is recorded.
+  The result is empty for metrics other than accuracy, or if a chance level was
+  not recorded.
   """
   return {
     name.partition('/')[2]: value
@@ -416,13 +419,13 @@ def describe_coverage(
 
   Args:
     parts: Languages or language pairs, such as 'de-fr', that have a score. A
-      pair with English may be named after its other language.
+      pair with English may be named after its non-English language.
     languages: Languages that the model supports.
     result: Evaluation result of the task.
 
   Returns:
-    A text such as '2 of 4 languages (missing: ru, zh)'. It is empty if no part
-    is one of the languages.
+    A text such as '2 of 4 languages (missing: ru, zh)'. It is empty if none of
+    the results is for one of the languages.
   """
   codes = {code for part in parts for code in (part, *part.split('-'))}
   is_of_pairs = 'pairs' in result.tables

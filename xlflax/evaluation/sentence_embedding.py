@@ -35,8 +35,8 @@ _POOLING_DESCRIPTIONS = {
 class Centering(enum.Enum):
   """Options for the mean that is subtracted from vectors before a comparison.
 
-  All vectors of a language share a direction that identifies the language and
-  carries little other information. The mean of the vectors estimates that
+  All vectors in a language share a direction that identifies the language and
+  carries little additional information. The mean of the vectors estimates this
   direction.
   """
 

@@ -3,7 +3,7 @@
 Sentences are sorted by length, divided into batches and padded to one of a few
 lengths, as in `xlflax.evaluation.hidden_states`. The original order is restored
 at the end. Apart from rounding, the translation of a sentence does not depend
-on the other sentences.
+on the rest of its batch.
 """
 
 import functools
@@ -264,7 +264,7 @@ def _source_batch(encoded, rows: int, length: int, language: int, spec):
 
 @functools.lru_cache(maxsize=8)
 def _replicate_function(partitioner):
-  """Returns a function that replicates arrays, so every host can read them."""
+  """Returns a function that replicates arrays for every host to read."""
   if partitioner is None:
     return lambda tree: tree
   return jax.jit(lambda tree: tree, out_shardings=partitioner.replicated)

@@ -1,8 +1,7 @@
 """Registry of evaluation tasks by name.
 
-The families of `xlflax.evaluation.tasks` are imported when a name is first
-looked up. A family of another module is registered when that module is
-imported.
+Tasks in `xlflax.evaluation.tasks` are imported when a name is first looked up.
+A task in a different module is registered when the module is imported.
 """
 
 import functools
@@ -85,8 +84,8 @@ def task_arguments(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 def find_metric(name: str) -> Metric:
   """Returns the declaration of a metric, such as 'accuracy'.
 
-  A name that no registered family declares denotes a fraction for which higher
-  is better, because tables of scores may come from other programs.
+  A metric that no registered task declares is assumed to be a fraction for
+  which higher is better, because score tables may come from other programs.
   """
   _import_tasks()
   return eval_task.known_metrics().get(name, Metric(name))
@@ -121,6 +120,6 @@ def better_of(recorded: str) -> Better:
 
 @functools.cache
 def _import_tasks() -> None:
-  """Imports the families of this package, which registers them."""
+  """Imports all evaluation tasks of the package, which registers them."""
   for module in pkgutil.iter_modules(tasks.__path__):
     importlib.import_module(f'{tasks.__name__}.{module.name}')

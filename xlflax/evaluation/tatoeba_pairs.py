@@ -17,8 +17,8 @@ class Tatoeba(text_sources.PairSource):
   """A folder that contains Tatoeba test sets in LASER's and XTREME's format.
 
   `tatoeba.deu-eng.deu` and `tatoeba.deu-eng.eng` contain one sentence per line.
-  Lines with the same number are translations of each other. Languages are
-  identified by their two-letter codes if they have one.
+  Lines with the same number are translations of each other. A language is
+  identified by its two-letter code if it has one.
 
   Attributes:
     directory: Folder that contains the files.

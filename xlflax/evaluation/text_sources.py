@@ -79,7 +79,7 @@ class PairSource:
   def fingerprint(self) -> str:
     """Returns a hash of the languages and the text.
 
-    Text that cannot be read contributes the message of the error instead.
+    If a text cannot be read, the error message is hashed instead.
     """
     return _fingerprint(
       (pair, lambda pair=pair: itertools.chain(*self.load(pair)))
@@ -154,7 +154,7 @@ class TextSource:
   def fingerprint(self) -> str:
     """Returns a hash of the languages and the text.
 
-    Text that cannot be read contributes the message of the error instead.
+    If a text cannot be read, the error message is hashed instead.
     """
     return _fingerprint(
       (language, lambda language=language: self.load(language))
@@ -233,8 +233,8 @@ def _require_corpus(corpus: str | None) -> str:
 def pair_name(pair: Pair) -> str:
   """Returns the name of a language pair in metrics.
 
-  A pair with English is named after the other language: ('de', 'fr') becomes
-  'de-fr', and ('de', 'en') becomes 'de'.
+  A pair with English is named after its non-English language: ('de', 'fr')
+  becomes 'de-fr', and ('de', 'en') becomes 'de'.
   """
   other_languages = [language for language in pair if language != 'en']
   return other_languages[0] if len(other_languages) == 1 else '-'.join(pair)

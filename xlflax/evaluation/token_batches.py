@@ -49,7 +49,7 @@ def fitting_pairs(
 ) -> list[collate.Unit]:
   """Returns the sentence pairs that pass the dataset's filters.
 
-  Pairs that do not fit in a sequence are truncated.
+  Pairs that exceed the sequence length are truncated.
 
   Args:
     first: Token ids of the first language's sentences.

@@ -101,5 +101,5 @@ def decoding_symbols(
 
 
 def _single_value(values: set):
-  """Returns the only value of a set; None if there is not exactly one."""
+  """Returns the only value in a set, or None for zero or several values."""
   return next(iter(values)) if len(values) == 1 else None

@@ -66,8 +66,8 @@ def word_states(
       number.
 
   Yields:
-    States of each sentence, as in `states_of_readings`. They contain all words
-    before the first word that is left out.
+    Word states of each sentence, as in `states_of_readings`. They contain all
+    words before the first word that does not fit.
   """
   encoded_sentences = [
     word_ids.encode_words(subject.vocabulary, sentence, code)

@@ -175,7 +175,8 @@ def trial_configurations(
 ) -> list[gin_config.Configuration]:
   """Returns all trials' configurations for `gin_config.check_bindings`.
 
-  No object is built. The values of the axes are bindings of the user.
+  No objects are built. The values of the axes are treated as bindings by the
+  user.
 
   Args:
     configuration: Training configuration, without MODEL_DIR and the values of
@@ -261,7 +262,7 @@ def finetune_directions(
 
 
 def _bound_tasks(test: gin_config.Configuration) -> list[eval_task.EvalTask]:
-  """Returns the tasks that a configuration binds."""
+  """Returns the evaluation tasks that a configuration binds."""
   return list(
     test.parameter('evaluate.evaluate.tasks', what='evaluation tasks')
   )

@@ -285,7 +285,7 @@ class TrialRunner:
     }
 
   def _selection_fingerprint(self, trial: MadeTrial) -> str:
-    """Returns the metric used for selection and a hash of the dev tasks."""
+    """Returns the selection metric and a hash of the tasks on the dev set."""
     evaluation: Any = trial.trainer.evaluation
     evaluation_settings = evaluation and [
       evaluation.tasks,
@@ -378,11 +378,11 @@ class TrialRunner:
     }
 
   def _record_file(self, trial) -> pathlib.Path:
-    """Returns the path of the record of a trial."""
+    """Returns the path to a trial's record."""
     return self.output / TRIALS / f'{trial.name}.json'
 
   def _write(self, result: TrialResult) -> None:
-    """Writes the record of a trial."""
+    """Writes a trial's record."""
     if distributed_job.is_lead():
       record = checksums.add_digest(result.to_json())
       text = json.dumps(record, indent=2, ensure_ascii=False) + '\n'
@@ -408,7 +408,7 @@ def _error_fields(error: errors.XlflaxError) -> dict[str, Any]:
   """Returns the fields of a result after an error.
 
   A training error whose status is MISTAKE means that the trial diverged. Trials
-  that ended by a hang, a lost process or a full disk are repeated.
+  that ended because of a hang, a lost process or a full disk are repeated.
   """
   diverged = (
     isinstance(error, errors.TrainingError)

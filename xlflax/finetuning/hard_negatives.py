@@ -1,9 +1,9 @@
 """Hard negatives for retrieval, which are documents similar to a query.
 
 A document that is about as similar to the query as its positive may be relevant
-as well. Therefore, documents whose cosine exceeds a fraction of that of the
-positive are excluded (Moreira et al. 2024, "NV-Retriever", section 3.2,
-TopK-PercPos).
+as well. Therefore, documents whose cosine exceeds a given fraction of the
+positive's cosine are excluded (Moreira et al. 2024, "NV-Retriever", section
+3.2, TopK-PercPos).
 """
 
 import dataclasses

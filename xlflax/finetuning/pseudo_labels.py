@@ -1,6 +1,6 @@
 """Pseudo-labels: word labels that a teacher model predicts for translations.
 
-Labels of words do not carry over to a translation. A model that was fine-tuned
+Word labels do not carry over to a translation. A model that was fine-tuned
 on English therefore labels the translated training text, and the next model is
 trained on both (FILTER, Fang et al. 2021; VECO, section 5.1).
 """
@@ -47,7 +47,7 @@ class WordLines(example_source.ExampleSource):
   def load(self, part: str) -> list[labeled_examples.Example]:
     """Returns the sentences of a language.
 
-    The id of a sentence is the number of its line, from 0.
+    The id of a sentence is its line number, counted from 0.
 
     Raises:
       CorpusError: If the file is missing, is not UTF-8, or does not contain
@@ -163,7 +163,7 @@ def pseudo_label(
 
 @dataclasses.dataclass(frozen=True)
 class _UnlabeledSource(example_source.ExampleSource):
-  """Sentences of a source without their labels.
+  """Source that removes the labels from another source's sentences.
 
   Attributes:
     source: Source of sentences.

@@ -44,8 +44,8 @@ class Matrix:
   def gaps(self) -> np.ndarray:
     """Transfer gap of each training language, of shape [R].
 
-    The transfer gap is the score in the training language minus the mean of the
-    scores in the other languages.
+    The transfer gap is the score in the training language minus the mean score
+    in the remaining languages.
     """
     transfer_gaps = [
       averages.transfer_gap(
@@ -132,7 +132,7 @@ def write_matrices(
     matrices: Matrices to write.
 
   Returns:
-    The written files.
+    Paths to the written files.
   """
   written_paths = []
   for matrix in matrices:

@@ -31,8 +31,7 @@ class Meter:
   def read(self) -> score_table.Cost:
     """Returns the cost since the meter was created.
 
-    Accelerators count from the creation of the meter, whether they are busy or
-    idle.
+    Accelerator time counts from the meter's creation, including idle time.
     """
     devices = jax.local_devices()
     num_accelerators = 0 if devices[0].platform == 'cpu' else len(devices)

@@ -39,8 +39,8 @@ def evaluate_suite(
 ) -> suite_report.SuiteReport:
   """Fine-tunes and evaluates models on a suite, and writes comparison reports.
 
-  Results of an interrupted call are reused. A task or a language that fails is
-  recorded, and the remaining ones are evaluated.
+  Results of an interrupted call are reused. If a task or a language fails, the
+  failure is recorded, and the remaining tasks and languages are evaluated.
 
   Args:
     suite: Suite of tasks to evaluate.

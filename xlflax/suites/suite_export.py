@@ -61,7 +61,8 @@ def _write_submission(
 ) -> None:
   """Writes the predictions of XTREME's tasks in the leaderboard's format.
 
-  If a task was evaluated with several seeds, those of the first seed are used.
+  If a task was evaluated with several seeds, the predictions of the first seed
+  are used.
   """
   if report.suite not in xtreme_tasks.VERSIONS:
     return

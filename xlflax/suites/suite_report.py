@@ -179,9 +179,9 @@ class TaskResult:
     return list(dict.fromkeys(score.language for score in self.scores()))
 
   def _predictions(self, part: str) -> str:
-    """Returns the path of a part's predictions, or '' if there is none.
+    """Returns the path to a language's predictions, or '' without predictions.
 
-    If there are several seeds, the predictions are those of the first one.
+    If there are several seeds, the predictions of the first seed are used.
     """
     files = [
       file
@@ -200,7 +200,7 @@ class TaskResult:
   def _examples(
     self, metric: str, part: str
   ) -> tuple[example_statistics.Statistics, ...] | None:
-    """Returns the statistics of single examples for each seed, or None."""
+    """Returns the per-example statistics for each seed, or None."""
     try:
       for evaluated in self.evaluated:
         result_store.check_files(evaluated.folder)

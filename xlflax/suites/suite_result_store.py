@@ -152,8 +152,8 @@ def merge_results(
     load_tests: Function that creates the evaluation tasks of an earlier result.
 
   Returns:
-    The results of the models of this call, followed by those of other models.
-    The results of a model are in the order of the suite's tasks.
+    The results of models in this call, followed by the results of models in
+    earlier calls. A model's results are in the order of the suite's tasks.
   """
   results_by_key = {(result.model, result.task): result for result in results}
   for folder in sorted(paths.list_directory(output / FOLDER)):
@@ -176,9 +176,9 @@ def merge_results(
 def _parse_result(
   record: dict[str, Any], task: suite_config.SuiteTask, load_tests: LoadTests
 ) -> suite_report.TaskResult:
-  """Returns a stored result.
+  """Reads a stored result of a suite task.
 
-  It has no evaluation tasks if they cannot be created.
+  The result does not have evaluation tasks if they cannot be created.
   """
   try:
     tests = load_tests(task, record['label'], record['step'])

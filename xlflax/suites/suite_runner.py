@@ -105,7 +105,8 @@ def shard(
 ) -> set[tuple[str, str]]:
   """Assigns tasks to one of several machines, round-robin.
 
-  Tasks that evaluate the models of one grid stay together.
+  Tasks that evaluate the models of the same grid are assigned to the same
+  machine.
 
   Args:
     suite: Suite whose tasks are assigned.
@@ -115,7 +116,7 @@ def shard(
     count: Total number of machines.
 
   Returns:
-    (checkpoint, task) pairs of this machine.
+    (checkpoint, task) pairs that this machine evaluates.
   """
   groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
   for model in models:
@@ -128,7 +129,7 @@ def shard(
 
 
 def _labels(model_dirs: Sequence[str]) -> list[str]:
-  """Returns the shortest suffixes of the paths that are distinct."""
+  """Returns the shortest path suffixes that are distinct."""
   parts = [pathlib.Path(path).absolute().parts for path in model_dirs]
   if len(set(parts)) < len(parts):
     raise errors.ConfigError(
@@ -189,7 +190,7 @@ class SuiteRunner:
   def run(self, model: Model) -> list[suite_report.TaskResult]:
     """Runs all tasks on one checkpoint and stores their results.
 
-    Failures are part of the results.
+    Failures are recorded in the results.
     """
     run = run_directory.run_id(paths.to_path(model.model_dir))
     suite_result_store.check_run(
@@ -263,7 +264,8 @@ class SuiteRunner:
   def check_bindings(self) -> None:
     """Checks that every binding in `bindings` has an effect on some task.
 
-    Bindings in gin files of the tasks are checked as well. No object is built.
+    Bindings in gin files of the tasks are checked as well. No objects are
+    built.
 
     Raises:
       ConfigError: If a binding does not affect any task.

@@ -55,10 +55,10 @@ def xtreme_average(scores: Mapping[str, float]) -> dict[str, float]:
       answering). Tasks that are not part of XTREME are ignored.
 
   Returns:
-    Mean over the tasks of each group by name of the group, and the mean over
-    all nine tasks (not over the groups) as 'all'. A mean with a missing task is
-    left out. If `scores` contains a task that only XTREME-R has, the means are
-    those of XTREME-R, with names such as 'R all'.
+    Mean over the tasks of each group by group name, and the mean over all nine
+    tasks (not over the groups) as 'all'. A mean is omitted if one of its tasks
+    is missing. If `scores` contains a task that only XTREME-R has, the means
+    are those of XTREME-R, with names such as 'R all'.
   """
   xtreme_groups = {
     name: task.group for name, task in xtreme_tasks.TASKS.items()

@@ -8,9 +8,9 @@ evaluation"). With several seeds, the variance between the runs is added as a
 second level. Three seeds are too few to be resampled themselves, so their
 contribution follows Student's t; see `variance_components`.
 
-Test sets of the same size are sampled with the same indices, whatever they
-contain. Two models are therefore compared on the same examples, and a mean over
-languages accounts for examples that are translations of each other.
+All test sets of the same size are sampled with the same indices. Two models are
+therefore compared on the same examples, and a mean over languages accounts for
+examples that are translations of each other.
 """
 
 import dataclasses
@@ -244,9 +244,9 @@ def _percentiles(values: np.ndarray, size: int) -> np.ndarray:
 def _test_single_runs(scores, values, runs, size) -> tuple[float, float, float]:
   """Returns the interval and the p-value for one run of each model.
 
-  They follow from Student's t and the variance of the resampled differences.
-  Percentiles could not yield p-values below 1 / samples, which are required if
-  many comparisons are made.
+  Both are computed from Student's t and the variance of the resampled
+  differences. Percentiles could not yield p-values below 1 / samples, which are
+  required if many comparisons are made.
   """
   differences, observed = values @ _contrast(runs), scores @ _contrast(runs)
   error = differences.std(ddof=1) * np.sqrt(size / max(size - 1, 1))
@@ -269,7 +269,8 @@ def _test_several_runs(
 ) -> tuple[float, float, float]:
   """Returns the interval and the p-value for several runs of a model.
 
-  They follow from the variance due to the examples and due to the runs.
+  Both are computed from the variance due to the examples and the variance
+  between the runs.
   """
   difference = scores @ _contrast(runs)
   sides = np.split(np.arange(len(scores)), [runs[0]])
@@ -283,14 +284,14 @@ def _test_several_runs(
 
 
 def _contrast(runs: tuple[int, int]) -> np.ndarray:
-  """Returns weights [runs] for the second mean minus the first mean."""
+  """Returns weights of shape [runs] for the difference of two means."""
   return np.repeat([-1 / runs[0], 1 / runs[1]], runs)
 
 
 def _resampled_scores(
   runs: Sequence[example_statistics.Statistics], samples: int, seed: int
 ) -> np.ndarray:
-  """Returns the score of every run on each resampled test set, [S, runs]."""
+  """Returns every run's scores on resampled test sets, of shape [S, runs]."""
   aggregate, size = runs[0].aggregate, runs[0].size
   rows = np.stack([run.rows for run in runs], 1)  # [N, runs, K]
   score_blocks: list[Any] = []
@@ -316,7 +317,7 @@ def _resampled_scores(
 def _sample_score(
   aggregate: example_statistics.Aggregate, rows: np.ndarray
 ) -> float:
-  """Returns the score of sampled examples, or NaN if it is undefined.
+  """Returns the score of the sampled examples, or NaN if it is undefined.
 
   The score may be undefined if all sampled examples are equal.
   """

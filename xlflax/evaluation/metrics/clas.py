@@ -80,8 +80,8 @@ FEATURES = frozenset(
 class ContentScores:
   """Dependency parsing scores for content words.
 
-  The statistics contain the numbers of correct, predicted and gold words of
-  each sentence.
+  The statistics contain the numbers of correct, predicted and gold content
+  words for each sentence.
 
   Attributes:
     clas: Score that requires a correct head and relation.
@@ -127,7 +127,7 @@ def content_word_scores(
 
 
 class _Word(NamedTuple):
-  """A word of a tree with all properties that are compared.
+  """A word in a dependency tree, with all properties that the metrics compare.
 
   Attributes:
     head: Position of the word's head.
@@ -150,7 +150,7 @@ class _Word(NamedTuple):
 def _words(tree: Any, gold: Any) -> list[_Word]:
   """Returns the words of a tree.
 
-  Columns that the tree lacks are taken from the gold tree.
+  Columns that the predicted tree lacks are copied from the gold tree.
   """
   num_words = len(gold.heads)
   metric_checks.same_length(gold.heads, tree.heads, what='heads')

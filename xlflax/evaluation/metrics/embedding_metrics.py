@@ -62,7 +62,7 @@ def average_precision(labels: np.ndarray, scores: np.ndarray) -> float:
 def roc_auc(labels: np.ndarray, scores: np.ndarray) -> float:
   """Returns the area under the ROC curve.
 
-  It is the probability that a positive example has a higher score than a
+  The area is the probability that a positive example has a higher score than a
   negative example, where ties count 1/2. The result is NaN if there are no
   positive or no negative examples.
 
@@ -154,9 +154,9 @@ def precision_at_hits(
 ) -> float:
   """Returns the average precision at k for a query, as in LAReQA.
 
-  Source: Roy et al. (2020). It is the mean of the precision at each relevant
-  document among the first k, where the sum is divided by the largest possible
-  number of such documents.
+  Source: Roy et al. (2020). The precisions at all relevant documents among the
+  first k are added, and the sum is divided by the largest possible number of
+  relevant documents among the first k.
 
   Args:
     ranked: Document ids, best document first.
@@ -175,7 +175,8 @@ def reciprocal_rank(
 ) -> float:
   """Returns the reciprocal rank of the first relevant document, or 0.
 
-  If each query has one relevant document, this is `map@20` of Mewsli-X.
+  If each query has one relevant document, the mean over queries at k = 20 is
+  Mewsli-X's `map@20`.
 
   Args:
     ranked: Document ids, best document first.

@@ -110,7 +110,7 @@ def universal_relation(relation: str) -> str:
 def _scored_words(
   gold: Tree, exclude_punctuation: bool, *, where: str
 ) -> np.ndarray:
-  """Returns whether each word is scored, a bool array of shape [W]."""
+  """Returns a bool array of shape [W] that is True for words to score."""
   if not exclude_punctuation:
     return np.ones(len(gold.heads), bool)
   if len(gold.tags) != len(gold.heads) or '_' in gold.tags:

@@ -63,7 +63,7 @@ def nearest_by_csls(
 class MeanCosines(NamedTuple):
   """Mean cosines of translation pairs and of unrelated sentences.
 
-  Both are close to 1 if all vectors point in the same direction.
+  Both means are close to 1 if all vectors point in the same direction.
 
   Attributes:
     pairs: Mean cosine over translation pairs.
@@ -102,7 +102,8 @@ def retrieval_accuracies(
     kinds: Kind of string overlap of each pair, of shape [N].
 
   Returns:
-    Accuracy by metric. NaN if there is no such query.
+    Accuracy by metric name. An accuracy is NaN if it is computed over no
+    queries.
   """
   is_correct = indices == np.arange(len(indices))
   accuracies = {}

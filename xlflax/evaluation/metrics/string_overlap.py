@@ -86,8 +86,8 @@ def nearest_by_ngrams(
 
   The similarity is the cosine of trigram counts, weighted by ln((1 + n) / (1 +
   n_t)) + 1, where n is the number of all texts and n_t is the number of texts
-  with the trigram. Trigrams include the boundaries of words and do not extend
-  beyond them.
+  with the trigram. Trigrams include word boundaries and do not extend beyond
+  them.
 
   Args:
     first: N texts in the first language.
@@ -95,8 +95,9 @@ def nearest_by_ngrams(
     block_size: Number of similarity-matrix rows to compute at a time.
 
   Returns:
-    Indices into the other texts, the lowest index if several are equally
-    similar, and `NOTHING` if no trigram is shared.
+    Indices of the nearest texts in the other language. If several texts are
+    equally similar, the lowest index is returned, and `NOTHING` if no trigram
+    is shared.
   """
   vectors = _weighted_vectors([*first, *second])
   first_vectors, second_vectors = vectors[: len(first)], vectors[len(first) :]
@@ -107,7 +108,7 @@ def nearest_by_ngrams(
 
 
 def _most_similar(queries, keys, block_size: int) -> np.ndarray:
-  """Returns the index of the most similar key of each query, or NOTHING."""
+  """Returns the index of each query's most similar key, or NOTHING."""
   most_similar = np.full(queries.shape[0], NOTHING)
   for start in range(0, len(most_similar), block_size):
     block = (queries[start : start + block_size] @ keys.T).toarray()

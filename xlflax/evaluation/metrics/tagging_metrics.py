@@ -114,9 +114,8 @@ def run_scores(gold: Tags, predicted: Tags) -> EntityScores:
 def repair_iob2(tags: Iterable[str]) -> list[str]:
   """Converts predicted tags to valid IOB2 tags.
 
-  A run of I tags belongs to the B tag before it, if there is one, and all of
-  them get the type of the last tag of the run (Wu et al., 2020, ECS, section
-  3).
+  A run of I tags belongs to the preceding B tag, if there is one. All tags in
+  the run get the type of the run's last tag (Wu et al., 2020, ECS, section 3).
 
   For example, `O I-PER O B-PER I-LOC I-ORG` becomes
   `O B-PER O B-ORG I-ORG I-ORG`.

@@ -2,8 +2,8 @@
 
 All scores are from 0 to 100. They are computed by the sacrebleu library (Post,
 2018) from text that is not tokenized. Papers should compare sacreBLEU's score
-together with its signature. BLEU of Moses tokens is the `multi-bleu.perl` score
-of older tables (VECO, table 3), without compound splitting.
+together with its signature. BLEU on Moses tokens is the `multi-bleu.perl` score
+in older publications (VECO, table 3), without compound splitting.
 """
 
 import dataclasses
@@ -98,8 +98,8 @@ def tokenized_bleu(
   """Computes BLEU on Moses tokens without smoothing.
 
   Hypotheses and references are tokenized by Moses' rules for the language
-  (through sacremoses). Hyphenated words are not split. VECO's table ignores
-  case.
+  (through sacremoses). Hyphenated words are not split. The scores in VECO's
+  table ignore case.
 
   Args:
     hypotheses: N untokenized translations.

@@ -100,7 +100,8 @@ def p_value(difference: float, spread: Spread) -> float:
   """Returns the two-sided p-value of a difference.
 
   If only the runs vary, this is the p-value of Student's t with their degrees
-  of freedom. If only the examples vary, it is that with `example_freedom`.
+  of freedom. If only the examples vary, it is the p-value of Student's t with
+  `example_freedom` degrees of freedom.
   """
   ratio = abs(difference) / spread.error
   return _two_sided_p(ratio, *_relative_variances(spread))

@@ -123,8 +123,8 @@ def _significance_marks(
 ) -> dict[tuple[str, str, str], str]:
   """Returns the marks of scores by model, task and language.
 
-  A score is marked if it differs from that of the baseline in every metric of
-  the task and in the same direction.
+  A score is marked if it differs significantly from the baseline's score in
+  every metric of the task and in the same direction.
   """
   marks: dict[tuple[str, str, str], set[str]] = {}
   for comparison in comparisons:

@@ -68,7 +68,7 @@ def _tasks_by_group(
   tasks: Sequence[eval_task.EvalTask],
   stored: _Results,
 ) -> dict[result_store.Group, _Task]:
-  """Returns the task of each group of results, those of this call first."""
+  """Returns the task for each group of results, this call's groups first."""
   requested = {store.group(task): task for task in tasks}
   tasks_by_group: dict[result_store.Group, _Task] = {
     group: task for group, task in requested.items() if group in stored

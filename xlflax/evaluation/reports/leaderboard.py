@@ -128,9 +128,9 @@ class Comparison:
 def count_languages(tables: Tables) -> dict[str, int]:
   """Returns the expected number of languages for each task.
 
-  Only tasks that are part of the mean over tasks are included. The number is
-  the maximum of the expected numbers in the tables and the number of languages
-  with a score in any table.
+  Only tasks that are included in the mean over tasks are returned. The number
+  is the maximum of the expected numbers in the tables and the number of
+  languages with a score in any table.
   """
   languages: dict[str, set[str]] = {}
   for table in tables:
@@ -157,7 +157,7 @@ def summarize_model(
 ) -> Summary:
   """Computes a model's averages and transfer gaps.
 
-  Tasks without a finite score are left out.
+  Tasks without a finite score are omitted.
 
   Args:
     table: Score table of the model.
@@ -299,7 +299,7 @@ def score_intervals(
 ) -> dict[tuple[str, str], Interval]:
   """Returns confidence intervals for SCORE by task and language.
 
-  Only scores with statistics of single examples have an interval.
+  Only scores with per-example statistics have an interval.
 
   Args:
     table: Score table of the model.
@@ -450,7 +450,7 @@ def _summarize_task(
 def _compare_scores(
   key: Key, baseline, table, source: str, samples: int, seed: int
 ) -> Comparison:
-  """Compares two models on one score."""
+  """Compares two models by a single score."""
   task, metric, language = key
   baseline_scores = bootstrap_table(baseline, source, samples, seed)
   model_scores = bootstrap_table(table, source, samples, seed)

@@ -56,7 +56,7 @@ def write_report(
     seed: Random seed for bootstrap resampling.
 
   Returns:
-    Paths of the files written.
+    Paths to the written files.
 
   Raises:
     ConfigError: If there is no model, if two models have the same name, or if
@@ -150,7 +150,7 @@ def regenerate_report(directory: pathlib.Path) -> list[pathlib.Path]:
   """Regenerates all files of a report from its `scores.json`.
 
   Returns:
-    Paths of the files written.
+    Paths to the written files.
 
   Raises:
     RunDirectoryError: If `scores.json` is damaged.
@@ -195,8 +195,8 @@ def write_curves(
 ) -> list[pathlib.Path]:
   """Draws each task's scores over pretraining, as in MetaXLM's figure 5.
 
-  `<task>.curves.png` shows the mean of the other languages, the score of the
-  source language and the transfer gap by step.
+  `<task>.curves.png` shows, by training step, the mean score of the target
+  languages, the score of the source language, and the transfer gap.
 
   Args:
     directory: Directory for the figures. It is created if necessary.
@@ -204,8 +204,8 @@ def write_curves(
     source: Language of the fine-tuning data.
 
   Returns:
-    Paths of the files written. A task has a file if a model has scores in the
-    source language and in another language at two or more steps.
+    Paths to the written files. A task has a file if a model has scores in the
+    source language and in at least one target language at two or more steps.
   """
   directory.mkdir(parents=True, exist_ok=True)
   files = []

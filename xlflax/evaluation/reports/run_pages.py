@@ -69,7 +69,7 @@ def write_page(
     command: Command-line arguments that produced the page.
 
   Returns:
-    Path of the page.
+    Path to the HTML page.
   """
   content = page.render_page(
     title,
@@ -214,7 +214,7 @@ def write_comparison(
 ) -> pathlib.Path:
   """Writes `report.html`, `report.csv` and figures of one or more runs.
 
-  A table contains results with the same task, split, text and settings only.
+  Each table contains only results with the same task, split, text and settings.
 
   Args:
     directory: Directory for the report. It is created if necessary.
@@ -222,7 +222,7 @@ def write_comparison(
     command: Command-line arguments that produced the report.
 
   Returns:
-    Path of the page.
+    Path to the HTML page.
   """
   directory.mkdir(parents=True, exist_ok=True)
   groups = list(dict.fromkeys(group for run in runs for group in run.results))

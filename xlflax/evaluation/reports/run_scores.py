@@ -20,9 +20,9 @@ def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
 
   The table contains the untrained model and, for a single run, its last
   checkpoints, or, for several runs, the last checkpoint of each run. Scores
-  have half-widths of their 95 % confidence intervals if the scores of single
-  examples are stored, and chance levels if these are stored. The title lists
-  the training languages without a score.
+  have half-widths of their 95 % confidence intervals if per-example scores are
+  stored, and chance levels if they are stored. The title lists the training
+  languages without a score.
 
   Args:
     group: Group of comparable results, which have the same task, split and

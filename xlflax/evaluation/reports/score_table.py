@@ -30,7 +30,8 @@ def is_bounded(metric: str) -> bool:
 def is_averaged(metric: str) -> bool:
   """Returns whether the mean over tasks includes a metric.
 
-  This is the case if its points are from 0 to 100 and higher is better.
+  A metric is included if its points are from 0 to 100 and higher values are
+  better.
   """
   return is_bounded(metric) and not is_lower_better(metric)
 
@@ -151,7 +152,7 @@ class ScoreTable:
   def task_scores(self, task: str) -> dict[str, float]:
     """Returns the mean of a task's metrics in points, by language.
 
-    Languages that lack a finite score in one of the metrics are left out.
+    Languages without a finite score in one of the metrics are omitted.
     """
     metric_scores = [
       self.by_language(task, metric) for metric in self.metrics(task)

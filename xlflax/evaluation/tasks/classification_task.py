@@ -112,7 +112,7 @@ def _metrics(
   gold: Sequence[str],
   scores: classification_metrics.ClassificationScores,
 ) -> dict[str, float]:
-  """Returns the metrics of a part that have no example statistics."""
+  """Returns the metrics that do not have per-example statistics."""
   majority_count = collections.Counter(gold).most_common(1)[0][1]
   return {
     f'macro_f1/{part}': scores.macro_f1,
@@ -123,7 +123,7 @@ def _metrics(
 def _confusion(
   part: str, scores: classification_metrics.ClassificationScores
 ) -> list[eval_task.Row]:
-  """Returns the rows of the confusion matrix of a part."""
+  """Returns the confusion matrix of a language or file as table rows."""
   return [
     {
       'part': part,

@@ -30,9 +30,9 @@ class HeadTask(labeled_task.LabeledTask):
 
   Subclasses declare `METRICS`, `EXAMPLE`, `HEAD` and `AVERAGED`, and implement
   `score_part`. If they implement `example_statistics`, two models can be
-  compared on single examples. `EXAMPLE.write_predictions` formats the file of a
-  part's predictions. A part that fails is reported, and the other parts are
-  scored.
+  compared by per-example statistics. `EXAMPLE.write_predictions` formats the
+  prediction file of a language or file. If a language or file fails, the
+  failure is reported, and the rest is scored.
 
   Attributes:
     objective: Name of the objective that trained the head. The label set is the
@@ -106,8 +106,8 @@ class HeadTask(labeled_task.LabeledTask):
   ) -> Iterator[tuple[int, Any]]:
     """Yields the head's predictions for the model inputs of examples.
 
-    If the task has counterparts, each row is combined with that of its
-    counterpart.
+    If the task has translations, each model input is combined with that of its
+    translation.
 
     Args:
       subject: Model with restored parameters.
@@ -118,8 +118,8 @@ class HeadTask(labeled_task.LabeledTask):
       length: Maximum number of tokens per sequence.
 
     Yields:
-      The index of a row in the concatenation of all rows, and its predictions
-      as NumPy arrays. The longest row comes first (see
+      The index of a model input in the concatenation of all inputs, and its
+      predictions as NumPy arrays. The longest input comes first (see
       `head_predictions.predict_rows`).
     """
     if self.translations is not None:

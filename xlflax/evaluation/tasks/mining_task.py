@@ -3,7 +3,7 @@
 Source: BUCC 2018 (Zweigenbaum et al., 2018), as LASER (Artetxe and Schwenk,
 2019) and XTREME (Hu et al., 2020) evaluate it. Candidates are nearest neighbors
 among sentence vectors, scored by cosine or by a margin. Pairs above a threshold
-are retrieved. The threshold is the best one on development data.
+are retrieved. The threshold is chosen to be best on development data.
 """
 
 import collections

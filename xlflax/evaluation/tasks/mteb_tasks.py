@@ -30,7 +30,7 @@ _MAJORITY = Metric('majority')
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _LabeledVectors(sentence_task.SentenceTask, labeled_task.LabeledTask):
-  """Base of tasks that compare vectors of examples with their labels.
+  """Base class for tasks that compare example vectors with labels.
 
   Subclasses implement `score`.
   """
@@ -90,7 +90,7 @@ class PairClassification(_LabeledVectors):
 
   The metrics are `average_precision/<part>` with its mean, and
   `positive/<part>`, the fraction of positive pairs, which is the average
-  precision of chance. Pairs with a score of 1 are positive.
+  precision of a random ranking. Pairs with a score of 1 are positive.
   """
 
   METRICS = (
@@ -296,7 +296,7 @@ class Ranking(sentence_task.SentenceTask):
     )
 
   def _score(self, subject, part, result, notes):
-    """Adds the scores of each language of a part's queries to the result."""
+    """Adds the scores for each language of the queries to the result."""
     data = self.source.load(part)
     run = self._rank_documents(subject, data, notes)
     for name, queries in _group_queries(part, data).items():

@@ -24,8 +24,8 @@ class ChoiceTask(labeled_task.LabeledTask):
   The metrics of each part of the source are `accuracy/<part>` and
   `chance/<part>`, the accuracy of guessing, with means over parts. The file
   `<part>.jsonl` contains the number of the chosen answer of each question, in
-  the format of XTREME-R's submissions of XCOPA. A part without labels yields
-  predictions only.
+  the format of XTREME-R's submissions of XCOPA. A language or file without
+  labels yields predictions only.
   """
 
   METRICS = (ACCURACY, Metric('chance'))

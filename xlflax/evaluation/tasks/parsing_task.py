@@ -29,7 +29,7 @@ class Parsing(head_task.HeadTask):
   `blex/<part>`. There are two baselines: `right_branching/<part>`, the UAS of
   trees in which each word depends on the preceding word, and
   `left_branching/<part>`, in which each word depends on the following word.
-  `<metric>/mean` is the mean over parts. Subtypes of relations do not count. A
+  `<metric>/mean` is the mean over parts. Subtypes of relations are ignored. A
   note states whether punctuation is scored.
 
   The file `<part>.conllu` contains the predicted trees. A part without trees (a
@@ -135,7 +135,7 @@ class Parsing(head_task.HeadTask):
 def _available_scores(
   content: clas.ContentScores,
 ) -> dict[str, example_statistics.Statistics]:
-  """Returns the scores for which there are gold tags and lemmas, by name."""
+  """Returns the content-word scores by name, as far as gold columns exist."""
   return {
     field.name: value
     for field in dataclasses.fields(content)
@@ -144,7 +144,7 @@ def _available_scores(
 
 
 class _PartialTree(NamedTuple):
-  """Tree over consecutive words of a sentence.
+  """Dependency tree over consecutive words of a sentence.
 
   Attributes:
     first: Index in the sentence of the first word.
@@ -167,7 +167,7 @@ _EMPTY_TREE = _PartialTree(0, np.zeros(0, np.int64), [], [])
 def _decode_row(
   arcs: dependency_parsing.Arcs, row: word_level.WordRow, names: Sequence[str]
 ) -> _PartialTree:
-  """Returns the best tree over the words of a row.
+  """Returns the best tree over the words in a sequence.
 
   Args:
     arcs: Predicted scores of arcs and relations.

@@ -44,7 +44,7 @@ COLUMNS = (
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _MaskedPerplexity(eval_task.EvalTask):
-  """Base of tasks on the perplexity of masked tokens.
+  """Base class for tasks on the perplexity of masked tokens.
 
   The metrics of each part are `perplexity/<part>`, which equals
   exp(`loss/<part>`), `accuracy/<part>` and `tokens/<part>`, the number of
@@ -219,7 +219,7 @@ def _encode(
 def _random_words(subject: eval_task.EvalModel) -> RandomWords:
   """Returns the words that replace masked tokens at random.
 
-  They are those of the language if it has embeddings of its own.
+  The words are in the text's language if the language has its own embeddings.
   """
   has_own_words = (
     subject.sharing is not None

@@ -2,7 +2,7 @@
 
 Every token is predicted from the other tokens of its sentence (Salazar et al.,
 2020, "Masked Language Model Scoring"). Optionally, the following tokens of its
-word are hidden as well (Kauf and Ivanova, 2023, "A Better Way to Do Masked
+word are masked as well (Kauf and Ivanova, 2023, "A Better Way to Do Masked
 Language Model Scoring").
 """
 
@@ -65,7 +65,7 @@ class Scores(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _SingleTokenPrediction(masked_lm.MaskedLM):
-  """Objective that predicts a single token of each sequence.
+  """Objective that predicts a single token in each sequence.
 
   The position of the token is `batch['place']` of shape [B, 1], or -1 if the
   sequence has none.

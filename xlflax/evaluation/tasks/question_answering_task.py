@@ -20,11 +20,11 @@ from xlflax.utils import validation
 class ExtractiveQA(head_task.HeadOnTexts):
   """Accuracy of answering questions with text spans from a context.
 
-  Parts are languages, or `context-question` if these have different languages.
-  The metrics of each part of the source are `f1/<part>` and
-  `exact_match/<part>`, as fractions, with means over parts. If some questions
-  are marked as unanswerable, `has_answer_f1/<part>` and `no_answer_f1/<part>`
-  are the F1 of answerable and unanswerable questions.
+  Parts are languages, or `context-question` pairs if contexts and questions
+  have different languages. The metrics of each part of the source are
+  `f1/<part>` and `exact_match/<part>`, as fractions, with means over parts. If
+  some questions are marked as unanswerable, `has_answer_f1/<part>` and
+  `no_answer_f1/<part>` are the F1 of answerable and unanswerable questions.
 
   The file `<part>.json` maps question ids to answers, in the format of the
   official scorers and of XTREME's submissions. A part without answers (a blind
@@ -121,7 +121,7 @@ class ExtractiveQA(head_task.HeadOnTexts):
   def _answers(self, subject, objective, examples) -> dict[str, str]:
     """Returns the predicted answer of each question, by question id.
 
-    The answer is '' if the context contains none.
+    The answer is '' if the context does not contain an answer.
     """
     maker = self.rows(objective)
     length = head_predictions.length_of(subject, self.length)

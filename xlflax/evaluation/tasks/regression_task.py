@@ -19,10 +19,9 @@ class Regression(head_task.HeadOnTexts):
   """Correlation of predicted numbers with human ratings (GLUE's STS-B).
 
   The metrics are `spearman/<part>`, `pearson/<part>` and their means over
-  parts.
-  The score of the task is the mean of both. If all ratings are 0 or 1, there is
-  also `roc_auc/<part>` (SEAHORSE, Clark et al., 2023). The file `<part>.tsv`
-  contains one number per line.
+  parts. The score of the task is the mean of both. If all ratings are 0 or 1,
+  the task also reports `roc_auc/<part>` (SEAHORSE, Clark et al., 2023). The
+  file `<part>.tsv` contains one number per line.
   """
 
   METRICS = (

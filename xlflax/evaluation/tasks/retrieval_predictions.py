@@ -29,8 +29,9 @@ class RetrievalPredictions(sentence_task.CollectionTask):
   source has gold pairs, the metrics are `accuracy/<part>`, the fraction of
   sentences of the second language whose nearest sentence is a gold translation,
   and the mean `accuracy/mean`. The files `<part>.tsv` contain a line for each
-  of these sentences, with the line number of the nearest sentence of the first
-  language, counted from 0. This is the format of XTREME's submissions.
+  sentence of the second language, with the line number of the nearest sentence
+  of the first language, counted from 0. This is the format of XTREME's
+  submissions.
 
   Attributes:
     source: Source of two sentence collections for each language pair.

@@ -1,9 +1,9 @@
 """Sentence retrieval: accuracy of finding translations within a test set.
 
 Source: the Tatoeba task of Artetxe and Schwenk (2019, LASER) and XTREME (Hu et
-al., 2020), with accuracy@1 by cosine. Here, it is computed for the states of
-every layer, in both directions, for centered states, and separately for pairs
-that share strings.
+al., 2020), with accuracy@1 by cosine. Here, accuracy is computed for the hidden
+states of every layer, in both directions, for centered states, and separately
+for pairs that share strings.
 """
 
 import collections
@@ -73,7 +73,7 @@ class _TestSet(NamedTuple):
 
 
 class _LayerScores(NamedTuple):
-  """Scores of the vectors of one layer in both directions.
+  """Retrieval scores of a layer's vectors in both directions.
 
   In direction 0, sentences of the first language are the queries. In direction
   1, sentences of the second language are the queries.
@@ -318,7 +318,7 @@ class Retrieval(sentence_task.SentenceTask):
 def _example_statistics(
   scores: _LayerScores, kinds: np.ndarray
 ) -> dict[str, example_statistics.Statistics]:
-  """Returns the contributions of single sentences to the accuracies."""
+  """Returns per-sentence statistics from which accuracies are computed."""
   values = {}
   for suffix, is_correct in (
     ('', scores.is_nearest),
@@ -338,7 +338,7 @@ def _example_statistics(
 def _layer_rows(
   pair: text_sources.Pair, layers: list[_LayerScores]
 ) -> list[eval_task.Row]:
-  """Returns the rows of a pair in the table `layers`, forward first."""
+  """Returns a language pair's rows in the table `layers`, forward first."""
   return [
     {
       'pair': text_sources.pair_name(pair),

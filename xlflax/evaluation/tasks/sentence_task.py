@@ -28,8 +28,8 @@ MIN_SENTENCES = 50
 class SentenceTask(eval_task.EvalTask):
   """Base class for tasks that represent each sentence by one vector.
 
-  The vector is the model's own (`SentenceEmbedding`), unless the task overrides
-  parts of its definition. The overrides are part of the identity of a result,
+  The model's `SentenceEmbedding` defines the vector, unless the task overrides
+  parts of the definition. The overrides are part of the identity of a result,
   and a note lists them.
 
   Attributes:
@@ -91,7 +91,8 @@ class SentenceTask(eval_task.EvalTask):
   def layer_of(self, subject: eval_task.EvalModel) -> int:
     """Returns the index of the reported layer, counted from 0.
 
-    If the vectors are averaged over several layers, it is the last of them.
+    If the vectors are averaged over several layers, the last of these layers is
+    returned.
     """
     return hidden_states.layer_index(
       subject, self.encoding(subject).layers[-1], where=self.name
@@ -248,7 +249,7 @@ class SentenceTask(eval_task.EvalTask):
   ) -> list[np.ndarray]:
     """Centers the vectors of a test set as specified by `encoding`.
 
-    Either all sides are centered, or none.
+    Either both the source and the target vectors are centered, or neither.
 
     Args:
       subject: Model with its own sentence-vector definition.

@@ -1,7 +1,7 @@
 """Similarity search on FLORES: error rates for translation retrieval.
 
-xsim is defined by Artetxe and Schwenk (2019), as LASER computes it. xsim++ is
-defined by Chen et al. (2023), "xsim++: An Improved Proxy to Bitext Mining
+xsim is defined by Artetxe and Schwenk (2019) and computed as in LASER. xsim++
+is defined by Chen et al. (2023), "xsim++: An Improved Proxy to Bitext Mining
 Performance".
 """
 
@@ -73,7 +73,7 @@ class SimilaritySearch(sentence_task.SentenceTask):
   def _score_pair(
     self, subject, pair, notes
   ) -> dict[str, example_statistics.Statistics]:
-    """Returns the errors of single sentences of a pair by metric."""
+    """Returns per-sentence errors of a language pair, by metric."""
     text = self.source.load(pair)
     count = len(text.second)
     second = list(text.second)

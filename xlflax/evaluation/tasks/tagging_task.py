@@ -63,10 +63,11 @@ class Tagging(head_task.HeadTask):
 
   The metrics of each part of the source are `accuracy/<part>` over words,
   `majority/<part>`, the accuracy of the part's most frequent label, and
-  `f1/<part>`. For ENTITIES, the latter is seqeval's F1 of spans after the
-  postprocessing `predicted`, and there are also `precision/<part>`,
-  `recall/<part>` and the table `types`. For TAGS, it is XTREME's F1 of parts of
-  speech, over runs of equal tags. `<metric>/mean` is the mean over parts.
+  `f1/<part>`. For ENTITIES, `f1/<part>` is seqeval's F1 of spans after the
+  postprocessing `predicted`, and the task also reports `precision/<part>`,
+  `recall/<part>` and the table `types`. For TAGS, `f1/<part>` is XTREME's F1 of
+  parts of speech, over runs of equal tags. `<metric>/mean` is the mean over
+  parts.
 
   The file `<part>.tsv` contains the predicted labels in XTREME's format: one
   label per line, and an empty line between sentences. A part without labels (a
@@ -176,7 +177,7 @@ class Tagging(head_task.HeadTask):
   def _part_scores(
     self, part, gold, predictions
   ) -> tuple[dict[str, float], list[eval_task.Row]]:
-    """Returns metrics of a part, and its rows of the table `types`."""
+    """Returns the metrics of a language, and its rows in the table `types`."""
     counts = collections.Counter(tag for tags in gold for tag in tags)
     metrics = {f'majority/{part}': counts.most_common(1)[0][1] / counts.total()}
     if self.scheme is Scheme.TAGS:

@@ -63,11 +63,11 @@ class WordAlignment(labeled_task.LabeledTask):
 
   The table `layers` contains the scores of every layer and method. The table
   `problems`, if there are any, contains links that the source left out. The
-  files `<part>.<method>.txt` contain the links at `layer` in Pharaoh's format,
-  counted from 0, with one sentence per line.
+  files `<part>.<method>.txt` contain the links at `layer` in the Pharaoh
+  format, counted from 0, with one sentence per line.
 
-  The vector of a word is the mean over its tokens. Words beyond the model's
-  maximum length are not linked.
+  The vector of a word is the mean over its tokens' hidden states. Words beyond
+  the model's maximum length are not linked.
 
   Attributes:
     source: Source of sentence pairs with gold alignments, by language pair.
@@ -233,7 +233,7 @@ class WordAlignment(labeled_task.LabeledTask):
   def _link_words(
     self, source: np.ndarray, target: np.ndarray
   ) -> dict[Method, np.ndarray]:
-    """Links the words of a sentence at every layer.
+    """Links source and target words at every layer.
 
     Args:
       source: Vectors of the M source words at every layer, of shape [L + 1, M,
@@ -287,7 +287,7 @@ class WordAlignment(labeled_task.LabeledTask):
 
 
 def _rows(part: str, scores: ScoresByMethod) -> list[eval_task.Row]:
-  """Returns the rows of a part in the table `layers`."""
+  """Returns a language pair's rows in the table `layers`."""
   return [
     {
       'pair': part,
