@@ -245,7 +245,7 @@ def test_damage_after_the_upload(root, damage):
     bucket_staging.stage_input(root)
   said = str(caught.value)
   assert {
-    'missing': 'there is no a',
+    'missing': 'are missing: a',
     'other': 'a has changed',
     'manifest': 'no digest of its own',
   }[damage] in said

@@ -80,7 +80,8 @@ def test_the_digests_themselves(sealed):
   path.write_text(text.replace('"step": 3', '"step": 4'))
   (problem,) = checksums.find_problems(sealed)
   assert problem == (
-    'digests.json is damaged (ValueError: its content has changed)'
+    'digests.json is damaged (ValueError: the content does not match its own '
+    'digest)'
   )
   path.write_text(text[:20])
   (problem,) = checksums.find_problems(sealed)

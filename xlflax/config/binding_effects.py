@@ -60,7 +60,7 @@ class Effects:
 
     Args:
       bound: The bindings in Gin's internal representation.
-      value: The value, as Gin stores it.
+      value: The value in Gin's internal representation.
       scope: The active scopes, outermost first.
     """
     for reference in gin_errors.references_in(value):

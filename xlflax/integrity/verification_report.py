@@ -85,7 +85,7 @@ def verify_item(
   fix: str,
   repair: RepairFn | None = None,
 ) -> Finding:
-  """Verifies an item by calling a function that raises if it is damaged.
+  """Verifies an item by calling a function that raises an error for damage.
 
   Args:
     item: Name of the item.
@@ -162,7 +162,7 @@ def nest_findings(
 
 
 def format_report(report: VerificationReport) -> str:
-  """Formats a report for a terminal."""
+  """Formats a verification report for display on a terminal."""
   lines = [f'{paths.to_path(report.directory)}: {report.kind.label}']
   for finding in report.findings:
     status = 'valid  ' if finding.is_valid else 'DAMAGED'

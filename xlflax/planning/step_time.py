@@ -127,7 +127,7 @@ def estimate_time(
   *,
   update_fraction: float = 1.0,
 ) -> StepTime:
-  """Estimates the time of a step.
+  """Estimates how long one step takes on the target machine.
 
   Args:
     costs: Costs of the step, summed over all devices.

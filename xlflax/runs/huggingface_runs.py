@@ -56,7 +56,7 @@ def from_huggingface(
     ConfigError: If the model is not supported.
     CheckpointError: If the weights are damaged.
     VocabularyError: If the tokenizer is damaged.
-    RunDirectoryError: If `model_dir` exists.
+    RunDirectoryError: If `model_dir` already exists.
   """
   checked_import = huggingface_import.check_import(
     folder,
@@ -108,7 +108,7 @@ def to_huggingface(
     ConfigError: If no Hugging Face architecture can express the model.
     CheckpointError: If a parameter has no counterpart in the Hugging Face
       architecture.
-    RunDirectoryError: If the folder exists.
+    RunDirectoryError: If `folder` already exists.
   """
   if isinstance(run.step, str):
     raise errors.CheckpointError(

@@ -349,8 +349,8 @@ class Run(saved_run.SavedRun):
 
     Args:
       texts: N texts in the source language.
-      source: Code of the source language.
-      target: Code of the target language.
+      source: Language code of the source texts.
+      target: Language code of the translations.
       beam_size: Number of hypotheses in the beam search. 1 means greedy
         decoding.
       length_penalty: Exponent of the length normalization: the log

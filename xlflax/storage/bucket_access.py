@@ -155,7 +155,9 @@ def _probe(path: pathlib.Path, checkpoints: bool) -> None:
   content = probe.read_bytes()
   probe.unlink()
   if content != b'xlflax':
-    raise OSError(f'the content of {probe} differs from what was written')
+    raise OSError(
+      f'The content read from {probe} differs from the content written to it'
+    )
 
 
 def _write_by_tensorstore(path: pathlib.Path, name: str) -> None:

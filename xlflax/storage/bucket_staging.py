@@ -172,11 +172,17 @@ class _Mirror:
     """Downloads the bucket's content to the local copy."""
     self._load_state()
     if not self._remote:
-      raise self._bucket_error('no such file or folder')
+      raise self._bucket_error(
+        'The bucket does not contain this file or folder'
+      )
     if self._digests is None:
-      raise self._bucket_error(f'an incomplete upload according to {MANIFEST}')
+      raise self._bucket_error(
+        f'The upload is incomplete according to {MANIFEST}'
+      )
     if missing := sorted(self._digests.keys() - self._remote.keys()):
-      raise self._bucket_error(f'there is no {", ".join(missing[:5])}')
+      raise self._bucket_error(
+        f'Files of the upload are missing: {", ".join(missing[:5])}'
+      )
     local = self._local()
     for name in local.keys() - self._remote.keys():
       (self.folder / name).unlink()
@@ -197,7 +203,7 @@ class _Mirror:
     self._load_state()
     is_complete = self._digests is not None
     if new and is_complete and self._remote:
-      raise self._bucket_error('the output already exists')
+      raise self._bucket_error('The output already exists in the bucket')
     manifest_file = self.folder / MANIFEST
     previous_text = (
       manifest_file.read_bytes() if manifest_file.exists() else b''
@@ -285,7 +291,7 @@ class _Mirror:
     }
     for name in filter(None, self._remote):
       if {'..', '.', ''} & set(name.split('/')):
-        raise self._bucket_error(f'an object named {name}')
+        raise self._bucket_error(f'The object name {name} is not a valid path')
     self._remote.pop(MANIFEST, None)
     with contextlib.suppress(FileNotFoundError):
       self._text = self._retry(self._files.cat_file, self._url(MANIFEST))

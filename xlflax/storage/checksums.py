@@ -32,7 +32,7 @@ _SHA256, _PIECES, _CRC32C = 'sha256', 'crc32c64', 'crc32c'
 
 
 class Seal(NamedTuple):
-  """Content of `digests.json`.
+  """Content of a `digests.json` file, which seals a directory.
 
   Attributes:
     files: Mapping from paths relative to the directory to digests.
@@ -90,7 +90,7 @@ def digest_json(value: Any) -> str:
 
 
 def digest_file(path: pathlib.Path, *, like: str = '') -> str:
-  """Computes the digest of a file.
+  """Computes the digest of a file on disk or in a bucket.
 
   Args:
     path: File on disk or in a bucket.
@@ -172,7 +172,7 @@ def write_seal(
 
 
 def read_seal(directory: pathlib.Path) -> Seal:
-  """Reads `digests.json`.
+  """Reads and verifies the `digests.json` file in a directory.
 
   Raises:
     FileNotFoundError: If the file does not exist.
@@ -183,11 +183,11 @@ def read_seal(directory: pathlib.Path) -> Seal:
   )
   files, about = content.get('files'), content.get('about')
   if not isinstance(files, dict) or not isinstance(about, dict):
-    raise ValueError('it does not list files')
+    raise ValueError('the file does not contain a list of digests')
   for name, digest in files.items():
     parts = pathlib.PurePosixPath(name).parts
     if not isinstance(digest, str) or not parts or {'..', '/'} & set(parts):
-      raise ValueError(f'{name!r} is not a file in the directory')
+      raise ValueError(f'{name!r} is not the path of a file in the directory')
   return Seal(files, about)
 
 
@@ -240,7 +240,7 @@ def verify_digest(content: Any) -> dict[str, Any]:
     key: value for key, value in content.items() if key != OWN
   }
   if content[OWN] != digest_json(content_without_digest):
-    raise ValueError('its content has changed')
+    raise ValueError('the content does not match its own digest')
   return content_without_digest
 
 

@@ -122,7 +122,7 @@ def write_files(
 def record_files(
   directory: pathlib.Path, kind: Kind, names: Collection[str] | None = None
 ) -> None:
-  """Records existing files in the manifest of their directory.
+  """Records existing files in their directory's manifest.
 
   Args:
     directory: Directory that contains the manifest.
@@ -209,7 +209,7 @@ def iterate_texts(
 
   Args:
     directory: Directory that contains the manifest.
-    max_bytes: Maximum size of a file in bytes.
+    max_bytes: Maximum size in bytes of a file that is read.
   """
   manifest = read_manifest(directory)
   for name, digest in (manifest.files if manifest else {}).items():

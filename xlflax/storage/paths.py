@@ -322,7 +322,7 @@ def wait_until_listed(
       if any(path.name == marker.name for path in list_directory(directory)):
         return
       if remaining <= 0:
-        raise TimeoutError(f'new objects of {directory} are not listed')
+        raise TimeoutError(f'The newest objects of {directory} are not listed')
       time.sleep(0.1 * pause)
       remaining -= 0.1 * pause
   finally:

@@ -40,7 +40,10 @@ def check_finite(
   )
   if num_nonfinite:
     raise _nonfinite_error(
-      f'{num_nonfinite:,} of {flat.size:,} values of {name}', where, fix
+      f'{num_nonfinite:,} of {flat.size:,} values of {name} are NaN '
+      'or infinite',
+      where,
+      fix,
     )
 
 
@@ -67,7 +70,9 @@ def check_arrays(
   is_finite = _are_finite(dict(named))
   names = [name for name, finite in is_finite.items() if not bool(finite)]
   if names:
-    raise _nonfinite_error(f'values of {", ".join(names[:8])}', where, fix)
+    raise _nonfinite_error(
+      f'values of {", ".join(names[:8])} are NaN or infinite', where, fix
+    )
 
 
 @jax.jit
@@ -83,10 +88,10 @@ def _is_on_host(array: jax.Array) -> bool:
   )
 
 
-def _nonfinite_error(values: str, where, fix: str) -> errors.CheckpointError:
+def _nonfinite_error(problem: str, where, fix: str) -> errors.CheckpointError:
   return errors.CheckpointError(
     'Some of the parameters are not finite',
-    got=f'{values} are NaN or infinite',
+    got=problem,
     expected='only finite numbers',
     where=str(where),
     fix=fix

@@ -113,7 +113,7 @@ class Inputs(NamedTuple):
     setup: Setup of the run, with its model and settings.
     active: Indices of the mixture's entries that the most common step trains.
     state: Initial train state.
-    batches: Random tokens without padding by dataset name.
+    batches: Batches of random tokens without padding, by dataset name.
   """
 
   setup: training_setup.Setup

@@ -371,7 +371,7 @@ def micro_batches(batch, count: int, *, together: int = 1):
   consecutive sequences.
 
   Args:
-    batch: Arrays of shape [B, ...].
+    batch: Batch of examples, with arrays of shape [B, ...].
     count: Number of micro-batches to create.
     together: Number of consecutive sequences that must stay in the same
       micro-batch.

@@ -112,7 +112,7 @@ class TrainingRun:
   # Opening and closing.
 
   def add_hooks(self, hooks: Sequence[hook_base.Hook]) -> None:
-    """Appends hooks.
+    """Appends hooks to those that the training loop calls.
 
     Raises:
       ConfigError: If two hooks have the same key for their state in

@@ -48,7 +48,7 @@ class Plateau:
 
   Attributes:
     name: Name of the training objective.
-    entropy: Unigram entropy of its tokens.
+    entropy: Unigram entropy of the objective's tokens.
     reached: Step of the first report with a loss close to the entropy, or None.
     left: Step of the first report with a loss clearly below the entropy, or
       None.

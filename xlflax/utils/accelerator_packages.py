@@ -13,7 +13,7 @@ def installed_packages(kind: str) -> list[str]:
   """Returns the installed packages that let JAX use an accelerator.
 
   Args:
-    kind: The accelerator, 'gpu' or 'tpu'.
+    kind: Type of the accelerator, 'gpu' or 'tpu'.
   """
   names = PACKAGES.get(kind, ())
   return [name for name in names if importlib.util.find_spec(name)]

@@ -80,7 +80,7 @@ def joint_status(statuses: Iterable[int]) -> ExitStatus:
   change, because finished parts are not computed again.
 
   Args:
-    statuses: The status of each part.
+    statuses: The exit status of each part.
   """
   order = (
     ExitStatus.STOPPED,
@@ -299,34 +299,32 @@ def _rebuild(kind, arguments):
 
 
 class ConfigError(XlflaxError):
-  """An invalid gin file, binding, flag or combination of settings."""
+  """Error for an invalid gin file, binding, flag or combination of settings."""
 
 
 class CorpusError(XlflaxError):
-  """An invalid corpus directory, text file, task or mixture."""
+  """Error for an invalid corpus directory, text file, task or mixture."""
 
 
 class VocabularyError(XlflaxError):
-  """A vocabulary that is missing, malformed or incompatible with the model."""
+  """Error for a missing, malformed or incompatible vocabulary."""
 
 
 class CacheError(XlflaxError):
-  """A token cache that is missing, incomplete or outdated."""
+  """Error for a token cache that is missing, incomplete or outdated."""
 
 
 class CheckpointError(XlflaxError):
-  """A checkpoint that cannot be written, read or matched to the model."""
+  """Error for a checkpoint that cannot be written, read or matched."""
 
 
 class RunDirectoryError(XlflaxError):
-  """A model directory that contains no run, or one with a different
-  configuration.
-  """
+  """Error for a model directory with no run or a different configuration."""
 
 
 class TrainingError(XlflaxError):
-  """A failure during a run, such as a non-finite loss or a lost process."""
+  """Error for a failed run, for example after a non-finite loss."""
 
 
 class AnalysisError(XlflaxError):
-  """Hidden states, pairs or a dictionary that cannot be analyzed."""
+  """Error for hidden states, pairs or a dictionary that cannot be analyzed."""

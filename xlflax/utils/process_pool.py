@@ -1,4 +1,4 @@
-"""Pools of worker processes."""
+"""Pools of worker processes for parallel CPU work."""
 
 import concurrent.futures
 import concurrent.futures.process

@@ -259,7 +259,7 @@ class Checkpoints:
     self._manager.close()
 
   def restore_last(self, factory: train_state.StateFactory) -> Restored | None:
-    """Restores the newest readable checkpoint.
+    """Restores the newest checkpoint that can be read.
 
     Unreadable checkpoints are skipped. After an older one was restored, they
     are moved to `rejected_checkpoints/` with a warning. If no checkpoint is

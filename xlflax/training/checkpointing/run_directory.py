@@ -127,7 +127,8 @@ def claim_run_directory(
     run: Identifier of the run. If '', the identifier in `model.json` is used.
 
   Raises:
-    RunDirectoryError: See `check_run_directory`.
+    RunDirectoryError: If the directory contains a different run (see
+      `check_run_directory`).
   """
   check_run_directory(
     model_dir, description, on_config_mismatch=on_config_mismatch

@@ -36,7 +36,7 @@ def _time_call(function, array: jax.Array, repeats: int) -> float:
 
   Args:
     function: Function that maps an array to an array of the same shape.
-    array: Argument of the first call.
+    array: Array that is passed to the first call.
     repeats: Number of times that the function is called.
   """
   loop = jax.jit(

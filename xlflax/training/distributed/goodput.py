@@ -36,7 +36,7 @@ class Activities:
   """Time that a run spends on each activity, including earlier processes.
 
   Attributes:
-    current: Current activity.
+    current: Activity on which the run currently spends its time.
     detail: Batch, step or checkpoint that the current activity works on, for
       messages.
     since: Clock time at which the current activity started.

@@ -24,7 +24,7 @@ class Steps:
 
   @classmethod
   def of(cls, text: str | None) -> Self | None:
-    """Parses 'FIRST:LAST'. Returns None for None.
+    """Parses a range 'FIRST:LAST'. Returns None if the text is None.
 
     Raises:
       ConfigError: If the text has a different format.

@@ -38,7 +38,7 @@ _EXPECTED = {
 
 
 class SilentDataCorruptionHook(hook_base.Hook):
-  """Computes every n-th step twice and compares all results.
+  """Computes every n-th step twice and compares the results bit by bit.
 
   Args:
     setup: Setup of the run, which specifies the interval between checks.

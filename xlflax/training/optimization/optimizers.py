@@ -35,7 +35,7 @@ HIDDEN = (r'(^|/)layers(_\d+)?/.*kernel$',)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Optimizer(abc.ABC):
-  """Base class of optimizers.
+  """Base class of all optimizers.
 
   Attributes:
     learning_rate: Learning rate schedule, or a constant.
@@ -171,7 +171,7 @@ class Optimizer(abc.ABC):
 @class_registry.register('adamw')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AdamW(Optimizer):
-  """AdamW (Loshchilov & Hutter 2019).
+  """The AdamW optimizer (Loshchilov & Hutter 2019).
 
   The decoupled weight decay is multiplied by the learning rate.
 
@@ -313,7 +313,7 @@ class Muon(AdamW):
 @class_registry.register('adam')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Adam(Optimizer):
-  """Adam (Kingma & Ba 2015), as used by ECS.
+  """The Adam optimizer (Kingma & Ba 2015), as used by ECS.
 
   Attributes:
     b1: Decay rate of the gradients' first moment.
@@ -334,7 +334,7 @@ class Adam(Optimizer):
 @class_registry.register('sgd')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SGD(Optimizer):
-  """Stochastic gradient descent.
+  """Stochastic gradient descent, with optional momentum.
 
   Attributes:
     momentum: Decay rate of the averaged gradients. If None, gradients are not

@@ -121,7 +121,7 @@ class _Decay(Peaked):
     """Returns the number of steps after the warmup.
 
     Raises:
-      ConfigError: If there are none.
+      ConfigError: If `total_steps` is None.
     """
     assert self.total_steps is not None
     if self._num_warmup_steps() >= self.total_steps:
