@@ -1,8 +1,9 @@
 """Analysis of which gin bindings affect the objects that a command constructs.
 
-A binding has an effect if an object is constructed in whose scopes it supplies
-the value of a parameter. Gin ignores all other bindings. The objects are found
-without constructing them, by following the references of the configuration.
+A binding has an effect if it supplies a parameter's value to an object that is
+constructed in the binding's scopes. Gin ignores all other bindings. The objects
+are found without constructing them, by following the references of the
+configuration.
 """
 
 import dataclasses
@@ -235,8 +236,9 @@ def _alternatives(
 ) -> set[str]:
   """Returns bindings that would have an effect, similar to one without.
 
-  They are those of the same class or, if no object of the class is constructed,
-  those of other classes that have the parameter.
+  The suggestions are bindings for objects of the same class. If no object of
+  the class is constructed, they are bindings for other classes that have the
+  same parameter.
   """
   if not binding.parameter:
     return {

@@ -226,8 +226,8 @@ class Configuration:
   def operative(self) -> str:
     """Formats the bindings that were used as a gin file.
 
-    The file builds all objects again that this configuration has built. Values
-    that gin syntax cannot express are listed in comments.
+    The file can be used to rebuild all objects that this configuration has
+    built. Values that gin syntax cannot express are listed in comments.
     """
     not_expressible = [
       key
@@ -281,8 +281,8 @@ def check_bindings(configurations: Sequence[Configuration]) -> None:
   """Raises an error if any of the user's bindings has no effect.
 
   Bindings of the package's gin files are not checked. A binding may have an
-  effect in any of the configurations. Macros that the command sets by its own
-  options only cause a warning.
+  effect in any of the configurations. A macro that was set by one of the
+  command's own options only causes a warning.
 
   Args:
     configurations: The configurations of a command, from which all objects have

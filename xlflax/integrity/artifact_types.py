@@ -1,9 +1,9 @@
 """Types of directories that xlflax writes, their files and their verification.
 
 The instances are defined next to the code that verifies them, for example
-`run_integrity.RUN`. `docs/reliability.md` contains the table of all files, and
-a test corrupts every file of an artifact of each type and verifies that the
-damage is reported.
+`run_integrity.RUN`. `docs/reliability.md` contains the table of all files. For
+each type of directory, a test corrupts every file and verifies that the damage
+is reported.
 """
 
 import dataclasses

@@ -1,6 +1,7 @@
 """Verification of directories whose manifest lists all files.
 
-Some of them, such as grids and suites, contain other artifacts.
+Some of these directories, such as grids and suites, contain other directories
+written by xlflax.
 """
 
 import functools

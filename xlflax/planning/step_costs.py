@@ -1,9 +1,10 @@
 """Operations in a training step, counted from its jaxpr.
 
-The count does not depend on a compiler, so that a step can be costed for any
-device. Matmuls and attention kernels are counted by their FLOPs. All other
-operations are counted by the bytes that they read from and write to memory if
-XLA fuses element-wise operations with the operations that consume them:
+The count does not depend on a compiler, so the cost of a step can be estimated
+for any device. Matmuls and attention kernels are counted by their FLOPs. All
+other operations are counted by the bytes that they read from and write to
+memory if XLA fuses element-wise operations with the operations that consume
+them:
 
 - Matmuls, attention kernels, gathers, scatters, sorts and loops read and write
   whole arrays.

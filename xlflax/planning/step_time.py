@@ -5,7 +5,7 @@ large bfloat16 matmuls reach 719 of 989 TFLOP/s, and memory reaches 3.5 of 4.8
 TB/s. The same fractions are assumed for all other devices. The other factors
 come from the analysis of one step on the same H200 (docs/performance.md).
 
-An estimate is not a bound. It can be too high or too low.
+The estimate is not a bound: it can be too high or too low.
 """
 
 import dataclasses

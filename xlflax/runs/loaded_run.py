@@ -32,7 +32,7 @@ class Run(saved_run.SavedRun):
   """A model directory opened at one checkpoint.
 
   `open_run` and `from_huggingface` create runs. The parameters are read when
-  they are first needed, and stay in memory.
+  they are first needed, and then stay in memory.
 
   Attributes:
     step: Step of the checkpoint, or 'untrained' for randomly initialized
@@ -128,8 +128,8 @@ class Run(saved_run.SavedRun):
   ) -> np.ndarray:
     """Encodes each text as one vector, as defined by `sentence`.
 
-    Texts are sorted by length and padded to a small number of static shapes, so
-    that a second call does not compile again. Texts that are too long are
+    Texts are sorted by length and padded to a small number of static shapes. A
+    second call therefore does not compile again. Texts that are too long are
     truncated, with a warning.
 
     Args:
@@ -292,10 +292,10 @@ class Run(saved_run.SavedRun):
   ) -> dict[str, eval_task.EvalResult]:
     """Evaluates the checkpoint on the given tasks.
 
-    Results are written to `eval/<task>/` in the model directory, or in
-    `output`,
-    and read from there as long as nothing changes. Parts of a task that fail,
-    such as one language, are listed in the `failures` of its result.
+    Results are written to `eval/<task>/` in the model directory or in `output`.
+    Later calls read them from there as long as nothing has changed. If a part
+    of a task fails, such as one language, the failure is listed in the result's
+    `failures`.
 
     Args:
       tasks: Evaluation tasks with distinct names.

@@ -3,11 +3,13 @@
 Text, vocabularies, caches and directories are read from and written to local
 disks. An input in a bucket is therefore copied before it is read
 (`stage_input`), and an output is written to a local mirror, which is uploaded
-when it is complete (`stage_output`). Both resume where a killed process
-stopped: a file with the size and time of its object is not transferred again.
+when it is complete (`stage_output`). Both functions resume where a killed
+process stopped: a file is not transferred again if its size and time match
+those of its object.
 
-An uploaded folder has an object `.uploaded.json` with the digests of its files.
-It is written last; during an upload, it records that the folder is incomplete.
+An uploaded folder contains the object `.uploaded.json`, which stores the
+digests of the folder's files. The complete version of this object is written
+last. During an upload, the object records that the folder is incomplete.
 """
 
 import concurrent.futures
@@ -63,8 +65,8 @@ def staging_path(name: str | os.PathLike, kind: str = 'out') -> pathlib.Path:
 def stage_input(name: str | os.PathLike) -> pathlib.Path:
   """Copies an input from a bucket to the local disk and returns its local path.
 
-  A path on disk is returned unchanged. A process copies each input once; later
-  changes are only seen by the next process.
+  A path on disk is returned unchanged. A process copies each input once.
+  Changes after that are only visible to later processes.
 
   Args:
     name: File or folder, on disk or in a bucket.

@@ -1,10 +1,10 @@
 """Directory leases, which ensure that only one process writes at a time.
 
-The writer keeps a small file in the directory, on disk or in a bucket, that
-identifies it, and rewrites this file every few seconds. A second writer is
-rejected while the first one is alive. The lease of a killed process is taken
-over: immediately if it ran on this host, otherwise when its file has not
-changed for a while.
+The writer keeps a small file in the directory, which identifies the writer, and
+rewrites this file every few seconds. The directory may be on disk or in a
+bucket. A second writer is rejected while the first one is alive. The lease of a
+killed process is taken over immediately if the process ran on this host.
+Otherwise, it is taken over when its file has not changed for a while.
 """
 
 import contextlib

@@ -1,13 +1,13 @@
 """Manifests, which record a directory's type and its files.
 
 A manifest is the `digests.json` of a directory (see `checksums`). It contains
-the digest of every file that is written exactly once, so that a missing,
-corrupt or exchanged file is detected. Files that grow or are replaced during
-the life of an artifact are not included. All functions support buckets.
+the digest of every file that is written exactly once. Missing, corrupt and
+exchanged files are thereby detected. Files that grow or are replaced later are
+not included. All functions also work for directories in buckets.
 
-A file and the manifest cannot change atomically. A manifest that is about to
-change the digest of a file therefore also keeps the previous digest. Wherever a
-process is killed, the manifest matches the file on disk.
+A file and its manifest cannot be changed together atomically. A manifest that
+is about to change the digest of a file therefore also keeps the previous
+digest. Wherever a process is killed, the manifest matches the file on disk.
 """
 
 import enum

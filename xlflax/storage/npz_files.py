@@ -1,7 +1,7 @@
 """Safe loading of named arrays (.npz files) from untrusted sources.
 
-NumPy decompresses arrays of any size. xlflax writes uncompressed arrays only,
-so compressed files are rejected.
+NumPy decompresses arrays of any size. Since xlflax writes only uncompressed
+arrays, compressed files are rejected.
 """
 
 import os

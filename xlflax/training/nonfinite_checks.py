@@ -1,7 +1,7 @@
 """Checks for non-finite parameters, for loading and exporting models.
 
-A model with a single NaN predicts the same for all inputs, which is easily
-mistaken for a bad model instead of a damaged file.
+If a model contains a single NaN, its predictions are the same for all inputs.
+The model then appears to be badly trained, although its file is damaged.
 """
 
 import math

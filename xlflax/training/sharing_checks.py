@@ -15,7 +15,7 @@ def check_sharing(
 ) -> None:
   """Checks that each batch contains sequences of a single language.
 
-  A sharing plan selects the parameters of one language for each batch.
+  For each batch, a sharing plan selects the parameters of a single language.
 
   Args:
     plan: Sharing plan of the model, or None.

@@ -24,8 +24,9 @@ from xlflax.utils import errors
 class NonFinitePolicy(enum.Enum):
   """Policy for steps whose loss or gradient is not finite.
 
-  Neither policy applies the update, so the state stays finite. Parameters that
-  become infinite through a finite gradient end the run under both policies.
+  Under both policies, the update is not applied, so the state stays finite.
+  Parameters that become infinite through a finite gradient end the run under
+  both policies.
 
   Attributes:
     STOP: The run ends with an error that contains the last checkpoint.
@@ -352,7 +353,7 @@ def metric_prefix(
 def count_tokens(batch) -> jax.Array:
   """Counts the tokens that are not padding, as a float32 [].
 
-  Both sides of a pair are counted.
+  The tokens of both sentences of a pair are counted.
   """
   keys = [
     k

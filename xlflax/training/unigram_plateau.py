@@ -29,7 +29,8 @@ _MAX_TOKENS, _MAX_ROWS = 2**20, 2**13
 class Entropy(NamedTuple):
   """Unigram entropy of a text's tokens in nats.
 
-  The loss of a model that has only learned frequencies is between both values.
+  A model that has only learned token frequencies has a loss between these two
+  entropies.
 
   Attributes:
     joint: Entropy of tokens over all languages together.

@@ -1,8 +1,8 @@
 """Registry of classes, which maps the names in saved runs to classes.
 
 The files of a run contain the registered name of a class (`"masked_lm"`)
-instead of its import path, so that the class can move to another module. Only
-registered classes are built from files, so that a file cannot execute arbitrary
+instead of its import path, so the class can be moved to a different module.
+Only registered classes are built from files, so a file cannot execute arbitrary
 code. User-defined classes are registered when the module that defines them is
 imported.
 """

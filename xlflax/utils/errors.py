@@ -76,8 +76,8 @@ class ExitStatus(enum.IntEnum):
 def joint_status(statuses: Iterable[int]) -> ExitStatus:
   """Combines the exit statuses of a command's parts into the command's status.
 
-  A status that a restart may change takes precedence over one that it does not
-  change, because finished parts are not computed again.
+  If a restart may change the status of a part, that status takes precedence,
+  because a restart does not repeat parts that are finished.
 
   Args:
     statuses: The exit status of each part.

@@ -40,7 +40,7 @@ class _JsonLines(logging.Formatter):
 def set_up_logging(level: int = logging.INFO, *, as_json: bool = False) -> None:
   """Configures the log format, which includes the time and the level.
 
-  Other libraries are logged only from the level WARNING.
+  Records from other libraries are logged only at the level WARNING and above.
 
   Args:
     level: The lowest level of records that are logged. Above INFO, live lines

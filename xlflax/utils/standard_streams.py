@@ -1,7 +1,7 @@
 """Handling of standard streams that are closed or have no reader.
 
-A job can outlive the terminal, pipe or log file that it was started with.
-Output without a reader is dropped, and a command whose results are written to
+A job can outlive the terminal, pipe or log file with which it was started.
+Output without a reader is then dropped. A command that writes its results to
 disk continues.
 """
 

@@ -235,7 +235,7 @@ class Checkpoints:
   def check(self) -> None:
     """Raises an error if a background write has failed.
 
-    Does not wait for an unfinished write, which may still fail.
+    The function does not wait for an unfinished write, which may still fail.
 
     Raises:
       CheckpointError: If a background write failed (see `save`).
@@ -261,9 +261,10 @@ class Checkpoints:
   def restore_last(self, factory: train_state.StateFactory) -> Restored | None:
     """Restores the newest checkpoint that can be read.
 
-    Unreadable checkpoints are skipped. After an older one was restored, they
-    are moved to `rejected_checkpoints/` with a warning. If no checkpoint is
-    readable, none is moved, because the cause may lie outside the checkpoints.
+    Unreadable checkpoints are skipped. After an older checkpoint was restored,
+    they are moved to `rejected_checkpoints/` with a warning. If no checkpoint
+    can be read, none is moved, because something other than the checkpoints may
+    be at fault.
 
     Args:
       factory: Factory that provides the abstract train state and its shardings.

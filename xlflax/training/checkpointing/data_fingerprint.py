@@ -1,8 +1,9 @@
 """Fingerprint of a run's data, which is stored in every checkpoint.
 
-A run that resumes on other data would be a different run. A checkpoint
-therefore records the vocabulary and the tokens it was trained on. A run that
-reads other data is rejected, or the change is explicitly accepted and recorded.
+A run that resumed on different data would be a different run. Each checkpoint
+therefore records the vocabulary and the tokens on which it was trained. If a
+run reads different data, it is rejected unless the user explicitly accepts the
+change, which is then recorded.
 """
 
 import logging
@@ -188,7 +189,8 @@ def _read(model_dir: pathlib.Path) -> dict[str, Any] | None:
 def _target_languages(loaders: Mapping[str, loader_base.Loader]) -> set[str]:
   """Returns the target languages of the datasets of sentence pairs.
 
-  The order in which a dataset reads the two sides of a pair is considered.
+  The result depends on the order in which a dataset reads the two sentences of
+  a pair.
   """
   languages: set[str] = set()
   for loader in loaders.values():

@@ -339,7 +339,7 @@ def _first_line(error: BaseException) -> str:
 def _call_safely(describe: Callable[[], str]) -> str:
   """Returns the result of a function, or '' if it raises an exception.
 
-  The cause of the failure, such as a lost disk, may affect the function too.
+  The cause of the failure, such as a lost disk, may also affect the function.
   """
   try:
     return describe()

@@ -13,8 +13,8 @@ def exempt_coordinator(
   """Adds the coordinator's host to the hosts that are reached without a proxy.
 
   The processes of JAX connect to the coordinator by gRPC, which honors
-  `http_proxy`. A proxy can usually not reach a host inside the cluster, so that
-  the processes would wait for each other until they time out.
+  `http_proxy`. A proxy usually cannot reach hosts inside the cluster. The
+  processes would therefore wait for each other until they time out.
 
   Args:
     coordinator: 'HOST:PORT' at which process 0 is reached.

@@ -1,9 +1,9 @@
 """Step times of all processes, and the detection of stragglers.
 
-The devices of a job wait for each other, so that steps take equally long in all
-processes. A slow process is recognized by the time that it does not spend
-waiting for devices, because it loads batches, accesses its disk or computes on
-its CPU.
+The devices in a job wait for each other, so steps take equally long in all
+processes. A slow process is recognized by the time during which it does not
+wait for devices, because it is loading batches, accessing its disk or computing
+on its CPU.
 """
 
 import contextlib

@@ -9,7 +9,7 @@
 
 The model needs `mlm_head='transform'` to initialize that map completely.
 
-Only the parameters in the last row of the table are separate in a tied decoder.
+In a tied decoder, only the parameters in the table's last row are separate.
 """
 
 import dataclasses

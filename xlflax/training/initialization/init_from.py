@@ -152,8 +152,7 @@ def checkpoints_of(init: Inits | None) -> list[str]:
 def replaced_parameters(init: Inits | None, params) -> set[str]:
   """Returns the names of parameters with completely replaced initial values.
 
-  These are the parameters for which `initialize_from_runs` uses no initial
-  value.
+  `initialize_from_runs` does not use any initial values of these parameters.
 
   Args:
     init: Sources of initial parameters.

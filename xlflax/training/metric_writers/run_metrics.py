@@ -25,9 +25,9 @@ class RunMetrics:
   """Appends one JSON line per report, and passes the report to other writers.
 
   A line is `{"step": s, "train": {...}}` or `{"step": s, "eval": {...}}`.
-  Numbers that are not finite are written as null. Objects in a bucket cannot be
-  appended to. If the run directory is in a bucket, local files are copied there
-  every 30 seconds.
+  Numbers that are not finite are written as null. If the run directory is in a
+  bucket, whose objects cannot be appended to, the lines are written to local
+  files, which are copied to the bucket every 30 seconds.
 
   Args:
     model_dir: Directory in which the run is stored.

@@ -1,14 +1,16 @@
 """Options for the guard against loss spikes.
 
-Large models are trained past sudden rises of the loss by hand. For example,
-PaLM (section 5.1) was restarted about 100 steps before each spike, without the
-batches around it. A step is a spike if its loss exceeds
+Large models have been trained past sudden rises of the loss by manual
+intervention. For example, PaLM (section 5.1) was restarted about 100 steps
+before each spike, without the batches around it. A step is a spike if its loss
+exceeds
 
   median + `num_std` * max(1.4826 * MAD, median / 100)
 
 of the last losses of steps with the same objectives. MAD is the median absolute
 deviation, and 1.4826 MAD is the standard deviation of a normal distribution.
-The limit is updated at each report, so that no step waits for the step before.
+The limit is updated only at each report, so no step has to wait for the
+previous step.
 """
 
 import dataclasses
