@@ -87,7 +87,7 @@ class SentenceReader:
       models: Models that have been opened for reading.
       ref: Reference to the model that reads the sentences.
       texts: Sentences to encode.
-      language: Language code of the sentences.
+      language: Language code for the sentences.
 
     Yields:
       States of shape [layers + 1, n, H], float32.

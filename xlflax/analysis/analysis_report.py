@@ -44,7 +44,7 @@ class Analysis:
 
   Attributes:
     name: Name of the analysis, such as 'cka'.
-    title: Title of the report.
+    title: Report title.
     explanation: Short description of what the numbers measure.
     rows: All numbers. Each row is a line in `<name>.csv`.
     pictures: Figures by file name, without the suffix.
@@ -102,7 +102,7 @@ def write(
 
   Args:
     directory: Folder to write. It is created if it does not exist.
-    analysis: Results of the analysis.
+    analysis: Results to write.
     command: Command-line arguments that ran the analysis.
 
   Returns:

@@ -46,7 +46,7 @@ def sentence_blocks(
   Args:
     subject: Model with its vocabulary.
     texts: Sentences in one language. They are consumed block by block.
-    language: Language code of the sentences.
+    language: Language code for the sentences.
     pooling: Method that pools hidden states. If None, the pooling of the
       model's own sentence vectors.
     max_length: Maximum number of tokens per sentence. If None, the limit of the
@@ -90,7 +90,7 @@ def mean_word_states(
     subject: Model with its vocabulary.
     texts: Sentences in one language. If a store is given, every call must pass
       the same sentences in the same order.
-    language: Language code of the sentences.
+    language: Language code for the sentences.
     words: Words for which mean vectors are computed.
     store: Storage for the sums, which are saved every five minutes and at the
       end. The computation resumes from stored sums.

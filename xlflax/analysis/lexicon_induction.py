@@ -101,7 +101,7 @@ def read_vectors(
   Args:
     path: Path to the file of word vectors.
     max_words: Maximum number of words to read. If None, all words are read.
-    language: Language code of the words.
+    language: Language code for the words.
 
   Raises:
     CorpusError: If a line is malformed, or if the file does not contain words.

@@ -166,7 +166,7 @@ class Models:
     A model with a named step is used at that step throughout.
 
     Args:
-      refs: Models of two languages.
+      refs: References to the models for the two languages.
       steps: 'last' for the last checkpoint of each model, 'all' for all steps
         that are common to the models without a named step, or a list of steps.
 

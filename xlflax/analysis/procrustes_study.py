@@ -260,7 +260,7 @@ def _word_vectors(
   Args:
     subject: Model with its vocabulary.
     texts: N sentences with words separated by spaces.
-    language: Language code of the sentences.
+    language: Language code for the sentences.
     layers: Layer indices.
     word_indices: For each sentence, an array of word indices of shape [links].
     max_length: Maximum number of tokens per sentence.

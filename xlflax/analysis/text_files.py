@@ -74,11 +74,11 @@ class TextFiles(Lines):
   max_lines: validation.PositiveInt | None = None
 
   def languages_found(self) -> tuple[str, ...]:
-    """Returns the languages of the source."""
+    """Returns the language codes of the source."""
     return tuple(self.files)
 
   def lines(self, language: str) -> Iterator[str]:
-    """Yields the lines of a language that are not blank.
+    """Yields a language's nonblank lines one at a time.
 
     Raises:
       CorpusError: If there is no file for the language, or if the file does not
@@ -123,7 +123,7 @@ class CorpusLines(Lines):
   max_lines: validation.PositiveInt | None = None
 
   def languages_found(self) -> tuple[str, ...]:
-    """Returns the languages of the source."""
+    """Returns the language codes of the source."""
     corpus = corpus_directory.Corpus(self.directory)
     return text_sources.chosen_languages(
       corpus.monolingual_languages(self.split),
@@ -132,7 +132,7 @@ class CorpusLines(Lines):
     )
 
   def lines(self, language: str) -> Iterator[str]:
-    """Yields the lines of a language."""
+    """Yields a language's lines one at a time."""
     lines = corpus_directory.Corpus(self.directory).monolingual(
       language, self.split
     )

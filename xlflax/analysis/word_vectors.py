@@ -214,7 +214,7 @@ def embedding_vectors(
   Args:
     subject: Model with its vocabulary.
     words: Words in one language. Repeated words count once.
-    language: Language code of the words.
+    language: Language code for the words.
 
   Raises:
     AnalysisError: If none of the words is a single token.
@@ -262,7 +262,7 @@ def frequent_words(
 
   Args:
     texts: Sentences in one language.
-    language: Language code of the sentences.
+    language: Language code for the sentences.
     known: Words of a dictionary. The ones that occur in the text come first. In
       scripts without spaces, the segmentation keeps them together (see
       `xlflax.data.corpus.word_segmentation`).

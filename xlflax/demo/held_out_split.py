@@ -26,7 +26,7 @@ def select_held_out(
 
   Args:
     messages: Translations by language code and English text.
-    count: Maximum number of texts.
+    count: Maximum number of texts to select.
     seed: Random seed for the order of candidates. The order does not depend on
       the platform or the order of `messages`.
 

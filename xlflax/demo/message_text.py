@@ -1,4 +1,4 @@
-"""Conversion of user interface messages to plain sentences."""
+"""Conversion of user-interface messages to plain sentences."""
 
 import html
 import re

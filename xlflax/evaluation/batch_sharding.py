@@ -39,7 +39,7 @@ def replicate(tree, partitioner: Partitioner | None):
   The function is called inside jit.
 
   Args:
-    tree: Tree of arrays.
+    tree: Pytree of arrays to replicate.
     partitioner: Partitioner for the device mesh. If None, the tree is returned
       unchanged.
   """

@@ -33,7 +33,7 @@ def select_checkpoints(
   metric_for_best_model: str | None = None,
   may_be_none: bool = False,
 ) -> list[int]:
-  """Returns the steps of the checkpoints to evaluate in ascending order.
+  """Selects checkpoints to evaluate and returns their steps in ascending order.
 
   Args:
     run: Run whose checkpoints are selected.
@@ -134,7 +134,7 @@ def _describe_failures(run, metric: str) -> str:
 
 
 def training_evaluations(run) -> dict[int, dict[str, float]]:
-  """Returns the metrics of the evaluations during training by step.
+  """Returns metrics from evaluations during training, by step.
 
   Raises:
     RunDirectoryError: If the metrics file belongs to a different run.

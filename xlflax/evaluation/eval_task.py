@@ -104,7 +104,7 @@ class Failure:
   """A failure of a complete task, or of a single language or file in a task.
 
   Attributes:
-    task: Name of the task.
+    task: Name of the evaluation task.
     part: Language, language pair or file that failed. The string is empty if
       the complete task failed.
     message: Message of the exception that was raised.
@@ -123,7 +123,7 @@ class Failure:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvalResult:
-  """The result of an evaluation task.
+  """The result of evaluating a task on one checkpoint.
 
   Attributes:
     metrics: Metric values. The keys have the format `metric/part`, such as
@@ -135,7 +135,7 @@ class EvalResult:
       `metrics`, with the reason for each.
     files: Contents of text files, such as predictions, by file name. They are
       written to `<step>/<name>`, next to the JSON file, and are not read back.
-    score_metrics: Metrics whose mean is the score of the task.
+    score_metrics: Metrics whose mean is reported as the task's score.
     inputs: Settings that turned labeled examples into model inputs, such as
       `length` and `separator`. They are those of the run, unless the task
       overrides them.
@@ -237,7 +237,7 @@ class Failures:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvalTask:
-  """Base class of evaluation tasks, a frozen dataclass of settings.
+  """Base class for evaluation tasks, which are frozen dataclasses of settings.
 
   A public subclass that defines a default for `name` is a task family and must
   declare `METRICS`. The default is the name of the family on the command line
@@ -312,7 +312,7 @@ class EvalTask:
 
     Args:
       name: Name under which the task was requested on the command line.
-      options: Arguments of `source_factory`.
+      options: Arguments for the function that `source_factory` returns.
 
     Raises:
       ConfigError: If the options do not specify a text.
@@ -330,7 +330,7 @@ class EvalTask:
 
     Args:
       part: Language, language pair or file, as named in the metrics.
-      folder: Folder with the files of the task's result, `eval/<name>/<step>/`.
+      folder: Folder with the task's result files, `eval/<name>/<step>/`.
 
     Returns:
       Per-example statistics by metric, in the order of the source. The mapping
@@ -392,7 +392,7 @@ def evaluate_task(task: EvalTask, subject: EvalModel) -> EvalResult:
 
 
 def known_tasks() -> Mapping[str, type[EvalTask]]:
-  """Returns the classes of all registered tasks by command-line name.
+  """Returns all registered task classes, by command-line name.
 
   Tasks are registered when their module is imported.
   """
@@ -435,7 +435,7 @@ def _origin(cls: type) -> str:
 
 
 def task_settings(value: Any) -> Any:
-  """Returns the settings of a task as JSON values that identify its results.
+  """Returns a task's settings as JSON values that identify its results.
 
   An object with a method `fingerprint` represents data and is replaced by its
   fingerprint. A field that is `class_registry.path_field` is replaced by

@@ -56,7 +56,7 @@ def objective_of(
 
 
 def length_of(subject: eval_task.EvalModel, length: int | None) -> int:
-  """Returns the maximum number of tokens per sequence.
+  """Returns the maximum number of tokens per input sequence.
 
   Args:
     subject: Model, whose number of positions is the upper limit.

@@ -271,10 +271,10 @@ def bucket_lengths(max_length: int) -> tuple[int, ...]:
 def plan_batches(
   lengths: Sequence[int], *, max_length: int, batch_size: int, multiple: int = 1
 ) -> Iterator[tuple[np.ndarray, int, int]]:
-  """Divides sentences into batches of static shapes, longest sentences first.
+  """Divides sentences into batches with static shapes, longest sentences first.
 
   Args:
-    lengths: Number of tokens of each sentence, including `<bos>` and `<eos>`.
+    lengths: Number of tokens in each sentence, including `<bos>` and `<eos>`.
     max_length: Maximum number of tokens per sentence.
     batch_size: Number of sequences per batch. Batches of sequences with more
       than 128 tokens have fewer rows.
@@ -350,8 +350,8 @@ def language_batches(
   Args:
     subject: Model, whose parameter-sharing plan determines whether every batch
       contains a single language.
-    token_ids: Token ids of N sentences.
-    language_ids: Int array of shape [N].
+    token_ids: Token ids of N sentences, without special tokens.
+    language_ids: Language id of each sentence, an int array of shape [N].
     limit: Maximum number of tokens per sentence, including special tokens.
 
   Yields:

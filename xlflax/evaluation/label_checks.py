@@ -32,7 +32,7 @@ def check_labels_known(
   Args:
     examples: Evaluation examples, such as those for one language.
     known_labels: Labels that the head was trained with.
-    unseen: Treatment of labels that the head was not trained with.
+    unseen: How to treat labels that the head was not trained with.
     part: Name of the evaluated language or file, for messages.
     notes: List to which a note about unseen labels is appended.
     name: Function that maps a label to the name to compare. By default,

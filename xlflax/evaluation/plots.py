@@ -273,7 +273,7 @@ def bar_chart(
 
   Args:
     title: Figure title.
-    label: Label of the vertical axis, with the unit.
+    label: Label of the vertical axis, including the unit.
     models: Score by model name and group (language or task).
     groups: Order of the groups. If None, the groups are in the order of the
       scores.

@@ -32,7 +32,7 @@ class Decoding:
   Attributes:
     n_best_size: Maximum number of candidate answers per question, and per
       window of its context.
-    max_answer_length: Maximum number of tokens per answer.
+    max_answer_length: Maximum number of tokens per candidate answer.
   """
 
   n_best_size: validation.PositiveInt = 20
@@ -56,7 +56,8 @@ def n_best(
   Args:
     context: Text that contains the answer.
     windows: Overlapping windows into which the context is divided.
-    logits: Start and end logits, each of shape [T], for each window.
+    logits: Pair of start logits and end logits, each of shape [T], for each
+      window.
     decoding: Settings for answer decoding.
   """
   candidates: list[Candidate] = []
@@ -141,8 +142,8 @@ def _span_scores(window, start, end, max_span) -> np.ndarray:
 
   Args:
     window: Window that contains the context tokens.
-    start: Start logits of shape [T].
-    end: End logits of shape [T].
+    start: Start logits of the window's tokens, of shape [T].
+    end: End logits of the window's tokens, of shape [T].
     max_span: Maximum number of tokens per answer span.
 
   Returns:

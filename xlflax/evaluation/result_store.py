@@ -128,7 +128,7 @@ class Group(NamedTuple):
   """Group of comparable results, which can be plotted as one curve.
 
   Attributes:
-    task: Name of the task.
+    task: Name of the evaluation task.
     split: Data split, such as 'test'.
     settings: Hash of the task's settings, its text and the random seed.
   """
@@ -193,8 +193,8 @@ def result_path(
 
   Args:
     directory: Run directory.
-    identity: Identity of the result; see `result_identity`.
-    step: Step of the checkpoint.
+    identity: JSON values that identify the result; see `result_identity`.
+    step: Step of the evaluated checkpoint.
   """
   folder = directory / run_directory.EVALUATION / result_group(identity).folder
   return folder / f'{step}.json'
@@ -224,10 +224,11 @@ def write_result(
 
   Args:
     directory: Run directory.
-    result: Result of the task. Its files are written to `<step>/<name>`.
-    step: Step of the checkpoint.
-    identity: Identity of the result (see `result_identity`), which determines
-      the folder.
+    result: Result of evaluating the task. Its files are written to
+      `<step>/<name>`.
+    step: Step of the evaluated checkpoint.
+    identity: JSON values that identify the result (see `result_identity`),
+      which determine the folder.
 
   Returns:
     Path to the JSON file. It is written last, so every existing result is

@@ -35,7 +35,7 @@ class Recorded(NamedTuple):
   """Task of stored results, for which no task object is available.
 
   Attributes:
-    name: Name of the task.
+    name: Name of the evaluation task.
     split: Data split.
     primary_metric: Metric to show in tables.
     further_metrics: Additional metrics to show in tables.
@@ -58,7 +58,7 @@ def summarize_group(
   """Returns the task of a group of results, or None without any number.
 
   Args:
-    group: Group of the results.
+    group: Group to which the results belong.
     by_step: Results by training step.
     is_one_of_many: Whether several groups have the same task and split.
   """
@@ -132,7 +132,7 @@ def result_intervals(
   Args:
     task: Task that produced the result.
     result: Result for one checkpoint.
-    folder: Folder with the files of the result.
+    folder: Folder that contains the result files.
   """
   parts = dict.fromkeys(name.partition('/')[2] for name in result.metrics)
   scores = {

@@ -62,7 +62,7 @@ class SentenceEmbedding:
     dense: Activation functions of the dense layers, in the order of
       application.
     normalize: Whether to scale vectors to length 1.
-    centering: Mean that tasks subtract from the vectors of a test set. If None,
+    centering: Mean that tasks subtract from test-set vectors. If None,
       the default of each task.
     max_length: Maximum number of tokens per text, including special tokens. If
       None, the maximum of the model.
@@ -146,7 +146,7 @@ class SentenceEmbedding:
 
     Args:
       heads: Head parameters of the checkpoint.
-      vectors: Pooled states of shape [N, H].
+      vectors: Pooled hidden states of N texts, of shape [N, H].
 
     Returns:
       Float32 array of shape [N, D].

@@ -43,7 +43,7 @@ def text_options(name: str) -> Mapping[str, inspect.Parameter]:
   """Returns a task's text options, which are the parameters of its source.
 
   Args:
-    name: Name of the task; see `task_names`.
+    name: Command-line name of the task; see `task_names`.
 
   Raises:
     ConfigError: If no task is registered under the name.
@@ -58,7 +58,7 @@ def task_arguments(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
   """Returns the constructor arguments of a task for the given text options.
 
   Args:
-    name: Name of the task; see `task_names`.
+    name: Command-line name of the task; see `task_names`.
     options: Text options, such as `corpus`. Options that the task does
       not read are ignored.
 

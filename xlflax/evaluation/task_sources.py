@@ -30,7 +30,7 @@ class TaskText(text_sources.TextSource):
   max_lines: validation.PositiveInt | None = None
 
   def languages_found(self) -> tuple[str, ...]:
-    """Returns the languages of the source."""
+    """Returns the language codes of the source."""
     return text_sources.chosen_languages(
       tuple(language for (language,) in _tasks(self, 1)),
       self.languages,

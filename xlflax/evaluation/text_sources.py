@@ -55,7 +55,7 @@ class PairSource:
       split: Data split to read.
       languages: Language codes, or pairs such as 'de-fr'. If None, all
         languages are read.
-      max_examples: Maximum number of sentence pairs per language pair.
+      max_examples: Maximum number of sentence pairs to read per language pair.
 
     Raises:
       ConfigError: If neither a corpus nor a mixture is given.
@@ -73,11 +73,11 @@ class PairSource:
     raise NotImplementedError
 
   def load(self, pair: Pair) -> PairedText:
-    """Returns all sentence pairs of a language pair."""
+    """Reads all sentence pairs of a language pair."""
     raise NotImplementedError
 
   def fingerprint(self) -> str:
-    """Returns a hash of the languages and the text.
+    """Returns a hash that identifies the languages and their text.
 
     If a text cannot be read, the error message is hashed instead.
     """
@@ -152,7 +152,7 @@ class TextSource:
     raise NotImplementedError
 
   def fingerprint(self) -> str:
-    """Returns a hash of the languages and the text.
+    """Returns a hash that identifies the languages and their text.
 
     If a text cannot be read, the error message is hashed instead.
     """
@@ -181,7 +181,7 @@ class CorpusText(TextSource):
   max_lines: validation.PositiveInt | None = None
 
   def languages_found(self) -> tuple[str, ...]:
-    """Returns the languages of the source."""
+    """Returns the language codes of the source."""
     available = _corpus(self.directory).monolingual_languages(self.split)
     return chosen_languages(available, self.languages, _where(self))
 
@@ -211,7 +211,7 @@ class FileText(TextSource):
   max_lines: validation.PositiveInt | None = None
 
   def languages_found(self) -> tuple[str, ...]:
-    """Returns the languages of the source."""
+    """Returns the language codes of the source."""
     return chosen_languages(tuple(self.files), None, 'FileText.files')
 
   def load(self, language: str) -> list[str]:
@@ -231,7 +231,7 @@ def _require_corpus(corpus: str | None) -> str:
 
 
 def pair_name(pair: Pair) -> str:
-  """Returns the name of a language pair in metrics.
+  """Returns the name by which metrics refer to a language pair.
 
   A pair with English is named after its non-English language: ('de', 'fr')
   becomes 'de-fr', and ('de', 'en') becomes 'de'.

@@ -35,7 +35,7 @@ class WordStates(NamedTuple):
   """Hidden states of a sentence's words.
 
   Attributes:
-    sentence: Index of the sentence in the input.
+    sentence: Index of the sentence among the input sentences.
     states: Float32 array of shape [layers + 1, W, H], the embedding output
       first.
     words: Int array of shape [W] with the word numbers in ascending
@@ -58,7 +58,7 @@ def word_states(
 
   Args:
     subject: Model with its parameters, vocabulary, partitioner and batch size.
-    sentences: N lists of words.
+    sentences: N sentences, each a list of words.
     languages: Language code and language id of each sentence. The code
       determines the encoding of words (see `word_ids.encode_words`).
     max_length: Maximum number of tokens per sentence, including `<bos>` and

@@ -61,7 +61,7 @@ def finetune(
   recorded and the remaining trials are run.
 
   Args:
-    output: Directory of the grid.
+    output: Output directory of the grid.
     configuration: Training configuration, without MODEL_DIR and the values of
       the axes.
     axes: Gin macros and their values, which span the grid. If empty, there is a

@@ -94,7 +94,7 @@ class GridReport:
     """Returns a report that also contains the test scores of one more trial.
 
     Args:
-      result: Result of the trial.
+      result: Training result of the trial.
       report: Evaluation results on the test sets.
     """
     test_metrics = {
@@ -190,7 +190,7 @@ class GridReport:
     """Writes grid.json and grid.csv.
 
     Args:
-      output: Directory of the grid.
+      output: Output directory of the grid.
     """
     if distributed_job.is_lead():
       text = json.dumps(self.to_json(), indent=2, ensure_ascii=False) + '\n'

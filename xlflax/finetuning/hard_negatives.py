@@ -96,7 +96,7 @@ def mine_hard_negatives(
       prompts.
     pairs: File with queries and documents in the format `search`.
     output: Output file, also in the format `search`.
-    language: Language of the texts.
+    language: Language code of the texts.
     mining: Criteria for selecting negatives from all documents of
       `pairs`.
     batch_size: Number of texts to encode at a time.

@@ -115,7 +115,7 @@ def expand_grid(axes: Sequence[Axis]) -> tuple[Trial, ...]:
   """Returns all combinations of the axes' values. The last axis varies fastest.
 
   Args:
-    axes: Axes of the grid.
+    axes: Axes of the hyperparameter grid.
 
   Raises:
     ConfigError: If two axes have the same macro, or if two trials have the same
@@ -136,7 +136,7 @@ def expand_grid(axes: Sequence[Axis]) -> tuple[Trial, ...]:
       'Two trials of the grid have the same directory name',
       where='--grid',
       got=next(name for name in names if names.count(name) > 1),
-      expected='values that differ in letters, digits or . + -',
+      expected='values that differ in letters, digits, or the characters . + -',
     )
   return trials
 

@@ -118,7 +118,7 @@ def rank_settings(
   the grid.
 
   Args:
-    settings: Settings of the grid.
+    settings: Settings to rank, each with its trial results.
     metric: Selection metric, which defines whether lower values are
       better. If None, the grid must have a single setting.
 

@@ -41,7 +41,7 @@ class WordLines(example_source.ExampleSource):
   ]
 
   def languages(self) -> tuple[str, ...]:
-    """Returns the languages of the files."""
+    """Returns the languages for which there is a file."""
     return tuple(self.files)
 
   def load(self, part: str) -> list[labeled_examples.Example]:
@@ -166,7 +166,7 @@ class _UnlabeledSource(example_source.ExampleSource):
   """Source that removes the labels from another source's sentences.
 
   Attributes:
-    source: Source of sentences.
+    source: Source of labeled or unlabeled sentences.
   """
 
   source: example_source.ExampleSource

@@ -50,7 +50,7 @@ class TaskResult:
     task: Name of the suite task.
     family: Group to which the task belongs.
     label: Model name in tables.
-    step: Step of the checkpoint.
+    step: Step of the evaluated checkpoint.
     run: Identifier of the pretrained run, which does not depend on its
       location.
     recipe: Name of the recipe that the suite's tasks followed.

@@ -32,7 +32,7 @@ class Model:
   Attributes:
     label: Model name in tables and in the name of its folder.
     model_dir: Directory of the pretrained run.
-    step: Step of the checkpoint.
+    step: Step of the evaluated checkpoint.
   """
 
   label: str
@@ -103,7 +103,7 @@ def shard(
   index: int,
   count: int,
 ) -> set[tuple[str, str]]:
-  """Assigns tasks to one of several machines, round-robin.
+  """Selects the tasks of one machine when tasks are divided round-robin.
 
   Tasks that evaluate the models of the same grid are assigned to the same
   machine.

@@ -62,8 +62,8 @@ class Drawn(NamedTuple):
   """A model's scores on all examples and on resampled test sets, for each run.
 
   Attributes:
-    scores: Scores on all examples, of shape [runs].
-    values: Scores on resampled test sets, of shape [samples, runs].
+    scores: Score of each run on all examples, of shape [runs].
+    values: Scores on each resampled test set, of shape [samples, runs].
     size: Number of examples or clusters of examples from which samples are
       drawn.
   """

@@ -105,8 +105,9 @@ def content_word_scores(
   Args:
     gold: N trees with `heads`, `relations`, `tags`, `features` (such as
       'Case=Nom', joined by '|') and `lemmas`, such as ParsedSentences.
-    predicted: N trees with the same numbers of words. If they lack tags,
-      features or lemmas, those of the gold trees are used.
+    predicted: N predicted trees with the same numbers of words as the gold
+      trees. If they lack tags, features or lemmas, those of the gold trees are
+      used.
 
   Raises:
     CorpusError: If there are no trees, or if numbers of trees or words differ.

@@ -14,7 +14,7 @@ class ClassificationScores:
   """Scores on a classification test set, as fractions.
 
   Attributes:
-    accuracy: Fraction of correct labels.
+    accuracy: Fraction of examples with a correct label.
     macro_f1: Unweighted mean of the classes' F1 scores. Classes without gold
       and predicted examples are excluded, as in scikit-learn.
     labels: The C classes in the order of rows and columns in `confusion`.
@@ -94,7 +94,7 @@ def of_positive(
 def confusion_matrix(
   gold: Sequence[str], predicted: Sequence[str], *, labels: Sequence[str]
 ) -> np.ndarray:
-  """Returns counts by gold label and predicted label, of shape [C, C].
+  """Counts examples by gold label and predicted label, of shape [C, C].
 
   Args:
     gold: N gold labels.

@@ -44,8 +44,9 @@ def average_precision(labels: np.ndarray, scores: np.ndarray) -> float:
   Pairs with equal scores are ranked together.
 
   Args:
-    labels: Array of shape [N], 1 for a positive pair and 0 otherwise.
-    scores: Array of shape [N].
+    labels: Array of shape [N] with 1 for positive pairs and 0 for negative
+      pairs.
+    scores: Similarity score of each pair, of shape [N].
 
   Raises:
     CorpusError: If there is no positive pair, or if the arrays' lengths differ.
@@ -67,8 +68,8 @@ def roc_auc(labels: np.ndarray, scores: np.ndarray) -> float:
   positive or no negative examples.
 
   Args:
-    labels: Array of shape [N], 1 for a positive example and 0 otherwise.
-    scores: Array of shape [N].
+    labels: Array of shape [N] with 1 for positive and 0 for negative examples.
+    scores: Score of each example, of shape [N].
   """
   from sklearn import metrics  # slow to import
 
@@ -82,7 +83,7 @@ def v_measure(classes: Sequence[str], clusters: Sequence[int]) -> float:
 
   Args:
     classes: Gold class of each text.
-    clusters: Cluster of each text.
+    clusters: Predicted cluster of each text.
 
   Raises:
     CorpusError: If there are no texts, or if the arrays' lengths differ.
@@ -104,10 +105,10 @@ def k_means(
   initializations is returned.
 
   Args:
-    vectors: Array of shape [N, H].
+    vectors: Array of vectors to cluster, of shape [N, H].
     count: Number of clusters.
     seed: Random seed for the initializations.
-    restarts: Number of initializations.
+    restarts: Number of random initializations.
 
   Returns:
     Cluster of each vector, an int array of shape [N].

@@ -36,9 +36,9 @@ class Threshold:
 
   Attributes:
     value: Similarity threshold. Pairs with at least this score are mined.
-    precision: Precision of the mined pairs.
-    recall: Recall of the mined pairs.
-    f1: F1 of the mined pairs.
+    precision: Precision of the pairs mined at this threshold.
+    recall: Recall of the pairs mined at this threshold.
+    f1: F1 of the pairs mined at this threshold.
   """
 
   value: float

@@ -60,7 +60,8 @@ def attachment_scores(
   Args:
     gold: N trees. The items may be any objects with `heads`, `relations` and,
       if punctuation is excluded, `tags`, such as a ParsedSentence.
-    predicted: N trees with the same numbers of words.
+    predicted: N predicted trees with the same numbers of words as the gold
+      trees.
     exclude_punctuation: Whether to score only words whose gold universal part
       of speech is not PUNCT, as in many papers on parsing. By default, all
       words are scored, as in the CoNLL 2017 and 2018 shared tasks.

@@ -24,8 +24,8 @@ def linear_probe(
   on a seed.
 
   Args:
-    vectors: Array of shape [N, D].
-    labels: Int array of shape [N] with classes from 0.
+    vectors: Array of training vectors of shape [N, D].
+    labels: Class of each vector, an int array of shape [N] with values from 0.
     penalty: Factor of the penalty on squared weights.
 
   Returns:
@@ -50,9 +50,9 @@ def nearest_neighbor_probe(
   Ties are resolved in favor of the class with the lowest number.
 
   Args:
-    vectors: Array of shape [N, D].
-    labels: Int array of shape [N] with classes from 0.
-    k: Number of neighbors that vote.
+    vectors: Array of training vectors of shape [N, D].
+    labels: Class of each vector, an int array of shape [N] with values from 0.
+    k: Number of nearest neighbors that vote.
 
   Returns:
     Function that predicts classes.

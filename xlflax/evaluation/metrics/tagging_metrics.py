@@ -58,7 +58,7 @@ def token_accuracy(
 
   Args:
     gold: Gold tags of N sentences.
-    predicted: Predicted tags of the same words.
+    predicted: Predicted tags for the same words as `gold`.
   """
   _check_lengths(gold, predicted)
   rows = [
@@ -87,7 +87,7 @@ def entity_scores(gold: Tags, predicted: Tags) -> EntityScores:
 
   Args:
     gold: Gold tags of N sentences: O, and B-X or I-X (also E-X and S-X).
-    predicted: Predicted tags of the same words.
+    predicted: Predicted tags for the same words as `gold`.
 
   Raises:
     CorpusError: If lengths differ, or if a tag has an unsupported format.

@@ -63,7 +63,7 @@ def bleu(
 
   Args:
     hypotheses: N translations.
-    references: R lists of N reference translations each.
+    references: R lists, each with N reference translations.
     target_language: Target language, which determines the tokenizer; see
       `tokenizer_for`.
     tokenizer: Name of a sacreBLEU tokenizer. If None, it is determined by the
@@ -156,7 +156,7 @@ def chrf(
 
   Args:
     hypotheses: N translations.
-    references: R lists of N reference translations each.
+    references: R lists, each with N reference translations.
     word_order: Maximum order of word n-grams: 0 for chrF, 2 for chrF++.
 
   Raises:

@@ -48,8 +48,8 @@ def estimate_variance(scores, values, sides, size) -> Spread:
   also includes the interaction, which is therefore subtracted from it.
 
   Args:
-    scores: Scores on all examples, of shape [runs].
-    values: Scores on resampled test sets, of shape [samples, runs].
+    scores: Score of each run on all examples, of shape [runs].
+    values: Scores on each resampled test set, of shape [samples, runs].
     sides: Run indices for one model, or for each of two models.
     size: Number of examples.
   """
@@ -97,7 +97,7 @@ def bootstrap_freedom(size: int, samples: int) -> float:
 
 
 def p_value(difference: float, spread: Spread) -> float:
-  """Returns the two-sided p-value of a difference.
+  """Returns the two-sided p-value for a difference of two means.
 
   If only the runs vary, this is the p-value of Student's t with their degrees
   of freedom. If only the examples vary, it is the p-value of Student's t with
@@ -161,7 +161,7 @@ def _chi_square(freedom: float, count: int) -> tuple[np.ndarray, np.ndarray]:
   The quadrature is Gauss-Legendre in the square root of the variable.
 
   Args:
-    freedom: Degrees of freedom.
+    freedom: Degrees of freedom of the chi-square distribution.
     count: Number of quadrature nodes.
 
   Returns:

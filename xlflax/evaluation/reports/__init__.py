@@ -1,1 +1,1 @@
-"""Reports on the scores of models: tables, HTML pages and figures."""
+"""Reports on model scores: tables, HTML pages and figures."""

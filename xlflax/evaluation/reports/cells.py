@@ -44,7 +44,7 @@ class Detail:
       available.
     mark: `BETTER` or `WORSE` if the score differs significantly from that of
       the baseline, otherwise ''.
-    link: URL of the predictions, relative to the page, or ''.
+    link: URL of the file of predictions, relative to the page, or ''.
   """
 
   interval: leaderboard.Interval | None = None
@@ -107,7 +107,7 @@ def resolve_link(target: str, page: pathlib.Path) -> str:
   """Returns the URL with which a page links to a file.
 
   Args:
-    target: Path or URL of the file, or ''.
+    target: Path or URL of the file to link to, or ''.
     page: Folder of the HTML page. A path is made relative to it. If the page is
       in a bucket and the target is a local path, the path is unchanged.
   """

@@ -40,7 +40,7 @@ def _report_folder(folder: pathlib.Path) -> pathlib.Path:
   raise errors.RunDirectoryError(
     'The directory does not contain a report',
     got=str(folder),
-    expected=f'the output of a suite with report/{report_files.JSON}',
+    expected=f'the output directory of a suite with report/{report_files.JSON}',
     fix='Run the suite with `xlflax evaluate --suite=NAME --output=DIR`.',
   )
 

@@ -106,8 +106,8 @@ class Comparison:
     difference: `second - first`.
     better: Whether the difference is an improvement. None if the scores are
       equal.
-    significance: Result of the bootstrap test. None if one of the models has no
-      comparable scores of single examples.
+    significance: Result of the bootstrap significance test. None if one of the
+      models has no comparable scores of single examples.
     adjusted_p: p-value of `significance`, adjusted by Holm's method for all
       comparisons of the report.
   """
@@ -327,7 +327,7 @@ def compare_models(
 
   Args:
     tables: Score table of each model.
-    baseline: Name of the baseline. If None, the first model.
+    baseline: Name of the baseline. If None, the first model is the baseline.
     source: Language of the fine-tuning data.
     samples: Number of bootstrap samples to draw.
     seed: Random seed for bootstrap resampling.

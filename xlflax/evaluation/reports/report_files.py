@@ -47,7 +47,7 @@ def write_report(
   Args:
     directory: Directory of the report. It is created, and existing files of a
       report are replaced.
-    tables: Scores of each model.
+    tables: Score table of each model.
     title: Title of the report page.
     source: Language of the fine-tuning data.
     baseline: Name of the model with which the others are compared. If None, the
@@ -147,7 +147,7 @@ def read_report(directory: pathlib.Path) -> list[score_table.ScoreTable]:
 
 
 def regenerate_report(directory: pathlib.Path) -> list[pathlib.Path]:
-  """Regenerates all files of a report from its `scores.json`.
+  """Regenerates all report files from `scores.json`.
 
   Returns:
     Paths to the written files.

@@ -88,7 +88,7 @@ class RunRecord:
   """A run's settings, losses and results, as read from its directory.
 
   Attributes:
-    name: Display name of the run.
+    name: Display name for the run in tables and figures.
     settings: Settings that identify the run, by field path, such as
       'path.to.field'.
     losses: Training losses by name and step. The name is 'loss' for the
@@ -127,7 +127,7 @@ def read_run(directory: pathlib.Path, *, name: str) -> RunRecord:
     directory: Run directory, or the `--output` directory of its evaluation. In
       the latter case, the files of training are read from the run directory if
       it still exists.
-    name: Display name of the run.
+    name: Display name for the run in tables and figures.
 
   Raises:
     RunDirectoryError: If the directory does not contain a run.

@@ -1,4 +1,4 @@
-"""Tables that compare the scores of runs, with counts and intervals."""
+"""Tables that compare scores of runs, with counts and confidence intervals."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

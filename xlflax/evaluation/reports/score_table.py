@@ -72,10 +72,10 @@ class Score:
   """A model's score on a test set.
 
   Attributes:
-    task: Name of the task, such as 'xnli'.
-    metric: Name of the metric, such as 'accuracy', 'f1' or 'bleu'.
+    task: Task name, such as 'xnli'.
+    metric: Metric name, such as 'accuracy', 'f1' or 'bleu'.
     language: Language code, or a pair such as 'en-de'.
-    score: Value in the unit of the metric: a fraction, or 0 to 100 for BLEU and
+    score: Value in the metric's unit: a fraction, or 0 to 100 for BLEU and
       chrF.
     examples: Per-example statistics for each seed, in the order of the
       test set. Two models that both have them are compared by the paired
@@ -93,7 +93,7 @@ class Score:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ScoreTable:
-  """All scores of a model.
+  """Table of all scores of a model.
 
   Attributes:
     model: Model name in tables and legends.
@@ -131,11 +131,11 @@ class ScoreTable:
 
   @property
   def tasks(self) -> tuple[str, ...]:
-    """Tasks in the order of their first score."""
+    """Names of all tasks, in the order of their first score."""
     return tuple(dict.fromkeys(score.task for score in self.scores))
 
   def metrics(self, task: str) -> tuple[str, ...]:
-    """Returns the metrics of a task in the order of their first score."""
+    """Returns a task's metrics in the order of their first score."""
     return tuple(
       dict.fromkeys(score.metric for score in self.scores if score.task == task)
     )

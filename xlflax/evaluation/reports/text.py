@@ -14,7 +14,7 @@ class Table:
   """A table of displayed values, with a title.
 
   Attributes:
-    title: Title of the table.
+    title: Table title.
     frame: Values, strings or `cells.Cell`. The first column names the rows.
   """
 

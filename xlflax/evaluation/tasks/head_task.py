@@ -111,7 +111,7 @@ class HeadTask(labeled_task.LabeledTask):
 
     Args:
       subject: Model with restored parameters.
-      objective: Instance of `HEAD`.
+      objective: Objective with the head, an instance of `HEAD`.
       examples: N examples.
       example_rows: Model inputs of each example.
       maker: Featurizer that created the model inputs and pads them.

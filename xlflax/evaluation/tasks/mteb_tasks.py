@@ -67,7 +67,7 @@ class _LabeledVectors(sentence_task.SentenceTask, labeled_task.LabeledTask):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SemanticSimilarity(_LabeledVectors):
-  """Correlation of the cosine of two texts with human ratings (STS).
+  """Correlation between the cosine of two texts and human ratings (STS).
 
   The metrics are `spearman/<part>`, `pearson/<part>` and their means.
   """
@@ -143,7 +143,7 @@ class Clustering(_LabeledVectors):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Probe(_LabeledVectors):
-  """Accuracy of simple classifiers on the frozen vectors of every layer.
+  """Accuracy of simple classifiers on frozen vectors from every layer.
 
   The metrics at `layer` are `accuracy/<part>` of logistic regression,
   `knn/<part>`, the accuracy of a vote of the nearest vectors, and
@@ -407,8 +407,8 @@ def rating_correlations(
   """Returns Spearman and Pearson correlations of predicted and gold ratings.
 
   Args:
-    gold: Gold ratings of shape [N].
-    predictions: Predicted ratings of shape [N].
+    gold: Gold ratings of N examples, of shape [N].
+    predictions: Predicted ratings of the same examples, of shape [N].
   """
   rows = np.stack([gold, predictions], 1)
   return {

@@ -1,4 +1,4 @@
-"""Accuracy of multiple-choice questions."""
+"""Accuracy of answering multiple-choice questions."""
 
 import dataclasses
 from collections.abc import Sequence

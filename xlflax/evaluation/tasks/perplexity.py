@@ -1,4 +1,4 @@
-"""Perplexity of masked tokens per language or language pair.
+"""Masked-token perplexity per language or language pair.
 
 The masked tokens depend on the subject's seed only, so that all checkpoints of
 a run are scored on the same tokens.
@@ -291,7 +291,7 @@ def score_batch(objective, model, spec, partitioner, params, batch, rng):
     spec: Specification of the model's vocabulary.
     partitioner: Partitioner for the device mesh, or None.
     params: Parameters `{'model': ..., 'heads': ...}`.
-    batch: Batch of sequences of shape [B, T].
+    batch: Batch of B sequences with T tokens each.
     rng: Random key for choosing masked tokens.
 
   Returns:
@@ -324,7 +324,7 @@ def evaluate_parts(
   """Scores all languages or files of a source and lists those that failed.
 
   Args:
-    task: Name of the task.
+    task: Name of the evaluation task.
     parts: Argument of `score` by the name of the language or file.
     score: Function that returns an array like that of `score_rows`, optionally
       with additional columns.

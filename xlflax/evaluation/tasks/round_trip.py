@@ -123,7 +123,7 @@ def _returning_tokens(translations: Sequence[np.ndarray]) -> np.ndarray:
   """Computes which tokens of the first translation return to themselves.
 
   Args:
-    translations: Token states of translations, each of shape [T, H].
+    translations: Hidden states of each translation's tokens, of shape [T, H].
 
   Returns:
     A mask of the first translation's tokens of shape [T], bool.

@@ -47,7 +47,7 @@ class SentenceTask(eval_task.EvalTask):
       are used.
     centering: Mean to subtract from the vectors of a test set. If None, the
       model's own setting is used, or `CENTRE` if the model does not define one.
-    CENTRE: Default of `centering`.
+    CENTRE: Default value of `centering` for the task class.
   """
 
   CENTRE: ClassVar[Centering] = Centering.NONE
@@ -89,7 +89,7 @@ class SentenceTask(eval_task.EvalTask):
     return task_encoding
 
   def layer_of(self, subject: eval_task.EvalModel) -> int:
-    """Returns the index of the reported layer, counted from 0.
+    """Returns the index of the layer whose scores are reported, counted from 0.
 
     If the vectors are averaged over several layers, the last of these layers is
     returned.
@@ -101,7 +101,7 @@ class SentenceTask(eval_task.EvalTask):
   def language_id(
     self, subject: eval_task.EvalModel, code: str, notes: list[str]
   ) -> int:
-    """Returns the id of a language (see `language_codes.language_id`)."""
+    """Returns a language's id (see `language_codes.language_id`)."""
     return language_codes.language_id(
       subject.vocabulary, code, notes, required=subject.needs_languages
     )
@@ -156,7 +156,7 @@ class SentenceTask(eval_task.EvalTask):
     Args:
       subject: Model with restored parameters.
       texts: N texts.
-      languages: Language code of each text.
+      languages: Language code for each text.
       notes: List to which notes on vectors, languages and truncated texts are
         appended.
       prompts: Names of prompts, such as `sentence_embedding.QUERY`. The first
@@ -198,7 +198,7 @@ class SentenceTask(eval_task.EvalTask):
     Args:
       subject: Model with restored parameters.
       texts: N texts.
-      languages: Language code of each text.
+      languages: Language code for each text.
       notes: List to which notes are appended (see `vectors`).
       name: Description of the texts in notes.
     """

@@ -123,9 +123,9 @@ def search_errors(
   A candidate is wrong if its text differs from that of the translation.
 
   Args:
-    first: Vectors of the queries of shape [N, H].
-    second: Vectors of the candidates of shape [M, H] with M >= N. Candidate i
-      is the translation of query i.
+    first: Sentence vectors of the queries, of shape [N, H].
+    second: Sentence vectors of the candidates, of shape [M, H] with M >= N.
+      Candidate i is the translation of query i.
     texts: Candidate texts, M strings.
     k: Number of nearest neighbors among which the best candidate is chosen.
     margin: Similarity score of a pair: 'ratio', 'distance' or 'absolute'.
