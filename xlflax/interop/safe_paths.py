@@ -57,5 +57,5 @@ def _outside_error(name: str, folder: pathlib.Path) -> errors.CheckpointError:
     got=name,
     expected='a file inside the folder',
     where=str(folder),
-    fix='If you trust the source of the file, copy the file into the folder',
+    fix='If you trust the source of the file, copy the file into the folder.',
   )

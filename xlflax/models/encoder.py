@@ -180,7 +180,7 @@ class Encoder(veco.PlugIn):
         expected="an encoder with mlm_head='transform' or 'tied'",
         where='EncoderConfig.mlm_head',
         fix='Import a checkpoint with a masked-LM head, or initialize a model '
-        'with a new head from this one with '
+        'with a new head from this checkpoint with '
         'InitFromCheckpoint(allow_missing=True).',
       )
 

@@ -376,7 +376,7 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
   """Raises ConfigError if a field has none of the supported values."""
   if value not in choices:
     raise errors.ConfigError(
-      f'Unknown {name}',
+      f'The value of `{name}` is not supported',
       got=repr(value),
       expected='one of ' + ', '.join(repr(str(choice)) for choice in choices),
       where=f'EncoderConfig.{name}',

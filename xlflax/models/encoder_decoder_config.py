@@ -181,7 +181,7 @@ class EncoderDecoderConfig(encoder_config.TransformerConfig):
       raise errors.ConfigError(
         'An encoder-decoder requires a head that computes logits',
         got="mlm_head='none'",
-        expected="'tied' or 'transform'",
+        expected="mlm_head='tied' or mlm_head='transform'",
         where='EncoderDecoderConfig.mlm_head',
       )
     if (
@@ -191,7 +191,7 @@ class EncoderDecoderConfig(encoder_config.TransformerConfig):
       raise errors.ConfigError(
         'cuDNN attention does not support relative position biases',
         got="attention_backend='cudnn' with family='t5'",
-        expected="'auto', 'xla' or 'fused'",
+        expected="attention_backend='auto', 'xla' or 'fused'",
         where='EncoderDecoderConfig.attention_backend',
         fix="Set attention_backend to 'auto'.",
       )

@@ -111,7 +111,7 @@ def check_batches(
       got=_describe_dataset(dataset),
       expected=f'batches with {required_arrays}',
       where=where,
-      fix='Use a LabeledDatasetConfig with the rows of this task family',
+      fix='Use a LabeledDatasetConfig with the featurizer of this task family.',
     )
 
 
@@ -143,7 +143,7 @@ def check_class_names(
       expected='the same names in the same order',
       where=f'objective {objective!r}, dataset {dataset.name!r}',
       fix=(
-        f'Pass the same tuple as `{field}` to the objective and to the dataset'
+        f'Pass the same tuple as `{field}` to the objective and to the dataset.'
       ),
     )
 

@@ -161,7 +161,7 @@ class ObjectiveMixture:
           'Two different objectives of a mixture have the same name',
           got=repr(name),
           where=f'entry {i}, dataset {entry.dataset!r}',
-          fix='Set a different `name` for one of them',
+          fix='Set a different `name` for one of them.',
         )
 
   def _check_pattern(self):
@@ -172,7 +172,7 @@ class ObjectiveMixture:
       raise errors.ConfigError(
         '`schedule` requires Combine.ALTERNATE',
         got=self.combine,
-        fix='Set `combine` to Combine.ALTERNATE, or remove `schedule`',
+        fix='Set `combine` to Combine.ALTERNATE, or remove `schedule`.',
       )
     used = {index for group in self._cycle for index in group}
     if used != set(range(len(self.entries))) or any(

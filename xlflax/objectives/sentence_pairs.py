@@ -35,7 +35,7 @@ def split_sides(batch, *, objective: str) -> tuple[_Side, _Side]:
       got=f'a batch with the keys {sorted(batch)}',
       expected=f'a batch with {batch_keys.PAIRED}{batch_keys.TOKEN_IDS}',
       where=f'objective {objective!r}',
-      fix='Use a dataset with ExampleLayout.DUAL or ExampleLayout.INTERLEAVED',
+      fix='Use a dataset with ExampleLayout.DUAL or ExampleLayout.INTERLEAVED.',
     )
   return first, second
 

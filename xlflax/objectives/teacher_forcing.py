@@ -117,7 +117,7 @@ def language_symbols(
       got=f'{len(symbols)} symbols for {len(vocabulary.languages)} languages',
       expected='one symbol <lang:xx> per language',
       fix='Train the vocabulary with `xlflax vocab`, or set '
-      "decoder_start='bos'",
+      "decoder_start='bos'.",
     )
   return jnp.asarray(symbols, jnp.int32)[row_languages]
 

@@ -32,7 +32,7 @@ _SENTENCES = (256, 4096)  # Minimum and maximum number of buffered sentences.
 class Layers(enum.Enum):
   """Pairs of layers to compare."""
 
-  ALL = 'all'  # Every layer of the first model with every layer of the second model.
+  ALL = 'all'  # Every layer of one model with every layer of the second model.
   DIAGONAL = 'diagonal'  # Layer i with layer i.
 
 

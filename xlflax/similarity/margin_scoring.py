@@ -30,7 +30,9 @@ class Direction(enum.Enum):
   FORWARD = 'forward'  # One pair per sentence of the first set.
   BACKWARD = 'backward'  # One pair per sentence of the second set.
   INTERSECTION = 'intersection'  # Pairs of both directions.
-  MAX = 'max'  # Pairs of either direction, selected greedily such that each sentence occurs once.
+  # Pairs of either direction, selected greedily such that each sentence occurs
+  # once.
+  MAX = 'max'
 
 
 class Candidates(NamedTuple):

@@ -156,7 +156,7 @@ def _check_pairs(pairs: np.ndarray, sizes: tuple[int, int]) -> np.ndarray:
     raise errors.AnalysisError(
       '`pairs` must have two columns',
       got=f'shape {pairs.shape}',
-      expected='[pairs, 2]',
+      expected='an array of shape [pairs, 2]',
       where='fit_vocabulary_alignment.pairs',
       fix='Create `pairs` with xlflax.analysis.lexicon_induction.index_pairs.',
     )
@@ -167,7 +167,7 @@ def _check_pairs(pairs: np.ndarray, sizes: tuple[int, int]) -> np.ndarray:
       raise errors.AnalysisError(
         '`pairs` contains an invalid row index',
         got=f'row {outside[0]}',
-        expected=f'0 to {size - 1}',
+        expected=f'a row from 0 to {size - 1}',
         where='fit_vocabulary_alignment.pairs',
         fix=(
           'Pass pairs of row indices: first the row of `source`, then the '

@@ -79,7 +79,7 @@ def check_axes(array: np.ndarray, name: str, axes: str) -> np.ndarray:
     raise errors.AnalysisError(
       f'`{name}` has the wrong number of axes',
       got=f'shape {array.shape}',
-      expected=f'[{axes}]',
+      expected=f'an array with the axes [{axes}]',
       where=name,
       fix='Pass one array with these axes. array[None] adds a leading axis.',
     )

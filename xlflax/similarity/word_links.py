@@ -56,7 +56,7 @@ def parse_methods(
   if not methods:
     raise errors.ConfigError(
       'Word alignment requires at least one method',
-      got='none',
+      got='no method',
       expected=' or '.join(method.value for method in Method),
       where=where,
     )

@@ -68,7 +68,7 @@ def test_sizes_that_no_tensor_has(folder, option, size):
   _edit(folder, **{option: size})
   error = _refused(
     folder,
-    'The sizes of the model do not fit|Invalid value for|do not fit the model',
+    'do not match the shapes|Invalid value for|do not match the model',
     scan_layers=False,
   )
   assert str(size) in error.got
@@ -138,7 +138,7 @@ def _into_shards(folder, file):
 def test_shards_outside_of_the_folder(folder, name):
   outside = str(folder.parent / 'elsewhere.safetensors')
   _into_shards(folder, name.format(outside=outside))
-  error = _refused(folder, 'leads outside the folder')
+  error = _refused(folder, 'points outside the folder')
   assert name.format(outside=outside) in error.got
 
 

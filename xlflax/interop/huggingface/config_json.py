@@ -209,7 +209,7 @@ def _check_sizes(config: Config, tensors: Tensors, path) -> None:
       'The sizes in config.json do not match the shapes of the tensors',
       got='; '.join(problems),
       where=str(path),
-      fix='Copy config.json and the weight files from the same model',
+      fix='Copy config.json and the weight files from the same model.',
     )
 
 

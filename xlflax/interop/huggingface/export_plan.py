@@ -358,7 +358,7 @@ def choose_task(
       got=', '.join(labeled_task.value for labeled_task in labeled_tasks),
       where='heads/',
       fix='Choose one head with --head, and exclude the other heads with '
-      '--exclude=heads/NAME',
+      '--exclude=heads/NAME.',
     )
   if labeled_tasks:
     return labeled_tasks[0]

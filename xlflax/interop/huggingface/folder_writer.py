@@ -217,7 +217,7 @@ def _write_tokenizer(
         got=checksums.digest_content(content, like=digest),
         expected=digest,
         where=str(path),
-        fix='Copy the file from the folder from which the model was imported',
+        fix='Copy the file from the folder from which the model was imported.',
       )
     (folder / name).write_bytes(content)
   if 'tokenizer.json' in digests:
@@ -367,7 +367,7 @@ def _cast(export: Export, assignment: Assignment, part) -> np.ndarray:
     name,
     tensor,
     where=f'{where}, as {tensor.dtype}',
-    fix='Export with another dtype, such as --dtype=bfloat16',
+    fix='Export with a different dtype, such as --dtype=bfloat16.',
   )
   return tensor
 

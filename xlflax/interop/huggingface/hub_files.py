@@ -151,7 +151,7 @@ def prepare_upload(folder: validation.FilePath) -> Upload:
       or f'kind={manifest and manifest.kind!r} in {manifests.FILE}',
       expected='an exported folder in which only README.md was changed',
       where=str(local_folder),
-      fix='Export the run again: xlflax convert to-hf RUN --output=FOLDER',
+      fix='Export the run again: xlflax convert to-hf RUN --output=FOLDER.',
     )
   try:
     card = huggingface_hub.ModelCard.load(
@@ -161,9 +161,9 @@ def prepare_upload(folder: validation.FilePath) -> Upload:
     raise errors.CheckpointError(
       'Reading the model card failed',
       got=f'{type(error).__name__}: {error}'[:500],
-      expected='README.md with YAML between two lines of ---',
+      expected='a README.md that starts with YAML between two lines of ---',
       where=str(local_folder / 'README.md'),
-      fix='Correct the first lines of README.md, or export the run again',
+      fix='Correct the first lines of README.md, or export the run again.',
     ) from error
   files = {
     name: (local_folder / name).stat().st_size
@@ -187,8 +187,8 @@ def check_name(name: str) -> None:
   raise errors.ConfigError(
     'The model name is not valid on the Hugging Face Hub',
     got=repr(name),
-    expected='organization/name, such as me/my-xlm',
-    fix='Use the name of your user or organization on the Hub as a prefix',
+    expected='a name of the form organization/name, such as me/my-xlm',
+    fix='Use the name of your user or organization on the Hub as a prefix.',
   )
 
 
@@ -226,7 +226,7 @@ def push_to_hub(upload: Upload, name: str, *, private: bool = True) -> str:
       'Uploading the model to the Hugging Face Hub failed',
       got=f'{name}: {type(error).__name__}: {error}'[:500],
       where=str(upload.folder),
-      fix='Log in with `hf auth login`. The exported folder is complete',
+      fix='Log in with `hf auth login`. The exported folder is complete.',
     ) from error
   return f'{constants.ENDPOINT}/{name}'
 

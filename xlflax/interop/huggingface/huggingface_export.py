@@ -154,7 +154,7 @@ def check_export(
       'A translation direction can only be set for a translation model',
       got=f'a model for {choice.task.value}',
       where='direction',
-      fix='Export the model without a direction',
+      fix='Export the model without a direction.',
     )
 
   options = _config_options(run, record, choice, dtype)
@@ -240,7 +240,9 @@ def _sentence_encoding_with_pooling(
         'tokens in the mean)'
       ),
       where=str(run.directory),
-      fix='Evaluate the model with pooling="mean_all", and export that pooling',
+      fix=(
+        'Evaluate the model with pooling="mean_all", and export that pooling.'
+      ),
     )
   encoding = _sentence_encoding(run, choice.task, choice.shapes, pooling)
   return encoding or sentence_embedding.SentenceEmbedding(
@@ -278,7 +280,7 @@ def _sentence_encoding(
         sorted(supported.value for supported in sentence_modules.POOLINGS)
       ),
       where=str(run.directory / run_directory.SENTENCE),
-      fix='Pass --sentence_transformers',
+      fix='Pass --sentence_transformers with a supported pooling.',
     )
   return encoding
 
@@ -366,7 +368,7 @@ def _assignments(choice: export_plan.Choice, checkpoint) -> list[Assignment]:
       got='; '.join(problems),
       where=str(checkpoint),
       fix=(
-        'Pass a different --head, or exclude parameters with --exclude=PATTERN'
+        'Pass a different --head, or exclude parameters with --exclude=PATTERN.'
       ),
     )
   return assignments

@@ -291,7 +291,7 @@ def _check_padding(description, vocabulary) -> None:
       'because this architecture counts positions from it',
       got=f'{pad_id} ({vocabulary.piece(pad_id)})',
       expected=f'pad_token_id of config.json, {first - 1}',
-      fix='Copy the tokenizer that belongs to the model',
+      fix='Copy the tokenizer that belongs to the model.',
     )
 
 

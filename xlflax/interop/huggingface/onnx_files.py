@@ -32,7 +32,7 @@ def check_onnx_support(options: Mapping[str, Any]) -> None:
       'The ONNX export requires packages that are not installed',
       got=', '.join(missing),
       where='--onnx',
-      fix="Install xlflax with the extra 'onnx'",
+      fix="Install xlflax with the extra 'onnx'.",
     )
   name = options['architectures'][0]
   if name.endswith(('ForConditionalGeneration', 'ForQuestionAnswering')):
@@ -42,7 +42,7 @@ def check_onnx_support(options: Mapping[str, Any]) -> None:
       got=name,
       expected='an encoder that returns logits or hidden states',
       where='--onnx',
-      fix='Export the model without --onnx',
+      fix='Export the model without --onnx.',
     )
 
 
@@ -141,5 +141,5 @@ def _compare(torch: Any, model, inputs, path: pathlib.Path) -> None:
         got=f'a difference of {difference.max():.3g}',
         expected=f'at most {tolerance:.1g}',
         where=str(path),
-        fix='Report the model as an issue. No folder was written',
+        fix='Report the model as an issue. No folder was written.',
       )

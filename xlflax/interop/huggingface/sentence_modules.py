@@ -135,7 +135,7 @@ def _read(folder: pathlib.Path) -> tuple[SentenceEmbedding, Heads]:
       expected='a Transformer and a Pooling (cls or mean), optionally followed '
       'by Dense and Normalize',
       where=str(folder / MODULES),
-      fix=f'Remove {MODULES} to import only the encoder',
+      fix=f'Remove {MODULES} to import only the encoder.',
     )
   encoding = SentenceEmbedding(
     pooling=pooling,
@@ -223,7 +223,7 @@ def _read_modules(folder: pathlib.Path) -> list[dict[str, str]]:
     modules = json.loads((folder / MODULES).read_text(encoding='utf-8'))
     for module in modules:
       if not all(isinstance(module[key], str) for key in ('path', 'type')):
-        raise TypeError('A module requires a path and a type.')
+        raise TypeError('Each module must have a path and a type.')
     return sorted(modules, key=lambda module: module['idx'])
   except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
     raise errors.ConfigError(

@@ -334,5 +334,5 @@ def _check(
       'The tensors do not match the model described by config.json',
       got='; '.join(problems),
       where=str(where.parent),
-      fix='Correct config.json, or exclude tensors with --exclude=PATTERN',
+      fix='Correct config.json, or exclude tensors with --exclude=PATTERN.',
     )

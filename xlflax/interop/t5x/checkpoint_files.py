@@ -96,7 +96,7 @@ def _check_size(folder: pathlib.Path, tensors: list[Tensor]) -> None:
       got=f'{num_values:,} values in files of {num_bytes:,} bytes',
       expected='at least one byte per value',
       where=str(folder),
-      fix='Copy the checkpoint again, with all of its files',
+      fix='Copy the checkpoint again, with all of its files.',
     )
 
 
@@ -224,5 +224,5 @@ def _read_error(where, error: Exception, name: str = '') -> errors.XlflaxError:
     got=f'{name}: {message}' if name else message,
     expected='a complete checkpoint',
     where=str(where),
-    fix='Copy the checkpoint again, with all of its files',
+    fix='Copy the checkpoint again, with all of its files.',
   )

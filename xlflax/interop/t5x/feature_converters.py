@@ -247,5 +247,5 @@ def _check(layout: ExampleLayout, pack: bool) -> None:
       'of a pair are separate sequences',
       got='pack = True',
       where='utils.DatasetConfig.pack',
-      fix='Set pack = False',
+      fix='Set pack = False.',
     )

@@ -226,9 +226,11 @@ def _check(objective: objective_base.Objective, module) -> None:
       'Schedules of an objective are not supported, because T5X does not pass '
       'the training step to the model',
       got=', '.join(schedules),
-      expected='numbers',
+      expected='constant numbers',
       where=where,
-      fix='Set these fields to numbers, or train the model with `xlflax train`',
+      fix=(
+        'Set these fields to numbers, or train the model with `xlflax train`.'
+      ),
     )
   objective_class = type(objective)
   has_state = any(
@@ -243,6 +245,6 @@ def _check(objective: objective_base.Objective, module) -> None:
       got=objective_class.__name__,
       expected='an objective without a state',
       where=where,
-      fix='Train the model with `xlflax train`',
+      fix='Train the model with `xlflax train`.',
     )
   objective.init_heads(module, jax.random.key(0))

@@ -258,7 +258,7 @@ def read_config(
       + ', '.join(missing),
       expected='the tensors of t5x.examples.t5 or scalable_t5',
       fix='For an xlflax model, pass the gin file of the model that was passed '
-      'to t5x.train: --gin_file=models/SIZE.gin',
+      'to t5x.train: --gin_file=models/SIZE.gin.',
     )
 
   layer = 0 if scanned else None

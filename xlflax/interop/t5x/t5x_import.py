@@ -88,7 +88,7 @@ def check_t5x_import(
         'tensors determine its sizes',
         got=type(model).__name__,
         where=str(checkpoint),
-        fix='Remove --gin_file',
+        fix='Remove --gin_file.',
       )
     model = _build_t5(shapes, vocabulary, scan_layers, activation)
 
@@ -124,7 +124,7 @@ def _configure_model(model, vocabulary, checkpoint):
       where=str(checkpoint),
       fix='Pass the gin file that was passed to t5x.train for the model, such '
       'as '
-      '--gin_file=models/SIZE.gin',
+      '--gin_file=models/SIZE.gin.',
     )
   return model.clone(
     config=encoder_config.with_vocabulary(model.config, vocabulary.spec)
@@ -146,7 +146,7 @@ def _build_t5(shapes, vocabulary, scan_layers, activation):
       'The vocabulary is larger than the embedding table',
       got=f'{len(vocabulary)} tokens',
       expected=f'at most {num_rows}',
-      fix='Pass the vocabulary with which the model was trained',
+      fix='Pass the vocabulary with which the model was trained.',
     )
   return encoder_decoder.EncoderDecoder(
     encoder_config.with_vocabulary(config, vocabulary.spec)
@@ -228,7 +228,7 @@ def _check(
       expected=f'the {len(expected_shapes)} parameters of the model',
       fix=(
         'Pass the model that was trained and the vocabulary with which it '
-        'was trained'
+        'was trained.'
       ),
     )
 

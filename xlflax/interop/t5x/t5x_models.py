@@ -88,7 +88,7 @@ class EncoderDecoderModel(ObjectiveModel):
         'span '
         'corruption',
         where='EncoderDecoderModel.objective',
-        fix='Use an EncoderModel for this objective',
+        fix='Use an EncoderModel for this objective.',
       )
     super().__init__(objective=objective, **arguments)
     self._sequences = objective

@@ -211,7 +211,10 @@ def resolve_backend(backend: _Backend, case: Case) -> _Backend:
       got=value,
       expected=expected,
       where='EncoderConfig.attention_backend',
-      fix="Change the value, or set attention_backend to 'xla' or 'auto'.",
+      fix=(
+        "Change the unsupported setting, or set attention_backend to 'xla' "
+        "or 'auto'."
+      ),
     )
   return backend
 

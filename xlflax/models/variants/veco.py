@@ -125,7 +125,7 @@ def check_enabled(config, *, where: str) -> None:
       got=type(config).__name__,
       expected='EncoderConfig',
       where=where,
-      fix='Set MODEL to an Encoder.',
+      fix='Set the macro MODEL to an Encoder.',
     )
   if not config.cross_attention:
     raise errors.ConfigError(

@@ -200,11 +200,13 @@ def check_bound(name: str, value: Any, bound: float | None) -> None:
       f'A scheduled `{name}` requires `max_{name}`',
       got=f'max_{name}=None',
       expected='a number in (0, 1]',
-      fix=f'Set `max_{name}` to the largest value of the schedule',
+      fix=f'Set `max_{name}` to the largest value of the schedule.',
     )
   if not callable(value) and bound is not None and value > bound:
     raise errors.ConfigError(
-      f'`{name}` exceeds `max_{name}`', got=value, expected=f'at most {bound}'
+      f'`{name}` exceeds `max_{name}`',
+      got=value,
+      expected=f'a number of at most {bound}',
     )
 
 

@@ -109,7 +109,7 @@ def _count_language_words(vocabulary: VocabularySpec) -> np.ndarray:
       where="random_words='language'",
       fix='Train the vocabulary with `xlflax vocab` and '
       '--vocab_sharing=shared, none or separate, or set '
-      "random_words='vocabulary'",
+      "random_words='vocabulary'.",
     )
   return np.asarray(counts, np.int32)
 

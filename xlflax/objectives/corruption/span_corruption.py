@@ -318,6 +318,6 @@ def _sentinel_ids(slots: int, vocabulary: VocabularySpec) -> jax.Array:
       got=f'{len(sentinel_ids)} sentinels',
       expected=f'at least {slots}, the maximum number of spans in a sequence',
       fix=f'Train the vocabulary with `xlflax vocab --extra_ids {slots}`, or '
-      'use shorter sequences or longer spans',
+      'use shorter sequences or longer spans.',
     )
   return jnp.asarray(sentinel_ids, jnp.int32)

@@ -154,9 +154,9 @@ class FineTuning(objective_base.Objective):
         "pooling='first' requires the hidden states of an encoder, because the "
         'first position of a decoder is its start symbol',
         got="pooling='first'",
-        expected="'last' or 'mean', or None for 'last'",
+        expected="pooling='last' or pooling='mean', or None for 'last'",
         where=f'{type(self).__name__}.pooling',
-        fix="Set states_from='encoder' to read the encoder's first state",
+        fix="Set states_from='encoder' to read the encoder's first state.",
       )
     return Pooling.LAST if pooling is None else pooling
 
@@ -389,7 +389,9 @@ class FineTuning(objective_base.Objective):
       raise errors.ConfigError(
         'The model does not have the layer that `layer` selects',
         got=self.layer,
-        expected=f'0 (embeddings) to {depth}, or -1 to {-depth - 1}',
+        expected=(
+          f'a layer from 0 (embeddings) to {depth}, or from -1 to {-depth - 1}'
+        ),
         where=f'{type(self).__name__}.layer',
       )
     positions = getattr(body_config(model), 'position_embedding', None)
@@ -407,7 +409,7 @@ class FineTuning(objective_base.Objective):
           "features='plug_in' does not support models with a sharing plan, "
           'which selects parameters for one language',
           got="features='plug_in'",
-          expected="'plug_out'",
+          expected="features='plug_out'",
           where=f'{type(self).__name__}.features',
         )
 

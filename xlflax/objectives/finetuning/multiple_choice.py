@@ -53,7 +53,7 @@ class MultipleChoice(finetuning.FineTuning):
         got=f'group_size={dataset.group_size}',
         expected=f'a multiple of num_choices={self.num_choices}',
         where=f'objective {self.name!r}, dataset {dataset.name!r}',
-        fix='Set LabeledDatasetConfig.group_size to the number of choices',
+        fix='Set LabeledDatasetConfig.group_size to the number of choices.',
       )
 
   @property
@@ -101,7 +101,7 @@ class MultipleChoice(finetuning.FineTuning):
         expected=f'a multiple of num_choices={self.num_choices}',
         fix='Set LabeledDatasetConfig.group_size to the number of choices, '
         'and the '
-        'batch size to a multiple of it',
+        'batch size to a multiple of it.',
       )
     return values.reshape(-1, self.num_choices)
 

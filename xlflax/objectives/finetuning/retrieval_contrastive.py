@@ -103,7 +103,7 @@ class RetrievalContrastive(objective_base.Objective):
         got=f'group_size={dataset.group_size}',
         expected=f'group_size={self.group_size}',
         where=f'objective {self.name!r}, dataset {dataset.name!r}',
-        fix='Set the macro GROUP, which finetune/search.gin binds to both',
+        fix='Set the macro GROUP, which finetune/search.gin binds to both.',
       )
 
   @property
@@ -124,8 +124,10 @@ class RetrievalContrastive(objective_base.Objective):
       raise errors.ConfigError(
         f'The objective {self.name!r} does not support gradient accumulation',
         got=f'{context.micro_batches} micro-batches',
-        expected='1',
-        fix='Set the macro ROWS_AT_ONCE instead of the number of micro-batches',
+        expected='1 micro-batch',
+        fix=(
+          'Set the macro ROWS_AT_ONCE instead of the number of micro-batches.'
+        ),
       )
     vectors, placed = self._vectors(model, params, batch, context)
     is_labeled = jnp.min(self._grouped(batch[batch_keys.LABELS]), axis=1) >= 0

@@ -176,7 +176,7 @@ class Distillation(objective_base.Objective):
         got=f'{token_ids.shape[1]} tokens',
         expected=f'at most {module.config.max_position_embeddings} tokens',
         where=f'objective {self.name!r}',
-        fix='Reduce the `length` of the dataset',
+        fix='Reduce the `length` of the dataset.',
       )
     params = jax.lax.stop_gradient({'model': state['teacher']})
     languages = jnp.full_like(token_ids, state['language'])

@@ -54,7 +54,7 @@ class MoCoQueue:
         got=f'a queue of {self.size} keys and batches of {pairs} pairs',
         expected=f'a multiple of {pairs}',
         where=where,
-        fix=f'Set MoCoQueue.size to {nearest_size}, or change the batch size',
+        fix=f'Set MoCoQueue.size to {nearest_size}, or change the batch size.',
       )
 
 

@@ -134,7 +134,7 @@ class ReplacedTokenDetection(objective_base.Objective):
           got=getattr(config, field),
           expected=getattr(model_config, field),
           where=f'objective {self.name!r}',
-          fix=f'Do not set `{field}` in the configuration of the generator',
+          fix=f'Do not set `{field}` in the configuration of the generator.',
         )
     config = dataclasses.replace(
       config,
@@ -153,9 +153,9 @@ class ReplacedTokenDetection(objective_base.Objective):
       raise errors.ConfigError(
         'A generator with shared embeddings does not support a sharing plan',
         got=config.sharing,
-        expected='None',
+        expected='sharing=None',
         where=f'objective {self.name!r}',
-        fix="Set the generator's EncoderConfig.sharing to None",
+        fix="Set the generator's EncoderConfig.sharing to None.",
       )
     for field in (
       'hidden_dim',
@@ -173,7 +173,7 @@ class ReplacedTokenDetection(objective_base.Objective):
           where=f'objective {self.name!r}',
           fix=(
             f'Set the same `{field}` in both models, or set '
-            'share_embeddings=False'
+            'share_embeddings=False.'
           ),
         )
 

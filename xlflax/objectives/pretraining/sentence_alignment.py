@@ -135,10 +135,10 @@ class SentenceAlignment(objective_base.Objective):
       raise errors.ConfigError(
         "Momentum contrast requires direction='forward'",
         got=f'direction={self.direction.value!r} with a queue',
-        expected="'forward'",
+        expected="direction='forward'",
         where=f'objective {self.name!r}',
         fix="Set direction='forward'. To use both sentences as queries, set "
-        "PairOptions.order of the dataset to 'random'",
+        "PairOptions.order of the dataset to 'random'.",
       )
 
   def init_heads(self, model, rng: jax.Array) -> Any:
@@ -155,7 +155,7 @@ class SentenceAlignment(objective_base.Objective):
       raise errors.ConfigError(
         '`layer` exceeds the number of layers in the model',
         got=self.layer,
-        expected=f'0 to {model.config.num_layers}',
+        expected=f'a layer from 0 to {model.config.num_layers}',
         where=f'objective {self.name!r}',
       )
     if self.projection_dim is None:

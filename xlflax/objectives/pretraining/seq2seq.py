@@ -93,7 +93,7 @@ class SequenceToSequence(objective_base.Objective):
         got=type(model).__name__,
         expected='a model with a decoder',
         where=f'objective {self.name!r}',
-        fix='Set MODEL to an EncoderDecoder',
+        fix='Set the macro MODEL to an EncoderDecoder.',
       )
     return super().init_heads(model, rng)
 

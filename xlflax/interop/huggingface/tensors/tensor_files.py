@@ -152,7 +152,7 @@ def find_tensors(folder: pathlib.Path) -> dict[str, Tensor]:
       'The checkpoint files are incomplete or damaged',
       got='; '.join(problems),
       where=str(folder),
-      fix='Copy the files of the checkpoint again',
+      fix='Copy the files of the checkpoint again.',
     )
   return tensors
 
@@ -280,7 +280,7 @@ def _read_error(file: pathlib.Path, error: Exception) -> errors.CheckpointError:
     'Reading a file of the checkpoint failed',
     got=str(error),
     where=str(file),
-    fix='Copy the file again',
+    fix='Copy the file again.',
   )
 
 

@@ -33,7 +33,7 @@ def check_installed(file: pathlib.Path) -> None:
       where=str(file),
       fix='Convert the checkpoint to safetensors (the Hugging Face Hub has a '
       'conversion service, https://huggingface.co/spaces/safetensors/convert),'
-      ' or install torch',
+      ' or install torch.',
     )
 
 

@@ -132,5 +132,5 @@ def _check_copies(plan: tensor_mapping.Plan) -> None:
       got='; '.join(problems),
       where=str(next(iter(plan.assignments)).file.parent),
       fix='Set tie_word_embeddings or sinusoidal_embeddings to false in '
-      'config.json if the model was trained without these options',
+      'config.json if the model was trained without these options.',
     )

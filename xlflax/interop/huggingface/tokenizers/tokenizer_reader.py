@@ -136,7 +136,7 @@ def read_tokenizer(
       got=', '.join(tokenizer_file_names(folder)) or 'no tokenizer',
       expected=huggingface_vocabulary.FILE,
       where=str(folder),
-      fix='Save the tokenizer with transformers, which writes tokenizer.json',
+      fix='Save the tokenizer with transformers, which writes tokenizer.json.',
     )
   for name, id_layout in (
     (_FAIRSEQ_MODEL, fairseq_vocabulary.IdLayout.FAIRSEQ),
@@ -169,7 +169,7 @@ def read_tokenizer(
       f'{_FAIRSEQ_MODEL}, {_T5_MODEL} or {_DEBERTA_MODEL}',
       fix='Save the tokenizer files in the folder, or pass an xlflax '
       'vocabulary with '
-      '--vocabulary=DIR',
+      '--vocabulary=DIR.',
     )
   return huggingface_vocabulary.TokenizersVocabulary(
     tokenizer.to_str().encode(), layout
@@ -294,7 +294,7 @@ def _check_class(settings, supported: Sequence[str]) -> None:
       f'{word_tokenizer!r}',
       expected=f'{huggingface_vocabulary.FILE}, or one of the classes '
       + ', '.join(supported),
-      fix='Pass an xlflax vocabulary with --vocabulary=DIR',
+      fix='Pass an xlflax vocabulary with --vocabulary=DIR.',
     )
 
 

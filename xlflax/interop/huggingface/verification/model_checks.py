@@ -515,5 +515,5 @@ def _mismatch(
     got=got,
     expected=expected,
     where=str(folder),
-    fix='Report the model as an issue. Nothing was written',
+    fix='Report the model as an issue. Nothing was written.',
   )

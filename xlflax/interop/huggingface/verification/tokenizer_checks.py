@@ -124,5 +124,5 @@ def _compare_ids(
       got=f'{list(actual)[:40]} for {text!r}',
       expected=str(list(expected)[:40]),
       where=str(folder / post_processor.FILE),
-      fix='Report the vocabulary as an issue. Nothing was written',
+      fix='Report the vocabulary as an issue. Nothing was written.',
     )
