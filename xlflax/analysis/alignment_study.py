@@ -29,8 +29,8 @@ _EXPLANATION = (
   'translations. The links are computed without training from the states of '
   'each layer: by entropy-regularized optimal transport, or between words '
   'that are mutually most similar (argmax). Layer 0 is the embedding output. '
-  'The .txt files contain the links of one layer in Pharaoh’s format, counted '
-  'from 0.'
+  'The .txt files contain the links of one layer in the Pharaoh format, '
+  'counted from 0.'
 )
 
 

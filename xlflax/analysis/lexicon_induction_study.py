@@ -26,14 +26,14 @@ from xlflax.similarity import csls
 from xlflax.utils import errors, validation
 
 _EXPLANATION = (
-  'Precision@k (%) of the nearest words of the other language (CSLS with '
+  'Precision@k (%) of the nearest words in the target language (CSLS with '
   'K = 10, or cosine) for the words of a test dictionary: without a map, and '
   'after an orthogonal map (Procrustes with iterative normalization) learned '
   'from the training dictionary. Embeddings cover words of a single token. The '
   'vector of a word at a layer is the mean over its tokens and over all of its '
   'occurrences in the text. Layer 0 is the embedding output. Words of the '
   'dictionary without a vector, or without a translation that has a vector, '
-  'are left out, which the coverage shows. Precisions of different '
+  'are omitted, which the coverage shows. Precisions of different '
   'vocabularies are not comparable.'
 )
 EMBEDDINGS = 'embeddings'

@@ -23,9 +23,9 @@ _EXPLANATION = (
   'Orthogonal maps (Procrustes with iterative normalization) from the states '
   'of the first language’s model to those of the second language’s model. A '
   'map is learned from nine tenths of the pairs and evaluated on every tenth '
-  'pair by the mean cosine, and by the accuracy@1 of retrieving the other '
-  'side among the held-out pairs, averaged over both directions. The .npz '
-  'files contain the maps.'
+  'pair by the mean cosine, and by the accuracy@1 of retrieving the '
+  'translation among the held-out pairs, averaged over both directions. The '
+  '.npz files contain the maps.'
 )
 _HOLD_OUT_EVERY = 10  # One of this many pairs is held out.
 _MAX_TEST_PAIRS = 2000

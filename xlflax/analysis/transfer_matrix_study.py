@@ -18,8 +18,8 @@ from xlflax.utils import errors, validation
 _EXPLANATION = (
   'Scores (points) of models that were fine-tuned on the language of the row '
   'and tested on the language of the column. The gap is the score in the '
-  'training language minus the mean of the other languages. The gains are '
-  'those of a model over the first model.'
+  'training language minus the mean score in the other languages. A gain is '
+  'the score of a model minus the score of the first model.'
 )
 _PREFIX = 'directions.'
 _GAP = 'gap'

@@ -55,7 +55,7 @@ def write_report(
     'Columns are checkpoints, and rows are languages or language pairs. The '
     'column "untrained" shows the randomly initialized model. ±: half of the '
     '95 % confidence interval, in the first and the last column of tasks that '
-    'store the scores of single examples.',
+    'store per-example scores.',
     tables,
     figures,
     notes=[*_notes(stored), *(f'failed: {failure}' for failure in failures)],

@@ -142,12 +142,12 @@ class BitextMining(sentence_task.CollectionTask):
   def _score(
     self, subject, part, mined, notes
   ) -> tuple[list[tuple[str, str]], eval_task.Row]:
-    """Returns the retrieved pairs of a part, and its row in the table."""
+    """Returns a language pair's retrieved pairs, and its row in the table."""
     collections = _deduplicate(mined)
     if collections.repeated:
       notes.append(
-        f'{collections.repeated} sentences of {part} are repeated and are in '
-        'no retrieved pair'
+        f'{collections.repeated} sentences of {part} occur repeatedly and are '
+        'not part of any retrieved pair'
       )
     scored = self._score_candidates(subject, collections, notes)
     threshold, tuned_on = self._choose_threshold(

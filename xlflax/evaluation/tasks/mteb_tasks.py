@@ -95,7 +95,7 @@ class PairClassification(_LabeledVectors):
 
   METRICS = (
     Metric('average_precision', title='average precision'),
-    Metric('positive', title='share of positive pairs'),
+    Metric('positive', title='fraction of positive pairs'),
   )
   EXAMPLE = labeled_examples.RatedPair
   name: str = 'pair_classification'
