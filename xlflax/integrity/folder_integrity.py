@@ -199,7 +199,7 @@ ANALYSIS = ArtifactType(
     ),
     ArtifactFiles(
       patterns=('*',),
-      consequence='less information for readers',
+      consequence='readers have less information',
       detection='digest in the manifest',
       recovery='`xlflax analyze`',
     ),
@@ -225,7 +225,7 @@ REPORT = ArtifactType(
     ),
     ArtifactFiles(
       patterns=('*',),
-      consequence='less information for readers',
+      consequence='readers have less information',
       detection='digest in the manifest',
       recovery='`--repair`, from `scores.json`',
     ),
@@ -287,7 +287,7 @@ GRID = ArtifactType(
     ),
     ArtifactFiles(
       patterns=('trials/*/*',),
-      consequence='see run, which each trial is',
+      consequence='see run: each trial is a run',
       detection='see run',
       recovery='see run',
     ),
@@ -300,14 +300,14 @@ GRID = ArtifactType(
     ),
     ArtifactFiles(
       patterns=('grid.json', 'grid.csv'),
-      consequence='less information for readers',
+      consequence='readers have less information',
       detection='digest in the manifest',
       recovery='`xlflax finetune`, without training again',
     ),
     ArtifactFiles(
       patterns=('*',),
       requirement=Requirement.NOT_READ,
-      consequence='less information for readers',
+      consequence='readers have less information',
       detection='-',
       recovery='`xlflax finetune`',
     ),
@@ -334,7 +334,7 @@ SUITE = ArtifactType(
     ),
     ArtifactFiles(
       patterns=('suite.json', 'suite.csv'),
-      consequence='less information for readers',
+      consequence='readers have less information',
       detection='digest in the manifest',
       recovery='`xlflax evaluate` with the same suite',
     ),
@@ -353,7 +353,7 @@ SUITE = ArtifactType(
     ArtifactFiles(
       patterns=('*',),
       requirement=Requirement.NOT_READ,
-      consequence='less information for readers',
+      consequence='readers have less information',
       detection='-',
       recovery='`xlflax evaluate`',
     ),

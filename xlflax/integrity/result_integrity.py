@@ -37,7 +37,7 @@ FILES = (
   ArtifactFiles(
     patterns=('eval/*',),
     requirement=Requirement.NOT_READ,
-    consequence='less information for readers',
+    consequence='readers have less information',
     detection='-',
     recovery='`xlflax evaluate`',
   ),
@@ -82,7 +82,7 @@ def _find_problems(
   if expected_path != path or step != path.stem:
     yield f'the result belongs to {expected_path.parent.name}, step {step}'
   elif not _belongs_to_run(directory, record):
-    yield 'the result belongs to another run or another checkpoint'
+    yield 'the result belongs to a different run or a different checkpoint'
   predictions = path.with_suffix('')
   for problem in checksums.find_changes(predictions, names).values():
     yield f'{predictions.name}/{problem}'

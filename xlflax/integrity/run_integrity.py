@@ -50,7 +50,7 @@ def verify_run(directory: pathlib.Path) -> Iterator[Finding]:
   yield verify_item(
     'vocabulary',
     lambda: f'{data_fingerprint.load_vocabulary(directory).spec.size} tokens',
-    fix='Copy the vocabulary of the run to the model directory again.',
+    fix='Copy the run vocabulary to the model directory again.',
   )
   yield from _verify_checkpoints(directory)
   yield _verify_metrics(directory)
@@ -125,7 +125,7 @@ def _verify_metrics(directory: pathlib.Path) -> Finding:
   return verify_item(
     run_directory.METRICS,
     lambda: _check_lines(directory),
-    fix='Restore the file from a backup if you need it. Training does not '
+    fix='If you need the file, restore it from a backup. Training does not '
     'depend on it.',
   )
 
@@ -250,7 +250,7 @@ RUN = ArtifactType(
     ArtifactFiles(
       patterns=('tensorboard/*', 'report/*'),
       requirement=Requirement.NOT_READ,
-      consequence='less information for readers',
+      consequence='readers have less information',
       detection='-',
       recovery='training again',
     ),

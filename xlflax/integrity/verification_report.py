@@ -135,7 +135,7 @@ def verify_manifest(
     # If half of the files differ, the manifest itself may be the wrong file.
     yield Finding(
       manifests.FILE,
-      (f'{manifests.FILE} or these files belong to another directory',),
+      (f'{manifests.FILE} or these files belong to a different directory',),
       fix=f'If the files are correct, delete {manifests.FILE} and run '
       f'`xlflax verify {directory} --repair`.',
     )

@@ -135,7 +135,7 @@ def _collectives(kinds, ideal: float) -> rich.table.Table:
   """Returns the table of the collectives of a step."""
   columns = 'count', 'arrays', 'sent', 'sent to other nodes'
   table = rich_tables.make_table(
-    ['kind'], columns, title='Collectives of a step, per device'
+    ['kind'], columns, title='Collectives in a step, per device'
   )
   for kind, row in kinds.items():
     table.add_row(

@@ -262,7 +262,7 @@ def describe_misalignment(
       fix = 'Set pad_vocab_size_multiple = 128 in the model.'
     else:
       fix = (
-        'Choose multiples of 8 for hidden_dim, mlp_dim and the size of a head '
+        'Choose multiples of 8 for hidden_dim, mlp_dim and the head size '
         f'({config.dim_per_head}).'
       )
     warnings.append(

@@ -324,7 +324,7 @@ class _Mirror:
       self._check_space(total)
     logging.info(
       f'{what} {len(states)} files, {total:.1f} MB. The copy of {self._name} '
-      f'is in {self.folder}. Set {VARIABLE} to use another folder.'
+      f'is in {self.folder}. Set {VARIABLE} to use a different folder.'
     )
     with (
       concurrent.futures.ThreadPoolExecutor(_THREADS) as pool,

@@ -283,7 +283,7 @@ def verify_items(
     elif first.get('step') != int(checkpoint.name):
       problems = [f'the checkpoint belongs to step {first.get("step")}']
     elif run and first.get('run') != run:
-      problems = ['the checkpoint or model.json belongs to another run']
+      problems = ['the checkpoint or model.json belongs to a different run']
   if problems:
     raise _make_damage_error(checkpoint, problems)
 

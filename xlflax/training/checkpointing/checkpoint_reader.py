@@ -208,8 +208,11 @@ def _shape_differences(checkpoint, abstract, item: str) -> list[str]:
     return []
   model_shapes = param_tree.param_shapes(abstract)
   return sorted(
-    [f'{name} only in the checkpoint' for name in saved.keys() - model_shapes]
-    + [f'{name} only in the model' for name in model_shapes.keys() - saved]
+    [
+      f'{name} is only in the checkpoint'
+      for name in saved.keys() - model_shapes
+    ]
+    + [f'{name} is only in the model' for name in model_shapes.keys() - saved]
     + [
       f'{name} is {saved[name]} in the checkpoint, {model_shapes[name]} in the '
       'model'

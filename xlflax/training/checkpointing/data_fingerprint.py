@@ -144,7 +144,7 @@ def check_vocabulary(
   model_dir: pathlib.Path,
   *,
   where: str | pathlib.Path,
-  fix: str = 'Copy all files of the vocabulary of the run again.',
+  fix: str = 'Copy all files of the run vocabulary again.',
 ) -> None:
   """Checks that a vocabulary is the one used to train a run.
 

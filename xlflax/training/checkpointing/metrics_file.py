@@ -40,7 +40,8 @@ def truncate_metrics(
     return
   if written:
     logging.warning(
-      '%s has changed since it was written (it has %d bytes of at least %d). '
+      '%s has changed since it was written (it has %d bytes instead of at '
+      'least %d). '
       'Keeping the readable lines.',
       path,
       len(content),

@@ -56,7 +56,7 @@ def check_finite_step(
     message, got, fix = problem
     last = last_good()
     checkpoint = (
-      'There is no good checkpoint.'
+      'No good checkpoint exists.'
       if last is None
       else f'The last good checkpoint is that of step {last}.'
     )

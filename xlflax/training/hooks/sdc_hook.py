@@ -148,7 +148,7 @@ class SilentDataCorruptionHook(hook_base.Hook):
     assert self._hosts is not None
     last = self._last_good()
     checkpoint = (
-      'There is no good checkpoint'
+      'No good checkpoint exists'
       if last is None
       else f'To resume from the checkpoint of step {last}, start the run again'
     )

@@ -209,7 +209,7 @@ def _make_difference_error(path, first) -> errors.CheckpointError:
   return errors.CheckpointError(
     'Only checkpoints of the same model can be averaged',
     got=str(path),
-    expected=f'the model of {first}',
+    expected=f'a checkpoint with the same model as {first}',
   )
 
 

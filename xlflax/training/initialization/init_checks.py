@@ -173,7 +173,7 @@ def mismatch_hint(init: Any, problems: Sequence[str]) -> str:
     'embeddings/token' in p for p in problems
   ):
     return (
-      ' To initialize from a run with another vocabulary, set '
+      ' To initialize from a run with a different vocabulary, set '
       'InitFromCheckpoint.vocabulary_matching.'
     )
   return ''
