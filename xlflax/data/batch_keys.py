@@ -1,7 +1,7 @@
 """Keys and shapes of the arrays in a batch.
 
-Every dataset yields batches as dicts of int32 arrays. B is the batch size, and
-T is the sequence length of the dataset.
+Every dataset yields batches as dicts of int32 arrays. B is the dataset's batch
+size, and T is its sequence length.
 
 | key | shape | content |
 | --- | --- | --- |
@@ -14,13 +14,14 @@ T is the sequence length of the dataset.
   side, 1 for the second |
 
 Datasets of parallel pairs in separate sequences (`ExampleLayout.DUAL`) and
-datasets of adjacent segments (`ExampleLayout.INTERLEAVED`) hold the second side
-under the same keys with the prefix `paired_`: row b of `paired_token_ids` is
-the translation of row b of `token_ids`. Both sides have the same length T.
+datasets of adjacent segments (`ExampleLayout.INTERLEAVED`) store the second
+text of each pair under the same keys with the prefix `paired_`. For example,
+row b of `paired_token_ids` is the translation of row b of `token_ids`. Both
+texts have the same length T.
 
-Datasets of labeled examples have further keys, which depend on the task family.
-W = T is the largest number of words in a sequence. The value -1 marks positions
-without a label or word.
+Datasets of labeled examples have additional keys, which depend on the task
+family. W = T is the largest number of words in a sequence. The value -1 marks
+positions without a label or word.
 
 | key | shape | content |
 | --- | --- | --- |
@@ -65,15 +66,15 @@ Batch = dict[str, np.ndarray]
 
 
 def select_side(batch, prefix: str = ''):
-  """Returns the arrays of one side of a batch under keys without a prefix.
+  """Returns the arrays for one text of each pair, under keys without a prefix.
 
   For example, `select_side({'token_ids': a, 'paired_token_ids': b}, PAIRED)`
   returns `{'token_ids': b}`.
 
   Args:
-    batch: Dict from key to array.
-    prefix: Prefix of the side's keys: '' for the first side, `PAIRED` for the
-      second.
+    batch: Mapping from keys to arrays.
+    prefix: Prefix of the keys to select: '' for the first text, `PAIRED` for
+      the second text.
   """
   if prefix:
     return {

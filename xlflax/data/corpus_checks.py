@@ -1,8 +1,8 @@
-"""Checks of a corpus for probable mistakes, such as swapped columns or copies.
+"""Checks for probable mistakes in a corpus, such as swapped columns.
 
 The anomalies are reported as warnings and never as errors, because unusual text
-can be correct. The checks read the first lines of each file. Of a parallel file
-that is not compressed, they read pairs at evenly spaced positions.
+can be correct. The checks read the first lines of each file. If a parallel file
+is not compressed, they read pairs at evenly spaced positions instead.
 """
 
 import collections
@@ -75,7 +75,7 @@ Counts = collections.Counter[str]
 
 
 def find_anomalies(corpus: corpus_directory.Corpus) -> list[str]:
-  """Returns one sentence for each anomaly of a corpus directory."""
+  """Returns a sentence for each anomaly found in a corpus directory."""
   anomalies = list(_find_duplicate_codes(corpus.languages))
   profiles = _trigram_profiles(corpus)
   for file in corpus.files:
@@ -93,7 +93,7 @@ def find_anomalies(corpus: corpus_directory.Corpus) -> list[str]:
 
 
 def log_anomalies(corpus: corpus_directory.Corpus) -> None:
-  """Logs the anomalies of a corpus directory as warnings."""
+  """Logs each anomaly found in a corpus directory as a warning."""
   for anomaly in find_anomalies(corpus):
     logging.warning('%s', anomaly)
 
@@ -116,7 +116,7 @@ def _find_duplicate_codes(languages: Iterable[str]) -> Iterator[str]:
 def _sample_pairs(path: pathlib.Path) -> list[corpus_directory.Pair]:
   """Returns pairs from evenly spaced positions of a parallel file.
 
-  Of a file that can only be read sequentially, the first pairs are returned.
+  If a file can be read only sequentially, the first pairs are returned.
   """
   spans: list[Span | None] = [None]
   if not corpus_files.is_sequential(path):
@@ -209,11 +209,11 @@ def _are_columns_swapped(
 def scripts_are_exchanged(
   pair: Sequence[str], columns: Sequence[str]
 ) -> bool | None:
-  """Checks whether each column is written in the script of the other language.
+  """Returns whether each column is written in the other language's script.
 
   Args:
     pair: Codes of the two languages.
-    columns: Text of the two columns.
+    columns: Text in each of the two columns.
 
   Returns:
     True if the scripts are exchanged, False if they are not, and None if the
@@ -241,12 +241,12 @@ def scripts_are_exchanged(
 
 
 def dominant_script(text: str) -> str | None:
-  """Returns the script of most letters of a text.
+  """Returns the script to which most letters of a text belong.
 
   Text is Japanese if more than a tenth of its letters are kana.
 
   Args:
-    text: Any text.
+    text: Text in any script.
 
   Returns:
     The first word of the Unicode names of the script's letters, such as
@@ -266,7 +266,7 @@ def dominant_script(text: str) -> str | None:
 
 
 def scripts_of_language(language: str) -> tuple[str, ...] | None:
-  """Returns the scripts of a language by their Unicode names.
+  """Returns the Unicode names of a language's scripts.
 
   Returns:
     The names in sorted order, or None if the language is unknown or has a

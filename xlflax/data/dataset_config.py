@@ -1,4 +1,4 @@
-"""Configuration of datasets: tasks, layout of examples, and their order."""
+"""Configuration of datasets: tasks, layout and order of the examples."""
 
 import dataclasses
 import enum
@@ -14,24 +14,25 @@ from xlflax.utils import class_registry, errors, validation
 
 
 class ExampleLayout(enum.Enum):
-  """Arrangement of examples in sequences of T = `DatasetConfig.length` tokens.
+  """Arrangement of examples in sequences of `DatasetConfig.length` tokens.
 
-  <s> and </s> stand for the vocabulary's bos and eos tokens. The examples show
-  the lines `a b` and `c d e f` of a monolingual task, or the pair (`a b`,
-  `c d`) of a parallel task:
+  T is the sequence length. <s> and </s> stand for the vocabulary's bos and eos
+  tokens. The examples show the lines `a b` and `c d e f` of a monolingual task,
+  or the pair (`a b`, `c d`) of a parallel task:
 
   * BLOCKS (T = 6): Lines are joined with </s> between them and cut into blocks
     of T - 2 tokens: `<s> a b </s> c </s>`, `<s> d e f </s> <pad>`.
   * SENTENCES (T = 6): Each line is one sequence, truncated to T - 2 tokens:
     `<s> a b </s> <pad> <pad>`, `<s> c d e f </s>`.
-  * PAIRS (T = 8): Both sides are in one sequence: `<s> a b </s> </s> c d </s>`.
-  * DUAL (T = 4): The sides are in two sequences, `<s> a b </s>` under
+  * PAIRS (T = 8): Source and target are in one sequence: `<s> a b </s> </s> c d
+    </s>`.
+  * DUAL (T = 4): Source and target are in two sequences, `<s> a b </s>` under
     `token_ids` and `<s> c d </s>` under `paired_token_ids`.
-  * INTERLEAVED (T = 4): The segments of a document alternate between the two
-    sides, so that the sides are adjacent segments. The lines of a document are
-    joined as in BLOCKS and cut into windows of 2 (T - 2) tokens. The halves of
-    a window are the two sides. The last, shorter window of a document is
-    halved, too (VECO, section 4).
+  * INTERLEAVED (T = 4): Each pair consists of two adjacent segments of a
+    document. The lines of a document are joined as in BLOCKS and cut into
+    windows of 2 (T - 2) tokens, and the two halves of a window form a pair. The
+    last, shorter window of a document is also divided into halves (VECO,
+    section 4).
   """
 
   BLOCKS = 'blocks'
@@ -42,14 +43,14 @@ class ExampleLayout(enum.Enum):
 
 
 class LanguageBatching(enum.Enum):
-  """Number of tasks in a batch: one (ECS, XLM) or several (XLM-R)."""
+  """Number of tasks in each batch: one (ECS, XLM) or several (XLM-R)."""
 
   ONE_LANGUAGE = 'one_language'
   MIXED = 'mixed'
 
 
 class Sizes(enum.Enum):
-  """Unit of the task sizes N_i in sampling rates; TOKENS requires a cache."""
+  """Unit in which the task sizes N_i are counted; TOKENS requires a cache."""
 
   EXAMPLES = 'examples'
   TOKENS = 'tokens'
@@ -58,8 +59,8 @@ class Sizes(enum.Enum):
 class Packing(enum.Enum):
   """Packing of several examples into one sequence, separated by segment ids.
 
-  NEXT_FIT keeps the order of the examples: an example that does not fit into
-  the current sequence starts the next one.
+  NEXT_FIT keeps the order of the examples. An example that does not fit into
+  the current sequence starts the next sequence.
   """
 
   NONE = 'none'
@@ -67,10 +68,11 @@ class Packing(enum.Enum):
 
 
 class SpecialTokenTemplate(enum.Enum):
-  """Special tokens around a pair x, y in one sequence (`ExampleLayout.PAIRS`).
+  """Special tokens around two texts in one sequence (`ExampleLayout.PAIRS`).
 
-  BERT: `<s> x </s> y </s>`. XLMR: `<s> x </s> </s> y </s>` (also RoBERTa). XLM:
-  `<s> x </s> <s> y </s>` (XLM itself writes </s> in place of <s>).
+  For the texts x and y, the templates are: BERT: `<s> x </s> y </s>`. XLMR:
+  `<s> x </s> </s> y </s>` (also RoBERTa). XLM: `<s> x </s> <s> y </s>` (XLM
+  itself writes </s> in place of <s>).
   """
 
   BERT = 'bert'
@@ -79,14 +81,14 @@ class SpecialTokenTemplate(enum.Enum):
 
   @property
   def num_special(self) -> int:
-    """Number of special tokens in a sequence with one pair."""
+    """Number of special tokens in a sequence that contains one text pair."""
     return 3 if self is SpecialTokenTemplate.BERT else 4
 
 
 class PositionIds(enum.Enum):
-  """Positions of the second side of a pair.
+  """Numbering of positions in the second text of a pair.
 
-  CONTINUOUS continues the positions of the first side (PPA). RESET restarts at
+  CONTINUOUS continues the positions of the first text (PPA). RESET restarts at
   0 (XLM).
   """
 
@@ -95,10 +97,10 @@ class PositionIds(enum.Enum):
 
 
 class PairOrder(enum.Enum):
-  """Order of the two sides of a pair.
+  """Order of source and target in a pair.
 
-  UNCHANGED keeps the order of the corpus, REVERSED exchanges the sides of every
-  pair, and RANDOM exchanges them with probability 1/2 (PPA).
+  UNCHANGED keeps the order of the corpus, REVERSED swaps source and target in
+  every pair, and RANDOM swaps them with probability 1/2 (PPA).
   """
 
   UNCHANGED = 'unchanged'
@@ -109,15 +111,15 @@ class PairOrder(enum.Enum):
 @class_registry.register('pair_options')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairOptions:
-  """Options for filtering and combining the two sides of an example.
+  """Options for filtering and combining the two texts of a pair.
 
   Attributes:
-    separator: Special tokens between the sides (PAIRS only).
-    positions: Positions of the second side (PAIRS only).
-    order: Order of the two sides.
-    min_tokens: Minimum number of tokens of each side. Pairs with a shorter side
+    separator: Special tokens between the two texts (PAIRS only).
+    positions: Numbering of positions in the second text (PAIRS only).
+    order: Order of source and target.
+    min_tokens: Minimum number of tokens in each text. Pairs with a shorter text
       are dropped (PPA: 10).
-    max_tokens: Maximum number of tokens of both sides together, without special
+    max_tokens: Maximum total number of tokens in both texts, excluding special
       tokens. Longer pairs are dropped (PPA: 128). If None, there is no maximum.
   """
 
@@ -130,7 +132,7 @@ class PairOptions:
   def __post_init__(self):
     if self.max_tokens is not None and self.max_tokens < 2 * self.min_tokens:
       raise errors.ConfigError(
-        'The length filters of `PairOptions` drop every pair.',
+        'The length filters in `PairOptions` drop every text pair.',
         got=self,
         expected='`max_tokens` of at least 2 * `min_tokens`',
       )
@@ -139,13 +141,14 @@ class PairOptions:
 @class_registry.register('locality')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Locality:
-  """Order of a cache's sequences that reads few file positions at a time.
+  """Shuffled order in which only few parts of a cache are read at a time.
 
-  This order is for caches on network file systems and in buckets. The sequences
-  of a task are divided into blocks of consecutive sequences. The blocks are
-  shuffled and grouped into windows, and the sequences of each window are
-  shuffled. An epoch reads each block once. Without `Locality`, the sequences
-  are shuffled over the entire task, for which local disks are fast enough.
+  Use this order for caches on network file systems and in buckets. The
+  sequences of a task are divided into blocks of consecutive sequences. The
+  blocks are shuffled and grouped into windows, and the sequences of each window
+  are shuffled. Each block is read only once per epoch. Without `Locality`, the
+  sequences are shuffled over the entire task, for which only local disks are
+  fast enough.
 
   Attributes:
     block_rows: Number of consecutive sequences that are read together.
@@ -159,49 +162,49 @@ class Locality:
 @class_registry.register('dataset_config')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DatasetConfig:
-  """Configuration of a mixture of tasks and its conversion into batches.
+  """Dataset configuration: a mixture of tasks and its conversion to batches.
 
   Attributes:
-    name: Name that objectives use to refer to the dataset.
+    name: Name by which objectives refer to the dataset.
     mixture: Name of a SeqIO mixture or task, such as 'corpus.mono'.
     layout: Arrangement of examples in sequences.
     length: Sequence length T in tokens, including special tokens.
-    batch_size: Global batch size B in sequences.
-    split: Split of the tasks.
+    batch_size: Number of sequences B in each global batch.
+    split: Split to read from each task, such as 'train'.
     languages: Languages to read. A task is read only if all of its languages
-      are in the list. If None, all tasks of the mixture are read. Languages
-      that are added in a later phase of training are left out in the first
-      (mmBERT).
-    alpha: Sampling exponent: tasks are sampled with p_i proportional to N_i **
-      alpha, where N_i is the number of examples of task i. A function of the
-      dataset's step defines a schedule, which is evaluated once per
-      `mixing_schedule.BLOCK_STEPS` steps. If None, the SeqIO rates of the
-      mixture are used.
-    sizes: Unit of the task sizes N_i.
+      are in the list. If None, all tasks of the mixture are read. For example,
+      languages that are added in a later training phase are omitted in the
+      first phase (mmBERT).
+    alpha: Sampling exponent. Task i is sampled with a probability p_i
+      proportional to N_i ** alpha, where N_i is its number of examples. A
+      function of the dataset's step defines a schedule, which is evaluated once
+      per `mixing_schedule.BLOCK_STEPS` steps. If None, the mixture's SeqIO
+      rates are used.
+    sizes: Unit in which the task sizes N_i are counted.
     max_rate: Maximum sampling rate of a task. The excess is distributed to the
       other tasks in proportion to their rates. If None, there is no maximum.
-    max_epochs: Maximum number of epochs of a task, after which the task is no
-      longer sampled and its rate is distributed to the other tasks in
-      proportion to theirs. A batch that no task has sequences for is an error.
-      Requires a token cache, in which the number of sequences is known. If
-      None, there is no maximum.
+    max_epochs: Maximum number of epochs of a task. After these epochs, the task
+      is no longer sampled, and its rate is distributed to the other tasks in
+      proportion to their rates. If no task has sequences left for a batch, an
+      error is raised. This requires a token cache, in which the number of
+      sequences is known. If None, there is no maximum.
     batching: Number of tasks in a batch: one for the entire batch, or one drawn
       for each sequence.
-    shuffle: Whether to shuffle the sequences in each epoch. Otherwise they are
+    shuffle: Whether to shuffle the sequences in each epoch. If False, they are
       read in the order of the corpus.
     shuffle_window: Number of sequences in the shuffle buffer of the live
       loader. A cache shuffles over the entire task.
-    locality: Shuffled order with locality, for caches that are read over a
-      network. If None, sequences are shuffled over the entire task.
-    max_examples: Maximum number of examples of each task. Only the first
-      `max_examples` examples that pass the filters are used, and N_i is at most
-      this number. Requires one example per sequence: SENTENCES, PAIRS or DUAL
-      without packing (PPA: 250k, 600k and 2M pairs).
-    packing: Packing of several examples into one sequence (SENTENCES and PAIRS
-      only).
-    pairs: Options for pairs (layouts with two sides only).
-    seed_offset: Number that is added to the seed of the run, so that two
-      datasets of one mixture are sampled independently.
+    locality: Settings of a shuffled order with locality, for caches that are
+      read over a network. If None, sequences are shuffled over the entire task.
+    max_examples: Maximum number of examples to use from each task. Only the
+      first `max_examples` examples that pass the filters are used, and N_i is
+      at most this number. This requires one example per sequence: SENTENCES,
+      PAIRS or DUAL without packing (PPA: 250k, 600k and 2M pairs).
+    packing: Method for packing several examples into one sequence (SENTENCES
+      and PAIRS only).
+    pairs: Options for text pairs (only for layouts with source and target).
+    seed_offset: Number that is added to the run's random seed, so that two
+      datasets with the same mixture are sampled independently.
   """
 
   name: str
@@ -230,24 +233,24 @@ class DatasetConfig:
 
   @property
   def parallel(self) -> bool:
-    """True if the tasks of the dataset must have two sides."""
+    """True if the tasks of the dataset must be parallel text."""
     return self.layout in (ExampleLayout.PAIRS, ExampleLayout.DUAL)
 
   @property
   def capacity(self) -> int:
     """Number of text tokens that fit into a sequence with one example.
 
-    For PAIRS, this is the number of tokens of both sides together.
+    For PAIRS, this is the total number of tokens in both texts.
     """
     if self.layout is ExampleLayout.PAIRS:
       return self.length - self.pairs.separator.num_special
     return self.length - 2
 
   def batch_spec(self, spec: VocabularySpec) -> dict[str, jax.ShapeDtypeStruct]:
-    """Returns the shapes and types of a global batch by key.
+    """Returns the shape and type of each array in a global batch, by key.
 
     Args:
-      spec: Specification of the vocabulary, which the shapes do not depend on.
+      spec: Specification of the vocabulary. The shapes do not depend on it.
 
     Returns:
       int32 [B, T] for each key.
@@ -275,7 +278,8 @@ def _check_sizes(dataset: DatasetConfig) -> None:
   min_capacity = 2 if dataset.layout is ExampleLayout.PAIRS else 1
   if dataset.capacity < min_capacity:
     raise errors.ConfigError(
-      '`DatasetConfig.length` is too small to hold text.',
+      '`DatasetConfig.length` leaves no space for text in addition to the '
+      'special tokens.',
       got=dataset.length,
       expected=f'at least {dataset.length - dataset.capacity + min_capacity}',
       where=where,

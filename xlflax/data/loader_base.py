@@ -1,11 +1,11 @@
-"""Interface of loaders, and the checks that all loaders share.
+"""Interface of data loaders, and checks shared by all loaders.
 
-There are two implementations. The cached loader reads a token cache: the global
-batch of step s is a pure function of (cache, seed, s). The live loader reads
-SeqIO tasks without any preparation, but to reach a step it must replay the
-dataset from the beginning, and it shuffles only within a window. Without
-shuffling, both loaders return the same batches. The task of each sequence is
-the same in both loaders, with and without shuffling.
+Text datasets have two loader implementations. The cached loader reads a token
+cache, and its global batch for step s is a pure function of (cache, seed, s).
+The live loader reads SeqIO tasks without any preparation, but to reach a step
+it must replay the dataset from the beginning, and it shuffles only within a
+window. Without shuffling, both loaders return the same batches. The task of
+each sequence is the same in both loaders, with and without shuffling.
 """
 
 import dataclasses
@@ -20,11 +20,11 @@ from xlflax.utils import errors, name_suggestions
 
 
 class AnyDatasetConfig(Protocol):
-  """Common interface of datasets of text and datasets of labeled examples."""
+  """Common interface of text datasets and labeled datasets."""
 
   @property
   def name(self) -> str:
-    """Name that objectives use to refer to the dataset."""
+    """Name by which objectives refer to the dataset."""
 
   @property
   def length(self) -> int:
@@ -32,33 +32,34 @@ class AnyDatasetConfig(Protocol):
 
   @property
   def batch_size(self) -> int:
-    """Global batch size B in sequences."""
+    """Number of sequences B in each global batch."""
 
   @property
   def batching(self) -> dataset_config.LanguageBatching:
-    """Number of languages in a batch: one or several."""
+    """Number of languages in each batch: one or several."""
 
   def batch_spec(self, spec: VocabularySpec) -> dict[str, jax.ShapeDtypeStruct]:
-    """Returns the shapes and types of the global batch by key."""
+    """Returns the shape and type of each array in the global batch, by key."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskStatistics:
-  """Statistics of one task of a dataset.
+  """Statistics of a task in a dataset.
 
   Attributes:
     task: Name of the task.
-    languages: Languages of the sides.
+    languages: Language codes of the task's source and target texts.
     examples: Number of examples in the source.
-    rate: Expected fraction of the sequences at step 0.
-    rows: Number of sequences in an epoch. None if it is unknown before the task
-      is read (live loader).
-    dropped: Number of examples that the filters of the dataset drop (live
-      loader: so far).
-    truncated: Number of examples that are truncated (live loader: so far).
-    tokens: Number of text tokens of all sides before filtering. None if
-      unknown.
-    unknown: Fraction of unknown tokens on each side. None if unavailable.
+    rate: Fraction of the sequences expected to come from this task at step 0.
+    rows: Number of sequences in an epoch. None if the number is unknown before
+      the task is read (live loader).
+    dropped: Number of examples that the dataset's filters drop (live loader:
+      dropped so far).
+    truncated: Number of examples that are truncated (live loader: truncated so
+      far).
+    tokens: Total number of text tokens before filtering. None if unknown.
+    unknown: Fraction of unknown tokens in the texts of each language. None if
+      unavailable.
   """
 
   task: str
@@ -73,7 +74,7 @@ class TaskStatistics:
 
 
 class Loader(Protocol):
-  """Random access to the rows of the global batch of any step."""
+  """Loader with random access to the global batch of any step."""
 
   @property
   def dataset(self) -> AnyDatasetConfig:
@@ -81,21 +82,21 @@ class Loader(Protocol):
 
   @property
   def spec(self) -> dict[str, jax.ShapeDtypeStruct]:
-    """Shapes and types of the global batch by key."""
+    """Shape and type of each array in the global batch, by key."""
 
   @property
   def identity(self) -> str:
-    """Digest of the examples, or of the texts that they are created from."""
+    """Digest of the examples, or of the texts from which they are created."""
 
   @property
   def signature(self) -> str:
-    """Signature that changes whenever a file of the token cache is written.
+    """Signature that changes whenever a file in the token cache is written.
 
-    It is empty if the loader does not read a cache.
+    The signature is empty if the loader does not read a cache.
     """
 
   def rows(self, step: int, start: int, stop: int) -> batch_keys.Batch:
-    """Returns rows start .. stop - 1 of the global batch of a step.
+    """Returns the rows from start to stop - 1 of the global batch for a step.
 
     Args:
       step: Number of batches of this dataset that precede the batch.
@@ -108,21 +109,21 @@ class Loader(Protocol):
     """
 
   def statistics(self) -> list[TaskStatistics]:
-    """Returns the sizes and sampling rates of each task."""
+    """Returns the size and sampling rate of each task."""
 
   def close(self) -> None:
-    """Closes files. The loader cannot be used afterwards."""
+    """Closes all files, after which the loader can no longer be used."""
 
 
 def check_sides(
   dataset: dataset_config.DatasetConfig, task: str, languages: tuple[str, ...]
 ) -> None:
-  """Checks that the layout of a dataset fits the number of sides of a task.
+  """Checks that a dataset's layout fits a monolingual or parallel task.
 
   Args:
     dataset: Dataset that reads the task.
     task: Name of the task.
-    languages: Languages of the sides of the task.
+    languages: Language codes of the task's source and target texts.
 
   Raises:
     ConfigError: If a parallel layout is used for a monolingual task, or a
@@ -136,18 +137,18 @@ def check_sides(
     'task.',
     got=f'{task} ({"-".join(languages)}), {kinds[len(languages) == 2]} task',
     where=f'dataset {dataset.name!r}, mixture {dataset.mixture!r}',
-    fix='Choose another layout or mixture.',
+    fix='Choose a different layout or mixture.',
   )
 
 
 def filter_tasks_by_language(
   dataset: dataset_config.DatasetConfig, tasks: Mapping[str, tuple[str, ...]]
 ) -> list[str]:
-  """Returns the tasks of a mixture that `DatasetConfig.languages` selects, in order.
+  """Returns those tasks of a mixture that `DatasetConfig.languages` selects.
 
   Args:
     dataset: Dataset that reads the mixture.
-    tasks: Map from task name to the languages of its sides.
+    tasks: Mapping from task names to the languages of their texts.
 
   Raises:
     ConfigError: If no task has text in one of the selected languages.
@@ -176,14 +177,14 @@ def filter_tasks_by_language(
 def side_languages(
   dataset: dataset_config.DatasetConfig, vocabulary, languages: tuple[str, ...]
 ) -> tuple[int, ...]:
-  """Returns the language id of each side of a sequence.
+  """Returns the language ids of a sequence's source and target texts.
 
-  Adjacent segments are two sides in the same language.
+  Two adjacent segments of a document have the same language.
 
   Args:
     dataset: Dataset that reads the task.
-    vocabulary: Vocabulary that maps language codes to ids.
-    languages: Languages of the sides of the task.
+    vocabulary: Vocabulary that maps language codes to language ids.
+    languages: Language codes of the task's source and target texts.
   """
   if dataset.layout is dataset_config.ExampleLayout.INTERLEAVED:
     languages = languages * 2
@@ -193,16 +194,16 @@ def side_languages(
 def check_range(
   dataset: AnyDatasetConfig, step: int, start: int, stop: int
 ) -> None:
-  """Raises a ValueError if a range of rows lies outside of the batch."""
+  """Raises a ValueError if a range of rows is not within the batch."""
   if step < 0 or not 0 <= start < stop <= dataset.batch_size:
     raise ValueError(
-      f'Invalid range of rows: {start}..{stop} of step {step}, with a batch '
-      f'size of {dataset.batch_size}.'
+      f'The range of rows {start}..{stop} for step {step} is not within the '
+      f'batch of size {dataset.batch_size}.'
     )
 
 
 def no_examples_error(dataset, task: str, examples: int) -> errors.CorpusError:
-  """Returns the error for a task without examples that pass the filters."""
+  """Returns the error for a task of which no example passes the filters."""
   expected = (
     f'examples with at least {dataset.pairs.min_tokens} tokens on each side'
   )

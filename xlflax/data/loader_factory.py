@@ -1,4 +1,4 @@
-"""Factory of the cached, live and labeled loaders of a dataset."""
+"""Factory for the cached, live and labeled loaders of a dataset."""
 
 import os
 from collections.abc import Collection, Sequence
@@ -22,33 +22,34 @@ def open_loader(
   task_modules: Sequence[str] = (),
   verified: Collection[str] | None = (),
 ) -> loader_base.Loader:
-  """Opens the loader of a dataset.
+  """Opens the loader that reads a dataset.
 
   Args:
     dataset: Dataset to read.
-    vocabulary: Vocabulary of the run.
-    seed: Random seed of the run.
+    vocabulary: Vocabulary that the run uses.
+    seed: Random seed that determines the order of the sequences.
     cache_dir: Directory of the token cache. If None, the SeqIO tasks are read
       live.
     cache_generation: Generation of the cache to read, counted from 1. If None,
       the newest generation is read.
-    corpus: Corpus directory or `Corpus`. A cache of its tasks is rejected if
-      the text has changed since the cache was written. The live loader
-      registers its tasks.
+    corpus: Corpus directory or `Corpus`. A cache with tasks from this corpus is
+      rejected if the text has changed since the cache was written. The live
+      loader registers the corpus tasks.
     task_modules: Names of modules that register SeqIO tasks. The live loader
       imports them.
-    verified: Signatures of caches whose content is not read and compared with
-      its checksums. If None, this applies to all caches.
+    verified: Signatures of caches whose content has already been compared with
+      its checksums and is not read again. If None, no cache content is compared
+      with its checksums.
 
   Returns:
     The loader.
 
   Raises:
-    CacheError: If the cache is missing, incomplete, or does not fit the
+    CacheError: If the cache is missing or incomplete, or if it does not fit the
       dataset, the vocabulary or the corpus.
-    ConfigError: If the layout does not fit the tasks, or live reading is
-      requested and TensorFlow or SeqIO is not installed.
-    CorpusError: If the mixture does not exist, or the filters drop every
+    ConfigError: If the layout does not fit the tasks, or if tasks are read live
+      but TensorFlow or SeqIO is not installed.
+    CorpusError: If the mixture does not exist, or if the filters drop every
       example of a task.
   """
   if isinstance(dataset, supervised_dataset.LabeledDatasetConfig):
@@ -92,7 +93,8 @@ def _import_live_modules(dataset: dataset_config.DatasetConfig):
     if error.name is None or error.name.startswith('xlflax'):
       raise
     raise errors.ConfigError(
-      'Live reading of SeqIO tasks requires TensorFlow and SeqIO.',
+      'Reading SeqIO tasks without a token cache requires TensorFlow and '
+      'SeqIO.',
       got=f'no module {error.name!r}',
       where=f'dataset {dataset.name!r}',
       fix='Run `pip install seqio tensorflow tensorflow-datasets`, or pass the '

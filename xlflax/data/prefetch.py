@@ -1,4 +1,4 @@
-"""Background prefetching of batches to the devices, without TensorFlow."""
+"""Background prefetching of batches to the devices."""
 
 import functools
 import queue
@@ -14,13 +14,13 @@ Shardings = jax.sharding.Sharding | Mapping[str, jax.sharding.Sharding]
 
 
 class Prefetcher:
-  """Iterator over the device batches of steps first_step, first_step + 1, …
+  """Iterator over batches on the devices, starting with `first_step`.
 
-  A thread reads rows and copies them to the devices while the training step
-  runs. Each process reads only the rows that its devices hold.
+  A background thread reads rows and copies them to the devices while the
+  training step runs. Each process reads only the rows that its devices hold.
 
-  An error in the thread is raised, with its traceback, by the call of `next`
-  that would have returned the batch, and by every later call.
+  If an error occurs in the thread, the call of `next` that would have returned
+  the batch raises this error with its traceback, and so does every later call.
   """
 
   def __init__(
@@ -34,7 +34,8 @@ class Prefetcher:
     """Starts the thread.
 
     Args:
-      loader: Loader that only the thread reads. It stays open after `close`.
+      loader: Loader that is read only by the background thread. It stays open
+        after `close`.
       sharding: Sharding of the arrays of shape [B, T], either one for all
         arrays or one for each key.
       first_step: Step of the dataset for the first batch.
@@ -54,16 +55,18 @@ class Prefetcher:
     self._thread.start()
 
   def next(self) -> dict[str, jax.Array]:
-    """Returns the batch of the next step, and waits for it if necessary.
+    """Returns the batch for the next step, and waits for it if necessary.
 
     Raises:
       ValueError: If the prefetcher is closed.
-      Exception: If the loader raised it.
+      Exception: If the loader raised an exception.
     """
     if self._error is not None:
       raise self._error
     if self._stop.is_set():
-      raise ValueError('The prefetcher is closed.')
+      raise ValueError(
+        'The prefetcher has been closed and returns no more batches.'
+      )
     batch, error = self._queue.get()
     if error is not None:
       self._error = error
@@ -71,7 +74,7 @@ class Prefetcher:
     return batch
 
   def close(self) -> None:
-    """Stops the thread, waits for its end and discards all batches."""
+    """Stops the background thread, waits for its end and drops all batches."""
     self._stop.set()
     while self._thread.is_alive():
       self._drain()
@@ -116,12 +119,12 @@ class Prefetcher:
 def device_batch(
   loader: loader_base.Loader, step: int, sharding: Shardings
 ) -> dict[str, jax.Array]:
-  """Returns the global batch of a step, sharded over the devices.
+  """Returns the global batch for a step, sharded over the devices.
 
-  Only rows on the devices of this process are read.
+  Only the rows that are placed on this process's devices are read.
 
   Args:
-    loader: Loader of the dataset.
+    loader: Loader that reads the dataset.
     step: Step of the dataset.
     sharding: Sharding of the arrays of shape [B, T], either one for all arrays
       or one for each key.
@@ -164,10 +167,10 @@ class _LocalRows:
     ]
 
   def get(self, key: str, index) -> np.ndarray:
-    """Returns a slice of an array.
+    """Returns a slice of one of the batch's arrays.
 
     Args:
-      key: Key of the array.
+      key: Batch key of the array.
       index: Slices of the global array.
     """
     first = index[0].start or 0

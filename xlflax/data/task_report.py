@@ -1,4 +1,4 @@
-"""Human-readable tables and examples of SeqIO tasks. Requires TensorFlow."""
+"""Human-readable tables and examples for SeqIO tasks. Requires TensorFlow."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ _MAX_CHARACTERS = 200
 
 
 def list_registered() -> list[dict]:
-  """Returns name, kind, languages and splits of each task and mixture."""
+  """Returns the name, kind, languages and splits of each task and mixture."""
   tasks = [
     {
       'name': name,
@@ -61,10 +61,10 @@ def mixture_rates(name: str, *, split: str = TRAIN) -> list[dict]:
 
   Returns:
     One dict per task, with its name, languages, number of examples, rate, and
-    share of the sum of the rates.
+    fraction of the sum of all rates.
 
   Raises:
-    CorpusError: If the name is unknown, or no task has the split.
+    CorpusError: If the name is unknown, or if no task has the split.
   """
   rates = task_registry.expand_mixture(name, split=split)
   total = sum(rates.values())
@@ -91,15 +91,15 @@ def describe_preprocessing(
 
   Args:
     name: Name of the task.
-    vocabulary: Vocabulary for tasks whose vocabulary is not fixed. If None,
-      such tasks are shown up to tokenization.
+    vocabulary: Vocabulary for tasks that were registered without a vocabulary.
+      If None, such tasks are shown only up to tokenization.
     split: Split of the task.
     num_examples: Number of examples to show after each step.
 
   Raises:
-    CorpusError: If the task or the split does not exist, or a line is
+    CorpusError: If the task or the split does not exist, or if a line is
       malformed.
-    VocabularyError: If the task has another vocabulary.
+    VocabularyError: If the task was registered with a different vocabulary.
   """
   task = task_registry.get_task(name, split=split)
   languages = task_registry.registered_languages(name)
@@ -128,7 +128,7 @@ def format_table(rows: Sequence[dict], columns: Sequence[str]) -> str:
   """Formats rows as an aligned text table with a header of column names.
 
   Args:
-    rows: Dicts from column name to value.
+    rows: Rows of the table, as dicts that map column names to values.
     columns: Names of the columns to show, in order.
   """
   lines = [

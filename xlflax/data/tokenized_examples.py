@@ -9,11 +9,11 @@ SIDES = {1: ('targets',), 2: ('inputs', 'targets')}
 
 
 class Ragged(NamedTuple):
-  """Concatenated token ids of several texts.
+  """Texts of different lengths, stored as concatenated token ids.
 
   Attributes:
     tokens: Token ids of all texts, int of shape [sum of lengths].
-    lengths: Number of tokens of each text, int64 of shape [examples].
+    lengths: Number of tokens in each text, int64 of shape [examples].
   """
 
   tokens: np.ndarray
@@ -42,11 +42,11 @@ class Ragged(NamedTuple):
   def with_eos(self, eos_id: int, dtype) -> np.ndarray:
     """Returns the token ids of all texts, with an eos token after each text.
 
-    The texts `a b` and `c` become `a b </s> c </s>`.
+    For example, the texts `a b` and `c` become `a b </s> c </s>`.
 
     Args:
       eos_id: Id of the eos token.
-      dtype: Type of the result.
+      dtype: Data type of the result.
 
     Returns:
       Token ids of shape [sum of lengths + examples].
@@ -59,11 +59,12 @@ class Ragged(NamedTuple):
 
 
 class Examples(NamedTuple):
-  """Consecutive examples of a task.
+  """Batch of consecutive examples from a task.
 
   Attributes:
-    sides: One `Ragged` for a monolingual task, two for a parallel task.
-    starts_document: Whether the example is the first of a document, bool of
+    sides: One `Ragged` with all texts for a monolingual task, or two (source
+      and target) for a parallel task.
+    starts_document: Whether each example is the first in its document, bool of
       shape [examples].
   """
 
@@ -77,18 +78,18 @@ class Examples(NamedTuple):
 def drop_empty(
   examples: Examples, pending_start: bool
 ) -> tuple[Examples, bool]:
-  """Drops examples that have a side without tokens.
+  """Drops examples in which a text has no tokens.
 
   If the first example of a document is dropped, the next remaining example
   starts the document.
 
   Args:
-    examples: Examples as read.
+    examples: Examples to filter.
     pending_start: Whether a document started in the examples that were dropped
-      immediately before these.
+      immediately before this batch.
 
   Returns:
-    The remaining examples, and `pending_start` for the examples that follow.
+    The remaining examples, and the `pending_start` value for the next batch.
   """
   keep = np.logical_and.reduce([side.lengths > 0 for side in examples.sides])
   if keep.all() and not pending_start:

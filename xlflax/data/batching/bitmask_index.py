@@ -1,4 +1,4 @@
-"""Subsets of examples in one bit per example, with access by rank."""
+"""Subsets of examples, stored as one bit per example and accessed by rank."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ _WORD_BITS = 64
 
 
 class Selection:
-  """A subset of 0 .. n - 1.
+  """Subset of the numbers from 0 to n - 1.
 
   Attributes:
     size: Number of elements in the subset.
@@ -27,9 +27,10 @@ class Selection:
       self._ends = np.cumsum(np.bitwise_count(self._words).sum(-1, np.int64))
 
   def positions(self, index: np.ndarray) -> np.ndarray:
-    """Returns the elements with the given ranks in the subset.
+    """Returns the elements that have the given ranks in the subset.
 
-    The elements with ranks 0 and 2 of the subset 2, 5, 6 are 2 and 6.
+    For example, the elements with ranks 0 and 2 in the subset {2, 5, 6} are 2
+    and 6.
 
     Args:
       index: Ranks, int64 [n].
@@ -47,10 +48,10 @@ class Selection:
 
 
 class Builder:
-  """Builder of a `Selection` from consecutive masks.
+  """Builder that creates a `Selection` from consecutive masks.
 
   Attributes:
-    num_elements: Number of elements so far, selected or not.
+    num_elements: Number of elements added so far, selected or not.
   """
 
   def __init__(self) -> None:
@@ -60,7 +61,7 @@ class Builder:
     self._pending = np.zeros(0, bool)
 
   def add(self, keep: np.ndarray) -> None:
-    """Adds the next elements.
+    """Adds the next elements to the subset or excludes them.
 
     Args:
       keep: Whether each element is in the subset, bool [n].
@@ -73,7 +74,7 @@ class Builder:
     self._pending = mask[num_packed:]
 
   def build(self) -> Selection:
-    """Returns the subset of all elements so far."""
+    """Returns the subset of all elements added so far."""
     if self._size == self.num_elements:
       return Selection(None, self._size)
     num_words = -(-self._pending.size // _WORD_BITS)

@@ -1,8 +1,9 @@
-"""Collation of texts to the arrays of a batch, which both loaders use.
+"""Conversion of texts to the arrays of a batch, used by both loaders.
 
 `sequence_index` (random access to a cache) and `sequence_iterator` (examples in
-order) assign texts to sequences. This module adds special tokens, segments,
-positions, languages and sides to all sequences of a batch.
+order) assign texts to sequences. This module adds special tokens to all
+sequences of a batch, and creates the arrays of segments, positions, languages
+and sides (source or target).
 """
 
 from collections.abc import Sequence
@@ -20,12 +21,14 @@ _NO_PREFIX = -1
 
 
 class Row(NamedTuple):
-  """The texts of a sequence, without special tokens and already truncated.
+  """Texts of one sequence, after truncation and without special tokens.
 
   Attributes:
-    units: Examples of the sequence. Only packed sequences have several.
-    languages: Language id of each side.
-    swaps: Bit mask. If bit u % 64 is set, the sides of unit u are swapped.
+    units: Examples in the sequence. Only a packed sequence has several
+      examples.
+    languages: Language ids of the source and target texts.
+    swaps: Bit mask. If bit u % 64 is set, source and target of unit u are
+      swapped.
   """
 
   units: Sequence[Unit]
@@ -38,11 +41,11 @@ class _Spans(NamedTuple):
 
   Attributes:
     texts: Token ids of each text.
-    row: Row of each span, int64 [spans].
-    unit: Number of the example in its row, from 0, int64 [spans].
-    side: Side of each span, int64 [spans].
+    row: Index of each span's sequence in the batch, int64 [spans].
+    unit: Number of each span's example in its sequence, from 0, int64 [spans].
+    side: Side of each span, 0 for source or 1 for target, int64 [spans].
     language: Language id of each span, int64 [spans].
-    prefix: Token before each text, or `_NO_PREFIX`, int64 [spans].
+    prefix: Special token before each text, or `_NO_PREFIX`, int64 [spans].
   """
 
   texts: list[np.ndarray]
@@ -58,17 +61,17 @@ def build_batch(
   dataset: dataset_config.DatasetConfig,
   spec: vocabulary_spec.VocabularySpec,
 ) -> batch_keys.Batch:
-  """Builds the arrays of a batch, which `xlflax.data.batch_keys` documents.
+  """Builds the arrays of a batch, as documented in `xlflax.data.batch_keys`.
 
-  With ExampleLayout.PAIRS, T = 8, bos 1, eos 2 and pad 0, the arrays of
-  `Row([([7, 8], [9])], (0, 1))` are: token_ids `[1, 7, 8, 2, 2, 9, 2, 0]`,
-  segment_ids `[1, 1, 1, 1, 1, 1, 1, 0]`, positions `[0, 1, 2, 3, 4, 5, 6, 0]`,
-  language_ids `[0, 0, 0, 0, 1, 1, 1, 0]` and side_ids `[0, 0, 0, 0, 1, 1, 1,
-  0]`.
+  For example, with ExampleLayout.PAIRS, T = 8, bos 1, eos 2 and pad 0, the
+  arrays of `Row([([7, 8], [9])], (0, 1))` are: token_ids `[1, 7, 8, 2, 2, 9, 2,
+  0]`, segment_ids `[1, 1, 1, 1, 1, 1, 1, 0]`, positions `[0, 1, 2, 3, 4, 5, 6,
+  0]`, language_ids `[0, 0, 0, 0, 1, 1, 1, 0]` and side_ids `[0, 0, 0, 0, 1, 1,
+  1, 0]`.
 
   Args:
-    rows: Texts of each sequence of the batch, B in total.
-    dataset: Dataset with layout, length and pair options.
+    rows: Texts of the B sequences in the batch.
+    dataset: Dataset that defines the layout, length and pair options.
     spec: Specification of the vocabulary.
 
   Returns:
@@ -93,8 +96,8 @@ def _make_side_spans(rows, position: int, spec) -> _Spans:
   """Returns spans `bos text eos` of the first or second sides.
 
   Args:
-    rows: Texts of each sequence.
-    position: Position of the side after swapping, 0 or 1.
+    rows: Texts of the sequences in the batch.
+    position: Position of the text in its pair after swapping, 0 or 1.
     spec: Specification of the vocabulary.
   """
   texts: list[np.ndarray] = []
@@ -192,7 +195,7 @@ def _fill(spans: _Spans, num_rows: int, dataset, spec) -> batch_keys.Batch:
 def _fill_complete_rows(
   spans: _Spans, length: int, dataset, spec
 ) -> batch_keys.Batch:
-  """Copies spans that each fill a complete row, which is faster than `_fill`."""
+  """Copies spans that fill complete rows, which is faster than `_fill`."""
   shape = len(spans.texts), length
   tokens = np.empty(shape, np.int32)
   tokens[:, 0] = spans.prefix
@@ -228,11 +231,11 @@ def _offsets_in_rows(total, row):
   """Returns the sum of `total` over the earlier spans of the same row.
 
   Args:
-    total: Number of tokens of each span, int64 [spans].
-    row: Row of each span, int64 [spans].
+    total: Number of tokens in each span, int64 [spans].
+    row: Index of each span's sequence in the batch, int64 [spans].
 
   Returns:
-    Offset of each span in its row, int64 [spans].
+    The offset of each span in its sequence, int64 [spans].
   """
   offsets = np.cumsum(total) - total
   is_first = np.concatenate([[True], row[1:] != row[:-1]])

@@ -1,4 +1,4 @@
-"""Filtering and truncation of examples, based on their lengths."""
+"""Filtering and truncation of examples by length."""
 
 from collections.abc import Sequence
 
@@ -10,15 +10,15 @@ from xlflax.data import dataset_config
 def passes_length_filter(
   lengths: Sequence[np.ndarray], dataset: dataset_config.DatasetConfig
 ) -> np.ndarray:
-  """Returns which examples pass the length filters of `dataset.pairs`.
+  """Returns a mask of the examples that pass the filters of `dataset.pairs`.
 
-  Examples with one side always pass.
+  Monolingual examples always pass.
 
   Args:
-    lengths: For each side, the number of text tokens of each example, int64
-      [examples].
-    dataset: Dataset with the filters `pairs.min_tokens` and `pairs.max_tokens`
-      (PPA, section 4.1).
+    lengths: For source and target, the number of text tokens in each example,
+      int64 [examples].
+    dataset: Dataset that defines the filters `pairs.min_tokens` and
+      `pairs.max_tokens` (PPA, section 4.1).
 
   Returns:
     Array of shape [examples], bool.
@@ -33,7 +33,7 @@ def passes_length_filter(
 
 
 def counts_kept_pairs(dataset: dataset_config.DatasetConfig) -> bool:
-  """Returns whether N_i of the sampling rates counts the pairs after filtering.
+  """Returns whether N_i in the sampling rates is counted after filtering.
 
   This is the case if sequences are pairs and a filter is set. An epoch of the
   dataset is then one epoch of each task (PPA, section 3.1).
@@ -51,16 +51,17 @@ def truncated_lengths(
 ) -> tuple[np.ndarray, ...]:
   """Returns the lengths of texts after truncation to the sequence length.
 
-  Two sides in one sequence are truncated longest first. With a capacity of 6
-  tokens, lengths (9, 2) become (4, 2), and (9, 8) become (3, 3).
+  If source and target are in one sequence, the longer text is truncated first.
+  With a capacity of 6 tokens, lengths (9, 2) become (4, 2), and (9, 8) become
+  (3, 3).
 
   Args:
-    lengths: For each side, the number of text tokens of each example, int64
-      [examples].
-    dataset: Dataset with the layout and capacity.
+    lengths: For source and target, the number of text tokens in each example,
+      int64 [examples].
+    dataset: Dataset that defines the layout and capacity.
 
   Returns:
-    For each side, an array of shape [examples], int64.
+    For source and target, an array of shape [examples], int64.
   """
   capacity = dataset.capacity
   if dataset.layout is not dataset_config.ExampleLayout.PAIRS:
@@ -73,12 +74,12 @@ def truncated_lengths(
 def sequence_lengths(
   lengths: Sequence[np.ndarray], dataset: dataset_config.DatasetConfig
 ) -> np.ndarray:
-  """Returns the number of tokens of examples, including special tokens.
+  """Returns each example's number of tokens, including special tokens.
 
   Args:
-    lengths: For each side, the number of text tokens of each example, int64
-      [examples].
-    dataset: Dataset with the layout and length.
+    lengths: For source and target, the number of text tokens in each example,
+      int64 [examples].
+    dataset: Dataset that defines the layout and length.
 
   Returns:
     Array of shape [examples], int64.
@@ -90,11 +91,11 @@ def sequence_lengths(
 def count_truncated(
   truncated: Sequence[np.ndarray], lengths: Sequence[np.ndarray]
 ) -> int:
-  """Counts the examples with at least one truncated side.
+  """Counts the examples in which the source or the target was truncated.
 
   Args:
-    truncated: For each side, lengths after truncation, [examples].
-    lengths: For each side, lengths before truncation, [examples].
+    truncated: For source and target, the lengths after truncation, [examples].
+    lengths: For source and target, the lengths before truncation, [examples].
   """
   is_truncated = np.logical_or.reduce(
     [after < before for after, before in zip(truncated, lengths, strict=True)]

@@ -1,9 +1,9 @@
-"""Random access to the sequences of one task in a cache.
+"""Random access to the sequences of a task in a token cache.
 
-Nothing is stored per layout. The texts of a sequence are computed from the
-offsets of examples in the flat token arrays of the cache, so one cache serves
-every layout and length. `sequence_iterator` creates the same sequences from
-examples in order.
+The cache contains no data that depends on the layout. The texts of a sequence
+are determined from the examples' offsets in the cache's flat token arrays, so
+the same cache can be read with any layout and length. `sequence_iterator`
+creates the same sequences from examples in order.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,16 +16,16 @@ from xlflax.data.batching import bitmask_index, collate, length_filter
 
 
 class Texts(Protocol):
-  """The concatenated texts of one side of a task, with eos after each text.
+  """Concatenated texts of a task in one language, with eos after each text.
 
   Attributes:
-    num_tokens: Number of tokens, including eos.
+    num_tokens: Total number of tokens, including eos.
   """
 
   num_tokens: int
 
   def slices(self, starts: np.ndarray, stops: np.ndarray) -> list[np.ndarray]:
-    """Returns tokens starts_i .. stops_i - 1 for each i.
+    """Returns the tokens from starts_i to stops_i - 1 for each i.
 
     Args:
       starts: Start of each slice, int64 [n].
@@ -33,7 +33,7 @@ class Texts(Protocol):
     """
 
   def bounds(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the starts of texts and the positions of their eos.
+    """Returns the start positions of texts and the positions of their eos.
 
     Args:
       index: Numbers of the texts, int64 [n].
@@ -43,16 +43,16 @@ class Texts(Protocol):
     """
 
   def lengths(self) -> Iterator[np.ndarray]:
-    """Yields the lengths of consecutive texts without eos, int64 [texts]."""
+    """Yields the lengths of consecutive texts, excluding eos, int64 [texts]."""
 
 
 class RowIndex:
-  """Index of the sequences of one task in a layout.
+  """Index of a task's sequences in the layout of a dataset.
 
   Attributes:
     num_rows: Number of sequences in an epoch.
-    num_dropped: Number of examples that the filters drop.
-    num_truncated: Number of truncated examples.
+    num_dropped: Number of examples that the length filters drop.
+    num_truncated: Number of examples that are truncated.
   """
 
   num_rows: int
@@ -60,13 +60,13 @@ class RowIndex:
   num_truncated: int = 0
 
   def units(self, index: np.ndarray) -> list[Sequence[collate.Unit]]:
-    """Returns the texts of sequences.
+    """Returns the texts of the sequences with the given numbers.
 
     Args:
       index: Numbers of the sequences, int64 [n].
 
     Returns:
-      The examples of each sequence.
+      The examples in each sequence.
     """
     raise NotImplementedError
 
@@ -79,11 +79,11 @@ def make_index(
   """Creates the index for the layout of a dataset.
 
   Args:
-    sides: Texts of one or two sides, with at least one example each.
+    sides: Texts in one or two languages, with at least one example each.
     starts_document: Function that returns whether each example starts a
       document, bool [examples]. It is called only for
       ExampleLayout.INTERLEAVED.
-    dataset: Dataset with a layout for this number of sides.
+    dataset: Dataset whose layout supports this number of languages.
   """
   if dataset.layout is dataset_config.ExampleLayout.BLOCKS:
     return _Blocks(sides[0], dataset)
@@ -95,16 +95,16 @@ def make_index(
 
 
 def next_fit(lengths: np.ndarray, capacity: int) -> np.ndarray:
-  """Assigns examples to sequences in order.
+  """Assigns examples to sequences in order (next-fit packing).
 
-  An example that does not fit into the current sequence starts a new one.
-  `next_fit([3, 2, 4, 1], 5)` is `[0, 2, 4]`, for the sequences (3, 2) and (4,
-  1).
+  An example that does not fit into the current sequence starts a new sequence.
+  For example, `next_fit([3, 2, 4, 1], 5)` is `[0, 2, 4]`, because the sequences
+  have the lengths (3, 2) and (4, 1).
 
   Args:
-    lengths: Number of tokens of each example, at most `capacity`, int
+    lengths: Number of tokens in each example, at most `capacity`, int
       [examples].
-    capacity: Number of tokens of a sequence.
+    capacity: Maximum number of tokens in a sequence.
 
   Returns:
     Bounds of shape [sequences + 1], int64. Sequence r contains examples

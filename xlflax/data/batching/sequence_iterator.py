@@ -1,7 +1,7 @@
-"""Sequences of one task in order, from examples as they are read.
+"""Sequences of a task, created in order while examples are read.
 
-The sequences are the same as those of `sequence_index` for 0, 1, 2, …. This
-module supports sources that can only be read from the beginning.
+The sequences equal the sequences 0, 1, 2, … of `sequence_index`. This module
+supports sources that can be read only from the beginning.
 """
 
 import dataclasses
@@ -17,13 +17,14 @@ Units = Sequence[collate.Unit]
 
 @dataclasses.dataclass
 class Counts:
-  """Numbers of examples read so far.
+  """Numbers of examples that were read, dropped and truncated so far.
 
   Attributes:
-    examples: Number of examples read.
-    dropped: Number of examples that filters dropped. With
-      ExampleLayout.INTERLEAVED, number of dropped ends of documents.
-    truncated: Number of truncated examples.
+    examples: Number of examples that were read.
+    dropped: Number of examples that the filters dropped. With
+      ExampleLayout.INTERLEAVED, this is the number of document ends that were
+      dropped.
+    truncated: Number of examples that were truncated.
   """
 
   examples: int = 0
@@ -38,13 +39,13 @@ def iterate_sequences(
   eos_id: int,
   counts: Counts,
 ) -> Iterator[Units]:
-  """Yields the texts of each sequence of an epoch.
+  """Yields the texts of each sequence in an epoch.
 
   Args:
-    batches: All examples of a task, without empty ones.
-    dataset: Dataset with layout, length and filters.
+    batches: All examples of a task, excluding empty examples.
+    dataset: Dataset that defines the layout, length and filters.
     eos_id: Id of the token between concatenated lines.
-    counts: Counts that are updated while reading.
+    counts: Counts that are updated while examples are read.
   """
   layout = dataset.layout
   if layout is dataset_config.ExampleLayout.BLOCKS:

@@ -1,1 +1,1 @@
-"""Order of examples: schedules and permutations as pure functions."""
+"""Order of training examples: schedules and permutations as pure functions."""

@@ -1,7 +1,7 @@
-"""Stateless randomness of datasets: keys and 64-bit mixing.
+"""Stateless pseudorandom numbers for datasets: keys and 64-bit mixing.
 
-Batches must be identical with every version of NumPy, so `numpy.random` is not
-used. A random word is `mix_bits(key + counter)`.
+`numpy.random` is not used, because batches must be identical for all NumPy
+versions. Instead, a random 64-bit word is `mix_bits(key + counter)`.
 """
 
 import hashlib
@@ -18,8 +18,8 @@ _MASK = (1 << 64) - 1
 def make_key(*parts: int | str) -> int:
   """Returns a 64-bit key from numbers and names, identical on every machine.
 
-  `make_key(3, 'order', 'corpus.mono.en')` and `make_key(3, 'order',
-  'corpus.mono.de')` are unrelated.
+  For example, the results of `make_key(3, 'order', 'corpus.mono.en')` and
+  `make_key(3, 'order', 'corpus.mono.de')` are unrelated.
   """
   text = '\x1f'.join(f'{type(part).__name__}:{part}' for part in parts)
   digest = hashlib.sha256(text.encode('utf-8')).digest()
@@ -45,14 +45,14 @@ def mix_bits(values: np.ndarray) -> np.ndarray:
 
 
 def draw_words(key, counters: np.ndarray) -> np.ndarray:
-  """Returns pseudorandom 64-bit words of a sequence.
+  """Returns the pseudorandom 64-bit words at some positions of a sequence.
 
   Args:
     key: 64-bit key of the sequence, or one key for each counter, uint64 [n].
     counters: Non-negative positions in the sequence, [n].
 
   Returns:
-    Words, uint64 [n].
+    The words, uint64 [n].
   """
   if isinstance(key, int):
     key = np.full(1, key & _MASK, np.uint64)
@@ -60,5 +60,5 @@ def draw_words(key, counters: np.ndarray) -> np.ndarray:
 
 
 def shuffled_indices(key: int, count: int) -> np.ndarray:
-  """Returns a permutation of 0 .. count - 1 for a key, int64 [count]."""
+  """Returns the permutation of 0 to count - 1 for a key, int64 [count]."""
   return np.argsort(draw_words(key, np.arange(count)), kind='stable')

@@ -1,13 +1,15 @@
-"""Assignment of tasks to the sequences of each step, p_i proportional to N_i^α.
+"""Schedule that assigns a task to each sequence of each training step.
 
-Steps are scheduled in blocks of `BLOCK_STEPS`. The draws of a block are
-distributed among tasks in exact proportion. Fractions of draws are carried over
-to the next block, so that in the long run the number of draws of a rare task is
-within one draw of its expectation. The order within a block is a random
+Steps are scheduled in blocks of `BLOCK_STEPS`. The draws in a block are
+distributed among the tasks in exact proportion to their rates, by default p_i
+proportional to N_i^α. Fractions of draws are carried over to the next block. In
+the long run, each task's number of draws is therefore within one draw of its
+expectation, even for rare tasks. The order within a block is a random
 permutation.
 
-The schedule is a pure function of the seed and the step, and no state is saved
-between runs. Computing block b requires b small vector operations and no data.
+The schedule is a pure function of the seed and the step. No state is saved
+between runs. Computing block b requires b small vector operations, but no data
+is read.
 """
 
 import threading
@@ -27,35 +29,36 @@ _MAX_BLOCKS = 3
 
 
 def sampling_rates(sizes: np.ndarray, alpha: float) -> np.ndarray:
-  """Returns p_i proportional to sizes_i ** alpha.
+  """Returns sampling rates p_i proportional to sizes_i ** alpha.
 
   Source: XLM (Lample and Conneau, 2019), section 3.1.
 
   Args:
-    sizes: Number of examples of each task, positive, [tasks].
-    alpha: Exponent. With 1, rates are proportional to the sizes. With 0, all
-      tasks have equal rates.
+    sizes: Positive number of examples in each task, [tasks].
+    alpha: Exponent. If it is 1, the rates are proportional to the sizes. If it
+      is 0, all tasks have equal rates.
 
   Returns:
-    Rates that sum to 1, float64 [tasks].
+    The rates, which sum to 1, float64 [tasks].
   """
   weights = np.exp(alpha * np.log(sizes / np.max(sizes)))
   return weights / weights.sum()
 
 
 def limit_rates(rates: np.ndarray, max_rate: float | None) -> np.ndarray:
-  """Limits the rate of each task.
+  """Limits the sampling rate of each task to a maximum.
 
-  The excess is distributed among the other tasks in proportion to their rates:
-  `limit_rates([0.8, 0.15, 0.05], 0.5)` is `[0.5, 0.375, 0.125]`. If the limit
-  cannot be satisfied, all rates are equal.
+  The excess is distributed among the other tasks in proportion to their rates.
+  For example, `limit_rates([0.8, 0.15, 0.05], 0.5)` is `[0.5, 0.375, 0.125]`.
+  If the limit cannot be satisfied, all rates are equal.
 
   Args:
     rates: Rates that sum to 1, [tasks].
-    max_rate: Maximum rate of a task. If None, rates are not limited.
+    max_rate: Maximum sampling rate of a task. If None, the rates are not
+      limited.
 
   Returns:
-    Rates that sum to 1, float64 [tasks].
+    The rates, which sum to 1, float64 [tasks].
   """
   if max_rate is None:
     return rates
@@ -75,16 +78,16 @@ def limit_rates(rates: np.ndarray, max_rate: float | None) -> np.ndarray:
 def dataset_rates(
   dataset: dataset_config.DatasetConfig, sizes, mixture_rates
 ) -> Callable[[int], np.ndarray]:
-  """Returns the function from a step to the sampling rates of a dataset's tasks.
+  """Returns a function that maps a step to the sampling rates of the tasks.
 
   Args:
-    dataset: Dataset with `alpha` and `max_share`.
-    sizes: Number of examples of each task, [tasks].
-    mixture_rates: Mixing rates of SeqIO, not normalized, [tasks]. They are used
-      if `dataset.alpha` is None.
+    dataset: Dataset that defines the sampling exponent and the maximum rate.
+    sizes: Number of examples in each task, [tasks].
+    mixture_rates: SeqIO mixing rates, not normalized, [tasks]. They are used if
+      `dataset.alpha` is None.
 
   Raises:
-    ConfigError: If the mixing rates are used and do not have a finite sum.
+    ConfigError: If the mixing rates are used and their sum is not finite.
   """
   sizes = np.asarray(sizes, np.float64)
   alpha = dataset.alpha
@@ -105,13 +108,14 @@ def _normalize_rates(rates: np.ndarray) -> np.ndarray:
   """Normalizes mixing rates to a sum of 1.
 
   Raises:
-    ConfigError: If a rate is negative, or the sum is not positive and finite.
+    ConfigError: If a rate is negative, or if the sum is not positive and
+      finite.
   """
   with np.errstate(over='ignore'):
     total = rates.sum()
   if not (0 < total < np.inf and (rates >= 0).all()):
     raise errors.ConfigError(
-      'The mixing rates are invalid.',
+      'The mixing rates are negative, infinite or all zero.',
       got=', '.join(map(str, rates[:20].tolist())),
       expected='non-negative numbers with a positive, finite sum',
     )
@@ -119,18 +123,18 @@ def _normalize_rates(rates: np.ndarray) -> np.ndarray:
 
 
 def apportion_draws(credit: np.ndarray, total: int) -> np.ndarray:
-  """Returns integer numbers of draws that sum to `total` and follow `credit`.
+  """Rounds the draws due to each task to integers that sum to `total`.
 
-  This is the method of largest remainders, with non-negative counts:
+  This is the largest-remainder method with non-negative counts. For example,
   `apportion_draws([1.5, 0.9, -0.4], 2)` is `[1, 1, 0]`.
 
   Args:
-    credit: Number of draws due to each task, with the sum `total`, float64
+    credit: Number of draws due to each task, which sum to `total`, float64
       [tasks].
     total: Number of draws to distribute.
 
   Returns:
-    Number of draws of each task, int64 [tasks].
+    The number of draws for each task, int64 [tasks].
   """
   counts = np.maximum(np.floor(credit), 0).astype(np.int64)
   missing = total - int(counts.sum())
@@ -149,16 +153,16 @@ def apportion_draws(credit: np.ndarray, total: int) -> np.ndarray:
 def apportion_at_most(
   credit: np.ndarray, max_draws: np.ndarray, rates: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Apportions draws as in `apportion_draws`, with a maximum for each task.
+  """Apportions draws like `apportion_draws`, but with a maximum for each task.
 
-  The excess is distributed among the other tasks in proportion to their rates:
-  the draws of `apportion_at_most([3, 2, 1], [1, 9, 9], [0.5, 0.33, 0.17])` are
-  `[1, 3, 2]`.
+  The excess is distributed among the other tasks in proportion to their rates.
+  For example, the draws for `apportion_at_most([3, 2, 1], [1, 9, 9], [0.5,
+  0.33, 0.17])` are `[1, 3, 2]`.
 
   Args:
     credit: Number of draws due to each task, float64 [tasks]. The sum is an
       integer and at most the sum of `max_draws`.
-    max_draws: Maximum number of draws of each task, int64 [tasks].
+    max_draws: Maximum number of draws for each task, int64 [tasks].
     rates: Rate of each task, float64 [tasks].
 
   Returns:
@@ -188,15 +192,15 @@ def apportion_at_most(
 def expected_draws(
   rates: np.ndarray, total: float, max_draws: np.ndarray
 ) -> np.ndarray:
-  """Returns the expected number of draws of each task after `total` draws.
+  """Returns each task's expected number of draws after `total` draws.
 
-  The excess over `max_draws` is distributed among the other tasks up to their
-  limits.
+  Draws above `max_draws` are distributed among the other tasks, up to their own
+  maximum.
 
   Args:
     rates: Rates that sum to 1, [tasks].
     total: Total number of draws.
-    max_draws: Maximum number of draws of each task, [tasks].
+    max_draws: Maximum number of draws for each task, [tasks].
 
   Returns:
     Number of draws of each task, float64 [tasks].
@@ -217,10 +221,10 @@ def expected_draws(
 
 
 class TaskSchedule:
-  """Schedule of the task and the use of each sequence of each step.
+  """Schedule that determines each sequence's task for every step.
 
-  The schedule is thread-safe. A lock protects the blocks that were computed
-  last.
+  The schedule is thread-safe, because a lock protects the most recently
+  computed blocks.
   """
 
   def __init__(
@@ -237,15 +241,15 @@ class TaskSchedule:
     """Creates a schedule.
 
     Args:
-      rates: Function from a step to rates that sum to 1, [tasks]. It is called
-        for the first step of each block.
+      rates: Function that maps a step to rates that sum to 1, [tasks]. It is
+        called for the first step of each block.
       batch_size: Number of sequences in a global batch.
       batching: Whether to draw a task for each sequence or for each batch.
-      key: 64-bit key of the draws; see `hashing.make_key`.
+      key: 64-bit key that determines the draws; see `hashing.make_key`.
       block_steps: Number of steps in a block.
-      max_rows: Maximum number of sequences of each task, int64 [tasks]. If
-        None, the number is not limited.
-      name: Name of the dataset for error messages.
+      max_rows: Maximum number of sequences to draw from each task, int64
+        [tasks]. If None, the number is not limited.
+      name: Name of the dataset, for error messages.
     """
     self._rates = rates
     self._batch_size = batch_size
@@ -261,14 +265,14 @@ class TaskSchedule:
     self._restart()
 
   def slots(self, step: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the tasks and uses of the sequences of a step.
+    """Returns the task of each sequence in a step, and its number in the task.
 
     Args:
-      step: Number of earlier batches of this dataset.
+      step: Number of batches of this dataset before the step.
 
     Returns:
       tasks: Index of each sequence's task, int64 [batch_size].
-      uses: Number of earlier sequences of the same task since step 0, int64
+      uses: Number of earlier sequences from the same task since step 0, int64
         [batch_size].
     """
     block, offset = divmod(step, self._block_steps)
@@ -290,11 +294,12 @@ class TaskSchedule:
     Args:
       step: Number of the step.
       offset: Number of the step in its block.
-      num_draws: Number of draws of the block.
+      num_draws: Number of draws in the block.
     """
     if num_draws < (offset + 1) * self._draws // self._block_steps:
       raise errors.ConfigError(
-        'All tasks have been read `DatasetConfig.max_epochs` times.',
+        'No sequences remain, because all tasks have been read '
+        '`DatasetConfig.max_epochs` times.',
         got=f'batch {step}',
         where=f'dataset {self._name!r}',
         fix='Train fewer steps, add text, or increase max_epochs.',
@@ -345,11 +350,12 @@ class TaskSchedule:
 
     Args:
       block: Number of the block.
-      counts: Number of draws of each task, int64 [tasks].
-      used: Number of earlier uses of each task, int64 [tasks].
+      counts: Number of draws for each task, int64 [tasks].
+      used: Number of earlier draws for each task, int64 [tasks].
 
     Returns:
-      The task and use of each draw, int64 [draws] each.
+      The task of each draw and the number of earlier draws for this task, int64
+      [draws] each.
     """
     order = hashing.shuffled_indices(
       hashing.make_key(self._key, 'block', block), int(counts.sum())

@@ -1,10 +1,10 @@
-"""Permutations of 0 .. n - 1 with direct computation of single values.
+"""Permutations of 0 to n - 1 whose values can be computed individually.
 
-A shuffled epoch of a dataset needs the sequence at position i without storing
+In a shuffled epoch, the sequence at position i must be computed without storing
 an array of all sequences. A Feistel network over Z_a x Z_b with a * b >= n is a
-bijection. Values outside of 0 .. n - 1 are passed through the network again
-("cycle walking"). Source: Black and Rogaway, "Ciphers with arbitrary finite
-domains" (2002), generalized Feistel.
+bijection. Values that are not between 0 and n - 1 are passed through the
+network again ("cycle walking"). Source: Black and Rogaway, "Ciphers with
+arbitrary finite domains" (2002), generalized Feistel.
 """
 
 import numpy as np
@@ -17,12 +17,12 @@ _ROUNDS = 8
 def permute_index(
   index: np.ndarray, size: np.ndarray, key: np.ndarray
 ) -> np.ndarray:
-  """Permutes indices with a permutation that the size and key determine.
+  """Permutes indices with the permutation for a size and key.
 
   Args:
     index: Indices with 0 <= index < size, int64 [n].
     size: Number of permuted elements, int64 [n].
-    key: Keys, uint64 [n]. Each key selects another permutation.
+    key: Keys, uint64 [n]. Each key selects a different permutation.
 
   Returns:
     Permuted indices with 0 <= value < size, int64 [n].
@@ -40,7 +40,7 @@ def permute_index(
 
 
 def _feistel(values, rows, columns, key):
-  """Permutes values of the domain rows * columns once; all arguments are [n]."""
+  """Permutes values below rows * columns once; all arguments are [n]."""
   left_half, right_half = np.divmod(values, columns)
   for round_number in range(_ROUNDS):
     round_key = key + np.uint64(round_number)
@@ -65,17 +65,18 @@ def permute_windows(
   block: int,
   window: int,
 ) -> np.ndarray:
-  """Permutes indices so that nearby indices map to a few contiguous blocks.
+  """Permutes indices so that nearby indices map to few contiguous blocks.
 
   The elements are divided into blocks of consecutive elements. The blocks are
   permuted and grouped into windows, and the elements of each window are
-  permuted. Reading the indices of a window therefore reads only the blocks of
-  that window, and each block once. The block boundaries depend on the key.
+  permuted. Reading the indices in a window therefore reads only the blocks of
+  this window, and it reads each block only once. The block boundaries depend on
+  the key.
 
   Args:
     index: Indices with 0 <= index < size, int64 [n].
     size: Number of permuted elements, int64 [n].
-    key: Keys, uint64 [n]. Each key selects another permutation.
+    key: Keys, uint64 [n]. Each key selects a different permutation.
     block: Number of consecutive elements in a block.
     window: Number of blocks in a window.
 

@@ -1,4 +1,4 @@
-"""Order of the sequences of a dataset, which both loaders use."""
+"""Order in which both loaders read the sequences of a dataset."""
 
 import math
 from collections.abc import Sequence
@@ -12,15 +12,16 @@ _ALL_BITS = 2**64 - 1
 
 
 class RowSchedule:
-  """Schedule and keys of a dataset, given its seed and the sizes of its tasks.
+  """Sampling schedule and shuffling keys of a dataset.
 
-  Keys depend on the names of tasks and not on their numbers, so that the order
-  within a task does not change when another task is added to the mixture.
+  The keys depend on the names of the tasks and not on their indices, so that
+  the order within a task does not change if a task is added to the mixture.
 
   Attributes:
     tasks: Names of the tasks, sorted.
-    sizes: Number of source examples of each task, int64 [tasks].
-    order_keys: Key of the order of sequences of each task, uint64 [tasks].
+    sizes: Number of source examples in each task, int64 [tasks].
+    order_keys: Key that determines the order of each task's sequences, uint64
+      [tasks].
   """
 
   def __init__(
@@ -35,12 +36,12 @@ class RowSchedule:
     """Creates a schedule.
 
     Args:
-      dataset: Dataset with sampling options.
+      dataset: Dataset that defines the sampling options.
       seed: Random seed of the run. The dataset's `seed_offset` is added.
-      sizes: Number of source examples of each task.
+      sizes: Number of source examples in each task.
       rates: SeqIO mixing rate of each task.
-      max_rows: Maximum number of sequences of each task. If None, the number is
-        not limited.
+      max_rows: Maximum number of sequences to draw from each task. If None, the
+        number is not limited.
     """
     seed = seed + dataset.seed_offset
     self._dataset = dataset
@@ -63,7 +64,7 @@ class RowSchedule:
     self._side_keys = self._make_keys(seed, 'sides')
 
   def rates(self, step: int = 0) -> np.ndarray:
-    """Returns the expected fraction of each task at a step, float64 [tasks]."""
+    """Returns each task's expected fraction of sequences, float64 [tasks]."""
     return self._rates(step)
 
   def slots(self, step: int) -> tuple[np.ndarray, np.ndarray]:
@@ -71,11 +72,11 @@ class RowSchedule:
     return self._schedule.slots(step)
 
   def swaps(self, tasks: np.ndarray, uses: np.ndarray) -> list[int]:
-    """Returns the swapped sides of each sequence; see `collate.Row.swaps`.
+    """Returns which pairs of each sequence are swapped; see `collate.Row.swaps`.
 
     Args:
       tasks: Index of each sequence's task, int64 [sequences].
-      uses: Number of earlier sequences of the same task, int64 [sequences].
+      uses: Number of earlier sequences from the same task, int64 [sequences].
     """
     fixed_masks = {
       dataset_config.PairOrder.UNCHANGED: 0,
@@ -97,15 +98,15 @@ def count_rows_read(
   tasks: Sequence[loader_base.TaskStatistics],
   steps: int,
 ) -> np.ndarray:
-  """Returns the expected number of sequences of each task in a number of steps.
+  """Returns the expected number of sequences drawn from each task.
 
   Args:
-    dataset: Dataset that is read.
+    dataset: Dataset whose sequences are drawn.
     tasks: Statistics of each task.
-    steps: Number of batches.
+    steps: Number of batches that are drawn.
 
   Returns:
-    Number of sequences of each task, float64 [tasks].
+    The number of sequences for each task, float64 [tasks].
   """
   rates = np.array([task.rate for task in tasks])
   total = float(steps * dataset.batch_size)

@@ -82,7 +82,7 @@ def check_labels(
     for label in example.labels or ():
       if label not in label_set:
         raise errors.CorpusError(
-          'An example has a label that the model was not trained on.',
+          'An example has a label that was not seen in training.',
           got=f'{label!r} in {example.language}, example {example.id}',
           expected='one of ' + ', '.join(sorted(label_set)),
           where=where,
