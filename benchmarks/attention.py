@@ -251,10 +251,16 @@ def main(arguments=None) -> None:
     '--model', choices=list(MODELS), default='tiny', help='Model to measure.'
   )
   parser.add_argument(
-    '--variants', default=','.join(VARIANTS), help='Comma-separated variants.'
+    '--variants',
+    default=','.join(VARIANTS),
+    help='Variants to measure, separated by commas.',
   )
-  parser.add_argument('--calls', type=int, default=20, help='Timed calls.')
-  parser.add_argument('--output', help='JSON file for the figures.')
+  parser.add_argument(
+    '--calls', type=int, default=20, help='Number of timed calls.'
+  )
+  parser.add_argument(
+    '--output', help='JSON file to which the measurements are written.'
+  )
   args = parser.parse_args(arguments)
   sizes = MODELS[args.model]
   results = compare_backends(

@@ -206,7 +206,7 @@ def main(arguments: list[str] | None = None) -> None:
     '--data',
     type=pathlib.Path,
     required=True,
-    help='Folder of public data sets.',
+    help='Folder that contains public data sets.',
   )
   args = parser.parse_args(arguments)
   results = (

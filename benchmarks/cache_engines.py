@@ -291,24 +291,40 @@ def main(arguments: list[str] | None = None) -> None:
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   add = parser.add_argument
-  add('--work', type=pathlib.Path, required=True, help='Working directory.')
-  add('--data', type=pathlib.Path, help='Folder of public data sets.')
+  add(
+    '--work',
+    type=pathlib.Path,
+    required=True,
+    help='Working directory for all outputs.',
+  )
+  add(
+    '--data', type=pathlib.Path, help='Folder that contains public data sets.'
+  )
   add('--megabytes', type=float, default=1000, help='Size of the corpus in MB.')
   add('--size', type=int, default=16_000, help='Vocabulary size.')
   add(
     '--sentences',
     type=int,
     default=60_000,
-    help='Sentences that the vocabulary is trained on.',
+    help='Number of sentences on which the vocabulary is trained.',
   )
   add(
     '--shard_size',
     type=int,
     default=1 << 24,
-    help='Value of --shard_size of `xlflax cache`.',
+    help='Value of --shard_size for `xlflax cache`.',
   )
-  add('--engines', default=','.join(ENGINES), help='Comma-separated engines.')
-  add('--kills', type=int, default=0, help='Caches to write with kills.')
+  add(
+    '--engines',
+    default=','.join(ENGINES),
+    help='Engines to measure, separated by commas.',
+  )
+  add(
+    '--kills',
+    type=int,
+    default=0,
+    help='Number of caches to write while shards are killed.',
+  )
   add(
     '--kill_seconds',
     type=float,

@@ -181,24 +181,38 @@ def main(arguments: list[str] | None = None) -> None:
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   add = parser.add_argument
-  add('--work', type=pathlib.Path, required=True, help='Working directory.')
+  add(
+    '--work',
+    type=pathlib.Path,
+    required=True,
+    help='Working directory for all outputs.',
+  )
   add(
     '--vocabulary',
     type=pathlib.Path,
     required=True,
     help='Vocabulary directory with a SentencePiece model.',
   )
-  add('--data', type=pathlib.Path, help='Folder of public data sets.')
-  add('--megabytes', default='5,25', help='Two sizes of the text in MB.')
+  add(
+    '--data', type=pathlib.Path, help='Folder that contains public data sets.'
+  )
+  add(
+    '--megabytes',
+    default='5,25',
+    help='Two text sizes in MB, separated by a comma.',
+  )
   add(
     '--megabytes_of',
     action='append',
     default=[],
     metavar='PROGRAM=SIZES',
-    help='Two sizes for one program; repeatable.',
+    help='Two text sizes for one program. Repeat the option for several '
+    'programs.',
   )
   add(
-    '--programs', default=','.join(PROGRAMS), help='Comma-separated programs.'
+    '--programs',
+    default=','.join(PROGRAMS),
+    help='Programs to measure, separated by commas.',
   )
   args = parser.parse_args(arguments)
   sizes_by_program = dict(text.split('=') for text in args.megabytes_of)

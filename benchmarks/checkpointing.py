@@ -287,7 +287,8 @@ def main(arguments=None) -> None:
   parser.add_argument(
     '--megabytes',
     default='10,100,400',
-    help='Comma-separated sizes of the state in MB (default: %(default)s).',
+    help='Sizes of the state in MB, separated by commas (default: '
+    '%(default)s).',
   )
   parser.add_argument(
     '--saves', type=int, default=5, help='Number of saves that are timed.'
@@ -296,13 +297,16 @@ def main(arguments=None) -> None:
     '--step_seconds',
     type=float,
     default=0.1,
-    help='Approximate computation time of a step.',
+    help='Approximate computation time of a step in seconds.',
   )
   parser.add_argument(
     '--directory',
-    help='Directory or bucket for the checkpoints. Default: temporary.',
+    help='Directory or bucket for the checkpoints. Default: a temporary '
+    'directory.',
   )
-  parser.add_argument('--output', help='JSON file for the figures.')
+  parser.add_argument(
+    '--output', help='JSON file to which the measurements are written.'
+  )
   args = parser.parse_args(arguments)
   with tempfile.TemporaryDirectory() as temporary:
     directory = paths.to_path(args.directory or temporary)

@@ -216,18 +216,19 @@ def main(arguments=None) -> None:
     '--entries',
     type=int,
     default=100_000,
-    help='Entries of the dictionary, two for each source.',
+    help='Number of dictionary entries, two for each source word.',
   )
-  add('--layers', type=int, default=4, help='Transformer layers.')
+  add('--layers', type=int, default=4, help='Number of Transformer layers.')
   add('--hidden', type=int, default=256, help='Size of the hidden states.')
   add('--vocabulary', type=int, default=32_000, help='Vocabulary size.')
-  add('--calls', type=int, default=5, help='Timed training steps.')
+  add('--calls', type=int, default=5, help='Number of timed training steps.')
   add(
     '--tokens_per_second',
     type=float,
-    help='Rate of another training run, such as `xlflax benchmark` prints.',
+    help='Tokens per second of a different training run, for example from '
+    '`xlflax benchmark`.',
   )
-  add('--output', help='JSON file for the figures.')
+  add('--output', help='JSON file to which the measurements are written.')
   args = parser.parse_args(arguments)
   shape = shapes.Shape(
     vocabulary=args.vocabulary,

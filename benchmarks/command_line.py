@@ -84,13 +84,15 @@ def main(arguments: list[str] | None = None) -> None:
   """Prints the time for each command, with the slowest command last."""
   parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument(
-    '--rounds', type=int, default=3, help='Runs of each command.'
+    '--rounds', type=int, default=3, help='Number of runs per command.'
   )
   parser.add_argument(
     '--only', default='', help='Measure only commands that contain this text.'
   )
   parser.add_argument(
-    '--output', metavar='FILE', help='JSON file for the figures.'
+    '--output',
+    metavar='FILE',
+    help='JSON file to which the measurements are written.',
   )
   args = parser.parse_args(arguments)
   rows = [

@@ -339,9 +339,12 @@ def _make_parser() -> argparse.ArgumentParser:
     metavar='WORK',
     help='Directory in which plans are stored.',
   )
-  parser.add_argument('--cases', help='Comma-separated names. Default: all.')
   parser.add_argument(
-    '--devices', help='Comma-separated devices. Default: those of each case.'
+    '--cases', help='Names of the cases, separated by commas. Default: all.'
+  )
+  parser.add_argument(
+    '--devices',
+    help='Devices, separated by commas. Default: the devices of each case.',
   )
   for flag, text in (
     ('bounds', 'Select only the devices of the table of bounds.'),
@@ -354,7 +357,7 @@ def _make_parser() -> argparse.ArgumentParser:
     '--page',
     type=pathlib.Path,
     metavar='FILE',
-    help='Markdown page to write the table to.',
+    help='Markdown page to which the table is written.',
   )
   return parser
 

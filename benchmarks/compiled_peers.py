@@ -154,29 +154,39 @@ def _parse_arguments() -> argparse.Namespace:
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   add = parser.add_argument
-  add('--t5x', type=pathlib.Path, metavar='DIR', help='Checkout of T5X.')
+  add(
+    '--t5x',
+    type=pathlib.Path,
+    metavar='DIR',
+    help='Directory with a checkout of T5X.',
+  )
   add(
     '--steps',
     default=','.join(BASELINES),
     metavar='NAMES',
-    help='Comma-separated baselines.',
+    help='Baselines to compile, separated by commas.',
   )
   add(
     '--devices',
     metavar='DEVICES',
-    help='Devices to compile for. Default: those of each baseline.',
+    help='Devices for which steps are compiled. Default: the devices of each '
+    'baseline.',
   )
-  add('--record', action='store_true', help='Store the figures.')
+  add(
+    '--record',
+    action='store_true',
+    help='Store the measurements in the record.',
+  )
   add(
     '--recorded',
     action='store_true',
-    help='Format the stored figures without compiling.',
+    help='Format the stored measurements without compiling.',
   )
   add(
     '--page',
     type=pathlib.Path,
     metavar='FILE',
-    help='Markdown page to write the table to.',
+    help='Markdown page to which the table is written.',
   )
   return parser.parse_args()
 

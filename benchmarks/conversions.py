@@ -167,10 +167,12 @@ def main() -> None:
   """Measures conversions of several model sizes and prints a table."""
   parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument(
-    '--gigabytes', default='0.3,1', help='Comma-separated model sizes in GB.'
+    '--gigabytes',
+    default='0.3,1',
+    help='Model sizes in GB, separated by commas.',
   )
   parser.add_argument(
-    '--directory', help='Parent of the temporary directories.'
+    '--directory', help='Parent directory of the temporary directories.'
   )
   parser.add_argument(
     '--sparse', action='store_true', help='Use sparse files of zeros.'

@@ -175,7 +175,9 @@ def main(arguments: list[str] | None = None) -> None:
     required=True,
     help='Vocabulary directory.',
   )
-  add('--data', type=pathlib.Path, help='Folder of public data sets.')
+  add(
+    '--data', type=pathlib.Path, help='Folder that contains public data sets.'
+  )
   add('--megabytes', type=float, default=2, help='Size of the text in MB.')
   args = parser.parse_args(arguments)
   with tempfile.TemporaryDirectory() as work:

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
   add('--link_mib', type=int, help='Size of the all-reduced array in MiB.')
   add('--repeats', type=int, default=10, help='Number of timed repetitions.')
   add('--coordinator_address', help='Address HOST:PORT of process 0.')
-  add('--num_processes', type=int, help='Number of processes of the job.')
+  add('--num_processes', type=int, help='Number of processes in the job.')
   add('--process_id', type=int, help='Index of this process.')
   options = parser.parse_args(arguments)
   if options.coordinator_address:

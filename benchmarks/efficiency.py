@@ -397,7 +397,9 @@ def main(arguments=None) -> None:
       **({} if required else {'default': field.default}),
     )
   parser.add_argument(
-    '--variants', default=','.join(VARIANTS), help='Comma-separated variants.'
+    '--variants',
+    default=','.join(VARIANTS),
+    help='Variants to measure, separated by commas.',
   )
   args = vars(parser.parse_args(arguments))
   variants = args.pop('variants').split(',')

@@ -74,10 +74,17 @@ def main(arguments: list[str] | None = None) -> None:
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   add = parser.add_argument
-  add('--work', type=pathlib.Path, required=True, help='Working directory.')
-  add('--data', type=pathlib.Path, help='Folder of public data sets.')
-  add('--steps', type=int, default=2000, help='Training steps.')
-  add('--batch', type=int, default=40, help='Sequences per batch.')
+  add(
+    '--work',
+    type=pathlib.Path,
+    required=True,
+    help='Working directory for all outputs.',
+  )
+  add(
+    '--data', type=pathlib.Path, help='Folder that contains public data sets.'
+  )
+  add('--steps', type=int, default=2000, help='Number of training steps.')
+  add('--batch', type=int, default=40, help='Number of sequences per batch.')
   add('--seeds', type=int, default=3, help='Number of seeds.')
   args = parser.parse_args(arguments)
   work = args.work.absolute()

@@ -154,8 +154,8 @@ def compare_variants(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
   add = parser.add_argument
-  add('--rounds', type=int, default=2, help='Processes per variant.')
-  add('--calls', type=int, default=2, help='Timed calls per process.')
+  add('--rounds', type=int, default=2, help='Number of processes per variant.')
+  add('--calls', type=int, default=2, help='Number of timed calls per process.')
   add(
     '--count',
     type=int,
@@ -163,10 +163,18 @@ def compare_variants(
     help='Number of sentences (default: %(default)s).',
   )
   add(
-    '--variants', default=','.join(variants), help='Comma-separated variants.'
+    '--variants',
+    default=','.join(variants),
+    help='Variants to measure, separated by commas.',
   )
-  add('--shape', default=shape.to_json(), help='All sizes as a JSON object.')
-  add('--cores', type=int, help='CPU cores of each process. Default: all.')
+  add(
+    '--shape',
+    default=shape.to_json(),
+    help='All sizes of the model and the batch as a JSON object.',
+  )
+  add(
+    '--cores', type=int, help='Number of CPU cores per process. Default: all.'
+  )
   parser.add_argument('--run_variant', help=argparse.SUPPRESS)
   args = parser.parse_args(arguments)
   shape = shapes.Shape.from_json(args.shape)

@@ -327,18 +327,23 @@ def main(arguments=None) -> None:
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
   parser.add_argument(
-    '--lines', type=int, default=40_000, help='Lines of the corpus.'
+    '--lines', type=int, default=40_000, help='Number of lines in the corpus.'
   )
   parser.add_argument(
-    '--batches', type=int, default=400, help='Batches of the cached loader.'
+    '--batches',
+    type=int,
+    default=400,
+    help='Number of batches to read with the cached loader.',
   )
   parser.add_argument(
-    '--batch', type=int, default=64, help='Sequences per batch.'
+    '--batch', type=int, default=64, help='Number of sequences per batch.'
   )
   parser.add_argument(
-    '--length', type=int, default=128, help='Tokens per sequence.'
+    '--length', type=int, default=128, help='Number of tokens per sequence.'
   )
-  parser.add_argument('--output', help='JSON file for the figures.')
+  parser.add_argument(
+    '--output', help='JSON file to which the measurements are written.'
+  )
   args = parser.parse_args(arguments)
   text = json.dumps(
     run_benchmark(

@@ -389,28 +389,54 @@ def main(arguments: list[str] | None = None) -> None:
     '--tokens',
     type=int,
     default=2_000_000_000,
-    help='Minimum number of tokens of the cache of `read`.',
+    help='Minimum number of tokens in the cache for `read`.',
   )
   add(
     '--shard',
     type=int,
     default=16_000_000,
-    help='Tokens per shard of the cache of `read`.',
+    help='Number of tokens per shard in the cache for `read`.',
   )
-  add('--batches', type=int, default=400, help='Batches that `read` reads.')
-  add('--languages', type=int, default=2000, help='Languages of `many`.')
-  add('--shards', type=int, default=50, help='Shards per language of `many`.')
-  add('--rows', type=int, default=1_000_000, help='Sequences of `order`.')
-  add('--page', type=int, default=1 << 17, help='Bytes per page of `order`.')
+  add(
+    '--batches',
+    type=int,
+    default=400,
+    help='Number of batches that `read` reads.',
+  )
+  add(
+    '--languages',
+    type=int,
+    default=2000,
+    help='Number of languages in the cache for `many`.',
+  )
+  add(
+    '--shards',
+    type=int,
+    default=50,
+    help='Number of shards per language in the cache for `many`.',
+  )
+  add(
+    '--rows',
+    type=int,
+    default=1_000_000,
+    help='Number of sequences for `order`.',
+  )
+  add(
+    '--page',
+    type=int,
+    default=1 << 17,
+    help='Number of bytes per page for `order`.',
+  )
   add(
     '--work',
     type=pathlib.Path,
-    help='Directory of the cache, which is reused. Default: temporary.',
+    help='Directory of the cache, which is reused. Default: a temporary '
+    'directory.',
   )
   add(
     '--locality',
     action='store_true',
-    help='Read sequences with locality instead of a full permutation.',
+    help='Read sequences with locality instead of shuffling all of them.',
   )
   args = parser.parse_args(arguments)
   if args.part == 'order':

@@ -376,10 +376,17 @@ def main(arguments=None) -> None:
   add = parser.add_argument
   add('--processes', type=int, default=4, help='Number of training processes.')
   add(
-    '--failures', default=','.join(FAILURES), help='Comma-separated failures.'
+    '--failures',
+    default=','.join(FAILURES),
+    help='Failures to inject, separated by commas.',
   )
-  add('--rounds', type=int, default=1, help='Runs per failure.')
-  add('--steps', type=int, default=400, help='Steps of the reference run.')
+  add('--rounds', type=int, default=1, help='Number of runs per failure.')
+  add(
+    '--steps',
+    type=int,
+    default=400,
+    help='Number of steps in the reference run.',
+  )
   add(
     '--after',
     type=float,
@@ -390,19 +397,25 @@ def main(arguments=None) -> None:
     '--goodput',
     type=float,
     metavar='SECONDS',
-    help='Measure the goodput for this time instead of single failures.',
+    help='Measure the goodput for this number of seconds instead of single '
+    'failures.',
   )
   add(
-    '--every', type=float, default=60, help='Seconds between kills (goodput).'
+    '--every',
+    type=float,
+    default=60,
+    help='Seconds between two kills when goodput is measured.',
   )
   add(
     '--restart_by',
     choices=['launcher', 'loop', 'both'],
     default='launcher',
-    help='Restart method (goodput).',
+    help='Restart method when goodput is measured.',
   )
-  add('--folder', help='Directory of the runs. Default: temporary.')
-  add('--output', help='JSON file for the figures.')
+  add(
+    '--folder', help='Directory for the runs. Default: a temporary directory.'
+  )
+  add('--output', help='JSON file to which the measurements are written.')
   args = parser.parse_args(arguments)
   from benchmarks import input_pipeline
 

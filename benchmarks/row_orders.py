@@ -184,15 +184,22 @@ def main(arguments: list[str] | None = None) -> None:
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   add = parser.add_argument
-  add('--work', type=pathlib.Path, required=True, help='Working directory.')
-  add('--data', type=pathlib.Path, help='Folder of public data sets.')
-  add('--steps', type=int, default=400, help='Training steps.')
-  add('--batch', type=int, default=32, help='Sequences per batch.')
+  add(
+    '--work',
+    type=pathlib.Path,
+    required=True,
+    help='Working directory for all outputs.',
+  )
+  add(
+    '--data', type=pathlib.Path, help='Folder that contains public data sets.'
+  )
+  add('--steps', type=int, default=400, help='Number of training steps.')
+  add('--batch', type=int, default=32, help='Number of sequences per batch.')
   add(
     '--block_rows',
     type=int,
     default=16,
-    help='Sequences per block of `locality`.',
+    help='Number of sequences per block for `locality`.',
   )
   add('--seeds', type=int, default=5, help='Number of seeds.')
   args = parser.parse_args(arguments)

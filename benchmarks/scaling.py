@@ -301,20 +301,21 @@ def _parse_arguments() -> argparse.Namespace:
     '--page',
     type=pathlib.Path,
     metavar='FILE',
-    help='Markdown page to write the tables to.',
+    help='Markdown page to which the tables are written.',
   )
   parser.add_argument(
-    '--models', help='Comma-separated models to plan. Default: all.'
+    '--models', help='Models to plan, separated by commas. Default: all.'
   )
   parser.add_argument(
-    '--devices', help='Comma-separated numbers of devices. Default: all.'
+    '--devices', help='Numbers of devices, separated by commas. Default: all.'
   )
   parser.add_argument(
     '--most_compiled',
     type=int,
     default=MAX_COMPILED_DEVICES,
     metavar='DEVICES',
-    help='Estimate steps for more devices than this (default: %(default)s).',
+    help='Maximum number of devices for which steps are compiled instead of '
+    'estimated (default: %(default)s).',
   )
   return parser.parse_args()
 

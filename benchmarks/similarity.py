@@ -266,7 +266,8 @@ def _make_parser() -> argparse.ArgumentParser:
   parser.add_argument(
     '--count',
     type=int,
-    help='Words per language (default: 200000) or sentences (default: 500000).',
+    help='Number of words per language (default: 200000) or sentences '
+    '(default: 500000).',
   )
   parser.add_argument(
     '--size',
@@ -278,34 +279,34 @@ def _make_parser() -> argparse.ArgumentParser:
     '--top',
     type=int,
     default=1,
-    help='Translations per word (default: %(default)s).',
+    help='Number of translations per word (default: %(default)s).',
   )
   parser.add_argument(
     '--k',
     type=int,
     default=10,
-    help='Neighborhood size K of CSLS (default: %(default)s).',
+    help='Neighborhood size K in CSLS (default: %(default)s).',
   )
   parser.add_argument(
     '--layers',
     type=int,
     default=13,
-    help='Layers of each model (default: %(default)s).',
+    help='Number of layers per model (default: %(default)s).',
   )
   parser.add_argument(
     '--batch',
     type=int,
     default=2048,
-    help='Sentences per batch (default: %(default)s).',
+    help='Number of sentences per batch (default: %(default)s).',
   )
   parser.add_argument(
-    '--variants', help='Comma-separated variants. Default: all.'
+    '--variants', help='Variants to measure, separated by commas. Default: all.'
   )
   parser.add_argument(
-    '--rounds', type=int, default=1, help='Processes per variant.'
+    '--rounds', type=int, default=1, help='Number of processes per variant.'
   )
   parser.add_argument(
-    '--cores', type=int, help='CPU cores of each process. Default: all.'
+    '--cores', type=int, help='Number of CPU cores per process. Default: all.'
   )
   parser.add_argument(
     '--project',
@@ -313,7 +314,9 @@ def _make_parser() -> argparse.ArgumentParser:
     metavar='N',
     help='Also estimate the time for N words or sentences.',
   )
-  parser.add_argument('--output', help='JSON file for the timings.')
+  parser.add_argument(
+    '--output', help='JSON file to which the timings are written.'
+  )
   parser.add_argument('--run_variant', help=argparse.SUPPRESS)
   return parser
 

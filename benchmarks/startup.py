@@ -235,9 +235,11 @@ def main(arguments=None) -> None:
     '--rounds',
     type=int,
     default=2,
-    help='Processes per model with a full compilation cache.',
+    help='Number of processes per model with a full compilation cache.',
   )
-  parser.add_argument('--output', help='JSON file for the figures.')
+  parser.add_argument(
+    '--output', help='JSON file to which the measurements are written.'
+  )
   parser.add_argument('--run_flags', help=argparse.SUPPRESS)
   parser.add_argument('--started', type=float, help=argparse.SUPPRESS)
   args = parser.parse_args(arguments)

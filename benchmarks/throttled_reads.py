@@ -107,7 +107,9 @@ def main(arguments: list[str] | None = None) -> None:
   add(
     '--tokens', type=int, default=100_000_000, help='Minimum number of tokens.'
   )
-  add('--shard', type=int, default=16_000_000, help='Tokens per shard.')
+  add(
+    '--shard', type=int, default=16_000_000, help='Number of tokens per shard.'
+  )
   add('--latency_ms', type=float, default=5, help='Latency of a request in ms.')
   add(
     '--megabytes_a_second', type=float, default=100, help='Bandwidth in MB/s.'
@@ -116,7 +118,7 @@ def main(arguments: list[str] | None = None) -> None:
     '--full_rows',
     type=int,
     default=2048,
-    help='Sequences to read in the order of a full permutation.',
+    help='Number of sequences to read if all sequences are shuffled.',
   )
   args = parser.parse_args(arguments)
   if not (args.work / cache_format.CACHE_FILE).exists():

@@ -285,10 +285,26 @@ def main(arguments: list[str] | None = None) -> None:
   """Measures all stores and prints a table of their rates."""
   parser = argparse.ArgumentParser(description=__doc__)
   add = parser.add_argument
-  add('--work', required=True, type=pathlib.Path, help='Working directory.')
-  add('--lines', type=int, default=200_000, help='Lines of the corpus.')
-  add('--rounds', type=int, default=3, help='Processes per store and action.')
-  add('--stores', default=','.join(STORES), help='Comma-separated stores.')
+  add(
+    '--work',
+    required=True,
+    type=pathlib.Path,
+    help='Working directory for all outputs.',
+  )
+  add(
+    '--lines', type=int, default=200_000, help='Number of lines in the corpus.'
+  )
+  add(
+    '--rounds',
+    type=int,
+    default=3,
+    help='Number of processes per store and action.',
+  )
+  add(
+    '--stores',
+    default=','.join(STORES),
+    help='Stores to measure, separated by commas.',
+  )
   add(
     '--only',
     nargs=2,

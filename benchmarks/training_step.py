@@ -135,37 +135,41 @@ def _make_parser() -> argparse.ArgumentParser:
     '--vocabulary', type=int, default=250_000, help='Vocabulary size.'
   )
   parser.add_argument(
-    '--rounds', type=int, default=2, help='Processes per variant.'
+    '--rounds', type=int, default=2, help='Number of processes per variant.'
   )
   parser.add_argument(
-    '--calls', type=int, default=5, help='Timed steps per process.'
+    '--calls', type=int, default=5, help='Number of timed steps per process.'
   )
   parser.add_argument(
-    '--variants', help='Comma-separated variants. Default: all.'
+    '--variants', help='Variants to measure, separated by commas. Default: all.'
   )
   parser.add_argument(
     '--model',
     choices=list(pretraining.MODELS),
-    help='Model of paper size, trained in bf16 on one GPU.',
+    help='Published model to train in bf16 on one GPU.',
   )
   parser.add_argument(
-    '--batch', type=int, help='Sequences per batch, with --model.'
+    '--batch', type=int, help='Number of sequences per batch. Requires --model.'
   )
   parser.add_argument(
     '--tiny',
     action='store_true',
-    help='Reduce --model to sizes that only test whether it runs.',
+    help='Reduce --model to tiny sizes, to test whether it runs.',
   )
-  parser.add_argument('--shape', help='All sizes as a JSON object.')
   parser.add_argument(
-    '--cores', type=int, help='CPU cores of each process. Default: all.'
+    '--shape', help='All sizes of the model and the batch as a JSON object.'
+  )
+  parser.add_argument(
+    '--cores', type=int, help='Number of CPU cores per process. Default: all.'
   )
   parser.add_argument(
     '--huge_pages',
     action='store_true',
-    help='Let glibc request huge pages (Linux), for every variant.',
+    help='Let glibc request huge pages in every variant (Linux).',
   )
-  parser.add_argument('--output', help='JSON file for the figures.')
+  parser.add_argument(
+    '--output', help='JSON file to which the measurements are written.'
+  )
   parser.add_argument('--run_variant', help=argparse.SUPPRESS)
   return parser
 

@@ -111,7 +111,9 @@ def main(arguments=None) -> None:
   parser.add_argument(
     '--merges', type=int, default=8000, help='Number of BPE merges.'
   )
-  parser.add_argument('--output', help='JSON file for the figures.')
+  parser.add_argument(
+    '--output', help='JSON file to which the measurements are written.'
+  )
   args = parser.parse_args(arguments)
   text = json.dumps(
     run_benchmark(lines=args.lines, merges=args.merges), indent=2

@@ -210,12 +210,17 @@ def main(arguments=None) -> None:
   parser.add_argument(
     '--model', choices=list(MODELS), default='tiny', help='Model to measure.'
   )
-  parser.add_argument('--calls', type=int, default=10, help='Timed calls.')
+  parser.add_argument(
+    '--calls', type=int, default=10, help='Number of timed calls.'
+  )
   parser.add_argument('--vocabulary', type=int, help='Vocabulary size.')
   parser.add_argument(
-    '--devices', help='Absent device to compile for, such as gpu:H200:1.'
+    '--devices',
+    help='Absent device for which the head is compiled, such as gpu:H200:1.',
   )
-  parser.add_argument('--output', help='JSON file for the figures.')
+  parser.add_argument(
+    '--output', help='JSON file to which the measurements are written.'
+  )
   args = parser.parse_args(arguments)
   sizes = MODELS[args.model]
   if args.vocabulary:

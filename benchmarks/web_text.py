@@ -421,7 +421,10 @@ def main(arguments: list[str] | None = None) -> None:
     help='Folder that contains public data sets.',
   )
   parser.add_argument(
-    '--pairs', type=int, default=3000, help='Lines of `near_duplicates`.'
+    '--pairs',
+    type=int,
+    default=3000,
+    help='Number of lines for `near_duplicates`.',
   )
   args = parser.parse_args(arguments)
   if args.part == 'languages':

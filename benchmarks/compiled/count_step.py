@@ -45,8 +45,17 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   add = parser.add_argument
-  add('--devices', required=True, help='PLATFORM:KIND:COUNT, as in a dry run.')
-  add('--gin_file', action='append', default=[], help='Gin file; repeatable.')
+  add(
+    '--devices',
+    required=True,
+    help='Devices as PLATFORM:KIND:COUNT, as in a dry run.',
+  )
+  add(
+    '--gin_file',
+    action='append',
+    default=[],
+    help='Gin file. Repeat the option for several files.',
+  )
   add(
     '--vocabulary_size',
     type=int,
@@ -57,9 +66,13 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     '--num_languages',
     type=int,
     default=2,
-    help='Number of languages of the dummy vocabulary.',
+    help='Number of languages in the dummy vocabulary.',
   )
-  add('--output', type=pathlib.Path, help='JSON file to write.')
+  add(
+    '--output',
+    type=pathlib.Path,
+    help='JSON file to which the counts are written.',
+  )
   options, remaining = parser.parse_known_args(arguments)
   bindings = [flag.removeprefix('--gin.') for flag in remaining]
   if unknown := [flag for flag in remaining if not flag.startswith('--gin.')]:

@@ -22,12 +22,14 @@ def main(arguments: list[str] | None = None) -> None:
   import datasets
 
   parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument('--model', required=True, help='SentencePiece model.')
+  parser.add_argument(
+    '--model', required=True, help='SentencePiece model file.'
+  )
   parser.add_argument('--output', required=True, help='Output directory.')
   parser.add_argument(
     '--num_proc', type=int, default=2, help='Number of processes.'
   )
-  parser.add_argument('texts', nargs='+', help='Text files.')
+  parser.add_argument('texts', nargs='+', help='Text files to tokenize.')
   args = parser.parse_args(arguments)
   tokenizer = load_fast_tokenizer(args.model)
   text = datasets.load_dataset(

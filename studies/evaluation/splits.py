@@ -198,10 +198,16 @@ def main() -> None:
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   parser.add_argument(
-    '--data', required=True, type=pathlib.Path, help='Folder of the data sets.'
+    '--data',
+    required=True,
+    type=pathlib.Path,
+    help='Folder that contains the data sets.',
   )
   parser.add_argument(
-    '--output', required=True, type=pathlib.Path, help='Folder to write.'
+    '--output',
+    required=True,
+    type=pathlib.Path,
+    help='Folder to which everything is written.',
   )
   args = parser.parse_args()
   args.output.mkdir(parents=True, exist_ok=True)

@@ -55,10 +55,16 @@ def main() -> int:
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   parser.add_argument(
-    '--data', required=True, type=pathlib.Path, help='Folder of the data sets.'
+    '--data',
+    required=True,
+    type=pathlib.Path,
+    help='Folder that contains the data sets.',
   )
   parser.add_argument(
-    '--work', required=True, type=pathlib.Path, help='Folder to write.'
+    '--work',
+    required=True,
+    type=pathlib.Path,
+    help='Folder to which everything is written.',
   )
   parser.add_argument(
     '--only',

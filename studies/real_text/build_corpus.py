@@ -345,7 +345,7 @@ def main() -> None:
     '--foreign_sources',
     nargs='+',
     choices=SOURCES,
-    help='Sources of the monolingual text in other languages than English. '
+    help='Sources of the monolingual text in languages other than English. '
     'Defaults to --sources.',
   )
   parser.add_argument(

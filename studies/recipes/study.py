@@ -211,7 +211,7 @@ def main() -> int:
     help='Names of the conditions to run, as a regular expression.',
   )
   parser.add_argument(
-    '--seeds', default='0', help='Comma-separated random seeds.'
+    '--seeds', default='0', help='Random seeds, separated by commas.'
   )
   parser.add_argument(
     '--cores',

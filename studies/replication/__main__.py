@@ -32,9 +32,9 @@ def build_parser() -> argparse.ArgumentParser:
     '--claim',
     action='append',
     metavar='NAME',
-    help='Claim (paper.name) or paper to run. May be repeated.',
+    help='Claim (paper.name) or paper to test. Repeat the option for several.',
   )
-  selection.add_argument('--all', action='store_true', help='Run every claim.')
+  selection.add_argument('--all', action='store_true', help='Test every claim.')
   selection.add_argument(
     '--page_only',
     action='store_true',
@@ -88,7 +88,7 @@ def build_parser() -> argparse.ArgumentParser:
     '--budget',
     type=float,
     metavar='MINUTES',
-    help='CPU minutes after which no further run is started.',
+    help='CPU minutes after which no more runs are started.',
   )
   command_line.add_compilation_cache(parser)
   return parser

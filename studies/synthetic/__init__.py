@@ -1,4 +1,4 @@
-"""Parallel synthetic languages with gold labels for every task family."""
+"""Parallel synthetic languages with gold labels for all task families."""
 
 from studies.synthetic.generator import write_languages
 from studies.synthetic.options import SyntheticOptions

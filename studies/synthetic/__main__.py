@@ -17,14 +17,18 @@ from xlflax.utils import errors
 
 
 def build_parser() -> argparse.ArgumentParser:
-  """Returns the parser of `python -m studies.synthetic`."""
+  """Returns the argument parser of `python -m studies.synthetic`."""
   parser = argparse.ArgumentParser(
     prog='python -m studies.synthetic',
     description=__doc__,
     formatter_class=argparse.RawDescriptionHelpFormatter,
   )
   add = parser.add_argument
-  add('--output', required=True, help='Directory to write.')
+  add(
+    '--output',
+    required=True,
+    help='Directory to which the languages are written.',
+  )
   add(
     '--languages',
     default='en,aa,bb',
@@ -36,62 +40,72 @@ def build_parser() -> argparse.ArgumentParser:
     action='append',
     default=[],
     metavar='CODE.FACTOR=VALUE',
-    help='Script, word_order, adjective, adposition, determiner or morphology '
-    'of a language. May be repeated.',
+    help=(
+      'Changed factor of a language: script, word_order, adjective, '
+      'adposition, determiner or morphology. Repeat the option for several '
+      'changes.'
+    ),
   )
   add(
     '--sentences',
     type=int,
     default=2000,
-    help='Monolingual training lines of each language.',
+    help='Number of monolingual training lines per language.',
   )
   add(
     '--pairs',
     type=int,
-    help='Training pairs of each language with the first. Defaults to '
-    '--sentences.',
+    help=(
+      'Number of training pairs between the first language and each other '
+      'language. Defaults to --sentences.'
+    ),
   )
   add(
     '--examples',
     type=int,
     default=2000,
-    help='Training examples of each labeled task family.',
+    help='Number of training examples per labeled task family.',
   )
   add(
     '--held_out',
     type=int,
     default=200,
-    help='Validation examples and test examples of every task.',
+    help='Number of validation examples and of test examples for every task.',
   )
   add(
     '--size',
     action='append',
     default=[],
     metavar='TASK/SPLIT=N',
-    help='Number of examples of one split, such as nli/train=5000. May be '
-    'repeated.',
+    help=(
+      'Number of examples in one split, such as nli/train=5000. Repeat the '
+      'option for several splits.'
+    ),
   )
   add(
     '--anchors',
     type=float,
     default=0.0,
-    help='Fraction of words that are the same string in all languages.',
+    help='Fraction of words that are spelled identically in all languages.',
   )
   add(
     '--domain_shift',
     type=float,
     default=0.0,
-    help='0 for monolingual text on the same topics in all languages, 1 for '
-    'different topics than in the first.',
+    help=(
+      "Difference in topics between the languages' monolingual text. 0 "
+      'uses the same topics in all languages, and 1 uses different topics '
+      'in the first language than in all other languages.'
+    ),
   )
   add(
     '--hard_inference',
     type=float,
     default=0.25,
-    help='Fraction of NLI pairs that need reasoning under negation.',
+    help='Fraction of NLI pairs that require reasoning about negation.',
   )
   add('--seed', type=int, default=0, help='Random seed.')
-  add('--json', action='store_true', help='Print the paths as JSON.')
+  add('--json', action='store_true', help='Print the written paths as JSON.')
   return parser
 
 
@@ -101,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _write(args: argparse.Namespace) -> None:
-  """Writes the directory and prints its content."""
+  """Writes the synthetic languages and prints the written paths."""
   options = _parse_options(args)
   paths = generator.write_languages(args.output, options)
   if args.json:
@@ -121,7 +135,7 @@ def _write(args: argparse.Namespace) -> None:
 
 
 def _parse_options(args: argparse.Namespace) -> SyntheticOptions:
-  """Returns the options of the command line."""
+  """Returns the generator options from parsed command-line arguments."""
   codes = [code.strip() for code in args.languages.split(',') if code.strip()]
   return SyntheticOptions(
     languages=typology.parse_languages(codes, args.change),
@@ -138,13 +152,13 @@ def _parse_options(args: argparse.Namespace) -> SyntheticOptions:
 
 
 def _parse_sizes(texts: list[str]) -> dict[str, int]:
-  """Parses the values of --size, such as 'nli/train=5000'."""
+  """Parses values of --size, such as 'nli/train=5000'."""
   sizes = {}
   for text in texts:
     name, _, number = text.partition('=')
     if not number.isdecimal():
       raise errors.ConfigError(
-        'Invalid value of --size',
+        'A value of --size has the wrong format',
         got=text,
         expected='TASK/SPLIT=N, such as nli/train=5000',
         where='--size',

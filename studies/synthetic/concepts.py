@@ -1,8 +1,8 @@
-"""Concepts, for each of which all languages have a word.
+"""Concepts that are expressed by a word in every language.
 
-The name of a concept is an English gloss, which does not occur in any text.
-Nouns, verbs and qualities belong to one of two topics. The other concepts
-belong to none.
+A concept's name is an English gloss, which does not occur in any text. Nouns,
+verbs and qualities belong to one of two topics. All other concepts belong to no
+topic.
 """
 
 import dataclasses
@@ -19,10 +19,13 @@ class Concept:
   Attributes:
     id: Name of the concept.
     tag: Universal part of speech.
-    group: Semantic family of a noun, 'transitive' or 'intransitive' for a verb,
-      'quality' or 'opinion' for an adjective, type of a proper name.
-    topic: 0 or 1. If None, the concept belongs to no topic.
-    polarity: +1 for a positive opinion and -1 for a negative one.
+    group: Group of the concept: the semantic family of a noun, 'transitive' or
+      'intransitive' for a verb, 'quality' or 'opinion' for an adjective, or the
+      type of a proper name.
+    topic: Topic of the concept, 0 or 1. If None, the concept belongs to no
+      topic.
+    polarity: Polarity of an opinion: +1 if it is positive and -1 if it is
+      negative.
   """
 
   id: str
@@ -102,7 +105,7 @@ PLURAL = frozenset({'many', 'two', 'three'})
 
 
 def _list_concepts() -> Iterator[Concept]:
-  """Yields all concepts. Their order determines the random words."""
+  """Yields all concepts in a fixed order, which determines the random words."""
   for family, (topic, nouns) in _FAMILIES.items():
     yield Concept(family, 'NOUN', family, topic)
     for noun in nouns:
@@ -135,7 +138,7 @@ FAMILIES = tuple(_FAMILIES)
 
 @functools.lru_cache
 def concepts_of_group(group: str, topic: int | None = None) -> tuple[str, ...]:
-  """Returns the ids of the concepts of a group.
+  """Returns the ids of the concepts in a group.
 
   Args:
     group: Group of the concepts.
@@ -151,7 +154,9 @@ def concepts_of_group(group: str, topic: int | None = None) -> tuple[str, ...]:
     and (topic is None or concept.topic in (None, topic))
   )
   if not ids:
-    raise errors.ConfigError('Unknown group of concepts', got=group)
+    raise errors.ConfigError(
+      'There is no group of concepts with this name', got=group
+    )
   return ids
 
 
@@ -159,11 +164,11 @@ def concepts_of_group(group: str, topic: int | None = None) -> tuple[str, ...]:
 def list_nouns(
   topic: int | None = None, *, hypernyms: bool = True
 ) -> tuple[str, ...]:
-  """Returns the ids of the nouns of the semantic families.
+  """Returns the ids of the nouns in all semantic families.
 
   Args:
     topic: Topic of the nouns. If None, nouns of both topics are returned.
-    hypernyms: Whether to include the names of the families.
+    hypernyms: Whether to include the nouns that name the families.
   """
   return tuple(
     name
@@ -174,5 +179,5 @@ def list_nouns(
 
 
 def is_anchorable(concept: Concept) -> bool:
-  """Returns whether languages may share the word. Function words may not."""
+  """Returns whether languages may share the word (not for function words)."""
   return concept.group != 'function'

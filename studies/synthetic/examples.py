@@ -1,4 +1,4 @@
-"""Meanings of the examples of each family, without duplicates across splits."""
+"""Meanings of each family's examples, without duplicates across splits."""
 
 import dataclasses
 import functools
@@ -23,15 +23,15 @@ REVIEW_LABELS = ('negative', 'positive')
 def draw_examples(
   options: SyntheticOptions, renderer: Renderer, family: str
 ) -> dict[str, list]:
-  """Draws the examples of a family, as meanings.
+  """Draws the meanings of a family's examples.
 
   The test and validation examples do not depend on the number of training
   examples.
 
   Args:
-    options: Options of the languages and their data.
-    renderer: Renderer of the languages.
-    family: Name of `options.FAMILIES`.
+    options: Options for the languages and their data.
+    renderer: Renderer that turns meanings into text in each language.
+    family: Name of the task family, one of `options.FAMILIES`.
 
   Returns:
     The examples by split.
@@ -66,7 +66,7 @@ def draw_examples(
 def monolingual_sentences(
   options: SyntheticOptions, code: str
 ) -> Iterator[tuple[str, list[Sentence]]]:
-  """Yields the splits and monolingual sentences of a language, test first."""
+  """Yields a language's splits and monolingual sentences, test first."""
   shift = options.domain_shift * (1 if code == options.codes[0] else -1)
   return _draw_corpus(
     options,
@@ -81,7 +81,7 @@ def monolingual_sentences(
 def parallel_sentences(
   options: SyntheticOptions, code: str
 ) -> Iterator[tuple[str, list[Sentence]]]:
-  """Yields the splits and parallel sentences of a language and the pivot.
+  """Yields splits and parallel sentences in a language and the pivot language.
 
   The test and validation sentences are the same for all languages.
   """
@@ -120,13 +120,14 @@ def draw_distinct(
   *,
   where: str,
 ) -> list:
-  """Draws items that have not been drawn before.
+  """Draws items that differ from all items drawn before.
 
   Args:
     draw_item: Function that draws an item.
     count: Number of items to draw.
-    drawn_items: Items that have been drawn before. The new items are added.
-    where: Data set and split, for errors.
+    drawn_items: Items that have been drawn before, to which the new items are
+      added.
+    where: Data set and split, which are named in error messages.
 
   Raises:
     ConfigError: If there are fewer different items than requested.
@@ -139,9 +140,9 @@ def draw_distinct(
       num_duplicates += 1
       if num_duplicates > _MAX_DUPLICATES:
         raise errors.ConfigError(
-          'The number of different synthetic examples is too small',
+          'The generator found fewer different examples than requested',
           got=count,
-          expected=f'about {len(items)}',
+          expected=f'a number of at most about {len(items)}',
           where=where,
         )
       continue
@@ -152,14 +153,14 @@ def draw_distinct(
 
 @dataclasses.dataclass(frozen=True)
 class Review:
-  """The sentences of a review and its sentiment."""
+  """A review's sentences and its sentiment."""
 
   sentences: tuple[Sentence, ...]
   label: str
 
 
 def draw_review(sampler: Sampler) -> Review:
-  """Draws a review of two or three sentences with one opinion."""
+  """Draws a review with two or three sentences, one of which is an opinion."""
   rng = sampler.rng
   topic = sampler.draw_topic()
   opinion = dataclasses.replace(
@@ -182,9 +183,9 @@ def draw_review(sampler: Sampler) -> Review:
 def _draw_functions(
   options: SyntheticOptions, renderer: Renderer
 ) -> dict[str, Callable[[Sampler], Any]]:
-  """Returns the functions that draw an example of each family.
+  """Returns the functions that draw examples, by family.
 
-  The examples of the other families are sentences.
+  Families without a function use single sentences as examples.
   """
   return {
     'nli': functools.partial(
@@ -221,7 +222,7 @@ def _draw_unambiguous_paragraph(
 def render_paragraph(
   paragraph: Paragraph, renderer: Renderer, code: str
 ) -> tuple[str, list[str]]:
-  """Returns the text of a paragraph in a language, and the answers in order."""
+  """Returns a paragraph's text in a language, and its answers in order."""
   sentences = [renderer(sentence, code) for sentence in paragraph.sentences]
   answers = [
     sentences[query.sentence].phrase(ROLES[query.role])

@@ -1,6 +1,6 @@
-"""Files of each task family in each language.
+"""Files that are written for each task family and language.
 
-docs/synthetic/files.md describes their paths and formats.
+The paths and formats are described in docs/synthetic/files.md.
 """
 
 import json
@@ -22,12 +22,12 @@ Files = Iterator[tuple[str, str]]
 def family_files(
   family: str, options: SyntheticOptions, renderer: Renderer
 ) -> Files:
-  """Yields the path and the content of each file of a family.
+  """Yields the path and the content of each file in a family.
 
   Args:
-    family: Name of `options.FAMILIES`.
-    options: Options of the languages and their data.
-    renderer: Renderer of the languages.
+    family: Name of the task family, one of `options.FAMILIES`.
+    options: Options for the languages and their data.
+    renderer: Renderer that turns meanings into text in each language.
   """
   items_by_split = examples.draw_examples(options, renderer, family)
   for split, items in items_by_split.items():
@@ -52,7 +52,7 @@ _COLUMNS: dict[str, Callable[..., tuple[str, ...]]] = {
 
 
 def _tsv_writer(family: str) -> Callable[..., Files]:
-  """Returns a writer of the columns in `_COLUMNS`."""
+  """Returns a function that formats the columns in `_COLUMNS`."""
 
   def write(
     split: str, items: Sequence, codes: Sequence[str], renderer: Renderer
@@ -73,12 +73,12 @@ def _tsv_writer(family: str) -> Callable[..., Files]:
 def _word_writer(
   family: str, suffix: str, format_sentences: Callable[..., str]
 ) -> Callable[..., Files]:
-  """Returns a writer of rendered sentences in a format with one word per line.
+  """Returns a function that formats sentences with one word per line.
 
   Args:
-    family: Name of the family.
-    suffix: Suffix of the files.
-    format_sentences: Function of `formats`.
+    family: Name of the task family.
+    suffix: File name suffix.
+    format_sentences: Function in `formats` that formats the sentences.
   """
 
   def write(
@@ -95,7 +95,7 @@ def _word_writer(
 def _question_answering(
   split: str, items: Sequence, codes: Sequence[str], renderer: Renderer
 ) -> Files:
-  """Yields SQuAD files. Held-out data also has cross-lingual questions."""
+  """Yields SQuAD files. Held-out data also contains cross-lingual questions."""
   for code in codes:
     yield f'qa/{split}.{code}.json', _squad(split, items, code, code, renderer)
   if split == 'train':
@@ -115,7 +115,7 @@ def _squad(
   question_code: str,
   renderer: Renderer,
 ) -> str:
-  """Returns a SQuAD file of paragraphs and questions in two languages."""
+  """Returns a SQuAD file with paragraphs and questions in two languages."""
   paragraphs = []
   for number, item in enumerate(items):
     context, answers = examples.render_paragraph(item, renderer, context_code)
@@ -160,8 +160,8 @@ def _bucc(
 ) -> Files:
   """Yields collections for bitext mining.
 
-  A third of the items is in the collections of both languages. Each of the
-  other thirds is in the collection of one language.
+  One third of the items is in both languages' collections. Each of the other
+  two thirds is in only one language's collection.
   """
   count = len(items) // 3
   for code in codes[1:]:
@@ -193,7 +193,7 @@ def _bucc(
 def _tatoeba(
   split: str, items: Sequence, codes: Sequence[str], renderer: Renderer
 ) -> Files:
-  """Yields sentence pairs, and altered sentences of the pivot for xsim++."""
+  """Yields sentence pairs, and altered pivot-language sentences for xsim++."""
   for code in codes[1:]:
     for side in (code, codes[0]):
       yield (
@@ -213,7 +213,7 @@ def _tatoeba(
 def _choices(
   split: str, items: Sequence, codes: Sequence[str], renderer: Renderer
 ) -> Files:
-  """Yields multiple-choice questions in the format of XCOPA."""
+  """Yields multiple-choice questions in the XCOPA format."""
   for code in codes:
     records = (
       {
@@ -241,7 +241,7 @@ def _similarity(
 def _pairs(
   split: str, items: Sequence, codes: Sequence[str], renderer: Renderer
 ) -> Files:
-  """Yields sentence pairs with the pivot language, 1 for a translation."""
+  """Yields sentence pairs with the pivot language, labeled as translations."""
   yield from _rated_pairs(
     'pairs',
     split,
@@ -276,9 +276,9 @@ def _rated_pairs(
 def _ranking(
   split: str, items: Sequence, codes: Sequence[str], renderer: Renderer
 ) -> Files:
-  """Yields queries in the pivot language, documents and relevances.
+  """Yields queries in the pivot language, documents and relevance judgments.
 
-  The relevant document of a query is its translation.
+  The relevant document for a query is its translation.
   """
   for code in codes[1:]:
     for side, name, letter in (
@@ -324,7 +324,7 @@ def _unanswerable(
 
 
 def _find_answers(rendered: Rendered, key: str) -> list[dict]:
-  """Returns the phrase with a key as a SQuAD answer, or []."""
+  """Returns the phrase with a key as a SQuAD answer, or [] if there is none."""
   if not any(node.key == key for node in rendered.nodes):
     return []
   answer = rendered.phrase(key)

@@ -1,4 +1,4 @@
-"""Public file formats of the synthetic data."""
+"""Writers for the public file formats that the synthetic data uses."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,7 @@ from studies.synthetic.rendering import Rendered
 
 
 def format_tsv(rows: Iterable[Sequence[str]]) -> str:
-  """Returns columns separated by tabs, without a header."""
+  """Returns tab-separated columns without a header."""
   return ''.join('\t'.join(row) + '\n' for row in rows)
 
 
@@ -21,7 +21,7 @@ def format_conllu(sentences: Iterable[Rendered], split: str) -> str:
 
   Args:
     sentences: Rendered sentences.
-    split: Name of the split, for the sentence ids.
+    split: Name of the split, which is part of the sentence ids.
   """
   blocks = []
   for number, sentence in enumerate(sentences, start=1):
@@ -48,11 +48,11 @@ def format_conllu(sentences: Iterable[Rendered], split: str) -> str:
 
 
 def format_iob2(sentences: Iterable[Rendered], split: str) -> str:
-  """Returns lines of Universal NER: `id<TAB>word<TAB>tag<TAB>-<TAB>-`.
+  """Returns Universal NER lines: `id<TAB>word<TAB>tag<TAB>-<TAB>-`.
 
   Args:
     sentences: Rendered sentences.
-    split: Name of the split, for the sentence ids.
+    split: Name of the split, which is part of the sentence ids.
   """
   return ''.join(
     _comments(sentence, number, split)
@@ -82,7 +82,7 @@ def format_alignment_links(
   """Returns a line per sentence pair, with `i-j` (sure) and `ipj` (possible).
 
   Args:
-    links: Sure links and possible links of each sentence pair.
+    links: Sure links and possible links for each sentence pair.
   """
   return format_lines(
     ' '.join([f'{i}-{j}' for i, j in sure] + [f'{i}p{j}' for i, j in possible])
@@ -91,10 +91,10 @@ def format_alignment_links(
 
 
 def format_squad(paragraphs: Iterable[dict], *, version: str = '1.1') -> str:
-  """Returns SQuAD's JSON with one article per paragraph.
+  """Returns JSON in the SQuAD format with one article per paragraph.
 
   Args:
-    paragraphs: Paragraphs in the format of SQuAD.
+    paragraphs: Paragraphs in the SQuAD format.
     version: Version of the format, '1.1' or 'v2.0'.
   """
   data = [
@@ -108,5 +108,5 @@ def format_squad(paragraphs: Iterable[dict], *, version: str = '1.1') -> str:
 
 
 def _comments(sentence: Rendered, number: int, split: str) -> str:
-  """Returns the comment lines of a sentence in CoNLL-U and Universal NER."""
+  """Returns a sentence's comment lines in CoNLL-U and Universal NER."""
   return f'# sent_id = {split}-{number:05}\n# text = {sentence.text}\n'

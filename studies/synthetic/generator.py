@@ -1,4 +1,4 @@
-"""Generator of synthetic languages: a corpus and files of every task."""
+"""Generator of synthetic languages, with a corpus and files for every task."""
 
 import json
 import pathlib
@@ -23,17 +23,16 @@ _DICTIONARY_TEST_FRACTION = 0.3
 def write_languages(
   directory: str | pathlib.Path, options: SyntheticOptions
 ) -> list[str]:
-  """Writes a folder of synthetic languages.
+  """Writes a folder with synthetic languages and their data.
 
-  The same options produce the same bytes on every machine. Existing files of
-  the
-  same options are overwritten. docs/synthetic/files.md lists the files.
+  The same options produce the same bytes on every machine. Existing files that
+  were written with the same options are overwritten. The files are listed in
+  docs/synthetic/files.md.
 
   Args:
     directory: Folder to write. If it exists, it must be empty or contain data
-      of
-      the same options.
-    options: Options of the languages and their data.
+      that was written with the same options.
+    options: Options for the languages and their data.
 
   Returns:
     The sorted paths of all files, relative to the directory.
@@ -74,7 +73,7 @@ def write_languages(
 
 
 def read_options(directory: str | pathlib.Path) -> SyntheticOptions:
-  """Returns the options of a folder written by `write_languages`.
+  """Returns the options with which `write_languages` wrote a folder.
 
   Raises:
     CorpusError: If the folder was not written by `write_languages`, or its
@@ -84,10 +83,10 @@ def read_options(directory: str | pathlib.Path) -> SyntheticOptions:
   path = pathlib.Path(directory) / RECORD
   if not path.is_file():
     raise errors.CorpusError(
-      'Not a folder of synthetic languages',
+      'The folder does not contain synthetic languages',
       got=str(directory),
-      expected=f'a folder with {RECORD}',
-      fix='write one with `python -m studies.synthetic --output=DIR`',
+      expected=f'a folder that contains {RECORD}',
+      fix='Write a folder with `python -m studies.synthetic --output=DIR`.',
     )
   return from_json(
     checksums.read_json(
@@ -101,7 +100,7 @@ def read_options(directory: str | pathlib.Path) -> SyntheticOptions:
 
 
 def _check_directory(directory: pathlib.Path, record: str) -> None:
-  """Raises an error if the directory contains other data than the record's."""
+  """Raises an error if the directory's data was not written with the record."""
   path = directory / RECORD
   if path.is_file():
     if path.read_text(encoding='utf-8') == record:
@@ -114,10 +113,11 @@ def _check_directory(directory: pathlib.Path, record: str) -> None:
   else:
     return
   raise errors.CorpusError(
-    'The output directory must be empty or contain data of the same options',
+    'The output directory must be empty or contain data written with the '
+    'same options',
     got=got,
     where=str(directory),
-    fix='choose another directory, or delete this one',
+    fix='Choose a different directory, or delete this one.',
   )
 
 
@@ -154,7 +154,7 @@ def _write_corpus(
 def _render_pairs(
   options: SyntheticOptions, renderer: Renderer, code: str
 ) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-  """Yields the splits and sentence pairs of the pivot and a language."""
+  """Yields splits and sentence pairs in the pivot language and a language."""
   for split, sentences in examples.parallel_sentences(options, code):
     yield (
       split,
@@ -171,7 +171,7 @@ def _render_pairs(
 def _translation(
   options: SyntheticOptions, renderer: Renderer
 ) -> families.Files:
-  """Yields the pairs of the corpus as files of a translation task."""
+  """Yields the corpus's sentence pairs as files for a translation task."""
   for code in options.codes[1:]:
     for split, pairs in _render_pairs(options, renderer, code):
       yield (
@@ -183,7 +183,7 @@ def _translation(
 def _dictionaries(
   options: SyntheticOptions, lexicons: dict[str, Lexicon]
 ) -> families.Files:
-  """Yields training and test dictionaries of content words in MUSE's format."""
+  """Yields training and test dictionaries in the MUSE format."""
   pivot = options.codes[0]
   concept_ids = [
     concept.id

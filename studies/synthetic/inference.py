@@ -1,10 +1,10 @@
 """Sentence pairs for natural language inference.
 
-Semantics: A clause states that an event exists that matches it (`a` is
-existential, names are constants, and a clause may be true of several things and
-places). A negated clause, or one with the subject `no ...`, denies that such an
-event exists. Omitting a constituent or generalizing a noun therefore weakens a
-clause and strengthens its negation.
+Semantics: A clause states that a matching event exists (`a` is existential,
+names are constants, and a clause may be true of several things and places). A
+negated clause, or a clause with the subject `no ...`, denies that such an event
+exists. Omitting a constituent or generalizing a noun therefore weakens a clause
+and strengthens its negation.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ _HARD = {
 
 @dataclasses.dataclass(frozen=True)
 class Inference:
-  """A premise, a hypothesis and the label of the pair."""
+  """A premise, a hypothesis and the pair's label."""
 
   premise: Clause
   hypothesis: Clause
@@ -47,15 +47,16 @@ class Inference:
 
 
 def draw_inference(sampler: Sampler, *, hard_probability: float) -> Inference:
-  """Draws a pair of sentences.
+  """Draws a premise and a hypothesis with their label.
 
-  All labels have the same probability, as have all pairs of clauses of a label.
+  All labels have the same probability, and so have all types of clause pairs
+  with the same label.
 
   Args:
-    sampler: Sampler of the sentences.
+    sampler: Sampler that draws the sentences.
     hard_probability: Probability of a pair with a negated premise, or with a
-      negated hypothesis that is not a contradiction. At 0, negation is
-      sufficient to identify contradictions.
+      negated hypothesis that is not a contradiction. If it is 0, contradictions
+      can be identified by negation alone.
   """
   rng = sampler.rng
   while not list(_weaker_clauses(strong := _draw_strong_clause(sampler))):
@@ -75,7 +76,7 @@ def draw_inference(sampler: Sampler, *, hard_probability: float) -> Inference:
 def _select_clause(
   sampler: Sampler, clauses: dict[str, Clause], name: str
 ) -> Clause:
-  """Returns the clause with a name, negated if the name starts with `-`."""
+  """Returns a clause by name, negated if the name starts with `-`."""
   clause = clauses[name.lstrip('-')]
   if not name.startswith('-'):
     return clause
@@ -118,7 +119,7 @@ def _draw_phrase(sampler: Sampler, topic: int) -> Phrase:
 
 
 def _weaker_clauses(clause: Clause) -> Iterator[Clause]:
-  """Yields all clauses that follow from the clause by one change."""
+  """Yields all clauses that are entailed by the clause after one change."""
   for phrase in _weaker_phrases(clause.subjects[0]):
     yield dataclasses.replace(clause, subjects=(phrase,))
   if clause.object is not None:
@@ -175,7 +176,7 @@ def _draw_other_clause(sampler: Sampler, clause: Clause) -> Clause:
 
 
 def _draw_other_phrase(sampler: Sampler, phrase: Phrase | None) -> Phrase:
-  """Draws another name of the same type, or a noun of another family."""
+  """Draws a different name, or a noun from a different semantic family."""
   assert phrase is not None
   noun = CONCEPTS[phrase.head[0]]
   if noun.tag == 'PROPN':
@@ -193,7 +194,7 @@ def _draw_other_phrase(sampler: Sampler, phrase: Phrase | None) -> Phrase:
 
 
 def _draw_other_place(sampler: Sampler, place: Phrase | None) -> Phrase:
-  """Draws the name of another place."""
+  """Draws the name of a different place."""
   assert place is not None
   return _draw_until(
     lambda: sampler.draw_name('LOC'),

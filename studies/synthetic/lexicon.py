@@ -31,15 +31,16 @@ _MAX_ATTEMPTS = 10_000
 
 @dataclasses.dataclass(frozen=True)
 class Lexicon:
-  """The words of a language.
+  """All words and affixes of a language.
 
   Attributes:
     language: Language of the words.
-    stems: Word by concept.
-    affixes: Affix by mark (see `AFFIXES`), or {} in an isolating language.
-    anchors: Concepts whose word is shared by all languages. Such words are not
-      inflected, so that they are the same string everywhere. Shared verbs take
-      particles of tense.
+    stems: Map from concept to word.
+    affixes: Map from mark to affix (see `AFFIXES`), or {} in an isolating
+      language.
+    anchors: Concepts whose word is shared by all languages. Shared words are
+      not inflected, so that they are the same string in every sentence. Shared
+      verbs mark tense with particles.
   """
 
   language: Language
@@ -48,12 +49,12 @@ class Lexicon:
   anchors: frozenset[str]
 
   def inflects(self, concept: str) -> bool:
-    """Returns whether the word of a concept takes affixes."""
+    """Returns whether a concept's word takes affixes."""
     return bool(self.affixes) and concept not in self.anchors
 
   @property
   def has_particles(self) -> bool:
-    """True if the language uses the particles of tense."""
+    """Whether the language uses tense particles."""
     return any(
       not self.inflects(concept.id)
       for concept in concepts.CONCEPTS.values()
@@ -65,9 +66,8 @@ class Lexicon:
 
     Args:
       concept: Concept of the word.
-      marks: Marks of the word. The affixes are in the order of `AFFIXES`,
-        starting
-        at the stem.
+      marks: Marks of the word. The affixes are added in the order of `AFFIXES`,
+        starting at the stem.
     """
     return _attach_affixes(
       self.stems[concept], marks, self.affixes, self.language
@@ -77,21 +77,22 @@ class Lexicon:
 def build_lexicons(
   languages: Sequence[Language], *, seed: int, anchors: float
 ) -> dict[str, Lexicon]:
-  """Returns the lexicons of languages by code.
+  """Returns the lexicon of each language by its code.
 
-  The shared words are those of the first language. All other strings are words
-  of one language and one concept. The words of a language do not depend on the
-  following languages. The shared words of a smaller fraction are a subset of
-  the shared words of a larger fraction.
+  Shared words are taken from the first language. Every other string is the word
+  for one concept in one language. A language's words do not depend on the
+  languages after it. The words shared with a smaller fraction are a subset of
+  those shared with a larger fraction.
 
   Args:
     languages: Different languages.
     seed: Random seed.
-    anchors: Fraction of the concepts, without function words, whose words are
+    anchors: Fraction of concepts, excluding function words, whose words are
       shared by all languages.
 
   Raises:
-    ConfigError: If there are too few strings for the words of a script.
+    ConfigError: If a script has too few different strings for its languages'
+      words.
   """
   shared_concepts = _draw_shared_concepts(seed, anchors)
   used_forms: set[str] = set()
@@ -105,7 +106,7 @@ def build_lexicons(
 
 
 def _draw_shared_concepts(seed: int, fraction: float) -> frozenset[str]:
-  """Draws a fraction of the concepts, without function words."""
+  """Draws a fraction of the concepts, excluding function words."""
   concept_ids = [
     concept.id
     for concept in concepts.CONCEPTS.values()
@@ -129,8 +130,8 @@ def _build_lexicon(
     first: Lexicon of the first language. If None, this is the first language.
     seed: Random seed.
     shared_concepts: Concepts whose words are shared.
-    used_forms: Lowercase words of the previous languages. The new words are
-      added.
+    used_forms: Lowercase words in the previous languages, to which the new
+      words are added.
   """
   rng = RandomGenerator(seed, 'lexicon', language.code, language.script.value)
   affixes = {}
@@ -161,7 +162,7 @@ def _add_word(
   rng: RandomGenerator,
   used_forms: set[str],
 ) -> None:
-  """Adds a word to a lexicon. None of its forms is a form of another word."""
+  """Adds a word to a lexicon, with forms that no other word has."""
   script = lexicon.language.script
   for _ in range(_MAX_ATTEMPTS):
     if concept.group == 'function':
@@ -184,7 +185,7 @@ def _add_word(
       lexicon.stems[concept.id] = stem
       return
   raise errors.ConfigError(
-    'The script has too few different words for its languages',
+    'The script does not have enough different words for its languages',
     got=lexicon.language.code,
     expected='fewer languages with the same script',
     where='synthetic languages',
@@ -194,7 +195,7 @@ def _add_word(
 def _attach_affixes(
   stem: str, marks: Sequence[str], affixes: dict[str, str], language: Language
 ) -> str:
-  """Returns the stem with the affixes of the marks."""
+  """Returns the stem with the affixes for the marks."""
   for mark in AFFIXES:
     if mark in marks:
       if language.morphology is Morphology.PREFIXING:
@@ -205,9 +206,9 @@ def _attach_affixes(
 
 
 def build_dictionary(first: Lexicon, second: Lexicon) -> list[tuple[str, str]]:
-  """Returns all words of a language with their translations, uninflected.
+  """Returns all uninflected words in a language with their translations.
 
-  Particles of tense are omitted if one of the languages does not use them.
+  Tense particles are omitted if one of the languages does not use them.
   """
   omitted = {'past', 'future'}
   if first.has_particles and second.has_particles:

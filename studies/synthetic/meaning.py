@@ -5,7 +5,7 @@ import enum
 
 
 class Tense(enum.Enum):
-  """Tense of a clause. The present tense is not marked."""
+  """Tense of a clause. The present tense is unmarked."""
 
   PAST = 'past'
   PRESENT = 'present'
@@ -14,15 +14,15 @@ class Tense(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Phrase:
-  """A noun phrase.
+  """Meaning of a noun phrase.
 
   Attributes:
-    head: Concepts of the head: one noun, or the words of a name.
+    head: Concepts in the head: one noun, or the words of a name.
     determiner: Determiner or numeral. None for names.
-    adjective: Adjective of a quality.
-    owner: Possessor, which has no possessor itself.
-    relative: Relative clause on the phrase, with a verb, a tense and a simple
-      object.
+    adjective: Adjective that expresses a quality.
+    owner: Possessor, which cannot have a possessor itself.
+    relative: Relative clause that modifies the phrase, with a verb, a tense and
+      a simple object.
   """
 
   head: tuple[str, ...]
@@ -34,14 +34,14 @@ class Phrase:
 
 @dataclasses.dataclass(frozen=True)
 class Clause:
-  """A clause with a verb, or with an adjective as predicate.
+  """Meaning of a clause with a verb, or with an adjective as predicate.
 
   Attributes:
     subjects: One phrase, or two coordinated phrases. Empty in a relative
       clause.
     verb: Verb. None if the clause has a predicate.
     object: Object of a transitive verb.
-    predicate: Adjective that is the predicate of the subject.
+    predicate: Adjective that is the clause's predicate.
     place: Place of the event.
     fronted: Whether the place is at the start of the clause.
     adverb: Adverb of manner or time.
@@ -62,7 +62,7 @@ class Clause:
 
 @dataclasses.dataclass(frozen=True)
 class Sentence:
-  """A statement or a question.
+  """Meaning of a statement or a question.
 
   Attributes:
     clauses: One clause, or two coordinated clauses.
@@ -76,5 +76,5 @@ class Sentence:
 
 
 def make_statement(clause: Clause) -> Sentence:
-  """Returns a statement of one clause."""
+  """Returns a statement that consists of one clause."""
   return Sentence((clause,))

@@ -1,4 +1,4 @@
-"""Options of synthetic languages and their data."""
+"""Options for synthetic languages and their data."""
 
 import dataclasses
 import json
@@ -43,24 +43,27 @@ _HELD_OUT_ONLY = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SyntheticOptions:
-  """Options of a set of languages and the sizes of their data.
+  """Options for a set of languages and the sizes of their data.
 
   Attributes:
     languages: Two or more languages, as codes of predefined languages or as
-      `Language` objects. The first one is the pivot, which sentence pairs and
-      dictionaries pair with each other language.
+      `Language` objects. The first one is the pivot language. Sentence pairs
+      and dictionaries combine it with each of the other languages.
     sentences: Number of lines of monolingual training text in each language.
-    pairs: Number of training pairs of each language with the first.
-    examples: Number of training examples of each labeled family.
-    held_out: Number of examples in each of `dev` and `test`, for all data.
-    sizes: Exceptions, such as {'nli/train': 9000, 'qa/test': 50}.
-    anchors: Fraction of the words, without function words, that are the same
+    pairs: Number of training pairs between the first language and each other
+      language.
+    examples: Number of training examples for each labeled task family.
+    held_out: Number of examples in each `dev` and each `test` split.
+    sizes: Numbers of examples in individual splits, such as {'nli/train': 9000,
+      'qa/test': 50}.
+    anchors: Fraction of words, excluding function words, that are the same
       string in all languages, from 0 to 1.
-    domain_shift: Difference between the topics of the monolingual text, from 0
-      to 1. At 0, all languages have both topics with the same frequency. At 1,
-      the first language has one topic and the other languages have the other.
-    hard_inference: Fraction of NLI pairs that need reasoning under negation.
-    seed: Random seed of words and sentences.
+    domain_shift: Difference between the languages' topics in monolingual text,
+      from 0 to 1. With 0, both topics occur equally often in all languages.
+      With 1, the first language has only one topic, and all other languages
+      have only the other topic.
+    hard_inference: Fraction of NLI pairs that require reasoning about negation.
+    seed: Random seed for words and sentences.
 
   Raises:
     ConfigError: If there are fewer than two languages, a language occurs twice,
@@ -128,10 +131,10 @@ class SyntheticOptions:
     )
 
   def size(self, dataset: str, split: str) -> int:
-    """Returns the number of examples of a data set in a split.
+    """Returns the number of examples in a data set's split.
 
     Args:
-      dataset: Name of `FAMILIES` or `CORPUS_DATASETS`.
+      dataset: Name of the data set, in `FAMILIES` or `CORPUS_DATASETS`.
       split: 'train', 'dev' or 'test'.
 
     Raises:
@@ -147,10 +150,10 @@ class SyntheticOptions:
     return corpus_sizes.get(dataset, self.examples)
 
   def splits(self, dataset: str) -> tuple[str, ...]:
-    """Returns the splits of a data set. Some data sets have no `train`.
+    """Returns a data set's splits. Some data sets have no `train` split.
 
     Args:
-      dataset: Name of `FAMILIES` or `CORPUS_DATASETS`.
+      dataset: Name of the data set, in `FAMILIES` or `CORPUS_DATASETS`.
 
     Raises:
       ConfigError: If the data set does not exist.
@@ -159,7 +162,7 @@ class SyntheticOptions:
     return SPLITS[1:] if dataset in _HELD_OUT_ONLY else SPLITS
 
   def to_json(self) -> dict[str, Any]:
-    """Returns the options as JSON values, which `synthetic.json` contains."""
+    """Returns the options as the JSON values stored in `synthetic.json`."""
     values = dataclasses.asdict(
       dataclasses.replace(self, sizes=dict(self.sizes))
     )
@@ -167,7 +170,7 @@ class SyntheticOptions:
 
 
 def from_json(values: Mapping[str, Any]) -> SyntheticOptions:
-  """Returns the options from the result of `SyntheticOptions.to_json`."""
+  """Restores options from the result of `SyntheticOptions.to_json`."""
   languages = tuple(Language(**language) for language in values['languages'])
   return SyntheticOptions(**{**values, 'languages': languages})
 
@@ -183,10 +186,11 @@ def _check_name(name: str) -> None:
   splits = SPLITS[1:] if dataset in _HELD_OUT_ONLY else SPLITS
   if dataset not in datasets or split not in splits:
     raise errors.ConfigError(
-      'Unknown data set or split of synthetic languages',
+      'Synthetic languages have no such data set or split',
       got=name,
-      expected=f'<data set>/<split>, with one of {", ".join(datasets)}, and '
-      f'train (not for {", ".join(_HELD_OUT_ONLY)}), dev or test',
+      expected='<data set>/<split>, where the data set is one of '
+      f'{", ".join(datasets)}, and the split is train '
+      f'(not for {", ".join(_HELD_OUT_ONLY)}), dev or test',
       where='SyntheticOptions.sizes',
       fix=name_suggestions.did_you_mean(dataset, datasets)
       or name_suggestions.did_you_mean(split, splits),
@@ -194,9 +198,9 @@ def _check_name(name: str) -> None:
 
 
 def _raise_out_of_range(name: str, value: float, expected: str) -> None:
-  """Raises an error about the value of an option."""
+  """Raises an error because an option has an invalid value."""
   raise errors.ConfigError(
-    f'`{name}` is out of range',
+    f'The value of `{name}` is out of range',
     got=str(value),
     expected=expected,
     where=f'SyntheticOptions.{name}',

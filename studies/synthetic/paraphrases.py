@@ -1,9 +1,9 @@
-"""Sentence pairs with the same words, for paraphrase identification.
+"""Sentence pairs with the same words for paraphrase identification.
 
 As in PAWS (Zhang, Baldridge and He 2019), words are moved to create both
-paraphrases and other pairs. Paraphrases exchange coordinated subjects or
-clauses, or move the place to the start of the sentence. Other pairs exchange
-the roles of phrases, or their adjectives.
+paraphrases and non-paraphrases. In a paraphrase, coordinated subjects or
+clauses are exchanged, or the place is moved to the start of the sentence. In a
+non-paraphrase, the roles of two phrases or their adjectives are exchanged.
 """
 
 import dataclasses
@@ -78,7 +78,7 @@ def _draw_phrases(sampler: Sampler, topic: int) -> list[Phrase]:
 
 
 def _draw_clause(sampler: Sampler, topic: int, phrases: list[Phrase]) -> Clause:
-  """Draws the verb and the tense of a clause with a subject and an object."""
+  """Draws the verb and tense for a clause with a subject and an object."""
   return Clause(
     (phrases[0],),
     sampler.draw_verb(topic, is_transitive=True),
@@ -88,7 +88,7 @@ def _draw_clause(sampler: Sampler, topic: int, phrases: list[Phrase]) -> Clause:
 
 
 def _reorder(sentence: Sentence) -> Sentence:
-  """Returns a sentence with the same meaning and another word order."""
+  """Returns a sentence with the same meaning but a different word order."""
   if len(sentence.clauses) > 1:
     return dataclasses.replace(sentence, clauses=sentence.clauses[::-1])
   clause = sentence.clauses[0]

@@ -1,4 +1,4 @@
-"""Paragraphs and questions whose answers are spans that occur once."""
+"""Paragraphs, and questions whose answers are spans that occur once."""
 
 import dataclasses
 from collections.abc import Callable
@@ -21,12 +21,12 @@ _DETERMINERS = ('the', 'a')
 
 @dataclasses.dataclass(frozen=True)
 class Query:
-  """A question about a sentence of a paragraph.
+  """A question about a sentence in a paragraph.
 
   Attributes:
     sentence: Index of the sentence that contains the answer.
-    role: Role of the answer, a key of `ROLES`.
-    question: The question.
+    role: Role of the answer in the sentence, a key of `ROLES`.
+    question: Meaning of the question.
   """
 
   sentence: int
@@ -36,14 +36,14 @@ class Query:
 
 @dataclasses.dataclass(frozen=True)
 class Paragraph:
-  """Sentences that share no noun and no name, and questions about them."""
+  """Sentences without a common noun or name, and questions about them."""
 
   sentences: tuple[Sentence, ...]
   queries: tuple[Query, ...]
 
 
 def draw_paragraph(sampler: Sampler) -> Paragraph:
-  """Draws a paragraph of four sentences with three questions."""
+  """Draws a paragraph with four sentences, and three questions about it."""
   rng = sampler.rng
   topic = sampler.draw_topic()
   used: set[str] = set()
@@ -81,8 +81,8 @@ def draw_paragraph(sampler: Sampler) -> Paragraph:
 def draw_open_question(sampler: Sampler) -> tuple[Sentence, Query]:
   """Draws a sentence and a question, which may have no answer.
 
-  The question asks for the subject or the place. The sentence may have no
-  place.
+  The question asks for the subject or the place. If the sentence has no place,
+  the question has no answer.
   """
   rng, used = sampler.rng, set[str]()
   topic = sampler.draw_topic()
@@ -116,7 +116,7 @@ def _draw_new_phrase(sampler: Sampler, topic: int, used: set[str]) -> Phrase:
 def _draw_new(draw_phrase: Callable[[], Phrase], used: set[str]) -> Phrase:
   """Draws a phrase with words that are not in `used`, and adds them to it.
 
-  The general words of names, 'company' and 'new_place', may be repeated.
+  The general words in names, 'company' and 'new_place', may be repeated.
   """
   while True:
     phrase = draw_phrase()

@@ -1,4 +1,4 @@
-"""Random numbers that are the same on every machine and Python version."""
+"""Random numbers that are the same on all machines and Python versions."""
 
 from collections.abc import MutableSequence, Sequence
 from typing import TypeVar
@@ -10,10 +10,10 @@ _MASK = (1 << 64) - 1
 
 
 class RandomGenerator:
-  """A sequence of random numbers that is determined by a key.
+  """A random number generator whose sequence is determined by a key.
 
-  This is SplitMix64 over a counter (Steele, Lea and Flood 2014) with Python
-  integers. It does not depend on `random` or `numpy.random`.
+  The generator applies SplitMix64 (Steele, Lea and Flood 2014) to a counter,
+  using Python integers. It does not depend on `random` or `numpy.random`.
 
   Args:
     *key: Numbers and names that determine the sequence.
@@ -31,7 +31,7 @@ class RandomGenerator:
     return value ^ (value >> 31)
 
   def integer(self, count: int) -> int:
-    """Returns an integer in [0, count). The bias is below count / 2^64."""
+    """Returns an integer in [0, count) with a bias below count / 2^64."""
     return (self.next_bits() * count) >> 64
 
   def bernoulli(self, probability: float) -> bool:
@@ -53,7 +53,7 @@ class RandomGenerator:
     return next(item for item in reversed(weights) if weights[item] > 0)
 
   def shuffle(self, items: MutableSequence) -> None:
-    """Permutes the items in place (Fisher and Yates)."""
+    """Shuffles the items in place (Fisher and Yates)."""
     for last in range(len(items) - 1, 0, -1):
       other = self.integer(last + 1)
       items[last], items[other] = items[other], items[last]

@@ -1,4 +1,4 @@
-"""Sentences of a language with all labels of their words."""
+"""Sentences in a language, with all labels of their words."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -12,12 +12,13 @@ from studies.synthetic.typology import Language
 
 @dataclasses.dataclass(frozen=True)
 class Rendered:
-  """A sentence of W words in a language.
+  """A sentence with W words in a language.
 
   Attributes:
     language: Language of the sentence.
-    nodes: W nodes of the dependency tree, in the order of the words.
-    heads: W positions of heads, starting at 1. The head of the root is 0.
+    nodes: The W nodes in the dependency tree, in word order.
+    heads: The position of each word's head, starting at 1. The head of the root
+      is 0.
   """
 
   language: Language
@@ -26,7 +27,7 @@ class Rendered:
 
   @property
   def words(self) -> tuple[str, ...]:
-    """The words, including punctuation."""
+    """Words of the sentence, including punctuation."""
     return tuple(node.form for node in self.nodes)
 
   @property
@@ -35,10 +36,10 @@ class Rendered:
     return scripts.join_words(self.words, self.language.script)
 
   def phrase(self, key: str) -> str:
-    """Returns the text of the phrase with a key, without its adposition.
+    """Returns the text of a phrase without its adposition.
 
     Args:
-      key: Key of the head of the phrase (see `syntax.Node`).
+      key: Key of the phrase's head (see `syntax.Node`).
     """
     head = next(node for node in self.nodes if node.key == key)
     indices = [self.nodes.index(node) for node in head.in_order()]
@@ -51,7 +52,7 @@ class Rendered:
 
 
 class Renderer:
-  """Renderer of meanings in several languages.
+  """Renderer that turns meanings into sentences in several languages.
 
   Args:
     lexicons: Lexicon of each language by code.
@@ -86,11 +87,12 @@ class Renderer:
 def align_words(
   first: Rendered, second: Rendered
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-  """Returns the word alignment of two renderings of the same meaning.
+  """Returns the word alignment between two renderings of the same meaning.
 
   Returns:
-    Sure links (i, j) of words with the same meaning, and possible links of a
-    particle and the word whose affix corresponds to it. The indices start at 0.
+    The sure links (i, j) between words with the same meaning, and the possible
+    links between a particle and the word with the corresponding affix. The
+    indices start at 0.
   """
   indices = {node.key: j for j, node in enumerate(second.nodes)}
   sure = [
@@ -106,7 +108,7 @@ def align_words(
 def _align_particles(
   first: Rendered, second: Rendered
 ) -> list[tuple[int, int]]:
-  """Returns links of particles in `first` and affixed words in `second`."""
+  """Returns links from particles in `first` to affixed words in `second`."""
   affixes = {
     key: j for j, node in enumerate(second.nodes) for key in node.affix_keys
   }

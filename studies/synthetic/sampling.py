@@ -22,7 +22,7 @@ _TENSES = {Tense.PAST: 1.0, Tense.PRESENT: 1.0, Tense.FUTURE: 1.0}
 
 
 class Sampler:
-  """Sampler of meanings.
+  """Sampler that draws random meanings.
 
   Attributes:
     rng: Random number generator.
@@ -40,7 +40,7 @@ class Sampler:
     return 0 if self.rng.bernoulli(self.first_topic_probability) else 1
 
   def draw_name(self, entity: str) -> Phrase:
-    """Draws a name of one or two words.
+    """Draws a name that consists of one or two words.
 
     Args:
       entity: Type of the named entity: 'PER', 'LOC' or 'ORG'.
@@ -60,12 +60,12 @@ class Sampler:
   def draw_noun_phrase(
     self, topic: int, *, determiner: str | None = None, adjective: float = 0.35
   ) -> Phrase:
-    """Draws a common noun with a determiner and maybe an adjective.
+    """Draws a common noun with a determiner and possibly an adjective.
 
     Args:
       topic: Topic of the noun and the adjective.
-      determiner: Determiner. If None, it is drawn.
-      adjective: Probability of an adjective.
+      determiner: Determiner. If None, a random determiner is drawn.
+      adjective: Probability of adding an adjective.
     """
     return Phrase(
       (self.rng.choice(concepts.list_nouns(topic)),),
@@ -76,7 +76,7 @@ class Sampler:
     )
 
   def draw_phrase(self, topic: int) -> Phrase:
-    """Draws a noun phrase, or a name of a person or an organization."""
+    """Draws a noun phrase, or the name of a person or an organization."""
     phrase_type = self.rng.weighted_choice(
       {'noun': 0.6, 'PER': 0.25, 'ORG': 0.15}
     )
@@ -85,7 +85,7 @@ class Sampler:
     return self.draw_name(phrase_type)
 
   def draw_place(self, topic: int) -> Phrase:
-    """Draws a name of a place or a noun phrase of a place."""
+    """Draws the name of a place, or a noun phrase that denotes a place."""
     if self.rng.bernoulli(0.6):
       return self.draw_name('LOC')
     return Phrase(
@@ -133,12 +133,12 @@ class Sampler:
     )
 
   def draw_verb(self, topic: int, *, is_transitive: bool) -> str:
-    """Draws a verb of a topic."""
+    """Draws a verb that belongs to a topic."""
     group = 'transitive' if is_transitive else 'intransitive'
     return self.rng.choice(concepts.concepts_of_group(group, topic))
 
   def draw_opinion(self, topic: int) -> Clause:
-    """Draws a clause whose predicate is an adjective of an opinion."""
+    """Draws a clause whose predicate is an opinion adjective."""
     return Clause(
       (self.draw_phrase(topic),),
       tense=self.rng.weighted_choice(_TENSES),
@@ -147,7 +147,7 @@ class Sampler:
     )
 
   def draw_sentence(self) -> Sentence:
-    """Draws a statement of one or two clauses."""
+    """Draws a statement with one or two clauses."""
     topic = self.draw_topic()
     if self.rng.bernoulli(0.2):
       return Sentence(

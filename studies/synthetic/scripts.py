@@ -1,7 +1,7 @@
-"""Writing systems of synthetic words.
+"""Writing systems for synthetic words.
 
-No words of real vocabularies are used. Words are strings of syllables, or of
-characters in the script without spaces.
+No words from real languages are used. Words consist of syllables or, in the
+script without spaces, of characters.
 """
 
 import dataclasses
@@ -27,10 +27,10 @@ class Letters:
   """The syllables and the punctuation of a script.
 
   Attributes:
-    onsets: First letters of a syllable.
-    vowels: Vowels of a syllable, '' for vowels that are not written.
-    full_stop: Punctuation of a statement.
-    question_mark: Punctuation of a question.
+    onsets: Letters with which a syllable can start.
+    vowels: Vowels that a syllable can contain, or '' if vowels are not written.
+    full_stop: Punctuation mark at the end of a statement.
+    question_mark: Punctuation mark at the end of a question.
     has_case: Whether names are capitalized.
     has_spaces: Whether words are separated by spaces.
   """
@@ -70,7 +70,7 @@ _SINGLE_CHARACTERS = tuple(map(chr, range(0x6E10, 0x6E10 + 160)))
 
 
 def draw_content_word(script: Script, rng: RandomGenerator) -> str:
-  """Draws a word of two or three syllables, or of two Han characters."""
+  """Draws a word with two or three syllables, or with two Han characters."""
   if script is Script.HAN:
     return rng.choice(_FIRST_CHARACTERS) + rng.choice(_LAST_CHARACTERS)
   num_syllables = 2 + rng.integer(2)
@@ -78,7 +78,7 @@ def draw_content_word(script: Script, rng: RandomGenerator) -> str:
 
 
 def draw_function_word(script: Script, rng: RandomGenerator) -> str:
-  """Draws a word of one closed syllable, or of one Han character."""
+  """Draws a word with one closed syllable, or with one Han character."""
   if script is Script.HAN:
     return rng.choice(_SINGLE_CHARACTERS)
   return draw_affix(script, rng) + rng.choice(LETTERS[script].onsets)

@@ -1,7 +1,7 @@
-"""SeqIO tasks of synthetic languages: text and labeled examples.
+"""SeqIO tasks over synthetic languages: text and labeled examples.
 
-No tasks are registered on import, because they depend on the folder. After
-`python -m studies.synthetic --output=toy`,
+Importing this module registers no tasks, because they depend on the folder.
+After `python -m studies.synthetic --output=toy`,
 
     from studies.synthetic import seqio_tasks
     seqio_tasks.register_tasks('toy')
@@ -35,14 +35,14 @@ _SPLITS = {'train': 'train', 'dev': 'validation', 'test': 'test'}
 def register_tasks(
   directory: str | pathlib.Path, *, prefix: str = 'synthetic'
 ) -> tuple[str, ...]:
-  """Registers the tasks and mixtures of a folder (see the module).
+  """Registers a folder's tasks and mixtures (see the module docstring).
 
   Args:
     directory: Folder written by `python -m studies.synthetic`.
-    prefix: Prefix of the names.
+    prefix: Prefix of the registered names.
 
   Returns:
-    The registered names, mixtures last.
+    The registered names, with mixtures last.
 
   Raises:
     CorpusError: If the folder does not exist or a name is already registered.
@@ -86,13 +86,13 @@ def _add_task(
   language: str,
   files: Mapping[str, str | tuple[str, ...]],
 ) -> seqio.Task:
-  """Adds a task of a family.
+  """Adds a SeqIO task for a task family.
 
   Args:
     name: Name of the task.
-    family: Name of the family.
+    family: Name of the task family.
     language: Language or language pair.
-    files: File or files of each split.
+    files: Map from split to its file or files.
   """
   first, _, second = language.partition('-')
   if family == 'tatoeba':

@@ -1,4 +1,4 @@
-"""Sentence pairs of known similarity, and sentences of known topics."""
+"""Sentence pairs with a known similarity, and sentences with known topics."""
 
 import dataclasses
 
@@ -28,13 +28,13 @@ class RatedPair:
 
   @property
   def rating(self) -> float:
-    """Similarity from 0 to 5."""
+    """Similarity of the sentences, from 0 to 5."""
     return MAX_RATING * self.num_shared_slots / len(SLOTS)
 
 
 @dataclasses.dataclass(frozen=True)
 class Topical:
-  """Sentences with nouns and verbs of one topic."""
+  """Sentences whose nouns and verbs belong to one topic."""
 
   sentences: tuple[Sentence, ...]
   topic: str
@@ -42,12 +42,12 @@ class Topical:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-  """A sentence and two others, one of which has the same topic.
+  """A sentence and two choices, one of which has the same topic.
 
   Attributes:
     premise: The first sentence.
-    choices: The two other sentences.
-    label: Index of the choice with the topic of the premise.
+    choices: Two sentences to choose from.
+    label: Index of the choice that has the same topic as the premise.
   """
 
   premise: Sentence
@@ -62,14 +62,14 @@ def draw_rated_pair(sampler: Sampler) -> RatedPair:
 
 
 def draw_translation_pair(sampler: Sampler) -> RatedPair:
-  """Draws a sentence, and itself or one that shares two of its slots."""
+  """Draws a sentence paired with itself or with one that shares two slots."""
   clause = _draw_full_clause(sampler, sampler.draw_topic())
   num_shared_slots = len(SLOTS) if sampler.rng.bernoulli(0.5) else 2
   return _change_slots(sampler, clause, num_shared_slots)
 
 
 def draw_topical(sampler: Sampler) -> Topical:
-  """Draws three sentences with words of one topic."""
+  """Draws three sentences whose words belong to one topic."""
   topic = sampler.draw_topic()
   sentences = (
     make_statement(_draw_simple_clause(sampler, topic)) for _ in range(3)
@@ -78,7 +78,7 @@ def draw_topical(sampler: Sampler) -> Topical:
 
 
 def draw_choice(sampler: Sampler) -> Choice:
-  """Draws a premise and two sentences of different topics."""
+  """Draws a premise and two sentences with different topics."""
   topic, label = sampler.draw_topic(), sampler.rng.integer(2)
   first, second = (
     make_statement(
@@ -91,7 +91,7 @@ def draw_choice(sampler: Sampler) -> Choice:
 
 
 def alter_sentence(sampler: Sampler, sentence: Sentence) -> Sentence:
-  """Replaces one word or name of the first clause of a sentence."""
+  """Replaces one word or name in a sentence's first clause."""
   clause, *other_clauses = sentence.clauses
   if clause.predicate is not None:
     opinions = concepts.concepts_of_group('opinion')
@@ -126,7 +126,7 @@ def _draw_full_clause(sampler: Sampler, topic: int) -> Clause:
 def _change_slots(
   sampler: Sampler, clause: Clause, num_shared_slots: int
 ) -> RatedPair:
-  """Pairs a clause with one that differs in random slots."""
+  """Pairs a clause with a clause that differs in random slots."""
   topic = concepts.CONCEPTS[clause.verb or ''].topic or 0
   changed = clause
   for slot in sampler.rng.sample(SLOTS, len(SLOTS) - num_shared_slots):
@@ -139,7 +139,7 @@ def _change_slots(
 def _change_slot(
   sampler: Sampler, clause: Clause, slot: str, topic: int
 ) -> Clause:
-  """Replaces the verb, or the head of a phrase, of a clause."""
+  """Replaces a clause's verb, or the head of one of its phrases."""
   if slot == 'verb':
     is_transitive = clause.object is not None
     value = sampler.draw_different(
@@ -154,7 +154,7 @@ def _change_slot(
 
 
 def _change_head(sampler: Sampler, phrase: Phrase, topic: int) -> Phrase:
-  """Replaces the head of a phrase by another head of the same type."""
+  """Replaces the head of a phrase with a different head of the same type."""
   last = concepts.CONCEPTS[phrase.head[-1]]
   if last.tag == 'NOUN':
     pool = (

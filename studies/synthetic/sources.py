@@ -1,4 +1,4 @@
-"""Labeled examples of a folder of synthetic languages."""
+"""Readers of labeled examples from a folder with synthetic languages."""
 
 import pathlib
 from typing import Any, NamedTuple
@@ -17,11 +17,11 @@ Paths = dict[str, str | tuple[str, ...]]
 
 
 class Family(NamedTuple):
-  """Format of the files of a family.
+  """File format of a task family.
 
   Attributes:
     format: Name of the format.
-    options: Options of the format's reader.
+    options: Options for the format's reader.
   """
 
   format: str
@@ -67,18 +67,19 @@ def labeled_dataset(
   languages: tuple[str, ...] | None = None,
   max_examples: int | None = None,
 ) -> FileDataset:
-  """Returns the examples of a family in a split.
+  """Returns a task family's examples in a split.
 
   Args:
     directory: Folder written by `generator.write_languages`.
-    family: Key of `FAMILIES`.
+    family: Name of the task family, a key of `FAMILIES`.
     split: 'train', 'dev' or 'test'.
     languages: Languages to read. For alignments, language pairs such as
       'en-aa'. For rated pairs, language pairs such as 'aa-en'. For questions,
-      also pairs of the languages of context and question. If None, all
-      languages, or all language pairs if the family has only pairs.
-    max_examples: Maximum number of examples of each language. If None, all
-      examples are read.
+      pairs of the context's and the question's language are also possible. If
+      None, all languages are read, or all language pairs if the family has only
+      pairs.
+    max_examples: Maximum number of examples per language. If None, all examples
+      are read.
 
   Raises:
     CorpusError: If the directory was not written by `write_languages`.
@@ -94,7 +95,7 @@ def labeled_dataset(
   unknown = sorted(set(languages) - set(paths))
   if unknown:
     raise errors.ConfigError(
-      'Unknown synthetic language or language pair',
+      'The folder has no such language or language pair',
       got=', '.join(unknown),
       expected=', '.join(paths),
       where=str(directory),
@@ -111,7 +112,7 @@ def labeled_dataset(
 def mining_dataset(
   directory: str | pathlib.Path, split: str
 ) -> BitextMiningFiles:
-  """Returns the collections for bitext mining.
+  """Returns the collections of sentences for bitext mining.
 
   Args:
     directory: Folder written by `generator.write_languages`.
@@ -131,7 +132,7 @@ def mining_dataset(
 def ranking_dataset(
   directory: str | pathlib.Path, split: str
 ) -> beir.BeirDataset:
-  """Returns queries in the first language and documents in the others.
+  """Returns queries in the first language and documents in all other languages.
 
   Args:
     directory: Folder written by `generator.write_languages`.
@@ -147,7 +148,7 @@ def ranking_dataset(
 
 
 def altered_files(directory: str | pathlib.Path, split: str) -> dict[str, str]:
-  """Returns the file of altered sentences for xsim++, by language.
+  """Returns the file with altered sentences for xsim++, by language.
 
   Args:
     directory: Folder written by `generator.write_languages`.
@@ -164,11 +165,12 @@ def altered_files(directory: str | pathlib.Path, split: str) -> dict[str, str]:
 def family_files(
   directory: str | pathlib.Path, family: str, split: str
 ) -> Paths:
-  """Returns the files of a family by language or language pair.
+  """Returns a task family's files by language or language pair.
 
   Args:
     directory: Folder written by `generator.write_languages`.
-    family: Key of `FAMILIES`, 'bucc' or 'tatoeba'.
+    family: Name of the task family, a key of `FAMILIES`, or 'bucc' or
+      'tatoeba'.
     split: 'train', 'dev' or 'test'.
 
   Raises:
@@ -179,10 +181,11 @@ def family_files(
   families = (*FAMILIES, 'bucc', 'tatoeba')
   if family not in families or split not in options.splits(family):
     raise errors.ConfigError(
-      'Unknown family or split of synthetic languages',
+      'Synthetic languages have no such task family or split',
       got=f'{family}/{split}',
-      expected=f'one of {", ".join(families)}, with {", ".join(SPLITS)} (some '
-      'families have no train split)',
+      expected='<family>/<split>, where the family is one of '
+      f'{", ".join(families)}, and the split is one of '
+      f'{", ".join(SPLITS)} (some families have no train split)',
     )
   folder = pathlib.Path(directory) / family
   return _locate_files(folder, family, split, options)
@@ -191,7 +194,7 @@ def family_files(
 def _locate_files(
   folder: pathlib.Path, family: str, split: str, options: SyntheticOptions
 ) -> Paths:
-  """Returns the files of a family in its folder."""
+  """Returns the files in a task family's folder."""
   pivot, *other_codes = options.codes
   if family in _SUFFIXES:
     languages = list(options.codes)

@@ -1,4 +1,4 @@
-"""Grammars that turn meanings into dependency trees with ordered words.
+"""Grammars that turn meanings into ordered dependency trees.
 
 Trees are projective by construction: the words of a subtree are contiguous.
 Relations are those of Universal Dependencies, without subtypes.
@@ -24,15 +24,15 @@ _ENTITIES = {
 
 @dataclasses.dataclass(eq=False)
 class Node:
-  """A word with its dependents.
+  """A node in a dependency tree: a word with its dependents.
 
   Attributes:
     concept: Concept of the word, or '' for punctuation.
-    form: Word form.
+    form: Word form, including affixes.
     tag: Universal part of speech.
     relation: Dependency relation to the head.
     key: Position in the meaning, which is the same in all languages.
-    entity: IOB2 tag.
+    entity: IOB2 tag of the named entity.
     affix_keys: Keys of particles that the word expresses by an affix.
     before: Dependents before the word, outermost first.
     after: Dependents after the word, innermost first.
@@ -49,7 +49,7 @@ class Node:
   after: list['Node'] = dataclasses.field(default_factory=list)
 
   def in_order(self) -> Iterator['Node']:
-    """Yields the nodes of the subtree from the first word to the last."""
+    """Yields the nodes in the subtree from the first to the last word."""
     for node in self.before:
       yield from node.in_order()
     yield self
@@ -58,7 +58,7 @@ class Node:
 
 
 class Grammar:
-  """Grammar of a language.
+  """Grammar that orders and inflects the words in a language.
 
   Args:
     lexicon: Lexicon of the language.
@@ -98,7 +98,7 @@ class Grammar:
     marks: Sequence[str] = (),
     affix_keys: Sequence[str] = (),
   ) -> Node:
-    """Returns the node of a word, inflected if the concept takes affixes."""
+    """Returns the node for a word, inflected if the concept takes affixes."""
     if not self.lexicon.inflects(concept):
       marks = ()
     return Node(
@@ -111,7 +111,7 @@ class Grammar:
     )
 
   def _build_clause(self, clause: Clause, relation: str, key: str) -> Node:
-    """Returns the root of a clause in the word order of the language."""
+    """Returns the root of a clause in the language's word order."""
     verb_group, root = self._build_verb_group(clause, relation, key)
     subjects = self._build_subjects(clause, key)
     objects, places, adverbs = [], [], []
@@ -144,7 +144,7 @@ class Grammar:
     """Returns the root of a clause with its particles and copula, in order.
 
     Returns:
-      The nodes of the verb group, and the root.
+      The nodes in the verb group, and the root.
     """
     inflected_concept = clause.verb or 'be'
     marks, particles, affix_keys = [], [], []
@@ -176,7 +176,7 @@ class Grammar:
     return verb_group, root
 
   def _build_subjects(self, clause: Clause, key: str) -> list[Node]:
-    """Returns the node of the subjects, or [] in a relative clause."""
+    """Returns the node for the subjects, or [] in a relative clause."""
     if not clause.subjects:
       return []
     nodes = [
@@ -191,7 +191,7 @@ class Grammar:
     return nodes[:1]
 
   def _build_place(self, place: Phrase, key: str) -> Node:
-    """Returns the node of a place with its adposition."""
+    """Returns the node for a place with its adposition."""
     if place.head == ('where',):
       return self._build_word('where', 'advmod', key)
     return self._add_adposition('in', self._build_phrase(place, 'obl', key))
@@ -208,7 +208,7 @@ class Grammar:
   def _build_phrase(
     self, phrase: Phrase, relation: str, key: str, marks: tuple[str, ...] = ()
   ) -> Node:
-    """Returns the node of a noun phrase with its modifiers."""
+    """Returns the node for a noun phrase with its modifiers."""
     if phrase.determiner in concepts.PLURAL:
       marks = ('plural', *marks)
     node = self._build_word(phrase.head[0], relation, key, marks)
@@ -244,7 +244,7 @@ class Grammar:
     adjectives: list[Node],
     long_modifiers: list[Node],
   ) -> None:
-    """Attaches modifiers to a noun on the sides of the language."""
+    """Attaches modifiers before or after a noun, as the language requires."""
     # From the outermost to the innermost modifiers.
     modifiers = (
       (long_modifiers, self.language.adposition is Side.AFTER),
@@ -259,7 +259,7 @@ class Grammar:
         node.after += nodes
 
   def _build_long_modifiers(self, phrase: Phrase, key: str) -> list[Node]:
-    """Returns the nodes of a possessor and a relative clause."""
+    """Returns the nodes for a possessor and a relative clause."""
     modifiers = []
     if phrase.owner is not None:
       modifiers.append(
@@ -278,7 +278,7 @@ class Grammar:
     return modifiers
 
   def _add_name(self, node: Node, phrase: Phrase) -> None:
-    """Adds the further words of a name and the tags of a named entity."""
+    """Adds a name's remaining words and the tags of its named entity."""
     group = concepts.CONCEPTS[phrase.head[0]].group
     entity = _ENTITIES.get(group) or _ENTITIES.get(phrase.head[0])
     for i, concept in enumerate(phrase.head[1:], start=1):

@@ -1,4 +1,4 @@
-"""Prints the table of docs/measured/synthetic.md.
+"""Prints the table in docs/measured/synthetic.md.
 
 python studies/synthetic/table.py WORK
 
@@ -26,10 +26,10 @@ METRICS = {
 
 
 def format_row(task: str, scores: dict[str, float]) -> str:
-  """Returns the table line of a task in percent.
+  """Returns the table line for a task, with scores in percent.
 
-  The line contains the score in the language of fine-tuning, the scores in the
-  other languages, and the scores of the baseline in the other languages.
+  The line contains the score in the fine-tuning language, the scores in all
+  other languages, and the baseline's scores in these other languages.
 
   Args:
     task: Key of `METRICS`.
@@ -38,7 +38,7 @@ def format_row(task: str, scores: dict[str, float]) -> str:
   metric, baseline = METRICS[task]
 
   def format_cells(name: str | None) -> tuple[str, str]:
-    """Returns the cells of a metric: language of fine-tuning, and others."""
+    """Returns a metric's cells for the fine-tuning language and the others."""
     if name is None:
       return '-', '-'
     scores_by_language = {
@@ -64,7 +64,7 @@ def format_row(task: str, scores: dict[str, float]) -> str:
 
 
 def main(work: pathlib.Path) -> None:
-  """Prints the table."""
+  """Prints the table of all tasks."""
   report = json.loads((work / 'runs/suite/suite.json').read_text())
   print(
     f'| task | metric | {TRAIN_LANGUAGE} | other languages '

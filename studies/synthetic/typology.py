@@ -1,4 +1,4 @@
-"""Typological factors of languages, and predefined languages."""
+"""Typological factors of synthetic languages, and predefined languages."""
 
 import dataclasses
 import enum
@@ -27,14 +27,12 @@ class Side(enum.Enum):
 
 
 class Morphology(enum.Enum):
-  """Marking of tense, case and number.
+  """Morphological marking of tense, case and number.
 
   Isolating languages use particles and word order. Suffixing and prefixing
-  languages use affixes of verbs (tense) and nouns (object case, plural).
-  Agreeing
-  languages use suffixes, which adjectives share with their noun. Their verbs
-  also
-  mark plural subjects.
+  languages add affixes to verbs (tense) and nouns (object case, plural).
+  Agreeing languages use suffixes, and adjectives have the same suffixes as
+  their noun. Verbs in agreeing languages also mark plural subjects.
   """
 
   ISOLATING = 'isolating'
@@ -45,7 +43,7 @@ class Morphology(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Language:
-  """Typology of a language. Enums can be passed as their values.
+  """Typology of a language. Enum members can be given by their values.
 
   Attributes:
     code: Language code.
@@ -56,7 +54,7 @@ class Language:
       (prepositions) or after (postpositions). Possessors and relative clauses
       follow the noun with prepositions, and precede it with postpositions.
     determiner: Position of determiners and numerals relative to the noun.
-    morphology: Marking of tense, case and number.
+    morphology: Morphological marking of tense, case and number.
 
   Raises:
     ConfigError: If the code is malformed or a value is unknown.
@@ -73,7 +71,7 @@ class Language:
   def __post_init__(self):
     if not re.fullmatch(corpus_files.LANGUAGE_PATTERN, self.code):
       raise errors.ConfigError(
-        'Invalid language code',
+        'The language code is invalid',
         got=repr(self.code),
         expected=corpus_files.LANGUAGE_RULE,
         where='Language.code',
@@ -86,13 +84,13 @@ class Language:
 def _parse_member(
   enum_type: type[enum.Enum], value: Any, field: str
 ) -> enum.Enum:
-  """Returns the member of an enum with a value."""
+  """Returns the enum member with a value."""
   try:
     return enum_type(value)
   except ValueError as error:
     values = ', '.join(repr(member.value) for member in enum_type)
     raise errors.ConfigError(
-      f'Unknown value of `{field}`',
+      f'The field `{field}` has an unknown value',
       got=repr(value),
       expected=f'one of {values}',
       where=f'Language.{field}',
@@ -156,14 +154,14 @@ PRESETS = {language.code: language for language in _PRESETS}
 def parse_languages(
   codes: Sequence[str], changes: Iterable[str] = ()
 ) -> tuple[Language, ...]:
-  """Returns languages with changed factors.
+  """Returns languages in which some factors are changed.
 
-  A language whose code is not predefined has the factors of `en`, apart from
-  its changes.
+  A language whose code is not predefined has the same factors as `en`, except
+  for its changes.
 
   Args:
     codes: Language codes.
-    changes: Changes of factors, such as 'bb.script=latin'.
+    changes: Changed factors, such as 'bb.script=latin'.
 
   Raises:
     ConfigError: If a code is not predefined and has no changes, or if a change
@@ -174,10 +172,10 @@ def parse_languages(
     match = re.fullmatch(r'(\w+)\.(\w+)=(\w+)', change)
     if not match or match[2] not in FACTORS or match[1] not in codes:
       raise errors.ConfigError(
-        'Invalid change of a synthetic language',
+        'A change of a synthetic language has the wrong format',
         got=change,
-        expected='<language>.<factor>=<value>, with one of the languages '
-        f'{", ".join(codes)} and one of the factors {", ".join(FACTORS)}',
+        expected='<language>.<factor>=<value>, where the language is one of '
+        f'{", ".join(codes)} and the factor is one of {", ".join(FACTORS)}',
       )
     code, factor, value = match.groups()
     changes_by_code.setdefault(code, {})[factor] = value
@@ -190,10 +188,13 @@ def _make_language(code: str, changes: dict[str, Any]) -> Language:
   """Returns a predefined language, or `en`, with changes."""
   if code not in PRESETS and not changes:
     raise errors.ConfigError(
-      'Unknown synthetic language',
+      'There is no predefined synthetic language with this code',
       got=code,
       expected=f'one of {", ".join(PRESETS)}, or a language with changes',
-      fix=f'pass a change of a factor, such as --change {code}.word_order=sov',
+      fix=(
+        'Define the language by a changed factor, such as --change '
+        f'{code}.word_order=sov.'
+      ),
     )
   base = PRESETS.get(code, PRESETS['en'])
   return dataclasses.replace(base, code=code, **changes)

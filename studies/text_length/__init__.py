@@ -1,1 +1,1 @@
-"""False drops of the filters of `xlflax preprocess` on clean text."""
+"""Clean text that the filters of `xlflax preprocess` drop by mistake."""

@@ -1,9 +1,10 @@
 """Measures how much clean text the filters of `xlflax preprocess` drop.
 
 The monolingual text is the Universal Declaration of Human Rights (UDHR) in each
-language. Lines with an odd index are training text, and lines with an even
-index are evaluation text. Each filter is applied alone. The sentence pairs are
-those of NTREX, with the settings of the guide on large corpora.
+language. Lines with an odd index are used as training text, and lines with an
+even index as evaluation text. Each filter is applied separately. The sentence
+pairs are from NTREX and are filtered with the settings in the guide to large
+corpora.
 """
 
 import argparse
@@ -47,7 +48,7 @@ def contamination_rate(
 def _count_contaminated(
   texts: Sequence[str], evaluation_keys: np.ndarray
 ) -> int:
-  """Returns the number of texts that share an n-gram with evaluation text."""
+  """Returns how many texts share an n-gram with an evaluation text."""
   keys, text_indices = contamination._keys(list(texts), _NGRAM_SIZE)
   return np.unique(text_indices[np.isin(keys, evaluation_keys)]).size
 
@@ -70,7 +71,7 @@ def decontamination_recall(
 
 
 def _has_ngram(text: str) -> bool:
-  """Returns whether a text is long enough for one n-gram."""
+  """Returns whether a text is long enough to contain an n-gram."""
   weights = map(contamination._weight, contamination._tokens(text))
   return sum(weights) >= _NGRAM_SIZE * contamination._ENGLISH_WORD
 
@@ -81,7 +82,7 @@ def drop_rate(
   """Returns the fraction of lines that the filters drop.
 
   Args:
-    lines: Lines of text.
+    lines: Lines of text to filter.
     code: Language code of the text.
     filters: Filters to apply.
   """
@@ -92,7 +93,7 @@ def drop_rate(
 
 
 def read_udhr(data: pathlib.Path) -> Iterator[tuple[str, list[str]]]:
-  """Yields the code and the lines of each language of the UDHR."""
+  """Yields the code and the lines of each language in the UDHR."""
   with (data / 'udhr/languages.tsv').open(encoding='utf-8') as file:
     for row in csv.DictReader(file, delimiter='\t'):
       path = data / 'udhr' / f'{row["key"]}.txt'
@@ -101,14 +102,14 @@ def read_udhr(data: pathlib.Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def print_tables(args: argparse.Namespace) -> None:
-  """Prints the table of filters and the table of sentence pairs."""
+  """Prints a table of the filters and a table of the sentence pairs."""
   data = pathlib.Path(args.data)
   _print_filter_table(data)
   _print_pair_table(data)
 
 
 def _print_filter_table(data: pathlib.Path) -> None:
-  """Prints the drop rates of each filter for each language of the UDHR."""
+  """Prints each filter's drop rates for each language in the UDHR."""
   header = ('language', 'script', 'lines', 'decontamination', 'recall')
   print(f'| {" | ".join((*header, *_FILTERS))} |')
   print('| --- ' * (len(header) + len(_FILTERS)) + '|')
@@ -133,7 +134,7 @@ def _print_filter_table(data: pathlib.Path) -> None:
 
 
 def _print_pair_table(data: pathlib.Path) -> None:
-  """Prints the fraction of the pairs of NTREX that the filters keep."""
+  """Prints the fraction of NTREX pairs that the filters keep."""
   print('\n| pair | pairs | kept | reasons |\n| --- | --- | --- | --- |')
   for path in sorted((data / 'ntrex').glob('*-*.tsv')):
     codes = tuple(path.stem.split('-'))
