@@ -1,1 +1,1 @@
-"""Readers and writers of the model formats of other libraries."""
+"""Readers and writers for the model formats of other libraries."""

@@ -19,7 +19,7 @@ class Target(NamedTuple):
   """Device properties that determine how a program is implemented.
 
   Attributes:
-    platform: 'cpu', 'gpu' or 'tpu'.
+    platform: Platform of the device, 'cpu', 'gpu' or 'tpu'.
     capability: Compute capability of an NVIDIA GPU, such as (9, 0). None for
       other devices.
   """

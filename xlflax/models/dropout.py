@@ -75,7 +75,7 @@ def drop_weights(
   fewer operations per weight than for the mask of `apply_dropout`.
 
   Args:
-    key: Random key.
+    key: Random key for the dropout mask.
     weights: Attention weights of shape [..., T, S].
     rate: Probability that a weight is set to zero, 0 <= rate < 1.
 

@@ -195,9 +195,9 @@ class Embeddings(nn.Module):
     Args:
       states: Token embeddings of shape [B, T, H].
       token_ids: Token ids, int32 of shape [B, T].
-      positions: As in `__call__`.
-      language_ids: As in `__call__`.
-      token_type_ids: As in `__call__`.
+      positions: Positions, as in `__call__`.
+      language_ids: Language ids, as in `__call__`.
+      token_type_ids: Token types, as in `__call__`.
       deterministic: Whether to disable dropout.
 
     Returns:

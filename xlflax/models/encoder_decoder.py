@@ -73,13 +73,13 @@ class EncoderDecoder(nn.Module):
       token_ids: Token ids of the source, int32 of shape [B, T].
       decoder_token_ids: Token ids of the target, int32 of shape [B, S]. If
         None, the decoder reads the inputs of the encoder.
-      segment_ids: As in `Encoder`.
-      positions: As in `Encoder`.
-      language_ids: As in `Encoder`.
-      token_type_ids: As in `Encoder`.
-      decoder_segment_ids: As in `decode`.
-      decoder_positions: As in `decode`.
-      decoder_language_ids: As in `decode`.
+      segment_ids: Segment ids of the source, as in `Encoder`.
+      positions: Positions of the source, as in `Encoder`.
+      language_ids: Language ids of the source, as in `Encoder`.
+      token_type_ids: Token types of the source, as in `Encoder`.
+      decoder_segment_ids: Segment ids of the target, as in `decode`.
+      decoder_positions: Positions of the target, as in `decode`.
+      decoder_language_ids: Language ids of the target, as in `decode`.
       deterministic: Whether to disable dropout.
 
     Returns:

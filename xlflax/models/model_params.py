@@ -29,7 +29,7 @@ def init_params(
 
   Args:
     model: An `Encoder` or an `EncoderDecoder`.
-    rng: Random key.
+    rng: Random key for the initial values.
     batch_size: Batch size of the dummy token ids from which shapes are
       inferred.
     length: Length of the dummy token ids. It is limited to the model's

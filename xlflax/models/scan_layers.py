@@ -100,7 +100,7 @@ def select_layers(params, start: int, stop: int):
 
 
 def merge_layers(params, others):
-  """Returns the union of two trees of sub-blocks for each layer."""
+  """Merges two trees with different sub-blocks of each layer."""
   if isinstance(params, list):
     return [
       layer | other_layer

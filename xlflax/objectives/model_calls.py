@@ -182,8 +182,8 @@ def sentence_vectors(
   Args:
     model: Linen module of the model.
     params: Parameters returned by `bind_language_params`.
-    batch: See `encode_batch`.
-    context: See `encode_batch`.
+    batch: Batch of sequences, as in `encode_batch`.
+    context: Context of the objective, as in `encode_batch`.
     rng: Random key for dropout.
     pooling: Method of pooling the hidden states.
 

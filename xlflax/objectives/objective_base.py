@@ -206,7 +206,7 @@ class Objective:
     restores the state from its checkpoint.
 
     Args:
-      state: Sharded result of `init_state`.
+      state: Initial state from `init_state`, sharded over the devices.
       model: Linen module of the model.
       params: Initial parameters, including those loaded from a different run.
       vocabulary: `xlflax.data.tokenizers.base_vocabulary.Vocabulary` of the

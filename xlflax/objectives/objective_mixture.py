@@ -239,7 +239,7 @@ class ObjectiveMixture:
     """Returns the indices of the entries to train in a step.
 
     Args:
-      step: Global step, from 0.
+      step: Global step, counted from 0.
     """
     if self.combine is Combine.SUM:
       return self.groups[0]
@@ -255,7 +255,7 @@ class ObjectiveMixture:
 
     Args:
       dataset: Name of the dataset that the objective reads.
-      step: Global step, from 0.
+      step: Global step, counted from 0.
 
     Raises:
       ConfigError: If no entry of the mixture uses the dataset.

@@ -11,7 +11,7 @@ def check_vectors(array: np.ndarray, name: str) -> np.ndarray:
   """Checks that an array [N, D] consists of N > 0 finite vectors.
 
   Args:
-    array: Array to check.
+    array: Array to validate.
     name: Owner of the vectors, for the error message.
 
   Raises:
@@ -62,7 +62,7 @@ def check_axes(array: np.ndarray, name: str, axes: str) -> np.ndarray:
   """Checks that an array has the expected axes, and returns the array.
 
   Args:
-    array: Array to check.
+    array: Array to validate.
     name: Name of the array for the error message.
     axes: Names of the expected axes, such as 'sentences, dimensions'. '...,
       words' accepts any leading axes.

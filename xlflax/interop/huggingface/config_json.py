@@ -33,9 +33,9 @@ class Description:
   Attributes:
     architecture: Architecture of the model, with its table of tensor rules.
     task: Task for which the head was trained.
-    options: Parsed content of config.json.
+    options: Parsed contents of `config.json`.
     config: Configuration of the model.
-    num_labels: Number of outputs of a classification head.
+    num_labels: Number of outputs of the classification head.
   """
 
   architecture: Architecture
@@ -118,7 +118,7 @@ def describe_model_with_errors(
 
   Args:
     folder: Folder written by `save_pretrained`.
-    tensors: See `describe_model`.
+    tensors: Tensors in the weight files, as in `describe_model`.
     **settings: See `describe_model`.
 
   Returns:

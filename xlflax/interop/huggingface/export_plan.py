@@ -88,8 +88,8 @@ def choose_export(
     shapes: Mapping from the names of all parameters to their shapes.
     objectives: Mapping from names to the run's objectives.
     drop: Name patterns of parameters that the user excludes.
-    model_type: Model type that the user chose, or None.
-    task: Task that the user chose, or None.
+    model_type: Model type that the user chose, or None for a default.
+    task: Task that the user chose, or None for a default.
     origin: Record of the published model from which the run was initialized.
     tokenizer_type: `model_type` of the folder from which the tokenizer was
       imported, or None.
@@ -271,7 +271,7 @@ def choose_architecture(
 
   Args:
     config: Configuration of the model.
-    model_type: Model type that the user chose, or None.
+    model_type: Model type that the user chose, or None for a default.
     origins: Preferred model types: the tokenizer's type, because different
       types can expect different token ids, and the type of the model from which
       the run was initialized.
@@ -335,8 +335,8 @@ def choose_task(
 
   Args:
     config: Configuration of the model.
-    architecture: Architecture of the export.
-    task: Task that the user chose, or None.
+    architecture: Architecture of the exported model.
+    task: Task that the user chose, or None for a default.
     origin: Task that the model was imported with, or None.
     names: Names of the parameters.
 

@@ -176,7 +176,7 @@ def check_name(name: str) -> None:
   """Checks that a name is a valid model name on the Hub.
 
   Raises:
-    ConfigError: If the name is not valid.
+    ConfigError: If the name is not a valid model name.
   """
   try:
     validate_repo_id(name)
@@ -208,7 +208,7 @@ def push_to_hub(upload: Upload, name: str, *, private: bool = True) -> str:
     URL of the model.
 
   Raises:
-    ConfigError: If the name is not valid.
+    ConfigError: If the name is not a valid model name.
     CheckpointError: If the Hub rejects the upload, for example without a login.
   """
   check_name(name)

@@ -58,7 +58,7 @@ class Export:
     step: Training step of the checkpoint.
     architecture: Architecture of the exported model.
     task: Task of the exported head.
-    options: Content of config.json.
+    options: Contents of the exported `config.json`.
     shapes: Mapping from parameter names to shapes. Parameters and rows that the
       checkpoint does not contain are zero.
     assignments: Assignments of tensors to parameters.
@@ -100,7 +100,7 @@ def check_export(
   """Checks all requirements of an export that do not depend on tensor values.
 
   Args:
-    model_dir: Directory of a run or of an imported model.
+    model_dir: Model directory, which contains a run or an imported model.
     step: Training step of the checkpoint. If None, the last checkpoint is used.
     model_type: Model type of the architecture. If None, the first of these is
       used: the tokenizer's model type, the model type of the published model

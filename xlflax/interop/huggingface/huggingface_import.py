@@ -102,7 +102,7 @@ def check_digests(folder: pathlib.Path) -> None:
     folder: Folder to check. Folders without checksums are not checked.
 
   Raises:
-    CheckpointError: If a file was changed.
+    CheckpointError: If a file was changed after the export.
   """
   if not (folder / checksums.FILE).exists():
     return

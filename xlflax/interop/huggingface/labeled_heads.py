@@ -137,7 +137,7 @@ def style_options(
   """Returns the `config.json` options that describe a classification head.
 
   Args:
-    architecture: Architecture of the export.
+    architecture: Architecture of the exported model.
     config: Configuration of the model.
     objective: Objective that trained the head.
     options: All other `config.json` options.

@@ -217,7 +217,7 @@ def _read_modules(folder: pathlib.Path) -> list[dict[str, str]]:
   """Reads modules.json.
 
   Raises:
-    ConfigError: If the file is not valid.
+    ConfigError: If `modules.json` is not valid.
   """
   try:
     modules = json.loads((folder / MODULES).read_text(encoding='utf-8'))

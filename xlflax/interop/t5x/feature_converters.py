@@ -66,7 +66,7 @@ class RowConverter(seqio.FeatureConverter):
 
     Args:
       spec: Vocabulary specification.
-      layout: SENTENCES, PAIRS or DUAL.
+      layout: Layout of the examples: SENTENCES, PAIRS or DUAL.
       pairs: Separator and position options for the layout PAIRS.
       pack: Whether to pack several examples into one sequence.
       **options: Keyword arguments for `seqio.FeatureConverter`.

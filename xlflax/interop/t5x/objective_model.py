@@ -41,7 +41,7 @@ class ObjectiveModel(t5x_models.BaseModel):
     optimizer_def: T5X optimizer definition.
     input_vocabulary: Vocabulary of the tasks. T5X compares it with
       `output_vocabulary`.
-    output_vocabulary: The same vocabulary.
+    output_vocabulary: Vocabulary of the tasks, which equals `input_vocabulary`.
     spec: Sizes and special ids of the vocabulary.
     FEATURE_CONVERTER_CLS: Function that creates a feature converter for the
       layout.
@@ -62,7 +62,7 @@ class ObjectiveModel(t5x_models.BaseModel):
     """Initializes the model and checks that T5X can train the objective.
 
     Args:
-      module: Encoder or encoder-decoder.
+      module: Encoder or encoder-decoder to train.
       vocabulary: Vocabulary of the tasks.
       objective: Training objective. It must not have a state or schedules,
         because T5X does not store them.
@@ -147,7 +147,7 @@ class ObjectiveModel(t5x_models.BaseModel):
     batch: Mapping[str, jax.Array],
     return_intermediates: bool = False,
   ):
-    """Computes the log-likelihood of the predicted tokens of each sequence.
+    """Computes each sequence's log-likelihood over its predicted tokens.
 
     For a masked language model, the predicted tokens depend only on the
     sequence.
@@ -183,7 +183,7 @@ class ObjectiveModel(t5x_models.BaseModel):
     )
 
   def context(self, rng, *, train: bool) -> objective_base.ObjectiveContext:
-    """Returns the context of a call of the objective."""
+    """Returns the context for calling the objective."""
     return objective_base.ObjectiveContext(
       vocabulary=self.spec, step=jnp.int32(0), train=train, rng=rng
     )

@@ -67,7 +67,7 @@ def layer_names(
   """Returns the parameter names within an encoder or decoder layer.
 
   Args:
-    stack: 'encoder' or 'decoder'.
+    stack: Component of the model, 'encoder' or 'decoder'.
     config: Configuration of the model.
 
   Returns:

@@ -114,7 +114,7 @@ def _configure_model(model, vocabulary, checkpoint):
   """Returns an xlflax model with the sizes of the vocabulary.
 
   Raises:
-    ConfigError: If no model was passed.
+    ConfigError: If no model was passed for an xlflax checkpoint.
   """
   if model is None:
     raise errors.ConfigError(

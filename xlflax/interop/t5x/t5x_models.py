@@ -26,7 +26,7 @@ class EncoderModel(ObjectiveModel):
     Args:
       params: Parameters, as returned by `get_initial_variables`.
       batch: Sequences of shape [batch, length] that contain mask symbols.
-      rng: Random key. It is ignored.
+      rng: Random key, which is ignored.
 
     Returns:
       Token ids as int32, of shape [batch, length], and `{'scores': ...}`, the
@@ -102,7 +102,7 @@ class EncoderDecoderModel(ObjectiveModel):
 
     Args:
       params: Parameters, as returned by `get_initial_variables`.
-      batch: Batch, as in training.
+      batch: Batch of the same format as in training.
       rng: Random key for sampling with `Method.SAMPLE`.
 
     Returns:

@@ -137,7 +137,7 @@ class Case(NamedTuple):
       of training.
     capability: Compute capability of the GPU. None without an NVIDIA GPU.
     memory_length: Number of keys. If None, it equals the number of queries.
-    platform: 'cpu', 'gpu' or 'tpu'.
+    platform: Platform of the device, 'cpu', 'gpu' or 'tpu'.
     biased: Whether a bias is added to the attention scores.
     dense: Whether the mask is an arbitrary array instead of a `Mask`.
   """
@@ -162,7 +162,7 @@ class Case(NamedTuple):
     Args:
       query: Queries of shape [B, T, N, D].
       key: Keys of shape [B, S, K, D].
-      mask: A `Mask`, an array or None.
+      mask: Attention mask, which is a `Mask`, an array or None.
       bias: Bias added to the attention scores, or None.
       dropout_rate: Dropout rate for the attention probabilities.
     """

@@ -39,7 +39,7 @@ class DecodingOptions:
   Enum fields also accept their values as strings.
 
   Attributes:
-    method: GREEDY, SAMPLE or BEAM.
+    method: Decoding method: GREEDY, SAMPLE or BEAM.
     max_length: Maximum number of generated tokens, including the end symbol and
       excluding the start symbols.
     num_samples: Number of hypotheses to return per source sequence. SAMPLE

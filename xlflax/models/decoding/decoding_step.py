@@ -32,7 +32,7 @@ class Stepper:
   """Model with its parameters, decoding options and decoder inputs.
 
   Attributes:
-    model: An `EncoderDecoder`.
+    model: `EncoderDecoder` model to decode with.
     params: Parameters of the model.
     options: Options of text generation.
     eos_id: Token that ends a sequence.

@@ -41,7 +41,7 @@ def generate(
   partitioner, it runs sharded, as in training.
 
   Args:
-    model: An `EncoderDecoder`.
+    model: `EncoderDecoder` model to decode with.
     params: Parameters as in training and in checkpoints, `{'model': ...}`.
     batch: Source sequences: `token_ids`, int32 of shape [B, T], and optionally
       segment_ids (one segment per sequence, 0 for padding), positions,
@@ -87,7 +87,7 @@ def compile_generate(
   """Returns the jitted generation program for a model and decoding options.
 
   Args:
-    model: An `EncoderDecoder`.
+    model: `EncoderDecoder` model to decode with.
     options: Options of text generation.
     eos_id: Token that ends a sequence.
     pad_id: Token that follows the end symbol.

@@ -30,7 +30,7 @@ class BiaffineConfig:
   """Hyperparameters of the biaffine scorer.
 
   Attributes:
-    num_relations: Number of relations, R.
+    num_relations: Number of dependency relations, R.
     arc_dim: Width of the word vectors from which arcs are scored (paper: 500).
     relation_dim: Width of the word vectors from which relations are scored
       (paper: 100).
@@ -207,7 +207,7 @@ def pool_words(
       Arbitrary if there is no word.
     lengths: Number of tokens of each word, int of shape [B, W]. 0 if there is
       no word.
-    pooling: FIRST or MEAN.
+    pooling: Method of pooling the tokens of a word: FIRST or MEAN.
 
   Returns:
     An array of shape [B, W, H] and the dtype of the states. It is zero if there

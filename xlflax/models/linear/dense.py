@@ -150,7 +150,7 @@ def gather_output_table(table: jax.Array, dtype: jnp.dtype) -> jax.Array:
 
   Args:
     table: Output embeddings of shape [V, H].
-    dtype: Compute dtype of the model.
+    dtype: Data type of the model's computation.
   """
   return _gather_table(table, dtype if on_several_accelerators() else None)
 

@@ -30,7 +30,7 @@ def fp8_matmul(
   The backward pass keeps both factors in FP8.
 
   Args:
-    inputs: Inputs, whose dtype is also that of the result.
+    inputs: Inputs, whose dtype is also the dtype of the result.
     weights: Weights in the dtype of the inputs.
     contracted: Number of weight axes to contract with the inputs.
 

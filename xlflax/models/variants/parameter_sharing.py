@@ -90,7 +90,7 @@ def check_sharing_plan(plan: SharingPlan | None, num_layers: int) -> None:
   """Raises ConfigError if a plan has more layers than the encoder.
 
   Args:
-    plan: Sharing plan, or None.
+    plan: Sharing plan of the encoder, or None.
     num_layers: Number of layers of the encoder.
   """
   if plan is not None and plan.layers > num_layers:
@@ -120,7 +120,8 @@ def init_shared_params(
     plan: Sharing plan.
     init_one: Function that maps a random key to the boxed parameters of an
       ordinary encoder.
-    rng: Random key. The shared parameters are taken from `init_one(rng)`.
+    rng: Random key for the initial values. The shared parameters are taken from
+      `init_one(rng)`.
     num_languages: Number of languages.
 
   Returns:

@@ -117,7 +117,7 @@ def check_enabled(config, *, where: str) -> None:
 
   Args:
     config: Configuration of the model.
-    where: Location for the error message.
+    where: Location that the error message reports.
   """
   if not hasattr(config, 'cross_attention'):
     raise errors.ConfigError(
@@ -155,7 +155,7 @@ def pair_features(
     model.apply({'params': params}, first, second, method=pair_features)
 
   Args:
-    encoder: A bound `Encoder`.
+    encoder: `Encoder` that is bound to its parameters.
     first: Mapping from names to inputs of the first sentences: `token_ids` of
       shape [B, T], and optionally segment_ids, positions, language_ids and
       token_type_ids.

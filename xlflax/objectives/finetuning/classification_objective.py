@@ -99,7 +99,7 @@ def check_labels(labels, where: str, field: str = 'labels') -> tuple[str, ...]:
   """Checks a head's class names and returns them as a tuple.
 
   Args:
-    labels: Names of the classes.
+    labels: Class names of the head.
     where: Name of the objective's Python class, for error messages.
     field: Name of the field that holds the names.
 

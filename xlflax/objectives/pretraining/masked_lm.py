@@ -117,7 +117,7 @@ class MaskedLM(objective_base.Objective):
 
     Args:
       batch: Sequences of shape [B, T].
-      context: Vocabulary and step.
+      context: Context of the objective, with vocabulary and step.
       rng: Random key.
 
     Returns:
@@ -211,7 +211,7 @@ class MaskedLM(objective_base.Objective):
     """Masks sequences that use the same parameters and scores the predictions.
 
     Args:
-      model: Encoder.
+      model: Encoder that predicts the masked tokens.
       params: Parameters `{'model': ..., 'heads': ...}`.
       batch: Batch of single sequences, of shape [B, T].
       context: Context of the objective, whose random key selects the tokens.

@@ -100,7 +100,7 @@ def start_step(queue: MoCoQueue, params, state, *, name: str) -> dict[str, Any]:
 
   Args:
     queue: Settings for momentum contrast (MoCo): queue size and momentum.
-    params: Parameters of f_q.
+    params: Parameters of the query encoder f_q.
     state: State, as documented in the module docstring.
     name: Name of the objective, which is also the key of its head.
 

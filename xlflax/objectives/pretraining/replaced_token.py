@@ -188,8 +188,9 @@ class ReplacedTokenDetection(objective_base.Objective):
       Parameters `{'generator': ..., 'discriminator': ...}`.
 
     Raises:
-      ConfigError: See `generator_module`.
-      VocabularyError: See `generator_module`.
+      ConfigError: If the embeddings cannot be shared.
+      VocabularyError: If the generator's vocabulary sizes differ from the
+        model's.
     """
     generator_rng, head_rng = jax.random.split(rng)
     generator = model_params.init_params(

@@ -67,7 +67,7 @@ class SequenceToSequence(objective_base.Objective):
 
     Args:
       batch: Arrays as documented in `xlflax.data.batch_keys`.
-      context: Vocabulary and step.
+      context: Context of the objective, with vocabulary and step.
       rng: Random key for corrupting the input.
 
     Returns:

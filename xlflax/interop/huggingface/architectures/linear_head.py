@@ -51,7 +51,7 @@ def read_head_parameter(name: str, read, epsilon: float) -> np.ndarray:
   """Computes a parameter of the identity transform, as float32.
 
   Args:
-    name: One of `NAMES`.
+    name: Name of the parameter, one of `NAMES`.
     read: Function that returns the run's parameter with a given name.
     epsilon: Epsilon of the layer norms.
   """

@@ -158,7 +158,7 @@ def stack_rules(stack: str, *, final_norm: bool = True) -> tuple[Rule, ...]:
   """Returns the tensor rules for the encoder or the decoder.
 
   Args:
-    stack: 'encoder' or 'decoder'.
+    stack: Component of the model, 'encoder' or 'decoder'.
     final_norm: Whether to include a layer norm after the last layer.
   """
   parameters = f'model/{stack}'

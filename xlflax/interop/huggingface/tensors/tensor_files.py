@@ -185,7 +185,7 @@ def read_rows(tensor: Tensor, rows: np.ndarray) -> np.ndarray:
   """Reads some rows of a tensor. Safetensors files are read only in part.
 
   Args:
-    tensor: Tensor with one or two axes.
+    tensor: Tensor to read, with one or two axes.
     rows: Indices of the rows, of any shape.
 
   Returns:

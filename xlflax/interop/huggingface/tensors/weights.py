@@ -74,7 +74,8 @@ def load_parameters(
       that parameters that are transferred to devices do not use host memory.
 
   Raises:
-    CheckpointError: See `parameter_readers`.
+    CheckpointError: If tied tensors differ, or if constant tensors have
+      different values.
   """
   return param_tree.unflatten_params(
     {

@@ -107,8 +107,8 @@ def read_tokenizer(
   Args:
     folder: Folder written by `save_pretrained`.
     model_type: Model type in the folder's `config.json`.
-    size: Number of rows of the embeddings, if it is larger than the size of the
-      tokenizer, or None.
+    size: Number of rows in the embedding table, if it is larger than the size
+      of the tokenizer, or None.
     languages: Codes of the languages to which ids are assigned. For models with
       language symbols, these select some of the symbols, and None selects all.
 

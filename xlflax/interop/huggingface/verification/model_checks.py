@@ -187,7 +187,7 @@ def check_import(
   Args:
     folder: Hugging Face folder that was imported.
     description: Description of the model in the folder.
-    run: Imported model.
+    run: Run of the imported model.
     read: Reader of the imported parameters.
 
   Returns:
