@@ -91,13 +91,17 @@ class Lease:
   def check(self) -> None:
     """Raises RunDirectoryError if a different process took over the lease."""
     if self._lost is not None:
-      raise _lease_error(self._path, self._lost, 'has taken over')
+      raise _lease_error(
+        self._path, self._lost, 'Another process has taken over this directory'
+      )
 
   def _take(self) -> None:
     if not self._create():
       content = _read(self._path)
       if content is not None and not self._is_gone(content):
-        raise _lease_error(self._path, content, 'writes to')
+        raise _lease_error(
+          self._path, content, 'Another process writes to this directory'
+        )
       if content is not None:
         logging.info(
           'Taking over %s from %s.', self._path, _describe_owner(content)
@@ -106,7 +110,9 @@ class Lease:
       time.sleep(_RACE_SECONDS)
       content = _read(self._path)
       if content is not None and not self._is_own(content):
-        raise _lease_error(self._path, content, 'writes to')
+        raise _lease_error(
+          self._path, content, 'Another process writes to this directory'
+        )
 
   def _create(self) -> bool:
     """Creates the lease and returns whether there was none before."""
@@ -228,10 +234,10 @@ def _describe_owner(content: dict[str, Any]) -> str:
 
 
 def _lease_error(
-  path: pathlib.Path, content: dict[str, Any], activity: str
+  path: pathlib.Path, content: dict[str, Any], problem: str
 ) -> errors.RunDirectoryError:
   return errors.RunDirectoryError(
-    f'Another process {activity} this directory',
+    problem,
     got=_describe_owner(content),
     expected='only one writing process at a time',
     where=str(path.parent),

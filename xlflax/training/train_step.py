@@ -29,8 +29,8 @@ class NonFinitePolicy(enum.Enum):
   both policies.
 
   Attributes:
-    STOP: The run ends with an error that contains the last checkpoint.
-    SKIP: The step is counted, and training continues.
+    STOP: The run ends with an error that names the last checkpoint.
+    SKIP: The update is skipped, the step is counted, and training continues.
   """
 
   STOP = 'stop'

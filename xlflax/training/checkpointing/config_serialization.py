@@ -154,7 +154,7 @@ def config_fingerprint(value: Any) -> str:
 
 
 def config_difference(old: Any, new: Any) -> list[str]:
-  """Returns the fields in which the identities of two descriptions differ.
+  """Returns a diff of the fields in which the identities of two runs differ.
 
   A field that the older description lacks has its default value, so that a
   class may gain a field without changing the identity of earlier runs. Paths
