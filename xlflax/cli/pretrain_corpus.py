@@ -167,7 +167,7 @@ def _files(root: pathlib.Path) -> dict[str, pathlib.Path]:
         raise errors.CorpusError(
           'Two files would have the same name in the corpus',
           got=f'{files[f"{kind}/{name}"]} and {file}',
-          fix='Rename one of them.',
+          fix='Rename one of the files.',
         )
   return {
     name: path

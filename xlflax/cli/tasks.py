@@ -141,7 +141,7 @@ def list_tasks(options: ListOptions) -> None:
   ]
   if not rows:
     raise errors.CorpusError(
-      'No task or mixture matches the pattern', got=options.pattern
+      'No registered task or mixture matches the pattern', got=options.pattern
     )
   if options.json:
     print(json.dumps(rows, indent=2))

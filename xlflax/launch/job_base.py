@@ -96,7 +96,7 @@ def parse_pairs(values: Sequence[str], option: str) -> dict[str, str]:
       )
     if name in pairs:
       raise errors.ConfigError(
-        f'Two values of {option} have the same name',
+        f'Two values of {option} set the same name',
         got=value,
         expected='one value per name',
         where=option,
@@ -120,7 +120,7 @@ def parse_variables(values: Sequence[str], option: str) -> dict[str, str]:
   for name in pairs:
     if not _VARIABLE_NAME.fullmatch(name):
       raise errors.ConfigError(
-        'Invalid name of an environment variable',
+        'The name of an environment variable is invalid',
         got=name,
         expected='letters, digits and underscores',
         where=option,
@@ -305,7 +305,7 @@ def check_image(image: str | None) -> None:
   """
   if image is not None and not _IMAGE.fullmatch(image):
     raise errors.ConfigError(
-      'Invalid name of a container image',
+      'The name of the container image is invalid',
       got=image,
       expected='REGISTRY/NAME:TAG or REGISTRY/NAME@DIGEST',
       where='--image',

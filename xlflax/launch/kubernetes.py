@@ -314,7 +314,7 @@ class KubernetesJob(job_base.Job):
     is_valid = re.fullmatch(r'[a-z]([-a-z0-9]*[a-z0-9])?', self.name)
     if not is_valid or len(self.name) > max_length:
       raise errors.ConfigError(
-        'Invalid name of a Kubernetes job',
+        'The name of the Kubernetes job is invalid',
         got=self.name,
         expected=f'at most {max_length} lower-case letters, digits and '
         'hyphens, starting with a letter',
