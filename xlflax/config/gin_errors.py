@@ -258,7 +258,7 @@ def _raised_by_gin(error: Exception) -> bool:
 def _with_location(
   error: errors.XlflaxError, bindings: Sequence[binding_locations.Binding]
 ) -> errors.XlflaxError:
-  """Returns the error with the location of the value that it is about.
+  """Adds the location of the offending value to an error.
 
   Gin appends the stack of its calls to the message. The first call is the
   construction of the object that raised the error.
@@ -286,7 +286,7 @@ def _with_location(
 
 
 def _convert_gin_error(error: Exception) -> errors.ConfigError:
-  """Returns the error for an exception that Gin raised."""
+  """Creates the error that replaces an exception raised by Gin."""
   text = ' '.join(re.sub(r' \(<[^>]*>\)', '', str(error)).split())
   where = _location(str(error))
   match = re.search(r"'([^']+)' doesn't have a parameter named '(\w+)'", text)

@@ -82,7 +82,7 @@ def _generation_digests(
 def _verify_task(
   directory: pathlib.Path, key: str, generations: dict[int, str]
 ) -> Finding:
-  """Verifies the files of one task and split.
+  """Verifies the cached files for one task and split.
 
   Args:
     directory: Directory of one task and split.
@@ -114,7 +114,7 @@ def _verify_task(
 def _make_digest_repair(
   directory: pathlib.Path, generations: set[int]
 ) -> RepairFn:
-  """Returns a repair that rewrites the digests from the generation files."""
+  """Returns a function that rewrites the digests from the generation files."""
 
   def repair() -> str:
     finalization.write_digests(directory, generations)

@@ -36,7 +36,7 @@ def verify_corpus(directory: pathlib.Path) -> Iterator[Finding]:
 
 
 def _make_removal(directory: pathlib.Path, name: str) -> RepairFn | None:
-  """Returns a repair that removes a damaged file, or None if it is missing."""
+  """Returns a function that removes a damaged file, or None without a file."""
   if not (directory / name).exists():
     return None
 

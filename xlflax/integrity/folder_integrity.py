@@ -45,7 +45,7 @@ def _verify_analysis(directory: pathlib.Path) -> Iterator[Finding]:
 
 
 def _verify_derived_files(directory: pathlib.Path) -> Iterator[Finding]:
-  """Verifies a directory of files that are regenerated when needed."""
+  """Verifies a directory whose files are regenerated when they are needed."""
   return verify_manifest(
     directory,
     fix=lambda name: 'Delete the file. It is regenerated when it is needed.',
@@ -61,7 +61,7 @@ def _remove_file(directory: pathlib.Path, name: str) -> str:
 
 
 def _verify_grid(directory: pathlib.Path) -> Iterator[Finding]:
-  """Verifies the records and the runs of a hyperparameter search."""
+  """Verifies a hyperparameter search's records and runs."""
   yield from _verify_records(directory, manifests.Kind.GRID, 'xlflax finetune')
   for name, run in find_subdirectories(directory, 'trials/*'):
     record = f'{name}.json'
@@ -79,7 +79,7 @@ def _verify_grid(directory: pathlib.Path) -> Iterator[Finding]:
 
 
 def _verify_suite(directory: pathlib.Path) -> Iterator[Finding]:
-  """Verifies the results, the report and the grids of a suite."""
+  """Verifies an evaluation suite's results, report and grids."""
   yield from _verify_records(directory, manifests.Kind.SUITE, 'xlflax evaluate')
   for name, report in find_subdirectories(directory, 'report'):
     yield from nest_findings(name, _verify_report(report))
@@ -91,7 +91,7 @@ def _verify_suite(directory: pathlib.Path) -> Iterator[Finding]:
 def _verify_records(
   directory: pathlib.Path, kind: manifests.Kind, command: str
 ) -> Iterator[Finding]:
-  """Verifies the manifest of a directory that a command resumes from."""
+  """Verifies the manifest of a directory from which a command can resume."""
   return verify_manifest(
     directory,
     fix=lambda name: (
@@ -107,7 +107,7 @@ def _verify_records(
 def _make_manifest_repair(
   directory: pathlib.Path, kind: manifests.Kind
 ) -> RepairFn:
-  """Returns a repair that rebuilds a manifest from the valid records."""
+  """Returns a function that rebuilds a manifest from the valid records."""
 
   def repair() -> str:
     names = [

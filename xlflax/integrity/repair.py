@@ -122,7 +122,8 @@ def _write_file(directory: pathlib.Path, name: str, text: str) -> str:
 def _make_vocabulary_repair(
   directory: pathlib.Path, name: str
 ) -> RepairFn | None:
-  """Returns a repair that copies a file of the original vocabulary, or None.
+  """Returns a function that copies a file from the original vocabulary, or
+  None.
 
   Args:
     directory: Model directory of the run.
@@ -147,7 +148,7 @@ def _make_vocabulary_repair(
 
 
 def _make_manifest_repair(directory: pathlib.Path) -> RepairFn | None:
-  """Returns a repair that rebuilds the manifest, or None without checkpoint."""
+  """Returns a function that rebuilds the manifest from a checkpoint, or None."""
   if _last_valid_checkpoint(directory) is None:
     return None
   files = {

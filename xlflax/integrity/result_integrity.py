@@ -67,7 +67,7 @@ def verify_results(directory: pathlib.Path) -> Iterator[Finding]:
 def _find_problems(
   directory: pathlib.Path, path: pathlib.Path
 ) -> Iterator[str]:
-  """Yields a description of each problem of a result."""
+  """Yields a description of each problem with a result."""
   try:
     record = checksums.verify_digest(
       json.loads(path.read_text(encoding='utf-8'))

@@ -131,7 +131,7 @@ def _verify_metrics(directory: pathlib.Path) -> Finding:
 
 
 def _check_lines(directory: pathlib.Path) -> str:
-  """Checks the lines of the metrics and returns their number.
+  """Checks the lines in the metrics file and returns their number.
 
   Raises:
     ValueError: If lines are missing or invalid.

@@ -188,7 +188,7 @@ def _split_operands(rest: str) -> tuple[tuple[str, ...], str]:
 
 
 def _arrays(text: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
-  """Returns the data types and shapes in the type of a result."""
+  """Returns the data types and shapes in an instruction's result type."""
   text = re.sub(r'\{[^}]*\}', '', text)
   return tuple(
     (dtype, tuple(int(n) for n in shape.split(',') if n))

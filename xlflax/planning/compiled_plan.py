@@ -160,7 +160,7 @@ def _estimate(setup, machine, steps) -> dict[str, Any] | None:
 
 
 def _describe_step(setup, machine, step: step_plan.Step) -> dict[str, Any]:
-  """Returns a kind of step as plain data."""
+  """Converts the costs of one kind of step to plain data."""
   largest = sorted(
     step.collectives.items(), key=lambda item: -item[0].sent * item[1]
   )

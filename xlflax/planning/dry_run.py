@@ -172,7 +172,7 @@ def _count_parameters(setup: training_setup.Setup) -> dict[str, Any]:
 
 
 def _measure_local_run(setup: training_setup.Setup) -> dict[str, Any]:
-  """Returns memory and time of a run on the devices of this process.
+  """Returns a run's memory and time on this process's devices.
 
   Memory is that of the compiled steps. The time is estimated for a known
   accelerator. On a CPU, it is computed from the measured rate of a matmul.
@@ -250,7 +250,7 @@ def flops_per_step(setup: training_setup.Setup) -> float:
 
 
 def _time_measured(flops: float) -> dict[str, Any]:
-  """Returns the time of a step at the measured rate of a matmul."""
+  """Estimates the time of a step from the measured rate of a matmul."""
   return {
     'seconds_per_step': flops / device_rates.measure_matmul_rate(),
     'seconds_per_step_basis': 'the matmul rate measured on this machine',
@@ -291,7 +291,7 @@ def _add_replay_time(
 
 
 def _describe_dataset(loader, total_steps: int) -> list[dict[str, Any]]:
-  """Returns for each task its sizes, its rate and the number of epochs."""
+  """Returns each task's sizes, sampling rate and number of epochs."""
   rows = []
   tasks = loader.statistics()
   rows_read = sampling_order.count_rows_read(loader.dataset, tasks, total_steps)

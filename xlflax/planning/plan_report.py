@@ -65,12 +65,12 @@ def show_phases(
 
 
 def _remaining(plan: dict[str, Any]) -> int:
-  """Returns the number of steps until the end of the run."""
+  """Returns the number of steps that remain until the end of the run."""
   return plan['total_steps'] - max(plan['finished_steps'], default=0)
 
 
 def _overview(plan) -> rich.table.Table:
-  """Returns the table of the properties of a run."""
+  """Returns a table with a run's properties."""
   table = rich.table.Table(title='Plan', show_header=False)
   if 'machine' in plan:
     table.add_row('planned for', plan['machine']['devices'])
@@ -114,7 +114,7 @@ def _overview(plan) -> rich.table.Table:
 
 
 def _replay(costs: dict[str, Any]) -> str:
-  """Returns the cost of replayed steps in words."""
+  """Describes the cost of replayed steps."""
   return (
     f'one in {costs["every"]:,} steps is computed twice: '
     f'{format_mebibytes(costs["memory"])} per device, '
@@ -132,7 +132,7 @@ _MEMORY = {
 
 
 def _collectives(kinds, ideal: float) -> rich.table.Table:
-  """Returns the table of the collectives of a step."""
+  """Returns a table with a step's collectives."""
   columns = 'count', 'arrays', 'sent', 'sent to other nodes'
   table = rich_tables.make_table(
     ['kind'], columns, title='Collectives in a step, per device'
@@ -153,7 +153,7 @@ def _collectives(kinds, ideal: float) -> rich.table.Table:
 
 
 def _parts(step) -> rich.table.Table:
-  """Returns the table of the costs of a step by part of the model."""
+  """Returns a table with a step's costs for each part of the model."""
   names = ', '.join(step['objectives'])
   table = rich_tables.make_table(
     ('part', 'phase'),
@@ -175,7 +175,7 @@ def _parts(step) -> rich.table.Table:
 
 
 def _estimate(estimate) -> rich.table.Table:
-  """Returns the table of the estimated time of a step."""
+  """Returns a table with a step's estimated time."""
   table = rich.table.Table(title='Estimated time of a step', show_header=False)
   for name, label in (
     ('matmuls', 'matmuls'),
@@ -198,7 +198,7 @@ def _estimate(estimate) -> rich.table.Table:
 
 
 def _dataset(name, tasks) -> rich.table.Table:
-  """Returns the table of the tasks of a dataset."""
+  """Returns a table with a dataset's tasks."""
   table = rich.table.Table(title=f'Dataset {name}')
   table.add_column('task', overflow='fold', min_width=24)
   for column in (

@@ -78,7 +78,7 @@ def describe_sharding(setup: training_setup.Setup, boxed: Any) -> list[str]:
 def _describe_kept_dimension(
   dimension: partitioning.Unsharded, leaf: Any
 ) -> str:
-  """Returns the warning about a dimension that its axes do not divide."""
+  """Returns a warning about a dimension that its mesh axes do not divide."""
   size = dimension.shape[dimension.dimension]
   common = math.gcd(size, dimension.parts)
   if dimension.logical == 'vocab':
@@ -142,7 +142,7 @@ def describe_memory_shortage(
 
 
 def _usable_memory(accelerator: accelerators.Accelerator) -> float:
-  """Returns the bytes of a device that a run may use."""
+  """Returns the number of bytes on a device that a run may use."""
   fraction = _TPU_MEMORY_FRACTION
   if accelerator.platform == 'gpu':
     fraction = gpu_runtime.memory_fraction()

@@ -305,7 +305,7 @@ class Run(saved_run.SavedRun):
         depend on it.
 
     Returns:
-      The result of each task, by the task's name.
+      The tasks' results by task name.
 
     Raises:
       CheckpointError: If the checkpoint cannot be read.
@@ -386,7 +386,7 @@ class Run(saved_run.SavedRun):
     return self.restore_params(self.step, partitioner=self.partitioner)
 
   def _override_encoding(self, pooling, max_length, *, layer=None):
-    """Returns `sentence` with the arguments of a call that are not None."""
+    """Returns `sentence`, updated with the arguments that are not None."""
     if pooling is not None:
       pooling = validation.validate(pooling, Pooling, name='Run.encode.pooling')
     return self.sentence.changed(

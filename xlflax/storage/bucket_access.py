@@ -69,7 +69,7 @@ def check_readable(path: pathlib.Path, *, seconds: float = SECONDS) -> None:
 def _request(
   send: Callable[[], Any], path: pathlib.Path, seconds: float, *, expected: str
 ) -> None:
-  """Runs a request to a bucket.
+  """Sends a request to a bucket within a time limit.
 
   Args:
     send: Function that sends the request.

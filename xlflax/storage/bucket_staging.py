@@ -147,7 +147,7 @@ def stage_output(
 
 
 class _Mirror:
-  """A folder or file in a bucket, and its local copy.
+  """A folder or file in a bucket, together with its local copy.
 
   Attributes:
     folder: Path of the local copy.
@@ -384,7 +384,7 @@ class _Mirror:
     os.utime(source, ns=(modified, modified))
 
   def _local(self) -> dict[str, _State]:
-    """Returns the states of the files of the copy."""
+    """Returns the states of the files in the local copy."""
     files = [self.folder] if self.folder.is_file() else self.folder.rglob('*')
     start = len(os.fspath(self.folder)) + 1
     return {
@@ -421,7 +421,7 @@ class _Mirror:
 
 
 def _state(info: Mapping[str, Any]) -> _State:
-  """Returns the state of an object from its metadata.
+  """Determines an object's state from its metadata.
 
   Stores report times in seconds. The fraction of the second is derived from the
   object's version.

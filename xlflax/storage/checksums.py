@@ -2,7 +2,7 @@
 
 A digest has the form `SIZE-KIND:CHECKSUM`. The checksum of short content (up to
 64 KiB) is SHA-256. The checksum of longer content is CRC-32C (RFC 3720,
-appendix B.4) over pieces of 64 MiB. For an object in a bucket, it is the
+appendix B.4) over chunks of 64 MiB. For an object in a bucket, it is the
 CRC-32C of the complete object that the bucket stores, so the object does not
 need to be read. A directory is sealed by a file `digests.json` with the digest
 of every other file and a digest of itself. The checksums detect corruption, not
@@ -357,7 +357,7 @@ def _relative(path: pathlib.Path, directory: pathlib.Path) -> str:
 
 
 def _sum(path: pathlib.Path, start: int) -> int:
-  """Computes the checksum of one piece of a file."""
+  """Computes the checksum of one chunk of a file."""
   total, remaining = 0, _PIECE
   with path.open('rb', buffering=0) as file:
     file.seek(start)
@@ -368,7 +368,7 @@ def _sum(path: pathlib.Path, start: int) -> int:
 
 
 def _combine(size: int, sums: list[int]) -> str:
-  """Returns the digest of a file from the checksums of its pieces."""
+  """Combines the checksums of a file's chunks into the file's digest."""
   total = sums[0]
   if len(sums) > 1:
     total = google_crc32c.value(

@@ -133,7 +133,7 @@ def _escape(error: UnicodeError) -> tuple[str, int]:
 
 
 class _File(io.FileIO):
-  """The file of a standard stream.
+  """File object that replaces a standard stream.
 
   Args:
     number: Number of the file descriptor.

@@ -232,7 +232,7 @@ def is_valid(checkpoint: pathlib.Path) -> bool:
 
 
 def _join_first(problems: list[str], max_problems: int = 20) -> str:
-  """Joins the first problems and appends the number of the others."""
+  """Joins the first problems and appends the number of remaining ones."""
   phrases = problems[:max_problems]
   num_omitted = len(problems) - len(phrases)
   if num_omitted:

@@ -190,7 +190,7 @@ def described_fields(cls_or_value: Any) -> list[dataclasses.Field]:
 
 
 def _describe_field(value: Any, field: dataclasses.Field) -> Any:
-  """Describes the value of a field.
+  """Describes a field's value as plain JSON.
 
   A changeable field whose value cannot be recorded is described by its repr.
   """
@@ -241,7 +241,7 @@ def _flatten(description: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 class _Content(str):
-  """Content at the paths of a field.
+  """Content of the files at a field's paths.
 
   Attributes:
     spelled: Value of the field, with the paths as the user wrote them.

@@ -173,7 +173,7 @@ def check_vocabulary(
 
 
 def _read(model_dir: pathlib.Path) -> dict[str, Any] | None:
-  """Reads the record of `record_inputs`.
+  """Reads the record written by `record_inputs`.
 
   Returns None if there is no record, or, with a warning, if it is unusable.
   """
@@ -187,7 +187,7 @@ def _read(model_dir: pathlib.Path) -> dict[str, Any] | None:
 
 
 def _target_languages(loaders: Mapping[str, loader_base.Loader]) -> set[str]:
-  """Returns the target languages of the datasets of sentence pairs.
+  """Returns the target languages in datasets with sentence pairs.
 
   The result depends on the order in which a dataset reads the two sentences of
   a pair.

@@ -82,7 +82,7 @@ def read_verified(model_dir: pathlib.Path) -> bytes:
 
 
 def _read_digest(model_dir: pathlib.Path, step: int) -> str:
-  """Returns the digest of the metrics that a checkpoint contains, or ''."""
+  """Returns the metrics digest that is stored in a checkpoint, or ''."""
   checkpoint = checkpoint_reader.checkpoint_path(model_dir, step)
   try:
     about = checksums.read_seal(checkpoint / 'meta').about
@@ -130,7 +130,7 @@ def _content(model_dir: pathlib.Path) -> bytes:
 
 
 def _run_seconds(line: bytes) -> float:
-  """Returns the 'run_seconds' of a line.
+  """Returns the value of 'run_seconds' in a line.
 
   Returns 0 if the line does not contain the value, or was truncated by a kill.
   """

@@ -291,7 +291,7 @@ class FailureMonitor:
     """Waits until all processes have received a failure.
 
     Returns:
-      The numbers of the processes that did not respond.
+      The numbers of processes that did not respond.
     """
     seconds = _STACKS_SECONDS if failure['stacks'] else _ROLL_CALL_SECONDS
     try:
@@ -301,7 +301,7 @@ class FailureMonitor:
     return []
 
   def _end_after_abort(self) -> NoReturn:
-    """Ends this process instead of the abort by JAX."""
+    """Ends this process before JAX aborts it."""
     if self._exit_code is None:
       _write_stacks()
       error = errors.TrainingError(

@@ -134,7 +134,7 @@ class Watchdog:
 
 
 def _duration_factor(activity: Activity) -> int:
-  """Returns the factor of the limit for an activity."""
+  """Returns the factor by which an activity's time limit is multiplied."""
   return _SLOW_FACTOR if activity in _SLOW_ACTIVITIES else 1
 
 

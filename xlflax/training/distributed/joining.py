@@ -142,7 +142,7 @@ def _exchange(
   """Exchanges settings with process 0.
 
   Returns:
-    The hosts of all processes and the first difference of settings, as
+    The hosts of all processes, and the first difference between settings as the
     arguments of an error, or None.
   """
   store = coordination_client()
@@ -312,7 +312,7 @@ def _captured_stderr() -> Iterator[Callable[[], str]]:
 
 
 def _check_port(job: cluster_detection.Job) -> None:
-  """Checks that the port of the coordinator is free.
+  """Checks that the coordinator's port is free.
 
   If it is not, the service of JAX may end the process by a segmentation fault.
 

@@ -81,7 +81,7 @@ class MetricsHook(hook_base.Hook):
     self._environment = {}
 
   def _read_plateaus(self, run) -> None:
-    """Restores the plateau detection from the metrics of earlier steps."""
+    """Restores the plateau detection's state from earlier steps' metrics."""
     if distributed_job.is_lead():
       self._plateaus.restore(metrics_file.read_metrics(run.model_dir))
 
@@ -105,7 +105,7 @@ def _train_metrics(run, sums: metric_accumulator.Sums) -> dict[str, float]:
 
 
 def _describe_environment() -> dict[str, str]:
-  """Returns versions and devices, for the first report of a process."""
+  """Returns package versions and devices for a process's first report."""
   return {
     'python': platform.python_version(),
     **distributed_job.checked_versions(),

@@ -63,7 +63,7 @@ class ProgressHook(hook_base.Hook):
 
 
 def _flops_per_step(run) -> float:
-  """Returns the mean FLOPs of a step over the schedule of the objectives."""
+  """Returns the mean number of FLOPs per step over the objectives' schedule."""
   objectives = run.trainer.objectives
   groups = list(objectives.groups)
   if len(groups) > 1:

@@ -131,7 +131,7 @@ def mean_params(paths: Sequence[pathlib.Path]) -> dict[str, Any]:
 
 
 def _compute_mean(paths, shapes) -> dict[str, np.ndarray]:
-  """Computes the means of some parameters over the checkpoints."""
+  """Computes the means of a group of parameters over all checkpoints."""
   sums = {name: np.zeros(shape) for name, shape in shapes.items()}
   item = param_tree.unflatten_params(
     {

@@ -201,7 +201,7 @@ class MatchedRows:
     }
 
   def _by_language(self) -> dict[str, dict[str, int]]:
-    """Returns the number of tokens by match for each language."""
+    """Counts each language's tokens by type of match."""
     spec = self._target.spec
     return {
       code: _counts(

@@ -352,7 +352,7 @@ def _match_vocabularies(
 def _compute_values(
   sources: dict[str, Source], arrays, shardings
 ) -> dict[str, jax.Array]:
-  """Computes the parameters of sources, each as a separate array.
+  """Computes the parameters from their sources, each as a separate array.
 
   An array that initializes several parameters is copied, because training steps
   donate their arguments.
@@ -393,7 +393,7 @@ def _compute_values(
 
 
 def _find_checkpoint(init: InitFromCheckpoint) -> pathlib.Path:
-  """Returns the directory of the checkpoint of a source.
+  """Returns the directory of a source's checkpoint.
 
   Raises:
     CheckpointError: If the checkpoint does not exist.

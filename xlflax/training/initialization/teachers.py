@@ -122,7 +122,7 @@ class Teacher:
     )
 
   def _resolve_step(self, run) -> int:
-    """Returns the step of the checkpoint to read."""
+    """Returns the step of the teacher's checkpoint to read."""
     if self.step is not None:
       return self.step
     if not run.steps:
