@@ -148,7 +148,7 @@ def _make_vocabulary_repair(
 
 
 def _make_manifest_repair(directory: pathlib.Path) -> RepairFn | None:
-  """Returns a function that rebuilds the manifest from a checkpoint, or None."""
+  """Returns a function that rebuilds the manifest, or None if impossible."""
   if _last_valid_checkpoint(directory) is None:
     return None
   files = {

@@ -219,7 +219,7 @@ def unigram_entropy(
 
 
 def _estimate_entropy(keys: np.ndarray) -> float:
-  """Estimates the entropy of keys, int64 [N], with Miller's correction."""
+  """Estimates the entropy of int64 [N] in nats, with Miller's correction."""
   _, counts = np.unique(keys, return_counts=True)
   total = max(len(keys), 1)
   probabilities = counts / total
