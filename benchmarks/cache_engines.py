@@ -52,7 +52,7 @@ def compare_engines(
   Args:
     work: Directory for the caches.
     flags: Flags for `xlflax cache`, without `--output`.
-    engines: Names from `ENGINES`.
+    engines: Engines to measure, names from `ENGINES`.
 
   Yields:
     The engine, its wall seconds and CPU seconds (None for Slurm, where they are

@@ -150,7 +150,7 @@ def make_benchmark_flags(
 
   Args:
     model: Model to benchmark.
-    variant: One of `VARIANTS`.
+    variant: Variant to measure, one of `VARIANTS`.
     calls: Number of timed steps.
   """
   bindings = [
@@ -190,8 +190,8 @@ def measure_variant(name: str, variant: str, calls: int, **overrides) -> dict:
   """Times one variant in this process.
 
   Args:
-    name: Key of `MODELS`.
-    variant: One of `VARIANTS`.
+    name: Name of the model, a key of `MODELS`.
+    variant: Variant to measure, one of `VARIANTS`.
     calls: Number of timed steps.
     **overrides: 'batch', to change the batch size, and 'tiny'.
 

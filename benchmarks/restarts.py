@@ -93,7 +93,7 @@ class Job:
     return self.folder / 'runs' / self.name
 
   def start(self, *extra_flags: str) -> None:
-    """Starts the launchers.
+    """Starts the launchers of all nodes.
 
     Args:
       *extra_flags: Additional flags for `xlflax train`.
@@ -178,7 +178,7 @@ class Job:
     return min(pids)
 
   def inject_failure(self, failure: str) -> None:
-    """Injects one of `FAILURES`."""
+    """Injects a failure, one of `FAILURES`."""
     pids = {
       'task': lambda: [self.pid_of(self.processes - 1)],
       'coordinator': lambda: [self.pid_of(0)],
@@ -210,7 +210,7 @@ class Job:
       time.sleep(0.1)
 
   def stop(self) -> None:
-    """Interrupts the launchers and waits for them."""
+    """Interrupts the launchers and waits until they exit."""
     for launcher in self.launchers:
       launcher.send_signal(signal.SIGINT)
     for launcher in self.launchers:
@@ -241,7 +241,7 @@ def measure_failure(job: Job, failure: str, after: float) -> dict[str, float]:
 
   Args:
     job: Job that is started.
-    failure: One of `FAILURES`.
+    failure: Type of failure, one of `FAILURES`.
     after: Seconds from step 30 to the failure.
   """
   job.start()

@@ -101,7 +101,7 @@ def make_mesh_flags(model: Model, devices: int, mesh: str) -> list[str]:
 
   Args:
     model: Model for which the plan is made.
-    devices: Number of devices.
+    devices: Number of devices in the plan.
     mesh: 'full' splits the state over all devices. If the number of devices
       does not divide the width, the remaining factor becomes the tensor axis,
       which also splits parameters. 'default' is the mesh that is derived from
@@ -137,7 +137,7 @@ def make_plan(
   Args:
     work: Directory in which plans are stored.
     model: Model for which the plan is made.
-    devices: Number of devices.
+    devices: Number of devices in the plan.
     mesh: Name of the mesh, as in `make_mesh_flags`.
     most_compiled: Maximum number of devices for which steps are compiled. Steps
       for more devices are estimated.
@@ -205,7 +205,7 @@ def format_tables(plans: dict[tuple[str, int, str], dict]) -> str:
 
 
 def _format_memory_table(plans) -> list[str]:
-  """Returns the lines of the table of state memory."""
+  """Returns the lines of the table that shows state memory."""
   lines = [
     '| model | parameters | devices | mesh (data x fsdp x tensor) | '
     'state, MiB | split over all devices, MiB | split x devices, MiB | '
@@ -234,7 +234,7 @@ def _format_mib(size: float) -> str:
 
 
 def _format_speed_table(plans) -> list[str]:
-  """Returns the lines of the table of peak memory, communication and speed."""
+  """Returns the lines of the table that shows peak memory and speed."""
   lines = [
     '| model | devices | mesh | by | peak, GiB of 131 | sent, GiB | '
     'to other nodes, GiB | estimate, ms | exposed communication | '

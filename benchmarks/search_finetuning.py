@@ -177,7 +177,7 @@ _DROPOUT_FIELDS = ('dropout_rate', 'attention_dropout_rate')
 
 
 def run_training(setting: Setting, implementation: str, seed: int) -> dict:
-  """Trains a model and evaluates it.
+  """Trains a model with one implementation and evaluates it.
 
   Returns:
     The CPU seconds, wall seconds, losses and accuracies.
@@ -217,7 +217,7 @@ def run_training(setting: Setting, implementation: str, seed: int) -> dict:
 def read_losses(
   setting: Setting, implementation: str, seed: int
 ) -> list[float]:
-  """Returns the loss of each step."""
+  """Returns the training loss of each step."""
   folder = setting.folder(implementation, seed)
   if implementation != 'xlflax':
     return json.loads((folder / 'losses.json').read_text())

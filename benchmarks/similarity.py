@@ -147,7 +147,7 @@ def outputs_agree(part: str, first: Any, second: Any) -> bool:
   """Returns whether the outputs of two variants are equal up to rounding.
 
   Args:
-    part: 'csls' or 'cka'.
+    part: Measured computation, 'csls' or 'cka'.
     first: Output of one variant.
     second: Output of the other variant.
   """

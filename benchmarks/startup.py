@@ -37,7 +37,7 @@ def make_flags(folder: pathlib.Path, model: str, run: str) -> list[str]:
 
   Args:
     folder: Parent directory of the corpus, vocabulary, cache and runs.
-    model: Key of `_SIZES`.
+    model: Name of the model, a key of `_SIZES`.
     run: Name of the model directory.
   """
   gin_file, batch, length = _SIZES[model]
@@ -160,7 +160,7 @@ def run_benchmark(models, *, rounds: int, lines: int = 2000) -> dict[str, dict]:
   """Measures the startup time of several models.
 
   Args:
-    models: Keys of `_SIZES`.
+    models: Names of the models, keys of `_SIZES`.
     rounds: Number of processes that start with a full compilation cache.
     lines: Number of lines in the corpus.
 

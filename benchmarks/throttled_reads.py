@@ -52,11 +52,11 @@ def measure_reading(
   locality: bool,
   rows: int | None,
 ) -> dict:
-  """Reads sequences, beginning with step 0.
+  """Reads sequences from the store, starting at step 0.
 
   Args:
     directory: Cache written by `large_corpora.write_synthetic_cache`.
-    store: Store to read from.
+    store: Store from which the sequences are read.
     locality: Whether to read with locality.
     rows: Number of sequences to read. If None, one epoch is read.
 

@@ -232,14 +232,14 @@ def iterate_batches(count: int) -> Iterator[np.ndarray]:
 def measure_store(
   work: pathlib.Path, store: str, action: str
 ) -> dict[str, Any]:
-  """Writes or reads one store.
+  """Measures writing or reading one store.
 
   Reading is timed after two warm-up batches, so that imports and opening files
   are not included.
 
   Args:
     work: Directory that contains the corpus, the vocabulary and the stores.
-    store: One of `STORES`.
+    store: Format of the store, one of `STORES`.
     action: 'write' or 'read'.
 
   Returns:

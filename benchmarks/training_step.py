@@ -35,7 +35,7 @@ def measure_variant(variant: str, shape: shapes.Shape, calls: int) -> dict:
   """Times one variant in this process.
 
   Args:
-    variant: One of `VARIANTS`.
+    variant: Variant to measure, one of `VARIANTS`.
     shape: Sizes of the model and the batch.
     calls: Number of timed steps.
 
@@ -59,7 +59,7 @@ def compare_variants(
   """Measures each variant in several subprocesses.
 
   Args:
-    variants: Names from `VARIANTS`.
+    variants: Variants to measure, names from `VARIANTS`.
     shape: Sizes of the model and the batch.
     rounds: Number of processes for each variant. Variants take turns.
     calls: Number of timed steps in each process.

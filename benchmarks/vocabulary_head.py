@@ -96,7 +96,7 @@ def compute_with_gradients(variant: str, hidden, table, bias, labels):
   """Computes the mean loss and its gradients.
 
   Args:
-    variant: 'plain', 'whole' or 'chunked_N'.
+    variant: Implementation of the loss: 'plain', 'whole' or 'chunked_N'.
     hidden: Hidden states of shape [positions, hidden].
     table: Embedding table of shape [vocabulary, hidden].
     bias: Bias of shape [vocabulary].

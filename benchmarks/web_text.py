@@ -266,7 +266,7 @@ def read_declarations(
 
 
 class LanguageIdentifier(NamedTuple):
-  """A language identifier.
+  """A language identifier that is compared.
 
   Attributes:
     languages: Codes of the supported languages.

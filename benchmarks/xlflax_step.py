@@ -52,7 +52,7 @@ def prepare_training(shape: shapes.Shape, variant: str, **options) -> Training:
 
   Args:
     shape: Sizes of the model and the batch.
-    variant: Key of `HEADS`.
+    variant: Vocabulary head to use, a key of `HEADS`.
     **options: Fields of `EncoderConfig` that override the defaults.
   """
   model = encoder.Encoder(_make_config(shape, **options))
@@ -115,7 +115,7 @@ def make_step_function(shape: shapes.Shape, variant: str, **options):
 
   Args:
     shape: Sizes of the model and the batch.
-    variant: Key of `HEADS`.
+    variant: Vocabulary head to use, a key of `HEADS`.
     **options: Fields of `EncoderConfig` that override the defaults.
   """
   training = prepare_training(shape, variant, **options)

@@ -369,7 +369,7 @@ def _add(
 
   Args:
     name: Name of the mixture, without the prefix.
-    kind: Task family.
+    kind: Task family to which the tasks belong.
     parts: Map from the last component of a task's name, such as a language, to
       a tuple of the TFDS name, the splits, and the function that converts an
       example.

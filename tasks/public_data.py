@@ -31,7 +31,7 @@ class PublicData:
     source: Repository or web page that publishes the data set.
     licence: License as stated by the authors.
     languages: Number of languages, or the language codes.
-    splits: Names of the splits.
+    splits: Names of the splits in the data set.
     fetch: Download instructions.
     use: Gin file or command that reads the converted data set.
     tfds: Name in TensorFlow Datasets, or '' if it is not available there.

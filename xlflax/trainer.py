@@ -354,13 +354,13 @@ class Trainer:
 
   @property
   def steps(self) -> int:
-    """The number of optimizer steps of a `resolved` run."""
+    """Number of optimizer steps in a `resolved` run."""
     assert self.num_train_steps is not None
     return self.num_train_steps
 
   @property
   def last_step(self) -> int:
-    """The step at which this call of a `resolved` run stops."""
+    """Step at which this call of a `resolved` run stops."""
     return min(self.steps, self.stop_after_steps or self.steps)
 
   def on(
@@ -401,7 +401,7 @@ class Trainer:
   def _steps_of_epochs(
     self, vocabulary: base_vocabulary.Vocabulary | None
   ) -> int:
-    """Returns the number of steps of `epochs` epochs of the first dataset.
+    """Returns the number of steps in `epochs` epochs over the first dataset.
 
     The number is rounded up. 2 epochs of 25 examples in batches of 10 are 5
     steps.

@@ -205,8 +205,8 @@ def open_translator(
 
   Args:
     model_dir: Directory of a run that trained an encoder-decoder.
-    source: Language to translate from.
-    target: Language to translate to.
+    source: Code of the language to translate from.
+    target: Code of the language to translate to.
     step: Checkpoint to load: 'last' or its training step.
     options: Search options. If None, beam search with a beam size of 5 is used.
     batch_size: Number of lines to translate at a time.
@@ -302,7 +302,7 @@ def _resume(
     record: File that records the settings and the text on which the finished
       lines depend.
     identity: Settings and text on which this call's translations depend.
-    n_best: Number of hypotheses per line.
+    n_best: Number of hypotheses per input line.
 
   Raises:
     CorpusError: If a partial output exists without a record.

@@ -80,7 +80,7 @@ def collect_row_lengths(settings: 'trainer.Trainer') -> set[int]:
 
 
 def _describe_all_reduces(run) -> Iterator[str]:
-  """Describes large all-reduces."""
+  """Describes all-reduces of large arrays."""
   for collective, count in run.exchanged.items():
     if collective.kind != collectives.ALL_REDUCE or (
       collective.bytes <= _MIN_ALL_REDUCE_BYTES
@@ -267,7 +267,7 @@ def _is_matmul(module, instruction) -> bool:
 
 
 def _describe_exposed_collectives(run) -> Iterator[str]:
-  """Describes collectives that devices wait for."""
+  """Describes collectives for which devices have to wait."""
   waited = sum(run.exposed.values())
   if waited > 0.1 * run.seconds:
     collective, seconds = max(run.exposed.items(), key=lambda item: item[1])

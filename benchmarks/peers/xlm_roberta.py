@@ -70,7 +70,7 @@ def make_config(shape: shapes.Shape) -> transformers.XLMRobertaConfig:
 
 
 def _compute_loss(model, batch, labels) -> torch.Tensor:
-  """Computes the loss of the unmodified model."""
+  """Computes the loss with the unmodified model."""
   return model(**batch, labels=labels).loss
 
 

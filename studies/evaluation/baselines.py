@@ -62,7 +62,7 @@ def majority_accuracy(train: list[str], gold: list[str]) -> float:
 
 
 def most_common_value(values: Iterable[str]) -> str:
-  """Returns the most frequent value."""
+  """Returns the most frequent of several values."""
   return collections.Counter(values).most_common(1)[0][0]
 
 

@@ -19,7 +19,7 @@ class Row:
   """A row in the table of scores: a task and its metric.
 
   Attributes:
-    title: Title of the row.
+    title: Title of the table row.
     grid: Folder in WORK that contains the results of `xlflax finetune`. Empty
       for a task without a hyperparameter grid.
     metric: Task and metric of the result, as 'task/metric'.
@@ -144,7 +144,7 @@ def read_run_scores(run: pathlib.Path, metric: str, step: str) -> Scores:
 
   Args:
     run: Model directory.
-    metric: Task and metric, as 'task/metric'.
+    metric: Task and metric in the format 'task/metric'.
     step: Step, 'untrained', or 'last' for the last step.
 
   Returns:

@@ -29,7 +29,7 @@ def layer_correlations(
   Args:
     cka: Rows of `cka.csv`. Only comparisons between the same layer in both
       models are used.
-    sentences: Rows of `sentences.csv`.
+    sentences: Rows of the file `sentences.csv`.
     mapping: Value of the column `mapping` in the rows of `sentences.csv` that
       are used: 'procrustes' or 'none'.
 

@@ -31,7 +31,7 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Condition:
-  """One training run of the study.
+  """Condition of the study: a training configuration.
 
   Attributes:
     name: Unique name of the condition.

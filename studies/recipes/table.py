@@ -115,7 +115,7 @@ def _final_losses(result: dict) -> list[float]:
 
 
 def _print_table(columns, rows) -> None:
-  """Prints a Markdown table."""
+  """Prints rows as a Markdown table."""
   for row in (columns, ['---'] * len(columns), *rows):
     print('|', ' | '.join(map(str, row)), '|')
 

@@ -195,7 +195,7 @@ def record_costs(work: pathlib.Path, name: str, costs: dict) -> None:
 
 
 def convert_model(*arguments: str) -> None:
-  """Runs `xlflax convert`."""
+  """Runs `xlflax convert` with arguments."""
   command = [sys.executable, '-m', 'xlflax.cli', 'convert', *arguments]
   subprocess.run(command, check=True)
 

@@ -66,7 +66,7 @@ class Claim:
     second: Condition with which `first` is compared.
     measure: Name of the compared measure, or 'first|second' if the conditions
       are scored by different measures.
-    order: Claimed order.
+    order: Order that the paper claims.
     margin: Margin for the orders SAME and NOT_ABOVE, in the unit of the
       measure.
     control_for: Name of the claim that this control belongs to, or empty for a
@@ -140,7 +140,7 @@ def judge_interval(
 
   Args:
     comparison: Statistical comparison of the two conditions.
-    order: Claimed order.
+    order: Order that the paper claims.
     margin: Margin for the orders SAME and NOT_ABOVE.
   """
   if order is Order.SAME:

@@ -66,7 +66,7 @@ class Size:
 
   Attributes:
     layers: Number of Transformer layers in the encoder.
-    hidden: Hidden size.
+    hidden: Size of the hidden states.
     length: Number of tokens per sequence. A sequence that contains both
       sentences of a pair has twice as many.
     batch: Number of monolingual sequences per step. The number of pairs per
@@ -106,7 +106,7 @@ class Condition:
     name: Unique name of the form `paper/condition`.
     title: Name of the condition in the paper.
     steps: Number of optimizer steps.
-    losses: Losses, the sum of which is minimized in every step.
+    losses: Losses whose sum is minimized in every step.
     anchors: Sharing of the vocabulary between the languages. If None, the
       vocabulary is trained only on the first language.
     text: Variant of the training text.
@@ -128,7 +128,7 @@ class Condition:
     untrained: Whether to skip training.
     learning_rate: Peak learning rate. If None, that of the size is used.
     saved: Whether to save the run, because other runs are initialized from it.
-    norm: Position of the layer norms.
+    norm: Position of the layer norms relative to each block.
     measured: Whether to measure the run. It is False for a run that is only
       used to initialize other runs.
     against_random: Whether to also compare the first language's hidden states

@@ -37,7 +37,7 @@ class Study:
 
   @functools.cached_property
   def conditions_by_name(self) -> dict[str, Condition]:
-    """Conditions by name."""
+    """Map from name to condition."""
     return {condition.name: condition for condition in self.conditions}
 
   def select_claims(self, names: tuple[str, ...]) -> tuple[Claim, ...]:

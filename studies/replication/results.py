@@ -69,12 +69,12 @@ class ResultStore:
     return self._folder / condition / f'{seed}.json'
 
   def read(self, condition: str, seed: int, settings: str) -> Result | None:
-    """Reads a result.
+    """Reads the result of a run from the folder.
 
     Args:
       condition: Name of the condition.
       seed: Seed of the run.
-      settings: Digest of the settings.
+      settings: Digest of the settings that the result must have.
 
     Returns:
       The result, or None if there is no result with these settings.
@@ -95,7 +95,7 @@ class ResultStore:
         self.write(result)
 
   def write(self, result: Result) -> None:
-    """Writes a result."""
+    """Writes a result to its file in the folder."""
     path = self._path(result.condition, result.seed)
     path.parent.mkdir(parents=True, exist_ok=True)
     fields = checksums.add_digest(round_floats(dataclasses.asdict(result)))

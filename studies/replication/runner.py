@@ -33,7 +33,7 @@ _STEPS_PER_CALL = 10
 
 
 class TrainedRun(NamedTuple):
-  """A finished run.
+  """A finished training run.
 
   Attributes:
     setup: Training setup with the model, vocabulary and objectives.

@@ -47,7 +47,7 @@ class TextVariant(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SyntheticSpec:
-  """Sizes of the synthetic data.
+  """Sizes and properties of the synthetic data.
 
   Attributes:
     sentences: Number of monolingual lines per language.
@@ -262,7 +262,7 @@ class StudyData:
 
   @functools.cached_property
   def tags(self) -> tuple[str, ...]:
-    """Part-of-speech tags."""
+    """Part-of-speech tags that the sentences use."""
     return label_sets.labels_of(self.tagged_sentences('train', FIRST_LANGUAGE))
 
   def held_out_translations(self, language: str) -> list[tuple[str, str]]:

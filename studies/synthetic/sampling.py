@@ -94,7 +94,7 @@ class Sampler:
     )
 
   def draw_clause(self, topic: int, *, is_plain: bool = False) -> Clause:
-    """Draws a clause.
+    """Draws a clause about a topic.
 
     Args:
       topic: Topic of the nouns, the verb and the adjectives.

@@ -12,7 +12,7 @@ from studies.synthetic.random_generator import RandomGenerator
 
 
 class Script(enum.Enum):
-  """Script of a language."""
+  """Script in which a language is written."""
 
   LATIN = 'latin'
   CYRILLIC = 'cyrillic'

@@ -70,7 +70,7 @@ class Grammar:
     self._agrees = self.language.morphology is Morphology.AGREEING
 
   def build_tree(self, sentence: Sentence) -> Node:
-    """Returns the root of the dependency tree of a sentence."""
+    """Returns the root of a sentence's dependency tree."""
     root = self._build_clause(sentence.clauses[0], 'root', 'c0')
     for number, clause in enumerate(sentence.clauses[1:], start=1):
       conjunct = self._build_clause(clause, 'conj', f'c{number}')

@@ -32,8 +32,8 @@ def format_row(task: str, scores: dict[str, float]) -> str:
   other languages, and the baseline's scores in these other languages.
 
   Args:
-    task: Key of `METRICS`.
-    scores: Scores by 'metric/language'.
+    task: Name of the task, a key of `METRICS`.
+    scores: Map from 'metric/language' to the score.
   """
   metric, baseline = METRICS[task]
 

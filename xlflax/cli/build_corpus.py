@@ -122,7 +122,7 @@ def build_from_libreoffice(options: LibreofficeOptions) -> None:
 
 
 def build_from_pages(options: PagesOptions) -> None:
-  """Writes the text of HTML pages."""
+  """Builds the corpus from the text in HTML pages."""
   from xlflax.data.corpus_builders import html_pages
 
   texts = {
@@ -133,7 +133,7 @@ def build_from_pages(options: PagesOptions) -> None:
 
 
 def build_from_catalogs(options: CatalogsOptions) -> None:
-  """Writes the messages of gettext catalogs."""
+  """Builds the corpus from the messages in gettext catalogs."""
   from xlflax.data.corpus_builders import gettext_folders
   from xlflax.data.corpus_builders.html_pages import Page
 

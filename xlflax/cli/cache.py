@@ -200,7 +200,7 @@ def main(options: CacheOptions) -> None:
 
 
 def finalize(options: FinalizeOptions) -> None:
-  """Merges the shards and prints statistics."""
+  """Merges the shards into one cache and prints its statistics."""
   from xlflax.data.cache import cache_writer
 
   output_paths.check_outside_corpus(
@@ -378,7 +378,7 @@ def _with_absolute_paths(options: CacheOptions) -> CacheOptions:
 
 
 def _show_progress(bar: progress_reporting.Progress, state) -> None:
-  """Updates the progress line."""
+  """Updates the progress line on the terminal."""
   bar.what = state.message
   bar.reach(state.done, state.total)
 

@@ -35,7 +35,7 @@ def print_table(metas: Sequence) -> None:
 
 
 def _table(metas):
-  """Returns the table of the statistics."""
+  """Returns the statistics table as text."""
   import rich.box
 
   from xlflax.utils import rich_tables

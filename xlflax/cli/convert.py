@@ -26,8 +26,8 @@ class FromHfOptions:
       writing files.
     scan_layers: Store the parameters of all layers in stacked arrays.
       `--scan_layers=false` stores each layer separately.
-    pad_vocab_size_multiple: Number to a multiple of which the number of rows in
-      embedding tables is rounded up.
+    pad_vocab_size_multiple: Multiple to which the number of rows in embedding
+      tables is rounded up.
     languages: Languages that are assigned ids, in this order, separated by
       commas. Defaults to the languages in config.json, or else those of common
       multilingual models.
@@ -313,7 +313,7 @@ def from_t5x(options: FromT5xOptions) -> None:
 
 
 def average(options: AverageOptions) -> None:
-  """Averages the checkpoints."""
+  """Writes a run whose parameters are the average of the checkpoints."""
   from xlflax.training.initialization import averaging
 
   steps_by_run: dict[str | pathlib.Path, list[int]] = {

@@ -211,7 +211,7 @@ def _list_trials(options: FinetuneOptions, training: Any, axes: Any) -> None:
 def _run_grids(
   options: FinetuneOptions, training: Any, axes: Any
 ) -> dict[str, Any]:
-  """Trains and tests the grids.
+  """Trains and tests the grid of each training language.
 
   Returns:
     The report of each grid by training language. The key is '' without

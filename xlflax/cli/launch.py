@@ -78,7 +78,7 @@ def options_class(launcher: launcher_registry.Launcher) -> type:
   and the field `dry_run`. The values are validated when the job is constructed.
 
   Args:
-    launcher: The launcher.
+    launcher: Launcher whose jobs the options describe.
   """
   hidden = cyclopts.Parameter(parse=False)
   names = ('command', *launcher.job.internal_fields)
@@ -145,7 +145,7 @@ def _split_modules(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _print_usage(modules: Sequence[str]) -> int:
-  """Prints the help of `xlflax launch`."""
+  """Prints the help text of `xlflax launch`."""
   launchers = launcher_registry.load_launchers(modules)
   width = max(map(len, launchers))
   print(

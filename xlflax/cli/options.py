@@ -113,7 +113,7 @@ _COMPILATION_CACHE = os.environ.get(
 )
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GinOptions:
-  """Gin files and bindings.
+  """Options that select gin files and bindings.
 
   Attributes:
     gin_file: Gin file. Repeat the option for several files. Later files
@@ -180,7 +180,7 @@ class CompilationOptions:
 @cyclopts.Parameter(name='*')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OutputOptions:
-  """Format of a command's output.
+  """Option for the format of a command's output.
 
   Attributes:
     json: Print results to standard output and the log to standard error, both
@@ -332,7 +332,7 @@ def check_requires(
     options: Options of the command.
     names: Option names, without dashes.
     requires: Description of the required option, such as '--dry_run'.
-    satisfied: Whether that option is given.
+    satisfied: Whether the required option is given.
     fix: Hint for the error. If None, the hint is to add the required option.
 
   Raises:

@@ -260,7 +260,7 @@ def _filters(options: PreprocessOptions) -> Any:
 
 
 def _deduplication(options: PreprocessOptions) -> Any:
-  """Returns the settings of deduplication."""
+  """Returns the deduplication settings from the options."""
   from xlflax.data.preprocessing.fuzzy_deduplication import (
     Deduplication,
     DeduplicationMode,

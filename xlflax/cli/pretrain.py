@@ -113,8 +113,8 @@ def build_commands(
 
   Args:
     options: The command's options.
-    corpus: The corpus.
-    settings: The selected settings.
+    corpus: Corpus to train on.
+    settings: Settings selected for the corpus.
   """
   output, corpus_flag = options.output, f'--corpus={corpus.directory}'
   vocabulary, model = f'{output}/vocabulary', f'--model_dir={output}/model'
@@ -203,7 +203,7 @@ def _load_record(options: PretrainOptions) -> dict | None:
   """Returns the settings of an earlier call, or None for a new output.
 
   Args:
-    options: The options of this call.
+    options: Options of this call.
 
   Raises:
     RunDirectoryError: If the record is damaged, or the earlier call had

@@ -54,7 +54,7 @@ def check(trainers: Sequence[Any]) -> list[bool]:
   """Checks the phases and returns whether each of them has finished.
 
   Args:
-    trainers: The run of each phase.
+    trainers: Trainer of each phase, in order.
 
   Raises:
     CheckpointError: If a phase cannot start from the previous phase.
@@ -105,7 +105,7 @@ def without_missing_checkpoint(trainer: Any) -> Any:
   """Returns the trainer without initial checkpoints that do not exist yet.
 
   Args:
-    trainer: The run.
+    trainer: Trainer of a phase.
   """
   from xlflax.training.checkpointing import checkpoint_reader
   from xlflax.training.initialization import init_from

@@ -43,7 +43,7 @@ class VocabOptions:
   """Trains a SentencePiece vocabulary on the languages of a corpus.
 
   Attributes:
-    corpus: Corpus directory, of which the training text is read.
+    corpus: Corpus directory. The vocabulary is trained on its training text.
     output: Directory to write the vocabulary to.
     sample_dir: Directory for a sample of the text. Jobs with --shard_index or
       --shard_from_env write their shard of the sample to this directory. A
@@ -61,7 +61,7 @@ class VocabOptions:
       language.
     extra_ids: Number of sentinel symbols <extra_id_0>, <extra_id_1> and so on,
       for span corruption.
-    model_type: SentencePiece algorithm.
+    model_type: Algorithm with which SentencePiece trains the model.
     alpha: Exponent for sampling languages, p ~ N^alpha. 1 samples languages in
       proportion to their text, and 0 samples them uniformly. Requires
       --vocab_sharing=joint. Defaults to 0.7.
@@ -275,7 +275,7 @@ def _sample_origin(options: VocabOptions, corpus: Corpus) -> Any:
 
 
 def _settings(options: VocabOptions) -> dict[str, Any]:
-  """Returns the arguments of `Settings`."""
+  """Returns the constructor arguments for `Settings`."""
   return {
     'size': options.size,
     'merges': options.num_merges,

@@ -110,7 +110,7 @@ class Toleration:
   """A node taint that the pods tolerate.
 
   Attributes:
-    key: Key of the taint.
+    key: Key of the node taint.
     value: Value of the taint. If None, every value is tolerated.
     effect: Effect of the taint. If None, every effect is tolerated.
   """
@@ -144,8 +144,8 @@ class SecretVariable:
   """An environment variable whose value is read from a Kubernetes secret.
 
   Attributes:
-    variable: Name of the variable.
-    secret: Name of the secret.
+    variable: Name of the environment variable.
+    secret: Name of the Kubernetes secret.
     key: Key in the secret whose value is read.
   """
 
@@ -223,7 +223,7 @@ class KubernetesJob(job_base.Job):
     namespace: Namespace of all objects. If None, kubectl's current namespace is
       used.
     queue: Kueue LocalQueue that admits the job.
-    priority_class: Priority class of the pods.
+    priority_class: Name of the pods' priority class.
     ttl_seconds: Seconds after which a finished job is deleted. If None, it is
       kept.
     max_restarts: Maximum number of restarts. Restarts after preemption or a

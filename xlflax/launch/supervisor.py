@@ -203,7 +203,7 @@ class _ProcessGroup:
       signal.signal(number, handler)
 
   def _start(self) -> None:
-    """Starts the processes."""
+    """Starts the processes of this attempt."""
     first_log = self._workers[0].log
     if first_log.exists():
       self._log_offset = first_log.stat().st_size

@@ -24,7 +24,7 @@ _AMBIGUOUS = re.compile(r'true|false|yes|no|on|off|null|nan|inf', re.IGNORECASE)
 
 
 def template_directory() -> pathlib.Path:
-  """Returns the directory of the templates.
+  """Returns the directory that contains the templates.
 
   The directory is installed as `xlflax/launch_templates`. In a source tree it
   is `launch/templates`, next to the package.

@@ -50,8 +50,8 @@ class TpuJob(job_base.Job):
     num_slices: Number of TPU slices, which are connected by the data center
       network.
     spot: Whether to use spot TPUs, which are cheaper but may be preempted.
-    network: VPC network of the TPUs.
-    subnetwork: VPC subnetwork of the TPUs.
+    network: VPC network to which the TPUs are attached.
+    subnetwork: VPC subnetwork to which the TPUs are attached.
     service_account: Service account with which the TPUs access buckets and
       delete abandoned TPUs.
     internal_ips: Whether to create the TPUs without external IP addresses.

@@ -115,7 +115,7 @@ class Execution:
   accelerator: accelerators.Accelerator | None
 
   def run(self) -> Run:
-    """Executes the program once."""
+    """Simulates one execution of the program."""
     return self._run_computation(self.module.entry)
 
   def _run_computation(self, computation: hlo.Computation) -> Run:
@@ -145,7 +145,7 @@ class Execution:
       run.windowed[instruction.name] += rounds
 
   def _run_branch(self, run, clock, instruction) -> None:
-    """Adds the branch that takes the longest."""
+    """Adds the counts and times of the branch that takes the longest."""
     branches = [
       self._run_computation(computation)
       for computation in self.module.called(instruction)

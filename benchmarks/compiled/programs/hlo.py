@@ -31,7 +31,7 @@ class Array:
 
   Attributes:
     dtype: Data type: 'f32', 'bf16', ...
-    shape: Sizes of the dimensions.
+    shape: Size of each dimension.
     on_chip: Whether the array is stored in a TPU's on-chip memory instead of
       device memory.
     layout: Dimensions from the most to the least contiguous. If empty, the last
@@ -137,7 +137,7 @@ class Instruction:
 
 @dataclasses.dataclass(frozen=True)
 class Computation:
-  """A computation of a module.
+  """A computation in an HLO module.
 
   Attributes:
     name: Name, unique within the module.
@@ -178,7 +178,7 @@ class Computation:
 
 @dataclasses.dataclass(frozen=True)
 class Module:
-  """A parsed HLO module.
+  """An HLO module that was parsed from text.
 
   Attributes:
     computations: Map from name to computation.
@@ -335,7 +335,7 @@ def skip_instructions(
   Args:
     computation: Computation that contains the instruction.
     name: Name of the first instruction.
-    opcodes: Opcodes to skip.
+    opcodes: Opcodes of the instructions to skip.
   """
   instruction = computation.instructions[name]
   while instruction.opcode in opcodes:

@@ -31,7 +31,7 @@ class Kernel:
 
   Attributes:
     name: Name of the kernel's instruction, unique in the program.
-    kind: Dominant type of work.
+    kind: Dominant type of work in the kernel.
     op_name: Name of the operation in the traced program.
     flops: Number of FLOPs in the kernel's matmuls.
     bytes: Number of bytes that the kernel reads from and writes to memory.

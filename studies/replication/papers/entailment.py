@@ -56,7 +56,7 @@ class TrainingMethod(NamedTuple):
 
   Attributes:
     name: Name of the measure.
-    source: Training examples.
+    source: Source of the training examples.
     featurizer: Featurizer for the training examples.
     features: Features that the classification head reads.
     test_counterparts: Counterparts of the test examples in the other language.

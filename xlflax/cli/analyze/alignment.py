@@ -70,7 +70,7 @@ class AlignmentOptions(analysis_options.ModelAnalysisOptions):
 
 
 def main(options: AlignmentOptions) -> int:
-  """Aligns the words."""
+  """Runs the word alignment analysis."""
   from xlflax.analysis import alignment_study
   from xlflax.similarity import word_links
 
