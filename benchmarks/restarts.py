@@ -9,9 +9,11 @@ few steps. Each type of failure is injected into a separate run:
 
 - task, coordinator: `kill -9` of a process, or of process 0;
 - stopped: SIGSTOP of a process;
-- supervisor: `kill -9` of the supervisor of the second of two nodes;
-- node: `kill -9` of that supervisor and of the processes of its node;
-- first_supervisor: `kill -9` of the supervisor of the first node.
+- supervisor: `kill -9` of the second node's supervisor, in a job with two
+  nodes;
+- node: `kill -9` of the second node's supervisor and of all processes on this
+  node;
+- first_supervisor: `kill -9` of the first node's supervisor.
 
 `detect` is the time from the failure until the launcher detects it. The other
 phases and process 0's CPU seconds are read from the `restart` rows in the run's

@@ -10,13 +10,13 @@ of bands and rows, and the fraction predicted by theory. Then altered copies of
 training lines are written to a held-out set, and the near-duplicates that
 remain in the training set are counted.
 
-`languages` identifies the language of each line of more than 40 characters of
-the Universal Declaration of Human Rights (`DATA/udhr`) with the identifier that
-`xlflax preprocess` uses and with langid, langdetect and lingua. Each identifier
-is evaluated on the languages that it supports, and on those that all
-identifiers support. Install the baselines with `pip install datasketch langid
-langdetect lingua-language-detector`. Baselines that are not installed are
-omitted.
+`languages` uses the Universal Declaration of Human Rights (`DATA/udhr`). The
+language of each line with more than 40 characters is identified with the
+identifier that `xlflax preprocess` uses and with langid, langdetect and lingua.
+Each identifier is evaluated on the languages that it supports, and on those
+that all identifiers support. Install the baselines with `pip install datasketch
+langid langdetect lingua-language-detector`. Baselines that are not installed
+are omitted.
 """
 
 import argparse

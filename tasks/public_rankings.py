@@ -315,8 +315,8 @@ def _mention_query(context: Mapping, mention: Mapping) -> dict[str, str]:
 def _entity_document(value: Mapping) -> dict[str, str]:
   """Returns the document that describes an entity.
 
-  The text consists of the specified sentences of the entity's description, or
-  of the entire description if no sentences are specified.
+  The text consists of the specified sentences from the entity's description. If
+  no sentences are specified, it is the entire description.
   """
   description = value['description']
   sentences = [

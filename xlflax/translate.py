@@ -272,7 +272,7 @@ def _parse_step(step: str | int) -> str | list[int]:
       got=repr(step),
       expected="'last' or a training step",
       where='open_translator.step',
-      fix="Pass 'last' or the step of a checkpoint of the run.",
+      fix="Pass 'last' or the training step of one of the run's checkpoints.",
     )
   return [int(step)]
 

@@ -210,8 +210,9 @@ def _describe_padded_copies(module) -> Iterator[str]:
       source = next(iter(computation.operands(instruction)))
       yield (
         f'{source.arrays[0].dtype}{list(source.arrays[0].shape)} is copied to '
-        f'be padded to {list(instruction.arrays[0].shape)}, {plan_report.format_mebibytes(instruction.bytes)}: a size '
-        'that tiles (pad_vocab_size_multiple, a multiple of 64 rows) spares that.'
+        f'be padded to {list(instruction.arrays[0].shape)}, {plan_report.format_mebibytes(instruction.bytes)}. To avoid '
+        'the copy, choose a size that tiles (pad_vocab_size_multiple, a multiple '
+        'of 64 rows).'
       )
 
 

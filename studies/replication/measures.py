@@ -23,7 +23,7 @@ Other measures:
   translation of similar length, minus the loss with the correct translation, in
   nats. The model reads both sentences in one sequence or through VECO's
   cross-attention.
-* `norm/SCRIPT`: Median norm of the embeddings of a script's tokens.
+* `norm/SCRIPT`: Median embedding norm of a script's tokens.
   `first_norm/SCRIPT` is the value before the first step.
 * `loss`: Mean loss of the last ten steps.
 * `aer/l`: Alignment error rate of layer l, by mutual optimal transport, with

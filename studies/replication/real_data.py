@@ -157,7 +157,7 @@ class RealSpec:
     matches = sorted(self.treebanks.glob(f'**/{language}_*-{split}*.conllu'))
     if len(matches) != 1:
       raise errors.ConfigError(
-        f'Each language requires one treebank of the split {split!r}',
+        f'Each language requires exactly one treebank for the split {split!r}',
         got=', '.join(map(str, matches)) or 'no file',
         expected=f'one file {language}_…-{split}….conllu',
         where=str(self.treebanks),

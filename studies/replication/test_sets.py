@@ -51,7 +51,7 @@ def shuffle_second_sides(
     max_pairs: Number of pairs to copy.
 
   Returns:
-    The paths of the copies of both files.
+    The paths of both copies.
   """
   targets = tuple(
     path.with_name(f'shuffled.{path.name}') for path in (text, links)

@@ -49,7 +49,7 @@ class SyntheticOptions:
     languages: Two or more languages, as codes of predefined languages or as
       `Language` objects. The first one is the pivot language. Sentence pairs
       and dictionaries combine it with each of the other languages.
-    sentences: Number of lines of monolingual training text in each language.
+    sentences: Number of monolingual training lines per language.
     pairs: Number of training pairs between the first language and each other
       language.
     examples: Number of training examples for each labeled task family.

@@ -355,7 +355,7 @@ def _check_one_of(options, *names: str) -> None:
 
 
 def _build_model(gin: shared_options.GinOptions):
-  """Returns the model that gin files describe, or None without gin files."""
+  """Returns the model defined by gin files, or None without gin files."""
   if gin.gin_file:
     configuration = gin_config.load_gin_files(
       gin.gin_file, gin.gin_bindings, gin.gin_search_paths
@@ -373,7 +373,7 @@ def _build_model(gin: shared_options.GinOptions):
 
 
 def _read_vocabulary(options: FromT5xOptions):
-  """Returns the vocabulary, or that of the tokenizer of T5 or mT5."""
+  """Returns the vocabulary, converting T5's or mT5's tokenizer if necessary."""
   if options.vocabulary is not None:
     from xlflax.data.tokenizers import base_vocabulary
 

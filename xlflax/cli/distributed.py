@@ -1,4 +1,4 @@
-"""Initialization of the processes of a distributed job."""
+"""Initialization of the processes in a distributed job."""
 
 from collections.abc import Iterable, Sequence
 

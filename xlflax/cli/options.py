@@ -248,7 +248,7 @@ class ShardOptions:
 
 
 def _shard_from_env() -> tuple[int, int]:
-  """Returns the shard index and the number of shards of the environment."""
+  """Reads the shard index and the number of shards from the environment."""
   for index_name, count_name in (
     ('SLURM_ARRAY_TASK_ID', 'SLURM_ARRAY_TASK_COUNT'),
     ('XLFLAX_PROCESS_ID', 'XLFLAX_NUM_PROCESSES'),

@@ -242,8 +242,8 @@ def _read_statistics(corpus: Any) -> _TextStatistics:
 def _select_vocabulary_size(text: _TextStatistics, platform: str) -> int:
   """Returns a vocabulary size, rounded down to two digits.
 
-  Each character is a token. A third of the number of words bounds the number of
-  subwords.
+  Each character is a token. The number of subwords is at most a third of the
+  number of words.
   """
   max_size = 16_000 if platform == 'cpu' else 128_000
   size = min(

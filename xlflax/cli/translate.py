@@ -34,7 +34,7 @@ class TranslateOptions:
     n_best: Number of hypotheses per input line. If it is above 1, each output
       line consists of the input line's number, the score and the text.
     max_length: Maximum number of tokens that are read from a line, and that are
-      generated for it. Defaults to the number of positions of the model.
+      generated for it. Defaults to the model's number of positions.
     decoder_start_token: First input token of the decoder. Defaults to the token
       with which the run was trained.
     source_special_tokens: Special tokens of the encoder input. Defaults to the

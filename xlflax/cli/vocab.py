@@ -314,7 +314,7 @@ def _print_plan(corpus: Corpus, settings: VocabularyConfig) -> None:
 
 
 def _format_size(settings: VocabularyConfig) -> str:
-  """Formats the size or the number of merges of a vocabulary."""
+  """Formats a vocabulary's size or number of merges."""
   if settings.size is not None:
     return f'{settings.size} tokens'
   return f'{settings.merges} merges'

@@ -122,7 +122,7 @@ def parse_variables(values: Sequence[str], option: str) -> dict[str, str]:
       raise errors.ConfigError(
         'The name of an environment variable is invalid',
         got=name,
-        expected='letters, digits and underscores',
+        expected='a name that consists of letters, digits and underscores',
         where=option,
       )
   return pairs

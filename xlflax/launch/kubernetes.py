@@ -316,8 +316,10 @@ class KubernetesJob(job_base.Job):
       raise errors.ConfigError(
         'The name of the Kubernetes job is invalid',
         got=self.name,
-        expected=f'at most {max_length} lower-case letters, digits and '
-        'hyphens, starting with a letter',
+        expected=(
+          f'a name of at most {max_length} lower-case letters, digits and '
+          'hyphens that starts with a letter'
+        ),
         where='--name',
       )
 

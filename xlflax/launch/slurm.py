@@ -126,7 +126,7 @@ class SlurmJob(job_base.Job):
       raise errors.ConfigError(
         'Each array task that processes a shard must run a single process',
         got=f'--array={self.array} and {num_processes} processes',
-        expected='one node with one process',
+        expected='a job with one node and one process',
         where='--array',
         fix='Pass a larger --array, or pass --nodes without --array.',
       )

@@ -103,8 +103,10 @@ class TpuJob(job_base.Job):
       raise errors.ConfigError(
         'The name of the queued resource is invalid',
         got=self.name,
-        expected='at most 58 lower-case letters, digits and hyphens, starting '
-        'with a letter',
+        expected=(
+          'a name of at most 58 lower-case letters, digits and hyphens '
+          'that starts with a letter'
+        ),
         where='--name',
       )
     if not (self.package or self.image or self.setup_command is not None):

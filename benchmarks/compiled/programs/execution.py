@@ -21,7 +21,7 @@ _PASS_THROUGH_OPCODES = ('copy', 'convert', 'bitcast')
 
 @dataclasses.dataclass
 class Run:
-  """Counts and times for one execution of a program, or of a part of it.
+  """Counts and times for one execution of a complete or partial program.
 
   Attributes:
     kernels: Map from each kernel to its number of executions.

@@ -192,7 +192,7 @@ def _parse_pairs(items: Sequence[str], option: str, languages: tuple[str, ...]):
 
 
 def _open_directory(item: str, languages: tuple[str, ...]):
-  """Returns the pairs of a corpus directory or of the files of Tatoeba."""
+  """Returns the sentence pairs from a corpus directory or Tatoeba's files."""
   from xlflax.evaluation import tatoeba_pairs, text_sources
 
   directory, split = name_path_pairs.split_end(item)
@@ -237,7 +237,7 @@ def one_or_two_files(value: str, option: str) -> str | tuple[str, str]:
     option: Name of the option, for error messages.
 
   Raises:
-    ConfigError: If there are more than two files.
+    ConfigError: If the value names more than two files.
   """
   files = value.split(',')
   if len(files) > 2:
