@@ -1,1 +1,1 @@
-"""Tasks over the plain text of a corpus directory, without TensorFlow."""
+"""Tasks that read the plain text of a corpus directory, without TensorFlow."""

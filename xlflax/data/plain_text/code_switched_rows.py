@@ -1,4 +1,4 @@
-"""Code-switching of the rows of a task."""
+"""Preprocessing step that code-switches a task's rows."""
 
 import functools
 import itertools
@@ -15,14 +15,15 @@ FEATURE = 'targets'
 class SwitchedRows:
   """Preprocessing step that code-switches `targets` in groups of examples.
 
-  With the dictionary `cat Katze` and a probability and a ratio of 1,
-  `{'targets': 'the cat'}` becomes `{'targets': 'the Katze'}`. Other features
-  are not changed. The dictionaries are read when the step is first used.
+  For example, with the dictionary `cat Katze`, a probability of 1 and a ratio
+  of 1, `{'targets': 'the cat'}` becomes `{'targets': 'the Katze'}`. Other
+  features are not changed. The dictionaries are read when the step is first
+  used.
 
   Attributes:
-    settings: Probability, ratio, target languages and copies of the
-      code-switching.
-    dictionaries: Dictionaries, or their paths.
+    settings: Code-switching settings: probability, ratio, target languages and
+      copies.
+    dictionaries: Dictionaries, or paths of dictionary files.
   """
 
   def __init__(
@@ -36,9 +37,10 @@ class SwitchedRows:
 
     Args:
       task: Name of the task, which is part of the random seed.
-      language: Language of the text.
-      dictionaries: Dictionaries, or paths of `tsv` files named `<l1>-<l2>[.…]`.
-      settings: Settings of the code-switching.
+      language: Language code of the text.
+      dictionaries: Dictionaries, or paths of `tsv` files that are named
+        `<l1>-<l2>[.…]`.
+      settings: Settings for code-switching.
     """
     self.__name__ = STEP
     self._task, self._language = task, language
@@ -47,7 +49,7 @@ class SwitchedRows:
 
   @functools.cached_property
   def switcher(self) -> Switcher:
-    """Code-switcher of the language of the task."""
+    """Code-switcher for the task's language."""
     dictionaries = [
       dictionary
       if isinstance(dictionary, Dictionary)
@@ -57,7 +59,7 @@ class SwitchedRows:
     return Switcher(self._language, dictionaries, self.settings)
 
   def fingerprint(self) -> dict:
-    """Returns the data that determines the result of the step.
+    """Returns JSON data that determines the step's result.
 
     See `Switcher.fingerprint`.
     """
@@ -66,10 +68,10 @@ class SwitchedRows:
   def rows(
     self, rows: Iterable[tuple], names: Sequence[str], start: int
   ) -> Iterator[tuple]:
-    """Yields the switched rows of a source from an example on.
+    """Yields a source's code-switched rows, starting at an example.
 
     Args:
-      rows: All rows of the source.
+      rows: All rows of the source, including those to skip.
       names: Names of the columns.
       start: Number of examples to skip.
     """

@@ -1,7 +1,7 @@
-"""Tasks of a corpus directory, which are read without SeqIO and TensorFlow.
+"""Tasks for a corpus directory, which are read without SeqIO or TensorFlow.
 
-The names, examples and fingerprints of the tasks are the same as in SeqIO:
-`xlflax.data.seqio_tasks.corpus_tasks` registers the same tasks.
+The names, examples and fingerprints of the tasks equal those of the SeqIO tasks
+that `xlflax.data.seqio_tasks.corpus_tasks` registers.
 """
 
 import dataclasses
@@ -26,12 +26,12 @@ _STEPS = {1: ['mark_documents', 'name_monolingual'], 2: ['name_parallel']}
 
 @dataclasses.dataclass(frozen=True)
 class TextTask:
-  """Task over the text of a corpus directory.
+  """Task that reads text from a corpus directory.
 
   Attributes:
     name: Name of the task.
-    languages: Languages of the sides.
-    source: Text of the task.
+    languages: Language codes of the task's source and target texts.
+    source: Source that provides the text of the task.
     switch: Code-switching step. None if the text is not code-switched.
   """
 
@@ -49,7 +49,7 @@ class TextTask:
 
   @property
   def steps(self) -> list[str | list]:
-    """Names of the steps, with the fingerprints of steps that have one."""
+    """Names of the preprocessing steps, with fingerprints where available."""
     steps: list[str | list] = [*_STEPS[len(self.languages)]]
     if self.switch is not None:
       steps.append([self.switch.__name__, self.switch.fingerprint()])
@@ -62,7 +62,7 @@ def list_tasks(
   prefix: str = 'corpus',
   code_switching: CodeSwitching = CodeSwitching(),  # noqa: B008
 ) -> dict[str, list[TextTask]]:
-  """Returns the tasks of each mixture of a corpus directory.
+  """Returns the tasks in each mixture for a corpus directory.
 
   The tasks are `<prefix>.mono.<language>`, `<prefix>.parallel.<l1>_<l2>`, and,
   for languages with a dictionary, `<prefix>.code_switched.<language>`. The
@@ -71,8 +71,8 @@ def list_tasks(
 
   Args:
     corpus: Corpus directory.
-    prefix: Prefix of the names.
-    code_switching: Settings of the code-switching.
+    prefix: Prefix of the task and mixture names.
+    code_switching: Settings for code-switching.
   """
   return {
     f'{prefix}.mono': [
@@ -116,16 +116,16 @@ def _code_switched(corpus, language, prefix, settings) -> TextTask:
 
 
 def mixture_members(tasks: Sequence[TextTask]) -> list[TextTask]:
-  """Returns the tasks that are members of a mixture.
+  """Returns those tasks that are members of a mixture.
 
-  These are the tasks with training text, or all tasks if none has training
-  text.
+  The members are all tasks that have training text, or all tasks if none of
+  them has training text.
   """
   return [task for task in tasks if TRAIN in task.source.splits] or list(tasks)
 
 
 class CorpusTasks:
-  """Implementation of `text_tasks.Tasks` for a corpus directory."""
+  """Implementation of `text_tasks.Tasks` that reads a corpus directory."""
 
   def __init__(self, directory: str | os.PathLike):
     """Lists the tasks of a corpus directory.
@@ -134,7 +134,7 @@ class CorpusTasks:
       directory: Path of the corpus directory.
 
     Raises:
-      CorpusError: If the path is not a corpus directory.
+      CorpusError: If the path is not a valid corpus directory.
     """
     tasks_by_mixture = list_tasks(Corpus(directory))
     self._mixtures = {
@@ -255,18 +255,18 @@ def text_blocks(
   size: int,
   piece: text_tasks.FilePiece | None = None,
 ) -> Iterator[dict[str, list]]:
-  """Yields blocks of rows as columns of texts.
+  """Yields a task's rows in blocks, as columns of texts.
 
   Monolingual text also has the column `starts_document`.
 
   Args:
-    rows: Rows of a task.
+    rows: Rows of the task.
     switch: Code-switching step. If None, the text is not switched.
     split: Split of the task.
     start: Number of rows to skip.
-    size: Number of rows in a block. The last block may be shorter.
-    piece: File, or part of a file, whose rows are read. If None, all rows are
-      read. Ignored if rows do not correspond to the lines of files.
+    size: Number of rows in each block. The last block may be shorter.
+    piece: File or range of a file to read. If None, all rows are read. It is
+      ignored if the rows do not correspond to lines of files.
   """
   if piece and rows.read_file:
     row_iterator = iter(rows.read_file(*piece))

@@ -1,4 +1,4 @@
-"""Text sources of tasks, which are read as rows."""
+"""Text sources for tasks, which are read as rows."""
 
 import dataclasses
 import itertools
@@ -18,24 +18,25 @@ Fingerprints = tuple[corpus_files.Fingerprint, ...]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextRows:
-  """Rows of texts and document marks, in order, by split.
+  """Source of rows with texts and document marks, in order, for each split.
 
   Attributes:
-    read: Function from a split to its rows as tuples. It may raise an
+    read: Function that returns the rows in a split as tuples. It may raise an
       XlflaxError.
     columns: Names of the columns.
-    splits: Names of the splits.
-    count: Function from a split to its number of rows. It is called only if the
-      number is needed.
-    fingerprint: Function from a split to the fingerprints of its files, by
-      which caches detect changed text.
-    origins: Function from a split to the paths of these files. If None, they
-      are the paths in the fingerprints.
-    files: Function from a split to the paths of its files, in the order of
+    splits: Names of the splits that the source has.
+    count: Function that returns the number of rows in a split. It is called
+      only if the number is required.
+    fingerprint: Function that returns the fingerprints of a split's files,
+      which token caches use to detect changed text.
+    origins: Function that returns the paths of the files in a split's
+      fingerprint. If None, the paths in the fingerprints are used.
+    files: Function that returns the paths of a split's files, in the order of
       `fingerprint`. None if the rows are not the concatenated rows of the
       files.
-    read_file: Function from a path and a span of bytes (None for the entire
-      file) to rows. Required if `files` is given.
+    read_file: Function that returns the rows of a file, given its path and a
+      span of bytes (None for the entire file). It is required if `files` is not
+      None.
   """
 
   read: Callable[[str], Iterable]
@@ -53,13 +54,13 @@ class TextRows:
     return ['targets' if name == TEXT else name for name in self.columns]
 
   def paths(self, split: str) -> list[pathlib.Path]:
-    """Returns the paths of the files of `fingerprint`."""
+    """Returns the paths of the files in `fingerprint`."""
     if self.origins:
       return list(self.origins(split))
     return [pathlib.Path(file.path) for file in self.fingerprint(split)]
 
   def repeated(self, copies: int) -> 'TextRows':
-    """Returns `copies` concatenated copies of the rows."""
+    """Returns a source with `copies` concatenated copies of the rows."""
 
     def read(split: str) -> Iterator:
       for _ in range(copies):
@@ -78,7 +79,7 @@ class TextRows:
 
 
 def monolingual_rows(corpus: Corpus, language: str) -> TextRows:
-  """Returns lines of one language: columns `text` and `starts_document`."""
+  """Returns a source of one language's lines: `text` and `starts_document`."""
   return _corpus_rows(
     corpus,
     (language,),
@@ -89,7 +90,7 @@ def monolingual_rows(corpus: Corpus, language: str) -> TextRows:
 
 
 def parallel_rows(corpus: Corpus, languages: tuple[str, str]) -> TextRows:
-  """Returns the pairs of two languages with columns `inputs` and `targets`."""
+  """Returns a source of two languages' pairs: `inputs` and `targets`."""
   rows = _corpus_rows(
     corpus,
     languages,
@@ -121,12 +122,12 @@ def _corpus_rows(
 def iterate_blocks(
   rows: Iterable[tuple], names: Sequence[str], size: int
 ) -> Iterator[dict[str, list]]:
-  """Yields blocks of rows as lists of values by column.
+  """Yields rows in blocks, as a list of values for each column.
 
   Args:
-    rows: Rows with one value for each column.
+    rows: Rows that have one value for each column.
     names: Names of the columns.
-    size: Number of rows in a block. The last block may be shorter.
+    size: Number of rows in each block. The last block may be shorter.
   """
   rows = iter(rows)
   while block := list(itertools.islice(rows, size)):

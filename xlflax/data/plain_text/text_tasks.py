@@ -1,8 +1,8 @@
-"""Interface of tasks for token caches.
+"""Interface through which token caches read tasks.
 
-`corpus_directory_tasks.CorpusTasks` implements it for a corpus directory.
-`xlflax.data.seqio_tasks.cache_adapter`, which imports TensorFlow, implements it
-for all SeqIO tasks.
+`corpus_directory_tasks.CorpusTasks` implements the interface for a corpus
+directory. `xlflax.data.seqio_tasks.cache_adapter`, which imports TensorFlow,
+implements it for all SeqIO tasks.
 """
 
 import difflib
@@ -16,11 +16,11 @@ from xlflax.utils import errors
 
 
 class FilePiece(NamedTuple):
-  """File of a task, or a part of it.
+  """File of a task, or a range of bytes in it.
 
   Attributes:
     path: Path of the file.
-    span: Range of bytes. If None, the entire file.
+    span: Range of bytes. If None, the piece is the entire file.
   """
 
   path: pathlib.Path
@@ -28,37 +28,37 @@ class FilePiece(NamedTuple):
 
 
 class Tasks(Protocol):
-  """Tasks and mixtures by name.
+  """Interface for reading tasks and mixtures by name.
 
-  All methods raise a CorpusError if the name is unknown or the task does not
-  have the split.
+  All methods raise a CorpusError if the name is unknown, or if the task does
+  not have the split.
   """
 
   def names(self, mixture: str, *, split: str) -> list[str]:
-    """Returns the sorted tasks of a task or (nested) mixture with the split."""
+    """Returns the tasks in a task or (nested) mixture that have the split."""
 
   def rates(
     self, mixture: str, *, split: str, sizes: Mapping[tuple[str, str], int]
   ) -> dict[str, float]:
-    """Returns the mixing rate of each task, not normalized.
+    """Returns the mixing rate of each task without normalization.
 
     Args:
       mixture: Name of a task or mixture.
       split: Name of the split.
-      sizes: Source sizes that are already available, by task and split.
+      sizes: Source sizes that are already known, by task and split.
     """
 
   def languages(self, task: str) -> tuple[str, ...]:
-    """Returns the languages of the sides of a task."""
+    """Returns the languages of a task's source and target texts."""
 
   def fingerprint(self, task: str, split: str) -> dict:
-    """Returns JSON data that identifies the text of a task.
+    """Returns JSON data that identifies a task's text.
 
-    The data consists of the source, the files and the preprocessing steps.
+    The data describes the source, the files and the preprocessing steps.
     """
 
   def files(self, task: str, split: str) -> Sequence[pathlib.Path] | None:
-    """Returns the files whose lines are the examples of a task.
+    """Returns the files whose lines are a task's examples.
 
     The result is None if the examples do not correspond to lines of files.
     """
@@ -77,17 +77,17 @@ class Tasks(Protocol):
     num_threads: int = 1,
     piece: FilePiece | None = None,
   ) -> Iterator[tokenized_examples.Examples]:
-    """Yields tokenized examples in the order of the source.
+    """Yields a task's tokenized examples in the order of its source.
 
     Args:
       task: Name of the task.
       vocabulary: Vocabulary that tokenizes the text.
       split: Name of the split.
-      start: Number of examples to skip before any is tokenized.
-      size: Number of examples in a batch. The last batch may be smaller.
+      start: Number of examples to skip before tokenization starts.
+      size: Number of examples in each batch. The last batch may be smaller.
       num_threads: Number of threads for tokenization.
-      piece: File, or part of a file, whose examples are read. Requires a task
-        with `files`. If None, all examples are read.
+      piece: File or range of a file to read. This requires a task with `files`.
+        If None, all examples are read.
     """
 
 
@@ -103,7 +103,7 @@ def unknown_task_error(
   Args:
     name: Unknown name.
     kind: Noun for the message, such as 'task'.
-    registered_names: Names among which similar names are searched.
+    registered_names: Registered names, among which similar names are suggested.
   """
   fix = (
     'run `xlflax tasks list` to list all tasks; tasks of a corpus require '
@@ -123,7 +123,7 @@ def unknown_task_error(
 
 
 def no_text_error(name: str, split: str | None) -> errors.CorpusError:
-  """Returns the error for a mixture without text in a split."""
+  """Returns the error for a mixture that has no text in a split."""
   return errors.CorpusError(
     f'The {split} split contains no text.', where=f'task or mixture {name}'
   )

@@ -1,15 +1,16 @@
-"""Decontamination: removes training text that occurs in evaluation texts.
+"""Decontamination: removal of training text that occurs in evaluation texts.
 
-A training line is dropped if it shares a run of text with an evaluation text
-that is as long as 13 English words (Brown et al. 2020, "Language Models are
-Few-Shot Learners", appendix C). A shorter evaluation text must equal the
-complete line. A pair is dropped if one of its sides is contaminated.
+A training line is dropped if it has a passage in common with an evaluation text
+and this passage is as long as 13 English words (Brown et al. 2020, "Language
+Models are Few-Shot Learners", appendix C). If an evaluation text is shorter,
+only lines that equal it are dropped. A sentence pair is dropped if its source
+or its target is contaminated.
 
 Words are runs of letters and digits after case folding. In scripts without
-spaces between words, the length of a run is measured in characters, weighted by
-the amount of text that they carry (`text_length`): 26 Chinese characters, about
-30 Japanese, 72 Thai or Khmer, and 100 Burmese characters are as long as 13
-English words.
+spaces between words, the length of a passage is measured in characters,
+weighted by the amount of text that they carry (`text_length`). For example, 26
+Chinese characters, about 30 Japanese, 72 Thai or Khmer, and 100 Burmese
+characters are as long as 13 English words.
 """
 
 import dataclasses
@@ -42,13 +43,13 @@ _HASH_BASE = 0x9E3779B97F4A7C15
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Decontamination:
-  """Evaluation texts that are removed from the training text.
+  """Settings for removing evaluation texts from the training text.
 
   Attributes:
-    files: Files of evaluation texts with one text per line, in any format of a
-      corpus directory. Each column of a line is a separate text.
-    ngram_size: Length of a run that makes a line contaminated, in English
-      words.
+    files: Paths of files with one evaluation text per line, in any format that
+      a corpus directory supports. Each column of a line is a separate text.
+    ngram_size: Length of a common passage that makes a line contaminated, in
+      English words.
   """
 
   files: Sequence[str] = ()
@@ -66,19 +67,19 @@ class Decontamination:
 def find_contaminated_lines(
   corpus: Corpus, decontamination: Decontamination
 ) -> dict[str, np.ndarray]:
-  """Finds the training lines that share text with the evaluation texts.
+  """Finds the training lines that have text in common with evaluation texts.
 
   Args:
-    corpus: Corpus whose training text is read.
-    decontamination: Evaluation texts.
+    corpus: Corpus whose training text is checked.
+    decontamination: Evaluation texts and the length of a common passage.
 
   Returns:
-    Map from the path of a file relative to the corpus directory to the sorted
-    indices of its contaminated lines, int64 of shape [lines]. Lines with text
-    are counted from 0.
+    A mapping from file paths, relative to the corpus directory, to the sorted
+    indices of the contaminated lines, int64 of shape [lines]. Only lines with
+    text are counted, from 0.
 
   Raises:
-    CorpusError: If a file of evaluation texts is missing or contains no text.
+    CorpusError: If a file with evaluation texts is missing or contains no text.
   """
   if not decontamination.files:
     return {}
@@ -86,7 +87,7 @@ def find_contaminated_lines(
   evaluation_keys = compute_keys(texts, decontamination.ngram_size)
   if not evaluation_keys.size:
     raise errors.CorpusError(
-      'The evaluation texts for decontamination contain no words.',
+      'The evaluation texts for decontamination do not contain any words.',
       got=', '.join(decontamination.files),
     )
   return {
@@ -99,14 +100,15 @@ def find_contaminated_lines(
 
 
 def compute_keys(texts: Iterable[str], words: int) -> np.ndarray:
-  """Returns the keys of all runs of words in texts.
+  """Returns the keys of all passages of a certain length in texts.
 
   Args:
     texts: Texts.
-    words: Length of a run in English words. A shorter text is one run.
+    words: Length of a passage in English words. A shorter text is a single
+      passage.
 
   Returns:
-    Distinct keys, sorted uint64 of shape [keys].
+    The distinct keys in ascending order, uint64 of shape [keys].
   """
   texts = iter(texts)
   keys = [np.zeros(0, np.uint64)]
@@ -118,16 +120,17 @@ def compute_keys(texts: Iterable[str], words: int) -> np.ndarray:
 def find_matching_lines(
   file: TextFile, evaluation_keys: np.ndarray, words: int
 ) -> np.ndarray:
-  """Finds the lines of a file that share a run of words with other texts.
+  """Finds the lines in a file that have a passage in common with other texts.
 
   Args:
-    file: File of a corpus directory.
-    evaluation_keys: Keys of the other texts, uint64 of shape [keys].
-    words: Length of a run in English words.
+    file: File in a corpus directory.
+    evaluation_keys: Keys of the passages in the other texts, uint64 of shape
+      [keys].
+    words: Length of a passage in English words.
 
   Returns:
-    Indices of the lines, sorted int64 of shape [lines]. Lines with text are
-    counted from 0.
+    The sorted indices of the lines, int64 of shape [lines]. Only lines with
+    text are counted, from 0.
   """
   report = progress_reporting.Progress(
     f'decontaminate, {file.path.name}', unit='lines'
@@ -146,7 +149,7 @@ def find_matching_lines(
 
 
 def read_sides(file: TextFile) -> Iterator[Sequence[str]]:
-  """Yields the text or the two texts of each line of a corpus file."""
+  """Yields the text, or the two texts, of each line in a corpus file."""
   if file.kind is Kind.PARALLEL:
     yield from corpus_directory.read_parallel(file.path)
   else:
@@ -157,12 +160,12 @@ def read_sides(file: TextFile) -> Iterator[Sequence[str]]:
 def _keys(texts: Sequence[str], words: int) -> tuple[np.ndarray, np.ndarray]:
   """Computes the keys of all runs of words in texts.
 
-  A run starts at every token and ends where the weights of its tokens, in
-  English words, add up to `words`. A text that is shorter is one run.
+  A passage starts at every token and ends where the weights of its tokens, in
+  English words, add up to `words`. A shorter text is a single passage.
 
   Returns:
-    Keys, uint64 of shape [runs], and the index of the text of each run, int64
-    of shape [runs].
+    The keys of all passages, uint64 of shape [passages], and the index of the
+    text that contains each passage, int64 of shape [passages].
   """
   tokens_of_texts = [_tokens(text) for text in texts]
   counts = np.array([len(tokens) for tokens in tokens_of_texts], np.int64)

@@ -1,8 +1,8 @@
-"""Statistics of the files of a corpus directory.
+"""Statistics of the files in a corpus directory.
 
 `compute_statistics` counts properties of each file line by line.
 `describe_findings` returns a sentence with a recommendation for each property
-that affects training. The corpus is not changed.
+that can affect training. The corpus is not changed.
 """
 
 import collections
@@ -45,29 +45,33 @@ _KEY_BLOCK_LINES = 1 << 16
 
 @dataclasses.dataclass(kw_only=True)
 class FileCounts:
-  """Statistics of a file.
+  """Statistics of a single corpus file.
 
   Attributes:
     path: Path relative to the corpus directory.
-    languages: Languages in the file name.
+    languages: Language codes in the file name.
     split: Name of the split.
-    lines: Number of lines with text, or of pairs.
-    documents: Number of documents of monolingual text.
-    characters: Number of characters of all lines, on both sides.
-    longest: Number of characters of the longest line.
-    repeated: Number of lines that equal an earlier line of the file, except for
+    lines: Number of lines with text, or number of sentence pairs.
+    documents: Number of documents in monolingual text.
+    characters: Total number of characters in all lines, including both columns
+      of parallel text.
+    longest: Number of characters in the longest line.
+    repeated: Number of lines that equal an earlier line in the file, ignoring
       case and punctuation.
-    without_letters: Number of lines without letters, or of pairs with such a
-      side.
-    with_ids: Number of lines that begin with a word with digits and a tab.
-    with_nulls: Number of lines with a NUL character.
-    broken: Number of lines with characters that result from a wrong encoding.
-    equal_sides: Number of pairs with equal sides.
-    asked: Number of lines, or sides, whose language was identified.
-    another: Number of identified lines, or sides, in another language.
+    without_letters: Number of lines without letters, or of pairs in which one
+      text has no letters.
+    with_ids: Number of lines that start with an id: a word with digits,
+      followed by a tab.
+    with_nulls: Number of lines that contain a NUL character.
+    broken: Number of lines that contain characters resulting from a wrong
+      encoding.
+    equal_sides: Number of pairs whose source equals their target.
+    asked: Number of texts whose language was identified.
+    another: Number of texts that were identified as text in a different
+      language.
     held_out: Number of training lines that contain held-out text or other
       evaluation text.
-    error: Error message if the file could not be read completely.
+    error: Error message, or None if the file could be read completely.
   """
 
   path: str
@@ -93,12 +97,12 @@ def compute_statistics(
   corpus: Corpus,
   evaluation: Decontamination = Decontamination(),  # noqa: B008
 ) -> list[FileCounts]:
-  """Computes the statistics of each file, in the order of the corpus.
+  """Computes the statistics of each file, in the corpus's order.
 
   Args:
     corpus: Corpus to read.
-    evaluation: Evaluation texts, in addition to the held-out text of the
-      corpus, that must not occur in the training text.
+    evaluation: Evaluation texts that must not occur in the training text, in
+      addition to the corpus's own held-out text.
   """
   files = [file for file in corpus.files if file.kind is not Kind.DICTIONARY]
   counts = [_compute_file_statistics(file, corpus) for file in files]
@@ -109,11 +113,11 @@ def compute_statistics(
 def describe_findings(
   corpus: Corpus, statistics: Sequence[FileCounts]
 ) -> list[str]:
-  """Returns a sentence with a recommendation for each anomaly.
+  """Returns a sentence with a recommendation for each anomaly in a corpus.
 
   Args:
     corpus: Corpus that the statistics describe.
-    statistics: Statistics of its files.
+    statistics: Statistics of the corpus files.
   """
   sentences = [
     sentence
@@ -205,8 +209,8 @@ def _count_held_out(
 ) -> None:
   """Counts training lines that share text with held-out or evaluation text.
 
-  Training lines are compared with the held-out text of the same language and
-  with all evaluation text.
+  Training lines are compared with the held-out text in the same language and
+  with all evaluation texts.
   """
   readable_files = {
     file_counts.path: file
@@ -247,9 +251,9 @@ class _Finding(NamedTuple):
 
   Attributes:
     field: Field of `FileCounts` with the number of lines.
-    threshold: Fraction of the lines above which the anomaly is reported.
-    predicate: Verb phrase whose subject is the lines.
-    hint: Recommendation.
+    threshold: Fraction of lines above which the anomaly is reported.
+    predicate: Verb phrase that describes the lines.
+    hint: Recommendation for the user.
   """
 
   field: str

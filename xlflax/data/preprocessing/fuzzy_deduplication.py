@@ -1,9 +1,9 @@
-"""Exact and fuzzy deduplication of lines.
+"""Exact and fuzzy deduplication of the lines in a corpus.
 
 Exact duplicates have the same hash of their letters and digits. Near-duplicates
 are found by MinHash and banding (Broder, "On the resemblance and containment of
 documents", 1997; Leskovec, Rajaraman and Ullman, "Mining of Massive Datasets",
-section 3.4): the signature of a line's character n-grams is divided into b
+section 3.4): The signature of a line's character n-grams is divided into b
 bands of r values, and two lines are near-duplicates if they have a band in
 common. Lines whose n-grams have a Jaccard similarity s are near-duplicates with
 probability 1 - (1 - s^r)^b. Signatures are computed by the package rensa (extra
@@ -31,10 +31,10 @@ _LINES_PER_BLOCK = 4096
 
 
 class DeduplicationMode(enum.Enum):
-  """Duplicates that are removed.
+  """Type of duplicates that are removed.
 
-  NONE: No lines. EXACT: Lines that equal another line. FUZZY: Near-duplicates
-  of another line.
+  NONE: No lines are removed. EXACT: Lines that equal another line are removed.
+  FUZZY: Near-duplicates of another line are removed.
   """
 
   NONE = 'none'
@@ -45,12 +45,12 @@ class DeduplicationMode(enum.Enum):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Deduplication:
-  """Settings of the deduplication.
+  """Settings for deduplication.
 
   Attributes:
-    mode: Duplicates that are removed.
-    num_bands: Number of bands b of a signature.
-    rows_per_band: Number of values r in a band.
+    mode: Type of duplicates that are removed.
+    num_bands: Number of bands b in a signature.
+    rows_per_band: Number of values r in each band.
     ngram_size: Length n of the character n-grams.
   """
 
@@ -60,10 +60,10 @@ class Deduplication:
   ngram_size: validation.PositiveInt = 5
 
   def probability(self, similarity: float) -> float:
-    """Returns the probability that two lines count as near-duplicates.
+    """Returns the probability that two lines are considered near-duplicates.
 
     Args:
-      similarity: Jaccard similarity of the n-grams of the lines.
+      similarity: Jaccard similarity of the two lines' n-grams.
     """
     return 1 - (1 - similarity**self.rows_per_band) ** self.num_bands
 
@@ -71,23 +71,23 @@ class Deduplication:
 def find_duplicates(
   corpus: Corpus, deduplication: Deduplication
 ) -> dict[str, np.ndarray]:
-  """Finds the lines to drop.
+  """Finds the duplicate lines to drop.
 
-  The first of several duplicates remains, where held-out text precedes training
-  text. The sides of a pair are compared together. In addition, a training pair
-  is dropped if one of its sides is a duplicate of held-out text, and a training
-  line is dropped if it is a duplicate of a side of a held-out pair. Therefore
-  no training line and no side of a training pair is a near-duplicate of
+  The first of several duplicates is kept, where held-out text precedes training
+  text. Source and target of a pair are compared together. In addition, a
+  training pair is dropped if its source or target is a duplicate of held-out
+  text, and a training line is dropped if it is a duplicate of the source or
+  target of a held-out pair. Therefore, no training text is a near-duplicate of
   held-out text in its language.
 
   Args:
-    corpus: Corpus whose lines are read.
-    deduplication: Settings of the deduplication.
+    corpus: Corpus whose lines are compared.
+    deduplication: Settings for deduplication.
 
   Returns:
-    Map from the path of a file relative to the corpus directory to the sorted
-    indices of the lines to drop, int64 of shape [lines]. Lines with text are
-    counted from 0.
+    A mapping from file paths, relative to the corpus directory, to the sorted
+    indices of the lines to drop, int64 of shape [lines]. Only lines with text
+    are counted, from 0.
   """
   duplicates: dict[str, np.ndarray] = {}
   if deduplication.mode is DeduplicationMode.NONE:
@@ -100,15 +100,16 @@ def find_duplicates(
 
 
 def mask_first_occurrences(keys: np.ndarray) -> np.ndarray:
-  """Returns a mask of the first occurrence of each key.
+  """Returns a mask that marks the first occurrence of each key.
 
-  For `5 7 5 5 9`, the mask is True at the first, second and last key.
+  For example, for the keys `5 7 5 5 9`, the mask is True at the first, second
+  and last key.
 
   Args:
     keys: Keys, uint64 of shape [n].
 
   Returns:
-    Mask, bool of shape [n].
+    The mask, bool of shape [n].
   """
   is_first = np.zeros(keys.size, bool)
   is_first[np.unique(keys, return_index=True)[1]] = True
@@ -122,10 +123,10 @@ def band_keys(texts: Iterable[str], deduplication: Deduplication) -> np.ndarray:
 
   Args:
     texts: Texts to compare.
-    deduplication: Settings of the deduplication.
+    deduplication: Settings for deduplication.
 
   Returns:
-    Keys, uint64 of shape [texts, bands].
+    The keys, uint64 of shape [texts, bands].
   """
   texts = iter(texts)
   keys = [np.zeros((0, _num_keys(deduplication)), np.uint64)]
@@ -186,8 +187,8 @@ def _file_groups(
 ) -> Iterator[tuple[list[TextFile], list[TextFile]]]:
   """Yields groups of files that are compared with each other.
 
-  A group consists of the files of one language or pair, and of other files with
-  held-out text in the same languages.
+  A group consists of all files for a language or language pair, and of all
+  other files with held-out text in the same languages.
   """
   text_files = [
     file for file in corpus.files if file.kind is not Kind.DICTIONARY
@@ -266,13 +267,14 @@ def _resembles_held_out(
   """Returns a mask of training lines that are duplicates of held-out text.
 
   Args:
-    file: File of the lines. The mask is False for files of held-out text.
-    keys: Keys of the lines, uint64 of shape [lines, bands].
-    held_out_keys: Keys of held-out text in each language of the file.
-    deduplication: Settings of the deduplication.
+    file: File that contains the lines. For held-out files, the mask is False.
+    keys: Keys of each line, uint64 of shape [lines, bands].
+    held_out_keys: Keys of the held-out text in each of the file's languages.
+    deduplication: Settings for deduplication.
 
   Returns:
-    Mask of lines, or of pairs with such a side, bool of shape [lines].
+    The mask of lines, or of pairs in which one text is a duplicate, bool of
+    shape [lines].
   """
   resembles = np.zeros(len(keys), bool)
   if file.split != TRAIN:

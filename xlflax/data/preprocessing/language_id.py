@@ -1,13 +1,14 @@
-"""Language identification of lines, given the languages of their file.
+"""Language identification of lines, given the languages in their file.
 
-py3langid (extra `web`) computes the likelihood of a line in each language. Many
-languages are likely for a short line. The filters therefore use the probability
-of a language given its share of the file: likelihood times share, by Bayes'
-rule. The shares are those that best explain a sample of the file's lines, found
-by expectation maximization (Saerens, Latinne and Decaestecker, 2002, "Adjusting
-the outputs of a classifier to new a priori probabilities", section 2). The
-language in the file name counts as additional text in this language, and no
-language has a share of zero.
+py3langid (extra `web`) computes the likelihood of a line in each language. For
+a short line, many languages are likely. The filters therefore use the posterior
+probability of a language, which by Bayes' rule is proportional to the
+likelihood times the language's fraction of the file. The fractions are those
+that best explain a sample of the file's lines, as found by expectation
+maximization (Saerens, Latinne and Decaestecker, 2002, "Adjusting the outputs of
+a classifier to new a priori probabilities", section 2). The language in the
+file name counts as additional text in this language, and no language has a
+fraction of zero.
 """
 
 import functools
@@ -36,12 +37,12 @@ _HASH_MASK = (1 << 64) - 1
 
 
 class Prior(NamedTuple):
-  """Prior distribution of the language of a line.
+  """Prior distribution over the languages of a line.
 
   Attributes:
-    language: Language of the file, as a label of the identifier.
-    shares: Share of each language, float64 of shape [languages].
-    rival: Largest share of another language.
+    language: Label that the identifier uses for the file's language.
+    shares: Fraction of text in each language, float64 of shape [languages].
+    rival: Largest fraction of text in any other language.
   """
 
   language: str
@@ -49,11 +50,11 @@ class Prior(NamedTuple):
   rival: float
 
   def accepts(self, text: str, min_probability: float) -> bool:
-    """Checks whether a text is in the language of the file.
+    """Returns whether a text is in the language of its file.
 
     Args:
       text: Text of a line.
-      min_probability: Minimum posterior probability of the language.
+      min_probability: Minimum posterior probability of the file's language.
     """
     language_index = language_labels().index(self.language)
     identified, probability = identify_language(text)
@@ -72,11 +73,12 @@ class Prior(NamedTuple):
 def expected_languages(
   language: str, texts: Sequence[str] = ()
 ) -> Prior | None:
-  """Estimates the prior distribution of languages in a file.
+  """Estimates the prior distribution over the languages in a file.
 
   Args:
     language: Language in the file name, such as `sr_Latn`.
-    texts: Lines of the file, or a sample of them. Lines are weighted by length.
+    texts: Lines of the file, or a sample of the lines. They are weighted by
+      length.
 
   Returns:
     The prior, or None if the identifier does not support the language.
@@ -105,14 +107,15 @@ def expected_languages(
 
 
 def file_priors(file: TextFile) -> tuple[Prior | None, ...]:
-  """Estimates the language prior of a file, or of each side of its pairs.
+  """Estimates the language prior for each language of a file.
 
   Returns:
-    One prior for each language of the file. None if the identifier does not
-    support the language.
+    A prior for each language of the file, or None for a language that the
+    identifier does not support.
 
   Raises:
-    CorpusError: If a line is malformed (file:line).
+    CorpusError: If a line is malformed. The error contains the file and the
+      line.
   """
   # The hash of the line number spreads the sample evenly over the file, without
   # a fixed period that could coincide with one of the text.
@@ -155,7 +158,7 @@ def name_prior(language: str) -> Prior | None:
 
 
 def identify_language(text: str) -> tuple[str, float]:
-  """Identifies the language of a text with a uniform prior.
+  """Identifies the language of a text, assuming a uniform prior.
 
   Returns:
     The most likely language and its probability.
@@ -165,10 +168,10 @@ def identify_language(text: str) -> tuple[str, float]:
 
 
 def language_likelihoods(text: str) -> np.ndarray:
-  """Returns the probability of each language with a uniform prior.
+  """Returns the probability of each language, assuming a uniform prior.
 
   Returns:
-    Probabilities, float64 of shape [languages], in the order of
+    The probabilities, float64 of shape [languages], in the order of
     `language_labels`.
   """
   probabilities = dict(_identifier().rank(text))
@@ -183,7 +186,7 @@ def language_labels() -> tuple[str, ...]:
 
 @functools.cache
 def supported_languages() -> frozenset[str]:
-  """Returns `language_labels` as a set."""
+  """Returns the set of all `language_labels`."""
   return frozenset(language_labels())
 
 
@@ -199,8 +202,8 @@ def import_filter_package(name: str, distribution: str) -> Any:
   """Imports a module of an optional package that a filter requires.
 
   Args:
-    name: Name of the module.
-    distribution: Name of the package.
+    name: Name of the Python module.
+    distribution: Name of the package that provides the module.
 
   Raises:
     ConfigError: If the package is not installed.

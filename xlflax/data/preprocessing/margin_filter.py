@@ -1,9 +1,9 @@
-"""Filter of parallel text by the margin scores of sentence embeddings.
+"""Filter for parallel text, based on margin scores of sentence embeddings.
 
 Source: Artetxe and Schwenk (2019, "Margin-based parallel corpus mining with
-multilingual sentence embeddings"), section 3: the margin of a pair is the ratio
-of its cosine similarity to the mean cosine similarity of both sentences to
-their nearest neighbors on the other side.
+multilingual sentence embeddings"), section 3. The margin of a pair is its
+cosine similarity divided by the mean cosine similarity between both sentences
+and their nearest neighbors in the other language.
 """
 
 import dataclasses
@@ -26,15 +26,16 @@ Encode = Callable[[Sequence[str], Sequence[str]], np.ndarray]
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MarginFilter:
-  """Settings of the margin filter.
+  """Settings for the margin filter.
 
   Attributes:
-    min_margin: Minimum margin. The source keeps pairs above about 1.06.
-    encoder: Name of the encoder that computes the embeddings, which identifies
-      the settings.
-    num_neighbors: Number of nearest neighbors.
+    min_margin: Minimum margin of the pairs to keep. The paper keeps pairs above
+      about 1.06.
+    encoder: Name of the encoder that computes the embeddings. It identifies the
+      settings.
+    num_neighbors: Number of nearest neighbors of each sentence.
     group_size: Number of pairs among which neighbors are searched. The
-      embeddings of this number of pairs are in memory at a time.
+      embeddings of this many pairs are held in memory at a time.
   """
 
   min_margin: validation.PositiveFloat
@@ -49,16 +50,16 @@ def find_low_margin_pairs(
   settings: MarginFilter,
   encode: Encode,
 ) -> dict[str, np.ndarray]:
-  """Finds the pairs of training text to drop.
+  """Finds the training pairs to drop because of their margin.
 
   Args:
     corpus: Corpus that contains the files.
     files: Files to filter. Only parallel training text is read.
-    settings: Settings of the filter.
+    settings: Settings for the filter.
     encode: Function that computes the embeddings of texts.
 
   Returns:
-    Map from the path of a file relative to the corpus directory to the sorted
+    A mapping from file paths, relative to the corpus directory, to the sorted
     indices of the pairs to drop, int64 of shape [pairs], counted from 0.
   """
   return {

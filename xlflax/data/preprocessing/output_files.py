@@ -1,4 +1,4 @@
-"""Output files of preprocessed corpora."""
+"""Output files of preprocessed corpora: names, order and writing."""
 
 import dataclasses
 import pathlib
@@ -29,12 +29,12 @@ Report = Callable[[int, int], None]
 
 @dataclasses.dataclass(frozen=True)
 class Output:
-  """File to write.
+  """Output file to write.
 
   Attributes:
     path: Path relative to the output directory.
-    source: File of the corpus that is preprocessed.
-    copy: Index of the code-switched copy.
+    source: Corpus file that is preprocessed.
+    copy: Index of the code-switched copy of the file.
   """
 
   path: str
@@ -43,13 +43,14 @@ class Output:
 
 
 def list_outputs(corpus, languages, code_switching) -> list[Output]:
-  """Lists the text files to write, sorted by path.
+  """Lists the output files for the text of a corpus, sorted by path.
 
   Args:
     corpus: Corpus to preprocess.
-    languages: Languages of the files. If None, all languages.
-    code_switching: Settings of the code-switching. If None, there is one copy
-      of each file.
+    languages: Languages of the files to write. If None, the files in all
+      languages are written.
+    code_switching: Settings for code-switching. If None, there is one copy of
+      each file.
   """
   switched = (
     code_switching.sources(f.languages for f in corpus.dictionaries)
@@ -77,14 +78,14 @@ def list_outputs(corpus, languages, code_switching) -> list[Output]:
 
 
 def has_languages(file: TextFile | Dictionary, languages) -> bool:
-  """Returns True if `languages` is None or contains all languages of a file."""
+  """Returns whether `languages` is None or contains all languages of a file."""
   return languages is None or set(file.languages) <= set(languages)
 
 
 def _copy_path(path: pathlib.Path, copy: int) -> str:
   """Returns the path of a copy.
 
-  For copy 2, `mono/en.a.txt.gz` becomes `mono/en.a.copy2.txt.gz`.
+  For example, for copy 2, `mono/en.a.txt.gz` becomes `mono/en.a.copy2.txt.gz`.
   """
   if copy:
     stem, extension, compression = path.name.rpartition('.txt')
@@ -100,16 +101,16 @@ def write_output(
   dropped: dict[str, np.ndarray],
   report: Report,
 ) -> Prepared:
-  """Preprocesses and writes a file. A file without remaining lines is removed.
+  """Preprocesses and writes a file, or removes it if no lines remain.
 
   Args:
-    file: File to write.
+    file: Output file to write.
     output: Output directory.
-    workers: Workers that process the lines.
-    code_switching: Settings of the code-switching of the workers.
-    dropped: Map from reason to the sorted indices of the lines to drop. Lines
-      with text are counted from 0.
-    report: Callback that is called while the file is read.
+    workers: Pool of workers that process the lines.
+    code_switching: Code-switching settings of the workers.
+    dropped: Sorted indices of the lines to drop, by reason. Only lines with
+      text are counted, from 0.
+    report: Function that is called while the file is read.
 
   Returns:
     Statistics of the written file.
@@ -155,7 +156,7 @@ def _reasons_in_chunk(
 ) -> dict[int, str]:
   """Returns the reasons for dropping lines first .. first + size - 1.
 
-  The keys are line indices relative to `first`.
+  The keys of the result are line indices relative to `first`.
   """
   reasons: dict[int, str] = {}
   for reason, indices in dropped.items():

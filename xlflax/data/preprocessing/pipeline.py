@@ -1,14 +1,14 @@
 """Preprocessing pipeline from one corpus directory to another.
 
-Files are written one after the other, each with one rename, and recorded in
-`.prepared.json`. A second call therefore writes only the missing files. A file
-without remaining lines is not written. The order of lines, document boundaries
-and the two sides of a pair are preserved.
+Files are written one after the other. Each file is written atomically and
+recorded in `.prepared.json`, so that a second call writes only the missing
+files. A file is not written if no lines remain. The order of the lines, the
+document boundaries and the alignment of pairs are preserved.
 
 The text of a file does not depend on the number of processes or shards. The
-files, sorted by path, are distributed to the shards of a job in turn. Each
-shard records its files in a separate file (`.prepared-3-of-16.json`). A call
-without a shard merges these records.
+files are sorted by path and assigned to the shards of a job in turn. Each shard
+records its files in a separate file (`.prepared-3-of-16.json`). A call without
+a shard merges these records.
 """
 
 import collections
@@ -66,42 +66,44 @@ def preprocess_corpus(
   overwrite: bool = False,
   report: Callable[[Prepared], None] = lambda prepared: None,
 ) -> list[Prepared]:
-  """Writes a corpus directory of preprocessed text.
+  """Preprocesses a corpus and writes the result as a corpus directory.
 
   Dictionaries are processed like text, so that they still match the text.
-  Dictionaries of languages that are not written are used for code-switching,
-  but are not written. Only monolingual training text is code-switched, with the
-  processed dictionaries. The random seed depends on the names of the files.
-  Copy k of a file `en.txt` is `en.copy<k>.txt`.
+  Dictionaries for languages that are not written are used for code-switching
+  but are not written themselves. Only monolingual training text is
+  code-switched, with the processed dictionaries. The random seed depends on the
+  file names. Copy k of a file `en.txt` is named `en.copy<k>.txt`.
 
   Args:
-    corpus: Corpus to read.
+    corpus: Corpus to preprocess.
     output: Output directory. It is created if it does not exist.
-    processing: Processing of each line.
-    code_switching: Settings of the code-switching. If None, text is not
+    processing: Settings for processing each line.
+    code_switching: Settings for code-switching. If None, text is not
       code-switched.
-    filters: Filters of lines, which are applied before the processing.
-    deduplication: Settings of the deduplication.
+    filters: Line filters, which are applied before the lines are processed.
+    deduplication: Settings for deduplication.
     decontamination: Evaluation texts that are removed from the training text.
-    margins: Margin filter of pairs, and the function that computes embeddings.
+    margins: Margin filter for pairs, and the function that computes embeddings.
       If None, pairs are not filtered by their margins.
     languages: Languages of the files to write. If None, all files are written.
     num_processes: Number of worker processes.
-    shard: (i, n) to write the i-th of n shards of the files, from 0, while
-      other processes write the other shards. If None, all files are written.
-    overwrite: Whether to replace files that were written with other settings.
-      Not available for a shard.
-    report: Callback that is called after each file.
+    shard: Pair (i, n) to write shard i of n shards, where i is counted from 0,
+      while other processes write the other shards. If None, all files are
+      written.
+    overwrite: Whether to replace files that were written with different
+      settings. This is not available for a shard.
+    report: Function that is called after each file.
 
   Returns:
-    The text files of the corpus or of the shard, sorted by path.
+    The output files of the corpus or of the shard, sorted by path.
 
   Raises:
     ConfigError: If deduplication or overwriting is requested for a shard.
-    CorpusError: If a line is malformed (file:line), the output directory
-      contains other files or is being written by another process, other shards
-      have other settings or files, a language has no text, no text can be
-      code-switched, or no line remains.
+    CorpusError: If a line is malformed (the error contains the file and the
+      line), if the output directory contains unrelated files or is being
+      written by another process, if other shards have different settings or
+      files, if a language has no text, if no text can be code-switched, or if
+      no line remains.
   """
   output = paths.to_local_path(output, where='output')
   _check_inputs(corpus, output, languages, code_switching)
@@ -219,8 +221,8 @@ def _report_progress(
   """Reports the progress of reading a file.
 
   Args:
-    progress: Progress of the preprocessing in MB.
-    description: Description of the file.
+    progress: Progress bar for preprocessing, in MB.
+    description: Description of the file for the progress bar.
     num_lines: Number of lines that have been read.
     num_bytes: Number of bytes since the previous call.
   """
@@ -231,7 +233,7 @@ def _report_progress(
 def _open_record(corpus, output, settings, outputs, shard, overwrite) -> Record:
   """Opens the record of a shard, or the complete record.
 
-  For a complete record, files that are no longer part of the output are
+  If the record is complete, files that are no longer part of the output are
   deleted.
   """
   if shard:
@@ -255,10 +257,10 @@ def _check_not_empty(
   for prepared in prepared_files:
     dropped.update(prepared.dropped)
   raise errors.CorpusError(
-    'The filters drop every line of the corpus.',
+    'No line of the corpus remains after filtering.',
     got=str(dropped),
     where=str(output),
-    fix='Relax the filters.',
+    fix='Relax the filters so that some lines remain.',
   )
 
 
@@ -273,8 +275,8 @@ def _describe_settings(
 ) -> dict:
   """Returns all settings that determine the text, as JSON data.
 
-  The fingerprints of the dictionaries are included. Those of the text files are
-  recorded for each file.
+  The settings include the fingerprints of the dictionaries. The fingerprints of
+  text files are recorded separately for each file.
   """
   return json.loads(
     json.dumps(
@@ -301,7 +303,7 @@ def _describe_deduplication(
 ) -> dict | None:
   """Returns the settings and files that determine the duplicates.
 
-  Deduplication of a file depends on all other files.
+  The deduplication of a file depends on all other files.
   """
   if deduplication.mode is fuzzy_deduplication.DeduplicationMode.NONE:
     return None
@@ -327,7 +329,7 @@ def _check_inputs(corpus, output, languages, code_switching):
   unknown = sorted(set(languages or ()) - set(corpus.languages))
   if unknown:
     raise errors.CorpusError(
-      'The corpus has no text in some of the languages.',
+      'The corpus has no text in some of the requested languages.',
       got=', '.join(unknown),
       expected=', '.join(corpus.languages),
       where=str(corpus.directory),
@@ -358,11 +360,14 @@ def _check_shard(
     return
   if not 0 <= shard[0] < shard[1]:
     raise errors.ConfigError(
-      'Invalid shard.', got=shard, expected='(i, n) with 0 <= i < n'
+      'The shard index or the number of shards is invalid.',
+      got=shard,
+      expected='a pair (i, n) with 0 <= i < n',
     )
   if deduplication.mode is not fuzzy_deduplication.DeduplicationMode.NONE:
     raise errors.ConfigError(
-      'Deduplication is not available for a shard.',
+      'Deduplication is not available for a single shard, because it depends '
+      'on all files.',
       got=f'shard {shard[0]}/{shard[1]} with deduplication',
       fix='Preprocess the shards without --dedup, then preprocess their output '
       'with --dedup and without a shard.',
@@ -371,7 +376,8 @@ def _check_shard(
     raise errors.ConfigError(
       'A shard cannot overwrite the output, because other shards write to it.',
       got=f'shard {shard[0]}/{shard[1]} with overwriting',
-      fix='Delete the output before the first shard, or choose another output.',
+      fix='Delete the output before you write the first shard, or choose a '
+      'different output.',
     )
 
 

@@ -1,4 +1,4 @@
-"""Provenance records of preprocessed corpus directories."""
+"""Provenance records for preprocessed corpus directories."""
 
 import contextlib
 import dataclasses
@@ -24,14 +24,14 @@ _EMPTY_DIGEST = checksums.digest_content('')
 def lock_output(
   output: pathlib.Path, shard: tuple[int, int] | None = None
 ) -> contextlib.AbstractContextManager[None]:
-  """Context in which no other process writes the output directory.
+  """Context in which no other process can write to the output directory.
 
   See `file_lock.lock_directory`.
 
   Args:
     output: Output directory.
-    shard: (i, n) to lock only the i-th of n shards. If None, the directory is
-      locked.
+    shard: Pair (i, n) to lock only shard i of n shards. If None, the complete
+      directory is locked.
   """
   return file_lock.lock_directory(
     output,
@@ -44,16 +44,17 @@ def lock_output(
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-  """Statistics of a written file.
+  """Statistics of a file that was written.
 
   Attributes:
     path: Path relative to the output directory. It equals the path in the
-      corpus directory, except for code-switched copies and files of records.
+      corpus directory, except for code-switched copies and for files that
+      contain records.
     lines: Number of lines with text. If it is 0, the file does not exist.
-    words: Number of words that could have been code-switched. 0 if the file is
-      not code-switched.
+    words: Number of words that could have been code-switched. It is 0 if the
+      file is not code-switched.
     changed: Number of words that were code-switched.
-    dropped: Map from reason to number of dropped lines.
+    dropped: Number of dropped lines, by reason.
     reused: Whether the file was written by an earlier call.
   """
 
@@ -66,12 +67,11 @@ class Prepared:
 
 
 class Record:
-  """Record of the written files, their source files and the settings.
+  """Record of written files, their source files and the settings.
 
-  A record is either complete or belongs to one shard. A complete record
-  includes the records of all shards. The record of a shard uses the complete
-  record of an earlier call, if it exists. No two processes write the same
-  record.
+  A record is either complete or belongs to a single shard. A complete record
+  includes the records of all shards. If an earlier call wrote a complete
+  record, a shard's record uses it. Two processes never write the same record.
 
   Attributes:
     output: Output directory.
@@ -82,8 +82,8 @@ class Record:
 
     Args:
       path: Path of the record in the output directory.
-      data: Content of the record.
-      other_files: Entries of files that are in other records, by path.
+      data: Content of the record, as JSON data.
+      other_files: Entries for files in other records, by path.
     """
     self.output = path.parent
     self._path = path
@@ -99,13 +99,13 @@ class Record:
 
     Args:
       output: Output directory.
-      settings: Settings of this call.
-      overwrite: Whether to overwrite files that were written with other
+      settings: Settings that the current call requests.
+      overwrite: Whether to overwrite files that were written with different
         settings.
 
     Raises:
-      CorpusError: If files were written with other settings and `overwrite` is
-        False.
+      CorpusError: If files were written with different settings and `overwrite`
+        is False.
     """
     files: dict = {}
     dictionary_digests: dict = {}
@@ -142,13 +142,13 @@ class Record:
 
     Args:
       output: Output directory.
-      settings: Settings of all shards.
-      shard: (i, n) for the i-th of n shards, from 0.
+      settings: Settings, which must be the same for all shards.
+      shard: Pair (i, n) for shard i of n shards, where i is counted from 0.
       sources: Fingerprints of the source files of all shards.
 
     Raises:
-      CorpusError: If other shards or an earlier call have other settings, files
-        or numbers of shards.
+      CorpusError: If other shards or an earlier call have different settings,
+        source files or numbers of shards.
     """
     index, num_shards = shard
     path = output / _SHARD_RECORD_PATTERN.replace(
@@ -185,15 +185,15 @@ class Record:
     return record
 
   def find(self, name: str, source: Fingerprint) -> Prepared | None:
-    """Returns the written file if it exists and its source has not changed.
+    """Returns the entry of a file if it exists and its source has not changed.
 
     Args:
-      name: Path relative to the output directory.
+      name: Path of the file, relative to the output directory.
       source: Fingerprint of the source file.
 
     Raises:
-      CorpusError: If the file must be written again, but was modified since it
-        was written.
+      CorpusError: If the file must be written again but has been modified since
+        it was written.
     """
     entry = self._entries.get(name)
     if (
@@ -211,7 +211,7 @@ class Record:
     return Prepared(name, lines, num_words, changed, dropped, reused=True)
 
   def add(self, prepared: Prepared, source: Fingerprint) -> None:
-    """Adds a file that has been written to the record."""
+    """Adds a written file to the record."""
     entry = {
       'source': dataclasses.astuple(source),
       'digest': self._digest(prepared.path),
@@ -223,18 +223,18 @@ class Record:
     self._save()
 
   def check_dictionaries(self) -> None:
-    """Raises a CorpusError if a written dictionary has been modified."""
+    """Raises a CorpusError if a written dictionary was modified since."""
     for name, digest in self._data['dictionaries'].items():
       self._check_as_written(name, digest)
 
   def set_dictionaries(
     self, dictionary_paths: Sequence[pathlib.Path], *, remove_others: bool
   ) -> None:
-    """Adds dictionaries that have been written to the record.
+    """Adds written dictionaries to the record.
 
     Args:
       dictionary_paths: Paths of the dictionaries.
-      remove_others: Whether to delete all other dictionaries of the record.
+      remove_others: Whether to delete all other dictionaries in the record.
     """
     names = {
       path.relative_to(self.output).as_posix() for path in dictionary_paths
@@ -271,8 +271,10 @@ class Record:
         'overwritten.',
         where=path,
         got=f'{paths.file_size(path):,} bytes',
-        expected=f'{checksums.parse_size(digest):,} bytes, as written',
-        fix='Move the file to another directory, or choose another --output.',
+        expected=f'{checksums.parse_size(digest):,} bytes, as when the file '
+        'was written',
+        fix='Move the file to a different directory, or choose a different '
+        '--output.',
       )
 
   def _digest(self, name: str) -> str:
@@ -286,7 +288,7 @@ class Record:
 
 
 def recorded_digests(output: pathlib.Path) -> dict[str, str]:
-  """Returns the recorded digests of all written files by path.
+  """Returns the recorded digests of all written files, by path.
 
   Raises:
     CorpusError: If a record is damaged.
@@ -305,11 +307,11 @@ def recorded_digests(output: pathlib.Path) -> dict[str, str]:
 
 
 def forget_files(output: pathlib.Path, names: set[str]) -> None:
-  """Removes files from the records, so that the next call writes them again.
+  """Removes files from the records so that the next call writes them again.
 
   Args:
     output: Output directory.
-    names: Paths relative to the output directory.
+    names: Paths of the files, relative to the output directory.
 
   Raises:
     CorpusError: If a record is damaged.
@@ -329,8 +331,8 @@ def _differences(stored: Any, requested: Any, name: str = '') -> Iterator[str]:
   """Yields a phrase for each difference between two settings.
 
   Args:
-    stored: Settings in a record.
-    requested: Settings of this call.
+    stored: Settings that a record contains.
+    requested: Settings that the current call requests.
     name: Dotted name of the setting.
   """
   if isinstance(stored, dict) or isinstance(requested, dict):
@@ -351,10 +353,10 @@ def _differences(stored: Any, requested: Any, name: str = '') -> Iterator[str]:
 
 
 def check_output(output: pathlib.Path) -> None:
-  """Checks that an output directory contains only preprocessed files.
+  """Checks that an output directory is empty or has provenance records.
 
   Raises:
-    CorpusError: If the directory contains files but no record.
+    CorpusError: If the directory contains files but no provenance record.
   """
   if not output.is_dir():
     return
@@ -367,7 +369,7 @@ def check_output(output: pathlib.Path) -> None:
     any(output.glob(_SHARD_RECORD_PATTERN)) or (output / RECORD_FILE).exists()
   ):
     raise errors.CorpusError(
-      'The output directory contains other files.',
+      'The output directory contains files that xlflax did not write.',
       where=str(output),
       got=', '.join(other_files[:5]),
       fix='Choose a new or empty directory.',
@@ -426,7 +428,8 @@ def _read_record(path: pathlib.Path) -> dict:
   """Reads a record.
 
   Raises:
-    CorpusError: If the file is damaged, or has the format of another version.
+    CorpusError: If the file is damaged, or if its format belongs to a different
+      version.
   """
   try:
     stored = json.loads(path.read_text(encoding='utf-8'))

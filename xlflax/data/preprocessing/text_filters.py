@@ -1,9 +1,9 @@
-"""Filters of web text.
+"""Filters for lines and sentence pairs of web text.
 
 Lines are filtered by their letters, lengths, scripts and languages. Pairs are
-also filtered by the ratio of the lengths and the similarity of their sides. The
-scripts of characters come from fontTools (extra `web`), and those of languages
-from `language_codes`.
+also filtered by the length ratio and the similarity between source and target.
+The scripts of characters are provided by fontTools (extra `web`), and the
+scripts of languages by `language_codes`.
 """
 
 import collections
@@ -34,30 +34,31 @@ _NO_SCRIPT = {'Zyyy', 'Zinh', 'Zzzz'}
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextFilters:
-  """Requirements on lines. In a pair, each side must meet them.
+  """Requirements that each line, or both texts of a pair, must meet.
 
   Attributes:
-    min_letters: Minimum number of letters. Lines with fewer letters, such as
-      numbers, are dropped. If 0, there is no minimum.
-    max_similarity: Maximum similarity of the sides of a pair, as the fraction
-      of common character trigrams (`text_similarity.ngram_similarity`). Pairs
-      with equal or more similar sides were probably not translated and are
-      dropped. Varieties of one language, such as en and en_GB, are not
-      compared. If 1, no pairs are compared.
-    min_characters: Minimum length of a line in Latin characters. A character of
-      another script counts as the number of Latin characters that carry the
+    min_letters: Minimum number of letters in a line. Lines with fewer letters,
+      such as numbers, are dropped. If 0, there is no minimum.
+    max_similarity: Maximum similarity between source and target, measured as
+      the fraction of common character trigrams
+      (`text_similarity.ngram_similarity`). More similar pairs were probably not
+      translated and are dropped. Varieties of the same language, such as en and
+      en_GB, are not compared. If 1, no pairs are compared.
+    min_characters: Minimum length of a line in Latin characters. A character in
+      a different script counts as the number of Latin characters that carry the
       same amount of text (`text_length.latin_length`).
-    max_characters: Maximum length of a line in the same unit. If None, there is
-      no maximum.
-    min_script_share: Minimum fraction of the letters of a line that belong to
-      the scripts of its language, weighted by the text that they carry. For a
-      code with a script (`sr_Latn`), only this script is accepted. For other
-      codes, all scripts are accepted that the language is commonly written in.
-    min_language_probability: Minimum probability that a line is in its
-      language, given the languages of its file
+    max_characters: Maximum length of a line in Latin characters. If None, there
+      is no maximum.
+    min_script_share: Minimum fraction of a line's letters that belong to the
+      scripts of its language, weighted by the amount of text that they carry.
+      For a code with a script (`sr_Latn`), only this script is accepted. For
+      other codes, all scripts in which the language is commonly written are
+      accepted.
+    min_language_probability: Minimum probability that a line is in its file's
+      language, given all languages in the file
       (`language_id.expected_languages`). Lines in a language that the
       identifier does not support are kept. If 0, there is no minimum.
-    max_ratio: Maximum ratio of the lengths of the two sides of a pair, in Latin
+    max_ratio: Maximum ratio between the lengths of source and target, in Latin
       characters. If None, there is no maximum.
   """
 
@@ -73,7 +74,7 @@ class TextFilters:
     max_characters = self.max_characters
     if max_characters is not None and max_characters < self.min_characters:
       raise errors.ConfigError(
-        '`TextFilters` drops every line.',
+        'The settings of `TextFilters` drop every line.',
         got=f'min_characters={self.min_characters}, '
         f'max_characters={max_characters}',
         expected='`max_characters` of at least `min_characters`',
@@ -81,7 +82,7 @@ class TextFilters:
 
   @property
   def does_nothing(self) -> bool:
-    """True if no line is dropped."""
+    """True if the filters do not drop any line."""
     return self == TextFilters(min_letters=0, max_similarity=1)
 
 
@@ -91,18 +92,19 @@ def find_drop_reason(
   filters: TextFilters,
   priors: Sequence[Prior | None] | None = None,
 ) -> str | None:
-  """Returns the reason why a line or a pair is dropped, or None.
+  """Returns the reason for dropping a line or a pair, or None.
 
-  With `min_script_share=0.5`, `('привет мир',)` in `('en',)` is dropped for
-  'another script'. With `max_ratio=3`, `('yes', 'that is so, I think')` is
-  dropped for 'unequal lengths'.
+  For example, with `min_script_share=0.5`, `('привет мир',)` in `('en',)` is
+  dropped for 'another script'. With `max_ratio=3`, `('yes', 'that is so, I
+  think')` is dropped for 'unequal lengths'.
 
   Args:
-    texts: Text of the line, or the two sides of a pair.
+    texts: Text of the line, or source and target of the pair.
     languages: Languages of the texts.
-    filters: Requirements on the texts.
-    priors: Language prior of each text. None for languages that the identifier
-      does not support. By default, the priors depend on the languages only.
+    filters: Requirements that the texts must meet.
+    priors: Language prior for each text, or None for a language that the
+      identifier does not support. By default, the priors depend only on the
+      languages.
 
   Returns:
     A short description of the violated requirement, or None if the texts meet
@@ -153,10 +155,10 @@ def _find_copy_reason(texts, languages, max_similarity: float) -> str | None:
 
 
 def script_share(text: str, language: str) -> float:
-  """Returns the fraction of letters that belong to the scripts of a language.
+  """Returns the fraction of letters that belong to a language's scripts.
 
-  Letters are weighted by the text that they carry. The fraction is 1 for a text
-  without letters.
+  Letters are weighted by the amount of text that they carry. The fraction is 1
+  if the text has no letters.
   """
   get_script = _script_function()
   weights: dict[str, float] = collections.defaultdict(float)
@@ -175,8 +177,8 @@ def script_share(text: str, language: str) -> float:
 def scripts_of_language(language: str) -> frozenset[str]:
   """Returns the ISO 15924 codes of a language's scripts, as used by Unicode.
 
-  The scripts of `zh_Hans` are {'Hani'}, and those of `ja` are {'Hani', 'Hira',
-  'Kana'}.
+  For example, the scripts of `zh_Hans` are {'Hani'}, and the scripts of `ja`
+  are {'Hani', 'Hira', 'Kana'}.
 
   Raises:
     CorpusError: If no script of the language is known.
@@ -186,8 +188,8 @@ def scripts_of_language(language: str) -> frozenset[str]:
     raise errors.CorpusError(
       'The script of a language is unknown.',
       got=language,
-      expected='a language with a script, such as sr_Cyrl',
-      fix='Rename the files of the language, or remove --min_script_share.',
+      expected='a language code with a script, such as sr_Cyrl',
+      fix='Rename the files in this language, or remove --min_script_share.',
     )
   return frozenset().union(
     *(_UNICODE_SCRIPTS.get(script, {script}) for script in scripts)

@@ -1,6 +1,6 @@
-"""Optional processing of plain text with Moses, jieba and sentencex.
+"""Optional processing of text with Moses rules, jieba and sentencex.
 
-The processing is that of ECS, which follows XLM: punctuation is normalized
+The processing follows ECS, which follows XLM. Punctuation is normalized
 (Unicode to ASCII, quotation marks, surrounding spaces, separators of numbers),
 unprintable characters are dropped, and text is tokenized. Chinese text is
 segmented into words instead. Source: Koehn et al., "Moses: Open Source Toolkit
@@ -26,15 +26,16 @@ _SENTENCE_END = re.compile('(?<=[\u17d4\u17d5])\\s*|(?<=[\u0f0d\u0f0e])\\s+')
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextProcessing:
-  """Settings of the processing of lines.
+  """Settings for processing lines of text.
 
   Attributes:
     moses: Whether to normalize punctuation, drop control characters, and
-      tokenize text. Languages without spaces between words are not tokenized.
+      tokenize text. Text in languages without spaces between words is not
+      tokenized.
     segment_chinese: Whether to segment Chinese text into words with jieba.
     split_sentences: Whether to split lines of monolingual text into sentences
       with sentencex before all other processing. For languages without rules,
-      sentencex uses those of a related language. Pairs are not split.
+      sentencex uses the rules of a related language. Pairs are not split.
   """
 
   moses: bool = False
@@ -43,17 +44,17 @@ class TextProcessing:
 
 
 class Processor:
-  """Callable that processes lines of one language."""
+  """Callable that processes lines in one language."""
 
   def __init__(self, language: str, processing: TextProcessing):
     """Creates a processor.
 
     Args:
       language: Language code.
-      processing: Settings of the processing.
+      processing: Settings for processing lines.
 
     Raises:
-      ConfigError: If sacremoses or jieba is required and not installed.
+      ConfigError: If sacremoses or jieba is required but not installed.
     """
     code = language_codes.parse_language_code(language)
     self._steps = []
@@ -76,7 +77,7 @@ class Processor:
 
 
 def split_sentences(text: str, language: str) -> list[str]:
-  """Splits a text into sentences, without the spaces between them.
+  """Splits a text into sentences and drops the spaces between them.
 
   For example, `Dr. Smith went home. He slept!` in English becomes
   `Dr. Smith went home.`, `He slept!`.
@@ -119,10 +120,10 @@ def _moses_steps(language: str, *, tokenize: bool) -> list:
 def _tokenize(tokenizer, text: str) -> str:
   """Tokenizes text without splitting words at characters that Moses lacks.
 
-  The table of letters of Moses does not contain combining marks, joiners and
-  scripts beyond the basic multilingual plane, so that each such character would
-  become a token. These characters are replaced by letters that do not occur in
-  the text, and restored after the tokenization.
+  Moses' table of letters does not contain combining marks, joiners and scripts
+  beyond the basic multilingual plane, so that each of these characters would
+  become a token. They are therefore replaced by letters that do not occur in
+  the text, and restored after tokenization.
   """
   missing_letters = sorted(
     {
@@ -147,10 +148,10 @@ def _tokenize(tokenizer, text: str) -> str:
 
 
 def drop_unprintable(text: str, *, allowed: str = _JOINERS) -> str:
-  """Replaces control and format characters by spaces.
+  """Replaces control and format characters with spaces.
 
   Args:
-    text: Any text.
+    text: Text in any script.
     allowed: Characters that are not replaced.
   """
   if text.isprintable():

@@ -1,4 +1,4 @@
-"""Processing of chunks of lines in worker processes, with preserved order."""
+"""Worker pool that processes chunks of lines and preserves their order."""
 
 import collections
 import concurrent.futures
@@ -23,18 +23,18 @@ Lines = list[tuple[str, ...]]
 
 
 class Chunk(NamedTuple):
-  """Consecutive lines of a file.
+  """Chunk of consecutive lines in a file.
 
   Attributes:
-    languages: Languages of the sides.
-    lines: Sides of each line.
-    name: Name that is part of the random seed of the code-switching. If None,
-      the lines are not code-switched.
-    first: Number of lines with text before the chunk in the file.
-    left_out: Map from the index of a line to the reason for which it is
-      dropped. Lines of the chunk with text are counted from 0.
-    priors: Language prior of each side. If None, the priors depend on the
-      languages only.
+    languages: Language codes of the columns.
+    lines: Columns of each line: one text, or source and target.
+    name: Name that is part of the random seed for code-switching. If None, the
+      lines are not code-switched.
+    first: Number of lines with text in the file before the chunk.
+    left_out: Reason for dropping each line that is dropped, by line index. Only
+      the chunk's lines with text are counted, from 0.
+    priors: Language prior for each column. If None, the priors depend only on
+      the languages.
   """
 
   languages: tuple[str, ...]
@@ -47,13 +47,13 @@ class Chunk(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-  """Statistics of processed lines with text.
+  """Statistics of processed lines, counting only lines with text.
 
   Attributes:
     lines: Number of written lines.
     words: Number of words in these lines that could have been code-switched.
     changed: Number of words that were code-switched.
-    dropped: Map from reason to number of dropped lines.
+    dropped: Number of dropped lines, by reason.
   """
 
   lines: int = 0
@@ -74,9 +74,9 @@ class Counts:
 
 
 class Workers:
-  """Pool of workers that process chunks of lines.
+  """Pool of worker processes that process chunks of lines.
 
-  The pool is a context manager, which stops the processes at its end.
+  The pool is a context manager that stops the processes when it exits.
   """
 
   def __init__(
@@ -91,13 +91,13 @@ class Workers:
     """Starts worker processes, if there is more than one.
 
     Args:
-      processing: Processing of each line.
-      code_switching: Settings of the code-switching. If None, text is not
+      processing: Settings for processing each line.
+      code_switching: Settings for code-switching. If None, text is not
         code-switched.
-      dictionaries: Processed dictionaries for the code-switching.
-      filters: Filters of lines.
-      num_processes: Number of processes. If 1, chunks are processed in this
-        process.
+      dictionaries: Processed dictionaries for code-switching.
+      filters: Line filters, which are applied before the lines are processed.
+      num_processes: Number of worker processes. If 1, chunks are processed in
+        the current process.
     """
     self.filters = filters
     self._max_pending = 3 * num_processes
@@ -132,14 +132,14 @@ class Workers:
 
 
 def processor_factory(processing: TextProcessing) -> Callable[[str], Processor]:
-  """Returns a cached function from a language to its `Processor`."""
+  """Returns a cached function that maps a language to its `Processor`."""
   return functools.cache(lambda language: Processor(language, processing))
 
 
 class _ChunkProcessor:
   """Callable that processes chunks.
 
-  The processors and code-switchers of languages are created once.
+  The processor and the code-switcher for each language are created only once.
   """
 
   def __init__(self, processing, code_switching, dictionaries, filters):
@@ -189,7 +189,7 @@ class _ChunkProcessor:
   def _split(self, chunk: Chunk) -> Chunk:
     """Splits lines of monolingual text into sentences.
 
-    All sentences of a line that is dropped are dropped.
+    If a line is dropped, all of its sentences are dropped.
     """
     if not self._split_sentences or len(chunk.languages) > 1:
       return chunk

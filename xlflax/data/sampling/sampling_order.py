@@ -72,7 +72,7 @@ class RowSchedule:
     return self._schedule.slots(step)
 
   def swaps(self, tasks: np.ndarray, uses: np.ndarray) -> list[int]:
-    """Returns which pairs of each sequence are swapped; see `collate.Row.swaps`.
+    """Returns each sequence's mask of swapped pairs (`collate.Row.swaps`).
 
     Args:
       tasks: Index of each sequence's task, int64 [sequences].

@@ -1,5 +1,5 @@
 # ruff: noqa: E402
-"""Adapter of SeqIO tasks for token caches. This module imports TensorFlow."""
+"""Adapter of SeqIO tasks for token caches; imports TensorFlow."""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ def open_tasks(
   task_modules: Sequence[str] = (),
   tfds_data_dir: str | None = None,
 ) -> 'RegisteredTasks':
-  """Registers tasks and returns an adapter of all registered tasks.
+  """Registers tasks and returns an adapter for all registered SeqIO tasks.
 
   Args:
     corpus: Path of a corpus directory. If None, no corpus is registered.
@@ -30,14 +30,14 @@ def open_tasks(
 
   Raises:
     ConfigError: If a module is not found.
-    CorpusError: If the corpus directory is not valid.
+    CorpusError: If the corpus directory is invalid.
   """
   task_registration.register_tasks(corpus, task_modules, tfds_data_dir)
   return RegisteredTasks()
 
 
 class RegisteredTasks:
-  """Implementation of `text_tasks.Tasks` for all registered SeqIO tasks."""
+  """Implementation of the `text_tasks.Tasks` interface for all SeqIO tasks."""
 
   fingerprint = staticmethod(seqio_examples.task_fingerprint)
   source_size = staticmethod(seqio_examples.source_size)

@@ -1,4 +1,4 @@
-"""SeqIO tasks and mixtures of a corpus directory. Requires TensorFlow."""
+"""SeqIO tasks and mixtures for a corpus directory. Requires TensorFlow."""
 
 import itertools
 
@@ -20,26 +20,26 @@ def register_corpus(
   alpha: validation.SamplingExponent = corpus_directory_tasks.ALPHA,
   code_switching: CodeSwitching = CodeSwitching(),  # noqa: B008
 ) -> tuple[str, ...]:
-  """Registers the tasks and mixtures of a corpus directory.
+  """Registers a corpus directory's tasks and mixtures in SeqIO.
 
   The tasks are `corpus.mono.<language>`, `corpus.parallel.<l1>_<l2>`, and, for
   languages with a dictionary, `corpus.code_switched.<language>`. The mixtures
-  `corpus.mono`, `corpus.parallel` and `corpus.code_switched` have the rates
-  N_i^α. They consist of the tasks with training text, or of all tasks if none
-  has training text. A second registration with the same prefix replaces the
-  first.
+  `corpus.mono`, `corpus.parallel` and `corpus.code_switched` have the mixing
+  rates N_i^α. Each mixture contains all tasks that have training text, or all
+  tasks if none of them has training text. A second registration with the same
+  prefix replaces the first.
 
   Args:
     corpus: Corpus directory.
-    prefix: Prefix of the names.
-    alpha: Exponent α of the rates.
-    code_switching: Settings of the code-switched tasks.
+    prefix: Prefix of the task and mixture names.
+    alpha: Exponent α of the mixing rates.
+    code_switching: Settings for the code-switched tasks.
 
   Returns:
-    The names of the tasks, followed by those of the mixtures.
+    The names of the tasks, followed by the names of the mixtures.
 
   Raises:
-    CorpusError: If another task has one of the names.
+    CorpusError: If a different task already has one of the names.
   """
   for name in _registered_names.pop(prefix, ()):
     task_registry.remove_task(name)

@@ -1,8 +1,8 @@
-"""SeqIO data sources over plain text files. This module imports TensorFlow.
+"""SeqIO data sources for plain text files; imports TensorFlow.
 
 The sources pass blocks of lines from the readers of `corpus_directory` to
-`tf.data`. Blank lines, encodings and errors are therefore treated in the same
-way by all loaders.
+`tf.data`. All loaders therefore treat blank lines, encodings and errors in the
+same way.
 """
 
 import collections
@@ -21,11 +21,11 @@ _source_errors: collections.deque = collections.deque(maxlen=16)
 
 
 class TextSource(seqio.FunctionDataSource):
-  """SeqIO data source of rows of text, in order.
+  """SeqIO data source that reads rows of text in order.
 
   Attributes:
-    text: Rows, which can also be read without tf.data.
-    types: Map from column name to type.
+    text: Rows of text, which can also be read without tf.data.
+    types: Data type of each column, by column name.
   """
 
   def __init__(
@@ -34,8 +34,8 @@ class TextSource(seqio.FunctionDataSource):
     """Creates a source.
 
     Args:
-      text: Rows of text. Errors of the rows are raised by `numpy_examples`.
-      types: Map from column name to type.
+      text: Rows of text. Errors in reading them are raised by `numpy_examples`.
+      types: Data type of each column, by column name.
     """
     self.text, self.types = text, dict(types)
     super().__init__(self._make_dataset, splits=tuple(text.splits))
@@ -60,7 +60,7 @@ class TextSource(seqio.FunctionDataSource):
 
 
 def create_text_source(text: text_source.TextRows) -> TextSource:
-  """Returns a source of rows of text, with the types of their columns."""
+  """Returns a data source for rows of text, given their column types."""
   return TextSource(
     text,
     types={
@@ -72,9 +72,9 @@ def create_text_source(text: text_source.TextRows) -> TextSource:
 
 @validation.validate_call
 def monolingual_source(corpus: Corpus, language: str) -> TextSource:
-  """Returns a source of the lines of one language.
+  """Returns a data source for the lines in one language.
 
-  The columns are `text` and `starts_document`.
+  The source has the columns `text` and `starts_document`.
   """
   return create_text_source(text_source.monolingual_rows(corpus, language))
 
@@ -82,8 +82,9 @@ def monolingual_source(corpus: Corpus, language: str) -> TextSource:
 def numpy_examples(dataset: tf.data.Dataset) -> Iterator:
   """Yields the examples of a dataset as NumPy arrays.
 
-  TensorFlow wraps the errors of a source. This function raises the original
-  error, such as the CorpusError of a malformed line with file and line number.
+  TensorFlow wraps errors that a source raises. This function raises the
+  original error, such as the CorpusError for a malformed line with its file and
+  line number.
   """
   iterator = dataset.as_numpy_iterator()
   while True:
@@ -105,7 +106,7 @@ def original_error(error: tf.errors.OpError) -> Exception:
 
 
 def record_errors(rows: Iterable) -> Iterator:
-  """Yields rows, and records their errors for `original_error`."""
+  """Yields rows and records errors, so that `original_error` can find them."""
   try:
     yield from rows
   except errors.XlflaxError as error:

@@ -1,7 +1,7 @@
-"""Live loader of SeqIO tasks. Requires TensorFlow and SeqIO.
+"""Live loader, which reads SeqIO tasks. Requires TensorFlow and SeqIO.
 
-The order of tasks is the same as with a token cache. Without shuffling, the
-batches are the same, too. The differences are:
+The task of each sequence is the same as with a token cache. Without shuffling,
+the batches are also the same. With shuffling, the differences are:
 
 * Sequences are shuffled only within `DatasetConfig.shuffle_window`, because a
   source is read from its beginning. The order differs between epochs.
@@ -11,7 +11,7 @@ batches are the same, too. The differences are:
 * Random preprocessors are applied again in each epoch, whereas a cache contains
   one sample.
 
-A token cache is recommended for all but small corpora.
+Use a token cache unless the corpus is small.
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ _RANDOM_BLOCK_SIZE = 1024
 
 
 class LiveLoader:
-  """Loader that reads SeqIO tasks without a cache.
+  """Loader that reads SeqIO tasks without a token cache.
 
   See `loader_base.Loader` for the interface, and `loader_factory.open_loader`
   for the arguments and errors.
@@ -87,9 +87,9 @@ class LiveLoader:
 
   @functools.cached_property
   def identity(self) -> str:
-    """Digest of the texts and of their preprocessing.
+    """Digest of the texts and their preprocessing.
 
-    All files are read to compute it.
+    Computing the digest requires reading all files.
     """
     split = self.dataset.split
     return checksums.digest_json(
@@ -101,14 +101,14 @@ class LiveLoader:
 
   @property
   def spec(self):
-    """Shapes and types of the global batch by key."""
+    """Shape and type of each array in the global batch, by key."""
     return self.dataset.batch_spec(self._vocabulary.spec)
 
   def rows(self, step: int, start: int, stop: int) -> batch_keys.Batch:
-    """Returns rows of a global batch; see `loader_base.Loader.rows`.
+    """Returns a slice of a global batch; see `loader_base.Loader.rows`.
 
-    If the step precedes that of the last call, the dataset is read again from
-    its beginning.
+    If the step precedes the step of the last call, the dataset is read again
+    from its beginning.
     """
     loader_base.check_range(self.dataset, step, start, stop)
     if step < self._next_step - 1:
@@ -126,10 +126,10 @@ class LiveLoader:
     )
 
   def statistics(self) -> list[loader_base.TaskStatistics]:
-    """Returns sizes and sampling rates of each task.
+    """Returns the size and sampling rate of each task.
 
-    The numbers of dropped and truncated examples cover the examples that have
-    been read.
+    The numbers of dropped and truncated examples include only examples that
+    have already been read.
     """
     return [
       loader_base.TaskStatistics(
@@ -200,7 +200,7 @@ class _TaskReader:
   """Infinite iterator over the sequences of one task.
 
   Attributes:
-    counts: Numbers of examples of the first epoch that have been read.
+    counts: Counts of the first epoch's examples that have been read.
   """
 
   def __init__(self, task, dataset, vocabulary, key: int):
@@ -272,15 +272,15 @@ def _count_filtered_pairs(
 
 
 def shuffle_window(rows: Iterator, *, window: int, key: int) -> Iterator:
-  """Shuffles rows with a buffer.
+  """Shuffles rows with a buffer of limited size.
 
-  When the buffer is full, each new row replaces a random row of the buffer,
-  which is yielded.
+  When the buffer is full, each new row replaces a random row in the buffer. The
+  replaced row is yielded.
 
   Args:
-    rows: Items to shuffle.
-    window: Number of items in the buffer.
-    key: Random key, which determines the order.
+    rows: Rows to shuffle.
+    window: Number of rows in the buffer.
+    key: Random key that determines the order.
   """
   buffer: list[Any] = []
   random_slots: Iterator[int] = iter(())
@@ -321,7 +321,7 @@ def _task_size(
 ) -> int:
   """Returns the number of examples of a task.
 
-  The result is 1 if the number is unknown and not needed.
+  If the number is unknown and not required, the result is 1.
   """
   if dataset.sizes is dataset_config.Sizes.TOKENS:
     raise errors.ConfigError(
@@ -337,10 +337,10 @@ def _task_size(
   if size is None and dataset.alpha is not None:
     raise errors.CorpusError(
       '`DatasetConfig.alpha` requires the number of examples, which the '
-      'source of the task does not provide.',
+      "task's source does not provide.",
       where=f'task {task}, split {dataset.split}',
       fix='Write a token cache, or set DatasetConfig.alpha=None to use the '
-      'rates of the mixture.',
+      "mixture's own rates.",
     )
   if dataset.max_examples is not None:
     size = min(size or dataset.max_examples, dataset.max_examples)

@@ -1,4 +1,4 @@
-"""Preprocessors of SeqIO tasks, as functions from dataset to dataset.
+"""Preprocessors for SeqIO tasks: functions that transform a dataset.
 
 Each docstring shows examples before and after the step, and the tests check
 them. Requires TensorFlow.
@@ -19,20 +19,20 @@ def tokenize_features(
   *,
   batch_size: int = TOKENIZE_BATCH,
 ) -> tf.data.Dataset:
-  """Tokenizes the strings of the output features in batches.
+  """Tokenizes the strings in a task's output features in batches.
 
-  Before: `{'targets': 'ab b', 'starts_document': True}`; after:
-  `{'targets': [7, 9], 'starts_document': True}` (int32). No special tokens are
-  added. Features that already are token ids are not changed.
+  Before: `{'targets': 'ab b', 'starts_document': True}`; after: `{'targets':
+  [7, 9], 'starts_document': True}` (int32). No special tokens are added.
+  Features that already contain token ids are not changed.
 
   Args:
-    dataset: Examples with scalar strings.
-    output_features: Output features of the task, which SeqIO passes.
-    batch_size: Number of texts that are tokenized at a time. The result is not
-      batched.
+    dataset: Examples whose features are scalar strings.
+    output_features: Output features of the task, which are passed by SeqIO.
+    batch_size: Number of texts that are tokenized at a time. The returned
+      dataset is not batched.
 
   Raises:
-    VocabularyError: If the vocabulary of the task is deferred.
+    VocabularyError: If the task has a deferred vocabulary.
   """
   vocabularies = {
     name: feature.vocabulary
@@ -62,14 +62,14 @@ def tokenize_features(
 def rename_features(
   dataset: tf.data.Dataset, names: Mapping[str, str]
 ) -> tf.data.Dataset:
-  """Renames features and drops all others.
+  """Renames some features and drops all others.
 
   With `names={'targets': 'text'}`, before: `{'text': 'a', 'url': 'b'}`; after:
   `{'targets': 'a'}`.
 
   Args:
     dataset: Examples.
-    names: Map from new to old name.
+    names: Mapping from new to old feature names.
 
   Raises:
     CorpusError: If the examples lack a feature.
@@ -77,7 +77,7 @@ def rename_features(
   missing = sorted(set(names.values()) - set(dataset.element_spec))
   if missing:
     raise errors.CorpusError(
-      'The examples do not have a required feature.',
+      'The examples lack a required feature.',
       got=', '.join(sorted(dataset.element_spec)),
       expected=', '.join(missing),
     )
@@ -92,14 +92,15 @@ def rename_features(
 def name_translation_sides(
   dataset: tf.data.Dataset, languages: Sequence[str]
 ) -> tf.data.Dataset:
-  """Renames the sides of TFDS translation examples to `inputs` and `targets`.
+  """Renames the texts of TFDS translation examples to `inputs` and `targets`.
 
   With `languages=('de', 'en')`, before: `{'de': 'ja', 'en': 'yes'}`; after:
-  `{'inputs': 'ja', 'targets': 'yes'}`. Pairs with an empty side are dropped.
+  `{'inputs': 'ja', 'targets': 'yes'}`. Pairs in which one text is empty are
+  dropped.
 
   Args:
     dataset: Examples with one feature for each language.
-    languages: Names of the features of `inputs` and `targets`.
+    languages: Names of the features that become `inputs` and `targets`.
   """
   first, second = languages
   dataset = rename_features(dataset, {'inputs': first, 'targets': second})
@@ -120,7 +121,7 @@ def name_translation_sides(
 
 
 def split_lines(dataset: tf.data.Dataset) -> tf.data.Dataset:
-  """Splits documents into lines.
+  """Splits documents into lines, which become separate examples.
 
   Before: `{'text': 'a\\n\\n b\\n'}`, `{'text': 'c'}`; after:
   `{'text': 'a', 'starts_document': True}`,
@@ -142,7 +143,7 @@ def split_lines(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def mark_documents(dataset: tf.data.Dataset) -> tf.data.Dataset:
-  """Adds a true `starts_document` to examples without this feature.
+  """Sets `starts_document` to True in examples that lack this feature.
 
   Before: `{'text': 'a'}`; after: `{'text': 'a', 'starts_document': True}`.
   """

@@ -1,4 +1,4 @@
-"""Tokenized examples and fingerprints of SeqIO tasks. Requires TensorFlow."""
+"""Tokenized examples and fingerprints for SeqIO tasks. Requires TensorFlow."""
 
 import dataclasses
 import functools
@@ -26,24 +26,25 @@ def read_task_examples(
   num_threads: int = 1,
   piece: FilePiece | None = None,
 ) -> Iterator[tokenized_examples.Examples]:
-  """Yields the examples of a task in the order of the source.
+  """Yields a task's tokenized examples in the order of its source.
 
-  Without the feature `starts_document`, each example is a document.
+  If a task lacks the feature `starts_document`, each example is a document.
 
   Args:
-    task: Name of a SeqIO task with registered languages.
-    vocabulary: Vocabulary of the run.
+    task: Name of a SeqIO task whose languages are registered.
+    vocabulary: Vocabulary that the run uses.
     split: Split of the task.
     start: Number of examples to skip.
-    size: Number of examples in a batch. The last batch may be smaller.
+    size: Number of examples in each batch. The last batch may be smaller.
     num_threads: Number of threads for tokenization.
-    piece: File, or part of a file, whose examples are read. If None, all
+    piece: File or range of a file to read. If None, all
       examples are read. See `seqio_reader.read_blocks`.
 
   Raises:
-    CorpusError: If the task, split or languages are unknown, text is malformed
-      (file:line), or examples lack a side.
-    VocabularyError: If the task was registered with another vocabulary.
+    CorpusError: If the task, split or languages are unknown, if text is
+      malformed (the error contains the file and the line), or if examples lack
+      the source or target.
+    VocabularyError: If the task was registered with a different vocabulary.
   """
   names = tokenized_examples.SIDES[len(task_registry.task_languages(task))]
   for block in seqio_reader.read_blocks(
@@ -67,7 +68,7 @@ def source_size(task: str, split: str) -> int | None:
 
 
 def task_fingerprint(task: str, split: str) -> dict:
-  """Returns the data that identifies the text of a task, as JSON data.
+  """Returns JSON data that identifies a task's text.
 
   For example, the fingerprint of the task 'corpus.mono.en' with one file is
   `{'source': 'TextSource', 'files': [['mono/en.txt', 120, 53620815]],
@@ -75,10 +76,11 @@ def task_fingerprint(task: str, split: str) -> dict:
 
   `files` contains the path, size in bytes and modification time of each file
   that can be accessed; for plain text, it contains the path, size and content
-  digest. A preprocessor with a method `fingerprint` (JSON data) is represented
-  by its name and the result, and a `functools.partial` by its function and
-  arguments. All other preprocessors are identified by their names only. After a
-  change of such a preprocessor, write the cache with --overwrite.
+  digest. A preprocessor with a method `fingerprint` that returns JSON data is
+  represented by its name and this data. A `functools.partial` is represented by
+  its function and arguments. All other preprocessors are identified only by
+  their names. If you change such a preprocessor, write the cache again with
+  --overwrite.
   """
   fingerprints = task_registry.fingerprint_task_files(task, split)
   seqio_task = task_registry.get_task(task, split=split)
@@ -100,11 +102,11 @@ def task_fingerprint(task: str, split: str) -> dict:
 
 
 def task_identity(task: str, split: str) -> dict:
-  """Returns the data that determines the examples of a task, as JSON data.
+  """Returns JSON data that determines a task's examples.
 
-  In contrast to `task_fingerprint`, the data contains digests of the files in
-  place of their sizes and times, and only the names of files. Files that are
-  not on a local disk are identified by their sizes.
+  In contrast to `task_fingerprint`, the data contains only the names of the
+  files, and their digests instead of their sizes and times. Files that are not
+  on a local disk are identified by their sizes.
   """
   fingerprint = task_fingerprint(task, split)
   source = task_registry.get_task(task, split=split).source
@@ -151,7 +153,7 @@ def _convert(block, names, task) -> tokenized_examples.Examples:
   sides = tuple(block.get(name) for name in names)
   if not all(isinstance(side, tokenized_examples.Ragged) for side in sides):
     raise errors.CorpusError(
-      'The examples of a task do not have the required features of token ids.',
+      'The examples of a task lack the required features with token ids.',
       got=', '.join(sorted(block)),
       expected=', '.join(names),
       where=f'task {task}',

@@ -1,10 +1,9 @@
-"""Fast reader of the tokenized examples of SeqIO tasks. Requires TensorFlow.
+"""Fast reader for tokenized examples of SeqIO tasks. Requires TensorFlow.
 
-The conversion of one element of `tf.data` to NumPy takes about 100 µs, much
-longer than its tokenization. Tasks are therefore read as blocks of text, and
-each block is tokenized with one call. Plain text files are read without
-tf.data. The examples are the same as those of
-`Task.get_dataset(shuffle=False)`.
+Converting a single `tf.data` element to NumPy takes about 100 µs, much longer
+than tokenizing it. Tasks are therefore read as blocks of text, and each block
+is tokenized by a single call. Plain text files are read without tf.data. The
+examples are the same as those of `Task.get_dataset(shuffle=False)`.
 """
 
 import itertools
@@ -42,12 +41,12 @@ Block = dict[str, Ragged | np.ndarray]
 
 
 def find_plain_source(name: str) -> data_sources.TextSource | None:
-  """Returns the source of a task whose examples are the lines of its files.
+  """Returns a task's source if its examples are the lines of its files.
 
-  The examples in a part of a file of such a task depend only on this part.
+  For such a task, the examples in a range of a file depend only on this range.
 
   Returns:
-    The source, or None for all other tasks.
+    The source, or None if the examples are not the lines of files.
   """
   task = task_registry.get_task(name)
   steps = task.preprocessors
@@ -73,27 +72,27 @@ def read_blocks(
   start: int = 0,
   piece: FilePiece | None = None,
 ) -> Iterator[Block]:
-  """Yields blocks of the tokenized examples of a task in their order.
+  """Yields a task's tokenized examples in order, in blocks.
 
   Args:
-    name: Name of a task. Its languages need not be registered.
-    vocabulary: Vocabulary of the run, for tasks with a deferred vocabulary.
+    name: Name of a task. Its languages do not have to be registered.
+    vocabulary: Vocabulary that the run uses, for tasks with a deferred
+      vocabulary.
     split: Split of the task.
-    size: Number of examples in a block. The last block may be shorter.
-    num_threads: Number of threads that tokenize a block.
-    start: Number of examples to skip before any is tokenized.
-    piece: File, or part of a file, whose examples are read. Requires a task for
-      which `find_plain_source` returns a source. If None, all examples are
-      read.
+    size: Number of examples in each block. The last block may be shorter.
+    num_threads: Number of threads that tokenize each block.
+    start: Number of examples to skip before tokenization starts.
+    piece: File, or part of a file, whose examples are read. This requires a
+      task for which `find_plain_source` returns a source. If None, all examples
+      are read.
 
   Yields:
-    `{'targets': Ragged, 'starts_document': bool [n]}` or
-    `{'inputs': Ragged, 'targets': Ragged}`. Features that are neither token ids
-    nor scalars are dropped.
+    `{'targets': Ragged, 'starts_document': bool [n]}` or `{'inputs': Ragged,
+    'targets': Ragged}`. All features except token ids and scalars are dropped.
 
   Raises:
-    CorpusError: If the task or split does not exist, or a line is malformed
-      (file:line).
+    CorpusError: If the task or split does not exist, or if a line is malformed.
+      The error contains the file and the line.
     VocabularyError: If the task was registered with another vocabulary.
   """
   task = resolve_deferred(

@@ -1,4 +1,4 @@
-"""Adapters of vocabularies for SeqIO. This module imports TensorFlow."""
+"""Adapters that make vocabularies usable in SeqIO; imports TensorFlow."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ class SeqioVocabulary(seqio.Vocabulary):
 
   `encode_tf` encodes one string (result: int32 [n]) or a batch of strings
   (result: ragged int32 [batch, None]). Encoding a batch takes much less time
-  per text.
+  per text than encoding single strings.
 
   Two instances are equal if their vocabularies are equal, regardless of the
   language, because SeqIO requires equal vocabularies for all tasks of a
@@ -28,7 +28,7 @@ class SeqioVocabulary(seqio.Vocabulary):
 
   Attributes:
     vocabulary: Wrapped vocabulary.
-    language: Code of the language of the feature. None if unknown.
+    language: Language code of the feature. None if unknown.
   """
 
   def __init__(
@@ -42,7 +42,7 @@ class SeqioVocabulary(seqio.Vocabulary):
 
     Args:
       vocabulary: Vocabulary to wrap.
-      language: Code of the language of the feature. None if unknown.
+      language: Language code of the feature. None if unknown.
       num_threads: Number of threads that encode the texts of a batch.
     """
     super().__init__()
@@ -53,7 +53,7 @@ class SeqioVocabulary(seqio.Vocabulary):
   def encode_ragged(
     self, texts: Sequence, *, num_threads: int = 1
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Encodes texts in the language of the feature.
+    """Encodes texts in the feature's language.
 
     See `Vocabulary.encode_ragged`.
     """
@@ -62,7 +62,7 @@ class SeqioVocabulary(seqio.Vocabulary):
     )
 
   def piece(self, index: int) -> str:
-    """Returns the token with an id in the language of the feature.
+    """Returns the token that has the given id in the feature's language.
 
     See `Vocabulary.piece`.
     """
@@ -70,17 +70,17 @@ class SeqioVocabulary(seqio.Vocabulary):
 
   @property
   def bos_id(self) -> int:
-    """Id of the token at the beginning of a sentence."""
+    """Id of the token that starts a sentence."""
     return self.vocabulary.spec.bos_id
 
   @property
   def eos_id(self) -> int:
-    """Id of the token at the end of a sentence."""
+    """Id of the token that ends a sentence."""
     return self.vocabulary.spec.eos_id
 
   @property
   def unk_id(self) -> int:
-    """Id of unknown tokens."""
+    """Id of the unknown token."""
     return self.vocabulary.spec.unk_id
 
   @property
@@ -137,13 +137,13 @@ class SeqioVocabulary(seqio.Vocabulary):
 
 
 class DeferredVocabulary(seqio.Vocabulary):
-  """Placeholder for the vocabulary of the run that reads the task.
+  """Placeholder for the vocabulary of whichever run reads the task.
 
-  `resolve_deferred` replaces the placeholder by a vocabulary. Any attempt to
+  `resolve_deferred` replaces the placeholder with a vocabulary. Any attempt to
   read the task with the placeholder raises a VocabularyError.
 
   Attributes:
-    language: Code of the language of the feature. None if unknown.
+    language: Language code of the feature. None if unknown.
   """
 
   def __init__(self, language: str | None = None):
@@ -187,16 +187,16 @@ class DeferredVocabulary(seqio.Vocabulary):
 def resolve_deferred(
   task: seqio.Task, vocabulary: Vocabulary, *, languages: Sequence[str] = ()
 ) -> seqio.Task:
-  """Returns a task with `vocabulary` in place of deferred vocabularies.
+  """Returns a task whose deferred vocabularies are replaced by `vocabulary`.
 
   Args:
     task: Task with or without deferred vocabularies.
-    vocabulary: Vocabulary of the run.
-    languages: Languages of `targets`, or of `inputs` and `targets`, for
-      features whose vocabulary does not specify a language.
+    vocabulary: Vocabulary that the run uses.
+    languages: Language of `targets`, or languages of `inputs` and `targets`.
+      They are used for features whose vocabulary does not specify a language.
 
   Raises:
-    VocabularyError: If the task was registered with another vocabulary.
+    VocabularyError: If the task was registered with a different vocabulary.
   """
   sides = tokenized_examples.SIDES.get(len(languages), ())
   language_of_side = dict(zip(sides, languages, strict=True)) if sides else {}
@@ -226,17 +226,17 @@ def _check_same(
 ):
   """Raises a VocabularyError unless two vocabularies are equal.
 
-  A SentencePiece vocabulary of SeqIO equals a vocabulary with the same model.
+  A SeqIO SentencePiece vocabulary equals a vocabulary with the same model.
   """
   # The union of several vocabularies has no single model.
   model = getattr(run_vocabulary.vocabulary, 'model', None)
   has_same_model = getattr(task_vocabulary, 'sp_model', b'') == model
   if task_vocabulary != run_vocabulary and not has_same_model:
     raise errors.VocabularyError(
-      'The vocabulary of the task differs from that of the run.',
+      'The vocabulary of the task differs from the vocabulary of the run.',
       got=repr(task_vocabulary),
       expected=repr(run_vocabulary),
       where=f'task {task}, feature {feature}',
-      fix='Register the task without a vocabulary, or use the vocabulary of '
-      'the task for the run.',
+      fix="Register the task without a vocabulary, or use the task's "
+      'vocabulary for the run.',
     )

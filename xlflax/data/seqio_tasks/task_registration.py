@@ -1,4 +1,4 @@
-"""Registration of all tasks that a command uses. Requires TensorFlow."""
+"""Registration of all SeqIO tasks that a command uses. Requires TensorFlow."""
 
 import importlib
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ def register_tasks(
   task_modules: Sequence[str] = (),
   tfds_data_dir: str | None = None,
 ) -> None:
-  """Registers public tasks, and those of a corpus directory and of modules.
+  """Registers public tasks, corpus tasks and the tasks of user modules.
 
-  `functools.partial(register_tasks, corpus, modules)` can be pickled for other
-  processes.
+  To register the same tasks in other processes, pass them
+  `functools.partial(register_tasks, corpus, modules)`, which can be pickled.
 
   Args:
     corpus: Corpus or corpus directory. If None, no corpus is registered.
@@ -47,7 +47,7 @@ def register_tasks(
 
 
 def import_public_tasks() -> None:
-  """Registers the tasks over public corpora by importing `xlflax.tasks`."""
+  """Registers the tasks for public corpora by importing `xlflax.tasks`."""
   for module in PUBLIC_TASK_MODULES:
     importlib.import_module(f'xlflax.tasks.{module}')
 

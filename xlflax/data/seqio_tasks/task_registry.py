@@ -6,10 +6,10 @@ The tasks yield examples of the following structure:
 - Parallel: `{'inputs': int32 [n], 'targets': int32 [m]}`, with the languages of
   `inputs` and `targets` in the order of `task_languages`
 
-The examples do not contain special tokens, which are added by datasets. Tasks
-are registered with a deferred vocabulary, unless a vocabulary is given.
-`xlflax.data.seqio_tasks.seqio_reader` replaces a deferred vocabulary by that of
-the run. Requires TensorFlow.
+The examples do not contain special tokens, which are added by datasets. If no
+vocabulary is passed, a task is registered with a deferred vocabulary, which
+`xlflax.data.seqio_tasks.seqio_reader` replaces with the run's vocabulary.
+Requires TensorFlow.
 """
 
 import contextlib
@@ -50,20 +50,20 @@ def add_monolingual_task(
   vocabulary: Vocabulary | None = None,
   **task_options,
 ) -> seqio.Task:
-  """Registers a task of text in one language.
+  """Registers a task that reads text in one language.
 
   Args:
     name: Name of the task.
-    source: SeqIO data source.
-    language: Code of the language of the text.
-    preprocessors: Steps from the examples of the source to `text` (a scalar
-      string) and, if the order of lines matters, `starts_document` (bool).
-    vocabulary: Vocabulary of the task. If None, the vocabulary of the run is
-      used.
+    source: SeqIO data source of the task.
+    language: Language code of the text.
+    preprocessors: SeqIO preprocessors that convert the source's examples to the
+      features `text` (a scalar string) and, if the order of lines matters,
+      `starts_document` (bool).
+    vocabulary: Vocabulary of the task. If None, the run's vocabulary is used.
     **task_options: Arguments of `seqio.TaskRegistry.add`.
 
   Raises:
-    CorpusError: If a task with this name exists.
+    CorpusError: If a task with this name already exists.
   """
   steps = (*preprocessors, *_MONOLINGUAL, tokenize)
   return _add_task(
@@ -81,20 +81,20 @@ def add_parallel_task(
   vocabulary: Vocabulary | None = None,
   **task_options,
 ) -> seqio.Task:
-  """Registers a task of sentence pairs.
+  """Registers a task that reads sentence pairs.
 
   Args:
     name: Name of the task.
-    source: SeqIO data source.
+    source: SeqIO data source of the task.
     languages: Codes of the languages of `inputs` and `targets`.
-    preprocessors: Steps from the examples of the source to `inputs` (text in
-      the first language) and `targets` (its translation).
-    vocabulary: Vocabulary of the task. If None, the vocabulary of the run is
-      used.
+    preprocessors: SeqIO preprocessors that convert the source's examples to the
+      features `inputs` (text in the first language) and `targets` (its
+      translation).
+    vocabulary: Vocabulary of the task. If None, the run's vocabulary is used.
     **task_options: Arguments of `seqio.TaskRegistry.add`.
 
   Raises:
-    CorpusError: If a task with this name exists.
+    CorpusError: If a task with this name already exists.
   """
   steps = (*preprocessors, name_parallel, tokenize)
   return _add_task(
@@ -120,25 +120,25 @@ def add_code_switched_task(
   vocabulary: Vocabulary | None = None,
   **task_options,
 ) -> seqio.Task:
-  """Registers a task of code-switched text.
+  """Registers a task that reads code-switched text.
 
   Words of the text are replaced by their translations before the text is
   tokenized (`xlflax.data.dictionaries.code_switching`).
 
   Args:
     name: Name of the task, which is part of the random seed.
-    source: SeqIO data source.
-    language: Code of the language of the text.
-    dictionaries: Dictionaries of the language and other languages, or paths of
-      dictionary files (`<l1>-<l2>.tsv`), which are read when the task is first
-      read.
-    settings: Settings of the code-switching.
+    source: SeqIO data source of the task.
+    language: Language code of the text.
+    dictionaries: Dictionaries that translate the language into others, or paths
+      of dictionary files (`<l1>-<l2>.tsv`), which are read when the task is
+      first read.
+    settings: Settings for code-switching.
     preprocessors: See `add_monolingual_task`.
     vocabulary: See `add_monolingual_task`.
     **task_options: Arguments of `seqio.TaskRegistry.add`.
 
   Raises:
-    CorpusError: If a task with this name exists.
+    CorpusError: If a task with this name already exists.
   """
   switch = code_switched_text.CodeSwitch(name, language, dictionaries, settings)
   steps = (*preprocessors, *_MONOLINGUAL, switch, tokenize)
@@ -154,15 +154,15 @@ def add_mixture(
 ) -> seqio.Mixture:
   """Registers a mixture with rates N_i^α, where task i has N_i examples.
 
-  The examples are counted when a rate is first needed.
+  The examples are counted when a mixing rate is first required.
 
   Args:
     name: Name of the mixture.
     tasks: Names of the tasks.
-    alpha: Exponent α of the rates.
+    alpha: Exponent α of the mixing rates.
 
   Raises:
-    CorpusError: If a mixture with this name exists.
+    CorpusError: If a mixture with this name already exists.
   """
   if name in seqio.MixtureRegistry.names():
     raise errors.CorpusError(
@@ -173,14 +173,14 @@ def add_mixture(
 
 
 def remove_task(name: str) -> None:
-  """Removes the task or mixture with a name, if it exists."""
+  """Removes the task or mixture with the given name, if it exists."""
   seqio.TaskRegistry.remove(name)
   seqio.MixtureRegistry.remove(name)
   _languages.pop(name, None)
 
 
 def set_task_languages(name: str, languages: Sequence[str]) -> None:
-  """Sets the languages of a task that was registered with plain SeqIO.
+  """Sets the languages of a task that was registered with SeqIO directly.
 
   Args:
     name: Name of the task.
@@ -190,19 +190,20 @@ def set_task_languages(name: str, languages: Sequence[str]) -> None:
 
 
 def task_languages(name: str) -> tuple[str, ...]:
-  """Returns the language of a monolingual task or the two of a parallel task.
+  """Returns a monolingual task's language or a parallel task's two languages.
 
   Raises:
-    CorpusError: If the task does not exist, or its languages are not
+    CorpusError: If the task does not exist, or if its languages are not
       registered.
   """
   get_task(name)
   if name not in _languages:
     raise errors.CorpusError(
-      'The languages of a task are not registered.',
+      'No languages are registered for the task.',
       where=f'task {name}',
-      fix='Register the task with add_monolingual_task or add_parallel_task of '
-      'xlflax.data.seqio_tasks.task_registry, or call set_task_languages.',
+      fix='Register the task with add_monolingual_task or add_parallel_task '
+      'in xlflax.data.seqio_tasks.task_registry, or call '
+      'set_task_languages.',
     )
   return _languages[name]
 
@@ -220,7 +221,7 @@ def get_task(name: str, *, split: str | None = None) -> seqio.Task:
     split: Split that the task must have. If None, the splits are not checked.
 
   Raises:
-    CorpusError: If the task does not exist, or does not have the split.
+    CorpusError: If the task does not exist, or if it does not have the split.
   """
   if name not in seqio.TaskRegistry.names():
     raise text_tasks.unknown_task_error(
@@ -233,7 +234,7 @@ def get_task(name: str, *, split: str | None = None) -> seqio.Task:
 
 
 def task_names(name: str, *, split: str | None = None) -> list[str]:
-  """Returns the names of the tasks of a task or (nested) mixture.
+  """Returns the names of all tasks in a task or (nested) mixture.
 
   In contrast to `expand_mixture`, no examples are counted.
 
@@ -245,17 +246,17 @@ def task_names(name: str, *, split: str | None = None) -> list[str]:
 
 
 def expand_mixture(name: str, *, split: str | None = None) -> dict[str, float]:
-  """Returns the mixing rates of the tasks of a task or (nested) mixture.
+  """Returns the mixing rates of all tasks in a task or (nested) mixture.
 
   Args:
     name: Name of a mixture, or of a task, whose rate is 1.
     split: Split that the tasks must have. If None, all tasks are returned.
 
   Returns:
-    Rates by task name, not normalized, sorted by name.
+    The mixing rates by task name, not normalized and sorted by name.
 
   Raises:
-    CorpusError: If the name is unknown, no task has the split, or a rate
+    CorpusError: If the name is unknown, if no task has the split, or if a rate
       depends on an unknown number of examples.
   """
   tasks = _find_tasks(name, split)
@@ -284,21 +285,23 @@ def _find_tasks(name: str, split: str | None) -> list[seqio.Task]:
 
 
 def num_examples(name: str, split: str = TRAIN) -> int:
-  """Returns the number of examples in the source of a task.
+  """Returns the number of examples in a task's source.
 
-  This is N_i of the sampling rates p ∝ N^α: the number of sentences or pairs
-  for corpus directories, and of documents for sources of documents.
+  This is the number N_i in the sampling rates p ∝ N^α. For a corpus directory,
+  it is the number of sentences or sentence pairs. For a source of documents, it
+  is the number of documents.
 
   Raises:
-    CorpusError: If the task or split does not exist, or the number is unknown.
+    CorpusError: If the task or split does not exist, or if the number is
+      unknown.
   """
   if (name, split) in _sizes:
     return _sizes[name, split]
   number = get_task(name, split=split).num_input_examples(split)
   if number is None or number == float('inf'):
     raise errors.CorpusError(
-      'The mixing rate requires the number of examples, which the source of '
-      'the task does not provide.',
+      "The mixing rate requires the number of examples, which the task's "
+      'source does not provide.',
       where=f'task {name}, split {split}',
       fix='Implement num_input_examples in the source, or set fixed rates in '
       'the mixture.',
@@ -311,7 +314,7 @@ def cached_sizes(sizes: Mapping[tuple[str, str], int]) -> Iterator[None]:
   """Context in which `num_examples` returns cached numbers.
 
   Args:
-    sizes: Map from (task, split) to number of examples.
+    sizes: Number of examples, by task and split.
   """
   _sizes.update(sizes)
   try:
@@ -330,7 +333,7 @@ def fingerprint_task_files(name: str, split: str = TRAIN) -> tuple | None:
 
 
 def name_monolingual(dataset):
-  """Renames `text` to `targets`, and keeps `starts_document`.
+  """Renames `text` to `targets` and keeps `starts_document`.
 
   All other features are dropped.
   """
@@ -350,7 +353,7 @@ def name_parallel(dataset):
 
 
 def tokenize(dataset, output_features):
-  """Tokenizes the features; the last step of every task of this module."""
+  """Tokenizes the features; the last preprocessor of every registered task."""
   return preprocessors.tokenize_features(dataset, output_features)
 
 
@@ -382,7 +385,8 @@ def check_unused_name(name: str) -> None:
     raise errors.CorpusError(
       'A task with this name already exists.',
       got=name,
-      fix='Choose another name, or remove the task from seqio.TaskRegistry.',
+      fix='Choose a different name, or remove the task from '
+      'seqio.TaskRegistry.',
     )
 
 

@@ -11,10 +11,10 @@ _MODULES = ('tensorflow', 'tensorflow_text', 'seqio')
 
 
 def load_tensorflow() -> None:
-  """Imports TensorFlow and SeqIO without start-up messages, and hides devices.
+  """Imports TensorFlow and SeqIO without startup messages, and hides devices.
 
-  The C++ code of TensorFlow writes to standard error before its log level can
-  be set. This output is shown only if the import fails.
+  TensorFlow's C++ code writes to standard error before its log level can be
+  set. This output is shown only if the import fails.
 
   Raises:
     ImportError: If TensorFlow or SeqIO is not installed.

@@ -1,9 +1,9 @@
-"""Tasks over prepared TensorFlow Datasets.
+"""SeqIO tasks that read prepared TensorFlow Datasets (TFDS).
 
-The registration of a task does not access files or the network. Data are opened
-when a task is read. They are never downloaded at that time, because many
-processes start simultaneously. Run `tfds build` (or `download_and_prepare`)
-beforehand.
+Registering a task does not access files or the network. The data is opened when
+a task is read, but it is never downloaded at that time, because many processes
+start simultaneously. Run `tfds build` (or `download_and_prepare`) before you
+read a task.
 """
 
 import functools
@@ -18,7 +18,7 @@ DEFAULT_SPLITS = {'train': 'train', 'validation': 'validation', 'test': 'test'}
 
 
 class TfdsSource(seqio.TfdsDataSource):
-  """SeqIO's TFDS source, whose errors explain how to prepare missing data."""
+  """SeqIO's TFDS source; its errors explain how to prepare missing data."""
 
   def __init__(
     self,
@@ -30,11 +30,12 @@ class TfdsSource(seqio.TfdsDataSource):
     """Creates a source.
 
     Args:
-      tfds_name: Dataset, configuration and version, such as `wiki40b/en:1.3.0`.
-      splits: Map from split name in xlflax to TFDS split or slice
+      tfds_name: Name of the TFDS dataset with its configuration and version,
+        such as `wiki40b/en:1.3.0`.
+      splits: Mapping from xlflax split names to TFDS splits or slices
         (`'train[:1%]'`).
-      data_dir: Directory of TFDS. If None, $TFDS_DATA_DIR or the value of
-        `seqio.set_tfds_data_dir_override`.
+      data_dir: TFDS data directory. If None, it is $TFDS_DATA_DIR or the value
+        set by `seqio.set_tfds_data_dir_override`.
     """
     self._tfds_name = tfds_name
     self.slices = dict(splits)
@@ -47,7 +48,7 @@ class TfdsSource(seqio.TfdsDataSource):
     return self._call_with_hint(super().get_dataset, *args, **kwargs)
 
   def num_input_examples(self, split: str):
-    """Returns the number of examples of a split according to TFDS."""
+    """Returns the number of examples in a split according to TFDS."""
     return self._call_with_hint(super().num_input_examples, split)
 
   def list_shards(self, split: str):
@@ -82,14 +83,15 @@ def add_monolingual(
 
   Args:
     name: Name of the task.
-    tfds_name: Dataset, configuration and version, such as `wiki40b/en:1.3.0`.
-    language: Language code.
-    splits: Map from split name in xlflax to TFDS split or slice.
-    preprocessors: Preprocessors of `task_registry.add_monolingual_task`.
-    data_dir: Directory of TFDS. See `TfdsSource`.
+    tfds_name: Name of the TFDS dataset with its configuration and version, such
+      as `wiki40b/en:1.3.0`.
+    language: Language code of the text.
+    splits: Mapping from xlflax split names to TFDS splits or slices.
+    preprocessors: Preprocessors for `task_registry.add_monolingual_task`.
+    data_dir: TFDS data directory; see `TfdsSource`.
 
   Raises:
-    CorpusError: If a task with this name exists.
+    CorpusError: If a task with this name already exists.
   """
   source = TfdsSource(tfds_name, splits=splits, data_dir=data_dir)
   return task_registry.add_monolingual_task(
@@ -110,16 +112,16 @@ def add_parallel(
 
   Args:
     name: Name of the task.
-    tfds_name: Dataset, configuration and version, such as
-      `wmt14_translate/de-en:1.0.0`.
+    tfds_name: Name of the TFDS dataset with its configuration and version, such
+      as `wmt14_translate/de-en:1.0.0`.
     languages: Language codes of `inputs` and `targets`.
-    splits: Map from split name in xlflax to TFDS split or slice.
-    features: Names of the dataset's features of `inputs` and `targets`. If
-      None, they are the language codes.
-    data_dir: Directory of TFDS. See `TfdsSource`.
+    splits: Mapping from xlflax split names to TFDS splits or slices.
+    features: Names of the dataset features that become `inputs` and `targets`.
+      If None, they are the language codes.
+    data_dir: TFDS data directory; see `TfdsSource`.
 
   Raises:
-    CorpusError: If a task with this name exists.
+    CorpusError: If a task with this name already exists.
   """
   source = TfdsSource(tfds_name, splits=splits, data_dir=data_dir)
   step = functools.partial(

@@ -1,4 +1,4 @@
-"""Filters of web text as a preprocessor of SeqIO tasks.
+"""Web text filters as a preprocessor for SeqIO tasks.
 
 This module imports TensorFlow.
 """
@@ -17,7 +17,7 @@ _STARTS = 'starts_document'
 
 
 class KeepLines:
-  """Preprocessor that drops examples, and counts them by reason.
+  """SeqIO preprocessor that drops examples and counts them by reason.
 
   With `TextFilters(min_characters=4)`, before:
   `{'text': 'ab', 'starts_document': True}`,
@@ -26,8 +26,7 @@ class KeepLines:
   is dropped, the document starts with the next remaining line.
 
   Attributes:
-    dropped: Map from reason to the number of examples that were dropped in this
-      process.
+    dropped: Number of examples that were dropped in this process, by reason.
   """
 
   def __init__(
@@ -40,10 +39,10 @@ class KeepLines:
     """Creates the preprocessor of a task.
 
     Args:
-      filters: Requirements on a line, or on both sides of a pair.
-      languages: Languages of the features.
-      features: Names of the features with text, such as ('inputs', 'targets')
-        for a parallel task.
+      filters: Requirements that a line, or both texts of a pair, must meet.
+      languages: Language codes of the features.
+      features: Names of the features that contain text, such as ('inputs',
+        'targets') for a parallel task.
     """
     self.__name__ = 'keep_lines'
     self.dropped: collections.Counter[str] = collections.Counter()
@@ -52,7 +51,7 @@ class KeepLines:
     self._features = tuple(features)
 
   def fingerprint(self) -> dict:
-    """Returns the data that determines the result of the step."""
+    """Returns JSON data that determines the preprocessor's result."""
     return dataclasses.asdict(self._filters) | {
       'languages': self._languages,
       'features': self._features,
