@@ -1,7 +1,7 @@
 """The `xlflax` command, with one module per subcommand.
 
-`main` looks up the subcommand, imports its module only, parses its options
-once, and converts errors into one message and an exit code.
+`main` looks up the subcommand, imports only this subcommand's module, parses
+its options once, and converts errors into one message and an exit code.
 """
 
 import functools

@@ -58,8 +58,8 @@ def _mixtures(
 ) -> dict[str, list[str]]:
   """Returns the splits of each mixture.
 
-  They are read from the header of the cache. If it is damaged, the mixtures of
-  the corpus are used.
+  The splits are read from the cache's header. If the header is damaged, the
+  corpus's mixtures are used.
   """
   from xlflax.data.cache import cache_metadata
 

@@ -28,9 +28,10 @@ def enable(directory: str) -> None:
 def _share_among_processes() -> None:
   """Shares cache entries among the processes of a job on CPUs.
 
-  JAX writes the entries of process 0 only, and its cache key for CPUs differs
-  between processes, so the others would compile at every start. The key is
-  replaced by one with the processor model of the hosts.
+  JAX writes cache entries only in process 0, and its cache key for CPUs differs
+  between processes. All other processes would therefore compile at every start.
+  This function replaces the key with one that contains the hosts' processor
+  model.
   """
   try:
     from jax._src import cache_key

@@ -25,7 +25,7 @@ _COLUMNS = (
 class InspectOptions:
   """Computes statistics of a corpus and reports data warnings.
 
-  Reads all text of a corpus directory and prints sizes, lengths, repeated
+  Reads all text in a corpus directory and prints sizes, lengths, repeated
   lines, the detected language of each file, equal source and target texts,
   columns that contain ids, broken encodings, and training text that overlaps
   with held-out or evaluation text. The corpus is not changed.

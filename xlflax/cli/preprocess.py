@@ -26,10 +26,10 @@ class PreprocessOptions:
   """Writes a corpus directory with preprocessed text.
 
   Normalizes, tokenizes and segments text, drops lines and pairs that should not
-  be trained on, and replaces words by dictionary translations. Without options,
-  lines without letters and pairs whose target copies the source are dropped.
-  Compression, document boundaries and the alignment of pairs are preserved. Run
-  the same command again after an interruption to resume.
+  be trained on, and replaces words with dictionary translations. Without
+  options, lines without letters and pairs whose target copies the source are
+  dropped. Compression, document boundaries and the alignment of pairs are
+  preserved. Run the same command again after an interruption to resume.
 
   Attributes:
     corpus: Corpus directory to read.

@@ -170,7 +170,8 @@ def _applies_to(
 ) -> bool:
   """Returns whether a phase receives a binding.
 
-  A macro that no phase uses is passed to all of them, so that it is reported.
+  A macro that no phase uses is passed to all phases, so that the error is
+  reported.
   """
   name = binding.partition('=')[0].strip()
   return (

@@ -40,7 +40,7 @@ class CacheTextOptions:
 class VerifyOptions:
   """Verifies runs, caches, vocabularies and other outputs of xlflax.
 
-  Reports missing and damaged files of runs, token caches, vocabularies,
+  Reports missing and damaged files in runs, token caches, vocabularies,
   preprocessed corpora, hyperparameter searches, suites, evaluations, reports,
   analyses and exported models, and explains how to restore them. The exit code
   is 2 if an output is damaged.

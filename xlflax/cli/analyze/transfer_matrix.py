@@ -14,7 +14,8 @@ class TransferMatrixOptions(analysis_options.AnalysisOptions):
   """Plots matrices of scores for each training and test language.
 
   Compares the results of several `xlflax finetune --train_languages` commands,
-  and plots their gains over the first model (Chi et al., 2022, figure 6).
+  and plots each model's gains over the first model (Chi et al., 2022, figure
+  6).
 
   Attributes:
     result: Output directory of `xlflax finetune --train_languages`, as DIR or
