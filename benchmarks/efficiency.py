@@ -16,12 +16,12 @@ core:
 
 All variants except `x/recipe` train the same model with the same AdamW,
 learning rate and schedule on the same sequences in the same order, without
-dropout. 15 % of the tokens are masked, and each variant selects them with its
-own random generator. The torch variants keep the sequences in memory, whereas
-xlflax reads its cache. CPU seconds include the process and the compilers that
-it calls, from its start to each checkpoint. All checkpoints are evaluated by
-the same function with the same masks. Finished measurements are stored in WORK
-and are not repeated.
+dropout. 15 % of the tokens are masked, and each variant selects them
+independently. The torch variants keep the sequences in memory, whereas xlflax
+reads its cache. CPU seconds include the process and the compilers that it
+calls, from its start to each checkpoint. All checkpoints are evaluated by the
+same function with the same masks. Finished measurements are stored in WORK and
+are not repeated.
 """
 
 import argparse

@@ -72,10 +72,9 @@ def mask_tokens(
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns inputs and labels for masked language modeling.
 
-  The result is the same as that of Hugging Face's collator, except that every
-  sequence has the same number of selected tokens: 15 % of its text. Of these,
-  80 % are replaced by the mask token, 10 % are replaced by a random token, and
-  10 % are kept.
+  Tokens are masked as by a data collator, except that every sequence has the
+  same number of selected tokens: 15 % of its text. Of these, 80 % are replaced
+  by the mask token, 10 % are replaced by a random token, and 10 % are kept.
 
   Args:
     ids: Token IDs of shape [batch, length].
