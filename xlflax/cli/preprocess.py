@@ -34,7 +34,8 @@ class PreprocessOptions:
   Attributes:
     corpus: Corpus directory to read.
     output: Corpus directory to write.
-    languages: Languages to write, separated by commas. Defaults to all.
+    languages: Languages to write, separated by commas. Defaults to all
+      languages.
     moses: Normalize punctuation and tokenize with the Moses rules. The
       dictionaries are processed in the same way.
     split_sentences: Split monolingual lines into sentences before all other

@@ -28,7 +28,8 @@ class PretrainOptions:
       languages.
     output: Directory for the vocabulary, the cache and the run, which is
       written to OUTPUT/model.
-    languages: Languages to train on, separated by commas. Defaults to all.
+    languages: Languages to train on, separated by commas. Defaults to all
+      languages.
     hours: Duration of the training in hours, excluding the time for the
       vocabulary and the cache. To estimate the number of steps, some steps are
       timed first.

@@ -36,7 +36,8 @@ class AlignmentOptions(analysis_options.ModelAnalysisOptions):
       another word to align the two. By default, each word is aligned with the
       word that receives the largest fraction.
     index_base: Index of a sentence's first word in the gold alignments.
-    max_sentences: Maximum number of sentences per pair. Defaults to all.
+    max_sentences: Maximum number of sentences per pair. By default, all
+      sentences are used.
   """
 
   gold_alignments: tuple[str, ...] = ()

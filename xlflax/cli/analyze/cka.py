@@ -21,9 +21,10 @@ class CkaOptions(analysis_options.ModelAnalysisOptions):
       several files. Alternatively, one directory: the files of Tatoeba or a
       corpus, as DIR or DIR@SPLIT. The default split is "test".
     languages: Languages to read from a directory, separated by commas. Defaults
-      to all.
+      to all languages.
     pivot: Language that comes first in each pair.
-    max_pairs: Maximum number of sentences per language pair. Defaults to all.
+    max_pairs: Maximum number of sentences per language pair. By default, all
+      sentences are used.
     layer_pairs: Layers to compare: "all" compares every layer with every other
       layer, and "diagonal" compares each layer with the layer at the same
       depth.

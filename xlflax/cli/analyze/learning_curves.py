@@ -16,7 +16,7 @@ class LearningCurvesOptions(analysis_options.AnalysisOptions):
   Attributes:
     model_dir: Run directory with evaluation results. Repeat the option for
       several runs.
-    tasks: Evaluation tasks, separated by commas. Defaults to all.
+    tasks: Evaluation tasks, separated by commas. Defaults to all tasks.
     metric: Metric to plot. Defaults to the main metric of each task.
     source_language: Language on which the runs were fine-tuned, from which the
       transfer gap is measured.

@@ -28,7 +28,8 @@ class LexiconInductionOptions(analysis_options.ModelAnalysisOptions):
       only embeddings are compared.
     vec: Baseline word vectors in fastText's text format, as LANGUAGE=FILE.
       Repeat the option for each language.
-    max_lines: Maximum number of text lines per language. Defaults to all.
+    max_lines: Maximum number of text lines per language. By default, all lines
+      are used.
     max_words: Maximum number of words per language.
     min_count: Minimum number of times that a word must occur in the text.
   """

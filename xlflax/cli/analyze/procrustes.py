@@ -25,7 +25,7 @@ class ProcrustesOptions(analysis_options.ModelAnalysisOptions):
       words in the text must be separated by spaces. Repeat the option for
       several pairs.
     languages: Languages to read from a directory, separated by commas. Defaults
-      to all.
+      to all languages.
     pivot: Language that comes first in each pair.
     max_pairs: Maximum number of sentences per language pair.
   """

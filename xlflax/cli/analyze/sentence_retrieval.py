@@ -22,9 +22,10 @@ class SentenceRetrievalOptions(analysis_options.ModelAnalysisOptions):
     train: Parallel text from which the maps are learned, in the format of
       --test. Without this option, no map is applied.
     languages: Languages to read from directories, separated by commas. Defaults
-      to all.
+      to all languages.
     pivot: Language that comes first in each pair.
-    max_pairs: Maximum number of test sentences per pair. Defaults to all.
+    max_pairs: Maximum number of test sentences per pair. By default, all
+      sentences are used.
     train_pairs: Maximum number of training sentences per pair.
   """
 

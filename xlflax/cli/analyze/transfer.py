@@ -37,7 +37,8 @@ class TransferOptions(analysis_options.ModelAnalysisOptions):
       for entities, conllu for parsing, and tsv for classification.
     objective: Name of the head in the fine-tuned model. Defaults to the task's
       name.
-    max_examples: Maximum number of examples per file. Defaults to all.
+    max_examples: Maximum number of examples per file. By default, all examples
+      are used.
   """
 
   head_model: tuple[str, ...]

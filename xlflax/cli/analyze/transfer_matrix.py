@@ -21,7 +21,7 @@ class TransferMatrixOptions(analysis_options.AnalysisOptions):
     result: Output directory of `xlflax finetune --train_languages`, as DIR or
       NAME=DIR. Repeat the option for several models. The first directory is the
       baseline.
-    tasks: Evaluation tasks, separated by commas. Defaults to all.
+    tasks: Evaluation tasks, separated by commas. Defaults to all tasks.
   """
 
   result: tuple[str, ...]
