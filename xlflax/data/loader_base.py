@@ -212,7 +212,8 @@ def no_examples_error(dataset, task: str, examples: int) -> errors.CorpusError:
       f' and at most {dataset.pairs.max_tokens} on both sides together'
     )
   return errors.CorpusError(
-    f'The filters of dataset {dataset.name!r} drop every example of {task}.',
+    f'The filters of the dataset {dataset.name!r} drop every example of the '
+    f'task {task}.',
     got=f'{examples} examples, split {dataset.split}',
     expected=expected,
     fix='Relax PairOptions.min_tokens or PairOptions.max_tokens, or remove the '

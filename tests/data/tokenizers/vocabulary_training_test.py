@@ -326,7 +326,7 @@ def test_more_merges_than_the_text_has(tmp_path, toy_corpus):
       toy_corpus, tmp_path, merges=10_000, model_type='bpe', anchors='none'
     )
   found = re.search(
-    'The number of merges is too large for this text. Got: '
+    'The number of merges is too large for the training text. Got: '
     '10000. Expected: at most ([0-9]+). Where: the text of de',
     str(caught.value),
   )

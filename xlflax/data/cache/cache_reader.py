@@ -360,7 +360,7 @@ class TokenCache:
       )
       != task_entry['digest']
     ):
-      problems = ['the files belong to another task or cache']
+      problems = ['the files belong to a different task or cache']
     if problems:
       raise errors.CacheError(
         'The token cache is damaged.',

@@ -82,8 +82,8 @@ def check_rewritten_shards(job: write_plan.Job) -> None:
       continue
     if current_entry.digest != finalized_entry.digest:
       raise errors.CacheError(
-        f'A shard of {job.task} was written again, but it differs from the '
-        'lost shard.',
+        f'A shard of the task {job.task} was written again, but it differs '
+        'from the lost shard.',
         got=f'a shard written by {current_entry.library}',
         expected=f'a shard written by {finalized_entry.library}',
         where=cache_format.shard_file(job.directory, name),
@@ -155,8 +155,8 @@ def _check_libraries(
     for name in names_by_library[library][:3]
   ]
   raise errors.CacheError(
-    f'The shards of {job.task} were tokenized by different versions of a '
-    'library, which may encode the same text differently.',
+    f'The shards of the task {job.task} were tokenized by different versions '
+    'of a library, which may encode the same text differently.',
     got='; '.join(
       f'{len(names)} by {library}'
       for library, names in names_by_library.items()
@@ -195,7 +195,8 @@ def _incomplete_error(
   sizes = {other['shard_size'] for other in other_shards} - {job.shard_size}
   if sizes:
     return errors.CacheError(
-      f'Shards of {job.task} were written with another --shard_size.',
+      f'Some shards of the task {job.task} were written with a different '
+      '--shard_size.',
       got=f'--shard_size={job.shard_size}',
       expected=' or '.join(f'--shard_size={size}' for size in sorted(sizes)),
       where=job.directory / cache_format.SHARDS,
@@ -204,18 +205,18 @@ def _incomplete_error(
     )
   if other_shards:
     return errors.CacheError(
-      f'The text of {job.task} changed while its shards were written.',
+      f'The text of the task {job.task} changed while its shards were written.',
       got='; '.join(
         sorted({f'shards of {other["text"]}' for other in other_shards})[:5]
       ),
-      expected='one state of the text for all shards: '
+      expected='the same text for all shards: '
       + ', '.join(part.text for part in job.parts[:3]),
       where=job.directory,
       fix='Run `xlflax cache` again for every --shard_index. Shards of the '
       'current text are kept, and `xlflax cache finalize` deletes the others.',
     )
   return errors.CacheError(
-    f'Shards of {job.task} are missing or truncated.',
+    f'Some shards of the task {job.task} are missing or truncated.',
     got=f'{num_complete} complete, and without '
     + ', '.join(missing[:5])
     + (f' and {len(missing) - 5} more' if len(missing) > 5 else ''),

@@ -411,8 +411,7 @@ def _check_has_text(text_file: TextFile) -> None:
   lines = line_reader.read_text(text_file.path)
   if not any(line for _, line in lines):
     raise errors.CorpusError(
-      f'A file in the corpus folder {"-".join(text_file.languages)} contains '
-      'no text.',
+      f'A corpus file for {"-".join(text_file.languages)} contains no text.',
       got='no line of text',
       where=str(text_file.path),
       expected='at least one line',

@@ -332,7 +332,7 @@ def _aligned_lines(sides, languages, path: pathlib.Path):
     if not all(raw_lines):
       raise errors.CorpusError(
         'Two line-aligned files have different numbers of lines.',
-        got=f'one side ends after line {number - 1}',
+        got=f'one file ends after line {number - 1}',
         where=str(path),
         fix='Download the files again.',
       )

@@ -91,7 +91,7 @@ class Switcher:
     if not self.table:
       into = settings.languages
       raise errors.CorpusError(
-        f'No dictionary translates words of {language}'
+        f'No dictionary translates words in {language}'
         + (f' into {", ".join(into)}' if into is not None else ''),
         expected=f'a dictionary dictionaries/{language}-<other>.tsv or '
         f'dictionaries/<other>-{language}.tsv with entries',

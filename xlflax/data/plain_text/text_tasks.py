@@ -115,7 +115,7 @@ def unknown_task_error(
     )
   matches = difflib.get_close_matches(name, registered_names, n=3, cutoff=0.5)
   return errors.CorpusError(
-    f'No {kind} of this name is registered.',
+    f'No {kind} with this name is registered.',
     got=name,
     expected=', '.join(matches) or None,
     fix=fix,

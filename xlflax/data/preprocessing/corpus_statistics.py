@@ -197,7 +197,7 @@ def _count_line(counts: FileCounts, texts: Sequence[str]) -> None:
 
 
 def _count_languages(counts: FileCounts, texts, priors) -> None:
-  """Counts identified texts, and identified texts in another language."""
+  """Counts identified texts, and identified texts in a different language."""
   for text, prior in zip(texts, priors, strict=True):
     if prior is not None:
       counts.asked += 1
@@ -278,7 +278,7 @@ _FINDINGS = (
   _Finding(
     'with_ids',
     0.5,
-    'begin with an id and a tab, and their text is in another column',
+    'start with an id and a tab, and their text is in a different column',
     'Extract that column, for instance with cut -f2-.',
   ),
   _Finding(
@@ -330,6 +330,6 @@ def _describe_file(counts: FileCounts) -> Iterator[str]:
   if counts.another > 0.2 * counts.asked:
     yield (
       f'{counts.path}: {counts.another:,} of {counts.asked:,} sampled lines '
-      'are probably in another language. Run xlflax preprocess '
+      'are probably in a different language. Run xlflax preprocess '
       '--min_language_probability=0.5 to drop such lines.'
     )

@@ -120,7 +120,8 @@ class Record:
         raise _other_settings_error(
           output,
           _differences(stored['settings'], settings),
-          'choose another --output, or pass --overwrite to replace this one',
+          'Choose a different --output, or pass --overwrite to replace the '
+          'existing output.',
         )
     data = _new_record(settings, files) | {'dictionaries': dictionary_digests}
     record = cls(output / RECORD_FILE, data, {})
@@ -407,9 +408,9 @@ def _check_shards(output: pathlib.Path, settings: dict, division: dict) -> None:
       raise _other_settings_error(
         output,
         differences,
-        'pass the same options and text to all shards; to write missing files, '
-        'run the command without --shard; to replace the output, add '
-        '--overwrite',
+        'Pass the same options and text to all shards. To write missing '
+        'files, run the command without --shard. To replace the output, add '
+        '--overwrite.',
       )
 
 
@@ -417,7 +418,8 @@ def _other_settings_error(
   output: pathlib.Path, differences: Iterable[str], fix: str
 ) -> errors.CorpusError:
   return errors.CorpusError(
-    'The output was written with other settings, dictionaries or files.',
+    'The output was written with different settings, dictionaries or source '
+    'files.',
     got='; '.join(differences),
     where=str(output),
     fix=fix,

@@ -82,7 +82,7 @@ def read_blocks(
     size: Number of examples in each block. The last block may be shorter.
     num_threads: Number of threads that tokenize each block.
     start: Number of examples to skip before tokenization starts.
-    piece: File, or part of a file, whose examples are read. This requires a
+    piece: File or range of a file to read. This requires a
       task for which `find_plain_source` returns a source. If None, all examples
       are read.
 
@@ -93,7 +93,7 @@ def read_blocks(
   Raises:
     CorpusError: If the task or split does not exist, or if a line is malformed.
       The error contains the file and the line.
-    VocabularyError: If the task was registered with another vocabulary.
+    VocabularyError: If the task was registered with a different vocabulary.
   """
   task = resolve_deferred(
     task_registry.get_task(name, split=split),

@@ -231,7 +231,7 @@ def _parse_languages(part: str, format: Format) -> tuple[str, ...]:
     raise errors.ConfigError(
       'The name of a language split is invalid.',
       got=part,
-      expected='a language code such as fr or zh_Hans'
+      expected='a language code, such as fr or zh_Hans'
       + (', or two codes such as es-en' if allows_two else ''),
     )
   return languages

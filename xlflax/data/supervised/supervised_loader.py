@@ -81,7 +81,8 @@ class LabeledLoader:
       tokens_per_row = table.num_tokens(batch_keys.TOKEN_IDS) / table.num_rows
       logging.log(
         logging.WARNING if num_truncated else logging.INFO,
-        'Dataset %s: Sequences of %s have %.0f of %d tokens on average.%s',
+        'Dataset %s: Sequences in %s have an average length of %.0f tokens, '
+        'with a maximum of %d.%s',
         dataset.name,
         part,
         tokens_per_row,
@@ -185,7 +186,7 @@ def _unusable_part_error(
     )
     fix = 'Increase the length, or leave the part out'
   return errors.CorpusError(
-    'No labeled example of the language can be used.',
+    'None of the labeled examples in this language can be used for training.',
     got=got,
     where=f'dataset {dataset.name!r}, part {part}',
     fix=fix,

@@ -138,7 +138,7 @@ class _RequiredSize(Exception):
 
 
 def _check_merges(model: bytes, requested: int, where: str | None) -> None:
-  """Raises a VocabularyError if a model has another number of merges."""
+  """Raises a VocabularyError if a model has a different number of merges."""
   num_merges = count_merges(model)
   if num_merges != requested:
     raise errors.VocabularyError(
@@ -153,7 +153,7 @@ def _check_merges(model: bytes, requested: int, where: str | None) -> None:
 def _control_symbols(
   languages: Sequence[str], settings: VocabularyConfig
 ) -> list[str]:
-  """Returns the special symbols after the four built-in ones of SentencePiece."""
+  """Returns the special symbols after SentencePiece's four built-in symbols."""
   return [
     base_vocabulary.SPECIAL_PIECES[-1],
     *map(base_vocabulary.language_symbol, languages),
@@ -238,7 +238,7 @@ def _make_error(
     name = 'The number of merges'
   if too_high:
     return errors.VocabularyError(
-      f'{name} is too large for this text.',
+      f'{name} is too large for the training text.',
       got=requested,
       where=where,
       expected=f'at most {int(too_high.group(1)) - num_unmerged}',
@@ -246,7 +246,7 @@ def _make_error(
     )
   if too_low:
     return errors.VocabularyError(
-      f'{name} is too small for the characters of this text.',
+      f'{name} is too small for all characters of the training text.',
       got=requested,
       expected=f'at least {too_low.group(2)}',
       where=where,
@@ -259,7 +259,8 @@ def _make_error(
       expected='nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf or identity',
     )
   return errors.VocabularyError(
-    f'Training the SentencePiece model failed ({message.strip()}).',
+    'SentencePiece cannot train a model with these settings '
+    f'({message.strip()}).',
     got=f'{flag[2:]} {requested}, {settings.model_type.value}',
     where=where,
   )

@@ -200,8 +200,8 @@ def warn_of_frame(row_maker: Featurizer, vocabulary: Any) -> None:
     if template == pair_frame(vocabulary.spec, separator)
   ]
   logging.warning(
-    'Text pairs use separator=%r, but the tokenizer of the pretrained model '
-    'uses other special tokens for pairs.%s',
+    "Text pairs use separator=%r, but the pretrained model's tokenizer uses "
+    'different special tokens for pairs.%s',
     row_maker.separator.value,
     f' Set SEPARATOR={matching[0]!r}.' if matching else '',
   )

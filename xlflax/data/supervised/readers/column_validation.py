@@ -216,9 +216,9 @@ def check_answers(
     answer.text in example.question for example, answer in missing
   )
   raise errors.CorpusError(
-    'Questions and contexts seem to be swapped.'
+    'The questions and contexts of the file seem to be swapped.'
     if num_in_questions > len(missing) / 2
-    else 'Most answers do not occur in their contexts.',
+    else 'Most answers in the file do not occur in their contexts.',
     got=f'{len(missing)} of {len(answers)} answers that are not in their '
     'contexts',
     expected='answers that are spans of their contexts',
@@ -321,7 +321,7 @@ def _wrong_columns_error(
     suggestion['label'] = label_columns[0]
     expected += f'; the column {label_columns[0]!r} looks like the label'
   return errors.CorpusError(
-    'The labels of the file look like texts or line numbers.',
+    'The label column of the file seems to contain texts or line numbers.',
     got=f'{len(set(labels))} different labels of {len(labels)} examples, such '
     f'as {labels[0][:60]!r}, with columns={dict(columns)}',
     expected=expected,

@@ -188,7 +188,7 @@ def _combine_questions(
   context_example: labeled_examples.Question,
   new_id: str,
 ) -> labeled_examples.Question:
-  """Combines the question of one example with the context of another."""
+  """Combines an example's question with its counterpart's context."""
   return dataclasses.replace(
     context_example,
     id=new_id,
@@ -203,7 +203,7 @@ def _combine_texts(
   second: labeled_examples.ClassifiedText,
   new_id: str,
 ) -> labeled_examples.ClassifiedText:
-  """Combines the first text of one example with the second of another."""
+  """Combines an example's first text with its counterpart's second text."""
   return dataclasses.replace(
     first,
     id=new_id,
