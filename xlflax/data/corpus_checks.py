@@ -108,8 +108,9 @@ def _find_duplicate_codes(languages: Iterable[str]) -> Iterator[str]:
   for codes in groups.values():
     if len(codes) > 1:
       yield (
-        f'{" and ".join(codes)} are codes of one language but are treated as '
-        f'{len(codes)} languages. Use the same code for all of its files.'
+        f'{" and ".join(codes)} are codes of the same language but are '
+        f'treated as {len(codes)} languages. Use the same code for all of its '
+        'files.'
       )
 
 
@@ -134,7 +135,7 @@ def _sample_pairs(path: pathlib.Path) -> list[corpus_directory.Pair]:
 def _find_copied_pairs(
   file: corpus_files.TextFile, pairs: Sequence[corpus_directory.Pair]
 ) -> Iterator[str]:
-  """Yields a sentence if many pairs of a file have nearly equal sides."""
+  """Yields a sentence if source and target of many pairs are nearly equal."""
   if len(set(map(language_codes.short_code, file.languages))) < 2:
     return
   count = sum(
@@ -143,23 +144,23 @@ def _find_copied_pairs(
   )
   if count > max(_MIN_COUNT, _MIN_FRACTION * len(pairs)):
     yield (
-      f'{file.path} has equal or nearly equal sides in {count:,} of '
-      f'{len(pairs):,} sampled pairs, which were probably not translated. Run '
-      'xlflax preprocess to drop them.'
+      f'In {file.path}, source and target are equal or nearly equal in '
+      f'{count:,} of {len(pairs):,} sampled pairs, which were probably not '
+      'translated. Run xlflax preprocess to drop them.'
     )
 
 
 def _find_pairs_without_letters(
   file: corpus_files.TextFile, pairs: Sequence[corpus_directory.Pair]
 ) -> Iterator[str]:
-  """Yields a sentence if many pairs of a file have a side without letters."""
+  """Yields a sentence if many pairs of a file have a text without letters."""
   count = sum(
     not all(any(map(str.isalpha, side)) for side in pair) for pair in pairs
   )
   if count > max(_MIN_COUNT, _MIN_FRACTION * len(pairs)):
     yield (
-      f'{file.path} has a side without letters in {count:,} of {len(pairs):,} '
-      'sampled pairs. Run xlflax preprocess to drop them.'
+      f'In {file.path}, source or target has no letters in {count:,} of '
+      f'{len(pairs):,} sampled pairs. Run xlflax preprocess to drop them.'
     )
 
 

@@ -93,7 +93,7 @@ def build_batch(
 
 
 def _make_side_spans(rows, position: int, spec) -> _Spans:
-  """Returns spans `bos text eos` of the first or second sides.
+  """Returns spans `bos text eos` for all source or all target texts.
 
   Args:
     rows: Texts of the sequences in the batch.

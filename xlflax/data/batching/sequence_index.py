@@ -141,7 +141,7 @@ class _Blocks(RowIndex):
 
 
 class _Examples(RowIndex):
-  """Single examples. Sequence r is the r-th example that passes the filters."""
+  """Sequences of one example. Sequence r is the r-th remaining example."""
 
   def __init__(self, sides, dataset):
     self._sides, self._dataset = sides, dataset
@@ -208,7 +208,7 @@ class _Packed(_Examples):
 
 
 class _Adjacent(RowIndex):
-  """Windows of 2 (T - 2) tokens of a document, halved into two sides."""
+  """Windows of 2 (T - 2) tokens of a document, each divided into two halves."""
 
   def __init__(self, side, starts_document, dataset):
     self._side = side

@@ -112,7 +112,7 @@ def _iterate_packed(batches, dataset, counts):
 
 
 def _iterate_adjacent(batches, dataset, eos_id, counts):
-  """Yields windows of documents, halved into two sides."""
+  """Yields windows of documents, each divided into two halves."""
   for document in _iterate_documents(batches, eos_id, counts):
     width = 2 * dataset.capacity
     for start in range(0, document.size, width):

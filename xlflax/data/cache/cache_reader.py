@@ -203,7 +203,7 @@ class TokenCache:
       )
 
   def _files(self, mixture: str, split: str) -> Iterator[str]:
-    """Yields the paths of the files of a mixture, relative to the directory."""
+    """Yields the paths of a mixture's files, relative to the directory."""
     for task in self._complete_tasks(mixture, split):
       meta_file = self._meta_file(task, split)
       folder = meta_file.parent.relative_to(self.directory).as_posix()
@@ -315,7 +315,7 @@ class TokenCache:
     return key in self._tasks and self._meta_file(task, split).is_file()
 
   def _meta_file(self, task, split):
-    """Returns the path of the metadata of a task."""
+    """Returns the path of a task's metadata file."""
     task_entry = self._tasks[cache_format.task_key(task, split)]
     return cache_format.generation_file(
       cache_format.task_directory(self.directory, task, split),
@@ -372,7 +372,7 @@ class TokenCache:
 
 
 def _stamp(directory: pathlib.Path, name: str) -> tuple[int, int]:
-  """Returns the size and modification time of a file on disk or in a bucket."""
+  """Returns a file's size and modification time, on disk or in a bucket."""
   if paths.is_bucket(directory):
     bucket_status: Any = (directory / name).stat()
     return bucket_status.length, int(bucket_status.mtime)
@@ -395,7 +395,7 @@ def _format_command(directory, mixture, split):
 
 
 def _find_changes(stored, current) -> list[str]:
-  """Describes the differences of two lists of (path, size, content)."""
+  """Describes the differences between two lists of (path, size, content)."""
   before = {name: tuple(stamp) for name, *stamp in stored}
   after = {name: tuple(stamp) for name, *stamp in current}
   changes = [

@@ -205,7 +205,7 @@ def _task_size(
   index: sequence_index.RowIndex,
   dataset: dataset_config.DatasetConfig,
 ) -> int:
-  """Returns N_i of the sampling rates: examples, tokens or kept pairs."""
+  """Returns N_i in the sampling rates: examples, tokens or remaining pairs."""
   if dataset.sizes is dataset_config.Sizes.TOKENS:
     tokens = sum(side.tokens for side in task.meta.statistics)
     return tokens * _limit(index.num_rows, dataset) // index.num_rows

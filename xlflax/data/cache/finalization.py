@@ -121,7 +121,7 @@ def _read_entries(job: write_plan.Job) -> tuple[cache_format.ShardEntry, ...]:
 def _is_last(
   entry: cache_format.ShardEntry, job: write_plan.Job, part: shard_plan.Part
 ) -> bool:
-  """Returns whether the examples of a part end with a shard.
+  """Returns whether a shard contains the last examples of a part.
 
   If a source is divided by examples, empty shards can follow its last shard.
   They exist if the source has fewer examples than its reported size, or if a

@@ -138,7 +138,7 @@ class ShardedTexts:
   """
 
   def __init__(self, task_shards: Shards, side: str, index: int):
-    """Creates a view of one side.
+    """Creates a view of the texts in one language.
 
     Args:
       task_shards: Shards of the task.

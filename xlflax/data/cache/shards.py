@@ -111,7 +111,7 @@ def write_shard_file(
 
 
 class _Column:
-  """The texts of one side in the dtypes of the file.
+  """Texts in one language, in the dtypes of the file.
 
   Attributes:
     dtype: Dtype of the ids.
@@ -203,7 +203,7 @@ class Tokens:
 
 
 class _File:
-  """A file that is read by byte ranges and closed by garbage collection.
+  """File that is read in ranges of bytes and closed by garbage collection.
 
   The file object must not refer to a shard or view. Otherwise, a reference
   cycle would keep the file open until Python's garbage collector runs, and many
@@ -340,7 +340,7 @@ class Shard:
     return self._texts[side]
 
   def _checked_texts(self, side: str) -> tuple[Any, np.ndarray]:
-    """Returns the tokens and offsets of a side, and checks that they match."""
+    """Returns one language's tokens and offsets, and checks that they match."""
     tokens, offsets = self.array(side), self.array(offsets_name(side))
     if (
       offsets.size

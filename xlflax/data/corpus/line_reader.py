@@ -241,7 +241,7 @@ def _seek_line(stream: BinaryIO, start: int) -> int:
 
 
 def _lines_before(path: pathlib.Path, stop: int) -> int:
-  """Returns the number of lines that begin before a byte offset of a file."""
+  """Returns the number of lines that start before a byte offset in a file."""
   if not stop:
     return 0
   with _open(path) as stream:
@@ -255,7 +255,7 @@ def _lines_before(path: pathlib.Path, stop: int) -> int:
 
 
 def _raw_lines(stream: BinaryIO, path: pathlib.Path) -> Iterator[bytes]:
-  """Yields lines with their ends.
+  """Yields lines including their line endings.
 
   Raises:
     CorpusError: If a line is too long.
@@ -272,7 +272,7 @@ def _raw_lines(stream: BinaryIO, path: pathlib.Path) -> Iterator[bytes]:
 
 
 def _split_lines(stream: BinaryIO) -> Iterator[bytes]:
-  """Yields lines with their ends: LF, CRLF or CR."""
+  """Yields lines including their line endings (LF, CRLF or CR)."""
   pending = b''
   while chunk := stream.readline(_MAX_LINE_BYTES + 1):
     lines = (pending + chunk).splitlines(keepends=True)

@@ -33,7 +33,7 @@ LETTERS_PER_WORD = 5.0
 
 
 class _Weights(dict):
-  """Map from character to the equivalent number of Latin letters.
+  """Mapping from characters to the equivalent number of Latin letters.
 
   Entries are computed when they are first used.
   """

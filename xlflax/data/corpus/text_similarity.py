@@ -13,7 +13,7 @@ _COMPARED_CATEGORIES = 'LMN'
 
 
 class _Table(dict):
-  """Map from code point to the character, or to a space if it is ignored.
+  """Mapping from code points to characters, or to a space if ignored.
 
   Entries are computed when they are first used.
   """

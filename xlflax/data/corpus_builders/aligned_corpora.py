@@ -254,7 +254,7 @@ def _drop_untranslated(pages: Pages, source: Pages, foreign: bool, dropped):
 
 
 def _held_out_keys(translated, splits) -> dict[str, set[str]]:
-  """Returns a map from language to the keys of its held-out paragraphs."""
+  """Returns the keys of each language's held-out paragraphs."""
   return {
     code: {
       paragraph_key(text)

@@ -190,7 +190,7 @@ class Switcher:
     units: np.ndarray,
     translations: np.ndarray,
   ) -> None:
-    """Replaces units by translations in place.
+    """Replaces words and phrases with translations in place.
 
     Args:
       parts: Alternating separators and words, as returned by
@@ -283,7 +283,7 @@ def _select_under_limit(
 
 
 def _insert_spaces(parts: list[str], before: int, after: int) -> None:
-  """Replaces empty separators by spaces, except at the ends of a line.
+  """Replaces empty separators with spaces, except at the ends of a line.
 
   Args:
     parts: Alternating separators and words.

@@ -158,7 +158,7 @@ def read_sides(file: TextFile) -> Iterator[Sequence[str]]:
 
 
 def _keys(texts: Sequence[str], words: int) -> tuple[np.ndarray, np.ndarray]:
-  """Computes the keys of all runs of words in texts.
+  """Computes the keys of all passages of a certain length in texts.
 
   A passage starts at every token and ends where the weights of its tokens, in
   English words, add up to `words`. A shorter text is a single passage.
@@ -234,7 +234,7 @@ def _hash(word: str) -> int:
 
 
 def _texts(name: str) -> Iterator[str]:
-  """Yields the columns of all lines of a file of evaluation texts."""
+  """Yields the columns of all lines in a file with evaluation texts."""
   path = bucket_staging.stage_input(name)
   for number, line in line_reader.read_text(path):
     if line:

@@ -161,7 +161,7 @@ def _exact_keys(lines: Sequence[str]) -> np.ndarray:
 
 
 def _priors(file: TextFile) -> Sequence[language_id.Prior | None]:
-  """Returns the language prior of each side, or None if it is unavailable."""
+  """Returns the language prior for each language of a file, or None."""
   try:
     return language_id.file_priors(file)
   except errors.ConfigError:  # The optional package py3langid is missing.
@@ -247,7 +247,7 @@ def _count_held_out(
 
 
 class _Finding(NamedTuple):
-  """Anomaly of the lines of a file.
+  """Anomaly that the lines of a file can have.
 
   Attributes:
     field: Field of `FileCounts` with the number of lines.
@@ -296,14 +296,14 @@ _FINDINGS = (
   _Finding(
     'equal_sides',
     0.02,
-    'are equal on both sides and were probably not translated',
+    'have a target that equals the source and were probably not translated',
     'Run xlflax preprocess to drop them.',
   ),
   _Finding(
     'held_out',
     0,
-    'share 13 consecutive words, or all words, with held-out or evaluation '
-    'text',
+    'have 13 consecutive words, or all words, in common with held-out or '
+    'evaluation text',
     'Run xlflax preprocess --decontaminate_against=FILES, or --dedup=exact for '
     'equal lines, to drop them.',
   ),
@@ -311,7 +311,7 @@ _FINDINGS = (
 
 
 def _describe_file(counts: FileCounts) -> Iterator[str]:
-  """Yields a sentence with a recommendation for each anomaly of a file."""
+  """Yields a sentence with a recommendation for each anomaly in a file."""
   if counts.error:
     yield f'{counts.path} cannot be read: {counts.error}'
   for finding in _FINDINGS:

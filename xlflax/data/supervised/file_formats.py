@@ -222,7 +222,7 @@ def two_languages(part: str) -> tuple[str, str]:
 
 
 def _parse_languages(part: str, format: Format) -> tuple[str, ...]:
-  """Returns the one or two language codes of a part."""
+  """Returns the one or two language codes of a language split."""
   if format.takes is not Takes.FILE:
     return two_languages(part)
   allows_two = format.second_language is not None

@@ -174,7 +174,7 @@ class LabeledLoader:
 def _unusable_part_error(
   dataset, part: str, num_examples: int
 ) -> errors.CorpusError:
-  """Returns the error for a part in which no example produces a sequence."""
+  """Returns the error for a language split without any sequences."""
   is_blind = all(example.is_blind for example in dataset.source.load(part))
   if is_blind:
     got = f'{num_examples} examples without gold labels (a blind test set)'
@@ -196,7 +196,7 @@ def _unusable_part_error(
 def _load_or_create_tables(
   dataset, vocabulary, cache_dir
 ) -> dict[str, feature_cache.FeatureTable]:
-  """Returns the sequences of each part, from the cache if possible."""
+  """Returns each language split's sequences, from the cache if possible."""
   if cache_dir is None:
     return {
       part: _featurize_part(dataset, part, vocabulary)
@@ -292,7 +292,7 @@ def _load_table(
 def _describe_contents(
   folder: pathlib.Path, part: str, parts: Sequence[str]
 ) -> str:
-  """Returns the hash of the settings, the part and all parts of a file."""
+  """Returns the settings hash, the language split and all splits of a file."""
   return f'{folder.name.rpartition("-")[2]} {part} of {",".join(sorted(parts))}'
 
 
@@ -345,7 +345,7 @@ def _source_fingerprint(dataset) -> str:
 def _featurize_part(
   dataset, part: str, vocabulary
 ) -> feature_cache.FeatureTable:
-  """Creates all sequences of a part."""
+  """Creates all sequences of a language split."""
   examples = itertools.islice(dataset.source.load(part), dataset.max_examples)
   return feature_cache.FeatureTable.of(
     _featurize(dataset, examples, vocabulary)

@@ -87,7 +87,7 @@ class Reservoir:
 
 @dataclasses.dataclass(frozen=True)
 class _FileSpan:
-  """A span of a text file.
+  """Span of a text file, or the complete file.
 
   Attributes:
     file: Path of the text file.
@@ -283,7 +283,7 @@ def _list_spans(corpus: Corpus) -> list[_FileSpan]:
 
 
 def _read_lines(span: _FileSpan, side: int) -> Iterator[str]:
-  """Reads the texts of one side of a span."""
+  """Reads a span's texts in one of its languages."""
   if span.file.kind is Kind.MONOLINGUAL:
     return (line.text for line in read_monolingual(span.file.path, span.span))
   return (pair[side] for pair in read_parallel(span.file.path, span.span))

@@ -228,7 +228,7 @@ def longest_first(first: int, second: int, capacity: int) -> tuple[int, int]:
 
 
 def _languages(examples, vocabulary) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the language ids of first and second texts, int32 [N] each."""
+  """Returns the language ids of the first and second texts, int32 [N] each."""
   ids_by_code: dict[str, int] = {}
 
   def number(code: str) -> int:

@@ -319,7 +319,7 @@ def _warn_of_skipped(question_ids: Sequence[str]) -> None:
   """Logs the ids of questions whose answer is not at its position."""
   logging.warning(
     'Skipping %d questions because their contexts do not contain the answer '
-    'at the given position: %s%s',
+    'at its stated position: %s%s',
     len(question_ids),
     ', '.join(question_ids[:_MAX_LISTED]),
     ', …' if len(question_ids) > _MAX_LISTED else '',

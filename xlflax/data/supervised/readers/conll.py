@@ -53,7 +53,7 @@ class Separator(enum.Enum):
 
 
 class _Line(NamedTuple):
-  """A line with a word. The tag is None if the file is blind."""
+  """Line with a word. The tag is None in a blind test set."""
 
   number: int
   word: str

@@ -34,7 +34,7 @@ _WORD_COLUMNS = ('form', 'lemma', 'upos', 'feats', 'head', 'deprel')
 
 
 class _Word(NamedTuple):
-  """A syntactic word. The head is None if the file does not specify it."""
+  """Syntactic word. The head is None if the file does not specify it."""
 
   line_number: int
   form: str

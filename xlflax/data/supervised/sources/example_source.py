@@ -39,7 +39,7 @@ class ExampleSource:
     return ()
 
   def fingerprint(self) -> str:
-    """Returns a hash of the language splits and examples; see `fingerprint_of`."""
+    """Returns a hash of all splits and examples; see `fingerprint_of`."""
     return fingerprint_of(self.languages(), self.load)
 
 
@@ -128,7 +128,7 @@ class BitextMiningSource:
     raise NotImplementedError
 
   def fingerprint(self) -> str:
-    """Returns a hash of the language pairs and sentences; see `fingerprint_of`."""
+    """Returns a hash of all pairs and sentences; see `fingerprint_of`."""
     return fingerprint_of(self.languages(), self.load)
 
 
@@ -179,7 +179,7 @@ class BitextMiningFiles(BitextMiningSource):
 
 
 def _get_files(files: Mapping[str, Any], part: str) -> Any:
-  """Returns the files of a part, or raises a CorpusError if there are none."""
+  """Returns a language split's files, or raises a CorpusError without any."""
   if part not in files:
     raise errors.CorpusError(
       'The source of examples has no file for this language.',
@@ -210,7 +210,7 @@ def fingerprint_of(parts: tuple[str, ...], load: Callable[[str], Any]) -> str:
 
 
 def _without_sets(value: Any) -> Any:
-  """Replaces sets by sorted lists.
+  """Replaces sets with sorted lists.
 
   The iteration order of a set differs between processes.
   """

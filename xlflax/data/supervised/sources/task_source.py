@@ -116,7 +116,7 @@ class SeqioBitextMining(example_source.BitextMiningSource):
 
 
 def _tasks_by_part(mixture: str, split: str) -> dict[str, list[str]]:
-  """Returns the names of the tasks with a split, by part of the mixture."""
+  """Returns the names of the tasks that have a split, by language split."""
   registry = _load_registry()
   tasks: dict[str, list[str]] = {}
   for name in registry.expand_mixture(mixture, split=split):
@@ -128,7 +128,7 @@ def _tasks_by_part(mixture: str, split: str) -> dict[str, list[str]]:
 def _task_names(
   source: SeqioDataset | SeqioBitextMining, part: str
 ) -> list[str]:
-  """Returns the names of the tasks of a part."""
+  """Returns the names of the tasks in a language split."""
   tasks = _tasks_by_part(source.mixture, source.split)
   if part not in tasks:
     raise errors.CorpusError(
@@ -143,7 +143,7 @@ def _task_names(
 def _read_rows(
   source: SeqioDataset | SeqioBitextMining, part: str
 ) -> Iterator[tuple[str, Iterator[dict]]]:
-  """Yields the name and the rows of each task of a part."""
+  """Yields the name and the rows of each task in a language split."""
   names = _task_names(source, part)
   registry = _load_registry()
   # This module imports TensorFlow.
