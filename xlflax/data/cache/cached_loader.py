@@ -110,7 +110,7 @@ class CachedLoader:
     return self.dataset.batch_spec(self._vocabulary_spec)
 
   def rows(self, step: int, start: int, stop: int) -> batch_keys.Batch:
-    """See `loader_base.Loader.rows`."""
+    """Returns a slice of the global batch; see `loader_base.Loader.rows`."""
     loader_base.check_range(self.dataset, step, start, stop)
     tasks, uses = self._schedule.slots(step)
     tasks, uses = tasks[start:stop], uses[start:stop]

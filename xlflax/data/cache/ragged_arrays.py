@@ -160,7 +160,7 @@ class ShardedTexts:
     self.num_tokens = int(self._ends[-1]) if sizes.size else 0
 
   def slices(self, starts: np.ndarray, stops: np.ndarray) -> list[np.ndarray]:
-    """See `sequence_index.Texts.slices`."""
+    """Returns slices of the token array; see `sequence_index.Texts.slices`."""
     first = np.searchsorted(self._ends, starts, 'right')
     first = np.minimum(first, self._ends.size - 1)
     base = self._begins[first]
@@ -180,7 +180,7 @@ class ShardedTexts:
     return texts
 
   def bounds(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """See `sequence_index.Texts.bounds`."""
+    """Returns the bounds of texts; see `sequence_index.Texts.bounds`."""
     starts = np.empty(index.shape, np.int64)
     stops = np.empty(index.shape, np.int64)
     shard_numbers = np.searchsorted(self._shards.ends, index, 'right')
@@ -193,7 +193,7 @@ class ShardedTexts:
     return starts, stops
 
   def lengths(self) -> Iterator[np.ndarray]:
-    """See `sequence_index.Texts.lengths`."""
+    """Yields the lengths of texts; see `sequence_index.Texts.lengths`."""
     for number in range(len(self._shards.entries)):
       yield np.diff(self._read(number)[1].astype(np.int64)) - 1
 

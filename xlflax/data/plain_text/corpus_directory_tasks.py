@@ -151,7 +151,7 @@ class CorpusTasks:
     return name in self._tasks or name in self._mixtures
 
   def names(self, mixture: str, *, split: str) -> list[str]:
-    """See `text_tasks.Tasks`."""
+    """Returns the tasks that have a split; see `text_tasks.Tasks.names`."""
     if mixture not in self:
       registered = [*self._tasks, *self._mixtures]
       raise text_tasks.unknown_task_error(
@@ -166,18 +166,18 @@ class CorpusTasks:
   def rates(
     self, mixture: str, *, split: str, sizes: Mapping[tuple[str, str], int]
   ) -> dict[str, float]:
-    """See `text_tasks.Tasks`."""
+    """Returns the mixing rate of each task; see `text_tasks.Tasks.rates`."""
     names = self.names(mixture, split=split)
     if mixture not in self._mixtures:
       return dict.fromkeys(names, 1.0)
     return {name: self._mixing_rate(name, sizes) for name in names}
 
   def languages(self, task: str) -> tuple[str, ...]:
-    """See `text_tasks.Tasks`."""
+    """Returns a task's languages; see `text_tasks.Tasks.languages`."""
     return self._get_task(task).languages
 
   def fingerprint(self, task: str, split: str) -> dict:
-    """See `text_tasks.Tasks`."""
+    """Returns data that identifies a task's text; see `text_tasks.Tasks`."""
     text_task = self._get_task(task, split)
     return {
       'source': _SOURCE,
@@ -189,14 +189,14 @@ class CorpusTasks:
     }
 
   def files(self, task: str, split: str) -> Sequence[pathlib.Path] | None:
-    """See `text_tasks.Tasks`."""
+    """Returns the files of a task; see `text_tasks.Tasks.files`."""
     text_task = self._get_task(task, split)
     if text_task.switch is not None or text_task.source.files is None:
       return None
     return text_task.source.files(split)
 
   def source_size(self, task: str, split: str) -> int:
-    """See `text_tasks.Tasks`."""
+    """Returns the number of source examples; see `text_tasks.Tasks`."""
     return self._get_task(task, split).rows.count(split)
 
   def read(

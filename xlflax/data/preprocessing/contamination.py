@@ -56,7 +56,7 @@ class Decontamination:
   ngram_size: validation.PositiveInt = 13
 
   def identity(self) -> dict:
-    """Returns the data that determines the result, as JSON data."""
+    """Returns JSON data that determines which lines are contaminated."""
     digests = [
       checksums.digest_file(bucket_staging.stage_input(name))
       for name in self.files
@@ -103,7 +103,7 @@ def compute_keys(texts: Iterable[str], words: int) -> np.ndarray:
   """Returns the keys of all passages of a certain length in texts.
 
   Args:
-    texts: Texts.
+    texts: Texts whose passages are hashed.
     words: Length of a passage in English words. A shorter text is a single
       passage.
 

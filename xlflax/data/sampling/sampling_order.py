@@ -68,7 +68,7 @@ class RowSchedule:
     return self._rates(step)
 
   def slots(self, step: int) -> tuple[np.ndarray, np.ndarray]:
-    """See `TaskSchedule.slots`."""
+    """Returns the tasks of a step's sequences; see `TaskSchedule.slots`."""
     return self._schedule.slots(step)
 
   def swaps(self, tasks: np.ndarray, uses: np.ndarray) -> list[int]:

@@ -44,22 +44,22 @@ class RegisteredTasks:
   read = staticmethod(seqio_examples.read_task_examples)
 
   def names(self, mixture: str, *, split: str) -> list[str]:
-    """See `text_tasks.Tasks`."""
+    """Returns the tasks that have a split; see `text_tasks.Tasks.names`."""
     return task_registry.task_names(mixture, split=split)
 
   def rates(
     self, mixture: str, *, split: str, sizes: Mapping[tuple[str, str], int]
   ) -> dict[str, float]:
-    """See `text_tasks.Tasks`."""
+    """Returns the mixing rate of each task; see `text_tasks.Tasks.rates`."""
     with task_registry.cached_sizes(sizes):
       return task_registry.expand_mixture(mixture, split=split)
 
   def languages(self, task: str) -> tuple[str, ...]:
-    """See `text_tasks.Tasks`."""
+    """Returns a task's languages; see `text_tasks.Tasks.languages`."""
     return task_registry.task_languages(task)
 
   def files(self, task: str, split: str) -> Sequence[pathlib.Path] | None:
-    """See `text_tasks.Tasks`."""
+    """Returns the files of a task; see `text_tasks.Tasks.files`."""
     source = seqio_reader.find_plain_source(task)
     if source is None or source.text.files is None:
       return None

@@ -133,8 +133,8 @@ def add_code_switched_task(
       of dictionary files (`<l1>-<l2>.tsv`), which are read when the task is
       first read.
     settings: Settings for code-switching.
-    preprocessors: See `add_monolingual_task`.
-    vocabulary: See `add_monolingual_task`.
+    preprocessors: SeqIO preprocessors, as in `add_monolingual_task`.
+    vocabulary: Vocabulary of the task, as in `add_monolingual_task`.
     **task_options: Arguments of `seqio.TaskRegistry.add`.
 
   Raises:

@@ -44,7 +44,7 @@ class TfdsSource(seqio.TfdsDataSource):
     )
 
   def get_dataset(self, *args, **kwargs):
-    """See `seqio.DataSource.get_dataset`."""
+    """Returns a split as a dataset; see `seqio.DataSource.get_dataset`."""
     return self._call_with_hint(super().get_dataset, *args, **kwargs)
 
   def num_input_examples(self, split: str):
@@ -52,7 +52,7 @@ class TfdsSource(seqio.TfdsDataSource):
     return self._call_with_hint(super().num_input_examples, split)
 
   def list_shards(self, split: str):
-    """See `seqio.DataSource.list_shards`."""
+    """Returns the names of a split's shards; see `seqio.DataSource`."""
     return self._call_with_hint(super().list_shards, split)
 
   def _call_with_hint(self, function: Callable, *args, **kwargs):

@@ -144,7 +144,7 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
 
   @classmethod
   def from_files(cls, contents, layout, description):
-    """See `ImportedVocabulary.from_files`."""
+    """Creates a vocabulary; see `ImportedVocabulary.from_files`."""
     try:
       arguments: dict[str, Any] = {
         'id_layout': IdLayout(description['id_layout']),
@@ -160,11 +160,11 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
     return cls(contents[FILE], layout, description=description, **arguments)
 
   def files(self):
-    """See `Vocabulary.files`."""
+    """Returns the vocabulary's files; see `Vocabulary.files`."""
     return {FILE: self.model}
 
   def describe(self):
-    """See `Vocabulary.describe`."""
+    """Returns fields of `vocabulary.json`; see `Vocabulary.describe`."""
     return super().describe() | {
       'id_layout': self.id_layout.value,
       'extra_ids': self.extra_ids,
@@ -178,7 +178,7 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
     language: str | None = None,
     num_threads: int = 1,
   ) -> tuple[np.ndarray, np.ndarray]:
-    """See `Vocabulary.encode_ragged`."""
+    """Encodes texts; see `Vocabulary.encode_ragged`."""
     del language  # All languages have the same tokens.
     rows = self._processor.encode(
       list(texts), out_type=int, num_threads=num_threads
@@ -187,7 +187,7 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
     return self.model_ids[ids], lengths
 
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
-    """See `Vocabulary.decode`."""
+    """Decodes token ids to text; see `Vocabulary.decode`."""
     return self._processor.decode(
       [
         self._model_index_by_id[int(i)]
@@ -201,7 +201,7 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
     return list(self._pieces)
 
   def piece_id(self, piece: str, *, language: str | None = None) -> int | None:
-    """See `Vocabulary.piece_id`."""
+    """Returns a token's id; see `Vocabulary.piece_id`."""
     if piece in self._pieces[-(self.extra_ids + 1) :]:
       return self._pieces.index(piece)
     if piece in self._ids_by_code:
@@ -216,7 +216,7 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
     )
 
   def is_byte(self, index: int, *, language: str | None = None) -> bool:
-    """See `Vocabulary.is_byte`."""
+    """Returns whether a token is a byte; see `Vocabulary.is_byte`."""
     self.piece(index)  # Raises a VocabularyError for an invalid id.
     return index in self._model_index_by_id and self._processor.is_byte(
       self._model_index_by_id[index]

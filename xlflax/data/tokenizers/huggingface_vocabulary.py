@@ -76,15 +76,15 @@ class TokenizersVocabulary(imported_vocabulary.ImportedVocabulary):
 
   @classmethod
   def from_files(cls, contents, layout, description):
-    """See `ImportedVocabulary.from_files`."""
+    """Creates a vocabulary; see `ImportedVocabulary.from_files`."""
     return cls(contents[FILE], layout, description=description)
 
   def files(self):
-    """See `Vocabulary.files`."""
+    """Returns the vocabulary's files; see `Vocabulary.files`."""
     return {FILE: self.content}
 
   def encode_empty_pair(self) -> list[int] | None:
-    """See `Vocabulary.encode_empty_pair`."""
+    """Returns a pair's special tokens; see `Vocabulary.encode_empty_pair`."""
     return self._tokenizer.encode('', '').ids or None
 
   def encode_batch(
@@ -110,7 +110,7 @@ class TokenizersVocabulary(imported_vocabulary.ImportedVocabulary):
     return [encoding.ids for encoding in encodings]
 
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
-    """See `Vocabulary.decode`."""
+    """Decodes token ids to text; see `Vocabulary.decode`."""
     with tokenizer_errors.converting_tokenizer_errors('Decoding ids failed'):
       return self._tokenizer.decode(
         [int(i) for i in ids if int(i) not in self._skipped_ids],
@@ -118,11 +118,11 @@ class TokenizersVocabulary(imported_vocabulary.ImportedVocabulary):
       )
 
   def piece_id(self, piece: str, *, language: str | None = None) -> int | None:
-    """See `Vocabulary.piece_id`."""
+    """Returns a token's id; see `Vocabulary.piece_id`."""
     return self._tokenizer.token_to_id(piece)
 
   def is_byte(self, index: int, *, language: str | None = None) -> bool:
-    """See `Vocabulary.is_byte`."""
+    """Returns whether a token is a byte; see `Vocabulary.is_byte`."""
     return bool(_BYTE.fullmatch(self.piece(index)))
 
 

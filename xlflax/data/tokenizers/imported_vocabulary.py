@@ -69,7 +69,7 @@ class Layout:
         )
       texts = (*layout.roles.values(), *layout.languages, *layout.symbols)
       if not all(isinstance(text, str) for text in texts):
-        raise TypeError('Tokens and languages must be strings')
+        raise TypeError('The tokens and languages must be strings')
       return layout
     except (KeyError, TypeError, ValueError, OverflowError) as error:
       raise errors.VocabularyError(
@@ -226,7 +226,7 @@ class ImportedVocabulary(base_vocabulary.Vocabulary):
 
   @classmethod
   def read(cls, directory, description):
-    """See `Vocabulary.read`."""
+    """Creates a vocabulary from its files; see `Vocabulary.read`."""
     where = str(directory)
     contents = {
       name: base_vocabulary.read_file(directory / name) for name in cls.FILES
@@ -259,7 +259,7 @@ class ImportedVocabulary(base_vocabulary.Vocabulary):
     raise NotImplementedError
 
   def describe(self):
-    """See `Vocabulary.describe`."""
+    """Returns fields of `vocabulary.json`; see `Vocabulary.describe`."""
     return super().describe() | {
       'roles': dict(self.layout.roles),
       'symbols': list(self.layout.symbols),
@@ -270,7 +270,7 @@ class ImportedVocabulary(base_vocabulary.Vocabulary):
     }
 
   def piece(self, index: int, *, language: str | None = None) -> str:
-    """See `Vocabulary.piece`."""
+    """Returns the token with an id; see `Vocabulary.piece`."""
     if index >= len(self._pieces):
       return unused_token(int(index))
     return self._pieces[int(index)]

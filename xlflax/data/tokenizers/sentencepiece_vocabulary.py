@@ -51,18 +51,18 @@ class SentencePieceVocabulary(base_vocabulary.Vocabulary):
 
   @classmethod
   def read(cls, directory, description):
-    """See `Vocabulary.read`."""
+    """Creates a vocabulary from its files; see `Vocabulary.read`."""
     model = read_model(
       directory, base_vocabulary.MODEL_FILE, description.get('sha256')
     )
     return cls(model, description=description)
 
   def files(self):
-    """See `Vocabulary.files`."""
+    """Returns the vocabulary's files; see `Vocabulary.files`."""
     return {base_vocabulary.MODEL_FILE: self.model}
 
   def describe(self):
-    """See `Vocabulary.describe`."""
+    """Returns fields of `vocabulary.json`; see `Vocabulary.describe`."""
     return super().describe() | {
       'sha256': hashlib.sha256(self.model).hexdigest()
     }
@@ -74,20 +74,20 @@ class SentencePieceVocabulary(base_vocabulary.Vocabulary):
     language: str | None = None,
     num_threads: int = 1,
   ) -> list[list[int]]:
-    """See `Vocabulary.encode_batch`."""
+    """Encodes texts; see `Vocabulary.encode_batch`."""
     del language  # All languages have the same tokens.
     return self._processor.encode(
       list(texts), out_type=int, num_threads=num_threads
     )
 
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
-    """See `Vocabulary.decode`."""
+    """Decodes token ids to text; see `Vocabulary.decode`."""
     return self._processor.decode(
       [int(i) for i in ids if int(i) not in self._skipped_ids]
     )
 
   def piece(self, index: int, *, language: str | None = None) -> str:
-    """See `Vocabulary.piece`."""
+    """Returns the token with an id; see `Vocabulary.piece`."""
     return self._processor.id_to_piece(int(index))
 
   def pieces(self) -> list[str]:
@@ -95,7 +95,7 @@ class SentencePieceVocabulary(base_vocabulary.Vocabulary):
     return self._processor.id_to_piece(list(range(self.spec.size)))
 
   def piece_id(self, piece: str, *, language: str | None = None) -> int | None:
-    """See `Vocabulary.piece_id`."""
+    """Returns a token's id; see `Vocabulary.piece_id`."""
     index = self._processor.piece_to_id(piece)
     if (
       index == self.spec.unk_id
@@ -105,7 +105,7 @@ class SentencePieceVocabulary(base_vocabulary.Vocabulary):
     return index
 
   def is_byte(self, index: int, *, language: str | None = None) -> bool:
-    """See `Vocabulary.is_byte`."""
+    """Returns whether a token is a byte; see `Vocabulary.is_byte`."""
     return self._processor.is_byte(int(index))
 
 

@@ -89,7 +89,7 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
 
   @classmethod
   def read(cls, directory, description):
-    """See `Vocabulary.read`."""
+    """Creates a vocabulary from its files; see `Vocabulary.read`."""
     where = str(directory / base_vocabulary.DESCRIPTION_FILE)
     try:
       anchors = Anchors(description['anchors'])
@@ -131,13 +131,13 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
     return {code: member.model for code, member in self.members.items()}
 
   def files(self):
-    """See `Vocabulary.files`."""
+    """Returns the vocabulary's files; see `Vocabulary.files`."""
     return {
       _file_name(code): member.model for code, member in self.members.items()
     }
 
   def describe(self):
-    """See `Vocabulary.describe`."""
+    """Returns fields of `vocabulary.json`; see `Vocabulary.describe`."""
     return super().describe() | {
       'anchors': self.anchors.value,
       'members': {
@@ -157,7 +157,7 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
     language: str | None = None,
     num_threads: int = 1,
   ) -> tuple[np.ndarray, np.ndarray]:
-    """See `Vocabulary.encode_ragged`."""
+    """Encodes texts; see `Vocabulary.encode_ragged`."""
     code = self._require_language(language)
     ids, lengths = self.members[code].encode_ragged(
       texts, num_threads=num_threads
@@ -165,7 +165,7 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
     return self._ids[code][ids], lengths
 
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
-    """See `Vocabulary.decode`."""
+    """Decodes token ids to text; see `Vocabulary.decode`."""
     if self.anchors is Anchors.SEPARATE:
       return self.members[self._require_language(language)].decode(ids)
     skipped_ids = set(self.spec.special_ids) - {self.spec.unk_id}
@@ -174,19 +174,19 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
     )
 
   def piece(self, index: int, *, language: str | None = None) -> str:
-    """See `Vocabulary.piece`."""
+    """Returns the token with an id; see `Vocabulary.piece`."""
     bare = self.bare_piece(index, language=language)
     if self.anchors is Anchors.NONE and index not in self.spec.special_ids:
       return f'{self.spec.languages[self._owners[index]]}:{bare}'
     return bare
 
   def bare_piece(self, index: int, *, language: str | None = None) -> str:
-    """See `Vocabulary.bare_piece`."""
+    """Returns a token without prefix; see `Vocabulary.bare_piece`."""
     member, member_id = self._resolve(index, language)
     return member.piece(member_id)
 
   def piece_id(self, piece: str, *, language: str | None = None) -> int | None:
-    """See `Vocabulary.piece_id`."""
+    """Returns a token's id; see `Vocabulary.piece_id`."""
     symbol = next(iter(self.members.values())).piece_id(piece)
     if symbol is not None and symbol in self.spec.special_ids:
       return symbol
@@ -212,7 +212,7 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
     )
 
   def is_byte(self, index: int, *, language: str | None = None) -> bool:
-    """See `Vocabulary.is_byte`."""
+    """Returns whether a token is a byte; see `Vocabulary.is_byte`."""
     member, member_id = self._resolve(index, language)
     return member.is_byte(member_id)
 

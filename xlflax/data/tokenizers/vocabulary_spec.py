@@ -58,11 +58,13 @@ class VocabularySpec:
     required_ids = (self.pad_id, self.bos_id, self.eos_id, self.mask_id)
     if not set(required_ids) <= set(self.special_ids):
       raise ValueError(
-        f'`special_ids` must contain {required_ids}, got {self.special_ids}.'
+        f'`special_ids` must contain the ids {required_ids}, but it contains '
+        f'only {self.special_ids}.'
       )
     if any(not 0 <= i < self.size for i in self.special_ids):
       raise ValueError(
-        f'`special_ids` must be in 0..{self.size - 1}, got {self.special_ids}.'
+        f'All `special_ids` must be between 0 and {self.size - 1}. The value '
+        f'is {self.special_ids}.'
       )
 
 

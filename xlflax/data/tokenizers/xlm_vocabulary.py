@@ -107,16 +107,16 @@ class XLMVocabulary(imported_vocabulary.ImportedVocabulary):
 
   @classmethod
   def from_files(cls, contents, layout, description):
-    """See `ImportedVocabulary.from_files`."""
+    """Creates a vocabulary; see `ImportedVocabulary.from_files`."""
     lower = bool(description.get('lower', True))
     return cls(contents, layout, lower=lower, description=description)
 
   def files(self):
-    """See `Vocabulary.files`."""
+    """Returns the vocabulary's files; see `Vocabulary.files`."""
     return self.contents
 
   def describe(self):
-    """See `Vocabulary.describe`."""
+    """Returns fields of `vocabulary.json`; see `Vocabulary.describe`."""
     return super().describe() | {'lower': self.lower}
 
   def encode_ragged(
@@ -126,7 +126,7 @@ class XLMVocabulary(imported_vocabulary.ImportedVocabulary):
     language: str | None = None,
     num_threads: int = 1,
   ) -> tuple[np.ndarray, np.ndarray]:
-    """See `Vocabulary.encode_ragged`."""
+    """Encodes texts; see `Vocabulary.encode_ragged`."""
     del num_threads
     split = _make_splitter(language or _DEFAULT_LANGUAGE)
     rows = [
@@ -162,18 +162,18 @@ class XLMVocabulary(imported_vocabulary.ImportedVocabulary):
     )
 
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
-    """See `Vocabulary.decode`."""
+    """Decodes token ids to text; see `Vocabulary.decode`."""
     pieces = [
       self.piece(int(i)) for i in ids if int(i) not in self._skipped_ids
     ]
     return ''.join(pieces).replace(_END_OF_WORD, ' ').strip()
 
   def piece_id(self, piece: str, *, language: str | None = None) -> int | None:
-    """See `Vocabulary.piece_id`."""
+    """Returns a token's id; see `Vocabulary.piece_id`."""
     return self._ids_by_token.get(piece)
 
   def is_byte(self, index: int, *, language: str | None = None) -> bool:
-    """See `Vocabulary.is_byte`."""
+    """Returns whether a token is a byte; see `Vocabulary.is_byte`."""
     self.piece(index)  # Raises a VocabularyError for an invalid id.
     return False
 

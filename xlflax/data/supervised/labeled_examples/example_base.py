@@ -159,7 +159,7 @@ class Example:
     """Formats predictions as a file in XTREME's submission format.
 
     Args:
-      examples: N examples.
+      examples: The N examples of the test set.
       predictions: N predictions. They are class names, written one per line,
         unless the task family documents a different type.
 
@@ -202,7 +202,7 @@ def check_number(expected: int, actual: int, unit: str) -> None:
 
   Args:
     expected: Number of items in the test set.
-    actual: Number of predictions.
+    actual: Number of predictions in the file.
     unit: Plural noun for the predictions, for the error message.
 
   Raises:
