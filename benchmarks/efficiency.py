@@ -247,7 +247,7 @@ def evaluate_checkpoints(setting: Setting, variant: str) -> dict[int, float]:
   folder = setting.folder(variant)
   vocabulary, batches = _load_validation_batches(setting)
   if variant.startswith('x/'):
-    run = loaded_run.open_run(folder)
+    run = loaded_run.load_run(folder)
     model, params_at = run.model, run.params
   else:
     from benchmarks.peers import converted

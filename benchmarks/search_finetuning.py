@@ -253,7 +253,7 @@ def compute_accuracies(setting: Setting, model_dir) -> dict[str, float]:
   from xlflax.runs import loaded_run
   from xlflax.similarity import cosine
 
-  run = loaded_run.open_run(model_dir)
+  run = loaded_run.load_run(model_dir)
   accuracies = {}
   for code in setting.codes:
     name = _TATOEBA[code]

@@ -23,7 +23,7 @@ class SentenceSearch:
   """Search by cosine similarity in sentences of several languages.
 
   Args:
-    run: Run of an encoder, as returned by `xlflax.open_run`.
+    run: Run of an encoder, as returned by `xlflax.load_run`.
     sentences: Pairs of a language and a sentence.
   """
 
@@ -100,7 +100,7 @@ def main() -> None:
   )
   args = parser.parse_args()
   sentences = read_sentences(args.texts)
-  search = SentenceSearch(xlflax.open_run(args.model_dir), sentences)
+  search = SentenceSearch(xlflax.load_run(args.model_dir), sentences)
   languages = sorted({language for language, _ in sentences})
   page = gradio.Interface(
     search.search,

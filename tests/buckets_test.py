@@ -63,8 +63,10 @@ class _Total(eval_task.EvalTask):
   def primary_metric(self):
     return 'accuracy'
 
-  def evaluate(self, subject):
-    total = sum(float(leaf.sum()) for leaf in jax.tree.leaves(subject.params))
+  def evaluate(self, eval_model):
+    total = sum(
+      float(leaf.sum()) for leaf in jax.tree.leaves(eval_model.params)
+    )
     return eval_task.EvalResult(
       metrics={'accuracy/mean': total},
       files={'de.txt': 'a\n'},
@@ -137,8 +139,8 @@ class _Size(study_base.Study):
   model: str
 
   def run(self, opened):
-    subject = opened.subject(model_refs.ModelRef.parse(self.model))
-    count = sum(leaf.size for leaf in jax.tree.leaves(subject.params))
+    eval_model = opened.eval_model(model_refs.ModelRef.parse(self.model))
+    count = sum(leaf.size for leaf in jax.tree.leaves(eval_model.params))
     rows = [{'model': self.model, 'count': count}]
     return analysis_report.Analysis(
       name='size',
@@ -274,7 +276,7 @@ def test_an_average(bucket, pretrained, tmp_path):
       )
       == 0
     )
-  expected, got = (saved_run.open_run(output) for output in outputs)
+  expected, got = (saved_run.load_run(output) for output in outputs)
   assert got.steps == [20] and got.is_finished()
   tiny.assert_trees_equal(
     *(

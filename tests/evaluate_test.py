@@ -33,11 +33,13 @@ class _Total(eval_task.EvalTask):
   def primary_metric(self):
     return 'sum'
 
-  def evaluate(self, subject):
+  def evaluate(self, eval_model):
     _CALLS.append(self.name)
     if self.error:
       raise errors.CorpusError(self.error)
-    total = sum(float(leaf.sum()) for leaf in jax.tree.leaves(subject.params))
+    total = sum(
+      float(leaf.sum()) for leaf in jax.tree.leaves(eval_model.params)
+    )
     return eval_task.EvalResult(metrics={'sum/mean': total + self.offset})
 
 

@@ -80,7 +80,7 @@ def test_gradio_demo_finds_a_sentence_in_its_own_file(make_run, tmp_path):
   assert sentences == [
     ('de', 'die Katze schläft'), ('de', 'ein Hund'), ('en', 'a dog')
   ]  # fmt: skip
-  run = xlflax.open_run(make_run(tmp_path / 'run'), step='untrained')
+  run = xlflax.load_run(make_run(tmp_path / 'run'), step='untrained')
   rows = demo.SentenceSearch(run, sentences).search('ein Hund', 'de')
   assert len(rows) == 3
   assert rows[0][:2] == ['ein Hund', 'de']

@@ -59,7 +59,7 @@ def _read_bytes_that_are_no_text():
 @pytest.mark.parametrize(
   'mistake, message',
   [
-    (lambda: saved_run.open_run('nowhere'), _MISSING_RUN),
+    (lambda: saved_run.load_run('nowhere'), _MISSING_RUN),
     (lambda: corpus_directory.Corpus('nowhere'), _MISSING_CORPUS),
     (lambda: base_vocabulary.Vocabulary.load('nowhere'), _MISSING_VOCABULARY),
     (_name_two_objectives_alike, _SAME_NAME),

@@ -105,7 +105,7 @@ def test_every_value(run, name, step):
     (run / name).write_text(text)
     tried += 1
     try:
-      opened = xlflax.open_run(run)
+      opened = xlflax.load_run(run)
       opened.is_finished()
       _ = opened.sentence if name == 'sentence.json' else None
       if name == 'huggingface.json':
@@ -142,7 +142,7 @@ def test_a_model_far_larger_than_its_checkpoint(run, field, scan):
   (run / 'model.json').write_text(text)
   start = time.monotonic()
   with pytest.raises(errors.XlflaxError, match=f'{field}.*100000000'):
-    opened = xlflax.open_run(run)
+    opened = xlflax.load_run(run)
     for read in (lambda: opened.restore_params(0), opened.untrained_params):
       with pytest.raises(errors.CheckpointError, match=f'{field}=100000000'):
         read()

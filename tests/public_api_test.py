@@ -47,7 +47,7 @@ def test_names_are_imported_when_they_are_used():
 
 def test_top_level_offers_the_rooms():
   assert {*ROOMS} < {*dir(xlflax)}
-  assert {'Run', 'from_huggingface', 'open_run'} < {*dir(xlflax)}
+  assert {'Run', 'from_huggingface', 'load_run'} < {*dir(xlflax)}
 
 
 @pytest.mark.parametrize('room', ['', *ROOMS])

@@ -50,7 +50,7 @@ def _tasks(place):
 
 def test_evaluate_asks_for_another_place(place):
   with read_only.only_read(place / 'run'):
-    run = xlflax.open_run(place / 'run')
+    run = xlflax.load_run(place / 'run')
     with pytest.raises(errors.RunDirectoryError) as caught:
       evaluate_lib.evaluate(model_dir=str(place / 'run'), tasks=_tasks(place))
     with raises_error(
@@ -74,7 +74,7 @@ def test_evaluate_into_another_place(place, tmp_path):
       )
       for _ in range(2)
     )
-    found = xlflax.open_run(place / 'run').evaluate(_tasks(place), output=out)
+    found = xlflax.load_run(place / 'run').evaluate(_tasks(place), output=out)
   assert (first.computed, again.computed) == (2, 0)  # resumed
   written = first.results['retrieval'][0]  # whose files are on disk now
   assert found['retrieval'] == dataclasses.replace(written, files={})

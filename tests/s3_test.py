@@ -65,8 +65,8 @@ def test_checkpoints_are_read(store, pretrained, every):
   name = f's3://bucket/run{every}'
   fakes.copy_run(pretrained, paths.to_path(name))
   store.every, before = every, store.told
-  got = saved_run.open_run(name).restore_params(20)
-  expected = saved_run.open_run(pretrained).restore_params(20)
+  got = saved_run.load_run(name).restore_params(20)
+  expected = saved_run.load_run(pretrained).restore_params(20)
   for key, value in param_tree.flatten_params(expected).items():
     np.testing.assert_array_equal(
       param_tree.flatten_params(got)[key], value, err_msg=key

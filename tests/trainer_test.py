@@ -62,7 +62,7 @@ def train(corpus: pathlib.Path) -> str:
   return str(result['loss'])
 
 
-run: xlflax.Run = xlflax.open_run('runs/a', step='last')
+run: xlflax.Run = xlflax.load_run('runs/a', step='last')
 vectors: np.ndarray = run.encode(['Ein Hund.'], languages='de')
 states: list[np.ndarray] = run.states(['Ein Hund.'], languages='de')
 token: str = run.fill_mask(['Ein <mask>.'], languages='de')[0][0].token
@@ -113,7 +113,7 @@ def test_a_script_passes_a_strict_type_checker(tmp_path):
     textwrap.dedent("""
     import xlflax
 
-    vectors: str = xlflax.open_run('a').encode(['Ein Hund.'])
+    vectors: str = xlflax.load_run('a').encode(['Ein Hund.'])
     xlflax.Trainer.from_recipe(3)
     """)
   )

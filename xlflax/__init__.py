@@ -17,7 +17,7 @@ with _epy.lazy_api_imports(globals()):
     training,
   )
   from xlflax.runs.huggingface_runs import from_huggingface, to_huggingface
-  from xlflax.runs.loaded_run import Run, open_run
+  from xlflax.runs.loaded_run import Run, load_run
   from xlflax.trainer import Trainer
   from xlflax.utils.class_registry import register
 

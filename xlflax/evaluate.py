@@ -134,11 +134,11 @@ def evaluate(
   checkpoint_selection.check_checkpoint_steps(steps)
   result_store.check_writable(model_dir, output)
   if watch:
-    run = checkpoint_polling.open_run(
+    run = checkpoint_polling.load_run(
       model_dir, poll_seconds=poll_seconds, timeout_seconds=timeout_seconds
     )
   else:
-    run = saved_run.open_run(model_dir)
+    run = saved_run.load_run(model_dir)
   if partitioner is None and jax.device_count() > 1:
     partitioner = partitioning.Partitioner()
   store = result_store.ResultStore(run, seed=seed, output=output)

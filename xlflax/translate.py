@@ -221,7 +221,7 @@ def open_translator(
       encoder-decoder, or it does not support a language.
   """
   options = options or TranslationOptions()
-  run = saved_run.open_run(model_dir)
+  run = saved_run.load_run(model_dir)
   sentence_translator.check_model(run.model)
   _warn_of_untrained_target(run.directory, target)
   (selected_step,) = checkpoint_selection.select_checkpoints(
@@ -229,7 +229,7 @@ def open_translator(
   )
   if partitioner is None and jax.device_count() > 1:
     partitioner = partitioning.Partitioner()
-  subject = eval_task.EvalModel(
+  eval_model = eval_task.EvalModel(
     model=run.model,
     vocabulary=run.vocabulary,
     partitioner=partitioner,
@@ -238,7 +238,7 @@ def open_translator(
     objectives=run.objectives,
   )
   translator = Translator(
-    subject, source=source, target=target, options=options
+    eval_model, source=source, target=target, options=options
   )
   return LineTranslator(
     translator=translator,

@@ -20,12 +20,12 @@ def texts(sentences):
   return sentences('de', 20)
 
 
-def _means(subject, texts, words):
+def _means(eval_model, texts, words):
   """{word: mean [L + 1, H]}; these texts have single spaces between words."""
   places = {}
   for text in texts:
     split = text.split()
-    (one,) = word_states.word_states(subject, [split], [('de', 0)])
+    (one,) = word_states.word_states(eval_model, [split], [('de', 0)])
     for i, word in enumerate(split):
       row = word if word in words else word.lower()
       if row in words:
@@ -33,11 +33,11 @@ def _means(subject, texts, words):
   return {word: np.mean(found, axis=0) for word, found in places.items()}
 
 
-def test_means_are_over_tokens_then_over_the_corpus(subject, texts):
+def test_means_are_over_tokens_then_over_the_corpus(eval_model, texts):
   means = corpus_hidden_states.mean_word_states(
-    subject, texts, 'de', _WORDS, block=7
+    eval_model, texts, 'de', _WORDS, block=7
   )
-  expected = _means(subject, texts, _WORDS)
+  expected = _means(eval_model, texts, _WORDS)
   assert means.words == ('der', 'hund', 'Katze', 'Milch', 'fehlt')
   assert means.sums.shape == (5, 3, 16) and means.sentences == 20
   assert means.counts.tolist() == [
@@ -53,29 +53,31 @@ def test_means_are_over_tokens_then_over_the_corpus(subject, texts):
       np.testing.assert_allclose(vector, expected[word][layer], atol=1e-5)
 
 
-def test_text_is_read_as_it_is_written(subject):
+def test_text_is_read_as_it_is_written(eval_model):
   """`Hund,` is not the two words `Hund ,`; the comma is in the context."""
   text = 'die kleine Katze, der Hund'
   means = corpus_hidden_states.mean_word_states(
-    subject, [text], 'de', ['Katze', 'Hund']
+    eval_model, [text], 'de', ['Katze', 'Hund']
   )
-  ids, lengths = word_ids.encode_words(subject.vocabulary, text.split(), 'de')
-  assert ids.tolist() == subject.vocabulary.encode(text)
+  ids, lengths = word_ids.encode_words(
+    eval_model.vocabulary, text.split(), 'de'
+  )
+  assert ids.tolist() == eval_model.vocabulary.encode(text)
   of_word = np.repeat(np.arange(5), lengths)
   comma = int(lengths[:3].sum()) - 1  # a piece of its own in this vocabulary
   of_word[comma] = -1
   (one,) = word_states.states_of_readings(
-    subject, [word_states.Reading(ids, of_word)], [0]
+    eval_model, [word_states.Reading(ids, of_word)], [0]
   )
   np.testing.assert_allclose(means.sums[0], one.states[:, 2], atol=1e-5)
   np.testing.assert_allclose(means.sums[1], one.states[:, 4], atol=1e-5)
 
 
 def test_an_interrupted_corpus_is_gone_on_with(
-  subject, texts, tmp_path, monkeypatch
+  eval_model, texts, tmp_path, monkeypatch
 ):
   expected = corpus_hidden_states.mean_word_states(
-    subject, texts, 'de', _WORDS, block=5
+    eval_model, texts, 'de', _WORDS, block=5
   )
   store = word_vectors.Store(tmp_path / 'de.npz', identity='run at step 3, de')
   monkeypatch.setattr(corpus_hidden_states, '_SAVE_SECONDS', -1.0)
@@ -86,11 +88,11 @@ def test_an_interrupted_corpus_is_gone_on_with(
 
   with pytest.raises(KeyboardInterrupt):
     corpus_hidden_states.mean_word_states(
-      subject, broken(), 'de', _WORDS, block=5, store=store
+      eval_model, broken(), 'de', _WORDS, block=5, store=store
     )
   read = []
   found = corpus_hidden_states.mean_word_states(
-    subject,
+    eval_model,
     (read.append(text) or text for text in texts),
     'de',
     _WORDS,
@@ -107,7 +109,7 @@ def test_an_interrupted_corpus_is_gone_on_with(
   np.testing.assert_array_equal(found.counts, expected.counts)
   np.testing.assert_allclose(found.sums, expected.sums, atol=1e-4)
   again = corpus_hidden_states.mean_word_states(
-    subject, texts, 'de', _WORDS, store=store
+    eval_model, texts, 'de', _WORDS, store=store
   )
   np.testing.assert_array_equal(again.sums, found.sums)
 
@@ -151,35 +153,35 @@ def test_sums_by_hand():
 
 @pytest.mark.parametrize('block, sizes', [(6, [6, 6, 6, 2]), (100, [20])])
 def test_blocks_of_sentences_are_those_of_all_at_once(
-  subject, texts, block, sizes
+  eval_model, texts, block, sizes
 ):
   blocks = list(
     corpus_hidden_states.sentence_blocks(
-      subject, iter(texts), 'de', block=block
+      eval_model, iter(texts), 'de', block=block
     )
   )
   assert [found.shape for found in blocks] == [(3, size, 16) for size in sizes]
-  expected = sentence_states.sentence_states(subject, texts, [0] * 20).states
+  expected = sentence_states.sentence_states(eval_model, texts, [0] * 20).states
   np.testing.assert_allclose(np.concatenate(blocks, 1), expected, atol=1e-5)
 
 
-def test_blocks_are_read_when_they_are_needed(subject, texts):
+def test_blocks_are_read_when_they_are_needed(eval_model, texts):
   read = []
   blocks = corpus_hidden_states.sentence_blocks(
-    subject, (read.append(text) or text for text in texts), 'de', block=4
+    eval_model, (read.append(text) or text for text in texts), 'de', block=4
   )
   next(blocks)
   assert len(read) == 4
   with raises_error(errors.ConfigError, got=0, where='block'):
-    next(corpus_hidden_states.sentence_blocks(subject, texts, 'de', block=0))
+    next(corpus_hidden_states.sentence_blocks(eval_model, texts, 'de', block=0))
 
 
-def test_progress(subject, texts, monkeypatch, caplog):
+def test_progress(eval_model, texts, monkeypatch, caplog):
   monkeypatch.setattr(progress_reporting, '_LOG_INTERVAL_SECONDS', -1.0)
   caplog.set_level('INFO')
-  list(corpus_hidden_states.sentence_blocks(subject, texts, 'de', block=12))
+  list(corpus_hidden_states.sentence_blocks(eval_model, texts, 'de', block=12))
   corpus_hidden_states.mean_word_states(
-    subject, iter(texts), 'de', _WORDS, block=20
+    eval_model, iter(texts), 'de', _WORDS, block=20
   )
   found = [record.getMessage() for record in caplog.records]
   assert len(found) == 3
@@ -188,8 +190,8 @@ def test_progress(subject, texts, monkeypatch, caplog):
   assert_mentions(found[2], 20)
 
 
-def test_embeddings_of_words_that_are_one_piece(subject):
-  vocabulary = subject.vocabulary
+def test_embeddings_of_words_that_are_one_piece(eval_model):
+  vocabulary = eval_model.vocabulary
   pieces = [piece.removeprefix('▁') for piece in vocabulary.pieces()]
   words = ['x' * 30, *pieces, 'der', '☃', *pieces]
   single = {}
@@ -198,9 +200,9 @@ def test_embeddings_of_words_that_are_one_piece(subject):
     if len(ids) == 1 and ids[0] != vocabulary.spec.unk_id:
       single[word] = ids[0]
   assert 0 < len(single) < len(set(words))
-  found = word_vectors.embedding_vectors(subject, words, 'de')
+  found = word_vectors.embedding_vectors(eval_model, words, 'de')
   assert found.words == tuple(single)
-  table = np.asarray(subject.params['model']['embeddings']['token'])
+  table = np.asarray(eval_model.params['model']['embeddings']['token'])
   np.testing.assert_array_equal(found.vectors, table[list(single.values())])
   with raises_error(errors.AnalysisError, where='de', mentions=1):
-    word_vectors.embedding_vectors(subject, ['x' * 30], 'de')
+    word_vectors.embedding_vectors(eval_model, ['x' * 30], 'de')

@@ -13,15 +13,15 @@ SERIES = (model_refs.ModelSeries('mine', 'runs/mine'),)
 class FakeModels(model_refs.Models):
   """Every model has so many layers, and checkpoints 1 and 2."""
 
-  def __init__(self, layers=3, subject=None):
+  def __init__(self, layers=3, eval_model=None):
     super().__init__()
     self._layers = layers
-    self._one = subject
+    self._one = eval_model
 
   def num_layers(self, ref):
     return self._layers
 
-  def subject(self, ref):
+  def eval_model(self, ref):
     return self._one
 
   def resolve(self, ref):

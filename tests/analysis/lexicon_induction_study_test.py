@@ -83,7 +83,7 @@ def test_a_dictionary_of_other_words(tmp_path, vectors):
   assert not found.rows
 
 
-def test_layers_and_embeddings_of_a_model(tmp_path, subject, sentences):
+def test_layers_and_embeddings_of_a_model(tmp_path, eval_model, sentences):
   files = {}
   for language in ('de', 'en'):
     files[language] = str(tmp_path / f'{language}.txt')
@@ -108,7 +108,7 @@ def test_layers_and_embeddings_of_a_model(tmp_path, subject, sentences):
     text=text_files.TextFiles(files=files),
     directory=str(tmp_path / 's'),
   )
-  found = study.run(fakes.FakeModels(subject=subject))
+  found = study.run(fakes.FakeModels(eval_model=eval_model))
   rows = [
     row
     for row in found.rows
@@ -129,7 +129,7 @@ def test_layers_and_embeddings_of_a_model(tmp_path, subject, sentences):
   assert {json.loads(str(one['about']))['run'] for one in kept} == {
     'runs/mine@2'
   }
-  again = study.run(fakes.FakeModels(subject=subject))
+  again = study.run(fakes.FakeModels(eval_model=eval_model))
   assert again.rows == found.rows
 
 
@@ -148,13 +148,13 @@ def test_words_of_a_text():
 
 
 def test_word_vectors_and_states_that_are_not_finite(
-  tmp_path, subject, sentences
+  tmp_path, eval_model, sentences
 ):
   for language in ('de', 'en'):
     (tmp_path / language).write_text('\n'.join(sentences(language, 9)))
   (tmp_path / 'd').write_text('1\t1\n2\t2\n')
   broken = dataclasses.replace(
-    subject, params=jax.tree.map(lambda x: x * np.nan, subject.params)
+    eval_model, params=jax.tree.map(lambda x: x * np.nan, eval_model.params)
   )
   found = lexicon_induction_study.LexiconInductionStudy(
     series=fakes.SERIES,
@@ -163,7 +163,7 @@ def test_word_vectors_and_states_that_are_not_finite(
     text=text_files.TextFiles(
       files={x: str(tmp_path / x) for x in ('de', 'en')}
     ),
-  ).run(fakes.FakeModels(subject=broken))
+  ).run(fakes.FakeModels(eval_model=broken))
   assert not found.rows
   assert [one.part for one in found.failures] == [
     f'mine de-en at step 2, {kind}' for kind in ('embeddings', 'layers')

@@ -39,19 +39,23 @@ def _read(reader, *arguments):
   return np.concatenate(list(reader.blocks(*arguments)), axis=1)
 
 
-def _embeddings(subject):
-  return np.asarray(subject.params['model']['embeddings']['token'])
+def _embeddings(eval_model):
+  return np.asarray(eval_model.params['model']['embeddings']['token'])
 
 
-def test_checkpoints_of_a_run(run, subject):
+def test_checkpoints_of_a_run(run, eval_model):
   opened = model_refs.Models()
   last = model_refs.ModelRef(run)
   assert opened.resolve(last) == model_refs.ModelRef(run, 3)
   assert opened.num_layers(last) == 3
   np.testing.assert_allclose(
-    _embeddings(opened.subject(last)), _embeddings(subject) * 1.03, rtol=1e-6
+    _embeddings(opened.eval_model(last)),
+    _embeddings(eval_model) * 1.03,
+    rtol=1e-6,
   )
-  assert opened.subject(last) is opened.subject(model_refs.ModelRef(run, 3))
+  assert opened.eval_model(last) is opened.eval_model(
+    model_refs.ModelRef(run, 3)
+  )
   fresh = model_refs.ModelRef(run, 'untrained')
   assert opened.at_steps((last, fresh), 'all') == [
     (model_refs.ModelRef(run, step), fresh) for step in (1, 3)
@@ -101,14 +105,16 @@ def test_runs_of_other_lengths(run, make_run, tmp_path):
 def test_models_that_are_not_there(run, ref, got):
   ref = model_refs.ModelRef(ref.directory.replace('RUN', run), ref.step)
   with raises_error(errors.XlflaxError, got=got):
-    model_refs.Models().subject(ref)
+    model_refs.Models().eval_model(ref)
 
 
-def test_kept_states_are_those_that_were_computed(subject, sentences, kept):
+def test_kept_states_are_those_that_were_computed(eval_model, sentences, kept):
   texts = sentences('de', 20)
-  opened = fakes.FakeModels(subject=subject)
+  opened = fakes.FakeModels(eval_model=eval_model)
   expected = np.concatenate(
-    list(corpus_hidden_states.sentence_blocks(subject, texts, 'de', block=8)),
+    list(
+      corpus_hidden_states.sentence_blocks(eval_model, texts, 'de', block=8)
+    ),
     axis=1,
   )
   for _ in range(2):
@@ -122,9 +128,11 @@ def test_kept_states_are_those_that_were_computed(subject, sentences, kept):
   )
 
 
-def test_reading_goes_on_where_it_stopped(subject, sentences, kept, tmp_path):
+def test_reading_goes_on_where_it_stopped(
+  eval_model, sentences, kept, tmp_path
+):
   texts = sentences('de', 20)
-  opened = fakes.FakeModels(subject=subject)
+  opened = fakes.FakeModels(eval_model=eval_model)
   blocks = kept.blocks(opened, _LAST, texts, 'de')
   first = next(blocks)
   blocks.close()
@@ -145,9 +153,9 @@ def test_reading_goes_on_where_it_stopped(subject, sentences, kept, tmp_path):
   assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_damaged_states(subject, sentences, kept, tmp_path):
+def test_damaged_states(eval_model, sentences, kept, tmp_path):
   texts = sentences('de', 9)
-  opened = fakes.FakeModels(subject=subject)
+  opened = fakes.FakeModels(eval_model=eval_model)
   _read(kept, opened, _LAST, texts, 'de')
   next(tmp_path.glob('*/00001.npz')).write_bytes(b'PK broken')
   with raises_error(errors.AnalysisError, where='00001.npz'):
@@ -174,7 +182,9 @@ def _tsv(tmp_path, sentences, count):
   return str(path)
 
 
-def test_links_are_written_for_text_without_gold(subject, sentences, tmp_path):
+def test_links_are_written_for_text_without_gold(
+  eval_model, sentences, tmp_path
+):
   study = alignment_study.AlignmentStudy(
     source=alignment_study.UnlinkedFiles(
       files={'de-en': _tsv(tmp_path, sentences, 6)}, max_sentences=4
@@ -183,7 +193,7 @@ def test_links_are_written_for_text_without_gold(subject, sentences, tmp_path):
     methods=('argmax',),
     layer=0,
   )
-  found = study.run(fakes.FakeModels(subject=subject))
+  found = study.run(fakes.FakeModels(eval_model=eval_model))
   assert not found.failures and not found.pictures and not found.tables
   lines = found.files['mine.2.de-en.argmax.txt'].splitlines()
   assert len(lines) == 4
@@ -195,7 +205,7 @@ def test_links_are_written_for_text_without_gold(subject, sentences, tmp_path):
   )
 
 
-def test_gold_links_are_scored(subject, tmp_path):
+def test_gold_links_are_scored(eval_model, tmp_path):
   (tmp_path / 'text').write_text('der Hund ||| der Hund\n')
   (tmp_path / 'gold').write_text('0-0 1-1\n')
   study = alignment_study.AlignmentStudy(
@@ -207,17 +217,17 @@ def test_gold_links_are_scored(subject, tmp_path):
     methods=('argmax',),
     steps='all',
   )
-  found = study.run(fakes.FakeModels(subject=subject))
+  found = study.run(fakes.FakeModels(eval_model=eval_model))
   assert found.files['mine.2.de-de.argmax.txt'] == '0-0 1-1\n'
   assert [row['aer'] for row in found.rows] == [0] * 6
   assert set(found.pictures) == {'layers', 'steps'}
   wrong = alignment_study.AlignmentStudy(
     source=study.source, series=fakes.SERIES, layer=3
-  ).run(fakes.FakeModels(subject=subject))
+  ).run(fakes.FakeModels(eval_model=eval_model))
   assert_mentions(wrong.failures[0], 3)
 
 
-def test_a_map_of_words_in_context(subject, sentences, tmp_path):
+def test_a_map_of_words_in_context(eval_model, sentences, tmp_path):
   """Of a language to itself the map changes nothing."""
   tsv = tmp_path / 'de-de.tsv'
   tsv.write_text(''.join(f'{a}\t{a}\n' for a in sentences('de', 12)))
@@ -232,13 +242,13 @@ def test_a_map_of_words_in_context(subject, sentences, tmp_path):
     level='words',
     layers=(1,),
   )
-  found = study.run(fakes.FakeModels(subject=subject))
+  found = study.run(fakes.FakeModels(eval_model=eval_model))
   assert not found.failures
   (row,) = found.rows
   assert (row['pairs'], row['held_out'], row['level']) == (21, 2, 'words')
   assert row['cosine_after'] == pytest.approx(1, abs=1e-4)
   links.write_text('0-0 1-1\n' * 11 + '0-0 99-1\n')
-  (failure,) = study.run(fakes.FakeModels(subject=subject)).failures
+  (failure,) = study.run(fakes.FakeModels(eval_model=eval_model)).failures
   assert_mentions(failure, 99)
   turned = dataclasses.replace(study, links={'en-de': str(links)})
   links.write_text('0-1 2-0\n')
@@ -247,7 +257,7 @@ def test_a_map_of_words_in_context(subject, sentences, tmp_path):
   links.write_text('0-0\n')
   for count in (1, 13):
     links.write_text('0-0\n' * count)
-    other = study.run(fakes.FakeModels(subject=subject))
+    other = study.run(fakes.FakeModels(eval_model=eval_model))
     assert_mentions(other.failures[0], count, 12)
   some = dataclasses.replace(
     study, source=dataclasses.replace(study.source, max_pairs=1)

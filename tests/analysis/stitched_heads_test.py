@@ -64,7 +64,8 @@ def _subjects():
     np.float32
   )
   source = dataclasses.replace(
-    one_hot_model.subject_of(_OBJECTIVE, head, _VOCABULARY), model=_Model()
+    one_hot_model.stitch_eval_model(_OBJECTIVE, head, _VOCABULARY),
+    model=_Model(),
   )
   target = dataclasses.replace(source, params={'model': {}}, objectives={})
   return source, target, turn
@@ -98,7 +99,7 @@ class _Models(fakes.FakeModels):
     super().__init__()
     self._two = {'source': source, 'target': target}
 
-  def subject(self, ref):
+  def eval_model(self, ref):
     return self._two[ref.directory]
 
 
@@ -171,9 +172,9 @@ def test_a_head_works_through_the_map_only(tmp_path, back):
 def test_equal_heads_share_a_compiled_program():
   source, target, turn = _subjects()
   first, second = (
-    stitched_heads.subject_of(source, target, _NAME, _saved(turn)).objectives[
-      _NAME
-    ]
+    stitched_heads.stitch_eval_model(
+      source, target, _NAME, _saved(turn)
+    ).objectives[_NAME]
     for _ in range(2)
   )
   assert first == second and hash(first) == hash(second)
@@ -184,9 +185,9 @@ def test_equal_heads_share_a_compiled_program():
 def test_maps_that_do_not_fit(tmp_path):
   source, target, turn = _subjects()
   with raises_error(errors.AnalysisError, got='(32, 5)'):
-    stitched_heads.subject_of(source, target, _NAME, _saved(turn[:, :5]))
+    stitched_heads.stitch_eval_model(source, target, _NAME, _saved(turn[:, :5]))
   with raises_error(errors.AnalysisError, got='parsing'):
-    stitched_heads.subject_of(source, target, 'parsing', None)
+    stitched_heads.stitch_eval_model(source, target, 'parsing', None)
   found = _study(tmp_path, _saved(turn, layer=0)).run(_Models(source, target))
   assert_mentions(found.failures[0], 0, 1)
   found = _study(tmp_path, _saved(turn, first='a@1', second='b@1')).run(
@@ -228,7 +229,7 @@ def test_what_is_not_finite(tmp_path, broken, values):
 def test_layers_of_a_deeper_and_of_a_shallower_target(tmp_path):
   source, target, turn = _subjects()
   deep = dataclasses.replace(target, model=_Model(depth=3))
-  found = stitched_heads.subject_of(source, deep, _NAME, None)
+  found = stitched_heads.stitch_eval_model(source, deep, _NAME, None)
   assert found.objectives[_NAME].layer == 1  # the source's last
   found = _study(tmp_path, _saved(turn)).run(
     _Models(source, dataclasses.replace(target, model=_Model(depth=0)))

@@ -59,8 +59,8 @@ def _save(
   return str(folder)
 
 
-def test_two_models_as_they_are(subject, tmp_path):
-  found = _study(tmp_path).run(fakes.FakeModels(subject=subject))
+def test_two_models_as_they_are(eval_model, tmp_path):
+  found = _study(tmp_path).run(fakes.FakeModels(eval_model=eval_model))
   assert not found.failures
   assert [row['aer'] for row in found.rows] == [0, 0, 0]
   assert found.files['two.2.de-de.argmax.txt'] == '0-0 1-1\n'
@@ -74,44 +74,48 @@ def test_two_models_as_they_are(subject, tmp_path):
     (-1, 'runs/b@2', 'runs/a@2'),
   ],
 )  # the way back
-def test_states_are_mapped(subject, tmp_path, sign, first, second):
+def test_states_are_mapped(eval_model, tmp_path, sign, first, second):
   """The opposite of a vector is what it is least similar to."""
   folder = _save(tmp_path, sign=sign, first=first, second=second)
-  found = _study(tmp_path, maps=folder).run(fakes.FakeModels(subject=subject))
+  found = _study(tmp_path, maps=folder).run(
+    fakes.FakeModels(eval_model=eval_model)
+  )
   assert not found.failures
   links = found.files['two.2.de-de.argmax.txt']
   assert links == ('0-0 1-1\n' if sign > 0 else '0-1 1-0\n')
 
 
-def test_maps_of_all_layers_are_needed(subject, tmp_path):
+def test_maps_of_all_layers_are_needed(eval_model, tmp_path):
   folder = _save(tmp_path, layers=(0, 2))
-  found = _study(tmp_path, maps=folder).run(fakes.FakeModels(subject=subject))
+  found = _study(tmp_path, maps=folder).run(
+    fakes.FakeModels(eval_model=eval_model)
+  )
   assert_mentions(found.failures[0], 0, 2, 'runs/a@2', 'runs/b@2', 'de-de')
 
 
 class _TwoSizes(fakes.FakeModels):
   """Another model for each directory."""
 
-  def __init__(self, subjects, layers=None):
+  def __init__(self, eval_models, layers=None):
     super().__init__()
-    self._subjects = subjects
+    self._subjects = eval_models
     self._depths = layers or {}
 
-  def subject(self, ref):
+  def eval_model(self, ref):
     return self._subjects[ref.directory]
 
   def num_layers(self, ref):
     return self._depths.get(ref.directory, 3)
 
 
-def test_models_of_other_sizes(subject, tmp_path):
+def test_models_of_other_sizes(eval_model, tmp_path):
   other = dataclasses.replace(
-    subject,
-    model=subject.model.clone(
-      config=dataclasses.replace(subject.model.config, hidden_dim=8)
+    eval_model,
+    model=eval_model.model.clone(
+      config=dataclasses.replace(eval_model.model.config, hidden_dim=8)
     ),
   )
-  both = {'runs/a': subject, 'runs/b': other}
+  both = {'runs/a': eval_model, 'runs/b': other}
   found = _study(tmp_path).run(_TwoSizes(both))
   assert_mentions(found.failures[0], 16, 8)
   assert_mentions(found.failures[0], '--maps')
@@ -120,18 +124,20 @@ def test_models_of_other_sizes(subject, tmp_path):
 
 
 @pytest.mark.parametrize('series', [_SERIES, fakes.SERIES])
-def test_states_that_are_not_finite(subject, tmp_path, series):
+def test_states_that_are_not_finite(eval_model, tmp_path, series):
   broken = dataclasses.replace(
-    subject, params=jax.tree.map(lambda x: x * np.nan, subject.params)
+    eval_model, params=jax.tree.map(lambda x: x * np.nan, eval_model.params)
   )
-  found = _study(tmp_path, series=series).run(fakes.FakeModels(subject=broken))
+  found = _study(tmp_path, series=series).run(
+    fakes.FakeModels(eval_model=broken)
+  )
   assert found.failures
   assert not found.rows
 
 
-def test_text_and_links_of_unequal_length(subject, tmp_path):
+def test_text_and_links_of_unequal_length(eval_model, tmp_path):
   found = _study(tmp_path, gold='0-0 1-1\n0-0\n').run(
-    fakes.FakeModels(subject=subject)
+    fakes.FakeModels(eval_model=eval_model)
   )
   assert_mentions(found.failures[0], 1, 2)
   assert not found.rows

@@ -238,8 +238,8 @@ def _arrays(tree) -> dict[str, str]:
 
 
 def _run(root: pathlib.Path) -> list[Any]:
-  """What `open_run` gives, as `evaluate`, `analyze` and `encode` use it."""
-  run = runs_lib.open_run(root / 'run', partitioner=tiny.one_device())
+  """What `load_run` gives, as `evaluate`, `analyze` and `encode` use it."""
+  run = runs_lib.load_run(root / 'run', partitioner=tiny.one_device())
   labels = [
     getattr(objective, 'labels', ()) for objective in run.objectives.values()
   ]
@@ -329,7 +329,7 @@ def _average(root: pathlib.Path) -> Any:
     {root / 'run': [1, _STEP]}, root / 'mean'
   )
   return _arrays(
-    runs_lib.open_run(output, partitioner=tiny.one_device()).params()
+    runs_lib.load_run(output, partitioner=tiny.one_device()).params()
   )
 
 
@@ -351,7 +351,7 @@ def _report(root: pathlib.Path) -> Any:
 
 def _best(root: pathlib.Path) -> Any:
   """`--checkpoint_steps=best`."""
-  run = runs_lib.open_run(root / 'run', partitioner=tiny.one_device())
+  run = runs_lib.load_run(root / 'run', partitioner=tiny.one_device())
   return checkpoint_selection.select_checkpoints(
     run, 'best', metric_for_best_model=_METRIC
   )

@@ -19,7 +19,7 @@ _COMMON = ('--batch_size=16', '--compilation_cache=')
 
 
 @pytest.fixture(scope='module')
-def runs(make_run, subject, tmp_path_factory):
+def runs(make_run, eval_model, tmp_path_factory):
   """The runs `good`, and `broken`, whose parameters are NaN."""
   root = tmp_path_factory.mktemp('bad_input')
   make_run(root / 'good', (1,))
@@ -33,7 +33,7 @@ def runs(make_run, subject, tmp_path_factory):
       step=jnp.int32(1),
       opt_state={'m': jnp.zeros(2)},
       ema=(),
-      params=jax.tree.map(lambda x: x * jnp.nan, subject.params),
+      params=jax.tree.map(lambda x: x * jnp.nan, eval_model.params),
       objective_state={},
     ),
     {'seed': 0},

@@ -85,11 +85,11 @@ def test_bounds_after_an_interrupt(run, sentences, tmp_path, monkeypatch):
   ]
   read = []
 
-  def counted(subject, texts, *args, **settings):
+  def counted(eval_model, texts, *args, **settings):
     read.append(texts[0])
     if len(read) == 3:
       raise KeyboardInterrupt
-    return sentence_states(subject, texts, *args, **settings)
+    return sentence_states(eval_model, texts, *args, **settings)
 
   sentence_states = hidden_states.sentence_states
   monkeypatch.setattr(hidden_states, 'sentence_states', counted)

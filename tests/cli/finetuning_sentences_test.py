@@ -184,7 +184,7 @@ def test_queries_find_their_documents(pretrained, sentences, tmp_path):
   ]
   losses = [row['train']['search/loss/en'] for row in shown if 'train' in row]
   assert losses[-1] < losses[0]
-  found = xlflax.open_run(run)
+  found = xlflax.load_run(run)
   assert found.sentence.normalize and found.sentence.prompts == prompts
   vectors = found.encode(texts, languages='en', prompt_name='query')
   np.testing.assert_allclose((vectors**2).sum(1), 1, atol=1e-5)

@@ -165,7 +165,7 @@ def test_pairs_by_the_margins_of_an_encoder(tmp_path, capsys, monkeypatch):
       return np.stack([vectors[text] for text in texts]).astype(np.float32)
 
   monkeypatch.setattr(
-    'xlflax.runs.loaded_run.open_run', lambda model_dir: Run()
+    'xlflax.runs.loaded_run.load_run', lambda model_dir: Run()
   )
   flags = ('--min_margin=1.0', '--margin_model=runs/a', '--margin_layer=2')
   assert _run(directory, tmp_path, *flags) == 0

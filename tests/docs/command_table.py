@@ -193,7 +193,7 @@ SMALLER = {
       'num_layers=2, hidden_dim=16, mlp_dim=16, num_heads=2, max_position_embeddings=32'),
     'warmup_steps=500': 'warmup_steps=1',
     'num_train_steps=10000': 'num_train_steps=2',
-    'run.at(5000)': 'run.at(2)',
+    'run.checkpoint(5000)': 'run.checkpoint(2)',
     "'best', metric_for_best_model='retrieval/accuracy/mean'": '2',
     'run.params(5000)': 'run.params(2)',
     "['de', 'en']": "['de', 'en']",

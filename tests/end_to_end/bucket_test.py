@@ -76,7 +76,7 @@ def test_stopped_and_continued_in_a_bucket(workspace, bucket, tmp_path):
   assert 'Resuming from the checkpoint of step 6' in outputs[0]
   copy = _copied(found, 'run')
   expected, got = (
-    param_tree.flatten_params(saved_run.open_run(d).restore_params(8))
+    param_tree.flatten_params(saved_run.load_run(d).restore_params(8))
     for d in (tmp_path / 'run', copy)
   )
   for name, value in expected.items():
@@ -104,7 +104,7 @@ def test_stopped_in_s3_is_the_run_on_disk(workspace, tmp_path):
     faults.every = 0
     shared = fake_s3.download(address, 'run', tmp_path / 'copy')
   expected, got = (
-    param_tree.flatten_params(saved_run.open_run(d).restore_params(8))
+    param_tree.flatten_params(saved_run.load_run(d).restore_params(8))
     for d in (tmp_path / 'run', shared)
   )
   for name, value in expected.items():

@@ -24,13 +24,13 @@ class _Bias(eval_task.EvalTask):
   def primary_metric(self):
     return 'bias'
 
-  def evaluate(self, subject):
+  def evaluate(self, eval_model):
     if self.fails:
       raise ValueError('no text')
     return eval_task.EvalResult(
       metrics={
-        'bias': float(subject.params['model']['bias']),
-        'seed': float(subject.seed),
+        'bias': float(eval_model.params['model']['bias']),
+        'seed': float(eval_model.seed),
         'nan': float('nan'),
       }
     )

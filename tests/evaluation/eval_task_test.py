@@ -32,7 +32,7 @@ class _Task(eval_task.EvalTask):
   kind: _Kind = _Kind.ONE
   error: type[Exception] | None = None
 
-  def evaluate(self, subject):
+  def evaluate(self, eval_model):
     if self.error:
       raise self.error('the reason')
     return eval_task.EvalResult(metrics={'m/x': 1.0})

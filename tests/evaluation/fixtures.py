@@ -93,7 +93,7 @@ def model(vocabulary) -> encoder.Encoder:
 
 
 @pytest.fixture(scope='session')
-def subject(model, vocabulary) -> eval_task.EvalModel:
+def eval_model(model, vocabulary) -> eval_task.EvalModel:
   params = nn.meta.unbox(model_params.init_params(model, jax.random.key(0)))
   return eval_task.EvalModel(
     model=model, params={'model': params}, vocabulary=vocabulary, batch_size=8
@@ -101,18 +101,18 @@ def subject(model, vocabulary) -> eval_task.EvalModel:
 
 
 @pytest.fixture(scope='session')
-def with_batch_size(subject):
-  return lambda size: dataclasses.replace(subject, batch_size=size)
+def with_batch_size(eval_model):
+  return lambda size: dataclasses.replace(eval_model, batch_size=size)
 
 
 @pytest.fixture(scope='session')
-def make_run(subject, vocabulary_dir):
+def make_run(eval_model, vocabulary_dir):
   """A function that writes a run directory with checkpoints of some steps."""
 
   def make(directory: pathlib.Path, steps=()) -> pathlib.Path:
     directory.mkdir(exist_ok=True)
     run_directory.write_model(
-      directory, subject.model, vocabulary=subject.vocabulary
+      directory, eval_model.model, vocabulary=eval_model.vocabulary
     )
     run_directory.copy_vocabulary(pathlib.Path(vocabulary_dir), directory)
     saved = checkpoints.Checkpoints(
@@ -122,7 +122,9 @@ def make_run(subject, vocabulary_dir):
       ),
     )
     for step in steps:
-      params = jax.tree.map(lambda x, s=step: x * (1 + s / 100), subject.params)
+      params = jax.tree.map(
+        lambda x, s=step: x * (1 + s / 100), eval_model.params
+      )
       saved.save(
         train_state.TrainState(
           step=jnp.int32(step),

@@ -20,14 +20,16 @@ def texts(sentences):
   return sentences('de', 20) + sentences('ja', 17)
 
 
-def _alone(subject, text, language, pooling):
+def _alone(eval_model, text, language, pooling):
   """One sentence without padding, pooled in numpy."""
-  spec = subject.vocabulary.spec
-  ids = np.array([[spec.bos_id, *subject.vocabulary.encode(text), spec.eos_id]])
+  spec = eval_model.vocabulary.spec
+  ids = np.array(
+    [[spec.bos_id, *eval_model.vocabulary.encode(text), spec.eos_id]]
+  )
   layers = jax.jit(
-    functools.partial(subject.model.apply, method='encode_layers')
+    functools.partial(eval_model.model.apply, method='encode_layers')
   )(
-    {'params': subject.params['model']},
+    {'params': eval_model.params['model']},
     jnp.asarray(ids),
     language_ids=jnp.full(ids.shape, language),
   )
@@ -41,9 +43,9 @@ def _alone(subject, text, language, pooling):
 
 
 @pytest.mark.parametrize('pooling', list(Pooling))
-def test_states_are_those_of_each_sentence_alone(subject, pooling, texts):
+def test_states_are_those_of_each_sentence_alone(eval_model, pooling, texts):
   found = hidden_states.sentence_states(
-    subject, texts, LANGUAGES, pooling=pooling
+    eval_model, texts, LANGUAGES, pooling=pooling
   )
   assert found.states.shape == (3, 37, 16)
   assert found.states.dtype == np.float32
@@ -51,16 +53,16 @@ def test_states_are_those_of_each_sentence_alone(subject, pooling, texts):
   for i in (0, 24):
     np.testing.assert_allclose(
       found.states[:, i],
-      _alone(subject, texts[i], LANGUAGES[i], pooling),
+      _alone(eval_model, texts[i], LANGUAGES[i], pooling),
       atol=1e-5,
     )
 
 
 @pytest.mark.parametrize('batch_size', [1, 40])
 def test_batch_size_does_not_matter(
-  subject, with_batch_size, batch_size, texts
+  eval_model, with_batch_size, batch_size, texts
 ):
-  expected = hidden_states.sentence_states(subject, texts, LANGUAGES).states
+  expected = hidden_states.sentence_states(eval_model, texts, LANGUAGES).states
   found = hidden_states.sentence_states(
     with_batch_size(batch_size), texts, LANGUAGES
   ).states
@@ -68,58 +70,60 @@ def test_batch_size_does_not_matter(
 
 
 @pytest.mark.parametrize('shape', [(8, 1, 1), (2, 2, 2)])
-def test_eight_devices_agree_with_one(subject, shape, texts):
+def test_eight_devices_agree_with_one(eval_model, shape, texts):
   partitioner = partitioning.Partitioner(
     data=shape[0], fsdp=shape[1], tensor=shape[2]
   )
   sharded = dataclasses.replace(
-    subject,
+    eval_model,
     partitioner=partitioner,
     batch_size=12,
-    params=jax.device_put(subject.params, partitioner.replicated),
+    params=jax.device_put(eval_model.params, partitioner.replicated),
   )
-  expected = hidden_states.sentence_states(subject, texts, LANGUAGES).states
+  expected = hidden_states.sentence_states(eval_model, texts, LANGUAGES).states
   found = hidden_states.sentence_states(sharded, texts, LANGUAGES).states
   np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_long_sentences_are_cut_and_counted(subject, texts):
+def test_long_sentences_are_cut_and_counted(eval_model, texts):
   given = [texts[8], texts[0], texts[8] + ' und so weiter']
-  short = len(subject.vocabulary.encode(texts[0]))
+  short = len(eval_model.vocabulary.encode(texts[0]))
   found = hidden_states.sentence_states(
-    subject, given, [0] * 3, max_length=short + 2
+    eval_model, given, [0] * 3, max_length=short + 2
   )
   assert found.truncated == 2
   np.testing.assert_allclose(found.states[:, 0], found.states[:, 2], atol=1e-5)
 
 
-def test_text_without_pieces_is_pooled_over_bos_and_eos(subject, texts):
-  found = hidden_states.sentence_states(subject, ['', texts[0]], [0, 0]).states
-  spec = subject.vocabulary.spec
+def test_text_without_pieces_is_pooled_over_bos_and_eos(eval_model, texts):
+  found = hidden_states.sentence_states(
+    eval_model, ['', texts[0]], [0, 0]
+  ).states
+  spec = eval_model.vocabulary.spec
   layers = jax.jit(
-    functools.partial(subject.model.apply, method='encode_layers')
+    functools.partial(eval_model.model.apply, method='encode_layers')
   )(
-    {'params': subject.params['model']},
+    {'params': eval_model.params['model']},
     jnp.array([[spec.bos_id, spec.eos_id]]),
     language_ids=jnp.zeros((1, 2), int),
   )
   np.testing.assert_allclose(found[:, 0], layers.mean(2)[:, 0], atol=1e-5)
 
 
-def test_no_text_gives_no_states(subject):
-  assert hidden_states.sentence_states(subject, [], []).states.shape == (
+def test_no_text_gives_no_states(eval_model):
+  assert hidden_states.sentence_states(eval_model, [], []).states.shape == (
     3,
     0,
     16,
   )
 
 
-def test_the_number_of_compilations_is_bounded(subject, texts):
+def test_the_number_of_compilations_is_bounded(eval_model, texts):
   hidden_states.pooled_states.clear_cache()
   for count in (3, 11, 37):
-    hidden_states.sentence_states(subject, texts[:count], LANGUAGES[:count])
+    hidden_states.sentence_states(eval_model, texts[:count], LANGUAGES[:count])
   other = dataclasses.replace(
-    subject, params=jax.tree.map(lambda x: x + 1, subject.params)
+    eval_model, params=jax.tree.map(lambda x: x + 1, eval_model.params)
   )
   hidden_states.sentence_states(other, texts, LANGUAGES, pooling=Pooling.FIRST)
   assert (

@@ -54,14 +54,14 @@ def _compared(run, tasks, monkeypatch):
   seen: dict[str, np.ndarray] = {}
   original = sentence_task.SentenceTask.center_vectors
 
-  def centred(self, subject, sides, notes):
-    found = original(self, subject, sides, notes)
+  def centred(self, eval_model, sides, notes):
+    found = original(self, eval_model, sides, notes)
     seen[self.name] = np.concatenate(found)  # of retrieval: the last layer's
     return found
 
   monkeypatch.setattr(sentence_task.SentenceTask, 'center_vectors', centred)
   for task in tasks:
-    result = task.evaluate(run.subject())
+    result = task.evaluate(run.eval_model())
     assert not result.failures, result.failures
     assert sum('vectors are ' in note for note in result.notes) == 1
   return seen
@@ -206,11 +206,11 @@ def test_a_tasks_own_setting_is_told(published):
   run = published[1]
   source = one_hot_model.Held(parts=(('en', _RATED),))
   task = mteb_tasks.SemanticSimilarity(source=source, pooling='mean', layer=1)
-  notes = task.evaluate(run.subject()).notes
+  notes = task.evaluate(run.eval_model()).notes
   assert any('special of layer 1' in note for note in notes)
   assert any(note.endswith(str(run.sentence)) for note in notes)
   np.testing.assert_allclose(
-    task.vectors(run.subject(), TEXTS, ['en'] * 4, []),
+    task.vectors(run.eval_model(), TEXTS, ['en'] * 4, []),
     run.encode(TEXTS, pooling='mean', layer=1),
     atol=1e-6,
   )
@@ -232,7 +232,7 @@ def test_a_definition_is_saved_with_the_run_and_part_of_results(
   )
   sentence_embedding.write_sentence_encoding(run.directory, mixed)
   try:
-    other = xlflax.open_run(run.directory)
+    other = xlflax.load_run(run.directory)
     assert other.sentence == mixed
     layers = other.encode_layers(TEXTS)
     np.testing.assert_allclose(
@@ -246,7 +246,7 @@ def test_a_definition_is_saved_with_the_run_and_part_of_results(
       _damaged(run.directory, mixed)
   finally:
     sentence_embedding.write_sentence_encoding(run.directory, run.sentence)
-  assert xlflax.open_run(run.directory).sentence == run.sentence
+  assert xlflax.load_run(run.directory).sentence == run.sentence
   assert run.sentence.prompts == style.prompts
 
 
@@ -265,7 +265,7 @@ def test_without_its_dense_layers_a_vector_is_of_the_states(caplog, published):
 
 def test_analyses_pool_as_the_model_does(published):
   run = published[1]
-  (block,) = corpus_hidden_states.sentence_blocks(run.subject(), TEXTS, 'en')
+  (block,) = corpus_hidden_states.sentence_blocks(run.eval_model(), TEXTS, 'en')
   np.testing.assert_allclose(block, run.encode_layers(TEXTS), atol=1e-6)
 
 

@@ -23,9 +23,9 @@ pytest_plugins = [
 _Options = translation_options.TranslationOptions
 
 
-def _translate(subject, texts, **options):
+def _translate(eval_model, texts, **options):
   return sentence_translator.Translator(
-    subject, source='en', target='de', options=_Options(**options)
+    eval_model, source='en', target='de', options=_Options(**options)
   ).translate(texts)
 
 
@@ -94,22 +94,22 @@ def untrained(copier):
 
 
 def test_batches_and_devices_do_not_matter(untrained, sentences):
-  subject, boxed = untrained
+  eval_model, boxed = untrained
   texts = sentences('en', 11)
   options = dict(beam_size=2, n_best=2, max_length=16)
-  want = _translate(subject, texts, **options)
+  want = _translate(eval_model, texts, **options)
   assert len(set(_best(want))) > 3
   partitioner = partitioning.Partitioner(data=2, fsdp=2, tensor=2)
   sharded = dataclasses.replace(
-    subject,
+    eval_model,
     partitioner=partitioner,
     params={
       'model': jax.device_put(
-        subject.params['model'], partitioner.shardings(boxed)
+        eval_model.params['model'], partitioner.shardings(boxed)
       )
     },
   )
-  for other in (dataclasses.replace(subject, batch_size=3), sharded):
+  for other in (dataclasses.replace(eval_model, batch_size=3), sharded):
     got = _translate(other, texts, **options)
     for a, b in zip(want.hypotheses, got.hypotheses, strict=True):
       assert [x.text for x in a] == [x.text for x in b]
@@ -120,18 +120,20 @@ def test_batches_and_devices_do_not_matter(untrained, sentences):
 
 def test_a_sentence_has_a_limit_of_its_own(untrained):
   """3 tokens may become 10 + 1, in a batch with longer ones, too."""
-  subject, _ = untrained
-  encode = subject.vocabulary.encode
+  eval_model, _ = untrained
+  encode = eval_model.vocabulary.encode
   short, long = _best(
     _translate(
-      subject,
+      eval_model,
       ['a', 'the small dog drinks warm milk 1 2 3'],
       beam_size=1,
       max_length_ratio=0.01,
     )
   )
   assert len(encode(short)) <= 10 and len(encode(long)) <= 10
-  (free,) = _best(_translate(subject, ['a'], beam_size=1, max_length_ratio=9.0))
+  (free,) = _best(
+    _translate(eval_model, ['a'], beam_size=1, max_length_ratio=9.0)
+  )
   assert len(encode(free)) > 10 and free.startswith(short[:3])
 
 
@@ -191,6 +193,6 @@ def test_impossible_options(options, values):
     _Options(**options)
 
 
-def test_a_model_without_a_decoder(subject):
+def test_a_model_without_a_decoder(eval_model):
   with raises_error(errors.ConfigError, got='Encoder'):
-    sentence_translator.Translator(subject, source='en', target='de')
+    sentence_translator.Translator(eval_model, source='en', target='de')

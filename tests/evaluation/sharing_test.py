@@ -123,11 +123,11 @@ def trained(train):
   """A run of 20 steps, stopped and continued at step 10."""
   first = train('pretrained', stop_after_steps=10)
   last = train('pretrained')
-  return first, last, saved_run.open_run(last['model_dir'])
+  return first, last, saved_run.load_run(last['model_dir'])
 
 
 @pytest.fixture(scope='module')
-def subject(trained) -> eval_task.EvalModel:
+def eval_model(trained) -> eval_task.EvalModel:
   _, _, run = trained
   return eval_task.EvalModel(
     model=run.model,
@@ -137,15 +137,15 @@ def subject(trained) -> eval_task.EvalModel:
   )
 
 
-def _ordinary(subject, language: int) -> eval_task.EvalModel:
+def _ordinary(eval_model, language: int) -> eval_task.EvalModel:
   """The encoder that one language's text is read with, without a plan."""
-  model = subject.model.clone(
-    config=dataclasses.replace(subject.model.config, sharing=None)
+  model = eval_model.model.clone(
+    config=dataclasses.replace(eval_model.model.config, sharing=None)
   )
   params = parameter_sharing.select_language_params(
-    _PLAN, subject.params['model'], language
+    _PLAN, eval_model.params['model'], language
   )
-  return dataclasses.replace(subject, model=model, params={'model': params})
+  return dataclasses.replace(eval_model, model=model, params={'model': params})
 
 
 def test_twenty_steps_make_a_run_that_learned(trained):
@@ -161,41 +161,45 @@ def test_twenty_steps_make_a_run_that_learned(trained):
         assert (leaf[language] != before[name][language]).any(), name
 
 
-def test_states_are_those_of_each_languages_own_encoder(subject):
+def test_states_are_those_of_each_languages_own_encoder(eval_model):
   texts = _sentences('en', 5) + _sentences('fr', 9) + _sentences('en', 12)
   languages = [0] * 5 + [1] * 9 + [0] * 12
-  found = hidden_states.sentence_states(subject, texts, languages).states
+  found = hidden_states.sentence_states(eval_model, texts, languages).states
   for language in range(2):
     mine = np.flatnonzero(np.array(languages) == language)
     alone = hidden_states.sentence_states(
-      _ordinary(subject, language),
+      _ordinary(eval_model, language),
       [texts[i] for i in mine],
       [language] * len(mine),
     ).states
     np.testing.assert_allclose(found[:, mine], alone, atol=1e-5)
   other = hidden_states.sentence_states(
-    _ordinary(subject, 1), texts[:1], [0]
+    _ordinary(eval_model, 1), texts[:1], [0]
   ).states
   assert np.abs(found[:, :1] - other).max() > 0.1
 
 
-def test_perplexity_of_a_language_is_that_of_its_own_encoder(subject, corpus):
+def test_perplexity_of_a_language_is_that_of_its_own_encoder(
+  eval_model, corpus
+):
   task = perplexity.Perplexity(
     source=text_sources.CorpusText(directory=corpus), length=16, batch_size=4
   )
-  result = eval_task.evaluate_task(task, subject)
+  result = eval_task.evaluate_task(task, eval_model)
   assert not result.failures
   objective = masked_lm.MaskedLM(random_words='language')
   dataset = dataset_config.DatasetConfig(
     name='perplexity', mixture='', layout='blocks', length=16, batch_size=4
   )
   for language, code in enumerate(_WORDS):
-    ordinary = _ordinary(subject, language)
-    lines = subject.vocabulary.encode_batch(_sentences(code, 20), language=code)
+    ordinary = _ordinary(eval_model, language)
+    lines = eval_model.vocabulary.encode_batch(
+      _sentences(code, 20), language=code
+    )
     units = [
       (row,)
       for row in token_batches.split_into_blocks(
-        lines, capacity=14, separator=subject.vocabulary.spec.eos_id
+        lines, capacity=14, separator=eval_model.vocabulary.spec.eos_id
       )
     ]
     loss, _, tokens = perplexity.score_rows(
@@ -217,16 +221,16 @@ class _Unknown(text_sources.PairSource):
     return text_sources.PairedText(['a'], ['b'])
 
 
-def test_retrieval_needs_a_language_of_the_model(subject, corpus):
+def test_retrieval_needs_a_language_of_the_model(eval_model, corpus):
   result = eval_task.evaluate_task(
     retrieval_task.Retrieval(
       source=text_sources.ParallelCorpus(directory=corpus)
     ),
-    subject,
+    eval_model,
   )
   assert not result.failures and 0 < result.metrics['accuracy/fr'] <= 1
   (failure,) = eval_task.evaluate_task(
-    retrieval_task.Retrieval(source=_Unknown()), subject
+    retrieval_task.Retrieval(source=_Unknown()), eval_model
   ).failures
   assert failure.message == (
     'The model has no parameters for this language. Got: ja. '
@@ -234,12 +238,12 @@ def test_retrieval_needs_a_language_of_the_model(subject, corpus):
   )
 
 
-def test_two_languages_in_a_row_are_not_scored(subject, corpus):
+def test_two_languages_in_a_row_are_not_scored(eval_model, corpus):
   (failure,) = eval_task.evaluate_task(
     perplexity.TranslationPerplexity(
       source=text_sources.ParallelCorpus(directory=corpus)
     ),
-    subject,
+    eval_model,
   ).failures
   assert 'translation_perplexity' in failure.message
 
@@ -255,22 +259,24 @@ def test_fine_tuning_with_frozen_language_specific_parts(train, trained):
     ),
   )
   before = param_tree.flatten_params(run.restore_params(20))
-  after = saved_run.open_run(tuned['model_dir']).restore_params(3)
+  after = saved_run.load_run(tuned['model_dir']).restore_params(3)
   for name, leaf in param_tree.flatten_params(after).items():
     frozen = name.startswith('model/language_specific/')
     assert np.array_equal(leaf, before[name]) == frozen, name
 
 
-def test_states_on_eight_devices(subject, trained):
+def test_states_on_eight_devices(eval_model, trained):
   _, _, run = trained
   texts = _sentences('en', 3) + _sentences('fr', 4)
   languages = [0] * 3 + [1] * 4
   mesh = partitioning.Partitioner(fsdp=2, tensor=2)
   sharded = dataclasses.replace(
-    subject, partitioner=mesh, params=run.restore_params(20, partitioner=mesh)
+    eval_model,
+    partitioner=mesh,
+    params=run.restore_params(20, partitioner=mesh),
   )
   np.testing.assert_allclose(
     hidden_states.sentence_states(sharded, texts, languages).states,
-    hidden_states.sentence_states(subject, texts, languages).states,
+    hidden_states.sentence_states(eval_model, texts, languages).states,
     atol=1e-5,
   )

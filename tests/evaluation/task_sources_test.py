@@ -64,10 +64,10 @@ def test_wrong_names(settings, values):
     task_sources.TaskText(**settings).languages_found()
 
 
-def test_perplexity_of_a_task_is_that_of_the_same_text(corpus, subject):
+def test_perplexity_of_a_task_is_that_of_the_same_text(corpus, eval_model):
   numbers = [
     perplexity.Perplexity(source=source, length=16, batch_size=8)
-    .evaluate(subject)
+    .evaluate(eval_model)
     .metrics['perplexity/de']
     for source in (
       task_sources.TaskText(mixture='evaluated.mono.de'),

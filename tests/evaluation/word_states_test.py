@@ -23,28 +23,30 @@ def split(sentences):
   return [text.split() for text in sentences('de', 9) + sentences('ja', 6)]
 
 
-def _read(subject, split, languages, **options):
-  found = list(word_states.word_states(subject, split, languages, **options))
+def _read(eval_model, split, languages, **options):
+  found = list(word_states.word_states(eval_model, split, languages, **options))
   assert sorted(one.sentence for one in found) == list(range(len(split)))
   for one in found:
     assert one.words.tolist() == list(range(one.states.shape[1]))
   return [one.states for one in sorted(found, key=lambda one: one.sentence)]
 
 
-def test_words_are_means_over_their_tokens_in_a_sentence_alone(subject, split):
-  found = _read(subject, split, _LANGUAGES)
-  spec = subject.vocabulary.spec
+def test_words_are_means_over_their_tokens_in_a_sentence_alone(
+  eval_model, split
+):
+  found = _read(eval_model, split, _LANGUAGES)
+  spec = eval_model.vocabulary.spec
   encode = jax.jit(
-    functools.partial(subject.model.apply, method='encode_layers')
+    functools.partial(eval_model.model.apply, method='encode_layers')
   )
   for i in (3, 12):
     ids, lengths = word_ids.encode_words(
-      subject.vocabulary, split[i], _LANGUAGES[i][0]
+      eval_model.vocabulary, split[i], _LANGUAGES[i][0]
     )
     tokens = np.array([[spec.bos_id, *ids, spec.eos_id]])
     layers = np.asarray(
       encode(
-        {'params': subject.params['model']},
+        {'params': eval_model.params['model']},
         jnp.asarray(tokens),
         language_ids=jnp.full(tokens.shape, _LANGUAGES[i][1]),
       )
@@ -59,31 +61,31 @@ def test_words_are_means_over_their_tokens_in_a_sentence_alone(subject, split):
     assert found[i].dtype == np.float32
 
 
-def test_batch_size_and_devices_do_not_matter(subject, split):
-  expected = _read(subject, split, _LANGUAGES)
+def test_batch_size_and_devices_do_not_matter(eval_model, split):
+  expected = _read(eval_model, split, _LANGUAGES)
   partitioner = partitioning.Partitioner(data=2, fsdp=2, tensor=2)
   for other in (
-    dataclasses.replace(subject, batch_size=3),
+    dataclasses.replace(eval_model, batch_size=3),
     dataclasses.replace(
-      subject,
+      eval_model,
       partitioner=partitioner,
       batch_size=12,
-      params=jax.device_put(subject.params, partitioner.replicated),
+      params=jax.device_put(eval_model.params, partitioner.replicated),
     ),
   ):
     for x, y in zip(_read(other, split, _LANGUAGES), expected, strict=True):
       np.testing.assert_allclose(x, y, atol=1e-5)
 
 
-def test_words_beyond_the_limit_are_left_out_whole(subject, split):
+def test_words_beyond_the_limit_are_left_out_whole(eval_model, split):
   words = split[8]
-  ids, lengths = word_ids.encode_words(subject.vocabulary, words, 'de')
+  ids, lengths = word_ids.encode_words(eval_model.vocabulary, words, 'de')
   assert lengths[2] > 1  # so that a limit can lie inside of a word
   kept = int(lengths[:3].sum()) - 1
-  (short,) = _read(subject, [words], [('de', 0)], max_length=kept + 2)
+  (short,) = _read(eval_model, [words], [('de', 0)], max_length=kept + 2)
   of_token = np.repeat(np.arange(len(words)), lengths)[:kept]
   (expected,) = word_states.states_of_readings(
-    subject,
+    eval_model,
     [word_states.Reading(ids[:kept], np.where(of_token < 2, of_token, -1))],
     [0],
   )
@@ -91,17 +93,17 @@ def test_words_beyond_the_limit_are_left_out_whole(subject, split):
   np.testing.assert_allclose(short, expected.states, atol=1e-5)
 
 
-def test_each_language_is_read_by_its_own_parts(subject, split):
+def test_each_language_is_read_by_its_own_parts(eval_model, split):
   plan = parameter_sharing.SharingPlan(embeddings=True, layers=1)
-  model = subject.model.clone(
-    config=dataclasses.replace(subject.model.config, sharing=plan)
+  model = eval_model.model.clone(
+    config=dataclasses.replace(eval_model.model.config, sharing=plan)
   )
   params = nn.meta.unbox(model_params.init_params(model, jax.random.key(1)))
-  mixed = dataclasses.replace(subject, model=model, params={'model': params})
+  mixed = dataclasses.replace(eval_model, model=model, params={'model': params})
   found = _read(mixed, split[7:11], _LANGUAGES[7:11])
   for language, part in ((0, slice(0, 2)), (2, slice(2, 4))):
     own = dataclasses.replace(
-      subject,
+      eval_model,
       params={
         'model': parameter_sharing.select_language_params(
           plan, params, language
@@ -113,21 +115,21 @@ def test_each_language_is_read_by_its_own_parts(subject, split):
       np.testing.assert_allclose(x, y, atol=1e-5)
 
 
-def test_some_tokens_may_belong_to_no_word(subject, split):
+def test_some_tokens_may_belong_to_no_word(eval_model, split):
   words = split[7]
-  ids, lengths = word_ids.encode_words(subject.vocabulary, words, 'de')
+  ids, lengths = word_ids.encode_words(eval_model.vocabulary, words, 'de')
   of_token = np.repeat(np.arange(len(words)), lengths)
   some = np.where(np.isin(of_token, [1, 3]), of_token * 10, -1)
   (found,) = word_states.states_of_readings(
-    subject, [word_states.Reading(ids, some)], [0]
+    eval_model, [word_states.Reading(ids, some)], [0]
   )
-  (every,) = _read(subject, [words], [('de', 0)])
+  (every,) = _read(eval_model, [words], [('de', 0)])
   assert found.words.tolist() == [10, 30]
   np.testing.assert_allclose(found.states, every[:, [1, 3]], atol=1e-5)
 
 
-def test_a_sentence_without_words(subject, split):
-  found = _read(subject, [[], split[0]], [('de', 0)] * 2)
+def test_a_sentence_without_words(eval_model, split):
+  found = _read(eval_model, [[], split[0]], [('de', 0)] * 2)
   assert found[0].shape == (3, 0, 16)
   assert found[1].shape == (3, len(split[0]), 16)
-  assert list(word_states.word_states(subject, [], [])) == []
+  assert list(word_states.word_states(eval_model, [], [])) == []

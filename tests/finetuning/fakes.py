@@ -99,8 +99,8 @@ class Counted(eval_task.EvalTask):
   def primary_metric(self) -> str:
     return 'accuracy'
 
-  def evaluate(self, subject) -> eval_task.EvalResult:
-    del subject
+  def evaluate(self, eval_model) -> eval_task.EvalResult:
+    del eval_model
     CALLS.append(self.name)
     failures = eval_task.Failures(self.name)
     metrics = {}

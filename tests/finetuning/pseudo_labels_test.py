@@ -19,7 +19,7 @@ _LABELS = ('DET', 'NOUN', 'VERB')
 
 
 @pytest.fixture(scope='module')
-def teacher(make_run, subject, tmp_path_factory):
+def teacher(make_run, eval_model, tmp_path_factory):
   """A run whose head is random."""
   objective = token_classification.TokenClassification(labels=_LABELS)
   directory = make_run(tmp_path_factory.mktemp('teacher') / 'run')
@@ -40,7 +40,7 @@ def teacher(make_run, subject, tmp_path_factory):
   saved.save(
     train_state.TrainState(
       step=jnp.int32(5),
-      params=subject.params | {'heads': jax.tree.map(jnp.asarray, heads)},
+      params=eval_model.params | {'heads': jax.tree.map(jnp.asarray, heads)},
       opt_state={'m': jnp.zeros(2)},
       ema=(),
       objective_state={},

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from xlflax import cli, open_run
+from xlflax import cli, load_run
 from xlflax.evaluation import sentence_embedding
 
 pytest_plugins = ['tests.evaluation.fixtures']
@@ -15,7 +15,7 @@ def test_translations_get_the_vectors_of_the_text(
   sides = [sentences(code, 24) for code in ('en', 'de')]
   lines = ['\t'.join(pair) for pair in zip(*sides, strict=True)]
   (tmp_path / 'en-de.tsv').write_text('\n'.join(lines) + '\n')
-  wanted = open_run(str(teacher)).encode(sides[0], languages='en')
+  wanted = load_run(str(teacher)).encode(sides[0], languages='en')
   np.save(tmp_path / 'en-de.npy', wanted)
   student = tmp_path / 'student'
   files = {'de': str(tmp_path / 'en-de.tsv')}
@@ -37,7 +37,7 @@ def test_translations_get_the_vectors_of_the_text(
   assert encoding is not None and not encoding.normalize
 
   def distance(run):
-    found = open_run(str(run)).encode(
+    found = load_run(str(run)).encode(
       sides[1], languages='de', pooling='mean_all'
     )
     return np.square(found - wanted).mean()

@@ -17,7 +17,7 @@ _STEP = 4
 
 @pytest.fixture(scope='module')
 def run(make_run, tmp_path_factory):
-  return xlflax.open_run(
+  return xlflax.load_run(
     make_run(tmp_path_factory.mktemp('runs') / 'run', steps=[_STEP])
   )
 

@@ -95,7 +95,7 @@ def test_the_ten_nearest_sentences(folder, tmp_path, monkeypatch):
     )
   )
   text = (output / 'test_results.txt').read_text()
-  ours = loaded_run.open_run(
+  ours = loaded_run.load_run(
     huggingface_import.convert_import(
       huggingface_import.check_import(folder), tmp_path / 'ours'
     )
@@ -108,7 +108,7 @@ def test_the_ten_nearest_sentences(folder, tmp_path, monkeypatch):
     centering='none',
     pair_filter='none',
   )
-  result = task.evaluate(ours.subject())
+  result = task.evaluate(ours.eval_model())
   assert not result.failures
   for code in pairs:
     own = text.split(f'language={code}\n')[1].split('====')[0]

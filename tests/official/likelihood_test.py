@@ -50,7 +50,7 @@ def scorer_class():
 
 @pytest.fixture(scope='module', params=['bert', 'xlmr', 'roberta'])
 def both(request, tmp_path_factory):
-  """(folder, the imported run's subject) of a tiny masked language model."""
+  """(folder, the imported run's eval_model) of a tiny masked language model."""
   folder = tmp_path_factory.mktemp(request.param)
   options = {'do_lower_case': False} if request.param == 'bert' else {}
   made = getattr(reference_tokenizers, request.param)(folder, **options)
@@ -76,22 +76,22 @@ def both(request, tmp_path_factory):
   huggingface_import.convert_import(
     huggingface_import.check_import(folder), ours
   )
-  return str(folder), loaded_run.open_run(ours).subject()
+  return str(folder), loaded_run.load_run(ours).eval_model()
 
 
 @pytest.mark.parametrize(
   'hidden, metric', [('token', 'original'), ('word', 'within_word_l2r')]
 )
 def test_sentences(scorer_class, both, hidden, metric):
-  folder, subject = both
+  folder, eval_model = both
   theirs = scorer_class(folder, 'cpu')
   texts = _TEXTS
   if hidden == 'word' and 'roberta' in folder:
     # Its pre-tokenizer takes marks off words; here they belong to them.
     texts = [''.join(c for c in t if c.isalpha() or c == ' ') for t in texts]
   found = pseudo_likelihood.score_sentences(
-    subject,
-    subject.vocabulary.encode_batch(texts),
+    eval_model,
+    eval_model.vocabulary.encode_batch(texts),
     [0] * len(texts),
     hidden=pseudo_likelihood.MaskUnit(hidden),
   )
@@ -104,7 +104,7 @@ def test_sentences(scorer_class, both, hidden, metric):
 
 
 def test_choices_after_a_text(scorer_class, both):
-  folder, subject = both
+  folder, eval_model = both
   theirs = scorer_class(folder, 'cpu')
   examples = [
     labeled_examples.Choice(
@@ -125,5 +125,5 @@ def test_choices_after_a_text(scorer_class, both):
     [one.paired_text for one in examples],
     reduction=lambda x: x.sum().item(),
   )
-  found = task._score_choices(subject, 'en', examples, [])
+  found = task._score_choices(eval_model, 'en', examples, [])
   np.testing.assert_allclose(found, expected, rtol=1e-4)

@@ -178,7 +178,7 @@ def test_masked_lm_is_trained_on_and_goes_back(name, corpus, tmp_path):
   assert abs(ours - theirs) < 1e-4
 
   settings.train()
-  run = saved_run.open_run(tmp_path / 'run')
+  run = saved_run.load_run(tmp_path / 'run')
   assert run.steps[-1] == 20
   folder_writer.write_folder(
     huggingface_export.check_export(run.directory), tmp_path / 'back'
@@ -203,7 +203,7 @@ def test_encoder_without_a_head_is_trained_on_and_goes_back(
     model_dir=str(tmp_path / 'ours'), allow_missing=True
   )
   dataclasses.replace(settings, init_from=init).train()
-  run = saved_run.open_run(tmp_path / 'run')
+  run = saved_run.load_run(tmp_path / 'run')
   folder_writer.write_folder(
     huggingface_export.check_export(run.directory, task='states'),
     tmp_path / 'back',

@@ -188,7 +188,7 @@ def test_encoder_decoder_is_trained_on_and_goes_back(
     assert abs(ours - theirs) < 1e-4
 
   settings.train()
-  run = saved_run.open_run(tmp_path / 'run')
+  run = saved_run.load_run(tmp_path / 'run')
   assert run.steps[-1] == 20
   folder_writer.write_folder(
     huggingface_export.check_export(run.directory), tmp_path / 'back'

@@ -132,7 +132,7 @@ def test_row_starts_from_the_published_model_and_goes_back(
   np.testing.assert_allclose(ours, theirs, atol=1e-4)
 
   settings.train()
-  run = saved_run.open_run(tmp_path / 'run')
+  run = saved_run.load_run(tmp_path / 'run')
   assert run.steps[-1] == 20
   checked = huggingface_export.check_export(run.directory)
   folder_writer.write_folder(checked, tmp_path / 'back', license='mit')

@@ -24,7 +24,7 @@ def _one_device() -> partitioning.Partitioner:
 
 
 def _open(directory) -> xlflax.Run:
-  return xlflax.open_run(directory, partitioner=_one_device())
+  return xlflax.load_run(directory, partitioner=_one_device())
 
 
 @pytest.fixture(scope='module')
@@ -56,7 +56,7 @@ def test_hugging_face_and_back(run, sentences, tmp_path):
 
 def test_only_checkpoints_are_exported(run, tmp_path):
   with pytest.raises(errors.CheckpointError, match='Only a saved checkpoint'):
-    xlflax.to_huggingface(run.at('untrained'), tmp_path / 'folder')
+    xlflax.to_huggingface(run.checkpoint('untrained'), tmp_path / 'folder')
 
 
 def _write_plain(run, directory) -> xlflax.Run:

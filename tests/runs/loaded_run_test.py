@@ -24,7 +24,7 @@ def _one_device() -> partitioning.Partitioner:
 
 
 def _open(directory, **options) -> xlflax.Run:
-  return xlflax.open_run(directory, partitioner=_one_device(), **options)
+  return xlflax.load_run(directory, partitioner=_one_device(), **options)
 
 
 @pytest.fixture(scope='module')
@@ -49,22 +49,22 @@ def test_a_run_in_a_notebook(run):
   assert 'Encoder' in text and 'num_layers' in text
 
 
-def test_a_run_opens_at_a_checkpoint(directory, run, subject):
+def test_a_run_opens_at_a_checkpoint(directory, run, eval_model):
   assert run.steps == [10, 20]
   assert run.step == 20
-  assert run.model == subject.model
-  assert run.vocabulary.hash == subject.vocabulary.hash
-  best = run.at('best', metric_for_best_model='retrieval/accuracy/mean')
+  assert run.model == eval_model.model
+  assert run.vocabulary.hash == eval_model.vocabulary.hash
+  best = run.checkpoint('best', metric_for_best_model='retrieval/accuracy/mean')
   assert best.step == 10
   assert _open(directory, step=10).step == 10
   np.testing.assert_allclose(
     best.params()['model']['embeddings']['token'],
-    subject.params['model']['embeddings']['token'] * 1.1,
+    eval_model.params['model']['embeddings']['token'] * 1.1,
     rtol=1e-6,
   )
 
 
-def test_parameters_of_another_step(run, subject):
+def test_parameters_of_another_step(run, eval_model):
   assert run.params() is run.params(20)
   scale = [
     float(run.params(step)['model']['embeddings']['token'].std())
@@ -78,7 +78,7 @@ def test_parameters_of_another_step(run, subject):
     )
   fresh = run.params('untrained')['model']
   assert jax.tree.structure(fresh) == jax.tree.structure(
-    subject.params['model']
+    eval_model.params['model']
   )
 
 
@@ -110,7 +110,7 @@ def test_encode_is_a_layer_of_the_states(
   codes = ['de'] * 5 + ['ja'] * 4
   found = run.encode(texts, languages=codes, **options)
   expected = hidden_states.sentence_states(
-    run.subject(), texts, [0] * 5 + [2] * 4, pooling=pooling
+    run.eval_model(), texts, [0] * 5 + [2] * 4, pooling=pooling
   ).states[layer]
   assert found.shape == (9, 16)
   assert found.dtype == np.float32
@@ -206,7 +206,7 @@ def test_evaluate_writes_and_returns_results(run, corpus):
   assert 0 <= result.metrics['accuracy/mean'] <= 1
   written = (run.directory / 'eval' / 'retrieval').glob('*/20.json')
   assert len(list(written)) == 1
-  untrained = run.at('untrained').evaluate([task])['retrieval']
+  untrained = run.checkpoint('untrained').evaluate([task])['retrieval']
   assert untrained.metrics != result.metrics
 
 

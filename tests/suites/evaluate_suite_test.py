@@ -183,7 +183,7 @@ def test_costs_add_up_over_calls(make_suite, runs, tmp_path):
     _run(suite, runs[:1], tmp_path)
     (table,) = report_files.read_report(tmp_path / 'out' / 'report')
     costs.append(table.cost)
-  run = saved_run.open_run(runs[0])
+  run = saved_run.load_run(runs[0])
   body = run.restore_params(20)['model']
   config = run.model.config
   padding = config.table_size - config.vocab_size

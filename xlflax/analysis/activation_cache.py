@@ -122,7 +122,7 @@ class SentenceReader:
   def _compute(self, models, ref, texts, language):
     """Yields the states of sentences without the cache."""
     return corpus_hidden_states.sentence_blocks(
-      models.subject(ref),
+      models.eval_model(ref),
       texts,
       language,
       pooling=self.pooling,

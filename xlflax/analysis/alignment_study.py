@@ -175,10 +175,10 @@ class AlignmentStudy(study_base.SeriesStudy):
     else:
       task = two_model_alignment.TwoModelAlignment(
         **settings,
-        second=models.subject(case.second),
+        second=models.eval_model(case.second),
         maps=self._maps(case, models),
       )
-    result = task.evaluate(models.subject(case.first))
+    result = task.evaluate(models.eval_model(case.first))
     for failure in result.failures:
       raise errors.AnalysisError(failure.message)
     return result
@@ -206,7 +206,7 @@ class AlignmentStudy(study_base.SeriesStudy):
         layers=depths[0],
       )
     sizes = [
-      models.subject(ref).model.config.hidden_dim
+      models.eval_model(ref).model.config.hidden_dim
       for ref in (case.first, case.second)
     ]
     if len(set(sizes)) > 1:

@@ -28,7 +28,7 @@ _Item = TypeVar('_Item')
 
 
 def sentence_blocks(
-  subject: eval_task.EvalModel,
+  eval_model: eval_task.EvalModel,
   texts: Iterable[str],
   language: str,
   *,
@@ -44,7 +44,7 @@ def sentence_blocks(
         sums.update(*pair)
 
   Args:
-    subject: Model with its vocabulary.
+    eval_model: Model with its vocabulary.
     texts: Sentences in one language. They are consumed block by block.
     language: Language code for the sentences.
     pooling: Method that pools hidden states. If None, the pooling of the
@@ -57,19 +57,19 @@ def sentence_blocks(
     States of shape [layers + 1, n, H], float32. n equals `block`, except in the
     last block.
   """
-  language_id = _language_id(subject, language)
-  encoding = subject.sentence.changed(pooling=pooling, max_length=max_length)
+  language_id = _language_id(eval_model, language)
+  encoding = eval_model.sentence.changed(pooling=pooling, max_length=max_length)
   total = len(texts) if isinstance(texts, Sized) else None
   with progress_reporting.Progress('sentence states', total=total) as report:
     for block_texts in _blocks(texts, block):
       yield hidden_states.layer_vectors(
-        subject, block_texts, [language_id] * len(block_texts), encoding
+        eval_model, block_texts, [language_id] * len(block_texts), encoding
       ).states
       report(len(block_texts))
 
 
 def mean_word_states(
-  subject: eval_task.EvalModel,
+  eval_model: eval_task.EvalModel,
   texts: Iterable[str],
   language: str,
   words: Sequence[str],
@@ -87,7 +87,7 @@ def mean_word_states(
   of the text are looked up in `words` as they are, and otherwise in lower case.
 
   Args:
-    subject: Model with its vocabulary.
+    eval_model: Model with its vocabulary.
     texts: Sentences in one language. If a store is given, every call must pass
       the same sentences in the same order.
     language: Language code for the sentences.
@@ -103,8 +103,8 @@ def mean_word_states(
     AnalysisError: If the store contains different words or a different
       `identity`.
   """
-  language_id = _language_id(subject, language)
-  config = subject.model.config
+  language_id = _language_id(eval_model, language)
+  config = eval_model.model.config
   means = word_vectors.WordMeans(
     words,
     layers=config.num_layers + 1,
@@ -113,7 +113,7 @@ def mean_word_states(
   )
   if store is not None:
     means = store.restore(means)
-  tokenizer = _WordTokenizer(subject, language, means)
+  tokenizer = _WordTokenizer(eval_model, language, means)
   num_done = means.sentences
   last_save_time = time.monotonic()
   with progress_reporting.Progress(
@@ -122,7 +122,7 @@ def mean_word_states(
     for block_texts in _blocks(itertools.islice(texts, num_done, None), block):
       readings, mean_rows = tokenizer.tokenize(block_texts)
       sentences = word_states.states_of_readings(
-        subject,
+        eval_model,
         readings,
         [language_id] * len(block_texts),
         max_length=max_length,
@@ -150,11 +150,11 @@ class _WordTokenizer:
 
   def __init__(
     self,
-    subject: eval_task.EvalModel,
+    eval_model: eval_task.EvalModel,
     language: str,
     means: word_vectors.WordMeans,
   ):
-    self._vocabulary = subject.vocabulary
+    self._vocabulary = eval_model.vocabulary
     self._language = language
     self._segmenter = word_segmentation.Segmenter(
       language.replace('-', '_'), means.words
@@ -217,11 +217,11 @@ class _WordTokenizer:
     )
 
 
-def _language_id(subject: eval_task.EvalModel, language: str) -> int:
+def _language_id(eval_model: eval_task.EvalModel, language: str) -> int:
   """Returns the id of a language and logs notes on its choice."""
   notes: list[str] = []
   language_id = language_codes.language_id(
-    subject.vocabulary, language, notes, required=subject.needs_languages
+    eval_model.vocabulary, language, notes, required=eval_model.needs_languages
   )
   for note in notes:
     _LOG.warning('%s', note)

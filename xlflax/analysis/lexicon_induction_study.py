@@ -217,7 +217,7 @@ class _VectorCache:
     """Yields word vectors from the embedding tables, which have no layer."""
     first, second = (
       word_vectors.embedding_vectors(
-        self._models.subject(ref), self._vocabulary(language), language
+        self._models.eval_model(ref), self._vocabulary(language), language
       )
       for ref, language in _sides(case)
     )
@@ -252,7 +252,7 @@ class _VectorCache:
       if len(self._means) > 1:
         self._means.pop(next(iter(self._means)))
       self._means[key] = corpus_hidden_states.mean_word_states(
-        self._models.subject(ref),
+        self._models.eval_model(ref),
         self._lines(language),
         language,
         self._vocabulary(language),

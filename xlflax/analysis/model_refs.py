@@ -133,10 +133,10 @@ class Models:
     self._batch_size = batch_size
     self._seed = seed
     self._partitioner = partitioner
-    self._run = functools.lru_cache(maxsize=None)(saved_run.open_run)
+    self._run = functools.lru_cache(maxsize=None)(saved_run.load_run)
     self._subject = functools.lru_cache(maxsize=2)(self._restore)
 
-  def subject(self, ref: ModelRef) -> eval_task.EvalModel:
+  def eval_model(self, ref: ModelRef) -> eval_task.EvalModel:
     """Returns the model with parameters restored from a checkpoint.
 
     Raises:

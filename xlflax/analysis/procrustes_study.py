@@ -186,7 +186,7 @@ class ProcrustesStudy(study_base.SeriesStudy):
     side_vectors = []
     for side, ref in enumerate((case.first, case.second)):
       vectors_and_masks = _word_vectors(
-        models.subject(ref),
+        models.eval_model(ref),
         text[side],
         case.pair[side],
         layers,
@@ -248,7 +248,7 @@ class ProcrustesStudy(study_base.SeriesStudy):
 
 
 def _word_vectors(
-  subject: eval_task.EvalModel,
+  eval_model: eval_task.EvalModel,
   texts,
   language: str,
   layers: list[int],
@@ -258,7 +258,7 @@ def _word_vectors(
   """Returns hidden states of selected words in each sentence.
 
   Args:
-    subject: Model with its vocabulary.
+    eval_model: Model with its vocabulary.
     texts: N sentences with words separated by spaces.
     language: Language code for the sentences.
     layers: Layer indices.
@@ -270,14 +270,14 @@ def _word_vectors(
     mask of shape [links] that is False for words beyond the maximum length.
   """
   language_id = language_codes.language_id(
-    subject.vocabulary, language, [], required=subject.needs_languages
+    eval_model.vocabulary, language, [], required=eval_model.needs_languages
   )
   results: list[tuple[np.ndarray, np.ndarray]] = []
   for start in range(0, len(texts), _BLOCK):
     block = [text.split() for text in texts[start : start + _BLOCK]]
     block_results: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for result in word_states.word_states(
-      subject,
+      eval_model,
       block,
       [(language, language_id)] * len(block),
       max_length=max_length,

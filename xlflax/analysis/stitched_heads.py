@@ -22,7 +22,7 @@ from xlflax.utils import errors
 _MAP = 'map'  # Key of the map among the head's parameters.
 
 
-def subject_of(
+def stitch_eval_model(
   source: eval_task.EvalModel,
   target: eval_task.EvalModel,
   name: str,

@@ -19,7 +19,7 @@ from xlflax.utils import errors
 
 
 def finite_states(
-  subject: eval_task.EvalModel,
+  eval_model: eval_task.EvalModel,
   source: example_source.ExampleSource,
   layer: int,
   *,
@@ -28,7 +28,7 @@ def finite_states(
   """Checks that the hidden states for a task's text are finite.
 
   Args:
-    subject: Model that computes the hidden states.
+    eval_model: Model that computes the hidden states.
     source: Source of the task's examples. Languages that cannot be read are
       skipped.
     layer: Layer index, counted from 0.
@@ -38,7 +38,7 @@ def finite_states(
     AnalysisError: If a hidden state is not finite, or if the layer does not
       exist.
   """
-  depth = subject.model.config.num_layers
+  depth = eval_model.model.config.num_layers
   if layer > depth:
     raise errors.AnalysisError(
       'The model does not have the layer of the head',
@@ -55,7 +55,7 @@ def finite_states(
         by_language.setdefault(example.language, []).append(_text(example))
     for language, texts in by_language.items():
       for block in corpus_hidden_states.sentence_blocks(
-        subject, texts, language
+        eval_model, texts, language
       ):
         vector_checks.check_vectors(
           block[layer], f'{name}, layer {layer}, {language}'
@@ -63,14 +63,14 @@ def finite_states(
 
 
 def finite_head(
-  subject: eval_task.EvalModel, objective: str, *, name: str
+  eval_model: eval_task.EvalModel, objective: str, *, name: str
 ) -> None:
   """Checks that a head's parameters are finite.
 
   Raises:
     AnalysisError: If a parameter is not finite.
   """
-  for leaf in jax.tree.leaves(subject.params['heads'][objective]):
+  for leaf in jax.tree.leaves(eval_model.params['heads'][objective]):
     study_base.check_finite(np.asarray(leaf, np.float32), 'A head', name)
 
 

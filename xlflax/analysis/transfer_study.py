@@ -115,8 +115,8 @@ class HeadTransferStudy(study_base.Study):
     name = self.task.objective
     source_ref = models.resolve(model_refs.ModelRef.parse(head.model))
     target_ref = models.resolve(model_refs.ModelRef.parse(self.target))
-    source = models.subject(source_ref)
-    target = models.subject(target_ref)
+    source = models.eval_model(source_ref)
+    target = models.eval_model(target_ref)
     saved, note = transfer_checks.orient_map(
       alignment_maps.load_map(head.map),
       source=str(source_ref),
@@ -125,14 +125,14 @@ class HeadTransferStudy(study_base.Study):
     )
     if note:
       notes[f'{head.map}: {note}'] = None
-    subjects = {
-      'mapped': stitched_heads.subject_of(source, target, name, saved)
+    eval_models = {
+      'mapped': stitched_heads.stitch_eval_model(source, target, name, saved)
     }
     if _has_same_size(source, target):
-      subjects['without a map'] = stitched_heads.subject_of(
+      eval_models['without a map'] = stitched_heads.stitch_eval_model(
         source, target, name, None
       )
-    subjects['source model'] = source
+    eval_models['source model'] = source
     layer = _head_layer(source, name)
     if saved.about.get('layer', layer) != layer:
       raise errors.AnalysisError(
@@ -145,12 +145,12 @@ class HeadTransferStudy(study_base.Study):
         ),
       )
     transfer_checks.finite_head(source, name, name=str(source_ref))
-    for subject, ref in ((source, source_ref), (target, target_ref)):
+    for eval_model, ref in ((source, source_ref), (target, target_ref)):
       transfer_checks.finite_states(
-        subject, self.task.source, layer, name=str(ref)
+        eval_model, self.task.source, layer, name=str(ref)
       )
-    for series, subject in subjects.items():
-      yield series, layer, self.task.evaluate(subject)
+    for series, eval_model in eval_models.items():
+      yield series, layer, self.task.evaluate(eval_model)
 
 
 def _scores(result: eval_task.EvalResult):

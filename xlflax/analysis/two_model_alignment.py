@@ -29,7 +29,7 @@ class CheckedAlignment(word_alignment_task.WordAlignment):
   """
 
   def _states(
-    self, subject, block: list[labeled_examples.AlignedSentence], notes
+    self, eval_model, block: list[labeled_examples.AlignedSentence], notes
   ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yields source and target vectors of shape [L + 1, W, H] per sentence.
 
@@ -37,15 +37,15 @@ class CheckedAlignment(word_alignment_task.WordAlignment):
       AnalysisError: If the vectors are not finite.
     """
     for example, sides in zip(
-      block, self._unchecked_states(subject, block, notes), strict=True
+      block, self._unchecked_states(eval_model, block, notes), strict=True
     ):
       for side in sides:
         study_base.check_finite(side, 'A word state', f'sentence {example.id}')
       yield sides
 
-  def _unchecked_states(self, subject, block, notes):
+  def _unchecked_states(self, eval_model, block, notes):
     """Yields the vectors of `_states` without the check."""
-    return super()._states(subject, block, notes)
+    return super()._states(eval_model, block, notes)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,10 +64,10 @@ class TwoModelAlignment(CheckedAlignment):
   maps: Sequence[alignment_maps.SavedMap] | None = None
 
   def _unchecked_states(
-    self, subject, block, notes
+    self, eval_model, block, notes
   ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     first_states = self._word_states(
-      subject,
+      eval_model,
       [(example.source_words, example.language) for example in block],
       notes,
     )
@@ -98,12 +98,12 @@ class TwoModelAlignment(CheckedAlignment):
     return np.array(mapped_first), np.array(mapped_second)
 
   def _word_states(
-    self, subject: eval_task.EvalModel, sentences, notes
+    self, eval_model: eval_task.EvalModel, sentences, notes
   ) -> list[np.ndarray]:
     """Returns the states of the words of each sentence.
 
     Args:
-      subject: Model that reads the sentences.
+      eval_model: Model that reads the sentences.
       sentences: Words and language code for each sentence.
       notes: List to which notes on languages are appended.
 
@@ -114,7 +114,10 @@ class TwoModelAlignment(CheckedAlignment):
       (
         code,
         language_codes.language_id(
-          subject.vocabulary, code, notes, required=subject.needs_languages
+          eval_model.vocabulary,
+          code,
+          notes,
+          required=eval_model.needs_languages,
         ),
       )
       for _, code in sentences
@@ -122,7 +125,7 @@ class TwoModelAlignment(CheckedAlignment):
     states_by_index = {
       result.sentence: result.states
       for result in word_states.word_states(
-        subject,
+        eval_model,
         [words for words, _ in sentences],
         languages,
         max_length=self.max_length,

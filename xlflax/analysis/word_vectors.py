@@ -207,12 +207,12 @@ class Store:
 
 
 def embedding_vectors(
-  subject: eval_task.EvalModel, words: Sequence[str], language: str
+  eval_model: eval_task.EvalModel, words: Sequence[str], language: str
 ) -> lexicon_induction.WordVectors:
   """Returns the embeddings of all words that are a single token.
 
   Args:
-    subject: Model with its vocabulary.
+    eval_model: Model with its vocabulary.
     words: Words in one language. Repeated words count once.
     language: Language code for the words.
 
@@ -221,12 +221,12 @@ def embedding_vectors(
     VocabularyError: If the vocabulary does not contain a required language.
   """
   language_index = language_codes.language_id(
-    subject.vocabulary, language, [], required=subject.needs_languages
+    eval_model.vocabulary, language, [], required=eval_model.needs_languages
   )
-  code = subject.vocabulary.spec.languages[language_index]
+  code = eval_model.vocabulary.spec.languages[language_index]
   words = list(dict.fromkeys(words))
-  token_ids = subject.vocabulary.encode_batch(words, language=code)
-  unknown_id = subject.vocabulary.spec.unk_id
+  token_ids = eval_model.vocabulary.encode_batch(words, language=code)
+  unknown_id = eval_model.vocabulary.spec.unk_id
   single_tokens = {
     word: ids[0]
     for word, ids in zip(words, token_ids, strict=True)
@@ -239,7 +239,7 @@ def embedding_vectors(
       where=language,
     )
   params = parameter_sharing.select_language_params(
-    subject.sharing, subject.params['model'], jnp.int32(language_index)
+    eval_model.sharing, eval_model.params['model'], jnp.int32(language_index)
   )
   rows = np.fromiter(single_tokens.values(), np.int64, len(single_tokens))
   table = params['embeddings']['token']  # [vocabulary, H]

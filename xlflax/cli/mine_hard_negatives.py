@@ -66,7 +66,7 @@ def main(options: MineHardNegativesOptions) -> None:
   from xlflax.runs import loaded_run
 
   num_written, num_dropped = hard_negatives.mine_hard_negatives(
-    loaded_run.open_run(options.model_dir),
+    loaded_run.load_run(options.model_dir),
     pairs=options.pairs,
     output=options.output,
     language=options.language,

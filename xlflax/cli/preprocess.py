@@ -283,7 +283,7 @@ def _margin_filter(options: PreprocessOptions) -> tuple[Any, Any] | None:
   from xlflax.runs import loaded_run
   from xlflax.training.checkpointing import run_directory
 
-  run = loaded_run.open_run(options.margin_model)
+  run = loaded_run.load_run(options.margin_model)
   run_id = run_directory.run_id(paths.to_path(options.margin_model))
   layer = 'last' if options.margin_layer is None else options.margin_layer
   encoder = (

@@ -27,8 +27,8 @@ def find(
     Dicts with the keys 'language', 'query', 'answer' (the English translation
     of the query) and 'found' (the nearest English message).
   """
-  run = saved_run.open_run(model_dir)
-  subject = eval_task.EvalModel(
+  run = saved_run.load_run(model_dir)
+  eval_model = eval_task.EvalModel(
     model=run.model,
     params=run.restore_params(run.steps[-1]),
     vocabulary=run.vocabulary,
@@ -46,7 +46,7 @@ def find(
       }
     )
   english = tuple(dict.fromkeys(source.load(source.pairs()[0]).first))
-  neighbors = _find_nearest(subject, examples, english)
+  neighbors = _find_nearest(eval_model, examples, english)
   for example, neighbor in zip(examples, neighbors, strict=True):
     example['found'] = english[neighbor]
   return examples
@@ -69,21 +69,21 @@ def table(examples: list[dict[str, str]]) -> rich.table.Table:
 
 
 def _find_nearest(
-  subject: eval_task.EvalModel, examples: list[dict[str, str]], english
+  eval_model: eval_task.EvalModel, examples: list[dict[str, str]], english
 ) -> list[int]:
   """Returns the index in `english` of each query's nearest neighbor.
 
   The similarity is the cosine of the mean states of the last layer.
   """
-  vocabulary = subject.vocabulary
+  vocabulary = eval_model.vocabulary
   language_ids = [
     *(vocabulary.language_id(example['language']) for example in examples),
     *[vocabulary.language_id('en')] * len(english),
   ]
   texts = [*(example['query'] for example in examples), *english]
-  vectors = hidden_states.sentence_states(subject, texts, language_ids).states[
-    -1
-  ]
+  vectors = hidden_states.sentence_states(
+    eval_model, texts, language_ids
+  ).states[-1]
   num_queries = len(examples)
   return cosine.find_nearest(
     vectors[:num_queries], vectors[num_queries:]

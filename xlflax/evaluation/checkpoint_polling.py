@@ -13,7 +13,7 @@ _LOG = logging.getLogger(__name__)
 _Result = TypeVar('_Result')
 
 
-def open_run(
+def load_run(
   model_dir: str | os.PathLike[str],
   *,
   poll_seconds: float,
@@ -37,7 +37,7 @@ def open_run(
   def try_open() -> saved_run.SavedRun | None:
     nonlocal last_error
     try:
-      return saved_run.open_run(model_dir)
+      return saved_run.load_run(model_dir)
     except (errors.RunDirectoryError, errors.VocabularyError) as error:
       last_error = error
       return None

@@ -77,7 +77,7 @@ def evaluate_state(
   step = int(state.step)
   use_ema = evaluation.use_ema and setup.settings.ema_decay is not None
   params = state.ema if use_ema else state.params
-  subject = eval_task.EvalModel(
+  eval_model = eval_task.EvalModel(
     model=setup.model,
     params=params,
     vocabulary=setup.vocabulary,
@@ -93,7 +93,7 @@ def evaluate_state(
   )
   metrics: dict[str, float] = {}
   for task in evaluation.tasks:
-    result = eval_task.evaluate_task(task, subject)
+    result = eval_task.evaluate_task(task, eval_model)
     for failure in result.failures:
       logging.error('Evaluation at step %d: %s', step, failure)
     metrics.update(

@@ -348,7 +348,7 @@ class EvalTask:
       for metric, value in json.loads(file.read_text('utf-8')).items()
     }
 
-  def evaluate(self, subject: EvalModel) -> EvalResult:
+  def evaluate(self, eval_model: EvalModel) -> EvalResult:
     """Evaluates a model and lists failed languages or files in the result."""
     raise NotImplementedError
 
@@ -380,13 +380,13 @@ def statistics_files(
   return {name: json.dumps(stored | new) + '\n'}
 
 
-def evaluate_task(task: EvalTask, subject: EvalModel) -> EvalResult:
+def evaluate_task(task: EvalTask, eval_model: EvalModel) -> EvalResult:
   """Evaluates a task and records any failure of the complete task."""
   failures = Failures(task.name)
   with progress_reporting.progress_name(task.name), failures.guard():
     # An error in `score_metrics` is raised before the costly evaluation.
     score_metrics = task.score_metrics
-    result = task.evaluate(subject)
+    result = task.evaluate(eval_model)
     return dataclasses.replace(result, score_metrics=score_metrics)
   return EvalResult(metrics={}, failures=failures.collected())
 

@@ -20,12 +20,12 @@ _Objective = TypeVar('_Objective', bound=finetuning_objective.FineTuning)
 
 
 def objective_of(
-  subject: eval_task.EvalModel, name: str, kind: type[_Objective]
+  eval_model: eval_task.EvalModel, name: str, kind: type[_Objective]
 ) -> _Objective:
   """Returns the named objective after checking that its head exists.
 
   Args:
-    subject: Model with the parameters restored from a checkpoint.
+    eval_model: Model with the parameters restored from a checkpoint.
     name: Name of the training objective.
     kind: Class that the objective must have.
 
@@ -34,42 +34,42 @@ def objective_of(
       a different class.
     CheckpointError: If the checkpoint does not contain the objective's head.
   """
-  objective = subject.objectives.get(name)
+  objective = eval_model.objectives.get(name)
   if not isinstance(objective, kind):
     raise errors.ConfigError(
       'The run was not fine-tuned for this evaluation task',
       got=', '.join(
         f'{key}: {type(value).__name__}'
-        for key, value in subject.objectives.items()
+        for key, value in eval_model.objectives.items()
       )
       or 'no objective',
       expected=f'{name}: {kind.__name__}',
       fix="Fine-tune the model first, or set the task's `objective`.",
     )
-  if name not in subject.params.get('heads', {}):
+  if name not in eval_model.params.get('heads', {}):
     raise errors.CheckpointError(
       'The checkpoint does not contain the head that the task requires',
-      got=', '.join(subject.params.get('heads', {})) or 'no head',
+      got=', '.join(eval_model.params.get('heads', {})) or 'no head',
       expected=name,
     )
   return objective
 
 
-def length_of(subject: eval_task.EvalModel, length: int | None) -> int:
+def length_of(eval_model: eval_task.EvalModel, length: int | None) -> int:
   """Returns the maximum number of tokens per input sequence.
 
   Args:
-    subject: Model, whose number of positions is the upper limit.
+    eval_model: Model, whose number of positions is the upper limit.
     length: Requested maximum length. If None, the model's limit.
   """
   limit = finetuning_objective.body_config(
-    subject.model
+    eval_model.model
   ).max_position_embeddings
   return limit if length is None else min(length, limit)
 
 
 def predict_rows(
-  subject: eval_task.EvalModel,
+  eval_model: eval_task.EvalModel,
   objective: finetuning_objective.FineTuning,
   rows: Sequence[featurizer.Row],
   maker: featurizer.Featurizer,
@@ -82,7 +82,8 @@ def predict_rows(
   translation, the sequence serves as its own translation.
 
   Args:
-    subject: Model with its parameters, vocabulary, partitioner and batch size.
+    eval_model: Model with its parameters, vocabulary, partitioner and batch
+      size.
     objective: Objective that trained the head. Its `predict` is compiled once
       for each shape.
     rows: N input sequences. Fields that they do not contain, such as labels,
@@ -98,10 +99,10 @@ def predict_rows(
   """
   pending = None
   plug_in = objective.features is finetuning_objective.Features.PLUG_IN
-  for indices, count, length in _batches(subject, rows, max_length):
+  for indices, count, length in _batches(eval_model, rows, max_length):
     batch = _stack_rows(
       [rows[i] for i in indices],
-      maker.fields(length, subject.vocabulary.spec),
+      maker.fields(length, eval_model.vocabulary.spec),
       count,
     )
     if plug_in:
@@ -109,14 +110,14 @@ def predict_rows(
         batch_keys.PAIRED + key: batch[key]
         for key in translation_featurizer.TEXT
       } | batch
-    with batch_sharding.logical_axis_scope(subject.partitioner):
+    with batch_sharding.logical_axis_scope(eval_model.partitioner):
       outputs = _predict(
         objective,
-        subject.model,
-        subject.partitioner,
-        subject.vocabulary.spec,
-        subject.params,
-        batch_sharding.shard_batch(batch, subject.partitioner),
+        eval_model.model,
+        eval_model.partitioner,
+        eval_model.vocabulary.spec,
+        eval_model.params,
+        batch_sharding.shard_batch(batch, eval_model.partitioner),
       )
     if pending is not None:
       yield from _split(*pending)
@@ -125,7 +126,7 @@ def predict_rows(
     yield from _split(*pending)
 
 
-def _batches(subject, rows, max_length):
+def _batches(eval_model, rows, max_length):
   """Plans batches with `hidden_states.plan_batches`.
 
   Each batch contains one language if the model has language-specific
@@ -140,7 +141,7 @@ def _batches(subject, rows, max_length):
   )
   languages = np.array([row[batch_keys.LANGUAGE_IDS][0] for row in rows])
   groups = [np.arange(len(rows))]
-  if subject.sharing is not None:
+  if eval_model.sharing is not None:
     groups = [
       np.flatnonzero(languages == language) for language in np.unique(languages)
     ]
@@ -148,8 +149,8 @@ def _batches(subject, rows, max_length):
     for indices, count, length in hidden_states.plan_batches(
       lengths[group].tolist(),
       max_length=max_length,
-      batch_size=subject.batch_size,
-      multiple=batch_sharding.row_multiple(subject.partitioner),
+      batch_size=eval_model.batch_size,
+      multiple=batch_sharding.row_multiple(eval_model.partitioner),
     ):
       yield group[indices].tolist(), count, length
 

@@ -56,7 +56,7 @@ class SentenceVectors(NamedTuple):
 
 
 def sentence_vectors(
-  subject: eval_task.EvalModel,
+  eval_model: eval_task.EvalModel,
   texts: Sequence[str],
   language_ids: Sequence[int],
   encoding: sentence_embedding.SentenceEmbedding | None = None,
@@ -66,38 +66,38 @@ def sentence_vectors(
   """Computes sentence vectors with the pooling that the model defines.
 
   Args:
-    subject: Model with its sentence-vector definition.
+    eval_model: Model with its sentence-vector definition.
     texts: N sentences.
     language_ids: N indices into the vocabulary's languages.
-    encoding: Sentence-vector definition that replaces the subject's definition.
-      If None, the subject's definition is used.
+    encoding: Sentence-vector definition that replaces the evaluated model's
+      definition. If None, the evaluated model's definition is used.
     prompt: Text that is prepended to each sentence. If None, the default prompt
       of the definition.
 
   Returns:
     The vectors in the order of `texts`, and the number of truncated texts.
   """
-  sentence_encoding = subject.sentence if encoding is None else encoding
+  sentence_encoding = eval_model.sentence if encoding is None else encoding
   layers = [
-    layer_index(subject, layer, where='sentence vector')
+    layer_index(eval_model, layer, where='sentence vector')
     for layer in sentence_encoding.layers
   ]
   result = layer_vectors(
-    subject,
+    eval_model,
     texts,
     language_ids,
     sentence_encoding,
     prompt=prompt,
     layers=layers,
   )
-  heads = subject.params.get('heads', {})
+  heads = eval_model.params.get('heads', {})
   return SentenceVectors(
     sentence_encoding.apply(heads, result.states.mean(0)), result.truncated
   )
 
 
 def layer_vectors(
-  subject: eval_task.EvalModel,
+  eval_model: eval_task.EvalModel,
   texts: Sequence[str],
   language_ids: Sequence[int],
   encoding: sentence_embedding.SentenceEmbedding,
@@ -108,7 +108,8 @@ def layer_vectors(
   """Computes each layer's pooled states, before averaging and dense layers.
 
   Args:
-    subject: Model with its parameters, vocabulary, partitioner and batch size.
+    eval_model: Model with its parameters, vocabulary, partitioner and batch
+      size.
     texts: N sentences.
     language_ids: N indices into the vocabulary's languages.
     encoding: Sentence-vector definition with pooling, prompts and maximum
@@ -123,7 +124,7 @@ def layer_vectors(
   """
   prefix = encoding.prompt() if prompt is None else prompt
   return sentence_states(
-    subject,
+    eval_model,
     [prefix + text for text in texts] if prefix else texts,
     language_ids,
     pooling=encoding.pooling,
@@ -133,7 +134,7 @@ def layer_vectors(
 
 
 def sentence_states(
-  subject: eval_task.EvalModel,
+  eval_model: eval_task.EvalModel,
   texts: Sequence[str],
   language_ids: Sequence[int],
   *,
@@ -149,7 +150,8 @@ def sentence_states(
   state of `<bos>`.
 
   Args:
-    subject: Model with its parameters, vocabulary, partitioner and batch size.
+    eval_model: Model with its parameters, vocabulary, partitioner and batch
+      size.
     texts: N sentences.
     language_ids: N indices into the vocabulary's languages.
     pooling: Method that reduces a sentence's hidden states to one vector.
@@ -163,8 +165,8 @@ def sentence_states(
     The states in the order of `texts`, and the number of truncated texts.
   """
   return token_states(
-    subject,
-    subject.vocabulary.encode_each(list(texts), language_ids),
+    eval_model,
+    eval_model.vocabulary.encode_each(list(texts), language_ids),
     language_ids,
     pooling=pooling,
     max_length=max_length,
@@ -173,7 +175,7 @@ def sentence_states(
 
 
 def token_states(
-  subject: eval_task.EvalModel,
+  eval_model: eval_task.EvalModel,
   token_ids: Sequence[Sequence[int]],
   language_ids: Sequence[int],
   *,
@@ -184,7 +186,8 @@ def token_states(
   """Computes `sentence_states` of N token sequences without special tokens.
 
   Args:
-    subject: Model with its parameters, vocabulary, partitioner and batch size.
+    eval_model: Model with its parameters, vocabulary, partitioner and batch
+      size.
     token_ids: Token ids of N sentences, without special tokens.
     language_ids: N indices into the vocabulary's languages.
     pooling: Method that reduces a sentence's hidden states to one vector.
@@ -192,33 +195,35 @@ def token_states(
     layers: Layers to return, where 0 is the embedding output. If None, all
       layers are returned.
   """
-  limit = length_limit(subject, max_length)
+  limit = length_limit(eval_model, max_length)
   truncated = sum(len(ids) > limit - 2 for ids in token_ids)
   token_ids = [ids[: limit - 2] for ids in token_ids]
-  config = subject.model.config
+  config = eval_model.model.config
   num_states = config.num_layers + 1 if layers is None else len(layers)
   states = np.empty((num_states, len(token_ids), config.hidden_dim), np.float32)
   for indices, pooled in _pooled_batches(
-    subject, token_ids, np.asarray(language_ids, np.int32), pooling, limit
+    eval_model, token_ids, np.asarray(language_ids, np.int32), pooling, limit
   ):
     pooled = pooled if layers is None else pooled[np.asarray(layers)]
     states[:, indices] = np.asarray(pooled)[:, : len(indices)]
   return SentenceStates(states, truncated)
 
 
-def length_limit(subject: eval_task.EvalModel, max_length: int | None) -> int:
+def length_limit(
+  eval_model: eval_task.EvalModel, max_length: int | None
+) -> int:
   """Returns the maximum number of tokens per sentence.
 
   The number includes `<bos>` and `<eos>`.
 
   Args:
-    subject: Model, whose number of positions is the upper limit.
+    eval_model: Model, whose number of positions is the upper limit.
     max_length: Requested maximum. If None, the model's number of positions.
 
   Raises:
     ConfigError: If special tokens alone would fill `max_length`.
   """
-  model_limit = subject.model.config.max_position_embeddings
+  model_limit = eval_model.model.config.max_position_embeddings
   limit = model_limit if max_length is None else min(max_length, model_limit)
   if limit < 3:
     raise errors.ConfigError(
@@ -233,18 +238,20 @@ def length_limit(subject: eval_task.EvalModel, max_length: int | None) -> int:
   return limit
 
 
-def layer_index(subject: eval_task.EvalModel, layer: int, *, where: str) -> int:
+def layer_index(
+  eval_model: eval_task.EvalModel, layer: int, *, where: str
+) -> int:
   """Converts a layer number, which may be negative, to an index from 0.
 
   Args:
-    subject: Model that contains the layer.
+    eval_model: Model that contains the layer.
     layer: Layer number. Negative numbers count from the last layer.
     where: Name of the setting to report in error messages.
 
   Raises:
     ConfigError: If the model does not have the layer.
   """
-  num_layers = subject.model.config.num_layers
+  num_layers = eval_model.model.config.num_layers
   if not -num_layers - 1 <= layer <= num_layers:
     raise errors.ConfigError(
       'The model does not have the requested layer',
@@ -303,31 +310,31 @@ def plan_batches(
       start += rows
 
 
-def _pooled_batches(subject, token_ids, language_ids, pooling, limit):
+def _pooled_batches(eval_model, token_ids, language_ids, pooling, limit):
   """Yields sentence indices and pooled states of shape [L + 1, rows, H].
 
   Each batch is dispatched before the previous one is yielded, so that the
   device computes while the host copies.
   """
-  params = subject.params['model']
+  params = eval_model.params['model']
   pending = None
   for indices, rows, length in language_batches(
-    subject, token_ids, language_ids, limit
+    eval_model, token_ids, language_ids, limit
   ):
     batch = _weighted_token_rows(
       [token_ids[i] for i in indices],
       language_ids[indices],
       rows,
       length,
-      subject.vocabulary.spec,
+      eval_model.vocabulary.spec,
       pooling,
     )
-    with batch_sharding.logical_axis_scope(subject.partitioner):
+    with batch_sharding.logical_axis_scope(eval_model.partitioner):
       pooled = pooled_states(
-        subject.model,
-        subject.partitioner,
+        eval_model.model,
+        eval_model.partitioner,
         params,
-        batch_sharding.shard_batch(batch, subject.partitioner),
+        batch_sharding.shard_batch(batch, eval_model.partitioner),
       )
     if pending is not None:
       yield pending
@@ -337,7 +344,7 @@ def _pooled_batches(subject, token_ids, language_ids, pooling, limit):
 
 
 def language_batches(
-  subject: eval_task.EvalModel,
+  eval_model: eval_task.EvalModel,
   token_ids: Sequence[Tokens],
   language_ids: np.ndarray,
   limit: int,
@@ -348,8 +355,8 @@ def language_batches(
   parameters.
 
   Args:
-    subject: Model, whose parameter-sharing plan determines whether every batch
-      contains a single language.
+    eval_model: Model, whose parameter-sharing plan determines whether every
+      batch contains a single language.
     token_ids: Token ids of N sentences, without special tokens.
     language_ids: Language id of each sentence, an int array of shape [N].
     limit: Maximum number of tokens per sentence, including special tokens.
@@ -359,7 +366,7 @@ def language_batches(
   """
   lengths = np.array([len(ids) + 2 for ids in token_ids], np.int64)
   groups = [np.arange(len(lengths))]
-  if subject.sharing is not None:
+  if eval_model.sharing is not None:
     groups = [
       np.flatnonzero(language_ids == language)
       for language in np.unique(language_ids)
@@ -368,8 +375,8 @@ def language_batches(
     for indices, rows, length in plan_batches(
       lengths[group].tolist(),
       max_length=limit,
-      batch_size=subject.batch_size,
-      multiple=batch_sharding.row_multiple(subject.partitioner),
+      batch_size=eval_model.batch_size,
+      multiple=batch_sharding.row_multiple(eval_model.partitioner),
     ):
       yield group[indices], rows, length
 

@@ -66,7 +66,7 @@ class Translator:
 
   def __init__(
     self,
-    subject: eval_task.EvalModel,
+    eval_model: eval_task.EvalModel,
     *,
     source: str,
     target: str,
@@ -75,7 +75,7 @@ class Translator:
     """Creates a translator for a pair of languages.
 
     Args:
-      subject: Encoder-decoder with parameters restored from a checkpoint.
+      eval_model: Encoder-decoder with parameters restored from a checkpoint.
       source: Source language code.
       target: Target language code.
       options: Translation options. If None, the default options are used.
@@ -86,25 +86,25 @@ class Translator:
       VocabularyError: If the vocabulary does not contain a language or its
         symbol.
     """
-    check_model(subject.model)
-    self._subject = subject
+    check_model(eval_model.model)
+    self._subject = eval_model
     self._options = options or TranslationOptions()
     self._start, self._symbols = translation_options.decoding_symbols(
-      self._options, subject.objectives
+      self._options, eval_model.objectives
     )
     self.source, self.target = (
-      language_codes.match_language(code, subject.vocabulary.spec.languages)
+      language_codes.match_language(code, eval_model.vocabulary.spec.languages)
       or code
       for code in (source, target)
     )
-    self._source_id = subject.vocabulary.language_id(self.source)
-    self._target_id = subject.vocabulary.language_id(self.target)
+    self._source_id = eval_model.vocabulary.language_id(self.source)
+    self._target_id = eval_model.vocabulary.language_id(self.target)
     self._start_id = int(
       teacher_forcing.start_ids(
-        jnp.asarray([self._target_id]), self._start, subject.vocabulary.spec
+        jnp.asarray([self._target_id]), self._start, eval_model.vocabulary.spec
       )[0]
     )
-    limit = subject.model.config.max_position_embeddings
+    limit = eval_model.model.config.max_position_embeddings
     self.max_length = min(self._options.max_length or limit, limit)
 
   def describe(self) -> str:

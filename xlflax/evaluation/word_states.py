@@ -48,7 +48,7 @@ class WordStates(NamedTuple):
 
 
 def word_states(
-  subject: eval_task.EvalModel,
+  eval_model: eval_task.EvalModel,
   sentences: Sequence[Sequence[str]],
   languages: Sequence[tuple[str, int]],
   *,
@@ -57,7 +57,8 @@ def word_states(
   """Yields hidden states of words at every layer, sentence by sentence.
 
   Args:
-    subject: Model with its parameters, vocabulary, partitioner and batch size.
+    eval_model: Model with its parameters, vocabulary, partitioner and batch
+      size.
     sentences: N sentences, each a list of words.
     languages: Language code and language id of each sentence. The code
       determines the encoding of words (see `word_ids.encode_words`).
@@ -70,11 +71,11 @@ def word_states(
     words before the first word that does not fit.
   """
   encoded_sentences = [
-    word_ids.encode_words(subject.vocabulary, sentence, code)
+    word_ids.encode_words(eval_model.vocabulary, sentence, code)
     for sentence, (code, _) in zip(sentences, languages, strict=True)
   ]
   return states_of_readings(
-    subject,
+    eval_model,
     [
       Reading(sentence.token_ids, sentence.word_of_token)
       for sentence in encoded_sentences
@@ -85,7 +86,7 @@ def word_states(
 
 
 def states_of_readings(
-  subject: eval_task.EvalModel,
+  eval_model: eval_task.EvalModel,
   readings: Sequence[Reading],
   language_ids: Sequence[int],
   *,
@@ -96,7 +97,8 @@ def states_of_readings(
   At most two batches are held in memory.
 
   Args:
-    subject: Model with its parameters, vocabulary, partitioner and batch size.
+    eval_model: Model with its parameters, vocabulary, partitioner and batch
+      size.
     readings: Tokens and words of N sentences.
     language_ids: N indices into the vocabulary's languages.
     max_length: Maximum number of tokens per sentence; see `word_states`.
@@ -104,26 +106,26 @@ def states_of_readings(
   Yields:
     States of each sentence.
   """
-  limit = hidden_states.length_limit(subject, max_length)
+  limit = hidden_states.length_limit(eval_model, max_length)
   readings = [_truncate(reading, limit - 2) for reading in readings]
   ids = np.asarray(language_ids, np.int32)
   pending = None
   for indices, rows, length in hidden_states.language_batches(
-    subject, [reading.token_ids for reading in readings], ids, limit
+    eval_model, [reading.token_ids for reading in readings], ids, limit
   ):
     batch = _word_rows(
       [readings[i] for i in indices],
       ids[indices],
       rows,
       length,
-      subject.vocabulary.spec,
+      eval_model.vocabulary.spec,
     )
-    with batch_sharding.logical_axis_scope(subject.partitioner):
+    with batch_sharding.logical_axis_scope(eval_model.partitioner):
       batch_states = _mean_states(
-        subject.model,
-        subject.partitioner,
-        subject.params['model'],
-        batch_sharding.shard_batch(batch, subject.partitioner),
+        eval_model.model,
+        eval_model.partitioner,
+        eval_model.params['model'],
+        batch_sharding.shard_batch(batch, eval_model.partitioner),
       )
     if pending is not None:
       yield from _split(*pending, readings)

@@ -363,7 +363,7 @@ class TrialRunner:
 
   def _best_checkpoint(self, trial) -> dict[str, Any]:
     """Returns step, metrics and value of the best or last checkpoint."""
-    run = saved_run.open_run(self.directory(trial))
+    run = saved_run.load_run(self.directory(trial))
     if self.select is None:
       step = checkpoint_selection.select_checkpoints(run, 'last')[0]
     else:

@@ -107,7 +107,7 @@ def pseudo_label(
     CorpusError: If some text cannot be labeled. The remaining files are
       written.
   """
-  run = saved_run.open_run(teacher)
+  run = saved_run.load_run(teacher)
   names = [
     name
     for name, objective in run.objectives.items()
@@ -123,7 +123,7 @@ def pseudo_label(
   step = checkpoint_selection.select_checkpoints(
     run, 'last' if step is None else [step]
   )[0]
-  subject = eval_task.EvalModel(
+  eval_model = eval_task.EvalModel(
     model=run.model,
     vocabulary=run.vocabulary,
     partitioner=partitioner,
@@ -140,7 +140,7 @@ def pseudo_label(
       scheme, tagging_task.Scheme | None, name='label.scheme'
     ),
   )
-  result = eval_task.evaluate_task(task, subject)
+  result = eval_task.evaluate_task(task, eval_model)
   paths_by_part = {}
   for part in source.languages():
     if task.file_name(part) in result.files:

@@ -5,7 +5,7 @@ Example:
     import mteb, xlflax
     from xlflax.interop.mteb_encoder import MtebEncoder
 
-    model = MtebEncoder(xlflax.open_run('runs/base'), name='me/base')
+    model = MtebEncoder(xlflax.load_run('runs/base'), name='me/base')
     mteb.evaluate(model, mteb.get_tasks(tasks=['STS22.v2']))
 
 The package mteb (2.x) is imported only to create the model's metadata.
@@ -52,7 +52,7 @@ class MtebEncoder:
     self,
     run: Annotated[
       Encodes,
-      pydantic.Field(description="a run such as xlflax.open_run('runs/base')"),
+      pydantic.Field(description="a run such as xlflax.load_run('runs/base')"),
     ],
     *,
     name: str = 'xlflax/run',

@@ -11,7 +11,7 @@ from xlflax.interop.huggingface import (
   huggingface_import,
 )
 from xlflax.interop.huggingface.architectures.architecture_registry import Task
-from xlflax.runs.loaded_run import Run, open_run
+from xlflax.runs.loaded_run import Run, load_run
 from xlflax.training.devices import partitioning
 from xlflax.utils import errors, validation
 
@@ -34,7 +34,7 @@ def from_huggingface(
 
   Args:
     folder: Local folder with a `config.json` file, weights and a tokenizer.
-    model_dir: Model directory to write. `open_run` can open it later. If None,
+    model_dir: Model directory to write. `load_run` can open it later. If None,
       a temporary directory is used and deleted when the process ends.
     languages: Codes of the languages to which ids are assigned. If None, the
       languages of config.json are used, or those that multilingual models
@@ -71,7 +71,7 @@ def from_huggingface(
     temporary_directory = tempfile.TemporaryDirectory(prefix='xlflax_')
     atexit.register(temporary_directory.cleanup)
     model_dir = pathlib.Path(temporary_directory.name, 'model')
-  return open_run(
+  return load_run(
     huggingface_import.convert_import(checked_import, model_dir),
     partitioner=partitioner,
   )

@@ -31,7 +31,7 @@ from xlflax.utils import errors, validation
 class Run(saved_run.SavedRun):
   """A model directory opened at one checkpoint.
 
-  `open_run` and `from_huggingface` create runs. The parameters are read when
+  `load_run` and `from_huggingface` create runs. The parameters are read when
   they are first needed, and then stay in memory.
 
   Attributes:
@@ -42,7 +42,7 @@ class Run(saved_run.SavedRun):
     seed: Random seed for evaluations and for untrained parameters.
   """
 
-  OPENED_BY: ClassVar[str] = 'xlflax.open_run({})'
+  OPENED_BY: ClassVar[str] = 'xlflax.load_run({})'
 
   step: result_store.Step
   partitioner: partitioning.Partitioner | None = None
@@ -52,15 +52,15 @@ class Run(saved_run.SavedRun):
     return run_arguments.as_html(self, self.step)
 
   @validation.validate_call
-  def at(
+  def checkpoint(
     self, step: int | str, *, metric_for_best_model: str | None = None
   ) -> 'Run':
     """Returns the same run at a different checkpoint.
 
     Args:
-      step: Checkpoint to open, as in `open_run`.
+      step: Checkpoint to open, as in `load_run`.
       metric_for_best_model: Metric that selects the checkpoint 'best', as in
-        `open_run`.
+        `load_run`.
     """
     return dataclasses.replace(
       self,
@@ -88,7 +88,7 @@ class Run(saved_run.SavedRun):
     return self.restore_params(step, partitioner=self.partitioner)
 
   @validation.validate_call
-  def subject(
+  def eval_model(
     self, *, batch_size: validation.PositiveInt = 64
   ) -> eval_task.EvalModel:
     """Returns model, parameters and vocabulary, as passed to evaluation tasks.
@@ -165,17 +165,17 @@ class Run(saved_run.SavedRun):
       ConfigError: If the model has no such layer, or requires languages.
       VocabularyError: If the vocabulary does not contain a required language.
     """
-    subject = self.subject(batch_size=batch_size)
+    eval_model = self.eval_model(batch_size=batch_size)
     if layer is not None:
-      index = run_arguments.layer_index(subject, layer)
-      layer = index - subject.model.config.num_layers - 1
+      index = run_arguments.layer_index(eval_model, layer)
+      layer = index - eval_model.model.config.num_layers - 1
     encoding = self._override_encoding(pooling, max_length, layer=layer)
     if prompt is None:
       prompt = run_arguments.select_prompt(encoding, prompt_name)
     encoded = hidden_states.sentence_vectors(
-      subject,
+      eval_model,
       texts,
-      run_arguments.language_ids(subject, texts, languages),
+      run_arguments.language_ids(eval_model, texts, languages),
       encoding,
       prompt=prompt,
     )
@@ -205,11 +205,11 @@ class Run(saved_run.SavedRun):
       States of shape [layers + 1, N, H], float32. The embedding output comes
       first.
     """
-    subject = self.subject(batch_size=batch_size)
+    eval_model = self.eval_model(batch_size=batch_size)
     sentence_states = hidden_states.layer_vectors(
-      subject,
+      eval_model,
       texts,
-      run_arguments.language_ids(subject, texts, languages),
+      run_arguments.language_ids(eval_model, texts, languages),
       self._override_encoding(pooling, max_length),
     )
     run_arguments.warn_if_truncated(sentence_states.truncated, texts)
@@ -242,10 +242,10 @@ class Run(saved_run.SavedRun):
       first. The T tokens are those of `tokenizer.encode`, without bos and eos,
       up to the length at which the text is truncated.
     """
-    subject = self.subject(batch_size=batch_size)
-    ids = run_arguments.language_ids(subject, texts, languages)
+    eval_model = self.eval_model(batch_size=batch_size)
+    ids = run_arguments.language_ids(eval_model, texts, languages)
     encoded = self.vocabulary.encode_each(texts, ids)
-    token_states = token_level.states(subject, encoded, ids, max_length)
+    token_states = token_level.states(eval_model, encoded, ids, max_length)
     num_truncated = sum(
       text_states.shape[1] < len(token_ids)
       for text_states, token_ids in zip(token_states, encoded, strict=True)
@@ -278,9 +278,9 @@ class Run(saved_run.SavedRun):
         model
         has no head that predicts tokens.
     """
-    subject = self.subject()
-    ids = run_arguments.language_ids(subject, texts, languages)
-    return token_level.fill_mask(subject, texts, ids, top_k)
+    eval_model = self.eval_model()
+    ids = run_arguments.language_ids(eval_model, texts, languages)
+    return token_level.fill_mask(eval_model, texts, ids, top_k)
 
   @validation.validate_call
   def evaluate(
@@ -371,7 +371,7 @@ class Run(saved_run.SavedRun):
       beam_size=beam_size, length_penalty=length_penalty, max_length=max_length
     )
     translations = sentence_translator.Translator(
-      self.subject(batch_size=batch_size),
+      self.eval_model(batch_size=batch_size),
       source=source,
       target=target,
       options=options,
@@ -395,7 +395,7 @@ class Run(saved_run.SavedRun):
 
 
 @validation.validate_call
-def open_run(
+def load_run(
   model_dir: validation.FilePath,
   *,
   step: int | str = 'last',
@@ -424,7 +424,7 @@ def open_run(
     CheckpointError: If the checkpoint does not exist.
     ConfigError: If `step` is 'best', but no metric selects it.
   """
-  run = saved_run.open_run(model_dir)
+  run = saved_run.load_run(model_dir)
   if partitioner is None and jax.device_count() > 1:
     partitioner = partitioning.Partitioner()
   return Run(

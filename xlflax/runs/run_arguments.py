@@ -57,7 +57,7 @@ def choose_step(
   )[0]
 
 
-def layer_index(subject: eval_task.EvalModel, layer: int | str) -> int:
+def layer_index(eval_model: eval_task.EvalModel, layer: int | str) -> int:
   """Resolves 'last' or a layer number to an index that is counted from 0.
 
   Raises:
@@ -72,18 +72,18 @@ def layer_index(subject: eval_task.EvalModel, layer: int | str) -> int:
       fix=f'Pass layer={layer}' if layer.lstrip('-').isdigit() else None,
     )
   index = -1 if isinstance(layer, str) else layer
-  return hidden_states.layer_index(subject, index, where='Run.encode')
+  return hidden_states.layer_index(eval_model, index, where='Run.encode')
 
 
 def language_ids(
-  subject: eval_task.EvalModel,
+  eval_model: eval_task.EvalModel,
   texts: Sequence[str],
   languages: str | Sequence[str] | None,
 ) -> list[int]:
   """Returns the language id of each text.
 
   Args:
-    subject: Model whose inputs are prepared, with its vocabulary.
+    eval_model: Model whose inputs are prepared, with its vocabulary.
     texts: List of N texts to process.
     languages: Language code of all texts, or a list of N codes. If None, and
       the model does not depend on the language, all ids are 0.
@@ -93,8 +93,8 @@ def language_ids(
       from N.
     VocabularyError: If the vocabulary does not contain a required language.
   """
-  reads_languages = subject.needs_languages or getattr(
-    subject.model.config, 'use_language_embeddings', False
+  reads_languages = eval_model.needs_languages or getattr(
+    eval_model.model.config, 'use_language_embeddings', False
   )
   if languages is None and not reads_languages:
     return [0] * len(texts)
@@ -115,7 +115,7 @@ def language_ids(
   notes: list[str] = []
   ids = {
     code: language_codes.language_id(
-      subject.vocabulary, code, notes, required=reads_languages
+      eval_model.vocabulary, code, notes, required=reads_languages
     )
     for code in dict.fromkeys(codes)
   }

@@ -28,7 +28,7 @@ class Prediction(NamedTuple):
 
 
 def states(
-  subject: eval_task.EvalModel,
+  eval_model: eval_task.EvalModel,
   token_ids: Sequence[Sequence[int]],
   language_ids: Sequence[int],
   max_length: int | None = None,
@@ -36,7 +36,7 @@ def states(
   """Computes the hidden states of every token, for `Run.states`.
 
   Args:
-    subject: Model with its parameters and its vocabulary.
+    eval_model: Model with its parameters and its vocabulary.
     token_ids: N lists of T token ids, without special tokens.
     language_ids: N indices into the vocabulary's list of languages.
     max_length: Maximum number of tokens per text, including bos and eos. If
@@ -53,14 +53,14 @@ def states(
   states_by_index = {
     text_states.sentence: text_states.states
     for text_states in word_states.states_of_readings(
-      subject, readings, language_ids, max_length=max_length
+      eval_model, readings, language_ids, max_length=max_length
     )
   }
   return [states_by_index[index] for index in range(len(token_ids))]
 
 
 def fill_mask(
-  subject: eval_task.EvalModel,
+  eval_model: eval_task.EvalModel,
   texts: Sequence[str],
   language_ids: Sequence[int],
   top_k: int,
@@ -68,7 +68,7 @@ def fill_mask(
   """Predicts the most probable tokens for `<mask>`, for `Run.fill_mask`.
 
   Args:
-    subject: Model with its parameters and its vocabulary.
+    eval_model: Model with its parameters and its vocabulary.
     texts: N texts that contain `<mask>` exactly once.
     language_ids: N indices into the vocabulary's list of languages.
     top_k: Number of predicted tokens per text.
@@ -85,7 +85,7 @@ def fill_mask(
         expected=f'{MASK} exactly once in each text',
         where='Run.fill_mask.texts',
       )
-  vocabulary = subject.vocabulary
+  vocabulary = eval_model.vocabulary
   spec = vocabulary.spec
   contexts = [
     [context.strip(' ') for context in text.split(MASK)] for text in texts
@@ -102,7 +102,9 @@ def fill_mask(
   ]
 
   predictions = []
-  for index, text_states in enumerate(states(subject, token_ids, language_ids)):
+  for index, text_states in enumerate(
+    states(eval_model, token_ids, language_ids)
+  ):
     mask_position = len(left_ids[index])
     if mask_position >= text_states.shape[1]:
       raise errors.ConfigError(
@@ -112,11 +114,11 @@ def fill_mask(
         where='Run.fill_mask.texts',
       )
     params = parameter_sharing.select_language_params(
-      parameter_sharing.get_sharing_plan(subject.model),
-      subject.params['model'],
+      parameter_sharing.get_sharing_plan(eval_model.model),
+      eval_model.params['model'],
       np.int32(language_ids[index]),
     )
-    logits = subject.model.apply(
+    logits = eval_model.model.apply(
       {'params': params}, text_states[-1, mask_position], method='logits'
     )
     probabilities, top_ids = jax.lax.top_k(jax.nn.softmax(logits), top_k)

@@ -123,7 +123,7 @@ def _watch(model_dirs, evaluate, poll_seconds, timeout_seconds):
       got=', '.join(model_dirs),
       where='--continuous',
     )
-  run = saved_run.open_run(model_dirs[0])
+  run = saved_run.load_run(model_dirs[0])
   report = None
   for new_steps in checkpoint_polling.new_checkpoints(
     run, set(), poll_seconds=poll_seconds, timeout_seconds=timeout_seconds

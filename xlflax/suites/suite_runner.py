@@ -59,7 +59,7 @@ def models(model_dirs: Sequence[str], step: int | None = None) -> list[Model]:
   labels = _labels(model_dirs)
   checkpoints = []
   for label, directory in zip(labels, model_dirs, strict=True):
-    steps = saved_run.open_run(directory).steps
+    steps = saved_run.load_run(directory).steps
     if not steps or (step is not None and step not in steps):
       raise errors.CheckpointError(
         'The run does not have the requested checkpoint',

@@ -665,7 +665,7 @@ def _suggest(value: Any, hint: Any) -> str | None:
   """Returns a hint how to correct a common mistake, or None.
 
   A class whose instances are opened from a path can describe this in its
-  attribute `OPENED_BY`, such as 'xlflax.open_run({})'.
+  attribute `OPENED_BY`, such as 'xlflax.load_run({})'.
   """
   members = list(_members(hint))
   if isinstance(value, type):

@@ -65,23 +65,25 @@ def make_examples(sentences, language, labels, paired=True):
   ]
 
 
-def _with_head(subject, objective):
-  head = nn.meta.unbox(objective.init_heads(subject.model, jax.random.key(4)))
+def _with_head(eval_model, objective):
+  head = nn.meta.unbox(
+    objective.init_heads(eval_model.model, jax.random.key(4))
+  )
   return dataclasses.replace(
-    subject,
+    eval_model,
     objectives={objective.name: objective},
     inputs={objective.name: one_hot_model.INPUTS},
-    params=subject.params | {'heads': {objective.name: head}},
+    params=eval_model.params | {'heads': {objective.name: head}},
   )
 
 
 @pytest.fixture(scope='module')
-def fixed(subject):
-  return _with_head(subject, Lengths(labels=_LABELS))
+def fixed(eval_model):
+  return _with_head(eval_model, Lengths(labels=_LABELS))
 
 
-def _expected(subject, examples, length=32):
-  encode = subject.vocabulary.encode
+def _expected(eval_model, examples, length=32):
+  encode = eval_model.vocabulary.encode
   return [
     _LABELS[
       min(length, sum(len(encode(t)) + 2 for t in (e.text, e.paired_text) if t))
@@ -201,27 +203,30 @@ def test_examples_of_another_kind_are_an_error(fixed):
   ] == [True, True]
 
 
-def test_a_run_without_the_head_is_an_error(subject, fixed):
+def test_a_run_without_the_head_is_an_error(eval_model, fixed):
   task = classification_task.Classification(source=Examples(parts={}))
   for other, error in (
-    (subject, errors.ConfigError),
+    (eval_model, errors.ConfigError),
     (
       _with_head(
-        subject,
+        eval_model,
         question_answering.QuestionAnswering(name='sequence_classification'),
       ),
       errors.ConfigError,
     ),
-    (dataclasses.replace(fixed, params=subject.params), errors.CheckpointError),
+    (
+      dataclasses.replace(fixed, params=eval_model.params),
+      errors.CheckpointError,
+    ),
   ):
     with pytest.raises(error):
       task.evaluate(other)
 
 
 @pytest.fixture(scope='module')
-def trained(subject):
+def trained(eval_model):
   return _with_head(
-    subject, sequence_classification.SequenceClassification(labels=_LABELS)
+    eval_model, sequence_classification.SequenceClassification(labels=_LABELS)
   )
 
 

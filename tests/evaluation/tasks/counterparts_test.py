@@ -115,7 +115,7 @@ _CASES = {
 
 
 @pytest.fixture(scope='module')
-def subject_of():
+def stitch_eval_model():
   """A tiny encoder with cross-attention, and a head of an objective."""
   model = encoder.Encoder(
     model_config.EncoderConfig(
@@ -142,16 +142,18 @@ def _subject(model, objective, vocabulary):
     return nn.unbox(made)
 
   body, head = make(jax.random.key(0))
-  subject = one_hot_model.subject_of(objective, head, vocabulary)
+  eval_model = one_hot_model.stitch_eval_model(objective, head, vocabulary)
   return dataclasses.replace(
-    subject,
+    eval_model,
     model=model,
     params={'model': body, 'heads': {objective.name: head}},
   )
 
 
 @pytest.mark.parametrize('family', _CASES)
-def test_text_is_read_beside_its_translation(family, subject_of, monkeypatch):
+def test_text_is_read_beside_its_translation(
+  family, stitch_eval_model, monkeypatch
+):
   task_class, objective, *examples = _CASES[family]
   half = len(examples) // 2
   french, english = examples[:half], examples[half:]
@@ -173,7 +175,7 @@ def test_text_is_read_beside_its_translation(family, subject_of, monkeypatch):
     length=16,
     translations=translated,
   )
-  result = task.evaluate(subject_of(objective, vocabulary))
+  result = task.evaluate(stitch_eval_model(objective, vocabulary))
   assert not result.failures
   assert not any('its own translation' in note for note in result.notes)
   own = seen[batch_keys.TOKEN_IDS][0].tolist()
@@ -188,18 +190,18 @@ def test_text_is_read_beside_its_translation(family, subject_of, monkeypatch):
   assert set(languages) == {vocabulary.language_id('en')}
 
 
-def test_texts_without_a_counterpart_are_noted(subject_of):
+def test_texts_without_a_counterpart_are_noted(stitch_eval_model):
   task_class, objective, french, _ = _CASES['tagging']
   task = task_class(
     source=one_hot_model.Held(parts=(('fr', [french]),)),
     objective=objective.name,
   )
   vocabulary = WordVocabulary(f'{_FRENCH} {_ENGLISH}'.split())
-  result = task.evaluate(subject_of(objective, vocabulary))
+  result = task.evaluate(stitch_eval_model(objective, vocabulary))
   assert result.notes == ('fr: each text serves as its own translation',)
 
 
-def test_a_head_that_is_plugged_out_reads_none(subject_of):
+def test_a_head_that_is_plugged_out_reads_none(stitch_eval_model):
   task_class, objective, french, english = _CASES['tagging']
   objective = dataclasses.replace(objective, features='plug_out')
   task = task_class(
@@ -212,4 +214,4 @@ def test_a_head_that_is_plugged_out_reads_none(subject_of):
   with raises_error(
     errors.ConfigError, got='tagging.translations', where='tagging'
   ):
-    task.evaluate(subject_of(objective, vocabulary))
+    task.evaluate(stitch_eval_model(objective, vocabulary))

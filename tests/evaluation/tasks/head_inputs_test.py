@@ -31,24 +31,24 @@ fixed = classification_task_test.fixed
 _LABELS = classification_task_test._LABELS
 
 
-def _predicted(subject, examples, **settings):
+def _predicted(eval_model, examples, **settings):
   task = classification_task.Classification(
     source=Examples(parts={'en': examples}), **settings
   )
-  result = task.evaluate(subject)
+  result = task.evaluate(eval_model)
   assert not result.failures
   return result, result.files['en.tsv'].split()
 
 
-def _trained_with(subject, **inputs):
-  (name,) = subject.objectives
+def _trained_with(eval_model, **inputs):
+  (name,) = eval_model.objectives
   recorded = {name: one_hot_model.INPUTS | inputs}
-  return dataclasses.replace(subject, inputs=recorded)
+  return dataclasses.replace(eval_model, inputs=recorded)
 
 
-def _labels_by_size(subject, examples, special, length=32):
+def _labels_by_size(eval_model, examples, special, length=32):
   """The class is the number of tokens modulo three."""
-  encode = subject.vocabulary.encode
+  encode = eval_model.vocabulary.encode
   sizes = [
     len(encode(one.text)) + len(encode(one.paired_text)) + special
     for one in examples
@@ -59,16 +59,16 @@ def _labels_by_size(subject, examples, special, length=32):
 def test_pairs_have_the_template_of_fine_tuning(fixed, sentences):
   """BERT's template has three special tokens, XLM-R's four."""
   examples = make_examples(sentences, 'en', ['yes'] * 8)
-  subject = _trained_with(fixed, separator='bert')
-  result, labels = _predicted(subject, examples)
-  assert labels == _labels_by_size(subject, examples, special=3)
+  eval_model = _trained_with(fixed, separator='bert')
+  result, labels = _predicted(eval_model, examples)
+  assert labels == _labels_by_size(eval_model, examples, special=3)
   assert result.inputs == {
     'length': 128,
     'separator': 'bert',
     'positions': 'continuous',
   }
-  changed, labels = _predicted(subject, examples, separator='xlmr')
-  assert labels == _labels_by_size(subject, examples, special=4)
+  changed, labels = _predicted(eval_model, examples, separator='xlmr')
+  assert labels == _labels_by_size(eval_model, examples, special=4)
   assert changed.inputs['separator'] == 'xlmr'
   assert len(changed.notes) == len(result.notes) + 1
   assert (
@@ -78,32 +78,33 @@ def test_pairs_have_the_template_of_fine_tuning(fixed, sentences):
 
 def test_texts_are_as_long_as_in_fine_tuning(fixed, sentences):
   examples = make_examples(sentences, 'en', ['yes'] * 8)
-  subject = _trained_with(fixed, length=6)
-  _, labels = _predicted(subject, examples)
-  assert labels == _labels_by_size(subject, examples, special=4, length=6)
-  _, labels = _predicted(subject, examples, length=9)
-  assert labels == _labels_by_size(subject, examples, special=4, length=9)
+  eval_model = _trained_with(fixed, length=6)
+  _, labels = _predicted(eval_model, examples)
+  assert labels == _labels_by_size(eval_model, examples, special=4, length=6)
+  _, labels = _predicted(eval_model, examples, length=9)
+  assert labels == _labels_by_size(eval_model, examples, special=4, length=9)
 
 
 def test_a_run_without_a_record(fixed, sentences):
   examples = make_examples(sentences, 'en', ['yes'] * 2)
-  subject = dataclasses.replace(fixed, inputs={})
+  eval_model = dataclasses.replace(fixed, inputs={})
   task = classification_task.Classification(
     source=Examples(parts={'en': examples})
   )
   with raises_error(errors.ConfigError, where='classification'):
-    task.evaluate(subject)
+    task.evaluate(eval_model)
   told = dataclasses.replace(
     task, length=32, separator='bert', positions='continuous'
   )
-  assert not told.evaluate(subject).failures
+  assert not told.evaluate(eval_model).failures
 
 
-def test_questions_have_the_windows_of_fine_tuning(subject):
+def test_questions_have_the_windows_of_fine_tuning(eval_model):
   """Half as far apart, they are more."""
   objective = question_answering_objective.QuestionAnswering()
-  subject = dataclasses.replace(
-    subject, inputs={objective.name: one_hot_model.INPUTS | {'doc_stride': 2}}
+  eval_model = dataclasses.replace(
+    eval_model,
+    inputs={objective.name: one_hot_model.INPUTS | {'doc_stride': 2}},
   )
   question = labeled_examples.Question(
     id='q', language='en', question='the dog', context='the cat sleeps ' * 9
@@ -112,9 +113,9 @@ def test_questions_have_the_windows_of_fine_tuning(subject):
   for stride in (None, 4):
     task = question_answering_task.ExtractiveQA(
       source=Examples(parts={}), doc_stride=stride, length=24
-    ).inherit_inputs(subject)
+    ).inherit_inputs(eval_model)
     (windows,) = task.rows(objective).windows(
-      [question], subject.vocabulary, length=24
+      [question], eval_model.vocabulary, length=24
     )
     counts.append(len(windows))
   assert counts[0] > counts[1] > 1
@@ -134,7 +135,7 @@ def test_the_labels_of_fine_tuning_decide_on_the_scheme(labels, scheme, f1):
   )
   result = tagging_task.Tagging(
     source=one_hot_model.Held(parts=(('en', (sentence,)),))
-  ).evaluate(one_hot_model.subject_of(objective, head, vocabulary))
+  ).evaluate(one_hot_model.stitch_eval_model(objective, head, vocabulary))
   assert result.inputs['scheme'] == scheme
   assert result.metrics['accuracy/en'] == 0.5
   assert result.metrics['f1/en'] == pytest.approx(f1)

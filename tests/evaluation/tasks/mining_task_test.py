@@ -60,13 +60,13 @@ def hidden(sentences):
   'margin, least', [('absolute', 1.0), ('distance', 0.8), ('ratio', 0.8)]
 )
 def test_sentences_that_are_the_same_on_both_sides_are_found(
-  subject, hidden, margin, least
+  eval_model, hidden, margin, least
 ):
   """By cosine all; an isolated pair can have a greater margin than they."""
   task = mining_task.BitextMining(
     source=Given(parts={'de-de': hidden}), margin=margin
   )
-  result = task.evaluate(subject)
+  result = task.evaluate(eval_model)
   assert result.metrics['f1/de-de'] == result.metrics['f1/mean'] >= least
   assert result.metrics['recall/de-de'] >= least
   found = set(result.files['de-de.tsv'].splitlines())
@@ -76,7 +76,7 @@ def test_sentences_that_are_the_same_on_both_sides_are_found(
   assert any('no development data' in note for note in result.notes)
 
 
-def test_everything_agrees_with_loops_over_sentences(subject, sentences):
+def test_everything_agrees_with_loops_over_sentences(eval_model, sentences):
   """Ratio margin, forward, k = 2; the best of all possible thresholds."""
   text = sentences('de', 9), sentences('en', 12)
   gold = [(i, i) for i in range(7)]
@@ -87,10 +87,10 @@ def test_everything_agrees_with_loops_over_sentences(subject, sentences):
     layer=1,
     pooling='first',
   )
-  result = task.evaluate(subject)
+  result = task.evaluate(eval_model)
   x, y = (
     hidden_states.sentence_states(
-      subject, side, [i] * len(side), pooling=task.pooling
+      eval_model, side, [i] * len(side), pooling=task.pooling
     ).states[1]
     for i, side in enumerate(text)
   )
@@ -125,7 +125,9 @@ def test_everything_agrees_with_loops_over_sentences(subject, sentences):
   )
 
 
-def test_the_threshold_of_development_data_is_used(subject, sentences, hidden):
+def test_the_threshold_of_development_data_is_used(
+  eval_model, sentences, hidden
+):
   text = sentences('de', 30)
   blind = dataclasses.replace(hidden, gold=None)
   development = Given(
@@ -135,16 +137,16 @@ def test_the_threshold_of_development_data_is_used(subject, sentences, hidden):
       )
     }
   )
-  alone = mining_task.BitextMining(source=development).evaluate(subject)
+  alone = mining_task.BitextMining(source=development).evaluate(eval_model)
   task = mining_task.BitextMining(
     source=Given(parts={'de-de': blind}), development=development
   )
-  result = task.evaluate(subject)
+  result = task.evaluate(eval_model)
   assert result.metrics == {'threshold/de-de': alone.metrics['threshold/de-de']}
   scored = mining_task.BitextMining(
     source=Given(parts={'de-de': hidden}), development=development
   )
-  with_gold = scored.evaluate(subject)
+  with_gold = scored.evaluate(eval_model)
   assert with_gold.files['de-de.tsv'] == result.files['de-de.tsv']
   assert with_gold.tables['pairs'][0]['tuned_on'] == 'development'
   assert 'f1/de-de' in with_gold.metrics
@@ -175,7 +177,7 @@ def _official(mined, scored, pairs):
   return best[0], 2 * right / (len(pairs) + len(mined.gold))
 
 
-def test_repeated_sentences_count_as_by_xtreme(subject, hidden):
+def test_repeated_sentences_count_as_by_xtreme(eval_model, hidden):
   first = hidden.first | {
     'again-1': hidden.first['de-12'],
     'again-2': hidden.first['de-00'],
@@ -183,11 +185,13 @@ def test_repeated_sentences_count_as_by_xtreme(subject, hidden):
   gold = hidden.gold | {('again-1', 'de-02')}
   mined = dataclasses.replace(hidden, first=first, gold=gold)
   task = mining_task.BitextMining(source=Given(parts={'x': mined}))
-  result = task.evaluate(subject)
+  result = task.evaluate(eval_model)
   texts = [
     list(dict.fromkeys(side.values())) for side in (mined.first, mined.second)
   ]
-  sides = task.sides(subject, [['de'] * len(side) for side in texts], texts, [])
+  sides = task.sides(
+    eval_model, [['de'] * len(side) for side in texts], texts, []
+  )
   found = margin_scoring.find_candidates(*sides, k=task.num_neighbors)
   scored = {
     (texts[0][i], texts[1][j]): score
@@ -203,7 +207,7 @@ def test_repeated_sentences_count_as_by_xtreme(subject, hidden):
   assert any('4 sentences of x' in note for note in result.notes)
 
 
-def test_a_broken_part_is_named_and_the_others_are_scored(subject, hidden):
+def test_a_broken_part_is_named_and_the_others_are_scored(eval_model, hidden):
   task = mining_task.BitextMining(
     source=Given(
       parts={
@@ -217,7 +221,7 @@ def test_a_broken_part_is_named_and_the_others_are_scored(subject, hidden):
       }
     )
   )
-  result = task.evaluate(subject)
+  result = task.evaluate(eval_model)
   assert result.metrics['f1/mean'] == result.metrics['f1/de-de']
   messages = {f.part: str(f) for f in result.failures}
   assert 'This text is broken. Where: x.tsv:3.' in messages['fr-en']
@@ -226,7 +230,7 @@ def test_a_broken_part_is_named_and_the_others_are_scored(subject, hidden):
   assert 'A collection does not contain any sentences' in messages['de-ja']
 
 
-def test_bad_settings(subject, hidden):
+def test_bad_settings(eval_model, hidden):
   given = Given(parts={'de-de': hidden})
   with raises_error(
     errors.ConfigError,
@@ -243,12 +247,12 @@ def test_bad_settings(subject, hidden):
   ):
     mining_task.BitextMining(source=given, direction='both')
   task = mining_task.BitextMining(source=given, layer=5)
-  (failure,) = eval_task.evaluate_task(task, subject).failures
+  (failure,) = eval_task.evaluate_task(task, eval_model).failures
   assert failure
 
 
 def test_collections_are_compared_without_the_means_of_their_languages(
-  subject, sentences
+  eval_model, sentences
 ):
   text = sentences('de', 70)
   mined = _mined(
@@ -258,31 +262,31 @@ def test_collections_are_compared_without_the_means_of_their_languages(
     centre: mining_task.BitextMining(
       source=Given(parts={'de-de': mined}), margin='absolute', centering=centre
     )
-    .evaluate(subject)
+    .evaluate(eval_model)
     .metrics['threshold/de-de']
     for centre in ('auto', 'language', 'none')
   }
   assert thresholds['auto'] == thresholds['language'] != thresholds['none']
 
 
-def test_sides_are_centred_apart(subject, sentences):
+def test_sides_are_centred_apart(eval_model, sentences):
   text = sentences('de', 60), sentences('en', 50)
   task = mining_task.BitextMining(source=Given(parts={}), layer=1)
   notes = []
-  sides = task.sides(subject, (['de'] * 60, ['en'] * 50), text, notes)
+  sides = task.sides(eval_model, (['de'] * 60, ['en'] * 50), text, notes)
   for i, (found, side) in enumerate(zip(sides, text, strict=True)):
-    raw = hidden_states.sentence_states(subject, side, [i] * len(side)).states[
-      1
-    ]
+    raw = hidden_states.sentence_states(
+      eval_model, side, [i] * len(side)
+    ).states[1]
     np.testing.assert_allclose(found, raw - raw.mean(0), atol=1e-5)
   assert notes[-1] == 'the mean of its language is subtracted from each vector'
 
 
-def test_two_directions_would_have_one_result(subject):
+def test_two_directions_would_have_one_result(eval_model):
   task = mining_task.BitextMining(
     source=Given(parts={'fr-en': None, 'en-fr': None})
   )
   with raises_error(
     errors.ConfigError, got='fr-en, en-fr', where='bitext_mining'
   ):
-    task.evaluate(subject)
+    task.evaluate(eval_model)

@@ -33,7 +33,7 @@ def _held(part, found):
   return one_hot_model.Held(parts=((part, found),))
 
 
-def test_pairs_of_texts(subject):
+def test_pairs_of_texts(eval_model):
   found = _pairs(
     ('und', 'und', 1.0),
     ('der Hund', 'der Hund', 1.0),
@@ -42,12 +42,12 @@ def test_pairs_of_texts(subject):
     ('und', 'der Hund', None),
   )
   result = mteb_tasks.PairClassification(source=_held('de', found)).evaluate(
-    subject
+    eval_model
   )
   assert result.metrics['average_precision/de'] == 1
   assert result.metrics['positive/mean'] == 0.5 and not result.failures
   result = mteb_tasks.SemanticSimilarity(source=_held('de', found)).evaluate(
-    subject
+    eval_model
   )
   assert 0.8 < result.metrics['spearman/mean'] <= 1
   assert set(result.metrics) == {
@@ -57,7 +57,7 @@ def test_pairs_of_texts(subject):
   }
 
 
-def test_pairs_without_the_mean_of_either_side(subject):
+def test_pairs_without_the_mean_of_either_side(eval_model):
   """Only where the task says so: single pairs have no test set about them."""
   found = _pairs(*((a, b, 1.0) for a in _TEXTS for b in _TEXTS if a != b))
   plain, centred = (
@@ -66,7 +66,7 @@ def test_pairs_without_the_mean_of_either_side(subject):
   )
   notes = []
   first, second = (
-    plain.vectors(subject, texts, ['de'] * len(found), notes)
+    plain.vectors(eval_model, texts, ['de'] * len(found), notes)
     for texts in (
       [one.text for one in found],
       [one.paired_text for one in found],
@@ -78,13 +78,13 @@ def test_pairs_without_the_mean_of_either_side(subject):
   ):
     units = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in sides]
     np.testing.assert_allclose(
-      mteb_tasks.pair_cosines(task, subject, found, notes),
+      mteb_tasks.pair_cosines(task, eval_model, found, notes),
       (units[0] * units[1]).sum(1),
       atol=1e-5,
     )
 
 
-def test_clusters(subject):
+def test_clusters(eval_model):
   found = tuple(
     labeled_examples.ClassifiedText(
       id=str(i), language='de', text=text, label=text
@@ -92,7 +92,7 @@ def test_clusters(subject):
     for i, text in enumerate(_TEXTS * 3)
   )
   task = mteb_tasks.Clustering(source=_held('de', found))
-  assert task.evaluate(subject).metrics['v_measure/de'] == pytest.approx(1)
+  assert task.evaluate(eval_model).metrics['v_measure/de'] == pytest.approx(1)
 
 
 def _classified(count, label):
@@ -104,13 +104,13 @@ def _classified(count, label):
   )
 
 
-def test_probes_of_every_layer(subject):
+def test_probes_of_every_layer(eval_model):
   train = _classified(40, lambda text: text[0])
   test = _classified(24, lambda text: text[0])
   task = mteb_tasks.Probe(
     train=_held('de', train), source=_held('de', test), num_neighbors=3
   )
-  result = task.evaluate(subject)
+  result = task.evaluate(eval_model)
   assert not result.failures
   rows = result.tables['layers']
   assert [(row['layer'], row['method']) for row in rows] == [
@@ -122,9 +122,9 @@ def test_probes_of_every_layer(subject):
     assert row['chance'] == result.metrics['majority/de'] == 0.5
   assert rows[4]['accuracy'] == result.metrics['accuracy/de'] > 0.9
   assert result.metrics['knn/mean'] == rows[5]['accuracy'] > 0.9
-  first = dataclasses.replace(task, layer=0).evaluate(subject)
+  first = dataclasses.replace(task, layer=0).evaluate(eval_model)
   assert first.metrics['accuracy/de'] == rows[0]['accuracy']
-  assert task.evaluate(subject) == result  # nothing is drawn anew
+  assert task.evaluate(eval_model) == result  # nothing is drawn anew
 
 
 def test_probes_from_the_command_line(make_run, tmp_path):
@@ -150,40 +150,40 @@ def test_probes_from_the_command_line(make_run, tmp_path):
   assert row['low'] <= row['accuracy'] <= row['high'] and row['examples'] == 32
 
 
-def test_probes_of_labels_that_say_nothing_are_at_chance(subject):
+def test_probes_of_labels_that_say_nothing_are_at_chance(eval_model):
   flips = np.random.default_rng(0).integers(2, size=400).astype(str).tolist()
   found = [_classified(count, lambda _: flips.pop()) for count in (160, 120)]
   result = mteb_tasks.Probe(
     train=_held('de', found[0]), source=_held('de', found[1])
-  ).evaluate(subject)
+  ).evaluate(eval_model)
   for row in result.tables['layers']:
     assert row['low'] < 0.55 and row['high'] > 0.45
 
 
-def test_probes_refuse_pairs_and_note_unknown_classes(subject):
+def test_probes_refuse_pairs_and_note_unknown_classes(eval_model):
   train = _classified(8, lambda text: text[0])
   pairs = tuple(dataclasses.replace(one, paired_text='und') for one in train)
   task = mteb_tasks.Probe(train=_held('de', train), source=_held('de', pairs))
-  (failure,) = task.evaluate(subject).failures
+  (failure,) = task.evaluate(eval_model).failures
   assert 'single texts with a class. Got: pairs' in failure.message
   blind = tuple(dataclasses.replace(one, label=None) for one in train)
   without = dataclasses.replace(task, source=_held('de', blind))
-  (failure,) = without.evaluate(subject).failures
+  (failure,) = without.evaluate(eval_model).failures
   assert 'Got: no texts. Where: de' in failure.message
   other = (dataclasses.replace(train[0], label='x'), *train[1:])
   result = dataclasses.replace(task, source=_held('de', other)).evaluate(
-    subject
+    eval_model
   )
   assert any('not seen in training' in note for note in result.notes)
   assert result.metrics['knn/de'] <= 7 / 8
 
 
-def test_probes_take_away_a_language_s_mean(subject):
+def test_probes_take_away_a_language_s_mean(eval_model):
   train = _classified(8, lambda text: text[0])
   task = mteb_tasks.Probe(
     train=_held('de', train), source=_held('de', train), centering='language'
   )
-  notes = task.evaluate(subject).notes
+  notes = task.evaluate(eval_model).notes
   assert any('the mean of its language is subtracted' in note for note in notes)
 
 
@@ -202,9 +202,9 @@ def folder(tmp_path):
   return tmp_path
 
 
-def test_ranking(subject, folder):
+def test_ranking(eval_model, folder):
   task = mteb_tasks.Ranking(source=beir.BeirDataset(directory=str(folder)))
-  result = task.evaluate(subject)
+  result = task.evaluate(eval_model)
   lines = [line.split() for line in result.files['de.tsv'].splitlines()]
   assert [line[2] for line in lines if line[3] == '1'] == ['d0', 'd2', 'd3']
   place = next(int(x[3]) for x in lines if x[0] == 'q3' and x[2] == 'd0')
@@ -214,28 +214,28 @@ def test_ranking(subject, folder):
   )
   assert result.metrics['recall@100/de'] == 1
   (folder / 'de' / 'candidates.tsv').write_text('q1 d1\nq2 d2\nq3 d0\n')
-  reranked = task.evaluate(subject)
+  reranked = task.evaluate(eval_model)
   assert reranked.metrics['mrr@20/de'] == pytest.approx(2 / 3)
   assert task.source.fingerprint() != dataclasses.replace(
     task.source, splits=('de',), directory=str(folder / 'de')
   )
 
 
-def test_equal_documents_are_ranked_as_trec_eval_ranks_them(subject, folder):
+def test_equal_documents_are_ranked_as_trec_eval_ranks_them(eval_model, folder):
   """By falling id; where the file has the right one says nothing."""
   names = ('d2', 'd10', 'd1', 'd0')
   (folder / 'de' / 'documents.jsonl').write_text(
     ''.join(f'{{"_id": "{name}", "text": "und"}}\n' for name in names)
   )
   task = mteb_tasks.Ranking(source=beir.BeirDataset(directory=str(folder)))
-  result = task.evaluate(subject)
+  result = task.evaluate(eval_model)
   lines = [line.split() for line in result.files['de.tsv'].splitlines()]
   assert [line[2] for line in lines if line[0] == 'q2'] == sorted(names)[::-1]
   assert len({line[4] for line in lines if line[0] == 'q2'}) == 1
   assert result.metrics['mrr@20/de'] == pytest.approx((1 / 4 + 1 + 1 / 4) / 3)
 
 
-def test_queries_of_many_languages_are_scored_by_language(subject, folder):
+def test_queries_of_many_languages_are_scored_by_language(eval_model, folder):
   (folder / 'de').rename(folder / 'all')
   texts = (('q1', 'der Hund', 'de'), ('q2', 'und', 'fr'), ('q3', 'warme', 'de'))
   (folder / 'all' / 'queries.jsonl').write_text(
@@ -245,7 +245,7 @@ def test_queries_of_many_languages_are_scored_by_language(subject, folder):
     )
   )
   task = mteb_tasks.Ranking(source=beir.BeirDataset(directory=str(folder)))
-  metrics = task.evaluate(subject).metrics
+  metrics = task.evaluate(eval_model).metrics
   assert metrics['mrr@20/fr'] == 1 and metrics['mrr@20/de'] < 1
   assert metrics['mrr@20/mean'] == (1 + metrics['mrr@20/de']) / 2
 

@@ -49,17 +49,19 @@ def read(tmp_path):
 
 
 @pytest.fixture(scope='module')
-def subject():
+def eval_model():
   """`wet` is worth more than anything else, `dry` less."""
   vocabulary = WordVocabulary(_WORDS)
   kernel = np.zeros((32, 1), np.float32)
   kernel[one_hot_model.piece(vocabulary, 'wet')] = 9
   kernel[one_hot_model.piece(vocabulary, 'dry')] = -9
   head = {'output': {'kernel': kernel, 'bias': np.zeros(1, np.float32)}}
-  return one_hot_model.subject_of(_OBJECTIVE, head, vocabulary, batch_size=4)
+  return one_hot_model.stitch_eval_model(
+    _OBJECTIVE, head, vocabulary, batch_size=4
+  )
 
 
-def test_accuracy_and_files(subject, read):
+def test_accuracy_and_files(eval_model, read):
   gold = read(
     _line('wet', 'dry', 0), _line('sun', 'wet', 0), _line('sun', 'dry', 0)
   )
@@ -67,7 +69,7 @@ def test_accuracy_and_files(subject, read):
   task = multiple_choice_task.MultipleChoice(
     source=one_hot_model.Held(parts=(('en', gold), ('sw', blind)))
   )
-  result = task.evaluate(subject)
+  result = task.evaluate(eval_model)
   assert result.files['en.jsonl'] == (
     '{"label": 0}\n{"label": 1}\n{"label": 0}\n'
   )
@@ -82,9 +84,9 @@ def test_accuracy_and_files(subject, read):
   assert result.notes == ('sw: the choices have no labels and are not scored',)
 
 
-def _context(subject, **more):
+def _context(eval_model, **more):
   return objective_base.ObjectiveContext(
-    vocabulary=subject.vocabulary.spec,
+    vocabulary=eval_model.vocabulary.spec,
     step=jnp.int32(0),
     rng=jax.random.key(0),
     train=False,
@@ -92,14 +94,14 @@ def _context(subject, **more):
   )
 
 
-def _batch(subject, examples, size):
+def _batch(eval_model, examples, size):
   maker = choice_featurizer.MultipleChoiceFeaturizer()
   rows = [
     row
-    for own in maker.make(examples, subject.vocabulary, length=16)
+    for own in maker.make(examples, eval_model.vocabulary, length=16)
     for row in own
   ]
-  fields = maker.fields(16, subject.vocabulary.spec)
+  fields = maker.fields(16, eval_model.vocabulary.spec)
   batch = featurizer.stack_features(rows, fields)
   padding = {
     key: np.full((size - len(rows), *value.shape[1:]), field.fill, value.dtype)
@@ -113,51 +115,51 @@ def _batch(subject, examples, size):
   }
 
 
-def test_loss_of_known_scores(subject, read):
+def test_loss_of_known_scores(eval_model, read):
   """By hand, under jit, with rows of padding, with finite gradients."""
   examples = read(_line('wet', 'dry', 0), _line('sun', 'sun', 1))
-  context = _context(subject)
+  context = _context(eval_model)
 
   def output(params, batch):
-    return _OBJECTIVE(subject.model, params, batch, context)
+    return _OBJECTIVE(eval_model.model, params, batch, context)
 
-  batch = _batch(subject, examples, 4)
+  batch = _batch(eval_model, examples, 4)
   scores = _OBJECTIVE.predict(
-    subject.model, subject.params, batch, subject.vocabulary.spec
+    eval_model.model, eval_model.params, batch, eval_model.vocabulary.spec
   )
   first = np.log(1 + np.exp(float(scores[1] - scores[0])))
-  found = output(subject.params, batch)
+  found = output(eval_model.params, batch)
   assert float(found.loss.total) == pytest.approx(first + np.log(2), rel=1e-5)
   assert float(found.loss.weight) == 2
-  padded = jax.jit(output)(subject.params, _batch(subject, examples, 8))
+  padded = jax.jit(output)(eval_model.params, _batch(eval_model, examples, 8))
   assert float(padded.loss.total) == pytest.approx(float(found.loss.total))
   assert float(padded.loss.weight) == 2
-  gradient = jax.grad(lambda p: output(p, batch).loss.total)(subject.params)
+  gradient = jax.grad(lambda p: output(p, batch).loss.total)(eval_model.params)
   leaves = jax.tree.leaves(gradient['heads'])
   assert all(np.isfinite(x).all() for x in leaves)
   assert any(np.abs(x).max() > 0 for x in leaves)
 
 
-def test_the_loss_is_a_sum_over_questions_with_its_gradient(subject, read):
+def test_the_loss_is_a_sum_over_questions_with_its_gradient(eval_model, read):
   """Scipy's softmax; parts, finite differences, nothing but padding."""
   lines = (_line('wet', 'dry', 0), _line('sun', 'wet', 1), _line('dry', 'x', 0))
-  context = _context(subject)
+  context = _context(eval_model)
 
   @jax.jit
   def output(params, batch):
-    return _OBJECTIVE(subject.model, params, batch, context)
+    return _OBJECTIVE(eval_model.model, params, batch, context)
 
   def total(params, batch):
     return float(output(params, batch).loss.total)
 
-  batch = _batch(subject, read(*lines), 6)
+  batch = _batch(eval_model, read(*lines), 6)
   scores = np.asarray(
     _OBJECTIVE.predict(
-      subject.model, subject.params, batch, subject.vocabulary.spec
+      eval_model.model, eval_model.params, batch, eval_model.vocabulary.spec
     )
   ).reshape(3, 2)
   expected = -special.log_softmax(scores, -1)[[0, 1, 2], [0, 1, 0]]
-  found = output(subject.params, batch)
+  found = output(eval_model.params, batch)
   np.testing.assert_allclose(found.loss.total, expected.sum(), rtol=1e-5)
   right = found.metrics['multiple_choice/accuracy']
   assert (
@@ -165,19 +167,20 @@ def test_the_loss_is_a_sum_over_questions_with_its_gradient(subject, read):
     and right.total.sum() == (scores.argmax(-1) == [0, 1, 0]).sum()
   )
   alone = [
-    total(subject.params, _batch(subject, read(line), 6)) for line in lines
+    total(eval_model.params, _batch(eval_model, read(line), 6))
+    for line in lines
   ]
   np.testing.assert_allclose(alone, expected, rtol=1e-4, atol=1e-6)
   blind = batch | {'labels': jnp.full(6, -1)}
-  nothing = output(subject.params, blind)
+  nothing = output(eval_model.params, blind)
   assert float(nothing.loss.total) == float(nothing.loss.weight) == 0
-  kernel = subject.params['heads']['multiple_choice']['output']['kernel']
+  kernel = eval_model.params['heads']['multiple_choice']['output']['kernel']
   slopes = jax.grad(
-    lambda k: output(_with(subject.params, k), batch).loss.total
+    lambda k: output(_with(eval_model.params, k), batch).loss.total
   )(kernel)
   step = np.random.default_rng(0).normal(size=kernel.shape).astype(np.float32)
   ahead, behind = (
-    total(_with(subject.params, kernel + sign * 1e-2 * step), batch)
+    total(_with(eval_model.params, kernel + sign * 1e-2 * step), batch)
     for sign in (1, -1)
   )
   assert float(np.vdot(slopes, step)) == pytest.approx(
@@ -190,25 +193,27 @@ def _with(params, kernel):
   return params | {'heads': {'multiple_choice': {'output': head}}}
 
 
-def test_mistakes(subject, read):
+def test_mistakes(eval_model, read):
   with raises_error(
     errors.ConfigError, got=1, where='MultipleChoice.num_choices'
   ):
     multiple_choice.MultipleChoice(num_choices=1)
   three = dataclasses.replace(_OBJECTIVE, num_choices=3)
-  batch = _batch(subject, read(_line('wet', 'dry', 0)), 2)
-  context = _context(subject)
+  batch = _batch(eval_model, read(_line('wet', 'dry', 0)), 2)
+  context = _context(eval_model)
   with raises_error(errors.ConfigError, mentions=(2, 'group_size')):
-    three(subject.model, subject.params, batch, context)
+    three(eval_model.model, eval_model.params, batch, context)
 
 
-def test_micro_batches_are_of_whole_questions(subject, read):
+def test_micro_batches_are_of_whole_questions(eval_model, read):
   """Their losses and weights add up to those of the batch."""
   lines = [_line('wet', 'dry', i % 2) for i in range(4)]
-  batch = _batch(subject, read(*lines), 8)
+  batch = _batch(eval_model, read(*lines), 8)
   micros = train_step.micro_batches(batch, 2, together=_OBJECTIVE.rows_together)
   whole, first, second = (
-    _OBJECTIVE(subject.model, subject.params, part, _context(subject)).loss
+    _OBJECTIVE(
+      eval_model.model, eval_model.params, part, _context(eval_model)
+    ).loss
     for part in (batch, *({k: v[j] for k, v in micros.items()} for j in (0, 1)))
   )
   assert first.weight == second.weight == 2

@@ -40,7 +40,7 @@ def _sentence(
 
 
 @pytest.fixture(scope='module')
-def subject():
+def eval_model():
   """`dogs` and `bark` both like the root; `the` is taken for a subject."""
   vocabulary = WordVocabulary(_WORDS)
   head = one_hot_model.parser(
@@ -55,15 +55,17 @@ def subject():
     ],
     names={'the': 'nsubj', 'dogs': 'nsubj', 'bark': 'root', '.': 'punct'},
   )
-  return one_hot_model.subject_of(_OBJECTIVE, head, vocabulary, batch_size=2)
+  return one_hot_model.stitch_eval_model(
+    _OBJECTIVE, head, vocabulary, batch_size=2
+  )
 
 
 def _task(*parts, **fields):
   return parsing_task.Parsing(source=one_hot_model.Held(parts=parts), **fields)
 
 
-def test_scores_and_trees(subject):
-  result = _task(('en', (_sentence(),))).evaluate(subject)
+def test_scores_and_trees(eval_model):
+  result = _task(('en', (_sentence(),))).evaluate(eval_model)
   assert not result.failures
   assert result.metrics['uas/en'] == 1.0
   assert result.metrics['las/en'] == 0.75  # `the` is no nsubj
@@ -84,15 +86,15 @@ def test_scores_and_trees(subject):
   assert tree.metadata == {'sent_id': '0'}
 
 
-def test_without_punctuation(subject):
+def test_without_punctuation(eval_model):
   result = _task(('en', (_sentence(),)), exclude_punctuation=True).evaluate(
-    subject
+    eval_model
   )
   assert result.metrics['las/en'] == pytest.approx(2 / 3)
   assert 'punctuation is excluded' in result.notes[0]
 
 
-def test_long_sentences_are_one_tree(subject):
+def test_long_sentences_are_one_tree(eval_model):
   """Rows of three tokens of text: `the dogs`, `bark .`; the first row's root
   is `dogs`, and `bark` becomes its dependent."""
   result = _task(
@@ -106,7 +108,7 @@ def test_long_sentences_are_one_tree(subject):
       ),
     ),
     length=5,
-  ).evaluate(subject)
+  ).evaluate(eval_model)
   first, second = conllu.parse(result.files['en.conllu'])
   assert [(t['head'], t['deprel']) for t in first] == [
     (2, 'nsubj'),
@@ -120,18 +122,20 @@ def test_long_sentences_are_one_tree(subject):
   )
 
 
-def test_eight_devices_say_the_same(subject):
+def test_eight_devices_say_the_same(eval_model):
   task = _task(('en', (_sentence(), _sentence(id='1'))), ('fr', (_sentence(),)))
-  sharded = dataclasses.replace(subject, partitioner=partitioning.Partitioner())
-  assert task.evaluate(sharded) == task.evaluate(subject)
+  sharded = dataclasses.replace(
+    eval_model, partitioner=partitioning.Partitioner()
+  )
+  assert task.evaluate(sharded) == task.evaluate(eval_model)
 
 
-def test_blind_and_broken_parts(subject):
+def test_blind_and_broken_parts(eval_model):
   blind = dataclasses.replace(_sentence(), heads=None, relations=None)
   empty = dataclasses.replace(_sentence(id='3'), words=())
   result = _task(
     ('en', (_sentence(), blind)), ('fr', (empty,)), ('zh', (blind,))
-  ).evaluate(subject)
+  ).evaluate(eval_model)
   assert [f.part for f in result.failures] == ['fr']
   assert_mentions(result.failures[0], 3)
   assert result.metrics['las/en'] == 0.75 and 'las/zh' not in result.metrics
@@ -141,15 +145,15 @@ def test_blind_and_broken_parts(subject):
   )
 
 
-def test_relations_that_are_not_known(subject):
+def test_relations_that_are_not_known(eval_model):
   """A subtype is; another relation is wrong, or an error."""
   other = _sentence(relations=('clf', 'nsubj:x', 'root', 'punct'))
-  result = _task(('zh', (other,))).evaluate(subject)
+  result = _task(('zh', (other,))).evaluate(eval_model)
   assert result.metrics['las/zh'] == 0.75
   assert result.notes[1] == (
     'zh: labels that were not seen in training count as wrong: clf (1)'
   )
-  result = _task(('zh', (other,)), unseen='error').evaluate(subject)
+  result = _task(('zh', (other,)), unseen='error').evaluate(eval_model)
   assert "Got: 'clf' in en, example 0" in result.failures[0].message
 
 

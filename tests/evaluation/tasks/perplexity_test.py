@@ -27,21 +27,21 @@ def task(corpus):
   )
 
 
-def _loss_in_numpy(subject, objective, batches):
+def _loss_in_numpy(eval_model, objective, batches):
   """Mean -log p of the masked tokens, from the logits of every position."""
-  key = randomness.purpose_key(subject.seed, randomness.Purpose.EVALUATION)
+  key = randomness.purpose_key(eval_model.seed, randomness.Purpose.EVALUATION)
 
   @jax.jit
   def masked_logits(batch, rng):
     context = objective_base.ObjectiveContext(
-      vocabulary=subject.vocabulary.spec,
+      vocabulary=eval_model.vocabulary.spec,
       step=jnp.int32(0),
       train=False,
       rng=rng,
     )
     token_ids, choice = objective.mask(batch, context, jax.random.split(rng)[0])
-    return choice, subject.model.apply(
-      {'params': subject.params['model']},
+    return choice, eval_model.model.apply(
+      {'params': eval_model.params['model']},
       token_ids,
       segment_ids=batch['segment_ids'],
       positions=batch['positions'],
@@ -61,8 +61,8 @@ def _loss_in_numpy(subject, objective, batches):
   return np.mean(losses), np.mean(hits), len(losses)
 
 
-def test_perplexity_agrees_with_numpy(task, subject, sentences):
-  metrics = task.evaluate(subject).metrics
+def test_perplexity_agrees_with_numpy(task, eval_model, sentences):
+  metrics = task.evaluate(eval_model).metrics
   dataset = dataset_config.DatasetConfig(
     name='',
     mixture='',
@@ -70,8 +70,8 @@ def test_perplexity_agrees_with_numpy(task, subject, sentences):
     length=16,
     batch_size=8,
   )
-  spec = subject.vocabulary.spec
-  lines = subject.vocabulary.encode_batch(sentences('en', 40))
+  spec = eval_model.vocabulary.spec
+  lines = eval_model.vocabulary.encode_batch(sentences('en', 40))
   units = [
     (row,)
     for row in token_batches.split_into_blocks(
@@ -79,7 +79,7 @@ def test_perplexity_agrees_with_numpy(task, subject, sentences):
     )
   ]
   loss, accuracy, count = _loss_in_numpy(
-    subject,
+    eval_model,
     masked_lm.MaskedLM(),
     token_batches.make_batches(units, (1,), dataset, spec),
   )
@@ -89,14 +89,14 @@ def test_perplexity_agrees_with_numpy(task, subject, sentences):
   assert metrics['perplexity/en'] == pytest.approx(math.exp(loss), rel=1e-5)
 
 
-def test_perplexity_of_pairs_agrees_with_numpy(corpus, subject, sentences):
+def test_perplexity_of_pairs_agrees_with_numpy(corpus, eval_model, sentences):
   metrics = (
     perplexity.TranslationPerplexity(
       source=text_sources.ParallelCorpus(directory=corpus),
       length=32,
       batch_size=8,
     )
-    .evaluate(subject)
+    .evaluate(eval_model)
     .metrics
   )
   dataset = dataset_config.DatasetConfig(
@@ -108,85 +108,89 @@ def test_perplexity_of_pairs_agrees_with_numpy(corpus, subject, sentences):
   )
   units = token_batches.fitting_pairs(
     *(
-      subject.vocabulary.encode_batch(sentences(language, 40))
+      eval_model.vocabulary.encode_batch(sentences(language, 40))
       for language in ('en', 'ja')
     ),
     dataset,
   )
   loss, _, count = _loss_in_numpy(
-    subject,
+    eval_model,
     masked_lm.TranslationLM(),
-    token_batches.make_batches(units, (1, 2), dataset, subject.vocabulary.spec),
+    token_batches.make_batches(
+      units, (1, 2), dataset, eval_model.vocabulary.spec
+    ),
   )
   assert metrics['tokens/ja'] == count
   assert metrics['loss/ja'] == pytest.approx(loss, abs=1e-5)
   assert set(metrics) >= {'perplexity/de', 'perplexity/ja', 'perplexity/mean'}
 
 
-def test_a_uniform_model_has_the_perplexity_of_the_vocabulary(task, subject):
+def test_a_uniform_model_has_the_perplexity_of_the_vocabulary(task, eval_model):
   zeros = dataclasses.replace(
-    subject, params=jax.tree.map(jnp.zeros_like, subject.params)
+    eval_model, params=jax.tree.map(jnp.zeros_like, eval_model.params)
   )
   metrics = task.evaluate(zeros).metrics
   assert metrics['perplexity/de'] == pytest.approx(
-    subject.vocabulary.spec.size, rel=1e-4
+    eval_model.vocabulary.spec.size, rel=1e-4
   )
 
 
-def test_the_mean_is_that_of_losses(task, subject):
-  metrics = task.evaluate(subject).metrics
+def test_the_mean_is_that_of_losses(task, eval_model):
+  metrics = task.evaluate(eval_model).metrics
   mean = np.mean([metrics[f'loss/{x}'] for x in ('de', 'en', 'ja')])
   assert metrics['loss/mean'] == pytest.approx(mean)
   assert metrics['perplexity/mean'] == pytest.approx(math.exp(mean))
 
 
-def test_the_number_is_the_same_again_and_other_for_another_seed(task, subject):
-  first = task.evaluate(subject).metrics
-  assert task.evaluate(subject).metrics == first
-  other = task.evaluate(dataclasses.replace(subject, seed=1)).metrics
+def test_the_number_is_the_same_again_and_other_for_another_seed(
+  task, eval_model
+):
+  first = task.evaluate(eval_model).metrics
+  assert task.evaluate(eval_model).metrics == first
+  other = task.evaluate(dataclasses.replace(eval_model, seed=1)).metrics
   assert other['loss/de'] != first['loss/de']
   assert other['tokens/de'] == first['tokens/de']
 
 
-def test_other_languages_do_not_change_a_language(corpus, task, subject):
+def test_other_languages_do_not_change_a_language(corpus, task, eval_model):
   alone = dataclasses.replace(
     task, source=text_sources.CorpusText(directory=corpus, languages=('ja',))
   )
   assert (
-    alone.evaluate(subject).metrics['loss/ja']
-    == task.evaluate(subject).metrics['loss/ja']
+    alone.evaluate(eval_model).metrics['loss/ja']
+    == task.evaluate(eval_model).metrics['loss/ja']
   )
 
 
-def test_more_draws_score_more_tokens(task, subject):
-  one = task.evaluate(subject).metrics
+def test_more_draws_score_more_tokens(task, eval_model):
+  one = task.evaluate(eval_model).metrics
   three = (
-    dataclasses.replace(task, num_mask_samples=3).evaluate(subject).metrics
+    dataclasses.replace(task, num_mask_samples=3).evaluate(eval_model).metrics
   )
   assert three['tokens/de'] == 3 * one['tokens/de']
   assert three['loss/de'] != one['loss/de']
 
 
-def test_sentences_one_a_row(task, subject):
+def test_sentences_one_a_row(task, eval_model):
   split = dataclasses.replace(task, layout='sentences', length=24)
-  metrics = split.evaluate(subject).metrics
+  metrics = split.evaluate(eval_model).metrics
   assert metrics['tokens/de'] >= 40  # at least one a sentence
-  short = dataclasses.replace(split, length=6).evaluate(subject)
+  short = dataclasses.replace(split, length=6).evaluate(eval_model)
   assert any('sentences of de were truncated' in note for note in short.notes)
-  blocks = dataclasses.replace(task, length=6).evaluate(subject)
+  blocks = dataclasses.replace(task, length=6).evaluate(eval_model)
   assert not any('were truncated' in note for note in blocks.notes)
 
 
 @pytest.mark.parametrize('batch_size', [8, 6])
-def test_eight_devices_agree_with_one(task, subject, batch_size):
+def test_eight_devices_agree_with_one(task, eval_model, batch_size):
   task = dataclasses.replace(task, batch_size=batch_size)
   partitioner = partitioning.Partitioner(data=4, tensor=2)
   sharded = dataclasses.replace(
-    subject,
+    eval_model,
     partitioner=partitioner,
-    params=jax.device_put(subject.params, partitioner.replicated),
+    params=jax.device_put(eval_model.params, partitioner.replicated),
   )
-  expected = task.evaluate(subject).metrics
+  expected = task.evaluate(eval_model).metrics
   found = task.evaluate(sharded).metrics
   for name, value in expected.items():
     assert found[name] == pytest.approx(value, rel=1e-5), name
@@ -203,8 +207,8 @@ class _Broken(text_sources.TextSource):
     return [] if language == 'ja' else ['der Hund']
 
 
-def test_broken_and_empty_languages_are_named(subject, task):
-  result = dataclasses.replace(task, source=_Broken()).evaluate(subject)
+def test_broken_and_empty_languages_are_named(eval_model, task):
+  result = dataclasses.replace(task, source=_Broken()).evaluate(eval_model)
   assert result.metrics['perplexity/mean'] == result.metrics['perplexity/de']
   assert [failure.part for failure in result.failures] == ['en', 'ja']
   assert 'en.txt:7' in result.failures[0].message
@@ -231,8 +235,8 @@ def test_a_huge_loss_is_an_infinite_perplexity_and_null_in_json():
     assert result.to_json()['metrics'][name] is None
 
 
-def test_rows_give_the_number_and_an_interval(tmp_path, task, subject):
-  result = task.evaluate(subject)
+def test_rows_give_the_number_and_an_interval(tmp_path, task, eval_model):
+  result = task.evaluate(eval_model)
   for name, text in result.files.items():
     (tmp_path / name).write_text(text)
   found = task.statistics('en', tmp_path)

@@ -21,13 +21,13 @@ pytest_plugins = ['tests.evaluation.fixtures']
 
 
 @pytest.fixture(scope='module')
-def log_p(subject):
+def log_p(eval_model):
   """A function of rows of ids [N, T] and a language: ln p, [N, T, V]."""
 
   @jax.jit
   def logits(batch):
-    return subject.model.apply(
-      {'params': subject.params['model']},
+    return eval_model.model.apply(
+      {'params': eval_model.params['model']},
       batch['token_ids'],
       segment_ids=batch['segment_ids'],
       positions=batch['positions'],
@@ -36,7 +36,7 @@ def log_p(subject):
 
   def of(rows, language):
     batch = hidden_states.token_rows(
-      rows, np.full(len(rows), language), 32, 32, subject.vocabulary.spec
+      rows, np.full(len(rows), language), 32, 32, eval_model.vocabulary.spec
     )
     return special.log_softmax(np.float64(logits(batch))[: len(rows)], -1)
 
@@ -49,9 +49,9 @@ def _is_japanese(piece):
   return unicodedata.name(letter).startswith(('CJK', 'HIRAGANA', 'KATAKANA'))
 
 
-def _by_hand(subject, log_p, text, language, *, word):
+def _by_hand(eval_model, log_p, text, language, *, word):
   """-ln p and rightness of each token of a text, one hidden row each."""
-  vocabulary = subject.vocabulary
+  vocabulary = eval_model.vocabulary
   ids = vocabulary.encode(text, language=language)
   pieces = [vocabulary.piece(i) for i in ids]
   rows = []
@@ -73,7 +73,7 @@ def _by_hand(subject, log_p, text, language, *, word):
 
 @pytest.mark.parametrize('hidden', ['token', 'word'])
 def test_pseudo_perplexity_agrees_with_numpy(
-  corpus, subject, sentences, log_p, hidden
+  corpus, eval_model, sentences, log_p, hidden
 ):
   task = pseudo_likelihood.PseudoPerplexity(
     source=text_sources.CorpusText(
@@ -81,13 +81,13 @@ def test_pseudo_perplexity_agrees_with_numpy(
     ),
     mask_unit=hidden,
   )
-  result = task.evaluate(subject)
+  result = task.evaluate(eval_model)
   assert not result.failures and not result.notes
   losses = {}
   for language in ('de', 'ja'):
     texts = sentences(language, 9)
     found = [
-      _by_hand(subject, log_p, text, language, word=hidden == 'word')
+      _by_hand(eval_model, log_p, text, language, word=hidden == 'word')
       for text in texts
     ]
     loss = np.concatenate([one for one, _ in found])
@@ -104,7 +104,7 @@ def test_pseudo_perplexity_agrees_with_numpy(
       )
       most = sorted(len(one) for one, _ in found)[4]
       shorter = dataclasses.replace(task, max_length=most + 2)
-      shorter = shorter.evaluate(subject)
+      shorter = shorter.evaluate(eval_model)
       kept = [
         (np.sum(one), len(text.split()))
         for (one, _), text in zip(found, texts, strict=True)
@@ -121,20 +121,22 @@ def test_pseudo_perplexity_agrees_with_numpy(
   )
 
 
-def test_hiding_the_rest_of_the_word_is_harder_to_see_through(corpus, subject):
+def test_hiding_the_rest_of_the_word_is_harder_to_see_through(
+  corpus, eval_model
+):
   source = text_sources.CorpusText(
     directory=corpus, languages=('de',), max_lines=9
   )
   found = [
     pseudo_likelihood.PseudoPerplexity(source=source, mask_unit=hidden)
-    .evaluate(subject)
+    .evaluate(eval_model)
     .metrics['loss/de']
     for hidden in ('token', 'word')
   ]
   assert found[0] != pytest.approx(found[1], abs=1e-3)
 
 
-def test_text_in_files_cut_and_empty(tmp_path, subject):
+def test_text_in_files_cut_and_empty(tmp_path, eval_model):
   (tmp_path / 'de.txt').write_text('der Hund\r\n\n' + 'die Katze ' * 20)
   (tmp_path / 'en.txt').write_text('\n')
   task = pseudo_likelihood.PseudoPerplexity(
@@ -143,22 +145,22 @@ def test_text_in_files_cut_and_empty(tmp_path, subject):
     ),
     max_length=12,
   )
-  result = task.evaluate(subject)
-  ids = subject.vocabulary.encode('der Hund', language='de')
+  result = task.evaluate(eval_model)
+  ids = eval_model.vocabulary.encode('der Hund', language='de')
   assert result.metrics['tokens/de'] == len(ids) + 10
   assert result.notes == ('1 sentences of de were truncated',)
   (failure,) = result.failures
   assert failure.part == 'en'
 
 
-def test_rows_of_any_batch_are_the_same(corpus, subject, with_batch_size):
+def test_rows_of_any_batch_are_the_same(corpus, eval_model, with_batch_size):
   source = text_sources.CorpusText(
     directory=corpus, languages=('en',), max_lines=5
   )
   task = pseudo_likelihood.PseudoPerplexity(source=source)
   found = [
     task.evaluate(one).metrics['loss/en']
-    for one in (subject, with_batch_size(3))
+    for one in (eval_model, with_batch_size(3))
   ]
   assert found[0] == pytest.approx(found[1], abs=1e-5)
 
@@ -189,7 +191,7 @@ def choices(tmp_path):
 @pytest.mark.parametrize('length_normalize', [False, True])
 @pytest.mark.parametrize('scored', ['choice', 'all'])
 def test_the_likeliest_choice(
-  subject, log_p, choices, scored, length_normalize
+  eval_model, log_p, choices, scored, length_normalize
 ):
   for examples in choices.values():
     task = pseudo_likelihood.LikelihoodChoice(
@@ -198,17 +200,17 @@ def test_the_likeliest_choice(
       length_normalize=length_normalize,
     )
     notes = []
-    found = task._score_choices(subject, 'de', examples, notes)
+    found = task._score_choices(eval_model, 'de', examples, notes)
     expected = []
     for one in examples:
       text = f'{one.text} {one.paired_text}'
-      losses, _ = _by_hand(subject, log_p, text, 'de', word=False)
-      start = len(subject.vocabulary.encode(one.text, language='de'))
+      losses, _ = _by_hand(eval_model, log_p, text, 'de', word=False)
+      start = len(eval_model.vocabulary.encode(one.text, language='de'))
       kept = losses if scored == 'all' else losses[start:]
       expected.append(-(np.mean(kept) if length_normalize else np.sum(kept)))
     assert not notes
     np.testing.assert_allclose(found, expected, atol=1e-4)
-    result = task.evaluate(subject)
+    result = task.evaluate(eval_model)
     pairs = np.reshape(expected, (-1, 2))
     chosen = pairs.argmax(1).tolist()
     assert result.files['de.jsonl'] == ''.join(
@@ -220,7 +222,7 @@ def test_the_likeliest_choice(
     assert result.metrics['chance/mean'] == 0.5
 
 
-def test_a_text_that_is_too_long_loses_its_start(subject, choices):
+def test_a_text_that_is_too_long_loses_its_start(eval_model, choices):
   long = [
     dataclasses.replace(one, text=f'{one.text} ' * 9)
     for one in choices['xstory_cloze']
@@ -228,11 +230,11 @@ def test_a_text_that_is_too_long_loses_its_start(subject, choices):
   task = pseudo_likelihood.LikelihoodChoice(
     source=one_hot_model.Held(parts=(('de', long),))
   )
-  result = task.evaluate(subject)
+  result = task.evaluate(eval_model)
   (note,) = result.notes
   assert '4 choices of de' in note
   counts = pseudo_likelihood.score_sentences(
-    subject, [list(range(8, 60))], [0], starts=[50]
+    eval_model, [list(range(8, 60))], [0], starts=[50]
   )
   assert counts.sums[0, 2] == 2 and counts.cut == 1
 

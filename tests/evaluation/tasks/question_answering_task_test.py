@@ -170,13 +170,15 @@ class Seeks(objectives.QuestionAnswering):
     return objectives.SpanLogits(logits, logits)
 
 
-def _with_head(subject, objective):
-  head = nn.meta.unbox(objective.init_heads(subject.model, jax.random.key(4)))
+def _with_head(eval_model, objective):
+  head = nn.meta.unbox(
+    objective.init_heads(eval_model.model, jax.random.key(4))
+  )
   return dataclasses.replace(
-    subject,
+    eval_model,
     objectives={objective.name: objective},
     inputs={objective.name: one_hot_model.INPUTS},
-    params=subject.params | {'heads': {objective.name: head}},
+    params=eval_model.params | {'heads': {objective.name: head}},
   )
 
 
@@ -186,9 +188,9 @@ def _task(parts, **settings):
   )
 
 
-def test_scores_files_problems_and_failures(subject):
-  vocabulary = subject.vocabulary
-  seeks = _with_head(subject, Seeks(token=vocabulary.encode('warm')[-1]))
+def test_scores_files_problems_and_failures(eval_model):
+  vocabulary = eval_model.vocabulary
+  seeks = _with_head(eval_model, Seeks(token=vocabulary.encode('warm')[-1]))
   context = 'the dog sleeps and the cat drinks warm milk'
   known = [
     _question(context, 'warm', number=0),
@@ -220,7 +222,7 @@ def test_scores_files_problems_and_failures(subject):
   assert [f.part for f in result.failures] == ['xx']
 
 
-def test_problems_of_the_file_are_listed_once(subject):
+def test_problems_of_the_file_are_listed_once(eval_model):
   @dataclasses.dataclass(frozen=True, kw_only=True)
   class Told(Examples):
     def problems(self, part):
@@ -230,15 +232,17 @@ def test_problems_of_the_file_are_listed_once(subject):
   task = question_answering_task.ExtractiveQA(
     length=32, source=Told(parts={'en': [_question(context, 'cow', -1)]})
   )
-  result = task.evaluate(_with_head(subject, objectives.QuestionAnswering()))
+  result = task.evaluate(_with_head(eval_model, objectives.QuestionAnswering()))
   assert [row['problem'] for row in result.tables['problems']] == [
     'question q0: the context has it nowhere'
   ]
   assert result.metrics['exact_match/en'] == 0  # scored by its text
 
 
-def test_eight_devices_and_any_batch_size_answer_the_same(subject, sentences):
-  trained = _with_head(subject, objectives.QuestionAnswering())
+def test_eight_devices_and_any_batch_size_answer_the_same(
+  eval_model, sentences
+):
+  trained = _with_head(eval_model, objectives.QuestionAnswering())
   examples = [
     _question(' '.join(sentences('en', 3 + i)), 'the', number=i)
     for i in range(5)
@@ -254,7 +258,7 @@ def test_eight_devices_and_any_batch_size_answer_the_same(subject, sentences):
   assert one.metrics == eight.metrics == small.metrics
 
 
-def test_mistakes_are_told(subject):
+def test_mistakes_are_told(eval_model):
   with raises_error(
     errors.ConfigError, got=0, where='ExtractiveQA.n_best_size'
   ):
@@ -267,7 +271,7 @@ def test_mistakes_are_told(subject):
     question_answering_task.ExtractiveQA(
       source=Examples(parts={}), doc_stride=0
     )
-  trained = _with_head(subject, objectives.QuestionAnswering())
+  trained = _with_head(eval_model, objectives.QuestionAnswering())
   result = _task(
     {'en': [], 'sw': [_question('the dog', 'dog')]}, rules='mlqa'
   ).evaluate(trained)

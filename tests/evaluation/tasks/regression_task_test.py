@@ -29,14 +29,16 @@ class Lengths(sequence_regression.SequenceRegression):
 
 
 @pytest.fixture(scope='module')
-def fixed(subject):
+def fixed(eval_model):
   objective = Lengths()
-  head = nn.meta.unbox(objective.init_heads(subject.model, jax.random.key(4)))
+  head = nn.meta.unbox(
+    objective.init_heads(eval_model.model, jax.random.key(4))
+  )
   return dataclasses.replace(
-    subject,
+    eval_model,
     objectives={objective.name: objective},
     inputs={objective.name: one_hot_model.INPUTS},
-    params=subject.params | {'heads': {objective.name: head}},
+    params=eval_model.params | {'heads': {objective.name: head}},
   )
 
 

@@ -28,11 +28,11 @@ class Held(example_source.BitextMiningSource):
     )
 
 
-def test_predictions_and_accuracy(subject):
+def test_predictions_and_accuracy(eval_model):
   task = retrieval_predictions.RetrievalPredictions(
     source=Held(frozenset({('0', 'en0'), ('1', 'en1'), ('3', 'en2')}))
   )
-  result = task.evaluate(subject)
+  result = task.evaluate(eval_model)
   # A line for each sentence of the second side, with the line of the first.
   assert result.files['de-en.tsv'] == '2\n0\n1\n'
   assert list(result.files) == ['de-en.tsv', 'de-en.examples']
@@ -42,9 +42,9 @@ def test_predictions_and_accuracy(subject):
   }
 
 
-def test_a_blind_test_set_has_predictions_only(subject):
+def test_a_blind_test_set_has_predictions_only(eval_model):
   result = retrieval_predictions.RetrievalPredictions(
     source=Held(None)
-  ).evaluate(subject)
+  ).evaluate(eval_model)
   assert result.metrics == {} and list(result.files) == ['de-en.tsv']
   assert any('no gold pairs' in note for note in result.notes)

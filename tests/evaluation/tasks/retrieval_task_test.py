@@ -29,25 +29,25 @@ class Given(text_sources.PairSource):
 
 
 def test_sentences_that_are_the_same_on_both_sides_are_all_found(
-  subject, sentences
+  eval_model, sentences
 ):
   text = sentences('de', 30)
   task = retrieval_task.Retrieval(
     source=Given(text={('de', 'de'): (text, text)}), pair_filter='none'
   )
-  result = task.evaluate(subject)
+  result = task.evaluate(eval_model)
   assert result.metrics['accuracy/de-de'] == 1.0
   assert {row['accuracy'] for row in result.tables['layers']} == {1.0}
 
 
-def test_the_ten_nearest_agree_with_a_sort(subject, sentences, tmp_path):
+def test_the_ten_nearest_agree_with_a_sort(eval_model, sentences, tmp_path):
   text = sentences('de', 30), sentences('en', 30)
   task = retrieval_task.Retrieval(
     source=Given(text={('de', 'en'): text}), layer=1, centering='none'
   )
-  result = task.evaluate(subject)
+  result = task.evaluate(eval_model)
   sides = [
-    hidden_states.sentence_states(subject, side, [i] * 30).states[1]
+    hidden_states.sentence_states(eval_model, side, [i] * 30).states[1]
     for i, side in enumerate(text)
   ]
   cosine = 1 - distance.cdist(*sides, 'cosine')
@@ -67,17 +67,17 @@ def test_the_ten_nearest_agree_with_a_sort(subject, sentences, tmp_path):
 
 
 @pytest.mark.parametrize('pooling', list(Pooling))
-def test_accuracy_agrees_with_a_double_loop(subject, pooling, sentences):
+def test_accuracy_agrees_with_a_double_loop(eval_model, pooling, sentences):
   text = sentences('de', 12), sentences('en', 12)
   task = retrieval_task.Retrieval(
     source=Given(text={('de', 'en'): text}), pooling=pooling, layer=1
   )
-  result = task.evaluate(subject)
+  result = task.evaluate(eval_model)
   first = hidden_states.sentence_states(
-    subject, text[0], [0] * 12, pooling=pooling
+    eval_model, text[0], [0] * 12, pooling=pooling
   )
   second = hidden_states.sentence_states(
-    subject, text[1], [1] * 12, pooling=pooling
+    eval_model, text[1], [1] * 12, pooling=pooling
   )
   for layer in range(3):
     x, y = first.states[layer], second.states[layer]
@@ -96,7 +96,7 @@ def test_accuracy_agrees_with_a_double_loop(subject, pooling, sentences):
       assert result.metrics['accuracy/de'] == (forward + backward) / 2
 
 
-def test_best_and_mean_follow_from_the_layers(subject, sentences):
+def test_best_and_mean_follow_from_the_layers(eval_model, sentences):
   task = retrieval_task.Retrieval(
     source=Given(
       text={
@@ -105,7 +105,7 @@ def test_best_and_mean_follow_from_the_layers(subject, sentences):
       }
     )
   )
-  result = task.evaluate(subject)
+  result = task.evaluate(eval_model)
   table = {
     name: np.mean(
       [
@@ -131,7 +131,9 @@ def test_best_and_mean_follow_from_the_layers(subject, sentences):
   assert 'layer 2 of 0..2' in result.notes[0]
 
 
-def test_a_broken_pair_is_named_and_the_others_are_scored(subject, sentences):
+def test_a_broken_pair_is_named_and_the_others_are_scored(
+  eval_model, sentences
+):
   text = sentences('de', 5), sentences('en', 5)
   task = retrieval_task.Retrieval(
     source=Given(
@@ -142,7 +144,7 @@ def test_a_broken_pair_is_named_and_the_others_are_scored(subject, sentences):
       }
     )
   )
-  result = task.evaluate(subject)
+  result = task.evaluate(eval_model)
   assert result.metrics['accuracy/mean'] == result.metrics['accuracy/de']
   assert [(f.task, f.part) for f in result.failures] == [
     ('retrieval', 'ja'),
@@ -153,28 +155,28 @@ def test_a_broken_pair_is_named_and_the_others_are_scored(subject, sentences):
 
 
 def test_a_language_that_the_vocabulary_lacks_is_scored_and_noted(
-  subject, sentences
+  eval_model, sentences
 ):
   text = sentences('de', 5), sentences('en', 5)
   task = retrieval_task.Retrieval(source=Given(text={('en', 'tr'): text}))
-  result = task.evaluate(subject)
+  result = task.evaluate(eval_model)
   assert 'accuracy/tr' in result.metrics
   assert any('the language tr;' in note for note in result.notes)
 
 
-def test_cut_sentences_are_noted(subject, sentences):
+def test_cut_sentences_are_noted(eval_model, sentences):
   text = sentences('de', 9), sentences('en', 9)
   task = retrieval_task.Retrieval(
     source=Given(text={('de', 'en'): text}), max_length=8
   )
-  notes = task.evaluate(subject).notes
+  notes = task.evaluate(eval_model).notes
   assert any('sentences of de-en were truncated' in note for note in notes)
 
 
 @pytest.mark.parametrize('layer', [3, -4])
-def test_a_layer_that_the_model_lacks_is_one_clear_message(subject, layer):
+def test_a_layer_that_the_model_lacks_is_one_clear_message(eval_model, layer):
   task = retrieval_task.Retrieval(source=Given(text={}), layer=layer)
-  (failure,) = eval_task.evaluate_task(task, subject).failures
+  (failure,) = eval_task.evaluate_task(task, eval_model).failures
   assert_mentions(failure, 0, 2)
 
 
@@ -191,8 +193,8 @@ def test_pooling_by_name():
 def _given_vectors(monkeypatch, layers):
   """States [L, 2N, H], the first side's first, whatever the texts."""
 
-  def given(subject, texts, ids, **settings):
-    del subject, ids, settings
+  def given(eval_model, texts, ids, **settings):
+    del eval_model, ids, settings
     assert len(texts) == layers.shape[1]
     return hidden_states.SentenceStates(np.asarray(layers, np.float32), 0)
 
@@ -217,13 +219,13 @@ def _task(**settings):
 
 
 def test_pairs_with_and_without_shared_strings_are_scored_apart(
-  subject, monkeypatch, tmp_path
+  eval_model, monkeypatch, tmp_path
 ):
   """Sentence 0 finds its translation; 2 is nearer to what is 3's."""
   x = np.eye(4)
   y = x[[0, 1, 3, 3]] + [[0] * 4, [0] * 4, [0, 0, 0.1, 0], [0] * 4]
   _given_vectors(monkeypatch, np.repeat(np.concatenate([x, y])[None], 3, 0))
-  result = _task().evaluate(subject)
+  result = _task().evaluate(eval_model)
   # 2 asks: 2 (the only one that has its direction); 3 asks: 3; back, 2's asks
   # and finds 3.
   expected = {
@@ -249,17 +251,19 @@ def test_pairs_with_and_without_shared_strings_are_scored_apart(
   assert {row['sentences'] for row in result.tables['layers']} == {4}
 
 
-def test_all_pairs_are_scored_where_nothing_is_left_out(subject, monkeypatch):
+def test_all_pairs_are_scored_where_nothing_is_left_out(
+  eval_model, monkeypatch
+):
   _given_vectors(monkeypatch, np.tile(np.eye(6), (3, 2, 1)))
-  result = _task(pair_filter='none').evaluate(subject)
+  result = _task(pair_filter='none').evaluate(eval_model)
   assert {row['sentences'] for row in result.tables['layers']} == {6}
   assert not any('left out' in note for note in result.notes)
 
 
-def test_a_pair_without_anything_to_score_fails(subject):
+def test_a_pair_without_anything_to_score_fails(eval_model):
   text = ['OK', '7'], ['ok.', '7!']
   task = retrieval_task.Retrieval(source=Given(text={('de', 'en'): text}))
-  (failure,) = task.evaluate(subject).failures
+  (failure,) = task.evaluate(eval_model).failures
   assert_mentions(failure, 1)
 
 
@@ -287,7 +291,7 @@ def _words(language: str, count: int) -> list[str]:
   ],
 )
 def test_each_language_s_mean_is_taken_away(
-  subject, monkeypatch, count, centre, is_centred
+  eval_model, monkeypatch, count, centre, is_centred
 ):
   """Accuracy and mean cosines by loops, of the states as they should be."""
   sides = _language_vectors(count)
@@ -295,7 +299,7 @@ def test_each_language_s_mean_is_taken_away(
   text = _words('de', count), _words('en', count)
   result = retrieval_task.Retrieval(
     source=Given(text={('de', 'en'): text}), centering=centre
-  ).evaluate(subject)
+  ).evaluate(eval_model)
   raw = 1 - distance.cdist(*sides, 'cosine')
   compared = raw
   if is_centred:
@@ -315,7 +319,7 @@ def test_each_language_s_mean_is_taken_away(
     assert any('49 sentences' in note for note in result.notes)
 
 
-def test_centred_states_find_what_a_mean_hides(subject, monkeypatch):
+def test_centred_states_find_what_a_mean_hides(eval_model, monkeypatch):
   sides = _language_vectors(60)
   _given_vectors(monkeypatch, np.repeat(np.concatenate(sides)[None], 3, 0))
   text = _words('de', 60), _words('en', 60)
@@ -323,7 +327,7 @@ def test_centred_states_find_what_a_mean_hides(subject, monkeypatch):
     centre: retrieval_task.Retrieval(
       source=Given(text={('de', 'en'): text}), centering=centre
     )
-    .evaluate(subject)
+    .evaluate(eval_model)
     .metrics['accuracy/de']
     for centre in ('auto', 'none')
   }
@@ -332,7 +336,7 @@ def test_centred_states_find_what_a_mean_hides(subject, monkeypatch):
 
 @pytest.mark.parametrize('centre, best', [('auto', 1), ('none', 0)])
 def test_the_best_layer_is_that_of_what_is_compared(
-  subject, monkeypatch, centre, best
+  eval_model, monkeypatch, centre, best
 ):
   """Layer 1 has most, behind its means; layer 2 has nothing."""
   hidden = _language_vectors(60)
@@ -345,7 +349,7 @@ def test_the_best_layer_is_that_of_what_is_compared(
     retrieval_task.Retrieval(
       source=Given(text={('de', 'en'): text}), centering=centre
     )
-    .evaluate(subject)
+    .evaluate(eval_model)
     .metrics
   )
   assert metrics['best_layer/de'] == metrics['best_layer/mean'] == best
@@ -354,13 +358,13 @@ def test_the_best_layer_is_that_of_what_is_compared(
 
 
 @pytest.mark.parametrize('k', [1, 3])
-def test_csls_agrees_with_its_formula(subject, monkeypatch, k):
+def test_csls_agrees_with_its_formula(eval_model, monkeypatch, k):
   sides = _language_vectors(12, seed=3)
   _given_vectors(monkeypatch, np.repeat(np.concatenate(sides)[None], 3, 0))
   text = _words('de', 12), _words('en', 12)
   result = retrieval_task.Retrieval(
     source=Given(text={('de', 'en'): text}), csls=k, centering='language'
-  ).evaluate(subject)
+  ).evaluate(eval_model)
   cosine = 1 - distance.cdist(*(s - s.mean(0) for s in sides), 'cosine')
   of_first = np.sort(cosine, 1)[:, -k:].mean(1)
   of_second = np.sort(cosine, 0)[-k:].mean(0)
@@ -371,15 +375,15 @@ def test_csls_agrees_with_its_formula(subject, monkeypatch, k):
   assert 'accuracy_shared/de' not in result.metrics  # there is no such pair
 
 
-def test_without_csls_nothing_of_it_is_reported(subject, sentences):
+def test_without_csls_nothing_of_it_is_reported(eval_model, sentences):
   task = _task(csls=None)
-  result = task.evaluate(subject)
+  result = task.evaluate(eval_model)
   assert not any(name.startswith('csls') for name in result.metrics)
   assert not any('csls' in row for row in result.tables['layers'])
 
 
-def test_string_overlap_is_a_baseline_of_the_same_pairs(subject):
+def test_string_overlap_is_a_baseline_of_the_same_pairs(eval_model):
   """Of the four kept pairs those with `python` and `pdf` are found."""
-  metrics = _task().evaluate(subject).metrics
+  metrics = _task().evaluate(eval_model).metrics
   assert metrics['string_overlap_unshared/de'] == 0
   assert metrics['string_overlap/de'] == 1 / 2

@@ -48,24 +48,24 @@ class Given(text_sources.TextSource):
     return self.text[language]
 
 
-def _token_states(subject, text, language, layer):
+def _token_states(eval_model, text, language, layer):
   """[T, H] of one sentence, without special symbols."""
-  ids = subject.vocabulary.encode(text, language=language)
-  number = subject.vocabulary.language_id(language)
+  ids = eval_model.vocabulary.encode(text, language=language)
+  number = eval_model.vocabulary.language_id(language)
   length = 32
   batch = hidden_states.token_rows(
-    [ids], np.array([number]), 1, length, subject.vocabulary.spec
+    [ids], np.array([number]), 1, length, eval_model.vocabulary.spec
   )
   found = hidden_states.layer_states(
-    subject.model, subject.params['model'], batch
+    eval_model.model, eval_model.params['model'], batch
   )
   return np.asarray(found)[layer, 0, 1 : len(ids) + 1]
 
 
-def _by_hand(subject, texts, layer):
+def _by_hand(eval_model, texts, layer):
   """(tokens that return, tokens) of a sentence in each language."""
   sides = [
-    _token_states(subject, text, code, layer) for code, text in texts.items()
+    _token_states(eval_model, text, code, layer) for code, text in texts.items()
   ]
   returned = 0
   for start in range(len(sides[0])):
@@ -81,17 +81,17 @@ def _by_hand(subject, texts, layer):
   return returned, len(sides[0])
 
 
-def test_accuracy_agrees_with_a_loop(subject, sentences):
+def test_accuracy_agrees_with_a_loop(eval_model, sentences):
   text = {code: sentences(code, 6) for code in ('de', 'en', 'ja')}
   task = round_trip.RoundTrip(source=Given(text=text), layer=1)
-  result = task.evaluate(subject)
+  result = task.evaluate(eval_model)
   assert not result.failures
   chains = [('de', 'en', 'ja'), ('en', 'ja', 'de'), ('ja', 'de', 'en')]
   accuracies = []
   for chain in chains:
     found = np.array(
       [
-        _by_hand(subject, {code: text[code][i] for code in chain}, 1)
+        _by_hand(eval_model, {code: text[code][i] for code in chain}, 1)
         for i in range(6)
       ]
     )
@@ -104,32 +104,32 @@ def test_accuracy_agrees_with_a_loop(subject, sentences):
   assert 'tokens/mean' not in result.metrics
 
 
-def test_what_is_cut_is_counted(subject):
+def test_what_is_cut_is_counted(eval_model):
   long = 'der Hund ' * 30
   task = round_trip.RoundTrip(
     source=Given(text={'de': ['der Hund', long], 'en': ['the dog', 'dog']}),
     max_length=16,
   )
-  notes = task.evaluate(subject).notes
+  notes = task.evaluate(eval_model).notes
   assert [n for n in notes if 'truncated' in n] == [
     '1 sentences of de were truncated'
   ]
 
 
-def test_the_same_sentences_all_come_back(subject):
+def test_the_same_sentences_all_come_back(eval_model):
   # Equal tokens in a sentence would be told apart by their places alone.
   task = round_trip.RoundTrip(
     source=Given(text={'de': ['der Hund', '']}), language_cycles=('de-de',)
   )
-  assert task.evaluate(subject).metrics['accuracy/de-de'] == 1.0
+  assert task.evaluate(eval_model).metrics['accuracy/de-de'] == 1.0
 
 
-def test_no_way_round(subject):
+def test_no_way_round(eval_model):
   text = {'de': ['der Hund', 'die Katze'], 'en': ['the dog'], 'ja': ['', '']}
   task = round_trip.RoundTrip(
     source=Given(text=text), language_cycles=('de-en', 'de', 'de-ja', 'ja-de')
   )
-  result = task.evaluate(subject)
+  result = task.evaluate(eval_model)
   told = {one.part: one.message for one in result.failures}
   assert 'Got: 2, 1 sentences' in told['de-en']
   assert 'Got: 2 sentences' in told['de']

@@ -42,7 +42,7 @@ def test_error_rate_equals_a_plain_loop(extra):
   assert found == pytest.approx(_expected(first, second, texts))
 
 
-def test_altered_sentences_make_it_harder(subject, tmp_path):
+def test_altered_sentences_make_it_harder(eval_model, tmp_path):
   lines = ['der Hund', 'die kleine Katze', 'und', 'warme Milch', 'Hund und']
   (tmp_path / 'de').write_text(''.join(f'{line}\n' for line in lines))
   (tmp_path / 'altered').write_text('der Hund und\nwarme\n')
@@ -52,7 +52,7 @@ def test_altered_sentences_make_it_harder(subject, tmp_path):
   task = similarity_search.SimilaritySearch(
     source=source, altered={'de': str(tmp_path / 'altered')}, margin='absolute'
   )
-  metrics = task.evaluate(subject).metrics
+  metrics = task.evaluate(eval_model).metrics
   assert set(metrics) == {
     f'{name}/{part}' for name in ('xsim', 'xsim++') for part in ('de', 'mean')
   }
@@ -64,11 +64,11 @@ def test_altered_sentences_make_it_harder(subject, tmp_path):
     task, altered={'deu': str(tmp_path / 'altered')}
   )
   with raises_error(errors.ConfigError, got='deu'):
-    strange.evaluate(subject)
+    strange.evaluate(eval_model)
 
 
 def test_altered_sentences_lose_the_mean_of_the_translations(
-  subject, sentences, tmp_path
+  eval_model, sentences, tmp_path
 ):
   text = sentences('de', 50), sentences('en', 50)
   altered = sentences('en', 80)[50:]
@@ -80,10 +80,12 @@ def test_altered_sentences_lose_the_mean_of_the_translations(
     ),
     altered={'en': str(tmp_path / 'c')},
   )
-  result = task.evaluate(subject)
-  first = hidden_states.sentence_states(subject, text[0], [0] * 50).states[-1]
+  result = task.evaluate(eval_model)
+  first = hidden_states.sentence_states(eval_model, text[0], [0] * 50).states[
+    -1
+  ]
   second = hidden_states.sentence_states(
-    subject, [*text[1], *altered], [1] * 80
+    eval_model, [*text[1], *altered], [1] * 80
   ).states[-1]
   first, second = first - first.mean(0), second - second[:50].mean(0)
   for name, count in (('xsim', 50), ('xsim++', 80)):

@@ -37,11 +37,11 @@ _RAW = [['B-PER', 'I-LOC', 'O', 'I-LOC'], ['I-PER', 'O', 'B-PER']]
 
 
 @pytest.fixture(scope='module')
-def subject():
+def eval_model():
   vocabulary = WordVocabulary(
     ('Ada', 'King', 'saw', 'Rom', 'Max', 'sees', 'Rome')
   )
-  return one_hot_model.subject_of(
+  return one_hot_model.stitch_eval_model(
     _OBJECTIVE,
     one_hot_model.tagger(vocabulary, _LABELS, _SAYS),
     vocabulary,
@@ -53,8 +53,8 @@ def _task(*parts, **fields):
   return tagging_task.Tagging(source=one_hot_model.Held(parts=parts), **fields)
 
 
-def test_entities(subject):
-  result = _task(('en', _ENGLISH), scheme='entities').evaluate(subject)
+def test_entities(eval_model):
+  result = _task(('en', _ENGLISH), scheme='entities').evaluate(eval_model)
   gold = [list(e.tags) for e in _ENGLISH]
   assert result.metrics['f1/en'] == pytest.approx(f1_score(gold, _FOUND))
   assert result.metrics['f1/en'] == pytest.approx(0.75)
@@ -72,18 +72,18 @@ def test_entities(subject):
   assert not result.failures and not result.notes
 
 
-def test_tags_are_not_repaired(subject):
-  result = _task(('en', _ENGLISH), scheme='tags').evaluate(subject)
+def test_tags_are_not_repaired(eval_model):
+  result = _task(('en', _ENGLISH), scheme='tags').evaluate(eval_model)
   flat = [sum(map(list, x), []) for x in ((e.tags for e in _ENGLISH), _RAW)]
   assert result.metrics['accuracy/en'] == pytest.approx(accuracy_score(*flat))
   assert result.files['en.tsv'].splitlines()[1] == 'I-LOC'
   assert 'precision/en' not in result.metrics and 'types' not in result.tables
 
 
-def test_long_sentences_lose_no_word(subject):
+def test_long_sentences_lose_no_word(eval_model):
   """Rows of two tokens of text; `sees` has two of its own."""
   whole, split = (
-    _task(('en', _ENGLISH), length=length).evaluate(subject)
+    _task(('en', _ENGLISH), length=length).evaluate(eval_model)
     for length in (None, 4)
   )
   assert split.files == whole.files and split.metrics == whole.metrics
@@ -92,15 +92,17 @@ def test_long_sentences_lose_no_word(subject):
   )
 
 
-def test_eight_devices_say_the_same(subject):
+def test_eight_devices_say_the_same(eval_model):
   task = _task(('en', _ENGLISH), ('fr', _ENGLISH), scheme='entities')
-  sharded = dataclasses.replace(subject, partitioner=partitioning.Partitioner())
-  assert task.evaluate(sharded) == task.evaluate(subject)
+  sharded = dataclasses.replace(
+    eval_model, partitioner=partitioning.Partitioner()
+  )
+  assert task.evaluate(sharded) == task.evaluate(eval_model)
 
 
-def test_blind_parts_give_predictions_only(subject):
+def test_blind_parts_give_predictions_only(eval_model):
   blind = tuple(dataclasses.replace(e, tags=None) for e in _ENGLISH)
-  result = _task(('en', _ENGLISH), ('fr', blind)).evaluate(subject)
+  result = _task(('en', _ENGLISH), ('fr', blind)).evaluate(eval_model)
   assert result.files['fr.tsv'] == result.files['en.tsv']
   assert not [key for key in result.metrics if key.endswith('/fr')]
   assert result.notes == (
@@ -108,14 +110,14 @@ def test_blind_parts_give_predictions_only(subject):
   )
 
 
-def test_one_broken_part_does_not_lose_the_others(subject):
+def test_one_broken_part_does_not_lose_the_others(eval_model):
   unknown = (_sentence('Rome/B-ORG', language='de', id='7'),)
   broken = errors.CorpusError('A file is cut off', where='fr.conllu:3')
   other = (labeled_examples.ClassifiedText(id='0', language='it', text='x'),)
   task = _task(
     ('de', unknown), ('en', _ENGLISH), ('fr', broken), ('it', other), ('es', ())
   )
-  result = task.evaluate(subject)
+  result = task.evaluate(eval_model)
   assert set(result.files) == {'en.tsv', 'en.examples'}
   assert result.metrics['accuracy/mean'] == result.metrics['accuracy/en']
   failures = {f.part: f.message for f in result.failures}
@@ -126,21 +128,23 @@ def test_one_broken_part_does_not_lose_the_others(subject):
   assert 'Got: no example' in failures['es'] and len(failures) == 4
 
 
-def test_an_unseen_label_counts_as_wrong(subject):
+def test_an_unseen_label_counts_as_wrong(eval_model):
   unknown = (_sentence('Rome/B-ORG saw/O', language='de'),)
-  strict = _task(('de', unknown), unseen='error').evaluate(subject)
+  strict = _task(('de', unknown), unseen='error').evaluate(eval_model)
   assert "'B-ORG' in de, example 0" in strict.failures[0].message
-  result = _task(('de', unknown)).evaluate(subject)
+  result = _task(('de', unknown)).evaluate(eval_model)
   assert result.metrics['accuracy/de'] == 0.5
   assert result.notes == (
     'de: labels that were not seen in training count as wrong: B-ORG (1)',
   )
 
 
-def test_run_without_the_head(subject):
+def test_run_without_the_head(eval_model):
   for changed, error in (
     (dict(objectives={}), errors.ConfigError),
     (dict(params={'model': {}}), errors.CheckpointError),
   ):
     with pytest.raises(error):
-      _task(('en', _ENGLISH)).evaluate(dataclasses.replace(subject, **changed))
+      _task(('en', _ENGLISH)).evaluate(
+        dataclasses.replace(eval_model, **changed)
+      )

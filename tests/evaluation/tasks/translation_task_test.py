@@ -47,10 +47,10 @@ class _Pairs(text_sources.PairSource):
     return text_sources.PairedText(text, text)
 
 
-def _evaluate(subject, which, **options):
+def _evaluate(eval_model, which, **options):
   return translation_task.TranslationEval(
     source=_Pairs(which=which), **options
-  ).evaluate(subject)
+  ).evaluate(eval_model)
 
 
 def test_copies_are_right_where_sides_are_equal(copier):
@@ -119,10 +119,10 @@ def test_a_language_that_fails_leaves_the_others(copier):
   assert failure.part == 'xx-en' and 'Got: xx' in failure.message
 
 
-def test_an_encoder_can_not(subject):
+def test_an_encoder_can_not(eval_model):
   result = eval_task.evaluate_task(
     translation_task.TranslationEval(source=_Pairs(which=(('de', 'en'),))),
-    subject,
+    eval_model,
   )
   (failure,) = result.failures
   assert 'EncoderDecoder' in failure.message

@@ -69,11 +69,13 @@ def identical():
   ]
 
 
-def test_a_sentence_is_aligned_with_itself_at_every_layer(subject, identical):
+def test_a_sentence_is_aligned_with_itself_at_every_layer(
+  eval_model, identical
+):
   task = word_alignment_task.WordAlignment(
     source=Given(parts={'de-de': identical})
   )
-  result = task.evaluate(subject)
+  result = task.evaluate(eval_model)
   assert {
     row['aer']
     for row in result.tables['layers']
@@ -91,7 +93,9 @@ def test_a_sentence_is_aligned_with_itself_at_every_layer(subject, identical):
   }
 
 
-def test_every_layer_and_method_is_what_the_functions_give(subject, sentences):
+def test_every_layer_and_method_is_what_the_functions_give(
+  eval_model, sentences
+):
   pairs = [
     _aligned(i, x.split(), y.split(), [(0, 0), (1, 2)], [(0, 1)])
     for i, (x, y) in enumerate(
@@ -106,7 +110,7 @@ def test_every_layer_and_method_is_what_the_functions_give(subject, sentences):
     marginals='norm',
     threshold=0.3,
   )
-  result = task.evaluate(subject)
+  result = task.evaluate(eval_model)
   table = {
     (row['method'], row['layer']): row['aer'] for row in result.tables['layers']
   }
@@ -116,7 +120,7 @@ def test_every_layer_and_method_is_what_the_functions_give(subject, sentences):
     for pair in pairs:
       found = sorted(
         word_states.word_states(
-          subject,
+          eval_model,
           [pair.source_words, pair.target_words],
           [('de', 0), ('en', 1)],
         ),
@@ -147,11 +151,13 @@ def test_every_layer_and_method_is_what_the_functions_give(subject, sentences):
       assert by_layer[best] == min(by_layer)
 
 
-def test_a_broken_part_is_named_and_the_others_are_scored(subject, identical):
+def test_a_broken_part_is_named_and_the_others_are_scored(
+  eval_model, identical
+):
   task = word_alignment_task.WordAlignment(
     source=Given(parts={'ja-en': None, 'de-de': identical, 'en-de': []})
   )
-  result = task.evaluate(subject)
+  result = task.evaluate(eval_model)
   assert result.metrics['aer/mean'] == result.metrics['aer/de-de']
   assert [(f.task, f.part) for f in result.failures] == [
     ('word_alignment', 'ja-en'),
@@ -161,27 +167,27 @@ def test_a_broken_part_is_named_and_the_others_are_scored(subject, identical):
   assert_mentions(result.failures[1], 'word_alignment')
 
 
-def test_links_that_the_source_left_out_are_listed(subject, tmp_path):
+def test_links_that_the_source_left_out_are_listed(eval_model, tmp_path):
   (tmp_path / 'text').write_text('der Hund ||| the dog\n')
   (tmp_path / 'links').write_text('0-0 1-1 7-1\n')
   given = example_source.FileDataset(
     format='word_alignment',
     files={'de-en': (str(tmp_path / 'text'), str(tmp_path / 'links'))},
   )
-  result = word_alignment_task.WordAlignment(source=given).evaluate(subject)
+  result = word_alignment_task.WordAlignment(source=given).evaluate(eval_model)
   (problem,) = result.tables['problems']
   assert problem['part'] == 'de-en' and '7-1' in problem['problem']
   assert any('1 problems' in note for note in result.notes)
 
 
-def test_sentences_that_are_cut_are_noted_and_others_unknown(subject):
+def test_sentences_that_are_cut_are_noted_and_others_unknown(eval_model):
   long = [f'Hund{i}' for i in range(30)]
   pair = _aligned(0, long, ['dog'], [(0, 0), (29, 0)], codes=('tr', 'en'))
   empty = _aligned(1, [], ['dog'], [])
   task = word_alignment_task.WordAlignment(
     source=Given(parts={'tr-en': [pair, empty]}), methods=('argmax',)
   )
-  result = task.evaluate(subject)
+  result = task.evaluate(eval_model)
   assert '1 sentences of tr-en were truncated' in result.notes
   assert any('the language tr;' in note for note in result.notes)
   assert result.metrics['recall/tr-en'] <= 0.5
@@ -189,14 +195,14 @@ def test_sentences_that_are_cut_are_noted_and_others_unknown(subject):
   assert np.isfinite(result.metrics['aer/tr-en'])
 
 
-def test_bad_settings(subject, identical):
+def test_bad_settings(eval_model, identical):
   given = Given(parts={'de-de': identical})
   with raises_error(errors.ConfigError, mentions=('itermax', 'argmax')):
     word_alignment_task.WordAlignment(source=given, methods=('itermax',))
   with raises_error(errors.ConfigError, mentions='methods'):
     word_alignment_task.WordAlignment(source=given, methods=())
   task = word_alignment_task.WordAlignment(source=given, layer=3)
-  (failure,) = eval_task.evaluate_task(task, subject).failures
+  (failure,) = eval_task.evaluate_task(task, eval_model).failures
   assert_mentions(failure, 3)
   assert eval_task.task_settings(
     dataclasses.replace(task, layer=1)

@@ -61,7 +61,7 @@ def row(name: str, folder: pathlib.Path) -> str:
     checked = huggingface_import.check_import(
       folder / 'hf', languages=languages
     )
-    run = saved_run.open_run(
+    run = saved_run.load_run(
       huggingface_import.convert_import(checked, folder / 'ours')
     )
     folder_writer.write_folder(

@@ -47,7 +47,7 @@ def imported(tmp_path_factory):
       ),
       folder / 'ours',
     )
-    return model, folder, saved_run.open_run(folder / 'ours')
+    return model, folder, saved_run.load_run(folder / 'ours')
 
   return make
 

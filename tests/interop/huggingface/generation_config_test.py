@@ -65,7 +65,7 @@ def test_transformers_generates_the_same(translator, tmp_path, start, symbols):
     huggingface_export.check_export(directory, direction=('de', 'en')), folder
   )
   assert not notes
-  wanted = xlflax.open_run(directory).translate(
+  wanted = xlflax.load_run(directory).translate(
     _TEXTS, source='de', target='en', beam_size=1
   )
   tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -143,7 +143,7 @@ def test_a_published_models_texts_are_framed_as_in_training(
     tmp_path / 'out',
   )
   assert any('source texts' in note for note in notes) == noted
-  run = xlflax.open_run(directory)
+  run = xlflax.load_run(directory)
   vocabulary = run.vocabulary
   row = featurizer.text_row(
     [np.asarray(vocabulary.encode('ein Hund'), np.int32)],

@@ -55,7 +55,7 @@ def _edit(folder, **changes):
 
 
 def _params(folder, output, **kwargs):
-  run = saved_run.open_run(
+  run = saved_run.load_run(
     huggingface_import.convert_import(
       huggingface_import.check_import(folder, **kwargs), output
     )
@@ -484,7 +484,7 @@ def test_a_bucket(folder, tmp_path):
   huggingface_import.convert_import(
     huggingface_import.check_import(folder), 'gs://bucket/bert'
   )
-  run = saved_run.open_run('gs://bucket/bert')
+  run = saved_run.load_run('gs://bucket/bert')
   assert run.steps == [0] and run.is_finished()
   with pytest.raises(errors.RunDirectoryError, match='is there already'):
     huggingface_import.convert_import(

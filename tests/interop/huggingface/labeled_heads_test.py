@@ -53,7 +53,7 @@ def imported(tmp_path_factory):
     huggingface_import.convert_import(
       huggingface_import.check_import(folder / 'hf'), folder / 'ours'
     )
-    return model, saved_run.open_run(folder / 'ours')
+    return model, saved_run.load_run(folder / 'ours')
 
   return make
 
@@ -169,7 +169,7 @@ def test_labels_that_are_not_told_are_numbered(tmp_path):
   huggingface_import.convert_import(
     huggingface_import.check_import(tmp_path / 'hf'), tmp_path / 'ours'
   )
-  (objective,) = saved_run.open_run(tmp_path / 'ours').objectives.values()
+  (objective,) = saved_run.load_run(tmp_path / 'ours').objectives.values()
   assert objective.labels == ('LABEL_0', 'LABEL_1', 'LABEL_2')
 
 
@@ -195,7 +195,7 @@ def test_models_without_a_labeled_head_record_none(tmp_path):
   huggingface_import.convert_import(
     huggingface_import.check_import(tmp_path / 'hf'), tmp_path / 'ours'
   )
-  assert saved_run.open_run(tmp_path / 'ours').objectives == {}
+  assert saved_run.load_run(tmp_path / 'ours').objectives == {}
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def pair(request, tmp_path_factory):
   huggingface_import.convert_import(
     huggingface_import.check_import(folder / 'hf'), folder / 'ours'
   )
-  return tokenizer, model, saved_run.open_run(folder / 'ours'), separator
+  return tokenizer, model, saved_run.load_run(folder / 'ours'), separator
 
 
 def test_pairs_get_the_references_logits(pair):
@@ -80,7 +80,7 @@ def test_pairs_get_the_references_logits(pair):
     labels=_LABELS, separator=separator
   )
   rows = maker.text_rows(texts, run.vocabulary, length=48)
-  subject = eval_task.EvalModel(
+  eval_model = eval_task.EvalModel(
     model=run.model,
     params=run.restore_params(0),
     batch_size=4,
@@ -89,7 +89,7 @@ def test_pairs_get_the_references_logits(pair):
   )
   found = dict(
     head_predictions.predict_rows(
-      subject, objective, rows, maker, max_length=48
+      eval_model, objective, rows, maker, max_length=48
     )
   )
   compared = 0

@@ -66,7 +66,7 @@ def base(tmp_path_factory):
 @pytest.mark.slow
 def test_logits_and_the_way_back(base, tmp_path):
   model, folder = base
-  run = saved_run.open_run(
+  run = saved_run.load_run(
     huggingface_import.convert_import(
       huggingface_import.check_import(folder), tmp_path / 'ours'
     )

@@ -114,7 +114,7 @@ def test_mgte_as_published(tmp_path):
   checked = huggingface_import.check_import(
     tmp_path / 'hf', drop=['^classifier']
   )
-  run = saved_run.open_run(
+  run = saved_run.load_run(
     huggingface_import.convert_import(checked, tmp_path / 'ours')
   )
   ids, ours = _states(run)
@@ -173,7 +173,7 @@ def test_nomic_with_the_options_of_its_first_code_alone(tmp_path):
   path.write_text(json.dumps(options))
   checked = huggingface_import.check_import(tmp_path / 'hf')
   assert checked.config.max_position_embeddings == 8192
-  run = saved_run.open_run(
+  run = saved_run.load_run(
     huggingface_import.convert_import(checked, tmp_path / 'ours')
   )
   ids, ours = _states(run)
@@ -291,7 +291,7 @@ def test_byt5_without_files_of_its_vocabulary(tmp_path):
   model = transformers.T5ForConditionalGeneration(config).eval()
   model.save_pretrained(tmp_path / 'hf')
   theirs.save_pretrained(tmp_path / 'hf')
-  run = saved_run.open_run(
+  run = saved_run.load_run(
     huggingface_import.convert_import(
       huggingface_import.check_import(tmp_path / 'hf'), tmp_path / 'ours'
     )
@@ -343,7 +343,7 @@ def test_mdeberta_with_spm_model_alone(tmp_path):
     huggingface_import.check_import(tmp_path / 'hf')
   assert '--unused_embeddings=keep' in caught.value.fix
   checked = huggingface_import.check_import(tmp_path / 'hf', unused_rows='keep')
-  run = saved_run.open_run(
+  run = saved_run.load_run(
     huggingface_import.convert_import(checked, tmp_path / 'ours')
   )
   spec = run.vocabulary.spec
@@ -376,7 +376,7 @@ def test_xlm_v_and_glot500_with_a_sentencepiece_model_alone(tmp_path):
     transformers.XLMRobertaConfig(**options)
   ).save_pretrained(tmp_path / 'hf')
   checked = huggingface_import.check_import(tmp_path / 'hf')
-  run = saved_run.open_run(
+  run = saved_run.load_run(
     huggingface_import.convert_import(checked, tmp_path / 'ours')
   )
   folder_writer.write_folder(

@@ -115,7 +115,7 @@ def test_published_configuration(name, tmp_path):
     tmp_path / 'hf',
     languages=['ar', 'en', 'zh'] if name.startswith('xlm-mlm') else None,
   )
-  run = saved_run.open_run(
+  run = saved_run.load_run(
     huggingface_import.convert_import(checked, tmp_path / 'ours')
   )
   want = _reference_outputs(model)

@@ -252,7 +252,7 @@ def test_an_encoder_that_was_trained_here(run_of, tmp_path, pooling):
   checked = huggingface_export.check_export(directory, pooling=pooling)
   assert checked.options['architectures'] == ['BertModel']
   assert folder_writer.write_folder(checked, tmp_path / 'out') == []
-  want = xlflax.open_run(directory).encode(_TEXTS, pooling=pooling)
+  want = xlflax.load_run(directory).encode(_TEXTS, pooling=pooling)
   tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / 'out')
   model = transformers.AutoModel.from_pretrained(tmp_path / 'out').eval()
   given = tokenizer(_TEXTS, padding=True, truncation=True, return_tensors='pt')
@@ -329,7 +329,7 @@ def test_the_library_reads_what_was_trained_here(run_of, tmp_path):
   checked = huggingface_export.check_export(directory, pooling='mean_all')
   folder_writer.write_folder(checked, tmp_path / 'out')
   theirs = library.SentenceTransformer(str(tmp_path / 'out'), device='cpu')
-  want = xlflax.open_run(directory).encode(_TEXTS, pooling='mean_all')
+  want = xlflax.load_run(directory).encode(_TEXTS, pooling='mean_all')
   np.testing.assert_allclose(theirs.encode(_TEXTS), want, atol=1e-4)
 
 

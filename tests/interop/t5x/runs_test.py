@@ -138,4 +138,4 @@ def test_train_resume_evaluate_infer_convert(case, t5x_script, tmp_path):
     )
     == 0
   )
-  assert saved_run.open_run(tmp_path / 'run').steps == [4]
+  assert saved_run.load_run(tmp_path / 'run').steps == [4]

@@ -68,7 +68,7 @@ def test_logits_are_those_of_t5x(
   checked = t5x_import.check_t5x_import(
     checkpoint, vocabulary=toy_vocabulary, scan_layers=scan_layers
   )
-  run = saved_run.open_run(
+  run = saved_run.load_run(
     model_directory.convert_t5x_checkpoint(checked, tmp_path / 'run')
   )
   assert run.steps == [7] and run.vocabulary == toy_vocabulary
@@ -148,7 +148,7 @@ def own(toy_vocabulary, tmp_path):
 
 def test_an_own_model(own, toy_vocabulary, toy_corpus, tmp_path):
   model, module, params, checkpoint = own
-  run = saved_run.open_run(
+  run = saved_run.load_run(
     model_directory.convert_t5x_checkpoint(
       t5x_import.check_t5x_import(
         checkpoint, vocabulary=toy_vocabulary, model=module
@@ -313,7 +313,7 @@ def test_t5s_own_tokenizer(tmp_path, toy_sentences, capsys):
     )
     == 0
   )
-  run = saved_run.open_run(tmp_path / 'run')
+  run = saved_run.load_run(tmp_path / 'run')
   assert run.model.config.table_size == 256
   assert run.model.config.vocab_size == len(run.vocabulary) == 160
   assert len(run.vocabulary.spec.sentinel_ids) == 100

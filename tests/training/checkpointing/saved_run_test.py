@@ -8,9 +8,9 @@ import pytest
 from tests.errors import raises_error
 from tests.evaluation.fixtures import (  # noqa: F401
   corpus,
+  eval_model,
   make_run,
   model,
-  subject,
   vocabulary,
   vocabulary_dir,
 )
@@ -30,11 +30,11 @@ def _mesh():
   return partitioning.Partitioner(fsdp=2, tensor=2)
 
 
-def test_what_it_holds(directory, subject):  # noqa: F811
-  run = saved_run.open_run(str(directory))
+def test_what_it_holds(directory, eval_model):  # noqa: F811
+  run = saved_run.load_run(str(directory))
   assert run.steps == [2, 10]
-  assert run.model == subject.model
-  assert run.vocabulary.hash == subject.vocabulary.hash
+  assert run.model == eval_model.model
+  assert run.vocabulary.hash == eval_model.vocabulary.hash
   assert not run.is_finished()
 
 
@@ -44,25 +44,25 @@ def test_finished_runs_say_so(directory, tmp_path):
 
 
 @pytest.mark.parametrize('partitioner', [None, _mesh()])
-def test_parameters_of_a_checkpoint(directory, subject, partitioner):  # noqa: F811
-  params = saved_run.open_run(directory).restore_params(
+def test_parameters_of_a_checkpoint(directory, eval_model, partitioner):  # noqa: F811
+  params = saved_run.load_run(directory).restore_params(
     10, partitioner=partitioner
   )
   tiny.assert_trees_equal(
-    params, jax.tree.map(lambda x: x * 1.1, subject.params)
+    params, jax.tree.map(lambda x: x * 1.1, eval_model.params)
   )
   table = params['model']['embeddings']['token']
   assert len(table.sharding.device_set) == (8 if partitioner else 1)
 
 
-def test_heads_come_along(make_run, tmp_path, subject):  # noqa: F811
+def test_heads_come_along(make_run, tmp_path, eval_model):  # noqa: F811
   directory = make_run(tmp_path / 'run')
   heads = {'align': {'out': {'kernel': jnp.full((2, 3), 7.0)}}}
   saved = checkpoints.Checkpoints(directory)
   saved.save(
     train_state.TrainState(
       step=jnp.int32(1),
-      params=subject.params | {'heads': heads},
+      params=eval_model.params | {'heads': heads},
       opt_state=(),
       ema=(),
       objective_state={},
@@ -70,12 +70,12 @@ def test_heads_come_along(make_run, tmp_path, subject):  # noqa: F811
     {},
   )
   saved.close()
-  params = saved_run.open_run(directory).restore_params(1)
+  params = saved_run.load_run(directory).restore_params(1)
   tiny.assert_trees_equal(params['heads'], heads)
 
 
 def test_untrained_parameters(directory):
-  run = saved_run.open_run(directory)
+  run = saved_run.load_run(directory)
   alone, sharded = (
     run.untrained_params(seed=1, partitioner=p) for p in (None, _mesh())
   )
@@ -91,34 +91,34 @@ def test_untrained_parameters(directory):
 
 def test_no_such_directory(tmp_path):
   with pytest.raises(errors.RunDirectoryError) as error:
-    saved_run.open_run(tmp_path / 'none')
+    saved_run.load_run(tmp_path / 'none')
   assert error.value.got == str(tmp_path / 'none')
 
 
 def test_directory_that_is_no_run(tmp_path):
   with raises_error(errors.RunDirectoryError, mentions='model.json'):
-    saved_run.open_run(tmp_path)
+    saved_run.load_run(tmp_path)
 
 
 def test_vocabulary_that_is_missing(tmp_path):
   run_directory.write_model(tmp_path, tiny.make_model())
   with pytest.raises(errors.VocabularyError):
-    saved_run.open_run(tmp_path)
+    saved_run.load_run(tmp_path)
 
 
 def test_no_such_step(directory):
   with raises_error(errors.CheckpointError, mentions=(3, 2, 10)):
-    saved_run.open_run(directory).restore_params(3)
+    saved_run.load_run(directory).restore_params(3)
 
 
-def test_a_running_average_is_what_is_read(make_run, tmp_path, subject):  # noqa: F811
+def test_a_running_average_is_what_is_read(make_run, tmp_path, eval_model):  # noqa: F811
   directory = make_run(tmp_path / 'run')
-  average = jax.tree.map(lambda x: x + 1.0, subject.params)
+  average = jax.tree.map(lambda x: x + 1.0, eval_model.params)
   saved = checkpoints.Checkpoints(directory)
   saved.save(
     train_state.TrainState(
       step=jnp.asarray(3),
-      params=subject.params,
+      params=eval_model.params,
       opt_state=(),
       ema=average,
       objective_state={},
@@ -127,5 +127,5 @@ def test_a_running_average_is_what_is_read(make_run, tmp_path, subject):  # noqa
   )
   saved.close()
   tiny.assert_trees_equal(
-    saved_run.open_run(directory).restore_params(3), average
+    saved_run.load_run(directory).restore_params(3), average
   )

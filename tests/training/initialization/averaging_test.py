@@ -12,9 +12,9 @@ import pytest
 from tests.errors import raises_error
 from tests.evaluation.fixtures import (  # noqa: F401
   corpus,
+  eval_model,
   make_run,
   model,
-  subject,
   vocabulary,
   vocabulary_dir,
 )
@@ -36,7 +36,7 @@ _STEPS = (2, 10, 16, 30)
 
 @pytest.fixture(scope='module')
 def directory(make_run, tmp_path_factory):  # noqa: F811
-  """A run whose parameters at step s are 1 + s / 100 times the subject's."""
+  """A run whose parameters at step s are 1 + s / 100 times the model's."""
   return make_run(tmp_path_factory.mktemp('runs') / 'run', steps=_STEPS)
 
 
@@ -83,14 +83,14 @@ def test_a_flipped_bit_is_noticed(
   assert not out.exists()
 
 
-def _scaled(subject, steps):  # noqa: F811
+def _scaled(eval_model, steps):  # noqa: F811
   """The mean in float64 of float32 checkpoints."""
 
   def mean(leaf):
     parts = [np.asarray(leaf * (1 + step / 100), np.float64) for step in steps]
     return (sum(parts) / len(parts)).astype(np.float32)
 
-  return jax.tree.map(mean, subject.params)
+  return jax.tree.map(mean, eval_model.params)
 
 
 @pytest.mark.parametrize(
@@ -101,16 +101,18 @@ def _scaled(subject, steps):  # noqa: F811
     ('--last=1', (30,)),
   ],
 )
-def test_mean_of_parameters(directory, subject, tmp_path, capsys, flag, steps):  # noqa: F811
+def test_mean_of_parameters(
+  directory, eval_model, tmp_path, capsys, flag, steps
+):  # noqa: F811
   output = tmp_path / 'mean'
   assert _average(directory, output, flag) == 0
   assert ', '.join(map(str, steps)) in capsys.readouterr().out
-  run = saved_run.open_run(output)
+  run = saved_run.load_run(output)
   assert run.steps == [30] and run.is_finished()
-  assert run.model == subject.model
-  assert run.vocabulary.hash == subject.vocabulary.hash
+  assert run.model == eval_model.model
+  assert run.vocabulary.hash == eval_model.vocabulary.hash
   tiny.assert_trees_equal(
-    jax.tree.map(np.asarray, run.restore_params(30)), _scaled(subject, steps)
+    jax.tree.map(np.asarray, run.restore_params(30)), _scaled(eval_model, steps)
   )
   record = json.loads((output / averaging.RECORD).read_text())
   assert record == {str(directory): list(steps)}
@@ -121,31 +123,32 @@ def test_mean_of_parameters(directory, subject, tmp_path, capsys, flag, steps): 
   assert [p.name for p in tmp_path.iterdir()] == ['mean']
 
 
-def test_mean_of_several_runs(directory, make_run, subject, tmp_path):  # noqa: F811
+def test_mean_of_several_runs(directory, make_run, eval_model, tmp_path):  # noqa: F811
   other = make_run(tmp_path / 'other', steps=(2, 16))
   again = f'--model_dir={other}'
   assert _average(directory, tmp_path / 'mean', again, '--last=1') == 0
-  run = saved_run.open_run(tmp_path / 'mean')
+  run = saved_run.load_run(tmp_path / 'mean')
   assert run.steps == [30]
   tiny.assert_trees_equal(
-    jax.tree.map(np.asarray, run.restore_params(30)), _scaled(subject, (16, 30))
+    jax.tree.map(np.asarray, run.restore_params(30)),
+    _scaled(eval_model, (16, 30)),
   )
 
 
-def test_runs_of_different_models(directory, subject, tmp_path, capsys):  # noqa: F811
+def test_runs_of_different_models(directory, eval_model, tmp_path, capsys):  # noqa: F811
   """Of the same shapes: a rotary period that phases have changed, say."""
   other = tmp_path / 'other'
   shutil.copytree(directory, other)
-  config = dataclasses.replace(subject.model.config, layer_norm_epsilon=0.5)
-  run_directory.write_model(other, subject.model.clone(config=config))
+  config = dataclasses.replace(eval_model.model.config, layer_norm_epsilon=0.5)
+  run_directory.write_model(other, eval_model.model.clone(config=config))
   again = f'--model_dir={other}'
   assert _average(directory, tmp_path / 'mean', again, '--last=1') != 0
   assert not (tmp_path / 'mean').exists()
 
 
-def test_is_taken_as_initial_parameters(directory, subject, tmp_path):  # noqa: F811
+def test_is_taken_as_initial_parameters(directory, eval_model, tmp_path):  # noqa: F811
   averaging.average_checkpoints({directory: (2, 10)}, tmp_path / 'mean')
-  zeros = jax.tree.map(jnp.zeros_like, subject.params)
+  zeros = jax.tree.map(jnp.zeros_like, eval_model.params)
   import types
 
   state = initialization.initialize_from_runs(
@@ -160,7 +163,7 @@ def test_is_taken_as_initial_parameters(directory, subject, tmp_path):  # noqa: 
     ),
   )
   tiny.assert_trees_equal(
-    jax.tree.map(np.asarray, state.params), _scaled(subject, (2, 10))
+    jax.tree.map(np.asarray, state.params), _scaled(eval_model, (2, 10))
   )
 
 
@@ -211,7 +214,7 @@ def test_no_run(tmp_path):
     averaging.average_checkpoints({tmp_path / 'none': (1,)}, tmp_path / 'mean')
 
 
-def test_checkpoints_of_other_shapes(make_run, subject, tmp_path):  # noqa: F811
+def test_checkpoints_of_other_shapes(make_run, eval_model, tmp_path):  # noqa: F811
   directory = make_run(tmp_path / 'run', steps=(2,))
   saved = checkpoints.Checkpoints(directory)
   saved.save(

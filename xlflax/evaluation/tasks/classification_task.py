@@ -63,7 +63,7 @@ class Classification(head_task.HeadOnTexts):
     )
 
   def score_part(
-    self, subject, objective, part, examples, result, notes
+    self, eval_model, objective, part, examples, result, notes
   ) -> None:
     """Adds predictions and scores for a language or file to the result."""
     if self.positive not in (None, *objective.labels):
@@ -78,7 +78,7 @@ class Classification(head_task.HeadOnTexts):
     )
     predictions = [
       objective.labels[int(np.argmax(logits))]
-      for logits in self.outputs(subject, objective, examples, notes)
+      for logits in self.outputs(eval_model, objective, examples, notes)
     ]
     labeled, predictions = self.add_scores(
       part, examples, predictions, result, notes

@@ -60,7 +60,7 @@ class HeadTask(labeled_task.LabeledTask):
 
   def score_part(
     self,
-    subject: eval_task.EvalModel,
+    eval_model: eval_task.EvalModel,
     objective: Any,
     part: str,
     examples: Sequence[Any],
@@ -70,7 +70,7 @@ class HeadTask(labeled_task.LabeledTask):
     """Adds predictions and scores for a language or file to the result.
 
     Args:
-      subject: Model with restored parameters.
+      eval_model: Model with restored parameters.
       objective: Objective with the head, an instance of `HEAD`.
       part: Name of the language or file in the source.
       examples: One or more examples, all of class `EXAMPLE`.
@@ -97,7 +97,7 @@ class HeadTask(labeled_task.LabeledTask):
 
   def predict(
     self,
-    subject: eval_task.EvalModel,
+    eval_model: eval_task.EvalModel,
     objective: Any,
     examples: Sequence[Any],
     example_rows: list[list[featurizer.Row]],
@@ -110,7 +110,7 @@ class HeadTask(labeled_task.LabeledTask):
     translation.
 
     Args:
-      subject: Model with restored parameters.
+      eval_model: Model with restored parameters.
       objective: Objective with the head, an instance of `HEAD`.
       examples: N examples.
       example_rows: Model inputs of each example.
@@ -127,12 +127,12 @@ class HeadTask(labeled_task.LabeledTask):
         featurizer=maker, translations=self.translations
       )
       example_rows = paired_maker.add_counterparts(
-        examples, example_rows, subject.vocabulary, length=length
+        examples, example_rows, eval_model.vocabulary, length=length
       )
       maker = paired_maker
     rows = [row for sequences in example_rows for row in sequences]
     yield from head_predictions.predict_rows(
-      subject, objective, rows, maker, max_length=length
+      eval_model, objective, rows, maker, max_length=length
     )
 
   def add_scores(
@@ -195,17 +195,19 @@ class HeadTask(labeled_task.LabeledTask):
       f'{", ".join(unpaired_parts)}: each text serves as its own translation'
     ]
 
-  def recorded_inputs(self, subject: eval_task.EvalModel) -> Mapping[str, Any]:
+  def recorded_inputs(
+    self, eval_model: eval_task.EvalModel
+  ) -> Mapping[str, Any]:
     """Returns the fine-tuning settings as plain values, by field name."""
-    return subject.inputs.get(self.objective, {})
+    return eval_model.inputs.get(self.objective, {})
 
-  def inherit_inputs(self, subject: eval_task.EvalModel) -> Self:
+  def inherit_inputs(self, eval_model: eval_task.EvalModel) -> Self:
     """Returns a copy in which fields that are None have the run's settings.
 
     Raises:
       ConfigError: If a field is None and the run does not record its setting.
     """
-    recorded = self.recorded_inputs(subject)
+    recorded = self.recorded_inputs(eval_model)
     inherited = [name for name in self.INPUTS if getattr(self, name) is None]
     missing = [name for name in inherited if name not in recorded]
     if missing:
@@ -229,21 +231,21 @@ class HeadTask(labeled_task.LabeledTask):
       name: eval_task.task_settings(getattr(self, name)) for name in self.INPUTS
     }
 
-  def changed_inputs(self, subject: eval_task.EvalModel) -> list[str]:
+  def changed_inputs(self, eval_model: eval_task.EvalModel) -> list[str]:
     """Returns a note for each setting that differs from fine-tuning."""
-    recorded = self.recorded_inputs(subject)
+    recorded = self.recorded_inputs(eval_model)
     return [
       f'{name} is {value}; the run was fine-tuned with {recorded[name]}'
       for name, value in self.describe_inputs().items()
       if recorded.get(name, value) != value
     ]
 
-  def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
+  def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
     """Evaluates a model and lists failed languages or files in the result."""
     objective = head_predictions.objective_of(
-      subject, self.objective, self.HEAD
+      eval_model, self.objective, self.HEAD
     )
-    task = self.inherit_inputs(subject)
+    task = self.inherit_inputs(eval_model)
     result = eval_task.EvalResult(
       metrics={}, tables={}, inputs=task.describe_inputs()
     )
@@ -251,12 +253,12 @@ class HeadTask(labeled_task.LabeledTask):
     notes = [
       *self.general_notes(),
       *self._counterpart_notes(objective),
-      *task.changed_inputs(subject),
+      *task.changed_inputs(eval_model),
     ]
     for part in self.source.languages():
       with failures.guard(part):
         task.score_part(
-          subject,
+          eval_model,
           objective,
           part,
           check_examples(self.source.load(part), self.EXAMPLE, part),
@@ -299,15 +301,15 @@ class HeadOnTexts(HeadTask):
     """Featurizer arguments for text pairs, valid after `inherit_inputs`."""
     return {'separator': self.separator, 'positions': self.positions}
 
-  def outputs(self, subject, objective, examples, notes) -> list[Any]:
+  def outputs(self, eval_model, objective, examples, notes) -> list[Any]:
     """Returns the head's prediction for each example.
 
     If sequences reach the maximum length, a note with their number is appended
     to `notes`.
     """
     maker = self.rows(objective)
-    length = head_predictions.length_of(subject, self.length)
-    rows = maker.texts(examples, subject.vocabulary, length=length)
+    length = head_predictions.length_of(eval_model, self.length)
+    rows = maker.texts(examples, eval_model.vocabulary, length=length)
     num_full = sum(
       len(sequences[0][batch_keys.TOKEN_IDS]) == length for sequences in rows
     )
@@ -318,7 +320,7 @@ class HeadOnTexts(HeadTask):
       )
     head_outputs: list[Any] = [None] * len(rows)
     for index, output in self.predict(
-      subject, objective, examples, rows, maker, length
+      eval_model, objective, examples, rows, maker, length
     ):
       head_outputs[index] = output
     return head_outputs

@@ -39,9 +39,9 @@ class IntentsAndSlots(tagging_task.Tagging):
   predicted: tagging_task.Predicted = tagging_task.Predicted.MERGED_TYPES
   intents: classification_task.Classification
 
-  def inherit_inputs(self, subject):
-    task = super().inherit_inputs(subject)
-    intents = self.intents.inherit_inputs(subject)
+  def inherit_inputs(self, eval_model):
+    task = super().inherit_inputs(eval_model)
+    intents = self.intents.inherit_inputs(eval_model)
     return dataclasses.replace(task, intents=intents)
 
   def describe_inputs(self):
@@ -50,27 +50,27 @@ class IntentsAndSlots(tagging_task.Tagging):
       f'intents.{name}': value for name, value in intents.items()
     }
 
-  def changed_inputs(self, subject):
-    intents = self.intents.changed_inputs(subject)
-    return super().changed_inputs(subject) + [
+  def changed_inputs(self, eval_model):
+    intents = self.intents.changed_inputs(eval_model)
+    return super().changed_inputs(eval_model) + [
       f'intents: {note}' for note in intents
     ]
 
   primary_metric = eval_task.EvalTask.primary_metric
   score_metrics = eval_task.EvalTask.score_metrics
 
-  def score_part(self, subject, objective, part, examples, result, notes):
+  def score_part(self, eval_model, objective, part, examples, result, notes):
     """Adds predictions and scores for a language or file to the result."""
     intent_task = self.intents
     intent_result = eval_task.EvalResult(metrics={})
     texts: list[Any] = intent_task.source.load(part)
     _check_same_utterances(texts, examples, part)
-    super().score_part(subject, objective, part, examples, result, notes)
+    super().score_part(eval_model, objective, part, examples, result, notes)
     intent_objective = head_predictions.objective_of(
-      subject, intent_task.objective, intent_task.HEAD
+      eval_model, intent_task.objective, intent_task.HEAD
     )
     intent_task.score_part(
-      subject, intent_objective, part, texts, intent_result, notes
+      eval_model, intent_objective, part, texts, intent_result, notes
     )
 
     intent_file = intent_result.files[intent_task.file_name(part)]

@@ -94,7 +94,7 @@ class BitextMining(sentence_task.CollectionTask):
   direction: Direction = Direction.MAX
   num_neighbors: validation.PositiveInt = 4
 
-  def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
+  def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
     """Evaluates a model and lists failed languages or files in the result."""
     failures = eval_task.Failures(self.name)
     notes: list[str] = []
@@ -111,7 +111,7 @@ class BitextMining(sentence_task.CollectionTask):
       with failures.guard(part):
         mined = self.source.load(part)
         name = text_sources.pair_name(mined.languages)
-        mined_pairs, row = self._score(subject, part, mined, notes)
+        mined_pairs, row = self._score(eval_model, part, mined, notes)
         files[f'{name}.tsv'] = mined.write_pairs(mined_pairs)
         if mined.gold is not None:
           files |= eval_task.statistics_files(
@@ -140,7 +140,7 @@ class BitextMining(sentence_task.CollectionTask):
     )
 
   def _score(
-    self, subject, part, mined, notes
+    self, eval_model, part, mined, notes
   ) -> tuple[list[tuple[str, str]], eval_task.Row]:
     """Returns a language pair's retrieved pairs, and its row in the table."""
     collections = _deduplicate(mined)
@@ -149,9 +149,9 @@ class BitextMining(sentence_task.CollectionTask):
         f'{collections.repeated} sentences of {part} occur repeatedly and are '
         'not part of any retrieved pair'
       )
-    scored = self._score_candidates(subject, collections, notes)
+    scored = self._score_candidates(eval_model, collections, notes)
     threshold, tuned_on = self._choose_threshold(
-      subject, part, collections, scored, notes
+      eval_model, part, collections, scored, notes
     )
     mined_pairs = [pair for pair, score in scored.items() if score >= threshold]
     row = {
@@ -171,7 +171,7 @@ class BitextMining(sentence_task.CollectionTask):
     return mined_pairs, row
 
   def _choose_threshold(
-    self, subject, part, collections, scored, notes
+    self, eval_model, part, collections, scored, notes
   ) -> tuple[float, str]:
     """Returns the threshold, and its data: 'development' or 'itself'."""
     tuned_on = 'itself'
@@ -185,7 +185,7 @@ class BitextMining(sentence_task.CollectionTask):
         fix='Provide development data with gold pairs.',
       )
     if self.development is not None:
-      scored = self._score_candidates(subject, collections, notes)
+      scored = self._score_candidates(eval_model, collections, notes)
     else:
       notes.append(
         f'the threshold of {part} is the best one on the scored pairs '
@@ -195,7 +195,7 @@ class BitextMining(sentence_task.CollectionTask):
     return threshold.value, tuned_on
 
   def _score_candidates(
-    self, subject, collections: _Collections, notes
+    self, eval_model, collections: _Collections, notes
   ) -> Scored:
     """Returns the scores of candidate pairs of ids, the best first."""
     codes = []
@@ -207,7 +207,7 @@ class BitextMining(sentence_task.CollectionTask):
           'A collection does not contain any sentences', where=code
         )
       codes.append([code] * len(texts))
-    sides = self.sides(subject, codes, collections.texts, notes)
+    sides = self.sides(eval_model, codes, collections.texts, notes)
     candidate_pairs = margin_scoring.find_candidates(
       *sides, k=self.num_neighbors, margin=self.margin, direction=self.direction
     )

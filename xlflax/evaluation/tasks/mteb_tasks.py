@@ -36,23 +36,23 @@ class _LabeledVectors(sentence_task.SentenceTask, labeled_task.LabeledTask):
   """
 
   def score(
-    self, subject: eval_task.EvalModel, examples: Sequence, notes: list[str]
+    self, eval_model: eval_task.EvalModel, examples: Sequence, notes: list[str]
   ) -> dict[str, Statistics]:
     """Returns per-example statistics of a language or file, by metric.
 
     Args:
-      subject: Model with restored parameters.
+      eval_model: Model with restored parameters.
       examples: Examples with gold labels.
       notes: List to which notes on this language or file are appended.
     """
     raise NotImplementedError
 
-  def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
+  def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
     """Evaluates a model and lists failed languages or files in the result."""
     return self.score_parts(
       self.source.languages(),
       lambda part, _, notes: self.score(
-        subject, self.load_labeled(self.source, part), notes
+        eval_model, self.load_labeled(self.source, part), notes
       ),
     )
 
@@ -76,10 +76,10 @@ class SemanticSimilarity(_LabeledVectors):
   EXAMPLE = labeled_examples.RatedPair
   name: str = 'semantic_similarity'
 
-  def score(self, subject, examples, notes):
+  def score(self, eval_model, examples, notes):
     gold = np.array([example.score for example in examples])
     return rating_correlations(
-      gold, pair_cosines(self, subject, examples, notes)
+      gold, pair_cosines(self, eval_model, examples, notes)
     )
 
 
@@ -100,9 +100,9 @@ class PairClassification(_LabeledVectors):
   EXAMPLE = labeled_examples.RatedPair
   name: str = 'pair_classification'
 
-  def score(self, subject, examples, notes):
+  def score(self, eval_model, examples, notes):
     gold = np.array([example.score == 1 for example in examples], float)
-    cosines = pair_cosines(self, subject, examples, notes)
+    cosines = pair_cosines(self, eval_model, examples, notes)
     return {
       'average_precision': Statistics(
         np.stack([gold, cosines], 1), Aggregate.AVERAGE_PRECISION
@@ -128,10 +128,10 @@ class Clustering(_LabeledVectors):
   name: str = 'clustering'
   seed: validation.Seed = 0
 
-  def score(self, subject, examples, notes):
+  def score(self, eval_model, examples, notes):
     languages = [example.language for example in examples]
     texts = [example.text for example in examples]
-    (vectors,) = self.sides(subject, [languages], [texts], notes)
+    (vectors,) = self.sides(eval_model, [languages], [texts], notes)
     names, labels = np.unique(
       [example.label for example in examples], return_inverse=True
     )
@@ -174,7 +174,7 @@ class Probe(_LabeledVectors):
     train = dataclasses.replace(arguments['source'], split='train')
     return arguments | {'train': train}
 
-  def evaluate(self, subject):
+  def evaluate(self, eval_model):
     """Evaluates a model and lists failed languages or files in the result."""
     examples = [
       example
@@ -193,14 +193,14 @@ class Probe(_LabeledVectors):
         ),
       }
       for vectors in self._centered_layer_vectors(
-        subject, examples, notes, 'the training text'
+        eval_model, examples, notes, 'the training text'
       )
     ]
 
     def score(part, result, notes):
       examples = self.load_labeled(self.source, part)
       gold = np.array([example.label for example in examples])
-      layers = self._centered_layer_vectors(subject, examples, notes, part)
+      layers = self._centered_layer_vectors(eval_model, examples, notes, part)
       label_checks.check_labels_known(
         examples,
         names,
@@ -234,14 +234,14 @@ class Probe(_LabeledVectors):
         for layer, layer_statistics in enumerate(statistics_by_layer)
         for metric, statistic in layer_statistics.items()
       )
-      return statistics_by_layer[self.layer_of(subject)] | {
+      return statistics_by_layer[self.layer_of(eval_model)] | {
         'majority': majority
       }
 
     return self.score_parts(self.source.languages(), score, notes=notes)
 
   def _centered_layer_vectors(
-    self, subject, examples, notes, name
+    self, eval_model, examples, notes, name
   ) -> list[np.ndarray]:
     """Returns the vectors of every layer, centered as `encoding` specifies."""
     has_pairs = any(example.paired_text is not None for example in examples)
@@ -254,8 +254,10 @@ class Probe(_LabeledVectors):
     texts = [example.text for example in examples]
     languages = [example.language for example in examples]
     return [
-      self.center_vectors(subject, [(vectors, languages)], notes)[0]
-      for vectors in self.layer_vectors(subject, texts, languages, notes, name)
+      self.center_vectors(eval_model, [(vectors, languages)], notes)[0]
+      for vectors in self.layer_vectors(
+        eval_model, texts, languages, notes, name
+      )
     ]
 
 
@@ -289,16 +291,16 @@ class Ranking(sentence_task.SentenceTask):
   name: str = 'ranking'
   source: beir.BeirDataset
 
-  def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
+  def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
     """Evaluates a model and lists failed languages or files in the result."""
     return self.score_parts(
-      self.source.languages(), functools.partial(self._score, subject)
+      self.source.languages(), functools.partial(self._score, eval_model)
     )
 
-  def _score(self, subject, part, result, notes):
+  def _score(self, eval_model, part, result, notes):
     """Adds the scores for each language of the queries to the result."""
     data = self.source.load(part)
-    run = self._rank_documents(subject, data, notes)
+    run = self._rank_documents(eval_model, data, notes)
     for name, queries in _group_queries(part, data).items():
       language_run = {query: run[query] for query in queries if query in run}
       result.files[f'{name}.tsv'] = _format_trec_run(language_run, self.name)
@@ -319,7 +321,7 @@ class Ranking(sentence_task.SentenceTask):
     return {}
 
   def _rank_documents(
-    self, subject, data: beir.RankedDocuments, notes
+    self, eval_model, data: beir.RankedDocuments, notes
   ) -> dict[str, list[tuple[str, float]]]:
     """Returns documents and cosines for each query, the best first."""
     texts_by_side = [
@@ -330,7 +332,7 @@ class Ranking(sentence_task.SentenceTask):
     prompts = (sentence_embedding.QUERY, sentence_embedding.DOCUMENT)
     query_vectors, document_vectors = map(
       cosine.normalize_rows,
-      self.sides(subject, languages, texts, notes, prompts),
+      self.sides(eval_model, languages, texts, notes, prompts),
     )
     document_ids = list(data.documents)
     index_of = {name: index for index, name in enumerate(document_ids)}
@@ -417,12 +419,12 @@ def rating_correlations(
   }
 
 
-def pair_cosines(task, subject, examples, notes) -> np.ndarray:
+def pair_cosines(task, eval_model, examples, notes) -> np.ndarray:
   """Computes the cosine of the two sentence vectors for each of N pairs.
 
   Args:
     task: Task that defines the sentence vectors.
-    subject: Model with restored parameters.
+    eval_model: Model with restored parameters.
     examples: N pairs of texts.
     notes: List to which notes on the vectors are appended.
 
@@ -438,7 +440,7 @@ def pair_cosines(task, subject, examples, notes) -> np.ndarray:
     [example.paired_text for example in examples],
   )
   first, second = map(
-    cosine.normalize_rows, task.sides(subject, languages, texts, notes)
+    cosine.normalize_rows, task.sides(eval_model, languages, texts, notes)
   )
   return np.sum(first * second, axis=-1)
 

@@ -94,8 +94,8 @@ class MultipleChoice(ChoiceTask, head_task.HeadOnTexts):
   objective: str = 'multiple_choice'
 
   def score_part(
-    self, subject, objective, part, examples, result, notes
+    self, eval_model, objective, part, examples, result, notes
   ) -> None:
     """Adds predictions and scores for a language or file to the result."""
-    scores = np.array(self.outputs(subject, objective, examples, notes))
+    scores = np.array(self.outputs(eval_model, objective, examples, notes))
     self.add_choices(part, examples, scores, result, notes)

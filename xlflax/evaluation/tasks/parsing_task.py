@@ -72,7 +72,7 @@ class Parsing(head_task.HeadTask):
     )
 
   def score_part(
-    self, subject, objective, part, examples, result, notes
+    self, eval_model, objective, part, examples, result, notes
   ) -> None:
     """Adds predictions and scores for a language or file to the result."""
     label_checks.check_labels_known(
@@ -83,7 +83,7 @@ class Parsing(head_task.HeadTask):
       notes=notes,
       name=parsing_metrics.universal_relation,
     )
-    trees = self._predictions(subject, objective, examples, part, notes)
+    trees = self._predictions(eval_model, objective, examples, part, notes)
     gold, _ = self.add_scores(part, examples, trees, result, notes)
     if gold:
       for name, step in (('right_branching', -1), ('left_branching', 1)):
@@ -105,11 +105,11 @@ class Parsing(head_task.HeadTask):
     }
 
   def _predictions(
-    self, subject, objective, examples, part, notes
+    self, eval_model, objective, examples, part, notes
   ) -> list[parsing_metrics.Tree]:
     """Returns the predicted tree of each sentence."""
-    length = head_predictions.length_of(subject, self.length)
-    rows = word_level.text_rows(examples, subject.vocabulary, length=length)
+    length = head_predictions.length_of(eval_model, self.length)
+    rows = word_level.text_rows(examples, eval_model.vocabulary, length=length)
     tagging_task.note_split_sentences(rows, part, notes)
     indexed_rows = [
       (i, k, row)
@@ -125,7 +125,7 @@ class Parsing(head_task.HeadTask):
       for sequences in rows
     ]
     for index, arcs in self.predict(
-      subject, objective, examples, features, maker, length
+      eval_model, objective, examples, features, maker, length
     ):
       sentence, k, row = indexed_rows[index]
       partial_trees[sentence][k] = _decode_row(arcs, row, objective.relations)

@@ -1,7 +1,7 @@
 """Masked-token perplexity per language or language pair.
 
-The masked tokens depend on the subject's seed only, so that all checkpoints of
-a run are scored on the same tokens.
+The masked tokens depend on the evaluated model's seed only, so that all
+checkpoints of a run are scored on the same tokens.
 """
 
 import dataclasses
@@ -73,12 +73,12 @@ class _MaskedPerplexity(eval_task.EvalTask):
 
   def _dataset(
     self,
-    subject: eval_task.EvalModel,
+    eval_model: eval_task.EvalModel,
     layout: dataset_config.ExampleLayout,
     **options,
   ) -> dataset_config.DatasetConfig:
     """Returns the configuration of the sequences."""
-    length = min(self.length, subject.model.config.max_position_embeddings)
+    length = min(self.length, eval_model.model.config.max_position_embeddings)
     return dataset_config.DatasetConfig(
       name=self.name,
       mixture='',
@@ -117,29 +117,32 @@ class Perplexity(_MaskedPerplexity):
         where=f'{self.name}.layout',
       )
 
-  def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
+  def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
     """Evaluates a model and lists failed languages or files in the result."""
-    dataset = self._dataset(subject, self.layout)
+    dataset = self._dataset(eval_model, self.layout)
     objective = masked_lm.MaskedLM(
-      mask_ratio=self.mask_ratio, random_words=_random_words(subject)
+      mask_ratio=self.mask_ratio, random_words=_random_words(eval_model)
     )
     notes: list[str] = []
 
     def score(language: str) -> np.ndarray:
       ids = (
         language_codes.language_id(
-          subject.vocabulary, language, notes, required=subject.needs_languages
+          eval_model.vocabulary,
+          language,
+          notes,
+          required=eval_model.needs_languages,
         ),
       )
-      lines = _encode(subject, self.source.load(language), *ids)
+      lines = _encode(eval_model, self.source.load(language), *ids)
       num_truncated = sum(len(line) > dataset.capacity for line in lines)
       if (
         num_truncated and self.layout is dataset_config.ExampleLayout.SENTENCES
       ):
         notes.append(f'{num_truncated} sentences of {language} were truncated')
-      units = self._units(lines, dataset, subject.vocabulary.spec)
+      units = self._units(lines, dataset, eval_model.vocabulary.spec)
       return score_rows(
-        subject, objective, units, ids, dataset, self.num_mask_samples
+        eval_model, objective, units, ids, dataset, self.num_mask_samples
       )
 
     languages = {code: code for code in self.source.languages_found()}
@@ -173,18 +176,18 @@ class TranslationPerplexity(_MaskedPerplexity):
   source: text_sources.PairSource
   pairs: dataset_config.PairOptions = dataset_config.PairOptions()
 
-  def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
+  def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
     """Evaluates a model and lists failed languages or files in the result."""
-    if subject.sharing is not None:
+    if eval_model.sharing is not None:
       raise errors.ConfigError(
         'Sequences in two languages require a model that shares all parameters',
-        got=f'{subject.sharing}',
+        got=f'{eval_model.sharing}',
         expected='a model that shares all parameters',
         where=self.name,
         fix='Remove this task from the evaluation.',
       )
     dataset = self._dataset(
-      subject, dataset_config.ExampleLayout.PAIRS, pairs=self.pairs
+      eval_model, dataset_config.ExampleLayout.PAIRS, pairs=self.pairs
     )
     objective = masked_lm.TranslationLM(mask_ratio=self.mask_ratio)
     notes: list[str] = []
@@ -193,16 +196,19 @@ class TranslationPerplexity(_MaskedPerplexity):
       text = self.source.load(pair)
       ids = tuple(
         language_codes.language_id(
-          subject.vocabulary, code, notes, required=subject.needs_languages
+          eval_model.vocabulary,
+          code,
+          notes,
+          required=eval_model.needs_languages,
         )
         for code in pair
       )
       first, second = (
-        _encode(subject, side, i) for side, i in zip(text, ids, strict=True)
+        _encode(eval_model, side, i) for side, i in zip(text, ids, strict=True)
       )
       units = token_batches.fitting_pairs(first, second, dataset)
       return score_rows(
-        subject, objective, units, ids, dataset, self.num_mask_samples
+        eval_model, objective, units, ids, dataset, self.num_mask_samples
       )
 
     names = {text_sources.pair_name(pair): pair for pair in self.source.pairs()}
@@ -210,27 +216,27 @@ class TranslationPerplexity(_MaskedPerplexity):
 
 
 def _encode(
-  subject: eval_task.EvalModel, lines: Sequence[str], language: int
+  eval_model: eval_task.EvalModel, lines: Sequence[str], language: int
 ) -> list[list[int]]:
   """Returns the token ids of lines in one language."""
-  return subject.vocabulary.encode_each(lines, [language] * len(lines))
+  return eval_model.vocabulary.encode_each(lines, [language] * len(lines))
 
 
-def _random_words(subject: eval_task.EvalModel) -> RandomWords:
+def _random_words(eval_model: eval_task.EvalModel) -> RandomWords:
   """Returns the words that replace masked tokens at random.
 
   The words are in the text's language if the language has its own embeddings.
   """
   has_own_words = (
-    subject.sharing is not None
-    and subject.sharing.embeddings
-    and subject.vocabulary.spec.language_words
+    eval_model.sharing is not None
+    and eval_model.sharing.embeddings
+    and eval_model.vocabulary.spec.language_words
   )
   return RandomWords.LANGUAGE if has_own_words else RandomWords.VOCABULARY
 
 
 def score_rows(
-  subject: eval_task.EvalModel,
+  eval_model: eval_task.EvalModel,
   objective: masked_lm.MaskedLM,
   units: Sequence[collate.Unit],
   languages: tuple[int, ...],
@@ -240,7 +246,7 @@ def score_rows(
   """Computes loss and accuracy sums over each sequence's masked tokens.
 
   Args:
-    subject: Model with its parameters, vocabulary and random seed.
+    eval_model: Model with its parameters, vocabulary and random seed.
     objective: Objective that masks and scores tokens.
     units: Token ids of each sequence.
     languages: Language id of each text in a sequence.
@@ -251,23 +257,23 @@ def score_rows(
     Losses in nats, correct predictions and predicted tokens of the sequences
     with predicted tokens, of shape [sequences, 3].
   """
-  spec = subject.vocabulary.spec
-  key = randomness.purpose_key(subject.seed, randomness.Purpose.EVALUATION)
+  spec = eval_model.vocabulary.spec
+  key = randomness.purpose_key(eval_model.seed, randomness.Purpose.EVALUATION)
   sums = []
   for index, batch in enumerate(
     token_batches.make_batches(units, languages, dataset, spec)
   ):
-    arrays = batch_sharding.shard_batch(batch, subject.partitioner)
+    arrays = batch_sharding.shard_batch(batch, eval_model.partitioner)
     for draw in range(draws):
       rng = jax.random.fold_in(jax.random.fold_in(key, index), draw)
-      with batch_sharding.logical_axis_scope(subject.partitioner):
+      with batch_sharding.logical_axis_scope(eval_model.partitioner):
         sums.append(
           score_batch(
             objective,
-            subject.model,
+            eval_model.model,
             spec,
-            subject.partitioner,
-            subject.params,
+            eval_model.partitioner,
+            eval_model.params,
             arrays,
             rng,
           )

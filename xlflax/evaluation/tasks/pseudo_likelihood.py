@@ -101,7 +101,7 @@ class _SingleTokenPrediction(masked_lm.MaskedLM):
 
 
 def score_sentences(
-  subject: eval_task.EvalModel,
+  eval_model: eval_task.EvalModel,
   sentences: Sequence[Sequence[int]],
   language_ids: Sequence[int],
   *,
@@ -112,7 +112,8 @@ def score_sentences(
   """Predicts every token of each sentence from the sentence's other tokens.
 
   Args:
-    subject: Model with its parameters, vocabulary, partitioner and batch size.
+    eval_model: Model with its parameters, vocabulary, partitioner and batch
+      size.
     sentences: N lists of token ids, without special tokens. Sentences that
       exceed the maximum length are truncated at the beginning.
     language_ids: N indices into the vocabulary's languages.
@@ -122,7 +123,7 @@ def score_sentences(
     max_length: Maximum number of tokens per sentence, including bos and eos. If
       None, the number of the model's positions.
   """
-  limit = hidden_states.length_limit(subject, max_length)
+  limit = hidden_states.length_limit(eval_model, max_length)
   truncated = [ids[-limit + 2 :] for ids in sentences]
   num_lost = np.array([len(ids) for ids in sentences]) - [
     len(ids) for ids in truncated
@@ -140,10 +141,10 @@ def score_sentences(
     np.array(scored_tokens, np.int64).reshape(-1, 2).T
   )
   languages = np.asarray(language_ids, np.int32)
-  spec = subject.vocabulary.spec
+  spec = eval_model.vocabulary.spec
   totals = np.zeros((len(truncated), 3))
   for indices, rows, length in hidden_states.language_batches(
-    subject,
+    eval_model,
     [truncated[i] for i in sentence_indices],
     languages[sentence_indices],
     limit,
@@ -160,14 +161,14 @@ def score_sentences(
     # Positions count bos.
     batch[_POSITION] = np.full((rows, 1), -1, np.int32)
     batch[_POSITION][:num_sequences, 0] = token_indices[indices] + 1
-    with batch_sharding.logical_axis_scope(subject.partitioner):
+    with batch_sharding.logical_axis_scope(eval_model.partitioner):
       sums = perplexity.score_batch(
         _SingleTokenPrediction(mask_unit=hidden),
-        subject.model,
+        eval_model.model,
         spec,
-        subject.partitioner,
-        subject.params,
-        batch_sharding.shard_batch(batch, subject.partitioner),
+        eval_model.partitioner,
+        eval_model.params,
+        batch_sharding.shard_batch(batch, eval_model.partitioner),
         jax.random.key(0),  # The prediction is deterministic.
       )
     np.add.at(
@@ -212,16 +213,16 @@ class PseudoPerplexity(eval_task.EvalTask):
   mask_unit: MaskUnit = MaskUnit.TOKEN
   max_length: validation.PositiveInt | None = None
 
-  def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
+  def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
     """Evaluates a model and lists failed languages or files in the result."""
     notes: list[str] = []
 
     def score(language: str) -> np.ndarray:
       texts = [text for text in self.source.load(language) if text.strip()]
-      language_ids = [_language_id(subject, language, notes)] * len(texts)
+      language_ids = [_language_id(eval_model, language, notes)] * len(texts)
       sentence_scores = score_sentences(
-        subject,
-        subject.vocabulary.encode_each(texts, language_ids),
+        eval_model,
+        eval_model.vocabulary.encode_each(texts, language_ids),
         language_ids,
         hidden=self.mask_unit,
         max_length=self.max_length,
@@ -268,7 +269,7 @@ class LikelihoodChoice(multiple_choice_task.ChoiceTask):
   scored_span: ScoredSpan = ScoredSpan.CHOICE
   length_normalize: bool = False
 
-  def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
+  def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
     """Evaluates a model and lists failed languages or files in the result."""
     result = eval_task.EvalResult(metrics={})
     failures = eval_task.Failures(self.name)
@@ -278,19 +279,19 @@ class LikelihoodChoice(multiple_choice_task.ChoiceTask):
         examples = head_task.check_examples(
           self.source.load(part), self.EXAMPLE, part
         )
-        scores = self._score_choices(subject, part, examples, notes)
+        scores = self._score_choices(eval_model, part, examples, notes)
         self.add_choices(part, examples, scores, result, notes)
     result.metrics.update(head_task.mean_metrics(result.metrics))
     return dataclasses.replace(
       result, notes=tuple(notes), failures=failures.collected()
     )
 
-  def _score_choices(self, subject, part, examples, notes) -> np.ndarray:
+  def _score_choices(self, eval_model, part, examples, notes) -> np.ndarray:
     """Returns the pseudo-log-likelihood of each choice, of shape [N]."""
     codes = dict.fromkeys(example.language for example in examples)
-    id_by_code = {code: _language_id(subject, code, notes) for code in codes}
+    id_by_code = {code: _language_id(eval_model, code, notes) for code in codes}
     language_ids = [id_by_code[example.language] for example in examples]
-    vocabulary = subject.vocabulary
+    vocabulary = eval_model.vocabulary
     text_ids = vocabulary.encode_each(
       [example.text for example in examples], language_ids
     )
@@ -306,7 +307,11 @@ class LikelihoodChoice(multiple_choice_task.ChoiceTask):
         for ids in zip(text_ids, sentence_ids, strict=True)
       ]
     sentence_scores = score_sentences(
-      subject, sentence_ids, language_ids, hidden=self.mask_unit, starts=starts
+      eval_model,
+      sentence_ids,
+      language_ids,
+      hidden=self.mask_unit,
+      starts=starts,
     )
     if sentence_scores.cut.any():
       notes.append(
@@ -320,9 +325,9 @@ class LikelihoodChoice(multiple_choice_task.ChoiceTask):
 
 
 def _language_id(
-  subject: eval_task.EvalModel, language: str, notes: list[str]
+  eval_model: eval_task.EvalModel, language: str, notes: list[str]
 ) -> int:
   """Returns the id of a language."""
   return language_codes.language_id(
-    subject.vocabulary, language, notes, required=subject.needs_languages
+    eval_model.vocabulary, language, notes, required=eval_model.needs_languages
   )

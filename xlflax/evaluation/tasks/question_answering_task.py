@@ -83,10 +83,10 @@ class ExtractiveQA(head_task.HeadOnTexts):
     )
 
   def score_part(
-    self, subject, objective, part, examples, result, notes
+    self, eval_model, objective, part, examples, result, notes
   ) -> None:
     """Adds predictions and scores for a language or file to the result."""
-    answers = self._answers(subject, objective, examples)
+    answers = self._answers(eval_model, objective, examples)
     labeled, answers = self.add_scores(part, examples, answers, result, notes)
     problems = self._problem_rows(part, examples)
     if problems:
@@ -118,20 +118,20 @@ class ExtractiveQA(head_task.HeadOnTexts):
       language=examples[0].language,
     )
 
-  def _answers(self, subject, objective, examples) -> dict[str, str]:
+  def _answers(self, eval_model, objective, examples) -> dict[str, str]:
     """Returns the predicted answer of each question, by question id.
 
     The answer is '' if the context does not contain an answer.
     """
     maker = self.rows(objective)
-    length = head_predictions.length_of(subject, self.length)
-    windows = maker.windows(examples, subject.vocabulary, length=length)
+    length = head_predictions.length_of(eval_model, self.length)
+    windows = maker.windows(examples, eval_model.vocabulary, length=length)
     rows = [
       [window.row for window in example_windows] for example_windows in windows
     ]
     logits: list = [None] * sum(map(len, rows))
     for index, span_logits in self.predict(
-      subject, objective, examples, rows, maker, length
+      eval_model, objective, examples, rows, maker, length
     ):
       logits[index] = span_logits
     decoding = qa_decoding.Decoding(

@@ -40,10 +40,10 @@ class Regression(head_task.HeadOnTexts):
     return 'pearson', 'spearman'
 
   def score_part(
-    self, subject, objective, part, examples, result, notes
+    self, eval_model, objective, part, examples, result, notes
   ) -> None:
     """Adds predictions and scores for a language or file to the result."""
-    outputs = self.outputs(subject, objective, examples, notes)
+    outputs = self.outputs(eval_model, objective, examples, notes)
     predictions = [str(float(output[0])) for output in outputs]
     self.add_scores(part, examples, predictions, result, notes)
 

@@ -41,16 +41,16 @@ class RetrievalPredictions(sentence_task.CollectionTask):
   name: str = 'nearest_sentences'
   source: example_source.BitextMiningSource
 
-  def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
+  def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
     """Evaluates a model and lists failed languages or files in the result."""
     return self.score_parts(
-      self.source.languages(), functools.partial(self._score, subject)
+      self.source.languages(), functools.partial(self._score, eval_model)
     )
 
-  def _score(self, subject, part, result, notes):
+  def _score(self, eval_model, part, result, notes):
     """Adds the predictions of a part, and returns its statistics."""
     mined = self.source.load(part)
-    nearest = self._find_nearest(subject, mined, notes)
+    nearest = self._find_nearest(eval_model, mined, notes)
     result.files[f'{part}.tsv'] = mined.write_nearest(nearest)
     if mined.gold is None:
       notes.append(f'{part}: there are no gold pairs, so it is not scored')
@@ -62,12 +62,12 @@ class RetrievalPredictions(sentence_task.CollectionTask):
     ]
     return {'accuracy': example_statistics.Statistics(np.array(is_correct))}
 
-  def _find_nearest(self, subject, mined, notes) -> list[int]:
+  def _find_nearest(self, eval_model, mined, notes) -> list[int]:
     """Returns the index in `mined.first` of each second sentence's neighbor."""
     texts = [list(side.values()) for side in (mined.first, mined.second)]
     codes = [
       [code] * len(side)
       for code, side in zip(mined.languages, texts, strict=True)
     ]
-    sides = self.sides(subject, codes, texts, notes)
+    sides = self.sides(eval_model, codes, texts, notes)
     return cosine.find_nearest(*sides).backward.tolist()

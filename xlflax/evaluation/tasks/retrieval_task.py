@@ -179,22 +179,22 @@ class Retrieval(sentence_task.SentenceTask):
     """Names of the accuracies over pairs without and with shared strings."""
     return ('accuracy_unshared', 'accuracy_shared')
 
-  def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
+  def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
     """Evaluates a model and lists failed languages or files in the result."""
-    layer = self.layer_of(subject)
+    layer = self.layer_of(eval_model)
     failures = eval_task.Failures(self.name)
     layer_rows: dict[str, list[eval_task.Row]] = {}
     pair_rows: list[eval_task.Row] = []
     files: dict[str, str] = {}
     notes = [
       f'accuracy is that of layer {layer} of '
-      f'0..{subject.model.config.num_layers}'
+      f'0..{eval_model.model.config.num_layers}'
     ]
     for pair in self.source.pairs():
       name = text_sources.pair_name(pair)
       with failures.guard(name):
         test_set = self._load_test_set(pair, notes)
-        layers = self._score_layers(subject, pair, test_set, notes)
+        layers = self._score_layers(eval_model, pair, test_set, notes)
         statistics = _example_statistics(layers[layer], test_set.kinds)
         files |= eval_task.statistics_files(name, statistics)
         layer_rows[name] = _layer_rows(pair, layers)
@@ -255,7 +255,7 @@ class Retrieval(sentence_task.SentenceTask):
 
   def _score_layers(
     self,
-    subject: eval_task.EvalModel,
+    eval_model: eval_task.EvalModel,
     pair: text_sources.Pair,
     test_set: _TestSet,
     notes: list[str],
@@ -265,7 +265,7 @@ class Retrieval(sentence_task.SentenceTask):
     # A single call for both languages reduces the number of partly filled
     # batches.
     vectors_by_layer = self.layer_vectors(
-      subject,
+      eval_model,
       [*test_set.first, *test_set.second],
       [pair[0]] * size + [pair[1]] * size,
       notes,
@@ -276,7 +276,9 @@ class Retrieval(sentence_task.SentenceTask):
       first, second = vectors[:size], vectors[size:]
       raw_cosines = retrieval_metrics.mean_cosines(first, second)
       first, second = self.center_vectors(
-        subject, ((first, [pair[0]] * size), (second, [pair[1]] * size)), notes
+        eval_model,
+        ((first, [pair[0]] * size), (second, [pair[1]] * size)),
+        notes,
       )
       centered_cosines = retrieval_metrics.mean_cosines(first, second)
       cosines = {

@@ -58,7 +58,7 @@ class RoundTrip(eval_task.EvalTask):
   layer: validation.LayerIndex = -1
   max_length: validation.PositiveInt | None = None
 
-  def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
+  def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
     """Evaluates a model and lists failed languages or files in the result."""
     codes = self.source.languages_found()
     notes = ['line i is assumed to be the same sentence in every language']
@@ -69,7 +69,7 @@ class RoundTrip(eval_task.EvalTask):
 
     def score(chain: str) -> np.ndarray:
       sides = [
-        self._token_states(subject, code, notes) for code in chain.split('-')
+        self._token_states(eval_model, code, notes) for code in chain.split('-')
       ]
       if len(sides) < 2 or len(set(map(len, sides))) > 1:
         raise errors.CorpusError(
@@ -89,24 +89,27 @@ class RoundTrip(eval_task.EvalTask):
       self.name, {chain: chain for chain in chains}, score, notes, _COLUMNS
     )
 
-  def _token_states(self, subject, language: str, notes) -> list[np.ndarray]:
+  def _token_states(self, eval_model, language: str, notes) -> list[np.ndarray]:
     """Returns the states of each sentence's tokens, of shape [T, H]."""
     language_id = language_codes.language_id(
-      subject.vocabulary, language, notes, required=subject.needs_languages
+      eval_model.vocabulary,
+      language,
+      notes,
+      required=eval_model.needs_languages,
     )
-    layer = hidden_states.layer_index(subject, self.layer, where=self.name)
+    layer = hidden_states.layer_index(eval_model, self.layer, where=self.name)
     lines = self.source.load(language)
     language_ids = [language_id] * len(lines)
     readings = [
       word_states.Reading(
         np.array(ids, np.int32), np.arange(len(ids), dtype=np.int32)
       )
-      for ids in subject.vocabulary.encode_each(lines, language_ids)
+      for ids in eval_model.vocabulary.encode_each(lines, language_ids)
     ]
     states_by_sentence = {
       word_state.sentence: word_state.states[layer]
       for word_state in word_states.states_of_readings(
-        subject, readings, language_ids, max_length=self.max_length
+        eval_model, readings, language_ids, max_length=self.max_length
       )
     }
     num_truncated = sum(

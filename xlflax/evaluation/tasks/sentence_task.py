@@ -59,15 +59,15 @@ class SentenceTask(eval_task.EvalTask):
   centering: Centering | None = None
 
   def encoding(
-    self, subject: eval_task.EvalModel, notes: list[str] | None = None
+    self, eval_model: eval_task.EvalModel, notes: list[str] | None = None
   ) -> SentenceEmbedding:
     """Returns the sentence-vector definition, with the task's overrides.
 
     Args:
-      subject: Model with its own sentence-vector definition.
+      eval_model: Model with its own sentence-vector definition.
       notes: List to which the definition and the task's overrides are appended.
     """
-    model_encoding = subject.sentence
+    model_encoding = eval_model.sentence
     task_encoding = model_encoding.changed(
       pooling=self.pooling,
       layer=self.layer,
@@ -88,22 +88,22 @@ class SentenceTask(eval_task.EvalTask):
         )
     return task_encoding
 
-  def layer_of(self, subject: eval_task.EvalModel) -> int:
+  def layer_of(self, eval_model: eval_task.EvalModel) -> int:
     """Returns the index of the layer whose scores are reported, counted from 0.
 
     If the vectors are averaged over several layers, the last of these layers is
     returned.
     """
     return hidden_states.layer_index(
-      subject, self.encoding(subject).layers[-1], where=self.name
+      eval_model, self.encoding(eval_model).layers[-1], where=self.name
     )
 
   def language_id(
-    self, subject: eval_task.EvalModel, code: str, notes: list[str]
+    self, eval_model: eval_task.EvalModel, code: str, notes: list[str]
   ) -> int:
     """Returns a language's id (see `language_codes.language_id`)."""
     return language_codes.language_id(
-      subject.vocabulary, code, notes, required=subject.needs_languages
+      eval_model.vocabulary, code, notes, required=eval_model.needs_languages
     )
 
   def score_parts(
@@ -145,7 +145,7 @@ class SentenceTask(eval_task.EvalTask):
 
   def vectors(
     self,
-    subject: eval_task.EvalModel,
+    eval_model: eval_task.EvalModel,
     texts: Sequence[str],
     languages: Sequence[str],
     notes: list[str],
@@ -154,7 +154,7 @@ class SentenceTask(eval_task.EvalTask):
     """Returns one vector for each of N texts, of shape [N, D].
 
     Args:
-      subject: Model with restored parameters.
+      eval_model: Model with restored parameters.
       texts: N texts.
       languages: Language code for each text.
       notes: List to which notes on vectors, languages and truncated texts are
@@ -162,11 +162,11 @@ class SentenceTask(eval_task.EvalTask):
       prompts: Names of prompts, such as `sentence_embedding.QUERY`. The first
         prompt that is defined is prepended to each text.
     """
-    encoding = self.encoding(subject, notes)
+    encoding = self.encoding(eval_model, notes)
     sentence_result = hidden_states.sentence_vectors(
-      subject,
+      eval_model,
       texts,
-      self._language_ids(subject, languages, notes),
+      self._language_ids(eval_model, languages, notes),
       encoding,
       prompt=encoding.prompt(*prompts),
     )
@@ -176,15 +176,15 @@ class SentenceTask(eval_task.EvalTask):
       )
     return sentence_result.vectors
 
-  def _language_ids(self, subject, languages, notes) -> list[int]:
+  def _language_ids(self, eval_model, languages, notes) -> list[int]:
     """Returns the language id of each text."""
     codes = dict.fromkeys(languages)
-    ids = {code: self.language_id(subject, code, notes) for code in codes}
+    ids = {code: self.language_id(eval_model, code, notes) for code in codes}
     return [ids[code] for code in languages]
 
   def layer_vectors(
     self,
-    subject: eval_task.EvalModel,
+    eval_model: eval_task.EvalModel,
     texts: Sequence[str],
     languages: Sequence[str],
     notes: list[str],
@@ -196,27 +196,30 @@ class SentenceTask(eval_task.EvalTask):
     instead of the pooled hidden states.
 
     Args:
-      subject: Model with restored parameters.
+      eval_model: Model with restored parameters.
       texts: N texts.
       languages: Language code for each text.
       notes: List to which notes are appended (see `vectors`).
       name: Description of the texts in notes.
     """
-    encoding = self.encoding(subject, notes)
+    encoding = self.encoding(eval_model, notes)
     layers, truncated = hidden_states.layer_vectors(
-      subject, texts, self._language_ids(subject, languages, notes), encoding
+      eval_model,
+      texts,
+      self._language_ids(eval_model, languages, notes),
+      encoding,
     )
     if truncated:
       notes.append(f'{truncated} sentences of {name} were truncated')
     vectors = list(layers)
-    vectors[self.layer_of(subject)] = encoding.apply(
-      subject.params.get('heads', {}), layers[list(encoding.layers)].mean(0)
+    vectors[self.layer_of(eval_model)] = encoding.apply(
+      eval_model.params.get('heads', {}), layers[list(encoding.layers)].mean(0)
     )
     return vectors
 
   def sides(
     self,
-    subject: eval_task.EvalModel,
+    eval_model: eval_task.EvalModel,
     languages: Sequence[Sequence[str]],
     texts: Sequence[Sequence[str]],
     notes: list[str],
@@ -225,7 +228,7 @@ class SentenceTask(eval_task.EvalTask):
     """Returns the centered source and target vectors of a test set.
 
     Args:
-      subject: Model with restored parameters.
+      eval_model: Model with restored parameters.
       languages: Language codes of the texts, for source and target.
       texts: Source texts and target texts.
       notes: List to which notes are appended (see `vectors` and
@@ -233,9 +236,9 @@ class SentenceTask(eval_task.EvalTask):
       prompts: Names of prompts, for source and target (see `vectors`).
     """
     return self.center_vectors(
-      subject,
+      eval_model,
       [
-        (self.vectors(subject, side, codes, notes, names), codes)
+        (self.vectors(eval_model, side, codes, notes, names), codes)
         for side, codes, names in zip(texts, languages, prompts, strict=False)
       ],
       notes,
@@ -243,7 +246,7 @@ class SentenceTask(eval_task.EvalTask):
 
   def center_vectors(
     self,
-    subject: eval_task.EvalModel,
+    eval_model: eval_task.EvalModel,
     sides: Sequence[tuple[np.ndarray, Sequence[str]]],
     notes: list[str],
   ) -> list[np.ndarray]:
@@ -252,13 +255,13 @@ class SentenceTask(eval_task.EvalTask):
     Either both the source and the target vectors are centered, or neither.
 
     Args:
-      subject: Model with its own sentence-vector definition.
+      eval_model: Model with its own sentence-vector definition.
       sides: For source and target, vectors of shape [N, H] and the language of
         each text.
       notes: List to which a note on the centering is appended.
     """
     vectors = [side_vectors for side_vectors, _ in sides]
-    centre = self.encoding(subject).centering
+    centre = self.encoding(eval_model).centering
     counts = collections.Counter(
       (side, code) for side, (_, codes) in enumerate(sides) for code in codes
     )

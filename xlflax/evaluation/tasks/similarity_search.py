@@ -52,7 +52,7 @@ class SimilaritySearch(sentence_task.SentenceTask):
     content_hash.hash_paths, default_factory=dict
   )
 
-  def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
+  def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
     """Evaluates a model and lists failed languages or files in the result."""
     pairs = self.source.pairs()
     unknown = set(self.altered) - {second for _, second in pairs}
@@ -66,12 +66,12 @@ class SimilaritySearch(sentence_task.SentenceTask):
       )
     return self.score_parts(
       pairs,
-      lambda pair, _, notes: self._score_pair(subject, pair, notes),
+      lambda pair, _, notes: self._score_pair(eval_model, pair, notes),
       name=text_sources.pair_name,
     )
 
   def _score_pair(
-    self, subject, pair, notes
+    self, eval_model, pair, notes
   ) -> dict[str, example_statistics.Statistics]:
     """Returns per-sentence errors of a language pair, by metric."""
     text = self.source.load(pair)
@@ -82,12 +82,12 @@ class SimilaritySearch(sentence_task.SentenceTask):
         line for _, line in file_reading.read_lines(self.altered[pair[1]])
       ]
     first_vectors, second_vectors = (
-      self.vectors(subject, texts, [code] * len(texts), notes)
+      self.vectors(eval_model, texts, [code] * len(texts), notes)
       for code, texts in zip(pair, (list(text.first), second), strict=True)
     )
     translations = second_vectors[:count]
     queries, centered_translations = self.center_vectors(
-      subject,
+      eval_model,
       ((first_vectors, pair[:1] * count), (translations, pair[1:] * count)),
       notes,
     )

@@ -112,21 +112,23 @@ class Tagging(head_task.HeadTask):
   def score_metrics(self) -> tuple[str, ...]:
     return ('f1',)
 
-  def recorded_inputs(self, subject):
-    labels = getattr(subject.objectives[self.objective], 'labels', ())
+  def recorded_inputs(self, eval_model):
+    labels = getattr(eval_model.objectives[self.objective], 'labels', ())
     return {
       'scheme': infer_scheme(labels).value,
-      **super().recorded_inputs(subject),
+      **super().recorded_inputs(eval_model),
     }
 
   def score_part(
-    self, subject, objective, part, examples, result, notes
+    self, eval_model, objective, part, examples, result, notes
   ) -> None:
     """Adds predictions and scores for a language or file to the result."""
     label_checks.check_labels_known(
       examples, objective.labels, self.unseen, part=part, notes=notes
     )
-    predictions = self._predictions(subject, objective, examples, part, notes)
+    predictions = self._predictions(
+      eval_model, objective, examples, part, notes
+    )
     if self.scheme is Scheme.ENTITIES:
       predictions = [self.predicted(tags) for tags in predictions]
     labeled, predictions = self.add_scores(
@@ -152,11 +154,11 @@ class Tagging(head_task.HeadTask):
     }
 
   def _predictions(
-    self, subject, objective, examples, part, notes
+    self, eval_model, objective, examples, part, notes
   ) -> list[list[str]]:
     """Returns the predicted labels of the words of each sentence."""
-    length = head_predictions.length_of(subject, self.length)
-    rows = word_level.text_rows(examples, subject.vocabulary, length=length)
+    length = head_predictions.length_of(eval_model, self.length)
+    rows = word_level.text_rows(examples, eval_model.vocabulary, length=length)
     note_split_sentences(rows, part, notes)
     predicted_tags = [[''] * len(example.words) for example in examples]
     indexed_rows = [
@@ -165,7 +167,7 @@ class Tagging(head_task.HeadTask):
     maker = tagging_featurizer.TaggingFeaturizer(labels=objective.labels)
     features = [[row.row for row in sequences] for sequences in rows]
     for index, logits in self.predict(
-      subject, objective, examples, features, maker, length
+      eval_model, objective, examples, features, maker, length
     ):
       sentence, row = indexed_rows[index]
       label_ids = np.argmax(logits[row.starts], axis=-1)

@@ -52,9 +52,9 @@ class TranslationEval(eval_task.EvalTask):
   direction: Direction = Direction.FORWARD
   options: TranslationOptions = TranslationOptions()
 
-  def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
+  def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
     """Evaluates a model and lists failed languages or files in the result."""
-    sentence_translator.check_model(subject.model)
+    sentence_translator.check_model(eval_model.model)
     failures = eval_task.Failures(self.name)
     scores: dict[str, dict[str, translation_metrics.TranslationScore]] = {}
     notes: list[str] = []
@@ -64,7 +64,7 @@ class TranslationEval(eval_task.EvalTask):
         name = f'{source}-{target}'
         with failures.guard(name):
           references, hypotheses = self._translate(
-            subject, pair, source, target, notes
+            eval_model, pair, source, target, notes
           )
           texts[f'{name}.txt'] = ''.join(
             f'{hypothesis}\n' for hypothesis in hypotheses
@@ -93,7 +93,7 @@ class TranslationEval(eval_task.EvalTask):
     }[self.direction]
 
   def _translate(
-    self, subject, pair, source: str, target: str, notes
+    self, eval_model, pair, source: str, target: str, notes
   ) -> tuple[list[str], list[str]]:
     """Returns references and hypotheses of a direction."""
     text = self.source.load(pair)
@@ -106,7 +106,7 @@ class TranslationEval(eval_task.EvalTask):
       )
     sources, references = text if pair == (source, target) else text[::-1]
     translator = sentence_translator.Translator(
-      subject, source=source, target=target, options=self.options
+      eval_model, source=source, target=target, options=self.options
     )
     translations = translator.translate(sources)
     notes.append(f'{source}-{target}: {translator.describe()}')
@@ -116,7 +116,7 @@ class TranslationEval(eval_task.EvalTask):
         f'{translator.max_length} tokens'
       )
     _note_maximum_score(
-      subject.vocabulary, list(references), source, target, notes
+      eval_model.vocabulary, list(references), source, target, notes
     )
     return list(references), [best[0].text for best in translations.hypotheses]
 

@@ -100,13 +100,13 @@ class WordAlignment(labeled_task.LabeledTask):
     )
     object.__setattr__(self, 'methods', methods)
 
-  def evaluate(self, subject: eval_task.EvalModel) -> eval_task.EvalResult:
+  def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
     """Evaluates a model and lists failed languages or files in the result."""
-    layer = hidden_states.layer_index(subject, self.layer, where=self.name)
+    layer = hidden_states.layer_index(eval_model, self.layer, where=self.name)
     failures = eval_task.Failures(self.name)
     notes = [
       f'aer is that of {self.methods[0].value} at layer {layer} of '
-      f'0..{subject.model.config.num_layers}'
+      f'0..{eval_model.model.config.num_layers}'
     ]
     scores: dict[str, ScoresByMethod] = {}
     files: dict[str, str] = {}
@@ -118,7 +118,7 @@ class WordAlignment(labeled_task.LabeledTask):
           {'part': part, 'problem': problem}
           for problem in self.source.problems(part)
         ]
-        links = self._align(subject, part, examples, notes)
+        links = self._align(eval_model, part, examples, notes)
         gold = [
           alignment_error_rate.GoldLinks(example.sure, example.possible)
           for example in examples
@@ -159,10 +159,10 @@ class WordAlignment(labeled_task.LabeledTask):
     )
 
   def _align(
-    self, subject, part, examples, notes
+    self, eval_model, part, examples, notes
   ) -> dict[Method, list[list[frozenset[alignment_error_rate.Link]]]]:
     """Returns the links of each sentence for each method and layer."""
-    num_layers = subject.model.config.num_layers + 1
+    num_layers = eval_model.model.config.num_layers + 1
     links: dict[Method, list[list[frozenset[alignment_error_rate.Link]]]] = {
       method: [[] for _ in range(num_layers)] for method in self.methods
     }
@@ -170,7 +170,7 @@ class WordAlignment(labeled_task.LabeledTask):
     for start in range(0, len(examples), _BLOCK):
       block = examples[start : start + _BLOCK]
       for example, (source, target) in zip(
-        block, self._states(subject, block, notes), strict=True
+        block, self._states(eval_model, block, notes), strict=True
       ):
         num_truncated += source.shape[1] < len(
           example.source_words
@@ -202,7 +202,7 @@ class WordAlignment(labeled_task.LabeledTask):
     return examples
 
   def _states(
-    self, subject, block: list[labeled_examples.AlignedSentence], notes
+    self, eval_model, block: list[labeled_examples.AlignedSentence], notes
   ):
     """Yields source and target vectors [L + 1, W, H] of each sentence."""
     sentences: list[tuple[str, ...]] = []
@@ -217,14 +217,17 @@ class WordAlignment(labeled_task.LabeledTask):
           (
             code,
             language_codes.language_id(
-              subject.vocabulary, code, notes, required=subject.needs_languages
+              eval_model.vocabulary,
+              code,
+              notes,
+              required=eval_model.needs_languages,
             ),
           )
         )
     states_by_sentence = {
       word_state.sentence: word_state.states
       for word_state in word_states.word_states(
-        subject, sentences, languages, max_length=self.max_length
+        eval_model, sentences, languages, max_length=self.max_length
       )
     }
     for i in range(len(block)):

@@ -134,7 +134,7 @@ def check_export(
   if pooling is not None:
     pooling = validation.validate(pooling, Pooling, name='pooling')
     task = task or Task.STATES
-  run = saved_run.open_run(model_dir)
+  run = saved_run.load_run(model_dir)
   record = _record(run.directory)
   step = max(run.steps, default=-1) if step is None else step
   checkpoint = checkpoint_reader.checkpoint_path(run.directory, step)

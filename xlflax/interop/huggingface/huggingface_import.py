@@ -370,7 +370,7 @@ def _verify(checked_import: Import, model_dir: pathlib.Path) -> list[str]:
   Returns:
     Sentences that describe which comparisons were skipped and why.
   """
-  run = saved_run.open_run(model_dir)
+  run = saved_run.load_run(model_dir)
   if checked_import.own_tokenizer:
     notes = tokenizer_checks.check_tokenizer(
       run.vocabulary, checked_import.folder

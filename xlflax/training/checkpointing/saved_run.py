@@ -197,7 +197,7 @@ def read_finished_step(model_dir: pathlib.Path) -> int | None:
   return run_directory.read_json(path)['step'] if path.exists() else None
 
 
-def open_run(model_dir: str | os.PathLike[str]) -> SavedRun:
+def load_run(model_dir: str | os.PathLike[str]) -> SavedRun:
   """Opens a model directory for reading.
 
   Raises:

@@ -86,7 +86,7 @@ def average_checkpoints(
   """
   output = paths.to_absolute_path(output)
   runs = [
-    (saved_run.open_run(directory), sorted(set(steps)))
+    (saved_run.load_run(directory), sorted(set(steps)))
     for directory, steps in chosen.items()
   ]
   for run, steps in runs:

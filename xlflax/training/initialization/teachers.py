@@ -83,7 +83,7 @@ class Teacher:
       CheckpointError: If the checkpoint does not exist.
       VocabularyError: If none of the student's tokens has a match.
     """
-    run = saved_run.open_run(self.model_dir)
+    run = saved_run.load_run(self.model_dir)
     step = self._resolve_step(run)
     params = run.restore_params(step)['model']
     nonfinite_checks.check_arrays(

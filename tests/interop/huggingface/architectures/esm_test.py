@@ -60,7 +60,7 @@ def test_there_and_back(tmp_path, kind, options):
   huggingface_import.convert_import(
     huggingface_import.check_import(tmp_path / 'hf'), tmp_path / 'ours'
   )
-  run = saved_run.open_run(tmp_path / 'ours')
+  run = saved_run.load_run(tmp_path / 'ours')
   record = run_directory.read_run_file(run.directory, huggingface_import.RECORD)
   assert record['not_compared'] == []
   params = run.restore_params(0)

@@ -81,7 +81,7 @@ def test_the_way_back_gives_the_model_that_was_trained(run_of, tmp_path):
     tmp_path / 'out', pad_vocab_size_multiple=1
   )
   huggingface_import.convert_import(checked, tmp_path / 'ours')
-  run = saved_run.open_run(tmp_path / 'ours')
+  run = saved_run.load_run(tmp_path / 'ours')
   assert run.model.config.mlm_head == model.config.mlm_head
   assert 'lm_head.dense.weight' in checked.plan.skipped
   before, after = map(
