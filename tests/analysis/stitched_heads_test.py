@@ -64,8 +64,7 @@ def _subjects():
     np.float32
   )
   source = dataclasses.replace(
-    one_hot_model.stitch_eval_model(_OBJECTIVE, head, _VOCABULARY),
-    model=_Model(),
+    one_hot_model.make_eval_model(_OBJECTIVE, head, _VOCABULARY), model=_Model()
   )
   target = dataclasses.replace(source, params={'model': {}}, objectives={})
   return source, target, turn

@@ -65,7 +65,9 @@ def piece(vocabulary: WordVocabulary, word: str) -> int:
   return vocabulary.encode(word)[0]
 
 
-def subject_of(objective, head, vocabulary, **options) -> eval_task.EvalModel:
+def make_eval_model(
+  objective, head, vocabulary, **options
+) -> eval_task.EvalModel:
   """The model with this head."""
   return eval_task.EvalModel(
     model=OneHot(),

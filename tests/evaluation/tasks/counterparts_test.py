@@ -142,7 +142,7 @@ def _subject(model, objective, vocabulary):
     return nn.unbox(made)
 
   body, head = make(jax.random.key(0))
-  eval_model = one_hot_model.stitch_eval_model(objective, head, vocabulary)
+  eval_model = one_hot_model.make_eval_model(objective, head, vocabulary)
   return dataclasses.replace(
     eval_model,
     model=model,

@@ -135,7 +135,7 @@ def test_the_labels_of_fine_tuning_decide_on_the_scheme(labels, scheme, f1):
   )
   result = tagging_task.Tagging(
     source=one_hot_model.Held(parts=(('en', (sentence,)),))
-  ).evaluate(one_hot_model.stitch_eval_model(objective, head, vocabulary))
+  ).evaluate(one_hot_model.make_eval_model(objective, head, vocabulary))
   assert result.inputs['scheme'] == scheme
   assert result.metrics['accuracy/en'] == 0.5
   assert result.metrics['f1/en'] == pytest.approx(f1)

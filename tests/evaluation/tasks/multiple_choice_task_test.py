@@ -56,7 +56,7 @@ def eval_model():
   kernel[one_hot_model.piece(vocabulary, 'wet')] = 9
   kernel[one_hot_model.piece(vocabulary, 'dry')] = -9
   head = {'output': {'kernel': kernel, 'bias': np.zeros(1, np.float32)}}
-  return one_hot_model.stitch_eval_model(
+  return one_hot_model.make_eval_model(
     _OBJECTIVE, head, vocabulary, batch_size=4
   )
 

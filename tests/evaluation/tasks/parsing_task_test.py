@@ -55,7 +55,7 @@ def eval_model():
     ],
     names={'the': 'nsubj', 'dogs': 'nsubj', 'bark': 'root', '.': 'punct'},
   )
-  return one_hot_model.stitch_eval_model(
+  return one_hot_model.make_eval_model(
     _OBJECTIVE, head, vocabulary, batch_size=2
   )
 

@@ -41,7 +41,7 @@ def eval_model():
   vocabulary = WordVocabulary(
     ('Ada', 'King', 'saw', 'Rom', 'Max', 'sees', 'Rome')
   )
-  return one_hot_model.stitch_eval_model(
+  return one_hot_model.make_eval_model(
     _OBJECTIVE,
     one_hot_model.tagger(vocabulary, _LABELS, _SAYS),
     vocabulary,

@@ -102,8 +102,13 @@ def _scaled(eval_model, steps):  # noqa: F811
   ],
 )
 def test_mean_of_parameters(
-  directory, eval_model, tmp_path, capsys, flag, steps
-):  # noqa: F811
+  directory,
+  eval_model,  # noqa: F811
+  tmp_path,
+  capsys,
+  flag,
+  steps,
+):
   output = tmp_path / 'mean'
   assert _average(directory, output, flag) == 0
   assert ', '.join(map(str, steps)) in capsys.readouterr().out
