@@ -59,7 +59,7 @@ MODELS = {
 
 
 def make_segment_ids(sizes: Sizes) -> np.ndarray:
-  """Returns segment IDs for texts of equal length, followed by padding.
+  """Returns segment IDs for packed texts of equal length, followed by padding.
 
   Returns:
     int32 of shape [batch, length]; 0 is padding.
@@ -183,13 +183,16 @@ def unpack_rows(arrays, segment_ids: np.ndarray):
 def measure_packed_error(
   variant: str, arrays, segment_ids: np.ndarray, packed
 ) -> float:
-  """Returns how much the results for packed and separate texts differ.
+  """Returns the maximum relative error between packed and unpacked texts.
+
+  The same texts are computed again in separate, padded sequences. The error
+  covers the attention output and its gradients.
 
   Args:
     variant: Variant of `compute_attention`.
     arrays: Query, key, value and cotangent of the packed sequences.
     segment_ids: Segment IDs of the packed sequences.
-    packed: Output and gradients computed on the packed sequences.
+    packed: Output and gradients that were computed on the packed sequences.
   """
   unpacked_arrays, unpacked_ids = unpack_rows(arrays, segment_ids)
   unpacked = jax.jit(functools.partial(compute_with_gradients, variant))(
@@ -200,7 +203,7 @@ def measure_packed_error(
 
 
 def compare_backends(sizes: Sizes, *, calls: int, variants=VARIANTS) -> dict:
-  """Measures time, memory and errors of each attention variant.
+  """Measures the time, memory and numerical errors of attention variants.
 
   Args:
     sizes: Sizes of the arrays.

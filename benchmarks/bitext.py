@@ -39,7 +39,7 @@ Lines = dict[str, list[str]]
 
 
 def load_sentences(data: pathlib.Path) -> Lines:
-  """Returns NTREX and Tatoeba sentences by language."""
+  """Returns the sentences in NTREX and Tatoeba, grouped by language."""
   sentences: dict[str, dict[str, None]] = {code: {} for code in _CODES}
   for codes, rows in large_text.read_parallel(data):
     # Larger files contain tokenized, lowercased text.
@@ -71,10 +71,14 @@ def _sample_lines(lines: list[str]) -> list[str]:
 
 
 def measure_language_filters(lines: Lines) -> dict:
-  """Measures filter error rates for several fractions of foreign lines.
+  """Measures error rates of language filters on texts with mixed-in languages.
+
+  Lines from other languages (foreign lines) are mixed into each language's
+  text. A filter makes an error if it keeps a foreign line or drops a line in
+  the correct language.
 
   Args:
-    lines: Map from language to its good lines.
+    lines: Map from language to lines that are known to be in this language.
 
   Returns:
     Nested map from the fraction of foreign lines to the group of lines to the
@@ -140,7 +144,12 @@ def _make_filters(code: str, file: Sequence[str]) -> dict[str, LineFilter]:
 
 
 def measure_declarations(folder: pathlib.Path) -> dict:
-  """Returns the rate of dropped lines in texts whose lines are all good."""
+  """Measures the fraction of declaration lines that language filters drop.
+
+  The declarations are translations of the Universal Declaration of Human
+  Rights. All of their lines are in the correct language, so that each dropped
+  line is an error.
+  """
   counts: dict[str, list[int]] = {}
   for text in web_text.read_declarations(folder, longer_than=0):
     if text.language in language_id.supported_languages():
@@ -160,7 +169,7 @@ def measure_declarations(folder: pathlib.Path) -> dict:
 
 
 def measure_copies(data: pathlib.Path) -> dict:
-  """Counts translations that are classified as copies, and detected copies."""
+  """Measures how often translations and altered copies are taken for copies."""
   rng = random.Random(0)
   pairs = [
     pair

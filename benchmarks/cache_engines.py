@@ -1,4 +1,4 @@
-"""Time and output of each engine that can write a token cache.
+"""Time and output of each execution engine that can write a token cache.
 
   python -m benchmarks.cache_engines --work=DIR --data=DATA --megabytes=1000
 
@@ -52,7 +52,7 @@ def compare_engines(
   Args:
     work: Directory for the caches.
     flags: Flags for `xlflax cache`, without `--output`.
-    engines: Engines to measure, names from `ENGINES`.
+    engines: Names of the engines to measure, from `ENGINES`.
 
   Yields:
     The engine, its wall seconds and CPU seconds (None for Slurm, where they are
@@ -86,14 +86,14 @@ def measure_with_kills(
   seconds: float,
   expected: str,
 ) -> dict:
-  """Writes a cache several times, killing shards at random.
+  """Writes a cache several times while killing shard processes at random.
 
   Args:
     work: Directory for the cache.
     flags: Flags for `xlflax cache`, without `--output`.
     num_caches: Number of caches to write.
-    seconds: Maximum number of seconds after which a shard is killed.
-    expected: Digest that the cache's files must have.
+    seconds: Maximum number of seconds after which a shard's process is killed.
+    expected: Digest that a correctly written cache must have.
 
   Returns:
     The number of caches written, the number with the expected files, and the

@@ -1,4 +1,4 @@
-"""Cost of checkpointing: the stalled step, the write and the restore.
+"""Cost of checkpointing: delay of the next step, write time and restore time.
 
   python -m benchmarks.checkpointing
   python -m benchmarks.checkpointing --megabytes 64,1024 --directory /scratch
@@ -41,7 +41,7 @@ _CALLER_THREAD_TIMERS = ('copy', 'stall')
 
 
 def make_state(megabytes: float) -> train_state.TrainState:
-  """Returns a training state of `megabytes` * 10^6 bytes.
+  """Returns a training state with a size of `megabytes` * 10^6 bytes.
 
   The values are random, so that they cannot be compressed.
   """
@@ -67,7 +67,7 @@ def make_state(megabytes: float) -> train_state.TrainState:
 
 
 def make_step(seconds: float):
-  """Returns a jitted step that changes every value.
+  """Returns a jitted training step that modifies every value in the state.
 
   Args:
     seconds: Approximate computation time of the step.
@@ -109,7 +109,7 @@ def record_time(timings: dict, name: str):
 
 
 def copy_to_host(state) -> None:
-  """Copies every array in a state to the host, as each checkpoint must."""
+  """Copies every array in a state to the host, as every checkpoint must."""
   for leaf in jax.tree.leaves(state):
     np.array(leaf, copy=True)
 

@@ -1,4 +1,4 @@
-"""Tokens/s per core when preparing text, compared with training steps.
+"""Tokens/s per core of text preparation, compared with training steps.
 
   python -m benchmarks.code_switching
 
@@ -97,7 +97,7 @@ def measure_core_seconds(
 def measure_text_preparation(
   *, lines: int, entries: int, vocabulary_size: int, rounds: int
 ) -> dict:
-  """Measures the tokens per CPU second for each preparation task.
+  """Measures the tokens per CPU second for each text preparation task.
 
   Args:
     lines: Number of lines of text.
@@ -173,16 +173,16 @@ def run_benchmark(
   rounds: int = 5,
   tokens_per_second: float | None = None,
 ) -> dict:
-  """Runs all measurements that the module docstring describes.
+  """Measures the text preparation tasks and compares them with a training step.
 
   Args:
     shape: Sizes of the model and the batch in the training step.
     lines: Number of lines of text.
     entries: Number of dictionary entries.
     calls: Number of timed training steps.
-    rounds: Number of timed calls for each task.
-    tokens_per_second: Tokens per second of a training run that was measured
-      elsewhere.
+    rounds: Number of timed calls for each text preparation task.
+    tokens_per_second: Tokens per second of a training run on a different
+      machine. If given, the tasks are also compared with this run.
   """
   figures = measure_text_preparation(
     lines=lines,

@@ -1,10 +1,11 @@
 """Compiles training steps for GPUs and TPUs that are not present.
 
-  python -m benchmarks.compile_targets WORK # all, as a table python -m
-  benchmarks.compile_targets WORK --cases xlmr-base --devices gpu:H200:64 python
-  -m benchmarks.compile_targets WORK --check # compare with the record python -m
-  benchmarks.compile_targets WORK --record # write the record python -m
-  benchmarks.compile_targets WORK --bounds --recorded # no compilation
+  python -m benchmarks.compile_targets WORK            # all cases, as a table
+  python -m benchmarks.compile_targets WORK --cases xlmr-base \\
+      --devices gpu:H200:64
+  python -m benchmarks.compile_targets WORK --check    # compare with the record
+  python -m benchmarks.compile_targets WORK --record   # write the record
+  python -m benchmarks.compile_targets WORK --bounds --recorded  # no compilation
 
 Requires the extras `plan-gpu` and `plan-tpu`. Each case runs `python -m
 benchmarks.compiled.count_step` in its own process and results in a lower bound
@@ -14,9 +15,10 @@ be resumed. --check fails if a step
 - does not compile,
 - requires more memory than is recorded or than a device has,
 - has an MFU bound of less than 98 % of the recorded bound,
-- all-reduces more than 100 MB at once, - computes a matmul as a loop over
-  partial sums, or has matmul operands whose rows are not aligned, - contains
-  kernels whose instructions could not be counted.
+- all-reduces more than 100 MB at once,
+- computes a matmul as a loop over partial sums, or has matmul operands whose
+  rows are not aligned,
+- contains kernels whose instructions could not be counted.
 
 Steps without a record are reported. --page writes the table between markers in
 a page. --recorded formats the recorded measurements instead of compiling.
@@ -44,15 +46,15 @@ _FAULT_WARNINGS = (instructions.UNCOUNTED, findings.MISALIGNED)
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-  """A training step to compile.
+  """A training step, with the devices for which it is compiled.
 
   Attributes:
     name: Name of the case in the tables.
     flags: Flags for `count_step`, except those for devices and batch sizes.
-    batches: Map from gin macro to the number of sequences per device.
-    table_devices: Devices for which the bounds are included in the table.
-    checked_devices: Devices for which the step is compiled when no table is
-      written.
+    batches: Map from the gin macro of a batch size to the number of sequences
+      per device.
+    table_devices: Devices for which the step is compiled with `--bounds`.
+    checked_devices: Devices for which the step is compiled without `--bounds`.
   """
 
   name: str
@@ -162,10 +164,10 @@ CASES = (
 
 
 def compile_case(work: pathlib.Path, case: Case, devices: str) -> dict:
-  """Returns a case's plan, reading it from WORK if it exists.
+  """Returns the compilation result for a case, compiling it if necessary.
 
   Args:
-    work: Directory in which plans are stored.
+    work: Directory in which the results are stored.
     case: Step to compile.
     devices: Devices, as in `--devices`.
 
@@ -202,7 +204,11 @@ def compile_case(work: pathlib.Path, case: Case, devices: str) -> dict:
 
 
 def summarize_plan(plan: dict) -> dict[str, Any]:
-  """Returns a plan's recorded measurements, or nothing after an error."""
+  """Selects the measurements of a plan that are recorded and compared.
+
+  A plan is the output of `count_step`. The result is empty if the step did not
+  compile.
+  """
   if 'error' in plan:
     return {}
   roofline = plan['roofline']
@@ -226,11 +232,13 @@ def summarize_plan(plan: dict) -> dict[str, Any]:
 
 
 def find_faults(figures: dict, recorded: dict, devices: str) -> list[str]:
-  """Returns descriptions of the problems that make a check fail.
+  """Returns descriptions of the problems for which `--check` fails.
 
   Args:
-    figures: Current measurements, which are empty if the step does not compile.
-    recorded: Recorded measurements, which are empty if there is no record.
+    figures: Current measurements of the step. They are empty if it does not
+      compile.
+    recorded: Measurements in the record. They are empty if the step has no
+      record.
     devices: Devices for which the step was compiled.
   """
   if not figures:
@@ -274,12 +282,14 @@ def find_faults(figures: dict, recorded: dict, devices: str) -> list[str]:
 def format_table(
   results: dict[str, dict | None], first_release: dict[str, dict]
 ) -> str:
-  """Formats the cases' measurements and the first release's as Markdown.
+  """Formats measurements next to those of the first release as Markdown.
 
   Args:
-    results: Map from 'case@devices' to measurements. They are empty if the step
-      does not compile, and None if it was not compiled.
-    first_release: Map from 'case@devices' to the first release's measurements.
+    results: Map from 'case@devices' to the measurements of the step. The
+      measurements are empty if the step does not compile, and None if it was
+      not compiled.
+    first_release: Map from 'case@devices' to the measurements of the step in
+      the first release.
   """
   lines = [
     '| step | devices | bound, ms | MFU bound | peak, GiB | waiting for '
@@ -296,10 +306,10 @@ def format_table(
 
 
 def format_cells(figures: dict | None, fractions: tuple[str, ...] = ()) -> str:
-  """Returns a row's cells: bound, MFU, peak memory and fractions.
+  """Returns table cells with the time bound, MFU, peak memory and fractions.
 
   Args:
-    figures: A case's measurements, as in `format_table`.
+    figures: Measurements of one case, as in `format_table`.
     fractions: Keys of additional measurements that are formatted as
       percentages.
   """

@@ -1,4 +1,4 @@
-"""Compares steps of xlflax and baselines that are compiled for absent devices.
+"""Compares xlflax with JAX baselines, compiled for devices not available here.
 
   python -m benchmarks.compiled_peers --t5x DIR
   python -m benchmarks.compiled_peers --steps plain_flax --devices gpu:H200:1
@@ -43,11 +43,11 @@ OPTIONS = {'t5x': {'xla_gpu_enable_triton_gemm': False}}
 def evaluate_step(
   machine: machine_topology.DeviceTopology, step: Any, **options: Any
 ) -> dict[str, float]:
-  """Compiles a step and returns its lower bound and peak memory.
+  """Compiles a training step and returns its time bound and peak memory.
 
   Args:
     machine: Topology of the devices for which the step is compiled.
-    step: Step to compile, a `peers.jax_steps.Step`.
+    step: Training step to compile, a `peers.jax_steps.Step`.
     **options: Compiler options for XLA.
   """
   with compilers.trace_for_machine(machine):
@@ -74,7 +74,7 @@ def evaluate_step(
 def format_table(
   baseline_figures: dict[str, dict], xlflax_records: dict[str, dict]
 ) -> str:
-  """Formats the baselines and xlflax steps of equal size as Markdown.
+  """Formats baselines next to xlflax steps of the same size as Markdown.
 
   A baseline's MFU is computed from xlflax's model FLOPs and the baseline's step
   time.

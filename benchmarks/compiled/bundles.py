@@ -1,4 +1,4 @@
-"""Cycles of TPU Pallas kernels, counted in their final schedules.
+"""Cycles of TPU Pallas kernels, counted in their final VLIW schedules.
 
 Bytes and matmul FLOPs do not measure a kernel's vector and integer work. libtpu
 can write the instruction bundles of each kernel that it compiles (one per cycle
@@ -39,9 +39,11 @@ class _Loop:
   """A loop in a kernel.
 
   Attributes:
-    bundles: Bundles per iteration, including the cycles of inner loops.
+    bundles: Instruction bundles per iteration, including the cycles of inner
+      loops.
     turns: Number of iterations. If None, it is unknown.
-    pipelined: Whether the loop is the pipelined loop over the kernel's grid.
+    pipelined: Whether the loop iterates over the kernel's grid, with pipelined
+      memory transfers.
   """
 
   bundles: float = 0
@@ -49,16 +51,17 @@ class _Loop:
   pipelined: bool = False
 
   def cycles(self) -> float:
-    """Returns the cycles of all iterations, or of one if unknown."""
+    """Returns the cycles of all iterations (of one if `turns` is unknown)."""
     turns = 1 if self.turns is None else self.turns
     return self.bundles * max(1, turns - _PIPELINE_TURNS * self.pipelined)
 
 
 def count_cycles(text: str) -> float:
-  """Returns a kernel's number of cycles, not counting stalls.
+  """Returns the number of cycles that a kernel takes if it never stalls.
 
   Args:
-    text: The kernel's final bundles in the format that libtpu writes.
+    text: Final instruction bundles of the kernel, in the format that libtpu
+      writes.
   """
   open_loops = [_Loop()]
   for line in text.splitlines():
@@ -94,7 +97,7 @@ def count_kernel_cycles(
 
   Args:
     machine: Topology of the TPUs.
-    jaxpr: Jaxpr of the traced step.
+    jaxpr: Jaxpr of the training step.
 
   Returns:
     Map from a kernel's result types to its cycles. It is empty if the step has

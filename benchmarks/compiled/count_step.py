@@ -1,4 +1,4 @@
-"""Counts a step's work kernel by kernel, for a device that is not present.
+"""Counts a step's work kernel by kernel, for a device that is not available.
 
   python -m benchmarks.compiled.count_step --devices=gpu:H200:1 \\
       --gin_file=pretrain/mlm.gin --gin_file=models/base.gin \\
@@ -40,7 +40,7 @@ _NUM_KERNELS = 12
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
-  """Counts a step for parsed arguments, and prints and returns the counts."""
+  """Counts the work of a training step, and prints and returns the counts."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
@@ -98,10 +98,10 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
 def count_run(
   run: trainer.Trainer, machine: machine_topology.DeviceTopology
 ) -> dict:
-  """Compiles a run's steps and returns their roofline.
+  """Compiles the training steps of a run and returns their roofline.
 
   Args:
-    run: Training run.
+    run: Configuration of the training run.
     machine: Topology of GPUs or TPUs for which the compiler is installed.
 
   Returns:
@@ -109,7 +109,7 @@ def count_run(
     (of the mean step), 'steps' and 'warnings'.
 
   Raises:
-    ConfigError: If the machine's compiler is not installed.
+    ConfigError: If the compiler for these devices is not installed.
   """
   dry_run.check_compiler(machine)
   settings = run.on(machine, devices=compilers.topology_devices(machine))

@@ -37,13 +37,13 @@ def describe_findings(
   setup: training_setup.Setup,
   machine: machine_topology.DeviceTopology,
 ) -> Iterator[str]:
-  """Yields a description of each wasteful pattern in a program.
+  """Yields a description of each pattern that wastes time or memory.
 
   Args:
-    module: Program that the target's compiler produced.
+    module: Program that the target device's compiler produced.
     run: Simulated execution of the program.
     setup: Training setup from which the step was built.
-    machine: Topology on which the run is executed.
+    machine: Topology of the devices on which the program would run.
   """
   settings = setup.settings
   yield from _describe_all_reduces(run)
@@ -68,7 +68,7 @@ def describe_findings(
 
 
 def collect_row_lengths(settings: 'trainer.Trainer') -> set[int]:
-  """Returns the sequence lengths in the datasets and objectives."""
+  """Returns the sequence lengths that a run's datasets and objectives use."""
   dataset_lengths = {
     dataset.name: dataset.length for dataset in settings.datasets
   }

@@ -67,7 +67,7 @@ UNCOUNTED = 'Pallas kernels are counted by FLOPs and bytes, not by instructions'
 
 
 def find_tool(name: str) -> str | None:
-  """Returns the path of a program in NVIDIA's pip packages, or None."""
+  """Returns the path of a tool in NVIDIA's pip packages or on PATH, or None."""
   spec = importlib.util.find_spec('nvidia')
   folders = spec.submodule_search_locations or () if spec else ()
   paths = (
@@ -88,7 +88,7 @@ def count_kernel_cycles(
 
   Args:
     machine: Topology of GPUs or TPUs for which the compiler is installed.
-    jaxpr: Jaxpr of the traced step.
+    jaxpr: Jaxpr of the training step.
 
   Returns:
     Map from a kernel's result types to its cycles. It is empty if the step has
@@ -118,10 +118,10 @@ def count_kernel_cycles(
 def describe_uncounted_kernels(
   jaxpr: Any, cycles: kernels.ByResults
 ) -> tuple[str, ...]:
-  """Returns a warning if a step has Pallas kernels that were not counted.
+  """Returns a warning if instructions of Pallas kernels could not be counted.
 
   Args:
-    jaxpr: Jaxpr of the traced step.
+    jaxpr: Jaxpr of the training step.
     cycles: Result of `count_kernel_cycles`.
   """
   if cycles or not any(True for _ in pallas.iterate_pallas_calls(jaxpr)):
@@ -138,7 +138,7 @@ def describe_uncounted_kernels(
 
 
 def estimate_loop_turns(equation: Any) -> float:
-  """Estimates the iterations of a kernel's loop from its matmul FLOPs.
+  """Estimates a kernel's number of loop iterations from its matmul FLOPs.
 
   If the loop's bounds are known only at run time, the FLOPs of full attention
   are used.
@@ -157,7 +157,7 @@ def estimate_loop_turns(equation: Any) -> float:
 
 
 def count_pipes(text: str, turns: float) -> dict[str, float]:
-  """Counts a warp's instructions by the pipe that executes them.
+  """Counts a warp's instructions by the GPU pipe (unit) that executes them.
 
   Args:
     text: Output that nvdisasm writes for one kernel.
@@ -207,10 +207,10 @@ def _classify_instruction(name: str) -> str:
 
 
 def compute_cycles(counts: dict[str, float], lanes: int) -> float:
-  """Returns the minimum number of scheduler cycles for one warp.
+  """Returns the minimum number of scheduler cycles that one warp requires.
 
   Args:
-    counts: Result of `count_pipes`.
+    counts: Map from GPU pipe to the number of instructions, from `count_pipes`.
     lanes: Number of float32 lanes per multiprocessor.
   """
   pipe_counts = collections.Counter(counts)

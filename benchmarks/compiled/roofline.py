@@ -1,4 +1,4 @@
-"""Roofline model: minimum step time at data-sheet rates, and expected time."""
+"""Roofline model: minimum and expected duration of a training step."""
 
 import dataclasses
 from typing import Any
@@ -13,16 +13,22 @@ _ATTAINED_LINK_RATE = 0.8
 
 @dataclasses.dataclass(frozen=True)
 class Times:
-  """Seconds per step at data-sheet rates, except `likely`.
+  """Durations of the parts of a training step, in seconds.
+
+  All durations except `likely` are computed from data-sheet rates and are
+  therefore lower bounds.
 
   Attributes:
-    products: Time of all matmuls at the peak rate.
-    device: Time of all kernels, each limited by its scarcest resource.
-    memory: Time to transfer all bytes at the memory bandwidth.
-    inside: Time of collectives within nodes.
-    outside: Time of collectives between nodes.
-    waited: Time of copies and collectives that do not overlap with computation.
-    likely: Time of kernels and waiting, at the rates that are usually attained.
+    products: Duration of all matmuls at the peak rate.
+    device: Duration of all kernels, each limited by arithmetic, memory
+      bandwidth or the rate at which instructions are issued.
+    memory: Duration of all memory transfers at the peak bandwidth.
+    inside: Duration of the collectives within nodes.
+    outside: Duration of the collectives between nodes.
+    waited: Duration of the copies and collectives that do not overlap with
+      computation.
+    likely: Expected duration of kernels and waiting, at the rates that are
+      usually attained in practice.
   """
 
   products: float
@@ -35,17 +41,17 @@ class Times:
 
   @property
   def bound(self) -> float:
-    """Lower bound for the step time."""
+    """Lower bound for the step time, in seconds."""
     return max(self.device + self.waited, self.memory)
 
   @property
   def expected(self) -> float:
-    """Expected step time at the rates that are usually attained."""
+    """Expected step time in seconds, at the rates that are usually attained."""
     return max(self.likely, self.bound)
 
   @property
   def limit(self) -> str:
-    """Resource that limits the step."""
+    """Hardware resource that limits the step, such as 'memory bandwidth'."""
     if self.waited > self.device:
       return (
         'links between nodes'
@@ -58,10 +64,10 @@ class Times:
 
 
 def average_times(weighted: list[tuple[float, Times]]) -> Times:
-  """Returns the weighted mean of several steps' times.
+  """Returns the weighted mean of the durations of several training steps.
 
   Args:
-    weighted: Pairs of a weight and a step's times. The weights sum to 1.
+    weighted: Pairs of a weight and a step's durations. The weights sum to 1.
   """
   return Times(
     *(
@@ -77,11 +83,11 @@ def compute_times(
   *,
   compiled: bool,
 ) -> Times:
-  """Computes a step's times at data-sheet and usually attained rates.
+  """Computes the durations of a training step's parts.
 
   Args:
     machine: Topology with a known accelerator.
-    run: Execution of the step's program on one device.
+    run: Simulated execution of the step's program on one device.
     compiled: Whether the target's compiler has scheduled the program. If False,
       all communication is assumed to overlap with computation.
   """
@@ -121,11 +127,11 @@ def compute_rates(
   flops: float,
   tokens: float,
 ) -> dict[str, Any]:
-  """Returns the throughput and utilization that a step's times imply.
+  """Returns the throughput and utilization for given step durations.
 
   Args:
     machine: Topology with a known accelerator.
-    step: Times of the mean step.
+    step: Mean durations of the parts of a training step.
     flops: Number of model FLOPs per step, summed over all devices.
     tokens: Number of tokens in a step's batches, summed over all devices.
   """

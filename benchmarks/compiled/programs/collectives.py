@@ -39,8 +39,8 @@ class Collective:
 
   Attributes:
     kind: Kind of collective, one of `KINDS`.
-    size: Number of devices in each group.
-    nodes: Number of nodes that each group spans.
+    size: Number of devices in each group of devices that communicate.
+    nodes: Number of nodes over which each group of devices is distributed.
     dtype: Data type of the exchanged array.
     shape: Shape of the array that a device provides (reductions, permutations,
       all-to-all) or receives (all-gather).
@@ -64,7 +64,7 @@ class Collective:
 
   @property
   def sent_outside(self) -> float:
-    """Number of bytes that each device's link to other nodes carries.
+    """Number of bytes that each device sends to other nodes.
 
     All devices in a node send an equal fraction of the data. In an all-to-all
     or a permutation, each device sends its own data.
@@ -78,7 +78,10 @@ class Collective:
     return self.bytes * fraction * (2 if self.kind == ALL_REDUCE else 1)
 
   def seconds(self, accelerator: accelerators.Accelerator) -> float:
-    """Returns the seconds at peak rates if both link types work in parallel."""
+    """Returns the minimum duration in seconds at the links' peak rates.
+
+    Links within and between nodes are assumed to work in parallel.
+    """
     inside = self.sent if self.size > self.nodes else 0
     return max(
       inside / accelerator.inside, self.sent_outside / accelerator.outside
@@ -89,7 +92,7 @@ Counts = collections.Counter[Collective]
 
 
 class Placement(NamedTuple):
-  """Placement of devices on nodes. Device i is in node i // per_node."""
+  """Placement of devices on nodes: device i is on node i // per_node."""
 
   devices: int
   per_node: int

@@ -1,4 +1,4 @@
-"""Simulated execution of a program, which counts and times its kernels.
+"""Simulator that counts and times the kernels in a compiled program.
 
 A device executes kernels in program order. Asynchronous collectives and copies
 overlap with computation and run one after another on their links. A device
@@ -21,20 +21,20 @@ _PASS_THROUGH_OPCODES = ('copy', 'convert', 'bitcast')
 
 @dataclasses.dataclass
 class Run:
-  """Counts and times for one execution of a complete or partial program.
+  """Counts and times of the operations in a simulated program or part of it.
 
   Attributes:
     kernels: Map from each kernel to its number of executions.
-    exchanged: Map from each collective to its number of executions.
+    exchanged: Map from each collective operation to its number of executions.
     asynchronous: The collectives in `exchanged` that overlap with computation.
-    exposed: Map from each collective to the seconds that the device waits for
-      it.
-    waited: Seconds that the device waits for copies.
-    busy: Seconds that the device executes kernels.
-    windowed: Map from each loop over partial sums, into which the partitioner
-      split a matmul, to its number of iterations.
-    unknown_loops: Number of loops whose body is counted once because their trip
-      count is unknown.
+    exposed: Map from each collective to the seconds that the device is idle
+      until it finishes.
+    waited: Seconds that the device is idle until memory copies finish.
+    busy: Seconds that the device spends on executing kernels.
+    windowed: Map from a loop to its number of iterations, for each loop over
+      partial sums into which the XLA partitioner has split a matmul.
+    unknown_loops: Number of loops with an unknown trip count. Their body is
+      counted once.
   """
 
   kernels: collections.Counter[Any] = dataclasses.field(
@@ -58,11 +58,11 @@ class Run:
 
   @property
   def seconds(self) -> float:
-    """Minimum time that the execution takes on the device."""
+    """Minimum duration of the execution on the device, in seconds."""
     return self.busy + self.waited + sum(self.exposed.values())
 
   def add(self, other: 'Run', count: int = 1) -> None:
-    """Adds the counts and times of a part that is executed `count` times."""
+    """Adds the counts and times of a part of the program, `count` times."""
     for field in dataclasses.fields(self):
       total, increment = getattr(self, field.name), getattr(other, field.name)
       if isinstance(total, collections.Counter):
@@ -80,12 +80,12 @@ class _Clock:
   devices' links.
 
   Attributes:
-    now: Current time of the device in seconds.
-    links: Time at which the device's links become free.
-    hosts: Time at which the hosts' links become free.
+    now: Current time of the device, in seconds since the start.
+    links: Time at which the links between devices become free.
+    hosts: Time at which the links between hosts become free.
     copies: Time at which all copies have finished.
-    ends: Map from an asynchronous instruction to the time at which it ends and
-      its collective.
+    ends: Map from an asynchronous instruction to the time at which it ends, and
+      to its collective if it has one.
   """
 
   now: float = 0.0
@@ -99,14 +99,14 @@ class _Clock:
 
 @dataclasses.dataclass(frozen=True)
 class Execution:
-  """Simulator that executes a program.
+  """Simulator of a compiled program's execution on one device.
 
   Attributes:
     module: HLO module of the program.
-    read: Function that returns the kernel for an instruction.
-    place: Placement of the devices that run the program.
-    accelerator: Accelerator type of the devices. If None, all times are unknown
-      and counted as 0.
+    read: Function that returns the kernel that an instruction starts.
+    place: Placement of the devices on nodes.
+    accelerator: Accelerator type of the devices. If None, the durations are
+      unknown and counted as 0.
   """
 
   module: hlo.Module

@@ -63,7 +63,7 @@ class Array:
 
   @property
   def traffic(self) -> float:
-    """Number of device memory bytes that one pass over the array transfers."""
+    """Number of bytes of device memory traffic when the array is read once."""
     return 0 if self.on_chip else self.bytes
 
 
@@ -96,23 +96,23 @@ class Instruction:
 
   @property
   def traffic(self) -> float:
-    """Number of device memory bytes that one pass over the result transfers."""
+    """Number of bytes of device memory traffic when the result is read once."""
     return sum(array.traffic for array in self.arrays)
 
   @property
   def op_name(self) -> str:
-    """Name of the operation in the traced program."""
+    """Name of the JAX operation from which the instruction was compiled."""
     match = re.search(r'op_name="([^"]*)"', self.attributes)
     return match.group(1) if match else ''
 
   @property
   def index(self) -> int:
-    """Index of the element that a get-tuple-element reads."""
+    """Index of the tuple element that a get-tuple-element instruction reads."""
     match = re.search(r'index=(\d+)', self.attributes)
     return int(match.group(1)) if match else 0
 
   def dimensions(self, attribute: str) -> tuple[int, ...]:
-    """Returns an attribute's numbers, such as in `lhs_contracting_dims={1}`."""
+    """Returns the numbers in an attribute like `lhs_contracting_dims={1}`."""
     match = re.search(rf'\b{attribute}=\{{([\d,]*)\}}', self.attributes)
     return (
       tuple(int(n) for n in match.group(1).split(',') if n) if (match) else ()
@@ -120,7 +120,7 @@ class Instruction:
 
   @functools.cached_property
   def called(self) -> dict[str, tuple[str, ...]]:
-    """Map from attribute to the names of the computations that it calls."""
+    """Map from attribute to the names of the computations that it refers to."""
     called_computations = {}
     for match in _CALLED.finditer(self.attributes):
       remainder = self.attributes[match.end() :]
@@ -150,14 +150,14 @@ class Computation:
   root: Instruction
 
   def operands(self, instruction: Instruction) -> Iterator[Instruction]:
-    """Yields the operands of an instruction that are instructions."""
+    """Yields the instructions that compute an instruction's operands."""
     for name in instruction.operands:
       if name in self.instructions:
         yield self.instructions[name]
 
   @functools.cached_property
   def users(self) -> dict[str, list[Instruction]]:
-    """Map from an instruction's name to the users of its result."""
+    """Map from an instruction's name to the instructions that use its output."""
     users: dict[str, list[Instruction]] = {
       name: [] for name in self.instructions
     }
@@ -205,7 +205,7 @@ class Module:
 
 
 def parse_module(text: str) -> Module:
-  """Parses the output of `Compiled.as_text()`, or an XLA dump."""
+  """Parses HLO text, from `Compiled.as_text()` or an XLA dump."""
   computations, entry = {}, ''
   name, lines, types = '', dict[str, Instruction](), dict[str, str]()
   root = None
@@ -293,12 +293,12 @@ def _split_tuple_type(type_text: str) -> list[str]:
 
 
 def parse_layout(text: str | None) -> str:
-  """Returns a layout's dimensions, such as `{1,0` in `{1,0:T(8,128)}`."""
+  """Returns a layout's dimension order: `{1,0` in `{1,0:T(8,128)}`."""
   return (text or '').partition(':')[0]
 
 
 def parse_arrays(text: str) -> tuple[Array, ...]:
-  """Returns the array types in a text, such as `(f32[2,3]{1,0}, s32[])`."""
+  """Returns the array types in an HLO type like `(f32[2,3]{1,0}, s32[])`."""
   return tuple(
     Array(
       match.group(1),
@@ -330,12 +330,12 @@ def _find_closing_bracket(text: str, opening: int) -> int:
 def skip_instructions(
   computation: Computation, name: str, opcodes: Iterable[str]
 ) -> Instruction:
-  """Returns the source of an instruction, skipping single-operand opcodes.
+  """Returns the source of a value, skipping instructions like 'bitcast'.
 
   Args:
     computation: Computation that contains the instruction.
-    name: Name of the first instruction.
-    opcodes: Opcodes of the instructions to skip.
+    name: Name of the instruction at which the search starts.
+    opcodes: Opcodes of the instructions that are replaced by their operand.
   """
   instruction = computation.instructions[name]
   while instruction.opcode in opcodes:

@@ -16,7 +16,7 @@ from xlflax.training.devices import accelerators
 
 
 class KernelKind(enum.StrEnum):
-  """Dominant type of work in a kernel."""
+  """Type of work that takes most of a kernel's time."""
 
   PRODUCT = 'product'
   ATTENTION = 'attention'
@@ -31,11 +31,12 @@ class Kernel:
 
   Attributes:
     name: Name of the kernel's instruction, unique in the program.
-    kind: Dominant type of work in the kernel.
-    op_name: Name of the operation in the traced program.
+    kind: Type of work that takes most of the kernel's time.
+    op_name: Name of the JAX operation from which the kernel was compiled.
     flops: Number of FLOPs in the kernel's matmuls.
     bytes: Number of bytes that the kernel reads from and writes to memory.
-    rate: Peak rate of the kernel's matmuls, as a multiple of the bfloat16 peak.
+    rate: Peak FLOP/s of the kernel's matmuls, as a multiple of the bfloat16
+      peak.
     cycles: Device cycles required to issue the kernel's instructions, or 0 if
       they were not counted.
   """
@@ -61,7 +62,10 @@ class Kernel:
     return self.cycles / (accelerator.clock * 1e9) if self.cycles else 0.0
 
   def expected(self, accelerator: accelerators.Accelerator) -> float:
-    """Returns the time at rates that good kernels attain, plus the launch."""
+    """Returns the kernel's seconds at the rates that good kernels attain.
+
+    The time includes the launch of the kernel on a GPU.
+    """
     launch = LAUNCH if accelerator.platform == 'gpu' else 0.0
     return launch + max(
       self.flops / (self.rate * accelerator.flops) / ATTAINED_FLOPS,
@@ -105,12 +109,13 @@ _PALLAS = re.compile(
 def make_reader(
   platform: str, pallas: ByResults, cycles: ByResults | None = None
 ) -> Reader:
-  """Returns a function that reads kernels from a target compiler's program.
+  """Returns a function that creates a `Kernel` from an HLO instruction.
 
   Args:
     platform: 'gpu', 'tpu' or 'cpu'.
-    pallas: FLOPs of each Pallas kernel in the traced step.
-    cycles: Cycles of each Pallas kernel. If None, they were not counted.
+    pallas: Map from the result types of a Pallas kernel to its FLOPs.
+    cycles: Map from the result types of a Pallas kernel to its cycles. If None,
+      cycles were not counted.
   """
 
   def read(
@@ -208,7 +213,7 @@ def _iterate_fused_matmuls(module: hlo.Module, fusion: hlo.Instruction):
 def matmul_rate(
   computation: hlo.Computation, matmul: hlo.Instruction, platform: str
 ) -> float:
-  """Returns the rate of a matmul as a multiple of the bfloat16 peak.
+  """Returns a matmul's peak rate as a multiple of the bfloat16 peak rate.
 
   On GPUs, float32 matmuls run at half the rate (TF32).
   """
@@ -235,7 +240,7 @@ _NON_MODULE_PARTS = re.compile(
 
 @functools.lru_cache(maxsize=8192)
 def module_name(op_name: str) -> str:
-  """Returns the module to which an op_name belongs.
+  """Returns the model module that contains an operation, given its op_name.
 
   For example, 'jit(step)/jvp(M)/while/body/layers/mlp/wi/dot' belongs to
   'layers/mlp/wi', because the last component is the operation. Operations
@@ -267,7 +272,7 @@ _PARTS = {
 
 
 def part_name(module: str) -> str:
-  """Returns the model component to which a module belongs."""
+  """Returns the model component that contains a module, such as 'attention'."""
   return next(
     (part for pattern, part in _PARTS.items() if re.search(pattern, module)),
     'others',

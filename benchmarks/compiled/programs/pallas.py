@@ -1,4 +1,7 @@
-"""FLOPs of the Pallas kernels in a traced step, by their result types."""
+"""FLOPs of the Pallas kernels in a training step.
+
+Kernels are identified by the types of their results.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -33,14 +36,14 @@ _ATTENTION_MATMULS = {
 
 
 def iterate_pallas_calls(jaxpr: Any) -> Iterator[Any]:
-  """Yields the calls of Pallas kernels in a jaxpr."""
+  """Yields the equations of a jaxpr that call Pallas kernels."""
   for equation in flops.iterate_equations(jaxpr):
     if equation.primitive.name == 'pallas_call':
       yield equation
 
 
 def result_types(equation: Any) -> Any:
-  """Returns a kernel's result types in HLO notation."""
+  """Returns the types of a Pallas kernel's results in HLO notation."""
   return tuple(
     (
       _HLO_TYPES.get(variable.aval.dtype.name, variable.aval.dtype.name),
@@ -53,7 +56,7 @@ def result_types(equation: Any) -> Any:
 def extract_calls(
   equations: Sequence[Any],
 ) -> tuple[Callable[..., Any], list[Any]]:
-  """Returns a function that makes only these calls, and its argument shapes."""
+  """Returns a function that only executes the given calls, and its inputs."""
   inputs = dict.fromkeys(
     variable
     for equation in equations
@@ -79,14 +82,14 @@ def extract_calls(
 
 
 def count_flops(jaxpr: Any) -> kernels.ByResults:
-  """Counts the FLOPs of each Pallas kernel that a jaxpr calls.
+  """Counts the FLOPs of each Pallas kernel in a jaxpr.
 
   The compiled program contains only a kernel's inputs and outputs. If several
   kernels have the same result types, each of them is therefore counted with the
   FLOPs of the largest one.
 
   Args:
-    jaxpr: Jaxpr of the traced step.
+    jaxpr: Jaxpr of the training step.
 
   Returns:
     Map from a kernel's result types to its FLOPs.
@@ -101,7 +104,7 @@ def count_flops(jaxpr: Any) -> kernels.ByResults:
 
 
 def count_kernel_flops(equation: Any) -> float:
-  """Returns the number of FLOPs in a kernel.
+  """Returns the number of FLOPs in one call of a Pallas kernel.
 
   Full attention is counted, although windows may skip a part of it.
   """

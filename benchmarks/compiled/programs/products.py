@@ -15,7 +15,7 @@ _LIBRARY = re.compile(r'"__cublas\$.*"lhs_contracting_dimensions":\[([^]]*)\]')
 def count_matmul_flops(
   computation: hlo.Computation, product: hlo.Instruction
 ) -> float:
-  """Returns a dot's or convolution's FLOPs. A multiply-add is 2 FLOPs."""
+  """Returns the FLOPs of a dot or convolution; a multiply-add counts as 2."""
   lhs, rhs = (
     computation.instructions[name].arrays[0]
     for name in _operand_pair(product.operands)
@@ -103,7 +103,7 @@ def _count_taps(size: int, kernel: int, output: int, window: _Window) -> int:
 def count_cublas_flops(
   computation: hlo.Computation, call: hlo.Instruction
 ) -> float:
-  """Returns a cuBLAS matmul's FLOPs, or 0 for other calls."""
+  """Returns the FLOPs of a call to cuBLAS, or 0 for any other call."""
   match = _LIBRARY.search(call.attributes)
   if not match:
     return 0.0
@@ -116,7 +116,7 @@ def count_cublas_flops(
 def count_cudnn_attention_flops(
   computation: hlo.Computation, call: hlo.Instruction
 ) -> float | None:
-  """Returns a cuDNN attention call's FLOPs, or None for other calls.
+  """Returns the FLOPs of a call to cuDNN attention, or None for other calls.
 
   The forward pass has two matmuls of queries [B, T, N, D] with keys and values
   [B, S, N, D]. The backward pass recomputes the scores and has five matmuls.

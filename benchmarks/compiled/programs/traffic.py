@@ -37,7 +37,7 @@ _UPDATES = ('dynamic-update-slice', 'scatter')
 def count_bytes(
   module: hlo.Module, computation: hlo.Computation, kernel: hlo.Instruction
 ) -> float:
-  """Returns the bytes that an instruction reads and writes."""
+  """Returns the bytes of memory that an instruction reads and writes."""
   if kernel.opcode in FREE or kernel.opcode.endswith('-done'):
     return 0
   if 'AllocateBuffer' in kernel.attributes:
@@ -59,7 +59,7 @@ def count_operand_bytes(
   kernel: hlo.Instruction,
   value: hlo.Instruction,
 ) -> float:
-  """Returns the number of bytes that an instruction reads of one operand."""
+  """Returns the number of bytes that an instruction reads from one operand."""
   fused = next(module.called(kernel, 'calls'), None)
   if kernel.opcode != 'fusion' or fused is None:
     return 0 if kernel.opcode in _SLICES else value.traffic
