@@ -247,7 +247,7 @@ def test_arithmetic_that_is_not_there():
     settings = _settings(devices, **fields)
     return ' '.join(
       recommendations.describe_dtype_support(
-        settings.partitioner.machine, settings
+        settings.partitioner.topology, settings
       )
     )
 

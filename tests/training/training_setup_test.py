@@ -140,7 +140,7 @@ def test_rows_longer_than_the_model_takes():
     got='length 33',
     expected='at most 32',
     where='dataset mono',
-    mentions='max_length',
+    mentions='max_position_embeddings',
   ):
     training_setup.Setup(settings)
 

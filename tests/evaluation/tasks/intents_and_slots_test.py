@@ -55,7 +55,7 @@ def _examples(rows, language='en'):
 @pytest.fixture(scope='module')
 def fixed():
   vocabulary = WordVocabulary(('wake', 'me', *_SAYS, 'play'))
-  made = one_hot_model.subject_of(
+  made = one_hot_model.make_eval_model(
     _SLOTS, one_hot_model.tagger(vocabulary, _TAGS, _SAYS), vocabulary
   )
   says = {'play': 'play', 'wake': 'wake'}

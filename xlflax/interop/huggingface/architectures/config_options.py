@@ -57,7 +57,7 @@ HARMLESS = frozenset(
     'decoder_start_token_id',
     'forced_bos_token_id',
     'forced_eos_token_id',
-    'max_position_embeddings',
+    'max_length',
     'min_length',
     'do_sample',
     'early_stopping',
