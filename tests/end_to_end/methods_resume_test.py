@@ -83,7 +83,8 @@ _METHODS = {
   'moco': _Method(  # 40 keys: the pointer wraps around every five steps
     'moco_tlm.gin',
     _ENCODER,
-    _VECO | dict(MIN_TOKENS=2, MAX_TOKENS=20, QUEUE_SIZE=40, MOMENTUM=0.9),
+    _some('WARMUP_STEPS', 'LEARNING_RATE', 'PAIR_LENGTH', 'PAIR_BATCH_SIZE')
+    | dict(MIN_TOKENS=2, MAX_TOKENS=20, QUEUE_SIZE=40, MOMENTUM=0.9),
   ),
   'veco': _Method('veco.gin', _ENCODER, _VECO),
   'phase1': _Method('veco_phase1.gin', _ENCODER, _VECO, init='moco'),
