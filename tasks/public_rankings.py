@@ -1,4 +1,4 @@
-"""Functions that convert public ranking data sets and fine-tuning pairs.
+"""Functions that convert public retrieval data sets and fine-tuning pairs.
 
 See `public_converters` for the interface. Rankings are written in the format
 that `beir.BeirDataset` reads, and pairs in the format that
@@ -19,7 +19,7 @@ _BRACES = re.compile(r'\{(.*?)\}')
 
 
 def convert_lareqa(source: pathlib.Path, output: pathlib.Path) -> FileNames:
-  """Writes one LAReQA ranking that covers all languages.
+  """Writes LAReQA as one retrieval task with the texts of all languages.
 
   The queries are questions, and the relevant documents are sentences in any
   language that contain the answer.
@@ -118,7 +118,7 @@ def convert_lareqa_training(
 
 
 def convert_miracl(source: pathlib.Path, output: pathlib.Path) -> FileNames:
-  """Writes the rankings of MIRACL's dev set to `<language>/`."""
+  """Writes the retrieval tasks of MIRACL's dev set to `<language>/`."""
   file_names: FileNames = []
   for path in sorted(source.rglob('qrels.miracl-v1.0-*-dev.tsv')):
     language = path.name.split('-')[2]
@@ -142,7 +142,7 @@ def convert_miracl(source: pathlib.Path, output: pathlib.Path) -> FileNames:
 
 
 def convert_mldr(source: pathlib.Path, output: pathlib.Path) -> FileNames:
-  """Writes MLDR's rankings and training pairs.
+  """Writes MLDR's retrieval tasks and training pairs.
 
   Rankings are written to `<split>/<language>/`, and training pairs to
   `train/<language>.jsonl`.
@@ -187,7 +187,7 @@ def convert_mldr(source: pathlib.Path, output: pathlib.Path) -> FileNames:
 
 
 def convert_xtreme_up(source: pathlib.Path, output: pathlib.Path) -> FileNames:
-  """Writes XTREME-UP's rankings to `<task>/<split>/<language>/`.
+  """Writes XTREME-UP's retrieval tasks to `<task>/<split>/<language>/`.
 
   The queries are questions, and the relevant document for each question is its
   passage.
@@ -222,7 +222,7 @@ def convert_xtreme_up(source: pathlib.Path, output: pathlib.Path) -> FileNames:
 
 
 def convert_mewslix(source: pathlib.Path, output: pathlib.Path) -> FileNames:
-  """Writes Mewsli-X's rankings to `<split>/all/`.
+  """Writes Mewsli-X's retrieval tasks to `<split>/all/`.
 
   A query is an entity mention, followed by the sentence in which it occurs,
   with the mention in braces. A document is an entity's description. XTREME-R's
@@ -341,7 +341,7 @@ def _write_ranking(
   documents: Iterable[Mapping[str, str]],
   relevance: Iterable[str],
 ) -> FileNames:
-  """Writes a ranking's files and returns their names."""
+  """Writes the files of a retrieval task and returns their names."""
   return [
     _write_json_lines(output, f'{folder}/{beir.QUERIES}', queries),
     _write_json_lines(output, f'{folder}/{beir.DOCUMENTS}', documents),

@@ -39,7 +39,7 @@ class Registered(NamedTuple):
 
   Attributes:
     names: Names of the registered tasks, followed by those of the mixtures.
-    missing: One sentence for each expected file or folder that is missing.
+    missing: Messages, one for each expected file or folder that is missing.
   """
 
   names: tuple[str, ...]

@@ -45,8 +45,8 @@ class Report:
     tasks: Tasks that were evaluated.
     results: Results by task name and step, computed by this call or read from
       the store. The step of the randomly initialized model is 'untrained'.
-    failures: Errors for tasks, languages or splits of tasks, and checkpoints
-      that could not be evaluated.
+    failures: Errors of the checkpoints, the tasks, and the languages or splits
+      of a task that could not be evaluated.
     computed: Number of results that this call computed.
     folders: Map from task name to the folder with the task's results.
   """
@@ -63,7 +63,8 @@ class CheckpointResults(NamedTuple):
 
   Attributes:
     results: Results by task name.
-    failures: Failures that occurred in this call, with the step.
+    failures: Errors that occurred in this call. Their locations include the
+      step of the checkpoint.
     num_computed: Number of results that this call computed.
   """
 
@@ -144,7 +145,7 @@ def evaluate(
   store = result_store.ResultStore(run, seed=seed, output=output)
 
   def checkpoints() -> Iterator[Sequence[result_store.Step]]:
-    """Yields the steps to evaluate, then those of new checkpoints."""
+    """Yields the steps to evaluate, then the steps of new checkpoints."""
     existing_steps = run.steps
     selected_steps: list[result_store.Step] = (
       [result_store.UNTRAINED] if untrained else []

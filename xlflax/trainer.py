@@ -46,7 +46,8 @@ class Trainer:
 
   Attributes:
     model_dir: Run directory. An existing run is resumed.
-    model: Linen module. Sizes that are not set are derived from the vocabulary.
+    model: Linen module of the model to train. Sizes that are not set are
+      derived from the vocabulary.
     objectives: Objectives with their datasets and weights.
     datasets: Datasets that the objectives read.
     vocabulary: Directory of the vocabulary. For dry runs and benchmarks, a
@@ -195,7 +196,7 @@ class Trainer:
     self._check_datasets()
 
   def _check_steps(self):
-    """Checks the fields that are steps or require other fields of steps."""
+    """Checks the fields that contain steps and the fields that require them."""
     profiler_hook.Steps.of(self.profile_steps)
     if self.profile_memory and self.profile_steps is None:
       raise errors.ConfigError(
@@ -328,8 +329,8 @@ class Trainer:
       machine: Machine for which the run is planned. This process's devices
         stand in for the machine's devices (`planning.stand_in`). If None, the
         run is planned for this process's devices.
-      by: Method by which the plan is made: the compiler for the machine, or an
-        estimate.
+      by: Method by which memory and times are determined: compilation for the
+        machine, or an estimate.
 
     Returns:
       Memory, parameters, datasets and times; see `planning.dry_run.make_plan`.

@@ -153,7 +153,7 @@ def run_command(command: list[str]) -> int:
 
 
 def is_finished(command: list[str], output: str) -> bool:
-  """Returns whether a command that succeeded has finished its work.
+  """Returns whether a command ran to its end and was not stopped by a signal.
 
   Training also succeeds if a signal stopped it before its last step.
 

@@ -61,7 +61,7 @@ class _SupervisedJob(job_base.Job):
 
   @abc.abstractmethod
   def coordinator(self, default_port: int | None = None) -> str:
-    """Returns the address of process 0 for one attempt.
+    """Returns the address of process 0 for one start or restart of the job.
 
     Args:
       default_port: Port to use if the job does not set one. If None, a free
@@ -139,7 +139,7 @@ class _SupervisedJob(job_base.Job):
   def workers(
     self, coordinator: str | None = None
   ) -> list[supervisor.WorkerProcess]:
-    """Returns this machine's processes for one attempt."""
+    """Returns the processes of this machine for one start of the job."""
     coordinator = coordinator or self.coordinator()
     gpus = visible_gpus(os.environ)
     return [

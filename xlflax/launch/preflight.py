@@ -14,7 +14,7 @@ _NODE_LOCAL = ('/tmp', '/var/tmp', '/dev/shm')
 def check_shared_model_dir(
   command: Sequence[str], mounts: Iterable[str], *, fix: str
 ) -> None:
-  """Checks that all nodes, and later attempts, share the model directory.
+  """Checks that all nodes share the model directory, also after a restart.
 
   Args:
     command: Command that the job runs.

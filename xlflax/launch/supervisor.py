@@ -81,8 +81,8 @@ def supervise(
   """Runs this node's processes until they exit, and restarts failed ones.
 
   Args:
-    make_workers: Function that returns the processes for one attempt. The first
-      process's log is also printed.
+    make_workers: Function that returns the processes for one start or restart
+      of the job. The first process's log is also printed.
     grace_seconds: Seconds that the remaining processes have to exit after one
       has failed.
     max_restarts: Maximum number of restarts within an hour. User errors are

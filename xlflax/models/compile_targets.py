@@ -38,7 +38,7 @@ _compiler_platform: contextvars.ContextVar[str | None] = contextvars.ContextVar(
 
 
 def current_target() -> Target:
-  """Returns the target set by `compiling_for`, or the default devices."""
+  """Returns the target set by `compiling_for`, or else the default device."""
   target = _target.get()
   if target is not None:
     return target
@@ -158,7 +158,8 @@ def compiling_for(target: Target, *, by: str | None = None) -> Iterator[None]:
 
   Args:
     target: Devices to trace for.
-    by: Platform of the compiler. If None, the target's platform is used.
+    by: Platform whose compiler compiles the programs. If None, it is the
+      target's platform.
   """
   target_token = _target.set(target)
   compiler_token = _compiler_platform.set(by)

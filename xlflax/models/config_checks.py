@@ -65,7 +65,7 @@ def check_sizes(config) -> None:
 
 
 def check_output(config) -> None:
-  """Raises ConfigError if separate output embeddings would not be used.
+  """Raises ConfigError if the model does not support untied embeddings.
 
   Args:
     config: `EncoderConfig` to check.

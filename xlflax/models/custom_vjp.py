@@ -22,7 +22,7 @@ def checkpoint_name(array: jax.Array) -> jax.Array:
 def recompute_in_backward(
   function: Callable[..., jax.Array],
 ) -> Callable[..., jax.Array]:
-  """Returns a version of `function` that is recomputed in its backward pass.
+  """Returns `function` with a backward pass that recomputes its values.
 
   Use this for cheap element-wise functions whose intermediate values cost more
   to write and read than to compute.
@@ -69,7 +69,7 @@ def prevent_cse(arrays):
   operations.
 
   Args:
-    arrays: Tree of arrays to copy behind the barrier.
+    arrays: Tree of arrays to copy with an optimization barrier.
   """
   if compile_targets.current_target().platform == 'cpu':
     return arrays

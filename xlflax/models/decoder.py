@@ -1,4 +1,4 @@
-"""Encoder-decoder's decoder, for complete sequences and single tokens."""
+"""Decoder of encoder-decoders, for complete sequences and single tokens."""
 
 import dataclasses
 from typing import Any, NamedTuple

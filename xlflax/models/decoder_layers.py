@@ -17,7 +17,7 @@ from xlflax.models.variants import t5_layers
 
 
 class DecoderLayer(layers.EncoderLayer):
-  """Encoder layer with cross-attention that can also decode single tokens.
+  """Decoder layer, which decodes complete sequences or single tokens.
 
   It has the same parameters as `EncoderLayer`, so that a decoder can be
   initialized from an encoder or tied to it (VECO, section 3.2).
@@ -144,7 +144,7 @@ class DecoderLayer(layers.EncoderLayer):
 
 
 class CrossAttentionBlock(nn.Module):
-  """Tied decoder layer's own parameters, not shared with the encoder."""
+  """Parameters of a tied decoder layer that the encoder does not share."""
 
   config: encoder_config.EncoderConfig
 

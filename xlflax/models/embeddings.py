@@ -67,8 +67,8 @@ def embedding_lookup(table: jax.Array, ids: jax.Array, axis: str) -> jax.Array:
     axis: Logical axis of the table's rows.
 
   Returns:
-    An array of shape [B, T, H]. It is NaN at ids of R or more, so that a
-    mismatch of model and data becomes visible.
+    An array of shape [B, T, H]. The embeddings of ids of R or more are NaN, so
+    that a mismatch of model and data becomes visible.
   """
   mesh = jax.sharding.get_abstract_mesh()
   if not mesh.empty and table.shape[0] > ids.size // mesh.size:

@@ -129,7 +129,7 @@ class Encoder(veco.PlugIn):
     return all_states
 
   def transform(self, states: jax.Array) -> jax.Array:
-    """Applies the masked-LM head up to the output embeddings.
+    """Applies the layers of the masked-LM head before the output embeddings.
 
     Args:
       states: Hidden states of shape [..., H].

@@ -116,13 +116,13 @@ class TransformerConfig:
     max_position_embeddings: Maximum sequence length in tokens, which is also
       the number of rows in the position table.
     vocab_size: Number of token ids. If None, `with_vocabulary` sets it.
-    pad_vocab_size_multiple: Number to whose next multiple the row counts of
-      embedding tables are rounded up. On GPUs, matmuls over a vocabulary whose
-      size is not a multiple of 8 run at about a third of the usual rate. In
-      addition, mesh axes that shard the rows must divide their number. The
-      padded rows are zero, have no gradient and are never predicted. However,
-      they are included in the root mean squares by which Adafactor and
-      StableAdamW scale updates.
+    pad_vocab_size_multiple: Multiple to which the number of rows of embedding
+      tables is rounded up. On GPUs, matmuls over a vocabulary whose size is not
+      a multiple of 8 run at about a third of the usual rate. In addition, mesh
+      axes that shard the rows must divide the number of rows. The padded rows
+      are zero, have no gradient and are never predicted. However, they are
+      included in the root mean squares by which Adafactor and StableAdamW scale
+      updates.
     num_languages: Number of language ids. If None, `with_vocabulary` sets it.
     use_language_embeddings: Whether to add a language embedding to each token
       embedding (XLM).
@@ -246,12 +246,12 @@ class EncoderConfig(TransformerConfig):
     output_bias: Whether the logits have a bias.
     relative_buckets: Number of distance buckets per direction (disentangled
       positions only).
-    relative_max_distance: Distance of the last bucket (disentangled positions
-      only).
+    relative_max_distance: Distance that is assigned to the last bucket
+      (disentangled positions only).
     zero_padding_states: Whether to set the hidden states of padding positions
       to zero after the embeddings and after each layer (XLM). No text position
-      attends to them.
-    cross_attention: Whether each layer has VECO's plug-in module,
+      attends to a padding position.
+    cross_attention: Whether each layer has VECO's plug-in module, which is
       cross-attention to the hidden states of a paired input. `Encoder.plug_in`
       uses this module, whereas `Encoder.encode` does not.
     sharing: Parameters that are separate for each language (ECS). If None, all

@@ -67,7 +67,7 @@ class EncoderDecoder(nn.Module):
     decoder_language_ids: jax.Array | None = None,
     deterministic: bool = True,
   ) -> jax.Array:
-    """Returns logits of the decoder and uses every parameter.
+    """Returns the decoder's logits, which depend on every parameter.
 
     Args:
       token_ids: Token ids of the source, int32 of shape [B, T].
@@ -210,7 +210,7 @@ class EncoderDecoder(nn.Module):
     *,
     language_ids: jax.Array | None = None,
   ) -> tuple[jax.Array, decoder.Cache]:
-    """Decodes one token and returns what `decode` returns at its position.
+    """Decodes one token, with the same result as `decode` at this position.
 
     Args:
       token_ids: Token ids, int32 of shape [B, 1].
@@ -234,7 +234,7 @@ class EncoderDecoder(nn.Module):
     )
 
   def transform(self, states: jax.Array) -> jax.Array:
-    """Applies the head's layers up to the output embeddings.
+    """Applies the head's layers that precede the output embeddings.
 
     Args:
       states: Hidden states of shape [..., H].

@@ -141,7 +141,7 @@ class EncoderDecoderConfig(encoder_config.TransformerConfig):
 
   @property
   def encoder(self) -> encoder_config.EncoderConfig:
-    """Encoder configuration, for modules that are shared with encoders."""
+    """`EncoderConfig` for the modules that both model types use."""
     if self.family is EncoderDecoderFamily.POST_LN:
       norm_position = encoder_config.NormPosition.POST
     else:

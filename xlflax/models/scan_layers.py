@@ -93,14 +93,14 @@ def layer_parameters(module: nn.Module, count: int, *, scan: bool):
 
 
 def select_layers(params, start: int, stop: int):
-  """Returns layers start to stop - 1 of `layer_parameters`' result."""
+  """Returns the parameters of layers `start` to `stop` - 1."""
   if isinstance(params, list):
     return params[start:stop]
   return jax.tree.map(lambda leaf: leaf[start:stop], params)
 
 
 def merge_layers(params, others):
-  """Merges two trees with different sub-blocks of each layer."""
+  """Merges parameter trees that contain different sub-blocks of each layer."""
   if isinstance(params, list):
     return [
       layer | other_layer

@@ -189,9 +189,9 @@ def linear_kl(
     teacher: Corresponding arrays of the teacher, whose width H may differ.
     support: Boolean array of shape [R], True for tokens in the subset.
     temperature: Temperature T > 0.
-    chunk_size: Number of the K positions to score at a time, which holds
-      logits of shape [B, chunk_size, R]. If None, all logits [B, K, R] are
-      held at once.
+    chunk_size: Number of the K positions to score at a time. Memory then holds
+      logits of shape [B, chunk_size, R]. If None, all logits [B, K, R] are held
+      at once.
 
   Returns:
     Divergence and agreement, float32 arrays of shape [B, K].

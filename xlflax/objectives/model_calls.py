@@ -124,8 +124,8 @@ def encode_batch(
     params: Parameters `{'model': ..., 'heads': ...}`.
     batch: `token_ids` of shape [B, T] and, optionally, segment_ids, positions
       and language_ids.
-    context: Context of the objective, which determines whether dropout is
-      applied.
+    context: `ObjectiveContext`, whose field `train` determines whether dropout
+      is applied.
     rng: Random key for dropout.
     layer: Layer whose output is returned, where 0 is the embedding layer. If
       None, the final hidden states are returned.
@@ -183,7 +183,8 @@ def sentence_vectors(
     model: Linen module of the model.
     params: Parameters returned by `bind_language_params`.
     batch: Batch of sequences, as in `encode_batch`.
-    context: Context of the objective, as in `encode_batch`.
+    context: `ObjectiveContext`, whose field `train` determines whether dropout
+      is applied.
     rng: Random key for dropout.
     pooling: Method of pooling the hidden states.
 

@@ -146,10 +146,11 @@ class Objective:
 
   @property
   def sentence(self) -> dict[str, Any] | None:
-    """Definition of the sentence vectors that the objective trains.
+    """Settings with which sentence vectors are computed after training.
 
-    The value has the fields of `evaluation.sentence_encoding.SentenceEmbedding`
-    as JSON. It is None for objectives that do not train sentence vectors.
+    The value has the fields of
+    `evaluation.sentence_embedding.SentenceEmbedding` as JSON. It is None for
+    objectives that do not train sentence vectors.
     """
     return None
 
@@ -245,7 +246,8 @@ class Objective:
       model: Linen module of the model.
       params: Unboxed parameters `{'model': ..., 'heads': ...}`.
       batch: Arrays on the device, as documented in `xlflax.data.batch_keys`.
-      context: Context with vocabulary, step, train flag, random key and state.
+      context: `ObjectiveContext` with vocabulary, step, train flag, random key
+        and state.
 
     Returns:
       The summed loss with its weight, the metrics, and the new state.

@@ -1,4 +1,4 @@
-"""Metrics as `WeightedMean`s that are summed and finalized on the host.
+"""Metrics that are summed over batches and converted to numbers.
 
 Sums may be taken on the device or on the host. The last component of a metric's
 name determines the reported value:
@@ -29,7 +29,7 @@ _MAX_EXPONENT = 700.0  # exp(700) is a finite float64.
 def add_metrics(
   a: dict[str, WeightedMean], b: dict[str, WeightedMean]
 ) -> dict[str, WeightedMean]:
-  """Adds the metrics of two dictionaries.
+  """Adds the weighted sums and weights of metrics with the same name.
 
   A metric that only one dictionary contains is copied unchanged.
   """

@@ -50,7 +50,7 @@ class PackedTexts(NamedTuple):
 
     Args:
       states: Hidden states of the packed sequences, of shape [R, W, H].
-      pooling: Pooling of the hidden states.
+      pooling: Method of pooling the hidden states.
       vocabulary: Vocabulary specification with the special ids.
 
     Returns:

@@ -200,8 +200,8 @@ def decode_with_teacher_forcing(
     params: Parameters for the target language.
     source: Input sequences of the encoder, of shape [B, T].
     target: Decoder inputs and labels, as returned by `make_target`.
-    context: Context of the objective, which determines whether dropout is
-      applied.
+    context: `ObjectiveContext`, whose field `train` determines whether dropout
+      is applied.
     rng: Random key for dropout.
 
   Returns:
@@ -274,7 +274,7 @@ def score_labels(
     label_smoothing: Smoothing e in [0, 1).
     chunk_size: See `linear_cross_entropy.linear_cross_entropy`.
     vocab_size: Size V of the vocabulary. All further rows of the table are
-      padding and do not count.
+      padding and are ignored.
 
   Returns:
     Loss, negative log-likelihood and correctness of the labels.

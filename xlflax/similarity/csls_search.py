@@ -28,7 +28,8 @@ class SearchResult(NamedTuple):
   """Best keys by CSLS for each of N queries.
 
   Attributes:
-    neighbors: Top keys of each query, ranked by cos(x, y) - r(y) / 2.
+    neighbors: Best keys y of each query x, ranked by cos(x, y) - r(y) / 2,
+      where r(y) is the mean similarity of y to its neighbors.
     query_means: Mean similarity r of each query to its neighbors, float32 of
       shape [N].
   """

@@ -66,7 +66,8 @@ def find_candidates(
     second: Sentence embeddings of shape [M, D].
     k: Number of neighbors with which a pair is compared, and among which the
       best pair of a sentence is searched.
-    margin: Type of margin score. If the mean is not positive, the ratio is 0.
+    margin: Type of margin score. The ratio is 0 if the neighbors' mean
+      similarity is not positive.
     direction: Retrieval direction whose best pairs become candidates.
     blocks: Block sizes, which bound the memory that the search needs.
 
@@ -128,7 +129,8 @@ def margin_scores(
     first: Sentence embeddings of shape [N, D].
     second: Sentence embeddings of shape [N, D].
     k: Number of neighbors with which a pair is compared.
-    margin: Type of margin score. If the mean is not positive, the ratio is 0.
+    margin: Type of margin score. The ratio is 0 if the neighbors' mean
+      similarity is not positive.
     blocks: Block sizes, which bound the memory that the search needs.
 
   Raises:

@@ -20,7 +20,7 @@ def compute_limits(
   first_column: int,
   block: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns limits exceeded by the top entries of a block's rows and columns.
+  """Returns the scores that a block's entries must exceed to be in the top k.
 
   Args:
     top_k: Current top k of all rows and current top k of all columns.

@@ -45,7 +45,7 @@ def parse_methods(
 
   Args:
     names: Word alignment methods or their names.
-    where: Location for the error message.
+    where: Location that the error message reports.
 
   Raises:
     ConfigError: If a name is unknown, or if `names` is empty.
@@ -198,7 +198,7 @@ def link_matrix(
 
   Args:
     similarity: Similarities S of shape [..., M, N].
-    method: Word alignment method, one of the methods in the table.
+    method: Word alignment method: ARGMAX, TRANSPORT or MUTUAL_TRANSPORT.
     plan: Transport plan P of shape [..., M, N]. The transport methods require
       it.
     threshold: Threshold t between 0 and 1. If None, the greatest entry of each

@@ -19,8 +19,8 @@ class SentenceRetrievalOptions(analysis_options.ModelAnalysisOptions):
       or LANGUAGE=FILE for several line-aligned files. Repeat the option for
       several files. Alternatively, one directory: the files of Tatoeba or a
       corpus, as DIR or DIR@SPLIT. The default split is "test".
-    train: Parallel text from which the maps are learned, in the format of
-      --test. Without this option, no map is applied.
+    train: Parallel text from which orthogonal maps of the hidden states are
+      learned, in the format of --test. Without this option, no map is applied.
     languages: Languages to read from directories, separated by commas. Defaults
       to all languages.
     pivot: Language that comes first in each pair.

@@ -31,7 +31,8 @@ class Description:
   """Model described by a `config.json` file.
 
   Attributes:
-    architecture: Architecture of the model, with its table of tensor rules.
+    architecture: Architecture of the model, with the rules that map tensors to
+      parameters.
     task: Task for which the head was trained.
     options: Parsed contents of `config.json`.
     config: Configuration of the model.

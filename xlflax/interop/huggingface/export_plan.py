@@ -53,7 +53,8 @@ class Choice:
 
   Attributes:
     config: Configuration of the exported model.
-    architecture: Architecture of the model, with its table of tensor rules.
+    architecture: Architecture of the model, with the rules that map tensors to
+      parameters.
     task: Task for which the head was trained.
     shapes: Shapes of the exported parameters, including the zero parameters
       that `equivalent_configs` adds.
@@ -143,11 +144,11 @@ def equivalent_configs(
   table does not affect the outputs.
 
   Args:
-    config: Configuration of the model. It is the first element of the result,
-      except that a linear head replaces a tied head.
+    config: Configuration of the model. The first element of the result is this
+      configuration, in which `by_linear_head` replaces a tied head.
     first: Row of the first position in the architecture's position table.
-    by_linear_head: Whether the architecture can represent a tied head by a head
-      that is an identity.
+    by_linear_head: Whether the architecture represents a tied head by a head
+      with an identity transform.
   """
   if (
     by_linear_head

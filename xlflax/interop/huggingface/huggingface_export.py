@@ -51,7 +51,7 @@ DTYPES = {
 
 @dataclasses.dataclass(frozen=True)
 class Export:
-  """Checked export of a run whose parameter values have not been read yet.
+  """Specification of an export, checked before parameter values are read.
 
   Attributes:
     run: Run to export.
@@ -65,8 +65,8 @@ class Export:
     constants: Tensors whose values are determined by the configuration.
     left_out: Mapping from parameters that are not exported to the reasons.
     dtype: Data type of the tensors.
-    sentence: Sentence encoding with which Sentence-Transformers can load the
-      folder. None if it cannot.
+    sentence: Settings with which Sentence-Transformers computes sentence
+      embeddings. If None, the folder is not a Sentence-Transformers folder.
     generation: Text generation settings for an encoder-decoder. None for
       encoders.
   """

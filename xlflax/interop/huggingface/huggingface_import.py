@@ -68,7 +68,7 @@ class UnusedRows(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Import:
-  """Checked import of a folder whose tensor values have not been read yet.
+  """Specification of an import, checked before tensor values are read.
 
   Attributes:
     folder: Hugging Face folder to import.
@@ -136,8 +136,8 @@ def check_import(
     folder: Folder that `save_pretrained` wrote, or the name of a model on the
       Hugging Face Hub, which is downloaded.
     scan_layers: Whether to stack the parameters of all layers.
-    pad_vocab_size_multiple: Number to whose next multiple the row counts of
-      embedding tables are rounded up.
+    pad_vocab_size_multiple: Multiple to which the number of rows of embedding
+      tables is rounded up.
     languages: Codes of the vocabulary's languages. If None, the languages in
       `config.json` (XLM) or the languages that are common in multilingual
       models are used.
@@ -399,7 +399,7 @@ def _record_notes(model_dir: pathlib.Path, not_compared: list[str]) -> None:
 
 
 def head_style(model_dir: str | pathlib.Path) -> dict[str, Any]:
-  """Returns the keyword arguments for an imported model's head.
+  """Returns the settings of an imported model's classification head.
 
   Args:
     model_dir: Directory of the imported model.

@@ -76,10 +76,11 @@ def collect_rules(
   *,
   has: Collection[str],
 ) -> list[Rule]:
-  """Returns the rules for a model with a head, with complete tensor names.
+  """Returns the tensor-to-parameter rules for a model with its head.
 
   Args:
-    architecture: Architecture of the model, with its table of tensor rules.
+    architecture: Architecture of the model, with the rules that map tensors to
+      parameters.
     task: Task for which the head was trained.
     config: Configuration of the model.
     has: Names of the tensors or parameters that exist. A group of optional

@@ -13,7 +13,7 @@ _ADDITIONAL = ('position', 'language', 'type', 'norm')
 
 
 def additional_rules() -> Sequence[tuple[str, str | None]]:
-  """Returns rules for `t5x.partitioning.standard_logical_axis_rules`."""
+  """Returns additional rules for T5X's `standard_logical_axis_rules`."""
   assert set(_ADDITIONAL) <= {name for name, _ in partitioning.DEFAULT_RULES}
   return tuple((name, None) for name in _ADDITIONAL)
 

@@ -90,7 +90,7 @@ def layer_names(
 def top_names(
   config: encoder_decoder_config.EncoderDecoderConfig,
 ) -> dict[str, str]:
-  """Returns the parameter names outside of layers.
+  """Returns the names of the parameters that do not belong to a layer.
 
   Args:
     config: Configuration of the model.

@@ -29,7 +29,7 @@ Sources = list[tuple[str, int | None]]
 
 @dataclasses.dataclass(frozen=True)
 class Import:
-  """Checked import of a checkpoint whose values have not been read yet.
+  """Specification of an import, checked before tensor values are read.
 
   Attributes:
     checkpoint: Folder of the checkpoint.

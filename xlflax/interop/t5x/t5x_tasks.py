@@ -67,7 +67,7 @@ def register_mixture(
     metrics: Metrics to compute in `t5x.eval`.
 
   Returns:
-    `name` with a suffix.
+    Name of the registered task or mixture, which is `name` with a suffix.
 
   Raises:
     CorpusError: If the task does not exist, or if its languages are unknown.

@@ -84,7 +84,7 @@ class Biaffine(nn.Module):
     self.dropout = dropout.Dropout(config.dropout_rate)
 
   def __call__(self, words: jax.Array, *, deterministic: bool = True):
-    """Returns arc scores, and relation scores of arcs from all words to word 0.
+    """Returns arc scores, and the relation scores if each head is word 0.
 
     Args:
       words: Word vectors of shape [B, W, H].
@@ -149,8 +149,8 @@ class Biaffine(nn.Module):
 
     Args:
       words: Word vectors of shape [B, W, H].
-      allowed: Allowed relations, bool of shape [2, R]: relations to the root,
-        and relations to any other head.
+      allowed: Mask of the allowed relations, bool of shape [2, R]. Row 0
+        applies to arcs whose head is the root, and row 1 to all other arcs.
 
     Returns:
       An int32 array of shape [B, W, W]. Element (i, j) is the relation of word
@@ -203,15 +203,15 @@ def pool_words(
 
   Args:
     states: Hidden states of shape [B, T, H].
-    starts: Position of each word's first token, int of shape [B, W].
-      Arbitrary if there is no word.
-    lengths: Number of tokens of each word, int of shape [B, W]. 0 if there is
-      no word.
+    starts: Position of each word's first token, int of shape [B, W]. Arbitrary
+      at positions without a word.
+    lengths: Number of tokens of each word, int of shape [B, W]. 0 at positions
+      without a word.
     pooling: Method of pooling the tokens of a word: FIRST or MEAN.
 
   Returns:
-    An array of shape [B, W, H] and the dtype of the states. It is zero if there
-    is no word.
+    An array of shape [B, W, H] and the dtype of the states. The vectors of
+    positions without a word are zero.
   """
   has_word = (lengths > 0)[..., None]
   if pooling is Pooling.FIRST:

@@ -75,7 +75,7 @@ def _gather_width(weights, axes):
 def sum_over_rows(
   lhs: jax.Array, rhs: jax.Array, axes: tuple[str, ...], *, rows: int
 ) -> jax.Array:
-  """Contracts two arrays over their rows, as in a weight gradient.
+  """Contracts two arrays over their leading axes, as in a weight gradient.
 
   Computes [rows.., *c] x [rows.., *f] -> [*c, *f].
 

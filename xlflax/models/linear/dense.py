@@ -44,7 +44,7 @@ def constrain_like_weights(
 
 
 def constrain_table(table: jax.Array) -> jax.Array:
-  """Shards an embedding table [V, H] or its gradient like the parameter."""
+  """Constrains the sharding of an embedding table [V, H] or its gradient."""
   if jax.sharding.get_abstract_mesh().empty or not nn.get_logical_axis_rules():
     return table
   spec = _mesh_axes('vocab') or None, width_axes(table.shape[1]) or None
@@ -179,7 +179,7 @@ _gather_table.defvjp(_gather_table_forward, _gather_table_backward)
 def order_gradients(
   states: jax.Array, weights: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns its arguments and orders their gradient computations.
+  """Returns both arguments, and delays the backward pass of `states`.
 
   The backward pass of `states` starts only after the devices have summed the
   gradient of `weights`. XLA:GPU would otherwise schedule a sum that is used

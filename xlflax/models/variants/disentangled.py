@@ -39,7 +39,7 @@ class Relative(NamedTuple):
 
 
 def log_bucket(distance: jax.Array, *, buckets: int, maximum: int) -> jax.Array:
-  """Returns the bucket of each distance.
+  """Returns the index of the bucket to which each distance belongs.
 
   The bucket of -d is the negative bucket of d.
 
@@ -48,7 +48,7 @@ def log_bucket(distance: jax.Array, *, buckets: int, maximum: int) -> jax.Array:
       shape.
     buckets: Number of buckets per direction, S. Each distance up to S / 2 has
       its own bucket.
-    maximum: Distance of the last bucket.
+    maximum: Distance that is assigned to the last bucket.
 
   Returns:
     An int32 array of the shape of `distance`.
@@ -62,7 +62,7 @@ def log_bucket(distance: jax.Array, *, buckets: int, maximum: int) -> jax.Array:
 
 
 class RelativeEmbeddings(nn.Module):
-  """Normalized distance embeddings, with a batch's row indices."""
+  """Distance embeddings, and the table rows that a batch looks up."""
 
   config: encoder_config.EncoderConfig
 
@@ -80,7 +80,7 @@ class RelativeEmbeddings(nn.Module):
   def __call__(
     self, positions: jax.Array | None, length: int, *, deterministic: bool
   ) -> Relative:
-    """Returns the embeddings of distances and their rows.
+    """Returns the distance embeddings and the row of each query and key.
 
     Args:
       positions: Positions, int32 of shape [B, T]. If None, 0 to T - 1.

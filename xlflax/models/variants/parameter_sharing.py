@@ -87,10 +87,11 @@ class SharingPlan:
 
 
 def check_sharing_plan(plan: SharingPlan | None, num_layers: int) -> None:
-  """Raises ConfigError if a plan has more layers than the encoder.
+  """Raises ConfigError if a plan separates more layers than the encoder has.
 
   Args:
-    plan: Sharing plan of the encoder, or None.
+    plan: Parameters of the encoder that are separate for each language. If
+      None, all parameters are shared.
     num_layers: Number of layers of the encoder.
   """
   if plan is not None and plan.layers > num_layers:
@@ -103,7 +104,7 @@ def check_sharing_plan(plan: SharingPlan | None, num_layers: int) -> None:
 
 
 def get_sharing_plan(model) -> SharingPlan | None:
-  """Returns the sharing plan of a model, or None."""
+  """Returns the sharing plan of a model, or None if it shares everything."""
   return getattr(getattr(model, 'config', None), 'sharing', None)
 
 
@@ -153,7 +154,8 @@ def select_language_params(
   language's parameters. The gradients of the other languages are zero.
 
   Args:
-    plan: Sharing plan of the model. If None, `params` are returned unchanged.
+    plan: Sharing plan of the model. If it is None, `params` are returned
+      unchanged.
     params: Parameter tree described in the module docstring, unboxed, with
       scanned or unrolled layers.
     language: Index of the language, an integer or a traced int32 scalar.

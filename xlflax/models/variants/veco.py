@@ -29,7 +29,7 @@ class PlugIn(nn.Module):
     segment_ids: jax.Array | None = None,
     **inputs,
   ) -> jax.Array:
-    """Returns VECO's S^L, for which each layer also attends to a paired input.
+    """Returns VECO's hidden states S^L, which also attend to a paired input.
 
     A layer consists of self-attention, cross-attention to `memory` and a
     feed-forward block, each with residual connection and layer norm: attention
@@ -40,8 +40,8 @@ class PlugIn(nn.Module):
 
     Args:
       token_ids: Token ids, int32 of shape [B, T].
-      memory: Hidden states of the paired input from `encode`, of shape
-        [B, S, H]. The caller stops their gradient if necessary.
+      memory: Hidden states of the paired input from `encode`, of shape [B, S,
+        H]. The caller stops the gradient of these states if necessary.
       memory_segment_ids: Segment ids of the memory, int32 of shape [B, S], with
         0 for padding. Segment k of `segment_ids` attends to segment k of the
         memory. If None, every position attends to the complete memory.
@@ -145,7 +145,7 @@ def pair_features(
   stop_gradient_memory: bool = True,
   deterministic: bool = True,
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns [H^L_x : S^L_x] and [H^L_y : S^L_y] for plug-in fine-tuning.
+  """Returns VECO's features [H^L : S^L] of both sentences of each pair.
 
   H^L is the result of the plug-out pass. S^L is the result of the plug-in pass
   that attends to H^L of the other sentence (VECO, section 3.1). Plug-out
@@ -161,9 +161,9 @@ def pair_features(
       token_type_ids.
     second: Mapping from names to inputs of the paired sentences, of shape [B,
       S].
-    stop_gradient_memory: Whether the paired sentence's H^L is a constant in the
-      plug-in pass, as in pretraining (VECO, section 2.2). If False, the
-      gradient passes through 2 L layers.
+    stop_gradient_memory: Whether the hidden states H^L of the paired sentence
+      are constants when S^L is computed, as in pretraining (VECO, section 2.2).
+      If False, the gradient passes through 2 L layers.
     deterministic: Whether to disable dropout.
 
   Returns:

@@ -22,7 +22,7 @@ MaskRatio = validation.PositiveFraction | Callable[[jax.Array], jax.Array]
 
 
 class Action(enum.IntEnum):
-  """Action that the model's input applies to a selected token.
+  """Change to a token that was selected for masking.
 
   Attributes:
     KEEP: Keep the token unchanged.
@@ -36,7 +36,7 @@ class Action(enum.IntEnum):
 
 
 class Choice(NamedTuple):
-  """Tokens selected for masking in each sequence, stored in K slots.
+  """Tokens selected for masking: up to K per sequence, stored in K slots.
 
   Attributes:
     positions: Positions of the tokens, int32 [B, K], distinct within a
@@ -185,10 +185,10 @@ def random_order(
 
 
 def check_bound(name: str, value: Any, bound: float | None) -> None:
-  """Checks that a schedule has a bound and a constant does not exceed it.
+  """Checks the upper bound of a field that is a constant or a schedule.
 
   Args:
-    name: Name of the field. The field with its bound is `max_<name>`.
+    name: Name of the field. The upper bound is the field `max_<name>`.
     value: Value of the field, which is a number or a function of the step.
     bound: Maximum value. If None, there is no bound.
 

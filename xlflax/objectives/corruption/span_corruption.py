@@ -53,7 +53,8 @@ class SpanPolicy:
     noise_density: Fraction of text tokens to drop, in (0, 1), or a function of
       the step.
     max_noise_density: Upper bound for `noise_density`, which determines the
-      static lengths. It is required if the density is a schedule.
+      static lengths of inputs and targets. It is required if the density is a
+      schedule.
     mean_span_length: Mean number of tokens in a dropped span, at least 1.
   """
 
@@ -68,7 +69,7 @@ class SpanPolicy:
 
   @property
   def largest_density(self) -> float:
-    """Largest noise density, which determines the static lengths."""
+    """Largest noise density, which determines the static array shapes."""
     if self.max_noise_density is not None:
       return self.max_noise_density
     assert not callable(self.noise_density)  # Checked in `__post_init__`.
@@ -274,9 +275,9 @@ def _insert_sentinels(
     used: Boolean array of shape [B, K], True for slots that contain a span.
     before: Number of text tokens in the result before the sentinel of each
       span, [B, K].
-    skipped: Number of the opposite sequence's tokens (targets for inputs, and
-      vice versa) before the result's next token after s sentinels, of shape [B,
-      K] or [B, K + 1].
+    skipped: Number of text tokens that are not in the result and precede, in
+      the original text, the token that follows the first s sentinels of the
+      result. The shape is [B, K] or [B, K + 1], with index s.
     total: Number of tokens and sentinels in the result, [B].
     length: Length of the result.
     vocabulary: Vocabulary specification with the ids of padding and </s>.

@@ -43,7 +43,8 @@ class _Chunks(NamedTuple):
     rows: Number of rows in the embedding table.
     num_chunks: Number of chunks.
     size: Number of table rows in each chunk.
-    groups: Number of groups.
+    groups: Number of equal groups of rows, from each of which a chunk reads the
+      same number of rows.
   """
 
   rows: int
@@ -76,7 +77,7 @@ class _Chunks(NamedTuple):
     return chunk.reshape((self.size,) + array.shape[1:])
 
   def write(self, array, value, i):
-    """Returns `array [rows, ...]` with `value [size, ...]` in chunk i.
+    """Returns a copy of `array` in which `value` replaces the rows of chunk i.
 
     Chunks must be written from the last to the first. Rows that the last chunk
     shares with the preceding one then get the value of the preceding one.
@@ -337,10 +338,10 @@ def linear_cross_entropy(
     labels: Integer array of shape [N] with values in 0 .. V - 1.
     chunk_size: Number of vocabulary rows to score at a time. At most [N,
       chunk_size] logits then exist at once, and they are computed twice. V does
-      not need to be a multiple of it. For a table that is sharded over V,
-      choose V with many small factors (a multiple of 128). If None, the logits
-      [N, V] are kept for the backward pass. They are float32, or bfloat16 for a
-      bfloat16 model on an accelerator.
+      not need to be a multiple of `chunk_size`. For a table that is sharded
+      over V, choose V with many small factors (a multiple of 128). If None, the
+      logits [N, V] are kept for the backward pass. They are float32, or
+      bfloat16 for a bfloat16 model on an accelerator.
 
   Returns:
     Loss and correctness, float32 arrays of shape [N].

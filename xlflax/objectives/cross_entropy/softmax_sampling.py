@@ -36,9 +36,10 @@ def sample_tokens(
       matmul.
     table: Embedding table of shape [V, H].
     bias: Output bias of shape [V].
-    chunk_size: Number of vocabulary rows to score at a time, which holds
-      float32 [N, chunk_size] scores. If None, all scores [N, V] are held at
-      once. The samples depend on this value, but their distribution does not.
+    chunk_size: Number of vocabulary rows to score at a time. Memory then holds
+      float32 scores of shape [N, chunk_size]. If None, all scores [N, V] are
+      held at once. The samples depend on this value, but their distribution
+      does not.
 
   Returns:
     int32 array of shape [N] with values in 0 .. V - 1.

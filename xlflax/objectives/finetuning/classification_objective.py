@@ -42,7 +42,7 @@ class Classification(finetuning.FineTuning):
     )
 
   def check_dataset(self, dataset) -> None:
-    """Checks the batches and that the class names match the dataset's."""
+    """Checks a dataset's batches, and that it has the same class names."""
     super().check_dataset(dataset)
     batch_requirements.check_class_names(
       dataset, 'labels', self.labels, objective=self.name

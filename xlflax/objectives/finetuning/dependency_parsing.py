@@ -21,7 +21,7 @@ ROOT = 'root'  # Relation of the root of a sentence.
 
 
 class Arcs(NamedTuple):
-  """Scores of heads and best relations for the words of a batch.
+  """Head scores and best dependency relations for the words of a batch.
 
   Attributes:
     scores: Log-probability that word j is the head of word i, at index (i, j),
@@ -93,7 +93,7 @@ class DependencyParsing(finetuning.FineTuning):
       )
 
   def check_dataset(self, dataset) -> None:
-    """Checks the batches and that the relation names match the dataset's."""
+    """Checks a dataset's batches, and that it has the same relation names."""
     super().check_dataset(dataset)
     batch_requirements.check_class_names(
       dataset, 'relations', self.relations, objective=self.name

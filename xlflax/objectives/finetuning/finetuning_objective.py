@@ -73,7 +73,8 @@ class FineTuning(objective_base.Objective):
   tokens through the encoder. Heads for sequences read its last position.
 
   Attributes:
-    features: Type of features that the head reads.
+    features: Type of features that the head reads: PLUG_OUT for hidden states,
+      or PLUG_IN for VECO's features of text pairs.
     states_from: Component of an encoder-decoder that provides the hidden
       states. If None, the decoder is used, or the encoder if `layer` is set.
       For a model without a decoder, it must be None or ENCODER.
@@ -85,7 +86,7 @@ class FineTuning(objective_base.Objective):
     head_layers: Number of Transformer layers in the head before its output
       layers (ECS: 4). They have the same size and architecture as the encoder's
       layers.
-    head_type: Type of the head's output layers.
+    head_type: Type of the head's output layers: OUTPUT, DENSE or DENSE_NORM.
     activation: Activation of the head's dense layer, one of
       `xlflax.models.activations`.
     head_dropout: Dropout rate for the inputs of the head's linear layers.
@@ -246,7 +247,7 @@ class FineTuning(objective_base.Objective):
     vocabulary: VocabularySpec,
     rng: jax.Array | None = None,
   ) -> jax.Array:
-    """Computes the features of each position, including the head's layers.
+    """Computes each position's features for the head's output layers.
 
     Args:
       model: Linen module of the model.

@@ -33,7 +33,7 @@ class MultipleChoice(finetuning.FineTuning):
     pooling: Method of pooling a sequence's positions before its score is
       computed. If None, LAST for the hidden states of a decoder and FIRST
       otherwise.
-    head_type: Type of the head's output layers.
+    head_type: Type of the head's output layers: OUTPUT, DENSE or DENSE_NORM.
     name: Name of the objective, which prefixes its metrics.
   """
 

@@ -32,7 +32,7 @@ class SequenceClassification(classification_objective.Classification):
     pooling: Method of pooling a sequence's positions before its logits are
       computed. If None, LAST for the hidden states of a decoder and FIRST
       otherwise.
-    head_type: Type of the head's output layers.
+    head_type: Type of the head's output layers: OUTPUT, DENSE or DENSE_NORM.
   """
 
   GOLD: ClassVar[Mapping[str, int]] = {batch_keys.LABELS: 1}

@@ -39,7 +39,7 @@ class _MaskedSequences(NamedTuple):
 @class_registry.register('cross_attention_mlm')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CrossAttentionMLM(MaskedLM):
-  """CA-MLM: predicts tokens from one text of a pair and from both texts.
+  """CA-MLM: predicts masked tokens from their own text and from both texts.
 
   With x and y the texts of a pair and x̂, ŷ their masked versions, whose masks
   are drawn independently (VECO, section 2, equation 1):
@@ -86,7 +86,7 @@ class CrossAttentionMLM(MaskedLM):
   def __call__(
     self, model, params, batch, context: objective_base.ObjectiveContext
   ) -> objective_base.ObjectiveOutput:
-    """Computes the sum of the four terms of L(x, y)."""
+    """Computes the sum of the four terms of VECO's loss L(x, y)."""
     mask_rng, plug_out_rng, plug_in_rng = jax.random.split(context.rng, 3)
     groups = self._groups(model, params, batch, context, mask_rng)
 
@@ -115,7 +115,7 @@ class CrossAttentionMLM(MaskedLM):
     return objective_metrics.add_outputs(outputs)
 
   def memory(self, states: list[jax.Array]) -> list[jax.Array]:
-    """Returns the hidden states [N, T, H] that the paired text attends to.
+    """Returns the hidden states [N, T, H] to which the paired text attends.
 
     These states are constants.
     """

@@ -115,7 +115,7 @@ class Distillation(objective_base.Objective):
     }
 
   def load_state(self, state, *, model, params, vocabulary) -> Any:
-    """Loads the teacher, with its tokens in the student's token order.
+    """Loads the teacher, with embedding rows in the student's token order.
 
     Raises:
       CheckpointError: If the checkpoint does not exist.

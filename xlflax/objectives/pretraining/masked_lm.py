@@ -117,7 +117,7 @@ class MaskedLM(objective_base.Objective):
 
     Args:
       batch: Sequences of shape [B, T].
-      context: Context of the objective, with vocabulary and step.
+      context: `ObjectiveContext` that provides the vocabulary and the step.
       rng: Random key.
 
     Returns:
@@ -214,7 +214,7 @@ class MaskedLM(objective_base.Objective):
       model: Encoder that predicts the masked tokens.
       params: Parameters `{'model': ..., 'heads': ...}`.
       batch: Batch of single sequences, of shape [B, T].
-      context: Context of the objective, whose random key selects the tokens.
+      context: `ObjectiveContext` whose random key selects the tokens.
 
     Returns:
       Loss in nats, correctness, weight (0 for unused slots) and language of the
@@ -272,7 +272,7 @@ _MASKING_FIELDS = (
 
 
 def make_masked_lm(objective) -> MaskedLM:
-  """Returns a masked-LM objective with a given objective's masking fields.
+  """Returns a `MaskedLM` with the masking settings of another objective.
 
   Raises:
     ConfigError: If a masking field is out of range.

@@ -69,11 +69,11 @@ def _query_encoder(params, name: str) -> dict[str, Any]:
 def initial_state(
   queue: MoCoQueue, params, *, name: str, dim: int, with_prints: bool
 ) -> dict[str, Any]:
-  """Returns the initial state: f_k as a copy of f_q and a random queue (MoCo).
+  """Returns MoCo's initial state: f_k = f_q, and a queue of random keys.
 
   Args:
     queue: Settings for momentum contrast (MoCo): queue size and momentum.
-    params: Parameters `{'model': ..., 'heads': ...}` of f_q.
+    params: Parameters `{'model': ..., 'heads': ...}` of the query encoder f_q.
     name: Name of the objective, which is also the key of its head.
     dim: Width D of the keys.
     with_prints: Whether to store sentence hashes (`prints`) in the queue.
@@ -136,8 +136,8 @@ def enqueue(
     new_entries: New queue entries, with the structure of `state['queue']` and b
       rows.
     valid: Boolean array of shape [b], True for valid pairs.
-    context: Context of the objective, which provides the index and the number
-      of micro-batches.
+    context: `ObjectiveContext` that provides the index and the number of
+      micro-batches.
 
   Returns:
     The updated state.

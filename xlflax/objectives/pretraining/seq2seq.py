@@ -67,7 +67,7 @@ class SequenceToSequence(objective_base.Objective):
 
     Args:
       batch: Arrays as documented in `xlflax.data.batch_keys`.
-      context: Context of the objective, with vocabulary and step.
+      context: `ObjectiveContext` that provides the vocabulary and the step.
       rng: Random key for corrupting the input.
 
     Returns:

@@ -71,32 +71,34 @@ class Architecture:
       'bert.'.
     classes: Mapping from each supported task to the name of its transformers
       class.
-    body: Tensor rules for the model without a head. Tensor names have no
-      prefix.
-    head: Tensor rules for the masked LM's head.
-    heads: Mapping from each other task to the tensor rules for its head.
-    variants: Function that maps the configuration to additional body rules,
-      which depend on it.
-    head_biases: Function that maps the configuration to a mapping from name
-      suffixes of head biases to whether these biases exist. All biases that the
-      mapping does not contain exist.
+    body: Rules that map tensors to the parameters of the model without its
+      head. Tensor names have no prefix.
+    head: Rules that map tensors to the parameters of the masked LM's head.
+    heads: Mapping from each other task to the rules that map tensors to the
+      parameters of its head.
+    variants: Function that returns additional rules for `body`, which depend on
+      the configuration.
+    head_biases: Function of the configuration that returns a mapping from the
+      name suffix of a head bias to a boolean, which is False if the bias does
+      not exist. All biases that are not in the mapping exist.
     head_style: Function that maps the configuration and the `config.json`
       options to the keyword arguments of
       `xlflax.models.heads.classification_heads`.
-    optional: Groups of rules for heads that can exist in addition to the
-      task's head, such as a pooler. Either all rules of a group apply, or none.
+    optional: Groups of rules for optional modules that can exist in addition to
+      the task's head, such as a pooler. Either all rules of a group apply, or
+      none.
     output: Names of the weight and the bias of the output table, if it is
-      separate from the token embeddings. The bias is None if `head` contains
-      it in both cases.
+      separate from the token embeddings. The bias is None if `head` always
+      contains a rule for this bias.
     output_parameter: Name of the parameter that stores the output table.
-    copies: Mapping from the name of a tensor that may exist and repeats a
-      different tensor to the name of the repeated tensor.
+    copies: Mapping from the name of an optional tensor that duplicates another
+      tensor to the name of the other tensor.
     buffers: Patterns for names of tensors that contain no weights, such as the
       positions 0, 1, 2, ....
     constants: Mapping from the names of tensors that are determined by the
       configuration to functions that return their values or None.
     aliases: Mapping from alternative names of `config.json` options to the
-      names that the rest of the table uses.
+      names that the other fields use.
     positions_after_padding: Whether position 0 uses the table row after the
       padding id. The position offset then depends on the vocabulary.
     linear_head: Whether models without a head transform are exported with an
@@ -253,7 +255,7 @@ def build_model(config: Config):
 
 
 def pooler_rules(tensor: str) -> tuple[Rule, ...]:
-  """Returns the tensor rules for a pooler."""
+  """Returns the rules that map a pooler's tensors to parameters."""
   return linear_rules(tensor, 'heads/pooler/dense')
 
 
@@ -262,7 +264,7 @@ def model_classes(name: str, *, questions: bool = True) -> dict[Task, str]:
 
   Args:
     name: Prefix that all class names share, such as 'Bert'.
-    questions: Whether to include question answering.
+    questions: Whether to include the question answering task.
   """
   classes = {task: f'{name}For{suffix}' for task, suffix in _CLASSES.items()}
   if not questions:
@@ -273,13 +275,13 @@ def model_classes(name: str, *, questions: bool = True) -> dict[Task, str]:
 def classifier_rules(
   *, dense: str | None = None, output: str = 'classifier', questions=True
 ) -> dict[Task, tuple[Rule, ...]]:
-  """Returns the tensor rules for the heads of `LABELED_TASKS`.
+  """Returns the tensor-to-parameter rules for the heads of `LABELED_TASKS`.
 
   Args:
     dense: Name of the dense layer for sequence classification. If None, the
       head has no dense layer.
     output: Name of the output layer for sequence classification.
-    questions: Whether to include question answering.
+    questions: Whether to include the question answering task.
   """
   names = {
     Task.SEQUENCE_CLASSIFICATION: output,

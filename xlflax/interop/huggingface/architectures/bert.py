@@ -56,7 +56,7 @@ BUFFERS = (r'embeddings\.position_ids$', r'embeddings\.token_type_ids$')
 
 
 def token_head(prefix: str, norm_name: str, bias: str) -> tuple[Rule, ...]:
-  """Returns the tensor rules for the masked LM's transform and bias.
+  """Returns the tensor-to-parameter rules for the masked LM's head.
 
   Args:
     prefix: Name of the transform's module in the checkpoint.

@@ -162,7 +162,7 @@ class Options:
     table: Mapping[str, tuple[str, Any]],
     defaults: Mapping[str, Any] | None = None,
   ) -> dict[str, Any]:
-    """Returns the values of all fields in a table.
+    """Returns the values of the configuration fields that a table lists.
 
     Args:
       table: Mapping from each option to its configuration field and default

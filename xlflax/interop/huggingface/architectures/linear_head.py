@@ -38,7 +38,7 @@ def head_shapes(width: int) -> dict[str, tuple[int, ...]]:
 
 
 def head_tensors(architecture, config) -> set[str]:
-  """Returns the head's tensor names if the imported model has no transform.
+  """Returns the names of the head's tensors if the head has no transform.
 
   Otherwise, the result is an empty set.
   """

@@ -155,7 +155,7 @@ _LAYER_NAMES = {
 
 
 def stack_rules(stack: str, *, final_norm: bool = True) -> tuple[Rule, ...]:
-  """Returns the tensor rules for the encoder or the decoder.
+  """Returns the rules that map encoder or decoder tensors to parameters.
 
   Args:
     stack: Component of the model, 'encoder' or 'decoder'.

@@ -112,11 +112,11 @@ def make_architecture(
   Args:
     model_type: Value of `model_type` in config.json.
     name: Prefix that all class names share, such as 'Roberta'.
-    norms: Tensor rules for the layer norms.
+    norms: Rules that map tensors to the parameters of the layer norms.
     read: Function to use as `Architecture.read`.
     write: Function to use as `Architecture.write`.
     prefix: Prefix of the base model's tensors.
-    questions: Whether to include question answering.
+    questions: Whether to include the question answering task.
   """
   return Architecture(
     model_type=model_type,

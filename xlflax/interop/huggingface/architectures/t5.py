@@ -180,7 +180,7 @@ def _layer_names(mlp: str, *, gated: bool) -> dict[str, str]:
 
 
 def _stack_rules(stack: str, mlp: str, config) -> tuple[Rule, ...]:
-  """Returns the tensor rules for the encoder or the decoder."""
+  """Returns the rules that map encoder or decoder tensors to parameters."""
   names = _layer_names(mlp, gated=config.gated_mlp)
   tensors = f'{stack}.block.{{layer}}.'
   parameters = f'model/{stack}'

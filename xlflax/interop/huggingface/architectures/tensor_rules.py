@@ -130,7 +130,7 @@ class Assignment:
 def linear_rules(
   tensor: str, parameter: str, transform: Transform = Transform.LINEAR, **kwargs
 ) -> tuple[Rule, Rule]:
-  """Returns the tensor rules for a linear layer's weight and bias."""
+  """Returns the tensor-to-parameter rules for a linear layer."""
   return (
     Rule(f'{tensor}.weight', f'{parameter}/kernel', transform, **kwargs),
     Rule(f'{tensor}.bias', f'{parameter}/bias', Transform.VECTOR, **kwargs),
@@ -138,7 +138,7 @@ def linear_rules(
 
 
 def norm_rules(tensor: str, parameter: str, **kwargs) -> tuple[Rule, Rule]:
-  """Returns the tensor rules for a layer norm's weight and bias."""
+  """Returns the tensor-to-parameter rules for a layer norm."""
   return (
     Rule(f'{tensor}.weight', f'{parameter}/scale', **kwargs),
     Rule(f'{tensor}.bias', f'{parameter}/bias', **kwargs),
@@ -150,7 +150,7 @@ def layer_rules(
   tensor_prefix: str = '',
   parameter_prefix: str = 'model/layers',
 ) -> tuple[Rule, ...]:
-  """Returns the tensor rules for the linear maps and norms of all layers.
+  """Returns the tensor-to-parameter rules for linear maps and norms.
 
   Args:
     names: Mapping from the name of a tensor to the name of its parameter, both
@@ -180,7 +180,7 @@ def layer_rules(
 def assign_tensors(
   rules: Iterable[Rule], shapes: dict[str, tuple[int, ...]], *, vocab_size: int
 ) -> list[Assignment]:
-  """Returns the assignments that fill a model's parameters.
+  """Returns the assignments of checkpoint tensors to a model's parameters.
 
   Args:
     rules: Rules of an architecture. Rules for parameters that the model does
