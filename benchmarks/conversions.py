@@ -1,4 +1,4 @@
-"""Memory and time for conversions from and to Hugging Face folders.
+"""Memory and time of conversions from and to Hugging Face model folders.
 
   python -m benchmarks.conversions
   python -m benchmarks.conversions --gigabytes 0.3,1 --directory /scratch
@@ -41,7 +41,7 @@ _LAYERS, _HEADS, _POSITIONS = 12, 12, 514
 def make_folder(
   folder: pathlib.Path, gigabytes: float, *, sparse: bool = False
 ) -> dict[str, int]:
-  """Writes a tokenizer and a model of about `gigabytes` * 10^9 bytes.
+  """Writes a tokenizer and a model of about `gigabytes` * 10^9 bytes in total.
 
   Args:
     folder: Directory to create.
@@ -131,7 +131,7 @@ def _tensor_shapes(rows: int, width: int) -> dict[str, tuple[int, ...]]:
 
 
 def run_xlflax(*flags: str) -> tuple[int, float]:
-  """Runs `xlflax` in a process and returns its peak bytes and seconds."""
+  """Runs `xlflax` in a process and returns its peak memory and its seconds."""
   start = time.perf_counter()
   process = subprocess.run(
     [sys.executable, '-c', _COMMAND, *flags],
@@ -143,7 +143,7 @@ def run_xlflax(*flags: str) -> tuple[int, float]:
 def measure_size(
   directory: pathlib.Path, gigabytes: float, *, sparse: bool = False
 ) -> list[str]:
-  """Returns the rows of the table for one size."""
+  """Measures conversions of one model size and returns the table rows."""
   published, ours = directory / 'published', directory / 'ours'
   sizes = make_folder(published, gigabytes, sparse=sparse)
   rows = []

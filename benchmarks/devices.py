@@ -30,7 +30,7 @@ from xlflax.training.devices import accelerators, machine_topology
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
-  """Parses the arguments, and prints and returns the measurements."""
+  """Measures all rates of the devices, and prints and returns them."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
@@ -76,7 +76,7 @@ def measure_devices(
     dtype: Data type of the matrices.
     memory_bytes: Size of the copied array in bytes.
     link_bytes: Size of the all-reduced array in bytes.
-    repeats: Number of timed repetitions.
+    repeats: Number of timed repetitions of each measurement.
 
   Returns:
     A dictionary with the device kind and the number of devices. The entries
@@ -191,15 +191,15 @@ def _seconds_per_call(
 
 
 def measure_ring(size: int, repeats: int) -> list[dict[str, Any]]:
-  """Measures the links of a ring in which each process sends to the next.
+  """Measures each link of a ring in which every process sends to the next one.
 
   A slow link delays exactly the two processes that it connects. The smaller of
   the times measured by these two processes is therefore taken as the link's
   time.
 
   Args:
-    size: Bytes that each process sends.
-    repeats: Number of exchanges, of which the fastest one is reported.
+    size: Number of bytes that each process sends.
+    repeats: Number of exchanges around the ring. The fastest one is reported.
 
   Returns:
     One entry per link, with 'from' and 'to' (process and host) and 'seconds'.
@@ -257,7 +257,7 @@ def measure_ring(size: int, repeats: int) -> list[dict[str, Any]]:
 def link_times(
   seconds: Sequence[float], hosts: Sequence[str]
 ) -> list[dict[str, Any]]:
-  """Returns the links in a ring, given the time of each process's exchange."""
+  """Returns the time of each link in a ring, given the processes' times."""
   count = len(seconds)
   return [
     {

@@ -1,4 +1,4 @@
-"""Held-out loss by CPU time, for xlflax and Hugging Face's BERT on torch.
+"""Held-out loss at equal CPU time, for xlflax and Hugging Face BERT on torch.
 
   python -m benchmarks.efficiency --corpus=CORPUS --cache=CACHE \
       --vocabulary=VOCABULARY --work=WORK --tokens=1000000 --core=0
@@ -56,7 +56,7 @@ _RECIPE_BINDINGS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """Settings that are the same in all variants.
+  """Settings that all variants of the benchmark share.
 
   Attributes:
     corpus: Corpus directory with a validation split.
@@ -150,7 +150,7 @@ def make_xlflax_command(setting: Setting, variant: str) -> list[str]:
 
 
 def make_torch_command(setting: Setting, variant: str) -> list[str]:
-  """Returns the training command for a variant `torch/...`."""
+  """Returns the torch training command for a variant `torch/...`."""
   settings = dataclasses.asdict(setting)
   return [
     *(sys.executable, '-m', 'benchmarks.peers.masked_lm'),
@@ -179,7 +179,7 @@ def measure_variant(setting: Setting, variant: str) -> list[list[float]]:
 def time_checkpoints(
   command: list[str], setting: Setting, variant: str
 ) -> dict[int, float]:
-  """Runs a training command and records when each checkpoint appears.
+  """Runs a training command and records the CPU time of each checkpoint.
 
   Args:
     command: Training command.
@@ -285,7 +285,7 @@ def evaluate_checkpoints(setting: Setting, variant: str) -> dict[int, float]:
 
 
 def make_dataset_config(setting: Setting, **overrides):
-  """Returns the dataset that `pretrain/mlm.gin` reads.
+  """Returns the dataset configuration that `pretrain/mlm.gin` uses.
 
   Args:
     setting: Settings of the benchmark.
@@ -331,7 +331,7 @@ def _load_validation_batches(setting: Setting):
 
 
 def write_rows(setting: Setting) -> None:
-  """Writes the token IDs for all steps of the torch variants."""
+  """Writes the token IDs on which the torch variants train, for all steps."""
   _, batches = _load_batches(setting, setting.steps)
   np.save(
     setting.rows, np.concatenate([batch['token_ids'] for batch in batches])
@@ -361,12 +361,12 @@ def format_table(results: dict[str, list[list[float]]]) -> str:
 
 
 def interpolate_seconds(curve: list[list[float]], target_loss: float) -> float:
-  """Returns the CPU seconds at which a loss is first reached.
+  """Returns the CPU seconds after which a variant first reaches a loss.
 
   Times between checkpoints are interpolated linearly.
 
   Args:
-    curve: [tokens, CPU seconds, loss] of each checkpoint.
+    curve: [tokens, CPU seconds, loss] of each checkpoint of the variant.
     target_loss: Loss that must be reached.
 
   Returns:

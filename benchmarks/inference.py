@@ -1,4 +1,4 @@
-"""Inference with xlflax and transformers, using the same converted weights.
+"""Speed of inference with xlflax and transformers, for the same weights.
 
   python -m benchmarks.inference                  # mean hidden states
   python -m benchmarks.beam_search                # translation with beam size 5
@@ -70,7 +70,7 @@ def make_states_function(
 def measure_variant(
   variant: str, shape: shapes.Shape, count: int, calls: int
 ) -> dict[str, Any]:
-  """Times one variant in this process and also returns some of its outputs."""
+  """Times one variant in this process and returns its times and outputs."""
   call = make_states_function(variant, shape, count)
   outputs = []
   figures = measure.time_calls(lambda: outputs.append(call()), calls=calls)
@@ -84,7 +84,7 @@ def outputs_agree(first: Any, second: Any) -> bool:
 
 
 def format_table(results: dict[str, dict[str, Any]], unit: str) -> str:
-  """Formats median times and relative speeds as Markdown."""
+  """Formats the variants' median times and relative speeds as Markdown."""
   base = list(results.values())[-1]
   lines = [
     f'| variant | {unit}/s | {unit} per CPU second | speed '
@@ -132,20 +132,21 @@ def compare_variants(
   are_equal: Callable[[Any, Any], bool],
   measure_function: Callable[..., dict[str, Any]],
 ) -> None:
-  """Runs a comparison from the command line and prints its table.
+  """Compares variants as a command-line program and prints a table.
 
   Args:
     arguments: Command-line arguments. If None, the process's arguments are
       used.
-    module: Module that is run as a subprocess for each variant.
+    module: Python module that is run as a subprocess for each variant.
     variants: Names of the variants. The last one is the baseline.
     shape: Default sizes of the model.
     count: Default number of sentences.
-    unit: Unit of 'work' in the result of `measure_function`.
-    are_equal: Function that compares the 'outputs' of two variants.
-    measure_function: Function that takes the variant, the shape, the number of
-      sentences and the number of calls, and returns measurements from this
-      process.
+    unit: Name of the processed items in the table, such as 'sentences'.
+    are_equal: Function that returns whether the outputs of two variants are
+      equal.
+    measure_function: Function that measures a variant in this process and
+      returns the measurements. It takes the variant, the shape, the number of
+      sentences and the number of calls.
 
   Raises:
     RuntimeError: If the outputs of two variants differ.

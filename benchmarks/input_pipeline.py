@@ -1,4 +1,4 @@
-"""Tokens/s per core for reading a cache, tokenizing text, and baselines.
+"""Tokens/s per core of xlflax input pipelines and of comparable libraries.
 
   python -m benchmarks.input_pipeline
 
@@ -34,7 +34,7 @@ from xlflax.objectives.corruption import masking
 
 
 def make_text(lines: int, *, seed: int = 0) -> list[str]:
-  """Returns lines of 8 to 40 words, drawn with Zipf-like frequencies."""
+  """Returns lines of 8 to 40 words with Zipf-like word frequencies."""
   rng = np.random.default_rng(seed)
   letters = np.array(list('abcdefghijklmnopqrstuvwxyz'))
   vocabulary = np.array(
@@ -90,7 +90,7 @@ def make_dataset(batch: int, length: int) -> dataset_config.DatasetConfig:
 
 
 def measure_rate(batches, tokens_of) -> float:
-  """Returns the tokens per CPU second over an iterator of batches.
+  """Returns the tokens per CPU second at which an iterator yields batches.
 
   Args:
     batches: Iterator over batches. The first batch is not timed.
@@ -105,7 +105,7 @@ def measure_rate(batches, tokens_of) -> float:
 
 
 def measure_loader_rate(dataset, vocabulary, batches: int, **source) -> float:
-  """Returns the tokens per CPU second that a loader provides.
+  """Returns the tokens per CPU second that an xlflax data loader provides.
 
   Args:
     dataset: Configuration of the dataset.
@@ -126,7 +126,7 @@ def measure_loader_rate(dataset, vocabulary, batches: int, **source) -> float:
 
 
 def measure_collator_rate(folder, vocabulary, dataset, batches: int) -> float:
-  """Returns the tokens per CPU second of `DataCollatorForLanguageModeling`.
+  """Returns the tokens per CPU second that Hugging Face's MLM collator masks.
 
   The collator receives sequences that are already tokenized and truncated.
   """
@@ -164,7 +164,7 @@ def measure_collator_rate(folder, vocabulary, dataset, batches: int) -> float:
 def measure_array_record_rate(
   folder, vocabulary, dataset, batches: int
 ) -> float:
-  """Returns the tokens per CPU second of random reads from an ArrayRecord file.
+  """Returns the tokens per CPU second of random ArrayRecord reads.
 
   Each batch is read at once and stacked. The rate is an upper bound for a cache
   in this format, because the sequences are already truncated and have special
@@ -202,7 +202,7 @@ def measure_array_record_rate(
 
 
 def measure_masking_seconds(vocabulary, dataset, calls: int) -> float:
-  """Returns the median seconds to select and mask the tokens of one batch."""
+  """Returns the median seconds for masking one batch on the device."""
   spec = vocabulary.spec
   policy = masking.MaskingPolicy(mask_ratio=shapes.MASK_RATIO)
   ids = jax.device_put(
@@ -243,7 +243,7 @@ def estimate_required_cores(
   utilization: float = 0.5,
   shape: shapes.Shape | None = None,
 ) -> dict[str, float]:
-  """Estimates the rate at which GPUs consume tokens, and the required cores.
+  """Estimates the CPU cores that are required to feed GPUs with tokens.
 
   Args:
     tokens_per_cpu_second: Tokens per CPU second that one core reads from the
@@ -251,11 +251,12 @@ def estimate_required_cores(
     gpus: Number of GPUs.
     peak_flops: Peak FLOP/s of one GPU for dense bf16 matmuls.
     utilization: Assumed model FLOP utilization, as a fraction of the peak.
-    shape: Sizes of the model and the batch. If None, XLM-R base with sequences
-      of 512 tokens.
+    shape: Sizes of the model and the batch. If None, those of XLM-R base with
+      sequences of 512 tokens.
 
-  Returns: 'tokens_per_second' for all GPUs together, 'cores' and the
-  assumptions.
+  Returns:
+    'tokens_per_second' that all GPUs together consume, the required 'cores',
+    and the assumptions.
   """
   shape = shape or shapes.Shape(
     vocabulary=250_002,
@@ -278,11 +279,11 @@ def estimate_required_cores(
 
 
 def run_benchmark(*, lines: int, batches: int, batch: int, length: int) -> dict:
-  """Runs all measurements that the module docstring describes.
+  """Measures loading, tokenization, masking and baselines.
 
   Args:
     lines: Number of lines in the corpus.
-    batches: Number of batches to read with the cached loader.
+    batches: Number of batches to read from the token cache.
     batch: Sequences per batch.
     length: Tokens per sequence.
   """

@@ -11,7 +11,7 @@ import numpy as np
 def measure_jitted(
   function: Callable[..., Any], *arguments, calls: int
 ) -> tuple[dict[str, Any], Any]:
-  """Compiles and times `function(*arguments)`.
+  """Compiles and times the JAX function call `function(*arguments)`.
 
   Args:
     function: Function that can be jitted.
@@ -43,7 +43,7 @@ def measure_jitted(
 
 
 def max_relative_error(actual, expected) -> float:
-  """Returns the largest error relative to the largest expected value.
+  """Returns the maximum absolute error, relative to the largest expected value.
 
   Args:
     actual: Pytree of arrays.
@@ -78,8 +78,8 @@ def format_table(
 
   Args:
     results: Map from variant to its measurements, or to {'refused': reason} if
-      it could not be run.
-    errors: Keys of the errors to include in the table.
+      the variant could not be run.
+    errors: Keys of the numerical errors to include in the table.
   """
   lines = [
     '| variant | ms | CPU ms | temporary MB | compile s | '

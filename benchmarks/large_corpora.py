@@ -46,7 +46,7 @@ class SyntheticVocabulary:
 def write_synthetic_cache(
   directory: pathlib.Path, tokens: int, shard_tokens: int
 ) -> None:
-  """Writes a sealed cache that contains one task with synthetic token IDs.
+  """Writes a finalized token cache with one task of synthetic token IDs.
 
   Args:
     directory: Directory of the cache.
@@ -121,7 +121,7 @@ def _write_header(directory: pathlib.Path, mixtures: dict, tasks: dict) -> None:
 def measure_reading(
   directory: pathlib.Path, batches: int, locality: bool
 ) -> dict:
-  """Opens a synthetic cache and reads sequences in this process.
+  """Opens a synthetic cache, reads batches and measures time and memory.
 
   Args:
     directory: Cache written by `write_synthetic_cache`.
@@ -169,13 +169,13 @@ def measure_reading(
 def open_loader(
   directory, locality: bool, verified, mixture: str = 't'
 ) -> cached_loader.CachedLoader:
-  """Opens a loader for sequences of 512 tokens.
+  """Opens a cache loader that provides sequences of 512 tokens.
 
   Args:
     directory: Directory of the cache.
     locality: Whether to read with `dataset_config.Locality`.
-    verified: Signatures of caches whose digests have been verified. If None,
-      digests are not verified.
+    verified: Signatures of the caches whose digests have already been verified.
+      If None, digests are not verified.
     mixture: Name of the mixture.
   """
   return cached_loader.CachedLoader(
@@ -229,7 +229,7 @@ def _measure_memory() -> dict[str, int]:
 def write_sparse_cache(
   directory: pathlib.Path, languages: int, shards: int
 ) -> None:
-  """Writes a sealed cache with many tasks that occupies no disk space.
+  """Writes a cache with many tasks whose sparse files occupy no disk space.
 
   Args:
     directory: Directory of the cache.
@@ -300,7 +300,7 @@ def _write_sparse_shard(
 
 
 def measure_many_languages(directory: pathlib.Path) -> dict:
-  """Opens a sparse cache and reads two batches in this process.
+  """Opens a cache of sparse files and reads two batches in this process.
 
   Returns:
     The wall and CPU seconds for opening the dataset, including imports; the
@@ -327,13 +327,15 @@ def measure_many_languages(directory: pathlib.Path) -> dict:
 def count_epoch_reads(
   rows: int, row_bytes: int, page: int, cached_pages: int
 ) -> dict:
-  """Counts the pages that one epoch reads with an LRU page cache.
+  """Counts the page reads of one epoch for each order of the sequences.
+
+  The most recently used pages stay in memory (LRU) and are not read again.
 
   Args:
     rows: Number of sequences in the task.
     row_bytes: Number of bytes per sequence.
-    page: Number of bytes that are read at once, for example from a network
-      disk.
+    page: Size of a page in bytes, which is read at once, for example from a
+      network disk.
     cached_pages: Number of recently used pages that stay in memory.
 
   Returns:

@@ -89,7 +89,7 @@ def write_synthetic_text(
 
 
 def read_lines(data: pathlib.Path | None) -> Lines:
-  """Returns the lines in a folder of data sets, or random ones, by language."""
+  """Returns lines of text by language, from data sets or random words."""
   return _read_all(data)[0] if data else _make_dummy_lines()
 
 
@@ -218,7 +218,7 @@ def _read_monolingual(
 
 
 def read_parallel(data: pathlib.Path) -> Iterator[tuple[tuple[str, str], list]]:
-  """Yields the languages and the sentence pairs of each parallel file."""
+  """Yields the two language codes and sentence pairs of each parallel file."""
   for path in sorted((data / 'ntrex').glob('*-*.tsv')):
     yield tuple(path.stem.split('-')), _read_pairs(path)
   for path in sorted((data / 'small_parallel_enja').glob('*.tsv')):

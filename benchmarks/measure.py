@@ -15,13 +15,13 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def time_calls(call: Callable[[], Any], *, calls: int) -> dict[str, Any]:
-  """Measures the time of each call to a function, and the peak memory.
+  """Measures the time of each call to a function, and the peak memory use.
 
   The first call, which compiles or allocates, is reported separately.
 
   Args:
     call: Function to time.
-    calls: Number of timed calls after the first one.
+    calls: Number of timed calls, after a first call that is not timed.
 
   Returns:
     'first_seconds', the lists 'seconds' and 'cpu_seconds' of the timed calls,
@@ -72,7 +72,7 @@ def run_module(
     cores: Number of CPU cores that the process may use (Linux only). If None,
       it may use all cores.
     huge_pages: Whether glibc requests huge pages from the kernel, which avoids
-      most page faults of large arrays.
+      most of the page faults that large arrays cause.
 
   Returns:
     The parsed JSON object.
@@ -103,7 +103,7 @@ def run_module(
 def run_interleaved(
   variants: Sequence[str], run: Callable[[str], dict[str, Any]], *, rounds: int
 ) -> dict[str, dict[str, Any]]:
-  """Runs every variant once per round, alternating the order of variants.
+  """Runs every variant once per round, in alternating order.
 
   Args:
     variants: Names of the variants.

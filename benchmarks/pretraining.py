@@ -40,14 +40,15 @@ class Model:
   Attributes:
     gin_files: Gin files that configure the objective and the model size.
     bindings: Additional gin bindings.
-    config: Configuration class whose sizes `--tiny` reduces.
+    config: Configuration class whose size fields `--tiny` reduces.
     vocabulary: Vocabulary size.
     languages: Number of languages in the vocabulary.
     batch: Sequences per batch.
     length: Tokens per sequence.
     baseline: Architecture in `peers.pretraining`: 'xlmr', 'bert' or 'mt5'. If
       None, there is no baseline.
-    objective: Objective for which the variant `x/chunked` sets `chunk_size`.
+    objective: Name of the objective whose `chunk_size` the variant `x/chunked`
+      sets.
   """
 
   gin_files: tuple[str, ...]
@@ -128,7 +129,7 @@ _TINY_SIZES = {
 
 
 def make_tiny(model: Model) -> Model:
-  """Returns the model with tiny sizes for tests."""
+  """Returns a copy of the model with tiny sizes, for tests."""
   sizes = tuple(
     f'{model.config}.{name}={value}'
     for name, value in _TINY_SIZES[model.config].items()

@@ -1,4 +1,4 @@
-"""Cost of failures: seconds lost in each phase, and goodput under kills.
+"""Cost of failures: lost seconds in each phase, and goodput under kills.
 
   python -m benchmarks.restarts
   python -m benchmarks.restarts --failures task,coordinator --rounds 3
@@ -69,16 +69,16 @@ _TINY_BINDINGS = {
 
 @dataclasses.dataclass
 class Job:
-  """A training run with several processes, and their launchers.
+  """A training run with several processes, and the launchers that start them.
 
   Attributes:
     folder: Parent directory of the corpus, vocabulary, cache, compiled programs
       and runs.
     name: Name of the run.
     processes: Number of training processes.
-    nodes: Number of nodes, each of which has a supervisor. 1 uses `launch
-      local`.
-    restarts: Maximum number of restarts by the launcher.
+    nodes: Number of nodes, each of which runs a supervisor. If 1, the run is
+      started by `launch local`.
+    restarts: Maximum number of times that the launcher restarts the run.
     launchers: Launchers that are currently running.
   """
 
@@ -133,7 +133,7 @@ class Job:
         )
 
   def keep_running(self) -> bool:
-    """Restarts the launchers if one has failed, as a job queue does.
+    """Restarts all launchers if one has failed, as a job queue does.
 
     Returns:
       Whether the launchers were restarted.
@@ -147,7 +147,7 @@ class Job:
     return True
 
   def rows(self) -> list[dict]:
-    """Returns the complete rows of the metrics file."""
+    """Returns the complete lines of the run's metrics file."""
     try:
       text = (self.directory / 'metrics.jsonl').read_text()
     except OSError:
@@ -157,11 +157,11 @@ class Job:
     ]
 
   def step(self) -> int:
-    """Returns the last step in the metrics file."""
+    """Returns the last step in the run's metrics file."""
     return max((row['step'] for row in self.rows()), default=0)
 
   def losses(self) -> dict[int, float]:
-    """Returns the training loss of each step."""
+    """Returns a map from step to training loss."""
     return {
       row['step']: row['train']['loss'] for row in self.rows() if 'train' in row
     }
@@ -197,10 +197,10 @@ class Job:
       os.kill(pid, signal_number)
 
   def wait_past(self, step: int, seconds: float = 600) -> None:
-    """Waits until the run passes a step, and restarts failed launchers.
+    """Waits until the run exceeds a step, and restarts failed launchers.
 
     Raises:
-      RuntimeError: If this takes longer than `seconds`.
+      RuntimeError: If the run does not exceed the step within `seconds`.
     """
     end = time.monotonic() + seconds
     while self.step() <= step:
@@ -239,12 +239,12 @@ def make_flags(folder: pathlib.Path, directory: pathlib.Path) -> list[str]:
 
 
 def measure_failure(job: Job, failure: str, after: float) -> dict[str, float]:
-  """Injects a failure and returns its cost in seconds by phase.
+  """Injects a failure into a run and returns the lost seconds in each phase.
 
   Args:
-    job: Job that is started.
+    job: Training run, which this function starts and stops.
     failure: Type of failure, one of `FAILURES`.
-    after: Seconds from step 30 to the failure.
+    after: Seconds between step 30 of the run and the failure.
   """
   job.start()
   job.wait_past(30)
@@ -272,10 +272,10 @@ def measure_failure(job: Job, failure: str, after: float) -> dict[str, float]:
 
 
 def measure_goodput(job: Job, seconds: float, every: float) -> dict[str, float]:
-  """Measures the fraction of time in which new steps are computed.
+  """Measures the goodput: the fraction of time in which new steps are computed.
 
   Args:
-    job: Job that is started.
+    job: Training run, which this function starts and stops.
     seconds: Duration of the measurement.
     every: Seconds between two kills, each of which ends a random process.
 
@@ -308,7 +308,7 @@ def measure_goodput(job: Job, seconds: float, every: float) -> dict[str, float]:
 
 
 def count_loss_differences(job: Job, reference_losses: dict[int, float]) -> int:
-  """Counts the steps whose loss differs from that of the reference run."""
+  """Counts the steps whose loss differs from that of an undisturbed run."""
   return sum(
     reference_losses.get(step, loss) != loss
     for step, loss in job.losses().items()
@@ -371,7 +371,7 @@ def _measure_goodputs(args, folder: pathlib.Path) -> list[dict]:
 
 
 def main(arguments=None) -> None:
-  """Measures the cost of failures, or the goodput."""
+  """Measures the cost of failures or the goodput, and prints the results."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

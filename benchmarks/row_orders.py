@@ -41,7 +41,7 @@ _NUM_QUARTERS = 4
 
 
 def make_orders(block_rows: int) -> dict[str, dataset_config.Locality | None]:
-  """Returns the sequence orders to compare."""
+  """Returns the compared sequence orders as a map from name to options."""
   return {
     'full': None,
     'locality': dataset_config.Locality(block_rows=block_rows),
@@ -79,7 +79,7 @@ def make_trainer(
   args: argparse.Namespace,
   seed: int,
 ) -> Trainer:
-  """Returns a trainer that reads sequences in an order.
+  """Returns a trainer that reads the training sequences in a given order.
 
   Args:
     work: Directory that contains the vocabulary and the cache.
@@ -131,7 +131,7 @@ def make_trainer(
 
 
 def compute_curve(losses: tuple[tuple[int, float], ...]) -> list[float]:
-  """Returns the mean loss in each quarter of the steps."""
+  """Returns the mean training loss in each quarter of the steps."""
   values = [loss for _, loss in losses]
   size = len(values) // _NUM_QUARTERS
   return [
@@ -143,12 +143,14 @@ def compute_curve(losses: tuple[tuple[int, float], ...]) -> list[float]:
 def compare_curves(
   curves: list[list[float]], reference: list[list[float]]
 ) -> dict:
-  """Returns an order's mean loss curve and its differences from a reference.
+  """Returns the mean loss curve of a sequence order and its differences.
+
+  The differences are relative to the curves of a reference order.
 
   Args:
-    curves: Mean losses [seeds][quarters] of the order.
-    reference: Mean losses of the reference under the same seeds. With a single
-      seed, there is no standard error.
+    curves: Mean losses [seeds][quarters] with the sequence order.
+    reference: Mean losses [seeds][quarters] with the reference order and the
+      same seeds. With a single seed, there is no standard error.
   """
   differences = [
     [
@@ -179,7 +181,7 @@ def compare_curves(
 
 
 def main(arguments: list[str] | None = None) -> None:
-  """Trains with each order and prints a line of JSON for it."""
+  """Trains with each sequence order and prints its losses as a line of JSON."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

@@ -1,4 +1,4 @@
-"""Runs all comparisons in sequence: `make benchmarks` (about 12 minutes)."""
+"""Runs several benchmarks in sequence: `make benchmarks` (about 12 minutes)."""
 
 from benchmarks import (
   beam_search,
@@ -11,7 +11,7 @@ from benchmarks import (
 
 
 def main() -> None:
-  """Runs the comparisons that do not require downloaded data."""
+  """Runs the benchmarks that do not require downloaded data."""
   for vocabulary, calls in ((250_000, 3), (32_000, 5)):
     training_step.main(['--vocabulary', str(vocabulary), '--calls', str(calls)])
   inference.main([])

@@ -27,18 +27,18 @@ GIB = 2**30
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-  """Published model and its sizes.
+  """A published model for which dry-run plans are made.
 
   Attributes:
     name: Name of the model in the tables.
     file: Gin file in `papers/`, without its suffix.
     vocabulary: Vocabulary size.
     languages: Number of languages.
-    width: Size of the hidden states, which FSDP splits.
-    batches: Map from gin macro to the number of sequences per device in the
-      paper.
+    width: Size of the hidden states, which is the dimension that FSDP splits.
+    batches: Map from the gin macro of a batch size to the paper's number of
+      sequences per device.
     flags: Additional flags that the gin file requires.
-    section: Configuration class with the field `dtype`.
+    section: Name of the configuration class that has the field `dtype`.
   """
 
   name: str
@@ -97,15 +97,15 @@ MODELS = (
 
 
 def make_mesh_flags(model: Model, devices: int, mesh: str) -> list[str]:
-  """Returns the gin flags that configure a mesh.
+  """Returns the gin flags that configure the device mesh of a dry run.
 
   Args:
     model: Model for which the plan is made.
     devices: Number of devices in the plan.
-    mesh: 'full' splits the state over all devices. If the number of devices
-      does not divide the width, the remaining factor becomes the tensor axis,
-      which also splits parameters. 'default' is the mesh that is derived from
-      the devices.
+    mesh: Name of the mesh. 'full' splits the training state over all devices.
+      If the number of devices does not divide the width, the remaining factor
+      becomes the tensor axis, which also splits parameters. 'default' is the
+      mesh that xlflax derives from the number of devices.
   """
   if mesh == 'default':
     return []
@@ -121,7 +121,7 @@ def make_mesh_flags(model: Model, devices: int, mesh: str) -> list[str]:
 def plan_path(
   work: pathlib.Path, model: Model, devices: int, mesh: str
 ) -> pathlib.Path:
-  """Returns the path of a plan's file."""
+  """Returns the path of the file that stores a dry-run plan."""
   return work / f'{model.file.replace("/", "_")}_{devices}_{mesh}.json'
 
 
@@ -132,15 +132,15 @@ def make_plan(
   mesh: str,
   most_compiled: int = MAX_COMPILED_DEVICES,
 ) -> dict:
-  """Returns a plan, reading it from its file if it exists.
+  """Returns a dry-run plan, reading it from its file if it exists.
 
   Args:
     work: Directory in which plans are stored.
     model: Model for which the plan is made.
     devices: Number of devices in the plan.
     mesh: Name of the mesh, as in `make_mesh_flags`.
-    most_compiled: Maximum number of devices for which steps are compiled. Steps
-      for more devices are estimated.
+    most_compiled: Maximum number of devices for which steps are compiled. With
+      more devices, the plan is estimated.
 
   Raises:
     SystemExit: If the dry run fails.
@@ -271,8 +271,8 @@ def write_page(page: pathlib.Path, text: str, marker: str = 'tables') -> None:
   Args:
     page: Markdown file with the lines `<!-- MARKER -->` and
       `<!-- end of MARKER -->`.
-    text: New text between the markers.
-    marker: Name of the markers.
+    text: New text, which replaces the text between the markers.
+    marker: Word in the markers, such as MARKER in `<!-- MARKER -->`.
   """
   start_marker, end_marker = f'<!-- {marker} -->\n', f'<!-- end of {marker} -->'
   before, remainder = page.read_text().split(start_marker)

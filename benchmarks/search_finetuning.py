@@ -43,7 +43,7 @@ _TATOEBA = {'de': 'deu', 'es': 'spa', 'fr': 'fra', 'ru': 'rus'}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """Settings that are the same in both implementations.
+  """Settings that xlflax and Sentence-Transformers share.
 
   Attributes:
     model: Sentence-Transformers folder from which both implementations start.
@@ -87,12 +87,12 @@ class Setting:
     return pathlib.Path(self.work) / f'{side}-{seed}'
 
   def pairs_file(self, seed: int) -> pathlib.Path:
-    """Returns the file with a seed's training pairs."""
+    """Returns the file that stores the training pairs of a seed."""
     return pathlib.Path(self.work) / f'pairs-{seed}.tsv'
 
 
 def write_pairs(setting: Setting, seed: int) -> None:
-  """Writes the pairs for all steps. Each English text occurs in one pair.
+  """Writes the training pairs for all steps. No English text occurs twice.
 
   Raises:
     ValueError: If there are fewer pairs than the steps require.
@@ -132,7 +132,7 @@ def _read_columns(path: pathlib.Path):
 def make_commands(
   setting: Setting, implementation: str, seed: int
 ) -> list[list[str]]:
-  """Returns an implementation's commands, in order."""
+  """Returns the training and evaluation commands of an implementation."""
   if implementation != 'xlflax':
     settings = json.dumps(dataclasses.asdict(setting))
     module = 'benchmarks.peers.search_finetuning'
@@ -239,7 +239,7 @@ def _locate_model_dir(
 
 
 def import_model(folder: pathlib.Path) -> pathlib.Path:
-  """Imports a Sentence-Transformers folder as a model directory next to it."""
+  """Converts a Sentence-Transformers folder to an xlflax model directory."""
   from xlflax.interop.huggingface import huggingface_import
 
   return huggingface_import.convert_import(
@@ -271,7 +271,7 @@ def compute_accuracies(setting: Setting, model_dir) -> dict[str, float]:
 
 
 def format_table(setting: Setting, results: dict) -> str:
-  """Formats a row for each implementation and seed, and the differences."""
+  """Formats the results of each run, and their differences, as a table."""
   accuracy_columns = [f'accuracy {code}' for code in setting.codes]
   lines = [
     '| implementation | seed | first loss | last ten | '
@@ -324,7 +324,7 @@ def _describe_differences(setting: Setting, results: dict) -> list[str]:
 
 
 def main(arguments=None) -> None:
-  """Trains with all seeds and prints a table."""
+  """Trains both implementations with all seeds and prints a table."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

@@ -1,4 +1,4 @@
-"""Random sentences, and a vocabulary whose words are token IDs."""
+"""Random sentences made of token IDs, and a vocabulary that encodes them."""
 
 from collections.abc import Sequence
 
@@ -40,14 +40,14 @@ class NumberVocabulary:
     return ' '.join(str(i) for i in ids if i not in shapes.SPECIAL_IDS)
 
   def language_id(self, code: str) -> int:
-    """Returns the index of a language code."""
+    """Returns the index of a language, given its code."""
     return self.spec.languages.index(code)
 
 
 def make_random_sentences(
   num_sentences: int, *, vocabulary: int, max_words: int, seed: int = 0
 ) -> list[str]:
-  """Returns sentences of at least 4 words, most of them short.
+  """Returns random sentences with at least 4 words, most of them short.
 
   Args:
     num_sentences: Number of sentences.
@@ -68,5 +68,5 @@ def make_random_sentences(
 
 
 def tokenize_sentences(texts: Sequence[str]) -> list[list[int]]:
-  """Returns the token IDs of each sentence between BOS and EOS."""
+  """Returns the token IDs of each sentence, enclosed in BOS and EOS."""
   return [[shapes.BOS, *map(int, text.split()), shapes.EOS] for text in texts]

@@ -1,4 +1,4 @@
-"""Sizes of a training step, and the batch on which every library trains."""
+"""Sizes of a training step, and the batch that all libraries train on."""
 
 import dataclasses
 import json
@@ -50,7 +50,7 @@ class Shape:
 
 
 def make_token_ids(shape: Shape, *, seed: int = 0) -> np.ndarray:
-  """Returns full sequences of random token IDs between BOS and EOS.
+  """Returns sequences of maximum length with random token IDs, BOS and EOS.
 
   Args:
     shape: Sizes of the batch and the vocabulary.

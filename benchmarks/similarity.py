@@ -1,4 +1,4 @@
-"""CSLS and CKA for many vectors with xlflax, faiss and plain NumPy.
+"""Speed of CSLS and CKA for many vectors, with xlflax, faiss and NumPy.
 
   python -m benchmarks.similarity csls   # 200k x 200k words of 768 dimensions
   python -m benchmarks.similarity cka    # 500k sentences, 13 x 13 layers
@@ -35,7 +35,7 @@ _MAX_GIB = 8
 
 
 def make_vectors(count: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the embeddings of translation pairs in two languages.
+  """Returns synthetic embeddings of translation pairs in two languages.
 
   As in real embeddings, the mean of all vectors is not zero.
 
@@ -64,7 +64,7 @@ def make_vectors(count: int, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def measure_csls(variant: str, args: argparse.Namespace) -> dict[str, Any]:
-  """Times one search for all words' translations."""
+  """Times the search for the translations of all words by CSLS."""
   call: Callable[..., Any] = {
     'x/csls': _find_nearest,
     'faiss/csls': similarity.csls_faiss,
@@ -90,7 +90,7 @@ def _find_nearest(first, second, *, top: int, k: int) -> np.ndarray:
 
 
 def measure_cka(variant: str, args: argparse.Namespace) -> dict[str, Any]:
-  """Times CKA for all layers, excluding the generation of hidden states."""
+  """Times the computation of CKA for all layers."""
   diagonal = variant.endswith('diagonal')
 
   def make_cka() -> Any:
@@ -165,13 +165,13 @@ def outputs_agree(part: str, first: Any, second: Any) -> bool:
 def format_table(
   results: dict[str, dict[str, Any]], *, scale: float, project: int | None
 ) -> str:
-  """Formats time and memory, and projected times, as Markdown.
+  """Formats measured and projected times, and memory, as a Markdown table.
 
   Args:
     results: Map from variant to its measurements.
-    scale: Factor from the measured to the projected time.
-    project: Number of words or sentences in the projection. If None, there is
-      no projection.
+    scale: Factor by which the measured time is multiplied to project it.
+    project: Number of words or sentences for which the time is projected. If
+      None, there is no projection.
   """
   columns = [
     'variant',

@@ -1,4 +1,4 @@
-"""Startup time, from the command to the end of the first training step.
+"""Startup time of `xlflax train` until the end of the first training step.
 
   python -m benchmarks.startup
   python -m benchmarks.startup --models tiny,base --rounds 3
@@ -59,7 +59,7 @@ def make_flags(folder: pathlib.Path, model: str, run: str) -> list[str]:
 
 
 class StageTimer:
-  """Timer of the startup stages, in wall time and CPU time.
+  """Timer of the stages of a startup, in wall time and CPU time.
 
   Attributes:
     seconds: Map from stage to seconds. The keys for CPU seconds end in '_cpu'.
@@ -71,7 +71,7 @@ class StageTimer:
     self._compiling = 0.0
 
   def end_stage(self, stage: str) -> None:
-    """Records the end of a stage and starts the next one."""
+    """Records the end of a startup stage and starts the next one."""
     wall, cpu = time.time(), time.process_time()
     self.seconds[stage] = wall - self._wall
     self.seconds[f'{stage}_cpu'] = cpu - self._cpu
@@ -84,7 +84,7 @@ class StageTimer:
       self._compiling += seconds
 
   def end_first_step(self) -> None:
-    """Records the first step, split into compilation and execution."""
+    """Records the compilation time and execution time of the first step."""
     compiling = self._compiling
     self.end_stage('first_step')
     self.seconds['compile'] = min(compiling, self.seconds['first_step'])
@@ -92,7 +92,7 @@ class StageTimer:
 
 
 def measure_command(arguments: list[str], started: float) -> dict[str, float]:
-  """Runs `xlflax ARGUMENTS` in this process for one step.
+  """Runs `xlflax ARGUMENTS` for one step and returns the seconds of each stage.
 
   Args:
     arguments: Arguments of `xlflax`.
@@ -161,7 +161,8 @@ def run_benchmark(models, *, rounds: int, lines: int = 2000) -> dict[str, dict]:
 
   Args:
     models: Names of the models, keys of `_SIZES`.
-    rounds: Number of processes that start with a full compilation cache.
+    rounds: Number of processes per model that start with a full compilation
+      cache.
     lines: Number of lines in the corpus.
 
   Returns:
@@ -196,7 +197,7 @@ def run_benchmark(models, *, rounds: int, lines: int = 2000) -> dict[str, dict]:
 
 
 def format_table(results: dict[str, dict]) -> str:
-  """Formats wall seconds by stage and total CPU seconds as Markdown."""
+  """Formats wall seconds per stage and total CPU seconds as Markdown."""
   lines = [
     '| model | programs | '
     + ' | '.join(stage.replace('_', '-') for stage in STAGES)

@@ -1,4 +1,4 @@
-"""Speed of reading sequences in two orders from a store with slow requests.
+"""Speed of reading sequences in two orders from slow remote storage.
 
   python -m benchmarks.throttled_reads --work=DIR --tokens=100000000
 
@@ -23,7 +23,7 @@ _TOKEN_BYTES = 2
 
 
 class ThrottledStore:
-  """File system with delays and the methods that `remote_shards` requires.
+  """File system whose reads are delayed, as if it were remote storage.
 
   Attributes:
     requests: Number of requests so far.
@@ -52,12 +52,13 @@ def measure_reading(
   locality: bool,
   rows: int | None,
 ) -> dict:
-  """Reads sequences from the store, starting at step 0.
+  """Measures reading sequences from the store, starting at step 0.
 
   Args:
     directory: Cache written by `large_corpora.write_synthetic_cache`.
     store: Store from which the sequences are read.
-    locality: Whether to read with locality.
+    locality: Whether to read in the order of `dataset_config.Locality`.
+      Otherwise, all sequences are shuffled.
     rows: Number of sequences to read. If None, one epoch is read.
 
   Returns:
@@ -93,7 +94,7 @@ def measure_reading(
 
 
 def main(arguments: list[str] | None = None) -> None:
-  """Reads with both orders and prints a line of JSON for each of them."""
+  """Measures both sequence orders and prints a line of JSON for each order."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

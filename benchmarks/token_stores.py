@@ -1,4 +1,4 @@
-"""Speed of writing and reading token IDs in several formats, on one core.
+"""Speed of storing and reading token IDs in several formats, on one core.
 
   python -m benchmarks.token_stores --work=DIR
 
@@ -64,7 +64,7 @@ def _encode_lines(work: pathlib.Path) -> Iterator[list[list[int]]]:
 
 
 def write_bare(work: pathlib.Path, store: pathlib.Path) -> int:
-  """Encodes the lines without writing, and returns the number of tokens."""
+  """Encodes lines without writing them, and returns the number of tokens."""
   del store
   return sum(len(ids) for chunk in _encode_lines(work) for ids in chunk)
 
@@ -224,7 +224,7 @@ def _copy_rows(rows) -> int:
 
 
 def iterate_batches(count: int) -> Iterator[np.ndarray]:
-  """Returns the randomly permuted indices of all lines, in batches."""
+  """Returns the indices of all lines in random order, in batches."""
   order = np.random.default_rng(0).permutation(count)
   return (order[i : i + _BATCH_SIZE] for i in range(0, count, _BATCH_SIZE))
 
@@ -232,14 +232,14 @@ def iterate_batches(count: int) -> Iterator[np.ndarray]:
 def measure_store(
   work: pathlib.Path, store: str, action: str
 ) -> dict[str, Any]:
-  """Measures writing or reading one store.
+  """Measures writing or reading token IDs in one storage format.
 
   Reading is timed after two warm-up batches, so that imports and opening files
   are not included.
 
   Args:
     work: Directory that contains the corpus, the vocabulary and the stores.
-    store: Format of the store, one of `STORES`.
+    store: Storage format, one of `STORES`.
     action: 'write' or 'read'.
 
   Returns:
@@ -282,7 +282,7 @@ def _import_libraries(store: str) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-  """Measures all stores and prints a table of their rates."""
+  """Measures all storage formats and prints a table of their rates."""
   parser = argparse.ArgumentParser(description=__doc__)
   add = parser.add_argument
   add(

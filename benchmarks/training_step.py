@@ -1,4 +1,4 @@
-"""Tokens/s and peak memory of training steps in xlflax and Hugging Face.
+"""Tokens/s and peak memory of xlflax and Hugging Face training steps.
 
   python -m benchmarks.training_step --vocabulary 250000
   python -m benchmarks.training_step --vocabulary 32000 --rounds 2 --calls 6
@@ -61,7 +61,7 @@ def compare_variants(
   Args:
     variants: Variants to measure, names from `VARIANTS`.
     shape: Sizes of the model and the batch.
-    rounds: Number of processes for each variant. Variants take turns.
+    rounds: Number of processes for each variant. The variants are run in turn.
     calls: Number of timed steps in each process.
     **process: The arguments `cores` and `huge_pages` of `measure.run_module`.
 
@@ -100,7 +100,7 @@ def _format_ratios(figures: dict, base: dict | None) -> list[str]:
 
 
 def format_table(results: dict[str, dict], shape: shapes.Shape) -> str:
-  """Formats medians and their ratios to the baselines as Markdown.
+  """Formats medians, and their ratios to those of the baselines, as Markdown.
 
   A relative speed of 2.00 means twice the baseline's speed. The CPU speed is
   the corresponding ratio of CPU seconds.

@@ -1,4 +1,4 @@
-"""Tokens/s when training and applying vocabularies, by type of anchors.
+"""Tokens/s of vocabulary training and encoding, by type of vocabulary sharing.
 
   python -m benchmarks.vocabularies
 
@@ -29,7 +29,7 @@ _BLOCK_SIZE = 1024
 
 
 def time_call(work: Callable[[], Any]) -> tuple[float, Any]:
-  """Calls a function and returns the CPU seconds and the result."""
+  """Calls a function; returns the CPU seconds that it takes and its result."""
   start = time.process_time()
   result = work()
   return time.process_time() - start, result
@@ -49,7 +49,9 @@ def encode_texts(vocabulary, texts: dict[str, list[str]]) -> int:
 
 
 def run_benchmark(*, lines: int, merges: int) -> dict:
-  """Measures each type of anchors that the module docstring describes.
+  """Measures vocabulary training and encoding for each type of anchors.
+
+  The type of anchors determines which tokens the two languages share.
 
   Args:
     lines: Number of lines in each language.

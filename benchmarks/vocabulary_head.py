@@ -1,4 +1,4 @@
-"""Parity, time and memory of cross-entropy implementations.
+"""Numerical errors, time and memory of cross-entropy implementations.
 
   python -m benchmarks.vocabulary_head --model xlmr-base    # on a GPU
   python -m benchmarks.vocabulary_head --model tiny         # on any device
@@ -31,10 +31,10 @@ ERRORS = ('loss_error', 'gradient_error')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sizes:
-  """Sizes of the vocabulary head.
+  """Sizes of the vocabulary head, which computes logits and cross-entropy.
 
   Attributes:
-    positions: Number of positions at which tokens are predicted.
+    positions: Number of masked positions at which tokens are predicted.
     hidden: Size of the hidden states.
     vocabulary: Vocabulary size.
     dtype: Data type of the hidden states.
@@ -61,7 +61,7 @@ MODELS = {
 
 
 def make_inputs(sizes: Sizes, seed: int = 0):
-  """Returns hidden states, embedding table, bias and labels.
+  """Returns random hidden states, embedding table, bias and labels.
 
   Args:
     sizes: Sizes of the arrays.
@@ -93,10 +93,10 @@ def _plain_cross_entropy(hidden, table, bias, labels):
 
 
 def compute_with_gradients(variant: str, hidden, table, bias, labels):
-  """Computes the mean loss and its gradients.
+  """Computes the mean cross-entropy and its gradients.
 
   Args:
-    variant: Implementation of the loss: 'plain', 'whole' or 'chunked_N'.
+    variant: Implementation of cross-entropy: 'plain', 'whole' or 'chunked_N'.
     hidden: Hidden states of shape [positions, hidden].
     table: Embedding table of shape [vocabulary, hidden].
     bias: Bias of shape [vocabulary].
@@ -118,7 +118,7 @@ def compute_with_gradients(variant: str, hidden, table, bias, labels):
 
 
 def list_variants(sizes: Sizes) -> tuple[str, ...]:
-  """Returns the variants to measure for a vocabulary size."""
+  """Returns the names of the cross-entropy implementations to measure."""
   return (
     'plain',
     'whole',
@@ -131,10 +131,10 @@ def list_variants(sizes: Sizes) -> tuple[str, ...]:
 
 
 def compare_variants(sizes: Sizes, *, calls: int) -> dict[str, dict]:
-  """Measures time, memory and errors of each variant.
+  """Measures time, memory and numerical errors of each implementation.
 
   Args:
-    sizes: Sizes of the head.
+    sizes: Sizes of the vocabulary head.
     calls: Number of timed calls.
 
   Returns:
@@ -165,10 +165,12 @@ def compare_variants(sizes: Sizes, *, calls: int) -> dict[str, dict]:
 def count_program(
   sizes: Sizes, machine: machine_topology.DeviceTopology
 ) -> dict[str, float]:
-  """Compiles the loss and gradients for an absent device and counts kernels.
+  """Compiles cross-entropy with its gradients for a device and counts kernels.
+
+  The device does not have to be present.
 
   Args:
-    sizes: Sizes of the head.
+    sizes: Sizes of the vocabulary head.
     machine: Topology with one device for which the compiler is installed.
 
   Returns:
@@ -203,7 +205,7 @@ def count_program(
 
 
 def main(arguments=None) -> None:
-  """Measures or compiles the vocabulary head and prints the results."""
+  """Measures or compiles cross-entropy implementations and prints a table."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )

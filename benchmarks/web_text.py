@@ -48,7 +48,7 @@ _MIN_LINE_LENGTH = 40  # Lines must be longer than this, in characters.
 
 
 class PlantedCopies(NamedTuple):
-  """Text lines and an altered copy of each line.
+  """Lines of text, and an altered copy of each line.
 
   Attributes:
     lines: Distinct original lines.
@@ -142,7 +142,7 @@ def _match_with_datasketch(
 
 
 def measure_near_duplicates(data: pathlib.Path, count: int) -> dict:
-  """Measures how many altered copies are detected.
+  """Measures how many altered copies near-duplicate detection finds.
 
   Args:
     data: Folder that contains public data sets.
@@ -230,11 +230,11 @@ def _measure_across_splits(planted: PlantedCopies) -> dict:
 
 
 class Text(NamedTuple):
-  """The declaration's lines in one language.
+  """Lines of the Universal Declaration of Human Rights in one language.
 
   Attributes:
     tag: BCP 47 tag, such as `sr-Latn`.
-    lines: Lines that exceed the minimum length.
+    lines: Lines that are longer than the minimum length.
   """
 
   tag: str
@@ -242,18 +242,18 @@ class Text(NamedTuple):
 
   @property
   def language(self) -> str:
-    """Primary language subtag, such as `sr` for `sr-Latn`."""
+    """Primary subtag of the language tag, such as `sr` for `sr-Latn`."""
     return self.tag.partition('-')[0]
 
 
 def read_declarations(
   folder: pathlib.Path, *, longer_than: int = _MIN_LINE_LENGTH
 ) -> Iterator[Text]:
-  """Yields the texts that are listed in `languages.tsv`.
+  """Yields the declaration of human rights in each language.
 
   Args:
-    folder: Folder that contains the declarations.
-    longer_than: Number of characters that lines must exceed.
+    folder: Folder that contains the declarations and `languages.tsv`.
+    longer_than: Number of characters that a line must exceed to be included.
   """
   with (folder / 'languages.tsv').open(encoding='utf-8', newline='') as stream:
     for row in csv.DictReader(stream, delimiter='\t'):
@@ -266,7 +266,7 @@ def read_declarations(
 
 
 class LanguageIdentifier(NamedTuple):
-  """A language identifier that is compared.
+  """A language identification library that is compared with others.
 
   Attributes:
     languages: Codes of the supported languages.
@@ -335,7 +335,7 @@ _MODULES = {'langid': 'langid', 'langdetect': 'langdetect', 'lingua': 'lingua'}
 
 
 def measure_language_identification(folder: pathlib.Path) -> dict:
-  """Measures the accuracy and speed of language identifiers."""
+  """Measures the accuracy and speed of language identification libraries."""
   texts = list(read_declarations(folder))
   identifiers = {
     name: _IDENTIFIERS[name]()
@@ -355,12 +355,12 @@ def _evaluate_identifier(
   texts: Sequence[Text],
   common_languages: frozenset[str],
 ) -> dict:
-  """Measures one identifier's accuracy and speed.
+  """Measures the accuracy and speed of one language identification library.
 
   Args:
-    identifier: Language identifier.
-    texts: Texts to identify.
-    common_languages: Languages that all identifiers support.
+    identifier: Language identification library to measure.
+    texts: Texts whose language is identified.
+    common_languages: Languages that all compared libraries support.
 
   Returns:
     The accuracy, the microseconds per line, and the five languages with the

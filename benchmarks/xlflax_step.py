@@ -1,4 +1,4 @@
-"""An xlflax training step, jitted as in `xlflax train`, on a fixed batch."""
+"""An xlflax training step on a fixed batch, jitted as in `xlflax train`."""
 
 from typing import NamedTuple
 
@@ -32,11 +32,11 @@ HEADS = {
 
 
 class Training(NamedTuple):
-  """A jitted step and its arguments. It must be called inside `scope()`.
+  """A jitted training step and its arguments, to be called inside `scope()`.
 
   Attributes:
     step: Jitted training step.
-    state: Initial training state, which the first step donates.
+    state: Initial training state, whose buffers the first step donates.
     batches: Map from dataset name to batch.
     partitioner: Partitioner for the state and the batches.
   """
@@ -48,7 +48,7 @@ class Training(NamedTuple):
 
 
 def prepare_training(shape: shapes.Shape, variant: str, **options) -> Training:
-  """Creates a training run's step, state and batches.
+  """Creates the training step, the initial state and the batches of a run.
 
   Args:
     shape: Sizes of the model and the batch.
@@ -84,7 +84,7 @@ def prepare_training(shape: shapes.Shape, variant: str, **options) -> Training:
 
 
 def count_model_flops(shape: shapes.Shape, variant: str = 'gathered') -> int:
-  """Returns the FLOPs of the forward and backward pass, without running it."""
+  """Returns the model FLOPs of one training step without running it."""
   model, spec = encoder.Encoder(_make_config(shape)), _make_vocabulary(shape)
   objective = _make_objective(variant)
   params = jax.eval_shape(

@@ -1,4 +1,4 @@
-"""Baseline models with random weights, and the same weights for xlflax."""
+"""Hugging Face baselines with random weights, and their xlflax conversions."""
 
 import pathlib
 import tempfile
@@ -19,7 +19,7 @@ _LAYER_SCALE = 4.0
 
 
 def make_encoder(shape: shapes.Shape) -> transformers.XLMRobertaModel:
-  """Returns an XLM-R model with the given sizes in evaluation mode."""
+  """Returns a Hugging Face XLM-R model with the given sizes, for evaluation."""
   torch.manual_seed(0)
   return transformers.XLMRobertaModel(
     xlm_roberta.make_config(shape), add_pooling_layer=False
@@ -29,7 +29,7 @@ def make_encoder(shape: shapes.Shape) -> transformers.XLMRobertaModel:
 def make_encoder_decoder(
   shape: shapes.Shape, *, positions: int
 ) -> transformers.MBartForConditionalGeneration:
-  """Returns an mBART model with the given sizes in evaluation mode.
+  """Returns a Hugging Face mBART model with the given sizes, for evaluation.
 
   Args:
     shape: Sizes of the encoder and the decoder.
@@ -64,14 +64,14 @@ def make_encoder_decoder(
 
 
 def convert_model(model: transformers.PreTrainedModel):
-  """Converts a model to an xlflax configuration and parameters."""
+  """Converts a Hugging Face model to an xlflax configuration and parameters."""
   with tempfile.TemporaryDirectory() as directory:
     model.save_pretrained(directory)
     return read_model(pathlib.Path(directory))
 
 
 def read_model(folder: pathlib.Path):
-  """Converts a folder written by `save_pretrained` in the same way."""
+  """Converts a Hugging Face folder to xlflax's configuration and parameters."""
   tensors = tensor_files.find_tensors(folder)
   description = config_json.describe_model(folder, tensors)
   params = weights.load_parameters(

@@ -18,7 +18,7 @@ def load_fast_tokenizer(model: str):
 
 
 def main(arguments: list[str] | None = None) -> None:
-  """Writes the tokens of files to `--output` and prints their number."""
+  """Writes the token IDs of text files to `--output`; prints their number."""
   import datasets
 
   parser = argparse.ArgumentParser(description=__doc__)

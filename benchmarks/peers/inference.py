@@ -1,4 +1,4 @@
-"""Mean hidden states and beam search with transformers on torch.
+"""Mean hidden states and beam search with Hugging Face transformers.
 
 Sequences are sorted by length and padded to the longest sequence in their
 batch, which minimizes the computation.
@@ -15,7 +15,7 @@ from benchmarks import shapes
 def iterate_batches(
   rows: list[list[int]], batch_size: int
 ) -> Iterator[tuple[list[int], dict[str, torch.Tensor]]]:
-  """Yields each batch's sequence indices and model arguments.
+  """Yields the indices and the model arguments of each batch of sequences.
 
   The longest sequences come first.
 

@@ -1,4 +1,4 @@
-"""Training steps of JAX baselines, which are compiled for absent devices.
+"""Training steps of JAX baselines, compiled for devices not available here.
 
 The baselines are T5X's encoder-decoder, imported from a checkout, and an
 encoder that uses Flax layers as in the Flax documentation. Like xlflax, both
@@ -23,12 +23,12 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 
 class Step(NamedTuple):
-  """A training step that can be traced.
+  """A training step of a baseline that JAX can trace and compile.
 
   Attributes:
     jitted: Jitted function (state, batch) -> (state, loss).
-    state: Abstract state with shardings.
-    batch: Abstract batch with shardings.
+    state: Abstract training state (shapes and data types) with shardings.
+    batch: Abstract batch (shapes and data types) with shardings.
     tokens: Number of tokens per batch.
   """
 
@@ -39,7 +39,7 @@ class Step(NamedTuple):
 
 
 class T5Sizes(NamedTuple):
-  """Sizes of a T5X encoder-decoder, by default those of mT5-base."""
+  """Sizes of a T5X encoder-decoder. The defaults are those of mT5-base."""
 
   vocabulary: int = 250_112
   layers: int = 12
@@ -52,7 +52,7 @@ class T5Sizes(NamedTuple):
 
 
 class EncoderSizes(NamedTuple):
-  """Sizes of a masked language model, by default those of XLM-R base."""
+  """Sizes of a masked language model. The defaults are those of XLM-R base."""
 
   vocabulary: int = 250_002
   layers: int = 12
@@ -72,15 +72,15 @@ _T5X_RULES = (('batch', 'data'), ('embed', 'data'))
 def make_t5x_step(
   checkout: pathlib.Path, devices: tuple[Any, ...], sizes: T5Sizes
 ) -> Step:
-  """Returns a training step with T5X's `network.py` and `losses.py`.
+  """Returns a training step built from T5X's `network.py` and `losses.py`.
 
   The modules are from T5X's `examples/t5/network.py` and `losses.py`, and the
   step uses bfloat16. The other modules that T5X's `__init__` imports are not
   required.
 
   Args:
-    checkout: Checkout of github.com/google-research/t5x.
-    devices: Devices over which parameters and sequences are split.
+    checkout: Folder that contains a checkout of github.com/google-research/t5x.
+    devices: Devices over which the parameters and sequences are sharded.
     sizes: Sizes of the model and the batch. `rows` is the number of sequences
       per device.
 
@@ -205,7 +205,8 @@ def make_plain_flax_step(devices: tuple[Any, ...], sizes: EncoderSizes) -> Step:
   As in xlflax, the head receives only the chosen positions.
 
   Args:
-    devices: Devices over which sequences are split. Parameters are replicated.
+    devices: Devices over which the sequences are sharded. Parameters are
+      replicated.
     sizes: Sizes of the model and the batch. `rows` is the number of sequences
       per device.
   """
@@ -248,11 +249,12 @@ def _make_step(
 
   Args:
     loss: Loss function (params, batch, key) -> loss.
-    params: Abstract parameters.
+    params: Abstract parameters (shapes and data types).
     specs: Partition specs of the parameters.
     tokens: Map from the name of each array in a batch to its shape.
     devices: Devices that form the mesh.
-    counted_inputs: Names of the arrays whose tokens are counted.
+    counted_inputs: Names of the batch arrays whose sizes count as tokens of the
+      batch.
   """
   optimizer = optax.chain(
     optax.clip_by_global_norm(1.0),

@@ -1,4 +1,4 @@
-"""Trains Hugging Face's BertForMaskedLM on stored sequences, on the CPU.
+"""Trains Hugging Face's BertForMaskedLM on stored token IDs, on the CPU.
 
 Training matches Hugging Face's Trainer: fused AdamW without weight decay on
 biases and norms, gradient norm clipped at 1, and a linear schedule. 15 % of the
@@ -43,7 +43,7 @@ def make_network(
 
 
 def mask_tokens(ids: torch.Tensor, spec, special: torch.Tensor):
-  """Masks randomly selected tokens.
+  """Selects random positions and masks their tokens.
 
   Every batch has the same number of masked positions, so that array shapes do
   not change.
@@ -92,7 +92,7 @@ def make_loss_function(variant: str, model):
 
 
 def train_model(setting: efficiency.Setting, variant: str) -> None:
-  """Trains the model and saves it at each checkpoint's step.
+  """Trains the model and saves it at the step of each checkpoint.
 
   STATE.pt in the variant's folder stores the training state and the total CPU
   seconds, including those before interruptions.

@@ -1,4 +1,4 @@
-"""Hugging Face models in the sizes of papers, on torch with bf16 and SDPA."""
+"""Training steps of Hugging Face models on torch, in the sizes of papers."""
 
 import contextlib
 import time
@@ -13,7 +13,7 @@ _NOISE_DENSITY, _MEAN_SPAN_LENGTH = 0.15, 3  # Settings of span corruption.
 
 
 def measure_variant(model, variant: str, *, calls: int) -> dict:
-  """Times a variant; see `benchmarks.pretraining`.
+  """Times a variant of a Hugging Face training step.
 
   Args:
     model: A `benchmarks.pretraining.Model`.
@@ -85,7 +85,7 @@ class _GatheredHead(torch.nn.Module):
     self._network = network
 
   def forward(self, input_ids, positions, targets):
-    """Returns the loss at the flattened batch's masked positions."""
+    """Returns the loss at the masked positions of the flattened batch."""
     states = self._network.base_model(input_ids).last_hidden_state
     head = getattr(self._network, 'lm_head', None) or self._network.cls
     logits = head(states.flatten(0, 1)[positions])  # [N, V]
@@ -174,7 +174,7 @@ def _make_network(model) -> torch.nn.Module:
 
 
 def make_batch(model) -> dict[str, np.ndarray]:
-  """Returns the network's arguments, masked or corrupted on the host."""
+  """Returns the model inputs, masked or corrupted on the host."""
   rows = shapes.make_token_ids(
     shapes.Shape(
       vocabulary=model.vocabulary, batch=model.batch, length=model.length

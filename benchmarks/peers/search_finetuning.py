@@ -1,4 +1,4 @@
-"""Fine-tuning with SentenceTransformerTrainer, on the CPU.
+"""Fine-tuning for search with SentenceTransformerTrainer, on the CPU.
 
 This module is run by `benchmarks.search_finetuning`.
 """
@@ -16,7 +16,7 @@ from benchmarks import search_finetuning
 
 
 def train_model(setting: search_finetuning.Setting, seed: int) -> None:
-  """Trains on the pairs in the given order, and saves the model and losses."""
+  """Trains on pairs in the given order, and saves the model and the losses."""
   torch.set_num_threads(setting.threads)
   dropout = {
     name: setting.dropout
@@ -58,7 +58,7 @@ def train_model(setting: search_finetuning.Setting, seed: int) -> None:
 
 
 def make_sequential_sampler(dataset, batch_size, drop_last, **unused):
-  """Returns a sampler of batches in the order of the dataset."""
+  """Returns a batch sampler that keeps the order of the dataset."""
   del unused
   return data.BatchSampler(
     data.SequentialSampler(dataset), batch_size, drop_last

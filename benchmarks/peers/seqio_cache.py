@@ -1,4 +1,4 @@
-"""SeqIO task over text files, for SeqIO's `cache_tasks`.
+"""SeqIO task that tokenizes text files, for SeqIO's `cache_tasks` program.
 
 Pass this module to `cache_tasks` with `--module_import`. It reads its inputs
 from environment variables, because Beam's workers also import it.

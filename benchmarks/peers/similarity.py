@@ -1,4 +1,4 @@
-"""CSLS with faiss and with plain NumPy, and CKA with plain NumPy."""
+"""Baselines for CSLS (faiss and NumPy) and for CKA (NumPy)."""
 
 from collections.abc import Iterator
 
@@ -10,13 +10,13 @@ _BLOCK_ROWS = 1024  # Rows per block of similarities.
 def csls_numpy(
   first: np.ndarray, second: np.ndarray, *, top: int, k: int
 ) -> np.ndarray:
-  """Finds the nearest vectors by CSLS with NumPy, in blocks of rows.
+  """Finds each query's nearest keys by CSLS with NumPy, in blocks of queries.
 
   Args:
     first: Query vectors of shape [N, D].
     second: Key vectors of shape [M, D].
     top: Number of nearest neighbors to return per query.
-    k: Neighborhood size K in CSLS.
+    k: Number of neighbors over which CSLS averages similarities.
 
   Returns:
     Indices into `second` of shape [N, top], best first.
@@ -52,7 +52,7 @@ def _mean_nearest_similarity(
 def csls_faiss(
   first: np.ndarray, second: np.ndarray, *, top: int, k: int
 ) -> np.ndarray:
-  """Finds the nearest vectors by CSLS with exact faiss searches.
+  """Finds each query's nearest keys by CSLS with exact faiss searches.
 
   The first search computes the mean similarity of each vector in `second` to
   its neighbors. The second search uses these means as an additional dimension.
@@ -61,7 +61,7 @@ def csls_faiss(
     first: Query vectors of shape [N, D].
     second: Key vectors of shape [M, D].
     top: Number of nearest neighbors to return per query.
-    k: Neighborhood size K in CSLS.
+    k: Number of neighbors over which CSLS averages similarities.
 
   Returns:
     Indices into `second` of shape [N, top], best first.
@@ -92,7 +92,7 @@ def _normalize(vectors: np.ndarray) -> np.ndarray:
 
 
 class PlainCKA:
-  """CKA computed from float64 sums of products for each pair of layers."""
+  """Accumulator of CKA between the layers of two models, in NumPy."""
 
   def __init__(self, *, diagonal: bool):
     self._diagonal = diagonal
@@ -101,7 +101,7 @@ class PlainCKA:
     self._count = 0
 
   def update(self, first: np.ndarray, second: np.ndarray) -> None:
-    """Adds a batch of hidden states from two models.
+    """Adds the hidden states of two models for a batch of sentences.
 
     Args:
       first: Hidden states of shape [layers, sentences, size].
@@ -119,7 +119,7 @@ class PlainCKA:
     self._count += x.shape[1]
 
   def result(self) -> np.ndarray:
-    """Returns CKA of shape [layers, layers], or its diagonal [layers]."""
+    """Returns CKA for all pairs of layers, or for equal layers only."""
     depth = max(i for _, i in self._totals) + 1
     return np.array(
       [
@@ -149,7 +149,7 @@ class PlainCKA:
 def generate_states(
   *, layers: int, sentences: int, size: int, batch: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-  """Yields batches of hidden states from two models.
+  """Yields batches of synthetic hidden states for two models.
 
   The hidden states in all batches are derived from one random batch.
 

@@ -1,4 +1,4 @@
-"""Comparison of JAX's splash attention with xlflax's TPU kernels.
+"""Speed of JAX's splash attention compared with xlflax's TPU kernels.
 
   python -m benchmarks.peers.splash_attention tpu:v6e:1
 
@@ -34,7 +34,10 @@ _LAYERS, _SHAPE = 12, (64, 512, 12, 64)
 def compute_attention(
   query, key, value, mask, *, bias, scale, dropout_rate, dropout_key
 ) -> jax.Array:
-  """Computes `fused.attend` without dropout, biases and windows.
+  """Computes attention with JAX's splash attention kernel.
+
+  The arguments are those of `fused.attend`. Dropout, biases and windows are not
+  supported.
 
   Returns:
     The output of shape [batch, length, heads, width].
@@ -75,7 +78,10 @@ def _attend_on_device(arrays: kernel_spec.Arrays) -> jax.Array:
 def measure_kernels(
   machine: machine_topology.DeviceTopology, function, rate: float
 ) -> dict:
-  """Returns each kernel's milliseconds for all layers, counted in bundles.
+  """Returns the milliseconds of each kernel, summed over all layers.
+
+  Times are computed from the number of instruction bundles in the compiled
+  kernels.
 
   Args:
     machine: Topology of the TPUs.

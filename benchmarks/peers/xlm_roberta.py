@@ -1,4 +1,4 @@
-"""Hugging Face's XLM-R on torch, unmodified and with a gathering head.
+"""Training steps of Hugging Face's XLM-R on torch.
 
 Training matches Hugging Face's Trainer: fused AdamW, gradient norm clipped at
 1, and batches that a collator has masked on the host beforehand.
@@ -52,7 +52,7 @@ def make_step_function(shape: shapes.Shape, variant: str):
 
 
 def make_config(shape: shapes.Shape) -> transformers.XLMRobertaConfig:
-  """Returns an XLM-R configuration, in which two extra positions are added."""
+  """Returns an XLM-R configuration that has two additional positions."""
   return transformers.XLMRobertaConfig(
     vocab_size=shape.vocabulary,
     hidden_size=shape.hidden,
@@ -83,5 +83,5 @@ def _compute_gathered_loss(model, batch, labels) -> torch.Tensor:
 
 
 def library_versions() -> dict[str, str]:
-  """Returns the versions of the libraries that the training step uses."""
+  """Returns the versions of the libraries that the torch training step uses."""
   return {'torch': torch.__version__, 'transformers': transformers.__version__}
