@@ -85,14 +85,14 @@ class UnlinkedFiles(example_source.ExampleSource):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AlignmentStudy(study_base.SeriesStudy):
-  """Word alignment with every model series at every layer.
+  """Word alignment with hidden states of every layer, for each model series.
 
   Attributes:
     source: Source of sentence pairs with or without gold links.
     maps: Folder with maps between the two models of a series. If None, hidden
       states are compared without a map.
     methods: Alignment methods (see `xlflax.similarity.word_links`).
-    layer: Layer whose predicted links are written.
+    layer: Layer whose predicted links are written to files.
     entropic_reg: Weight of entropic regularization in optimal transport.
     marginals: Weights of a sentence's words in optimal transport.
     threshold: Score threshold for links (see `word_links.link_matrix`).
@@ -114,7 +114,7 @@ class AlignmentStudy(study_base.SeriesStudy):
     object.__setattr__(self, 'methods', methods)
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis and records failures of single pairs or runs."""
+    """Runs the analysis and records language pairs or runs that failed."""
     failures = eval_task.Failures('alignment')
     rows: list[analysis_report.Row] = []
     notes: dict[str, None] = {}

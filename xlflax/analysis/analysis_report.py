@@ -75,7 +75,7 @@ def curves(
   rows: Sequence[Row],
   **options: Any,
 ) -> dict[str, Figure]:
-  """Returns a figure of curves under its name, or {} if there are no points.
+  """Returns a figure of curves by its file name, or {} if it has no points.
 
   Args:
     name: File name without the suffix.
@@ -195,10 +195,13 @@ def grid(
 
   Args:
     title: Table title.
-    rows: Numbers. If several belong to the same cell, the last one is used.
-    value: Name of the column with the values, which are fractions.
-    down: Function that returns the table-row label for a number.
-    across: Function that returns the table-column label for a number.
+    rows: Rows with the numbers to display. If several rows belong to the same
+      table cell, the last row is used.
+    value: Name of the column that contains the values to display, which are
+      fractions.
+    down: Function that maps a row of numbers to the label of its table row.
+    across: Function that maps a row of numbers to the label of its table
+      column.
     corner: Heading above the row labels.
   """
   column_labels = list(dict.fromkeys(map(across, rows)))

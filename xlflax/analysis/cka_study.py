@@ -33,7 +33,7 @@ class CkaStudy(study_base.SeriesStudy):
   Attributes:
     source: Source of parallel text.
     series: Model series to compare.
-    steps: Checkpoint steps for models without a named step (see
+    steps: Checkpoint steps for models whose reference does not name a step (see
       `Models.at_steps`).
     compare: Pairs of layers to compare: all pairs, or each layer with its
       counterpart.
@@ -49,7 +49,7 @@ class CkaStudy(study_base.SeriesStudy):
   reader: SentenceReader = dataclasses.field(default_factory=SentenceReader)
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis and records failures of single pairs or runs."""
+    """Runs the analysis and records language pairs or runs that failed."""
     failures = eval_task.Failures('cka')
     rows: list[analysis_report.Row] = []
     for case, text in self.loaded_cases(

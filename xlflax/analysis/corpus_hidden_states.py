@@ -45,7 +45,7 @@ def sentence_blocks(
 
   Args:
     eval_model: Model with its vocabulary.
-    texts: Sentences in one language. They are consumed block by block.
+    texts: Iterable of sentences in one language, which is read block by block.
     language: Language code for the sentences.
     pooling: Method that pools hidden states. If None, the pooling of the
       model's own sentence vectors.
@@ -100,8 +100,8 @@ def mean_word_states(
     total: Total number of sentences, for reporting progress.
 
   Raises:
-    AnalysisError: If the store contains different words or a different
-      `identity`.
+    AnalysisError: If the store contains sums for different words or with a
+      different `identity`.
   """
   language_id = _language_id(eval_model, language)
   config = eval_model.model.config

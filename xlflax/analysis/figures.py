@@ -30,7 +30,7 @@ def layer_columns(
     title: Figure title.
     label: Label of the color bar. Values are between 0 and 1.
     columns: Values of all layers by (group, column). Columns of one group are
-      adjacent. Shorter ones leave their last rows empty.
+      adjacent. In columns with fewer layers, the last rows are empty.
     layers: Layer numbers of the rows. If empty, they are counted from 0.
   """
   depth = max(map(len, columns.values()))

@@ -55,7 +55,7 @@ class WordVectors:
     return word_forms.WordIndex(self.words, self.language)
 
   def find(self, word: str) -> int | None:
-    """Returns a word's row; see `word_forms.WordIndex.find`."""
+    """Returns the row index of a word, or None (see `WordIndex.find`)."""
     return self.index.find(word)
 
 
@@ -66,8 +66,8 @@ class Translated:
   Attributes:
     precision: Precision@k by similarity score and k, such as `(Score.CSLS, 1)`.
     queries: Number of words that were translated.
-    asked: Number of distinct words in the test dictionary. A word does not
-      count in the precision if it does not have a vector, or if none of its
+    asked: Number of distinct words in the test dictionary. A word is excluded
+      from the precision if it does not have a vector, or if none of its
       translations has one.
     learned_from: Number of word pairs from which the map was learned. It is 0
       without a map.

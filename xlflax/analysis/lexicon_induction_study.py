@@ -95,7 +95,7 @@ class LexiconInductionStudy(study_base.SeriesStudy):
     self._check_vectors()
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis and records failures of single pairs or runs."""
+    """Runs the analysis and records language pairs or runs that failed."""
     failures = eval_task.Failures('words')
     rows: list[analysis_report.Row] = []
     train = _read_dictionaries(self.train)

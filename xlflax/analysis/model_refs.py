@@ -61,7 +61,7 @@ class ModelRef:
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True)
 class ModelSeries:
-  """A series of models: one for each language of every language pair.
+  """A series of models, which assigns a model to both languages of a pair.
 
   In a model reference, `{language}` is replaced by the language that it reads
   and `{pair}` by both languages: `runs/{language}` are monolingual models,
@@ -161,14 +161,15 @@ class Models:
   def at_steps(
     self, refs: tuple[ModelRef, ModelRef], steps: Steps
   ) -> list[tuple[ModelRef, ModelRef]]:
-    """Returns both models at each of the given steps.
+    """Returns references to both models at each of the given steps.
 
     A model with a named step is used at that step throughout.
 
     Args:
       refs: References to the models for the two languages.
       steps: 'last' for the last checkpoint of each model, 'all' for all steps
-        that are common to the models without a named step, or a list of steps.
+        at which every model whose reference does not name a step has a
+        checkpoint, or a list of steps.
 
     Raises:
       XlflaxError: If a run or checkpoint does not exist.

@@ -33,7 +33,7 @@ _BLOCK = 256  # Number of sentences whose word states are computed at a time.
 
 
 class Level(enum.Enum):
-  """Units from which maps are learned: sentences, or aligned words."""
+  """Units whose vectors maps are learned from: sentences or aligned words."""
 
   SENTENCES = 'sentences'
   WORDS = 'words'
@@ -67,7 +67,7 @@ class ProcrustesStudy(study_base.SeriesStudy):
   level: Level = Level.SENTENCES
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis and records failures of single pairs or runs."""
+    """Runs the analysis and records language pairs or runs that failed."""
     failures = eval_task.Failures('procrustes')
     rows: list[analysis_report.Row] = []
     files: dict[str, str | bytes] = {}

@@ -62,7 +62,7 @@ class SentenceRetrievalStudy(study_base.SeriesStudy):
   reader: SentenceReader = dataclasses.field(default_factory=SentenceReader)
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis and records failures of single pairs or runs."""
+    """Runs the analysis and records language pairs or runs that failed."""
     failures = eval_task.Failures('sentences')
     rows: list[analysis_report.Row] = []
     notes: list[str] = []

@@ -39,8 +39,8 @@ class Case(NamedTuple):
   Attributes:
     series: Name of the model series.
     pair: Language pair.
-    step: Step of the checkpoint that varies over training. If both checkpoints
-      are fixed, the step of the first model.
+    step: Step of the model whose checkpoint varies over training. If the
+      checkpoints of both models are fixed, the step of the first model.
     first: Model that reads the pair's first language.
     second: Model that reads the pair's second language.
   """
@@ -186,7 +186,7 @@ def chosen_layers(layers: Sequence[int] | None, count: int) -> list[int]:
 def last_steps(
   rows: Sequence[analysis_report.Row],
 ) -> list[analysis_report.Row]:
-  """Returns each series' and pair's rows at the last step."""
+  """Returns the rows at the last step of each series and language pair."""
   last = {(row['series'], row['pair']): row['step'] for row in rows}
   return [
     row for row in rows if row['step'] == last[row['series'], row['pair']]

@@ -16,7 +16,7 @@ from xlflax.utils import errors, name_suggestions, validation
 
 
 class Digest(NamedTuple):
-  """Identity of a text, by which its results are stored.
+  """Identifier of a text, under which results for the text are stored.
 
   Attributes:
     name: First 16 hexadecimal digits of the hash of the text.
@@ -152,7 +152,7 @@ def lines_of(source: text_sources.TextSource, language: str) -> Iterable[str]:
 
 
 def digest(lines: Iterable[str]) -> Digest:
-  """Computes the identity of a text from its lines.
+  """Computes the identifier of a text from its lines.
 
   The hash is that of the text's lines as a JSON list.
   """

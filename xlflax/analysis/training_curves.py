@@ -44,7 +44,7 @@ class LearningCurvesStudy(study_base.Study):
   source: str = averages.ENGLISH
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis and records failures of single pairs or runs."""
+    """Runs the analysis and records language pairs or runs that failed."""
     del models  # Only result files are read.
     failures = eval_task.Failures('curves')
     rows: list[analysis_report.Row] = []

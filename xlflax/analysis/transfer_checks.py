@@ -29,8 +29,8 @@ def finite_states(
 
   Args:
     eval_model: Model that computes the hidden states.
-    source: Source of the task's examples. Languages that cannot be read are
-      skipped.
+    source: Source of the task's examples. Languages whose examples cannot be
+      read are skipped.
     layer: Layer index, counted from 0.
     name: Name of the model to report in error messages.
 
@@ -81,7 +81,7 @@ def orient_map(
   source: str,
   languages: Sequence[str],
 ) -> tuple[alignment_maps.SavedMap, str | None]:
-  """Orients a map so that it leads from the target's states to the head.
+  """Orients a map so that it maps the target's hidden states to the head's.
 
   A map between two models is inverted if it leads away from the head. A map
   between two languages of one model is inverted if it leads to the language of

@@ -40,7 +40,7 @@ class TransferMatrixStudy(study_base.Study):
   tasks: tuple[str, ...] | None = None
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis and records failures of single pairs or runs."""
+    """Runs the analysis and records language pairs or runs that failed."""
     del models  # Only result files are read.
     failures = eval_task.Failures('directions')
     rows: list[analysis_report.Row] = []

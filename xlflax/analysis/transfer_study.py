@@ -60,7 +60,7 @@ class HeadTransferStudy(study_base.Study):
   task: head_task.HeadTask
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis and records failures of single pairs or runs."""
+    """Runs the analysis and records language pairs or runs that failed."""
     failures = eval_task.Failures('transfer')
     rows: list[analysis_report.Row] = []
     notes: dict[str, None] = {}

@@ -23,7 +23,7 @@ from xlflax.utils import errors
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckedAlignment(word_alignment_task.WordAlignment):
-  """Word alignment task that rejects hidden states that are not finite.
+  """Word alignment task that raises an error if hidden states are not finite.
 
   Without this check, words would be linked even if their states are NaN.
   """
@@ -56,8 +56,8 @@ class TwoModelAlignment(CheckedAlignment):
 
   Attributes:
     second: Model that reads the second language.
-    maps: Map for each layer from the first model's space to the second model's
-      space. If None, states are compared without a map.
+    maps: Map for each layer from the first model's hidden-state space to that
+      of the second model. If None, hidden states are compared without a map.
   """
 
   second: eval_task.EvalModel

@@ -30,7 +30,7 @@ class WordMeans:
   """Sums of hidden states over the occurrences of words, at every layer.
 
   Attributes:
-    words: V distinct words, in the order of their rows.
+    words: V distinct words, in the order of the rows in `sums`.
     sums: Float32 array of sums, of shape [V, layers, D].
     counts: Int64 array with each word's number of occurrences, of shape [V].
     sentences: Number of processed sentences.
@@ -60,7 +60,7 @@ class WordMeans:
     self.sentences = 0
 
   def find(self, word: str) -> int | None:
-    """Returns a word's row; see `word_forms.WordIndex.find`."""
+    """Returns the row index of a word, or None (see `WordIndex.find`)."""
     return self._index.find(word)
 
   def update(
@@ -74,7 +74,8 @@ class WordMeans:
     Args:
       occurrences: For each sentence, an int array of its words' rows, of shape
         [n], and their vectors of shape [layers, n, D].
-      sentences: Number of sentences to add to the count.
+      sentences: Number of sentences in the block, which is added to the number
+        of processed sentences.
     """
     nonempty = [(rows, vectors) for rows, vectors in occurrences if len(rows)]
     if nonempty:
@@ -132,9 +133,9 @@ class Store:
 
   Attributes:
     path: Path to the `.npz` file.
-    identity: Everything that determines the sums in addition to the words, such
-      as the checkpoint, language and corpus. Sums with a different identity are
-      rejected.
+    identity: Identifier of everything that determines the sums in addition to
+      the words, such as the checkpoint, language and corpus. Stored sums with a
+      different identifier are rejected.
     about: Readable description of `identity` as JSON values, which is stored
       with the sums.
   """
@@ -263,9 +264,9 @@ def frequent_words(
   Args:
     texts: Sentences in one language.
     language: Language code for the sentences.
-    known: Words of a dictionary. The ones that occur in the text come first. In
-      scripts without spaces, the segmentation keeps them together (see
-      `xlflax.data.corpus.word_segmentation`).
+    known: Words of a dictionary. Dictionary words that occur in the text come
+      first. In scripts without spaces, word segmentation does not split
+      dictionary words (see `xlflax.data.corpus.word_segmentation`).
     max_words: Maximum number of words to return.
 
   Returns:

@@ -134,7 +134,7 @@ def split_messages(
   num_validation: int,
   seed: int,
 ) -> Split:
-  """Holds out messages that exist in all languages, and their near duplicates.
+  """Splits messages into training, validation and test sets.
 
   Test and validation contain the same messages in every language, so that
   scores of languages are comparable. `train` does not contain near duplicates
@@ -187,8 +187,8 @@ def build_corpus(
   Args:
     output_dir: Path to the corpus directory. It is created if it does not
       exist. A corpus of the same languages is replaced.
-    languages: Language codes. They must include English, because it is part of
-      all pairs.
+    languages: Language codes. They must include English, because every language
+      pair consists of English and another language.
     num_test: Number of messages held out for the test split in every language.
     num_validation: Number of messages held out for the validation split in
       every language.

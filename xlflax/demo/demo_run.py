@@ -35,7 +35,7 @@ def run(settings: demo_pipeline.Settings) -> evaluate.Report:
 
   Raises:
     XlflaxError: If a package is missing, if the directory contains a different
-      run, or a part of the evaluation failed.
+      run, or if part of the evaluation failed.
   """
   phases = _Phases()
   # Missing packages and misspelled bindings are detected before any file is

@@ -36,8 +36,8 @@ def select_held_out(
     from its translations.
 
   Raises:
-    CorpusError: If fewer than ten texts satisfy the conditions on returned
-      texts.
+    CorpusError: If fewer than ten texts satisfy the conditions that returned
+      texts must satisfy.
   """
   common = set.intersection(*(set(texts) for texts in messages.values()))
   candidates = sorted(

@@ -137,7 +137,7 @@ class EvalResult:
       written to `<step>/<name>`, next to the JSON file, and are not read back.
     score_metrics: Metrics whose mean is reported as the task's score.
     inputs: Settings that turned labeled examples into model inputs, such as
-      `length` and `separator`. They are those of the run, unless the task
+      `length` and `separator`. The run's settings are used unless the task
       overrides them.
   """
 
@@ -246,8 +246,9 @@ class EvalTask:
   Attributes:
     name: Name of the folder under `eval/` in which the results are stored.
     METRICS: Metrics that `evaluate` reports. The primary metric comes first.
-    SOURCES: Additional names of the task on the command line, with the class of
-      the source that the task reads under each name.
+    SOURCES: Additional command-line names of the task. Each name is mapped to
+      the class of the text source that the task reads when it is requested
+      under that name.
   """
 
   METRICS: ClassVar[tuple[Metric, ...]] = ()
@@ -308,7 +309,7 @@ class EvalTask:
 
   @classmethod
   def arguments(cls, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the constructor arguments of a task whose text options locate.
+    """Returns constructor arguments of a task that reads the specified text.
 
     Args:
       name: Name under which the task was requested on the command line.
@@ -363,7 +364,7 @@ def statistics_files(
   statistics: Mapping[str, example_statistics.Statistics],
   files: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-  """Returns per-example statistics as an entry for `EvalResult.files`.
+  """Returns an entry for `EvalResult.files` with per-example statistics.
 
   `EvalTask.statistics` reads the file.
 
@@ -371,8 +372,8 @@ def statistics_files(
     part: Language, language pair or file as named in the metrics, such as `de`
       in `f1/de`.
     statistics: Per-example statistics by metric.
-    files: Files of the result. Statistics for other metrics that the file
-      already contains are kept.
+    files: Contents of the result's files, by file name. If the statistics file
+      already exists in `files`, its statistics for other metrics are kept.
   """
   name = statistics_file(part)
   stored = json.loads((files or {}).get(name, '{}'))

@@ -86,10 +86,10 @@ def predict_rows(
       size.
     objective: Objective that trained the head. Its `predict` is compiled once
       for each shape.
-    rows: N input sequences. Fields that they do not contain, such as labels,
-      are left out of the batch.
-    maker: Row maker that created the sequences. It determines how they are
-      padded.
+    rows: N input sequences. Fields that the sequences do not contain, such as
+      labels, are left out of the batches.
+    maker: Featurizer that created the sequences. It determines how the
+      sequences are padded.
     max_length: Maximum number of tokens per sequence.
 
   Yields:

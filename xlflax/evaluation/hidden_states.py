@@ -72,7 +72,7 @@ def sentence_vectors(
     encoding: Sentence-vector definition that replaces the evaluated model's
       definition. If None, the evaluated model's definition is used.
     prompt: Text that is prepended to each sentence. If None, the default prompt
-      of the definition.
+      of the sentence-vector definition is used.
 
   Returns:
     The vectors in the order of `texts`, and the number of truncated texts.
@@ -105,7 +105,7 @@ def layer_vectors(
   prompt: str | None = None,
   layers: Sequence[int] | None = None,
 ) -> SentenceStates:
-  """Computes each layer's pooled states, before averaging and dense layers.
+  """Computes each layer's pooled states, without averaging or dense layers.
 
   Args:
     eval_model: Model with its parameters, vocabulary, partitioner and batch
@@ -115,7 +115,7 @@ def layer_vectors(
     encoding: Sentence-vector definition with pooling, prompts and maximum
       length.
     prompt: Text that is prepended to each sentence. If None, the default prompt
-      of the definition.
+      of the sentence-vector definition is used.
     layers: Layers to return, where 0 is the embedding output. If None, all
       layers are returned.
 
@@ -156,8 +156,8 @@ def sentence_states(
     language_ids: N indices into the vocabulary's languages.
     pooling: Method that reduces a sentence's hidden states to one vector.
     max_length: Maximum number of tokens per sentence, including `<bos>` and
-      `<eos>`. It is limited by the model's number of positions. If None, that
-      number.
+      `<eos>`. It is limited by the model's number of positions. If None, the
+      model's number of positions is used.
     layers: Layers to return, where 0 is the embedding output. If None, all
       layers are returned.
 
@@ -218,7 +218,8 @@ def length_limit(
 
   Args:
     eval_model: Model, whose number of positions is the upper limit.
-    max_length: Requested maximum. If None, the model's number of positions.
+    max_length: Requested maximum. If None, the model's number of positions is
+      used.
 
   Raises:
     ConfigError: If special tokens alone would fill `max_length`.
@@ -246,7 +247,8 @@ def layer_index(
   Args:
     eval_model: Model that contains the layer.
     layer: Layer number. Negative numbers count from the last layer.
-    where: Name of the setting to report in error messages.
+    where: Name of the setting that contains the layer number, for error
+      messages.
 
   Raises:
     ConfigError: If the model does not have the layer.
@@ -285,7 +287,7 @@ def plan_batches(
     max_length: Maximum number of tokens per sentence.
     batch_size: Number of sequences per batch. Batches of sequences with more
       than 128 tokens have fewer rows.
-    multiple: Divisor of the number of sequences in every batch.
+    multiple: Number that must divide the number of sequences in every batch.
 
   Yields:
     Indices of n sentences of shape [n], the number of rows (at least n), and

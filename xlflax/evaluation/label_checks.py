@@ -8,7 +8,7 @@ from xlflax.data.supervised import label_sets, labeled_examples
 
 
 class UnseenLabelPolicy(enum.Enum):
-  """Options for gold labels that are missing from a head's training labels."""
+  """Policy for gold labels that are missing from a head's training labels."""
 
   ERROR = 'error'  # The part is not evaluated and is listed as a failure.
   WRONG = 'wrong'  # Predictions for them are wrong, and a note counts them.
@@ -35,8 +35,8 @@ def check_labels_known(
     unseen: How to treat labels that the head was not trained with.
     part: Name of the evaluated language or file, for messages.
     notes: List to which a note about unseen labels is appended.
-    name: Function that maps a label to the name to compare. By default,
-      the label itself.
+    name: Function that maps a label to the name that is compared with
+      `known_labels`. By default, the label itself is compared.
 
   Raises:
     CorpusError: If there is an unseen label and `unseen` is ERROR, or if all

@@ -139,8 +139,8 @@ def line_panels(
     panels: Points (x, y) by panel name and line name. The value y may be NaN.
     xlabel: Label of the horizontal axes, `LAYER` or `STEP`.
     whole: Largest possible value, such as 100. The vertical axes start at 0 and
-      end at the next tenth of it above all values. If None, they fit the
-      values.
+      end at the smallest multiple of `whole / 10` that exceeds all values. If
+      None, the vertical axes fit the values.
     one_scale: Whether to use the same vertical scale in all panels.
   """
   names = list(dict.fromkeys(n for lines in panels.values() for n in lines))
@@ -187,7 +187,7 @@ def wrap_name(name: str, inches: float) -> str:
 
 
 def _upper_limit(panels: Panels, whole: float) -> float:
-  """Returns the next tenth of `whole` above all values."""
+  """Returns the smallest multiple of `whole / 10` that exceeds all values."""
   highest = max(
     (
       y
@@ -214,7 +214,8 @@ def draw_heatmap(
   Args:
     axes: Axes to draw on.
     values: Array of shape [rows, columns]. Cells that are not finite are empty.
-    shown: Function that formats a number. By default, it formats percentages.
+    shown: Function that formats the number in a cell. By default, numbers are
+      formatted as percentages.
     low: Lower end of the color scale. If it is `-high`, the colors diverge
       from zero.
     high: Upper end of the color scale.
@@ -275,8 +276,8 @@ def bar_chart(
     title: Figure title.
     label: Label of the vertical axis, including the unit.
     models: Score by model name and group (language or task).
-    groups: Order of the groups. If None, the groups are in the order of the
-      scores.
+    groups: Order of the groups. If None, the groups are in the order in which
+      they occur in `models`.
   """
   names = list(
     groups

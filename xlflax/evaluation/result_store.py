@@ -177,7 +177,7 @@ def result_identity(
 
 
 def result_group(identity: Mapping[str, Any]) -> Group:
-  """Returns the group of results to which an identity belongs."""
+  """Returns the group of comparable results to which a result belongs."""
   shared = {key: identity[key] for key in _SHARED if key in identity}
   return Group(
     identity['task']['name'],
@@ -201,7 +201,7 @@ def result_path(
 
 
 def checkpoint_identity(directory: pathlib.Path, step: Step) -> str:
-  """Returns a hash that distinguishes runs' checkpoints at the same step.
+  """Returns a hash that distinguishes different runs' checkpoints at a step.
 
   The hash depends on the content of the checkpoint and does not change when the
   checkpoint is copied. It is empty for the untrained model.
@@ -258,7 +258,7 @@ def write_result(
 def read_result(
   file: pathlib.Path, *, directory: pathlib.Path | None = None
 ) -> eval_task.EvalResult | None:
-  """Reads a result without comparing its settings. Returns None if unusable.
+  """Reads a result, whatever its settings are. Returns None if unusable.
 
   Args:
     file: JSON file that contains the result. The result is unusable if the file
@@ -425,7 +425,7 @@ def check_writable(
 
 
 def run_of(folder: pathlib.Path) -> pathlib.Path:
-  """Returns the directory of the run to which stored results belong."""
+  """Returns the model directory of the run that the stored results evaluate."""
   owner = _read_owner(folder)
   return paths.to_path(owner['run']) if owner else folder
 

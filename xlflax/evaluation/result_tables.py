@@ -32,7 +32,7 @@ _COLUMNS = (*result_store.Group._fields, 'step', 'metric', 'value')
 
 
 class Recorded(NamedTuple):
-  """Task of stored results, for which no task object is available.
+  """Description of a task that has stored results but no task object.
 
   Attributes:
     name: Name of the evaluation task.
@@ -55,7 +55,7 @@ class Recorded(NamedTuple):
 def summarize_group(
   group: result_store.Group, by_step, *, is_one_of_many: bool
 ):
-  """Returns the task of a group of results, or None without any number.
+  """Returns a description of a group's task, or None if there are no metrics.
 
   Args:
     group: Group to which the results belong.
@@ -266,11 +266,12 @@ def result_table(
   Args:
     task: Task that produced the results.
     by_step: Results by training step.
-    languages: Languages of the vocabulary, if it has language codes. Parts in
-      other languages are marked, and a second mean excludes them.
-    folder: Folder with the results. If it is given, the first and the last
-      checkpoint have half-widths of confidence intervals, and the table
-      contains the chance level and the coverage of the languages.
+    languages: Languages of the vocabulary, if it has language codes. Table rows
+      for other languages are marked, and the table contains a second mean that
+      excludes these languages.
+    folder: Folder with the results. If given, the table also contains
+      half-widths of confidence intervals for the first and the last checkpoint,
+      the chance level, and the coverage of the languages.
   """
   steps = list(by_step)
   if len(steps) > _MAX_STEPS:
@@ -464,7 +465,7 @@ def parts_of(metric: str, by_step) -> list[str]:
 
 
 def score_note(name: str, value: float | None) -> str:
-  """Formats the value next to a score, which is a chance level or a count."""
+  """Formats the note next to a score, which is a chance level or a count."""
   if value is None:
     return ''
   return format_cell(value) if name == CHANCE else f'{value:,.0f}'

@@ -62,10 +62,10 @@ class SentenceEmbedding:
     dense: Activation functions of the dense layers, in the order of
       application.
     normalize: Whether to scale vectors to length 1.
-    centering: Mean that tasks subtract from test-set vectors. If None,
-      the default of each task.
+    centering: Mean that tasks subtract from test-set vectors. If None, each
+      task uses its own default.
     max_length: Maximum number of tokens per text, including special tokens. If
-      None, the maximum of the model.
+      None, the model's number of positions is used.
     prompts: Prompts that can be prepended to a text, by name, such as 'query: '
       for 'query'.
     default_prompt: Name of the prompt for texts that are not queries or

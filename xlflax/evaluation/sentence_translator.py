@@ -48,7 +48,7 @@ class Translations(NamedTuple):
   Attributes:
     hypotheses: Hypotheses for each sentence, best hypothesis first. A sentence
       that consists of white space has a single empty hypothesis with score 0.
-    cut: Number of sentences that exceeded the maximum length.
+    cut: Number of sentences that were truncated to the maximum length.
   """
 
   hypotheses: list[list[Hypothesis]]

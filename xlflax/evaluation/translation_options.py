@@ -24,11 +24,11 @@ class TranslationOptions:
     length_penalty: Exponent of the length penalty. A hypothesis of n tokens
       with probability p has the score log p / n^length_penalty.
     early_stopping: Criterion for ending the search for a sentence: EXACT or
-      FULL.
+      FULL (see `decoding.EarlyStopping`).
     n_best: Number of hypotheses to return for each sentence.
     max_length: Maximum number of tokens of a source sentence and of its
       translation, including special tokens. If None, the model's number of
-      positions.
+      positions is used.
     max_length_ratio: Length limit of translations relative to their source: a
       sentence of n tokens is translated to at most `max_length_ratio * n + 10`
       tokens, including special tokens.

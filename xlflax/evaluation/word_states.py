@@ -38,8 +38,8 @@ class WordStates(NamedTuple):
     sentence: Index of the sentence among the input sentences.
     states: Float32 array of shape [layers + 1, W, H], the embedding output
       first.
-    words: Int array of shape [W] with the word numbers in ascending
-      order. Words that exceed the maximum length are left out.
+    words: Int array of shape [W] with the word numbers (see `Reading.words`) in
+      ascending order. Words beyond the maximum length are left out.
   """
 
   sentence: int

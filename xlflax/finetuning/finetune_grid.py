@@ -26,7 +26,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Tested(enum.Enum):
-  """Settings to evaluate on the test sets."""
+  """Options for the settings that are evaluated on the test sets."""
 
   # The best setting on the dev set.
   SELECTED = 'selected'
@@ -173,7 +173,7 @@ def trial_configurations(
   *,
   select: str | None = None,
 ) -> list[gin_config.Configuration]:
-  """Returns all trials' configurations for `gin_config.check_bindings`.
+  """Returns the gin configurations of all trials, to check their bindings.
 
   No objects are built. The values of the axes are treated as bindings by the
   user.

@@ -35,7 +35,7 @@ class GridReport:
     trials: Results of the trials that were run, in the order of the grid.
     tests: Test scores by trial name and 'task/metric'.
     primary_metrics: Primary metrics of the test tasks in the form
-      'task/metric', without the part.
+      'task/metric', without a language.
     failures: Failures that occurred in evaluation on the test sets.
   """
 

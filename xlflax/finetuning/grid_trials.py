@@ -67,9 +67,10 @@ class TrialResult:
     trial: Macro values of the trial.
     directory: Model directory of the trial.
     status: Status of the trial.
-    config: Fingerprint of the trainer, numbers of steps and epochs, and a hash
-      of the inputs.
-    judged_by: Selection metric, and a hash of the tasks on the dev set.
+    config: Hash of the trainer's configuration, numbers of steps and epochs,
+      and a hash of the inputs.
+    judged_by: Selection metric, and a hash of the evaluation tasks that compute
+      the metric on the dev set.
     message: Error message, or an empty string.
     exit_status: Exit status that corresponds to the error; see
       `errors.ExitStatus`.

@@ -24,7 +24,8 @@ class Axis:
   """An axis of a hyperparameter grid: a gin macro and its values.
 
   Attributes:
-    macro: Name of a macro, or of a parameter such as `optimizers.AdamW.b2`.
+    macro: Name of a gin macro, or of a gin parameter such as
+      `optimizers.AdamW.b2`.
     values: Values of the macro, in gin syntax.
   """
 

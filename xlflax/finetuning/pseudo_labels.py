@@ -90,8 +90,8 @@ def pseudo_label(
       sentences (format 'conll', or 'conll_iob2' for ENTITIES).
     step: Step of the teacher's checkpoint. If None, the newest checkpoint is
       used.
-    scheme: Type of the word labels. Entities are repaired to IOB2. If None, the
-      type of the teacher's labels.
+    scheme: Type of the word labels. Predicted entity labels are converted to
+      valid IOB2 labels. If None, the type of the teacher's labels is used.
     length: Maximum number of tokens per sequence. If None, the length with
       which the teacher was fine-tuned.
     batch_size: Number of sentences per batch.

@@ -13,7 +13,7 @@ DEFAULT_RECIPE = (
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SuiteTask:
-  """A suite task: its gin file, fine-tuning grid and score.
+  """Definition of a suite task: its gin file, fine-tuning grid and score.
 
   Attributes:
     name: Name of the suite task. Its gin file names the evaluation tasks that
@@ -23,13 +23,15 @@ class SuiteTask:
       with fine-tuning, it also binds everything that `xlflax finetune` needs
       except INIT_FROM. It reads data from the macro DATA.
     bindings: Bindings 'NAME=VALUE' to apply to the gin file.
-    trials: Name of the suite task whose fine-tuned models are evaluated, often
-      the task itself. None for a task without fine-tuning.
+    trials: Name of the suite task whose fine-tuned models are evaluated. It can
+      be the task's own name. None for a task without fine-tuning.
     grid: Axes of the task's fine-tuning grid, such as
       'LEARNING_RATE=1e-5,2e-5'.
-    select: Dev-set metric that selects the checkpoint and the setting.
+    select: Dev-set metric that selects the best checkpoint of a trial and the
+      best setting of the grid.
     metrics: Metrics whose mean is the task's score, such as 'f1' for 'f1/fr'.
-      If empty, those that the test tasks declare (`EvalTask.score_metrics`).
+      If empty, the metrics that the evaluation tasks declare in
+      `EvalTask.score_metrics` are used.
     recipe: Additional bindings from a published recipe, each with its source.
     deviations: Descriptions of recipe settings that are not implemented.
   """
@@ -91,7 +93,7 @@ class Suite:
         )
 
   def recipe_notes(self, task: SuiteTask) -> tuple[str, ...]:
-    """Returns notes on the recipe that accompany a task's results."""
+    """Returns notes on a task's fine-tuning recipe, for the task's results."""
     settings = '; '.join(task.recipe) or 'settings of the suite'
     return (
       f'recipe {self.recipe}: {settings}',

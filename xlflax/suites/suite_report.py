@@ -56,14 +56,15 @@ class TaskResult:
     recipe: Name of the recipe that the suite's tasks followed.
     setting: Name of the setting selected from the grid, or '' without
       fine-tuning.
-    main: Metrics whose mean is the task's score. If empty, those that the
-      evaluation tasks declare.
+    main: Metrics whose mean is the task's score. If empty, the metrics that the
+      evaluation tasks declare are used.
     values: Metric values by 'metric/part', with one value per seed.
     evaluated: Locations of the result files for each seed.
     notes: Remarks that are needed to interpret the scores.
     failures: Languages or files without scores, with the reason for each.
-    is_earlier: Whether the result is from an earlier call.
-    cost: Total cost of all calls so far. None if it was not measured.
+    is_earlier: Whether the result was computed by an earlier call of the suite.
+    cost: Total cost of all calls that have contributed to the result. None if
+      the cost was not measured.
   """
 
   task: str
@@ -87,7 +88,7 @@ class TaskResult:
     return f'{self.label}@{self.step}'
 
   def with_report(self, report: evaluate.Report, step: int) -> 'TaskResult':
-    """Returns a copy that also contains the results for one more seed.
+    """Returns a copy to which the test results for one more seed are added.
 
     Args:
       report: Evaluation results on the test sets.
@@ -261,7 +262,7 @@ class SuiteReport:
 
   @property
   def expected(self) -> dict[str, int]:
-    """Number of languages by task, or 0 if the languages are not published."""
+    """Number of languages that each task has in XTREME, or 0 if unknown."""
     published = xtreme_tasks.VERSIONS.get(self.suite, {})
     return {
       task: len(published[task].languages) if task in published else 0
@@ -393,7 +394,7 @@ class SuiteReport:
     return text.getvalue()
 
   def curves(self) -> dict[str, dict[int, score_table.ScoreTable]]:
-    """Returns scores by label and step for models with several checkpoints."""
+    """Returns scores by model and step for models with several checkpoints."""
     curves: dict[str, dict[int, score_table.ScoreTable]] = {}
     for table in self.tables(with_examples=False):
       first = next(iter(self.results_by_task(table.model).values()))

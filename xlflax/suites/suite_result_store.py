@@ -147,7 +147,8 @@ def merge_results(
   Args:
     results: Results of this call. They replace earlier results for the same
       task and checkpoint.
-    suite: Suite whose task results are read. It determines their order.
+    suite: Suite whose task results are read. The results are in the order of
+      its tasks.
     output: Output directory of the suite.
     load_tests: Function that creates the evaluation tasks of an earlier result.
 

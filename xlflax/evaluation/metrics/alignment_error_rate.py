@@ -43,9 +43,9 @@ class AlignmentScores:
     recall: Fraction of the sure links that are predicted. NaN if there are no
       sure links.
     error_rate: Alignment error rate (AER). Lower is better.
-    statistics: For each sentence pair, the numbers of predicted links that are
-      sure, of predicted links that are possible, of predicted links and of sure
-      links.
+    statistics: Counts for each sentence pair: predicted links that are sure,
+      predicted links that are sure or possible, all predicted links, and sure
+      gold links.
   """
 
   precision: float
@@ -99,7 +99,7 @@ def round_trip_words(
       shape [M, N], [N, ...], …, [..., M]. The last sentence is linked back to
       the first.
     max_words: Maximum number of words to which a word may be linked back. Words
-      that exceed it are not found.
+      that are linked back to more words are excluded.
 
   Returns:
     Bool array of shape [M].
@@ -113,7 +113,7 @@ def round_trip_words(
 def read_pharaoh(
   line: str, *, first: int = 0, where: str | None = None
 ) -> GoldLinks:
-  """Parses a line such as `0-0 1-2 3p1`.
+  """Parses a line in Pharaoh format, such as `0-0 1-2 3p1`.
 
   `i-j` is a sure link, `ipj` is a link that is only possible.
 
@@ -145,7 +145,7 @@ def write_pharaoh(
   *,
   first: int = 0,
 ) -> str:
-  """Formats links in ascending order as in the files that `read_pharaoh` reads.
+  """Formats alignment links as a line in Pharaoh format, in ascending order.
 
   Args:
     sure: Sure links.

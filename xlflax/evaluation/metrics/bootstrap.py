@@ -36,7 +36,7 @@ class Significance:
   """Result of comparing two models, in the metric's unit.
 
   Attributes:
-    first: Score of the first model on all examples, as the mean over its runs.
+    first: Score of the first model on all examples, averaged over its runs.
     second: Score of the second model, computed like `first`.
     difference: `second - first`.
     low: Lower bound of the 95 % confidence interval of the difference.
@@ -106,8 +106,9 @@ def combine_draws(
   """Returns a weighted sum of scores, such as the mean over languages.
 
   Args:
-    parts: Scores to combine. A part with one run is combined with every run of
-      the other parts.
+    parts: Scores to combine, such as those for each language. If an element has
+      a single run, its scores are combined with every run of the other
+      elements.
     weights: Weight of each element of `parts`.
 
   Returns:

@@ -85,9 +85,9 @@ class ContentScores:
 
   Attributes:
     clas: Score that requires a correct head and relation.
-    mlas: Score that also requires a correct part of speech, the universal
-      features and the dependent function words, with their parts of speech and
-      features, must be correct. None without gold tags.
+    mlas: Score that additionally requires a correct part of speech, correct
+      universal features and correct dependent function words, with their parts
+      of speech and features. None without gold tags.
     blex: Score that requires a correct head, relation and lemma. None without
       gold lemmas.
   """
@@ -200,8 +200,9 @@ def _f1_statistics(sentences, key) -> example_statistics.Statistics:
 
   Args:
     sentences: Gold words and predicted words for each sentence.
-    key: Function of a word and its gold word. A prediction is correct if its
-      key equals that of the gold word.
+    key: Function that returns the properties to compare, given a word and the
+      gold word at the same position. A predicted word is correct if its
+      properties equal those of the gold word.
   """
   rows = [
     (

@@ -43,7 +43,7 @@ def classification_scores(
     gold: N gold labels.
     predicted: N predicted labels.
     labels: Classes in the order of the confusion matrix. If None, the sorted
-      labels that occur.
+      labels that occur in `gold` or `predicted`.
 
   Raises:
     CorpusError: If there are no labels, if the numbers of gold and predicted
@@ -72,7 +72,7 @@ def classification_scores(
 def of_positive(
   gold: Sequence[str], predicted: Sequence[str], positive: str
 ) -> dict[str, example_statistics.Statistics]:
-  """Returns a class's F1 and the Matthews correlation, which GLUE uses.
+  """Returns the positive class's F1 and the Matthews correlation, as in GLUE.
 
   Args:
     gold: N gold labels.

@@ -39,7 +39,7 @@ def pearson(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def average_precision(labels: np.ndarray, scores: np.ndarray) -> float:
-  """Returns average precision, the mean precision at every positive pair.
+  """Returns average precision: the mean of the precision at each positive.
 
   Pairs with equal scores are ranked together.
 

@@ -62,12 +62,12 @@ class Aggregate(enum.Enum):
 
   @property
   def columns(self) -> int:
-    """Number K of columns of the statistics."""
+    """Number K of statistics per example that the aggregate requires."""
     return _COLUMNS.get(self, 2)
 
   @property
   def of_all(self) -> Callable[[Any, Any], float] | None:
-    """Score function for aggregates that column sums do not determine."""
+    """Function from all rows to the score, or None if column sums suffice."""
     return _OF_ALL.get(self)
 
 
@@ -135,7 +135,7 @@ class Statistics:
       metric_checks.same_length(rows, clusters, what='clusters')
 
   def by_cluster(self) -> 'Statistics':
-    """Returns statistics with one row per cluster, which sums its examples.
+    """Returns statistics in which each row sums the examples of a cluster.
 
     A mean becomes a ratio, since clusters differ in size.
     """

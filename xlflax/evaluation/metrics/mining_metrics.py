@@ -95,8 +95,8 @@ def best_threshold(
   returned.
 
   Args:
-    candidates: Score for each pair of sentence ids. Higher scores are more
-      likely correct.
+    candidates: Similarity score of each candidate pair of sentence ids. Pairs
+      with higher scores are more likely to be translations.
     gold: Gold sentence pairs of the development set.
 
   Returns:

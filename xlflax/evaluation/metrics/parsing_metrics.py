@@ -37,10 +37,12 @@ class AttachmentScores:
   """Labeled and unlabeled attachment scores, as fractions.
 
   Attributes:
-    las: Labeled attachment score: numbers of words with correct head and
-      relation, and of scored words, of each sentence. Its `value` is the score.
-    uas: Unlabeled attachment score: numbers of words with correct head, and of
-      scored words, of each sentence.
+    las: Statistics of the labeled attachment score: for each sentence, the
+      number of words with a correct head and relation, and the number of scored
+      words. `las.value` is the score.
+    uas: Statistics of the unlabeled attachment score: for each sentence, the
+      number of words with a correct head, and the number of scored words.
+      `uas.value` is the score.
     exclude_punctuation: Whether to exclude punctuation from the scores.
   """
 
@@ -104,7 +106,7 @@ def attachment_scores(
 
 
 def universal_relation(relation: str) -> str:
-  """Removes the subtype from a relation, such as 'nmod' for 'nmod:poss'."""
+  """Removes the subtype from a relation: 'nmod:poss' becomes 'nmod'."""
   return relation.split(':', 1)[0]
 
 

@@ -26,7 +26,7 @@ def linear_probe(
   Args:
     vectors: Array of training vectors of shape [N, D].
     labels: Class of each vector, an int array of shape [N] with values from 0.
-    penalty: Factor of the penalty on squared weights.
+    penalty: Coefficient of the L2 penalty on the weights.
 
   Returns:
     Function that predicts classes.

@@ -40,8 +40,9 @@ class AnswerScores:
   """Scores for the answers to N questions, as fractions.
 
   Attributes:
-    exact_match: Exact match for each question, 1 or 0. Its `value` is the mean.
-    f1: F1 for each question. Its `value` is the mean.
+    exact_match: Exact match for each question, 1 or 0. `exact_match.value` is
+      the mean.
+    f1: F1 for each question. `f1.value` is the mean.
     ids: Question ids in the order of the statistics.
   """
 

@@ -19,10 +19,10 @@ class PairScores(NamedTuple):
   """Retrieval accuracy@1 for a language pair.
 
   Attributes:
-    forward: Accuracy from the first to the second language, of shape [layers +
-      1].
-    backward: Accuracy from the second to the first language, of shape [layers +
-      1].
+    forward: Accuracy at each layer with queries in the first language and
+      candidates in the second language, of shape [layers + 1].
+    backward: Accuracy at each layer with queries in the second language and
+      candidates in the first language, of shape [layers + 1].
   """
 
   forward: np.ndarray
@@ -95,8 +95,8 @@ def retrieval_accuracies(
 
   Args:
     name: Name of the metric. `<name>_unshared` is computed over the queries
-      whose pairs have no common string, `<name>_shared` over those whose pairs
-      have one.
+      that have no string in common with their translations, and `<name>_shared`
+      over the queries that have one.
     indices: Index of each query's nearest neighbor, of shape [N]. The correct
       neighbor of query i is i.
     kinds: Kind of string overlap of each pair, of shape [N].

@@ -52,7 +52,7 @@ def overlap_kind(first: str, second: str) -> Kind:
 
 
 def split_overlap_words(text: str) -> list[str]:
-  """Splits a normalized text into runs of letters, marks and digits.
+  """Splits a normalized text into sequences of letters, marks and digits.
 
   The text is normalized by NFKC and case folding. For example,
   `Don't use ＰＤＦ 2.0!` becomes `don t use pdf 2 0`.

@@ -108,8 +108,9 @@ def resolve_link(target: str, page: pathlib.Path) -> str:
 
   Args:
     target: Path or URL of the file to link to, or ''.
-    page: Folder of the HTML page. A path is made relative to it. If the page is
-      in a bucket and the target is a local path, the path is unchanged.
+    page: Folder of the HTML page. A path is converted to a path relative to
+      this folder, unless the page is in a bucket and the target is a local
+      path.
   """
   scheme, separator, _ = target.partition('://')
   is_url = scheme in _SCHEMES

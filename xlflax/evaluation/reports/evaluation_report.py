@@ -28,9 +28,9 @@ def write_report(
 
   Args:
     store: Store that contains the run's results.
-    tasks: Tasks that this call evaluated. They declare how their results are
-      shown. The results of other tasks are shown according to their stored
-      metadata.
+    tasks: Tasks that this call evaluated. Their declarations determine how
+      their results are displayed. The stored results of other tasks are
+      displayed according to the metadata in their files.
     failures: Failures of this call. The HTML page lists them.
     command_line: Command-line arguments to show on the HTML page.
   """

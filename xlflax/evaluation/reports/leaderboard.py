@@ -24,10 +24,11 @@ class TaskSummary:
 
   Attributes:
     score: Mean of the scores in `languages`.
-    languages: Score by language, the mean of the task's metrics.
+    languages: Score in each language, as the mean of the task's metrics.
     metrics: Names of the task's metrics.
     gap: Transfer gap: the score in the source language minus the mean of the
-      other languages. None if the task lacks either.
+      other languages. None if there is no score in the source language or in
+      any other language.
     metric_means: Mean over languages for each metric.
     metric_gaps: Transfer gap for each metric that has one.
     of: Expected number of languages in the task.
@@ -96,9 +97,11 @@ class Comparison:
   """Comparison of two models by a test-set score or a mean, in points.
 
   Attributes:
-    task: Task to which the test set belongs, or ALL.
-    metric: Compared metric. It is SCORE if the task is ALL.
-    language: Test-set language, MEAN or GAP.
+    task: Task to which the test set belongs, or ALL for a mean over tasks.
+    metric: Name of the compared metric, or SCORE for the mean of a task's
+      metrics. If the task is ALL, the metric is SCORE.
+    language: Test-set language, MEAN for the mean over languages, or GAP for
+      the transfer gap.
     baseline: Name of the first model, the baseline.
     model: Name of the second model, which is compared with the baseline.
     first: Score of the baseline.
@@ -163,8 +166,9 @@ def summarize_model(
     table: Score table of the model.
     source: Language of the fine-tuning data.
     num_languages: Expected number of languages for each task, as returned by
-      `count_languages`. A mean over tasks requires all of them. If None, the
-      tasks and languages with a finite score are required.
+      `count_languages`. The mean over tasks is only computed if the model has
+      scores for all of these tasks and languages. If None, the tasks and
+      languages for which the model has a finite score are expected.
   """
   tasks = {
     task: _summarize_task(
@@ -228,7 +232,7 @@ def bootstrap_table(
   scores: dict[Key, bootstrap.Drawn] = {}
 
   def add_combination(key, part_keys, weights=None):
-    """Adds a weighted sum of scores, which defaults to their mean."""
+    """Adds a weighted sum of scores. By default, the sum is their mean."""
     if not part_keys or not all(part in scores for part in part_keys):
       return
     combination = bootstrap.combine_draws(
@@ -297,7 +301,7 @@ def score_intervals(
   samples: int = 1000,
   seed: int = 0,
 ) -> dict[tuple[str, str], Interval]:
-  """Returns confidence intervals for SCORE by task and language.
+  """Returns confidence intervals of task scores, by task and language.
 
   Only scores with per-example statistics have an interval.
 

@@ -96,11 +96,13 @@ class RunRecord:
       'mlm/loss/en'.
     tokens: Number of training tokens by objective and language. The language ''
       is the sum over all languages.
-    environments: Versions, devices and processes, as logged by the first report
-      of each start, with its step.
-    speed: Training speed in the last report, such as 'tokens_per_second' and
-      'run_seconds'.
-    restarts: Failure that caused each restart, and the time lost in seconds.
+    environments: Versions, devices and processes, as logged with the first
+      metrics after each start of training, with the step at which they were
+      logged.
+    speed: Last logged values of the training speed, such as 'tokens_per_second'
+      and 'run_seconds'.
+    restarts: Failure that caused each restart of training, and the time lost in
+      seconds.
     steps: Steps of the available checkpoints.
     results: Evaluation results by group and step.
     directory: Directory that contains the result files.

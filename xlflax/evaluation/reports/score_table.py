@@ -28,7 +28,7 @@ def is_bounded(metric: str) -> bool:
 
 
 def is_averaged(metric: str) -> bool:
-  """Returns whether the mean over tasks includes a metric.
+  """Returns whether a metric is included in the mean over tasks.
 
   A metric is included if its points are from 0 to 100 and higher values are
   better.
@@ -77,9 +77,9 @@ class Score:
     language: Language code, or a pair such as 'en-de'.
     score: Value in the metric's unit: a fraction, or 0 to 100 for BLEU and
       chrF.
-    examples: Per-example statistics for each seed, in the order of the
-      test set. Two models that both have them are compared by the paired
-      bootstrap.
+    examples: Per-example statistics for each seed, in the order of the test
+      set. If two models both have per-example statistics, the models are
+      compared by the paired bootstrap.
     predictions: Path to the file of predictions, or ''.
   """
 
@@ -102,9 +102,9 @@ class ScoreTable:
       are left out.
     notes: Remarks on how the scores were computed.
     cost: Cost of obtaining the scores. None if it is unknown.
-    expected: Expected number of languages for each task that the model should
-      have. For other tasks, the languages with a score of any model are
-      expected.
+    expected: Expected number of languages for each task on which the model
+      should have been scored. For tasks that are not listed, a score is
+      expected in every language in which any model has a score.
     run: Identifier of the model's run, which distinguishes it from other runs
       with the same name, or ''.
   """

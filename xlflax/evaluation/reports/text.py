@@ -15,7 +15,8 @@ class Table:
 
   Attributes:
     title: Table title.
-    frame: Values, strings or `cells.Cell`. The first column names the rows.
+    frame: DataFrame of the values, which are strings or `cells.Cell` objects.
+      The first column contains the row names.
   """
 
   def __init__(

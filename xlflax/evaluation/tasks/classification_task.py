@@ -34,8 +34,9 @@ class Classification(head_task.HeadOnTexts):
   part without any label (a blind test set) yields predictions only.
 
   Attributes:
-    unseen: How to treat gold classes that the head does not have. It is always
-      an error if the head has none of a part's classes.
+    unseen: How to treat gold classes that the head was not trained with. An
+      error is always raised if the head was trained with none of the gold
+      classes of a language or file.
     positive: Positive class, for tasks with two classes such as those in GLUE.
       If None, no class is positive, and F1 and Matthews correlation of the
       class are not computed.

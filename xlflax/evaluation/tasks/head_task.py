@@ -35,20 +35,20 @@ class HeadTask(labeled_task.LabeledTask):
   failure is reported, and the rest is scored.
 
   Attributes:
-    objective: Name of the objective that trained the head. The label set is the
-      one used in training.
-    translations: Translations for plugged-in features, by language or file.
-      Examples and translations have the same ids
-      (`xlflax.data.supervised.featurizers.translation_featurizer`). If None,
-      each example serves as its own translation.
+    objective: Name of the objective that trained the head. Its label set is
+      used in the evaluation.
+    translations: Translations of the examples, by language or file, for heads
+      that read plugged-in features. A translation has the same id as its
+      example (see `xlflax.data.supervised.featurizers.translation_featurizer`).
+      If None, each example serves as its own translation.
     length: Maximum number of tokens per sequence. If None, the length used in
       fine-tuning. The model's maximum length is never exceeded.
     HEAD: Class that the objective must have.
     AVERAGED: Metrics to average over languages or files. If None, all metrics
       are averaged.
     INPUTS: Names of fields that determine how examples become model inputs. If
-      such a field is None, the value used in fine-tuning applies. A different
-      value is listed in the notes.
+      such a field is None, the value used in fine-tuning applies. Values that
+      differ from fine-tuning are listed in the notes of the result.
   """
 
   HEAD: ClassVar[type[finetuning_objective.FineTuning]]
@@ -202,7 +202,7 @@ class HeadTask(labeled_task.LabeledTask):
     return eval_model.inputs.get(self.objective, {})
 
   def inherit_inputs(self, eval_model: eval_task.EvalModel) -> Self:
-    """Returns a copy in which fields that are None have the run's settings.
+    """Returns a copy in which the run's settings replace fields that are None.
 
     Raises:
       ConfigError: If a field is None and the run does not record its setting.
@@ -279,10 +279,10 @@ class HeadOnTexts(HeadTask):
   In pairs that are longer than `length`, the longer text is truncated.
 
   Attributes:
-    separator: Special-token template for text pairs. If None, the template of
-      fine-tuning.
+    separator: Special-token template for text pairs. If None, the template used
+      in fine-tuning.
     positions: Whether the position ids of a second text continue those of the
-      first. If None, as in fine-tuning.
+      first text. If None, the setting used in fine-tuning.
     ROWS: Featurizer class for the examples.
   """
 
@@ -298,7 +298,7 @@ class HeadOnTexts(HeadTask):
 
   @property
   def template(self) -> dict[str, Any]:
-    """Featurizer arguments for text pairs, valid after `inherit_inputs`."""
+    """Featurizer arguments for text pairs. Call `inherit_inputs` first."""
     return {'separator': self.separator, 'positions': self.positions}
 
   def outputs(self, eval_model, objective, examples, notes) -> list[Any]:

@@ -72,7 +72,8 @@ class BitextMining(sentence_task.CollectionTask):
   Attributes:
     source: Sentence collections to mine.
     development: Sentence collections in the same language pairs, with gold
-      pairs, for the choice of the threshold. If None, `source`.
+      pairs, for the choice of the threshold. If None, the threshold is chosen
+      on `source`.
     margin: Similarity score of a pair: 'absolute' (cosine), 'distance' or
       'ratio'.
     direction: Method that selects candidates (see
@@ -173,7 +174,7 @@ class BitextMining(sentence_task.CollectionTask):
   def _choose_threshold(
     self, eval_model, part, collections, scored, notes
   ) -> tuple[float, str]:
-    """Returns the threshold, and its data: 'development' or 'itself'."""
+    """Returns the threshold and the data on which the threshold was chosen."""
     tuned_on = 'itself'
     if self.development is not None:
       tuned_on = 'development'

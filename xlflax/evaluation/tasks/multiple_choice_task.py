@@ -19,7 +19,7 @@ from xlflax.utils import validation
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ChoiceTask(labeled_task.LabeledTask):
-  """Base class for tasks that answer with the highest-scoring choice.
+  """Base class for multiple-choice tasks that select the best-scored choice.
 
   The metrics of each part of the source are `accuracy/<part>` and
   `chance/<part>`, the accuracy of guessing, with means over parts. The file
@@ -43,7 +43,7 @@ class ChoiceTask(labeled_task.LabeledTask):
 
     Args:
       part: Name of the language or file in the source.
-      examples: N choices for the questions.
+      examples: N answer choices, which belong to one or more questions.
       scores: Scores of the N choices, of shape [N].
       result: Result to which metrics and files are added.
       notes: List to which a note is appended if the choices have no labels.

@@ -21,7 +21,7 @@ from xlflax.utils import validation
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Parsing(head_task.HeadTask):
-  """Labeled and unlabeled attachment scores over gold words.
+  """Labeled and unlabeled attachment scores of predicted dependency trees.
 
   The metrics of each part of the source are `las/<part>`, `uas/<part>`, and
   those of the CoNLL 2018 shared task: the F1 of content words `clas/<part>`,
@@ -43,9 +43,9 @@ class Parsing(head_task.HeadTask):
   Attributes:
     exclude_punctuation: Whether to exclude words whose gold universal part of
       speech is PUNCT from LAS and UAS.
-    unseen: How to treat gold relations that the head does not have, without
-      their subtypes. By default, they count as wrong, because treebanks differ
-      in their relations.
+    unseen: How to treat gold relations, without their subtypes, that the head
+      was not trained with. By default, words with such a relation count as
+      wrong, because treebanks differ in their relations.
   """
 
   METRICS = (

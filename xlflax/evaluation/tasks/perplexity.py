@@ -168,8 +168,9 @@ class TranslationPerplexity(_MaskedPerplexity):
 
   Attributes:
     source: Source of sentence pairs.
-    pairs: Concatenation of source and target sentence, and length filters. They
-      should be those of training. The order of the sides is that of the source.
+    pairs: Settings for concatenating the two sentences of a pair, and length
+      filters. They should equal the settings of training. The two sentences are
+      in the order in which `source` returns them.
   """
 
   name: str = 'translation_perplexity'
@@ -331,12 +332,14 @@ def evaluate_parts(
 
   Args:
     task: Name of the evaluation task.
-    parts: Argument of `score` by the name of the language or file.
+    parts: Mapping from the name of each language or file to the argument with
+      which `score` is called.
     score: Function that returns an array like that of `score_rows`, optionally
       with additional columns.
     notes: Notes to add to the result.
-    columns: Metrics, each with the two columns from which it is computed and
-      their aggregation. A metric whose second column sums to 0 is left out.
+    columns: Tuples that consist of a metric's name, the indices of the two
+      columns from which the metric is computed, and their aggregation. A metric
+      whose second column sums to 0 is left out.
   """
   failures = eval_task.Failures(task)
   metrics: dict[str, float] = {}

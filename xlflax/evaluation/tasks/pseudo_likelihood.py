@@ -44,7 +44,7 @@ class MaskUnit(enum.Enum):
 
 
 class ScoredSpan(enum.Enum):
-  """Options for the tokens to score in a text that is joined with a choice."""
+  """Options for the scored tokens of a text and its appended answer choice."""
 
   CHOICE = 'choice'  # The tokens of the choice.
   ALL = 'all'  # The tokens of the text and the choice.
@@ -121,7 +121,7 @@ def score_sentences(
     starts: Index of the first scored token of each sentence. If empty, all
       tokens are scored.
     max_length: Maximum number of tokens per sentence, including bos and eos. If
-      None, the number of the model's positions.
+      None, the model's number of positions is used.
   """
   limit = hidden_states.length_limit(eval_model, max_length)
   truncated = [ids[-limit + 2 :] for ids in sentences]
@@ -196,7 +196,8 @@ class PseudoPerplexity(eval_task.EvalTask):
     mask_unit: Tokens that are masked while a token is predicted: only the TOKEN
       itself, or also the following tokens of its WORD.
     max_length: Maximum number of tokens per sentence. Longer sentences are
-      truncated at the beginning. If None, the number of the model's positions.
+      truncated at the beginning. If None, the model's number of positions is
+      used.
   """
 
   METRICS = (

@@ -30,7 +30,7 @@ _COLUMNS = (('accuracy', (0, 2), Aggregate.RATIO),)
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RoundTrip(eval_task.EvalTask):
-  """Fraction of tokens that return through a chain of translations.
+  """Fraction of tokens that a chain of translations links back to themselves.
 
   Links lead from each token of a chain's first language to the second language,
   and so on, and from the last language back to the first. A link joins two
@@ -41,14 +41,15 @@ class RoundTrip(eval_task.EvalTask):
   are sentences.
 
   Attributes:
-    source: Text whose lines with the same number are translations of each other
-      in all languages.
-    language_cycles: Chains of languages, such as 'en-de-fr'. If None, each
-      language with the following two.
+    source: Source of text in which lines with the same number are translations
+      of each other in all languages.
+    language_cycles: Chains of languages, such as 'en-de-fr'. If None, there is
+      one chain for each language, which consists of the language and the two
+      languages that follow it in `source`.
     layer: Layer whose hidden states are compared. 0 is the embedding output and
-      -1 the last layer. SimAlign and Glot500 use 8.
-    max_length: Maximum number of tokens per sentence. If None, the number of
-      the model's positions.
+      -1 the last layer. SimAlign and Glot500 use layer 8.
+    max_length: Maximum number of tokens per sentence. If None, the model's
+      number of positions is used.
   """
 
   METRICS = (ACCURACY, perplexity.TOKENS)

@@ -61,7 +61,7 @@ class SentenceTask(eval_task.EvalTask):
   def encoding(
     self, eval_model: eval_task.EvalModel, notes: list[str] | None = None
   ) -> SentenceEmbedding:
-    """Returns the sentence-vector definition, with the task's overrides.
+    """Returns the model's sentence-vector definition with the task's overrides.
 
     Args:
       eval_model: Model with its own sentence-vector definition.
@@ -118,9 +118,9 @@ class SentenceTask(eval_task.EvalTask):
 
     Args:
       parts: Languages or language pairs of the source.
-      score: Function that returns per-example statistics of a language or pair
-        by metric. Its arguments are the language or pair, and the result and
-        the notes, which it may extend.
+      score: Function that returns per-example statistics by metric. It is
+        called with a language or pair, the result and the list of notes, and
+        may extend the result and the notes.
       name: Function that returns the name of a language or pair in metrics.
       notes: Notes that precede those of `score` in the result.
     """
@@ -200,7 +200,7 @@ class SentenceTask(eval_task.EvalTask):
       texts: N texts.
       languages: Language code for each text.
       notes: List to which notes are appended (see `vectors`).
-      name: Description of the texts in notes.
+      name: Name of the texts in notes, such as a language pair.
     """
     encoding = self.encoding(eval_model, notes)
     layers, truncated = hidden_states.layer_vectors(

@@ -34,9 +34,12 @@ class SimilaritySearch(sentence_task.SentenceTask):
   Attributes:
     source: Source of sentence pairs, such as `ParallelFiles` with FLORES-200.
     margin: Similarity score of a pair: 'ratio', 'distance' or 'absolute'.
-    num_neighbors: Number of nearest neighbors that the margin score averages.
-    altered: Files of altered sentences by second language, with one sentence
-      per line. In an altered sentence, a number, a name or a word is replaced.
+    num_neighbors: Number of nearest neighbors over which the margin score
+      averages similarities.
+    altered: File of altered sentences for each second language, with one
+      sentence per line. An altered sentence is a copy of a sentence in which a
+      number, a name or a word is replaced. Altered sentences are additional
+      candidates in `xsim++`.
   """
 
   METRICS = (

@@ -26,7 +26,7 @@ from xlflax.utils import validation
 
 
 class Scheme(enum.Enum):
-  """Type of word labels."""
+  """Type of word labels: a tag for each word, or entity spans."""
 
   TAGS = 'tags'  # A label for each word, such as its part of speech.
   ENTITIES = 'entities'  # Spans in IOB2 format.
@@ -78,11 +78,11 @@ class Tagging(head_task.HeadTask):
 
   Attributes:
     scheme: Type of the word labels. If None, the type of the labels that the
-      head was fine-tuned with (see `infer_scheme`). Summary tables show F1 if
-      this is ENTITIES, and accuracy otherwise.
-    unseen: How to treat gold labels that the head does not have. By default,
-      they count as wrong, so that a single unknown type of entities does not
-      exclude a language.
+      head was fine-tuned with (see `infer_scheme`). Summary tables show F1 for
+      ENTITIES, and accuracy for TAGS.
+    unseen: How to treat gold labels that the head was not trained with. By
+      default, words with such a label count as wrong, so that a single unknown
+      entity type does not exclude a language.
     predicted: Postprocessing of predicted entity labels: VALID_IOB2, RAW or
       MERGED_TYPES.
   """
@@ -196,7 +196,7 @@ class Tagging(head_task.HeadTask):
 def note_split_sentences(
   rows: Sequence[Sequence[word_level.WordRow]], part: str, notes: list[str]
 ) -> None:
-  """Adds a note on the number of sentences that were split."""
+  """Adds a note on the number of sentences split into several sequences."""
   num_split = sum(len(sequences) > 1 for sequences in rows)
   if num_split:
     notes.append(

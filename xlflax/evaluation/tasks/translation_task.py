@@ -178,7 +178,7 @@ class TsvPairs(text_sources.PairSource):
 def _note_maximum_score(
   vocabulary, references: list[str], source: str, target: str, notes: list[str]
 ) -> None:
-  """Adds a note on the maximum score if the vocabulary changes references."""
+  """Adds a note on the maximum score if tokenization changes references."""
   code = language_codes.match_language(target, vocabulary.spec.languages)
   decoded = round_trips.decode_encoded(
     vocabulary, references, code or vocabulary.spec.languages[0]

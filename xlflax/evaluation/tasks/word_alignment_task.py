@@ -77,7 +77,8 @@ class WordAlignment(labeled_task.LabeledTask):
     entropic_reg: Weight of entropic regularization in optimal transport.
     marginals: Weights of a sentence's words in optimal transport.
     threshold: Score threshold for links (see `word_links.link_matrix`). If
-      None, the greatest element is linked.
+      None, words are linked according to the greatest score of each row or
+      column of the score matrix.
     max_length: Maximum number of tokens per sentence. If None, the number of
       the model's positions.
   """
