@@ -81,10 +81,11 @@ def mean_word_states(
 ) -> word_vectors.WordMeans:
   """Computes each word's mean vector over a corpus, at every layer.
 
-  Text is encoded without splitting it into words. The tokens of a word are
-  those that cover its characters and no others, and the preceding space if it
-  is a token of its own. A token that spans two words belongs to neither. Words
-  of the text are looked up in `words` as they are, and otherwise in lower case.
+  Text is encoded without splitting it into words. The tokens of a word are the
+  tokens that cover only characters of the word, and the token of the preceding
+  space if the space is a separate token. A token that spans two words belongs
+  to neither. Words of the text are looked up in `words` as they are, and
+  otherwise in lower case.
 
   Args:
     eval_model: Model with its vocabulary.
@@ -167,7 +168,8 @@ class _WordTokenizer:
     """Encodes N texts and returns their tokens with word numbers.
 
     Returns:
-      The tokens of each text, and the rows in the means of each text's words.
+      The tokens of each text, and, for each text, the rows of its words in the
+      array of word means.
     """
     token_spans = char_offsets.encode_with_offsets(
       self._vocabulary, texts, self._language
@@ -191,8 +193,8 @@ class _WordTokenizer:
         indices.
 
     Returns:
-      The tokens with the numbers of their words, and the row in the means of
-      each word.
+      The tokens with the numbers of their words, and the row of each word in
+      the array of word means.
     """
     word_of_token = np.full(len(tokens.token_ids), -1, np.int32)
     rows: list[int] = []

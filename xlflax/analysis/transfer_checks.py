@@ -83,9 +83,9 @@ def orient_map(
 ) -> tuple[alignment_maps.SavedMap, str | None]:
   """Orients a map so that it maps the target's hidden states to the head's.
 
-  A map between two models is inverted if it leads away from the head. A map
-  between two languages of one model is inverted if it leads to the language of
-  the evaluated text.
+  A map between two models is inverted if it maps into the space of the target
+  model. A map between two languages of one model is inverted if it maps to the
+  language of the evaluated text.
 
   Args:
     saved: Map between the two models, in either direction.

@@ -366,8 +366,8 @@ def _mean(
 def _parts_outside(parts: Sequence[str], languages: Sequence[str]) -> set[str]:
   """Returns the languages or pairs that are not in the vocabulary.
 
-  If this is true of all names, they do not denote languages, and the result is
-  empty.
+  If none of the names is in the vocabulary, the names do not denote languages,
+  and the result is empty.
   """
 
   def is_known(part: str) -> bool:

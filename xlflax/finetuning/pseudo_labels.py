@@ -1,8 +1,9 @@
 """Pseudo-labels: word labels that a teacher model predicts for translations.
 
-Word labels do not carry over to a translation. A model that was fine-tuned
-on English therefore labels the translated training text, and the next model is
-trained on both (FILTER, Fang et al. 2021; VECO, section 5.1).
+Word labels do not carry over to a translation. A model that was fine-tuned on
+English therefore labels the translated training text, and the next model is
+trained on the English and the translated text (FILTER, Fang et al. 2021; VECO,
+section 5.1).
 """
 
 import dataclasses

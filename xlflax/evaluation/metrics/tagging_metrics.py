@@ -99,7 +99,7 @@ def entity_scores(gold: Tags, predicted: Tags) -> EntityScores:
 
 
 def run_scores(gold: Tags, predicted: Tags) -> EntityScores:
-  """Computes XTREME's part-of-speech F1 over spans of words with equal tags.
+  """Computes XTREME's part-of-speech F1 over runs of words with equal tags.
 
   The score is micro-averaged. `NOUN NOUN` is correct or wrong as a unit, so the
   score differs from the accuracy of the same predictions. See `tag_runs` for
@@ -158,7 +158,7 @@ def join_neighboring_entities(tags: Iterable[str]) -> list[str]:
 
 
 def tag_runs(tags: Sequence[str]) -> list[Span]:
-  """Returns spans of equal tags with their first and last word positions.
+  """Returns runs of words with equal tags, with first and last positions.
 
   A word whose tag starts with B, E or S (SCONJ, SYM) is a run of its own, and a
   word whose tag starts with O or a full stop is not part of a run, because

@@ -22,9 +22,9 @@ from xlflax.utils import errors, validation
 class Classification(head_task.HeadOnTexts):
   """Accuracy of classifying texts or text pairs.
 
-  The metrics of each part of the source are `accuracy/<part>`,
-  `macro_f1/<part>` (the mean over the classes that occur), and
-  `majority/<part>`, the accuracy of the part's most frequent class. With
+  The metrics of each part (language or file) of the source are
+  `accuracy/<part>`, `macro_f1/<part>` (the mean over the classes that occur),
+  and `majority/<part>`, the accuracy of the part's most frequent class. With
   `positive`, they also include `f1/<part>` of that class and `matthews/<part>`.
   `<metric>/mean` is the mean over parts, except of `majority`.
 

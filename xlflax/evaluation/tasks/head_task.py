@@ -32,7 +32,7 @@ class HeadTask(labeled_task.LabeledTask):
   `score_part`. If they implement `example_statistics`, two models can be
   compared by per-example statistics. `EXAMPLE.write_predictions` formats the
   prediction file of a language or file. If a language or file fails, the
-  failure is reported, and the rest is scored.
+  failure is reported, and the remaining languages or files are scored.
 
   Attributes:
     objective: Name of the objective that trained the head. Its label set is

@@ -3,7 +3,7 @@
 Source: BUCC 2018 (Zweigenbaum et al., 2018), as LASER (Artetxe and Schwenk,
 2019) and XTREME (Hu et al., 2020) evaluate it. Candidates are nearest neighbors
 among sentence vectors, scored by cosine or by a margin. Pairs above a threshold
-are retrieved. The threshold is chosen to be best on development data.
+are retrieved. The threshold has the best F1 on development data.
 """
 
 import collections
@@ -58,10 +58,11 @@ class BitextMining(sentence_task.CollectionTask):
 
   The metrics of each language pair are `f1/<pair>`, `precision/<pair>`,
   `recall/<pair>` and `threshold/<pair>`, with the mean `f1/mean` over pairs. A
-  pair with English is named by its other language. Failures are named by the
-  source's part. The files `<pair>.tsv` contain the retrieved pairs, one
-  `id<TAB>id` per line and sorted by ids, which is the submission format of BUCC
-  and XTREME. A pair without gold pairs (a blind test set) only yields the file.
+  pair with English is named by its other language. Failures are reported under
+  the name of the pair in the source. The files `<pair>.tsv` contain the
+  retrieved pairs, one `id<TAB>id` per line and sorted by ids, which is the
+  submission format of BUCC and XTREME. A pair without gold pairs (a blind test
+  set) only yields the file.
 
   The threshold has the best F1 on `development`. Without development data, it
   has the best F1 on the scored pairs themselves, which overestimates the F1,

@@ -274,8 +274,8 @@ class Ranking(sentence_task.SentenceTask):
   languages of its queries.
 
   The file `<part>.tsv` contains the first 100 documents of each query as a TREC
-  run, which trec_eval reads in the same order. Without relevance judgments, it
-  is the only result.
+  run, which trec_eval reads in the same order. Without relevance judgments,
+  this file is the only result.
 
   Attributes:
     source: Source of queries and documents.

@@ -21,11 +21,11 @@ from xlflax.utils import validation
 class ChoiceTask(labeled_task.LabeledTask):
   """Base class for multiple-choice tasks that select the best-scored choice.
 
-  The metrics of each part of the source are `accuracy/<part>` and
-  `chance/<part>`, the accuracy of guessing, with means over parts. The file
-  `<part>.jsonl` contains the number of the chosen answer of each question, in
-  the format of XTREME-R's submissions of XCOPA. A language or file without
-  labels yields predictions only.
+  The metrics of each part (language or file) of the source are
+  `accuracy/<part>` and `chance/<part>`, the accuracy of guessing, with means
+  over parts. The file `<part>.jsonl` contains the number of the chosen answer
+  of each question, in the format of XTREME-R's submissions of XCOPA. A language
+  or file without labels yields predictions only.
   """
 
   METRICS = (ACCURACY, Metric('chance'))

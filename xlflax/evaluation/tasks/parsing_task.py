@@ -23,10 +23,11 @@ from xlflax.utils import validation
 class Parsing(head_task.HeadTask):
   """Labeled and unlabeled attachment scores of predicted dependency trees.
 
-  The metrics of each part of the source are `las/<part>`, `uas/<part>`, and
-  those of the CoNLL 2018 shared task: the F1 of content words `clas/<part>`,
-  the same with gold tags and features `mlas/<part>`, and with gold lemmas
-  `blex/<part>`. There are two baselines: `right_branching/<part>`, the UAS of
+  The metrics of each part (language or file) of the source are `las/<part>`,
+  `uas/<part>`, and those of the CoNLL 2018 shared task: `clas/<part>`, the F1
+  of content words, `mlas/<part>`, which also compares tags and features and
+  requires gold tags, and `blex/<part>`, which also compares lemmas and requires
+  gold lemmas. There are two baselines: `right_branching/<part>`, the UAS of
   trees in which each word depends on the preceding word, and
   `left_branching/<part>`, in which each word depends on the following word.
   `<metric>/mean` is the mean over parts. Subtypes of relations are ignored. A

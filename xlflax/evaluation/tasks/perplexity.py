@@ -46,10 +46,11 @@ COLUMNS = (
 class _MaskedPerplexity(eval_task.EvalTask):
   """Base class for tasks on the perplexity of masked tokens.
 
-  The metrics of each part are `perplexity/<part>`, which equals
-  exp(`loss/<part>`), `accuracy/<part>` and `tokens/<part>`, the number of
-  predicted tokens. The part `mean` is the mean over parts. For perplexities, it
-  is the geometric mean. The examples of confidence intervals are sequences.
+  The metrics of each part (language, language pair or file) are
+  `perplexity/<part>`, which equals exp(`loss/<part>`), `accuracy/<part>` and
+  `tokens/<part>`, the number of predicted tokens. The part `mean` is the mean
+  over parts. For perplexities, it is the geometric mean. Confidence intervals
+  are computed by resampling sequences.
 
   Attributes:
     length: Number of tokens per sequence, including special tokens. The model's

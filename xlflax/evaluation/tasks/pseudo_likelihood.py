@@ -188,8 +188,8 @@ class PseudoPerplexity(eval_task.EvalTask):
   from the loss per word, where words are separated by spaces, so that models
   with different vocabularies are comparable. It does not exist for languages
   without spaces and leaves out truncated sentences. `mean` is the mean over
-  languages. For perplexities, it is the geometric mean. The examples of
-  confidence intervals are sentences.
+  languages. For perplexities, it is the geometric mean. Confidence intervals
+  are computed by resampling sentences.
 
   Attributes:
     source: Text with one sentence per line.

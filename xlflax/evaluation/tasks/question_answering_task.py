@@ -28,9 +28,9 @@ class ExtractiveQA(head_task.HeadOnTexts):
 
   The file `<part>.json` maps question ids to answers, in the format of the
   official scorers and of XTREME's submissions. A part without answers (a blind
-  test set) yields predictions only. The table `problems` lists questions with
-  an answer that is not in the context at its position. They are scored by the
-  text of the answer like all others.
+  test set) yields predictions only. The table `problems` lists questions whose
+  annotated answer is not in the context at its annotated position. These
+  questions are scored by the text of the answer, like all other questions.
 
   Attributes:
     rules: 'squad' (also for XQuAD and TyDiQA), 'squad_v2' for data with

@@ -1,9 +1,9 @@
 """Sentence retrieval predictions for test sets without public answers.
 
-XTREME's Tatoeba has its English sentences sorted, so that predictions can only
-be scored by the benchmark's organizers, who have the answers. The submission
-requires a line for each English sentence (`evaluate.py` and `mock_test_data` of
-github.com/google-research/xtreme).
+The English sentences of XTREME's Tatoeba data are sorted, which hides the
+translation pairs. Predictions can therefore only be scored by the benchmark's
+organizers. The submission requires a line for each English sentence
+(`evaluate.py` and `mock_test_data` of github.com/google-research/xtreme).
 """
 
 import dataclasses

@@ -1,8 +1,9 @@
 """Round-trip accuracy of tokens through a chain of translations.
 
 Source: Dufter et al. (2018), "Embedding Learning Through Multilingual Concept
-Induction". For sentences with the links of SimAlign: ImaniGooghari et al.
-(2023), "Glot500" (`evaluate_roundtrip.py` of its repository).
+Induction". The variant for sentences with SimAlign's links is from
+ImaniGooghari et al. (2023), "Glot500" (`evaluate_roundtrip.py` of its
+repository).
 """
 
 import dataclasses
@@ -37,8 +38,8 @@ class RoundTrip(eval_task.EvalTask):
   tokens that are each other's most similar by cosine.
 
   The metrics are `accuracy/<chain>` with its mean, and `tokens/<chain>`, the
-  number of tokens of the first language. The examples of confidence intervals
-  are sentences.
+  number of tokens of the first language. Confidence intervals are computed by
+  resampling sentences.
 
   Attributes:
     source: Source of text in which lines with the same number are translations

@@ -27,9 +27,9 @@ class SimilaritySearch(sentence_task.SentenceTask):
 
   Neighbors are ranked by margin. The metrics of each language pair are
   `xsim/<pair>` among the sentences of the second language, and, if there are
-  altered sentences, `xsim++/<pair>` among both, with their means. Lower is
-  better. A sentence with the same text as the correct translation counts as a
-  translation.
+  altered sentences, `xsim++/<pair>` among these sentences and the altered
+  sentences, with the means over pairs. Lower is better. A sentence with the
+  same text as the correct translation counts as a translation.
 
   Attributes:
     source: Source of sentence pairs, such as `ParallelFiles` with FLORES-200.

@@ -61,13 +61,13 @@ class Predicted(enum.Enum):
 class Tagging(head_task.HeadTask):
   """Accuracy of word labels, and F1 of entities.
 
-  The metrics of each part of the source are `accuracy/<part>` over words,
-  `majority/<part>`, the accuracy of the part's most frequent label, and
-  `f1/<part>`. For ENTITIES, `f1/<part>` is seqeval's F1 of spans after the
-  postprocessing `predicted`, and the task also reports `precision/<part>`,
-  `recall/<part>` and the table `types`. For TAGS, `f1/<part>` is XTREME's F1 of
-  parts of speech, over runs of equal tags. `<metric>/mean` is the mean over
-  parts.
+  The metrics of each part (language or file) of the source are
+  `accuracy/<part>` over words, `majority/<part>`, the accuracy of the part's
+  most frequent label, and `f1/<part>`. For ENTITIES, `f1/<part>` is seqeval's
+  F1 of spans after the postprocessing `predicted`, and the task also reports
+  `precision/<part>`, `recall/<part>` and the table `types`. For TAGS,
+  `f1/<part>` is XTREME's F1 of parts of speech, over spans of words with equal
+  tags. `<metric>/mean` is the mean over parts.
 
   The file `<part>.tsv` contains the predicted labels in XTREME's format: one
   label per line, and an empty line between sentences. A part without labels (a

@@ -62,7 +62,7 @@ class WordAlignment(labeled_task.LabeledTask):
   `best_layer/mean` are means over parts.
 
   The table `layers` contains the scores of every layer and method. The table
-  `problems`, if there are any, contains links that the source left out. The
+  `problems` lists the links that the source left out, if there are any. The
   files `<part>.<method>.txt` contain the links at `layer` in the Pharaoh
   format, counted from 0, with one sentence per line.
 
