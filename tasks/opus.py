@@ -57,8 +57,8 @@ def add_moses_task(
   """Registers line-aligned files as a parallel task.
 
   For example, the lines `one` and `un` become `{'inputs': 'one', 'targets':
-  'un'}`. OPUS contains pairs in which one of the two lines is empty. They are
-  dropped.
+  'un'}`. OPUS contains pairs in which one of the two lines is empty. Such pairs
+  are dropped.
 
   Args:
     name: Name of the task.

@@ -1,7 +1,7 @@
 """Functions that convert public retrieval data sets and fine-tuning pairs.
 
-See `public_converters` for the interface. Rankings are written in the format
-that `beir.BeirDataset` reads, and pairs in the format that
+See `public_converters` for the interface. Retrieval tasks are written in the
+format that `beir.BeirDataset` reads, and pairs in the format that
 `finetune/search.gin` reads.
 """
 
@@ -144,7 +144,7 @@ def convert_miracl(source: pathlib.Path, output: pathlib.Path) -> FileNames:
 def convert_mldr(source: pathlib.Path, output: pathlib.Path) -> FileNames:
   """Writes MLDR's retrieval tasks and training pairs.
 
-  Rankings are written to `<split>/<language>/`, and training pairs to
+  Retrieval tasks are written to `<split>/<language>/`, and training pairs to
   `train/<language>.jsonl`.
   """
   file_names: FileNames = []

@@ -74,8 +74,9 @@ def parse(arguments: Sequence[str]) -> Callable[[], int | None]:
 def options_class(launcher: launcher_registry.Launcher) -> type:
   """Returns the dataclass of a launcher's options.
 
-  It has the fields of the launcher's job class that are command-line options,
-  and the field `dry_run`. The values are validated when the job is constructed.
+  The dataclass has the fields of the launcher's job class that are command-line
+  options, and the field `dry_run`. The values are validated when the job is
+  constructed.
 
   Args:
     launcher: Launcher whose jobs the options describe.

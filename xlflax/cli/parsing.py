@@ -2,8 +2,8 @@
 
 A command module has a function `main`, or a dictionary `SUBCOMMANDS` of
 functions by name, or both. Each of these functions takes one argument,
-`options`. It is an instance of a frozen dataclass whose fields define the
-command-line options and whose docstring defines the help text.
+`options`. This argument is an instance of a frozen dataclass whose fields
+define the command-line options and whose docstring defines the help text.
 """
 
 import dataclasses

@@ -53,8 +53,8 @@ class RunOptions:
   def macros(self) -> dict[str, Any]:
     """Returns the gin macros that the options set; bindings override them.
 
-    A run with a dummy vocabulary reads no data and writes no files. MODEL_DIR,
-    CORPUS and VOCABULARY are set to an arbitrary value.
+    A run with a dummy vocabulary reads no data and writes no files. For such a
+    run, MODEL_DIR, CORPUS and VOCABULARY are set to an arbitrary value.
     """
     unused = None if self.vocabulary_size is None else 'unused'
     macros = {

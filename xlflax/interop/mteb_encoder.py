@@ -166,8 +166,8 @@ class MtebEncoder:
   def _prompt(self, task_metadata: Any, prompt_type: Any) -> str | None:
     """Returns the prompt for a task and a prompt type.
 
-    The names are tried in mteb's order. For documents, the names that
-    Sentence-Transformers uses are tried afterwards. None selects the run's
+    The names of the prompts are tried in mteb's order. For documents, the names
+    that Sentence-Transformers uses are tried afterwards. None selects the run's
     default.
     """
     prompts = self._settings.prompts

@@ -1,11 +1,12 @@
 """Dropout whose masks need only a few integer operations per element.
 
-The usual mask takes one evaluation of the Threefry cipher, about a hundred
-operations, per element. Here the cipher is evaluated once per call and yields
-two words. An integer hash keyed by these words yields the bits of each element.
-On a CPU, such a mask costs about an eighth of the usual mask, and it fuses with
-the surrounding operations. In the backward pass, recomputing it is cheaper than
-storing it.
+A mask that is drawn with `jax.random` takes one evaluation of the Threefry
+cipher, about a hundred operations, per element. Here, the cipher is evaluated
+once per call and yields two words. An integer hash keyed by these words yields
+the bits of each element. On a CPU, the mask of this module costs about an
+eighth of a mask drawn with `jax.random`, and fuses with the surrounding
+operations. In the backward pass, recomputing the mask is cheaper than storing
+it.
 """
 
 import functools
@@ -126,7 +127,7 @@ def random_bits(key_words: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 
   The hash is two rounds of the mixing function 'lowbias32' (Wellons 2018,
   "Prospecting for hash functions"), with one word of the key before each round.
-  For one key, it is a bijection of the index, which counts modulo 2^32.
+  For a given key, the hash is a bijection of the index modulo 2^32.
 
   Args:
     key_words: Key of the hash, uint32 of shape [2].
@@ -190,7 +191,7 @@ def row_bits(key_words: jax.Array, index: jax.Array) -> jax.Array:
 def column_bits(key_words: jax.Array, size: int) -> jax.Array:
   """Returns an odd random number for each column of attention weights.
 
-  The words of the key are used in reverse order.
+  Unlike in `row_bits`, the words of the key are used in reverse order.
 
   Args:
     key_words: Key of the hash, uint32 of shape [2].
@@ -207,11 +208,12 @@ def pair_keep_mask(
 ) -> jax.Array:
   """Returns whether dropout keeps the weight at each row and column.
 
-  The mask costs one product modulo 2^32 (Dietzfelbinger et al. 1997, "A
-  reliable randomized algorithm for the closest-pair problem"). The weights in a
-  row are as independent of each other as the numbers of the columns, and the
-  weights in a column are as independent as the numbers of the rows. Two rows
-  depend on each other only if small multiples of their numbers are equal.
+  The mask costs one multiplication modulo 2^32 per weight (Dietzfelbinger et
+  al. 1997, "A reliable randomized algorithm for the closest-pair problem"). The
+  weights in a row are as independent of each other as the numbers of the
+  columns, and the weights in a column are as independent as the numbers of the
+  rows. Two rows depend on each other only if small multiples of their numbers
+  are equal.
 
   Args:
     row: Random numbers of the rows, as returned by `row_bits`.

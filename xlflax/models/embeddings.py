@@ -58,8 +58,8 @@ def embedding_lookup(table: jax.Array, ids: jax.Array, axis: str) -> jax.Array:
   ids of several devices in its shard of the width. An all-to-all exchange then
   replaces the sharding of the width by the sharding of the batch. The table and
   its gradient remain sharded. The width of a smaller table is gathered before
-  the lookup. Without these constraints, the partitioner gathers the complete
-  table and gradient.
+  the lookup. Without these sharding constraints, the partitioner gathers the
+  complete table and gradient.
 
   Args:
     table: Embedding table of shape [R, H].

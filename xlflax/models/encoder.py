@@ -113,9 +113,9 @@ class Encoder(veco.PlugIn):
   def encode(self, token_ids: jax.Array, **inputs) -> jax.Array:
     """Returns the hidden states of the last layer, of shape [B, T, H].
 
-    The states have the compute dtype. With `config.cross_attention`, they are
-    VECO's H^L, the states of the plug-out pass, which does not use the plug-in
-    module.
+    The states have the compute dtype. With `config.cross_attention`, the states
+    are VECO's H^L, the states of the plug-out pass, which does not use the
+    plug-in module.
     """
     states, _ = self._run(token_ids, collect=False, **inputs)
     return states

@@ -111,7 +111,7 @@ class EncoderDecoder(nn.Module):
   def encode(self, token_ids: jax.Array, **inputs) -> jax.Array:
     """Returns the hidden states of the last encoder layer, [B, T, H].
 
-    They have the compute dtype.
+    The states have the compute dtype.
     """
     return self.encoder.encode(token_ids, **self._encoder_inputs(inputs))
 

@@ -22,10 +22,11 @@ Body = Callable[[Any, Any, jax.Array | int, jax.Array | None], tuple[Any, Any]]
 def is_unrolled(config: encoder_config.TransformerConfig) -> bool:
   """Returns whether the layers are unrolled in the compiled program.
 
-  On GPUs and TPUs, a loop adds a tenth of the step time at base size, because
-  it writes the values for the backward pass to stacked arrays and reads them
-  back (docs/performance.md). On CPUs, a loop adds up to a seventh of the step
-  time at width 384, but it reduces memory and compilation time.
+  On GPUs and TPUs, a loop adds a tenth to the step time of a model of base
+  size, because it writes the values for the backward pass to stacked arrays and
+  reads them back (docs/performance.md). On CPUs, a loop adds up to a seventh to
+  the step time of a model of width 384, but it reduces memory and compilation
+  time.
 
   Args:
     config: Configuration of the model.

@@ -251,7 +251,7 @@ class ObjectiveMixture:
   def dataset_step(self, dataset: str, step: int) -> int:
     """Returns the number of batches read from a dataset before a step.
 
-    Entries that share a dataset and a step read the same batch.
+    Entries that read the same dataset in the same step receive the same batch.
 
     Args:
       dataset: Name of the dataset that the objective reads.

@@ -31,7 +31,7 @@ class DiscriminatorHead(nn.Module):
 
     logit = w . gelu(W h + b) + c
 
-  The architecture follows the code of the paper.
+  The architecture follows the code that was published with the paper.
   """
 
   @nn.compact

@@ -1,6 +1,7 @@
 """Operations on batches that store a pair's texts as separate sequences.
 
-These are the batches of `ExampleLayout.DUAL` and `ExampleLayout.INTERLEAVED`.
+The layouts `ExampleLayout.DUAL` and `ExampleLayout.INTERLEAVED` create such
+batches.
 """
 
 import jax

@@ -42,7 +42,8 @@ class Sums:
   ):
     """Initializes the sums without adding a batch.
 
-    The first batch determines the shapes, and its means are the origin.
+    The first batch determines the shapes. Its means are subtracted from the
+    vectors of all batches.
 
     Args:
       first: Hidden states of the first model, of shape [L, n, D].

@@ -21,7 +21,8 @@ def additional_rules() -> Sequence[tuple[str, str | None]]:
 def params_axes(boxed) -> dict[str, Any]:
   """Returns the collection 'params_axes' for a tree of boxed parameters.
 
-  The columns of tables are sharded as the 'embed' axis of other weights.
+  The columns of embedding tables are sharded like the 'embed' axis of other
+  weights.
 
   For example, `{'a': {'kernel': box(w, names=('embed', 'mlp'))}}` becomes
   `{'a': {'kernel_axes': AxisMetadata(('embed', 'mlp'))}}`. A parameter that is

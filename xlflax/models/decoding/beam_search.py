@@ -51,10 +51,10 @@ def beam_search(
 ) -> decoding_step.Hypotheses:
   """Generates target sequences by beam search.
 
-  Each step computes the 2 K best continuations of a sequence's K hypotheses.
-  Continuations among the best K that end with the end symbol are finished. The
-  best K of the unfinished continuations are kept. At a sequence's length limit,
-  the best K hypotheses count as finished.
+  Each step computes the 2 K best continuations of a sequence's K hypotheses. A
+  continuation that is among the best K and ends with the end symbol becomes a
+  finished hypothesis. The best K of the unfinished continuations are kept. At a
+  sequence's length limit, the best K hypotheses count as finished.
 
   Args:
     stepper: Model, its parameters and the decoding options.

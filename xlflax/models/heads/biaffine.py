@@ -49,9 +49,9 @@ class Biaffine(nn.Module):
 
   The vector of a word passes through four small networks: as dependent and as
   head, for arcs and for relations. Each network is a linear map with
-  orthonormal initial weights and a leaky ReLU of slope 0.1. The following maps
-  are initialized with zeros, so that all heads and all relations initially have
-  the same score.
+  orthonormal initial weights and a leaky ReLU of slope 0.1. The maps that
+  follow these networks are initialized with zeros, so that all heads and all
+  relations initially have the same score.
   """
 
   config: BiaffineConfig

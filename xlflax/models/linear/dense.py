@@ -56,9 +56,9 @@ def constrain_table(table: jax.Array) -> jax.Array:
 def width_axes(width: int) -> tuple[str, ...]:
   """Returns the mesh axes that shard an embedding table's width.
 
-  They are the mesh axes of the logical axis 'columns'. If 'columns' has no
-  rule, or if its mesh axes do not divide the width, the mesh axes of 'embed'
-  are used.
+  The result consists of the mesh axes of the logical axis 'columns'. If
+  'columns' has no rule, or if its mesh axes do not divide the width, the mesh
+  axes of 'embed' are used.
 
   Args:
     width: Width of the embedding table.

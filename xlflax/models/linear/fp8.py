@@ -1,10 +1,11 @@
 """FP8 matmuls for NVIDIA GPUs with FP8 tensor cores (L40S, H100 or later).
 
-Factors are rounded to E4M3 and gradients of results to E5M2. Before that, each
-array is scaled so that its largest element is the largest number of the format
-(Micikevicius et al. 2022, "FP8 Formats for Deep Learning", sections 3 and 4).
-The scales are computed from the current arrays, so that a training step needs
-no state for them. Sums are float32.
+The two factors of a matmul are rounded to E4M3, and the gradient of the result
+is rounded to E5M2. Before rounding, each array is scaled so that its largest
+element is the largest number of the format (Micikevicius et al. 2022, "FP8
+Formats for Deep Learning", sections 3 and 4). The scales are computed from the
+current arrays, so that a training step needs no state for them. Sums are
+float32.
 """
 
 import functools

@@ -34,9 +34,9 @@ class PlugIn(nn.Module):
     A layer consists of self-attention, cross-attention to `memory` and a
     feed-forward block, each with residual connection and layer norm: attention
     "to its own context and then to all words" of the pair (section 1; figure
-    2c; equations 6 to 9). Equation 6 denotes the query by S^{l-1}. Here it is
-    computed from the output of the self-attention block, as in the decoder that
-    such a layer initializes (section 3.2).
+    2c; equations 6 to 9). Equation 6 denotes the query by S^{l-1}. Here, the
+    query is computed from the output of the self-attention block, as in the
+    decoder that such a layer initializes (section 3.2).
 
     Args:
       token_ids: Token ids, int32 of shape [B, T].

@@ -146,8 +146,8 @@ def uniform_words(
 def _uniform(rng: jax.Array, shape: tuple[int, ...]) -> jax.Array:
   """Draws the numbers of `jax.random.uniform` as a one-dimensional array.
 
-  The numbers are the same. XLA:CPU unrolls the generator over short last
-  dimensions, which takes a second to compile.
+  The numbers are the same as those of `jax.random.uniform`. XLA:CPU unrolls the
+  generator over short last dimensions, which takes a second to compile.
   """
   return jax.random.uniform(rng, (math.prod(shape),)).reshape(shape)
 

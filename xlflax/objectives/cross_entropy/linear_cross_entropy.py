@@ -1,11 +1,12 @@
 """Cross-entropy over a tied embedding table, computed at once or in chunks.
 
-In chunks, the forward pass iterates over slices of the vocabulary with a
-running maximum and sum of exponentials (online log-sum-exp, Milakov &
-Gimelshein 2018). Only the logits of one chunk exist at a time, and the backward
-pass recomputes them. On a CPU, the logits are kept, and chunks are used so that
-the logits fit the cache, which is faster than computing all logits at once.
-Matmuls have the dtype of `hidden` and accumulate in float32.
+If the loss is computed in chunks, the forward pass iterates over slices of the
+vocabulary with a running maximum and sum of exponentials (online log-sum-exp,
+Milakov & Gimelshein 2018). Only the logits of one chunk exist at a time, and
+the backward pass recomputes them. On a CPU, the logits are kept, and chunks are
+used so that the logits fit in the processor's cache, which is faster than
+computing all logits at once. Matmuls have the dtype of `hidden` and accumulate
+in float32.
 """
 
 import functools

@@ -272,10 +272,10 @@ class RetrievalDistillation(RetrievalContrastive):
 
   The loss is equation 1 of Reimers and Gurevych (2020): the squared difference
   to the teacher's vector, averaged over the texts of a group and over
-  dimensions, as in MSELoss of Sentence-Transformers. With `matryoshka_dims`, it
-  is the sum over the sizes. The batch's `vectors` [B, D] contain the teacher's
-  vectors (`DistillationFeaturizer`). The teacher itself is not run during
-  training.
+  dimensions, as in MSELoss of Sentence-Transformers. With `matryoshka_dims`,
+  the loss is the sum over the sizes. The batch's `vectors` [B, D] contain the
+  teacher's vectors (`DistillationFeaturizer`). The teacher itself is not run
+  during training.
 
   The run's sentence vectors are the pooled hidden states, which are not scaled.
 

@@ -40,9 +40,9 @@ class SpanCorruption(SequenceToSequence):
 
   The objective reads sequences of ExampleLayout.BLOCKS or SENTENCES and uses
   only their text tokens. The </s> between the lines of a block are removed,
-  because T5's blocks have none, and a packed sequence is read as one text. With
-  T tokens in a sequence, T - 2 of them text, inputs and targets have the static
-  lengths `SpanPolicy.lengths(T - 2)`.
+  because T5's blocks have none, and a packed sequence is read as one text. If a
+  sequence has T tokens, of which T - 2 are text, inputs and targets have the
+  static lengths `SpanPolicy.lengths(T - 2)`.
 
   Attributes:
     noise_density: Fraction of the text tokens to drop, or a function of the
@@ -179,8 +179,8 @@ class MaskedSeq2Seq(SequenceToSequence):
   reads the masked sequence as in masked language modeling, and the decoder
   predicts the masked words. The paper does not specify the other inputs of the
   decoder. Here, the decoder reads the original sequence up to the word that it
-  predicts. Together with `Translation(mask_ratio=...)` on parallel text, it
-  corresponds to the paper's row MLM+TLM.
+  predicts. Together with `Translation(mask_ratio=...)` on parallel text, this
+  objective corresponds to the configuration MLM+TLM in the paper.
 
   Attributes:
     mask_ratio: Fraction of the text tokens to select for masking, or a function

@@ -43,10 +43,10 @@ class Distillation(objective_base.Objective):
   language that contribute), and tokens.
 
   The teacher's parameters are loaded once, when a run starts, and kept in the
-  state. Afterwards, only its module is needed. The logits take float32 memory
-  of shape [B * K, V] for the teacher, for the student and for the gradients. If
-  `chunk_size` is set, the logits of fewer positions are computed at a
-  time, and again in the backward pass.
+  state. Afterwards, only the teacher's module is needed. The logits take
+  float32 memory of shape [B * K, V] for the teacher, for the student and for
+  the gradients. If `chunk_size` is set, the logits of fewer positions are
+  computed at a time, and again in the backward pass.
 
   Attributes:
     teacher: Teacher, an encoder of any size (see `objective_base.Teacher`).

@@ -96,7 +96,8 @@ def start_step(queue: MoCoQueue, params, state, *, name: str) -> dict[str, Any]:
     theta_k <- m theta_k + (1 - m) theta_q
 
   The update precedes the computation of the step's keys. As in algorithm 1 of
-  MoCo, it uses the parameters of f_q before the step's optimizer update.
+  MoCo, the update uses the parameters of f_q before the step's optimizer
+  update.
 
   Args:
     queue: Settings for momentum contrast (MoCo): queue size and momentum.

@@ -1,7 +1,7 @@
 """ModernBERT (Warner et al., 2024), which includes mmBERT.
 
-The dropout of ModernBERT is arranged differently. The dropout rate of its
-embeddings is used for the output of each block.
+ModernBERT applies dropout in different places than xlflax. xlflax uses the
+dropout rate of ModernBERT's embeddings for the output of each block.
 """
 
 from typing import Any

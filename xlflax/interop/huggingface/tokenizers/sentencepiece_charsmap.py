@@ -1,12 +1,12 @@
 """SentencePiece's normalization, as a normalizer for `tokenizers`.
 
-SentencePiece replaces, from the left, the longest sequence of characters in
-its table. `Precompiled`, which uses the same table, looks up grapheme
-clusters, so that decomposed text stays decomposed or loses accents. NFKC
-composes text, but also reorders accents. Therefore, a marker (a code point that
-no text contains) is inserted wherever SentencePiece starts a new lookup. It
-prevents NFKC and `Precompiled` from combining characters across it, and is
-removed at the end.
+SentencePiece replaces, from the left, the longest sequence of characters in its
+table. `Precompiled`, which uses the same table, looks up grapheme clusters, so
+that decomposed text stays decomposed or loses accents. NFKC composes text, but
+also reorders accents. Therefore, a marker (a code point that no text contains)
+is inserted wherever SentencePiece starts a new lookup. The marker prevents NFKC
+and `Precompiled` from combining characters across it, and is removed at the
+end.
 """
 
 import collections

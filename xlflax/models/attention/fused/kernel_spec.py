@@ -139,9 +139,9 @@ def add_dropout_bits(options: Options, arrays: Arrays, first_row, first_head):
 def output_gradient_products(options: Options, output, gradient) -> jax.Array:
   """Returns each output vector's dot product with its gradient.
 
-  The backward kernels subtract them from the gradients of the attention
-  weights. The products are multiplied by 1 - rate, because the kernels apply
-  the scale of dropout only to sums.
+  The backward kernels subtract these dot products from the gradients of the
+  attention weights. The products are multiplied by 1 - rate, because the
+  kernels apply the scale of dropout only to sums.
 
   Args:
     options: Static options of the kernels.
@@ -217,8 +217,8 @@ def query_blocks(options: Options, j, count: int, window):
 def exact_quotient(number, divisor: int):
   """Returns the floor of the quotient of two non-negative numbers.
 
-  The `//` operator handles signs, which cannot be compiled for a TPU that is
-  not attached.
+  The `//` operator also handles negative numbers, which requires an operation
+  that cannot be compiled for a TPU that is not attached.
 
   Args:
     number: Non-negative dividend, an integer or an int32 scalar.

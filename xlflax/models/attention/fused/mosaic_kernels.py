@@ -1,10 +1,11 @@
 """Forward and backward attention kernels for TPUs in Pallas (Mosaic).
 
 The algorithm is the same as in `triton_kernels`, but on transposed score blocks
-of shape [keys, queries]. A value per query (maximum, sum or delta) is then a
-row. As a column, each value would fill 128 lanes. Outputs and the gradients of
-the queries are accumulated transposed as well, with shape [D, queries]. The
-argument `block_index` of a kernel is its sequence, head and block.
+of shape [keys, queries]. The values per query (maximum, sum or delta) of a
+block are then stored in a row. If they were stored in a column, each value
+would fill 128 lanes of a register. Outputs and the gradients of the queries are
+accumulated transposed as well, with shape [D, queries]. The argument
+`block_index` of a kernel is its sequence, head and block.
 """
 
 import jax

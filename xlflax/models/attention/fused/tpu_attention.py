@@ -122,7 +122,8 @@ def _call(
 
   If there is a bias, the sequence is the last axis of the grid. A block of the
   bias and its gradient then stay on the chip for all sequences. The last axis
-  runs in order on one core. A chip with two cores divides the other axes.
+  runs in order on one core. If a chip has two cores, the other axes are divided
+  between the cores.
 
   Args:
     kernel: Function of the options, the references by name, and the block index
