@@ -75,7 +75,7 @@ Counts = collections.Counter[str]
 
 
 def find_anomalies(corpus: corpus_directory.Corpus) -> list[str]:
-  """Returns a sentence for each anomaly found in a corpus directory."""
+  """Returns a message for each probable mistake found in a corpus directory."""
   anomalies = list(_find_duplicate_codes(corpus.languages))
   profiles = _trigram_profiles(corpus)
   for file in corpus.files:
@@ -93,7 +93,7 @@ def find_anomalies(corpus: corpus_directory.Corpus) -> list[str]:
 
 
 def log_anomalies(corpus: corpus_directory.Corpus) -> None:
-  """Logs each anomaly found in a corpus directory as a warning."""
+  """Logs a warning for each probable mistake found in a corpus directory."""
   for anomaly in find_anomalies(corpus):
     logging.warning('%s', anomaly)
 
@@ -210,7 +210,7 @@ def _are_columns_swapped(
 def scripts_are_exchanged(
   pair: Sequence[str], columns: Sequence[str]
 ) -> bool | None:
-  """Returns whether each column is written in the other language's script.
+  """Returns whether two columns seem swapped, according to their scripts.
 
   Args:
     pair: Codes of the two languages.

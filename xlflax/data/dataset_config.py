@@ -43,14 +43,14 @@ class ExampleLayout(enum.Enum):
 
 
 class LanguageBatching(enum.Enum):
-  """Number of tasks in each batch: one (ECS, XLM) or several (XLM-R)."""
+  """Number of tasks in a batch: one (ECS and XLM) or several (XLM-R)."""
 
   ONE_LANGUAGE = 'one_language'
   MIXED = 'mixed'
 
 
 class Sizes(enum.Enum):
-  """Unit in which the task sizes N_i are counted; TOKENS requires a cache."""
+  """Unit of the task sizes N_i in the sampling rates: examples or tokens."""
 
   EXAMPLES = 'examples'
   TOKENS = 'tokens'
@@ -86,7 +86,7 @@ class SpecialTokenTemplate(enum.Enum):
 
 
 class PositionIds(enum.Enum):
-  """Numbering of positions in the second text of a pair.
+  """Numbering of the position ids of a pair's second text.
 
   CONTINUOUS continues the positions of the first text (PPA). RESET restarts at
   0 (XLM).
@@ -114,9 +114,11 @@ class PairOptions:
   """Options for filtering and combining the two texts of a pair.
 
   Attributes:
-    separator: Special tokens between the two texts (PAIRS only).
-    positions: Numbering of positions in the second text (PAIRS only).
-    order: Order of source and target.
+    separator: Special tokens around the two texts of a sequence (only for
+      `ExampleLayout.PAIRS`).
+    positions: Numbering of the second text's position ids (only for
+      `ExampleLayout.PAIRS`).
+    order: Order in which the source and target of each pair are arranged.
     min_tokens: Minimum number of tokens in each text. Pairs with a shorter text
       are dropped (PPA: 10).
     max_tokens: Maximum total number of tokens in both texts, excluding special
@@ -141,7 +143,7 @@ class PairOptions:
 @class_registry.register('locality')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Locality:
-  """Shuffled order in which only few parts of a cache are read at a time.
+  """Settings of a shuffled order that reads nearby sequences together.
 
   Use this order for caches on network file systems and in buckets. The
   sequences of a task are divided into blocks of consecutive sequences. The
@@ -180,7 +182,8 @@ class DatasetConfig:
       function of the dataset's step defines a schedule, which is evaluated once
       per `mixing_schedule.BLOCK_STEPS` steps. If None, the mixture's SeqIO
       rates are used.
-    sizes: Unit in which the task sizes N_i are counted.
+    sizes: Unit of the task sizes N_i in the sampling rates. TOKENS requires a
+      token cache.
     max_rate: Maximum sampling rate of a task. The excess is distributed to the
       other tasks in proportion to their rates. If None, there is no maximum.
     max_epochs: Maximum number of epochs of a task. After these epochs, the task
@@ -192,10 +195,12 @@ class DatasetConfig:
       for each sequence.
     shuffle: Whether to shuffle the sequences in each epoch. If False, they are
       read in the order of the corpus.
-    shuffle_window: Number of sequences in the shuffle buffer of the live
-      loader. A cache shuffles over the entire task.
-    locality: Settings of a shuffled order with locality, for caches that are
-      read over a network. If None, sequences are shuffled over the entire task.
+    shuffle_window: Number of sequences in the shuffle buffer if tasks are read
+      without a token cache. With a cache, sequences are shuffled over the
+      entire task.
+    locality: Settings of a shuffled order that reads nearby sequences together,
+      for caches that are read over a network. If None, sequences are shuffled
+      over the entire task.
     max_examples: Maximum number of examples to use from each task. Only the
       first `max_examples` examples that pass the filters are used, and N_i is
       at most this number. This requires one example per sequence: SENTENCES,

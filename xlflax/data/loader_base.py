@@ -51,12 +51,12 @@ class TaskStatistics:
     languages: Language codes of the task's source and target texts.
     examples: Number of examples in the source.
     rate: Fraction of the sequences expected to come from this task at step 0.
-    rows: Number of sequences in an epoch. None if the number is unknown before
-      the task is read (live loader).
-    dropped: Number of examples that the dataset's filters drop (live loader:
-      dropped so far).
-    truncated: Number of examples that are truncated (live loader: truncated so
-      far).
+    rows: Number of sequences in an epoch. None for the live loader, in which
+      the number is unknown before the task is read.
+    dropped: Number of examples that the dataset's filters drop. The live loader
+      counts only the examples that it has read so far.
+    truncated: Number of examples that are truncated. The live loader counts
+      only the examples that it has read so far.
     tokens: Total number of text tokens before filtering. None if unknown.
     unknown: Fraction of unknown tokens in the texts of each language. None if
       unavailable.
@@ -74,7 +74,7 @@ class TaskStatistics:
 
 
 class Loader(Protocol):
-  """Loader with random access to the global batch of any step."""
+  """Data loader that can return the global batch of any step."""
 
   @property
   def dataset(self) -> AnyDatasetConfig:
@@ -86,17 +86,17 @@ class Loader(Protocol):
 
   @property
   def identity(self) -> str:
-    """Digest of the examples, or of the texts from which they are created."""
+    """Digest of the dataset's examples or of the texts they are made from."""
 
   @property
   def signature(self) -> str:
-    """Signature that changes whenever a file in the token cache is written.
+    """Signature of the token cache that changes whenever its files change.
 
     The signature is empty if the loader does not read a cache.
     """
 
   def rows(self, step: int, start: int, stop: int) -> batch_keys.Batch:
-    """Returns the rows from start to stop - 1 of the global batch for a step.
+    """Returns rows `start` to `stop - 1` of the global batch for a step.
 
     Args:
       step: Number of batches of this dataset that precede the batch.
@@ -144,7 +144,7 @@ def check_sides(
 def filter_tasks_by_language(
   dataset: dataset_config.DatasetConfig, tasks: Mapping[str, tuple[str, ...]]
 ) -> list[str]:
-  """Returns those tasks of a mixture that `DatasetConfig.languages` selects.
+  """Returns the tasks of a mixture whose languages the dataset selects.
 
   Args:
     dataset: Dataset that reads the mixture.
@@ -203,7 +203,7 @@ def check_range(
 
 
 def no_examples_error(dataset, task: str, examples: int) -> errors.CorpusError:
-  """Returns the error for a task of which no example passes the filters."""
+  """Returns the error for a task in which the filters drop every example."""
   expected = (
     f'examples with at least {dataset.pairs.min_tokens} tokens on each side'
   )

@@ -29,7 +29,7 @@ def open_loader(
     vocabulary: Vocabulary that the run uses.
     seed: Random seed that determines the order of the sequences.
     cache_dir: Directory of the token cache. If None, the SeqIO tasks are read
-      live.
+      and tokenized while the loader is used.
     cache_generation: Generation of the cache to read, counted from 1. If None,
       the newest generation is read.
     corpus: Corpus directory or `Corpus`. A cache with tasks from this corpus is
@@ -37,9 +37,9 @@ def open_loader(
       loader registers the corpus tasks.
     task_modules: Names of modules that register SeqIO tasks. The live loader
       imports them.
-    verified: Signatures of caches whose content has already been compared with
-      its checksums and is not read again. If None, no cache content is compared
-      with its checksums.
+    verified: Values of `Loader.signature` for caches whose files have already
+      been compared with their checksums and are not read again. If None, no
+      files are compared with their checksums.
 
   Returns:
     The loader.
@@ -47,8 +47,8 @@ def open_loader(
   Raises:
     CacheError: If the cache is missing or incomplete, or if it does not fit the
       dataset, the vocabulary or the corpus.
-    ConfigError: If the layout does not fit the tasks, or if tasks are read live
-      but TensorFlow or SeqIO is not installed.
+    ConfigError: If the layout does not fit the tasks, or if tasks are read
+      without a token cache but TensorFlow or SeqIO is not installed.
     CorpusError: If the mixture does not exist, or if the filters drop every
       example of a task.
   """

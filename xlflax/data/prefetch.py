@@ -14,10 +14,11 @@ Shardings = jax.sharding.Sharding | Mapping[str, jax.sharding.Sharding]
 
 
 class Prefetcher:
-  """Iterator over batches on the devices, starting with `first_step`.
+  """Iterator that loads batches onto the devices before they are needed.
 
-  A background thread reads rows and copies them to the devices while the
-  training step runs. Each process reads only the rows that its devices hold.
+  The first batch is the batch of `first_step`. A background thread reads rows
+  and copies them to the devices while the training step runs. Each process
+  reads only the rows that its devices hold.
 
   If an error occurs in the thread, the call of `next` that would have returned
   the batch raises this error with its traceback, and so does every later call.
@@ -38,7 +39,7 @@ class Prefetcher:
         after `close`.
       sharding: Sharding of the arrays of shape [B, T], either one for all
         arrays or one for each key.
-      first_step: Step of the dataset for the first batch.
+      first_step: Number of earlier batches of the dataset to skip.
       size: Number of batches to prefetch.
     """
     self._loader = loader
@@ -74,7 +75,7 @@ class Prefetcher:
     return batch
 
   def close(self) -> None:
-    """Stops the background thread, waits for its end and drops all batches."""
+    """Stops the background thread and drops all prefetched batches."""
     self._stop.set()
     while self._thread.is_alive():
       self._drain()
@@ -125,7 +126,7 @@ def device_batch(
 
   Args:
     loader: Loader that reads the dataset.
-    step: Step of the dataset.
+    step: Number of batches of the dataset that precede the batch.
     sharding: Sharding of the arrays of shape [B, T], either one for all arrays
       or one for each key.
 
@@ -167,11 +168,11 @@ class _LocalRows:
     ]
 
   def get(self, key: str, index) -> np.ndarray:
-    """Returns a slice of one of the batch's arrays.
+    """Returns a slice of one of the global batch's arrays.
 
     Args:
       key: Batch key of the array.
-      index: Slices of the global array.
+      index: One slice of the global array for each of its dimensions.
     """
     first = index[0].start or 0
     start, batch = max(

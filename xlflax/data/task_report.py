@@ -22,7 +22,7 @@ _MAX_CHARACTERS = 200
 
 
 def list_registered() -> list[dict]:
-  """Returns the name, kind, languages and splits of each task and mixture."""
+  """Returns a table row for each registered task and mixture."""
   tasks = [
     {
       'name': name,

@@ -20,7 +20,7 @@ class Ragged(NamedTuple):
   lengths: np.ndarray
 
   def select(self, keep: np.ndarray) -> 'Ragged':
-    """Returns the texts for which `keep`, bool of shape [examples], is True."""
+    """Returns the texts that a mask selects, bool of shape [examples]."""
     return Ragged(
       self.tokens[np.repeat(keep, self.lengths)], self.lengths[keep]
     )
@@ -29,8 +29,8 @@ class Ragged(NamedTuple):
     """Returns the token ids of each text.
 
     Args:
-      lengths: Lengths of shape [examples] to which the texts are truncated. If
-        None, the texts are complete.
+      lengths: Maximum length of each text, of shape [examples]. Longer texts
+        are truncated. If None, the texts are complete.
     """
     starts = np.cumsum(self.lengths) - self.lengths
     ends = starts + (self.lengths if lengths is None else lengths)
@@ -78,15 +78,15 @@ class Examples(NamedTuple):
 def drop_empty(
   examples: Examples, pending_start: bool
 ) -> tuple[Examples, bool]:
-  """Drops examples in which a text has no tokens.
+  """Drops examples with an empty text, such as a pair without a target.
 
   If the first example of a document is dropped, the next remaining example
   starts the document.
 
   Args:
     examples: Examples to filter.
-    pending_start: Whether a document started in the examples that were dropped
-      immediately before this batch.
+    pending_start: Whether a document starts in the examples that were dropped
+      at the end of the previous batch.
 
   Returns:
     The remaining examples, and the `pending_start` value for the next batch.

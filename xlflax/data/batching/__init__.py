@@ -1,1 +1,1 @@
-"""Construction of batches: assignment of examples to sequences, and arrays."""
+"""Construction of batches: packing of examples into sequences and arrays."""

@@ -6,7 +6,7 @@ _WORD_BITS = 64
 
 
 class Selection:
-  """Subset of the numbers from 0 to n - 1.
+  """Subset of the integers from 0 to n - 1, such as the indices of examples.
 
   Attributes:
     size: Number of elements in the subset.
@@ -27,13 +27,14 @@ class Selection:
       self._ends = np.cumsum(np.bitwise_count(self._words).sum(-1, np.int64))
 
   def positions(self, index: np.ndarray) -> np.ndarray:
-    """Returns the elements that have the given ranks in the subset.
+    """Returns the i-th smallest element of the subset for each index i.
 
     For example, the elements with ranks 0 and 2 in the subset {2, 5, 6} are 2
     and 6.
 
     Args:
-      index: Ranks, int64 [n].
+      index: Ranks of the elements in ascending order, counted from 0, int64
+        [n].
 
     Returns:
       Elements, int64 [n].
@@ -61,7 +62,7 @@ class Builder:
     self._pending = np.zeros(0, bool)
 
   def add(self, keep: np.ndarray) -> None:
-    """Adds the next elements to the subset or excludes them.
+    """Selects or excludes the next `len(keep)` elements.
 
     Args:
       keep: Whether each element is in the subset, bool [n].

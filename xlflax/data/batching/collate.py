@@ -24,11 +24,11 @@ class Row(NamedTuple):
   """Texts of one sequence, after truncation and without special tokens.
 
   Attributes:
-    units: Examples in the sequence. Only a packed sequence has several
-      examples.
+    units: Token ids of the examples in the sequence. Only a packed sequence has
+      several examples.
     languages: Language ids of the source and target texts.
-    swaps: Bit mask. If bit u % 64 is set, source and target of unit u are
-      swapped.
+    swaps: Bit mask. If bit u % 64 is set, the source and target of the
+      sequence's u-th example are swapped.
   """
 
   units: Sequence[Unit]
@@ -42,8 +42,8 @@ class _Spans(NamedTuple):
   Attributes:
     texts: Token ids of each text.
     row: Index of each span's sequence in the batch, int64 [spans].
-    unit: Number of each span's example in its sequence, from 0, int64 [spans].
-    side: Side of each span, 0 for source or 1 for target, int64 [spans].
+    unit: Index of the example within the sequence for each span, int64 [spans].
+    side: 0 for each span of source text and 1 for target text, int64 [spans].
     language: Language id of each span, int64 [spans].
     prefix: Special token before each text, or `_NO_PREFIX`, int64 [spans].
   """
@@ -97,7 +97,8 @@ def _make_side_spans(rows, position: int, spec) -> _Spans:
 
   Args:
     rows: Texts of the sequences in the batch.
-    position: Position of the text in its pair after swapping, 0 or 1.
+    position: 0 to select the first text of each pair after swapping, or 1 to
+      select the second.
     spec: Specification of the vocabulary.
   """
   texts: list[np.ndarray] = []

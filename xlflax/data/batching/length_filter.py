@@ -33,10 +33,11 @@ def passes_length_filter(
 
 
 def counts_kept_pairs(dataset: dataset_config.DatasetConfig) -> bool:
-  """Returns whether N_i in the sampling rates is counted after filtering.
+  """Returns whether sampling rates are based on the task sizes after filtering.
 
-  This is the case if sequences are pairs and a filter is set. An epoch of the
-  dataset is then one epoch of each task (PPA, section 3.1).
+  The task sizes N_i are counted after filtering if sequences are pairs and a
+  filter is set. An epoch of the dataset is then one epoch of each task (PPA,
+  section 3.1).
   """
   return (
     dataset.layout

@@ -25,15 +25,15 @@ class Texts(Protocol):
   num_tokens: int
 
   def slices(self, starts: np.ndarray, stops: np.ndarray) -> list[np.ndarray]:
-    """Returns the tokens from starts_i to stops_i - 1 for each i.
+    """Returns n slices of the token array, given their start and stop indices.
 
     Args:
       starts: Start of each slice, int64 [n].
-      stops: End of each slice, int64 [n].
+      stops: Index after the last token of each slice, int64 [n].
     """
 
   def bounds(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the start positions of texts and the positions of their eos.
+    """Returns the positions of each text's first token and of its eos token.
 
     Args:
       index: Numbers of the texts, int64 [n].
@@ -76,7 +76,7 @@ def make_index(
   starts_document: Callable[[], np.ndarray],
   dataset: dataset_config.DatasetConfig,
 ) -> RowIndex:
-  """Creates the index for the layout of a dataset.
+  """Creates the index of a task's sequences for the layout of a dataset.
 
   Args:
     sides: Texts in one or two languages, with at least one example each.

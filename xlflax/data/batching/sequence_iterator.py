@@ -39,12 +39,12 @@ def iterate_sequences(
   eos_id: int,
   counts: Counts,
 ) -> Iterator[Units]:
-  """Yields the texts of each sequence in an epoch.
+  """Yields the texts of each sequence in one epoch of a task.
 
   Args:
     batches: All examples of a task, excluding empty examples.
     dataset: Dataset that defines the layout, length and filters.
-    eos_id: Id of the token between concatenated lines.
+    eos_id: Id of the end-of-sequence token, which separates concatenated lines.
     counts: Counts that are updated while examples are read.
   """
   layout = dataset.layout

@@ -24,7 +24,7 @@ _XLFLAX_ERROR = re.compile(
 
 
 class WriteUnit(beam.DoFn):
-  """Beam function that writes units of shards and yields their tasks' names."""
+  """Beam DoFn that writes ranges of shards and yields their tasks' names."""
 
   def __init__(self, plan: cache_writer.Plan):
     self._plan = plan
@@ -34,7 +34,7 @@ class WriteUnit(beam.DoFn):
     self._tasks = self._plan.open_tasks()
 
   def process(self, unit: write_plan.Unit):
-    """Writes those shards of a unit that do not exist yet."""
+    """Writes a range of consecutive shards, and skips those that exist."""
     with write_lock.converting_disk_errors(self._plan.directory):
       shard_writer.write_unit(unit, self._tasks, self._plan.vocabulary)
     yield unit.job.task

@@ -77,8 +77,9 @@ class ShardEntry:
   Attributes:
     name: Name of the shard's file, without the suffix.
     digest: Digest of the shard's file.
-    examples: Number of examples stored in all shards.
-    empty: Number of examples that were omitted because a text has no tokens.
+    examples: Number of examples stored in the shard.
+    empty: Number of examples that were omitted because one of their texts has
+      no tokens.
     tokens: Number of tokens in each of the task's languages, without eos.
     unknown: Number of unknown tokens in each of the task's languages.
     library: Name and version of the tokenization library. Empty if unknown.
@@ -130,14 +131,14 @@ class TaskMeta:
     task: SeqIO name of the task.
     split: Split of the task, such as 'train'.
     languages: Language codes of the source and target texts, in order.
-    source_examples: Number of examples in the source, which is N_i in the
-      sampling rates.
+    source_examples: Number of examples in the source, from which the sampling
+      rates are computed (N_i).
     vocabulary: Hash of the vocabulary that encoded the text.
     fingerprint: Description of the source that identifies its content: its
       type, its `files` (path, size, and modification time or content digest)
       and its preprocessors.
     shard_size: Amount of text in each shard in bytes; see `cache_writer.Plan`.
-    shards: Entries of the shards, in the order of the text.
+    shards: Metadata of the shards, in the order of the text.
   """
 
   task: str
@@ -161,7 +162,7 @@ class TaskMeta:
 
   @property
   def empty(self) -> int:
-    """Number of examples that were omitted because a text has no tokens."""
+    """Number of examples omitted because one of their texts has no tokens."""
     return sum(shard.empty for shard in self.shards)
 
   @property
@@ -234,7 +235,7 @@ def task_key(task: str, split: str) -> str:
 
 
 def generation_file(directory: pathlib.Path, number: int) -> pathlib.Path:
-  """Returns the path of a task's metadata file for a generation."""
+  """Returns the path of a task's metadata file in a generation of the cache."""
   return directory / f'generation-{number}.json'
 
 
@@ -244,7 +245,7 @@ def shard_file(directory: pathlib.Path, name: str) -> pathlib.Path:
 
 
 def entry_file(directory: pathlib.Path, name: str) -> pathlib.Path:
-  """Returns the path of a shard's entry file, which finalization removes."""
+  """Returns the path of a shard's metadata file, which finalization removes."""
   return directory / SHARDS / f'{name}.json'
 
 

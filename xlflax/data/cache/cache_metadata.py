@@ -22,11 +22,12 @@ _TEMPORARY_PREFIX = '.creating-'
 
 @dataclasses.dataclass
 class Generation:
-  """State of a cache after text was written or added.
+  """Generation: tasks and sampling rates of a cache after text was added.
 
   Attributes:
     mixtures: SeqIO mixing rate of each task, by mixture, split and task.
-    tasks: Number and digest of each task's generation file, by `task_key`.
+    tasks: Number and digest of each task's metadata file
+      (`generation-<number>.json`), by `cache_format.task_key`.
   """
 
   mixtures: dict[str, dict[str, dict[str, float]]]
@@ -53,7 +54,7 @@ class Header:
 
   @classmethod
   def for_vocabulary(cls, vocabulary) -> 'Header':
-    """Returns the header for a new cache.
+    """Returns the content of `cache.json` for a new cache.
 
     Args:
       vocabulary: Vocabulary that encodes the text
@@ -74,10 +75,10 @@ class Header:
     return self.generations[-1] if self.generations else Generation({}, {})
 
   def older(self, key: str) -> set[int]:
-    """Returns the numbers of a task's files that older generations refer to.
+    """Returns the numbers of a task's metadata files in older generations.
 
     Args:
-      key: `task_key` of the task.
+      key: Key of the task and split, as returned by `cache_format.task_key`.
     """
     return {
       generation.tasks[key]['generation']
@@ -115,7 +116,7 @@ def read_metadata(directory: pathlib.Path) -> Header:
 def open_for_writing(
   directory: pathlib.Path, vocabulary, *, overwrite: bool
 ) -> Header:
-  """Returns a cache's header, and creates the cache if necessary.
+  """Returns the content of `cache.json`, and creates the cache if necessary.
 
   Several processes may call this function concurrently without `overwrite`.
 

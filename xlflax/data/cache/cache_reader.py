@@ -26,13 +26,14 @@ _MAX_VERIFIED_SIZE = 1 << 16
 
 @dataclasses.dataclass(frozen=True)
 class CachedTask:
-  """A split of a task in a token cache.
+  """One split of a task, opened from a token cache.
 
   Attributes:
     meta: Metadata of the task: languages, sizes and statistics.
-    sides: Source and target texts of the task, on disk or in a bucket.
-    shards: Shards of the task, whose method `starts_document` returns document
-      boundaries.
+    sides: Texts of the task: one item for monolingual text, or source and
+      target. They are read from the disk or bucket on demand.
+    shards: Reader for the shards of the task. Its method `starts_document`
+      returns the document boundaries.
   """
 
   meta: cache_format.TaskMeta
@@ -161,7 +162,7 @@ class TokenCache:
     return {task: self._open_task(task, split) for task in tasks}
 
   def digest(self, mixture: str, split: str) -> str:
-    """Returns a digest that is equal for caches with the same tokens."""
+    """Returns a digest of a mixture's tokens, to compare different caches."""
     return checksums.digest_json(
       {
         task: self._tasks[cache_format.task_key(task, split)]['digest']
@@ -170,7 +171,7 @@ class TokenCache:
     )
 
   def signature(self, mixture: str, split: str) -> str:
-    """Returns a signature that changes if one of the tasks' files is written.
+    """Returns a signature that changes if a file of the mixture is written.
 
     The signature is computed without reading the shards.
     """

@@ -45,10 +45,11 @@ class Plan:
     splits: Names of splits. If a task does not have a split, the task is
       omitted from this split.
     vocabulary: Vocabulary that encodes the text (`base_vocabulary.Vocabulary`).
-    open_tasks: Function that opens the tasks and is called once in each
+    open_tasks: Function that opens the tasks. It is called once in each
       process.
     shard_size: Amount of text in each shard in bytes.
-    changed: Handling of tasks whose text has changed since they were cached.
+    changed: Whether to replace, extend or reject tasks whose text has changed
+      since they were cached.
   """
 
   directory: pathlib.Path
@@ -210,7 +211,7 @@ def finalize_cache(plan: Plan) -> list[cache_format.TaskMeta]:
 def select_partition(
   jobs: Sequence[write_plan.Job], partition: tuple[int, int]
 ) -> list[write_plan.Unit]:
-  """Returns the units in a partition, which are the same in every process.
+  """Returns the shard ranges (units) to write for one partition of a cache.
 
   Args:
     jobs: Jobs of all tasks.

@@ -49,8 +49,8 @@ class CachedLoader:
         generation is read.
       corpus: Corpus with which the cache is compared. If None, the comparison
         is skipped.
-      verified: Signatures of the caches whose digests have already been
-        verified. If None, digests are not verified.
+      verified: Values of `Loader.signature` for caches whose files have already
+        been verified. If None, the files are not verified.
 
     Raises:
       CacheError: If the cache is incomplete, damaged or out of date.

@@ -26,7 +26,8 @@ def finalize_task(
     job: Job whose shards have all been written.
     tasks: Registered tasks, including the job's task.
     generation: Number of the new generation.
-    older_generations: Numbers of the task's older generation files to keep.
+    older_generations: Numbers of the task's metadata files to keep for older
+      generations of the cache.
 
   Returns:
     The metadata of the task.
@@ -68,7 +69,7 @@ def finalize_task(
 
 
 def check_rewritten_shards(job: write_plan.Job) -> None:
-  """Checks finalized shards that were lost and then written again.
+  """Checks that rewritten shards are identical to the lost shards they replace.
 
   If a shard's content is unchanged, its separate metadata file is removed.
 
@@ -184,7 +185,7 @@ def _set_starts(
 def _incomplete_error(
   job: write_plan.Job, missing: list[str], num_complete: int
 ) -> errors.CacheError:
-  """Returns the error for missing shards, with the likely cause.
+  """Returns the error for a task with missing shards, with the likely cause.
 
   Args:
     job: Job that writes the task.

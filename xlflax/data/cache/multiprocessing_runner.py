@@ -47,10 +47,10 @@ def write_jobs(
   num_processes: int,
   report: Report,
 ) -> None:
-  """Writes those shards of the jobs that do not exist yet.
+  """Writes all shards of the jobs that have not been written yet.
 
   Args:
-    jobs: Jobs whose shards to write.
+    jobs: Jobs, each of which consists of the shards of a task's split.
     tasks: Tasks opened in this process, including the tasks of the jobs.
     open_tasks: Function that opens the tasks in a worker process.
     vocabulary: Vocabulary that encodes the text (`base_vocabulary.Vocabulary`).

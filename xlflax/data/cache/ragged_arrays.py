@@ -56,9 +56,10 @@ class Shards:
 
   Attributes:
     entries: Metadata entry of each shard.
-    begins: Number of examples in all shards before each shard, int64 [shards].
-    ends: Number of examples in all shards through each shard, int64 [shards].
-    ahead: Whether to read ahead, because neighboring sequences are read next.
+    begins: Index of the first example in each shard, int64 [shards].
+    ends: Index after the last example in each shard, int64 [shards].
+    ahead: Whether to read ahead around each sequence, for orders in which
+      neighboring sequences are read next.
   """
 
   ahead = False
@@ -103,7 +104,7 @@ class Shards:
     self._open.pop(number, None)
 
   def count_offset_read(self) -> None:
-    """Counts reads of offsets, and periodically releases mapped pages.
+    """Counts reads of text offsets, and periodically releases mapped pages.
 
     Otherwise, mapped pages would count as memory of the process until it ends.
     """
@@ -142,7 +143,7 @@ class ShardedTexts:
 
     Args:
       task_shards: Shards of the task.
-      side: Name of the texts' array in the shards.
+      side: Name of the array in the shards that contains the texts' tokens.
       index: Index of the texts' language in the task: 0 or 1.
     """
     self._shards = task_shards
@@ -203,7 +204,7 @@ class ShardedTexts:
   def _read_across_shards(
     self, shard: int, start: int, stop: int
   ) -> np.ndarray:
-    """Reads tokens of consecutive shards.
+    """Reads a range of tokens that may extend over several shards.
 
     Args:
       shard: Number of the first shard.

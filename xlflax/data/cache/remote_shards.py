@@ -1,4 +1,4 @@
-"""Shards of a cache in a bucket, of which only the required bytes are read.
+"""Reader for shards in a bucket, which downloads only the required bytes.
 
 Bytes are read in blocks, and the most recently used blocks are kept in memory.
 Memory use therefore does not depend on the size of the cache. If sequences are

@@ -33,7 +33,8 @@ class Part:
   Attributes:
     prefix: Prefix of the shards' names. It contains a hash of all inputs on
       which the shards depend.
-    text: Description of the source as JSON text, used in messages.
+    text: Fingerprint of the source file or files as JSON text, used in
+      messages.
     path: Path of the file. If None, the part is the complete task.
     num_bytes: Size of the file in bytes. If None, the part is divided by
       examples rather than by bytes.
@@ -52,13 +53,13 @@ class Part:
     return f'{self.prefix}-{number:06d}'
 
   def piece(self, number: int, size: int) -> text_tasks.FilePiece | None:
-    """Returns the range of the source from which a shard is read.
+    """Returns the file, or the range of its bytes, from which a shard is read.
 
     The result is None if the part is a complete task.
 
     Args:
       number: Number of the shard.
-      size: Size S of the shards in bytes.
+      size: Amount of text in each shard in bytes, S in the module's docstring.
     """
     if self.path is None:
       return None
@@ -72,7 +73,7 @@ def examples_in_shard(size: int) -> int:
   """Returns the number of examples per shard if a part is divided by examples.
 
   Args:
-    size: Size S of the shards in bytes.
+    size: Amount of text in each shard in bytes, S in the module's docstring.
   """
   return max(1, size // _BYTES_PER_EXAMPLE)
 
@@ -87,7 +88,7 @@ def split_into_shards(
   languages: Sequence[str],
   size: int,
 ) -> tuple[Part, ...]:
-  """Divides a task into its parts, in the order of the text.
+  """Divides a task into parts, one for each file that can be read separately.
 
   Args:
     tasks: Registered tasks, including this task.
@@ -96,7 +97,7 @@ def split_into_shards(
     fingerprint: Fingerprint of the source; see `text_tasks.Tasks.fingerprint`.
     vocabulary: Hash of the vocabulary that encodes the text.
     languages: Language codes of the source and target texts.
-    size: Size S of the shards in bytes.
+    size: Amount of text in each shard in bytes, S in the module's docstring.
   """
   common_inputs = [
     cache_format.FORMAT,
@@ -127,14 +128,15 @@ def split_into_shards(
 def _make_file_part(
   path: pathlib.Path, fingerprint: list, common_inputs: list, size: int
 ) -> Part:
-  """Returns the part of a file.
+  """Returns the part of a task that consists of one file.
 
   Args:
     path: Path of the file.
     fingerprint: Path and size of the file, and its modification time or content
       digest.
-    common_inputs: Inputs on which all shards of the task depend.
-    size: Size S of the shards in bytes.
+    common_inputs: Values on which all shards of the task depend, such as the
+      vocabulary's hash, as JSON data.
+    size: Amount of text in each shard in bytes, S in the module's docstring.
   """
   num_bytes = num_shards = None
   if not corpus_files.is_sequential(path):

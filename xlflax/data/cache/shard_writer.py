@@ -1,4 +1,4 @@
-"""Writing of all shards in a unit."""
+"""Writing of a range of consecutive shards (unit) of a task."""
 
 import dataclasses
 import itertools
@@ -22,11 +22,11 @@ def write_unit(
   stopped: Callable[[], bool] = lambda: False,
   after_shard: Callable[[], None] = lambda: None,
 ) -> None:
-  """Writes the shards in a unit, except those that already exist.
+  """Writes a range of consecutive shards, and skips those that exist.
 
   Args:
-    unit: Unit whose shards to write.
-    tasks: Registered tasks, including the unit's task.
+    unit: Part of a task and the range of its shards to write.
+    tasks: Registered tasks, including the task to which the shards belong.
     vocabulary: Vocabulary that encodes the text (`base_vocabulary.Vocabulary`).
     num_threads: Number of threads that tokenize text.
     stopped: Function that returns whether to skip the remaining shards. It is

@@ -73,7 +73,8 @@ def write_shard_file(
     batches: Batches of the shard's examples.
     dtype: Dtype of the token ids.
     spec: Specification of the vocabulary that encoded the texts.
-    sides: Names of the sides.
+    sides: Name of each text of an example: `targets`, or `inputs` and
+      `targets`.
 
   Returns:
     The shard's metadata entry.
@@ -111,7 +112,7 @@ def write_shard_file(
 
 
 class _Column:
-  """Texts in one language, in the dtypes of the file.
+  """Texts in one language, collected for writing with the dtypes of the shard.
 
   Attributes:
     dtype: Dtype of the ids.
@@ -128,7 +129,7 @@ class _Column:
     self.tokens = self.unknown = 0
 
   def add(self, texts: tokenized_examples.Ragged) -> None:
-    """Adds the texts and counts of a batch."""
+    """Adds the texts of a batch and counts their tokens."""
     self.ids.append(texts.with_eos(self._spec.eos_id, self.dtype))
     self.lengths.append(texts.lengths.astype(np.uint32))
     self.tokens += texts.tokens.size
@@ -141,7 +142,8 @@ def _serialize(
   """Serializes arrays in the format of the safetensors library without copies.
 
   Args:
-    arrays: For each array name, the array's dtype and its consecutive segments.
+    arrays: Mapping from the name of each array to its dtype and the segments
+      whose concatenation is the array.
 
   Returns:
     Consecutive chunks of the file.
@@ -171,7 +173,7 @@ def _serialize(
 
 
 class Tokens:
-  """Array in a file, of which only the sliced elements are read.
+  """Array of a shard that reads from the file only the elements in a slice.
 
   Attributes:
     size: Number of elements in the array.
@@ -247,7 +249,7 @@ class _File:
 
 
 class Shard:
-  """Shard that was opened for reading, with its arrays.
+  """Reader for the arrays of one shard.
 
   Tokens are read from the file, and the other arrays are mapped into memory.
   Reading a sequence copies one or two kilobytes. If tokens were mapped into
@@ -305,7 +307,7 @@ class Shard:
     return np.frombuffer(self._bytes, dtype, size, start)
 
   def array(self, name: str) -> Any:
-    """Returns a view of an array, or a `Tokens` object that can be sliced."""
+    """Returns an array of the shard, memory-mapped or as a `Tokens` object."""
     if name not in self._views:
       self._views[name] = self._make_view(name)
     return self._views[name]

@@ -12,7 +12,7 @@ Members = Mapping[tuple[str, str], set[str]]
 
 
 class Changed(enum.Enum):
-  """Handling of cached tasks whose text has changed since they were cached.
+  """Action to take if the text of a cached task has changed.
 
   Attributes:
     ERROR: Raise an error.
@@ -33,13 +33,13 @@ def check_changes(
   header: cache_metadata.Header,
   changed: Changed,
 ) -> None:
-  """Checks that all changes to the text are permitted.
+  """Checks that the cached text is unchanged or that its change is permitted.
 
   Args:
-    jobs: Jobs for the current text.
-    members: Current tasks in each mixture and split.
+    jobs: Write jobs of the tasks, planned for their current text.
+    members: Names of the tasks that each mixture and split now contains.
     header: Header of the cache.
-    changed: Handling of tasks whose text has changed.
+    changed: Whether to replace, extend or reject tasks whose text has changed.
 
   Raises:
     CacheError: If `changed` does not permit a change.
@@ -70,7 +70,7 @@ def needs_generation(
 
 
 def is_finalized(job: write_plan.Job, header: cache_metadata.Header) -> bool:
-  """Returns whether the newest generation contains a job's complete task."""
+  """Returns whether the newest generation contains all text of a job's task."""
   cached_prefixes = _shard_prefixes(find_cached_task(job, header))
   return cached_prefixes == _part_prefixes(job) and all(
     map(job.entry, job.finalized)

@@ -62,7 +62,7 @@ class Job:
 
   @functools.cached_property
   def finalized(self) -> dict[str, cache_format.ShardEntry]:
-    """Entries of the task's shards in all generations, by shard name."""
+    """Metadata of the task's shards in all generations, by shard name."""
     entries = [
       entry
       for path in sorted(self.directory.glob('generation-*.json'))
@@ -82,7 +82,7 @@ class Job:
     return {name for name in self.recorded_shards() if self.entry(name)}
 
   def entry(self, name: str) -> cache_format.ShardEntry | None:
-    """Returns a shard's entry, or None if the shard is missing or truncated."""
+    """Returns a shard's metadata, or None if the shard is not complete."""
     shard_entry = self.finalized.get(name)
     path = cache_format.entry_file(self.directory, name)
     if path.exists():
@@ -113,7 +113,7 @@ class Job:
   def expected_shards(
     self, part: shard_plan.Part, tasks: text_tasks.Tasks
   ) -> int:
-    """Returns the number of shards in a part, which is at least one.
+    """Returns the known or estimated number of shards in a part, at least one.
 
     If the number is unknown before the part has been read, it is estimated from
     the source's size.
@@ -128,7 +128,7 @@ class Job:
     )
 
   def units(self, tasks: text_tasks.Tasks, num_processes: int) -> list['Unit']:
-    """Returns the units of all shards that are missing.
+    """Returns the ranges of shards (units) that have not been written yet.
 
     If a part's number of shards is unknown, the part is read to its end.
     """
@@ -140,7 +140,7 @@ class Job:
     ]
 
   def all_units(self, num_processes: int) -> list['Unit']:
-    """Returns the units of all shards, whether or not they already exist.
+    """Returns the ranges (units) of all shards, including those that exist.
 
     The result is the same in every process.
     """
@@ -207,9 +207,9 @@ class Unit:
   Attributes:
     job: Job to which the unit belongs.
     part: Part of the task to which the shards belong.
-    first: Number of the unit's first shard.
-    last: Number after the unit's last shard. If None, the part is read to its
-      end.
+    first: Index of the unit's first shard in the part.
+    last: Index after the unit's last shard. If None, the unit extends to the
+      end of the part.
   """
 
   job: Job

@@ -192,7 +192,7 @@ class Corpus:
   def fingerprint(
     self, split: str | None = None
   ) -> tuple[corpus_files.Fingerprint, ...]:
-    """Returns the fingerprints of all text files, or of those in a split."""
+    """Returns the fingerprints of the text files, optionally of one split."""
     if split is not None:
       check_split(split)
     return tuple(
@@ -276,7 +276,7 @@ class Corpus:
 
 
 def check_split(split: str) -> None:
-  """Raises a CorpusError if corpus directories do not have such a split."""
+  """Raises a CorpusError if a name is not a split of corpus directories."""
   if split not in SPLITS:
     raise errors.CorpusError(
       'The corpus has no split with this name.',

@@ -93,8 +93,8 @@ class Fingerprint:
   Attributes:
     path: Path of the file.
     size: Size of the file in bytes.
-    content: Digest of the content or of a sample of the content, less than
-      2^56.
+    content: Digest of the content or of a sample of the content, an integer
+      less than 2^56.
   """
 
   path: str
@@ -150,7 +150,7 @@ def check_language(code: str) -> None:
 
 
 def drop_second_files(paths: Sequence[pathlib.Path]) -> Iterator[pathlib.Path]:
-  """Yields all paths except the second of two line-aligned files."""
+  """Yields the paths, but omits the second file of each line-aligned pair."""
   second_files = {
     second_file
     for path in paths
@@ -215,7 +215,7 @@ def _sample_digest(path: str, size: int, version: tuple[int, ...]) -> int:
 
 
 def is_sequential(path: pathlib.Path) -> bool:
-  """Returns whether a file can be read only from its beginning."""
+  """Returns whether a file must be read sequentially from its beginning."""
   return (
     path.suffix in record_formats.COMPRESSIONS
     or record_formats.is_records(path)

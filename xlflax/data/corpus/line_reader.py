@@ -54,7 +54,8 @@ def _open(
 
   Args:
     path: Path of the file.
-    of_records: Whether the file contains records, which are converted to lines.
+    of_records: Whether to convert the records of a record format, such as JSON
+      lines or Parquet, to lines of text.
   """
   with contextlib.ExitStack() as stack:
     if of_records and record_formats.is_records(path):
@@ -99,7 +100,7 @@ def _zstd_frames(file: BinaryIO) -> Iterator[bytes]:
 
 
 def split_tokens(text: str) -> list[str]:
-  """Splits a line at ASCII spaces and tabs.
+  """Splits a line at ASCII spaces and tabs, but not at no-break spaces.
 
   `10\xa0000 people` has the tokens `10\xa0000` and `people`.
   """
@@ -107,7 +108,7 @@ def split_tokens(text: str) -> list[str]:
 
 
 def read_text(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
-  """Yields the numbered lines of a corpus file, which may contain records.
+  """Yields the numbered lines of a corpus file, after converting records.
 
   See `read_lines`.
   """
@@ -126,7 +127,8 @@ def read_lines(
     path: Path of the file.
     strip: Characters to remove at both ends of a line. If None, ASCII white
       space is removed.
-    of_records: Whether the file contains records, which are converted to lines.
+    of_records: Whether to convert the records of a record format, such as JSON
+      lines or Parquet, to lines of text.
 
   Raises:
     CorpusError: If the file cannot be opened, or if the compressed data is
@@ -142,7 +144,7 @@ def read_lines(
 
 
 def read_span(path: pathlib.Path, span: Span) -> Iterator[tuple[int, bytes]]:
-  """Yields the numbered lines that start in a range of bytes; see `read_lines`.
+  """Yields the number and bytes of each line that starts in a range of bytes.
 
   If a file is divided into spans, each line belongs to exactly one span. Line
   numbers are relative to the span and start at 1.
@@ -197,11 +199,12 @@ def follows_blank(path: pathlib.Path, start: int) -> bool:
 def absolute_line_numbers(
   path: pathlib.Path, span: Span | None
 ) -> Iterator[None]:
-  """Context in which errors contain line numbers of the file, not of the span.
+  """Context that converts line numbers in errors from span to file numbering.
 
   Args:
     path: Path of the file.
-    span: Span of the file that is read. If None, errors are not changed.
+    span: Range of bytes that is read from the file. If None, errors are not
+      changed.
   """
   if span is None:
     yield
@@ -414,7 +417,7 @@ def check_dictionary(path: pathlib.Path) -> int:
   """Checks a dictionary file and returns its number of entries.
 
   Raises:
-    CorpusError: If `read_dictionary` raises the error.
+    CorpusError: If the dictionary is invalid; see `read_dictionary`.
   """
   return sum(1 for _ in read_dictionary(path))
 

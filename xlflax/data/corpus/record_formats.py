@@ -88,7 +88,7 @@ class RecordFormat:
 
 
 def format_suffix(path: pathlib.Path) -> str:
-  """Returns the file suffix of a format, such as '.jsonl' for 'en.jsonl.zst'.
+  """Returns the suffix of a file's format: '.jsonl' for 'en.jsonl.zst'.
 
   The format of 'en-fr.news.en', the first of two line-aligned files, is
   '.moses'.
@@ -101,7 +101,7 @@ def format_suffix(path: pathlib.Path) -> str:
 
 
 def source_files(path: pathlib.Path) -> list[pathlib.Path]:
-  """Returns all files that belong to a corpus file, starting with itself.
+  """Returns the files that store a corpus: the file, or two aligned files.
 
   The Moses format consists of two files. All other formats consist of one file.
   """
@@ -113,12 +113,12 @@ def source_files(path: pathlib.Path) -> list[pathlib.Path]:
 
 
 def is_records(path: pathlib.Path) -> bool:
-  """Returns whether a file contains records rather than lines."""
+  """Returns whether a file contains records, such as JSON, instead of lines."""
   return format_suffix(path) in RECORDS
 
 
 def text_file_path(path: pathlib.Path, codes: Sequence[str]) -> pathlib.Path:
-  """Returns the name of a file that stores the same text as lines.
+  """Returns the path at which a file's text is stored as plain lines.
 
   For example, `mono/en.jsonl.zst` becomes `mono/en.jsonl.txt.zst`.
 
@@ -163,7 +163,7 @@ def find_format(path: pathlib.Path) -> RecordFormat:
 
 
 def digest_of_settings(path: pathlib.Path) -> str:
-  """Returns a digest of the settings that `corpus.toml` specifies for a file.
+  """Returns a digest of a file's record settings in `corpus.toml`.
 
   The digest is '' if `corpus.toml` does not exist or if the file contains lines
   rather than records.

@@ -93,7 +93,7 @@ def _record_text(
 def _column_text(
   record: Record, name: str, path: pathlib.Path, number: int
 ) -> str:
-  """Returns the text in a column; 'a.b' is the field `b` of the object `a`.
+  """Returns the text in a column, where 'a.b' is the field `b` of `a`.
 
   Raises:
     CorpusError: If the column does not contain text.

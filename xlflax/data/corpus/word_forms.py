@@ -5,7 +5,7 @@ and changes case with `lower`, `upper` and `capitalize`. These functions follow
 the language-specific rules in Unicode's SpecialCasing.txt and in CLDR.
 
 - Turkish, Azerbaijani, Crimean Tatar, Gagauz, Tatar and Kazakh in Latin
-  letters: `I` is the capital of `ı`, and `İ` of `i`.
+  letters: `I` is the capital of `ı`, and `İ` is the capital of `i`.
 - Greek: capitals have no accents (`Άθήνα`, `ΑΘΗΝΑ`), and a word ends in `ς`.
 - Dutch: `ij` at the beginning of a word has two capitals (`IJsland`).
 - Georgian: words do not begin with a capital.

@@ -48,7 +48,7 @@ _ICU_SCRIPTS = frozenset(
 
 @functools.cache
 def word_pattern(language: str) -> re.Pattern[str]:
-  """Returns a pattern that matches a text's words and `BORDER`.
+  """Returns a regular expression for a text's words and line borders.
 
   For 'en', the matches in `don't re-read it - now` are `don't`, `re-read`,
   `it`, `now`. For 'fr', the matches in `l'au-delà` are `l'` and `au-delà`.
@@ -75,7 +75,7 @@ def _pattern(eliding: bool, last_mark: int) -> re.Pattern[str]:
 
 
 def count_words(text: str, language: str) -> int:
-  """Counts the words in a text; a run without spaces counts as one word."""
+  """Counts the words in a text without splitting scripts without spaces."""
   return len(word_pattern(language).findall(text))
 
 
@@ -213,7 +213,8 @@ class KnownWords:
 
     Args:
       segments: Consecutive segments of a text.
-      merge_rest: Whether to also join the segments between two known words.
+      merge_rest: Whether to also join all segments between two known words to
+        one word.
 
     Returns:
       The words. Their concatenation equals the concatenation of the segments.
@@ -285,13 +286,13 @@ def _bmp_mark() -> re.Pattern[str]:
 
 @functools.cache
 def combining_marks(last: int = _LAST_MARK) -> str:
-  r"""Returns combining marks as ranges for a character class.
+  r"""Returns combining marks in the syntax of a regular expression's class.
 
   Vowel signs in Indic and Thai text and decomposed accents are marks, but they
   are not included in the class `\w`.
 
   Args:
-    last: Last code point to include.
+    last: Largest Unicode code point to include.
   """
   ranges: list[list[int]] = []
   for code in range(0x300, last + 1):

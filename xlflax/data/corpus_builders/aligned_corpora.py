@@ -31,7 +31,7 @@ REPORT = 'corpus.json'
 
 
 class Mode(enum.Enum):
-  """Relation between the training texts of different languages.
+  """Type of corpus: with or without translations in the training text.
 
   PARALLEL: The training texts of different languages are translations of each
   other. DISJOINT: No training text is a translation of a different language's
@@ -62,7 +62,9 @@ def write_aligned_corpus(
   held_out: HeldOut | None = None,
   seed: int = 0,
 ) -> dict[str, Any]:
-  """Writes a corpus directory, which is created only if there is no error.
+  """Writes translated pages as a corpus directory.
+
+  The directory is created only if there is no error.
 
   Args:
     languages: Mapping from language codes to the language's pages.
@@ -70,7 +72,7 @@ def write_aligned_corpus(
     pivot: Language in which the pages were originally written. If a paragraph
       in a different language equals the pivot's paragraph, it was not
       translated and is dropped.
-    mode: Relation between the training texts of different languages.
+    mode: Type of corpus: parallel or disjoint, as described in `Mode`.
     held_out: Fractions of the pages that are held out for validation and test.
       If None, they are 2 % and 5 %.
     seed: Random seed for selecting the held-out pages and, in disjoint corpora,
@@ -221,7 +223,7 @@ def _hash_to_unit_interval(text: str) -> float:
 
 
 def paragraph_key(text: str) -> str:
-  """Returns a key that is equal for paragraphs that are considered equal.
+  """Returns a normalized paragraph, by which duplicates are detected.
 
   Only letters, marks and digits are compared, ignoring case.
   """
@@ -235,7 +237,8 @@ def _drop_untranslated(pages: Pages, source: Pages, foreign: bool, dropped):
     pages: Pages in one language.
     source: Pages in the pivot language.
     foreign: Whether the language differs from the pivot.
-    dropped: Counter of dropped paragraphs by reason, which is updated.
+    dropped: Counter of dropped paragraphs by reason, which this function
+      updates.
 
   Returns:
     The remaining paragraphs by page and id.
@@ -300,7 +303,7 @@ def _select_training_pages(
   held_out_keys: set[str],
   dropped,
 ) -> dict[str, dict[str, str]]:
-  """Selects the training paragraphs of a language, each text once.
+  """Selects the training paragraphs of a language and drops repeated ones.
 
   Paragraphs that equal a held-out paragraph or its translation are dropped.
 
@@ -308,12 +311,13 @@ def _select_training_pages(
     code: Language code.
     pages: Translated pages in the language.
     splits: Split to which each page belongs.
-    owners: Language that uses each (page, paragraph id) in a disjoint corpus.
-      None for a parallel corpus.
+    owners: Mapping from (page, paragraph id) to the only language that uses the
+      paragraph, for a disjoint corpus. None for a parallel corpus.
     source: Pages in the pivot language.
-    held_out_keys: Keys of the held-out paragraphs in the language and in the
-      pivot language.
-    dropped: Counter of dropped paragraphs by reason, which is updated.
+    held_out_keys: Normalized held-out paragraphs (`paragraph_key`) in the
+      language and in the pivot language.
+    dropped: Counter of dropped paragraphs by reason, which this function
+      updates.
 
   Returns:
     The remaining paragraphs by page and id.

@@ -1,4 +1,4 @@
-"""Reader for folders of gettext catalogs, whose messages become pages."""
+"""Reader that converts each gettext catalog in a folder to a page of text."""
 
 import html
 import pathlib
@@ -25,7 +25,7 @@ _SHORTCUT = re.compile(
 
 
 def read_folder(folder: pathlib.Path) -> tuple[list[Page], list[Page]]:
-  """Returns the pages of a language and the source pages that they translate.
+  """Returns translated pages of a language, and their pages in the original.
 
   Each catalog is a page. The source text of a message is its id.
 

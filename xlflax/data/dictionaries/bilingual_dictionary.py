@@ -48,7 +48,8 @@ class Translation(NamedTuple):
   Attributes:
     text: Translated text.
     language: Language code of the text.
-    probability: Probability of drawing this translation for its word.
+    probability: Probability of drawing this translation when its word is
+      replaced.
   """
 
   text: str
@@ -112,9 +113,10 @@ class Dictionary:
     return cls((languages[0], languages[1]), entries)
 
   def from_language(self, language: str) -> Iterator[tuple[str, str, Entry]]:
-    """Yields (word of `language`, translation, entry) in the order of the file.
+    """Yields each word in `language` with its translation and its entry.
 
-    If the dictionary does not contain `language`, nothing is yielded.
+    The order is that of the file. If the dictionary does not contain
+    `language`, nothing is yielded.
     """
     if language == self.languages[0]:
       for entry in self.entries:

@@ -46,7 +46,7 @@ class Switched(NamedTuple):
   Attributes:
     lines: Switched lines, in the order of the input.
     words: Number of words before code-switching.
-    candidates: Number of words and multi-word units with a dictionary entry.
+    candidates: Number of words and phrases with a dictionary entry.
     changed: Number of words that were replaced by translations.
   """
 
@@ -110,7 +110,8 @@ class Switcher:
       lines: Texts of the examples to switch.
       name: Name of the task. The random draws differ between tasks with
         different names.
-      first: Number of the first example, which is a multiple of `group_lines`.
+      first: Index of the first example in the task, which is a multiple of
+        `group_lines`.
     """
     size = self.settings.group_lines
     assert first % size == 0, '`first` must be a multiple of `group_lines`.'
@@ -126,9 +127,9 @@ class Switcher:
     )
 
   def fingerprint(self) -> dict:
-    """Returns all data except the text that determines the switched text.
+    """Returns the settings and dictionary hash that determine the output.
 
-    The result is JSON data.
+    The result is JSON data. Only the input text is not included.
     """
     fingerprint = dataclasses.asdict(self.settings) | {
       'version': _VERSION,
@@ -168,12 +169,15 @@ class Switcher:
   def _draw(
     self, matches: DictionaryMatch, name: str, first: int
   ) -> np.ndarray:
-    """Draws numbers in [0, 1), float64 [_NUM_DRAWS, units].
+    """Draws random numbers in [0, 1) for each unit that can be replaced.
 
     Args:
       matches: Words and phrases of the text that have translations.
       name: Name of the task.
-      first: Number of the first example in the task.
+      first: Index of the first example in the task.
+
+    Returns:
+      Random numbers, float64 [_NUM_DRAWS, units].
     """
     key = hashing.make_key(self.settings.seed, 'code_switching', name)
     examples = hashing.draw_words(key, first + matches.lines[matches.words])
@@ -222,7 +226,7 @@ def dictionary_hash(
   *,
   into: Sequence[str] | None = None,
 ) -> str:
-  """Returns the `dictionaries` field of a switcher's fingerprint.
+  """Returns a hash of the translations that a code-switcher uses.
 
   Args:
     language: Language code of the text.
@@ -252,11 +256,12 @@ def _select_under_limit(
   max_fraction: fractions.Fraction,
   num_words: int,
 ) -> np.ndarray:
-  """Selects the first replacements in the order of `ranks` under the limit.
+  """Selects random replacements up to the maximum fraction of words.
 
-  Let W be the total number of words, S the number of words that the selected
-  replacements replace, T the number of words in their translations, and c the
-  maximum fraction. The limits are S <= c W and T <= c (W - S + T).
+  The first replacements in the order of `ranks` are selected. Let W be the
+  total number of words, S the number of words that the selected replacements
+  replace, T the number of words in their translations, and c the maximum
+  fraction. The limits are S <= c W and T <= c (W - S + T).
 
   Args:
     old_sizes: Number of words replaced by each replacement, int64 [n].

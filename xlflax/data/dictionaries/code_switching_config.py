@@ -16,8 +16,8 @@ class CodeSwitching:
       For a multi-word entry, there is only one random draw.
     max_replaced_ratio: Maximum fraction of words that are replaced in a group
       of lines. Because a translation can have several words, it also limits the
-      fraction of the resulting words that are translations. If there are more
-      replacements, a uniformly drawn subset is kept.
+      fraction of the resulting words that are translations. If more words were
+      drawn for replacement, a uniformly drawn subset is replaced.
     group_lines: Number of lines in a group. The first group contains the
       examples 0 .. group_lines - 1. The default of 1,024 sentences is
       approximately the batch size in ECS (96 sequences of 256 tokens on each
@@ -25,7 +25,7 @@ class CodeSwitching:
     num_copies: Number of copies of the text. Each copy is switched differently.
     languages: Languages into which words are translated. If None, all languages
       of the dictionaries are used.
-    seed: Random seed that determines all draws.
+    seed: Random seed for choosing the words to replace and their translations.
 
   Raises:
     ConfigError: If a value is out of range.

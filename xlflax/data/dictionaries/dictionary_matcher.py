@@ -45,19 +45,22 @@ class Case(enum.IntEnum):
 
 
 class DictionaryMatch(NamedTuple):
-  """Units of a text that have translations, in the order of the text.
+  """Words and phrases of a text for which a dictionary has translations.
 
-  A unit is a single word or a multi-word phrase.
+  The units, each of which is a word or a multi-word phrase, are in the order of
+  the text.
 
   Attributes:
-    words: Number of each unit's first word, int64 [units].
+    words: Index in the text of each unit's first word, int64 [units].
     sizes: Number of words in each unit, int64 [units].
-    entries: Index of each unit's entry in the table, int64 [units].
-    cases: `Case` of each unit, int64 [units].
-    lines: Index of each word's line, int64 [all words]. A border belongs to the
-      line that it ends.
+    entries: Index of each unit's entry in the `TranslationTable`, int64
+      [units].
+    cases: Letter case (`Case`) to apply to each unit's translation, int64
+      [units].
+    lines: Index of the line that contains each word, int64 [all words]. A line
+      border belongs to the line that it ends.
     places: Position of each word in its line, int64 [all words].
-    num_words: Number of words, excluding borders.
+    num_words: Number of words in the text, excluding line borders.
   """
 
   words: np.ndarray
@@ -82,9 +85,10 @@ class TranslationTable:
   Attributes:
     texts: Texts of all translations, grouped by entry.
     languages: Language code of each translation.
-    costs: Number of words in each translation, int64 [translations].
-    spaced: Whether each translation's language uses spaces, bool
-      [translations].
+    costs: Number of words in each translation, which count toward the limit of
+      replaced words, int64 [translations].
+    spaced: Whether each translation is in a language that separates words by
+      spaces, bool [translations].
     skipped: Number of entries that were omitted because they contain no letter
       or digit.
   """
@@ -229,7 +233,7 @@ class TranslationTable:
     return self._look_up(key) + (_PHRASE_BIT if starts_phrase else 0)
 
   def _look_up(self, key: str) -> int:
-    """Returns the code of a single-word or multi-word entry, or 0 without one."""
+    """Returns the code of a word or phrase, or 0 if it has no translation."""
     if key in self._entries:
       return (self._entries[key] + 1) * 8 + Case.AS_IS
     is_upper = key.isupper() and len(key) > 1
@@ -310,11 +314,11 @@ def _strip_punctuation(text: str, before: str, after: str) -> str:
 def _cumulate_probabilities(
   groups: Sequence[Sequence[float]],
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the ends of intervals with the lengths of probabilities.
+  """Returns cumulative probabilities, from which translations are drawn.
 
   Args:
-    groups: Probabilities of each entry's translations. The intervals of entry i
-      are between i and i + 1.
+    groups: Probabilities of each entry's translations. Entry i has consecutive
+      intervals between i and i + 1, whose lengths are the probabilities.
 
   Returns:
     The end of each translation's interval, float64 [translations], and the

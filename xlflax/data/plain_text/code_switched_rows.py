@@ -1,4 +1,4 @@
-"""Preprocessing step that code-switches a task's rows."""
+"""Preprocessing step that code-switches the examples of a task."""
 
 import functools
 import itertools
@@ -59,7 +59,7 @@ class SwitchedRows:
     return Switcher(self._language, dictionaries, self.settings)
 
   def fingerprint(self) -> dict:
-    """Returns JSON data that determines the step's result.
+    """Returns JSON data that identifies the step's settings and dictionaries.
 
     See `Switcher.fingerprint`.
     """
@@ -68,7 +68,7 @@ class SwitchedRows:
   def rows(
     self, rows: Iterable[tuple], names: Sequence[str], start: int
   ) -> Iterator[tuple]:
-    """Yields a source's code-switched rows, starting at an example.
+    """Yields the code-switched rows of a source after skipping `start` rows.
 
     Args:
       rows: All rows of the source, including those to skip.

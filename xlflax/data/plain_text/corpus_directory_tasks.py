@@ -42,14 +42,14 @@ class TextTask:
 
   @property
   def rows(self) -> text_source.TextRows:
-    """Rows of the text, repeated for each code-switched copy."""
+    """Source of the task's rows, repeated once for each code-switched copy."""
     if self.switch is None:
       return self.source
     return self.source.repeated(self.switch.settings.num_copies)
 
   @property
   def steps(self) -> list[str | list]:
-    """Names of the preprocessing steps, with fingerprints where available."""
+    """Names of the preprocessing steps, and the code-switching fingerprint."""
     steps: list[str | list] = [*_STEPS[len(self.languages)]]
     if self.switch is not None:
       steps.append([self.switch.__name__, self.switch.fingerprint()])
@@ -116,10 +116,10 @@ def _code_switched(corpus, language, prefix, settings) -> TextTask:
 
 
 def mixture_members(tasks: Sequence[TextTask]) -> list[TextTask]:
-  """Returns those tasks that are members of a mixture.
+  """Returns the tasks of a corpus that its mixture contains.
 
-  The members are all tasks that have training text, or all tasks if none of
-  them has training text.
+  The mixture contains all tasks that have training text, or all tasks if none
+  of them has training text.
   """
   return [task for task in tasks if TRAIN in task.source.splits] or list(tasks)
 
@@ -177,7 +177,7 @@ class CorpusTasks:
     return self._get_task(task).languages
 
   def fingerprint(self, task: str, split: str) -> dict:
-    """Returns data that identifies a task's text; see `text_tasks.Tasks`."""
+    """Returns a task's fingerprint; see `text_tasks.Tasks.fingerprint`."""
     text_task = self._get_task(task, split)
     return {
       'source': _SOURCE,
@@ -196,7 +196,7 @@ class CorpusTasks:
     return text_task.source.files(split)
 
   def source_size(self, task: str, split: str) -> int:
-    """Returns the number of source examples; see `text_tasks.Tasks`."""
+    """Returns the source's size; see `text_tasks.Tasks.source_size`."""
     return self._get_task(task, split).rows.count(split)
 
   def read(
@@ -210,7 +210,7 @@ class CorpusTasks:
     num_threads: int = 1,
     piece: text_tasks.FilePiece | None = None,
   ) -> Iterator[tokenized_examples.Examples]:
-    """See `text_tasks.Tasks`."""
+    """Yields a task's tokenized examples; see `text_tasks.Tasks.read`."""
     text_task = self._get_task(task, split)
     languages = dict(
       zip(
@@ -255,7 +255,7 @@ def text_blocks(
   size: int,
   piece: text_tasks.FilePiece | None = None,
 ) -> Iterator[dict[str, list]]:
-  """Yields a task's rows in blocks, as columns of texts.
+  """Yields blocks of a task's rows as dicts from column names to values.
 
   Monolingual text also has the column `starts_document`.
 
@@ -265,8 +265,8 @@ def text_blocks(
     split: Split of the task.
     start: Number of rows to skip.
     size: Number of rows in each block. The last block may be shorter.
-    piece: File or range of a file to read. If None, all rows are read. It is
-      ignored if the rows do not correspond to lines of files.
+    piece: File or range of a file to read. If None, all rows are read. The
+      argument is ignored if the rows do not correspond to lines of files.
   """
   if piece and rows.read_file:
     row_iterator = iter(rows.read_file(*piece))

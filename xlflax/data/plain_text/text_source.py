@@ -18,19 +18,19 @@ Fingerprints = tuple[corpus_files.Fingerprint, ...]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextRows:
-  """Source of rows with texts and document marks, in order, for each split.
+  """Source of a task's texts as rows, each of which is an example.
 
   Attributes:
     read: Function that returns the rows in a split as tuples. It may raise an
       XlflaxError.
-    columns: Names of the columns.
+    columns: Names of the columns, such as `text` and `starts_document`.
     splits: Names of the splits that the source has.
     count: Function that returns the number of rows in a split. It is called
       only if the number is required.
     fingerprint: Function that returns the fingerprints of a split's files,
       which token caches use to detect changed text.
-    origins: Function that returns the paths of the files in a split's
-      fingerprint. If None, the paths in the fingerprints are used.
+    origins: Function that returns the paths of the files in a split. If None,
+      the paths in the fingerprints are used.
     files: Function that returns the paths of a split's files, in the order of
       `fingerprint`. None if the rows are not the concatenated rows of the
       files.
@@ -50,17 +50,17 @@ class TextRows:
 
   @property
   def names(self) -> list[str]:
-    """Names of the columns in a task, where `text` is named `targets`."""
+    """Names of the columns as task features, where `text` is `targets`."""
     return ['targets' if name == TEXT else name for name in self.columns]
 
   def paths(self, split: str) -> list[pathlib.Path]:
-    """Returns the paths of the files in `fingerprint`."""
+    """Returns the paths of the files whose fingerprints the source contains."""
     if self.origins:
       return list(self.origins(split))
     return [pathlib.Path(file.path) for file in self.fingerprint(split)]
 
   def repeated(self, copies: int) -> 'TextRows':
-    """Returns a source with `copies` concatenated copies of the rows."""
+    """Returns a source that yields all rows `copies` times in succession."""
 
     def read(split: str) -> Iterator:
       for _ in range(copies):
@@ -79,7 +79,7 @@ class TextRows:
 
 
 def monolingual_rows(corpus: Corpus, language: str) -> TextRows:
-  """Returns a source of one language's lines: `text` and `starts_document`."""
+  """Returns a source with a language's lines and document boundaries."""
   return _corpus_rows(
     corpus,
     (language,),
@@ -90,7 +90,7 @@ def monolingual_rows(corpus: Corpus, language: str) -> TextRows:
 
 
 def parallel_rows(corpus: Corpus, languages: tuple[str, str]) -> TextRows:
-  """Returns a source of two languages' pairs: `inputs` and `targets`."""
+  """Returns a source with the sentence pairs in two languages."""
   rows = _corpus_rows(
     corpus,
     languages,
@@ -122,7 +122,7 @@ def _corpus_rows(
 def iterate_blocks(
   rows: Iterable[tuple], names: Sequence[str], size: int
 ) -> Iterator[dict[str, list]]:
-  """Yields rows in blocks, as a list of values for each column.
+  """Groups rows into blocks, each a dict from column names to values.
 
   Args:
     rows: Rows that have one value for each column.

@@ -35,17 +35,18 @@ class Tasks(Protocol):
   """
 
   def names(self, mixture: str, *, split: str) -> list[str]:
-    """Returns the tasks in a task or (nested) mixture that have the split."""
+    """Returns the names of a (nested) mixture's tasks that have the split."""
 
   def rates(
     self, mixture: str, *, split: str, sizes: Mapping[tuple[str, str], int]
   ) -> dict[str, float]:
-    """Returns the mixing rate of each task without normalization.
+    """Returns the unnormalized mixing rate of each task in a mixture.
 
     Args:
       mixture: Name of a task or mixture.
       split: Name of the split.
-      sizes: Source sizes that are already known, by task and split.
+      sizes: Known numbers of source examples by (task, split), which are not
+        counted again.
     """
 
   def languages(self, task: str) -> tuple[str, ...]:

@@ -48,8 +48,8 @@ class Decontamination:
   Attributes:
     files: Paths of files with one evaluation text per line, in any format that
       a corpus directory supports. Each column of a line is a separate text.
-    ngram_size: Length of a common passage that makes a line contaminated, in
-      English words.
+    ngram_size: Minimum length of a passage that a contaminated line has in
+      common with an evaluation text, in English words.
   """
 
   files: Sequence[str] = ()
@@ -71,7 +71,8 @@ def find_contaminated_lines(
 
   Args:
     corpus: Corpus whose training text is checked.
-    decontamination: Evaluation texts and the length of a common passage.
+    decontamination: Evaluation texts, and the minimum length of a passage that
+      contaminated lines have in common with these texts.
 
   Returns:
     A mapping from file paths, relative to the corpus directory, to the sorted
@@ -100,12 +101,12 @@ def find_contaminated_lines(
 
 
 def compute_keys(texts: Iterable[str], words: int) -> np.ndarray:
-  """Returns the keys of all passages of a certain length in texts.
+  """Returns hash keys of all passages of a certain length in the texts.
 
   Args:
     texts: Texts whose passages are hashed.
-    words: Length of a passage in English words. A shorter text is a single
-      passage.
+    words: Length of a passage in English words. A text that is shorter is a
+      single passage.
 
   Returns:
     The distinct keys in ascending order, uint64 of shape [keys].
@@ -120,12 +121,12 @@ def compute_keys(texts: Iterable[str], words: int) -> np.ndarray:
 def find_matching_lines(
   file: TextFile, evaluation_keys: np.ndarray, words: int
 ) -> np.ndarray:
-  """Finds the lines in a file that have a passage in common with other texts.
+  """Finds the lines in a file that share a passage with evaluation texts.
 
   Args:
     file: File in a corpus directory.
-    evaluation_keys: Keys of the passages in the other texts, uint64 of shape
-      [keys].
+    evaluation_keys: Keys of the passages in the evaluation texts, as returned
+      by `compute_keys`, uint64 of shape [keys].
     words: Length of a passage in English words.
 
   Returns:

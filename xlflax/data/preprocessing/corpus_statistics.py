@@ -63,10 +63,9 @@ class FileCounts:
     with_ids: Number of lines that start with an id: a word with digits,
       followed by a tab.
     with_nulls: Number of lines that contain a NUL character.
-    broken: Number of lines that contain characters resulting from a wrong
-      encoding.
+    broken: Number of lines with characters that indicate a wrong text encoding.
     equal_sides: Number of pairs whose source equals their target.
-    asked: Number of texts whose language was identified.
+    asked: Number of texts on which language identification was run.
     another: Number of texts that were identified as text in a different
       language.
     held_out: Number of training lines that contain held-out text or other
@@ -247,12 +246,13 @@ def _count_held_out(
 
 
 class _Finding(NamedTuple):
-  """Anomaly that the lines of a file can have.
+  """Anomaly of a corpus file that affects a fraction of its lines.
 
   Attributes:
-    field: Field of `FileCounts` with the number of lines.
+    field: Field of `FileCounts` with the number of lines that have the anomaly.
     threshold: Fraction of lines above which the anomaly is reported.
-    predicate: Verb phrase that describes the lines.
+    predicate: Verb phrase for the message that describes the lines with the
+      anomaly.
     hint: Recommendation for the user.
   """
 

@@ -48,9 +48,9 @@ class Deduplication:
   """Settings for deduplication.
 
   Attributes:
-    mode: Type of duplicates that are removed.
-    num_bands: Number of bands b in a signature.
-    rows_per_band: Number of values r in each band.
+    mode: Type of duplicates that are removed: none, exact or near-duplicates.
+    num_bands: Number of bands b in the MinHash signature of a line.
+    rows_per_band: Number of hash values r in each band of a signature.
     ngram_size: Length n of the character n-grams.
   """
 
@@ -117,9 +117,10 @@ def mask_first_occurrences(keys: np.ndarray) -> np.ndarray:
 
 
 def band_keys(texts: Iterable[str], deduplication: Deduplication) -> np.ndarray:
-  """Returns a key for each band of each text.
+  """Returns hash keys of each text, which duplicates have in common.
 
-  Equal texts have equal keys. For exact deduplication, there is one band.
+  There is one key for each band of a text's MinHash signature. Equal texts have
+  equal keys. For exact deduplication, there is one band.
 
   Args:
     texts: Texts to compare.
@@ -268,8 +269,10 @@ def _resembles_held_out(
 
   Args:
     file: File that contains the lines. For held-out files, the mask is False.
-    keys: Keys of each line, uint64 of shape [lines, bands].
-    held_out_keys: Keys of the held-out text in each of the file's languages.
+    keys: Deduplication keys of each line (`band_keys`), uint64 of shape [lines,
+      bands].
+    held_out_keys: Deduplication keys of the validation and test text in each of
+      the file's languages.
     deduplication: Settings for deduplication.
 
   Returns:

@@ -37,12 +37,14 @@ _HASH_MASK = (1 << 64) - 1
 
 
 class Prior(NamedTuple):
-  """Prior distribution over the languages of a line.
+  """Prior distribution over the language of a line in a file.
 
   Attributes:
     language: Label that the identifier uses for the file's language.
-    shares: Fraction of text in each language, float64 of shape [languages].
-    rival: Largest fraction of text in any other language.
+    shares: Estimated fraction of the file's text in each language, float64 of
+      shape [languages].
+    rival: Largest fraction of text in any language other than the file's
+      language.
   """
 
   language: str
@@ -107,11 +109,11 @@ def expected_languages(
 
 
 def file_priors(file: TextFile) -> tuple[Prior | None, ...]:
-  """Estimates the language prior for each language of a file.
+  """Estimates a language prior for each column of a file from its lines.
 
   Returns:
-    A prior for each language of the file, or None for a language that the
-    identifier does not support.
+    A prior for each column (language) of the file, or None for a language that
+    the identifier does not support.
 
   Raises:
     CorpusError: If a line is malformed. The error contains the file and the
@@ -153,7 +155,7 @@ def _numbered_lines(file: TextFile) -> Iterator[tuple[int, bytes]]:
 
 @functools.cache
 def name_prior(language: str) -> Prior | None:
-  """Returns the language prior for a file whose lines are not read."""
+  """Returns the language prior that depends only on a file's language."""
   return expected_languages(language)
 
 
@@ -186,7 +188,7 @@ def language_labels() -> tuple[str, ...]:
 
 @functools.cache
 def supported_languages() -> frozenset[str]:
-  """Returns the set of all `language_labels`."""
+  """Returns the set of languages that the identifier supports, by code."""
   return frozenset(language_labels())
 
 

@@ -29,13 +29,13 @@ class MarginFilter:
   """Settings for the margin filter.
 
   Attributes:
-    min_margin: Minimum margin of the pairs to keep. The paper keeps pairs above
-      about 1.06.
-    encoder: Name of the encoder that computes the embeddings. It identifies the
-      settings.
+    min_margin: Minimum margin score of the pairs to keep. The paper keeps pairs
+      above about 1.06.
+    encoder: Name of the encoder that computes the embeddings, which is recorded
+      with the settings.
     num_neighbors: Number of nearest neighbors of each sentence.
-    group_size: Number of pairs among which neighbors are searched. The
-      embeddings of this many pairs are held in memory at a time.
+    group_size: Number of pairs in a group. Neighbors are searched within a
+      group, and the embeddings of one group at a time are held in memory.
   """
 
   min_margin: validation.PositiveFloat
@@ -50,7 +50,7 @@ def find_low_margin_pairs(
   settings: MarginFilter,
   encode: Encode,
 ) -> dict[str, np.ndarray]:
-  """Finds the training pairs to drop because of their margin.
+  """Finds the training pairs with a margin score below the minimum.
 
   Args:
     corpus: Corpus that contains the files.

@@ -29,12 +29,12 @@ Report = Callable[[int, int], None]
 
 @dataclasses.dataclass(frozen=True)
 class Output:
-  """Output file to write.
+  """Output file of a preprocessed corpus.
 
   Attributes:
     path: Path relative to the output directory.
     source: Corpus file that is preprocessed.
-    copy: Index of the code-switched copy of the file.
+    copy: Index of this code-switched copy among the copies of the source file.
   """
 
   path: str
@@ -78,7 +78,7 @@ def list_outputs(corpus, languages, code_switching) -> list[Output]:
 
 
 def has_languages(file: TextFile | Dictionary, languages) -> bool:
-  """Returns whether `languages` is None or contains all languages of a file."""
+  """Returns whether all languages of a file are among the selected ones."""
   return languages is None or set(file.languages) <= set(languages)
 
 
@@ -104,7 +104,7 @@ def write_output(
   """Preprocesses and writes a file, or removes it if no lines remain.
 
   Args:
-    file: Output file to write.
+    file: Output file to create from its source file.
     output: Output directory.
     workers: Pool of workers that process the lines.
     code_switching: Code-switching settings of the workers.

@@ -81,7 +81,7 @@ def preprocess_corpus(
     code_switching: Settings for code-switching. If None, text is not
       code-switched.
     filters: Line filters, which are applied before the lines are processed.
-    deduplication: Settings for deduplication.
+    deduplication: Settings for removing duplicate lines.
     decontamination: Evaluation texts that are removed from the training text.
     margins: Margin filter for pairs, and the function that computes embeddings.
       If None, pairs are not filtered by their margins.
@@ -224,7 +224,7 @@ def _report_progress(
     progress: Progress bar for preprocessing, in MB.
     description: Description of the file for the progress bar.
     num_lines: Number of lines that have been read.
-    num_bytes: Number of bytes since the previous call.
+    num_bytes: Number of bytes that have been read since the previous call.
   """
   progress.what = f'{description}, {num_lines:,} lines'
   progress(num_bytes / 1e6)

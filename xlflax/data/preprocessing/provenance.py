@@ -55,7 +55,7 @@ class Prepared:
       file is not code-switched.
     changed: Number of words that were code-switched.
     dropped: Number of dropped lines, by reason.
-    reused: Whether the file was written by an earlier call.
+    reused: Whether the file was written by an earlier run and was kept.
   """
 
   path: str
@@ -67,9 +67,10 @@ class Prepared:
 
 
 class Record:
-  """Record of written files, their source files and the settings.
+  """Provenance record of the files in a preprocessed corpus directory.
 
-  A record is either complete or belongs to a single shard. A complete record
+  A record lists the written files, their source files and the settings. A
+  record is either complete or belongs to a single shard. A complete record
   includes the records of all shards. If an earlier call wrote a complete
   record, a shard's record uses it. Two processes never write the same record.
 
@@ -83,7 +84,8 @@ class Record:
     Args:
       path: Path of the record in the output directory.
       data: Content of the record, as JSON data.
-      other_files: Entries for files in other records, by path.
+      other_files: Entries of files that other shards' or earlier calls' records
+        contain, by path.
     """
     self.output = path.parent
     self._path = path
@@ -95,7 +97,7 @@ class Record:
   def open_complete(
     cls, output: pathlib.Path, settings: dict, *, overwrite: bool
   ) -> 'Record':
-    """Opens the complete record, and merges the records of shards into it.
+    """Opens the record of all files, and merges the shards' records into it.
 
     Args:
       output: Output directory.
@@ -186,7 +188,7 @@ class Record:
     return record
 
   def find(self, name: str, source: Fingerprint) -> Prepared | None:
-    """Returns the entry of a file if it exists and its source has not changed.
+    """Returns a written file's statistics, or None if it must be rewritten.
 
     Args:
       name: Path of the file, relative to the output directory.
@@ -224,7 +226,7 @@ class Record:
     self._save()
 
   def check_dictionaries(self) -> None:
-    """Raises a CorpusError if a written dictionary was modified since."""
+    """Raises a CorpusError if a written dictionary was modified afterwards."""
     for name, digest in self._data['dictionaries'].items():
       self._check_as_written(name, digest)
 
@@ -334,7 +336,7 @@ def _differences(stored: Any, requested: Any, name: str = '') -> Iterator[str]:
   Args:
     stored: Settings that a record contains.
     requested: Settings that the current call requests.
-    name: Dotted name of the setting.
+    name: Name of the setting, with a dot before the name of each nested field.
   """
   if isinstance(stored, dict) or isinstance(requested, dict):
     stored, requested = stored or {}, requested or {}

@@ -50,10 +50,10 @@ class TextFilters:
     max_characters: Maximum length of a line in Latin characters. If None, there
       is no maximum.
     min_script_share: Minimum fraction of a line's letters that belong to the
-      scripts of its language, weighted by the amount of text that they carry.
-      For a code with a script (`sr_Latn`), only this script is accepted. For
-      other codes, all scripts in which the language is commonly written are
-      accepted.
+      scripts of its language. Letters are weighted by the amount of text that
+      they carry. For a code with a script (`sr_Latn`), only this script is
+      accepted. For other codes, all scripts in which the language is commonly
+      written are accepted.
     min_language_probability: Minimum probability that a line is in its file's
       language, given all languages in the file
       (`language_id.expected_languages`). Lines in a language that the
@@ -92,7 +92,7 @@ def find_drop_reason(
   filters: TextFilters,
   priors: Sequence[Prior | None] | None = None,
 ) -> str | None:
-  """Returns the reason for dropping a line or a pair, or None.
+  """Returns the reason to drop a line or a pair, or None to keep it.
 
   For example, with `min_script_share=0.5`, `('привет мир',)` in `('en',)` is
   dropped for 'another script'. With `max_ratio=3`, `('yes', 'that is so, I
@@ -102,9 +102,9 @@ def find_drop_reason(
     texts: Text of the line, or source and target of the pair.
     languages: Languages of the texts.
     filters: Requirements that the texts must meet.
-    priors: Language prior for each text, or None for a language that the
-      identifier does not support. By default, the priors depend only on the
-      languages.
+    priors: Prior distribution over languages for each text, or None for a
+      language that the language identifier does not support. By default, the
+      priors depend only on the languages.
 
   Returns:
     A short description of the violated requirement, or None if the texts meet

@@ -26,15 +26,16 @@ class Chunk(NamedTuple):
   """Chunk of consecutive lines in a file.
 
   Attributes:
-    languages: Language codes of the columns.
+    languages: Language code of each column: one, or source and target.
     lines: Columns of each line: one text, or source and target.
     name: Name that is part of the random seed for code-switching. If None, the
       lines are not code-switched.
-    first: Number of lines with text in the file before the chunk.
-    left_out: Reason for dropping each line that is dropped, by line index. Only
-      the chunk's lines with text are counted, from 0.
-    priors: Language prior for each column. If None, the priors depend only on
-      the languages.
+    first: Number of lines in the file before the chunk, counting only lines
+      with text.
+    left_out: Mapping from the indices of lines to drop to the reasons for
+      dropping them. Only the chunk's lines with text are counted, from 0.
+    priors: Prior distribution over languages for each column. If None, the
+      priors depend only on `languages`.
   """
 
   languages: tuple[str, ...]
@@ -51,7 +52,8 @@ class Counts:
 
   Attributes:
     lines: Number of written lines.
-    words: Number of words in these lines that could have been code-switched.
+    words: Number of words in the written lines that could have been
+      code-switched.
     changed: Number of words that were code-switched.
     dropped: Number of dropped lines, by reason.
   """

@@ -16,7 +16,7 @@ _MASK = (1 << 64) - 1
 
 
 def make_key(*parts: int | str) -> int:
-  """Returns a 64-bit key from numbers and names, identical on every machine.
+  """Hashes numbers and names to a 64-bit key, identically on all machines.
 
   For example, the results of `make_key(3, 'order', 'corpus.mono.en')` and
   `make_key(3, 'order', 'corpus.mono.de')` are unrelated.
@@ -27,10 +27,10 @@ def make_key(*parts: int | str) -> int:
 
 
 def mix_bits(values: np.ndarray) -> np.ndarray:
-  """Applies the SplitMix64 finalizer, a bijection of pseudorandom 64-bit words.
+  """Maps each 64-bit integer to a pseudorandom one (SplitMix64 finalizer).
 
-  Source: Steele, Lea and Flood, "Fast splittable pseudorandom number
-  generators" (2014).
+  The mapping is a bijection. Source: Steele, Lea and Flood, "Fast splittable
+  pseudorandom number generators" (2014).
 
   Args:
     values: Array of at least one dimension, uint64.
@@ -45,11 +45,12 @@ def mix_bits(values: np.ndarray) -> np.ndarray:
 
 
 def draw_words(key, counters: np.ndarray) -> np.ndarray:
-  """Returns the pseudorandom 64-bit words at some positions of a sequence.
+  """Returns the pseudorandom 64-bit integers at the given sequence positions.
 
   Args:
-    key: 64-bit key of the sequence, or one key for each counter, uint64 [n].
-    counters: Non-negative positions in the sequence, [n].
+    key: 64-bit key that selects the random sequence, or one key for each
+      counter, uint64 [n].
+    counters: Non-negative positions in the random sequence, [n].
 
   Returns:
     The words, uint64 [n].
@@ -60,5 +61,8 @@ def draw_words(key, counters: np.ndarray) -> np.ndarray:
 
 
 def shuffled_indices(key: int, count: int) -> np.ndarray:
-  """Returns the permutation of 0 to count - 1 for a key, int64 [count]."""
+  """Returns the random permutation of 0 to count - 1 for a key.
+
+  The result is an int64 array of shape [count].
+  """
   return np.argsort(draw_words(key, np.arange(count)), kind='stable')

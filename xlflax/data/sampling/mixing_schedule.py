@@ -123,14 +123,14 @@ def _normalize_rates(rates: np.ndarray) -> np.ndarray:
 
 
 def apportion_draws(credit: np.ndarray, total: int) -> np.ndarray:
-  """Rounds the draws due to each task to integers that sum to `total`.
+  """Rounds fractional numbers of draws to integers that sum to `total`.
 
-  This is the largest-remainder method with non-negative counts. For example,
-  `apportion_draws([1.5, 0.9, -0.4], 2)` is `[1, 1, 0]`.
+  The rounding follows the largest-remainder method with non-negative counts.
+  For example, `apportion_draws([1.5, 0.9, -0.4], 2)` is `[1, 1, 0]`.
 
   Args:
-    credit: Number of draws due to each task, which sum to `total`, float64
-      [tasks].
+    credit: Fractional number of draws to assign to each task, which sum to
+      `total`, float64 [tasks].
     total: Number of draws to distribute.
 
   Returns:
@@ -153,17 +153,17 @@ def apportion_draws(credit: np.ndarray, total: int) -> np.ndarray:
 def apportion_at_most(
   credit: np.ndarray, max_draws: np.ndarray, rates: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Apportions draws like `apportion_draws`, but with a maximum for each task.
+  """Rounds draws like `apportion_draws`, but with a maximum for each task.
 
   The excess is distributed among the other tasks in proportion to their rates.
   For example, the draws for `apportion_at_most([3, 2, 1], [1, 9, 9], [0.5,
   0.33, 0.17])` are `[1, 3, 2]`.
 
   Args:
-    credit: Number of draws due to each task, float64 [tasks]. The sum is an
-      integer and at most the sum of `max_draws`.
+    credit: Fractional number of draws to assign to each task, float64 [tasks].
+      The sum is an integer and at most the sum of `max_draws`.
     max_draws: Maximum number of draws for each task, int64 [tasks].
-    rates: Rate of each task, float64 [tasks].
+    rates: Sampling rate of each task, float64 [tasks].
 
   Returns:
     Number of draws of each task, int64 [tasks], and the credit including the
@@ -192,7 +192,7 @@ def apportion_at_most(
 def expected_draws(
   rates: np.ndarray, total: float, max_draws: np.ndarray
 ) -> np.ndarray:
-  """Returns each task's expected number of draws after `total` draws.
+  """Returns how many of the first `total` draws are expected from each task.
 
   Draws above `max_draws` are distributed among the other tasks, up to their own
   maximum.
@@ -265,7 +265,7 @@ class TaskSchedule:
     self._restart()
 
   def slots(self, step: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the task of each sequence in a step, and its number in the task.
+    """Returns the task of each sequence in a step, and its index in the task.
 
     Args:
       step: Number of batches of this dataset before the step.
@@ -289,12 +289,13 @@ class TaskSchedule:
     )
 
   def _check_remaining(self, step: int, offset: int, num_draws: int) -> None:
-    """Raises a ConfigError if a block ends before a step.
+    """Raises a ConfigError if too few sequences remain for a step.
 
     Args:
       step: Number of the step.
-      offset: Number of the step in its block.
-      num_draws: Number of draws in the block.
+      offset: Index of the step in its block.
+      num_draws: Number of draws in the block, which is smaller than usual after
+        tasks have reached their maximum.
     """
     if num_draws < (offset + 1) * self._draws // self._block_steps:
       raise errors.ConfigError(
@@ -346,12 +347,12 @@ class TaskSchedule:
     return counts
 
   def _order(self, block, counts, used):
-    """Shuffles the draws of a block.
+    """Shuffles the order in which tasks are drawn in a block of steps.
 
     Args:
-      block: Number of the block.
+      block: Index of the block.
       counts: Number of draws for each task, int64 [tasks].
-      used: Number of earlier draws for each task, int64 [tasks].
+      used: Number of draws for each task in earlier blocks, int64 [tasks].
 
     Returns:
       The task of each draw and the number of earlier draws for this task, int64

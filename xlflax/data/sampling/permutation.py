@@ -17,12 +17,12 @@ _ROUNDS = 8
 def permute_index(
   index: np.ndarray, size: np.ndarray, key: np.ndarray
 ) -> np.ndarray:
-  """Permutes indices with the permutation for a size and key.
+  """Maps indices to their positions in permutations selected by keys.
 
   Args:
     index: Indices with 0 <= index < size, int64 [n].
-    size: Number of permuted elements, int64 [n].
-    key: Keys, uint64 [n]. Each key selects a different permutation.
+    size: Number of elements in the permutation of each index, int64 [n].
+    key: Key that selects the permutation of each index, uint64 [n].
 
   Returns:
     Permuted indices with 0 <= value < size, int64 [n].
@@ -65,7 +65,7 @@ def permute_windows(
   block: int,
   window: int,
 ) -> np.ndarray:
-  """Permutes indices so that nearby indices map to few contiguous blocks.
+  """Maps indices to shuffled positions, so that nearby reads share blocks.
 
   The elements are divided into blocks of consecutive elements. The blocks are
   permuted and grouped into windows, and the elements of each window are

@@ -1,4 +1,4 @@
-"""Order in which both loaders read the sequences of a dataset."""
+"""Order in which the cached and live loaders read a dataset's sequences."""
 
 import math
 from collections.abc import Sequence
@@ -72,7 +72,7 @@ class RowSchedule:
     return self._schedule.slots(step)
 
   def swaps(self, tasks: np.ndarray, uses: np.ndarray) -> list[int]:
-    """Returns each sequence's mask of swapped pairs (`collate.Row.swaps`).
+    """Returns a bit mask of the pairs to swap in each sequence.
 
     Args:
       tasks: Index of each sequence's task, int64 [sequences].

@@ -1,5 +1,5 @@
 # ruff: noqa: E402
-"""Adapter of SeqIO tasks for token caches; imports TensorFlow."""
+"""Adapter with which token caches read SeqIO tasks. Requires TensorFlow."""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ def open_tasks(
   task_modules: Sequence[str] = (),
   tfds_data_dir: str | None = None,
 ) -> 'RegisteredTasks':
-  """Registers tasks and returns an adapter for all registered SeqIO tasks.
+  """Registers tasks and returns the adapter that reads all SeqIO tasks.
 
   Args:
     corpus: Path of a corpus directory. If None, no corpus is registered.

@@ -13,7 +13,7 @@ from xlflax.data.seqio_tasks import data_sources
 
 
 class CodeSwitch(code_switched_rows.SwitchedRows):
-  """SeqIO preprocessor that applies `code_switched_rows.SwitchedRows`."""
+  """SeqIO preprocessor that code-switches text with dictionaries."""
 
   def __call__(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
     # The dictionaries are read here, so that errors in them are raised early.
@@ -66,7 +66,7 @@ class _Repeated(seqio.DataSource):
 
 
 def repeat_source(source: seqio.DataSource, copies: int) -> seqio.DataSource:
-  """Returns a source with `copies` concatenated copies of the examples."""
+  """Returns a source that yields all examples `copies` times in succession."""
   if copies == 1:
     return source
   if not isinstance(source, data_sources.TextSource):

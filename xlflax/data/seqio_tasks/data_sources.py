@@ -24,7 +24,7 @@ class TextSource(seqio.FunctionDataSource):
   """SeqIO data source that reads rows of text in order.
 
   Attributes:
-    text: Rows of text, which can also be read without tf.data.
+    text: Source of the rows, which can also be read without tf.data.
     types: Data type of each column, by column name.
   """
 
@@ -97,7 +97,7 @@ def numpy_examples(dataset: tf.data.Dataset) -> Iterator:
 
 
 def original_error(error: tf.errors.OpError) -> Exception:
-  """Returns the XlflaxError behind a TensorFlow error, or the error itself."""
+  """Returns the XlflaxError that caused a TensorFlow error, if there is one."""
   message = str(error)
   for source_error in reversed(_source_errors):
     if str(source_error) in message:
@@ -106,7 +106,7 @@ def original_error(error: tf.errors.OpError) -> Exception:
 
 
 def record_errors(rows: Iterable) -> Iterator:
-  """Yields rows and records errors, so that `original_error` can find them."""
+  """Yields rows and stores any XlflaxError for `original_error`."""
   try:
     yield from rows
   except errors.XlflaxError as error:

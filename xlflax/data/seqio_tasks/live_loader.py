@@ -153,7 +153,7 @@ class LiveLoader:
     ]
 
   def close(self) -> None:
-    """Stops reading files."""
+    """Closes the files from which the tasks are read."""
     self._readers = []
     self._current_rows = []
 
@@ -200,7 +200,8 @@ class _TaskReader:
   """Infinite iterator over the sequences of one task.
 
   Attributes:
-    counts: Counts of the first epoch's examples that have been read.
+    counts: Numbers of the first epoch's examples that have been read, dropped
+      and truncated so far.
   """
 
   def __init__(self, task, dataset, vocabulary, key: int):

@@ -37,8 +37,8 @@ def read_task_examples(
     start: Number of examples to skip.
     size: Number of examples in each batch. The last batch may be smaller.
     num_threads: Number of threads for tokenization.
-    piece: File or range of a file to read. If None, all
-      examples are read. See `seqio_reader.read_blocks`.
+    piece: File or range of a file to read. If None, all examples of the task
+      are read. See `seqio_reader.read_blocks`.
 
   Raises:
     CorpusError: If the task, split or languages are unknown, if text is
@@ -102,7 +102,7 @@ def task_fingerprint(task: str, split: str) -> dict:
 
 
 def task_identity(task: str, split: str) -> dict:
-  """Returns JSON data that determines a task's examples.
+  """Returns JSON data that identifies a task's examples on any machine.
 
   In contrast to `task_fingerprint`, the data contains only the names of the
   files, and their digests instead of their sizes and times. Files that are not

@@ -137,7 +137,7 @@ class SeqioVocabulary(seqio.Vocabulary):
 
 
 class DeferredVocabulary(seqio.Vocabulary):
-  """Placeholder for the vocabulary of whichever run reads the task.
+  """Placeholder in a task for the vocabulary of the run that reads it.
 
   `resolve_deferred` replaces the placeholder with a vocabulary. Any attempt to
   read the task with the placeholder raises a VocabularyError.
@@ -187,10 +187,10 @@ class DeferredVocabulary(seqio.Vocabulary):
 def resolve_deferred(
   task: seqio.Task, vocabulary: Vocabulary, *, languages: Sequence[str] = ()
 ) -> seqio.Task:
-  """Returns a task whose deferred vocabularies are replaced by `vocabulary`.
+  """Returns a task in which `vocabulary` replaces the placeholders.
 
   Args:
-    task: Task with or without deferred vocabularies.
+    task: Task, which may contain placeholders (`DeferredVocabulary`).
     vocabulary: Vocabulary that the run uses.
     languages: Language of `targets`, or languages of `inputs` and `targets`.
       They are used for features whose vocabulary does not specify a language.

@@ -285,7 +285,7 @@ def _find_tasks(name: str, split: str | None) -> list[seqio.Task]:
 
 
 def num_examples(name: str, split: str = TRAIN) -> int:
-  """Returns the number of examples in a task's source.
+  """Returns the number of examples in a split of a task's source.
 
   This is the number N_i in the sampling rates p ∝ N^α. For a corpus directory,
   it is the number of sentences or sentence pairs. For a source of documents, it
@@ -311,7 +311,7 @@ def num_examples(name: str, split: str = TRAIN) -> int:
 
 @contextlib.contextmanager
 def cached_sizes(sizes: Mapping[tuple[str, str], int]) -> Iterator[None]:
-  """Context in which `num_examples` returns cached numbers.
+  """Context in which `num_examples` returns the given numbers of examples.
 
   Args:
     sizes: Number of examples, by task and split.
@@ -353,7 +353,7 @@ def name_parallel(dataset):
 
 
 def tokenize(dataset, output_features):
-  """Tokenizes the features; the last preprocessor of every registered task."""
+  """Tokenizes text features, as the last preprocessor of a registered task."""
   return preprocessors.tokenize_features(dataset, output_features)
 
 

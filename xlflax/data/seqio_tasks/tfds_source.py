@@ -18,7 +18,7 @@ DEFAULT_SPLITS = {'train': 'train', 'validation': 'validation', 'test': 'test'}
 
 
 class TfdsSource(seqio.TfdsDataSource):
-  """SeqIO's TFDS source; its errors explain how to prepare missing data."""
+  """SeqIO data source for TFDS, with errors that explain missing data."""
 
   def __init__(
     self,

@@ -51,7 +51,7 @@ class KeepLines:
     self._features = tuple(features)
 
   def fingerprint(self) -> dict:
-    """Returns JSON data that determines the preprocessor's result."""
+    """Returns JSON data that identifies the preprocessor's settings."""
     return dataclasses.asdict(self._filters) | {
       'languages': self._languages,
       'features': self._features,

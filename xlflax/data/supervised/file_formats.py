@@ -26,7 +26,7 @@ _formats: dict[str, 'Format'] = {}
 
 
 class Takes(enum.Enum):
-  """Positional arguments that a file format's reader takes.
+  """Signature of a file format's reader: its positional arguments.
 
   FILE: (path, language), to read one file at a time. FILES: (paths, (first
   language, second language)), to read all files of a language split together.
@@ -49,7 +49,7 @@ class Format:
     read: Function that reads the files. Its keyword-only arguments are the
       options of the format.
     example: Class of the examples that the reader returns.
-    takes: Positional arguments that the reader takes.
+    takes: Signature of the reader: its positional arguments.
   """
 
   name: str
@@ -89,7 +89,7 @@ def register_reader(
   Args:
     name: Name of the format.
     example: Class of the examples that the reader returns.
-    takes: Positional arguments that the reader takes.
+    takes: Signature of the reader: its positional arguments.
     **defaults: Default values of options, in place of the function's own
       defaults.
 
@@ -115,7 +115,7 @@ def register_reader(
 
 
 def format_names(*takes: Takes) -> tuple[str, ...]:
-  """Returns the names of the file formats whose readers take certain arguments.
+  """Returns the names of the file formats with a certain reader signature.
 
   Args:
     *takes: Kinds of reader arguments to select. If empty, all formats are

@@ -67,7 +67,7 @@ def check_labels(
   label_set: Collection[str],
   where: str,
 ) -> None:
-  """Checks that all labels of the examples are in a model's label set.
+  """Checks that a model can predict all labels of the examples.
 
   Args:
     examples: Labeled examples. Examples without labels are skipped.

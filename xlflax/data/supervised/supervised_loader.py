@@ -137,7 +137,7 @@ class LabeledLoader:
     )
 
   def statistics(self) -> list[loader_base.TaskStatistics]:
-    """Returns the sizes and sampling rates of all language splits."""
+    """Returns the size and sampling rate of each language split."""
     return [
       loader_base.TaskStatistics(
         task=part,

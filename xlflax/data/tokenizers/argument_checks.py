@@ -36,7 +36,7 @@ def check_index(index: Any, size: int, *, where: str) -> None:
 
 
 def validate_texts(method: Method) -> Method:
-  """Validates a method's first argument as a sequence of texts."""
+  """Decorates a method to validate its first argument as texts."""
   where = f'Vocabulary.{method.__name__}.texts'
 
   @functools.wraps(method)
@@ -55,7 +55,7 @@ def validate_texts(method: Method) -> Method:
 
 
 def validate_ids(method: Method) -> Method:
-  """Validates a method's first argument as a sequence of token ids."""
+  """Decorates a method to validate its first argument as token ids."""
   where = f'Vocabulary.{method.__name__}.ids'
 
   @functools.wraps(method)
@@ -69,7 +69,7 @@ def validate_ids(method: Method) -> Method:
 
 
 def validate_id(method: Method) -> Method:
-  """Validates a method's first argument as a token id."""
+  """Decorates a method to validate its first argument as a token id."""
   where = f'Vocabulary.{method.__name__}.index'
 
   @functools.wraps(method)
@@ -81,7 +81,7 @@ def validate_id(method: Method) -> Method:
 
 
 def validate_token(method: Method) -> Method:
-  """Validates a method's first argument as a token."""
+  """Decorates a method to validate its first argument as a token."""
   where = f'Vocabulary.{method.__name__}.piece'
 
   @functools.wraps(method)

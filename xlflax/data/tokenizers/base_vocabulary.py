@@ -53,7 +53,7 @@ _CLASSES_BY_KIND = {
 
 
 def flatten_ids(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-  """Concatenates the token ids of several texts.
+  """Concatenates several texts' token ids into one array.
 
   Args:
     rows: Token ids of each text.
@@ -75,7 +75,7 @@ def language_symbol(code: str) -> str:
 
 
 def sentinel_token(index: int) -> str:
-  """Returns the sentinel for a dropped span's index, such as `<extra_id_0>`."""
+  """Returns the sentinel token for a span index, such as `<extra_id_0>`."""
   return f'<extra_id_{index}>'
 
 
@@ -87,8 +87,8 @@ class Vocabulary:
   tokens and ignores this argument.
 
   Attributes:
-    spec: Sizes and special ids that models and objectives require.
-    hash: SHA-256 digest of the models and the layout of special ids. Two
+    spec: Specification for models and objectives: sizes and special ids.
+    hash: SHA-256 digest of the tokenizer files and the special ids. Two
       vocabularies with the same hash encode text identically.
     description: Content of `vocabulary.json`, such as training settings and
       statistics.
@@ -162,11 +162,11 @@ class Vocabulary:
     raise NotImplementedError
 
   def encode_empty_pair(self) -> list[int] | None:
-    """Returns the special tokens that the tokenizer adds to two empty texts.
+    """Returns the special-token ids of the tokenizer's template for text pairs.
 
-    The ids follow the text-pair template in the tokenizer's own files. For
-    BERT, they are `[cls, sep, sep]`. The result is None if the files contain no
-    such template.
+    The ids are those of two empty texts, by the text-pair template in the
+    tokenizer's own files. For BERT, they are `[cls, sep, sep]`. The result is
+    None if the files contain no such template.
     """
     return None
 
@@ -217,7 +217,7 @@ class Vocabulary:
     raise NotImplementedError
 
   def bare_piece(self, index: int, *, language: str | None = None) -> str:
-    """Returns the same token as `piece`, but without a language prefix."""
+    """Returns a token like `piece`, but without the prefix of its language."""
     return self.piece(index, language=language)
 
   def piece_id(self, piece: str, *, language: str | None = None) -> int | None:
@@ -264,7 +264,7 @@ class Vocabulary:
   def encode_each(
     self, texts: Sequence[str], language_ids: Sequence[int]
   ) -> list[list[int]]:
-    """Encodes texts in several languages, with one batch for each language.
+    """Encodes texts in several languages, grouped by language for speed.
 
     Args:
       texts: N texts to encode.

@@ -1,4 +1,4 @@
-"""Vocabularies with a SentencePiece model and reassigned token ids.
+"""Vocabularies whose ids differ from the ids of their SentencePiece model.
 
 | layout | order of ids |
 | --- | --- |
@@ -31,7 +31,7 @@ FILE = 'sentencepiece.bpe.model'
 
 
 class IdLayout(enum.StrEnum):
-  """Layout of the token ids that are assigned to a SentencePiece model."""
+  """Order of token ids that replaces the order in a SentencePiece model."""
 
   FAIRSEQ = 'fairseq'
   T5 = 't5'
@@ -39,15 +39,17 @@ class IdLayout(enum.StrEnum):
 
 
 class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
-  """SentencePiece vocabulary with token ids reassigned by another program.
+  """SentencePiece vocabulary with the token ids of fairseq, T5 or DeBERTa.
 
   Attributes:
     model: Serialized SentencePiece model.
-    id_layout: Assignment of ids to the model's tokens.
-    layout: Properties that the SentencePiece model does not specify.
+    id_layout: Order of the token ids, as described in the module's docstring.
+    layout: Vocabulary properties that the SentencePiece model does not specify,
+      such as languages and special tokens.
     extra_ids: Number of T5 sentinels that follow the model's tokens.
     codes: mBART's language symbols, in the order of their ids.
-    model_ids: Id of each token of the model, int32 [model tokens].
+    model_ids: Vocabulary id of each token of the SentencePiece model, int32
+      [model tokens].
   """
 
   kind = 'sentencepiece_moved'
@@ -69,8 +71,9 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
 
     Args:
       model: Serialized SentencePiece model.
-      layout: Properties that the SentencePiece model does not specify.
-      id_layout: Assignment of ids to the model's tokens.
+      layout: Vocabulary properties that the SentencePiece model does not
+        specify, such as languages and special tokens.
+      id_layout: Order of the token ids, as described in the module's docstring.
       extra_ids: Number of T5 sentinels that follow the model's tokens.
       codes: mBART's language symbols, in the order of their ids.
       description: Existing content of `vocabulary.json` to preserve.

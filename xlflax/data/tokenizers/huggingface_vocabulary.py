@@ -24,11 +24,12 @@ _BYTE = re.compile(r'<0x[0-9A-F]{2}>')
 
 
 class TokenizersVocabulary(imported_vocabulary.ImportedVocabulary):
-  """Vocabulary from `tokenizer.json`, with the same tokens for all languages.
+  """Vocabulary that is read from a Hugging Face `tokenizer.json` file.
 
   Attributes:
     content: Content of the `tokenizer.json` file, as bytes.
-    layout: Properties that `tokenizer.json` does not specify.
+    layout: Vocabulary properties that `tokenizer.json` does not specify, such
+      as languages and the embedding size.
   """
 
   kind = 'tokenizers'
@@ -47,7 +48,8 @@ class TokenizersVocabulary(imported_vocabulary.ImportedVocabulary):
 
     Args:
       content: Content of the `tokenizer.json` file, as bytes.
-      layout: Properties that `tokenizer.json` does not specify.
+      layout: Vocabulary properties that `tokenizer.json` does not specify, such
+        as languages and the embedding size.
       description: Existing content of `vocabulary.json` to preserve.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Base class for vocabularies imported from other programs with their ids.
+"""Base class for vocabularies from other programs, with unchanged ids.
 
 In contrast to trained vocabularies, their special symbols can have any ids,
 their languages are specified separately, and the embedding table may have rows
@@ -29,13 +29,14 @@ class Layout:
   """Properties of an imported vocabulary that its files do not specify.
 
   Attributes:
-    roles: Token for each role in `ROLES`. If a tokenizer has no token for a
-      role, as T5 has none for bos and mask, a different token takes the role.
+    roles: Mapping from each role in `ROLES`, such as bos or mask, to a token.
+      If a tokenizer has no token for a role, as T5 has none for bos and mask, a
+      different token takes the role.
     languages: Language codes, in the order of their ids.
     size: Number of rows in the embedding table. Rows after the tokenizer's
       tokens are unused. If None, the table has one row for each token.
-    symbols: Language token of each language. Empty if there are no language
-      tokens.
+    symbols: Token that represents each language. Empty if the vocabulary has no
+      language tokens.
   """
 
   roles: Mapping[str, str]
@@ -81,7 +82,7 @@ class Layout:
       ) from error
 
   def digest(self, kind: str, files: Mapping[str, bytes], size: int) -> str:
-    """Returns the SHA-256 digest of all data that determines the ids' meaning.
+    """Returns the SHA-256 digest that identifies an imported vocabulary.
 
     Args:
       kind: Name of the vocabulary type.
@@ -104,7 +105,7 @@ class Layout:
 
 
 def check_ids(ids: Collection[int]) -> None:
-  """Checks that token ids are integers without an implausible number of gaps.
+  """Checks that token ids are valid integers and mostly consecutive.
 
   Raises:
     VocabularyError: If an id is not a non-negative integer, or if it is much
@@ -126,7 +127,7 @@ def check_ids(ids: Collection[int]) -> None:
 
 
 def unused_token(index: int) -> str:
-  """Returns the placeholder token for an id that no token uses."""
+  """Returns the placeholder string for an id to which no token is assigned."""
   return f'<unused:{index}>'
 
 
@@ -140,9 +141,10 @@ def make_spec(
   """Returns the vocabulary specification for an imported tokenizer.
 
   Args:
-    layout: Properties that the tokenizer files do not specify.
+    layout: Vocabulary properties that the tokenizer files do not specify, such
+      as languages and special tokens.
     pieces: All tokens, in the order of their ids.
-    special: Ids of all special tokens in the tokenizer.
+    special: Ids of all tokens that the tokenizer marks as special.
     word_starts: Whether each token starts a word, bool of shape [len(pieces)].
 
   Raises:
@@ -217,7 +219,8 @@ class ImportedVocabulary(base_vocabulary.Vocabulary):
 
   Attributes:
     FILES: Names of the files that a vocabulary of this class consists of.
-    layout: Properties that the tokenizer files do not specify.
+    layout: Vocabulary properties that the tokenizer files do not specify, such
+      as languages and special tokens.
   """
 
   FILES: ClassVar[tuple[str, ...]]
@@ -253,7 +256,8 @@ class ImportedVocabulary(base_vocabulary.Vocabulary):
 
     Args:
       contents: Content of each file in `FILES`, by name.
-      layout: Properties that the tokenizer files do not specify.
+      layout: Vocabulary properties that the tokenizer files do not specify,
+        such as languages and special tokens.
       description: Content of `vocabulary.json`.
     """
     raise NotImplementedError

@@ -39,7 +39,7 @@ _ORIGIN_NAME = 'origin'  # name of the array that stores the `Origin`
 
 
 class Reservoir:
-  """Sample of a language's lines, which keeps the lines with the smallest keys.
+  """Random sample of a language's lines: those with the smallest keys.
 
   Attributes:
     count: Total number of lines that were added.
@@ -55,8 +55,8 @@ class Reservoir:
     """Adds lines and keeps those with the smallest keys.
 
     Args:
-      keys: Key of each line, uint64 [lines].
-      texts: Lines to add, in the order of their keys.
+      keys: Random key of each line, uint64 [lines].
+      texts: Lines to add, in the same order as `keys`.
     """
     self.count += len(texts)
     self._keys.append(keys)
@@ -72,7 +72,7 @@ class Reservoir:
     self.count = count
 
   def lines(self) -> tuple[np.ndarray, list[str]]:
-    """Returns the keys in ascending order, uint64 [n], and their lines."""
+    """Returns the sample: keys in ascending order, uint64 [n], and lines."""
     self._prune()
     return self._keys[0], self._texts[0]
 
@@ -87,7 +87,7 @@ class Reservoir:
 
 @dataclasses.dataclass(frozen=True)
 class _FileSpan:
-  """Span of a text file, or the complete file.
+  """Unit of text to sample: a byte range of a file, or a complete file.
 
   Attributes:
     file: Path of the text file.
@@ -109,7 +109,7 @@ def draw_reservoirs(
     corpus: Corpus that contains the text. Lines are sampled from monolingual
       text and from both languages of parallel text.
     capacity: Maximum number of lines to keep for each language.
-    seed: Random seed that determines the keys of the lines.
+    seed: Random seed that determines the keys by which lines are selected.
     shard: Pair (i, n) to read shard i of n shards, where i is counted from 0.
 
   Returns:
@@ -132,11 +132,11 @@ def draw_reservoirs(
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-  """Origin of a sample: the settings and text that determine it.
+  """Settings and training text from which a text sample was drawn.
 
   Attributes:
     capacity: Maximum number of lines to keep for each language.
-    seed: Random seed that determines the keys of the lines.
+    seed: Random seed that determines the keys by which lines are selected.
     files: Path, size and content digest of each training file.
   """
 
@@ -146,12 +146,12 @@ class Origin:
 
   @classmethod
   def from_corpus(cls, corpus: Corpus, *, capacity: int, seed: int) -> 'Origin':
-    """Returns the origin of a sample drawn from a corpus's current text."""
+    """Returns the origin for a sample of a corpus's current training text."""
     files = corpus.fingerprint(TRAIN)
     return cls(capacity, seed, tuple(map(dataclasses.astuple, files)))
 
   def find_differences(self, required: 'Origin') -> Iterator[str]:
-    """Yields this origin's settings and files that differ from required ones.
+    """Yields the settings and files that differ from a required origin.
 
     A larger capacity does not count as a difference.
     """
@@ -240,7 +240,7 @@ def read_reservoirs(directory, origin: Origin) -> dict[str, Reservoir]:
 def sample_reservoirs(
   reservoirs: Mapping[str, Reservoir], quotas: Mapping[str, text_sampling.Quota]
 ) -> Iterator[str]:
-  """Yields sentences from reservoirs, like `text_sampling.sample_sentences`.
+  """Yields the required number of sentences from each language's reservoir.
 
   For n available sentences and a quota of k, each sentence is yielded k // n
   times, and the sentences with the k % n smallest keys once more.

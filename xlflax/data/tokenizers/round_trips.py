@@ -15,7 +15,7 @@ from xlflax.data.tokenizers.base_vocabulary import Vocabulary
 def decode_encoded(
   vocabulary: Vocabulary, texts: Sequence[str], language: str
 ) -> list[str]:
-  """Returns each text after encoding and decoding.
+  """Encodes each text, decodes the ids and returns the resulting texts.
 
   Args:
     vocabulary: Vocabulary that encodes and decodes the texts.
@@ -29,7 +29,7 @@ def decode_encoded(
 
 
 def count_changed(texts: Sequence[str], decoded: Sequence[str]) -> int:
-  """Counts texts that encoding and decoding change in more than white space.
+  """Counts texts with changes other than white space after a round trip.
 
   Args:
     texts: Original texts.

@@ -17,7 +17,7 @@ _NUM_BYTES = 256
 
 
 class Recorder:
-  """Iterable over sentences that updates a digest and records any error.
+  """Iterable over training sentences that hashes them and stores any error.
 
   Attributes:
     error: Exception raised while reading the sentences, or None.
@@ -91,7 +91,7 @@ def train_sentencepiece(
 
 
 def count_merges(model: bytes) -> int:
-  """Counts the tokens in a BPE model that have more than one character."""
+  """Counts the merges in a BPE model: its tokens of several characters."""
   processor = sentencepiece.SentencePieceProcessor(model_proto=model)
   return sum(
     len(processor.id_to_piece(i)) > 1
@@ -129,7 +129,7 @@ class _RequiredSize(Exception):
   """Error of a model size that is too small.
 
   Attributes:
-    size: Required number of tokens in the model.
+    size: Number of tokens that the model must have.
   """
 
   def __init__(self, size: int):
@@ -168,13 +168,13 @@ def _train(
   languages: Sequence[str],
   make_error: Callable[[str], Exception],
 ) -> bytes:
-  """Trains a model.
+  """Trains a SentencePiece model with a fixed number of tokens.
 
   Args:
     text: Sentences to train on.
     size: Number of tokens in the model.
     settings: Settings of the vocabulary to train.
-    languages: Languages that get a symbol.
+    languages: Languages for which the model contains a language symbol.
     make_error: Function that maps SentencePiece's error message to the
       exception to raise.
 
@@ -221,7 +221,7 @@ def _train(
 def _make_error(
   message: str, settings: VocabularyConfig, num_unmerged: int, where: str | None
 ) -> errors.XlflaxError:
-  """Returns the error for an error message of SentencePiece.
+  """Converts an error message from SentencePiece to an xlflax error.
 
   Args:
     message: Error message from SentencePiece.

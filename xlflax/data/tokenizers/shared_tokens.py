@@ -38,11 +38,11 @@ def id_ranges(ids: np.ndarray) -> tuple[tuple[int, int], ...]:
 def assign_word_ids(
   pieces: Sequence[Sequence[str]], first: int, anchors: Anchors
 ) -> list[np.ndarray]:
-  """Assigns ids to each language's tokens, which exclude special symbols.
+  """Assigns union ids to the tokens of each language's vocabulary.
 
   Args:
-    pieces: Tokens of each language.
-    first: Smallest id to assign, which follows the special symbols.
+    pieces: Tokens of each language, without special symbols.
+    first: Smallest id to assign, which follows the ids of the special symbols.
     anchors: Tokens that are shared between languages.
 
   Returns:
@@ -87,7 +87,7 @@ def _order_shared_tokens(pieces: Sequence[Sequence[str]]) -> list[str]:
 def find_owners(
   ids: Sequence[np.ndarray], size: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the first language of each union id, and its id in that language.
+  """Maps each union id to a language and an id in its own vocabulary.
 
   Args:
     ids: For each language, the union ids of its tokens, [tokens].

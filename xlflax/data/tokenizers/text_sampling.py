@@ -18,7 +18,7 @@ MAX_BYTES = 4096
 
 @dataclasses.dataclass(frozen=True)
 class Quota:
-  """Numbers of available and sampled sentences for a language.
+  """Number of sentences to draw from those available in a language.
 
   Attributes:
     available: Number of sentences available for the language.
@@ -32,7 +32,7 @@ class Quota:
 def iterate_sentences(
   corpus: Corpus, language: str, *, split: str = TRAIN
 ) -> Iterator[str]:
-  """Yields all sentences in a language.
+  """Yields a language's sentences from monolingual and parallel text.
 
   Monolingual text comes first, followed by the language's sentences in parallel
   text.
@@ -104,7 +104,7 @@ def sampling_quotas(
 def sample_sentences(
   corpus: Corpus, quotas: Mapping[str, Quota], *, seed: int
 ) -> Iterator[str]:
-  """Yields the sampled sentences of each language in turn.
+  """Yields randomly sampled sentences, one language after another.
 
   For n available sentences and a quota of k, each sentence is yielded k // n
   times, and k % n randomly chosen sentences are yielded once more. Texts of
@@ -114,7 +114,8 @@ def sample_sentences(
   Args:
     corpus: Corpus that contains the text.
     quotas: Number of sentences to yield for each language.
-    seed: Random seed for choosing the sentences that are yielded once more.
+    seed: Random seed for choosing the sentences that are yielded one more time
+      than the other sentences.
   """
   for language, quota in quotas.items():
     repeats, remainder = divmod(quota.drawn, quota.available)

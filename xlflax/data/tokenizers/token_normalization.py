@@ -28,7 +28,7 @@ class Notation(enum.Enum):
 
 
 class PlainToken(NamedTuple):
-  """Text of a token without the marks of its vocabulary.
+  """Text of a token without word-boundary marks such as `▁` or `##`.
 
   Attributes:
     text: Text that the token represents.
@@ -41,14 +41,14 @@ class PlainToken(NamedTuple):
 
 
 def notation_of(pieces: Sequence[str]) -> Notation:
-  """Returns the notation whose mark occurs in the most tokens.
+  """Detects the notation of word boundaries from a vocabulary's tokens.
 
   For example, the notation of `['<s>', 'Ġthe', 'ing']` is
   `Notation.BYTE_LEVEL`. If no token has a mark, the result is
   `Notation.SENTENCEPIECE`.
 
   Args:
-    pieces: Tokens with the marks of their vocabulary.
+    pieces: Tokens as spelled in the vocabulary, with word-boundary marks.
   """
   counts = {
     notation: sum(
@@ -73,7 +73,7 @@ def plain_tokens(
   first two elements.
 
   Args:
-    pieces: Tokens with the marks of their vocabulary.
+    pieces: Tokens as spelled in the vocabulary, with word-boundary marks.
     notation: Notation with which the vocabulary marks word boundaries. If None,
       it is detected by `notation_of`.
   """
@@ -142,7 +142,7 @@ def word_starts(pieces: Iterable[str], notation: Notation) -> list[bool]:
   directly.
 
   Args:
-    pieces: Tokens with the marks of their vocabulary.
+    pieces: Tokens as spelled in the vocabulary, with word-boundary marks.
     notation: Notation with which the vocabulary marks word boundaries.
   """
   tokens = plain_tokens(list(pieces), notation)

@@ -27,12 +27,13 @@ _UNKNOWN = ' ⁇ '  # SentencePiece's text of an unknown token.
 
 
 class UnionVocabulary(base_vocabulary.Vocabulary):
-  """Vocabulary that encodes each text with its language's SentencePiece model.
+  """Vocabulary that encodes each language with its own SentencePiece model.
 
   Attributes:
     anchors: Tokens that are shared between languages. `Anchors.JOINT` is not
       allowed.
-    members: Vocabulary for each language, in the order of `spec.languages`.
+    members: Mapping from language codes to each language's own vocabulary, in
+      the order of `spec.languages`.
   """
 
   kind = 'sentencepiece_union'
@@ -288,7 +289,8 @@ def _decode_tokens(
   """Decodes tokens of several models as one SentencePiece model would.
 
   Args:
-    tokens: For each token, the language's vocabulary and the token's id in it.
+    tokens: For each token, the vocabulary of its language and the token's id in
+      this vocabulary.
   """
   segments: list[str] = []
   pending_bytes = bytearray()

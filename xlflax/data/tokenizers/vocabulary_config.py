@@ -49,8 +49,8 @@ class VocabularyConfig:
       each language, this is the size of each model. If None, the size is
       determined by `merges`.
     merges: Number of tokens that byte-pair encoding creates by merging. The
-      size is then the number of special symbols, characters and merges, plus
-      256 if `byte_fallback` is set.
+      vocabulary size is then the number of special symbols, characters and
+      merges, plus 256 if `byte_fallback` is set.
     anchors: Tokens that are shared between languages. With JOINT, one
       model is trained on all languages, and otherwise one model is trained for
       each language.
@@ -58,8 +58,8 @@ class VocabularyConfig:
       dropped spans.
     model_type: Training algorithm: unigram language model or byte-pair
       encoding.
-    alpha: Exponent α for language sampling, p ∝ N^α. If None, it is 0.7. It
-      must be None unless `anchors` is JOINT.
+    alpha: Exponent α for language sampling, p ∝ N^α. If None, the exponent is
+      0.7. The setting must be None unless `anchors` is JOINT.
     byte_fallback: Whether to encode unknown characters as bytes, so that no
       text is unknown. This adds 256 tokens.
     character_coverage: Fraction of the training text's characters that must be
@@ -67,11 +67,11 @@ class VocabularyConfig:
     normalization: SentencePiece normalization rule: nmt_nfkc, nfkc,
       nmt_nfkc_cf, nfkc_cf or identity.
     max_sentences: Maximum number of training sentences for each model.
-    languages: Languages for which a symbol is added in addition to the corpus
-      languages. This requires JOINT anchors.
+    languages: Languages that get a language symbol in addition to the languages
+      of the corpus. This requires JOINT anchors.
     seed: Random seed for sampling sentences.
-    num_threads: Number of training threads. It is part of the settings because
-      the order of floating-point sums depends on it.
+    num_threads: Number of training threads. The number is part of the settings
+      because the order of floating-point sums depends on it.
 
   Raises:
     ConfigError: If a setting is out of range or conflicts with another setting.

@@ -8,7 +8,7 @@ from xlflax.utils import errors, validation
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True)
 class VocabularySpec:
-  """Sizes and special ids of a vocabulary, as a hashable value.
+  """Number of tokens, special ids and languages of a vocabulary.
 
   Attributes:
     size: Number of tokens. The ids are 0 to size - 1.
@@ -32,8 +32,8 @@ class VocabularySpec:
       occur in its text, excluding special ids. Empty if all languages use all
       ids.
     word_starts: Bit mask of the tokens that start a word. Id i is represented
-      by bit i % 8 of byte i // 8, counted from the lowest bit. Empty if this is
-      unknown.
+      by bit i % 8 of byte i // 8, counted from the lowest bit. Empty if the
+      word starts are unknown.
     words_overlap: Whether an id represents different tokens in different
       languages, so that each language requires its own embeddings.
   """

@@ -48,7 +48,8 @@ class XLMVocabulary(imported_vocabulary.ImportedVocabulary):
 
   Attributes:
     contents: Contents of the vocabulary's two files, by file name.
-    layout: Properties that the vocabulary files do not specify.
+    layout: Vocabulary properties that the files do not specify, such as
+      languages and special tokens.
     lower: Whether to convert text to lower case and remove accents.
   """
 
@@ -69,7 +70,8 @@ class XLMVocabulary(imported_vocabulary.ImportedVocabulary):
 
     Args:
       contents: Contents of the vocabulary's two files, by file name.
-      layout: Properties that the vocabulary files do not specify.
+      layout: Vocabulary properties that the files do not specify, such as
+        languages and special tokens.
       lower: Whether to convert text to lower case and remove accents.
       description: Existing content of `vocabulary.json` to preserve.
 

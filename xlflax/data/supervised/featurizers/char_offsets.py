@@ -66,7 +66,7 @@ class TokenSpans(NamedTuple):
 def encode_with_offsets(
   vocabulary: base_vocabulary.Vocabulary, texts: Sequence[str], language: str
 ) -> list[TokenSpans]:
-  """Encodes texts and returns the character span of each token.
+  """Encodes texts and locates the characters that each token covers.
 
   For example, `the dogs` with the tokens `▁the ▁dog s` has starts [0, 4, 7] and
   ends [3, 7, 8]. In scripts without spaces, each unknown character has a token
@@ -118,7 +118,8 @@ def _concatenate(parts: Sequence[tuple[TokenSpans, int]]) -> TokenSpans:
   """Concatenates the tokens of consecutive parts of a text.
 
   Args:
-    parts: For each chunk, its tokens and the index of its first character.
+    parts: For each part, its tokens and the index of its first character in the
+      text.
   """
   if not parts:
     return TokenSpans(*[np.zeros(0, np.int32)] * 3)

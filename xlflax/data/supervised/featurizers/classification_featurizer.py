@@ -31,8 +31,8 @@ class ClassificationFeaturizer(featurizer.Featurizer):
   `<s> a b </s> </s> c </s>` and the value 1 of `labels`.
 
   Attributes:
-    labels: Names of the classes in the order of their indices. They must equal
-      the labels of the objective.
+    labels: Names of the classes in the order of their indices. The names must
+      equal the labels of the objective.
   """
 
   cuts = True
@@ -148,8 +148,8 @@ class DistillationFeaturizer(ClassificationFeaturizer):
   the float32 embedding.
 
   Attributes:
-    vectors: For each language, the path of a `.npy` file with an array of shape
-      [lines, D]. Each language has exactly one file.
+    vectors: For each language, the path of a `.npy` file with the teacher's
+      embeddings, of shape [lines, D]. Each language has exactly one file.
   """
 
   vectors: Mapping[str, str] = class_registry.path_field(
@@ -203,7 +203,7 @@ class DistillationFeaturizer(ClassificationFeaturizer):
 
 
 def longest_first(first: int, second: int, capacity: int) -> tuple[int, int]:
-  """Returns the lengths of two texts after truncation to a total capacity.
+  """Returns the lengths of two texts that are truncated to fit a sequence.
 
   Tokens are removed one by one from the end of the longer text. If both texts
   have the same length, a token of the second text is removed (data of Devlin et

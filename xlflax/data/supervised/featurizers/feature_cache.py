@@ -1,4 +1,4 @@
-"""In-memory table of featurized examples, which can be saved to a file."""
+"""Table of the sequences that a featurizer created, with a file format."""
 
 import functools
 import pathlib
@@ -97,7 +97,7 @@ class FeatureTable:
     )
 
   def num_tokens(self, key: str) -> int:
-    """Returns the total number of values of a batch key."""
+    """Returns the total length of all sequences' values for a batch key."""
     return int(self._values[key].size) if key in self._values else 0
 
   def num_full(self, key: str, length: int) -> int:

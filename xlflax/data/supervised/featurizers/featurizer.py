@@ -40,8 +40,8 @@ class Featurizer:
   """Base class for featurizers that convert a task family's examples.
 
   Attributes:
-    separator: Special tokens between two texts. Use the same template as in
-      pretraining.
+    separator: Special tokens around two texts in a sequence. Use the same
+      template as in pretraining.
     positions: Numbering of the second text's position ids.
     cuts: Whether to truncate text that exceeds the length (class attribute).
   """
@@ -54,7 +54,7 @@ class Featurizer:
 
   @property
   def leaves_rows_out(self) -> bool:
-    """True if `make` may return fewer sequences for an example than `texts`."""
+    """True if `make` may drop sequences of an example that `texts` returns."""
     return False
 
   def input_settings(self) -> dict[str, int | str]:
@@ -139,7 +139,7 @@ def text_row(
   separator: SpecialTokenTemplate = SpecialTokenTemplate.XLMR,
   positions: PositionIds = PositionIds.CONTINUOUS,
 ) -> Row:
-  """Joins one or two texts with special tokens, in the pretraining format.
+  """Creates a sequence of one or two texts in the format of pretraining.
 
   For example, `[7, 8]` and `[9]` in the languages 0 and 1 with
   SpecialTokenTemplate.XLMR, bos 1 and eos 2 give token_ids `[1, 7, 8, 2, 2, 9,
@@ -210,7 +210,7 @@ def warn_of_frame(row_maker: Featurizer, vocabulary: Any) -> None:
 def pair_frame(
   spec: VocabularySpec, separator: SpecialTokenTemplate
 ) -> list[int]:
-  """Returns the sequence of two empty texts: only special tokens."""
+  """Returns the special tokens of a sequence with two texts."""
   row = text_row([np.zeros(0, np.int32)] * 2, (0, 0), spec, separator=separator)
   return row[batch_keys.TOKEN_IDS].tolist()
 

@@ -74,7 +74,7 @@ class ParsingFeaturizer(featurizer.Featurizer):
 
 
 def word_fields(length: int) -> dict[str, featurizer.Field]:
-  """Returns the batch keys that are added by `with_words`."""
+  """Returns the batch keys of the word positions that `with_words` adds."""
   return {
     batch_keys.WORD_STARTS: featurizer.Field((length,), NONE),
     batch_keys.WORD_LENGTHS: featurizer.Field((length,), 0),
@@ -94,7 +94,9 @@ def with_words(row: word_level.WordRow) -> featurizer.Row:
 def _tree_features(
   row: word_level.WordRow, heads: np.ndarray, relations: np.ndarray
 ) -> featurizer.Row:
-  """Returns the heads and relations of the w words and the root, shape [w + 1].
+  """Returns the heads and relations of a sequence's words and the root.
+
+  The arrays have the shape [w + 1] for w words.
 
   Args:
     row: Sequence and the words that it contains.

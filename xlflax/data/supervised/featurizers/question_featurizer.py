@@ -34,9 +34,9 @@ class Window(NamedTuple):
 
   Attributes:
     row: Sequence without the answer's positions.
-    offset: Position in the sequence of the window's first context token.
+    offset: Index in the sequence of the window's first context token.
     first: Index of the window's first token among all tokens of the context.
-    spans: All tokens of the context with their character spans.
+    spans: Tokens of the entire context with their character spans.
   """
 
   row: featurizer.Row
@@ -50,7 +50,7 @@ class Window(NamedTuple):
     return int(self.row[batch_keys.CONTEXT_MASK].sum())
 
   def characters(self, start: int, end: int) -> tuple[int, int]:
-    """Returns the context's text between two token positions (inclusive)."""
+    """Returns the character range of the context between two tokens."""
     shift = self.first - self.offset
     return (
       int(self.spans.starts[start + shift]),
@@ -277,7 +277,7 @@ class QuestionAnsweringFeaturizer(featurizer.Featurizer):
 def contains_answer(
   example: labeled_examples.Question, answer: labeled_examples.Answer
 ) -> bool:
-  """Returns whether the context contains an answer at its stated position."""
+  """Returns whether the context has the answer's text at its position."""
   return (
     answer.start >= 0
     and bool(answer.text.strip())
@@ -288,7 +288,7 @@ def contains_answer(
 def find_answer_mismatches(
   examples: Iterable[labeled_examples.Question],
 ) -> list[str]:
-  """Returns the ids of questions with an answer not at its stated position."""
+  """Returns the ids of questions whose answer positions are wrong."""
   return [
     example.id
     for example in examples

@@ -67,7 +67,7 @@ def token_char_spans(text: str, tokens: Sequence[str | None]) -> Spans | None:
 def _token_bounds(
   target: bytes, surfaces: Sequence[bytes | None]
 ) -> Sequence[int] | None:
-  """Returns the bounds of tokens in bytes, or None if they do not match.
+  """Returns the byte offsets of tokens in a text, or None without a match.
 
   Args:
     target: Text after normalization.
@@ -137,7 +137,7 @@ def _token_bounds_with_unknown(
 def _find_known(
   text: str, surface: str, position: int, num_unknown: int, *, is_last: bool
 ) -> int | None:
-  """Finds known tokens that follow unknown tokens of one or more characters.
+  """Finds the position of known tokens that follow unknown tokens.
 
   Args:
     text: Text in which to search for the known tokens.

@@ -1,4 +1,4 @@
-"""Featurizer that adds translations as inputs of plugged-in features.
+"""Featurizer that adds a translation to each example, as in VECO.
 
 Source: Luo et al. (2021), VECO, section 3.3. The text in one language attends
 to its English or translated counterpart.
@@ -43,8 +43,8 @@ class TranslationPairFeaturizer(Featurizer):
   Attributes:
     featurizer: Featurizer that converts the examples and their counterparts,
       and provides the labels.
-    translations: Source of the counterparts. Its language split 'fr' contains
-      the counterparts of French examples.
+    translations: Source of the translated examples. Its language split 'fr'
+      contains the counterparts of French examples.
   """
 
   featurizer: Featurizer
@@ -82,7 +82,7 @@ class TranslationPairFeaturizer(Featurizer):
   def add_counterparts(
     self, examples, sequences: list[list[Row]], vocabulary, *, length: int
   ) -> list[list[Row]]:
-    """Adds the sequences of each example's counterpart to its own sequences.
+    """Adds the tokens of each example's translation to its sequences.
 
     Args:
       examples: N examples.
@@ -99,7 +99,7 @@ class TranslationPairFeaturizer(Featurizer):
     ]
 
   def counterparts_of(self, examples) -> list[Any]:
-    """Returns each example's counterpart: the translation with the same id."""
+    """Returns each example's translation, which has the same id."""
     examples_by_part: dict[str, Mapping[str, labeled_examples.Example]] = {}
     parts = self.translations.languages()
     counterparts = []
@@ -144,7 +144,7 @@ def _pair_rows(rows: list[Row], paired_rows: list[Row]) -> list[Row]:
 @class_registry.register('translation_pairs')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslationPairs(example_source.ExampleSource):
-  """Source that provides a translation for the examples in each language.
+  """Source of the translations that are paired with examples.
 
   Attributes:
     english: Source of the English originals, in its language split 'en'.

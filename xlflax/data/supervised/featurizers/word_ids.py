@@ -108,11 +108,12 @@ def encode_words(
 
 @functools.lru_cache(maxsize=256)
 def space_before(vocabulary: base_vocabulary.Vocabulary, language: str) -> str:
-  """Returns the prefix, '' or ' ', that is added to all words after the first.
+  """Returns the prefix with which words after the first are encoded.
 
-  SentencePiece and WordPiece encode the start of a text like the start of a
-  word, but byte-level BPE does not. The function encodes probe texts with each
-  prefix and returns the prefix that reproduces more of them.
+  The prefix is '' or ' '. SentencePiece and WordPiece encode the start of a
+  text like the start of a word, but byte-level BPE does not. The function
+  encodes probe texts with each prefix and returns the prefix that reproduces
+  more of them.
   """
 
   def count_matches(space: str) -> int:

@@ -23,8 +23,8 @@ class WordRow(NamedTuple):
   Attributes:
     row: Sequence with special tokens, as returned by `featurizer.text_row`.
     first: Index in the sentence of the sequence's first word.
-    starts: Position in the sequence at which each of its w words starts, int32
-      of shape [w].
+    starts: Index in the sequence of the first token of each of its w words,
+      int32 of shape [w].
     lengths: Number of tokens in each of the w words, int32 of shape [w].
   """
 
@@ -42,7 +42,7 @@ class WordRow(NamedTuple):
 def text_rows(
   examples: Sequence[Sentence], vocabulary, *, length: int
 ) -> list[list[WordRow]]:
-  """Splits each sentence into consecutive sequences `<s> words </s>`.
+  """Converts each sentence to one or more sequences `<s> words </s>`.
 
   For example, `the dogs bark` with the tokens `▁the ▁dog s ▁bark` and a length
   of 5 gives `<s> ▁the ▁dog s </s>` with starts [1, 2] and `<s> ▁bark </s>` with
@@ -77,7 +77,7 @@ def text_rows(
 def featurize_texts(
   examples: Sequence[Sentence], vocabulary, *, length: int
 ) -> list[list[featurizer.Row]]:
-  """Returns the sequences of `text_rows` in the form of `Featurizer.texts`."""
+  """Returns each example's sequences without labels, as `Featurizer.texts`."""
   return [
     [row.row for row in word_rows]
     for word_rows in text_rows(examples, vocabulary, length=length)

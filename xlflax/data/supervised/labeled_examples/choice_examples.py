@@ -22,7 +22,7 @@ class Choice(example_base.Example):
   one line per question, such as `{"label": 1}`, as in XTREME-R.
 
   Attributes:
-    question: Id of the question to which the choice belongs.
+    question: Id of the question, which all of its choices have in common.
     text: Text that the question is about, such as a premise or a passage.
     paired_text: Text of the question, followed by the text of the choice.
     label: 'right' or 'wrong'. None if the label is not available.
@@ -38,14 +38,14 @@ class Choice(example_base.Example):
 
   @property
   def cluster(self) -> str:
-    """Passage that the question is about."""
+    """Passage, which groups the questions that depend on the same text."""
     return self.text
 
   @classmethod
   def write_predictions(
     cls, examples: Sequence['Choice'], predictions: Sequence[int]
   ) -> str:
-    """Formats the index of each question's selected choice as JSON lines."""
+    """Formats one JSON line per question with its selected choice's index."""
     example_base.check_number(
       len(by_question(examples)), len(predictions), 'answers'
     )
@@ -57,7 +57,7 @@ class Choice(example_base.Example):
   def read_predictions(
     cls, examples: Sequence['Choice'], text: str
   ) -> list[int]:
-    """Parses the index of each question's selected choice."""
+    """Parses the index of the choice that was selected for each question."""
     del examples
     return [json.loads(line)['label'] for line in text.splitlines()]
 
@@ -65,7 +65,7 @@ class Choice(example_base.Example):
 def take_first_questions(
   examples: Sequence[example_base.Example], max_examples: int | None
 ) -> list:
-  """Returns the first examples without splitting the choices of a question.
+  """Returns the first examples, omitting questions with missing choices.
 
   Args:
     examples: Examples of one language split.
@@ -80,7 +80,7 @@ def take_first_questions(
 
 
 def by_question(examples: Sequence[Choice]) -> dict[str, list[int]]:
-  """Returns the example indices of each question's choices, by question id."""
+  """Groups the indices of the examples (choices) by question id."""
   indices_by_question: dict[str, list[int]] = {}
   for index, example in enumerate(examples):
     indices_by_question.setdefault(example.question, []).append(index)

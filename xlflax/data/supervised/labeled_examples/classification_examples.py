@@ -32,5 +32,5 @@ class ClassifiedText(example_base.Example):
 
   @property
   def cluster(self) -> str:
-    """Premise of a text pair, or the id of a single text."""
+    """Premise, which groups dependent pairs, or the id of a single text."""
     return self.text if self.paired_text is not None else self.id

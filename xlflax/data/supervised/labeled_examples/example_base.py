@@ -53,7 +53,7 @@ class Example:
 
   @property
   def cluster(self) -> str:
-    """Key shared by dependent examples, such as those from one document."""
+    """Id of a group of dependent examples, such as those from one document."""
     return self.id
 
   @property
@@ -91,11 +91,11 @@ class Example:
 
   @classmethod
   def columns(cls) -> dict[str, FeatureType]:
-    """Returns the column names and types of the task family's SeqIO tasks."""
+    """Returns the SeqIO column names and types for the task family."""
     return example_features.feature_types(cls)
 
   def values(self) -> dict[str, Any]:
-    """Returns the example's values for the columns of a SeqIO task."""
+    """Returns the values of the example's fields by SeqIO column name."""
     return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
   @classmethod
@@ -104,7 +104,7 @@ class Example:
     return cls(**values)
 
   def to_columns(self) -> dict[str, Any]:
-    """Converts the example to the columns of a SeqIO task.
+    """Converts the example to a row of a SeqIO task, by column name.
 
     For example, `TaggedSentence(id='0', language='fr', words=('Paris',),
     tags=('B-LOC',))` becomes `{'id': '0', 'language': 'fr', 'words': ['Paris'],
@@ -125,7 +125,7 @@ class Example:
     languages: Sequence[str],
     where: str,
   ) -> Self:
-    """Creates an example from a row's columns; the inverse of `to_columns`.
+    """Creates an example from a row of a SeqIO task; inverts `to_columns`.
 
     Args:
       columns: Values of the row by column name. Text is `str` or `bytes`.

@@ -27,7 +27,7 @@ class FeatureType(enum.Enum):
 
 
 class Role(enum.Flag):
-  """Role of a field in an example class.
+  """Use of a field in an example class, such as gold label.
 
   GOLD: Gold label against which predictions are scored. It is empty in a blind
   test set. LABELS: Class name or class names that the model's head predicts.
@@ -53,7 +53,7 @@ _FORMS: Mapping[Any, FeatureType] = {
 
 
 def feature_field(role: Role, **options) -> Any:
-  """Returns a dataclass field that has the given role.
+  """Creates a field of an example class, and records the field's role.
 
   Args:
     role: Role of the field. Combine several roles with `|`.
@@ -84,7 +84,7 @@ def feature_types(cls: type) -> dict[str, FeatureType]:
 
   For example, the fields `words: tuple[str, ...]` and
   `tags: tuple[str, ...] | None` give
-  `{'words': Form.TEXTS, 'tags': Form.TEXTS}`.
+  `{'words': FeatureType.TEXTS, 'tags': FeatureType.TEXTS}`.
 
   Raises:
     ConfigError: If a field has a type that no column type supports.

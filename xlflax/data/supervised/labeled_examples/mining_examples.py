@@ -13,7 +13,7 @@ from xlflax.utils import errors
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BitextSentence(example_base.Example):
-  """Sentence from one of two collections, as an example of a SeqIO task.
+  """Sentence from one of the two collections of a bitext mining task.
 
   Attributes:
     text: Text of the sentence.
@@ -46,7 +46,7 @@ class BitextSentences:
   gold: frozenset[tuple[str, str]] | None = None
 
   def sentences(self) -> Iterator[BitextSentence]:
-    """Yields every sentence of the first collection, then of the second."""
+    """Yields the sentences of the first collection, then of the second."""
     translations: dict[str, list[str]] = {}
     for first_id, second_id in sorted(self.gold or ()):
       translations.setdefault(first_id, []).append(second_id)
@@ -101,7 +101,7 @@ class BitextSentences:
     return example_base.join_lines('\t'.join(pair) for pair in pairs)
 
   def write_nearest(self, predictions: Sequence[int]) -> str:
-    """Formats each translation's line number, as in XTREME's Tatoeba task.
+    """Formats predictions as line numbers, as in XTREME's Tatoeba task.
 
     For each sentence in the second collection, a line contains the line number
     of its translation in the first collection, counted from 0. XTREME's labels

@@ -23,10 +23,11 @@ class ParsedSentence(example_base.Example):
   Attributes:
     words: W words of the sentence.
     tags: W universal part-of-speech tags ('_' for a word that has none).
-    heads: W heads. A head is 0 for the root, and otherwise the position of a
-      word, counted from 1. None if the tree is not available.
-    relations: W relations of the words to their heads. None if the tree is not
-      available.
+    heads: W syntactic heads, one for each word. The head is 0 for the root of
+      the tree, and otherwise the position of a word, counted from 1. None if
+      the tree is not available.
+    relations: W dependency relations of the words to their heads. None if the
+      tree is not available.
     multiwords: Surface tokens that consist of several words, as texts
       'first-last form' with positions counted from 1, such as '1-2 Du' for the
       words 'de' and 'le'. They are kept because scorers for CoNLL-U files

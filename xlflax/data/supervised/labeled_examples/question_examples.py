@@ -62,7 +62,7 @@ class Question(example_base.Example):
 
   @property
   def cluster(self) -> str:
-    """Title of the article, or the context if the article has no title."""
+    """Article title, which groups its questions, or the context without one."""
     return self.title or self.context
 
   @property

@@ -244,7 +244,7 @@ def _make_choices(
   Args:
     question_id: Id of the question.
     language: Language code of the text.
-    text: Text of the question, or one text for each choice.
+    text: Text that the question is about, or one such text for each choice.
     choices: Texts of the choices.
     right: Index of the right choice. None if the file does not specify it.
     asked: Text of the question, which is prepended to each choice.

@@ -200,12 +200,12 @@ class _ReaderOptions:
 
 
 def _read_examples(options: _ReaderOptions, lines) -> file_reading.Reading:
-  """Creates examples from lines.
+  """Creates examples from the lines of a file.
 
   Args:
     options: Options passed to the reader.
-    lines: For each line, its number and a function that returns a column's
-      value.
+    lines: For each line of the file, its number and a function that maps a
+      column to its value.
   """
   examples: list[labeled_examples.ClassifiedText] = []
   for number, get_column in lines:

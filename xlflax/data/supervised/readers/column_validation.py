@@ -28,13 +28,14 @@ Key = int | str
 
 
 class Columns:
-  """Values of all columns in a file, including unused columns."""
+  """Values in the columns of a file, including columns that are not read."""
 
   def __init__(self, names: Sequence[str] = ()):
     """Creates columns without values.
 
     Args:
-      names: Names of the columns. Empty if the file has no header.
+      names: Names of the columns from the file's header. Empty if the file has
+        no header.
     """
     self._names = names
     self._values: dict[Key, list[str]] = {}
@@ -47,11 +48,11 @@ class Columns:
         values.append(str(value))
 
   def find_label_columns(self) -> list[Key]:
-    """Returns the columns with few different values and no sentences."""
+    """Returns the columns that seem to contain labels."""
     return [key for key, values in self._values.items() if _are_labels(values)]
 
   def find_text_columns(self) -> list[Key]:
-    """Returns the columns with many different sentences."""
+    """Returns the columns that seem to contain texts."""
     return [key for key, values in self._values.items() if _are_texts(values)]
 
   def get_name(self, key: Key) -> Key:
@@ -235,7 +236,7 @@ def check_languages(
 
   Args:
     languages: Language codes of the first and the second texts.
-    sides: The first texts and the second texts of all pairs.
+    sides: First texts of all pairs, and second texts of all pairs.
     path: Path of the file, for error messages.
 
   Raises:

@@ -30,7 +30,7 @@ def read_query_documents(
     path: Path of the file. It is read as JSON lines if its name contains
       `.jsonl`, and otherwise as TSV.
     language: Language code of the texts.
-    texts: Number of texts to read for each query, including the query itself.
+    texts: Number of texts to read per line: one query and its documents.
       Additional negatives are ignored.
     prompts: Texts that are prepended to each query (key `query`) and to each
       document (key `document`).

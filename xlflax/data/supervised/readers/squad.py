@@ -195,8 +195,8 @@ def _make_unique(question_id: str, counts: dict[str, int]) -> str:
 
   Args:
     question_id: Id of the question.
-    counts: Number of questions read so far with each id. The function updates
-      it.
+    counts: Number of questions read so far with each id, which this function
+      updates.
   """
   counts[question_id] = counts.get(question_id, 0) + 1
   if counts[question_id] == 1:

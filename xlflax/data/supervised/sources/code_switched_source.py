@@ -1,4 +1,4 @@
-"""Source of code-switched text pairs, in which the texts differ in language.
+"""Source of code-switched text pairs: one text English, one translated.
 
 Source: Pan et al. (2021), "Multilingual BERT Post-Pretraining Alignment",
 section 2.3.
@@ -39,7 +39,8 @@ class CodeSwitched(ExampleSource):
   Attributes:
     english: Source of the English examples, in its language split 'en'.
     translations: Source of the same examples translated into other languages.
-    include_english: Whether to include the English examples as the split 'en'.
+    include_english: Whether to include the English examples as the language
+      split 'en'.
     include_translated: Whether to add the translated pair (a_t, b_t), with the
       id '7:2', after the two code-switched examples. The paper omits it because
       it did not improve the scores (note 2). Use it with `group_size=3`.
@@ -82,7 +83,7 @@ class CodeSwitched(ExampleSource):
 def by_id(
   examples: list[labeled_examples.Example], part: str
 ) -> dict[str, labeled_examples.Example]:
-  """Returns the examples as a mapping from their ids.
+  """Returns a mapping from ids to the examples, whose ids must be unique.
 
   Args:
     examples: Examples of one language split.
@@ -115,13 +116,14 @@ def find_translation(
 
   Args:
     example: Example whose translation is returned.
-    candidates: Examples in the other language, by id.
+    candidates: Translated examples, by id.
     part: Name of the language split, for error messages.
-    may_be_blind: Whether to accept an example without a label if `example` has
-      one.
+    may_be_blind: Whether to accept a translation without a label if `example`
+      has a label.
 
   Raises:
-    CorpusError: If there is no translation, or if its label differs.
+    CorpusError: If no translation exists, or if its label differs from the
+      label of `example`.
   """
   translation = candidates.get(example.id)
   if translation is None:
@@ -149,7 +151,7 @@ def find_translation(
 def switch_halves(
   original: labeled_examples.Example, translation: labeled_examples.Example
 ) -> tuple[labeled_examples.Example, labeled_examples.Example]:
-  """Returns the code-switched examples (a_t, b_en) and (a_en, b_t).
+  """Exchanges a text of two pairs: returns (a_t, b_en) and (a_en, b_t).
 
   Raises:
     ConfigError: If the examples are not text pairs.

@@ -65,10 +65,11 @@ class ConcatDataset(example_source.ExampleSource):
 @class_registry.register('translated_dataset')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslatedDataset(example_source.ExampleSource):
-  """Source of test sets translated into one language (translate-test).
+  """Source of test sets that were translated into one language.
 
-  The language splits are named after the original languages, but the text in
-  all splits is read as text in the language into which it was translated.
+  It is used for translate-test evaluation. The language splits are named after
+  the original languages, but the text in all splits is read as text in the
+  language into which it was translated.
 
   Attributes:
     source: Source of the translations. Its language split 'fr' contains the

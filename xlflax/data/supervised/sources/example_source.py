@@ -34,12 +34,12 @@ class ExampleSource:
     raise NotImplementedError
 
   def problems(self, part: str) -> tuple[str, ...]:
-    """Returns messages about examples that were read despite a problem."""
+    """Returns messages about problems with single examples in a split."""
     del part
     return ()
 
   def fingerprint(self) -> str:
-    """Returns a hash of all splits and examples; see `fingerprint_of`."""
+    """Returns a hash of the names and examples of all language splits."""
     return fingerprint_of(self.languages(), self.load)
 
 
@@ -54,7 +54,7 @@ class FileDataset(ExampleSource):
     files: Path or paths for each language split. The examples of several files
       are concatenated. For word alignments, the paths are (text, links) or
       (source, target, links).
-    options: Arguments of the format's reader
+    options: Options that are passed to the format's reader
       (`xlflax.data.supervised.readers`), such as columns and labels.
     language_options: Options for single language splits, which override
       `options`. For example, the files for different languages may have
@@ -128,7 +128,7 @@ class BitextMiningSource:
     raise NotImplementedError
 
   def fingerprint(self) -> str:
-    """Returns a hash of all pairs and sentences; see `fingerprint_of`."""
+    """Returns a hash of the names and sentences of all language pairs."""
     return fingerprint_of(self.languages(), self.load)
 
 
@@ -197,7 +197,8 @@ def fingerprint_of(parts: tuple[str, ...], load: Callable[[str], Any]) -> str:
 
   Args:
     parts: Names of the language splits.
-    load: Function that returns the contents of a language split.
+    load: Function that returns the contents of a language split, given its
+      name.
   """
   digest = hashlib.sha256()
   for part in parts:

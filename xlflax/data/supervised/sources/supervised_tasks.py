@@ -31,7 +31,7 @@ _kinds_by_task: dict[str, str] = {}
 
 
 class LabeledDataSource(data_sources.TextSource):
-  """SeqIO data source whose rows are dicts of columns; columns may be lists.
+  """SeqIO data source of labeled examples, as dicts of column values.
 
   Attributes:
     problems: Function that returns messages about problems with single examples
@@ -231,7 +231,7 @@ def add_labeled_mixture(name: str, tasks: Sequence[str]) -> seqio.Mixture:
 
 @validation.validate_call
 def set_labeled_task(name: str, *, kind: str, language: str) -> None:
-  """Sets the task family and languages of a task registered with plain SeqIO.
+  """Sets the family and languages of a task registered directly with SeqIO.
 
   Args:
     name: Name of the task.
@@ -249,7 +249,7 @@ def set_labeled_task(name: str, *, kind: str, language: str) -> None:
 
 
 def kind_of(name: str) -> str | None:
-  """Returns a task's family, or None if the task has no labeled examples."""
+  """Returns the name of a SeqIO task's task family, such as 'tagging'."""
   return _kinds_by_task.get(name)
 
 

@@ -53,7 +53,7 @@ def find_xtreme_task(
 def find_xtreme_files(
   directory: str, name: str, split: str, version: str = xtreme_tasks.XTREME
 ) -> dict[str, tuple[str, ...]]:
-  """Returns the files of each language of a task for which files exist.
+  """Returns the existing files of an XTREME task, by language.
 
   Args:
     directory: Path of XTREME's folder `download`.
@@ -92,7 +92,7 @@ def _find_gold(
 
 
 def describe_missing_files(directory: str, name: str) -> tuple[str, ...]:
-  """Returns a message for each split of a task that has missing files."""
+  """Returns a message for each split of an XTREME task with missing files."""
   messages = []
   task = find_xtreme_task(name)
   for split in task.files:
@@ -123,7 +123,7 @@ def xtreme_examples(
   max_examples: validation.PositiveInt | None = None,
   version: str = xtreme_tasks.XTREME,
 ) -> example_source.FileDataset | example_source.BitextMiningFiles:
-  """Returns a source for one split of a task.
+  """Returns the source of examples for one split of an XTREME task.
 
   Args:
     directory: Path of XTREME's folder `download`.
@@ -213,7 +213,7 @@ def xtreme_rankings(
 
 @validation.validate_call
 def mlqa_pairs(directory: str, split: str = TEST) -> example_source.FileDataset:
-  """Returns the source for MLQA with any pair of languages (G-XLT).
+  """Returns the MLQA source for all question and context languages (G-XLT).
 
   This is the generalized cross-lingual transfer (G-XLT) task. In the language
   split 'es-en', the contexts are in Spanish and the questions are in English.

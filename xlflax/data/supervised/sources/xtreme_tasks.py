@@ -22,15 +22,16 @@ class XtremeTask:
 
   Attributes:
     name: Name of the task, which is also the name of its folder in XTREME.
-    group: Column group that contains the task in XTREME's results table.
+    group: Name of the column group in XTREME's results table that contains the
+      task.
     languages: Codes of the test set's languages.
     metric: Metric that XTREME reports for the task. For question answering, it
       is the mean of F1 and exact match.
     files: For each split, the path or paths within XTREME's folder, with `{0}`
       in place of the language. A bitext mining task has several files for each
       language.
-    gold: For bitext mining, the path of the test set's gold pairs. XTREME does
-      not publish this file, but it is read if it exists.
+    gold: For bitext mining, the path of the test set's gold translation pairs.
+      XTREME does not publish this file, but it is read if it exists.
     english: Names of the splits that contain only English data.
     format: Name of the file format, which determines the example class.
     options: Options passed to the format's reader.
