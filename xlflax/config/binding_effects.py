@@ -44,8 +44,8 @@ class Effects:
       bound: The bindings in Gin's internal representation.
       selector: The complete selector of the class or function.
       scope: The active scopes, outermost first.
-      given: Parameters that the caller passes. Their bindings are counted, but
-        the objects that they refer to are not constructed.
+      given: Parameters that the caller passes. Their bindings count as used,
+        but the objects that these bindings refer to are not constructed.
     """
     self.objects.add(('/'.join(scope), selector))
     parameters = gin_errors.effective_bindings(bound, selector, scope)
@@ -57,7 +57,7 @@ class Effects:
   def add_value(
     self, bound: gin_errors.Bound, value: Any, *, scope: tuple[str, ...] = ()
   ) -> None:
-    """Adds the effects of building a value, which may contain references.
+    """Adds the effects of building a gin value, which may contain references.
 
     Args:
       bound: The bindings in Gin's internal representation.
@@ -71,11 +71,12 @@ class Effects:
         self.add_call(bound, selector, scope=inner)
 
   def add_used(self, bound: gin_errors.Bound, used: gin_errors.Bound) -> None:
-    """Adds the effects recorded by Gin while it built objects.
+    """Adds the effects of the bindings that Gin used while it built objects.
 
     Args:
       bound: The bindings in Gin's internal representation.
-      used: The operative configuration: values by scope and selector.
+      used: Gin's operative configuration (the bindings that it used): values by
+        scope and selector.
     """
     for (scope, selector), values in used.items():
       self.objects.add((scope, selector))
@@ -93,8 +94,9 @@ def file_effects(stages: Iterable[gin_errors.Bound]) -> Effects:
   """Returns the effects that bindings in gin files can have in any command.
 
   Args:
-    stages: The bindings after each gin file. A binding that has an effect at
-      one stage may be overridden on purpose by a later file or flag.
+    stages: Copies of the bindings after each gin file was read. A binding that
+      has an effect at one stage may be overridden on purpose by a later file or
+      flag.
   """
   effects = Effects()
   for bound in stages:
@@ -122,7 +124,8 @@ def unused_bindings(
     bindings: All bindings of the configuration.
     bound: The bindings in Gin's internal representation.
     effects: The effects on the objects that the command builds.
-    stages: The bindings after each gin file, as in `file_effects`.
+    stages: Copies of the bindings after each gin file was read, as in
+      `file_effects`.
   """
   required = {
     binding.name for binding in bindings if 'gin.REQUIRED' in binding.macros

@@ -92,7 +92,7 @@ def read_bindings(
 
 
 def check_order(tree: config_files.Tree) -> None:
-  """Raises an error if a binding is replaced by an include below it.
+  """Raises an error if a later `include` statement overrides a binding.
 
   Only bindings in files of the user are checked, and only includes of files of
   the package.
@@ -101,8 +101,8 @@ def check_order(tree: config_files.Tree) -> None:
     tree: A gin file and the files that it includes.
 
   Raises:
-    ConfigError: If an included file of xlflax replaces a binding above the
-      include.
+    ConfigError: If an included file of xlflax overrides a binding that precedes
+      the `include` statement.
   """
   for child in tree.includes:
     check_order(child)
@@ -140,7 +140,7 @@ def _order_key(binding: Binding) -> tuple[str, str, str]:
 
 
 def flag_binding(name: str, location: str) -> Binding:
-  """Creates the binding for a macro or parameter that is set by its own flag.
+  """Creates the binding of a macro or parameter set by a flag such as `--grid`.
 
   Args:
     name: The name, such as 'SEED' or 'optimizers.AdamW.b2'.

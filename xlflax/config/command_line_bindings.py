@@ -22,7 +22,7 @@ def split_bindings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     arguments: The arguments of the command line.
 
   Returns:
-    The other arguments, and the bindings without `--gin.`.
+    The other arguments, and the bindings without the prefix `--gin.`.
 
   Raises:
     ConfigError: If a binding has no value, or its value is a bare word.

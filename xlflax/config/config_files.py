@@ -47,7 +47,7 @@ class GinFile:
 
   @property
   def header(self) -> str:
-    """The comment at the top of the file or below its imports, without `#`."""
+    """Comment at the top of the file or below its imports, without `#`."""
     lines = self.text.splitlines()
     first = next((i for i, x in enumerate(lines) if x.startswith('#')), None)
     if first is None:
@@ -188,7 +188,7 @@ def find_gin_file(name: str, search: Sequence[str] = ()) -> pathlib.Path:
 
 
 def split_phases(value: str, search: Sequence[str] = ()) -> list[str]:
-  """Returns the gin files of the training phases in order.
+  """Returns the gin file of each training phase, in the order of the phases.
 
   Args:
     value: A folder that contains phase1.gin, phase2.gin and so on, or names of

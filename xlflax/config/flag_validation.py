@@ -125,7 +125,7 @@ def check_configuration(
     args: Parsed options with `gin_file`, `gin_bindings` and `gin_search_paths`.
     macros: Macros that are set by flags other than --gin.
     defaults: Gin files that are read before those in `--gin_file`.
-    partial: Whether macros that are required only for training may be missing.
+    partial: Whether macros that only training requires may have no value.
 
   Raises:
     ConfigError: If a file, name or value is invalid.
@@ -220,7 +220,7 @@ def shipped_suites() -> set[str]:
 
 
 def suite_recipes() -> set[str]:
-  """Returns the names of xlflax's suite recipes, and the name 'xlflax'."""
+  """Returns the valid names of recipes for evaluation suites, and 'xlflax'."""
   folder = config_files.SHIPPED / 'suites' / 'recipes'
   return {'xlflax', *(path.stem for path in folder.glob('*.gin'))}
 

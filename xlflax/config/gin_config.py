@@ -63,11 +63,11 @@ class Configuration:
 
   Attributes:
     bound: The bindings in Gin's internal representation.
-    imports: The modules imported by the files, in Gin's internal
+    imports: The modules that the gin files import, in Gin's internal
       representation.
-    flags: The macros that must be used because they were set on the command
-      line or by `with_macros`.
-    used: The bindings read by `build`, which `operative` returns.
+    flags: Macros that were set on the command line or by `with_macros`. It is
+      an error if no binding uses them.
+    used: The bindings that `build` has read so far. `operative` returns them.
     bindings: The bindings with their files, lines or flags, for error messages.
     stages: Copies of `bound`, one after each gin file.
     effects: The effects of the bindings on the objects that were built, for
@@ -142,7 +142,7 @@ class Configuration:
   def expect_build(
     self, target: Callable, fields: Collection[str] = ()
   ) -> None:
-    """Records, for `check_bindings`, that `build` will be called later.
+    """Announces a later call of `build`, so that `check_bindings` considers it.
 
     Args:
       target: The class or function to call.
@@ -195,7 +195,7 @@ class Configuration:
 
     Args:
       name: The name of the parameter, such as 'evaluate.tasks'.
-      what: Noun for the error message, such as 'a macro'.
+      what: Type of the value for the error message, such as 'a macro'.
       shown: Name shown in the error message. If None, `name` is shown.
 
     Raises:
@@ -361,7 +361,7 @@ def load_configuration(
     macros: Values of macros that are set by flags other than --gin. Bindings
       override them.
     defaults: Files that are read before those of `--gin_file`.
-    swept: Macros that are set later, such as those that a grid varies.
+    swept: Macros that are set later, such as those varied by a grid search.
     partial: Whether required values may be missing, as in `load_gin_files`.
 
   Returns:

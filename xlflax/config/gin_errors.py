@@ -127,11 +127,11 @@ def check_required(bound: Bound) -> None:
 
 
 def check_required_by(bound: Bound, value: Any) -> None:
-  """Raises an error if a value cannot be built because a value is missing.
+  """Raises an error if building a value requires a binding that is not set.
 
   Args:
     bound: The bindings in Gin's internal representation.
-    value: The value in Gin's internal representation. It may contain
+    value: The value to build, in Gin's internal representation. It may contain
       references.
 
   Raises:

@@ -1,4 +1,4 @@
-"""Types of directories that xlflax writes, their files and their verification.
+"""Types of directories that xlflax writes, with their files and verification.
 
 The instances are defined next to the code that verifies them, for example
 `run_integrity.RUN`. `docs/reliability.md` contains the table of all files. For
@@ -53,8 +53,8 @@ class ArtifactType:
 
   Attributes:
     kind: Kind of the directory, as recorded in its manifest.
-    markers: Patterns of files that only a directory of this type contains. They
-      identify a directory whose manifest is missing or damaged.
+    markers: Patterns of files that only directories of this type contain, which
+      identify the type if the manifest is missing or damaged.
     files: Groups of files. A file belongs to the first group with a matching
       pattern.
     verify: Function that verifies a directory of this type and returns its
@@ -70,7 +70,7 @@ class ArtifactType:
   nested: tuple[tuple[str, 'ArtifactType'], ...] = ()
 
   def has_marker(self, directory: pathlib.Path) -> bool:
-    """Returns whether a directory contains a marker of this type."""
+    """Returns whether a directory contains a file that only this type has."""
     return any(
       next(iter(directory.glob(marker)), None) is not None
       for marker in self.markers

@@ -51,7 +51,7 @@ def verify_cache(directory: pathlib.Path) -> Iterator[Finding]:
 
 
 def damaged_files(directory: pathlib.Path) -> list[pathlib.Path]:
-  """Returns the damaged files that `xlflax cache` rewrites once removed."""
+  """Returns the damaged files, which `xlflax cache` writes again if removed."""
   damaged = []
   for _, task in find_subdirectories(directory, 'tasks/*/*'):
     try:
@@ -87,7 +87,8 @@ def _verify_task(
   Args:
     directory: Directory of one task and split.
     key: Task and split, separated by `/`.
-    generations: Digests of the generation files, as recorded in the header.
+    generations: Digests of the task's files by generation (state of the cache
+      after text was added), as recorded in the header.
   """
   if not generations and not (directory / checksums.FILE).exists():
     return Finding(key, details='not finished')

@@ -29,7 +29,7 @@ _FIX = (
 
 
 def verify_pretraining(directory: pathlib.Path) -> Iterator[Finding]:
-  """Verifies the recorded settings, the vocabulary, the cache and the run."""
+  """Verifies the settings, vocabulary, cache and run of `xlflax pretrain`."""
   yield from verify_manifest(directory, fix=lambda name: _FIX)
   for name, nested_type in _NESTED_TYPES.items():
     if (directory / name).is_dir():

@@ -106,7 +106,7 @@ def _exclusive_access(
 
 
 def _detect_type(directory: pathlib.Path) -> ArtifactType:
-  """Detects the type of a directory by its manifest, or else by markers."""
+  """Detects the type of a directory by its manifest, or else by its files."""
   with contextlib.suppress(errors.RunDirectoryError):
     manifest = manifests.read_manifest(directory)
     for artifact_type in ARTIFACT_TYPES:

@@ -45,12 +45,12 @@ class Collective:
 
   Attributes:
     kind: Kind of the collective, one of KINDS.
-    size: Number of devices in a group.
-    nodes: Number of nodes that a group spans.
+    size: Number of devices in each group that exchanges data.
+    nodes: Number of nodes over which the devices of a group are distributed.
     dtype: Data type of the array.
     shape: Shape of the array that a device contributes, or for an all-gather,
       of the array that a device receives.
-    bytes: Size of this array in bytes.
+    bytes: Size in bytes of the array that `shape` describes.
   """
 
   kind: str
@@ -62,7 +62,7 @@ class Collective:
 
   @property
   def sent(self) -> float:
-    """Bytes that each device sends with ring algorithms."""
+    """Number of bytes that each device sends if ring algorithms are used."""
     if self.kind == PERMUTE:
       return self.bytes
     sent = self.bytes * (self.size - 1) / self.size
@@ -83,7 +83,7 @@ class Collective:
     return 2 * sent if self.kind == ALL_REDUCE else sent
 
   def seconds(self, accelerator: accelerators.Accelerator) -> float:
-    """Computes the duration in seconds at the links' data-sheet rates.
+    """Computes the duration in seconds at the data-sheet rates of the links.
 
     Args:
       accelerator: Accelerator, which specifies the rates of its links.

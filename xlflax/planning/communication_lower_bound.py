@@ -19,7 +19,7 @@ def minimum_bytes_sent(setup: training_setup.Setup) -> float:
   The communication of a tensor axis inside of layers is not included.
 
   Args:
-    setup: Setup of the run, with its model and settings.
+    setup: Model, vocabulary, settings and step functions of the run.
   """
   settings = setup.settings
   size = jnp.dtype(settings.model.config.dtype).itemsize

@@ -28,8 +28,8 @@ def analyze_run(
   Args:
     setup: Setup of the run, on the target machine's devices or on CPU devices.
     machine: Target machine of the plan.
-    is_compiled: Whether the steps are compiled by the target machine's own
-      compiler.
+    is_compiled: Whether the target machine's own compiler compiles the steps,
+      rather than the CPU compiler.
 
   Returns:
     'machine', 'memory' and 'sharding' (bytes per device), 'steps' (each kind of
@@ -111,11 +111,11 @@ def _advise_batch(setup, machine, total, steps) -> list[str]:
 def memory_per_device(
   setup: training_setup.Setup, steps: list[step_plan.Step]
 ) -> dict[str, int]:
-  """Returns the bytes per device by kind, including the largest step's peak.
+  """Returns the bytes per device by type of array, and the largest step's peak.
 
   Args:
-    setup: Setup of the run, with its model and settings.
-    steps: All kinds of steps that the run executes.
+    setup: Model, vocabulary, settings and step functions of the run.
+    steps: Costs of each kind of step (set of objectives) that the run executes.
   """
   largest = max(steps, key=lambda step: step.peak)
   replay = memory.replay_bytes(setup)
@@ -195,9 +195,10 @@ def describe_parts(
   """Returns a step's cost for each part of the model and each phase.
 
   Args:
-    setup: Setup of the run, with its model and settings.
+    setup: Model, vocabulary, settings and step functions of the run.
     machine: Target machine of the plan.
-    costs: Costs of the step, summed over all devices.
+    costs: Operations in the step with their FLOPs and memory traffic, summed
+      over all devices.
 
   Returns:
     For each part and phase 'count' (operations), 'flops', 'bytes' and

@@ -64,10 +64,10 @@ class Compiled:
 
 
 def unavailable_reason(machine: machine_topology.DeviceTopology) -> str:
-  """Returns why the machine's compiler cannot be used, or '' if it can.
+  """Returns the reason why the machine's compiler cannot be used, or ''.
 
   Args:
-    machine: The target machine, which need not be connected.
+    machine: Target machine, whose devices need not be attached to this host.
   """
   if machine.accelerator is None:
     return 'the properties of CPUs are not in the table'
@@ -99,7 +99,7 @@ def _package(machine: machine_topology.DeviceTopology) -> str:
 def target_of(
   machine: machine_topology.DeviceTopology,
 ) -> compile_targets.Target:
-  """Returns the machine's properties on which traced code depends."""
+  """Returns the platform and GPU capability on which traced code depends."""
   accelerator = machine.accelerator
   return compile_targets.Target(
     machine.platform, accelerator.capability if accelerator else None
@@ -109,7 +109,7 @@ def target_of(
 def topology_devices(
   machine: machine_topology.DeviceTopology,
 ) -> tuple[Any, ...]:
-  """Returns a machine's devices, which serve only as compile targets."""
+  """Returns abstract devices of a machine, for which programs are compiled."""
   os.environ.setdefault('TPU_SKIP_MDS_QUERY', '1')
   os.environ.setdefault('ALLOW_MULTIPLE_LIBTPU_LOAD', '1')
   jax.config.update('jax_platforms', 'cpu')
@@ -149,7 +149,7 @@ def topology_name(machine: machine_topology.DeviceTopology) -> dict[str, Any]:
   """Returns `get_topology_desc` arguments for a slice such as 'v6e:2x4'.
 
   Args:
-    machine: The target machine, which need not be connected.
+    machine: Target machine, whose devices need not be attached to this host.
 
   Raises:
     ConfigError: If no slice has this number of chips.
@@ -190,7 +190,7 @@ def compile_step(
   """Compiles a jitted step for the devices of `topology_devices`.
 
   Args:
-    machine: The target machine, which need not be connected.
+    machine: Target machine, whose devices need not be attached to this host.
     jitted: Jitted step, which is traced under `compile_targets.compiling_for`.
     *arguments: ShapeDtypeStructs with shardings over the devices.
     executable: Whether to return `Compiled.program`, for connected devices. For
@@ -296,9 +296,9 @@ def trace_for_machine(
   The caches of JAX are cleared before and after.
 
   Args:
-    machine: The target machine, which need not be connected.
-    by: Platform of the compiler that replaces the machine's own compiler. If
-      None, the machine's own compiler is used.
+    machine: Target machine, whose devices need not be attached to this host.
+    by: Platform whose compiler is used instead of the machine's own compiler.
+      If None, the machine's own compiler is used.
   """
   jax.clear_caches()
   with compile_targets.compiling_for(target_of(machine), by=by):

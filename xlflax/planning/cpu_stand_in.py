@@ -1,4 +1,4 @@
-"""CPU devices that stand in for a target machine's devices.
+"""CPU devices that replace the devices of a target machine in dry runs.
 
 The HLO of a program right after XLA's SPMD partitioner is the same for all
 platforms. Later passes of the CPU compiler compute bfloat16 matmuls in float32,

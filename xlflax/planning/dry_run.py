@@ -45,17 +45,18 @@ def make_plan(
   Args:
     settings: Settings of the run. For a target machine, pass
       `settings.on(machine)`.
-    by: Cost model of the plan for a target machine.
+    by: Cost model from which the plan for a target machine is computed.
 
   Returns:
     'learning_rate' (description of the default, '' if the run sets it),
     'parameters' (total, trainable, by top-level module), 'memory' (bytes per
     device: parameters, optimizer, batch, temporary), 'datasets' (rows and
-      expected batches per language), 'flops_per_step', 'seconds_per_step' (an
-      estimate) and 'total_steps'. If steps are replayed, 'replay': bytes per
-      device, seconds and fraction of steps. For a described machine also the
-      result of `planning.compiled_plan.analyze_run`, 'basis' (a description)
-      and 'compiled' (whether the compiler of the machine was used).
+    expected batches per language), 'flops_per_step', 'seconds_per_step' (an
+    estimate) and 'total_steps'. If some steps are computed twice, also
+    'replay': the bytes per device, the seconds and the fraction of steps. For a
+    target machine, also the result of `planning.compiled_plan.analyze_run`,
+    'basis' (a description) and 'compiled' (whether the compiler of the machine
+    was used).
   """
   machine = settings.partitioner.topology
   if machine:
@@ -241,7 +242,7 @@ def flops_per_step(setup: training_setup.Setup) -> float:
   """Returns a run's mean number of model FLOPs per step.
 
   Args:
-    setup: Setup of the run, with its model and settings.
+    setup: Model, vocabulary, settings and step functions of the run.
   """
   objectives = setup.settings.objectives
   kinds = [objectives.active(step) for step in range(objectives.period)]

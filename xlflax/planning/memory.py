@@ -28,14 +28,14 @@ def state_bytes(state: train_state.TrainState) -> dict[str, int]:
 
 
 def replay_bytes(setup: training_setup.Setup) -> dict[str, int]:
-  """Returns the bytes per device that replayed steps need to copy the state."""
+  """Returns the bytes per device of the state copy for steps computed twice."""
   if not setup.settings.sdc_check_every:
     return {}
   return {'replay': bytes_per_device(setup.factory.abstract_sharded)}
 
 
 def fully_sharded_fraction(state: train_state.TrainState) -> dict[str, int]:
-  """Returns how many bytes of the state are sharded and replicated.
+  """Returns the sizes of the sharded and of the replicated parts of the state.
 
   Args:
     state: The sharded train state.

@@ -35,11 +35,10 @@ _MIN_SAVED_FRACTION = 0.01
 
 
 def describe_sharding(setup: training_setup.Setup, boxed: Any) -> list[str]:
-  """Returns warnings about dimensions that cannot be split and replicated
-  arrays.
+  """Returns warnings about unsplit dimensions and about replicated arrays.
 
   Args:
-    setup: Setup of the run, with its model and settings.
+    setup: Model, vocabulary, settings and step functions of the run.
     boxed: Abstract parameters of the run, boxed with their logical axes.
   """
   partitioner = setup.settings.partitioner
@@ -235,7 +234,7 @@ def describe_misalignment(
   """Returns warnings about array shapes that make GPU matmuls slow.
 
   Args:
-    setup: Setup of the run, with its model and settings.
+    setup: Model, vocabulary, settings and step functions of the run.
     machine: Target machine of the plan.
     costs: Costs of a step, summed over all devices.
   """

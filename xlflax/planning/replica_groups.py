@@ -1,4 +1,4 @@
-"""Replica groups of a collective operation: the devices that exchange data."""
+"""Replica groups of a collective: the devices that exchange data."""
 
 import math
 import re

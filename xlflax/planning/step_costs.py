@@ -58,7 +58,7 @@ class Operation:
     rate: Matmul rate relative to the rate for bfloat16.
     misaligned: Descriptions of the arrays whose contiguous dimension is not a
       multiple of 16 bytes.
-    rows: Number of rows in a matmul, or 0 for other operations.
+    rows: Number of rows in the output of a matmul, or 0 for other operations.
   """
 
   kind: Kind
@@ -75,10 +75,10 @@ class Operation:
 
 @dataclasses.dataclass(frozen=True)
 class StepCosts:
-  """The costs of one step, summed over all devices.
+  """FLOPs, memory traffic and peak memory of one step, summed over all devices.
 
   Attributes:
-    operations: Operations that read their operands from memory.
+    operations: Operations of the step that read their operands from memory.
     peak_bytes: Largest total size of the arrays that exist at the same time,
       without the arguments of the step and the results that replace them.
   """
@@ -109,7 +109,8 @@ class _Value:
   Attributes:
     reads: Number of bytes that are read to compute the value, by array in
       memory.
-    level: Number of dependent kernels before the value can be computed.
+    level: Number of kernels that must run one after the other before the value
+      can be computed.
     in_memory: Whether the value is an array in memory or a view of one.
     is_scattered: Whether the array is zero except for scattered elements.
   """

@@ -1,4 +1,4 @@
-"""Costs of each kind of step in a run."""
+"""Costs of the steps of a run, for each set of objectives that steps train."""
 
 import collections
 import dataclasses
@@ -23,17 +23,19 @@ from xlflax.training.devices import machine_topology
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-  """Costs of one kind of step, which trains a fixed set of objectives.
+  """Costs of those steps of a run that train a fixed set of objectives.
 
   Attributes:
-    fraction: Fraction of all steps that are of this kind.
+    fraction: Fraction of the run's steps that train these objectives.
     objectives: Names of the objectives that the step trains.
-    costs: Operations, summed over all devices.
-    collectives: Collectives that one device executes.
+    costs: Operations in the step with their FLOPs and memory traffic, summed
+      over all devices.
+    collectives: Number of executions of each collective on one device.
     batch: Size in bytes of a device's shard of the batches.
-    memory: Bytes on one device by kind, excluding the state and the batch.
+    memory: Bytes on one device by type of array, excluding the train state and
+      the batch.
     peak: Peak number of bytes in use on one device.
-    flops: Model FLOPs, summed over all devices.
+    flops: Model FLOPs of the step, summed over all devices.
     tokens: Number of token positions in all batches, including padding.
     xla_costs: FLOPs and bytes of one device as counted by the compiler, which
       counts the body of a loop once and no Pallas kernels.
@@ -64,9 +66,9 @@ def compile_step(
 
   Args:
     setup: Setup of the run on the target machine's devices.
-    active: Indices of the mixture's entries that the step trains.
+    active: Indices of those objectives in the mixture that the step trains.
     machine: Target machine of the plan.
-    fraction: Fraction of all steps that are of this kind.
+    fraction: Fraction of the run's steps that train these objectives.
   """
   batches = setup.abstract_batches(active)
   with compilers.trace_for_machine(machine), setup.settings.partitioner.scope():
@@ -116,9 +118,9 @@ def estimate_step(
   Args:
     setup: Setup of the run on CPU devices that stand in for the machine's
       devices.
-    active: Indices of the mixture's entries that the step trains.
+    active: Indices of those objectives in the mixture that the step trains.
     machine: Target machine of the plan.
-    fraction: Fraction of all steps that are of this kind.
+    fraction: Fraction of the run's steps that train these objectives.
   """
   batches = setup.abstract_batches(active)
   state = setup.factory.abstract_sharded
@@ -173,7 +175,7 @@ def _compile_on_cpu(setup, active, machine) -> tuple[Any, str]:
 
 
 def mean_collectives(steps: Sequence[Step]) -> dict[str, dict[str, float]]:
-  """Returns the collectives of the average step by kind."""
+  """Returns the mean numbers and sizes of collectives per step, by kind."""
   mean: dict[str, dict[str, float]] = {}
   for step in steps:
     for kind, row in collectives.summarize_collectives(

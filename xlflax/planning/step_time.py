@@ -44,7 +44,7 @@ class StepTime:
   """Estimated time of one step on one device, in seconds.
 
   Attributes:
-    matmuls: Time for matmuls if all arrays were aligned.
+    matmuls: Time for matmuls under the assumption that all arrays are aligned.
     misaligned: Additional time for matmuls with misaligned arrays.
     attention: Time for attention kernels.
     memory: Time for element-wise operations, reductions, gathers and the
@@ -81,7 +81,7 @@ class StepTime:
 
   @property
   def limit(self) -> str:
-    """Name of the largest contribution to the time."""
+    """Name of the largest part of the step time, such as 'attention'."""
     parts = {
       'matmuls': self.matmuls + self.misaligned,
       'attention': self.attention,
@@ -108,7 +108,7 @@ def operation_seconds(
     devices: Number of devices. All work except the update is divided equally
       among them.
     update_fraction: Fraction of the optimizer state that each device stores.
-    aligned: Whether to treat misaligned rows as aligned.
+    aligned: Whether to assume that the rows of all arrays are aligned.
   """
   fraction = update_fraction if operation.phase == 'update' else 1 / devices
   rate = accelerator.flops * MATMUL_FRACTION * operation.rate
@@ -130,9 +130,10 @@ def estimate_time(
   """Estimates how long one step takes on the target machine.
 
   Args:
-    costs: Costs of the step, summed over all devices.
+    costs: Operations in the step with their FLOPs and memory traffic, summed
+      over all devices.
     machine: Target machine, whose accelerator is known.
-    counts: Collectives that one device executes.
+    counts: Number of executions of each collective on one device.
     update_fraction: Fraction of the optimizer state that each device stores.
   """
   accelerator = machine.accelerator
@@ -175,7 +176,8 @@ def mean_time(weighted: Sequence[tuple[float, StepTime]]) -> StepTime:
   """Averages the estimated times over several kinds of steps.
 
   Args:
-    weighted: Pairs (fraction of the steps, time) for each kind of step.
+    weighted: Pair (fraction of the run's steps, `StepTime`) for each kind of
+      step.
   """
   return StepTime(
     *(
@@ -196,7 +198,7 @@ def describe_time(
 
   Args:
     machine: Target machine for which the time was estimated.
-    time: Time of the average step.
+    time: Estimated time of the average step.
     flops: Model FLOPs of a step, summed over all devices.
     tokens: Number of token positions in a step, summed over all devices.
   """

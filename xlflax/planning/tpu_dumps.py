@@ -1,4 +1,4 @@
-"""Programs scheduled by XLA:TPU, without their machine code.
+"""Scheduled HLO and memory use of TPU programs, without their machine code.
 
 XLA:TPU writes its optimized and scheduled program and all buffers before it
 generates machine code, which takes several times as long and is not needed for
@@ -29,7 +29,7 @@ _TOTAL = re.compile(r'Memory Space: default.*\nTotal bytes: (\d+)')
 def compile_program(
   lowered: Any, options: dict[str, Any], folder: pathlib.Path
 ) -> None:
-  """Compiles a program only until XLA has written it and its buffers.
+  """Compiles a program until XLA has written its HLO and buffer assignment.
 
   Outside of a command, the compilation is completed.
 

@@ -40,7 +40,8 @@ def from_huggingface(
       languages of config.json are used, or those that multilingual models
       usually have.
     vocabulary: Directory of a vocabulary that replaces the folder's tokenizer.
-    unused_rows: Treatment of embedding rows that belong to no token.
+    unused_rows: Whether embedding rows that belong to no token are kept or are
+      an error.
     drop: Patterns that match the names of tensors to leave out.
     scan_layers: Whether to stack the layers' parameters and scan over them,
       instead of unrolling the layers.

@@ -110,7 +110,7 @@ class Run(saved_run.SavedRun):
 
   @functools.cached_property
   def sentence(self) -> sentence_embedding.SentenceEmbedding:
-    """Definition of the sentence vectors for `encode` and all tasks."""
+    """Layer, pooling and prompts with which `encode` embeds sentences."""
     return sentence_embedding.of_run(self.directory, self._params)
 
   @validation.validate_call
@@ -137,8 +137,8 @@ class Run(saved_run.SavedRun):
       languages: Language code of all texts, or a list with one code per text.
         May be None only if the model does not depend on the language.
       layer: 'last', or the index of a layer: 0 is the embedding output and -1
-        the last layer. If it is not the layer of `sentence`, dense layers and
-        normalization are left out.
+        the last layer. If the layer differs from the one in `sentence`, dense
+        layers and normalization are left out.
       pooling: 'mean' over the tokens that are not special, 'mean_all' over all
         tokens, or 'first' for the state of the first token. With any of them,
         dense layers and normalization are left out. If None, `sentence`
@@ -147,8 +147,7 @@ class Run(saved_run.SavedRun):
         started
         from one, and the mean otherwise.
       max_length: Maximum number of tokens per text, including special tokens.
-        If
-        None, the limit of `sentence`, or of the model.
+        If None, the limit that `sentence` defines, or else that of the model.
       prompt: Text that is prepended to each text, such as 'query: '. If None,
         the
         prompt named by `prompt_name` is used.
@@ -386,7 +385,7 @@ class Run(saved_run.SavedRun):
     return self.restore_params(self.step, partitioner=self.partitioner)
 
   def _override_encoding(self, pooling, max_length, *, layer=None):
-    """Returns `sentence`, updated with the arguments that are not None."""
+    """Returns a copy of `sentence` with the arguments that are not None."""
     if pooling is not None:
       pooling = validation.validate(pooling, Pooling, name='Run.encode.pooling')
     return self.sentence.changed(

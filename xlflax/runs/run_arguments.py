@@ -24,7 +24,7 @@ def choose_step(
   *,
   metric_for_best_model: str | None = None,
 ) -> result_store.Step:
-  """Resolves a step number, 'last', 'best' or 'untrained' to a checkpoint.
+  """Resolves 'last' or 'best' to the step of a checkpoint, and checks a step.
 
   Args:
     run: Run that contains the checkpoints.

@@ -45,7 +45,7 @@ _State = tuple[int, int]  # Size in bytes and modification time in ns.
 
 
 def staging_path(name: str | os.PathLike, kind: str = 'out') -> pathlib.Path:
-  """Returns an output's local staging path. A path on disk is unchanged.
+  """Returns the local path at which an output for a bucket is first written.
 
   The staging path is below the folder in XLFLAX_STAGE, or in the user's cache.
   """
@@ -92,12 +92,12 @@ def _copied(name: str, folder: pathlib.Path) -> pathlib.Path:
 
 
 def find_written_copy(directory: pathlib.Path, mark: str) -> pathlib.Path:
-  """Returns the output's local mirror if this machine wrote it, else the path.
+  """Returns an output's local copy if it is current, else the output's path.
 
   Args:
     directory: Output directory, on disk or in a bucket.
-    mark: Name of a file whose content depends on all other files. It is
-      compared to decide whether the mirror is current.
+    mark: Name of a file whose content depends on all other files. The local
+      copy is current if this file equals the one in the bucket.
   """
   mirror = staging_path(directory)
   with contextlib.suppress(FileNotFoundError):
@@ -113,7 +113,7 @@ def stage_output(
   new: bool = False,
   share: tuple[int, int] | None = None,
 ) -> Iterator[pathlib.Path]:
-  """Context with a local folder that is stored as `name` at the end.
+  """Context with a local folder that is uploaded to `name` at the end.
 
   If `name` is on disk, the folder is that path itself. For a bucket, the folder
   initially contains the existing output, or what a killed process wrote here
@@ -122,9 +122,9 @@ def stage_output(
   Args:
     name: Path of the output, on disk or in a bucket.
     new: Whether to reject an existing output and start with an empty folder.
-    share: (i, n) if the folder is the i-th of n shards of an output that
-      several machines write. It then initially contains only JSON files, and
-      nothing is deleted.
+    share: Pair (i, n) if the folder is the i-th of n shards of an output that
+      several machines write. The folder then initially contains only JSON
+      files, and nothing in the bucket is deleted.
 
   Raises:
     RunDirectoryError: If the existing output cannot be read, or another process

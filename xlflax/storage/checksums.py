@@ -32,11 +32,11 @@ _SHA256, _PIECES, _CRC32C = 'sha256', 'crc32c64', 'crc32c'
 
 
 class Seal(NamedTuple):
-  """Content of a `digests.json` file, which seals a directory.
+  """Content of `digests.json`: the digests of a directory's files.
 
   Attributes:
     files: Mapping from paths relative to the directory to digests.
-    about: JSON metadata that the writer added.
+    about: JSON metadata that the writer of the directory added.
   """
 
   files: dict[str, str]
@@ -197,11 +197,12 @@ def find_problems(
   share: tuple[int, int] = (0, 1),
   largest: int | None = None,
 ) -> list[str]:
-  """Returns a line of text for each file that differs from its sealed digest.
+  """Describes each file that differs from its digest in `digests.json`.
 
   Args:
-    directory: Directory that was sealed by `seal_directory`.
-    share: (i, n) to check every n-th file, starting with the i-th.
+    directory: Directory for which `seal_directory` wrote `digests.json`.
+    share: Pair (i, n) that limits the check to every n-th file, starting with
+      the i-th.
     largest: Size in bytes above which only a file's size is checked. If
       None, all contents are checked.
   """
@@ -260,7 +261,7 @@ def read_json(
     error: Class of the error to raise.
     message: First sentence of the error message.
     has_digest: Whether to verify the value's own digest (see `add_digest`).
-    fix: Instruction for the error message, which resolves the problem.
+    fix: Instruction that resolves the problem, for the error message.
     convert: Function that converts the JSON value to the function's result.
 
   Raises:

@@ -16,8 +16,8 @@ def hash_paths(value: Any) -> str | None:
   include the names of parent directories.
 
   Args:
-    value: A path, or lists and mappings of paths. All files of a directory are
-      included.
+    value: A path, or nested lists and mappings of paths. For a directory, all
+      of its files are included.
   """
   try:
     contents = _names_and_digests(value)

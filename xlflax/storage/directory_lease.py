@@ -33,8 +33,8 @@ class Lease:
 
   Args:
     directory: Directory on disk or in a bucket. It is created if necessary.
-    stale_seconds: Time in seconds without a refresh after which a different
-      host's lease is stale.
+    stale_seconds: Time in seconds without a refresh after which the lease of
+      another host is considered abandoned.
     refresh_seconds: Interval in seconds between refreshes of the lease.
 
   Raises:

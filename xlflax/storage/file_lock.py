@@ -28,12 +28,12 @@ def lock_directory(
     directory: Directory to lock.
     name: Name of the lock file. The lock file of a shard has the suffix
       `-i-of-n`.
-    what: Description of the directory for the error message, such as 'token
+    what: Name of the directory's type for the error message, such as 'token
       cache'.
     error: Class of the error to raise if a different process is writing to the
       directory or shard.
-    share: (i, n) to lock only the i-th of n shards, where i starts at 0. If
-      None, the complete directory is locked.
+    share: Pair (i, n) to lock only the i-th of n shards, where i starts at 0.
+      If None, the complete directory is locked.
     wait: Whether to wait until the other process finishes instead of raising an
       error.
   """

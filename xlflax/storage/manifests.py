@@ -52,8 +52,8 @@ class Manifest(NamedTuple):
     kind: Type of the directory, a value of `Kind`, or '' if it is not
       specified.
     files: Mapping from paths relative to the directory to digests.
-    before: Mapping from the paths of files that are being replaced to their
-      previous digests.
+    before: Mapping from the paths of files that are currently being replaced to
+      the digests of their previous contents.
   """
 
   kind: str
@@ -128,7 +128,7 @@ def record_files(
     directory: Directory that contains the manifest.
     kind: Type of the directory.
     names: Paths relative to the directory. If None, the manifest is replaced by
-      one of all existing files.
+      a new one that lists all existing files.
 
   Raises:
     RunDirectoryError: If the manifest is corrupt.

@@ -5,7 +5,7 @@ import pathlib
 
 
 def split_name(text: str) -> tuple[str, str]:
-  """Splits NAME=PATH into (name, path). A missing name becomes ''.
+  """Splits 'NAME=PATH' into (name, path). A missing name becomes ''.
 
   For example, 'MLM=runs/mlm' becomes ('MLM', 'runs/mlm'). A name contains no
   path separator, so 'trials/SEED=0' becomes ('', 'trials/SEED=0'). A text that
@@ -29,10 +29,11 @@ def split_name(text: str) -> tuple[str, str]:
 
 
 def split_end(text: str) -> tuple[str, str]:
-  """Splits PATH@END into (path, end). A missing end becomes ''.
+  """Splits PATH@END into (path, end), where END is a split or a step.
 
-  For example, 'corpus@valid' becomes ('corpus', 'valid'). A text that is an
-  existing path has no end, and an '@' in a parent directory is not a separator.
+  For example, 'corpus@valid' becomes ('corpus', 'valid'). A missing end becomes
+  ''. A text that is an existing path has no end, and an '@' in a parent
+  directory is not a separator.
   """
   path, at, end = text.rpartition('@')
   if not (path and at) or {'/', os.sep} & set(end) or _exists(text):

@@ -1,4 +1,4 @@
-"""TensorStore key-value stores for files and buckets, which Orbax also uses.
+"""Specifications of TensorStore's key-value stores for files and buckets.
 
 Orbax accepts names that start with `gs://` or `/`. Its special treatment of
 Google's buckets is not specific to them, apart from the TensorStore driver: a

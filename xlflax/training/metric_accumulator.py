@@ -24,7 +24,7 @@ class Sums:
     spikes: Number of steps that were skipped because their loss spiked.
     streak: Number of consecutive skipped steps up to the last step, including
       those before the last report.
-    unsound: Number of steps after which the parameters were not finite.
+    unsound: Number of steps after which a parameter was not finite.
     loss: Mean loss of the steps that were not skipped.
     grad_norm: Mean gradient norm of the steps that were not skipped.
     tokens: Number of tokens in the accumulated steps.
@@ -45,7 +45,7 @@ class Sums:
 
 
 class MetricAccumulator:
-  """Accumulator that sums step outputs. Each checkpoint contains the sums."""
+  """Accumulator of steps' losses and metrics, which checkpoints contain."""
 
   def __init__(self):
     self._streak = self._unsound = 0
@@ -96,7 +96,7 @@ class MetricAccumulator:
     return sums
 
   def to_json(self) -> dict[str, Any]:
-    """Converts the complete state to plain JSON, which is exact in float64."""
+    """Converts the accumulator's state to plain JSON, without rounding sums."""
     self._fetch()
     return {
       'steps': self._steps,

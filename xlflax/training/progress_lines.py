@@ -56,7 +56,7 @@ class Progress:
       )
 
   def advance(self, step: int) -> None:
-    """Updates the live line, or logs a line if the last one is long ago.
+    """Updates the live line, or logs a line if none was logged for a long time.
 
     Args:
       step: Number of steps that are finished.
@@ -130,8 +130,8 @@ class Progress:
     Args:
       step: Number of steps that are finished.
       loss: Mean loss since the last report.
-      tokens_per_step: Mean number of tokens per step since then. It is not a
-        total, because the clock may have been restarted in between.
+      tokens_per_step: Mean number of tokens per step since the last report. It
+        is not a total, because the clock may have been restarted in between.
 
     Returns:
       'seconds_per_step', 'tokens_per_second' and, if known, 'mfu'.

@@ -16,7 +16,7 @@ class Purpose(enum.IntEnum):
 
 
 def purpose_key(seed: int | jax.Array, purpose: Purpose) -> jax.Array:
-  """Returns the random key for a purpose. Fold in the step if it varies.
+  """Returns the random key for a purpose, into which a step can be folded.
 
   The key is `fold_in(key(seed), purpose)`. For JAX's default generator, it is
   computed on the host, because JAX would compile three programs for these two

@@ -33,7 +33,7 @@ def log_run_header(
   """Logs the run summary, and warnings about data anomalies.
 
   Args:
-    setup: Setup of the run, with its model and settings.
+    setup: Model, vocabulary, settings and step functions of the run.
     loaders: Data loaders by dataset name.
     first_step: Number of steps that were finished before this process started.
   """
@@ -57,7 +57,7 @@ def run_header_lines(
   """Returns lines about model, objectives, data, devices, steps and results.
 
   Args:
-    setup: Setup of the run, with its model and settings.
+    setup: Model, vocabulary, settings and step functions of the run.
     tasks: Task statistics by dataset name.
     first_step: Number of steps that were finished before this process started.
   """
@@ -155,7 +155,7 @@ def attention_case(
   """Returns the properties of a run that determine its attention backend.
 
   Args:
-    settings: Trainer fields that define the run.
+    settings: Settings of the run, the fields of its `Trainer`.
     target: Target devices. If None, this process's devices are used.
   """
   config = settings.model.config
@@ -198,7 +198,7 @@ def data_warnings(
   These are too little text of a language, and too many unknown tokens.
 
   Args:
-    settings: Trainer fields that define the run.
+    settings: Settings of the run, the fields of its `Trainer`.
     tasks: Task statistics by dataset name.
   """
   datasets = {dataset.name: dataset for dataset in settings.datasets}

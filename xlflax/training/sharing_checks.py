@@ -1,4 +1,4 @@
-"""Checks that datasets and vocabulary are compatible with a sharing plan."""
+"""Checks that data are compatible with language-specific parameters."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,8 @@ def check_sharing(
   For each batch, a sharing plan selects the parameters of a single language.
 
   Args:
-    plan: Sharing plan of the model, or None.
+    plan: Encoder parameters of which each language has its own copy. If None,
+      the languages share all parameters.
     datasets: Datasets on which the run trains.
     spec: Sizes and special ids of the vocabulary.
 

@@ -21,8 +21,8 @@ def time_steps(settings: 'Trainer', *, steps: int) -> dict[str, Any]:
   """Times the most common step of a run on random tokens without padding.
 
   Args:
-    settings: Trainer fields that define the run. Neither corpus nor cache is
-      read, and nothing is written.
+    settings: Settings of the run, the fields of its `Trainer`. Neither corpus
+      nor cache is read, and nothing is written.
     steps: Number of timed steps, after one step that compiles and one warmup
       step.
 
@@ -110,7 +110,7 @@ class Inputs(NamedTuple):
   """Inputs for a training step on synthetic batches.
 
   Attributes:
-    setup: Setup of the run, with its model and settings.
+    setup: Model, vocabulary, settings and step functions of the run.
     active: Indices of the mixture's entries that the most common step trains.
     state: Initial train state.
     batches: Batches of random tokens without padding, by dataset name.
@@ -123,7 +123,7 @@ class Inputs(NamedTuple):
 
 
 def make_inputs(settings: 'Trainer') -> Inputs:
-  """Returns the step that a run executes most often, with its inputs."""
+  """Returns the inputs of the kind of step that a run executes most often."""
   setup = training_setup.Setup(settings)
   active_by_step = [settings.objectives.active(step) for step in range(64)]
   active = max(set(active_by_step), key=active_by_step.count)

@@ -24,7 +24,7 @@ class StepCompiler:
   to the shutdown of a command.
 
   Args:
-    setup: Setup of the run, with its model and settings.
+    setup: Model, vocabulary, settings and step functions of the run.
     first: Step from which the run is expected to start or resume.
   """
 
@@ -60,7 +60,7 @@ class StepCompiler:
       self._thread.join()
 
   def wait_lowered(self) -> None:
-    """Waits until tracing has finished and the thread runs XLA's compilation.
+    """Waits until the first step is traced and XLA compiles it in the thread.
 
     Tracing another program at the same time would delay the compilation,
     because both hold Python's lock.
@@ -69,14 +69,14 @@ class StepCompiler:
       self._lowered.wait()
 
   def is_compiled(self, active: tuple[int, ...]) -> bool:
-    """Returns whether the step function for these entries exists already."""
+    """Returns whether the step function for these objectives is compiled."""
     return active in self._steps
 
   def step_of(self, active: tuple[int, ...]):
-    """Returns the compiled step function for some of the mixture's entries.
+    """Returns the compiled step function that trains some of the objectives.
 
     Args:
-      active: Indices of the mixture's entries that the step trains.
+      active: Indices of those objectives in the mixture that the step trains.
 
     Raises:
       Exception: If the compilation failed.

@@ -42,7 +42,7 @@ class StepOutput(NamedTuple):
 
   Attributes:
     metrics: Weighted means by name, such as 'mlm/accuracy'.
-    loss: Weighted total loss over the entries of the mixture, float32 [].
+    loss: Weighted sum of the objectives' losses, float32 [].
     grad_norm: Global norm of the gradient before clipping, float32 [].
     finite: True if the update was applied, bool [].
     param_norm: Global norm of the updated parameters, float32 []. It is not
@@ -83,10 +83,10 @@ class TrainStepBuilder(NamedTuple):
   shardings: Any = None
 
   def build(self, active: Sequence[int]):
-    """Builds the step function that trains some of the mixture's entries.
+    """Builds the step function that trains some of the mixture's objectives.
 
     Args:
-      active: Indices of the entries that the step trains.
+      active: Indices of those objectives in the mixture that the step trains.
 
     Returns:
       A function `(state, batches, loss_limit=None) -> (state, StepOutput)` to
@@ -121,10 +121,10 @@ class TrainStepBuilder(NamedTuple):
     return train_step
 
   def compute_gradients(self, active, state, batches):
-    """Computes the gradient of the weighted sum of the entries' losses.
+    """Computes the gradient of the weighted sum of the objectives' losses.
 
     Args:
-      active: Indices of the mixture's entries that the step trains.
+      active: Indices of those objectives in the mixture that the step trains.
       state: Train state before the step.
       batches: Batches of examples by dataset name.
 
@@ -334,14 +334,14 @@ def select_update(
 def metric_prefix(
   mixture: objective_mixture.ObjectiveMixture, index: int
 ) -> str:
-  """Returns the prefix with which an entry's metrics are named.
+  """Returns the prefix of the metric names of one objective in the mixture.
 
   The prefix is the objective's name. If several entries have that name, it is
   preceded by the name of the dataset.
 
   Args:
     mixture: Mixture of objectives that the run trains.
-    index: Index of the entry in the mixture.
+    index: Index of the objective in the mixture.
   """
   entry = mixture.entries[index]
   names = [e.objective.name for e in mixture.entries]

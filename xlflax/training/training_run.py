@@ -39,22 +39,23 @@ class TrainingRun:
 
   Attributes:
     setup: Model, vocabulary, state factory and step functions.
-    trainer: Trainer fields that define the run, with the number of steps filled
-      in.
+    trainer: Settings of the run, the fields of its `Trainer`, with the number
+      of steps filled in.
     loaders: Data loaders by dataset name.
-    lease: Lease of the run directory, or None in all processes but the first.
+    lease: Lease of the run directory, which excludes other writers. None in all
+      processes but the first.
     state: Train state after `step`. The next step reuses its memory.
     step: Number of steps that are finished.
     first_step: Number of steps that were finished when this process started.
     previous_records: Lines of `metrics.jsonl` that earlier processes wrote.
     stop_requested: Whether training ends after this step.
     checkpoints: Reader and writer for the checkpoints in the run directory.
-    accumulator: Sums of the step outputs since the last report.
+    accumulator: Sums of the steps' losses and metrics since the last report.
     skipped_batches: Number of batches skipped by rewinds, by dataset name.
     activities: Current activity of this process, and the time spent on each.
-    clock: Clock that measures this process's step times.
-    clocks: Objects with a method `restart(step)` that excludes the elapsed
-      time.
+    clock: `StepTimes` that measures this process's step times.
+    clocks: Objects with a method `restart(step)`, which excludes the time up to
+      now from the measured speed.
     results: Additional entries of the dictionary that `train` returns.
     hooks: Hooks in the order in which they are called.
   """
@@ -73,10 +74,10 @@ class TrainingRun:
     """Prepares a run without reading data or restoring its state.
 
     Args:
-      setup: Setup of the run, with its model and settings.
+      setup: Model, vocabulary, settings and step functions of the run.
       loaders: Data loaders by dataset name.
-      data_fingerprint: Description of the data, which is saved with each
-        checkpoint.
+      data_fingerprint: Hashes of the vocabulary and the datasets, which are
+        saved with each checkpoint.
       lease: Lease of the run directory.
       report: Function called with the step and the metrics of each report.
     """
@@ -133,7 +134,7 @@ class TrainingRun:
 
   @contextlib.contextmanager
   def open(self) -> Iterator[None]:
-    """Opens the contexts in which the state is restored, trained and saved."""
+    """Enters the contexts in which the state is restored, trained and saved."""
     with self._compiler, contextlib.ExitStack() as stack:
       for hook in self.hooks:
         stack.enter_context(hook.running(self))
@@ -218,10 +219,10 @@ class TrainingRun:
     return batches
 
   def step_function(self, active: tuple[int, ...]):
-    """Returns the compiled step function for some of the mixture's entries.
+    """Returns the compiled step function that trains some of the objectives.
 
     Args:
-      active: Indices of the mixture's entries that the step trains.
+      active: Indices of those objectives in the mixture that the step trains.
 
     Returns:
       A function `(state, batches) -> (state, StepOutput)`.

@@ -30,8 +30,8 @@ class Setup:
   """The vocabulary, model, state factory and compiled steps of a run.
 
   Attributes:
-    settings: Trainer fields that define the run, with the number of steps
-      filled in.
+    settings: Settings of the run, the fields of its `Trainer`, with the number
+      of steps filled in.
     vocabulary: Vocabulary of the run, or None if only its sizes are given.
     spec: Sizes and special token ids of the vocabulary.
     model: Linen module with all sizes filled in.
@@ -40,7 +40,7 @@ class Setup:
       sets a learning rate.
 
   Args:
-    settings: Trainer fields that define the run.
+    settings: Settings of the run, the fields of its `Trainer`.
   """
 
   def __init__(self, settings: 'Trainer'):
@@ -149,12 +149,12 @@ class Setup:
     return self.factory.shardings.params if is_sharded else None
 
   def jitted_step(self, active: tuple[int, ...], *, checked: bool = False):
-    """Returns the jitted step for mixture entries, which donates its state.
+    """Returns the jitted step for some objectives. It donates its train state.
 
     Args:
-      active: Indices of the mixture's entries that the step trains.
-      checked: Whether to compile the program with XLA's checker
-        (`Trainer.xla_sdc_check`).
+      active: Indices of those objectives in the mixture that the step trains.
+      checked: Whether to compile the program with XLA's checker for silent data
+        corruption (`Trainer.xla_sdc_check`).
     """
     options = compile_targets.compiler_options(
       model_params.count_params(self.factory.abstract.params)
@@ -178,15 +178,15 @@ class Setup:
     return next(s for s in self.settings.datasets if s.name == name)
 
   def datasets_of(self, active: tuple[int, ...]) -> list[str]:
-    """Returns the names of the datasets that some mixture entries read."""
+    """Returns the names of the datasets that some of the objectives read."""
     entries = self.settings.objectives.entries
     return sorted({entries[i].dataset for i in active})
 
   def abstract_batches(self, active: tuple[int, ...]):
-    """Returns abstract batches, with shardings, for some mixture entries.
+    """Returns abstract batches, with shardings, for some of the objectives.
 
     Args:
-      active: Indices of the mixture's entries that the step trains.
+      active: Indices of those objectives in the mixture that the step trains.
 
     Returns:
       ShapeDtypeStructs by key for each dataset name.
@@ -269,7 +269,7 @@ class Setup:
     }
 
   def flops(self, active: tuple[int, ...]) -> int:
-    """Returns the model FLOPs of one step that trains some mixture entries."""
+    """Returns the model FLOPs of a step that trains some of the objectives."""
     params = self.factory.abstract.params
     batches = self.abstract_batches(active)
 

@@ -45,7 +45,7 @@ class Entropy(NamedTuple):
 
 
 class Plateau:
-  """Comparison of an objective's losses with its tokens' unigram entropy.
+  """Comparison of an objective's losses with the unigram entropy of its tokens.
 
   Attributes:
     name: Name of the training objective.
@@ -134,7 +134,7 @@ class Plateaus:
           plateau.add(record['step'], loss)
 
   def add(self, step: int, metrics: dict[str, float], tokens: float) -> None:
-    """Adds the entropies to a report's metrics, and logs plateau changes.
+    """Adds entropies to a report's metrics, and logs a plateau's start and end.
 
     Args:
       step: Step of the report.
@@ -149,7 +149,7 @@ class Plateaus:
         logging.info('%s', message)
 
   def result(self) -> dict[str, Any]:
-    """Returns each objective's entropy and steps, and logs recommendations."""
+    """Returns each objective's entropy and plateau steps, and logs advice."""
     for plateau in self._plateaus:
       if advice := plateau.advice():
         logging.warning('%s', advice)
@@ -172,8 +172,8 @@ def mixture_entropies(
 
   Args:
     mixture: Mixture of objectives that the run trains.
-    loaders: Data loaders by dataset name. Live loaders, which would have to
-      read their first batches again, are left out.
+    loaders: Data loaders by dataset name. Loaders that read no cache, which
+      would have to prepare their first batches again, are left out.
     spec: Sizes and special token ids of the vocabulary.
 
   Returns:

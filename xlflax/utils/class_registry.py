@@ -108,23 +108,23 @@ def changeable_field(**arguments: Any) -> Any:
 
 
 def partial_identity_field(part: Callable[[Any], Any], **arguments: Any) -> Any:
-  """Declares a dataclass field of which only a part must stay unchanged.
+  """Declares a dataclass field that may change only in part on resume.
 
   Args:
-    part: Function that returns the part of the field's serialized value that
-      must be equal when a run is resumed, as plain JSON.
+    part: Function that takes the field's serialized value and returns, as plain
+      JSON, the part that must stay unchanged when a run is resumed.
     **arguments: Arguments of `dataclasses.field`.
   """
   return dataclasses.field(metadata={_IDENTITY: part}, **arguments)
 
 
 def path_field(content: Callable[[Any], str | None], **arguments: Any) -> Any:
-  """Declares a dataclass field with paths that are compared by file content.
+  """Declares a dataclass field whose paths are compared by content on resume.
 
   Args:
-    content: Function that returns a description of the content at the paths of
-      the field's value, or None if the content cannot be read. The paths
-      themselves are compared in that case.
+    content: Function that takes the field's value and returns a description of
+      the files to which its paths point, or None if the files cannot be read.
+      In that case, the paths themselves are compared.
     **arguments: Arguments of `dataclasses.field`.
   """
   return dataclasses.field(metadata={_CONTENT: content}, **arguments)
@@ -146,7 +146,7 @@ def describe_content(field: dataclasses.Field, value: Any) -> str | None:
 
 
 def get_identity(field: dataclasses.Field, described: Any) -> Any:
-  """Returns the part of a field's serialized value that must stay unchanged.
+  """Returns the part of a field's value that must stay unchanged on resume.
 
   Args:
     field: The dataclass field to inspect.

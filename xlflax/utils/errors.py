@@ -74,13 +74,13 @@ class ExitStatus(enum.IntEnum):
 
 
 def joint_status(statuses: Iterable[int]) -> ExitStatus:
-  """Combines the exit statuses of a command's parts into the command's status.
+  """Combines the exit statuses of a command's tasks or runs into one status.
 
   If a restart may change the status of a part, that status takes precedence,
   because a restart does not repeat parts that are finished.
 
   Args:
-    statuses: The exit status of each part.
+    statuses: The exit status of each task or run.
   """
   order = (
     ExitStatus.STOPPED,
@@ -104,8 +104,8 @@ class XlflaxError(Exception):
     where: The location: file:line, gin binding, task, example index or step.
     fix: An instruction that solves the problem, or None.
     status: Exit status of the command if the error ends it. FAILURE means that
-      the same command may succeed later without a change. An error that was
-      raised from a temporary error of the system always has this status.
+      the same command may succeed later without a change. The status is always
+      FAILURE if the cause is a temporary error of the operating system.
   """
 
   def __init__(
@@ -136,7 +136,7 @@ class XlflaxError(Exception):
 
   @property
   def parts(self) -> dict[str, str | int]:
-    """Status and those parts of the message that are not None, by name."""
+    """Exit status and the fields of the message that are not None, by name."""
     named = ('what', 'got', 'expected', 'where', 'fix')
     fields = {name: getattr(self, name) for name in named}
     return {k: str(v) for k, v in fields.items() if v is not None} | {
@@ -180,12 +180,12 @@ def is_temporary(error: BaseException | None) -> bool:
 
 @contextlib.contextmanager
 def add_path_to_errors(path: str | os.PathLike) -> Iterator[None]:
-  """Context in which system errors without a path are given this path.
+  """Context that adds a path to operating-system errors without a path.
 
   For example, the error of a write to an open file does not contain the path.
 
   Args:
-    path: The path to add to errors.
+    path: The path of the file or directory that is accessed in the context.
   """
   try:
     yield

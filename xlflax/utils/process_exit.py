@@ -12,7 +12,7 @@ _is_command = False
 
 
 def is_command() -> bool:
-  """Returns whether this process will exit at the end of its command."""
+  """Returns whether this process runs a single command and then exits."""
   return _is_command
 
 
@@ -23,7 +23,7 @@ def start_command() -> None:
 
 
 def abandon_thread(thread: threading.Thread) -> None:
-  """Abandons a native-code thread, for which the command will not wait."""
+  """Registers a thread in native code for which the process does not wait."""
   _abandoned_threads.append(thread)
 
 
@@ -33,8 +33,8 @@ def wait_at_exit(part: Callable[[], None]) -> None:
   The function is called before the process exits.
 
   Args:
-    part: Function that returns when all processes of the job have finished.
-      Signals do not interrupt it.
+    part: Function that waits until all processes of the job have finished, and
+      that signals do not interrupt.
   """
   _waiters.append(part)
   atexit.register(_wait_for_processes)

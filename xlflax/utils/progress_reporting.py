@@ -23,13 +23,13 @@ _current: contextvars.ContextVar[str | None] = contextvars.ContextVar(
 
 @contextlib.contextmanager
 def progress_name(what: str) -> Iterator[None]:
-  """Context in which progress in reading batches is reported under a name.
+  """Context that names the operation for which batches are read, in reports.
 
   Outside of this context, reading is not reported. A terminal shows the name
   even while nothing is counted.
 
   Args:
-    what: The name under which reading is reported.
+    what: Name of the operation, for which batches are read, in reports.
   """
   token = _current.set(what)
   line = live_display.Line(what)
@@ -61,9 +61,9 @@ class Progress:
     Args:
       what: Name of the operation, which may be changed later. If None, nothing
         is reported.
-      unit: The unit of the count, in the plural.
-      done: Number of units that were finished before the start.
-      total: Number of units at the end, or None if it is unknown.
+      unit: Plural name of the items that are counted, such as 'lines'.
+      done: Number of units that were finished before this operation started.
+      total: Total number of units, or None if it is unknown.
     """
     self.what, self._unit, self._total = what, unit, total
     self._done = self._first = done

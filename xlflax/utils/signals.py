@@ -65,7 +65,7 @@ def note_signal(number: int | None) -> None:
 
 
 def pass_on_signal(number: int | None, *, followed: bool) -> None:
-  """Forwards the signal that stopped a run to the run's caller.
+  """Forwards the signal that stopped a run to the code that called `train`.
 
   In a command, `check_stop_request` then raises `Stopped` before the next step
   after the run. In other programs, a signal that arrived too late for the run
@@ -73,8 +73,8 @@ def pass_on_signal(number: int | None, *, followed: bool) -> None:
 
   Args:
     number: The signal, or None if this process received none.
-    followed: Whether the run stopped because of this signal or because of the
-      signal of another process.
+    followed: Whether the run stopped because of `number` or because of a signal
+      that another process received.
   """
   if process_exit.is_command():
     note_signal(signal.SIGTERM if followed and number is None else number)
@@ -114,7 +114,7 @@ def start_command() -> None:
 
 
 def end_command(status: int) -> None:
-  """Sets the command's exit status, which later signals do not change.
+  """Sets the command's exit status, which signals can then no longer change.
 
   A signal then ends the process with this status. While other processes of the
   job wait for this one (`process_exit.wait_at_exit`), signals have no effect.
@@ -165,7 +165,8 @@ def raise_again(error: Stopped) -> None:
   """Resends a signal that Python dropped together with its exception.
 
   Args:
-    error: The exception, raised in a place where Python ignores exceptions.
+    error: Exception for the signal, raised in a place where Python ignores
+      exceptions.
   """
   _state.raised.clear()
   arguments = threading.main_thread().ident, error.number

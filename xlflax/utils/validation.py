@@ -300,8 +300,8 @@ def _argument_validator(
   Args:
     function: The function whose signature is used.
     name: The name of the function or class, for messages.
-    hints: Function that returns the type annotations by parameter. It is called
-      when they are first needed.
+    hints: Function that returns the type annotations by parameter name. It is
+      called when the annotations are first needed.
     noun: 'field' or 'argument', for messages.
   """
   signature = inspect.signature(function)

@@ -1,4 +1,4 @@
-"""Checkpoint items, each sealed by the digests of its files.
+"""Checkpoint items: their Orbax handlers, and digests that verify their files.
 
 Orbax calls `finalize` on an item after all its files are written and before the
 checkpoint gets its final name. Every finished checkpoint therefore has digests,
@@ -70,7 +70,7 @@ _REGISTRY = ocp.type_handlers.create_type_handler_registry(
 
 
 class _SealingMixin:
-  """Extension of an Orbax handler that seals the item with digests.
+  """Extension of an Orbax handler that also writes digests of the item's files.
 
   Attributes:
     about: Metadata that identifies the checkpoint to which the next digests
@@ -176,13 +176,13 @@ def strip_meta(meta: dict[str, Any]) -> dict[str, Any]:
 def make_meta(
   model_dir: pathlib.Path, scored: dict[str, float] | None
 ) -> dict[str, Any]:
-  """Returns the entries that xlflax adds to each checkpoint's `meta` item.
+  """Returns the JSON entries that xlflax adds to each checkpoint's `meta` item.
 
   Args:
     model_dir: Model directory of the run. The texts of its small files are
       included, so that `xlflax verify` can restore them.
     scored: Name and value of the metric by which the best checkpoint is
-      selected. If None, no checkpoint is selected.
+      selected. If None, no best checkpoint is selected.
   """
   files = dict(manifests.iterate_texts(model_dir, max_bytes=_MAX_TEXT_BYTES))
   return {_FILES: files, _SCORED: scored}
@@ -204,7 +204,7 @@ def read_run_files(checkpoint: pathlib.Path) -> dict[str, str]:
 
 
 def expected_score(checkpoint: pathlib.Path) -> str | None:
-  """Returns the expected text of the `SCORE` file, or None without a file.
+  """Returns the text that `SCORE` must contain, or None if no score was saved.
 
   Raises:
     OSError, ValueError: If `meta` is unreadable.
@@ -233,7 +233,7 @@ def find_score_problem(checkpoint: pathlib.Path) -> str:
 
 
 def read_seal_metadata(checkpoint: pathlib.Path) -> dict[str, Any]:
-  """Returns the metadata in the parameters' seal, or {} if it is damaged."""
+  """Returns the metadata in `params/digests.json`, or {} if it is damaged."""
   try:
     return checksums.read_seal(checkpoint / PARAMS).about
   except (OSError, ValueError, RecursionError):
@@ -264,7 +264,8 @@ def verify_items(
     *items: Names of items, from `NAMES`.
     run: Identifier of the run to which the checkpoint must belong. If '', any
       run is accepted.
-    share: (i, n) to verify every n-th file, starting with the i-th.
+    share: Pair (i, n) that limits the verification to every n-th file, starting
+      with the i-th.
 
   Raises:
     CheckpointError: If files have changed or are missing, or the items belong
@@ -289,7 +290,7 @@ def verify_items(
 
 
 def verify_description(checkpoint: pathlib.Path, item: str) -> None:
-  """Verifies the small files that describe an item's arrays.
+  """Verifies an item's small files, which describe its arrays.
 
   Raises:
     CheckpointError: If files have changed or are missing.

@@ -151,7 +151,7 @@ def saved_shapes(
 
 
 def check_fit(checkpoint: pathlib.Path, state: train_state.TrainState) -> None:
-  """Checks that a checkpoint's shapes match a train state.
+  """Checks that a checkpoint's arrays have the shapes of a train state.
 
   Args:
     checkpoint: Directory of a finished checkpoint.
@@ -175,7 +175,7 @@ def check_fit(checkpoint: pathlib.Path, state: train_state.TrainState) -> None:
 
 
 def check_shapes(checkpoint: pathlib.Path, abstract_params) -> None:
-  """Checks that a checkpoint's shapes match the model's parameters.
+  """Checks that a checkpoint's arrays have the shapes of a model's parameters.
 
   Unreadable metadata is not reported here, because reading the checkpoint
   reports it.

@@ -79,7 +79,7 @@ class CheckpointOptions:
     return -value if self.greater_is_better is False else value
 
   def preservation_policy(self):
-    """Creates the Orbax policy that determines which checkpoints are kept."""
+    """Creates the Orbax policy that selects the checkpoints to keep."""
     policies: list[Any] = [checkpoint_managers.LatestN(self.max_to_keep)]
     if self.keep_period:
       policies.append(checkpoint_managers.EveryNSteps(self.keep_period))
@@ -108,7 +108,8 @@ class Checkpoints:
 
   Args:
     model_dir: Model directory, on disk or in a bucket.
-    options: Options for the schedule and the retention. If None, the defaults.
+    options: Options that determine when checkpoints are written and which are
+      kept. If None, the default options are used.
   """
 
   def __init__(
@@ -166,9 +167,7 @@ class Checkpoints:
     return max(checkpoint_reader.finished_steps(self._model_dir), default=None)
 
   def describe_last(self) -> str:
-    """Returns a sentence that states the path of the newest finished
-    checkpoint.
-    """
+    """Returns a sentence with the path of the newest finished checkpoint."""
     if self.last_step is None:
       return f'No checkpoint exists in {self.directory}.'
     return f'The last checkpoint is {self.directory / str(self.last_step)}.'
@@ -412,7 +411,7 @@ def write_parameters(
   meta: dict[str, Any] | None = None,
   **options: Any,
 ) -> None:
-  """Writes a single checkpoint with parameters that no run has trained.
+  """Writes a single checkpoint with parameters that were imported or averaged.
 
   Args:
     directory: Model directory, which already contains all other files.

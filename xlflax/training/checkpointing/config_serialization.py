@@ -1,4 +1,4 @@
-"""JSON descriptions of runs, and the part of them that identifies a run.
+"""JSON descriptions of runs, and the settings that must not change on resume.
 
 A description contains the registered names of classes and the values of all
 fields. The *identity* of a run is its description without the fields that may
@@ -78,7 +78,7 @@ def to_json_config(value: Any) -> Any:
 
 
 def from_json_config(description: Any) -> Any:
-  """Builds a value from its description. Lists become tuples.
+  """Builds the value that a JSON description represents. Lists become tuples.
 
   Args:
     description: Description returned by `to_json_config`.
@@ -131,7 +131,7 @@ def _build(description: Any) -> Any:
 
 
 def config_identity(value: Any) -> dict[str, Any]:
-  """Returns the part of a run's description that identifies the run.
+  """Returns the settings that must stay unchanged when a run is resumed.
 
   Args:
     value: Configuration of the run.
@@ -143,18 +143,18 @@ def config_identity(value: Any) -> dict[str, Any]:
 
 
 def identity_of_description(description: Any) -> dict[str, Any]:
-  """Returns a run's identity, given the result of `to_json_config`."""
+  """Returns a run's `config_identity`, given its `to_json_config`."""
   return dict(_flatten(description, ''))
 
 
 def config_fingerprint(value: Any) -> str:
-  """Returns 16 hexadecimal digits that are equal for runs with one identity."""
+  """Returns a hash of a run's `config_identity`, as 16 hexadecimal digits."""
   text = json.dumps(config_identity(value), sort_keys=True, ensure_ascii=False)
   return hashlib.sha256(text.encode('utf-8')).hexdigest()[:16]
 
 
 def config_difference(old: Any, new: Any) -> list[str]:
-  """Returns a diff of the fields in which the identities of two runs differ.
+  """Returns a diff of two runs' settings that must not change on resume.
 
   A field that the older description lacks has its default value, so that a
   class may gain a field without changing the identity of earlier runs. Paths
@@ -179,7 +179,7 @@ def config_difference(old: Any, new: Any) -> list[str]:
 
 
 def described_fields(cls_or_value: Any) -> list[dataclasses.Field]:
-  """Returns the fields that describe a dataclass or a Linen module."""
+  """Returns the fields of a dataclass or Linen module that are described."""
   cls = cls_or_value if isinstance(cls_or_value, type) else type(cls_or_value)
   skipped = ('parent', 'name') if issubclass(cls, nn.Module) else ()
   return [
@@ -241,7 +241,7 @@ def _flatten(description: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 class _Content(str):
-  """Content of the files at a field's paths.
+  """Content of the files to which the paths in a field point.
 
   Attributes:
     spelled: Value of the field, with the paths as the user wrote them.

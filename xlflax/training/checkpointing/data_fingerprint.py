@@ -46,8 +46,8 @@ def check_inputs(
   """Checks that a run's data have not changed since a checkpoint was written.
 
   Args:
-    saved: Description of the data in the checkpoint (see `describe_inputs`).
-    current: Description of the current data (see `describe_inputs`).
+    saved: Hashes of the data in the checkpoint (see `describe_inputs`).
+    current: Hashes of the current data (see `describe_inputs`).
     where: Directory of the checkpoint.
 
   Raises:
@@ -71,7 +71,7 @@ def check_inputs(
 def describe_differences(
   saved: Mapping[str, Any], current: Mapping[str, Any]
 ) -> list[str]:
-  """Returns a clause for each difference between two fingerprints."""
+  """Describes each difference between the data fingerprints of two runs."""
   differences = []
   if saved['vocabulary'] != current['vocabulary']:
     differences.append('the vocabulary differs')
@@ -82,7 +82,7 @@ def describe_differences(
 
 
 def verified_signatures(model_dir: pathlib.Path) -> frozenset[str]:
-  """Returns the signatures of the token caches that the run has verified."""
+  """Returns signatures of the token caches that a run has already verified."""
   return frozenset((_read(model_dir) or {}).get('verified', ()))
 
 
@@ -91,14 +91,15 @@ def record_inputs(
   described: Mapping[str, Any],
   loaders: Mapping[str, loader_base.Loader],
 ) -> None:
-  """Records the data that a run currently reads.
+  """Writes the hashes of a run's data to its model directory.
 
   The record is read by `verified_signatures` and `recorded_languages`, and by
   users.
 
   Args:
     model_dir: Model directory of the run.
-    described: Description of the data (see `describe_inputs`).
+    described: Hashes of the vocabulary and the datasets (see
+      `describe_inputs`).
     loaders: Data loaders by dataset name.
   """
   signatures = sorted({loader.signature for loader in loaders.values()} - {''})
@@ -111,13 +112,13 @@ def record_inputs(
 
 
 def recorded_languages(model_dir: pathlib.Path) -> frozenset[str] | None:
-  """Returns the target languages in the recorded translation data.
+  """Returns the target languages of the translation data in a run's record.
 
   Returns None if no dataset of translations is recorded, or if there is no
   record, for example of an imported model.
 
   Raises:
-    RunDirectoryError: If the record is damaged or was deleted.
+    RunDirectoryError: If the record of the data is damaged or was deleted.
   """
   if not (model_dir / FILE).exists():
     manifests.check_file(model_dir, FILE)
@@ -152,7 +153,7 @@ def check_vocabulary(
     vocabulary: Vocabulary to use with the parameters of the run.
     model_dir: Model directory of the run.
     where: Location of the vocabulary, for the error message.
-    fix: Instruction for the error message, which resolves the problem.
+    fix: Instruction that resolves the problem, for the error message.
 
   Raises:
     VocabularyError: If the content of the vocabulary differs.

@@ -1,4 +1,4 @@
-"""Checks that a run directory belongs to the current run, and claims it."""
+"""Checks that a model directory belongs to the current run, and reserves it."""
 
 import contextlib
 import logging
@@ -29,16 +29,16 @@ def open_directory(
   fingerprint: Mapping[str, Any],
   gin_config: str,
 ) -> Iterator[directory_lease.Lease | None]:
-  """Context in which the run directory is claimed by this run.
+  """Context in which only this run may write to its model directory.
 
   Args:
-    setup: Setup of the run, with its model and settings.
+    setup: Model, vocabulary, settings and step functions of the run.
     loaders: Data loaders by dataset name.
-    fingerprint: Description of the data (`data_fingerprint.describe_inputs`).
+    fingerprint: Hashes of the data (`data_fingerprint.describe_inputs`).
     gin_config: Text of the gin file that builds the trainer.
 
   Yields:
-    The lease of the directory in the first process, None in others.
+    The lease of the directory in process 0, and None in all other processes.
 
   Raises:
     RunDirectoryError: If the directory belongs to a different run.
@@ -103,7 +103,7 @@ def _check_inputs(
 def claim_directory(
   setup: training_setup.Setup, vocabulary: pathlib.Path, gin_config: str
 ) -> None:
-  """Writes the run's description to its directory."""
+  """Writes a run's configuration, model and vocabulary to its directory."""
   directory = setup.model_dir
   run = (
     run_directory.run_id(directory)
@@ -142,7 +142,7 @@ def claim_directory(
 def _other_config(
   setup: training_setup.Setup,
 ) -> run_directory.OnConfigMismatch:
-  """Returns the user's setting, or ACCEPT if the run has no results yet.
+  """Returns `on_config_mismatch`, or CONTINUE if the run has no results yet.
 
   A run that failed at its start because of a mistake can thus be started again
   after the mistake is corrected.

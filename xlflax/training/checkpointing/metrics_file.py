@@ -1,4 +1,4 @@
-"""The metrics file of a run, and its state at each checkpoint."""
+"""The metrics file of a run, and its verification against checkpoints."""
 
 import json
 import logging
@@ -27,8 +27,8 @@ def truncate_metrics(
   Args:
     model_dir: Model directory of the run.
     step: Step of the checkpoint, or -1 without a checkpoint.
-    written: Digest of the file when the checkpoint was written, or '' if the
-      file did not exist.
+    written: Digest that the metrics file had when the checkpoint was written,
+      or '' if the file did not exist.
   """
   path, content = model_dir / METRICS, _content(model_dir)
   size = int(written.partition('-')[0] or 0)
@@ -113,7 +113,7 @@ def _is_kept(line: bytes, step: int) -> bool:
 
 
 def read_metrics(model_dir: pathlib.Path) -> list[dict[str, Any]]:
-  """Returns the metrics that a run wrote, in order."""
+  """Returns the lines of a run's metrics file in order, parsed as JSON."""
   lines = _content(model_dir).splitlines(True)
   return [json.loads(line) for line in lines if _is_kept(line, _MAX_STEP)]
 

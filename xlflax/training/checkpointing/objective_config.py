@@ -1,4 +1,4 @@
-"""Records of a run's objectives, which evaluation needs to use their heads."""
+"""Records of a run's training objectives, whose heads evaluation uses."""
 
 import logging
 import pathlib
@@ -47,7 +47,7 @@ def write_objectives(
   objectives: Iterable[Any],
   inputs: Inputs = types.MappingProxyType({}),
 ) -> None:
-  """Records a run's objectives, so that evaluation can use their heads.
+  """Records a run's training objectives so that evaluation can use their heads.
 
   An objective with a setting that is not a plain value, such as a schedule, is
   omitted.

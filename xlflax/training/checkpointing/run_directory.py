@@ -1,4 +1,4 @@
-"""Model directories: a run's files, and the identifier that they share."""
+"""Files in a model directory, each of which contains the run's identifier."""
 
 import dataclasses
 import enum
@@ -246,7 +246,7 @@ def new_run_id() -> str:
 
 
 def content_identity(model_dir: str | pathlib.Path) -> str | None:
-  """Returns a run's identity, which does not depend on its location.
+  """Returns the text 'run ID', which identifies a run even if it is moved.
 
   Returns None if the identifier of the run cannot be read.
   """
@@ -354,8 +354,7 @@ def read_model(model_dir: pathlib.Path):
 
 
 def copy_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
-  """Copies a vocabulary's files to the run, which thereby becomes
-  self-contained.
+  """Copies a vocabulary's files to the model directory of a run.
 
   An existing copy is kept (see `check_vocabulary`).
 
@@ -368,7 +367,7 @@ def copy_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
 
 
 def record_vocabulary(model_dir: pathlib.Path) -> None:
-  """Adds the vocabulary's files to the run's manifest."""
+  """Adds the vocabulary's files to the manifest of the model directory."""
   manifest = manifests.read_manifest(model_dir)
   names = [
     f'{VOCABULARY}/{path.name}'
@@ -385,7 +384,7 @@ def record_vocabulary(model_dir: pathlib.Path) -> None:
 def copy_origin(
   sources: Iterable[str | pathlib.Path], model_dir: pathlib.Path
 ) -> None:
-  """Copies the records of a run's origin and its sentence embeddings.
+  """Copies the records of the published model and of its sentence embeddings.
 
   Args:
     sources: Model directories from which parameters are initialized. The first
@@ -404,7 +403,7 @@ def copy_origin(
 
 
 def read_trainer(model_dir: pathlib.Path) -> dict[str, Any]:
-  """Returns the trainer settings of a run, or of the first run in an average.
+  """Returns the trainer settings of a run, or of the first of averaged runs.
 
   Returns {} if neither is recorded.
   """

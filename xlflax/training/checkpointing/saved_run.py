@@ -171,7 +171,7 @@ FINISHED = 'finished.json'
 
 
 def mark_finished(model_dir: pathlib.Path, step: int) -> None:
-  """Marks a run as finished, which ends `xlflax evaluate --continuous`.
+  """Records that a run is finished, so that `evaluate --continuous` can end.
 
   Args:
     model_dir: Model directory of the run.
@@ -186,13 +186,13 @@ def mark_finished(model_dir: pathlib.Path, step: int) -> None:
 
 
 def mark_unfinished(model_dir: pathlib.Path) -> None:
-  """Removes the mark set by `mark_finished` when training resumes."""
+  """Deletes the record of `mark_finished` when training resumes."""
   manifests.forget_files(model_dir, (FINISHED, run_directory.METRICS))
   (model_dir / FINISHED).unlink(missing_ok=True)
 
 
 def read_finished_step(model_dir: pathlib.Path) -> int | None:
-  """Returns the step recorded by `mark_finished`, or None without a mark."""
+  """Returns the step recorded by `mark_finished`, or None if there is none."""
   path = model_dir / FINISHED
   return run_directory.read_json(path)['step'] if path.exists() else None
 

@@ -39,8 +39,7 @@ class Chip(NamedTuple):
     cache: Size of the L2 cache in MiB.
     clock: Clock rate of the GPU in GHz.
     memory: Memory in bytes, as reported by the driver.
-    accelerated: Whether the features of the GPU depend on the exact
-      architecture.
+    accelerated: Whether the GPU has architecture-specific features.
   """
 
   description: str
@@ -69,10 +68,10 @@ class Accelerator:
     inside: Bandwidth in bytes/s to other devices in the same node (or TPU
       slice).
     outside: Bandwidth in bytes/s to devices in other nodes (or slices).
-    per_node: Number of devices in a full node (or slice).
+    per_node: Number of devices in a full node (or TPU slice).
     capability: Compute capability of an NVIDIA GPU. None for other devices.
-    chip: Properties of a GPU that XLA requires. If None, XLA cannot compile for
-      the device without having it.
+    chip: Properties of a GPU that XLA requires for compilation. If None, XLA
+      can compile for this GPU only on a machine that contains one.
     cores: Number of TensorCores per TPU device.
     clock: Clock rate in GHz, or 0 if unknown.
     topology: XLA's name for slices of this TPU type, such as 'v5p'.

@@ -18,7 +18,7 @@ from xlflax.training import param_tree
 
 
 class Digester:
-  """Computes digests for trees that share one structure, shapes and shardings.
+  """Computes checksums of pytrees with equal structure, shapes and shardings.
 
   Args:
     tree: Arrays, or ShapeDtypeStructs with shardings, all on one mesh.
@@ -41,7 +41,7 @@ class Digester:
     )
 
   def __call__(self, tree: Any) -> jax.Array:
-    """Returns the digests of a tree without waiting for the computation.
+    """Returns the checksums of a tree without waiting for the computation.
 
     A single changed value always changes the digest of its array. Any other
     change remains undetected with probability 2**-32.
@@ -70,7 +70,7 @@ class Digester:
     """Finds the devices on which a replica differs from the majority.
 
     Args:
-      table: Digests returned by calling this object.
+      table: Checksums that a call of this object returned.
 
     Returns:
       A boolean array of the shape of `table`. If no value has a majority (for
@@ -94,7 +94,7 @@ class Digester:
 
 
 def checksum_array(array: jax.Array) -> jax.Array:
-  """Sums the bits of an array's values, each mixed with its position.
+  """Computes a checksum of an array, which depends on the values' positions.
 
   The mixing function is a bijection of 32 bits, so that a single changed value
   always changes the sum.

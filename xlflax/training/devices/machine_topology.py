@@ -52,9 +52,9 @@ def parse_topology(text: str) -> DeviceTopology:
   """Parses the value of `--target_topology`.
 
   Args:
-    text: Topology, for example 'gpu:H200:512', 'tpu:v5p:256' (the number of
-      chips, for v7 of half chips) or 'cpu:8'. 'gpu:A100-40GB:64/4' has nodes of
-      four devices. Upper and lower case are equivalent.
+    text: Topology, for example 'gpu:H200:512', 'tpu:v5p:256' or 'cpu:8'. For
+      TPUs, the number counts chips, or half chips for v7. 'gpu:A100-40GB:64/4'
+      has nodes of four devices. Upper and lower case are equivalent.
 
   Raises:
     ConfigError: If the text is invalid, or the nodes are not full.

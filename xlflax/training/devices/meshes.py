@@ -62,7 +62,8 @@ def default_fsdp_size(
 
   Args:
     devices: All devices in the job.
-    machine: Topology that the devices represent, or None for the actual one.
+    machine: Topology of the target machine whose devices `devices` replace, or
+      None if `devices` are the target.
     tensor: Size of the tensor axis.
   """
   platform = machine.platform if machine else devices[0].platform

@@ -69,20 +69,23 @@ class Partitioner:
 
   Attributes:
     data: Number of devices along the data axis. -1 uses the remaining devices.
-      If None, -1 if `fsdp` is set, else the default that this module describes.
+      If None, it is -1 if `fsdp` is set, and otherwise the default in the
+      docstring of this module.
     fsdp: Number of devices along the fsdp axis. -1 uses the remaining devices.
-      If None, 1 if `data` is set, else the default that this module describes.
+      If None, it is 1 if `data` is set, and otherwise the default in the
+      docstring of this module.
     tensor: Number of devices along the tensor axis. -1 uses the remaining
       devices.
     tensor_splits: Type of arrays that are split along the tensor axis. With
       PARAMETERS, the fsdp and tensor axes together can split parameters over a
-      number of devices that does not divide the width of the model: 512 = 256 x
-      2 for 768.
+      number of devices that does not divide the width of the model. For
+      example, 512 = 256 x 2 devices can split a width of 768.
     rules: Pairs of a logical axis and a mesh axis, several mesh axes or None.
       If two dimensions of an array map to the same mesh axis, the earlier rule
       applies.
     devices: Devices that form the mesh. If None, all devices of the job.
-    topology: Topology that the devices represent. If None, the actual one.
+    topology: Topology of the target machine whose devices `devices` replace. If
+      None, `devices` are the target.
   """
 
   data: _Axis | None = None
@@ -145,7 +148,7 @@ class Partitioner:
 
   @property
   def logical_rules(self) -> Rules:
-    """`rules`, with additional rules that depend on the devices.
+    """Sharding rules: `rules` and additional rules that depend on the devices.
 
     If the tensor axis splits the batch, the rule for the batch includes it. The
     columns of embedding tables are split like 'embed'. On GPUs of several
@@ -190,8 +193,7 @@ class Partitioner:
     return NamedSharding(self.mesh, PartitionSpec())
 
   def shardings(self, boxed) -> Any:
-    """Returns the NamedSharding of each array in a tree boxed with logical
-    axes.
+    """Returns the NamedSharding of each array in a tree with logical axes.
 
     A dimension that is not divisible by its mesh axes is not split, with a
     warning that contains the name of the parameter.
@@ -250,7 +252,7 @@ class Partitioner:
     return unsplit
 
   def kept_whole(self, boxed) -> list['Unsharded']:
-    """Returns the dimensions that their mesh axes do not divide.
+    """Returns the dimensions that stay unsplit because they are not divisible.
 
     Args:
       boxed: Tree of arrays or ShapeDtypeStructs that are boxed with their
@@ -269,7 +271,7 @@ class Partitioner:
   def check_batch_size(
     self, batch_size: int, *, accumulation: int = 1, where: str = ''
   ) -> None:
-    """Checks that the batch divides over devices and accumulation steps.
+    """Checks that the batch divides evenly over devices and accumulation steps.
 
     Args:
       batch_size: Global batch size.

@@ -53,8 +53,8 @@ class Job:
   Attributes:
     coordinator_address: 'host:port' at which process 0 is reached.
     num_processes: Number of processes in the job.
-    process_id: Number of this process, starting at 0.
-    source: Source of these values, such as flags or Slurm, for messages.
+    process_id: Index of this process, starting at 0.
+    source: Origin of this description, such as flags or Slurm, for messages.
     local_devices: Indices of those accelerators on the host that belong to this
       process. If None, all visible accelerators.
   """
@@ -99,7 +99,7 @@ def detect_job(
     coordinator_address: 'host:port' of process 0 from a flag, or None.
     num_processes: Number of processes from a flag, or None.
     process_id: Number of this process from a flag, or None.
-    cluster: Environment in which missing values are detected.
+    cluster: Scheduler or cloud environment from which missing values are read.
     initialization_timeout: Time to wait for the host name of process 0, in
       seconds.
 

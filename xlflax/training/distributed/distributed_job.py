@@ -48,8 +48,8 @@ def initialize_distributed(
     coordinator_address: 'HOST:PORT' at which process 0 is reached. If None, it
       is detected, like the next two arguments (see `cluster`).
     num_processes: Number of processes in the job.
-    process_id: Number of this process, starting at 0.
-    cluster: Environment in which missing values are detected.
+    process_id: Index of this process, starting at 0.
+    cluster: Scheduler or cloud environment from which missing values are read.
     configuration: Text, such as the configuration, that must be equal in all
       processes.
     initialization_timeout: Time to wait for the other processes, in seconds.
@@ -153,7 +153,7 @@ def _log_devices(job: cluster_detection.Job, hosts: list[str]) -> None:
 def set_exit_messages(
   last_words: Callable[[], str], doing: Callable[[], str]
 ) -> None:
-  """Sets the messages that are printed when another process ends this one.
+  """Sets the messages printed when a failed process ends this process.
 
   Args:
     last_words: Function that returns a sentence, for example with the
@@ -192,7 +192,7 @@ def leaving_together(command: str, *, stopped_status: int = 0):
   Args:
     command: Name of the command, for the error message.
     stopped_status: Exit code after a signal that arrived before training. If 0,
-      the exit code of an interruption.
+      the usual exit code of an interrupted command is used.
   """
   try:
     yield

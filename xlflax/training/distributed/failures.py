@@ -180,7 +180,7 @@ class FailureMonitor:
     )
 
   def start(self) -> None:
-    """Starts to listen for failures of other processes."""
+    """Starts listening for failures of other processes."""
     self._context.enter_context(abort_handler(self._end_after_abort))
     self._thread.start()
 
@@ -205,7 +205,8 @@ class FailureMonitor:
     Args:
       message: Message that describes the reason for the failure.
       exit_code: Exit code for this process and all others.
-      stacks: Whether the other processes write their threads' stacks.
+      stacks: Whether the other processes write the stack traces of their
+        threads.
     """
     self._ending.acquire()
     self._exit_code = exit_code

@@ -40,7 +40,7 @@ class Activities:
     detail: Batch, step or checkpoint that the current activity works on, for
       messages.
     since: Clock time at which the current activity started.
-    cpu_since: CPU seconds used by this process before the current activity
+    cpu_since: CPU seconds that this process had used when the current activity
       started.
     longest: Longest uninterrupted time of each activity in seconds.
 
@@ -62,7 +62,7 @@ class Activities:
   def add_earlier_processes(
     self, saved: Mapping[str, float], written: float
   ) -> None:
-    """Adds the time that earlier processes of the run spent.
+    """Adds the time that processes spent on this run before it was resumed.
 
     Args:
       saved: Result of `seconds()` when the checkpoint was written.
@@ -91,7 +91,7 @@ class Activities:
     self.cpu_since = cpu_time
 
   def progress(self) -> None:
-    """Records a finished step, which shows that training does not hang."""
+    """Restarts the current activity's clock, because a step has finished."""
     if self.current is Activity.STEP:
       self.start(Activity.STEP, self.detail)
 

@@ -29,10 +29,10 @@ class Watchdog:
 
   Args:
     activities: Record of the time that the run spends on each activity.
-    limit_seconds: Maximum duration of a batch, a step or a checkpoint. It
-      increases to ten times the longest step. The start (which includes a
-      restore), compilation and evaluation may take four times as long. If 0,
-      there is no limit until a signal requests to stop.
+    limit_seconds: Maximum time in seconds to read a batch, execute a step or
+      write a checkpoint. It increases to ten times the longest step. The start
+      (which includes a restore), compilation and evaluation may take four times
+      as long. If 0, there is no limit until a signal requests to stop.
     end: Function that ends the process, given a message. If None, the stacks of
       all threads are written and the complete job ends with
       `ExitStatus.FAILURE`.
@@ -66,7 +66,7 @@ class Watchdog:
       self._thread.join(timeout=10)
 
   def background_write(self, is_writing: Callable[[], bool]) -> None:
-    """Watches a checkpoint that is being written in the background.
+    """Starts or ends the time limit of a checkpoint write in the background.
 
     Args:
       is_writing: Function that returns whether a checkpoint is being written.
@@ -78,7 +78,7 @@ class Watchdog:
       self._writing_since = self.activities.clock()
 
   def stopping(self) -> None:
-    """Limits the time that the current step may take after a stop request."""
+    """Limits the duration of the current step after a stop request."""
     if self._stop_requested_at is None:
       self._stop_requested_at = self.activities.clock()
 

@@ -142,8 +142,9 @@ def _exchange(
   """Exchanges settings with process 0.
 
   Returns:
-    The hosts of all processes, and the first difference between settings as the
-    arguments of an error, or None.
+    The host names of all processes, and the arguments of an error about the
+    first difference between their settings, or None if their settings are
+    equal.
   """
   store = coordination_client()
   settings = {

@@ -44,7 +44,7 @@ def check_platform(
 
   Args:
     platform: Requested platform. If None, any platform is accepted.
-    found: Default backend of JAX. If None, it is detected.
+    found: Name of JAX's default backend. If None, it is detected.
 
   Raises:
     ConfigError: If JAX computes on a different platform. The status is FAILURE

@@ -61,7 +61,7 @@ class StopConsensus:
     ).start()
 
   def should_stop(self) -> bool:
-    """Returns whether to stop now. The result is the same in all processes.
+    """Returns whether to stop training now. All processes get the same result.
 
     All processes must call this method equally often. It waits while the
     processes agree on the step.
@@ -113,8 +113,7 @@ class StopRequest:
 
   Args:
     on_asked: Function that is called in another thread as soon as the run is
-      requested to stop. The Python signal handler, in contrast, waits until a
-      call of JAX that blocks the main thread returns.
+      requested to stop, even while a call of JAX blocks the main thread.
   """
 
   def __init__(self, on_asked: Callable[[], None] = lambda: None):
@@ -182,7 +181,7 @@ class StopRequest:
     logging.warning('%s: saving a checkpoint at the end of this step.', name)
 
   def should_stop(self) -> bool:
-    """Returns whether to stop now. The result is the same in all processes.
+    """Returns whether to stop training now. All processes get the same result.
 
     All processes must call this method equally often: before the first step and
     after each step.

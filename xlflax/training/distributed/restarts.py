@@ -17,15 +17,15 @@ _COMPILATION = goodput.Activity.COMPILATION
 
 
 class Restart:
-  """The start of a run's processes after failures, and the time lost.
+  """Measurement of the time that a run lost through failures of its processes.
 
   It must be created at the end of the activity `START`.
 
   Args:
     environment: This process's environment variables.
     activities: Record of the time that the run spends on each activity.
-    records: Lines of the run's metrics up to the failure, including its
-      restarts.
+    records: Lines of `metrics.jsonl` up to the failure, which include the costs
+      of earlier restarts.
   """
 
   def __init__(
@@ -54,7 +54,7 @@ class Restart:
     self._restored_cpu_time = time.process_time()
 
   def costs(self, step: int) -> dict[str, float | str] | None:
-    """Returns the seconds lost in each phase, once the lost steps are repeated.
+    """Returns the seconds lost per phase, once the lost steps were repeated.
 
     Values with the prefix 'processor/' are CPU seconds of this process.
 

@@ -30,7 +30,8 @@ class Times:
 
   Attributes:
     step: Time from the start of a step to the start of the next one.
-    own: Part of the step time in which the process does not wait for devices.
+    own: Part of the step time in which the process does not wait for its
+      devices.
     loading: Part of `own` in which the process waits for batches.
   """
 
@@ -39,7 +40,7 @@ class Times:
   loading: np.ndarray
 
   def metrics(self) -> dict[str, float]:
-    """Returns medians and maxima over processes, and the slowest process."""
+    """Returns medians and maxima of the step times, and the slowest process."""
     return {
       'step_seconds_median': float(np.median(self.step)),
       'step_seconds_slowest': float(self.step.max()),
@@ -119,7 +120,7 @@ class StepTimes:
     return Times(step=step_times, own=own_times, loading=loading_times)
 
   def report(self, times: Times) -> None:
-    """Logs a warning for processes that are stragglers in two reports in a row.
+    """Warns about processes that were stragglers in two consecutive reports.
 
     A process is reported again only after it was no straggler in two
     consecutive reports.

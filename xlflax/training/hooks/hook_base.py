@@ -21,8 +21,8 @@ class Request:
     metrics: Evaluation metrics to store with that checkpoint, by name.
     stop: Whether to save a checkpoint and end training.
     rewind: Whether to restore the last checkpoint and skip the batches that
-      were read since then.
-    reason: Reason for the rewind, for the log.
+      were read after it was written.
+    reason: Reason for the rewind, which is logged.
     error: Exception to raise after the checkpoint is saved.
   """
 
@@ -51,8 +51,7 @@ class Hook:
   def running(
     self, run: 'training_run.TrainingRun'
   ) -> contextlib.AbstractContextManager[Any]:
-    """Returns a context that stays open from the restore to the last
-    checkpoint.
+    """Returns a context that spans the run from the restore to the last save.
 
     Args:
       run: Run whose state is not restored yet.
@@ -74,7 +73,7 @@ class Hook:
     Args:
       run: Run in its state before the step.
       train_step: Compiled step function, or a wrapper of it by an earlier hook.
-      active: Indices of the mixture's entries that the step trains.
+      active: Indices of those objectives in the mixture that the step trains.
     """
     del run, active
     return train_step

@@ -16,7 +16,7 @@ from xlflax.utils import errors
 def step_arguments(
   options: loss_spike_options.LossSpikeGuard | None, limit: float = math.inf
 ) -> tuple[np.float32, ...]:
-  """Returns the step function's arguments that follow state and batches.
+  """Returns the step function's arguments after `state` and `batches`.
 
   Args:
     options: Options of the loss-spike guard. If None, there is no guard.
@@ -50,9 +50,7 @@ class LossSpikeHook(hook_base.Hook):
     self._rewinds = (-1, 0)
 
   def limit_of(self, active: tuple[int, ...]) -> float:
-    """Returns the largest loss of mixture entries that does not count as a
-    spike.
-    """
+    """Returns the largest loss of some objectives that is not yet a spike."""
     return self._limits.get(_key(active), math.inf)
 
   def wrap_train_step(self, run, train_step, active):
@@ -128,7 +126,7 @@ class LossSpikeHook(hook_base.Hook):
 
     Args:
       step: Number of the step.
-      active: Indices of the mixture's entries that the step trained.
+      active: Indices of those objectives in the mixture that the step trained.
       output: Loss and metrics of the step.
     """
     self._pending.append((step, _key(active), output._replace(metrics={})))

@@ -63,7 +63,7 @@ class MetricsHook(hook_base.Hook):
 
     Args:
       run: Run to report on.
-      sums: Sums of the step outputs since the last report.
+      sums: Sums of the steps' losses and metrics since the last report.
     """
     step, tokens_per_step = run.step, sums.tokens / sums.steps
     metrics = _train_metrics(run, sums)

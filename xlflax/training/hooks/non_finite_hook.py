@@ -40,12 +40,12 @@ def check_finite_step(
   trainer: 'Trainer',
   last_good: Callable[[], int | None],
 ) -> None:
-  """Raises an error if a run cannot continue, or warns of skipped steps.
+  """Raises an error if parameters or too many steps are not finite.
 
   Args:
-    sums: Sums of the step outputs since the last report.
-    step: Last step since the last report.
-    trainer: Trainer fields that define the run.
+    sums: Sums of the steps' losses and metrics since the last report.
+    step: Number of the step after which the check is made.
+    trainer: Settings of the run, the fields of its `Trainer`.
     last_good: Function that returns the step of the last checkpoint.
 
   Raises:

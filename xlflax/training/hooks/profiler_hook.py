@@ -89,7 +89,7 @@ class ProfilerHook(hook_base.Hook):
       self._is_tracing = True
 
   def stop(self, step: int, output: Any) -> None:
-    """Stops the trace after the last step to trace and waits for its output."""
+    """Stops the trace after the devices have finished the last traced step."""
     if self._is_tracing and self._steps and step == self._steps.last:
       jax.block_until_ready(output)
       self.close()

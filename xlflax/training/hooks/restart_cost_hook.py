@@ -8,7 +8,7 @@ from xlflax.training.hooks import hook_base
 
 
 class RestartCostHook(hook_base.Hook):
-  """Reports the time lost by a failure once the lost steps are repeated."""
+  """Reports the time lost by a failure, once all lost steps were repeated."""
 
   _restart: restarts.Restart | None = None
 

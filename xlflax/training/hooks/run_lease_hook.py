@@ -1,4 +1,4 @@
-"""Hook that keeps the lease of the run directory."""
+"""Hook that checks that only this run writes to its model directory."""
 
 from xlflax.training.hooks import hook_base
 

@@ -83,7 +83,7 @@ class SilentDataCorruptionHook(hook_base.Hook):
 
     Args:
       train_step: Compiled step function, which donates its state.
-      active: Indices of the mixture's entries that the step trains.
+      active: Indices of those objectives in the mixture that the step trains.
       step: Number of the step.
       state: Train state before the step.
       *rest: Batches, and further arguments of the step.
@@ -113,7 +113,7 @@ class SilentDataCorruptionHook(hook_base.Hook):
     return result
 
   def check_replicas(self, state: train_state.TrainState) -> None:
-    """Compares the replicas of a state that is about to be saved.
+    """Compares all replicas of each array in a state that is about to be saved.
 
     Args:
       state: Train state to compare and save.
@@ -199,14 +199,14 @@ class _Digests(NamedTuple):
   """Digests of several trees.
 
   Attributes:
-    parts: Digester and digests of each tree. The digests are uint32 arrays of
-      shape [*mesh, arrays].
+    parts: Pairs of the `Digester` and the checksums of each tree. The checksums
+      are uint32 arrays of shape [*mesh, arrays].
   """
 
   parts: tuple[tuple[array_checksums.Digester, np.ndarray], ...]
 
   def compare(self, other: '_Digests') -> '_Mismatches':
-    """Finds the arrays and devices whose digests differ from `other`."""
+    """Finds the arrays and devices whose checksums differ from `other`."""
     pairs = zip(self.parts, other.parts, strict=True)
     return self._mismatches(
       [digests != other_digests for (_, digests), (_, other_digests) in pairs]
@@ -235,7 +235,8 @@ class _Mismatches(NamedTuple):
   """Arrays with wrong values by device.
 
   Attributes:
-    marks: Boolean array of shape [*mesh, arrays], True for wrong values.
+    marks: Boolean array of shape [*mesh, arrays], True for arrays with wrong
+      values on a device.
     names: Names of the arrays, in the order of `marks`.
     devices: Array with the devices of the mesh, of shape [*mesh].
   """

@@ -8,7 +8,7 @@ class StepTimeHook(hook_base.Hook):
   """Compares the step times of all processes at each report.
 
   Args:
-    clock: Clock that measures this process's step times.
+    clock: `StepTimes` that measures this process's step times.
   """
 
   def __init__(self, clock: stragglers.StepTimes):

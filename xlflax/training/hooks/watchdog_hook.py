@@ -1,4 +1,4 @@
-"""Hook that ends runs without progress."""
+"""Hook that ends a run that makes no progress."""
 
 import contextlib
 
@@ -11,15 +11,15 @@ class WatchdogHook(hook_base.Hook):
 
   Args:
     activities: Record of the time that the run spends on each activity.
-    timeout_seconds: Maximum duration of a batch, a step or a checkpoint in
-      seconds.
+    timeout_seconds: Maximum time in seconds to read a batch, execute a step or
+      write a checkpoint.
   """
 
   def __init__(self, activities: goodput.Activities, timeout_seconds: float):
     self._watchdog = hang_watchdog.Watchdog(activities, timeout_seconds)
 
   def stopping(self) -> None:
-    """Limits the time that the current step may take after a stop request."""
+    """Limits the duration of the current step after a stop request."""
     self._watchdog.stopping()
 
   def running(self, run) -> contextlib.AbstractContextManager:

@@ -153,7 +153,7 @@ def _compute_mean(paths, shapes) -> dict[str, np.ndarray]:
 
 
 def _group_names(shapes) -> Iterator[list[str]]:
-  """Yields groups of names with at most `_GROUP_SIZE` values, if possible."""
+  """Yields names of parameters in groups of at most `_GROUP_SIZE` values."""
   group: list[str] = []
   num_values = 0
   for name, shape in shapes.items():

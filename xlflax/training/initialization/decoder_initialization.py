@@ -22,7 +22,7 @@ from xlflax.utils import class_registry, errors
 
 
 class Layers(enum.Enum):
-  """Encoder layers from which a shallow decoder is initialized (table 4)."""
+  """Encoder layers that initialize a shallow decoder (VECO, table 4)."""
 
   FIRST = 'first'
   LAST = 'last'
@@ -59,8 +59,7 @@ class InitDecoderFromEncoder:
   cross_attention: CrossAttention = CrossAttention.PLUG_IN
 
   def resolve(self, model) -> 'InitDecoderFromEncoder':
-    """Returns the options, with `layers` set to those that a tied decoder
-    shares.
+    """Returns a copy with `layers` set to those that a tied decoder shares.
 
     Args:
       model: Encoder-decoder that is initialized.
@@ -88,7 +87,7 @@ class InitDecoderFromEncoder:
     return not (fresh and _DECODER_CROSS_ATTENTION.match(name))
 
   def must_use(self, source_name: str, used_names: Collection[str]) -> bool:
-    """Returns whether a parameter of the encoder must not remain unused.
+    """Returns whether an unused parameter of the encoder is an error.
 
     The plug-in cross-attention of a layer may remain unused, because a shallow
     decoder uses only some layers and a random cross-attention uses none.

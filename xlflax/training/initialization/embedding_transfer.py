@@ -27,7 +27,7 @@ TABLE = 'vocabulary_matching.tsv'
 
 
 class MatchedRows:
-  """Transfer of parameters according to a matching of two vocabularies.
+  """Transfer of embedding rows from a run with a different vocabulary.
 
   Attributes:
     matching: Result of `vocabulary_matching.match_tokens` for the two
@@ -38,7 +38,7 @@ class MatchedRows:
     source: Vocabulary of the other run.
     matching: Matching of the two vocabularies.
     source_dir: Model directory of the other run, which the report names.
-    norms: Scaling method for the transferred embeddings.
+    norms: Method of scaling the transferred embeddings.
   """
 
   def __init__(
@@ -125,11 +125,11 @@ class MatchedRows:
     `EmbeddingNorms.INITIALIZED`.
 
     Args:
-      fresh: Array of this run, which has a token axis.
-      source: Array of the other run, which has a token axis.
+      fresh: Randomly initialized array of this run, which has a token axis.
+      source: Trained array of the other run, which has a token axis.
       sharding: Sharding of the result.
-      name: Name under which `report` lists the norms. If '', they are not
-        listed.
+      name: Name under which `report` lists the norms of the rows. If '', they
+        are not listed.
     """
     axis = self.axis(fresh.shape, source.shape)
     assert axis is not None  # The shapes are checked before arrays are read.

@@ -37,11 +37,11 @@ def check_renames(init: Any) -> None:
 
 
 def check_fit(init: Any, sources, saved, checkpoint, model) -> None:
-  """Checks that the model computes the same function as the checkpoint's model.
+  """Checks that all saved parameters are used, with the same position offset.
 
   Raises:
     CheckpointError: If a parameter of the checkpoint is unused, or if its
-      positions start at a different row of the table.
+      positions start at a different row of the position embedding table.
   """
   used_names = {name for source in sources.values() for name in source.names}
   unused_names = [
@@ -205,7 +205,7 @@ def position_problems(
 
 
 def build_hint(model_dir: str) -> str:
-  """Returns an instruction for configuring the same model as a run."""
+  """Returns an instruction for configuring the same model as another run."""
   path = paths.to_path(model_dir)
   if (path / MODEL_GIN).exists():
     return f'Pass --gin_file={path / MODEL_GIN} last to configure that model.'

@@ -85,7 +85,7 @@ class InitFromCheckpoint:
     ) and not param_tree.matches_pattern(self.exclude, name)
 
   def must_use(self, source_name: str, used_names: Collection[str]) -> bool:
-    """Returns whether a parameter of the checkpoint must not remain unused.
+    """Returns whether an unused parameter of the checkpoint is an error.
 
     Args:
       source_name: Name of the parameter in the checkpoint.
@@ -120,7 +120,7 @@ Inits = InitFromCheckpoint | str | Sequence[InitFromCheckpoint | str]
 
 
 def as_init_list(init: Inits | None) -> tuple[InitFromCheckpoint, ...]:
-  """Returns the sources of initial parameters in order, or () for None."""
+  """Converts the value of `init_from` to a tuple of `InitFromCheckpoint`."""
   if not init:
     return ()
   inits = (init,) if isinstance(init, (InitFromCheckpoint, str)) else init
@@ -131,12 +131,12 @@ def as_init_list(init: Inits | None) -> tuple[InitFromCheckpoint, ...]:
 
 
 def init_directories(init: Inits | None) -> list[str]:
-  """Returns the model directories of the sources."""
+  """Returns the model directories from which parameters are initialized."""
   return [source.model_dir for source in as_init_list(init)]
 
 
 def checkpoints_of(init: Inits | None) -> list[str]:
-  """Describes the checkpoint that each source currently provides.
+  """Describes the checkpoint that each source of parameters currently provides.
 
   For example, 'run 3f2a…, step 100'.
   """
@@ -155,7 +155,7 @@ def replaced_parameters(init: Inits | None, params) -> set[str]:
   `initialize_from_runs` does not use any initial values of these parameters.
 
   Args:
-    init: Sources of initial parameters.
+    init: Value of `init_from`: the runs that provide initial parameters.
     params: Parameters of this model.
   """
   return {
@@ -182,9 +182,9 @@ def initialize_from_runs(
   restored if `InitFromCheckpoint.optimizer_state` is set.
 
   Args:
-    init: One or several sources. Parameters of a later source replace those of
-      an earlier one. A string is the directory of a run whose complete model is
-      used.
+    init: One or several runs that provide parameters. Parameters of a later run
+      replace those of an earlier run. A string is the directory of a run whose
+      complete model is used.
     state: Newly initialized train state.
     factory: Factory that provides the shardings.
     model: Model of this run. If None, position offsets are not checked.
@@ -250,12 +250,11 @@ def check_successor(
   """Checks that a run can be initialized from a run that has not started yet.
 
   Args:
-    init: Sources of initial parameters for the run.
+    init: Value of `init_from` of the run: the runs that provide its initial
+      parameters.
     state: Abstract train state of the run.
-    before: Abstract train state of the other run.
-    model_dir: Model directory of the other run.
-
-  Raises:
+    before: Abstract train state of the run that trains first.
+    model_dir: Model directory of the other run. Raises:
     CheckpointError: If parameters would be missing or unused, or shapes or
       optimizers differ.
   """
@@ -417,7 +416,7 @@ def _find_sources(
   """Finds and checks the sources of the parameters to initialize.
 
   Args:
-    init: Source of initial parameters.
+    init: `InitFromCheckpoint` that provides initial parameters.
     params: Parameters of this model.
     saved: Shapes of the arrays in the checkpoint by name.
     checkpoint: Directory of the checkpoint.

@@ -26,7 +26,7 @@ _LAYER = re.compile(r'((?:.*/)?layers)(?:_(\d+))?/(.+)')
 
 
 class Source(NamedTuple):
-  """Source of a parameter: arrays in a checkpoint and how they are combined.
+  """Arrays in a checkpoint that are combined to initialize one parameter.
 
   Attributes:
     names: Names of the arrays in the checkpoint. Several arrays are stacked.

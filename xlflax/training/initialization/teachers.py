@@ -149,13 +149,13 @@ def reorder_embeddings(
 
   Args:
     params: Parameters of an `Encoder`.
-    source_ids: Row of the old table for each row of the new table, an integer
-      array of shape [R]. -1 if there is none.
-    scored: Boolean array of shape [R], True for the rows that receive a
-      probability.
-    unknown: Row that is used where `source_ids` is -1.
-    temperature: Temperature of the softmax in which tokens divide a
-      probability.
+    source_ids: Row of the old embedding table for each row of the new table, an
+      integer array of shape [R]. -1 if there is none.
+    scored: Boolean array of shape [R], True for the rows (tokens) to which the
+      softmax assigns a probability.
+    unknown: Row of the old table that is used where `source_ids` is -1.
+    temperature: Temperature of the softmax. Several new tokens that have the
+      same old row share its probability equally at this temperature.
   """
   counts = np.bincount(source_ids[scored], minlength=1)
   row_ids = np.where(source_ids >= 0, source_ids, unknown)

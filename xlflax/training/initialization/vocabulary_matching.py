@@ -35,7 +35,7 @@ class Kind(enum.IntEnum):
 
 
 class EmbeddingNorms(enum.Enum):
-  """Norms that matched tokens' embeddings have after initialization.
+  """Norms of transferred embeddings: as in the source run, or rescaled.
 
   The embeddings of a trained model are often several times longer than randomly
   initialized ones. In a mixture of both, the norm alone would distinguish
@@ -64,7 +64,8 @@ class Matching(NamedTuple):
   Attributes:
     source_ids: Source ids, an int32 array of shape [V]. The value -1 stands for
       no match.
-    kinds: Types of the matches (values of `Kind`), an int8 array of shape [V].
+    kinds: Types of the tokens' matches (values of `Kind`), an int8 array of
+      shape [V].
     mixed: Source ids (int32) and weights (float32) of INTERPOLATED tokens, both
       of shape [V, K]. None if no token is interpolated.
   """
@@ -114,7 +115,8 @@ class EmbeddingTransfer:
     source_language: Language code of the source vocabulary.
     parameters: Patterns of the parameters with one row per token: the
       embeddings, the output bias, and the output table if it is not tied.
-    norms: Norms that transferred embeddings have. Biases are not scaled.
+    norms: Whether transferred embeddings keep their norms or are scaled to the
+      norms of randomly initialized embeddings. Biases are not scaled.
     text: Corpus directory. If set, the embeddings of tokens without a match are
       interpolated (see `embedding_interpolation`). If None, they stay random.
     mixing: Method of interpolation.
@@ -293,7 +295,7 @@ def _plain_tokens(vocabulary) -> list[token_normalization.PlainToken]:
 
 
 def comparable_tokens(vocabulary) -> list[str]:
-  """Returns the tokens of all ids, without the language tags that some have."""
+  """Returns the tokens of a vocabulary by id, without any language tags."""
   piece = getattr(vocabulary, 'bare_piece', vocabulary.piece)
   return [piece(i) for i in range(len(vocabulary))]
 

@@ -91,8 +91,8 @@ class RunMetrics:
 
     Args:
       step: Number of steps that are finished.
-      **metrics: Values by name for each kind ('train', 'eval', 'speed'). Text,
-        which 'restart' contains, is only written to the lines of JSON.
+      **metrics: Values by name for each kind ('train', 'eval', 'speed'). Text
+        values, as in the kind 'restart', are written only to the JSON lines.
     """
     line: dict[str, Any] = {}
     numbers: dict[str, dict[str, float]] = {}
@@ -111,7 +111,7 @@ class RunMetrics:
       self._report(step, numbers)
 
   def digest(self) -> str:
-    """Returns the digest of all lines written so far."""
+    """Returns the digest of all lines in the metrics file."""
     return checksums.digest_file(self._path)
 
   def hasten(self) -> None:

@@ -60,8 +60,7 @@ class Basis:
     return float(f'{min(scaled_peak, HIGHEST):.1e}')
 
   def words(self) -> str:
-    """Describes the learning rate and the properties it is based on, for the
-    log.
+    """Describes a default learning rate and how it was computed, for the log.
 
     An example is '8.0e-3, from width 128, 2,560 tokens per step, 3,000 steps.
     Set LEARNING_RATE to override it'.

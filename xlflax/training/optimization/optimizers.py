@@ -95,7 +95,7 @@ class Optimizer(abc.ABC):
     )
 
   def rate_at(self, step) -> Any:
-    """Returns the learning rate at a step as a scalar."""
+    """Returns the learning rate at a training step as a scalar."""
     if callable(self.learning_rate):
       return self.learning_rate(step)
     return self.learning_rate
@@ -442,8 +442,9 @@ def state_shardings(state, params, shardings, replicated):
   A leaf of the state has the sharding of its parameter if their shapes agree.
 
   Args:
-    state: Abstract state of an optimizer or an objective. Moments or copies
-      have the tree structure of all parameters or of the model's.
+    state: Abstract state of an optimizer or an objective. Each moment, or copy
+      of parameters, is a subtree with the structure of `params` or of
+      `params['model']`.
     params: Abstract parameters of the run.
     shardings: Shardings of the parameters, a tree like `params`.
     replicated: Sharding for all other leaves (counts and factored moments).

@@ -24,7 +24,7 @@ from xlflax.utils import class_registry, errors, validation
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Schedule(abc.ABC):
-  """A function of the training step, whose settings a run can record."""
+  """A function of the training step, whose fields are recorded with the run."""
 
   @abc.abstractmethod
   def __call__(self, step) -> Any:
@@ -276,7 +276,7 @@ def resolve_schedules(value: Any, total_steps: int) -> Any:
     total_steps: Number of steps in the run.
 
   Returns:
-    The value with resolved schedules.
+    A copy of the value in which all schedules have a `total_steps`.
   """
   if isinstance(value, (list, tuple)) and not hasattr(value, '_fields'):
     return type(value)(resolve_schedules(v, total_steps) for v in value)
