@@ -26,9 +26,10 @@ class Observation(NamedTuple):
   """An observation from a paper and the measurement that tests it.
 
   Attributes:
-    claim: The paper's observation, with the language pair and the models.
-    numbers: Measured numbers in percent, as text.
-    is_reproduced: Whether the numbers agree with the observation.
+    claim: Observation that the paper reports, with the language pair and the
+      models.
+    numbers: Measured numbers in percent, formatted as text.
+    is_reproduced: Whether the measured numbers agree with the observation.
   """
 
   claim: str
@@ -37,7 +38,7 @@ class Observation(NamedTuple):
 
 
 def read_rows(folder: pathlib.Path) -> list[analysis_report.Row]:
-  """Returns an analysis's result rows, or [] if it has not been run."""
+  """Returns the result rows of an analysis, or [] if it has not been run."""
   path = folder / analysis_report.JSON
   if not path.exists():
     return []
@@ -51,12 +52,13 @@ def values_by_layer(
   layer: str = 'layer',
   **columns: str,
 ) -> np.ndarray:
-  """Returns the values in the matching rows, ordered by layer.
+  """Returns the values in the selected rows, ordered by layer.
 
   Args:
-    rows: Result rows of an analysis.
-    value: Column that contains the values. A missing value becomes NaN.
-    layer: Column that contains the layer.
+    rows: Rows of an analysis result.
+    value: Name of the column that contains the values. A missing value becomes
+      NaN.
+    layer: Name of the column that contains the layer.
     **columns: Values that additional columns must have.
   """
   values = sorted(
@@ -72,10 +74,10 @@ def values_by_layer(
 def check_similarity(
   rows: Sequence[analysis_report.Row],
 ) -> Iterator[Observation]:
-  """Checks the observations in ECS, section 5.2 and figure 7.
+  """Checks the observations in section 5.2 and figure 7 of the ECS paper.
 
   Args:
-    rows: Result rows of `xlflax analyze cka`.
+    rows: Rows in the result of `xlflax analyze cka`.
   """
   rows = _same_layers(rows)
   for pair in _distinct_values(rows, 'pair'):
@@ -112,11 +114,11 @@ def check_similarity(
 def check_sentence_retrieval(
   rows: Sequence[analysis_report.Row], cka_rows: Sequence[analysis_report.Row]
 ) -> Iterator[Observation]:
-  """Checks the observations in ECS, section 5.1.3, and MetaXLM, figure 3.
+  """Checks observations in ECS (section 5.1.3) and in MetaXLM (figure 3).
 
   Args:
-    rows: Result rows of `xlflax analyze sentence-retrieval`.
-    cka_rows: Result rows of `xlflax analyze cka` for the same models.
+    rows: Rows in the result of `xlflax analyze sentence-retrieval`.
+    cka_rows: Rows in the result of `xlflax analyze cka` for the same models.
   """
   cka_rows = _same_layers(cka_rows)
   for pair in _distinct_values(rows, 'pair'):
@@ -157,10 +159,10 @@ def check_sentence_retrieval(
 def check_word_translation(
   rows: Sequence[analysis_report.Row],
 ) -> Iterator[Observation]:
-  """Checks the observations in ECS, section 5.1.1 and figure 4.
+  """Checks the observations in section 5.1.1 and figure 4 of the ECS paper.
 
   Args:
-    rows: Result rows of `xlflax analyze lexicon-induction`.
+    rows: Rows in the result of `xlflax analyze lexicon-induction`.
   """
   rows = [row for row in rows if row['layer'] is not None]
   for pair in _distinct_values(rows, 'pair'):
@@ -185,10 +187,10 @@ def check_word_translation(
 def check_word_alignment(
   rows: Sequence[analysis_report.Row],
 ) -> Iterator[Observation]:
-  """Checks the observations in MetaXLM, section 4.4 and figure 4.
+  """Checks the observations in section 4.4 and figure 4 of MetaXLM.
 
   Args:
-    rows: Result rows of `xlflax analyze alignment`.
+    rows: Rows in the result of `xlflax analyze alignment`.
   """
   for pair in _distinct_values(rows, 'pair'):
     trained, untrained = (
@@ -236,7 +238,7 @@ def _pearson(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-  """Prints the table of observations."""
+  """Prints a table of the papers' observations and the measured numbers."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

@@ -57,7 +57,7 @@ class Tree(NamedTuple):
 
 
 def majority_accuracy(train: list[str], gold: list[str]) -> float:
-  """Returns the accuracy of the training set's most frequent class."""
+  """Returns the accuracy of predicting the most frequent training class."""
   return gold.count(most_common_value(train)) / len(gold)
 
 
@@ -67,7 +67,7 @@ def most_common_value(values: Iterable[str]) -> str:
 
 
 def word_shape(word: str) -> str:
-  """Returns the Unicode categories of a word's first and last character.
+  """Returns the Unicode categories of a word's first and last characters.
 
   For example, 'LuLl' for 'Abc' and 'PoPo' for '.'.
   """
@@ -75,7 +75,7 @@ def word_shape(word: str) -> str:
 
 
 class Lexicon:
-  """Tagger that assigns each word its most frequent training label.
+  """Baseline tagger that assigns each word its most frequent training label.
 
   Args:
     words: Words in the training set.
@@ -111,7 +111,7 @@ class Lexicon:
 
 
 def chain_heads(size: int, direction: str) -> tuple[int, ...]:
-  """Returns the heads in a tree in which all words form a chain.
+  """Returns the heads of a dependency tree in which the words form a chain.
 
   Args:
     size: Number of words.
@@ -124,7 +124,7 @@ def chain_heads(size: int, direction: str) -> tuple[int, ...]:
 
 
 def chain_tree(example, lexicon: Lexicon, direction: str) -> Tree:
-  """Returns a chain (see `chain_heads`) with relations from a lexicon."""
+  """Returns a chain as a dependency tree, with relations from a lexicon."""
   heads = chain_heads(len(example.words), direction)
   relations = tuple(
     'root' if head == 0 else lexicon.label(word)
@@ -134,10 +134,10 @@ def chain_tree(example, lexicon: Lexicon, direction: str) -> Tree:
 
 
 def attachment_baselines(train, tests) -> dict[str, dict[str, Scores]]:
-  """Scores right-branching and left-branching chains as parses.
+  """Scores right-branching and left-branching chains as dependency parses.
 
   Args:
-    train: Training examples, which determine each word's relation.
+    train: Training examples, which determine the relation of each word.
     tests: Test examples by language.
 
   Returns:
@@ -165,7 +165,7 @@ def attachment_baselines(train, tests) -> dict[str, dict[str, Scores]]:
 
 
 def split_units(text: str, language: str) -> tuple[list[str], str]:
-  """Splits a text into units and returns the string that joins them.
+  """Splits a text into characters or words; also returns their separator.
 
   The units are characters in Chinese and words in other languages.
   """
@@ -175,7 +175,7 @@ def split_units(text: str, language: str) -> tuple[list[str], str]:
 def draw_random_spans(
   examples, lengths: list[int], rng: random.Random
 ) -> dict[str, str]:
-  """Draws a random span from each example's context.
+  """Draws a random span of each example's context as the predicted answer.
 
   Args:
     examples: Examples with contexts.
@@ -195,11 +195,11 @@ def draw_random_spans(
 
 
 def random_span_f1(examples, lengths: list[int], rules: str) -> float:
-  """Returns the mean F1 over `NUM_DRAWS` draws of random spans.
+  """Returns the mean F1 of answering questions with random spans.
 
   Args:
     examples: Questions in one language.
-    lengths: Span lengths to draw from.
+    lengths: Span lengths to draw from, in units (see `split_units`).
     rules: Normalization rules for the metric (see `qa_metrics.answer_scores`).
   """
   gold = {
@@ -219,19 +219,19 @@ def random_span_f1(examples, lengths: list[int], rules: str) -> float:
 
 
 def expected_mining_f1(first: int, second: int, gold: int) -> float:
-  """Returns the expected F1 of pairing each sentence with a random one.
+  """Returns the expected F1 of mining if sentences are paired at random.
 
   Args:
     first: Number of sentences in the first collection.
     second: Number of sentences in the second collection.
-    gold: Number of gold pairs.
+    gold: Number of correct (gold) sentence pairs.
   """
   expected_matches = gold / second
   return 2 * expected_matches / (first + gold)
 
 
 def diagonal_links(source_size: int, target_size: int) -> set[tuple[int, int]]:
-  """Returns diagonal links, one for each word in the longer sentence."""
+  """Returns diagonal word links, one for each word in the longer sentence."""
   size = max(source_size, target_size)
   return {
     (n * source_size // size, n * target_size // size) for n in range(size)
@@ -241,7 +241,7 @@ def diagonal_links(source_size: int, target_size: int) -> set[tuple[int, int]]:
 def nearest_translations(
   train: list[tuple[str, str]], sources: list[str]
 ) -> list[str]:
-  """Translates each source by its nearest training sentence's translation.
+  """Translates each sentence like the most similar training sentence.
 
   The nearest sentence is the one whose set of words has the highest Jaccard
   similarity.
@@ -277,7 +277,7 @@ def nearest_translations(
 def read_examples(
   format: str, files: Mapping[str, Any], **options: Any
 ) -> dict[str, Sequence]:
-  """Returns labeled examples by language (or language pair).
+  """Reads the labeled examples of each language or language pair.
 
   Args:
     format: Format of the files.
@@ -298,7 +298,7 @@ def read_examples(
 
 
 def classification_baselines(train, tests) -> dict[str, Scores]:
-  """Returns the accuracies of the majority class and of random guessing.
+  """Returns the accuracies of two baselines: majority class and random guess.
 
   Args:
     train: Training examples.
@@ -319,17 +319,17 @@ def classification_baselines(train, tests) -> dict[str, Scores]:
 def tagging_baselines(
   train, tests, score: Callable[[list, list], float]
 ) -> dict[str, Scores]:
-  """Returns the scores of a majority tagger and of two lexicons.
+  """Returns the scores of three baselines: a majority tagger and two lexicons.
 
   Args:
     train: Training examples.
     tests: Test examples by language.
-    score: Function that computes a score from all sentences' gold and predicted
-      tags.
+    score: Function that computes a score from the gold tags and the predicted
+      tags of all sentences.
   """
 
   def score_lexicon(unseen: str) -> Scores:
-    """Scores a lexicon that assigns a label to unseen words (see `Lexicon`)."""
+    """Scores a lexicon with one method of labeling unseen words."""
     lexicon = Lexicon(
       [word for example in train for word in example.words],
       [tag for example in train for tag in example.tags],
@@ -377,7 +377,7 @@ def _treebank_files(data: pathlib.Path, split: str) -> dict[str, Any]:
 
 
 def score_sentence_tasks(data: pathlib.Path, files: pathlib.Path) -> TaskScores:
-  """Yields the baselines for NLI and PAWS-X."""
+  """Yields the scores of the baselines for NLI and PAWS-X."""
   nli = data / 'nli'
   tests = {
     'en': nli / 'snli/en.test.first1500.tsv',
@@ -411,7 +411,7 @@ def score_sentence_tasks(data: pathlib.Path, files: pathlib.Path) -> TaskScores:
 
 
 def score_word_tasks(data: pathlib.Path, files: pathlib.Path) -> TaskScores:
-  """Yields the baselines for POS tagging, NER and parsing."""
+  """Yields the scores of the baselines for POS tagging, NER and parsing."""
   train, tests = (
     read_examples('conllu_tags', _treebank_files(data, split))
     for split in ('train', 'test')
@@ -455,7 +455,7 @@ def score_word_tasks(data: pathlib.Path, files: pathlib.Path) -> TaskScores:
 
 
 def score_question_tasks(data: pathlib.Path, files: pathlib.Path) -> TaskScores:
-  """Yields the baselines for extractive question answering."""
+  """Yields the scores of the baselines for extractive question answering."""
   train = read_examples('squad', {'en': files / 'tydiqa.en.train.json'})['en']
   texts = [example.answers[0].text for example in train if example.answers]
   num_words = [len(text.split()) for text in texts]
@@ -498,7 +498,7 @@ def score_question_tasks(data: pathlib.Path, files: pathlib.Path) -> TaskScores:
 
 
 def score_pair_tasks(data: pathlib.Path, files: pathlib.Path) -> TaskScores:
-  """Yields the baselines for retrieval, mining, alignment and translation."""
+  """Yields baseline scores for retrieval, mining, alignment and translation."""
   yield (
     'tatoeba',
     {
@@ -561,7 +561,7 @@ def score_pair_tasks(data: pathlib.Path, files: pathlib.Path) -> TaskScores:
 
 
 def translation_baselines(corpus: pathlib.Path) -> dict[str, Scores]:
-  """Returns the BLEU of copied sources and of nearest training pairs.
+  """Returns the BLEU of two baselines: copied sources and nearest neighbors.
 
   Args:
     corpus: Corpus directory with English and Japanese text (see splits.py).
@@ -595,7 +595,7 @@ def _read_lines(path: pathlib.Path) -> list[str]:
 
 
 def main() -> None:
-  """Computes and writes the scores of all baselines."""
+  """Computes the scores of all baselines and writes them to a file."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

@@ -22,11 +22,11 @@ _Runs = list[example_statistics.Statistics]
 
 
 class Setting(NamedTuple):
-  """Parameters of a simulation.
+  """Parameters of a simulated comparison between two models.
 
   Attributes:
     num_seeds: Number of seeds per model.
-    seed_std: Standard deviation of the true accuracy between seeds.
+    seed_std: Standard deviation of a model's true accuracy over its seeds.
     num_examples: Number of examples in the test set.
     cluster_size: Number of examples in a cluster, such as the questions about
       the same text.
@@ -63,14 +63,14 @@ _CLUSTER_STD = 0.15
 
 
 class Rates(NamedTuple):
-  """Fractions of trials with each outcome.
+  """Fractions of simulated comparisons with each outcome.
 
   Attributes:
-    significant: Fraction of trials with p < 0.05.
-    covered: Fraction of trials in which the 95 % interval contains the true
-      difference.
-    significant_unclustered: Fraction of trials with p < 0.05 if the test
-      ignores the clusters.
+    significant: Fraction of comparisons with p < 0.05.
+    covered: Fraction of comparisons in which the 95 % interval contains the
+      true difference.
+    significant_unclustered: Fraction of comparisons with p < 0.05 if the
+      significance test ignores the clusters.
   """
 
   significant: float
@@ -81,7 +81,7 @@ class Rates(NamedTuple):
 def simulate_rates(
   setting: Setting, *, difference: float, trials: int, samples: int = 200
 ) -> Rates:
-  """Compares two models on simulated test sets.
+  """Compares two models repeatedly on simulated test sets.
 
   For each example, a probability of success is drawn around 0.6. Each model,
   each seed, and each combination of a model and a cluster adds a random
@@ -89,9 +89,9 @@ def simulate_rates(
 
   Args:
     setting: Parameters of the simulation.
-    difference: True difference between the models.
+    difference: True difference between the models' accuracies.
     trials: Number of simulated test sets.
-    samples: Number of bootstrap samples per test.
+    samples: Number of bootstrap samples per significance test.
   """
   generator = np.random.default_rng(0)
   significant = covered = significant_unclustered = 0
@@ -140,11 +140,12 @@ def _compare(
 def simulate_runs(
   generator: np.random.Generator, probabilities: np.ndarray, setting: Setting
 ) -> list[_Runs]:
-  """Simulates a model's runs in each language.
+  """Simulates the test results of a model in each language.
 
   Args:
     generator: Random number generator.
-    probabilities: Probability of success on each example, of shape [examples].
+    probabilities: Probability of a correct prediction on each example, of shape
+      [examples].
     setting: Parameters of the simulation.
 
   Returns:
@@ -180,7 +181,7 @@ def simulate_runs(
 def false_positive_rate(
   setting: Setting, *, num_leaderboards: int, num_models: int, num_tasks: int
 ) -> float:
-  """Returns how many leaderboards of equal models show a significant winner.
+  """Counts the leaderboards on which one of several equal models seems better.
 
   Args:
     setting: Parameters of the simulation.
@@ -220,7 +221,7 @@ def false_positive_rate(
 
 
 def main(trials: int, num_leaderboards: int) -> None:
-  """Prints a table line for each setting.
+  """Simulates each setting and prints its results as a table line.
 
   Args:
     trials: Number of simulated test sets for each setting.

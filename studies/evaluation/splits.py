@@ -32,7 +32,7 @@ ENJA_FILES = {'train': 'train.first15000', 'validation': 'dev', 'test': 'test'}
 
 
 def hash_bucket(text: str, count: int) -> int:
-  """Returns a number below `count` that depends only on the text."""
+  """Returns a number in [0, count) that depends only on the text."""
   digest = hashlib.sha256(text.encode()).digest()
   return int.from_bytes(digest[:8], 'big') % count
 
@@ -49,7 +49,7 @@ def write_lines(path: pathlib.Path, lines: list[str]) -> None:
 
 
 def prepare_uner(data: pathlib.Path, output: pathlib.Path) -> None:
-  """Splits the English dev set of Universal NER by sentence."""
+  """Splits the English dev set of Universal NER into train and dev sets."""
   path = data / 'uner' / 'UNER_English-EWT' / 'en_ewt-ud-dev.iob2'
   blocks = path.read_text(encoding='utf-8').strip('\n').split('\n\n')
   for split, is_held_out in (('train', False), ('dev', True)):
@@ -73,7 +73,7 @@ def _sentence_text(block: str) -> str:
 
 
 def pawsx_split(sentence: str) -> str:
-  """Returns the split for pairs with a given first English sentence."""
+  """Returns the split for all pairs with the given first English sentence."""
   bucket = hash_bucket(sentence, 10)
   if bucket < 5:
     return 'train'
@@ -81,7 +81,7 @@ def pawsx_split(sentence: str) -> str:
 
 
 def prepare_pawsx(data: pathlib.Path, output: pathlib.Path) -> None:
-  """Splits PAWS-X by the first English sentence.
+  """Splits the pairs of PAWS-X according to the first English sentence.
 
   All languages' files contain the same pairs in the same order.
 
@@ -140,7 +140,7 @@ def prepare_tydiqa(data: pathlib.Path, output: pathlib.Path) -> None:
 
 
 def prepare_tatoeba(data: pathlib.Path, output: pathlib.Path) -> None:
-  """Writes collections for bitext mining.
+  """Writes the sentence collections for bitext mining.
 
   The pairs are divided into three groups, of which both sentences, only the
   foreign sentence, or only the English sentence are included.
@@ -176,7 +176,7 @@ def prepare_tatoeba(data: pathlib.Path, output: pathlib.Path) -> None:
 
 
 def prepare_enja(data: pathlib.Path, output: pathlib.Path) -> None:
-  """Writes a corpus with sentence pairs and text for a vocabulary."""
+  """Writes a corpus with sentence pairs, and text for training a vocabulary."""
   languages = ('en', 'ja')
   folder = output / 'en-ja'
   for split, stem in ENJA_FILES.items():
@@ -193,7 +193,7 @@ def prepare_enja(data: pathlib.Path, output: pathlib.Path) -> None:
 
 
 def main() -> None:
-  """Writes the files of all data sets."""
+  """Writes the splits of all data sets."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

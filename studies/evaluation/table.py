@@ -20,11 +20,11 @@ class Row:
 
   Attributes:
     title: Title of the table row.
-    grid: Folder in WORK that contains the results of `xlflax finetune`. Empty
-      for a task without a hyperparameter grid.
+    grid: Folder in WORK that contains the results of `xlflax finetune`. It is
+      empty for a task without a hyperparameter grid.
     metric: Task and metric of the result, as 'task/metric'.
-    baseline: Key of the task in baselines.json.
-    kinds: Names of the baselines in the row.
+    baseline: Key of the task in the file baselines.json.
+    kinds: Names of the baselines that the row shows.
     best: 'high' if higher scores are better, 'low' otherwise.
     run: Model directory in WORK for a task without a hyperparameter grid.
   """
@@ -115,7 +115,10 @@ ROWS = (
 
 
 def scores_by_language(metrics: Scores, prefix: str) -> Scores:
-  """Returns the metrics 'prefix/language' by language, without the mean."""
+  """Returns a map from language to the value of the metric `prefix/language`.
+
+  The mean over languages is excluded.
+  """
   scores = {
     name.removeprefix(f'{prefix}/'): value
     for name, value in metrics.items()
@@ -126,7 +129,11 @@ def scores_by_language(metrics: Scores, prefix: str) -> Scores:
 
 
 def read_grid_scores(folder: pathlib.Path, metric: str) -> Scores:
-  """Returns the selected setting's mean test scores over seeds."""
+  """Returns the test scores of the selected hyperparameters.
+
+  The scores are averaged over seeds. The hyperparameters were selected by
+  `xlflax finetune`.
+  """
   grid = json.loads((folder / 'grid.json').read_text(encoding='utf-8'))
   selected = next(
     setting
@@ -140,12 +147,12 @@ def read_grid_scores(folder: pathlib.Path, metric: str) -> Scores:
 
 
 def read_run_scores(run: pathlib.Path, metric: str, step: str) -> Scores:
-  """Returns a run's test scores at one step.
+  """Returns the test scores of a run's checkpoint at one step.
 
   Args:
     run: Model directory.
     metric: Task and metric in the format 'task/metric'.
-    step: Step, 'untrained', or 'last' for the last step.
+    step: Step of the checkpoint, 'untrained', or 'last' for the last step.
 
   Returns:
     Scores by language, or {} if there is no result.
@@ -193,7 +200,7 @@ def format_number(value: float) -> str:
 def format_row(
   work: pathlib.Path, row: Row, baselines: dict[str, dict[str, Scores]]
 ) -> list[str]:
-  """Returns a table line for each language.
+  """Returns table lines with the scores of a task, one for each language.
 
   Model scores that are better than all baselines are bold.
   """

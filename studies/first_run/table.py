@@ -20,7 +20,7 @@ Scores = dict[str, float]
 
 
 def read_layer_scores(path: pathlib.Path) -> dict[int, Scores]:
-  """Returns each layer's accuracy on pairs without shared strings."""
+  """Returns each layer's retrieval accuracy on pairs that share no string."""
   rows = json.loads(path.read_text('utf-8'))['tables']['layers']
   accuracies = collections.defaultdict(lambda: collections.defaultdict(list))
   for row in rows:
@@ -34,7 +34,7 @@ def read_layer_scores(path: pathlib.Path) -> dict[int, Scores]:
 
 
 def read_retrieval(run: pathlib.Path, name: str) -> tuple[int, Scores]:
-  """Reads a checkpoint's retrieval results.
+  """Reads the retrieval results of a checkpoint.
 
   Args:
     run: Model directory.
@@ -66,7 +66,7 @@ def find_trained_step(run: pathlib.Path) -> str:
 
 
 def read_tagging(folder: pathlib.Path) -> dict[str, Scores]:
-  """Reads the accuracies in part-of-speech tagging.
+  """Reads the accuracies of part-of-speech tagging.
 
   Args:
     folder: Output folder of `xlflax finetune`.
@@ -93,7 +93,7 @@ def read_tagging(folder: pathlib.Path) -> dict[str, Scores]:
 
 
 def main() -> None:
-  """Prints the retrieval table and the tagging table for each kind of run."""
+  """Prints the retrieval table and the tagging table for each type of run."""
   work = pathlib.Path(sys.argv[1])
   for kind in sys.argv[2:] or ('mono', 'pairs', 'published'):
     runs = [

@@ -1,1 +1,1 @@
-"""Plans and tiny runs of the papers' rows (docs/measured/papers.md)."""
+"""Dry runs and tiny training runs of the models in papers' result tables."""

@@ -1,4 +1,4 @@
-"""Correlation between CKA and sentence retrieval over a model's layers.
+"""Correlation between CKA and retrieval accuracy over a model's layers.
 
   python -m studies.papers.correlation CKA_DIR SENTENCES_DIR
 
@@ -24,14 +24,14 @@ Row = Mapping[str, str]
 def layer_correlations(
   cka: Iterable[Row], sentences: Iterable[Row], *, mapping: str = 'procrustes'
 ) -> dict[tuple[str, str, str], float]:
-  """Computes the Pearson correlation between CKA and retrieval over layers.
+  """Computes the Pearson correlation of CKA and retrieval accuracy over layers.
 
   Args:
-    cka: Rows of `cka.csv`. Only comparisons between the same layer in both
-      models are used.
+    cka: Rows of the file `cka.csv`. Only rows that compare the same layer in
+      both models are used.
     sentences: Rows of the file `sentences.csv`.
-    mapping: Value of the column `mapping` in the rows of `sentences.csv` that
-      are used: 'procrustes' or 'none'.
+    mapping: Value of the column `mapping` that rows of `sentences.csv` must
+      have to be used: 'procrustes' or 'none'.
 
   Returns:
     The correlation by (series, pair, step), for all combinations with three or

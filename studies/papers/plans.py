@@ -1,4 +1,4 @@
-"""Plans the papers' models for the number of GPUs that the papers used.
+"""Dry runs of the papers' models on the number of GPUs that the papers used.
 
   python -m studies.papers.plans WORK
 
@@ -28,7 +28,7 @@ GIB = 2**30
 def plan_arguments(
   file: str, vocabulary: int, languages: int, devices: int
 ) -> list[str]:
-  """Returns the `xlflax` arguments that plan the model in a table row.
+  """Returns the `xlflax` arguments for the dry run of a model.
 
   Parameters and optimizer state are sharded by FSDP over all devices.
 
@@ -56,7 +56,7 @@ def plan_arguments(
 
 
 def plan_row(work: pathlib.Path, file: str, *sizes: int) -> dict:
-  """Returns the plan for the model in a table row as JSON values.
+  """Makes the dry-run plan of a model and returns its JSON values.
 
   Args:
     work: Folder to which the plan is written.
@@ -70,7 +70,7 @@ def plan_row(work: pathlib.Path, file: str, *sizes: int) -> dict:
 
 
 def main() -> None:
-  """Plans all models and prints the table."""
+  """Makes dry-run plans of all models and prints a table."""
   work = pathlib.Path(sys.argv[1])
   work.mkdir(parents=True, exist_ok=True)
   lines = [

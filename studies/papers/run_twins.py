@@ -1,4 +1,4 @@
-"""Trains a tiny configuration for every row in the papers' tables.
+"""Trains a tiny model for every row in the papers' result tables.
 
   python -m studies.papers.run_twins --data DATA --work WORK [--only REGEX] \
       [--jobs 2]
@@ -20,10 +20,10 @@ from studies.papers import runner, tiny_rows
 
 
 def format_table(results: dict[str, dict]) -> str:
-  """Returns a table that contains all rows with a result.
+  """Returns a Markdown table of the tiny runs that have a result.
 
   Args:
-    results: Map from a row's name to its result, as returned by
+    results: Map from the name of a run to its result, as returned by
       `runner.read_result`.
   """
   lines = [
@@ -50,7 +50,11 @@ def _format_files(files: tuple[str, ...]) -> str:
 
 
 def main() -> int:
-  """Trains all rows; returns 1 if a run fails or a metric does not decrease."""
+  """Trains all tiny models and prints a table of their losses.
+
+  The return value is 1 if a run fails or if the metric of a run does not
+  decrease, and 0 otherwise.
+  """
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

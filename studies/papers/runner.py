@@ -1,4 +1,4 @@
-"""Creation of corpora, vocabularies, caches and runs with `xlflax` commands."""
+"""Runner of the `xlflax` commands that create corpora, caches and tiny runs."""
 
 import dataclasses
 import json
@@ -57,18 +57,18 @@ VOCABULARIES = {
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-  """A row in a paper's table, which is trained by `xlflax train`.
+  """A row in a paper's result table, for which a tiny model is trained.
 
   Attributes:
     name: Name of the run.
     files: Gin files that configure the run.
     corpus: Corpus of the run, a key of `CORPORA`.
     vocabulary: Vocabulary of the run, a key of `VOCABULARIES`.
-    macros: Pairs of a gin macro and the name of a different run. The macro is
-      bound to that run's directory, and that run is trained first.
+    macros: Pairs of a gin macro and the name of another run. The macro is bound
+      to that run's directory, and that run is trained first.
     flags: Additional flags for `xlflax train`.
-    metric: Metric that must decrease during training. `a - b` is the difference
-      between two metrics.
+    metric: Metric that must decrease during training. `a - b` denotes the
+      difference between two metrics.
     table: Paper and table number, in the format used in the documentation.
     row: Name of the row in the paper.
   """
@@ -85,16 +85,16 @@ class Row:
 
 
 class Runner:
-  """Creator of the inputs and the runs in a working folder.
+  """Creator of the corpora, vocabularies, caches and runs in a working folder.
 
   Each input and each run is created only once. The methods may be called from
   several threads.
 
   Args:
     data: Folder that contains the data sets.
-    work: Folder to which everything is written.
-    rows: All rows for which `train` may be called, including those from which
-      other rows are initialized.
+    work: Working folder to which all files are written.
+    rows: All rows for which `train` may be called. They include the rows whose
+      runs initialize the runs of other rows.
   """
 
   def __init__(self, data: pathlib.Path, work: pathlib.Path, rows: list[Row]):
@@ -142,10 +142,10 @@ class Runner:
   def create_once(
     self, name: str, create: Callable[[pathlib.Path], Any]
   ) -> pathlib.Path:
-    """Calls `create(path)` unless it has succeeded before.
+    """Calls `create(path)`, unless it has already succeeded for this path.
 
     Args:
-      name: Path within the working folder.
+      name: Path relative to the working folder.
       create: Function that writes the file or folder at the path.
 
     Returns:
@@ -163,7 +163,7 @@ class Runner:
     return path
 
   def log_file(self, path: pathlib.Path) -> pathlib.Path:
-    """Returns the log file of the command that creates `path`."""
+    """Returns the log file of the command that creates a file or folder."""
     return self.work / 'logs' / f'{path.relative_to(self.work)}.log'
 
   def build_corpus(self, name: str) -> pathlib.Path:
@@ -249,7 +249,7 @@ class Runner:
     )
 
   def train(self, row: Row) -> pathlib.Path:
-    """Trains a row, after the runs from which it is initialized."""
+    """Trains the model for a row, after the runs that initialize it."""
     macros: dict[str, object] = {
       macro: str(self.train(self.rows[name])) for macro, name in row.macros
     }
@@ -280,7 +280,7 @@ class Runner:
 def copy_language(
   corpus: pathlib.Path, target: pathlib.Path, language: str
 ) -> None:
-  """Writes one language's monolingual text as a separate corpus."""
+  """Writes the monolingual text of one language as a separate corpus."""
   for path in corpus.rglob(f'mono/{language}.*'):
     copy = target / path.relative_to(corpus)
     copy.parent.mkdir(parents=True, exist_ok=True)
@@ -288,11 +288,11 @@ def copy_language(
 
 
 def read_result(run: pathlib.Path, metric: str = 'loss') -> dict:
-  """Reads a run's result.
+  """Reads the first and last metric values of a run, and its cost.
 
   Args:
     run: Model directory.
-    metric: Metric to read. `a - b` is the difference between two metrics.
+    metric: Metric to read. `a - b` denotes the difference between two metrics.
 
   Returns:
     The number of 'steps', the 'first' and the 'last' logged value of the

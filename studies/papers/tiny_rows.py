@@ -1,4 +1,4 @@
-"""Tiny configurations for the rows in the papers' tables."""
+"""Tiny training runs for the rows in the papers' result tables."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from xlflax.config import gin_config
 def paper_row(
   name: str, table: str, row: str, file: str, *inputs: str, **options: Any
 ) -> runner.Row:
-  """Returns the tiny run for a row in a paper's table.
+  """Returns the tiny training run for a row in a paper's result table.
 
   Args:
     name: Name of the run.
-    table: Paper and table number.
+    table: Paper and number of the table, such as 'ECS 1'.
     row: Name of the row in the paper.
-    file: Tiny configuration (see `tiny_gin_files`).
+    file: Name of the tiny configuration (see `tiny_gin_files`).
     *inputs: Corpus and vocabulary that the run uses.
     **options: Additional fields of `runner.Row`.
   """
@@ -44,7 +44,7 @@ def tiny_gin_files(file: str) -> tuple[str, ...]:
 
 
 def ecs_rows() -> list[runner.Row]:
-  """Returns the rows in ECS table 1 for each of its three language pairs."""
+  """Returns the tiny runs for ECS table 1, with each of its language pairs."""
   conditions = (
     ('default', 'Default', 'joint'),
     ('wiki_cc', 'Wiki-CC', 'joint'),
@@ -72,7 +72,7 @@ def ecs_rows() -> list[runner.Row]:
 
 
 def metaxlm_rows() -> list[runner.Row]:
-  """Returns the rows in MetaXLM tables 1 to 5."""
+  """Returns the tiny runs for the rows of MetaXLM tables 1 to 5."""
   meta_pretrained = (('INIT_DIR', 'metaxlm_meta'),)
   rows = (
     ('metaxlm', '1-5', 'MetaXLM, Both'),
@@ -104,7 +104,7 @@ def metaxlm_rows() -> list[runner.Row]:
 
 
 def ppa_rows() -> list[runner.Row]:
-  """Returns the rows in PPA tables 2 to 5."""
+  """Returns the tiny runs for the rows of PPA tables 2 to 5."""
   ablations = (
     ('', 'PPA'),
     ('_no_moco', '- MoCo'),
@@ -132,7 +132,7 @@ _VECO_PHASE_2 = (('INIT_DIR', 'veco_large_phase2'),)
 
 
 def veco_rows() -> list[runner.Row]:
-  """Returns the rows in VECO tables 1 to 5 and their initial runs."""
+  """Returns the tiny runs for VECO tables 1 to 5 and their initial runs."""
   return [
     paper_row('veco_xlmr', 'VECO', 'the initial XLM-R', 'veco/tiny_xlmr'),
     *_veco_phases(),

@@ -66,7 +66,10 @@ def normalize_text(text: str) -> str:
 
 
 def read_tsv(path: pathlib.Path) -> list[list[str]]:
-  """Returns the lines with two columns, or [] if the file does not exist."""
+  """Returns the lines of a file that have two columns.
+
+  If the file does not exist, the list is empty.
+  """
   if not path.exists():
     return []
   return [
@@ -77,7 +80,7 @@ def read_tsv(path: pathlib.Path) -> list[list[str]]:
 
 
 def read_guide(folder: pathlib.Path) -> list[list[str]]:
-  """Returns each article's paragraphs without header, markup and links."""
+  """Returns each article's paragraphs, without its header, markup and URLs."""
   documents = []
   for path in sorted(folder.glob('*.md')):
     text = path.read_text(encoding='utf-8')
@@ -116,7 +119,7 @@ def read_parallel(
 
   Args:
     data: Folder that contains the data sets.
-    sources: Sources to use, keys of `PAIR_SOURCES`.
+    sources: Names of the sources of sentence pairs, keys of `PAIR_SOURCES`.
   """
   pairs: dict[str, list[tuple[str, str]]] = {
     language: [] for language in LANGUAGES[1:]
@@ -149,16 +152,16 @@ def read_monolingual(
   language: str,
   sources: Collection[str],
 ) -> list[list[str]]:
-  """Returns a language's monolingual documents.
+  """Returns the monolingual documents in a language.
 
   Documents are Bible chapters, articles, and the sentences in this language
   from the sentence pairs.
 
   Args:
     data: Folder that contains the data sets.
-    pairs: Training pairs by language.
+    pairs: Sentence pairs for training, by language.
     language: Language of the documents.
-    sources: Sources to use, keys of `SOURCES`.
+    sources: Names of the text sources, keys of `SOURCES`.
   """
   documents = []
   if 'bible' in sources:
@@ -233,10 +236,10 @@ def build_corpus(
   Args:
     data: Folder that contains the data sets.
     output: Corpus directory to write.
-    languages: Languages of the corpus, English first.
-    sources: Sources of English text.
-    foreign_sources: Sources of the text in the other languages.
-    pair_sources: Sources of the sentence pairs.
+    languages: Languages of the corpus, of which English is the first.
+    sources: Names of the sources of English text.
+    foreign_sources: Names of the sources of text in the other languages.
+    pair_sources: Names of the sources of sentence pairs.
   """
   test = read_tatoeba(data / 'tatoeba')
   held_out = {
@@ -248,7 +251,7 @@ def build_corpus(
   num_dropped: collections.Counter[str] = collections.Counter()
 
   def accept_training_text(name: str, *texts: str) -> bool:
-    """Returns whether no text is held out, and counts rejected texts."""
+    """Returns whether no text is held out, and counts those that are."""
     is_held_out = any(normalize_text(text) in held_out for text in texts)
     num_dropped[name] += is_held_out
     return not is_held_out

@@ -1,4 +1,4 @@
-"""Conditions of the recipe study, which were declared before the runs.
+"""Training settings compared in the recipe study, declared before the runs.
 
 Question: Which settings for masked language modeling result in the lowest loss
 of a small encoder on real text, with the same number of tokens and with the
@@ -31,13 +31,15 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Condition:
-  """Condition of the study: a training configuration.
+  """A training configuration that the recipe study compares with others.
 
   Attributes:
-    name: Unique name of the condition.
-    settings: Gin macros and parameters that differ from `BASE_SETTINGS`.
+    name: Unique name of the training configuration.
+    settings: Gin macros and parameters in which the condition differs from
+      `BASE_SETTINGS`.
     files: Gin files in this folder that are read after `encoder.gin`.
-    corpus: Corpus of the run, a key of `CORPORA`.
+    corpus: Name of the corpus on which the model is trained, a key of
+      `CORPORA`.
     vocabulary: Size of the vocabulary.
     tokens: Number of training tokens.
   """

@@ -1,4 +1,4 @@
-"""Trains and evaluates the conditions of the recipe study.
+"""Trains and evaluates the training configurations of the recipe study.
 
   python -m studies.recipes.study --work WORK [--only REGEX] [--seeds 0,1,2] \
       [--cores 1]
@@ -67,13 +67,13 @@ def run_xlflax(*arguments: str, cores: str, log: pathlib.Path) -> float:
 
 
 class Study:
-  """Creator of the study's inputs and runs.
+  """Creator of the inputs and runs of the recipe study.
 
   Each input and each run is created only once.
 
   Args:
     work: Folder to which everything is written.
-    cores: CPU cores on which the command runs, in the format of `taskset -c`.
+    cores: CPU cores on which the commands run, in the format of `taskset -c`.
     flags: Additional flags for `xlflax train`.
   """
 
@@ -85,13 +85,13 @@ class Study:
   def run_condition(
     self, condition: Condition, seed: int, previous: dict
   ) -> dict:
-    """Trains and evaluates a condition.
+    """Trains and evaluates a model with one training configuration.
 
     Args:
-      condition: Condition to train.
+      condition: Training configuration.
       seed: Random seed of the run.
-      previous: Result of an earlier call. If it is not empty, the condition is
-        evaluated without training it again.
+      previous: Result of an earlier call. If it is not empty, the trained model
+        is evaluated again without training.
 
     Returns:
       The run's result: 'tokens', 'steps', 'processor_seconds', the training
@@ -194,7 +194,7 @@ def _read_measures(model_dir: pathlib.Path) -> dict[str, dict[str, float]]:
 
 
 def main() -> int:
-  """Runs the selected conditions and writes results.json."""
+  """Runs the selected training configurations and writes results.json."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

@@ -25,7 +25,7 @@ COLUMNS = (
 
 
 def print_losses(results_file: str) -> None:
-  """Prints the final held-out loss for each condition and seed.
+  """Prints the final held-out loss of each training configuration and seed.
 
   Runs with several evaluated checkpoints are omitted, because
   `print_loss_curves` prints them.
@@ -75,7 +75,7 @@ def print_loss_curves(results_file: str) -> None:
 
 
 def draw_training_curves(results_file: str, figure_file: str) -> None:
-  """Plots the training loss of conditions with 1,280 tokens per step."""
+  """Plots training loss curves of configurations with 1,280 tokens per step."""
   results = _read_results(results_file)
   panels = {
     'best conditions': ('shipped', 'base', 'modern', 'combined'),

@@ -1,1 +1,1 @@
-"""Case study that trains a model in 24 languages (docs/rehearsal.md)."""
+"""Case study that trains an encoder in 24 languages (docs/rehearsal.md)."""

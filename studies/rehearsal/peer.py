@@ -1,4 +1,6 @@
-"""Hugging Face baseline for docs/rehearsal.md with the same CPU time.
+"""Hugging Face baseline that uses the same CPU time as the case study.
+
+The results are reported in docs/rehearsal.md.
 
   python -m studies.rehearsal.peer WORK [THREADS]
 
@@ -31,7 +33,7 @@ _TOKENIZER_FILES = ('tokenizer.json', 'tokenizer_config.json')
 
 
 def run_timed(command: list[str]) -> float:
-  """Runs a command and returns the CPU seconds of it and its children."""
+  """Runs a command and returns its CPU seconds, including child processes."""
   before = resource.getrusage(resource.RUSAGE_CHILDREN)
   subprocess.run(command, check=True)
   after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -39,7 +41,10 @@ def run_timed(command: list[str]) -> float:
 
 
 def read_cpu_seconds(work: pathlib.Path, name: str) -> float:
-  """Returns the CPU seconds of a run in run.sh, summed over its restarts."""
+  """Returns the CPU seconds of a run that run.sh executed.
+
+  The CPU seconds are summed over the run's restarts.
+  """
   rows = (line.split() for line in (work / 'times').read_text().splitlines())
   return sum(float(row[1]) + float(row[2]) for row in rows if row[0] == name)
 
@@ -81,7 +86,7 @@ def train_masked_lm(work: pathlib.Path, threads: int) -> pathlib.Path:
   )
 
   def run(steps: int, name: str = 'pilot') -> float:
-    """Trains and returns CPU seconds, including interrupted attempts."""
+    """Trains and returns the CPU seconds, including interrupted attempts."""
     import torch
 
     run_setting = dataclasses.replace(
@@ -114,7 +119,7 @@ def train_masked_lm(work: pathlib.Path, threads: int) -> pathlib.Path:
 
 
 def read_pairs(work: pathlib.Path, count: int) -> list[str]:
-  """Returns training pairs as 'English<TAB>translation' in random order.
+  """Returns training pairs as lines 'English<TAB>translation', shuffled.
 
   Args:
     work: Folder to which run.sh has written its outputs.
@@ -160,7 +165,7 @@ def train_on_pairs(
   )
 
   def run(steps: int, name: str = 'pilot') -> float:
-    """Trains and returns CPU seconds."""
+    """Trains for some steps and returns the CPU seconds."""
     run_setting = dataclasses.replace(
       setting, work=f'{setting.work}/{name}-{steps}'
     )
@@ -182,26 +187,29 @@ def train_on_pairs(
 
 
 def read_costs(work: pathlib.Path) -> dict:
-  """Reads each phase's steps and CPU seconds from WORK/baseline.json."""
+  """Reads the steps and CPU seconds of each training phase.
+
+  The file WORK/baseline.json stores them.
+  """
   path = work / 'baseline.json'
   return json.loads(path.read_text()) if path.exists() else {}
 
 
 def record_costs(work: pathlib.Path, name: str, costs: dict) -> None:
-  """Adds a phase's steps and CPU seconds to WORK/baseline.json."""
+  """Adds a training phase's steps and CPU seconds to WORK/baseline.json."""
   content = json.dumps(read_costs(work) | {name: costs}, indent=1)
   (work / 'baseline.json').write_text(content + '\n')
   print(name, costs, flush=True)
 
 
 def convert_model(*arguments: str) -> None:
-  """Runs `xlflax convert` with arguments."""
+  """Runs the command `xlflax convert` with the given arguments."""
   command = [sys.executable, '-m', 'xlflax.cli', 'convert', *arguments]
   subprocess.run(command, check=True)
 
 
 def main() -> None:
-  """Trains the baseline and imports it into xlflax."""
+  """Trains the Hugging Face baseline and converts it to xlflax."""
   work = pathlib.Path(sys.argv[1])
   threads = int(sys.argv[2]) if len(sys.argv) > 2 else 1
   folder = train_on_pairs(work, train_masked_lm(work, threads), threads)

@@ -50,10 +50,10 @@ def _locate_results(
 
 
 def format_scores(run: pathlib.Path, task: str, metric: str) -> dict[str, str]:
-  """Returns the last checkpoint's test scores as table cells.
+  """Returns the test scores of a run's last checkpoint as table cells.
 
   Args:
-    run: Directory with the results.
+    run: Model directory of the run.
     task: Name of the task.
     metric: Name of the metric.
 
