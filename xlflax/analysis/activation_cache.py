@@ -1,4 +1,4 @@
-"""Disk cache of sentence states, from which interrupted analyses resume."""
+"""Disk cache of pooled hidden states, from which analyses resume."""
 
 import dataclasses
 import functools
@@ -22,7 +22,7 @@ _DESCRIPTION = 'about.json'
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceReader:
-  """Reader of sentence states, which computes them or loads them from a cache.
+  """Reader that computes pooled hidden states or loads them from a cache.
 
   The cache has a folder for each combination of model, language and text. It
   contains `about.json`, which describes the states, and the files `00000.npz`,
@@ -51,7 +51,7 @@ class SentenceReader:
     languages: Sequence[str],
     layers: Sequence[int],
   ) -> list[np.ndarray]:
-    """Returns several models' sentence states at the given layers.
+    """Returns the pooled hidden states of each model at the given layers.
 
     Args:
       models: Models that have been opened for reading.
@@ -81,7 +81,7 @@ class SentenceReader:
     texts: Sequence[str],
     language: str,
   ) -> Iterator[np.ndarray]:
-    """Yields sentence states block by block, in the order of the sentences.
+    """Yields pooled hidden states of sentences, block by block and in order.
 
     Args:
       models: Models that have been opened for reading.

@@ -39,7 +39,7 @@ class CkaStudy(study_base.SeriesStudy):
       counterpart.
     layers: Indices of the layers to analyze. If None, all layers are analyzed.
     estimator: Statistical estimator for CKA (see `xlflax.similarity.cka`).
-    reader: Reader that computes sentence states.
+    reader: Reader that computes the pooled hidden states of sentences.
   """
 
   source: text_sources.PairSource

@@ -73,7 +73,7 @@ def matrices(
   first_layers: Sequence[int] = (),
   second_layers: Sequence[int] = (),
 ) -> figure.Figure:
-  """Plots heat maps over all pairs of layers, with one panel per model.
+  """Plots heat maps over all pairs of layers of two models.
 
   Args:
     title: Figure title.

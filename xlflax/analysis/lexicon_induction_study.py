@@ -265,7 +265,7 @@ class _VectorCache:
   def _store(
     self, ref: model_refs.ModelRef, language: str
   ) -> word_vectors.Store | None:
-    """Returns the storage of the sums over a text, or None."""
+    """Returns the file that stores the sums over a text, or None."""
     if self._settings.directory is None:
       return None
     metadata = self._models.identity(ref) | {

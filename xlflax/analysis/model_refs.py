@@ -113,7 +113,7 @@ class ModelSeries:
 
 
 class Models:
-  """Runs opened for reading, with the two most recent models in memory."""
+  """Cache of opened runs, with the two most recently used models in memory."""
 
   def __init__(
     self,

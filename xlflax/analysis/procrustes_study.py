@@ -48,9 +48,9 @@ class ProcrustesStudy(study_base.SeriesStudy):
     source: Source of parallel text. For maps between words, the words are
       separated by spaces.
     series: Model series between whose models maps are learned.
-    links: For maps between words, the word-link file of each language pair, in
-      either order. The file is in Pharaoh's format, with a line for each
-      sentence pair.
+    links: For maps between words, the word-link file of each language pair. The
+      languages of a pair may be in either order. The file is in Pharaoh's
+      format, with a line for each sentence pair.
     steps: Checkpoint steps for models without a named step (see
       `Models.at_steps`).
     layers: Indices of the layers to analyze. If None, all layers are analyzed.

@@ -53,7 +53,7 @@ class SentenceRetrievalStudy(study_base.SeriesStudy):
     steps: Checkpoint steps for models without a named step (see
       `Models.at_steps`).
     layers: Indices of the layers to analyze. If None, all layers are analyzed.
-    reader: Reader that computes sentence states.
+    reader: Reader that computes the pooled hidden states of sentences.
   """
 
   test: text_sources.PairSource

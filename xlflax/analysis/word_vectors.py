@@ -129,7 +129,7 @@ class WordMeans:
 
 @dataclasses.dataclass(frozen=True)
 class Store:
-  """File of word sums from which a computation over a corpus resumes.
+  """File of hidden-state sums by word, from which a computation resumes.
 
   Attributes:
     path: Path to the `.npz` file.

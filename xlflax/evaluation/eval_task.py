@@ -58,8 +58,8 @@ class EvalModel:
       a single device is used.
     seed: Random seed for the tasks, such as for sampling masked tokens.
     batch_size: Number of sentences per batch. Sequences of more than 128 tokens
-      are evaluated in proportionally smaller batches. Tasks use it where the
-      results do not depend on it.
+      are evaluated in proportionally smaller batches. Tasks only use this batch
+      size if it does not affect their results.
     objectives: Training objectives of the run by name. They contain the labels
       of the heads.
     inputs: Settings with which the run turned labeled examples into model

@@ -90,8 +90,8 @@ def add_legend(canvas, grid: Iterable, names: Sequence[str]) -> None:
   """Adds one legend for all panels that is not wider than the figure.
 
   Args:
-    canvas: Figure with constrained layout. Its height increases with the
-      legend.
+    canvas: Figure with constrained layout. Its height is increased to make
+      space for the legend.
     grid: Axes that contain the labeled lines or bars.
     names: Labels in legend order. If there is only one label, no legend is
       added.

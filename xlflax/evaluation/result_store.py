@@ -295,7 +295,7 @@ def check_files(folder: pathlib.Path) -> None:
 def read_finished(
   directory: pathlib.Path, identity: Mapping[str, Any], step: Step
 ) -> eval_task.EvalResult | None:
-  """Returns the stored result with exactly the given identity, or None.
+  """Returns the complete stored result with the given identity, or None.
 
   Results with failures are not returned.
   """

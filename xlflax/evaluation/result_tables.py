@@ -381,7 +381,7 @@ def _parts_outside(parts: Sequence[str], languages: Sequence[str]) -> set[str]:
 
 
 def count_items(result: eval_task.EvalResult) -> tuple[str, dict[str, float]]:
-  """Returns the counted unit, such as 'sentences', and counts by language."""
+  """Returns the counted unit (such as 'sentences') and counts by language."""
   for unit in _COUNTS:
     counts = {
       name.partition('/')[2]: value

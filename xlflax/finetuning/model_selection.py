@@ -18,7 +18,7 @@ class Spread:
   """Mean and standard deviation of a list of numbers.
 
   Attributes:
-    values: Numbers. Those that are not finite are removed.
+    values: Numbers to summarize. Numbers that are not finite are removed.
   """
 
   values: tuple[float, ...]
@@ -95,7 +95,7 @@ class Setting:
 
   @property
   def dev(self) -> Spread:
-    """Spread of the selection metric over seeds."""
+    """Mean and standard deviation of the selection metric over seeds."""
     return Spread.from_optional(result.value for result in self.finished)
 
 

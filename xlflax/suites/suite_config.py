@@ -19,9 +19,10 @@ class SuiteTask:
     name: Name of the suite task. Its gin file names the evaluation tasks that
       score the test sets.
     family: Group of tasks to which the task belongs when scores are averaged.
-    gin_file: Gin file that binds `evaluate.tasks`, the test sets. For a task
-      with fine-tuning, it also binds everything that `xlflax finetune` needs
-      except INIT_FROM. It reads data from the macro DATA.
+    gin_file: Gin file that binds `evaluate.tasks`, the evaluation tasks for the
+      test sets. For a task with fine-tuning, the file also binds everything
+      that `xlflax finetune` needs except INIT_FROM. The macro DATA specifies
+      the directory of the data.
     bindings: Bindings 'NAME=VALUE' to apply to the gin file.
     trials: Name of the suite task whose fine-tuned models are evaluated. It can
       be the task's own name. None for a task without fine-tuning.

@@ -129,7 +129,7 @@ def shard(
 
 
 def _labels(model_dirs: Sequence[str]) -> list[str]:
-  """Returns the shortest path suffixes that are distinct."""
+  """Returns path suffixes of equal length, the shortest that are distinct."""
   parts = [pathlib.Path(path).absolute().parts for path in model_dirs]
   if len(set(parts)) < len(parts):
     raise errors.ConfigError(
@@ -294,7 +294,7 @@ class SuiteRunner:
   def _built_configurations(
     self, task: suite_config.SuiteTask
   ) -> list[gin_config.Configuration]:
-    """Returns the configurations from which a task builds objects."""
+    """Returns the gin configurations from which a suite task builds objects."""
     model = Model('', '', 0)
     configuration = self.configuration(task, model)
     configuration.expect_build(evaluate.evaluate)
@@ -343,7 +343,7 @@ class SuiteRunner:
       tests: Evaluation tasks for the test sets.
       result: Result to which the test results are added.
       grids: Finished grids of the checkpoint by task name. If the grid of the
-        given task is missing, it is run and added.
+        given task is missing, the grid is run and added to the mapping.
     """
     grid_task = self.suite.task(task.trials)
     if grid_task.name not in grids:

@@ -43,7 +43,7 @@ class Significance:
     high: Upper bound of the 95 % confidence interval.
     p_value: Two-sided p-value: the probability of a difference of at least this
       size, in either direction, between equal models.
-    samples: Number of bootstrap samples to draw.
+    samples: Number of bootstrap samples that the comparison used.
     runs: Number of runs for each of the two models. If both are 1,
       the two runs are compared rather than the methods that produced them.
   """
@@ -285,7 +285,7 @@ def _test_several_runs(
 
 
 def _contrast(runs: tuple[int, int]) -> np.ndarray:
-  """Returns weights of shape [runs] for the difference of two means."""
+  """Returns weights of runs that yield the difference of two means."""
   return np.repeat([-1 / runs[0], 1 / runs[1]], runs)
 
 
@@ -332,7 +332,7 @@ def _sample_score(
 def _sample_counts(
   size: int, *, samples: int, seed: int
 ) -> Iterator[np.ndarray]:
-  """Yields the multiplicities of N examples in blocks of samples, [S, N]."""
+  """Yields how often each of N examples occurs in S samples, block by block."""
   generator = np.random.default_rng(seed)
   block_size = max(1, _CHUNK // size)
   for start in range(0, samples, block_size):

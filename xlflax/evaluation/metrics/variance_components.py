@@ -157,7 +157,7 @@ def _two_sided_p(ratio, variances, weights) -> float:
 
 @functools.cache
 def _chi_square(freedom: float, count: int) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the quadrature of a chi-square divided by its degrees of freedom.
+  """Returns quadrature nodes and weights for a scaled chi-square distribution.
 
   The quadrature is Gauss-Legendre in the square root of the variable.
 

@@ -70,7 +70,7 @@ def collect_details(
   samples: int,
   seed: int,
 ) -> dict[tuple[str, str, str], Detail]:
-  """Collects details for every model's scores, means and transfer gaps.
+  """Collects the interval, mark and link to display next to each score.
 
   Args:
     tables: Score table of each model.

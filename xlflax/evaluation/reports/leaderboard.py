@@ -359,7 +359,7 @@ def compare_models(
 def _shared_keys(
   baseline, table, num_languages, source, samples, seed
 ) -> list[Key]:
-  """Returns the scores on which two models are compared.
+  """Returns the (task, metric, language) keys on which two models are compared.
 
   A mean or gap of a task requires that both models have the same languages. A
   mean over tasks also requires that no task and no language is missing.

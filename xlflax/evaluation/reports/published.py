@@ -15,8 +15,9 @@ def build_table(tasks: Collection[str]) -> text.Table:
   Each row is the score of a model on a task of the report.
 
   Args:
-    tasks: Tasks in the report. Tasks without published scores are omitted. An
-      average is included if the report contains all tasks that it covers.
+    tasks: Tasks in the report. Tasks without published scores are omitted. A
+      published average is included if the report contains all tasks over which
+      it was computed.
   """
   file = importlib.resources.files('xlflax.tasks') / 'published_scores.toml'
   publications = tomllib.loads(file.read_text(encoding='utf-8'))['tables']

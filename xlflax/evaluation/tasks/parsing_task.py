@@ -136,7 +136,7 @@ class Parsing(head_task.HeadTask):
 def _available_scores(
   content: clas.ContentScores,
 ) -> dict[str, example_statistics.Statistics]:
-  """Returns the content-word scores by name, as far as gold columns exist."""
+  """Returns the content-word scores that have gold annotations, by name."""
   return {
     field.name: value
     for field in dataclasses.fields(content)

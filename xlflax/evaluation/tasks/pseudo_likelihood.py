@@ -65,7 +65,7 @@ class Scores(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _SingleTokenPrediction(masked_lm.MaskedLM):
-  """Objective that predicts a single token in each sequence.
+  """Objective that predicts a single masked token in each sequence.
 
   The position of the token is `batch['place']` of shape [B, 1], or -1 if the
   sequence has none.

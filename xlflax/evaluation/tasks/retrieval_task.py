@@ -61,8 +61,8 @@ class _TestSet(NamedTuple):
   Attributes:
     first: N sentences of the first language.
     second: Translations of `first`, N sentences of the second language.
-    kinds: Kind of string overlap of each pair, by the strings that its
-      sentences share.
+    kinds: Kind of string overlap of each pair, which depends on the strings
+      that the two sentences share.
     counts: Number of scored pairs, and of all pairs of each kind.
   """
 
@@ -82,8 +82,8 @@ class _LayerScores(NamedTuple):
     rows: Metrics for each direction.
     is_nearest: Whether the translation of each query is its nearest neighbor,
       of shape [2, N].
-    is_in_top10: Whether the translation of each query is among its ten nearest
-      neighbors, of shape [2, N].
+    is_in_top10: Whether the translation of each query is among the query's ten
+      nearest neighbors, of shape [2, N].
   """
 
   rows: list[eval_task.Row]
