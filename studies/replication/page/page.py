@@ -70,8 +70,8 @@ def write_page(
     *_other_measure_section(findings, scores),
     *_language_section(findings),
     '\n## Scores of the conditions\n',
-    'Each dot shows the score of one seed. The bars show the mean and its '
-    '95 % interval.\n',
+    'In the following figures, each dot is the score of one seed. The bars '
+    'show the mean over seeds and its 95 % interval.\n',
     *(
       f'![Scores of the conditions of {paper}]({name})\n'
       for paper, name in files.items()
@@ -205,9 +205,9 @@ def _other_measure_section(
     return
   yield '\n## Claims whose verdict depends on the measure\n'
   yield (
-    'Each claim was declared with one measure, either `transfer` or '
+    'Most claims were declared with one of the measures `transfer` and '
     '`retrieval`. The following claims would have a different\nverdict if '
-    'they were evaluated with the other measure.\n'
+    'they were evaluated with the other of these two measures.\n'
   )
   yield from _table(
     (
