@@ -121,7 +121,7 @@ def _best_checkpoint(run, available: list[int], metric: str | None) -> int:
 
 
 def _describe_failures(run, metric: str) -> str:
-  """Returns the failures of a metric's task as text, or '' if there are none."""
+  """Returns the failures of a metric's task as text, '' if there are none."""
   results = result_store.find_results(run.directory, metric.partition('/')[0])
   return '; '.join(
     dict.fromkeys(
