@@ -159,7 +159,7 @@ def _local_spans(sharding, shape) -> list[tuple[int, int]]:
 
 
 class _LocalRows:
-  """Rows of a step that the devices of this process hold, each read once."""
+  """Rows of a batch that this process's devices hold, each read only once."""
 
   def __init__(self, loader, step, spans):
     self._chunks = [

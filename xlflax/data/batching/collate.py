@@ -37,7 +37,7 @@ class Row(NamedTuple):
 
 
 class _Spans(NamedTuple):
-  """Spans of tokens `[prefix] text eos`, ordered by row and column.
+  """Texts of a batch, each surrounded by its special tokens (a span).
 
   Attributes:
     texts: Token ids of each text.
@@ -93,7 +93,7 @@ def build_batch(
 
 
 def _make_side_spans(rows, position: int, spec) -> _Spans:
-  """Returns spans `bos text eos` for all source or all target texts.
+  """Returns a span `bos text eos` for each source text or each target text.
 
   Args:
     rows: Texts of the sequences in the batch.
@@ -153,7 +153,7 @@ def _make_pair_spans(rows, separator, spec) -> _Spans:
 
 
 def _fill(spans: _Spans, num_rows: int, dataset, spec) -> batch_keys.Batch:
-  """Writes consecutive spans into the rows of a batch."""
+  """Creates the padded arrays of a batch from consecutive spans."""
   length = dataset.length
   text_length = np.fromiter(map(len, spans.texts), np.int64, len(spans.texts))
   has_prefix = (spans.prefix != _NO_PREFIX).astype(np.int64)
@@ -196,7 +196,7 @@ def _fill(spans: _Spans, num_rows: int, dataset, spec) -> batch_keys.Batch:
 def _fill_complete_rows(
   spans: _Spans, length: int, dataset, spec
 ) -> batch_keys.Batch:
-  """Copies spans that fill complete rows, which is faster than `_fill`."""
+  """Creates the arrays of a batch in which each text fills one sequence."""
   shape = len(spans.texts), length
   tokens = np.empty(shape, np.int32)
   tokens[:, 0] = spans.prefix
@@ -220,7 +220,10 @@ def _fill_complete_rows(
 
 
 def _find_origins(spans: _Spans, begin, positions):
-  """Returns the flat index of position 0 for each span, int64 [spans]."""
+  """Returns the index of the token with position id 0 for each span.
+
+  The indices refer to the flattened batch, int64 [spans].
+  """
   if positions is dataset_config.PositionIds.RESET:
     return begin
   # The positions of a second side continue those of the first side, which is
@@ -229,7 +232,7 @@ def _find_origins(spans: _Spans, begin, positions):
 
 
 def _offsets_in_rows(total, row):
-  """Returns the sum of `total` over the earlier spans of the same row.
+  """Returns the offset of each span in its sequence.
 
   Args:
     total: Number of tokens in each span, int64 [spans].
@@ -244,6 +247,6 @@ def _offsets_in_rows(total, row):
 
 
 def _concatenate_ranges(starts, lengths):
-  """Returns the concatenation of ranges [starts_i, starts_i + lengths_i)."""
+  """Concatenates the index ranges with the given starts and lengths."""
   ends = np.cumsum(lengths)
   return np.repeat(starts - (ends - lengths), lengths) + np.arange(ends[-1])

@@ -123,7 +123,7 @@ def next_fit(lengths: np.ndarray, capacity: int) -> np.ndarray:
 
 
 class _Blocks(RowIndex):
-  """Blocks of concatenated texts.
+  """Index for `ExampleLayout.BLOCKS`: blocks of concatenated texts.
 
   Sequence r contains tokens r W .. (r + 1) W - 1, where W = T - 2.
   """
@@ -141,7 +141,7 @@ class _Blocks(RowIndex):
 
 
 class _Examples(RowIndex):
-  """Sequences of one example. Sequence r is the r-th remaining example."""
+  """Index of sequences that contain one example each, without packing."""
 
   def __init__(self, sides, dataset):
     self._sides, self._dataset = sides, dataset
@@ -159,13 +159,13 @@ class _Examples(RowIndex):
     self.num_dropped = builder.num_elements - self.num_rows
 
   def _record_lengths(self, lengths):
-    """Hook that is called with the truncated lengths of kept examples."""
+    """Hook that a subclass overrides to record the examples' lengths."""
 
   def units(self, index):
     return [(unit,) for unit in self._read_examples(index)]
 
   def _read_examples(self, index):
-    """Returns the texts of kept examples."""
+    """Returns the truncated texts of the given examples after filtering."""
     positions = self._selection.positions(index)
     bounds = [side.bounds(positions) for side in self._sides]
     truncated = length_filter.truncated_lengths(
@@ -181,7 +181,7 @@ class _Examples(RowIndex):
 
 
 class _Packed(_Examples):
-  """Packed sequences of consecutive kept examples that fit together."""
+  """Index of packed sequences, each with several consecutive examples."""
 
   def __init__(self, sides, dataset):
     self._lengths: list[np.ndarray] = []
@@ -208,7 +208,7 @@ class _Packed(_Examples):
 
 
 class _Adjacent(RowIndex):
-  """Windows of 2 (T - 2) tokens of a document, each divided into two halves."""
+  """Index for `ExampleLayout.INTERLEAVED`: windows split into two halves."""
 
   def __init__(self, side, starts_document, dataset):
     self._side = side

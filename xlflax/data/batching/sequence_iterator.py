@@ -58,7 +58,7 @@ def iterate_sequences(
 
 
 def _iterate_blocks(batches, dataset, eos_id, counts):
-  """Yields blocks of concatenated lines."""
+  """Yields sequences that are blocks of concatenated lines (BLOCKS layout)."""
   width = dataset.capacity
   pending = np.zeros(0, np.int32)
   for batch in batches:
@@ -76,7 +76,7 @@ def _iterate_blocks(batches, dataset, eos_id, counts):
 
 
 def _iterate_examples(batches, dataset, counts):
-  """Yields the texts of each kept example, and its number of tokens."""
+  """Yields the texts and length of each example that passes the filters."""
   for batch in batches:
     lengths = [side.lengths for side in batch.sides]
     keep = length_filter.passes_length_filter(lengths, dataset)
@@ -112,7 +112,7 @@ def _iterate_packed(batches, dataset, counts):
 
 
 def _iterate_adjacent(batches, dataset, eos_id, counts):
-  """Yields windows of documents, each divided into two halves."""
+  """Yields pairs of adjacent document segments (INTERLEAVED layout)."""
   for document in _iterate_documents(batches, eos_id, counts):
     width = 2 * dataset.capacity
     for start in range(0, document.size, width):

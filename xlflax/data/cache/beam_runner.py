@@ -75,7 +75,7 @@ def make_runner(flags: Sequence[str]) -> cache_writer.Runner:
 
 
 def _parse_worker_error(text: str) -> errors.XlflaxError | None:
-  """Returns the xlflax error in the error message of a runner, if any."""
+  """Extracts the xlflax error that a Beam worker raised, or returns None."""
   matches = _XLFLAX_ERROR.findall(text)
   if not matches:
     return None
@@ -107,7 +107,7 @@ def _parse_options(flags: Sequence[str]) -> pipeline_options.PipelineOptions:
 
 
 def _check_values(options: pipeline_options.PipelineOptions) -> None:
-  """Parses all flags, which Beam otherwise does when a pipeline starts."""
+  """Parses all Beam flags, so that invalid flags raise an error early."""
   usage = io.StringIO()
   try:
     with contextlib.redirect_stderr(usage):

@@ -204,7 +204,7 @@ class TokenCache:
       )
 
   def _files(self, mixture: str, split: str) -> Iterator[str]:
-    """Yields the paths of a mixture's files, relative to the directory."""
+    """Yields the paths of a mixture's files within the cache directory."""
     for task in self._complete_tasks(mixture, split):
       meta_file = self._meta_file(task, split)
       folder = meta_file.parent.relative_to(self.directory).as_posix()
@@ -217,7 +217,7 @@ class TokenCache:
         )
 
   def _complete_tasks(self, mixture: str, split: str) -> dict[str, float]:
-    """Returns the mixing rates of a mixture, and checks that it is complete."""
+    """Checks that all tasks of a mixture are cached; returns their rates."""
     tasks = self.rates(mixture, split)
     missing = [task for task in tasks if not self._is_complete(task, split)]
     if missing:
@@ -311,7 +311,7 @@ class TokenCache:
       )
 
   def _has_task(self, task, split):
-    """Returns whether the generation has a finalized task and split."""
+    """Returns whether a generation of the cache contains a task's split."""
     key = cache_format.task_key(task, split)
     return key in self._tasks and self._meta_file(task, split).is_file()
 

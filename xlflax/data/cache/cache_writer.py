@@ -226,7 +226,7 @@ def select_partition(
 def _open_header(
   plan: Plan, tasks, jobs, *, is_partition: bool = False
 ) -> cache_metadata.Header:
-  """Returns the header of the cache, and creates it if necessary.
+  """Returns the content of `cache.json`, and creates the cache if necessary.
 
   Raises:
     CacheError: If text has changed but `plan.changed` does not permit changes.
@@ -240,7 +240,7 @@ def _open_header(
 
 
 def _finalize(header: cache_metadata.Header, plan: Plan, tasks, jobs):
-  """Finalizes the tasks, then the cache, which makes it readable."""
+  """Finalizes the tasks and writes `cache.json`, so the cache is readable."""
   needs_generation = plan.changed is Changed.ADD and staleness.needs_generation(
     jobs, plan.members(tasks), header
   )

@@ -160,7 +160,7 @@ class CachedLoader:
     self._indices = []
 
   def _shuffled(self, index, sizes, keys):
-    """Returns the sequences at positions `index` of shuffled epochs."""
+    """Maps positions in a shuffled epoch to the numbers of the sequences."""
     locality = self.dataset.locality
     if locality is None:
       return permutation.permute_index(index, sizes, keys)
@@ -173,7 +173,7 @@ class CachedLoader:
     )
 
   def _check_ids(self, batch: batch_keys.Batch) -> None:
-    """Raises a CacheError if a batch contains ids outside of the vocabulary."""
+    """Raises a CacheError if a batch has token ids not in the vocabulary."""
     size = self._vocabulary_spec.size
     for key in (batch_keys.TOKEN_IDS, batch_keys.PAIRED + batch_keys.TOKEN_IDS):
       ids = batch.get(key)
@@ -187,7 +187,7 @@ class CachedLoader:
         )
 
   def _units(self, tasks, index):
-    """Returns the texts of each sequence, with one lookup per task."""
+    """Returns the texts of the given sequences, grouped by task for speed."""
     order = np.argsort(tasks, kind='stable')
     distinct_tasks, starts = np.unique(tasks[order], return_index=True)
     units = [None] * tasks.size
@@ -205,7 +205,7 @@ def _task_size(
   index: sequence_index.RowIndex,
   dataset: dataset_config.DatasetConfig,
 ) -> int:
-  """Returns N_i in the sampling rates: examples, tokens or remaining pairs."""
+  """Returns the task size N_i from which sampling rates are computed."""
   if dataset.sizes is dataset_config.Sizes.TOKENS:
     tokens = sum(side.tokens for side in task.meta.statistics)
     return tokens * _limit(index.num_rows, dataset) // index.num_rows

@@ -95,7 +95,7 @@ def check_rewritten_shards(job: write_plan.Job) -> None:
 
 
 def _read_entries(job: write_plan.Job) -> tuple[cache_format.ShardEntry, ...]:
-  """Returns the entries of all shards in order.
+  """Returns the metadata of all shards of a task, in order.
 
   Raises:
     CacheError: If a shard is missing or truncated.
@@ -122,7 +122,7 @@ def _read_entries(job: write_plan.Job) -> tuple[cache_format.ShardEntry, ...]:
 def _is_last(
   entry: cache_format.ShardEntry, job: write_plan.Job, part: shard_plan.Part
 ) -> bool:
-  """Returns whether a shard contains the last examples of a part.
+  """Returns whether a shard contains the last examples of its source part.
 
   If a source is divided by examples, empty shards can follow its last shard.
   They exist if the source has fewer examples than its reported size, or if a
@@ -173,7 +173,7 @@ def _check_libraries(
 def _set_starts(
   entries: list[cache_format.ShardEntry],
 ) -> tuple[cache_format.ShardEntry, ...]:
-  """Sets `starts` of each entry from `begins` of the preceding entries."""
+  """Sets whether each shard's first example starts a document."""
   updated: list[cache_format.ShardEntry] = []
   begins = True  # The first example of a task starts a document.
   for entry in entries:
@@ -228,7 +228,7 @@ def _incomplete_error(
 
 
 def _read_other_entries(job: write_plan.Job) -> list[dict]:
-  """Reads the entry files of shards that do not belong to this job."""
+  """Reads the metadata of shards that do not belong to this job."""
   prefixes = tuple(part.prefix for part in job.parts)
   return [
     cache_format.read_json(path)
@@ -238,7 +238,7 @@ def _read_other_entries(job: write_plan.Job) -> list[dict]:
 
 
 def _list_generations(directory: pathlib.Path) -> dict[int, pathlib.Path]:
-  """Returns the generation files of a task, by number."""
+  """Returns a task's metadata files, by generation number."""
   return {
     int(path.stem.rpartition('-')[2]): path
     for path in directory.glob('generation-*.json')

@@ -85,7 +85,7 @@ def _write_in_workers(
   open_tasks: text_tasks.Open,
   vocabulary,
 ) -> None:
-  """Writes units in worker processes."""
+  """Writes ranges of shards (units) in worker processes."""
   stop = multiprocessing.get_context('spawn').Event()
   with process_pool.start_process_pool(
     num_processes, _start_worker, open_tasks, vocabulary, stop
@@ -114,7 +114,7 @@ _worker: dict[str, Any] = {}
 
 
 def _start_worker(open_tasks: text_tasks.Open, vocabulary, stop) -> None:
-  """Stores the arguments of a worker process."""
+  """Initializes a worker process with the data that its units share."""
   _worker.update(
     open_tasks=open_tasks, vocabulary=vocabulary, stop=stop, parent=os.getppid()
   )
@@ -132,7 +132,7 @@ def _open_worker_tasks() -> text_tasks.Tasks:
 
 
 def _write_unit_in_worker(unit: write_plan.Unit) -> None:
-  """Writes a unit, unless the parent process stops or has ended."""
+  """Writes a range of shards (unit), unless the parent process has stopped."""
 
   def stopped():
     return _worker['stop'].is_set() or os.getppid() != _worker['parent']
@@ -143,7 +143,7 @@ def _write_unit_in_worker(unit: write_plan.Unit) -> None:
 
 
 class _ProgressMeter:
-  """Reports the number of written shards, which is counted by files."""
+  """Progress meter that counts the files of the shards written so far."""
 
   def __init__(self, jobs, tasks, report: Report):
     self._jobs = jobs

@@ -115,7 +115,7 @@ class Shards:
         shard.release_pages()
 
   def _open_shard(self, number: int) -> shards.Shard:
-    """Opens a shard, and closes the oldest ones if there are too many."""
+    """Opens a shard, and closes the oldest shards if too many are open."""
     path = cache_format.shard_file(self._directory, self.entries[number].name)
     if paths.is_bucket(path):
       return remote_shards.RemoteShard(path)

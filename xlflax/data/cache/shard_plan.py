@@ -156,7 +156,7 @@ def _format_json(value: list) -> str:
 
 
 def _make_prefix(name: str, common_inputs: list, fingerprint: list) -> str:
-  """Returns a prefix of shard names that identifies all of their inputs."""
+  """Returns a shard name prefix with a hash of everything shards depend on."""
   inputs = json.dumps([common_inputs, fingerprint])
   key = hashlib.sha256(inputs.encode()).hexdigest()
   return f'{cache_format.quote_file_name(name)[:60]}-{key[:16]}'

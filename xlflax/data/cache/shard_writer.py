@@ -53,7 +53,7 @@ def write_unit(
 def _write_byte_shards(
   unit: write_plan.Unit, tasks: text_tasks.Tasks, vocabulary, num_threads: int
 ) -> Iterator[None]:
-  """Writes shards of a file that is divided by bytes; yields after each."""
+  """Writes the shards of a file that is divided into ranges of bytes."""
   job = unit.job
   assert unit.last is not None
   for number in range(unit.first, unit.last):
@@ -66,7 +66,7 @@ def _write_byte_shards(
 def _write_example_shards(
   unit: write_plan.Unit, tasks: text_tasks.Tasks, vocabulary, num_threads: int
 ) -> Iterator[int | None]:
-  """Writes shards of a part that is divided by examples.
+  """Writes the shards of a source that is divided by numbers of examples.
 
   Yields a value after each shard: the total number of shards if the shard is
   the last shard of its part, and otherwise None.
@@ -101,7 +101,7 @@ def _read(
   number: int,
   num_threads: int,
 ) -> Iterator[tokenized_examples.Examples]:
-  """Reads the examples of a part from the start of a shard.
+  """Reads a source's tokenized examples, starting at the given shard.
 
   If the part is divided by bytes, only the shard's own examples are read.
   """
@@ -122,7 +122,7 @@ def _read(
 def _write_shard(
   unit: write_plan.Unit, number: int, batches, vocabulary
 ) -> cache_format.ShardEntry:
-  """Writes a shard, then its entry file."""
+  """Writes a shard, then the file that contains the shard's metadata."""
   job = unit.job
   name = unit.part.name(number)
   entry = shards.write_shard_file(
@@ -147,7 +147,7 @@ def _write_shard(
 
 
 def _block_size(shard_size: int) -> int:
-  """Returns the largest divisor of a shard up to `_BLOCK_EXAMPLES`."""
+  """Returns the number of examples per block, which divides a shard's size."""
   return next(
     size
     for size in range(min(_BLOCK_EXAMPLES, shard_size), 0, -1)

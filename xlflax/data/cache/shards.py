@@ -195,7 +195,7 @@ class Tokens:
     self.dtype = dtype
 
   def __getitem__(self, indices: slice) -> np.ndarray:
-    """Reads elements start .. stop - 1, [n]."""
+    """Reads the elements of a slice from the file."""
     start, stop, _ = indices.indices(self.size)
     width = self.dtype.itemsize
     begin = self._begin
@@ -205,7 +205,7 @@ class Tokens:
 
 
 class _File:
-  """File that is read in ranges of bytes and closed by garbage collection.
+  """File that is read by byte ranges and closed when it is no longer used.
 
   The file object must not refer to a shard or view. Otherwise, a reference
   cycle would keep the file open until Python's garbage collector runs, and many
@@ -234,7 +234,7 @@ class _File:
     return content
 
   def _request_block(self, number: int) -> None:
-    """Requests reading ahead a block, which is faster than reading pages."""
+    """Requests that the operating system reads ahead a block of the file."""
     if number in self._requested_blocks or not hasattr(os, 'posix_fadvise'):
       return
     if len(self._requested_blocks) > _MAX_REQUESTED_BLOCKS:
@@ -297,7 +297,7 @@ class Shard:
     self.release_pages()
 
   def _slice(self, name: str, start: int, size: int, dtype: np.dtype) -> Any:
-    """Returns an array by its location after the header."""
+    """Returns the array at an offset after the header of the file."""
     begin = self._begin + start
     if name in _TOKENS:
       return Tokens(self._read, begin, size, dtype)
@@ -369,7 +369,7 @@ def _damaged_error(path: pathlib.Path, error: Any) -> errors.CacheError:
 def _compute_offsets(
   lengths: list[np.ndarray], path: pathlib.Path
 ) -> np.ndarray:
-  """Computes the offsets of texts with an eos after each.
+  """Computes where each text starts if an eos token follows each text.
 
   Args:
     lengths: For each batch, the number of tokens in each text, without eos.

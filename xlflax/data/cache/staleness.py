@@ -165,7 +165,7 @@ def _check_text(
 
 
 def _suggest_fix(changed: Changed, has_only_additions: bool) -> str:
-  """Returns a hint for text that has changed."""
+  """Returns an error hint for a task whose cached text has changed."""
   if changed is Changed.ADD:
     return (
       'Replace the cache with --overwrite. --append requires that cached files '

@@ -169,7 +169,7 @@ class Job:
   def _part_units(
     self, part, tasks: text_tasks.Tasks, num_processes: int, complete: set[str]
   ) -> list['Unit']:
-    """Returns the units of a part, given the names of complete shards."""
+    """Returns the units of a part that contain shards still to be written."""
     num_shards = self.num_shards(part)
     is_open_ended = num_shards is None
     if num_shards is None:

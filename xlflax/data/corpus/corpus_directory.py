@@ -243,7 +243,7 @@ class Corpus:
     return dict(sorted(counts.items()))
 
   def _language_groups(self, kind: Kind, split: str) -> list[Any]:
-    """Returns the languages of each text of a kind in a split, sorted."""
+    """Returns the sorted languages or language pairs of a split's files."""
     return sorted(
       codes
       for group_kind, group_split, codes in self._by_group
@@ -324,7 +324,7 @@ def read_parallel(
 def _read_lines(
   path: pathlib.Path, span: line_reader.Span | None
 ) -> Iterator[tuple[int, bytes]]:
-  """Yields (line number, line) of a file, or of a part of it."""
+  """Yields (line number, line) of a file or of a range of its bytes."""
   if span is None:
     return line_reader.read_text(path)
   return line_reader.read_span(path, span)

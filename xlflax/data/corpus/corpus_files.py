@@ -21,7 +21,7 @@ LANGUAGE_RULE = (
 
 
 class Kind(enum.Enum):
-  """Type of text in a corpus file. The value is the folder of such files."""
+  """Type of text in a corpus file; each value is the name of its folder."""
 
   MONOLINGUAL = 'mono'
   PARALLEL = 'parallel'

@@ -167,7 +167,7 @@ def _prepare_path(
 
 @contextlib.contextmanager
 def open_atomic(path: pathlib.Path):
-  """Context with a text stream; the file is created once it is complete."""
+  """Context with a text stream whose file is created on successful exit."""
   partial = path.with_name(f'.{path.name}.partial')
   try:
     with errors.add_path_to_errors(path), contextlib.ExitStack() as stack:

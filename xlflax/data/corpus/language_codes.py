@@ -279,7 +279,7 @@ def _subtags(code: str) -> list[str]:
 
 
 def _likely_script(tag: langcodes.Language) -> str | None:
-  """Returns CLDR's likely script of a language, or of one in a region."""
+  """Returns a language's most likely script in its region, by CLDR."""
   language = tag.language or ''
   if language in _LIKELY_SCRIPTS:
     return _LIKELY_SCRIPTS[language]

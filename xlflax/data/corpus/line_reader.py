@@ -226,7 +226,7 @@ def absolute_line_numbers(
 
 
 def _seek_line(stream: BinaryIO, start: int) -> int:
-  """Moves to the first line at or after `start`, and returns its offset."""
+  """Seeks to the first line at or after a byte offset; returns its offset."""
   if not start:
     return 0
   offset = start - 1

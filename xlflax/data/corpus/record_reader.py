@@ -73,7 +73,7 @@ def read_record_lines(
 def _record_text(
   record: Record, form: RecordFormat, path: pathlib.Path, number: int
 ) -> str:
-  """Returns the lines of a record, or '' if it contains no text."""
+  """Converts a record to lines of text, or to '' if the record has no text."""
   if form.pair_fields:
     sides = [
       _column_text(record, side, path, number) for side in form.pair_fields
@@ -274,7 +274,7 @@ def _read_tmx(stream: BinaryIO, path: pathlib.Path):
 
 
 def _segment_text(node) -> str:
-  """Returns the text of a segment without native codes.
+  """Returns the text of a TMX segment without its formatting codes.
 
   Subflows (`sub`) within native codes are part of the text.
   """
@@ -286,7 +286,7 @@ def _segment_text(node) -> str:
 
 
 def _is_variety(code: str, language: str) -> bool:
-  """Returns True if a code like 'en-US' denotes a language or its variety."""
+  """Returns whether a code such as 'en-US' is a variety of a language."""
   code, language = code.lower().replace('-', '_'), language.lower()
   return code == language or code.startswith(language + '_')
 
@@ -341,7 +341,7 @@ def _aligned_lines(sides, languages, path: pathlib.Path):
 
 
 def _read_dataset(stream: BinaryIO, path: pathlib.Path):
-  """Yields the rows of a dataset that `datasets.load_dataset` loads."""
+  """Yields the rows of a Hugging Face dataset."""
   with _as_corpus_errors(path):
     import datasets  # noqa: PLC0415
 

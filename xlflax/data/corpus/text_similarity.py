@@ -13,7 +13,7 @@ _COMPARED_CATEGORIES = 'LMN'
 
 
 class _Table(dict):
-  """Mapping from code points to characters, or to a space if ignored.
+  """Translation table that replaces ignored characters with spaces.
 
   Entries are computed when they are first used.
   """

@@ -165,7 +165,7 @@ def icu_version() -> str:
 
 @functools.cache
 def _icu_breakers():
-  """Imports ICU's segmentation.
+  """Imports icu4py, which segments text by the rules of ICU.
 
   Raises:
     ConfigError: If icu4py is not installed.

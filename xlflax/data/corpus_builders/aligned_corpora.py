@@ -257,7 +257,7 @@ def _drop_untranslated(pages: Pages, source: Pages, foreign: bool, dropped):
 
 
 def _held_out_keys(translated, splits) -> dict[str, set[str]]:
-  """Returns the keys of each language's held-out paragraphs."""
+  """Returns the normalized held-out paragraphs of each language."""
   return {
     code: {
       paragraph_key(text)
@@ -373,7 +373,7 @@ def _write_language(output, code: str, train, pages, splits):
 
 
 def _write_pairs(output, pivot: str, code: str, train, translated, splits):
-  """Writes the pairs of a language with the pivot.
+  """Writes the sentence pairs of a language with the pivot language.
 
   Returns:
     The number of sentence pairs in each split.

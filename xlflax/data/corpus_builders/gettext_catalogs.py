@@ -87,7 +87,7 @@ def read_names(language: str, locales: pathlib.Path) -> dict[str, str]:
 
 
 def _plural_rule(metadata: dict[str, str]) -> str:
-  """Returns the C expression for the index of a plural form.
+  """Returns a catalog's C expression that selects a plural form.
 
   If there is no expression, the English expression is returned.
   """
@@ -96,7 +96,7 @@ def _plural_rule(metadata: dict[str, str]) -> str:
 
 
 def _messages(entry, plural) -> Iterator[Message]:
-  """Yields the messages of a catalog entry, one for each number."""
+  """Yields the messages of a catalog entry: singular and, if any, plural."""
   if not entry.msgid_plural:
     yield Message(entry.msgid, entry.msgstr)
     return

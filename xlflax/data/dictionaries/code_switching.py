@@ -142,7 +142,7 @@ class Switcher:
     return json.loads(json.dumps(fingerprint))
 
   def _switch_group(self, lines, name: str, first: int) -> Switched:
-    """Switches one group of lines, given the number of its first example."""
+    """Code-switches one group of lines."""
     parts = self.table.split(
       [line.replace(BORDER, ' ') if BORDER in line else line for line in lines]
     )

@@ -189,7 +189,7 @@ class TranslationTable:
     return np.minimum(chosen, self._last[entries])
 
   def _match_phrases(self, parts, codes, sizes):
-    """Replaces the codes of the words of multi-word entries in place.
+    """Finds multi-word entries in a text and updates the words' codes in place.
 
     The entry's first word gets the code and size of the entry, and its other
     words get the code 0.
@@ -225,7 +225,7 @@ class TranslationTable:
     }
 
   def _resolve(self, word: str) -> int:
-    """Returns the code of a single word."""
+    """Returns the code of a word, which contains its entry and letter case."""
     if word == word_segmentation.BORDER:
       return _BORDER_CODE
     key = word_forms.normalize_word(word)
@@ -254,7 +254,7 @@ class TranslationTable:
 
 
 class _CodeCache(dict):
-  """Cache of the codes of words, by spelling."""
+  """Cache of the dictionary lookup (code) of each word, by spelling."""
 
   def __init__(self, resolve):
     super().__init__()
@@ -270,7 +270,7 @@ class _CodeCache(dict):
 def _merge_entries(
   language: str, translations
 ) -> dict[str, tuple[list[bilingual_dictionary.Translation], int]]:
-  """Merges words that differ only in punctuation.
+  """Merges dictionary entries whose words differ only in punctuation.
 
   Punctuation around a word is removed if its translation has the same
   punctuation. For example, `etc.` with `usw.` becomes `etc` with `usw`. This is

@@ -159,7 +159,7 @@ def read_sides(file: TextFile) -> Iterator[Sequence[str]]:
 
 
 def _keys(texts: Sequence[str], words: int) -> tuple[np.ndarray, np.ndarray]:
-  """Computes the keys of all passages of a certain length in texts.
+  """Hashes all passages of a certain length in the texts.
 
   A passage starts at every token and ends where the weights of its tokens, in
   English words, add up to `words`. A shorter text is a single passage.
@@ -221,7 +221,7 @@ def _tokens(text: str) -> list[str]:
 
 @functools.lru_cache(maxsize=1 << 18)
 def _weight(token: str) -> int:
-  """Returns the weight of a token in units of 1 / `_ENGLISH_WORD` words."""
+  """Returns the amount of text in a token, `_ENGLISH_WORD` for a word."""
   if not language_codes.TEXT_WITHOUT_SPACES.match(token):
     return _ENGLISH_WORD
   word_equivalents = text_length.WEIGHTS[token] / text_length.LETTERS_PER_WORD

@@ -155,7 +155,7 @@ def _compute_file_statistics(file: TextFile, corpus: Corpus) -> FileCounts:
 
 
 def _exact_keys(lines: Sequence[str]) -> np.ndarray:
-  """Returns keys by which equal lines are found, uint64 [lines]."""
+  """Returns a hash key of each line, to find equal lines, uint64 [lines]."""
   return fuzzy_deduplication.band_keys(lines, _EXACT_DEDUPLICATION)[:, 0]
 
 
@@ -196,7 +196,7 @@ def _count_line(counts: FileCounts, texts: Sequence[str]) -> None:
 
 
 def _count_languages(counts: FileCounts, texts, priors) -> None:
-  """Counts identified texts, and identified texts in a different language."""
+  """Counts the texts that are not in the language of their file."""
   for text, prior in zip(texts, priors, strict=True):
     if prior is not None:
       counts.asked += 1

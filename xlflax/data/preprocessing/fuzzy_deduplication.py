@@ -292,7 +292,7 @@ def _resembles_held_out(
 
 
 def _shares_band(keys: np.ndarray, other_keys: np.ndarray) -> np.ndarray:
-  """Returns a mask of lines that share a band with another, bool [lines]."""
+  """Returns a mask of lines that share a key with other text, bool [lines]."""
   is_match = np.zeros(len(keys), bool)
   for band in range(keys.shape[1]):
     is_match |= np.isin(keys[:, band], other_keys[:, band])

@@ -83,7 +83,7 @@ def has_languages(file: TextFile | Dictionary, languages) -> bool:
 
 
 def _copy_path(path: pathlib.Path, copy: int) -> str:
-  """Returns the path of a copy.
+  """Returns the path of a code-switched copy of a file.
 
   For example, for copy 2, `mono/en.a.txt.gz` becomes `mono/en.a.copy2.txt.gz`.
   """
@@ -154,7 +154,7 @@ def write_output(
 def _reasons_in_chunk(
   dropped: dict[str, np.ndarray], first: int, size: int
 ) -> dict[int, str]:
-  """Returns the reasons for dropping lines first .. first + size - 1.
+  """Returns the reasons for dropping lines of a chunk, by line index.
 
   The keys of the result are line indices relative to `first`.
   """

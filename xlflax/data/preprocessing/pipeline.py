@@ -169,7 +169,7 @@ def preprocess_corpus(
 def _write_files(
   corpus, outputs, record: Record, workers, code_switching, dropped
 ) -> Iterator[Prepared]:
-  """Yields each file, and writes it if it is not in the record."""
+  """Writes the output files, except those that an earlier run has written."""
   sources = [
     corpus_files.fingerprint_file(file.source.path, corpus.directory)
     for file in outputs
@@ -231,7 +231,7 @@ def _report_progress(
 
 
 def _open_record(corpus, output, settings, outputs, shard, overwrite) -> Record:
-  """Opens the record of a shard, or the complete record.
+  """Opens the provenance record of a shard, or of the complete output.
 
   If the record is complete, files that are no longer part of the output are
   deleted.
@@ -273,7 +273,7 @@ def _describe_settings(
   decontamination,
   margins,
 ) -> dict:
-  """Returns all settings that determine the text, as JSON data.
+  """Returns all settings that determine the output text, as JSON data.
 
   The settings include the fingerprints of the dictionaries. The fingerprints of
   text files are recorded separately for each file.
@@ -301,7 +301,7 @@ def _describe_settings(
 def _describe_deduplication(
   corpus, deduplication: Deduplication
 ) -> dict | None:
-  """Returns the settings and files that determine the duplicates.
+  """Returns the settings and files that determine which lines are dropped.
 
   The deduplication of a file depends on all other files.
   """

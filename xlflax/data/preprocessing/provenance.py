@@ -389,7 +389,7 @@ def _new_record(settings: dict, files: dict) -> dict:
 
 
 def _read_records(output: pathlib.Path) -> dict[str, dict]:
-  """Returns the complete record and those of shards, by file name."""
+  """Reads all provenance records of an output directory, by file name."""
   record_paths = [
     output / RECORD_FILE,
     *sorted(output.glob(_SHARD_RECORD_PATTERN)),
@@ -429,7 +429,7 @@ def _other_settings_error(
 
 
 def _read_record(path: pathlib.Path) -> dict:
-  """Reads a record.
+  """Reads a provenance record from a file.
 
   Raises:
     CorpusError: If the file is damaged, or if its format belongs to a different

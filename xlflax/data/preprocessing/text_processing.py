@@ -118,7 +118,7 @@ def _moses_steps(language: str, *, tokenize: bool) -> list:
 
 
 def _tokenize(tokenizer, text: str) -> str:
-  """Tokenizes text without splitting words at characters that Moses lacks.
+  """Tokenizes text by Moses rules, with support for combining marks.
 
   Moses' table of letters does not contain combining marks, joiners and scripts
   beyond the basic multilingual plane, so that each of these characters would

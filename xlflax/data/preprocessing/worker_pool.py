@@ -139,7 +139,7 @@ def processor_factory(processing: TextProcessing) -> Callable[[str], Processor]:
 
 
 class _ChunkProcessor:
-  """Callable that processes chunks.
+  """Callable that filters, processes and code-switches a chunk of lines.
 
   The processor and the code-switcher for each language are created only once.
   """
@@ -189,7 +189,7 @@ class _ChunkProcessor:
     return text, Counts(len(text_indices), num_words, num_changed, dropped)
 
   def _split(self, chunk: Chunk) -> Chunk:
-    """Splits lines of monolingual text into sentences.
+    """Splits the lines of a monolingual chunk into sentences.
 
     If a line is dropped, all of its sentences are dropped.
     """
@@ -212,7 +212,7 @@ class _ChunkProcessor:
     return chunk._replace(lines=lines, left_out=left_out)
 
   def _filter(self, chunk: Chunk) -> tuple[Chunk, collections.Counter]:
-    """Drops lines.
+    """Drops the lines of a chunk that do not pass the filters.
 
     Returns:
       The remaining lines, and the number of dropped lines by reason.

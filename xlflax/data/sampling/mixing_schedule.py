@@ -316,7 +316,10 @@ class TaskSchedule:
     self._blocks: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
   def _get_block(self, block: int):
-    """Returns the task and use of each draw of a block, int64 [draws] each."""
+    """Returns each draw's task and the number of earlier draws of this task.
+
+    Both arrays are int64 of shape [draws].
+    """
     if block in self._blocks:
       return self._blocks[block]
     if block < self._next_block:
@@ -329,7 +332,7 @@ class TaskSchedule:
     return self._blocks[block]
 
   def _advance(self):
-    """Apportions the next block; returns draws of each task, int64 [tasks]."""
+    """Returns each task's number of draws in the next block, int64 [tasks]."""
     rates = self._rates(self._next_block * self._block_steps)
     credit = self._carry + self._draws * rates
     if self._max_draws is None:

@@ -40,7 +40,7 @@ def permute_index(
 
 
 def _feistel(values, rows, columns, key):
-  """Permutes values below rows * columns once; all arguments are [n]."""
+  """Applies one Feistel permutation of the values 0 to rows * columns - 1."""
   left_half, right_half = np.divmod(values, columns)
   for round_number in range(_ROUNDS):
     round_key = key + np.uint64(round_number)

@@ -185,7 +185,7 @@ class LiveLoader:
         )
 
   def _read_step(self, step: int) -> list[collate.Row]:
-    """Returns all rows of the next step."""
+    """Returns the texts of all sequences in the batch of the next step."""
     tasks, uses = self._schedule.slots(step)
     self._next_step = step + 1
     return [
@@ -307,7 +307,7 @@ def shuffle_window(rows: Iterator, *, window: int, key: int) -> Iterator:
 
 
 def _check_max_epochs(dataset: dataset_config.DatasetConfig) -> None:
-  """Raises a ConfigError for an option that requires a token cache."""
+  """Raises a ConfigError if `max_epochs` is set, which requires a cache."""
   if dataset.max_epochs is not None:
     raise errors.ConfigError(
       '`DatasetConfig.max_epochs` requires a token cache.',
@@ -320,7 +320,7 @@ def _check_max_epochs(dataset: dataset_config.DatasetConfig) -> None:
 def _task_size(
   task: str, dataset: dataset_config.DatasetConfig, vocabulary
 ) -> int:
-  """Returns the number of examples of a task.
+  """Returns the task size N_i from which sampling rates are computed.
 
   If the number is unknown and not required, the result is 1.
   """

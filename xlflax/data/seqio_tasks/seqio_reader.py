@@ -193,7 +193,7 @@ def _read_text_blocks(
 def _read_tokenized_blocks(
   task: seqio.Task, split: str, size: int, start: int
 ) -> Iterator[Block]:
-  """Yields blocks of a task with its own tokenization."""
+  """Yields blocks of examples from a task that tokenizes its text itself."""
   dataset = task.get_dataset(split=split, shuffle=False, try_in_mem_cache=False)
   examples = data_sources.numpy_examples(dataset.skip(start))
   while block := list(itertools.islice(examples, size)):

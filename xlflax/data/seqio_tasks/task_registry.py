@@ -209,7 +209,7 @@ def task_languages(name: str) -> tuple[str, ...]:
 
 
 def registered_languages(name: str) -> tuple[str, ...]:
-  """Returns the languages of a task, or () if they are not registered."""
+  """Returns the languages of a task, or () if none are registered."""
   return _languages.get(name, ())
 
 

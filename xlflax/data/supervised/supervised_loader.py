@@ -238,7 +238,7 @@ def _cached_file_names(folder: pathlib.Path) -> list[str]:
 
 
 def _has_all_files(folder: pathlib.Path) -> bool:
-  """Returns whether files were written and none has been deleted."""
+  """Returns whether a cache folder contains all files that it should."""
   names = _cached_file_names(folder)
   return bool(names) and all((folder / name).exists() for name in names)
 
@@ -292,7 +292,7 @@ def _load_table(
 def _describe_contents(
   folder: pathlib.Path, part: str, parts: Sequence[str]
 ) -> str:
-  """Returns the settings hash, the language split and all splits of a file."""
+  """Returns a text that identifies the content of a feature cache file."""
   return f'{folder.name.rpartition("-")[2]} {part} of {",".join(sorted(parts))}'
 
 
@@ -322,7 +322,7 @@ def _cache_folder(dataset, vocabulary, cache_dir) -> pathlib.Path:
 
 
 def _source_settings(source) -> dict[str, str]:
-  """Returns the settings of a source without its paths."""
+  """Returns the settings of an example source, except for file paths."""
   return {
     field.name: repr(getattr(source, field.name))
     for field in dataclasses.fields(source)
@@ -353,7 +353,7 @@ def _featurize_part(
 
 
 def _featurize(dataset, examples, vocabulary) -> Iterator[list[featurizer.Row]]:
-  """Yields the sequences of each example, interleaved within groups."""
+  """Featurizes examples; keeps the sequences of each group together."""
   group_size = dataset.group_size
   block_size = _BLOCK - _BLOCK % group_size
   while block := list(itertools.islice(examples, block_size)):

@@ -66,7 +66,7 @@ def write_submission(
   contents: Mapping[str, str],
   version: str = xtreme_tasks.XTREME,
 ) -> tuple[str, ...]:
-  """Writes prediction files and returns the names of those still missing.
+  """Writes a submission's files and returns the names of missing files.
 
   Args:
     directory: Folder of the submission. Existing files with other names are not

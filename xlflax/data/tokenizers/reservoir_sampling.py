@@ -77,7 +77,7 @@ class Reservoir:
     return self._keys[0], self._texts[0]
 
   def _prune(self) -> None:
-    """Removes all lines except those with the smallest keys."""
+    """Reduces the sample to the `capacity` lines with the smallest keys."""
     keys = np.concatenate([np.zeros(0, np.uint64), *self._keys])
     texts = list(itertools.chain.from_iterable(self._texts))
     order = np.argsort(keys, kind='stable')[: self._capacity]

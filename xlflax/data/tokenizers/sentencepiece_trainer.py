@@ -103,7 +103,7 @@ def count_merges(model: bytes) -> int:
 
 
 def _count_unmerged(texts, settings, languages, where) -> int:
-  """Returns the number of tokens of a model before the first merge.
+  """Returns a BPE model's number of tokens that are not created by merges.
 
   The number of characters depends on the trainer's settings (coverage and
   normalization). It is therefore taken from the trainer's error message about a
@@ -126,7 +126,7 @@ def _count_unmerged(texts, settings, languages, where) -> int:
 
 
 class _RequiredSize(Exception):
-  """Error of a model size that is too small.
+  """Error that reports the minimum size of a SentencePiece model.
 
   Attributes:
     size: Number of tokens that the model must have.
@@ -153,7 +153,7 @@ def _check_merges(model: bytes, requested: int, where: str | None) -> None:
 def _control_symbols(
   languages: Sequence[str], settings: VocabularyConfig
 ) -> list[str]:
-  """Returns the special symbols after SentencePiece's four built-in symbols."""
+  """Returns the special symbols: mask, languages and sentinels."""
   return [
     base_vocabulary.SPECIAL_PIECES[-1],
     *map(base_vocabulary.language_symbol, languages),

@@ -149,7 +149,7 @@ def pack_word_starts(pieces: Iterable[str]) -> bytes:
 
 
 def _leading_languages(pieces: Iterable[str]) -> Iterator[str]:
-  """Yields the languages of the language symbols at the start of tokens."""
+  """Yields languages from the language symbols with which a list starts."""
   for piece in pieces:
     match = _SYMBOL.fullmatch(piece)
     if match is None:

@@ -218,7 +218,7 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
     return member.is_byte(member_id)
 
   def _resolve(self, index: int, language: str | None):
-    """Returns the member that owns an id, and the id in that member."""
+    """Maps a union id to a language's vocabulary and the id in it."""
     argument_checks.check_index(index, self.spec.size, where='Vocabulary')
     if self.anchors is Anchors.SEPARATE and index not in self.spec.special_ids:
       return self.members[self._require_language(language)], index
@@ -247,7 +247,7 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
     return language
 
   def _make_spec(self, size: int, word_ids, pieces) -> VocabularySpec:
-    """Returns the spec, given the size, word ids and tokens of members."""
+    """Returns the specification of the union vocabulary."""
     first_member = next(iter(self.members.values()))
     # With separate ids, one id can start a word in one language and not in
     # another, so the word starts are unknown.
@@ -268,7 +268,7 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
     )
 
   def _digest(self) -> str:
-    """Returns the SHA-256 of the models and their ids."""
+    """Returns the SHA-256 digest of all models and their union ids."""
     header = [
       self.kind,
       self.anchors.value,

@@ -113,7 +113,7 @@ def train_vocabulary(
 
 
 def _check_models(vocabulary: Vocabulary, output_dir: pathlib.Path) -> None:
-  """Raises a VocabularyError if other models would be overwritten.
+  """Raises a VocabularyError if a different model would be overwritten.
 
   Identical models are accepted, because a previous call may have been killed
   after it wrote them.
@@ -225,11 +225,11 @@ def write_vocabulary(
 def _train(
   corpus: Corpus, texts: _Texts, settings: VocabularyConfig, digest
 ) -> Vocabulary:
-  """Trains a model on each text and combines the models.
+  """Trains one or several SentencePiece models and returns the vocabulary.
 
   Args:
     corpus: Corpus that contains the texts.
-    texts: Training text for each model.
+    texts: Mapping from each model's name to its training text.
     settings: Settings of the vocabulary to train.
     digest: Hash object from `hashlib` that is updated with the text.
   """
@@ -251,7 +251,7 @@ def _train(
 def _languages(
   corpus: Corpus, texts: _Texts, settings: VocabularyConfig
 ) -> list[str]:
-  """Returns the languages that get a symbol.
+  """Returns the languages for which a language symbol is added.
 
   A joint vocabulary also includes languages without training text.
   """

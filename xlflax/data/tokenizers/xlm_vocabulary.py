@@ -181,7 +181,7 @@ class XLMVocabulary(imported_vocabulary.ImportedVocabulary):
 
 
 def _parse(contents: Mapping[str, bytes]):
-  """Parses the two files.
+  """Parses the vocabulary file and the BPE merges file.
 
   Returns:
     The id of each token, and the rank of each merged pair.
@@ -216,7 +216,7 @@ def _parse(contents: Mapping[str, bytes]):
 
 
 def _merge_pair(symbols: list[str], pair: tuple[str, str]) -> list[str]:
-  """Merges all occurrences of a pair from left to right."""
+  """Merges all occurrences of a token pair in a word, from left to right."""
   merged: list[str] = []
   i = 0
   while i < len(symbols):
@@ -262,7 +262,7 @@ def _make_normalizer(language: str):
 
 
 def _normalize(text: str, language: str) -> str:
-  """Applies three scripts of Moses.
+  """Normalizes a text like three preprocessing scripts of Moses.
 
   These steps replace Unicode punctuation, normalize punctuation and remove
   non-printable characters.

@@ -218,7 +218,7 @@ def _encode_by_word(vocabulary, code, prefix: str, chunk: str) -> TokenSpans:
 
 
 def _cover_text(text: str, ids: Sequence[int]) -> TokenSpans:
-  """Returns spans in which every token covers the complete text."""
+  """Assigns the complete text to every token, if the alignment fails."""
   return TokenSpans(
     np.asarray(ids, np.int32),
     np.zeros(len(ids), np.int32),

@@ -122,7 +122,7 @@ class RegressionFeaturizer(ClassificationFeaturizer):
   without a score produce no sequence.
 
   Attributes:
-    labels: Not used by this featurizer.
+    labels: Unused setting, inherited from the base class.
   """
 
   labels: tuple[str, ...] = ()

@@ -98,7 +98,7 @@ def _token_bounds(
 def _token_bounds_with_unknown(
   text: str, surfaces: Sequence[str | None]
 ) -> list[int] | None:
-  """Returns the bounds of tokens in characters, or None.
+  """Aligns known and unknown tokens with a text's characters, or returns None.
 
   The text is searched from left to right for runs of known tokens. The text
   between two runs is divided among the unknown tokens by `_divide_unknown`.
@@ -247,7 +247,7 @@ _TOKEN_DECODERS: tuple[Callable[[str], bytes | None], ...] = (
 
 
 def _compatible(text: str) -> str:
-  """Normalizes to NFKC and removes invisible characters."""
+  """Normalizes a text to NFKC and removes invisible characters."""
   return _visible(unicodedata.normalize('NFKC', text))
 
 
@@ -314,7 +314,7 @@ def _normalize_with_offsets(
 
 
 def _clusters(text: str, normalize) -> list[tuple[int, int]]:
-  """Returns the spans of characters that are normalized independently."""
+  """Splits a text into spans that can be normalized independently."""
   if normalize is str or text.isascii():
     return [(i, i + 1) for i in range(len(text))]
   clusters = []

@@ -124,7 +124,7 @@ class TranslationPairFeaturizer(Featurizer):
 
 
 def _pair_rows(rows: list[Row], paired_rows: list[Row]) -> list[Row]:
-  """Adds paired sequences at the same relative position.
+  """Pairs each sequence with the translation's at the same relative position.
 
   For example, 3 sequences are paired with the first, third and fifth of 5
   sequences. If there are no paired sequences, each sequence is paired with

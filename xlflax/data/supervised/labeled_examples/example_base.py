@@ -244,7 +244,7 @@ def _register(cls: type[Example]) -> None:
 def _decode_columns(
   cls: type[Example], columns: Mapping[str, Any], where: str
 ) -> dict:
-  """Decodes the available columns and checks that none is missing."""
+  """Decodes the columns of a row and checks that no column is missing."""
   forms = cls.columns()
   optional = {f.name for f in example_features.with_role(cls, Role.OPTIONAL)}
   missing = set(forms) - set(columns) - optional

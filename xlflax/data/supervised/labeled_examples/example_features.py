@@ -18,7 +18,7 @@ _ROLE = 'role'
 
 
 class FeatureType(enum.Enum):
-  """Type of a column's values."""
+  """Type of the values in a SeqIO column of labeled examples."""
 
   TEXT = 'text'
   TEXTS = 'texts'

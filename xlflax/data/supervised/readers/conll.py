@@ -239,7 +239,7 @@ def _parse_line(
 
 
 def _check_blind(lines: list[_Line], is_blind: bool | None, path) -> bool:
-  """Checks that all words of a file have a tag or that none has.
+  """Checks that either all words of a file have tags or none has.
 
   Args:
     lines: Lines of a sentence.

@@ -190,7 +190,7 @@ def _combine_questions(
   context_example: labeled_examples.Question,
   new_id: str,
 ) -> labeled_examples.Question:
-  """Combines an example's question with its counterpart's context."""
+  """Combines an example's question with the context of its translation."""
   return dataclasses.replace(
     context_example,
     id=new_id,
@@ -205,7 +205,7 @@ def _combine_texts(
   second: labeled_examples.ClassifiedText,
   new_id: str,
 ) -> labeled_examples.ClassifiedText:
-  """Combines an example's first text with its counterpart's second text."""
+  """Combines an example's first text with its translation's second text."""
   return dataclasses.replace(
     first,
     id=new_id,

@@ -73,7 +73,7 @@ class XtremeTask:
 
 
 def _read_table() -> dict[str, Any]:
-  """Reads the table of tasks."""
+  """Reads the definitions of all XTREME tasks."""
   folder = importlib.resources.files('xlflax.data.supervised.sources')
   return tomllib.loads((folder / 'xtreme.toml').read_text(encoding='utf-8'))
 
@@ -81,7 +81,7 @@ def _read_table() -> dict[str, Any]:
 def _make_task(
   name: str, fields: dict[str, Any], added_languages: str = ''
 ) -> XtremeTask:
-  """Returns a task of the table, with additional languages."""
+  """Returns a task from its definition, with additional languages."""
   languages = [*fields['languages'].split(), *added_languages.split()]
   return XtremeTask(
     name=name,
