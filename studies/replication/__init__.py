@@ -1,1 +1,1 @@
-"""Replication of claims from papers: runs, intervals, verdicts and pages."""
+"""Replication of claims from papers, with training runs and result pages."""

@@ -162,10 +162,11 @@ def _write_page(
   compares a condition from this call with a condition from an earlier call.
 
   Args:
-    study: Study to which the claims belong.
+    study: Study (synthetic or real languages) to which the claims belong.
     output: Directory to which the page is written.
     claims: Claims that this call has tested.
-    run_results: Results from this call. If None, all previous results are used.
+    run_results: Results of the runs in this call. If None, the results of all
+      previous calls are used.
   """
   current_conditions: set[str] = set()
   if run_results is not None:

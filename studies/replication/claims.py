@@ -1,4 +1,4 @@
-"""Claims from papers, their verdicts, and the rule for judging them."""
+"""Claims from papers, and the rule that derives verdicts from measurements."""
 
 import dataclasses
 import enum
@@ -16,7 +16,7 @@ FEWEST_SEEDS = 3  # A claim with fewer seeds counts as not run.
 
 
 class Order(enum.Enum):
-  """Order of two conditions' scores that a paper claims."""
+  """Order of the scores of two training configurations that a paper claims."""
 
   BELOW = 'below'  # The first condition scores lower.
   SAME = 'same'  # The conditions differ by less than a margin.
@@ -25,7 +25,7 @@ class Order(enum.Enum):
 
 
 class Verdict(enum.Enum):
-  """Outcome of the experiment that tests a claim."""
+  """Verdict on a claim, based on the experiment that tests it."""
 
   REPRODUCED = 'reproduced'
   NOT_RESOLVED = 'not_resolved'
@@ -37,7 +37,7 @@ class Verdict(enum.Enum):
 
   @property
   def label(self) -> str:
-    """Description of the verdict, which is printed in tables and logs."""
+    """Description of the verdict for tables and logs."""
     return _VERDICT_LABELS[self]
 
 
@@ -53,26 +53,29 @@ _VERDICT_LABELS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Claim:
-  """A paper's statement, expressed as an order of two measured conditions.
+  """A claim from a paper, expressed as the order of two conditions' scores.
+
+  A condition is a training configuration.
 
   Attributes:
     name: Unique name of the form `paper.claim`.
     paper: Abbreviation of the paper, such as 'ECS'.
-    section: Section or table of the paper, or NO_PAPER.
+    section: Section or table of the paper that makes the claim, or NO_PAPER.
     statement: The claim as a sentence. For a control, this is a phrase that
       describes the control.
-    published: The paper's numbers for `first` and `second`.
-    first: Condition that is expected to have a lower (or equal) score.
-    second: Condition with which `first` is compared.
-    measure: Name of the compared measure, or 'first|second' if the conditions
+    published: Numbers that the paper reports for `first` and `second`.
+    first: Name of the condition that should have a lower (or equal) score.
+    second: Name of the condition with which `first` is compared.
+    measure: Name of the measured score, or 'first|second' if the two conditions
       are scored by different measures.
-    order: Order that the paper claims.
-    margin: Margin for the orders SAME and NOT_ABOVE, in the unit of the
-      measure.
-    control_for: Name of the claim that this control belongs to, or empty for a
-      claim. A control compares the claim's second condition with a condition
-      that tests an alternative explanation for the order, for example one with
-      the same number of tokens or with shuffled pairs.
+    order: Order of the two scores that the paper claims.
+    margin: Margin within which scores count as equal, in the unit of the
+      measure. It is only used for the orders SAME and NOT_ABOVE.
+    control_for: Name of the claim to which this control belongs. It is empty if
+      this is a claim and not a control. A control compares the claim's second
+      condition with a condition that tests an alternative explanation for the
+      order, for example one with the same number of tokens or with shuffled
+      pairs.
   """
 
   name: str
@@ -89,30 +92,31 @@ class Claim:
 
   @property
   def is_from_paper(self) -> bool:
-    """Whether a paper makes the claim."""
+    """Whether the claim comes from a paper and is not a control."""
     return not self.control_for and self.section != NO_PAPER
 
   @property
   def measures(self) -> tuple[str, str]:
-    """Names of the measures for the first and the second condition."""
+    """Names of the measures for the first and second condition of the claim."""
     first, _, second = self.measure.partition('|')
     return first, second or first
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finding:
-  """Result of comparing a claim's conditions.
+  """Result of testing a claim by comparing the scores of its two conditions.
 
   Attributes:
     claim: Claim that was tested.
-    verdict: Verdict that `judge_interval` derives from the claim's interval,
-      without regard to controls.
-    seeds: Seeds for which both conditions have results.
-    comparison: Means, difference and interval. If None, the claim was not
-      tested.
-    languages: Difference in each language, if there are several languages.
-    errors: Components of the difference's squared error, if there are several
-      languages.
+    verdict: Verdict on the claim that `judge_interval` derives from the
+      interval. Controls are not considered.
+    seeds: Random seeds with which both conditions have been run.
+    comparison: Mean scores, their difference and its 95 % interval. If None,
+      the claim was not tested.
+    languages: Map from language to the difference in this language, if there
+      are several languages.
+    errors: Components of the squared error of the difference, if there are
+      several languages.
   """
 
   claim: Claim
@@ -130,7 +134,9 @@ Scores = Mapping[str, Mapping[int, Mapping[str, float]]]
 def judge_interval(
   comparison: bootstrap.Significance, order: Order, margin: float = 0.0
 ) -> Verdict:
-  """Judges a claimed order by the 95 % interval of second - first.
+  """Judges a claimed order by the 95 % interval of the score difference.
+
+  The difference is the score of the second condition minus that of the first.
 
   * BELOW: Reproduced if the interval is above 0, contradicted if it is below.
   * SAME: Reproduced if the interval is within -margin .. margin, contradicted
@@ -139,9 +145,10 @@ def judge_interval(
     is below.
 
   Args:
-    comparison: Statistical comparison of the two conditions.
-    order: Order that the paper claims.
-    margin: Margin for the orders SAME and NOT_ABOVE.
+    comparison: Statistical comparison of the two conditions' scores.
+    order: Order of the two scores that the paper claims.
+    margin: Margin within which scores count as equal, for the orders SAME and
+      NOT_ABOVE.
   """
   if order is Order.SAME:
     is_reproduced = comparison.low > -margin and comparison.high < margin
@@ -156,16 +163,16 @@ def judge_interval(
 
 
 def apply_controls(finding: Finding, controls: Sequence[Finding]) -> Verdict:
-  """Returns the verdict on a claim, given the findings of its controls.
+  """Returns the verdict on a claim after considering its controls.
 
   An order supports the claim only if the second condition also scores higher
   than each control. A control differs from the second condition only in the
   component that the claim is about.
 
   Args:
-    finding: Finding for the claim.
-    controls: Findings for the claim's controls. Controls that were not run are
-      ignored.
+    finding: Result of testing the claim.
+    controls: Results of testing the claim's controls. Controls that were not
+      run are ignored.
   """
   if finding.verdict is not Verdict.REPRODUCED:
     return finding.verdict
@@ -180,14 +187,14 @@ def apply_controls(finding: Finding, controls: Sequence[Finding]) -> Verdict:
 
 
 def seeds_to_resolve(finding: Finding) -> int | None:
-  """Estimates how many seeds would resolve a difference of the observed size.
+  """Estimates the number of seeds with which a difference is significant.
 
   With the returned number of seeds, the difference is resolved with probability
   0.8, assuming that differences are normally distributed with the observed
   variance.
 
   Args:
-    finding: Finding for a claim.
+    finding: Result of testing a claim.
 
   Returns:
     The number of seeds, or None if no difference was observed or the languages
@@ -213,11 +220,11 @@ def seeds_to_resolve(finding: Finding) -> int | None:
 
 
 def evaluate_claim(claim: Claim, scores: Scores) -> Finding:
-  """Compares a claim's conditions on the seeds that both have.
+  """Tests a claim by comparing its conditions on the seeds that both have.
 
   Args:
     claim: Claim to test.
-    scores: Measures for each condition and seed.
+    scores: Nested map from condition to seed to measure to value.
   """
   first_runs = scores.get(claim.first, {})
   second_runs = scores.get(claim.second, {})
@@ -268,7 +275,7 @@ def evaluate_claim(claim: Claim, scores: Scores) -> Finding:
 
 
 def compared_conditions(claims: Sequence[Claim]) -> tuple[str, ...]:
-  """Returns the distinct names of the conditions that claims compare."""
+  """Returns the names of all conditions that the claims compare."""
   return tuple(
     dict.fromkeys(
       name for claim in claims for name in (claim.first, claim.second)

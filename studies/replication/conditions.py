@@ -1,4 +1,4 @@
-"""Conditions of the replication experiments and their settings."""
+"""Training configurations (conditions) of the replication experiments."""
 
 import dataclasses
 import enum
@@ -18,7 +18,7 @@ from xlflax.training.initialization.vocabulary_matching import (
 
 
 class Loss(enum.Enum):
-  """Training loss that a step minimizes, together with its dataset."""
+  """Training loss, together with the dataset on which it is computed."""
 
   MLM = 'mlm'
   ADJACENT_MLM = 'adjacent_mlm'  # Of the sequences that CA_MLM reads.
@@ -39,7 +39,7 @@ class Loss(enum.Enum):
 
 
 class Initialization(enum.Enum):
-  """Parameters with which a run is initialized from a different run."""
+  """Parameters that a run takes from the run that initializes it."""
 
   ALL = 'all'  # All parameters. Both runs have the same vocabulary.
   # The Transformer layers, and embeddings by vocabulary matching.
@@ -62,15 +62,15 @@ AS_BOTH = PairOptions(order=PairOrder.RANDOM, positions=PositionIds.RESET)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Size:
-  """Sizes of the models and batches.
+  """Sizes and training settings that all conditions of a study share.
 
   Attributes:
     layers: Number of Transformer layers in the encoder.
     hidden: Size of the hidden states.
     length: Number of tokens per sequence. A sequence that contains both
       sentences of a pair has twice as many.
-    batch: Number of monolingual sequences per step. The number of pairs per
-      step is half of it.
+    batch: Number of monolingual sequences per step. The number of sentence
+      pairs per step is half of it.
     learning_rate: Peak learning rate, which then decays linearly to 0.
     warmup: Number of warmup steps.
     heads: Number of attention heads.
@@ -78,8 +78,8 @@ class Size:
       recipes/small.gin: rotary positions, no transform before the output layer,
       Muon, and lines that are concatenated into sequences of twice `length`.
     mask_ratio: Fraction of tokens that are masked and predicted.
-    tagger_steps: Number of fine-tuning steps.
-    tagger_rate: Peak learning rate for fine-tuning.
+    tagger_steps: Number of steps for fine-tuning the part-of-speech tagger.
+    tagger_rate: Peak learning rate for fine-tuning the part-of-speech tagger.
   """
 
   layers: int = 4
@@ -97,7 +97,7 @@ class Size:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Condition:
-  """A training configuration that is compared with other configurations.
+  """A training configuration whose scores are compared with those of others.
 
   Recorded results are identified by a digest of the names and values of these
   fields, including the title.
@@ -107,39 +107,42 @@ class Condition:
     title: Name of the condition in the paper.
     steps: Number of optimizer steps.
     losses: Losses whose sum is minimized in every step.
-    anchors: Sharing of the vocabulary between the languages. If None, the
-      vocabulary is trained only on the first language.
-    text: Variant of the training text.
-    sharing: Language-specific components of the model. If None, all languages
-      share all parameters.
+    anchors: Method of sharing the vocabulary between the languages. If None,
+      the vocabulary is trained only on the first language.
+    text: Variant of the text on which the model is trained.
+    sharing: Components of the model of which each language has its own copy. If
+      None, all languages share all parameters.
     begins_from: Name of the condition from which the run is initialized, using
       the run with the same seed. If None, parameters are initialized randomly.
-    taken: Parameters that are taken from the run of `begins_from`.
-    norms: Norms that the embeddings of matched tokens are given.
-    interpolated: Whether to interpolate the embeddings of tokens without a
-      match.
-    mixing: Interpolation method (FOCUS, WECHSEL).
-    frozen: Patterns of parameters that are not trained.
-    max_pairs: Number of pairs to read. If None, all pairs are read.
-    pairs: Options for combining the two sentences of a pair.
-    cross_attention: Whether the model has VECO's plug-in module.
-    learned_positions: Whether to use learned positions where the recipe uses
-      rotary positions, which cross-attention does not support.
-    untrained: Whether to skip training.
-    learning_rate: Peak learning rate. If None, that of the size is used.
-    saved: Whether to save the run, because other runs are initialized from it.
+    taken: Parameters that are copied from the run of `begins_from`.
+    norms: Method of choosing the norms of embeddings that are copied to a new
+      vocabulary.
+    interpolated: Whether to interpolate the embeddings of tokens that have no
+      match in the vocabulary of the initial run.
+    mixing: Method for interpolating embeddings (FOCUS or WECHSEL).
+    frozen: Patterns of the names of parameters that are not trained.
+    max_pairs: Number of sentence pairs to read. If None, all pairs are read.
+    pairs: Options for combining the two sentences of a pair into one sequence.
+    cross_attention: Whether the model has the plug-in cross-attention module of
+      VECO.
+    learned_positions: Whether to use learned positions instead of the rotary
+      positions of the recipe, which cross-attention does not support.
+    untrained: Whether to evaluate the initial model without training it.
+    learning_rate: Peak learning rate. If None, the value in `Size` is used.
+    saved: Whether to save the run because it initializes other runs.
     norm: Position of the layer norms relative to each block.
-    measured: Whether to measure the run. It is False for a run that is only
-      used to initialize other runs.
+    measured: Whether to measure scores after training. It is False for a run
+      that is only used to initialize other runs.
     against_random: Whether to also compare the first language's hidden states
       with a random encoder's hidden states in the second language.
-    aligned: Whether to align words by each layer's hidden states.
+    aligned: Whether to measure the alignment of words by each layer's hidden
+      states.
     entailment_steps: Number of training steps for the sentence-pair
       classifiers, which are trained on translations with each of the methods
       that the papers compare. If 0, no classifier is trained.
     decoder_layers: Number of decoder layers in a translation model. If 0, the
-      model is an encoder.
-    decoder: Method of initializing the decoder from an encoder's run.
+      model has no decoder.
+    decoder: Method of initializing the decoder from the run of an encoder.
   """
 
   name: str

@@ -1,4 +1,4 @@
-"""Statistical comparisons with crossed effects of seeds and languages."""
+"""Comparisons of scores that vary both between seeds and between languages."""
 
 import math
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from xlflax.evaluation.metrics.bootstrap import Significance
 
 
 class SquaredErrors(NamedTuple):
-  """Components of a mean's squared error.
+  """Components of the squared error of a mean over seeds and languages.
 
   Attributes:
     seeds: Component due to the variation between seeds.
@@ -23,7 +23,7 @@ class SquaredErrors(NamedTuple):
 
 
 def compare_crossed(first: np.ndarray, second: np.ndarray) -> Significance:
-  """Computes the difference between two conditions, its interval and p-value.
+  """Computes the difference between two conditions' scores and its interval.
 
   The difference has a 95 % interval. Its squared error is the sum of two
   squared errors: that of the means by seed, and that of the means by language.
@@ -62,7 +62,7 @@ def compare_crossed(first: np.ndarray, second: np.ndarray) -> Significance:
 
 
 def squared_errors(first: np.ndarray, second: np.ndarray) -> SquaredErrors:
-  """Computes the components of the mean difference's squared error.
+  """Computes the squared error of the mean difference, split by its causes.
 
   Args:
     first: Scores of the first condition, of shape [seeds, languages].
@@ -80,11 +80,11 @@ def squared_errors(first: np.ndarray, second: np.ndarray) -> SquaredErrors:
 
 
 def common_languages(measure: str, *runs: Mapping[str, float]) -> list[str]:
-  """Returns the languages for which all runs have a given measure.
+  """Returns the languages in which all runs have a value of a measure.
 
   Args:
-    measure: Name of the measure. Its value for a language such as French has
-      the name `NAME:fr`.
+    measure: Name of the measure. Its value in a language such as French is
+      stored as `NAME:fr`.
     *runs: The measures of each run, by name.
   """
   prefix = f'{measure}:'

@@ -25,15 +25,15 @@ class _LockedByOtherProcessError(errors.AnalysisError):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-  """A plan that specifies which runs are executed.
+  """Training runs that an experiment executes.
 
   Attributes:
-    conditions: Conditions in order of importance. A condition follows the one
-      from which it is initialized.
-    seeds: Seeds with which all conditions are run. All conditions are run with
-      the first seed before any is run with the second.
-    extra_runs: Additional runs, which are executed last.
-    data_spec: Data specification (`SyntheticSpec` or `RealSpec`).
+    conditions: Training configurations in order of importance. A configuration
+      follows the one from whose run it is initialized.
+    seeds: Random seeds with which all conditions are run. All conditions are
+      run with the first seed before any condition is run with the second seed.
+    extra_runs: Additional pairs of a condition and a seed, which are run last.
+    data_spec: Specification of the data, a `SyntheticSpec` or a `RealSpec`.
     size: Sizes of the models and batches.
   """
 
@@ -44,7 +44,7 @@ class Plan:
   size: Size = Size()
 
   def initialization_chain(self, condition: Condition) -> tuple[Condition, ...]:
-    """Returns a condition's dependencies, followed by the condition itself."""
+    """Returns the conditions that initialize a condition, and the condition."""
     if condition.begins_from is None:
       return (condition,)
     conditions = {condition.name: condition for condition in self.conditions}
@@ -55,17 +55,17 @@ class Plan:
 def run_plan(
   plan: Plan, work: pathlib.Path, *, budget: float | None = None
 ) -> list[results.Result]:
-  """Executes those runs in a plan that have not finished.
+  """Executes the runs of a plan that have not finished.
 
   Several processes can share one directory. Each of them skips the runs that a
   different process is executing.
 
   Args:
-    plan: Plan with the conditions and seeds.
+    plan: Plan that specifies the conditions and seeds to run.
     work: Working directory with languages, caches, runs and results. Finished
       runs in this directory are not repeated.
-    budget: CPU minutes after which this call starts no more runs. If None,
-      there is no limit.
+    budget: Number of CPU minutes after which this call starts no more runs. If
+      None, there is no limit.
 
   Returns:
     All available results of the plan's runs.
@@ -132,7 +132,7 @@ class _Experiment:
     )
 
   def run(self, condition: Condition, seed: int) -> results.Result:
-    """Trains and measures a run, and stores the result.
+    """Trains and measures a run, and stores its result.
 
     Raises:
       _LockedByOtherProcessError: If a different process is executing the run.
@@ -258,7 +258,7 @@ class _Experiment:
 def group_scores(
   run_results: Sequence[results.Result],
 ) -> dict[str, dict[int, dict[str, float]]]:
-  """Groups the measures of results by condition and seed."""
+  """Groups the measured scores of results by condition and seed."""
   scores: dict[str, dict[int, dict[str, float]]] = {}
   for result in run_results:
     scores.setdefault(result.condition, {})[result.seed] = result.measures
@@ -266,10 +266,10 @@ def group_scores(
 
 
 def check_work_directory(work: pathlib.Path) -> None:
-  """Checks that the working directory is not a file.
+  """Checks that the path of the working directory is not a file.
 
   Raises:
-    ConfigError: If it is a file.
+    ConfigError: If the path is a file.
   """
   if work.exists() and not work.is_dir():
     raise errors.ConfigError(

@@ -1,4 +1,6 @@
-"""Measures of a run. None of them uses labels in the second language.
+"""Measurements of a trained model, such as transfer and retrieval accuracy.
+
+None of them uses labels in the second language.
 
 Measures of the similarity between hidden states of held-out translations:
 
@@ -69,12 +71,13 @@ def create_eval_model(
   params,
   objectives: Sequence[objective_base.Objective] = (),
 ) -> eval_task.EvalModel:
-  """Returns the model in the form that evaluation tasks require.
+  """Returns a trained model as the object that evaluation tasks require.
 
   Args:
     setup: Training setup of the run.
     params: Parameters to evaluate.
-    objectives: Objectives of the run, which specify the labels of its heads.
+    objectives: Training objectives of the run, which define the labels of its
+      heads.
   """
   return eval_task.EvalModel(
     model=setup.model,
@@ -99,7 +102,8 @@ def sentence_states(
   Args:
     model: Model to evaluate.
     data: Data and vocabularies of the study's languages.
-    second: Second language of the translation pairs.
+    second: Second language of the translation pairs from which sentences are
+      taken.
     language: Language of the sentences: `second` or the first language.
     shuffled: Whether to shuffle the tokens of each sentence.
 
@@ -119,14 +123,14 @@ def sentence_states(
 
 
 def compare_states(first: np.ndarray, second: np.ndarray) -> dict[str, float]:
-  """Computes retrieval accuracy and CKA for translations' hidden states.
+  """Computes retrieval accuracy and CKA from the hidden states of translations.
 
   The orthogonal map is fitted on the first half of the sentences. The measures
   are computed on the second half.
 
   Args:
     first: Hidden states of the first language, of shape [L + 1, N, H].
-    second: Hidden states of the second language, of the same shape.
+    second: Hidden states of the second language, with the same shape.
   """
   half = first.shape[1] // 2
   tested = first[:, half:], second[:, half:]
@@ -156,14 +160,14 @@ def _layer_accuracy(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def offset_fraction(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-  """Computes the fraction of variance between two languages' means.
+  """Computes the fraction of variance that is due to the language.
 
   The fraction is 0 if the means are equal, and 1 if the hidden states depend
   only on the language.
 
   Args:
     first: Hidden states of the first language, of shape [L, N, H].
-    second: Hidden states of the second language, of the same shape.
+    second: Hidden states of the second language, with the same shape.
 
   Returns:
     The fraction at each layer, of shape [L].
@@ -174,7 +178,7 @@ def offset_fraction(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def embedding_norms(setup: training_setup.Setup, params) -> dict[str, float]:
-  """Returns the median norm of each script's token embeddings.
+  """Returns the median norm of the token embeddings in each script.
 
   The result is empty for a model in which each language has its own embeddings.
   """
@@ -216,11 +220,11 @@ def measure_similarity(
   *,
   against_random: bool = False,
 ) -> dict[str, float]:
-  """Measures a model's retrieval accuracy, CKA and embedding norms.
+  """Measures retrieval accuracy, CKA and embedding norms of a trained model.
 
   Args:
     setup: Training setup of the run.
-    params: Parameters after training.
+    params: Parameters of the model after training.
     data: Data and vocabularies of the study's languages.
     against_random: Whether to also compare the first language's hidden states
       with a random encoder's hidden states in the second language.
@@ -264,7 +268,7 @@ def average_languages(
   under a name such as `retrieval:fr`, except for measures of single layers.
 
   Args:
-    measures: Measures by language and name.
+    measures: Nested map from language to measure to value.
   """
   names = next(iter(measures.values()))
   averages = {
@@ -284,7 +288,7 @@ def average_languages(
 def measure_word_alignment(
   setup: training_setup.Setup, params, data: StudyData
 ) -> dict[str, float]:
-  """Measures the alignment error rate at each layer."""
+  """Measures the word alignment error rate at each layer of a model."""
   task = word_alignment_task.WordAlignment(
     source=data.aligned_sentences, methods=(Method.MUTUAL_TRANSPORT,)
   )
@@ -303,15 +307,15 @@ def measure_transfer(
   data: StudyData,
   size: Size,
 ) -> dict[str, float]:
-  """Trains a tagger on the first language and tests it on all languages.
+  """Measures transfer: trains a tagger on one language and tests it on all.
 
   Args:
-    step_runner: Runner that trains the tagger.
+    step_runner: Runner that executes the training steps of the tagger.
     trainer: Trainer with which the model was pretrained.
     params: Parameters of the pretrained model.
     data: Data and vocabularies of the study's languages.
-    size: Sizes of the run, with the number of fine-tuning steps and their
-      learning rate.
+    size: Sizes of the model and batches, and the tagger's steps and learning
+      rate.
   """
   labels = data.tags
   tagger = dataclasses.replace(

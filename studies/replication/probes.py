@@ -21,12 +21,13 @@ _BATCH_SIZE = 100
 def encode_translations(
   model: eval_task.EvalModel, data: StudyData, second: str, language: str
 ) -> list[list[int]]:
-  """Returns the token ids of held-out sentences in one language.
+  """Returns the token IDs of held-out sentences in one language.
 
   Args:
     model: Model whose vocabulary encodes the sentences.
     data: Data and vocabularies of the study's languages.
-    second: Second language of the translation pairs.
+    second: Second language of the translation pairs from which sentences are
+      taken.
     language: Language of the sentences: `second` or the first language.
   """
   pairs = data.held_out_translations(second)[: 2 * data.NUM_TEST_PAIRS]
@@ -38,7 +39,7 @@ def encode_translations(
 def measure_partner_gain(
   model: eval_task.EvalModel, data: StudyData, condition: Condition, size: Size
 ) -> dict[str, dict[str, float]]:
-  """Measures how much a translation reduces the loss on masked tokens.
+  """Measures how much reading a translation reduces the loss on masked tokens.
 
   Both sentences of each held-out pair are masked as in training. They are
   predicted together, in one sequence or, if the model has it, through VECO's
@@ -49,7 +50,8 @@ def measure_partner_gain(
   Args:
     model: Model to measure.
     data: Data and vocabularies of the study's languages.
-    condition: Condition of the run, which contains the options for pairs.
+    condition: Training configuration of the model, which contains the options
+      for combining pairs.
     size: Sizes of the sequences, and the ratio of masked tokens.
 
   Returns:

@@ -1,4 +1,4 @@
-"""Real languages: the user's corpora and treebanks as experiment data."""
+"""Experiment data in real languages, from the user's corpora and treebanks."""
 
 import dataclasses
 import functools
@@ -30,7 +30,7 @@ _NUM_TEST_SENTENCES = 300  # Tagged test sentences per language.
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RealSpec:
-  """Specification of the user's files.
+  """Specification of the user's files that an experiment reads.
 
   Results depend on the files' content, but not on their location.
 
@@ -40,13 +40,13 @@ class RealSpec:
       contains all pages with their translations.
     treebanks: Folder with Universal Dependencies files `CODE_…-ud-….conllu`:
       an English training treebank, and a test treebank for each language.
-    merges: Number of BPE merges per language in the vocabulary.
+    merges: Number of BPE merges per language when the vocabulary is trained.
     dictionaries: Folder with bilingual dictionaries for these languages, which
       are read by conditions that use a dictionary. If None, no dictionaries are
       available.
-    digest: Digest of those files that all runs read.
-    words: Digest of the dictionaries. It is empty for runs that do not read
-      dictionaries.
+    digest: Digest of the files that all runs read.
+    words: Digest of the dictionaries. It is empty for a run that reads no
+      dictionary.
   """
 
   corpora: pathlib.Path = dataclasses.field(compare=False)
@@ -120,11 +120,10 @@ class RealSpec:
     return dataclasses.replace(spec, digest=digest, words=dictionary_digest)
 
   def restrict_to(self, chain: Iterable[Condition]) -> 'RealSpec':
-    """Returns only those fields on which a chain of runs depends.
+    """Returns a specification without the fields that do not affect a run.
 
     Args:
-      chain: Condition of a run, and the conditions from which it is
-        initialized.
+      chain: Condition of the run, and the conditions whose runs initialize it.
     """
     if any(condition.reads_dictionary for condition in chain):
       return self
@@ -139,7 +138,7 @@ class RealSpec:
     return tuple(sorted(names - {FIRST_LANGUAGE}))
 
   def parallel_file(self, split: str, language: str) -> pathlib.Path:
-    """Returns the path of a file with lines `first<TAB>second`.
+    """Returns the path of a file with sentence pairs `first<TAB>second`.
 
     Args:
       split: Split of the file: '.' for training, or 'test'.
@@ -165,7 +164,7 @@ class RealSpec:
     return matches[0]
 
   def create_data(self, work: pathlib.Path, text: TextVariant) -> StudyData:
-    """Returns the languages in a working directory."""
+    """Returns the experiment data of this specification."""
     return RealStudyData(work, text, self)
 
 
@@ -216,7 +215,7 @@ class RealStudyData(StudyData):
     done.write_text(self.spec.digest)
 
   def tagged_sentences(self, split: str, *languages: str) -> FileDataset:
-    """Returns sentences tagged with universal parts of speech.
+    """Returns sentences in a language with universal part-of-speech tags.
 
     Args:
       split: 'train' or 'test'.
@@ -238,7 +237,7 @@ class RealStudyData(StudyData):
     return self.spec.dictionaries
 
   def held_out_translations(self, language: str) -> list[tuple[str, str]]:
-    """Returns held-out pairs that share no string, in random order.
+    """Returns held-out sentence pairs that share no string, in random order.
 
     No sentence occurs in more than one pair.
 
@@ -256,7 +255,7 @@ class RealStudyData(StudyData):
     return random.Random(0).sample(pairs, len(pairs))
 
   def measure_corpus(self, vocabulary: Vocabulary | None) -> dict[str, float]:
-    """Returns the entropy of the token frequencies, in nats.
+    """Returns the mean entropy of the languages' token frequencies, in nats.
 
     This is the loss of a model that has learned only the token frequencies. The
     languages are weighted by their sampling rates.

@@ -1,4 +1,4 @@
-"""Registry of all claims and conditions for synthetic and real languages."""
+"""Registry of the claims and conditions of the two replication studies."""
 
 import dataclasses
 import functools
@@ -18,14 +18,14 @@ PAPERS = ('ECS', 'MetaXLM', 'PPA', 'VECO')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Study:
-  """A study in synthetic or real languages: conditions, claims and page.
+  """A replication study in synthetic or in real languages.
 
   Attributes:
-    name: Name of the page and of its additional files.
-    results: Name of the results file.
-    conditions: Conditions, each of which follows the one from which it is
-      initialized.
-    claims: Claims and controls, which are the rows of the page.
+    name: Name of the result page and of its additional files.
+    results: Name of the file that stores the results.
+    conditions: Training configurations. Each of them follows the one from whose
+      run it is initialized.
+    claims: Claims and controls, which are the rows in the tables of the page.
     size: Sizes of the models and batches.
   """
 
@@ -37,14 +37,14 @@ class Study:
 
   @functools.cached_property
   def conditions_by_name(self) -> dict[str, Condition]:
-    """Map from name to condition."""
+    """Map from the name of a condition to the condition."""
     return {condition.name: condition for condition in self.conditions}
 
   def select_claims(self, names: tuple[str, ...]) -> tuple[Claim, ...]:
-    """Returns claims with their controls.
+    """Returns the selected claims together with their controls.
 
     Args:
-      names: Names of claims or papers. If empty, all claims are returned.
+      names: Names of claims or papers. If empty, all claims are selected.
 
     Raises:
       ConfigError: If one of the names is not the name of a claim or paper.
@@ -68,7 +68,7 @@ class Study:
   def required_conditions(
     self, claims: tuple[Claim, ...]
   ) -> tuple[Condition, ...]:
-    """Returns the claims' conditions and those that initialize their runs."""
+    """Returns the conditions on whose runs the claims depend."""
     required = set(compared_conditions(claims))
     for name in tuple(required):
       condition = self.conditions_by_name[name]
@@ -82,7 +82,9 @@ class Study:
   def without_dictionaries(
     self, claims: tuple[Claim, ...]
   ) -> tuple[Claim, ...]:
-    """Returns the claims that require no dictionary, and logs the others.
+    """Returns the claims that can be tested without a dictionary.
+
+    The other claims are logged.
 
     Raises:
       ConfigError: If all claims require a dictionary.

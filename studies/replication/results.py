@@ -17,14 +17,14 @@ _DECIMALS = 5
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Result:
-  """Measured result of a run.
+  """Measured result of one training run.
 
   Attributes:
-    condition: Name of the condition.
+    condition: Name of the run's condition (training configuration).
     seed: Seed of the run.
     settings: Digest of all settings and data on which the run depends.
-    measures: Values of the measures by name.
-    cpu_seconds: CPU seconds of training and measuring, including compilation.
+    measures: Map from the name of a measure to its value.
+    cpu_seconds: CPU seconds for training and measuring, including compilation.
   """
 
   condition: str
@@ -40,8 +40,7 @@ def digest_settings(
   """Computes a digest of all settings and data on which a run depends.
 
   Args:
-    chain: Condition of the run, and the conditions from which it is
-      initialized.
+    chain: Condition of the run, and the conditions whose runs initialize it.
     data_spec: Data specification (`SyntheticSpec` or `RealSpec`).
     size: Sizes of the models and batches.
   """
@@ -60,7 +59,7 @@ def _describe(value: Any) -> dict[str, Any]:
 
 
 class ResultStore:
-  """Folder that stores one file for each result."""
+  """Folder that stores the result of each run in a separate file."""
 
   def __init__(self, folder: pathlib.Path):
     self._folder = folder
@@ -74,7 +73,7 @@ class ResultStore:
     Args:
       condition: Name of the condition.
       seed: Seed of the run.
-      settings: Digest of the settings that the result must have.
+      settings: Digest that the stored result must have (see `digest_settings`).
 
     Returns:
       The result, or None if there is no result with these settings.
@@ -89,7 +88,7 @@ class ResultStore:
     return result if result.settings == settings else None
 
   def add_missing(self, results: Iterable[Result]) -> None:
-    """Writes the results of those runs that have no result in the folder."""
+    """Writes the results of those runs whose result has not been stored."""
     for result in results:
       if not self._path(result.condition, result.seed).exists():
         self.write(result)
@@ -103,7 +102,7 @@ class ResultStore:
 
 
 def write_results(results: Iterable[Result], path: pathlib.Path) -> None:
-  """Writes results to one file, sorted, with one line per result."""
+  """Writes results to one file, in sorted order, with one result per line."""
   ordered = sorted(results, key=lambda result: (result.condition, result.seed))
   lines = [
     json.dumps(round_floats(dataclasses.asdict(result)), sort_keys=True)
@@ -113,7 +112,9 @@ def write_results(results: Iterable[Result], path: pathlib.Path) -> None:
 
 
 def read_results(path: pathlib.Path) -> list[Result]:
-  """Reads a file written by `write_results`; returns [] if it does not exist.
+  """Reads the results in a file written by `write_results`.
+
+  The result is [] if the file does not exist.
 
   Raises:
     AnalysisError: If the file is damaged.

@@ -1,4 +1,4 @@
-"""Runner for several trainers, which share compiled steps across seeds.
+"""Runner of training runs, which reuses compiled steps across seeds.
 
 For the study's small runs, compilation takes as much time as training. A
 program is therefore compiled only once for all trainers that differ only in the
@@ -48,7 +48,7 @@ class TrainedRun(NamedTuple):
 
 
 class Runner:
-  """Runner that reuses the setups and compiled steps of previous runs."""
+  """Runner of training runs, which reuses setups and compiled steps."""
 
   def __init__(self):
     self._setups: dict[str, training_setup.Setup] = {}
@@ -60,11 +60,11 @@ class Runner:
     """Trains a model from the first step.
 
     Args:
-      trainer: Configuration of the run. Nothing is written to its directory
-        (see `save_run`).
+      trainer: Configuration of the run. Nothing is written to its model
+        directory (see `save_run`).
       model_params: Initial parameters of the model. If None, the trainer's own
         initialization is used.
-      untrained: Whether to return the initial state without training.
+      untrained: Whether to return the initial training state without training.
 
     Raises:
       TrainingError: If a loss or gradient is not finite.
@@ -157,7 +157,7 @@ class Runner:
 
 
 def save_run(run: TrainedRun, vocabulary) -> str:
-  """Writes a run's directory, from which other runs can be initialized.
+  """Writes the model directory of a run, from which other runs can start.
 
   If the directory exists, it is replaced.
 

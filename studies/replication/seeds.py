@@ -1,4 +1,4 @@
-"""Numbers of seeds used for the published page.
+"""Random seeds with which the conditions on the published page are run.
 
 Most conditions have five seeds. More seeds were added for short runs if a claim
 was unresolved with five seeds.
@@ -53,13 +53,13 @@ def seed_range(condition: Condition) -> range:
 
 
 def plan_runs(conditions: Sequence[Condition]) -> list[tuple[Condition, int]]:
-  """Returns the runs behind the published page.
+  """Returns the runs that are required for the published page.
 
   All conditions are run with one seed before any is run with the next seed.
 
   Args:
-    conditions: Conditions to run, each of which follows the one from which it
-      is initialized.
+    conditions: Conditions to run. Each of them follows the one from whose run
+      it is initialized.
   """
   num_seeds = max(
     (len(seed_range(condition)) for condition in conditions), default=0

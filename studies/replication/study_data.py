@@ -1,4 +1,4 @@
-"""Languages, vocabularies and token caches that the experiments use.
+"""Text, vocabularies and token caches that the experiments use.
 
 Each language, vocabulary and cache is written once and then reused by all runs.
 """
@@ -34,7 +34,7 @@ _NUM_ALIGNED_PAIRS = 100  # Sentence pairs with gold word alignments.
 
 
 class TextVariant(enum.Enum):
-  """Variant of the second language's monolingual text and of the pairs."""
+  """Variant of the second language's text and of the translation pairs."""
 
   SAME_DOMAIN = 'same_domain'
   # Nine tenths of the text are about the other topic.
@@ -47,17 +47,18 @@ class TextVariant(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SyntheticSpec:
-  """Sizes and properties of the synthetic data.
+  """Specification of the synthetic languages that an experiment reads.
 
   Attributes:
     sentences: Number of monolingual lines per language.
     pairs: Number of translation pairs.
     examples: Number of labeled sentences for training taggers.
-    held_out: Number of test pairs, and number of labeled test sentences.
+    held_out: Number of test pairs, which is also the number of labeled test
+      sentences.
     anchors: Fraction of the content words that are spelled identically in both
       languages.
-    merges: Number of BPE merges per language in the vocabulary. With enough
-      merges, each word is a single token.
+    merges: Number of BPE merges per language when the vocabulary is trained.
+      With enough merges, each word is a single token.
   """
 
   sentences: int = 4000
@@ -68,18 +69,18 @@ class SyntheticSpec:
   merges: int = 650
 
   def create_data(self, work: pathlib.Path, text: TextVariant) -> 'StudyData':
-    """Returns the languages in a working directory."""
+    """Returns the experiment data of this specification."""
     return StudyData(work, text, self)
 
   def restrict_to(self, chain: Any) -> 'SyntheticSpec':
-    """Returns only those fields on which a chain of runs depends."""
+    """Returns the specification itself, because runs depend on all fields."""
     del chain  # Every run depends on all synthetic data.
     return self
 
 
 @dataclasses.dataclass(frozen=True)
 class StudyData:
-  """A folder with two synthetic languages, `en` and `xx`, and derived files.
+  """Experiment data in two synthetic languages, `en` and `xx`.
 
   The languages differ in script and in all words except the anchors. As in K et
   al. (2020) and Dufter and Schütze (2020), their grammar is the same. The
@@ -106,7 +107,7 @@ class StudyData:
 
   @property
   def folder(self) -> pathlib.Path:
-    """Folder that contains the languages in this text variant."""
+    """Folder that contains the languages' data in this text variant."""
     return self.work / 'languages' / self.text.value
 
   @property
@@ -133,15 +134,15 @@ class StudyData:
     (self.folder / 'done').touch()
 
   def with_same_domain(self) -> 'StudyData':
-    """Returns the data in one domain, which is used to train vocabularies."""
+    """Returns the data with text in one domain, for training vocabularies."""
     return dataclasses.replace(self, text=TextVariant.SAME_DOMAIN)
 
   def prepare_vocabulary(self, anchors: Anchors | None) -> pathlib.Path:
-    """Trains a vocabulary unless it exists.
+    """Trains a vocabulary, unless it already exists.
 
     Args:
-      anchors: Sharing of the vocabulary between the languages. If None, the
-        vocabulary is trained only on the first language.
+      anchors: Method of sharing the vocabulary between the languages. If None,
+        the vocabulary is trained only on the first language.
 
     Returns:
       The directory of the vocabulary.
@@ -170,10 +171,10 @@ class StudyData:
     return path
 
   def prepare_cache(self, anchors: Anchors | None) -> pathlib.Path:
-    """Writes the token cache for all mixtures unless it exists.
+    """Writes the token cache of all mixtures, unless it already exists.
 
     Args:
-      anchors: Sharing of the vocabulary, as for `prepare_vocabulary`.
+      anchors: Method of sharing the vocabulary, as in `prepare_vocabulary`.
 
     Returns:
       The directory of the cache.
@@ -200,7 +201,7 @@ class StudyData:
     return path
 
   def tagged_sentences(self, split: str, *languages: str) -> FileDataset:
-    """Returns sentences tagged with parts of speech.
+    """Returns sentences in a language with part-of-speech tags.
 
     Args:
       split: 'train' or 'test'. Test files are truncated.
@@ -221,7 +222,7 @@ class StudyData:
 
   @property
   def aligned_sentences(self) -> FileDataset:
-    """Word-aligned translations with shuffled words in the second language.
+    """Word-aligned translation pairs whose second sentence is shuffled.
 
     In the original order, aligned words are at the same positions, so even an
     untrained model would align them.
@@ -234,7 +235,7 @@ class StudyData:
 
   @functools.cached_property
   def tagged_test_sentences(self) -> dict[str, list[TaggedSentence]]:
-    """Tagged test sentences by language."""
+    """Map from language to the test sentences with part-of-speech tags."""
     return {
       language: [
         sentence
@@ -245,7 +246,7 @@ class StudyData:
     }
 
   def inference_examples(self, split: str, language: str) -> FileDataset:
-    """Returns premises and hypotheses in a language.
+    """Returns premises and hypotheses for inference in a language.
 
     At the first call, they are written to a separate folder that contains no
     other data but has the same vocabulary.
@@ -262,11 +263,11 @@ class StudyData:
 
   @functools.cached_property
   def tags(self) -> tuple[str, ...]:
-    """Part-of-speech tags that the sentences use."""
+    """Part-of-speech tags that occur in the tagged sentences."""
     return label_sets.labels_of(self.tagged_sentences('train', FIRST_LANGUAGE))
 
   def held_out_translations(self, language: str) -> list[tuple[str, str]]:
-    """Returns held-out pairs that share no token other than punctuation.
+    """Returns held-out translation pairs that share no token but punctuation.
 
     Args:
       language: Language of the second sentence of each pair.
@@ -287,7 +288,7 @@ class StudyData:
     ]
 
   def measure_corpus(self, vocabulary: Vocabulary | None) -> dict[str, float]:
-    """Returns text statistics with which measures are compared."""
+    """Returns statistics of the text that are reported with the measures."""
     del vocabulary  # Synthetic languages need no such statistics.
     return {}
 
@@ -308,11 +309,11 @@ class StudyData:
     return frozenset(first_words & second_words)
 
   def dictionary(self) -> pathlib.Path:
-    """Returns a MUSE-format dictionary of all content words."""
+    """Returns the path of a MUSE-format dictionary of all content words."""
     return self._write_dictionary('dictionary', lambda words: words)
 
   def shuffled_dictionary(self) -> pathlib.Path:
-    """Returns a dictionary that lists wrong translations for the same words."""
+    """Returns the path of a dictionary with wrong translations."""
     return self._write_dictionary(
       'shuffled_dictionary', lambda words: [*words[1:], words[0]]
     )

@@ -1,4 +1,4 @@
-"""Derived test files, and files with deliberately misaligned pairs."""
+"""Shortened test files, and files with deliberately misaligned pairs."""
 
 import itertools
 import pathlib
@@ -8,7 +8,7 @@ from xlflax.storage import paths
 
 
 def truncate_blocks(path: pathlib.Path, max_blocks: int) -> str:
-  """Copies the first blocks of a file, unless the copy exists.
+  """Copies the first blocks of a file, unless the copy already exists.
 
   Args:
     path: File whose blocks are separated by blank lines.
@@ -25,10 +25,10 @@ def truncate_blocks(path: pathlib.Path, max_blocks: int) -> str:
 
 
 def misalign_pairs(path: pathlib.Path) -> None:
-  """Replaces each pair's second sentence with the next pair's.
+  """Replaces the second sentence of each pair with that of the next pair.
 
   Args:
-    path: File of lines `first<TAB>second`, which is overwritten.
+    path: File with lines `first<TAB>second`, which is overwritten.
   """
   pairs = [line.split('\t') for line in _read_lines(path)]
   second_sides = [second for _, second in pairs]
@@ -43,10 +43,10 @@ def misalign_pairs(path: pathlib.Path) -> None:
 def shuffle_second_sides(
   text: pathlib.Path, links: pathlib.Path, max_pairs: int
 ) -> tuple[str, str]:
-  """Copies aligned pairs with shuffled second sentences, unless copies exist.
+  """Copies word-aligned pairs and shuffles the words of the second sentences.
 
   Args:
-    text: File of lines `first ||| second`.
+    text: File with lines `first ||| second`.
     links: File with the word alignment of each pair, such as `0-1 1-0`.
     max_pairs: Number of pairs to copy.
 

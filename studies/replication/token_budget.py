@@ -1,4 +1,4 @@
-"""Numbers of tokens that a condition's runs read."""
+"""Counts of the tokens that training runs read."""
 
 from collections.abc import Mapping
 
@@ -12,14 +12,17 @@ _TWO_SIDED_LAYOUTS = (ExampleLayout.DUAL, ExampleLayout.INTERLEAVED)
 def count_tokens(
   condition: Condition, conditions_by_name: Mapping[str, Condition], size: Size
 ) -> int:
-  """Counts the tokens that a run and its initial run read, including padding.
+  """Counts the tokens that a run and the run that initializes it read.
+
+  Padding is included.
 
   If several losses in a step read the same tokens, these tokens are counted
   once. Fine-tuning and teacher training are not counted.
 
   Args:
     condition: Condition of the run.
-    conditions_by_name: Conditions from which runs can be initialized, by name.
+    conditions_by_name: Map from name to each condition whose run can initialize
+      others.
     size: Sizes of the sequences and batches.
   """
   initial_tokens = 0

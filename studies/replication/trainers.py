@@ -1,4 +1,4 @@
-"""Construction of trainers for the conditions."""
+"""Trainers that the replication experiments use for their conditions."""
 
 import pathlib
 from typing import Any
@@ -38,14 +38,14 @@ _TEACHER_SEED = 0
 
 
 def run_directory(work: pathlib.Path, name: str, seed: int) -> str:
-  """Returns the directory in which a condition's run is saved."""
+  """Returns the directory in which a run of a condition is saved."""
   return str(work / 'runs' / name / str(seed))
 
 
 def build_trainer(
   condition: Condition, data: StudyData, size: Size, *, seed: int
 ) -> Trainer:
-  """Builds a run's trainer, and writes its vocabulary and cache.
+  """Builds the trainer of a run, and writes its vocabulary and token cache.
 
   Args:
     condition: Condition of the run.
@@ -137,7 +137,7 @@ _ADJACENT_LOSSES = (Loss.ADJACENT_MLM, Loss.CA_MLM)
 def build_dataset(
   loss: Loss, condition: Condition, size: Size
 ) -> dataset_config.DatasetConfig:
-  """Builds the configuration for the dataset that a loss reads.
+  """Builds the configuration of the dataset on which a loss is computed.
 
   Pairs are sampled identically in all sequence layouts, so that all losses in a
   step read the same pairs.
@@ -188,7 +188,7 @@ def build_dataset(
 def build_objective(
   loss: Loss, condition: Condition, data: StudyData, size: Size
 ):
-  """Builds the objective that computes a loss.
+  """Builds the training objective that computes a loss.
 
   Args:
     loss: Loss that the condition includes.

@@ -1,1 +1,1 @@
-"""Result pages of the replication study: tables, figures and checks."""
+"""Result pages of the replication study, with tables, figures and checks."""

@@ -1,4 +1,4 @@
-"""Check of the verdict rule: two halves of one condition must not differ."""
+"""Estimate of how often the verdict rule reports differences by chance."""
 
 import random
 from collections.abc import Sequence
@@ -19,16 +19,16 @@ _MIN_SEEDS = 4  # Two seeds in each half.
 def count_resolved_halves(
   values: Sequence[float], *, draws: int = NUM_DRAWS, seed: int = 0
 ) -> int:
-  """Counts how often two halves of one condition are judged to differ.
+  """Counts how often the seeds of one condition, split in half, seem to differ.
 
   The condition's seeds are split into random halves, which are compared as if
   they were two conditions. Because the rule uses 95 % intervals, one in twenty
   of these comparisons is expected to be judged as different.
 
   Args:
-    values: Scores of one condition, with one score per seed. At least four are
+    values: Scores of one condition, one for each seed. At least four are
       required.
-    draws: Number of random splits.
+    draws: Number of random splits into two halves.
     seed: Random seed for the splits.
   """
   rng = random.Random(seed)
@@ -43,11 +43,11 @@ def count_resolved_halves(
 
 
 def describe_false_positives(claims: Sequence[Claim], scores: Scores) -> str:
-  """Returns a sentence about the verdict rule's false positives.
+  """Returns a sentence about how often the verdict rule is wrong.
 
   Args:
-    claims: Claims whose conditions and measures are split.
-    scores: Scores of the runs.
+    claims: Claims whose conditions and measures are used for the check.
+    scores: Nested map from condition to seed to measure to value.
 
   Returns:
     The sentence, or an empty string if no condition has enough seeds.

@@ -1,4 +1,4 @@
-"""Figures on the result pages: scores of each paper's conditions."""
+"""Figures on the result pages, which show the scores of all conditions."""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -27,13 +27,13 @@ def write_figures(
   results: Sequence[Result],
   study: Study,
 ) -> dict[str, str]:
-  """Plots the scores of each paper's conditions.
+  """Plots the scores of the conditions in one figure per paper.
 
   Args:
     folder: Directory to which the page is written.
-    findings: Findings on the page.
-    results: Results of the runs.
-    study: Study of the page.
+    findings: Results of testing the claims on the page.
+    results: Results of the training runs.
+    study: Study (synthetic or real languages) that the page describes.
 
   Returns:
     Map from paper to the name of its figure's file in the folder.
@@ -56,7 +56,7 @@ def write_figures(
 def collect_rows(
   claims: Sequence[Claim], scores: Mapping[str, ScoresBySeed], study: Study
 ) -> dict[str, ScoresBySeed]:
-  """Returns a figure's rows as a map from label to seed to measure to value."""
+  """Returns the scores that a figure shows in its rows, by row label."""
   titles = {condition.name: condition.title for condition in study.conditions}
   rows: dict[str, ScoresBySeed] = {}
   for name in compared_conditions(claims):
@@ -84,7 +84,7 @@ def _condition_rows(
 def plot_conditions(
   paper: str, rows: Mapping[str, ScoresBySeed]
 ) -> figure.Figure:
-  """Plots each row's mean and 95 % interval, and each seed as a dot."""
+  """Plots the mean, the 95 % interval and each seed's score in every row."""
   measures = [
     measure
     for measure in _PLOTTED_MEASURES
@@ -123,7 +123,7 @@ def plot_conditions(
 
 
 def interval_half_width(values: Sequence[float]) -> float:
-  """Returns half the width of a mean's 95 % interval."""
+  """Returns half the width of the 95 % interval of a mean."""
   if len(values) < 2:
     return 0.0
   error = np.std(values, ddof=1) / np.sqrt(len(values))

@@ -33,13 +33,13 @@ def write_page(
   claims: Sequence[Claim] | None = None,
   study: Study = registry.SYNTHETIC,
 ) -> list[Finding]:
-  """Writes a page with its figures and its results file.
+  """Writes a result page with its figures and its results file.
 
   Args:
     folder: Directory to which the page is written.
-    results: Results of the runs.
-    claims: Claims on the page. If None, all claims in the study.
-    study: Study of the page.
+    results: Results of the training runs.
+    claims: Claims that the page reports. If None, all claims in the study.
+    study: Study (synthetic or real languages) that the page describes.
 
   Returns:
     The findings, in the same order as the claims.
@@ -102,7 +102,7 @@ def _sort_key(study: Study, result: Result) -> tuple[int, int]:
 
 
 def final_verdicts(findings: Sequence[Finding]) -> dict[str, Verdict]:
-  """Returns the verdicts on the papers' claims, considering the controls."""
+  """Returns the final verdicts on the papers' claims, considering controls."""
   return {
     finding.claim.name: apply_controls(finding, _controls_of(finding, findings))
     for finding in findings
@@ -357,7 +357,7 @@ def _tokens(claim: Claim, study: Study) -> str:
 
 
 def holm_p_values(findings: Sequence[Finding]) -> dict[str, float]:
-  """Returns p-values by claim, adjusted for all claims that were run."""
+  """Returns the p-value of each claim, adjusted for multiple comparisons."""
   measured = [
     (finding.claim.name, finding.comparison)
     for finding in findings

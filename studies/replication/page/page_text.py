@@ -1,4 +1,4 @@
-"""Text on the two result pages."""
+"""Text on the result pages for synthetic and for real languages."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -6,18 +6,19 @@ from collections.abc import Mapping
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PageText:
-  """Text sections of a result page.
+  """Text sections of one result page.
 
   Attributes:
-    introduction: Text above the results, with the field `fewest_seeds`.
+    introduction: Text above the results. It contains the format field
+      `fewest_seeds`.
     controls: Text above the table of controls.
     statistics: Text above the table of statistics.
     negative_results: Section about experiments that did not lead to a separate
       result.
-    setup: Sections on setup, diagnostics and commands, with format fields that
-      `page` fills in.
-    diagnostics: Map from measure to its column heading in the diagnostics
-      table.
+    setup: Sections on setup, diagnostics and commands. Their format fields are
+      filled in by `page`.
+    diagnostics: Map from measure to its column heading in the table of
+      diagnostics.
   """
 
   introduction: str

@@ -1,4 +1,4 @@
-"""Sensitivity of findings to the number of seeds and to the measure."""
+"""Changes of verdicts if fewer seeds or a different measure are used."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ _OTHER_MEASURE = {'transfer': 'retrieval', 'retrieval': 'transfer'}
 
 
 def find_by_first_seeds(finding: Finding, scores: Scores) -> Finding | None:
-  """Returns the finding from the first seeds alone.
+  """Tests a finding's claim again with only the first seeds.
 
   Additional seeds were run after the results of the first seeds were known, so
   a page also reports the finding from the first seeds.
@@ -28,7 +28,9 @@ def find_by_first_seeds(finding: Finding, scores: Scores) -> Finding | None:
 
 
 def find_by_other_measure(finding: Finding, scores: Scores) -> Finding | None:
-  """Returns the finding by retrieval instead of transfer, or vice versa.
+  """Tests a finding's claim again with the other measure.
+
+  Retrieval replaces transfer, or vice versa.
 
   Returns:
     The finding, or None if the claim uses a different measure.

@@ -1,1 +1,1 @@
-"""Conditions and claims for each paper."""
+"""Training configurations and claims for each replicated paper."""

@@ -1,4 +1,4 @@
-"""Sentence-pair classifiers that are trained on translations.
+"""Classifiers of sentence pairs that are trained on translated examples.
 
 Each measure is a classifier's accuracy in the second language. The classifiers
 differ in their training data:
@@ -52,15 +52,16 @@ LEARNING_RATE = 2e-3
 
 
 class TrainingMethod(NamedTuple):
-  """A method of training a classifier on translations.
+  """A method of training a sentence-pair classifier on translations.
 
   Attributes:
-    name: Name of the measure.
+    name: Name of the measure that contains the classifier's accuracy.
     source: Source of the training examples.
-    featurizer: Featurizer for the training examples.
-    features: Features that the classification head reads.
-    test_counterparts: Counterparts of the test examples in the other language.
-      If None, test examples are classified without counterparts.
+    featurizer: Featurizer that turns training examples into model inputs.
+    features: Features of the model that the classification head reads.
+    test_counterparts: Translations of the test examples into the other
+      language, which are also read by the classifier. If None, it reads only
+      the test examples.
     group_size: Number of consecutive examples that must be in the same batch.
   """
 
@@ -81,10 +82,10 @@ def measure_entailment(
   *,
   steps: int,
 ) -> dict[str, float]:
-  """Trains the classifiers and tests them in the second language.
+  """Trains classifiers by each method and tests them in the second language.
 
   Args:
-    step_runner: Runner that trains the classifiers.
+    step_runner: Runner that executes the training steps of the classifiers.
     trainer: Trainer with which the model was pretrained.
     params: Parameters of the pretrained model.
     data: Data and vocabularies of the study's languages.

@@ -1,4 +1,4 @@
-"""Negative controls: methods from which the effective component is removed."""
+"""Negative controls: training methods whose effective component is removed."""
 
 import dataclasses
 
@@ -13,10 +13,10 @@ from xlflax.objectives.pretraining import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ZeroQueue(sentence_alignment.SentenceAlignment):
-  """Momentum contrast without negatives, because its queue contains zeros."""
+  """Momentum contrast without negatives: its queue contains only zeros."""
 
   def start_step(self, params, state):
-    """Applies the momentum update, and sets the queue to zero."""
+    """Updates the momentum encoder and sets the queue of negatives to zero."""
     state = super().start_step(params, state)
     empty_arrays = {
       name: jax.tree.map(jnp.zeros_like, state[name])
@@ -30,5 +30,8 @@ class FlowingMemory(cross_attention_mlm.CrossAttentionMLM):
   """CA-MLM without VECO's stop-gradient (section 2.2)."""
 
   def memory(self, states):
-    """Returns the hidden states for cross-attention without a stop-gradient."""
+    """Returns the hidden states to which the other sentence attends.
+
+    Gradients flow through them.
+    """
     return states

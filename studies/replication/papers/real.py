@@ -1,4 +1,4 @@
-"""Experiments in real languages, which were declared before their first run.
+"""Experiments in real languages, which were declared before they were run.
 
 The conditions and claims are the same as for synthetic languages, except for
 the changes in this module.
@@ -25,7 +25,7 @@ def _adapt(like: str, **changes: Any) -> Condition:
   """Returns a condition of the synthetic study, adapted to real languages.
 
   Args:
-    like: Name of the synthetic condition.
+    like: Name of the condition in the synthetic study.
     **changes: Fields that differ. By default, the position of the layer norms
       and the learning rate are those of the study in real languages.
   """

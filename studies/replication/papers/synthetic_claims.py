@@ -1,4 +1,4 @@
-"""The papers' claims, tested with two conditions in synthetic languages."""
+"""The papers' claims that are tested in synthetic languages."""
 
 from studies.replication.claims import NO_PAPER, Claim, Order
 

@@ -1,4 +1,4 @@
-"""Conditions in synthetic languages, grouped by paper.
+"""Training configurations in synthetic languages, grouped by paper.
 
 A condition precedes all conditions that are initialized from it.
 """

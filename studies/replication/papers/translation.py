@@ -29,7 +29,7 @@ _NUM_TEST_SENTENCES = 100
 def build_model(
   condition: Condition, size: Size
 ) -> encoder_decoder.EncoderDecoder:
-  """Builds an encoder and a decoder that shares its layers, as in VECO."""
+  """Builds an encoder and a decoder that shares layers with it, as in VECO."""
   tied_layers = TiedLayers.LAST
   if condition.decoder is not None and condition.decoder.layers is not None:
     tied_layers = TiedLayers(condition.decoder.layers.value)
@@ -53,7 +53,7 @@ def build_model(
 
 
 def build_dataset(size: Size) -> dataset_config.DatasetConfig:
-  """Returns a dataset of pairs whose source is the first language."""
+  """Returns a dataset of translations from the first to the second language."""
   return dataset_config.DatasetConfig(
     name='translated',
     mixture='corpus.parallel',
