@@ -1,7 +1,7 @@
 """Gin files, read as text: search paths, includes, macros and training phases.
 
 This module does not import the configured classes, so that mistakes in flags
-are reported, and `xlflax configs` answers, without delay.
+are reported quickly and `xlflax configs` is fast.
 """
 
 import codecs

@@ -119,7 +119,8 @@ def check_configuration(
 ) -> None:
   """Raises an error if a gin file or a --gin flag is invalid.
 
-  The files are checked as text. `load_gin_files` finds all other errors.
+  The files are only checked as text. `load_gin_files` reports errors that this
+  check does not find.
 
   Args:
     args: Parsed options with `gin_file`, `gin_bindings` and `gin_search_paths`.

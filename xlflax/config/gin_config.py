@@ -224,7 +224,7 @@ class Configuration:
     self.effects.add_value(self.bound, value)
 
   def operative(self) -> str:
-    """Formats the bindings that were used as a gin file.
+    """Formats the bindings that were used, in the syntax of a gin file.
 
     The file can be used to rebuild all objects that this configuration has
     built. Values that gin syntax cannot express are listed in comments.
@@ -280,9 +280,9 @@ class Configuration:
 def check_bindings(configurations: Sequence[Configuration]) -> None:
   """Raises an error if any of the user's bindings has no effect.
 
-  Bindings of the package's gin files are not checked. A binding may have an
-  effect in any of the configurations. A macro that was set by one of the
-  command's own options only causes a warning.
+  Bindings of the package's gin files are not checked. A binding is valid if it
+  has an effect in at least one of the configurations. A macro that was set by
+  one of the command's own options only causes a warning.
 
   Args:
     configurations: The configurations of a command, from which all objects have

@@ -40,7 +40,7 @@ def converting_build_errors(
 ) -> Iterator[None]:
   """Context in which Gin's exceptions become ConfigError, for building.
 
-  Exceptions of other code are not changed.
+  Exceptions raised by code other than Gin are not changed.
 
   Args:
     bindings: The configuration's bindings, from which error locations are
@@ -83,7 +83,8 @@ def check_macros(
   """Raises an error if a macro is never used or is not set.
 
   A macro of a file may be unused, because another file may override the binding
-  that uses it. If its name resembles that of a used macro, it is an error.
+  that uses the macro. However, an unused macro whose name resembles that of a
+  used macro is an error.
 
   Args:
     bound: The bindings in Gin's internal representation.

@@ -72,7 +72,7 @@ class Collective:
   def sent_outside(self) -> float:
     """Bytes per device that are sent over the links between nodes.
 
-    The devices of a node use these links in equal parts.
+    All devices of a node send equal parts of these bytes.
     """
     if self.nodes == 1:
       return 0
@@ -253,7 +253,7 @@ def _is_scattered(
 ) -> bool:
   """Returns whether each device keeps only its shard of an all-reduce.
 
-  The partitioner represents a reduce-scatter in this way.
+  The partitioner represents a reduce-scatter by such an all-reduce.
   """
   is_tuple = len(instruction.operands) > 1
   readers = [

@@ -1,4 +1,4 @@
-"""Plan for a target machine: memory, communication, time and warnings."""
+"""Estimated memory, communication and step time of a run on a target machine."""
 
 import functools
 from typing import Any

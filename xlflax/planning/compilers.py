@@ -135,8 +135,8 @@ def topology_devices(
 def _remove_non_tpu_flags() -> None:
   """Removes CPU and GPU flags, which libtpu rejects, from XLA_FLAGS.
 
-  libtpu reads the flags at its first compilation. The CPU compiler has read
-  them before.
+  libtpu reads XLA_FLAGS at its first compilation. The CPU compiler has already
+  read them at that time.
   """
   flags = os.environ.get('XLA_FLAGS', '').split()
   other_prefixes = ('--xla_cpu_', '--xla_gpu_', '--xla_force_host_')

@@ -67,9 +67,9 @@ def _partitioned(folder: pathlib.Path) -> str:
 def create_cpu_devices(machine: machine_topology.DeviceTopology) -> None:
   """Creates one CPU device for each device of the target machine.
 
-  JAX reads these settings when it creates its devices, so a command must call
-  this function first. JAX rejects `jax_num_cpu_devices` in combination with the
-  flag in XLA_FLAGS, which is therefore removed.
+  JAX reads the platform and the number of devices when it creates its devices,
+  so a command must call this function first. JAX rejects `jax_num_cpu_devices`
+  in combination with the flag in XLA_FLAGS, which is therefore removed.
 
   Args:
     machine: Target machine of the plan.

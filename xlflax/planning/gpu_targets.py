@@ -1,7 +1,7 @@
 """Descriptions of GPUs for XLA's compiler.
 
-XLA compiles for a GPU that is not connected from a text with its properties
-(`GpuTargetConfigProto`). They consist of the values in
+To compile for a GPU that is not connected, XLA requires a text with the GPU's
+properties (`GpuTargetConfigProto`). These properties consist of the values in
 `training.devices.accelerators`, the limits in the CUDA C programming guide's
 table of compute capabilities, and the versions of CUDA and cuDNN that
 `requirements/gpu.lock` pins.

@@ -31,7 +31,7 @@ def compile_program(
 ) -> None:
   """Compiles a program until XLA has written its HLO and buffer assignment.
 
-  Outside of a command, the compilation is completed.
+  If the process does not run a command, the compilation is completed.
 
   Args:
     lowered: Result of `jax.jit(...).lower(...)` for TPUs.

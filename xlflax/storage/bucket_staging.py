@@ -423,8 +423,8 @@ class _Mirror:
 def _state(info: Mapping[str, Any]) -> _State:
   """Determines an object's state from its metadata.
 
-  Stores report times in seconds. The fraction of the second is derived from the
-  object's version.
+  Object stores report modification times in seconds. The fraction of the second
+  is derived from the object's version.
   """
   version = info.get('generation') or info.get('ETag') or info.get('etag')
   digest = hashlib.sha256(str(version).encode()).hexdigest()

@@ -4,9 +4,9 @@ A digest has the form `SIZE-KIND:CHECKSUM`. The checksum of short content (up to
 64 KiB) is SHA-256. The checksum of longer content is CRC-32C (RFC 3720,
 appendix B.4) over chunks of 64 MiB. For an object in a bucket, it is the
 CRC-32C of the complete object that the bucket stores, so the object does not
-need to be read. A directory is sealed by a file `digests.json` with the digest
-of every other file and a digest of itself. The checksums detect corruption, not
-forgery.
+need to be read. Sealing a directory means writing a file `digests.json` with
+the digest of every other file and a digest of its own content. The checksums
+detect corruption, not forgery.
 """
 
 import base64

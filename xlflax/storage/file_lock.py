@@ -20,9 +20,8 @@ def lock_directory(
 ) -> Iterator[None]:
   """Context in which no other process writes to a directory.
 
-  The directory is created if necessary. Writers of different shards do not
-  exclude each other. The operating system releases the lock of a killed
-  process.
+  The directory is created if necessary. Different shards can be written at the
+  same time. The operating system releases the lock of a killed process.
 
   Args:
     directory: Directory to lock.

@@ -162,7 +162,7 @@ def find_problems(
 ) -> dict[str, str]:
   """Returns a directory's invalid files, each with a description.
 
-  The manifest itself is included.
+  The manifest itself is also checked.
 
   Args:
     directory: Directory that contains the manifest.

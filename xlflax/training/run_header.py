@@ -195,7 +195,7 @@ def data_warnings(
 ) -> list[str]:
   """Returns warnings about common problems in the training data.
 
-  These are too little text of a language, and too many unknown tokens.
+  The problems are too little text in a language and too many unknown tokens.
 
   Args:
     settings: Settings of the run, the fields of its `Trainer`.

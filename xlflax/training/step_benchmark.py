@@ -139,8 +139,8 @@ def make_inputs(settings: 'Trainer') -> Inputs:
 def peak_memory() -> int:
   """Returns the peak memory of the benchmark in bytes.
 
-  It is the memory of the first device if the device counts it, and that of this
-  process otherwise.
+  The value is the peak memory of the first device if the device reports it, and
+  that of this process otherwise.
   """
   device_peak = device_rates.peak_memory_bytes(jax.local_devices()[0])
   if device_peak is not None:

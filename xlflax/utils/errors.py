@@ -76,7 +76,7 @@ class ExitStatus(enum.IntEnum):
 def joint_status(statuses: Iterable[int]) -> ExitStatus:
   """Combines the exit statuses of a command's tasks or runs into one status.
 
-  If a restart may change the status of a part, that status takes precedence,
+  The status of a part that may succeed after a restart takes precedence,
   because a restart does not repeat parts that are finished.
 
   Args:

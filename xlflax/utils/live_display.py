@@ -26,7 +26,7 @@ class _Console(rich.console.Console):
 
 
 def allow_live_lines(is_allowed: bool) -> None:
-  """Enables or disables live lines."""
+  """Enables or disables live lines, which are rewritten on the terminal."""
   global _is_allowed
   _is_allowed = is_allowed
 

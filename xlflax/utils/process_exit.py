@@ -55,7 +55,8 @@ def _wait_for_processes() -> None:
 def end_command(status: int) -> int:
   """Returns the status, or exits immediately if abandoned threads still run.
 
-  Native code that returns while Python shuts down would abort the process.
+  If native code in such a thread returned while Python shuts down, the process
+  would be aborted.
 
   Args:
     status: The exit status of the command.

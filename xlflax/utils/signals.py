@@ -97,8 +97,8 @@ def is_handled(number: int) -> bool:
 def start_command() -> None:
   """Installs handlers that raise `Stopped`, in a process that runs one command.
 
-  If the main thread executes native code and does not raise it within ten
-  seconds, the process ends.
+  If the main thread executes native code and does not raise `Stopped` within
+  ten seconds, the process ends.
   """
   for number in SIGNALS:
     if signal.getsignal(number) is not signal.SIG_IGN:

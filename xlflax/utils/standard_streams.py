@@ -21,10 +21,10 @@ _FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
 
 def open_closed_streams() -> None:
-  """Opens each standard stream that is closed as /dev/null.
+  """Opens /dev/null in place of each standard stream that is closed.
 
-  Otherwise, a file that is opened later would get the descriptor of a standard
-  stream, and output would be written into that file.
+  Without this call, a file that is opened later would get the descriptor of a
+  closed standard stream, and output would be written into that file.
   """
   for number, name in enumerate(('stdin', 'stdout', 'stderr')):
     descriptor = number

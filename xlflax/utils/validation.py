@@ -78,9 +78,9 @@ SamplingExponent = Annotated[float, at.Interval(ge=0, le=10)]
 def check_path(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
   """Checks that a path is valid UTF-8 and has no control characters.
 
-  Paths are recorded in JSON files and messages, which cannot hold other bytes.
-  A carriage return at the end of a path usually comes from a script with the
-  line ends of Windows.
+  Paths are recorded in JSON files and messages, which cannot contain bytes that
+  are not UTF-8. A carriage return at the end of a path usually comes from a
+  script with the line ends of Windows.
 
   Args:
     path: A path, or a command line argument that may contain one.

@@ -73,8 +73,8 @@ class _SealingMixin:
   """Extension of an Orbax handler that also writes digests of the item's files.
 
   Attributes:
-    about: Metadata that identifies the checkpoint to which the next digests
-      belong.
+    about: Metadata that identifies the checkpoint whose digests are written
+      next.
   """
 
   about: dict[str, Any] = {}

@@ -276,7 +276,7 @@ def restore_params(model_dir: str | pathlib.Path, step: int, abstract) -> Any:
 def restore_subtree(checkpoint: pathlib.Path, item: str, abstract) -> Any:
   """Restores some of an item's arrays, each directly with its sharding.
 
-  The files are not verified. Call `verify_checkpoint` before.
+  This function does not verify the files. Call `verify_checkpoint` first.
 
   Args:
     checkpoint: Directory of a finished checkpoint.

@@ -2,8 +2,8 @@
 
 A checkpoint has three items, so that a reader loads only what it needs:
 `params` (read by evaluation and initialization), `train` (step, optimizer
-state, EMA and states of the objectives) and `meta` (plain JSON). Each item is
-sealed by digests (`checkpoint_items`), which every reader verifies.
+state, EMA and states of the objectives) and `meta` (plain JSON). Each item
+contains digests of its files (`checkpoint_items`), which every reader verifies.
 """
 
 import dataclasses

@@ -93,8 +93,8 @@ def record_inputs(
 ) -> None:
   """Writes the hashes of a run's data to its model directory.
 
-  The record is read by `verified_signatures` and `recorded_languages`, and by
-  users.
+  `verified_signatures` and `recorded_languages` read this record, and users can
+  read it, too.
 
   Args:
     model_dir: Model directory of the run.

@@ -22,7 +22,7 @@ def truncate_metrics(
 ) -> None:
   """Drops the lines that follow a step when training resumes from that step.
 
-  The lines about restarts are kept.
+  Lines with the key 'restart', which record the costs of failures, are kept.
 
   Args:
     model_dir: Model directory of the run.

@@ -64,7 +64,8 @@ def check_run_directory(
 
   Args:
     model_dir: Model directory of the run. It need not exist.
-    description: Description of the run (`config_serialization.to_json_config`).
+    description: Configuration of the run as JSON, from
+      `config_serialization.to_json_config`.
     on_config_mismatch: Action if the directory contains a run with a different
       configuration.
 
@@ -119,7 +120,8 @@ def claim_run_directory(
 
   Args:
     model_dir: Model directory of the run.
-    description: Description of the run (`config_serialization.to_json_config`).
+    description: Configuration of the run as JSON, from
+      `config_serialization.to_json_config`.
     gin_config: Text of a gin file that builds the run. If '', no gin file is
       written.
     on_config_mismatch: Action if the directory contains a run with a different
@@ -405,7 +407,7 @@ def copy_origin(
 def read_trainer(model_dir: pathlib.Path) -> dict[str, Any]:
   """Returns the trainer settings of a run, or of the first of averaged runs.
 
-  Returns {} if neither is recorded.
+  Returns {} if the directory contains no trainer settings.
   """
   for name in (TRAINER, AVERAGED):
     if (model_dir / name).exists():

@@ -77,7 +77,7 @@ def count_equation(equation) -> int:
 def count_kernel(equation) -> int:
   """Counts the FLOPs in a Pallas kernel: its body's FLOPs times its grid size.
 
-  A loop with unknown bounds counts once.
+  The body of a loop with unknown bounds is counted once.
   """
   inner_flops = sum(
     _count_jaxpr(jaxpr) for jaxpr in _inner_jaxprs(equation.params)

@@ -56,9 +56,10 @@ def default_fsdp_size(
 ) -> int:
   """Returns the fsdp axis's default size: the number of devices in a node.
 
-  The devices of the tensor axis are divided out. A slice of TPUs is one node,
-  but the size is at most eight there, because XLA:TPU implements gathers that
-  are divided further as all-reduces of complete arrays.
+  The number of devices in a node is divided by the size of the tensor axis. A
+  slice of TPUs is one node, but the size is at most eight there, because
+  XLA:TPU implements gathers that are divided further as all-reduces of complete
+  arrays.
 
   Args:
     devices: All devices in the job.

@@ -35,8 +35,8 @@ def is_scarce() -> bool:
 def free_programs() -> None:
   """Frees compiled programs that are no longer referenced, and their memory.
 
-  Functions that are called again are compiled again, or read from the
-  persistent cache.
+  If a jitted function is called again later, its program is compiled again or
+  read from the persistent compilation cache.
   """
   jax.clear_caches()
   gc.collect()

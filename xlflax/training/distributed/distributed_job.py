@@ -156,8 +156,8 @@ def set_exit_messages(
   """Sets the messages printed when a failed process ends this process.
 
   Args:
-    last_words: Function that returns a sentence, for example with the
-      checkpoint from which the run can be resumed.
+    last_words: Function that returns a sentence to print when this process
+      ends, for example with the checkpoint from which the run can be resumed.
     doing: Function that returns the current activity of this process, such as
       'training (step 5)'. It must not block.
   """

@@ -315,7 +315,8 @@ def _captured_stderr() -> Iterator[Callable[[], str]]:
 def _check_port(job: cluster_detection.Job) -> None:
   """Checks that the coordinator's port is free.
 
-  If it is not, the service of JAX may end the process by a segmentation fault.
+  If the port is in use, JAX's coordination service may end the process by a
+  segmentation fault.
 
   Raises:
     ConfigError: If the coordinator's port is already in use.

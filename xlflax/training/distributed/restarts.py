@@ -19,7 +19,7 @@ _COMPILATION = goodput.Activity.COMPILATION
 class Restart:
   """Measurement of the time that a run lost through failures of its processes.
 
-  It must be created at the end of the activity `START`.
+  The object must be created at the end of the activity `START`.
 
   Args:
     environment: This process's environment variables.

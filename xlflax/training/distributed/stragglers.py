@@ -85,14 +85,14 @@ class StepTimes:
 
   @contextlib.contextmanager
   def waiting(self) -> Iterator[None]:
-    """Context in which the process waits for devices."""
+    """Context whose duration is counted as waiting for devices."""
     start = self._clock()
     yield
     self._waited += self._clock() - start
 
   @contextlib.contextmanager
   def loading(self) -> Iterator[None]:
-    """Context in which the process waits for a batch."""
+    """Context whose duration is counted as waiting for a batch."""
     start = self._clock()
     yield
     self._loaded += self._clock() - start

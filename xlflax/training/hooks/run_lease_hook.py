@@ -6,7 +6,7 @@ from xlflax.training.hooks import hook_base
 class RunLeaseHook(hook_base.Hook):
   """Ends a run if a different process has taken over its directory.
 
-  It raises RunDirectoryError before anything is written.
+  The hook raises RunDirectoryError before the run writes to the directory.
   """
 
   def after_step(self, run, step, output):

@@ -67,7 +67,7 @@ def average_checkpoints(
 
   Parameters, including heads, are averaged in float64. If EMA is enabled, the
   raw parameters are averaged. The directory contains one checkpoint, with the
-  largest step. On disk, it appears when it is complete.
+  largest step. On disk, the directory becomes visible only when it is complete.
 
   Args:
     chosen: Mapping from each model directory to the steps of its checkpoints to

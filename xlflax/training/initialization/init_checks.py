@@ -136,8 +136,8 @@ def describe_shape_mismatch(name: str, shape, source_shape, rows) -> str | None:
     name: Name of the parameter in this model.
     shape: Shape of the parameter in this model.
     source_shape: Shape of the array that initializes the parameter.
-    rows: Matching of the vocabularies for a parameter that is matched by token,
-      else None.
+    rows: `MatchedRows` of the vocabularies if the rows of the parameter are
+      matched by token, else None.
   """
   if rows is not None and rows.axis(shape, source_shape) is not None:
     return None
@@ -152,7 +152,7 @@ def describe_shape_mismatch(name: str, shape, source_shape, rows) -> str | None:
 
 
 def mismatch_hint(init: Any, problems: Sequence[str]) -> str:
-  """Returns a hint if the cause of the problems is evident, or ''."""
+  """Returns a hint for fixing missing or mismatched parameters, or ''."""
   if init.decoder is not None and any('cross_attention' in p for p in problems):
     return (
       ' To initialize from an encoder without cross-attention, set '
@@ -182,7 +182,7 @@ def mismatch_hint(init: Any, problems: Sequence[str]) -> str:
 def position_problems(
   model_dir: str, names: Iterable[str], model: Any
 ) -> list[str]:
-  """Describes problems with position embeddings that are initialized.
+  """Describes position embeddings whose offsets differ between the two models.
 
   Args:
     model_dir: Model directory of the other run.

@@ -254,7 +254,9 @@ def check_successor(
       parameters.
     state: Abstract train state of the run.
     before: Abstract train state of the run that trains first.
-    model_dir: Model directory of the other run. Raises:
+    model_dir: Model directory of the run that trains first.
+
+  Raises:
     CheckpointError: If parameters would be missing or unused, or shapes or
       optimizers differ.
   """

@@ -15,7 +15,7 @@ _ITEM = 'opt_state'
 
 
 def read_optimizer_state(checkpoint: pathlib.Path, fresh: Any, factory) -> Any:
-  """Restores the optimizer's state and restarts its schedules.
+  """Restores a saved optimizer state, but restarts the learning rate schedules.
 
   Args:
     checkpoint: Directory of a finished checkpoint.

@@ -185,7 +185,8 @@ def read_sources(
 def _array_sharding(source: Source, sharding, shape, saved_shape):
   """Returns the sharding of an array of the checkpoint.
 
-  It equals the sharding of the parameter on the axes that they share.
+  On the axes that the array and the parameter share, it equals the sharding of
+  the parameter.
 
   Args:
     source: Source of the parameter, which contains the array.

@@ -11,7 +11,7 @@ _COPY_INTERVAL_SECONDS = 30.0
 class Mirror:
   """Thread that copies a directory's files whenever they have grown.
 
-  A failed copy is retried with the next one. Training continues.
+  If a copy fails, training continues and the next copy includes the files.
 
   Args:
     source: Local directory whose files are copied.

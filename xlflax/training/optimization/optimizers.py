@@ -110,8 +110,8 @@ class Optimizer(abc.ABC):
   def without_frozen_gradients(self, params):
     """Stops the gradients of parameters that are not trained.
 
-    Their gradients are constant zeros. They are therefore not computed, and do
-    not contribute to the norm of the gradient.
+    The gradients of frozen parameters are constant zeros, so they are not
+    computed and do not contribute to the norm of the gradient.
 
     Args:
       params: Parameters as a tree.
