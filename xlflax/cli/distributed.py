@@ -16,7 +16,7 @@ def join(
   configurations: Iterable[gin_config.Configuration],
   shared_settings: Sequence[str] = (),
 ) -> None:
-  """Initializes a distributed job whose processes have the same configuration.
+  """Joins a distributed job whose processes must have equal configurations.
 
   Args:
     options: Options for joining the job's processes.

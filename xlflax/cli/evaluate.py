@@ -277,7 +277,7 @@ def _check_values(options: EvaluateOptions) -> None:
 
 
 def configure(options: EvaluateOptions) -> gin_config.Configuration:
-  """Reads the gin files of the tasks and the bindings."""
+  """Reads the gin files and bindings that configure the evaluation tasks."""
   macros = {}
   if not options.tasks:
     macros = {'CORPUS': options.corpus, 'TATOEBA': options.tatoeba}
@@ -292,7 +292,7 @@ def configure(options: EvaluateOptions) -> gin_config.Configuration:
 def build_tasks(
   options: EvaluateOptions, configuration: gin_config.Configuration
 ) -> list[Any]:
-  """Builds the tasks of `--tasks` with the text of the other options.
+  """Builds the tasks in `--tasks` on the text that other options select.
 
   Args:
     options: The command's options.

@@ -16,7 +16,8 @@ import yaml
 from xlflax.utils import errors
 
 # YAML 1.1, YAML 1.2 and Go's parser disagree on which unquoted words are
-# numbers or booleans ('1e3', 'y', '0o17'). All of them read these as strings.
+# numbers or booleans ('1e3', 'y', '0o17'). All three parsers read words that
+# match this pattern as strings, except for the words in `_AMBIGUOUS`.
 _PLAIN_SCALAR = re.compile(
   r'(--)?[A-Za-z/][\w./@%+=-]+(:[\w./@%+=-]+)*', re.ASCII
 )

@@ -320,7 +320,7 @@ class EncoderConfig(TransformerConfig):
 def with_vocabulary(
   config: _Config, spec: vocabulary_spec.VocabularySpec
 ) -> _Config:
-  """Returns a configuration with a vocabulary's sizes.
+  """Returns the configuration with the sizes of a vocabulary filled in.
 
   Args:
     config: An `EncoderConfig` or `EncoderDecoderConfig`.

@@ -231,8 +231,8 @@ class EncoderLayer(nn.Module):
       rotation: Rotary angles of queries and keys, or the relative embeddings of
         disentangled attention. If None, neither rotations nor relative
         embeddings are used.
-      is_first: Whether the input of the self-attention is not normalized,
-        although the layer has a norm. If None, it is always normalized.
+      is_first: Whether to skip the norm before the self-attention. If None, the
+        norm is applied.
 
     Returns:
       Hidden states of shape [B, T, H].

@@ -92,7 +92,7 @@ class LayerCKA:
     estimator: Estimator | str = Estimator.BIASED,
     dtype: Any = np.float64,
   ):
-    """Initializes CKA without sentences.
+    """Initializes the accumulator with zero sentences.
 
     Args:
       layers: Pairs of layers to compare: ALL pairs, or the DIAGONAL pairs

@@ -64,8 +64,9 @@ def find_candidates(
   Args:
     first: Sentence embeddings of shape [N, D].
     second: Sentence embeddings of shape [M, D].
-    k: Number of neighbors with which a pair is compared, and among which the
-      best pair of a sentence is searched.
+    k: Number of nearest neighbors of each sentence. Margin scores compare a
+      pair with these neighbors, and the best pair of a sentence is searched
+      among them.
     margin: Type of margin score. The ratio is 0 if the neighbors' mean
       similarity is not positive.
     direction: Retrieval direction whose best pairs become candidates.

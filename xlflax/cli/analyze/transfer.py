@@ -29,7 +29,7 @@ class TransferOptions(analysis_options.ModelAnalysisOptions):
       or DIR@STEP. Repeat the option for heads on several layers.
     alignment_map: File with the map from the target model's layer to the layer
       that the head reads. Repeat the option once for each --head_model.
-    target_model: Run directory of the model whose states are mapped.
+    target_model: Run directory of the model whose hidden states are mapped.
     test: Labeled text in the target model's language, as LANGUAGE=FILE. Repeat
       the option for several files.
     task: Task that the head was trained for.

@@ -134,7 +134,7 @@ def _head_rules(
     and architecture.bias != bias
     and (architecture.bias in has or UNREAD_BIAS in has)
   ):
-    # transformers stores this bias, but uses the other one.
+    # transformers stores the bias `architecture.bias`, but uses `bias`.
     rules.append(Rule(architecture.bias, UNREAD_BIAS))
   return rules
 

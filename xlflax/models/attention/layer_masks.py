@@ -25,8 +25,8 @@ class LayerMask(NamedTuple):
     mask: Attention mask. If None, every position attends to all positions.
     rotation: Rotary angles of queries and keys. None for other position
       embeddings.
-    is_first: Whether this is the first layer of an encoder whose first layer
-      has no norm before its attention. None if all layers have that norm.
+    is_first: Whether the layer skips the norm before its attention, as the
+      first layer of ModernBERT does. If None, all layers apply this norm.
   """
 
   mask: masks.Mask | None

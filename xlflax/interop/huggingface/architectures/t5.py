@@ -52,7 +52,7 @@ def _feed_forwards() -> dict[str, str]:
   """Returns the supported values of feed_forward_proj and their activations."""
   plain = activations.from_huggingface()
   gated = {f'gated-{name}': activation for name, activation in plain.items()}
-  # 'gated-gelu' is the tanh approximation. 'gelu' is not.
+  # 'gated-gelu' uses the tanh approximation of GELU, but 'gelu' does not.
   return plain | gated | {'gated-gelu': 'gelu_tanh'}
 
 
@@ -66,8 +66,8 @@ def _read(options: config_options.Options, model_type: str) -> dict[str, Any]:
   feed_forward = options.get('feed_forward_proj', default)
   activation = options.choose('feed_forward_proj', default, _feed_forwards())
   options.require('is_encoder_decoder', True)
-  # The first two repeat feed_forward_proj. The dropout rate applies only to a
-  # classifier.
+  # The first two options repeat feed_forward_proj. The dropout rate applies
+  # only to a classifier.
   options.ignore(
     'dense_act_fn',
     'is_gated_act',

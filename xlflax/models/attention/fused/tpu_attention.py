@@ -73,8 +73,8 @@ def run_backward(
     'delta': delta[:, :, None],
   }
   # The kernel returns a gradient for each query head. The gradients of heads
-  # that share keys are summed below. If there is a bias, it also returns a
-  # gradient of the queries for each block of keys.
+  # that share keys are summed below. If there is a bias, the kernel
+  # also returns a gradient of the queries for each block of keys.
   shape = (batch, heads, memory_length, width)
   num_partial_sums = (
     1 if arrays.bias is None else memory_length // options.block[1]

@@ -63,7 +63,8 @@ class _Scores:
       or compile_targets.current_target().capability is None
     ):
       return jnp.exp2(scores * factor + offset)
-    # These are two instructions. `exp2` takes three more for subnormal results.
+    # The assembly code has two instructions. `exp2` compiles to three more
+    # instructions, which handle subnormal results.
     (attention_weights,) = plgpu.elementwise_inline_asm(
       f'fma.rn.ftz.f32 $0, $1, {factor:.9e}, $2; ex2.approx.ftz.f32 $0, $0;',
       args=[scores, offset],
