@@ -1,4 +1,4 @@
-"""Concepts that are expressed by a word in every language.
+"""Concepts (meanings) that every synthetic language expresses by a word.
 
 A concept's name is an English gloss, which does not occur in any text. Nouns,
 verbs and qualities belong to one of two topics. All other concepts belong to no
@@ -14,7 +14,7 @@ from xlflax.utils import errors
 
 @dataclasses.dataclass(frozen=True)
 class Concept:
-  """A meaning that has a word in every language.
+  """A meaning that every synthetic language expresses by a word.
 
   Attributes:
     id: Name of the concept.
@@ -22,7 +22,7 @@ class Concept:
     group: Group of the concept: the semantic family of a noun, 'transitive' or
       'intransitive' for a verb, 'quality' or 'opinion' for an adjective, or the
       type of a proper name.
-    topic: Topic of the concept, 0 or 1. If None, the concept belongs to no
+    topic: Topic of the concept, 0 or 1. If None, the concept belongs to neither
       topic.
     polarity: Polarity of an opinion: +1 if it is positive and -1 if it is
       negative.
@@ -138,7 +138,7 @@ FAMILIES = tuple(_FAMILIES)
 
 @functools.lru_cache
 def concepts_of_group(group: str, topic: int | None = None) -> tuple[str, ...]:
-  """Returns the ids of the concepts in a group.
+  """Returns the IDs of the concepts in a group, such as 'transitive'.
 
   Args:
     group: Group of the concepts.
@@ -168,7 +168,7 @@ def list_nouns(
 
   Args:
     topic: Topic of the nouns. If None, nouns of both topics are returned.
-    hypernyms: Whether to include the nouns that name the families.
+    hypernyms: Whether to include nouns that name a semantic family.
   """
   return tuple(
     name
@@ -179,5 +179,5 @@ def list_nouns(
 
 
 def is_anchorable(concept: Concept) -> bool:
-  """Returns whether languages may share the word (not for function words)."""
+  """Returns whether languages may share the word (false for function words)."""
   return concept.group != 'function'

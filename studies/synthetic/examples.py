@@ -1,4 +1,4 @@
-"""Meanings of each family's examples, without duplicates across splits."""
+"""Meanings of the examples in each task family, distinct across all splits."""
 
 import dataclasses
 import functools
@@ -23,7 +23,7 @@ REVIEW_LABELS = ('negative', 'positive')
 def draw_examples(
   options: SyntheticOptions, renderer: Renderer, family: str
 ) -> dict[str, list]:
-  """Draws the meanings of a family's examples.
+  """Draws the meanings of the examples in a task family.
 
   The test and validation examples do not depend on the number of training
   examples.
@@ -66,7 +66,7 @@ def draw_examples(
 def monolingual_sentences(
   options: SyntheticOptions, code: str
 ) -> Iterator[tuple[str, list[Sentence]]]:
-  """Yields a language's splits and monolingual sentences, test first."""
+  """Yields each split's name and monolingual sentences, test split first."""
   shift = options.domain_shift * (1 if code == options.codes[0] else -1)
   return _draw_corpus(
     options,
@@ -81,7 +81,7 @@ def monolingual_sentences(
 def parallel_sentences(
   options: SyntheticOptions, code: str
 ) -> Iterator[tuple[str, list[Sentence]]]:
-  """Yields splits and parallel sentences in a language and the pivot language.
+  """Yields each split's name and parallel sentences with the pivot language.
 
   The test and validation sentences are the same for all languages.
   """
@@ -120,14 +120,13 @@ def draw_distinct(
   *,
   where: str,
 ) -> list:
-  """Draws items that differ from all items drawn before.
+  """Draws items that differ from each other and from all previous items.
 
   Args:
     draw_item: Function that draws an item.
     count: Number of items to draw.
-    drawn_items: Items that have been drawn before, to which the new items are
-      added.
-    where: Data set and split, which are named in error messages.
+    drawn_items: Items that were drawn before. The new items are added to them.
+    where: Data set and split, as shown in error messages.
 
   Raises:
     ConfigError: If there are fewer different items than requested.
@@ -153,7 +152,7 @@ def draw_distinct(
 
 @dataclasses.dataclass(frozen=True)
 class Review:
-  """A review's sentences and its sentiment."""
+  """A review, which consists of sentences, and its sentiment."""
 
   sentences: tuple[Sentence, ...]
   label: str
@@ -222,7 +221,7 @@ def _draw_unambiguous_paragraph(
 def render_paragraph(
   paragraph: Paragraph, renderer: Renderer, code: str
 ) -> tuple[str, list[str]]:
-  """Returns a paragraph's text in a language, and its answers in order."""
+  """Returns the text of a paragraph in a language, and its answers in order."""
   sentences = [renderer(sentence, code) for sentence in paragraph.sentences]
   answers = [
     sentences[query.sentence].phrase(ROLES[query.role])

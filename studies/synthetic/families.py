@@ -1,4 +1,4 @@
-"""Files that are written for each task family and language.
+"""Files that are written for each task family in each language.
 
 The paths and formats are described in docs/synthetic/files.md.
 """
@@ -22,7 +22,7 @@ Files = Iterator[tuple[str, str]]
 def family_files(
   family: str, options: SyntheticOptions, renderer: Renderer
 ) -> Files:
-  """Yields the path and the content of each file in a family.
+  """Yields the path and the content of each file in a task family.
 
   Args:
     family: Name of the task family, one of `options.FAMILIES`.
@@ -73,7 +73,7 @@ def _tsv_writer(family: str) -> Callable[..., Files]:
 def _word_writer(
   family: str, suffix: str, format_sentences: Callable[..., str]
 ) -> Callable[..., Files]:
-  """Returns a function that formats sentences with one word per line.
+  """Returns a function that writes sentences with one word per line.
 
   Args:
     family: Name of the task family.

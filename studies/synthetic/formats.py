@@ -1,4 +1,4 @@
-"""Writers for the public file formats that the synthetic data uses."""
+"""Functions that format synthetic data in public file formats."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -7,21 +7,21 @@ from studies.synthetic.rendering import Rendered
 
 
 def format_tsv(rows: Iterable[Sequence[str]]) -> str:
-  """Returns tab-separated columns without a header."""
+  """Formats rows as tab-separated columns without a header."""
   return ''.join('\t'.join(row) + '\n' for row in rows)
 
 
 def format_lines(texts: Iterable[str]) -> str:
-  """Returns one text per line."""
+  """Formats texts with one text per line."""
   return ''.join(f'{text}\n' for text in texts)
 
 
 def format_conllu(sentences: Iterable[Rendered], split: str) -> str:
-  """Returns CoNLL-U with ten columns. Lemmas and features are omitted.
+  """Formats sentences as CoNLL-U, without lemmas and features.
 
   Args:
     sentences: Rendered sentences.
-    split: Name of the split, which is part of the sentence ids.
+    split: Name of the split, which is part of the sentence IDs.
   """
   blocks = []
   for number, sentence in enumerate(sentences, start=1):
@@ -48,11 +48,11 @@ def format_conllu(sentences: Iterable[Rendered], split: str) -> str:
 
 
 def format_iob2(sentences: Iterable[Rendered], split: str) -> str:
-  """Returns Universal NER lines: `id<TAB>word<TAB>tag<TAB>-<TAB>-`.
+  """Formats sentences as Universal NER: `id<TAB>word<TAB>tag<TAB>-<TAB>-`.
 
   Args:
     sentences: Rendered sentences.
-    split: Name of the split, which is part of the sentence ids.
+    split: Name of the split, which is part of the sentence IDs.
   """
   return ''.join(
     _comments(sentence, number, split)
@@ -66,7 +66,7 @@ def format_iob2(sentences: Iterable[Rendered], split: str) -> str:
 
 
 def format_alignment_text(pairs: Iterable[tuple[Rendered, Rendered]]) -> str:
-  """Returns lines `source ||| target`, with words separated by spaces.
+  """Formats sentence pairs as `source ||| target`, with spaces between words.
 
   The words are separated by spaces in every script.
   """
@@ -79,7 +79,9 @@ def format_alignment_text(pairs: Iterable[tuple[Rendered, Rendered]]) -> str:
 def format_alignment_links(
   links: Iterable[tuple[list[tuple[int, int]], list[tuple[int, int]]]],
 ) -> str:
-  """Returns a line per sentence pair, with `i-j` (sure) and `ipj` (possible).
+  """Formats word alignments: `i-j` for sure links, `ipj` for possible links.
+
+  Each line contains the links of one sentence pair.
 
   Args:
     links: Sure links and possible links for each sentence pair.
@@ -91,7 +93,7 @@ def format_alignment_links(
 
 
 def format_squad(paragraphs: Iterable[dict], *, version: str = '1.1') -> str:
-  """Returns JSON in the SQuAD format with one article per paragraph.
+  """Formats paragraphs as SQuAD JSON, with one article per paragraph.
 
   Args:
     paragraphs: Paragraphs in the SQuAD format.

@@ -1,4 +1,4 @@
-"""Generator of synthetic languages, with a corpus and files for every task."""
+"""Generator of synthetic languages, which writes a corpus and task files."""
 
 import json
 import pathlib

@@ -39,7 +39,7 @@ _HARD = {
 
 @dataclasses.dataclass(frozen=True)
 class Inference:
-  """A premise, a hypothesis and the pair's label."""
+  """A premise and a hypothesis, with the label of their relation."""
 
   premise: Clause
   hypothesis: Clause
@@ -47,7 +47,7 @@ class Inference:
 
 
 def draw_inference(sampler: Sampler, *, hard_probability: float) -> Inference:
-  """Draws a premise and a hypothesis with their label.
+  """Draws a premise and a hypothesis, with the label of their relation.
 
   All labels have the same probability, and so have all types of clause pairs
   with the same label.

@@ -1,4 +1,4 @@
-"""Words of the languages: stems, shared words and affixes."""
+"""Words of the synthetic languages: stems, shared words and affixes."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -35,9 +35,9 @@ class Lexicon:
 
   Attributes:
     language: Language of the words.
-    stems: Map from concept to word.
-    affixes: Map from mark to affix (see `AFFIXES`), or {} in an isolating
-      language.
+    stems: Map from concept to the uninflected word.
+    affixes: Map from grammatical mark, such as 'plural', to affix (see
+      `AFFIXES`). It is {} in an isolating language.
     anchors: Concepts whose word is shared by all languages. Shared words are
       not inflected, so that they are the same string in every sentence. Shared
       verbs mark tense with particles.
@@ -49,12 +49,12 @@ class Lexicon:
   anchors: frozenset[str]
 
   def inflects(self, concept: str) -> bool:
-    """Returns whether a concept's word takes affixes."""
+    """Returns whether the word for a concept takes affixes."""
     return bool(self.affixes) and concept not in self.anchors
 
   @property
   def has_particles(self) -> bool:
-    """Whether the language uses tense particles."""
+    """Whether the language marks tense by particles."""
     return any(
       not self.inflects(concept.id)
       for concept in concepts.CONCEPTS.values()
@@ -62,12 +62,12 @@ class Lexicon:
     )
 
   def form(self, concept: str, marks: Sequence[str] = ()) -> str:
-    """Returns a word with affixes.
+    """Returns the word for a concept, with affixes.
 
     Args:
       concept: Concept of the word.
-      marks: Marks of the word. The affixes are added in the order of `AFFIXES`,
-        starting at the stem.
+      marks: Grammatical marks of the word, such as 'plural'. The affixes are
+        added in the order of `AFFIXES`, starting at the stem.
     """
     return _attach_affixes(
       self.stems[concept], marks, self.affixes, self.language
@@ -77,7 +77,7 @@ class Lexicon:
 def build_lexicons(
   languages: Sequence[Language], *, seed: int, anchors: float
 ) -> dict[str, Lexicon]:
-  """Returns the lexicon of each language by its code.
+  """Creates the lexicons of several languages; returns them by language code.
 
   Shared words are taken from the first language. Every other string is the word
   for one concept in one language. A language's words do not depend on the
@@ -87,8 +87,8 @@ def build_lexicons(
   Args:
     languages: Languages, all of which must be different.
     seed: Random seed.
-    anchors: Fraction of concepts, excluding function words, whose words are
-      shared by all languages.
+    anchors: Fraction of concepts, excluding function words, whose words are the
+      same in all languages.
 
   Raises:
     ConfigError: If a script has too few different strings for its languages'
@@ -127,11 +127,12 @@ def _build_lexicon(
 
   Args:
     language: Language of the words.
-    first: Lexicon of the first language. If None, this is the first language.
+    first: Lexicon of the first language, whose shared words are reused. If
+      None, this is the first language.
     seed: Random seed.
-    shared_concepts: Concepts whose words are shared.
-    used_forms: Lowercase words in the previous languages, to which the new
-      words are added.
+    shared_concepts: Concepts whose words are the same in all languages.
+    used_forms: Lowercase words of the previous languages. The new words are
+      added to them.
   """
   rng = RandomGenerator(seed, 'lexicon', language.code, language.script.value)
   affixes = {}

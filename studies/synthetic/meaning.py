@@ -1,4 +1,4 @@
-"""Meanings of phrases and sentences, independent of the language."""
+"""Meanings of phrases and sentences, which do not depend on a language."""
 
 import dataclasses
 import enum
@@ -17,10 +17,10 @@ class Phrase:
   """Meaning of a noun phrase.
 
   Attributes:
-    head: Concepts in the head: one noun, or the words of a name.
-    determiner: Determiner or numeral. None for names.
+    head: Concepts that form the head: one noun, or the words of a name.
+    determiner: Determiner or numeral. It is None for names.
     adjective: Adjective that expresses a quality.
-    owner: Possessor, which cannot have a possessor itself.
+    owner: Possessor of the noun. A possessor cannot have a possessor itself.
     relative: Relative clause that modifies the phrase, with a verb, a tense and
       a simple object.
   """
@@ -34,15 +34,15 @@ class Phrase:
 
 @dataclasses.dataclass(frozen=True)
 class Clause:
-  """Meaning of a clause with a verb, or with an adjective as predicate.
+  """Meaning of a clause whose predicate is a verb or an adjective.
 
   Attributes:
-    subjects: One phrase, or two coordinated phrases. Empty in a relative
+    subjects: One phrase, or two coordinated phrases. It is empty in a relative
       clause.
-    verb: Verb. None if the clause has a predicate.
+    verb: Verb of the clause. If None, the clause has an adjective as predicate.
     object: Object of a transitive verb.
-    predicate: Adjective that is the clause's predicate.
-    place: Place of the event.
+    predicate: Adjective that is the predicate of the clause, if it has no verb.
+    place: Noun phrase that denotes the place of the event.
     fronted: Whether the place is at the start of the clause.
     adverb: Adverb of manner or time.
     tense: Tense of the clause.
@@ -65,8 +65,8 @@ class Sentence:
   """Meaning of a statement or a question.
 
   Attributes:
-    clauses: One clause, or two coordinated clauses.
-    joint: Conjunction of the clauses.
+    clauses: One clause, or two clauses that are coordinated.
+    joint: Conjunction that coordinates the two clauses.
     question: Whether the sentence is a question.
   """
 

@@ -52,12 +52,12 @@ class SyntheticOptions:
     sentences: Number of monolingual training lines per language.
     pairs: Number of training pairs between the first language and each other
       language.
-    examples: Number of training examples for each labeled task family.
+    examples: Number of training examples for each task family with labels.
     held_out: Number of examples in each `dev` and each `test` split.
     sizes: Numbers of examples in individual splits, such as {'nli/train': 9000,
       'qa/test': 50}.
-    anchors: Fraction of words, excluding function words, that are the same
-      string in all languages, from 0 to 1.
+    anchors: Fraction of words, from 0 to 1, that are the same string in all
+      languages. Function words are excluded.
     domain_shift: Difference between the languages' topics in monolingual text,
       from 0 to 1. With 0, both topics occur equally often in all languages.
       With 1, the first language has only one topic, and all other languages
@@ -162,7 +162,7 @@ class SyntheticOptions:
     return SPLITS[1:] if dataset in _HELD_OUT_ONLY else SPLITS
 
   def to_json(self) -> dict[str, Any]:
-    """Returns the options as the JSON values stored in `synthetic.json`."""
+    """Returns the options as JSON values, as stored in `synthetic.json`."""
     values = dataclasses.asdict(
       dataclasses.replace(self, sizes=dict(self.sizes))
     )
@@ -170,7 +170,7 @@ class SyntheticOptions:
 
 
 def from_json(values: Mapping[str, Any]) -> SyntheticOptions:
-  """Restores options from the result of `SyntheticOptions.to_json`."""
+  """Restores options from the JSON values of `SyntheticOptions.to_json`."""
   languages = tuple(Language(**language) for language in values['languages'])
   return SyntheticOptions(**{**values, 'languages': languages})
 
@@ -179,7 +179,7 @@ def _check_name(name: str) -> None:
   """Raises an error if a data set or its split does not exist.
 
   Args:
-    name: Data set and split, as 'dataset/split'.
+    name: Name of the data set and the split, as 'dataset/split'.
   """
   dataset, _, split = name.partition('/')
   datasets = CORPUS_DATASETS + FAMILIES

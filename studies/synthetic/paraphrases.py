@@ -1,4 +1,4 @@
-"""Sentence pairs with the same words for paraphrase identification.
+"""Sentence pairs for paraphrase identification that consist of the same words.
 
 As in PAWS (Zhang, Baldridge and He 2019), words are moved to create both
 paraphrases and non-paraphrases. In a paraphrase, coordinated subjects or
@@ -22,7 +22,7 @@ class Paraphrase:
 
 
 def draw_paraphrase(sampler: Sampler) -> Paraphrase:
-  """Draws a pair, which is a paraphrase with probability 0.5."""
+  """Draws a sentence pair that is a paraphrase with probability 0.5."""
   rng = sampler.rng
   first = _draw_sentence(sampler)
   is_paraphrase = rng.bernoulli(0.5)

@@ -1,4 +1,7 @@
-"""Paragraphs, and questions whose answers are spans that occur once."""
+"""Paragraphs, and questions that are answered by a span of the paragraph.
+
+Each answer occurs only once in its paragraph.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -25,7 +28,7 @@ class Query:
 
   Attributes:
     sentence: Index of the sentence that contains the answer.
-    role: Role of the answer in the sentence, a key of `ROLES`.
+    role: Grammatical role of the answer in the sentence, a key of `ROLES`.
     question: Meaning of the question.
   """
 
@@ -36,7 +39,10 @@ class Query:
 
 @dataclasses.dataclass(frozen=True)
 class Paragraph:
-  """Sentences without a common noun or name, and questions about them."""
+  """A paragraph with questions about it.
+
+  No common noun or name occurs in two of its sentences.
+  """
 
   sentences: tuple[Sentence, ...]
   queries: tuple[Query, ...]

@@ -1,4 +1,7 @@
-"""Random numbers that are the same on all machines and Python versions."""
+"""Random number generator with the same results on all machines.
+
+The results do not depend on the Python version either.
+"""
 
 from collections.abc import MutableSequence, Sequence
 from typing import TypeVar
@@ -31,19 +34,19 @@ class RandomGenerator:
     return value ^ (value >> 31)
 
   def integer(self, count: int) -> int:
-    """Returns an integer in [0, count) with a bias below count / 2^64."""
+    """Returns a random integer in [0, count) with a bias below count / 2^64."""
     return (self.next_bits() * count) >> 64
 
   def bernoulli(self, probability: float) -> bool:
-    """Returns True with the given probability."""
+    """Returns True with the given probability, and False otherwise."""
     return self.next_bits() < probability * (1 << 64)
 
   def choice(self, items: Sequence[_Item]) -> _Item:
-    """Returns one of the items with equal probability."""
+    """Returns a random item, with equal probabilities."""
     return items[self.integer(len(items))]
 
   def weighted_choice(self, weights: dict[_Item, float]) -> _Item:
-    """Returns one of the keys with a probability proportional to its weight."""
+    """Returns a random key, with a probability proportional to its weight."""
     threshold = self.next_bits() / (1 << 64) * sum(weights.values())
     for item, weight in weights.items():
       threshold -= weight
@@ -59,7 +62,7 @@ class RandomGenerator:
       items[last], items[other] = items[other], items[last]
 
   def sample(self, items: Sequence[_Item], count: int) -> list[_Item]:
-    """Returns `count` different items in random order."""
+    """Returns `count` different items, drawn at random."""
     pool = list(items)
     self.shuffle(pool)
     return pool[:count]

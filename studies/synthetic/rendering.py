@@ -1,4 +1,4 @@
-"""Sentences in a language, with all labels of their words."""
+"""Sentences in a language, with the linguistic annotation of their words."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -12,13 +12,13 @@ from studies.synthetic.typology import Language
 
 @dataclasses.dataclass(frozen=True)
 class Rendered:
-  """A sentence with W words in a language.
+  """A sentence in a language, with the annotation of its W words.
 
   Attributes:
     language: Language of the sentence.
-    nodes: The W nodes in the dependency tree, in word order.
-    heads: The position of each word's head, starting at 1. The head of the root
-      is 0.
+    nodes: The W nodes of the dependency tree, in the order of the words.
+    heads: Position of the head of each word, counted from 1. The root has head
+      0.
   """
 
   language: Language
@@ -32,7 +32,10 @@ class Rendered:
 
   @property
   def text(self) -> str:
-    """Words and punctuation, separated by spaces if the script has spaces."""
+    """Text of the sentence.
+
+    Words are separated by spaces if the script uses spaces.
+    """
     return scripts.join_words(self.words, self.language.script)
 
   def phrase(self, key: str) -> str:
@@ -52,10 +55,10 @@ class Rendered:
 
 
 class Renderer:
-  """Renderer that turns meanings into sentences in several languages.
+  """Renderer that expresses meanings as sentences in several languages.
 
   Args:
-    lexicons: Lexicon of each language by code.
+    lexicons: Map from language code to lexicon.
   """
 
   def __init__(self, lexicons: Mapping[str, Lexicon]):
@@ -76,18 +79,18 @@ class Renderer:
     return Rendered(grammar.language, nodes, tuple(heads.values()))
 
   def text(self, sentence: Sentence, code: str) -> str:
-    """Returns the text of a sentence in the language with a code."""
+    """Returns the text of a sentence in the language with the given code."""
     return self(sentence, code).text
 
   def join(self, texts: Iterable[str], code: str) -> str:
-    """Joins sentences of the language with a code into one text."""
+    """Joins sentences into one text, with spaces if the language uses them."""
     return scripts.join_words(texts, self._grammars[code].language.script)
 
 
 def align_words(
   first: Rendered, second: Rendered
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-  """Returns the word alignment between two renderings of the same meaning.
+  """Returns the word alignment between two translations of the same meaning.
 
   Returns:
     The sure links (i, j) between words with the same meaning, and the possible

@@ -26,7 +26,8 @@ class Sampler:
 
   Attributes:
     rng: Random number generator.
-    first_topic_probability: Probability of the first topic.
+    first_topic_probability: Probability that a sentence is about the first of
+      the two topics.
   """
 
   def __init__(
@@ -36,7 +37,7 @@ class Sampler:
     self.first_topic_probability = first_topic_probability
 
   def draw_topic(self) -> int:
-    """Draws a topic, which is 0 or 1."""
+    """Draws the number of a topic, 0 or 1."""
     return 0 if self.rng.bernoulli(self.first_topic_probability) else 1
 
   def draw_name(self, entity: str) -> Phrase:
@@ -65,7 +66,7 @@ class Sampler:
     Args:
       topic: Topic of the noun and the adjective.
       determiner: Determiner. If None, a random determiner is drawn.
-      adjective: Probability of adding an adjective.
+      adjective: Probability that the phrase has an adjective.
     """
     return Phrase(
       (self.rng.choice(concepts.list_nouns(topic)),),
@@ -94,7 +95,7 @@ class Sampler:
     )
 
   def draw_clause(self, topic: int, *, is_plain: bool = False) -> Clause:
-    """Draws a clause about a topic.
+    """Draws a clause whose words belong to a topic.
 
     Args:
       topic: Topic of the nouns, the verb and the adjectives.
@@ -138,7 +139,7 @@ class Sampler:
     return self.rng.choice(concepts.concepts_of_group(group, topic))
 
   def draw_opinion(self, topic: int) -> Clause:
-    """Draws a clause whose predicate is an opinion adjective."""
+    """Draws a clause whose predicate is a positive or negative adjective."""
     return Clause(
       (self.draw_phrase(topic),),
       tense=self.rng.weighted_choice(_TENSES),
@@ -162,7 +163,7 @@ class Sampler:
   def draw_different(
     self, draw: Callable[[], _Item], *excluded: object
   ) -> _Item:
-    """Calls `draw` until the result is not one of the excluded items."""
+    """Calls `draw` repeatedly until the result is not an excluded item."""
     while (item := draw()) in excluded:
       pass
     return item

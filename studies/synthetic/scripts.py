@@ -1,4 +1,4 @@
-"""Writing systems for synthetic words.
+"""Scripts (writing systems) of the synthetic languages.
 
 No words from real languages are used. Words consist of syllables or, in the
 script without spaces, of characters.
@@ -12,7 +12,7 @@ from studies.synthetic.random_generator import RandomGenerator
 
 
 class Script(enum.Enum):
-  """Script in which a language is written."""
+  """Script in which a synthetic language is written."""
 
   LATIN = 'latin'
   CYRILLIC = 'cyrillic'
@@ -78,14 +78,14 @@ def draw_content_word(script: Script, rng: RandomGenerator) -> str:
 
 
 def draw_function_word(script: Script, rng: RandomGenerator) -> str:
-  """Draws a word with one closed syllable, or with one Han character."""
+  """Draws a short word, which has one closed syllable or one Han character."""
   if script is Script.HAN:
     return rng.choice(_SINGLE_CHARACTERS)
   return draw_affix(script, rng) + rng.choice(LETTERS[script].onsets)
 
 
 def draw_affix(script: Script, rng: RandomGenerator) -> str:
-  """Draws an open syllable, or one Han character."""
+  """Draws a syllable without a final consonant, or one Han character."""
   if script is Script.HAN:
     return rng.choice(_SINGLE_CHARACTERS)
   letters = LETTERS[script]
@@ -93,5 +93,5 @@ def draw_affix(script: Script, rng: RandomGenerator) -> str:
 
 
 def join_words(words: Iterable[str], script: Script) -> str:
-  """Joins words: `a b c`, or `abc` in a script without spaces."""
+  """Joins words with spaces, or without spaces if the script has none."""
   return (' ' if LETTERS[script].has_spaces else '').join(words)

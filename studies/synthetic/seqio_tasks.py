@@ -1,4 +1,4 @@
-"""SeqIO tasks over synthetic languages: text and labeled examples.
+"""SeqIO tasks for the text and the labeled examples of synthetic languages.
 
 Importing this module registers no tasks, because they depend on the folder.
 After `python -m studies.synthetic --output=toy`,
@@ -35,7 +35,7 @@ _SPLITS = {'train': 'train', 'dev': 'validation', 'test': 'test'}
 def register_tasks(
   directory: str | pathlib.Path, *, prefix: str = 'synthetic'
 ) -> tuple[str, ...]:
-  """Registers a folder's tasks and mixtures (see the module docstring).
+  """Registers SeqIO tasks and mixtures for a folder with synthetic languages.
 
   Args:
     directory: Folder written by `python -m studies.synthetic`.
@@ -92,7 +92,7 @@ def _add_task(
     name: Name of the task.
     family: Name of the task family.
     language: Language or language pair.
-    files: Map from split to its file or files.
+    files: Map from split to the path of its file, or to the paths of its files.
   """
   first, _, second = language.partition('-')
   if family == 'tatoeba':

@@ -20,7 +20,10 @@ MAX_RATING = 5.0
 
 @dataclasses.dataclass(frozen=True)
 class RatedPair:
-  """Two sentences and the number of slots with the same content."""
+  """Two sentences, and the number of slots with the same content.
+
+  The slots of a sentence are its subjects, verb, object and place.
+  """
 
   first: Sentence
   second: Sentence
@@ -28,13 +31,13 @@ class RatedPair:
 
   @property
   def rating(self) -> float:
-    """Similarity of the sentences, from 0 to 5."""
+    """Rating of the sentences' similarity, from 0 to 5."""
     return MAX_RATING * self.num_shared_slots / len(SLOTS)
 
 
 @dataclasses.dataclass(frozen=True)
 class Topical:
-  """Sentences whose nouns and verbs belong to one topic."""
+  """Sentences whose nouns and verbs all belong to one topic."""
 
   sentences: tuple[Sentence, ...]
   topic: str
@@ -42,10 +45,10 @@ class Topical:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-  """A sentence and two choices, one of which has the same topic.
+  """A premise and two sentences, one of which has the same topic.
 
   Attributes:
-    premise: The first sentence.
+    premise: Sentence with which the choices are compared.
     choices: Two sentences to choose from.
     label: Index of the choice that has the same topic as the premise.
   """
@@ -56,20 +59,20 @@ class Choice:
 
 
 def draw_rated_pair(sampler: Sampler) -> RatedPair:
-  """Draws two sentences that share 0 to 4 slots with equal probability."""
+  """Draws two sentences with 0 to 4 equal slots, with equal probabilities."""
   clause = _draw_full_clause(sampler, sampler.draw_topic())
   return _change_slots(sampler, clause, sampler.rng.integer(len(SLOTS) + 1))
 
 
 def draw_translation_pair(sampler: Sampler) -> RatedPair:
-  """Draws a sentence paired with itself or with one that shares two slots."""
+  """Draws a pair whose sentences are equal or share two slots."""
   clause = _draw_full_clause(sampler, sampler.draw_topic())
   num_shared_slots = len(SLOTS) if sampler.rng.bernoulli(0.5) else 2
   return _change_slots(sampler, clause, num_shared_slots)
 
 
 def draw_topical(sampler: Sampler) -> Topical:
-  """Draws three sentences whose words belong to one topic."""
+  """Draws three sentences whose words all belong to one topic."""
   topic = sampler.draw_topic()
   sentences = (
     make_statement(_draw_simple_clause(sampler, topic)) for _ in range(3)
@@ -78,7 +81,7 @@ def draw_topical(sampler: Sampler) -> Topical:
 
 
 def draw_choice(sampler: Sampler) -> Choice:
-  """Draws a premise and two sentences with different topics."""
+  """Draws a premise and two sentences, one of which has the same topic."""
   topic, label = sampler.draw_topic(), sampler.rng.integer(2)
   first, second = (
     make_statement(
@@ -91,7 +94,7 @@ def draw_choice(sampler: Sampler) -> Choice:
 
 
 def alter_sentence(sampler: Sampler, sentence: Sentence) -> Sentence:
-  """Replaces one word or name in a sentence's first clause."""
+  """Replaces one word or name in the first clause of a sentence."""
   clause, *other_clauses = sentence.clauses
   if clause.predicate is not None:
     opinions = concepts.concepts_of_group('opinion')

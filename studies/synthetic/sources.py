@@ -1,4 +1,4 @@
-"""Readers of labeled examples from a folder with synthetic languages."""
+"""Readers of the labeled examples in a folder with synthetic languages."""
 
 import pathlib
 from typing import Any, NamedTuple
@@ -17,10 +17,10 @@ Paths = dict[str, str | tuple[str, ...]]
 
 
 class Family(NamedTuple):
-  """File format of a task family.
+  """File format of the examples in a task family.
 
   Attributes:
-    format: Name of the format.
+    format: Name of the file format.
     options: Options for the format's reader.
   """
 
@@ -67,7 +67,7 @@ def labeled_dataset(
   languages: tuple[str, ...] | None = None,
   max_examples: int | None = None,
 ) -> FileDataset:
-  """Returns a task family's examples in a split.
+  """Returns the examples of a task family in one split.
 
   Args:
     directory: Folder written by `generator.write_languages`.
@@ -112,7 +112,7 @@ def labeled_dataset(
 def mining_dataset(
   directory: str | pathlib.Path, split: str
 ) -> BitextMiningFiles:
-  """Returns the collections of sentences for bitext mining.
+  """Returns the sentence collections for bitext mining.
 
   Args:
     directory: Folder written by `generator.write_languages`.
@@ -132,7 +132,7 @@ def mining_dataset(
 def ranking_dataset(
   directory: str | pathlib.Path, split: str
 ) -> beir.BeirDataset:
-  """Returns queries in the first language and documents in all other languages.
+  """Returns queries in the first language and documents in all others.
 
   Args:
     directory: Folder written by `generator.write_languages`.
@@ -148,7 +148,7 @@ def ranking_dataset(
 
 
 def altered_files(directory: str | pathlib.Path, split: str) -> dict[str, str]:
-  """Returns the file with altered sentences for xsim++, by language.
+  """Returns a map from language to the file with altered sentences for xsim++.
 
   Args:
     directory: Folder written by `generator.write_languages`.
@@ -165,7 +165,7 @@ def altered_files(directory: str | pathlib.Path, split: str) -> dict[str, str]:
 def family_files(
   directory: str | pathlib.Path, family: str, split: str
 ) -> Paths:
-  """Returns a task family's files by language or language pair.
+  """Returns a map from language or language pair to the files of a task family.
 
   Args:
     directory: Folder written by `generator.write_languages`.

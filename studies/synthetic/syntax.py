@@ -1,4 +1,4 @@
-"""Grammars that turn meanings into ordered dependency trees.
+"""Grammars that express meanings as ordered dependency trees.
 
 Trees are projective by construction: the words of a subtree are contiguous.
 Relations are those of Universal Dependencies, without subtypes.
@@ -24,18 +24,20 @@ _ENTITIES = {
 
 @dataclasses.dataclass(eq=False)
 class Node:
-  """A node in a dependency tree: a word with its dependents.
+  """A word in a dependency tree, with its dependents.
 
   Attributes:
     concept: Concept of the word, or '' for punctuation.
     form: Word form, including affixes.
     tag: Universal part of speech.
     relation: Dependency relation to the head.
-    key: Position in the meaning, which is the same in all languages.
-    entity: IOB2 tag of the named entity.
-    affix_keys: Keys of particles that the word expresses by an affix.
-    before: Dependents before the word, outermost first.
-    after: Dependents after the word, innermost first.
+    key: Key of the word's place in the meaning, such as 'c0.object'. It is the
+      same in all languages.
+    entity: Tag of the named entity to which the word belongs, in IOB2 format.
+    affix_keys: Keys of the particles that the word expresses by an affix
+      instead.
+    before: Dependents that precede the word, outermost first.
+    after: Dependents that follow the word, innermost first.
   """
 
   concept: str
@@ -49,7 +51,7 @@ class Node:
   after: list['Node'] = dataclasses.field(default_factory=list)
 
   def in_order(self) -> Iterator['Node']:
-    """Yields the nodes in the subtree from the first to the last word."""
+    """Yields the nodes in the subtree in the order of their words."""
     for node in self.before:
       yield from node.in_order()
     yield self
@@ -70,7 +72,7 @@ class Grammar:
     self._agrees = self.language.morphology is Morphology.AGREEING
 
   def build_tree(self, sentence: Sentence) -> Node:
-    """Returns the root of a sentence's dependency tree."""
+    """Returns the root of the dependency tree of a sentence."""
     root = self._build_clause(sentence.clauses[0], 'root', 'c0')
     for number, clause in enumerate(sentence.clauses[1:], start=1):
       conjunct = self._build_clause(clause, 'conj', f'c{number}')

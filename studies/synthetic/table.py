@@ -26,7 +26,7 @@ METRICS = {
 
 
 def format_row(task: str, scores: dict[str, float]) -> str:
-  """Returns the table line for a task, with scores in percent.
+  """Returns the table line of a task, with scores in percent.
 
   The line contains the score in the fine-tuning language, the scores in all
   other languages, and the baseline's scores in these other languages.
@@ -38,7 +38,7 @@ def format_row(task: str, scores: dict[str, float]) -> str:
   metric, baseline = METRICS[task]
 
   def format_cells(name: str | None) -> tuple[str, str]:
-    """Returns a metric's cells for the fine-tuning language and the others."""
+    """Returns two cells: the fine-tuning language and the other languages."""
     if name is None:
       return '-', '-'
     scores_by_language = {

@@ -1,4 +1,4 @@
-"""Typological factors of synthetic languages, and predefined languages."""
+"""Typological properties of synthetic languages, and predefined languages."""
 
 import dataclasses
 import enum
@@ -43,7 +43,9 @@ class Morphology(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Language:
-  """Typology of a language. Enum members can be given by their values.
+  """Typological properties of a language.
+
+  Enum members can be given by their values.
 
   Attributes:
     code: Language code.
@@ -154,14 +156,14 @@ PRESETS = {language.code: language for language in _PRESETS}
 def parse_languages(
   codes: Sequence[str], changes: Iterable[str] = ()
 ) -> tuple[Language, ...]:
-  """Returns languages in which some factors are changed.
+  """Returns languages in which some typological properties are changed.
 
   A language whose code is not predefined has the same factors as `en`, except
   for its changes.
 
   Args:
-    codes: Language codes.
-    changes: Changed factors, such as 'bb.script=latin'.
+    codes: Codes of the languages.
+    changes: Changed properties, such as 'bb.script=latin'.
 
   Raises:
     ConfigError: If a code is not predefined and has no changes, or if a change

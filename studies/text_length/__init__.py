@@ -1,1 +1,1 @@
-"""Clean text that the filters of `xlflax preprocess` drop by mistake."""
+"""Measurement of the clean text that `xlflax preprocess` drops by mistake."""

@@ -56,7 +56,7 @@ def _count_contaminated(
 def decontamination_recall(
   training: Sequence[str], evaluation: Sequence[str]
 ) -> float:
-  """Returns the fraction of planted evaluation texts that are detected.
+  """Returns the fraction of inserted evaluation texts that are detected.
 
   Each evaluation text of at least 13 English words (or the equivalent in other
   languages) is planted between two copies of a training line.
@@ -79,7 +79,7 @@ def _has_ngram(text: str) -> bool:
 def drop_rate(
   lines: Sequence[str], code: str, filters: text_filters.TextFilters
 ) -> float:
-  """Returns the fraction of lines that the filters drop.
+  """Returns the fraction of lines that text filters drop.
 
   Args:
     lines: Lines of text to filter.
@@ -93,7 +93,7 @@ def drop_rate(
 
 
 def read_udhr(data: pathlib.Path) -> Iterator[tuple[str, list[str]]]:
-  """Yields the code and the lines of each language in the UDHR."""
+  """Yields the code and the lines of each language in the UDHR data."""
   with (data / 'udhr/languages.tsv').open(encoding='utf-8') as file:
     for row in csv.DictReader(file, delimiter='\t'):
       path = data / 'udhr' / f'{row["key"]}.txt'
@@ -102,7 +102,7 @@ def read_udhr(data: pathlib.Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def print_tables(args: argparse.Namespace) -> None:
-  """Prints a table of the filters and a table of the sentence pairs."""
+  """Prints the filters' drop rates for monolingual text and sentence pairs."""
   data = pathlib.Path(args.data)
   _print_filter_table(data)
   _print_pair_table(data)
