@@ -55,7 +55,7 @@ class Operation:
     flops: Number of floating-point operations in one execution.
     bytes: Number of bytes that one execution reads and writes.
     count: Number of executions in a step.
-    rate: Matmul rate relative to the rate for bfloat16.
+    rate: Speed of the matmul relative to a bfloat16 matmul.
     misaligned: Descriptions of the arrays whose contiguous dimension is not a
       multiple of 16 bytes.
     rows: Number of rows in the output of a matmul, or 0 for other operations.

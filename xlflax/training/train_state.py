@@ -196,8 +196,8 @@ class StateFactory:
     Args:
       rng: Random key for the initialization.
       without: Names of parameters that will be replaced. They are initialized
-        to 0, because drawing all parameters of a published model takes as long
-        as several training steps.
+        to 0, because drawing random values for all parameters of a published
+        model takes as long as several training steps.
     """
     with self._partitioner.scope():
       return jax.jit(

@@ -46,7 +46,7 @@ class StepOutput(NamedTuple):
     grad_norm: Global norm of the gradient before clipping, float32 [].
     finite: True if the update was applied, bool [].
     param_norm: Global norm of the updated parameters, float32 []. It is not
-      finite if a parameter is not finite, or if its square overflows.
+      finite if a parameter is not finite, or if the squared norm overflows.
     tokens: Number of tokens in all batches without padding, float32 [].
   """
 

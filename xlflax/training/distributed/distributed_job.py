@@ -169,8 +169,8 @@ def end_job(error: errors.TrainingError) -> NoReturn:
   """Ends all processes of a hanging job, after each has written its stacks.
 
   Args:
-    error: Error that describes the reason. All processes exit with its exit
-      code.
+    error: Error that describes the reason for ending the job. All processes
+      exit with the exit code of this error.
   """
   with contextlib.suppress(Exception):
     faulthandler.dump_traceback(2, all_threads=True)

@@ -77,7 +77,7 @@ class Activities:
     """Ends the current activity and starts another one.
 
     Args:
-      activity: Activity that starts now.
+      activity: Activity on which the run spends its time from now on.
       detail: Batch, step or checkpoint that the activity works on, for
         messages.
     """

@@ -45,8 +45,8 @@ class InitFromCheckpoint:
   Attributes:
     model_dir: Model directory of the other run.
     step: Step of the checkpoint. If None, the newest checkpoint is used.
-    include: Patterns of this model's parameters to initialize. If (), all
-      parameters are initialized.
+    include: Patterns of names of this model's parameters to initialize. If (),
+      all parameters are initialized.
     exclude: Patterns of parameters that keep their random initialization.
     assignment_map: (pattern, replacement) pairs that convert a name of this
       model to the name in the checkpoint, as in `re.sub`.

@@ -45,10 +45,10 @@ class Optimizer(abc.ABC):
       trained.
     frozen: Patterns of parameters that are excluded from `trainable`. They are
       not trained and have no optimizer state.
-    lr_multipliers: Pairs of a pattern and a schedule or constant: the learning
-      rate of parameters that match the pattern, instead of `learning_rate`. The
-      first matching pattern is used. For a head that learns faster than the
-      encoder below it, use `(('heads/', 5e-6),)` (ECS on XNLI).
+    lr_multipliers: Pairs of a pattern and a learning rate (a schedule or a
+      constant), which replaces `learning_rate` for parameters whose names match
+      the pattern. The first matching pattern is used. For a head that learns
+      faster than the encoder below it, use `(('heads/', 5e-6),)` (ECS on XNLI).
   """
 
   learning_rate: Rate
