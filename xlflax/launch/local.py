@@ -257,7 +257,7 @@ class NodeJob(_SupervisedJob):
     return int(os.environ.get('SLURM_NODEID', 0))
 
   def coordinator(self, default_port: int | None = None) -> str:
-    """Returns the address of process 0, which is the same for all attempts."""
+    """Returns the address of process 0, which restarts do not change."""
     del default_port
     return self.rdzv_endpoint
 

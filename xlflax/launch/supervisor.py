@@ -157,7 +157,7 @@ def die_with_parent() -> None:
 
 
 class _ProcessGroup:
-  """The processes of one attempt, which are killed on leaving the context.
+  """Processes of one start of a job, which are killed on leaving the context.
 
   Attributes:
     failure: Description of the first failure and its host.
@@ -203,7 +203,7 @@ class _ProcessGroup:
       signal.signal(number, handler)
 
   def _start(self) -> None:
-    """Starts the processes of this attempt."""
+    """Starts the processes."""
     first_log = self._workers[0].log
     if first_log.exists():
       self._log_offset = first_log.stat().st_size

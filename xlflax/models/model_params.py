@@ -36,13 +36,14 @@ def init_params(
       `max_position_embeddings`.
 
   Returns:
-    The parameter tree, without the key 'params'. With a sharing plan, it has
-    the structure described in `xlflax.models.variants.parameter_sharing`. Use
+    The parameter tree, without the key 'params'. If each language has its own
+    copy of some parameters (a sharing plan), the tree has the structure
+    described in `xlflax.models.variants.parameter_sharing`. Use
     `flax.linen.unbox` to remove the boxes.
 
   Raises:
-    ConfigError: If the model has a sharing plan but does not set the number of
-      languages.
+    ConfigError: If the model has language-specific parameters (a sharing plan),
+      but its number of languages is not set.
   """
   length = min(length, model.config.max_position_embeddings)
   return _init(model, rng, batch_size, length)

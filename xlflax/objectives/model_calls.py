@@ -48,12 +48,13 @@ def language_of(batch) -> jax.Array:
 def bind_language_params(model, params, batch, vocabulary: VocabularySpec):
   """Selects the parameters for a batch's language.
 
-  Without a sharing plan, `params` is returned unchanged. With a plan, the
-  result has the shape of an ordinary encoder's parameters: the shared
-  parameters and the parameters of the batch's language. If the language has
-  separate embeddings, its softmax covers only its words and the special
-  symbols. Words of other languages get probability 0, provided that the
-  vocabulary records the languages of its words.
+  If the languages share all parameters, `params` is returned unchanged. If some
+  parameters are separate for each language (a sharing plan), the result has the
+  shape of an ordinary encoder's parameters: the shared parameters and the
+  parameters of the batch's language. If the language has separate embeddings,
+  its softmax covers only its words and the special symbols. Words of other
+  languages get probability 0, provided that the vocabulary records the
+  languages of its words.
 
   Args:
     model: Linen module of the model.

@@ -104,7 +104,7 @@ def check_sharing_plan(plan: SharingPlan | None, num_layers: int) -> None:
 
 
 def get_sharing_plan(model) -> SharingPlan | None:
-  """Returns the sharing plan of a model, or None if it shares everything."""
+  """Returns a model's sharing plan, or None if all parameters are shared."""
   return getattr(getattr(model, 'config', None), 'sharing', None)
 
 
@@ -118,7 +118,7 @@ def init_shared_params(
   """Initializes parameters with a separate random key for each language.
 
   Args:
-    plan: Sharing plan.
+    plan: Parameters that are separate for each language.
     init_one: Function that maps a random key to the boxed parameters of an
       ordinary encoder.
     rng: Random key for the initial values. The shared parameters are taken from
@@ -154,15 +154,15 @@ def select_language_params(
   language's parameters. The gradients of the other languages are zero.
 
   Args:
-    plan: Sharing plan of the model. If it is None, `params` are returned
-      unchanged.
+    plan: Parameters of the model that are separate for each language. If None,
+      `params` are returned unchanged.
     params: Parameter tree described in the module docstring, unboxed, with
       scanned or unrolled layers.
     language: Index of the language, an integer or a traced int32 scalar.
       Indices out of range are clipped.
 
   Returns:
-    The parameter tree of an encoder without a sharing plan.
+    The parameter tree of an ordinary encoder.
   """
   if plan is None:
     return params

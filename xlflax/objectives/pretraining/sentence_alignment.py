@@ -186,7 +186,8 @@ class SentenceAlignment(objective_base.Objective):
   def _vectors(self, model, params, rows, context, rng=None) -> jax.Array:
     """Encodes N sequences to normalized vectors [N, D].
 
-    With a sharing plan, all sequences must have the same language.
+    If parameters are separate for each language (a sharing plan), all sequences
+    must have the same language.
     """
     params = model_calls.bind_language_params(
       model, params, rows, context.vocabulary

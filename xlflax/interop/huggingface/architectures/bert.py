@@ -116,7 +116,7 @@ def write_options(
 
   Args:
     config: Configuration of the model.
-    **required: Required values of fields, where they differ from BERT's.
+    **required: Required field values that differ from BERT's.
 
   Returns:
     The options of config.json and a list of the settings that they cannot
@@ -170,8 +170,8 @@ def find_differences(
 
   Args:
     config: Configuration of the model.
-    free: Names of fields that may have any value, although they usually must
-      otherwise be equal to BERT's. It can include 'head_dim'.
+    free: Names of fields that may have any value. By default, many fields must
+      have BERT's value. The names can include 'head_dim'.
     **required: Required values of fields.
   """
   fields = {

@@ -96,7 +96,7 @@ def write_options(
 
   Args:
     config: Configuration of the model.
-    **fixed: Required values of fields, where they differ from mBART's.
+    **fixed: Required field values that differ from mBART's.
 
   Returns:
     The options of config.json and a list of the settings that they cannot
