@@ -135,7 +135,7 @@ def compute_with_gradients(
   """Computes attention and its gradients.
 
   Args:
-    variant: Variant of `compute_attention`.
+    variant: Attention implementation, as in `compute_attention`.
     query: Queries of shape [batch, length, heads, width].
     key: Keys of the same shape.
     value: Values of the same shape.
@@ -189,7 +189,7 @@ def measure_packed_error(
   covers the attention output and its gradients.
 
   Args:
-    variant: Variant of `compute_attention`.
+    variant: Attention implementation, as in `compute_attention`.
     arrays: Query, key, value and cotangent of the packed sequences.
     segment_ids: Segment IDs of the packed sequences.
     packed: Output and gradients that were computed on the packed sequences.

@@ -75,7 +75,7 @@ def make_translate_function(
 def measure_variant(
   variant: str, shape: shapes.Shape, count: int, calls: int
 ) -> dict[str, Any]:
-  """Times one variant in this process and returns its results and output."""
+  """Times beam search with one variant and also returns its translations."""
   call = make_translate_function(variant, shape, count)
   outputs: list[list[list[int]]] = []
   figures = measure.time_calls(lambda: outputs.append(call()), calls=calls)

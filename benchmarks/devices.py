@@ -69,7 +69,9 @@ def measure_devices(
   link_bytes: int,
   repeats: int,
 ) -> dict[str, Any]:
-  """Measures all rates. All processes in a job must call this together.
+  """Measures the compute, memory and network rates of the devices.
+
+  All processes in a job must call this function together.
 
   Args:
     matmul_size: Rows and columns of the matrices.

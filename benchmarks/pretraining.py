@@ -188,7 +188,7 @@ def list_variants(name: str) -> tuple[str, ...]:
 
 
 def measure_variant(name: str, variant: str, calls: int, **overrides) -> dict:
-  """Times one variant in this process.
+  """Times the training steps of one variant in this process.
 
   Args:
     name: Name of the model, a key of `MODELS`.

@@ -100,8 +100,8 @@ def make_mesh_flags(model: Model, devices: int, mesh: str) -> list[str]:
   """Returns the gin flags that configure the device mesh of a dry run.
 
   Args:
-    model: Model for which the plan is made.
-    devices: Number of devices in the plan.
+    model: Model whose training steps are planned.
+    devices: Number of devices on which the model would be trained.
     mesh: Name of the mesh. 'full' splits the training state over all devices.
       If the number of devices does not divide the width, the remaining factor
       becomes the tensor axis, which also splits parameters. 'default' is the
@@ -136,8 +136,8 @@ def make_plan(
 
   Args:
     work: Directory in which plans are stored.
-    model: Model for which the plan is made.
-    devices: Number of devices in the plan.
+    model: Model whose training steps are planned.
+    devices: Number of devices on which the model would be trained.
     mesh: Name of the mesh, as in `make_mesh_flags`.
     most_compiled: Maximum number of devices for which steps are compiled. With
       more devices, the plan is estimated.
@@ -179,7 +179,7 @@ def make_plan(
 
 
 def format_tables(plans: dict[tuple[str, int, str], dict]) -> str:
-  """Formats the memory and speed in all plans as Markdown."""
+  """Formats the memory use and speed in all dry-run plans as Markdown."""
   lines = [
     'Memory for the training state if it is split over all devices:',
     '',
@@ -332,7 +332,7 @@ def _list_plans() -> list[tuple[Model, int, str]]:
 
 
 def main() -> None:
-  """Makes the selected plans and writes the tables."""
+  """Makes the selected dry-run plans and writes tables of them."""
   args = _parse_arguments()
   args.work.mkdir(parents=True, exist_ok=True)
   models = args.models.split(',') if args.models else [m.file for m in MODELS]

@@ -117,7 +117,7 @@ def write_array_record(work: pathlib.Path, store: pathlib.Path) -> int:
 
 
 def write_mds(work: pathlib.Path, store: pathlib.Path) -> int:
-  """Writes an MDS folder and returns the number of tokens."""
+  """Writes a folder in the MDS format and returns the number of tokens."""
   import streaming
 
   tokens = 0
@@ -170,7 +170,7 @@ def read_xlflax(store: pathlib.Path, batches) -> int:
 
 
 def read_memmap(store: pathlib.Path, batches) -> int:
-  """Reads batches of a memory map and returns the number of tokens."""
+  """Reads batches of memory-mapped token IDs; returns the number of tokens."""
   ids = np.memmap(store.with_suffix('.bin'), 'i4', 'r')
   offsets = np.load(store.with_suffix('.npy'))
   return sum(
@@ -198,7 +198,7 @@ def read_array_record(store: pathlib.Path, batches) -> int:
 
 
 def read_mds(store: pathlib.Path, batches) -> int:
-  """Reads batches of an MDS folder and returns the number of tokens."""
+  """Reads batches in the MDS format and returns the number of tokens."""
   import streaming
 
   rows = streaming.LocalDataset(str(store))

@@ -32,7 +32,7 @@ VARIANTS = (
 
 
 def measure_variant(variant: str, shape: shapes.Shape, calls: int) -> dict:
-  """Times one variant in this process.
+  """Times the training steps of one variant in this process.
 
   Args:
     variant: Variant to measure, one of `VARIANTS`.

@@ -74,7 +74,7 @@ def create_eval_model(
   """Returns a trained model as the object that evaluation tasks require.
 
   Args:
-    setup: Training setup of the run.
+    setup: Model, vocabulary and settings of the training run.
     params: Parameters to evaluate.
     objectives: Training objectives of the run, which define the labels of its
       heads.
@@ -223,7 +223,7 @@ def measure_similarity(
   """Measures retrieval accuracy, CKA and embedding norms of a trained model.
 
   Args:
-    setup: Training setup of the run.
+    setup: Model, vocabulary and settings of the training run.
     params: Parameters of the model after training.
     data: Data and vocabularies of the study's languages.
     against_random: Whether to also compare the first language's hidden states

@@ -40,8 +40,8 @@ def digest_settings(
   """Computes a digest of all settings and data on which a run depends.
 
   Args:
-    chain: Condition of the run, and the conditions whose runs initialize it.
-    data_spec: Data specification (`SyntheticSpec` or `RealSpec`).
+    chain: Condition of the run, and those of the runs that initialize it.
+    data_spec: Specification of the data, a `SyntheticSpec` or a `RealSpec`.
     size: Sizes of the models and batches.
   """
   settings = [_describe(value) for value in (*chain, data_spec, size)]

@@ -89,7 +89,7 @@ class StudyData:
   Attributes:
     work: Working directory to which all files are written.
     text: Variant of the training text.
-    spec: Data specification.
+    spec: Specification of the data, a `SyntheticSpec` or a `RealSpec`.
   """
 
   work: pathlib.Path

@@ -20,7 +20,7 @@ def count_tokens(
   once. Fine-tuning and teacher training are not counted.
 
   Args:
-    condition: Condition of the run.
+    condition: Training configuration (condition) of the run.
     conditions_by_name: Map from name to each condition whose run can initialize
       others.
     size: Sizes of the sequences and batches.

@@ -48,7 +48,7 @@ def build_trainer(
   """Builds the trainer of a run, and writes its vocabulary and token cache.
 
   Args:
-    condition: Condition of the run.
+    condition: Training configuration (condition) of the run.
     data: Data and vocabularies of the study's languages.
     size: Sizes of the model and the batches.
     seed: Random seed for the run.
@@ -144,7 +144,7 @@ def build_dataset(
 
   Args:
     loss: Loss that the condition includes.
-    condition: Condition of the run.
+    condition: Training configuration (condition) of the run.
     size: Sizes of the sequences and batches.
   """
   if loss is Loss.TRANSLATION:
@@ -192,7 +192,7 @@ def build_objective(
 
   Args:
     loss: Loss that the condition includes.
-    condition: Condition of the run.
+    condition: Training configuration (condition) of the run.
     data: Data and vocabularies of the study's languages.
     size: Sizes of the batches, and the ratio of masked tokens.
   """

@@ -13,8 +13,8 @@ class PageText:
       `fewest_seeds`.
     controls: Text above the table of controls.
     statistics: Text above the table of statistics.
-    negative_results: Section about experiments that did not lead to a separate
-      result.
+    negative_results: Section about additional experiments, which are not part
+      of the results.
     setup: Sections on setup, diagnostics and commands. Their format fields are
       filled in by `page`.
     diagnostics: Map from measure to its column heading in the table of
