@@ -191,10 +191,10 @@ class DatasetConfig:
       proportion to their rates. If no task has sequences left for a batch, an
       error is raised. This requires a token cache, in which the number of
       sequences is known. If None, there is no maximum.
-    batching: Number of tasks in a batch: one for the entire batch, or one drawn
-      for each sequence.
-    shuffle: Whether to shuffle the sequences in each epoch. If False, they are
-      read in the order of the corpus.
+    batching: Whether a batch contains sequences of a single task or of several
+      tasks.
+    shuffle: Whether to shuffle the sequences in each epoch. If False, the
+      sequences are read in the order of the corpus.
     shuffle_window: Number of sequences in the shuffle buffer if tasks are read
       without a token cache. With a cache, sequences are shuffled over the
       entire task.

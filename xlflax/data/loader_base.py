@@ -20,7 +20,7 @@ from xlflax.utils import errors, name_suggestions
 
 
 class AnyDatasetConfig(Protocol):
-  """Common interface of text datasets and labeled datasets."""
+  """Interface that the configurations of text and labeled datasets share."""
 
   @property
   def name(self) -> str:
@@ -36,7 +36,7 @@ class AnyDatasetConfig(Protocol):
 
   @property
   def batching(self) -> dataset_config.LanguageBatching:
-    """Number of languages in each batch: one or several."""
+    """Whether each batch contains one language or several."""
 
   def batch_spec(self, spec: VocabularySpec) -> dict[str, jax.ShapeDtypeStruct]:
     """Returns the shape and type of each array in the global batch, by key."""

@@ -1,4 +1,4 @@
-"""Subsets of examples, stored as one bit per example and accessed by rank."""
+"""Subsets of examples as bit masks, with access to the i-th example."""
 
 import numpy as np
 
@@ -49,7 +49,7 @@ class Selection:
 
 
 class Builder:
-  """Builder that creates a `Selection` from consecutive masks.
+  """Builder that creates a `Selection` (subset) from consecutive masks.
 
   Attributes:
     num_elements: Number of elements added so far, selected or not.

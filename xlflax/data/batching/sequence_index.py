@@ -36,7 +36,7 @@ class Texts(Protocol):
     """Returns the positions of each text's first token and of its eos token.
 
     Args:
-      index: Numbers of the texts, int64 [n].
+      index: Indices of the texts, int64 [n].
 
     Returns:
       Two arrays of shape [n], int64.
@@ -47,7 +47,7 @@ class Texts(Protocol):
 
 
 class RowIndex:
-  """Index of a task's sequences in the layout of a dataset.
+  """Index that maps the sequences of an epoch to a task's cached texts.
 
   Attributes:
     num_rows: Number of sequences in an epoch.
@@ -60,10 +60,10 @@ class RowIndex:
   num_truncated: int = 0
 
   def units(self, index: np.ndarray) -> list[Sequence[collate.Unit]]:
-    """Returns the texts of the sequences with the given numbers.
+    """Returns the texts of the sequences with the given indices.
 
     Args:
-      index: Numbers of the sequences, int64 [n].
+      index: Indices of the sequences in an epoch, int64 [n].
 
     Returns:
       The examples in each sequence.
@@ -83,7 +83,8 @@ def make_index(
     starts_document: Function that returns whether each example starts a
       document, bool [examples]. It is called only for
       ExampleLayout.INTERLEAVED.
-    dataset: Dataset whose layout supports this number of languages.
+    dataset: Dataset configuration whose layout supports the number of items in
+      `sides`.
   """
   if dataset.layout is dataset_config.ExampleLayout.BLOCKS:
     return _Blocks(sides[0], dataset)

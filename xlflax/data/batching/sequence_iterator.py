@@ -45,7 +45,8 @@ def iterate_sequences(
     batches: All examples of a task, excluding empty examples.
     dataset: Dataset that defines the layout, length and filters.
     eos_id: Id of the end-of-sequence token, which separates concatenated lines.
-    counts: Counts that are updated while examples are read.
+    counts: Numbers of read, dropped and truncated examples, which the iterator
+      updates.
   """
   layout = dataset.layout
   if layout is dataset_config.ExampleLayout.BLOCKS:

@@ -107,10 +107,10 @@ class ShardEntry:
 
   @classmethod
   def from_json(cls, data: dict) -> 'ShardEntry':
-    """Creates a shard entry from JSON data written by `to_json`.
+    """Creates shard metadata from JSON data written by `to_json`.
 
     Raises:
-      CacheError: If the data does not describe a valid entry.
+      CacheError: If the data does not describe valid shard metadata.
     """
     json_schema.check_shard_json(data)
     return cls._from_valid_json(data)
@@ -191,10 +191,10 @@ class TaskMeta:
 
   @classmethod
   def from_json(cls, data: dict) -> 'TaskMeta':
-    """Creates metadata from JSON data written by `to_json`.
+    """Creates task metadata from JSON data written by `to_json`.
 
     Raises:
-      CacheError: If the data does not describe valid metadata.
+      CacheError: If the data does not describe valid task metadata.
     """
     json_schema.check_task_json(data)
     names = {f.name for f in dataclasses.fields(cls)}

@@ -41,9 +41,9 @@ class Plan:
   Attributes:
     directory: Directory of the cache. If it already contains other mixtures,
       they are preserved.
-    mixtures: Names of mixtures or tasks.
-    splits: Names of splits. If a task does not have a split, the task is
-      omitted from this split.
+    mixtures: Names of the mixtures or tasks to cache.
+    splits: Names of the splits to cache. If a task does not have a split, the
+      task is omitted from this split.
     vocabulary: Vocabulary that encodes the text (`base_vocabulary.Vocabulary`).
     open_tasks: Function that opens the tasks. It is called once in each
       process.
@@ -67,7 +67,7 @@ class Plan:
     object.__setattr__(self, 'directory', directory)
 
   def jobs(self, tasks: text_tasks.Tasks) -> list[write_plan.Job]:
-    """Returns one write job for each split of each task."""
+    """Returns one job for each split of each task to write."""
     return write_plan.list_jobs(
       tasks,
       self.directory,

@@ -250,11 +250,11 @@ def write_digests(directory: pathlib.Path, generations: set[int]) -> None:
 
   Args:
     directory: Directory of the task.
-    generations: Numbers of the generation files to keep. All other generation
-      files are removed.
+    generations: Numbers of the metadata files (`generation-<number>.json`) to
+      keep. All others are removed.
 
   Raises:
-    CacheError: If a generation file is damaged.
+    CacheError: If a metadata file is damaged.
   """
   files: dict[str, str] = {}
   for number, path in _list_generations(directory).items():

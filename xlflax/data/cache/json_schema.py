@@ -110,8 +110,8 @@ def _check(
   """Checks the fields of a JSON object.
 
   Args:
-    kind: Description of the object, for the error message.
-    data: JSON object.
+    kind: Noun that describes the object in the error message, such as 'shard'.
+    data: Value to check, which must be a JSON object.
     fields: For the name of each required field, a function that returns whether
       a value is valid.
 

@@ -154,7 +154,7 @@ class _ProgressMeter:
     )
 
   def update(self) -> None:
-    """Reports the progress, but less often if counting shards is slow."""
+    """Reports the progress. If counting shards is slow, reports less often."""
     if time.monotonic() < self._next_update:
       return
     start = time.monotonic()

@@ -55,7 +55,7 @@ class Shards:
   """Shards of a task, each of which is opened when it is first read.
 
   Attributes:
-    entries: Metadata entry of each shard.
+    entries: Metadata of each shard.
     begins: Index of the first example in each shard, int64 [shards].
     ends: Index after the last example in each shard, int64 [shards].
     ahead: Whether to read ahead around each sequence, for orders in which

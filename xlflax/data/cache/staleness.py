@@ -38,7 +38,7 @@ def check_changes(
   Args:
     jobs: Write jobs of the tasks, planned for their current text.
     members: Names of the tasks that each mixture and split now contains.
-    header: Header of the cache.
+    header: Content of the cache's `cache.json` file.
     changed: Whether to replace, extend or reject tasks whose text has changed.
 
   Raises:

@@ -21,7 +21,7 @@ _UNITS_PER_PROCESS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-  """Job that writes one split of a task.
+  """Job that writes one split of a task to a token cache.
 
   Attributes:
     cache: Directory of the cache.
@@ -31,8 +31,8 @@ class Job:
     vocabulary: Hash of the vocabulary that encodes the text.
     fingerprint: Fingerprint of the task's source, as JSON text.
     shard_size: Amount of text in each shard in bytes, S in `shard_plan`.
-    dtype: Name of the token ids' dtype.
-    parts: Parts into which the text is divided, in order.
+    dtype: Name of the dtype in which token ids are stored.
+    parts: Parts of the task's text, such as its files, in order.
   """
 
   cache: pathlib.Path
@@ -73,7 +73,7 @@ class Job:
     return {entry.name: entry for entry in entries}
 
   def recorded_shards(self) -> set[str]:
-    """Returns the names of all shards with a metadata entry, even if lost."""
+    """Returns the names of all recorded shards, including lost shards."""
     entry_files = (self.directory / cache_format.SHARDS).glob('*.json')
     return {path.stem for path in entry_files} | self.finalized.keys()
 
@@ -202,7 +202,7 @@ class Job:
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-  """Consecutive shards of a part that are written by one process.
+  """Range of consecutive shards that one process writes.
 
   Attributes:
     job: Job to which the unit belongs.

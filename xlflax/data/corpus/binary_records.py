@@ -46,7 +46,7 @@ def parse_tf_example(record: bytes) -> dict[str, Any]:
     A mapping from feature names to the first value of each feature.
 
   Raises:
-    ValueError: If the record is not a tf.train.Example.
+    ValueError: If the bytes are not a serialized tf.train.Example.
   """
   values: dict[str, Any] = {}
   try:

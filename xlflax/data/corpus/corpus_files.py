@@ -139,7 +139,7 @@ def check_language(code: str) -> None:
   """Checks that a language code can be part of a file name.
 
   Raises:
-    CorpusError: If the code does not follow `LANGUAGE_RULE`.
+    CorpusError: If the language code has an invalid format.
   """
   if not re.fullmatch(LANGUAGE_PATTERN, code):
     raise errors.CorpusError(
@@ -164,8 +164,8 @@ def fingerprint_file(path, root=None) -> Fingerprint:
 
   Args:
     path: Path of the file.
-    root: Directory to which the path in the fingerprint is relative. If None,
-      the path is absolute.
+    root: Directory to which the path stored in the fingerprint is relative. If
+      None, the path is absolute.
   """
   source_files = record_formats.source_files(pathlib.Path(path))
   states = [os.stat(source_file) for source_file in source_files]

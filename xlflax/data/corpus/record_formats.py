@@ -70,7 +70,8 @@ class RecordFormat:
     pair_fields: Columns that contain the two sentences of a pair, in the order
       of the languages in the file name. If None, the columns are named
       `translation.<language>`. TMX files and archives have no columns.
-    record_unit: Unit of text that a record contains.
+    record_unit: Unit of text that a record contains, such as a document or a
+      line.
     min_values: Mapping from columns to minimum values. Records with a smaller
       value are dropped.
     filter_equals: Mapping from columns to required values. Records with a
@@ -123,7 +124,7 @@ def text_file_path(path: pathlib.Path, codes: Sequence[str]) -> pathlib.Path:
   For example, `mono/en.jsonl.zst` becomes `mono/en.jsonl.txt.zst`.
 
   Args:
-    path: Path of a file with lines or records.
+    path: Path of a corpus file, which contains lines or records.
     codes: Language of the text, or both languages of parallel text.
   """
   if not is_records(path):

@@ -97,7 +97,7 @@ def capitalize(text: str, language: str) -> str:
 
 
 def fold(text: str, language: str) -> str:
-  """Returns a key that is the same for all case variants of a text.
+  """Folds case: returns the same key for all case variants of a text.
 
   For example, `STRASSE` and `Straße` have the same key. The Greek words `ΑΘΗΝΑ`
   and `Αθήνα`, which `lower` does not unify, also have the same key.
@@ -131,7 +131,7 @@ class WordIndex:
       self._positions.setdefault(normalize_word(word), position)
 
   def find(self, word: str) -> int | None:
-    """Returns a word's position in the list.
+    """Returns the position in the word list of a word or spelling variant.
 
     The word is looked up first in its given spelling and then in lower case. If
     the list contains neither spelling, the result is None.

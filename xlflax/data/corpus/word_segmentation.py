@@ -189,7 +189,7 @@ def _attach_marks(parts: Iterable[str]) -> list[str]:
 
 
 class KnownWords:
-  """Known words that are joined again after a segmenter has split them.
+  """Set of known words that are rejoined if a segmenter has split them.
 
   With the known words `ab` and `abc`, the segments `a`, `b`, `c`, `d` become
   `abc`, `d`. If several known words begin at the same segment, the longest is

@@ -22,7 +22,7 @@ _MAX_WORDS_PER_NAME = 3
 
 @dataclasses.dataclass(frozen=True)
 class Message:
-  """Message of a gettext catalog: source text and translation."""
+  """Message of a gettext translation catalog: source text and translation."""
 
   source: str
   translation: str

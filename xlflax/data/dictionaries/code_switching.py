@@ -44,7 +44,7 @@ class Switched(NamedTuple):
   """Code-switched lines and their statistics.
 
   Attributes:
-    lines: Switched lines, in the order of the input.
+    lines: Code-switched lines, in the order of the input.
     words: Number of words before code-switching.
     candidates: Number of words and phrases with a dictionary entry.
     changed: Number of words that were replaced by translations.
@@ -266,7 +266,8 @@ def _select_under_limit(
   Args:
     old_sizes: Number of words replaced by each replacement, int64 [n].
     new_sizes: Number of words in each replacement's translation, int64 [n].
-    ranks: Random numbers that determine which replacements are kept, [n].
+    ranks: Random number of each replacement, [n]. Replacements with the
+      smallest numbers are kept.
     max_fraction: Maximum fraction c of replaced words.
     num_words: Number W of words in the text.
 

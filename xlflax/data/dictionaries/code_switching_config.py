@@ -22,7 +22,8 @@ class CodeSwitching:
       examples 0 .. group_lines - 1. The default of 1,024 sentences is
       approximately the batch size in ECS (96 sequences of 256 tokens on each
       GPU).
-    num_copies: Number of copies of the text. Each copy is switched differently.
+    num_copies: Number of copies of the text, each of which is code-switched
+      with different random numbers.
     languages: Languages into which words are translated. If None, all languages
       of the dictionaries are used.
     seed: Random seed for choosing the words to replace and their translations.
@@ -45,7 +46,7 @@ class CodeSwitching:
     or only en if `languages` is ('fr',).
 
     Args:
-      pairs: The two language codes of each dictionary.
+      pairs: Pairs of language codes, one for each dictionary.
     """
     directed_pairs = [
       (source, target)

@@ -176,11 +176,11 @@ class TranslationTable:
     )
 
   def choose(self, entries: np.ndarray, uniform: np.ndarray) -> np.ndarray:
-    """Chooses a translation for each entry.
+    """Draws a translation for each dictionary entry.
 
     Args:
-      entries: Indices of the entries, [n].
-      uniform: Random numbers in [0, 1), [n].
+      entries: Indices of the entries in the table, [n].
+      uniform: Uniform random number in [0, 1) for each entry, [n].
 
     Returns:
       Indices of the chosen translations, [n].

@@ -62,7 +62,7 @@ def list_tasks(
   prefix: str = 'corpus',
   code_switching: CodeSwitching = CodeSwitching(),  # noqa: B008
 ) -> dict[str, list[TextTask]]:
-  """Returns the tasks in each mixture for a corpus directory.
+  """Returns the tasks for a corpus directory, by mixture name.
 
   The tasks are `<prefix>.mono.<language>`, `<prefix>.parallel.<l1>_<l2>`, and,
   for languages with a dictionary, `<prefix>.code_switched.<language>`. The

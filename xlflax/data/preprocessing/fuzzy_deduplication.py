@@ -71,7 +71,7 @@ class Deduplication:
 def find_duplicates(
   corpus: Corpus, deduplication: Deduplication
 ) -> dict[str, np.ndarray]:
-  """Finds the duplicate lines to drop.
+  """Finds the duplicate lines to drop in each file of a corpus.
 
   The first of several duplicates is kept, where held-out text precedes training
   text. Source and target of a pair are compared together. In addition, a
@@ -106,7 +106,7 @@ def mask_first_occurrences(keys: np.ndarray) -> np.ndarray:
   and last key.
 
   Args:
-    keys: Keys, uint64 of shape [n].
+    keys: Hash keys of texts, uint64 of shape [n].
 
   Returns:
     The mask, bool of shape [n].

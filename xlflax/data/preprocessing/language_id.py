@@ -40,7 +40,7 @@ class Prior(NamedTuple):
   """Prior distribution over the language of a line in a file.
 
   Attributes:
-    language: Label that the identifier uses for the file's language.
+    language: Code that the language identifier uses for the file's language.
     shares: Estimated fraction of the file's text in each language, float64 of
       shape [languages].
     rival: Largest fraction of text in any language other than the file's

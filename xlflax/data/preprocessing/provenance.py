@@ -83,7 +83,7 @@ class Record:
 
     Args:
       path: Path of the record in the output directory.
-      data: Content of the record, as JSON data.
+      data: Content of the provenance record, as JSON data.
       other_files: Entries of files that other shards' or earlier calls' records
         contain, by path.
     """
@@ -141,7 +141,7 @@ class Record:
     shard: tuple[int, int],
     sources: Sequence[Fingerprint],
   ) -> 'Record':
-    """Opens the record of a shard.
+    """Opens the provenance record of one preprocessing shard.
 
     Args:
       output: Output directory.
@@ -214,7 +214,7 @@ class Record:
     return Prepared(name, lines, num_words, changed, dropped, reused=True)
 
   def add(self, prepared: Prepared, source: Fingerprint) -> None:
-    """Adds a written file to the record."""
+    """Adds an output file to the provenance record."""
     entry = {
       'source': dataclasses.astuple(source),
       'digest': self._digest(prepared.path),
@@ -233,7 +233,7 @@ class Record:
   def set_dictionaries(
     self, dictionary_paths: Sequence[pathlib.Path], *, remove_others: bool
   ) -> None:
-    """Adds written dictionaries to the record.
+    """Adds output dictionaries to the provenance record.
 
     Args:
       dictionary_paths: Paths of the dictionaries.
@@ -294,7 +294,7 @@ def recorded_digests(output: pathlib.Path) -> dict[str, str]:
   """Returns the recorded digests of all written files, by path.
 
   Raises:
-    CorpusError: If a record is damaged.
+    CorpusError: If a provenance record is damaged.
   """
   digests: dict[str, str] = {}
   for stored in _read_records(output).values():
@@ -310,14 +310,14 @@ def recorded_digests(output: pathlib.Path) -> dict[str, str]:
 
 
 def forget_files(output: pathlib.Path, names: set[str]) -> None:
-  """Removes files from the records so that the next call writes them again.
+  """Removes files from the records, so that the next run rewrites the files.
 
   Args:
     output: Output directory.
     names: Paths of the files, relative to the output directory.
 
   Raises:
-    CorpusError: If a record is damaged.
+    CorpusError: If a provenance record is damaged.
   """
   for record_name, stored in _read_records(output).items():
     for key in ('files', 'dictionaries'):
@@ -334,7 +334,7 @@ def _differences(stored: Any, requested: Any, name: str = '') -> Iterator[str]:
   """Yields a phrase for each difference between two settings.
 
   Args:
-    stored: Settings that a record contains.
+    stored: Settings that a provenance record contains.
     requested: Settings that the current call requests.
     name: Name of the setting, with a dot before the name of each nested field.
   """

@@ -44,7 +44,7 @@ class TextProcessing:
 
 
 class Processor:
-  """Callable that processes lines in one language."""
+  """Callable that applies the optional processing to lines in one language."""
 
   def __init__(self, language: str, processing: TextProcessing):
     """Creates a processor.
@@ -152,7 +152,7 @@ def drop_unprintable(text: str, *, allowed: str = _JOINERS) -> str:
 
   Args:
     text: Text in any script.
-    allowed: Characters that are not replaced.
+    allowed: Control and format characters that are not replaced.
   """
   if text.isprintable():
     return text

@@ -134,7 +134,7 @@ class Workers:
 
 
 def processor_factory(processing: TextProcessing) -> Callable[[str], Processor]:
-  """Returns a cached function that maps a language to its `Processor`."""
+  """Returns a cached function that maps a language to its line processor."""
   return functools.cache(lambda language: Processor(language, processing))
 
 

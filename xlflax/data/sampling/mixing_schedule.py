@@ -46,7 +46,7 @@ def sampling_rates(sizes: np.ndarray, alpha: float) -> np.ndarray:
 
 
 def limit_rates(rates: np.ndarray, max_rate: float | None) -> np.ndarray:
-  """Limits the sampling rate of each task to a maximum.
+  """Limits each task's sampling rate, and redistributes the excess.
 
   The excess is distributed among the other tasks in proportion to their rates.
   For example, `limit_rates([0.8, 0.15, 0.05], 0.5)` is `[0.5, 0.375, 0.125]`.
@@ -221,7 +221,7 @@ def expected_draws(
 
 
 class TaskSchedule:
-  """Schedule that determines each sequence's task for every step.
+  """Schedule that determines from which task each sequence is drawn.
 
   The schedule is thread-safe, because a lock protects the most recently
   computed blocks.
@@ -245,8 +245,10 @@ class TaskSchedule:
         called for the first step of each block.
       batch_size: Number of sequences in a global batch.
       batching: Whether to draw a task for each sequence or for each batch.
-      key: 64-bit key that determines the draws; see `hashing.make_key`.
-      block_steps: Number of steps in a block.
+      key: 64-bit random key that determines the order of the tasks; see
+        `hashing.make_key`.
+      block_steps: Number of steps in a block, within which each task is drawn
+        in proportion to its rate.
       max_rows: Maximum number of sequences to draw from each task, int64
         [tasks]. If None, the number is not limited.
       name: Name of the dataset, for error messages.

@@ -12,7 +12,7 @@ _ALL_BITS = 2**64 - 1
 
 
 class RowSchedule:
-  """Sampling schedule and shuffling keys of a dataset.
+  """Schedule of the tasks to sample in each step, with shuffling keys.
 
   The keys depend on the names of the tasks and not on their indices, so that
   the order within a task does not change if a task is added to the mixture.

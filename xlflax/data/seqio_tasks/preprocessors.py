@@ -68,7 +68,7 @@ def rename_features(
   `{'targets': 'a'}`.
 
   Args:
-    dataset: Examples.
+    dataset: Dataset of examples.
     names: Mapping from new to old feature names.
 
   Raises:

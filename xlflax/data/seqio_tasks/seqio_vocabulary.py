@@ -28,7 +28,7 @@ class SeqioVocabulary(seqio.Vocabulary):
 
   Attributes:
     vocabulary: Wrapped vocabulary.
-    language: Language code of the feature. None if unknown.
+    language: Language code of the texts to encode. None if unknown.
   """
 
   def __init__(
@@ -42,7 +42,7 @@ class SeqioVocabulary(seqio.Vocabulary):
 
     Args:
       vocabulary: Vocabulary to wrap.
-      language: Language code of the feature. None if unknown.
+      language: Language code of the texts to encode. None if unknown.
       num_threads: Number of threads that encode the texts of a batch.
     """
     super().__init__()
@@ -53,7 +53,7 @@ class SeqioVocabulary(seqio.Vocabulary):
   def encode_ragged(
     self, texts: Sequence, *, num_threads: int = 1
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Encodes texts in the feature's language.
+    """Encodes texts in the language of this SeqIO vocabulary.
 
     See `Vocabulary.encode_ragged`.
     """
@@ -143,7 +143,7 @@ class DeferredVocabulary(seqio.Vocabulary):
   read the task with the placeholder raises a VocabularyError.
 
   Attributes:
-    language: Language code of the feature. None if unknown.
+    language: Language code of the texts to encode. None if unknown.
   """
 
   def __init__(self, language: str | None = None):

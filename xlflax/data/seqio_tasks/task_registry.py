@@ -214,7 +214,7 @@ def registered_languages(name: str) -> tuple[str, ...]:
 
 
 def get_task(name: str, *, split: str | None = None) -> seqio.Task:
-  """Returns a registered task.
+  """Returns a registered SeqIO task by name.
 
   Args:
     name: Name of the task.
@@ -249,7 +249,7 @@ def expand_mixture(name: str, *, split: str | None = None) -> dict[str, float]:
   """Returns the mixing rates of all tasks in a task or (nested) mixture.
 
   Args:
-    name: Name of a mixture, or of a task, whose rate is 1.
+    name: Name of a mixture, or of a single task, which gets the rate 1.
     split: Split that the tasks must have. If None, all tasks are returned.
 
   Returns:
@@ -325,7 +325,7 @@ def cached_sizes(sizes: Mapping[tuple[str, str], int]) -> Iterator[None]:
 
 
 def fingerprint_task_files(name: str, split: str = TRAIN) -> tuple | None:
-  """Returns the fingerprints of a task's text files, or None if it has none."""
+  """Returns the fingerprints of a task's text files, if the task has any."""
   source = get_task(name).source
   if not isinstance(source, data_sources.TextSource):
     return None
@@ -346,7 +346,7 @@ _MONOLINGUAL = (preprocessors.mark_documents, name_monolingual)
 
 
 def name_parallel(dataset):
-  """Drops all features except `inputs` and `targets`."""
+  """Drops all features except the parallel texts `inputs` and `targets`."""
   return preprocessors.rename_features(
     dataset, {'inputs': 'inputs', 'targets': 'targets'}
   )

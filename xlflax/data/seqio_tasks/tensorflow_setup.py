@@ -11,7 +11,7 @@ _MODULES = ('tensorflow', 'tensorflow_text', 'seqio')
 
 
 def load_tensorflow() -> None:
-  """Imports TensorFlow and SeqIO without startup messages, and hides devices.
+  """Imports TensorFlow and SeqIO, and hides GPUs and TPUs from TensorFlow.
 
   TensorFlow's C++ code writes to standard error before its log level can be
   set. This output is shown only if the import fails.

@@ -38,11 +38,12 @@ class LabeledDatasetConfig:
       maximum.
     batching: Whether to sample a language split for each batch or for each
       sequence.
-    shuffle: Whether to shuffle the sequences in each epoch. If False, they keep
-      the source's order.
+    shuffle: Whether to shuffle the sequences in each epoch. If False, the
+      sequences keep the source's order.
     max_examples: Maximum number of examples to read from each language split.
       If None, all examples are read.
-    seed_offset: Number that is added to the run's random seed.
+    seed_offset: Number that is added to the run's random seed, so that datasets
+      are sampled independently.
     group_size: Number of consecutive examples that form a group. The sequences
       of a group are always in the same batch, as required for code-switched
       pairs. If an example has fewer sequences than the others in its group, its

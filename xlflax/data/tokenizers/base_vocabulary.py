@@ -149,7 +149,7 @@ class Vocabulary:
 
   @classmethod
   def read(cls, directory: pathlib.Path, description: dict) -> 'Vocabulary':
-    """Creates a vocabulary from the files that its description lists."""
+    """Creates a vocabulary from the files that `vocabulary.json` lists."""
     raise NotImplementedError
 
   def __reduce__(self):

@@ -143,7 +143,7 @@ def read_model(directory: pathlib.Path, name: str, sha256) -> bytes:
 
 
 def pack_word_starts(pieces: Iterable[str]) -> bytes:
-  """Returns the `word_starts` bit mask of a VocabularySpec for all tokens."""
+  """Returns a bit mask of the tokens that start a word (`word_starts`)."""
   starts = np.array(word_starts(pieces, Notation.SENTENCEPIECE), np.bool_)
   return np.packbits(starts, bitorder='little').tobytes()
 

@@ -315,7 +315,7 @@ def _count_common_symbols(
   """Returns the number of special symbols, which all members must share.
 
   Raises:
-    VocabularyError: If there are no members, if their special symbols differ,
+    VocabularyError: If there are no models, if their special symbols differ,
       or if the special symbols are for languages other than the members'
       languages.
   """

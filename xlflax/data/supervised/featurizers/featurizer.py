@@ -28,7 +28,8 @@ class Field(NamedTuple):
 
   Attributes:
     shape: Shape of one sequence's values after padding: () or (length,).
-    fill: Padding value. Sequences without an example consist of this value.
+    fill: Padding value. Rows of a batch without an example consist of this
+      value.
   """
 
   shape: tuple[int, ...]
@@ -37,13 +38,14 @@ class Field(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Featurizer:
-  """Base class for featurizers that convert a task family's examples.
+  """Base class for featurizers, which convert examples to sequences.
 
   Attributes:
     separator: Special tokens around two texts in a sequence. Use the same
       template as in pretraining.
     positions: Numbering of the second text's position ids.
-    cuts: Whether to truncate text that exceeds the length (class attribute).
+    cuts: Whether to truncate text that exceeds the sequence length (class
+      attribute).
   """
 
   cuts: ClassVar[bool] = False
@@ -58,7 +60,7 @@ class Featurizer:
     return False
 
   def input_settings(self) -> dict[str, int | str]:
-    """Returns the featurizer settings that affect the tokens of a sequence.
+    """Returns the settings of the featurizer that affect its tokens.
 
     A head is evaluated with the settings with which it was fine-tuned. The
     settings are the featurizer's number, string and enum fields, represented by
@@ -184,7 +186,7 @@ def text_row(
 
 
 def warn_of_frame(row_maker: Featurizer, vocabulary: Any) -> None:
-  """Warns if text pairs are joined differently than by a pretrained tokenizer.
+  """Warns if text pairs get different special tokens than in pretraining.
 
   The template of this featurizer is compared with the special-token template in
   the tokenizer files of a published model.

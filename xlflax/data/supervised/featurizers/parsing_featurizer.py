@@ -82,7 +82,7 @@ def word_fields(length: int) -> dict[str, featurizer.Field]:
 
 
 def with_words(row: word_level.WordRow) -> featurizer.Row:
-  """Adds the token positions of the root and the words to a sequence."""
+  """Adds the positions of the root token and the words to a sequence."""
   return row.row | {
     batch_keys.WORD_STARTS: np.concatenate([[0], row.starts]).astype(np.int32),
     batch_keys.WORD_LENGTHS: np.concatenate([[1], row.lengths]).astype(

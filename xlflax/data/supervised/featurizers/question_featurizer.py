@@ -33,7 +33,8 @@ class Window(NamedTuple):
   """Sequence with a question and one window of its context.
 
   Attributes:
-    row: Sequence without the answer's positions.
+    row: Sequence of question and window, without the labels `start_positions`
+      and `end_positions`.
     offset: Index in the sequence of the window's first context token.
     first: Index of the window's first token among all tokens of the context.
     spans: Tokens of the entire context with their character spans.
@@ -70,7 +71,8 @@ class Window(NamedTuple):
     """Returns the sequence positions of a range of context tokens.
 
     Args:
-      covered: Indices of the first and last context token, or None.
+      covered: Indices of the range's first and last token among all tokens of
+        the context. None if no token is in the range.
 
     Returns:
       Positions of the first and last token in the sequence. None if the window
@@ -114,7 +116,8 @@ class QuestionAnsweringFeaturizer(featurizer.Featurizer):
       where the window ends.
     max_question_length: Maximum number of question tokens. Longer questions are
       truncated.
-    no_answer: Labeling of windows that do not contain the answer.
+    no_answer: Whether to drop windows that do not contain the answer, or to
+      label `<s>` as their answer.
   """
 
   reads_pairs = True

@@ -25,8 +25,8 @@ class TaggingFeaturizer(featurizer.Featurizer):
   `<s> ▁the ▁dog s ▁bark </s>` and labels `-1 0 1 -1 2 -1`.
 
   Attributes:
-    labels: Names of the labels in the order of their indices. They must equal
-      the objective's labels.
+    labels: Names of the labels in the order of their indices. The names must
+      equal the objective's labels.
   """
 
   labels: tuple[str, ...]

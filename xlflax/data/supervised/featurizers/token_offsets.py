@@ -70,7 +70,7 @@ def _token_bounds(
   """Returns the byte offsets of tokens in a text, or None without a match.
 
   Args:
-    target: Text after normalization.
+    target: UTF-8 bytes of the text after normalization.
     surfaces: Text of each of the T tokens. The text of an unknown token is
       None.
 

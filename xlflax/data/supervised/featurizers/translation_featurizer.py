@@ -41,7 +41,7 @@ class TranslationPairFeaturizer(Featurizer):
   homme </s>` and paired_token_ids `<s> a man </s>`.
 
   Attributes:
-    featurizer: Featurizer that converts the examples and their counterparts,
+    featurizer: Featurizer that converts the examples and their translations,
       and provides the labels.
     translations: Source of the translated examples. Its language split 'fr'
       contains the counterparts of French examples.
@@ -85,7 +85,7 @@ class TranslationPairFeaturizer(Featurizer):
     """Adds the tokens of each example's translation to its sequences.
 
     Args:
-      examples: N examples.
+      examples: N labeled examples.
       sequences: List of sequences for each example.
       vocabulary: Vocabulary that encodes the texts.
       length: Maximum number of tokens in a counterpart's sequence.

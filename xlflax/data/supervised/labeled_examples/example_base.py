@@ -84,7 +84,7 @@ class Example:
 
   @classmethod
   def second_language(cls) -> str | None:
-    """Returns the field for the second text's language, or None."""
+    """Returns the name of the field with the second text's language, if any."""
     for field in example_features.with_role(cls, Role.SECOND_LANGUAGE):
       return field.name
     return None
@@ -160,7 +160,7 @@ class Example:
 
     Args:
       examples: The N examples of the test set.
-      predictions: N predictions. They are class names, written one per line,
+      predictions: N predictions, which are class names, written one per line,
         unless the task family documents a different type.
 
     Raises:
@@ -206,7 +206,7 @@ def check_number(expected: int, actual: int, unit: str) -> None:
     unit: Plural noun for the predictions, for the error message.
 
   Raises:
-    CorpusError: If the two numbers differ.
+    CorpusError: If `expected` and `actual` differ.
   """
   if expected != actual:
     raise errors.CorpusError(
@@ -217,7 +217,7 @@ def check_number(expected: int, actual: int, unit: str) -> None:
 
 
 def join_lines(items: Iterable[str]) -> str:
-  """Joins the items into a text with one item per line."""
+  """Joins items into a text with one item per line."""
   return ''.join(f'{item}\n' for item in items)
 
 

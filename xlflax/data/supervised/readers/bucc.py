@@ -105,7 +105,7 @@ def _make_collections(
       sentences.
     path: Path of the first file, for error messages.
     gold: Path of the gold file, or None.
-    read_gold: Function that reads the gold file.
+    read_gold: Function that reads the gold pairs from the gold file.
   """
   texts = [list(sentences.values()) for sentences in collections]
   column_validation.check_languages(languages, texts, path)

@@ -214,8 +214,8 @@ def _parse_answer(
     answer: Number of the right choice, as read from the file.
     path: Path of the file, for error messages.
     number: Line number, for error messages.
-    first: Number of the first choice.
-    last: Number of the last choice.
+    first: Number that the file uses for the first choice.
+    last: Number that the file uses for the last choice.
   """
   if answer in (None, '', -1, '-1'):
     return None
