@@ -92,7 +92,7 @@ def measure_language_filters(lines: Lines) -> dict:
 
 
 def _count_errors(lines: Lines, fraction: float, rng: random.Random) -> dict:
-  """Counts filter errors after mixing a fraction of foreign lines."""
+  """Counts the errors of language filters on text with some foreign lines."""
   counts: dict[str, list[int]] = {}
   for code, good in sorted(lines.items()):
     others = [line for other in lines if other != code for line in lines[other]]
@@ -116,7 +116,7 @@ def _count_errors(lines: Lines, fraction: float, rng: random.Random) -> dict:
 
 
 def _group_names(code: str, text: str, error_type: str) -> Iterator[str]:
-  """Yields the names of the groups that a line is counted in."""
+  """Yields the names of the groups in whose error rates a line is counted."""
   min_length = max(length for length in _LENGTH_BINS if length <= len(text))
   yield f'{error_type}, from {min_length:3} characters'
   if min_length < 25 and error_type == 'good refused':
@@ -125,7 +125,7 @@ def _group_names(code: str, text: str, error_type: str) -> Iterator[str]:
 
 
 def _make_filters(code: str, file: Sequence[str]) -> dict[str, LineFilter]:
-  """Returns filters by a line's own probability and given its file."""
+  """Returns two language filters: for single lines, and for lines in a file."""
   expected_languages = language_id.expected_languages(
     code, file[: language_id._SAMPLE_LINES]
   )

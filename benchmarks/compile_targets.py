@@ -126,7 +126,7 @@ _MOCO = Case(
 def _with_config_value(
   case: Case, field: str, value: str, *devices: str
 ) -> Case:
-  """Returns the case with a different value for a field of its model."""
+  """Returns the case with a different value for one field of its model."""
   return dataclasses.replace(
     case,
     name=f'{case.name}-{value}',
@@ -137,7 +137,7 @@ def _with_config_value(
 
 
 def _with_attention_backend(case: Case, backend: str, *devices: str) -> Case:
-  """Returns the case with a backend that lacks attention dropout."""
+  """Returns the case with an attention backend that has no dropout."""
   case = _with_config_value(case, 'attention_backend', backend, *devices)
   rate = '--gin.EncoderConfig.attention_dropout_rate=0.0'
   return dataclasses.replace(case, flags=(*case.flags, rate))

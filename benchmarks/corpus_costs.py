@@ -70,7 +70,7 @@ def measure_costs(
 def _make_steps(
   folder, lines: Lines, vocabulary
 ) -> dict[str, Callable[[], object]]:
-  """Returns a function for each step, with its models loaded."""
+  """Returns a function for each processing step, with its models loaded."""
   deduplication = fuzzy_deduplication.Deduplication(
     mode=fuzzy_deduplication.DeduplicationMode.FUZZY
   )

@@ -85,7 +85,7 @@ def write_synthetic_cache(
 
 
 def _seal_task(target: pathlib.Path, task: str, entries: list) -> dict:
-  """Seals a task with these shards and returns its header entry."""
+  """Finalizes a task with these shards and returns its header entry."""
   meta = cache_format.TaskMeta(
     task=task,
     split='train',

@@ -121,7 +121,7 @@ def measure_cka(variant: str, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _time_call(call: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
-  """Returns the result and the timings of a call."""
+  """Calls a function and returns its result and its measured times."""
   wall, cpu = time.perf_counter(), time.process_time()
   result = call()
   return result, {

@@ -107,7 +107,7 @@ def _ngrams(text: str) -> set[str]:
 def _match_with_xlflax(
   lines: Sequence[str], copies: Sequence[str]
 ) -> np.ndarray:
-  """Returns whether each line and its copy share a band, bool [lines]."""
+  """Returns whether each line and its copy share a MinHash band, [lines]."""
   line_keys, copy_keys = (
     fuzzy_deduplication.band_keys(texts, _DEDUPLICATION)
     for texts in (lines, copies)
@@ -193,7 +193,7 @@ def measure_near_duplicates(data: pathlib.Path, count: int) -> dict:
 
 
 def _measure_across_splits(planted: PlantedCopies) -> dict:
-  """Counts the training lines that remain although a copy is held out."""
+  """Counts the training lines that are kept although a copy is held out."""
   with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
     for split, text in ((TRAIN, planted.lines), (TEST, planted.copies)):
@@ -398,7 +398,7 @@ def _evaluate_identifier(
 def _select_installed(
   names: Iterable[str], modules: dict[str, str]
 ) -> list[str]:
-  """Returns the names whose required module, if any, is installed."""
+  """Returns the names of those libraries that are installed."""
   return [
     name
     for name in names

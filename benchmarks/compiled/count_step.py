@@ -164,7 +164,7 @@ def _compile(setup, active, machine) -> tuple[compilers.Compiled, float]:
 
 
 def _describe(machine, counted, program) -> dict[str, Any]:
-  """Returns the counts of one step."""
+  """Returns the counted work of one training step."""
   sorted_collectives = sorted(
     counted.exchanged.items(), key=lambda item: -item[0].sent * item[1]
   )
@@ -194,7 +194,7 @@ def _describe(machine, counted, program) -> dict[str, Any]:
 
 
 def _group(machine, counted, *names: str) -> list[dict[str, Any]]:
-  """Returns the sums over kernels with equal fields, the slowest first."""
+  """Returns the summed work of kernels with equal fields, slowest first."""
   rows: dict[tuple[Any, ...], dict[str, Any]] = {}
   for kernel, count in counted.kernels.items():
     fields = {name: getattr(kernel, name) for name in names}

@@ -196,7 +196,7 @@ def count_pipes(text: str, turns: float) -> dict[str, float]:
 
 
 def _classify_instruction(name: str) -> str:
-  """Returns the pipe that executes an instruction."""
+  """Returns the GPU pipe (unit) that executes an instruction."""
   if name in ('IMAD', 'IMUL'):
     return 'multiply'
   if name in _FLOAT_INSTRUCTIONS:

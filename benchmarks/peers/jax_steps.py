@@ -154,7 +154,7 @@ def _import_t5x_modules(checkout: pathlib.Path):
 
 
 class _Encoder(nn.Module):
-  """BERT built from Flax layers, which returns logits at chosen positions."""
+  """BERT built from Flax layers, which returns logits at given positions."""
 
   sizes: EncoderSizes
 

@@ -142,7 +142,7 @@ class PlainCKA:
     return float(np.sum((self._sums[name, i, j] - shift / self._count) ** 2))
 
   def _self_norm(self, i: int, j: int) -> float:
-    """Returns the norm by which two layers' similarity is divided."""
+    """Returns the norm by which the similarity of two layers is divided."""
     return np.sqrt(self._norm('xx', i, i) * self._norm('yy', j, j))
 
 

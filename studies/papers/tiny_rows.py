@@ -148,7 +148,7 @@ def veco_rows() -> list[runner.Row]:
 
 
 def _veco_phases() -> list[runner.Row]:
-  """Returns the rows in VECO tables 1 and 2: pretraining in two phases."""
+  """Returns tiny runs for VECO tables 1 and 2: pretraining in two phases."""
   return [
     paper_row(
       'veco_large_phase1',
@@ -169,7 +169,7 @@ def _veco_phases() -> list[runner.Row]:
 
 
 def _veco_translation(language: str) -> list[runner.Row]:
-  """Returns the rows in VECO table 3: translation from English."""
+  """Returns the tiny runs for VECO table 3: translation from English."""
   initializations = (
     ('random', 'Baseline', ()),
     ('mbart', 'mBART', (('INIT_DIR', 'veco_mbart'),)),
@@ -189,7 +189,7 @@ def _veco_translation(language: str) -> list[runner.Row]:
 
 
 def _veco_scripts() -> list[runner.Row]:
-  """Returns VECO table 3's rows with the settings from the authors' scripts."""
+  """Returns tiny runs for VECO table 3 with settings from authors' scripts."""
   return [
     paper_row(
       f'veco_script_{language}',
@@ -203,7 +203,7 @@ def _veco_scripts() -> list[runner.Row]:
 
 
 def _veco_shallow() -> list[runner.Row]:
-  """Returns the rows in VECO table 4: decoders with three or six layers."""
+  """Returns the tiny runs for VECO table 4: decoders with 3 or 6 layers."""
   decoders = (
     ('random_3', 'random, 3', ()),
     ('random_6', 'random, 6', ()),
@@ -225,7 +225,7 @@ def _veco_shallow() -> list[runner.Row]:
 
 
 def _veco_small() -> list[runner.Row]:
-  """Returns the rows in VECO table 5: small models and their fine-tuning."""
+  """Returns tiny runs for VECO table 5: small models and their fine-tuning."""
   models = (
     ('small_mlm', 'XLM, MLM, mono.'),
     ('small_mbart', 'mBART, MLM, mono.'),

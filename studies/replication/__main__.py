@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> None:
-  """Runs the experiments, judges the claims, and writes the page."""
+  """Runs the experiments, judges the claims, and writes the result page."""
   output = args.output or args.work / 'page'
   if args.page_only:
     studies = [
@@ -155,7 +155,7 @@ def _write_page(
   claims: tuple[Claim, ...],
   run_results: list[results.Result] | None = None,
 ) -> None:
-  """Writes the page with previous and new results, and prints the verdicts.
+  """Writes the result page from all results, and prints the verdicts.
 
   If this call ran a condition, the condition's previous results are kept only
   if they have the same settings as the new results. A claim is omitted if it

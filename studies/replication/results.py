@@ -50,7 +50,7 @@ def digest_settings(
 
 
 def _describe(value: Any) -> dict[str, Any]:
-  """Returns a dataclass's compared fields that differ from their defaults."""
+  """Returns compared dataclass fields that differ from their defaults."""
   return {
     field.name: config_serialization.to_json_config(getattr(value, field.name))
     for field in dataclasses.fields(value)

@@ -100,7 +100,10 @@ def _draw_corpus(
   dataset: str,
   make_sampler: Callable[[str], Sampler],
 ) -> Iterator[tuple[str, list[Sentence]]]:
-  """Yields splits and sentences. No sentence occurs twice in all splits."""
+  """Yields the name and the sentences of each split.
+
+  No sentence occurs in two splits or twice in one split.
+  """
   drawn_items: set[Hashable] = set()
   for split in reversed(options.splits(dataset)):
     draw_sentence = make_sampler(split).draw_sentence

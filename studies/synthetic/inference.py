@@ -141,7 +141,7 @@ def _weaker_phrases(phrase: Phrase) -> Iterator[Phrase]:
 
 
 def _draw_other_clause(sampler: Sampler, clause: Clause) -> Clause:
-  """Replaces the filler of a role. Neither clause entails the other."""
+  """Replaces one element, so that neither clause entails the other."""
   rng = sampler.rng
   verb = CONCEPTS[clause.verb or '']
   roles = ['subject', 'verb', 'tense']

@@ -177,7 +177,10 @@ class Execution:
         clock.now += seconds
 
   def _start_exchange(self, run, clock, instruction, exchanges) -> None:
-    """Adds collectives. The device waits for synchronous ones immediately."""
+    """Adds the collectives that an instruction executes.
+
+    The device waits for synchronous collectives immediately.
+    """
     run.exchanged.update(exchanges)
     opcode = instruction.opcode
     seconds = (
@@ -199,7 +202,7 @@ class Execution:
 
 
 def _wait_for(run: Run, clock: _Clock, instruction, started: str = '') -> None:
-  """Waits for the operation that an instruction's operand started."""
+  """Waits for the asynchronous operation that an instruction completes."""
   end, collective = clock.ends.pop(
     started or instruction.operands[0], (clock.now, None)
   )
@@ -239,7 +242,7 @@ def trip_count(
 
 
 def _initial_value(computation, loop, index: int) -> int | None:
-  """Returns the constant with which an element of a loop's state starts."""
+  """Returns the initial value of an element of a loop's state, if constant."""
   state = computation.instructions[loop.operands[0]]
   if state.opcode != 'tuple':
     return None

@@ -148,7 +148,7 @@ def make_reader(
 def _find_op_name(
   computation: hlo.Computation, instruction: hlo.Instruction
 ) -> str:
-  """Returns the op_name of an instruction, its operands or its users."""
+  """Returns the op_name of an instruction, or of its operands or users."""
   related = (
     instruction,
     *computation.operands(instruction),

@@ -29,7 +29,10 @@ def count_matmul_flops(
 
 
 def _operand_pair(operands: tuple[str, ...]) -> tuple[str, str]:
-  """Returns both operands. Repeated operands may be written only once."""
+  """Returns both operands of an instruction.
+
+  An operand that is used twice may be written only once in HLO.
+  """
   return operands[0], operands[min(1, len(operands) - 1)]
 
 

@@ -260,7 +260,7 @@ def _difference(finding: Finding) -> str:
 
 
 def _verdict(finding: Finding, verdict: Verdict) -> str:
-  """Formats a verdict and the number of seeds that would resolve the claim."""
+  """Formats a verdict and the number of seeds that the claim would require."""
   label = verdict.label
   if verdict is Verdict.NOT_RUN and finding.seeds:
     return f'{label} ({len(finding.seeds)} of {FEWEST_SEEDS} seeds)'
@@ -324,7 +324,7 @@ def _control_label(claim: Claim) -> str:
 
 
 def _first_seeds(finding: Finding, scores: Scores) -> str:
-  """Formats the first seeds' difference if the verdict would change."""
+  """Formats the difference with the first seeds, if it changes the verdict."""
   first = sensitivity.find_by_first_seeds(finding, scores)
   if first is None or first.verdict is finding.verdict:
     return ''
@@ -384,7 +384,7 @@ def _false_positives(
 
 
 def _diagnostics_table(scores: Scores, study: Study) -> Iterator[str]:
-  """Yields a table of means over seeds, with one row for each condition."""
+  """Yields a table of mean scores over seeds, with a row for each condition."""
   diagnostics = _TEXTS[study.name].diagnostics
   yield from _table(
     ('condition', *diagnostics.values()),

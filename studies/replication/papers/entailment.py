@@ -121,7 +121,7 @@ def _code_switching_methods(data: StudyData) -> Iterator[TrainingMethod]:
 
 
 def _plug_in_methods(data: StudyData) -> Iterator[TrainingMethod]:
-  """Yields the training methods without and with each example's counterpart."""
+  """Yields the methods with and without reading each example's translation."""
   examples = concatenated_source.ConcatDataset(
     sources=(
       data.inference_examples('train', FIRST_LANGUAGE),
