@@ -95,18 +95,19 @@ the following columns:
 
 The following additional experiments varied the setup. These experiments are not part of the results above.
 
-* **ECS, variations of the setup:** The variations were three times as many steps for models with language-specific layers or embeddings, layer norms after each block, a comparison of each layer's CKA
-  with that of the embeddings, and languages that share three of ten words. Claims that are not resolved above were not resolved by these variations either, with two exceptions: the claim about
-  separate layers, measured by `transfer`, and the claim about CKA, if the CKA of each layer is compared with the CKA of the embeddings.
+* **ECS, variations of the setup:** The experiments were repeated with three times as many steps for models with language-specific layers or embeddings, with layer norms after each block, with a
+  comparison of each layer's CKA with that of the embeddings, and with languages that share three of ten words. Claims that are not resolved above were not resolved by these experiments either, with
+  two exceptions: the claim about separate layers, measured by `transfer`, and the claim about CKA, if the CKA of each layer is compared with the CKA of the embeddings.
 * **ECS, separate layers whose initial values are the same in both languages:** The scores of the conditions are in the same order as in the paper, but the paper does not contain models with these
   initial values.
 * **ECS, extra anchors, three times as many steps:** Models with extra anchors score higher than models without them, by both measures (`transfer` and `retrieval`).
-* **MetaXLM:** The variations were three times as many steps, languages that share more words, and a frozen body with a dictionary. In all of these runs, matched embeddings kept their original norms,
-  so the results measure the effect of these norms.
-* **PPA, objectives:** The variations were a quarter of the learning rate, positions that restart in the second sentence, and TLM without MoCo. None of them shows a difference between TLM and MLM.
+* **MetaXLM:** The experiments were repeated with three times as many steps, with languages that share more words, and with a frozen body and a dictionary. In all of these runs, matched embeddings
+  kept their original norms, so the results measure the effect of these norms.
+* **PPA, objectives:** The experiments were repeated with a quarter of the learning rate, with positions that restart in the second sentence, and with TLM without MoCo. None of these experiments shows
+  a difference between TLM and MLM.
 * **PPA with 25 sentence pairs:** Compared with more pairs, the score is lower by `transfer` and higher by `retrieval`.
-* **PPA and VECO, fine-tuning:** The variations were four times as many fine-tuning steps, and training on the original examples in addition to the translations. In these variations, training on
-  code-switched pairs scores lower than training on the unchanged translations, or the difference is not resolved. The difference between plug-in and plug-out is not resolved.
+* **PPA and VECO, fine-tuning:** The experiments were repeated with four times as many fine-tuning steps, and with training on the original examples in addition to the translations. In these
+  experiments, training on code-switched pairs scores lower than training on the unchanged translations, or the difference is not resolved. The difference between plug-in and plug-out is not resolved.
 * **VECO, three times as many steps of CA-MLM:** CA-MLM scores lower than MLM + TLM by both measures. The scores of CA-MLM do not differ from those of MLM on the same sequences.
 * **VECO, translation after a quarter and half of the steps:** The claim about translation holds after half of the steps and is not resolved after a quarter of the steps. After all steps, all scores
   are too close to the maximum to show a difference.
