@@ -189,7 +189,7 @@ def test_rows_of_papers_are_planned_without_data(arguments_of, row):
 
 def test_vocabulary_too_small(capsys):
   assert cli.main(['benchmark', *_FILES, '--vocabulary_size=9']) == 2
-  assert 'Got: 9. Expected: 15 or more. Where: --vocabulary_size' in (
+  assert 'Got: 9. Expected: 15 or more tokens. Where: --vocabulary_size' in (
     capsys.readouterr().err
   )
 

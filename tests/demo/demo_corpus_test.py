@@ -109,7 +109,7 @@ def test_a_missing_package_is_named():
 @pytest.mark.parametrize(
   ('languages', 'message'),
   [
-    (('en', 'tlh'), "no message catalogs of 'tlh'"),
+    (('en', 'tlh'), "message catalogs for 'tlh'"),
     (('en', 'jp'), 'did you mean ja?'),
     (('de', 'fr'), 'requires English'),
     (('en',), 'at least one additional language'),

@@ -145,7 +145,7 @@ def test_variable_that_is_no_number():
 
 @pytest.mark.parametrize('coordinator', ['host', ':80', 'host:x', 'host:0'])
 def test_unusable_address(coordinator):
-  with pytest.raises(errors.ConfigError, match='Expected: HOST:PORT'):
+  with pytest.raises(errors.ConfigError, match='HOST:PORT'):
     cluster_detection.detect_job(
       {}, coordinator_address=coordinator, num_processes=2, process_id=1
     )
