@@ -26,10 +26,11 @@ _HEADER = """# Suite recipes
 A recipe is a set of fine-tuning settings for the tasks of a suite. For example, `xlflax evaluate --suite=xtreme --recipe=xtreme` runs the suite with the settings from the publishers' scripts,
 so that its scores are comparable with published scores. `--recipe=default`, the default, uses the default settings of xlflax. You can also pass your own gin file that sets `SuiteTask.recipe`.
 
-A task's settings are recorded in a note in its result, and are part of the key under which the result is stored. Results that were obtained with different recipes cannot be written to the same `--output`.
+The result of a task contains a note with the settings of the task. The settings are also part of the key under which the result is stored. Results that were
+obtained with different recipes cannot be written to the same `--output`.
 
-Each of the following tables compares a recipe with the xlflax defaults. "The same" means that the recipe and the defaults have the same value. The settings in which xlflax deviates from a recipe
-are listed below the recipe's table and are noted in each result.
+Each of the following tables compares a recipe with the xlflax defaults. "The same" means that the recipe and the defaults have the same value. The points in
+which xlflax deviates from a recipe are listed below the recipe's table and in a note in each result.
 """
 
 
@@ -41,7 +42,8 @@ def page() -> str:
     tasks = {task.name: task for one in found for task in one.tasks}
     base = _BASED.get(recipe, '')
     based = (
-      f' Only the tasks whose settings differ from those of `{base}` are listed.'
+      ' The table lists only the tasks whose settings differ from those of the '
+      f'recipe `{base}`.'
       if base
       else ''
     )
@@ -59,13 +61,13 @@ def page() -> str:
       '\n| --- | --- | --- | --- | --- |\n'
     )
     parts += ['| ' + ' | '.join(row) + ' |\n' for row in _rows(tasks, suites)]
-    departures = [
+    deviations = [
       f'- {name}: {one}.\n'
       for name, task in tasks.items()
       for one in task.deviations
     ]
-    if departures:
-      parts += ['\nDeviations from the recipe:\n\n', *departures]
+    if deviations:
+      parts += ['\nDeviations from the recipe:\n\n', *deviations]
   return ''.join(parts)
 
 
