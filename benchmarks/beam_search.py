@@ -25,14 +25,14 @@ def make_translate_function(
     shape: Sizes of the model. Translations have at most `shape.length` tokens.
     count: Number of sentences.
   """
-  from benchmarks.peers import converted
+  from benchmarks.baselines import converted
 
   texts = sentences.make_random_sentences(
     count, vocabulary=shape.vocabulary, max_words=shape.length - 2
   )
   model = converted.make_encoder_decoder(shape, positions=shape.length)
   if variant.startswith('torch/'):
-    from benchmarks.peers import inference as baseline
+    from benchmarks.baselines import inference as baseline
 
     return baseline.make_beam_search_function(
       model,

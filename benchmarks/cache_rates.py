@@ -58,14 +58,14 @@ def run_program(
     ],
     'seqio': [
       *(*_PYTHON, 'seqio.scripts.cache_tasks_main'),
-      '--module_import=benchmarks.peers.seqio_cache',
+      '--module_import=benchmarks.baselines.seqio_cache',
       '--tasks=xlflax_benchmark',
       f'--output_cache_dir={output}',
       '--pipeline_options=--runner=DirectRunner,--direct_num_workers=2,'
       '--direct_running_mode=multi_processing',
     ],
     'datasets': [
-      *(*_PYTHON, 'benchmarks.peers.datasets_map', f'--model={model}'),
+      *(*_PYTHON, 'benchmarks.baselines.datasets_map', f'--model={model}'),
       *(f'--output={output}', '--num_proc=2', *texts),
     ],
   }[program]

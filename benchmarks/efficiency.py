@@ -153,7 +153,7 @@ def make_torch_command(setting: Setting, variant: str) -> list[str]:
   """Returns the torch training command for a variant `torch/...`."""
   settings = dataclasses.asdict(setting)
   return [
-    *(sys.executable, '-m', 'benchmarks.peers.masked_lm'),
+    *(sys.executable, '-m', 'benchmarks.baselines.masked_lm'),
     json.dumps(settings),
     variant,
   ]
@@ -250,7 +250,7 @@ def evaluate_checkpoints(setting: Setting, variant: str) -> dict[int, float]:
     run = loaded_run.load_run(folder)
     model, params_at = run.model, run.params
   else:
-    from benchmarks.peers import converted
+    from benchmarks.baselines import converted
 
     config, _ = converted.read_model(
       folder / 'checkpoints' / str(setting.steps_per_checkpoint)

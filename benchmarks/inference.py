@@ -37,14 +37,14 @@ def make_states_function(
     A function that returns the mean hidden states of every layer, of shape
     [layers + 1, count, hidden].
   """
-  from benchmarks.peers import converted
+  from benchmarks.baselines import converted
 
   texts = sentences.make_random_sentences(
     count, vocabulary=shape.vocabulary, max_words=shape.length - 2
   )
   model = converted.make_encoder(shape)
   if variant.startswith('torch/'):
-    from benchmarks.peers import inference
+    from benchmarks.baselines import inference
 
     return inference.make_states_function(
       model, sentences.tokenize_sentences(texts), shape.batch

@@ -45,7 +45,7 @@ class Model:
     languages: Number of languages in the vocabulary.
     batch: Sequences per batch.
     length: Tokens per sequence.
-    baseline: Architecture in `peers.pretraining`: 'xlmr', 'bert' or 'mt5'. If
+    baseline: Architecture in `baselines.pretraining`: 'xlmr', 'bert' or 'mt5'. If
       None, there is no baseline.
     objective: Name of the objective whose `chunk_size` the variant `x/chunked`
       sets.
@@ -208,7 +208,7 @@ def measure_variant(name: str, variant: str, calls: int, **overrides) -> dict:
   if overrides.get('batch'):
     model = dataclasses.replace(model, batch=overrides['batch'])
   if variant.startswith('torch/'):
-    from benchmarks.peers import pretraining
+    from benchmarks.baselines import pretraining
 
     return pretraining.measure_variant(model, variant, calls=calls)
   from xlflax import cli

@@ -135,7 +135,7 @@ def make_commands(
   """Returns the training and evaluation commands of an implementation."""
   if implementation != 'xlflax':
     settings = json.dumps(dataclasses.asdict(setting))
-    module = 'benchmarks.peers.search_finetuning'
+    module = 'benchmarks.baselines.search_finetuning'
     return [[sys.executable, '-m', module, settings, str(seed)]]
   folder = setting.folder(implementation, seed)
   start = f'{folder}-start'

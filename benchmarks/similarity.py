@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import measure
-from benchmarks.peers import similarity
+from benchmarks.baselines import similarity
 
 VARIANTS = {
   'csls': ('x/csls', 'faiss/csls', 'numpy/csls'),

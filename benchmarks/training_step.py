@@ -46,7 +46,7 @@ def measure_variant(variant: str, shape: shapes.Shape, calls: int) -> dict:
   if library == 'x':
     from benchmarks import xlflax_step as module
   else:
-    from benchmarks.peers import xlm_roberta as module
+    from benchmarks.baselines import xlm_roberta as module
   figures = measure.time_calls(
     module.make_step_function(shape, name), calls=calls
   )

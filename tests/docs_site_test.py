@@ -122,7 +122,13 @@ def _unseen(site: pathlib.Path) -> list[str]:
   """Pages that are wider than a window, and columns outside of the text."""
   found = []
   with browser_session.opened() as tab:
-    for page in ('index', 'questions', 'first_run', 'tour', 'trouble'):
+    for page in (
+      'index',
+      'questions',
+      'first_training_runs',
+      'tutorial',
+      'trouble',
+    ):
       for width in (400, 800, 1200):
         tab.show((site / f'{page}.html').as_uri(), width=width, dark=False)
         assert tab.run("!!document.querySelector('.md-content')")

@@ -1,4 +1,4 @@
-"""The recipes of today: their phases, their twins, and what was published."""
+"""Tests of the modern recipes: phases, tiny configurations, published values."""
 
 import math
 import re
@@ -15,9 +15,9 @@ from xlflax.training.checkpointing import config_serialization
 from xlflax.utils import errors
 
 _CHAINS = {'modernbert': 3, 'mmbert': 3, 'eurobert': 2}
-_TWINS = [f'{name}/tiny' for name in _CHAINS]
+_TINY_RECIPES = [f'{name}/tiny' for name in _CHAINS]
 _ALONE = ('recipes/xlm_e/base.gin', 'recipes/xlm_e/tiny.gin')
-# What a twin may differ in: sizes, and what follows from them.
+# Fields in which a tiny configuration may differ from its recipe.
 _SIZES = (
   r'.*\.(config|generator)\.(num_layers|hidden_dim|mlp_dim|num_heads'
   r'|max_position_embeddings|dtype|local_attention)',
@@ -58,7 +58,7 @@ def _settings(file):
   )
 
 
-@pytest.mark.parametrize('name', [*_CHAINS, *_TWINS])
+@pytest.mark.parametrize('name', [*_CHAINS, *_TINY_RECIPES])
 def test_phases_follow_each_other(name):
   """Built; each begins from the one before; a step of whole ones is traced."""
   found = _trainers(f'recipes/{name}')
@@ -89,7 +89,7 @@ def test_xlm_e(file):
 
 def test_the_first_run_of_a_published_model_is_contrast_alone():
   settings = gin_files.settings_of(
-    ['studies/first_run/contrast.gin', 'models/tiny.gin'],
+    ['studies/first_training_runs/contrast.gin', 'models/tiny.gin'],
     ["MODEL_DIR='a'", "CORPUS='c'", "VOCABULARY='v'", 'TRAIN_STEPS=9'],
   )
   [entry] = settings.objectives.entries
@@ -102,7 +102,7 @@ def test_the_first_run_of_a_published_model_is_contrast_alone():
 
 
 @pytest.mark.parametrize(
-  'file', ['first_run/contrast', 'recipes/own_vocabulary_mlm']
+  'file', ['first_training_runs/contrast', 'recipes/own_vocabulary_mlm']
 )
 def test_a_published_model_gets_the_vocabulary_of_the_corpus(file):
   settings = gin_files.settings_of(
@@ -143,7 +143,7 @@ def test_the_small_recipe_goes_after_every_objective(file):
 
 
 @pytest.mark.parametrize(
-  'twin, whole',
+  'tiny, full',
   [
     *(
       (f'{name}/tiny/phase{i + 1}', f'{name}/phase{i + 1}')
@@ -153,10 +153,10 @@ def test_the_small_recipe_goes_after_every_objective(file):
     ('xlm_e/tiny', 'xlm_e/base'),
   ],
 )
-def test_a_twin_differs_in_sizes_only(twin, whole):
+def test_a_tiny_configuration_differs_in_sizes_only(tiny, full):
   bindings = ["MODEL_DIR='a'", "CORPUS='c'", "VOCABULARY='v'"]
   parts = []
-  for name in (twin, whole):
+  for name in (tiny, full):
     file = f'recipes/{name}.gin'
     given = (
       [*bindings, "INIT_DIR='b'"]

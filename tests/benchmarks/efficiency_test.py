@@ -1,4 +1,4 @@
-"""Held-out loss against processor time, beside the peer."""
+"""Tests of the held-out loss over processor time, next to a baseline."""
 
 import math
 
@@ -35,7 +35,7 @@ def test_the_table_goes_by_the_loss_that_all_reach():
 
 def test_the_peer_chooses_as_many_places_in_every_batch():
   torch = pytest.importorskip('torch')
-  from benchmarks.peers import masked_lm
+  from benchmarks.baselines import masked_lm
 
   spec = vocabulary_spec.VocabularySpec(
     size=200,
@@ -99,7 +99,7 @@ def test_every_variant_is_measured(setting, variant):
 @pytest.mark.slow
 def test_a_stopped_peer_goes_on_as_if_it_had_not(setting, monkeypatch):
   torch = pytest.importorskip('torch')
-  from benchmarks.peers import masked_lm
+  from benchmarks.baselines import masked_lm
 
   monkeypatch.setattr(masked_lm, '_SAVE_INTERVAL_STEPS', 10)
   efficiency.write_rows(setting)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks import measure, pretraining, training_step
-from benchmarks.peers import pretraining as peers
+from benchmarks.baselines import pretraining as baselines
 
 
 def _few(quick, names):
@@ -43,12 +43,12 @@ def test_every_peer_trains(name):
   ],
 )  # transformers 5 ties its output table: 192M fewer
 def test_sizes_are_those_of_the_papers(name, parameters):
-  """Counted by the peer on the meta device, from the same settings."""
+  """The baseline counts them on the meta device, from the same settings."""
   torch = pytest.importorskip('torch')
-  from benchmarks.peers import pretraining as peers
+  from benchmarks.baselines import pretraining as baselines
 
   with torch.device('meta'):
-    network = peers._make_network(pretraining.MODELS[name])
+    network = baselines._make_network(pretraining.MODELS[name])
   assert sum(p.numel() for p in network.parameters()) == pytest.approx(
     parameters, rel=0.01
   )
@@ -101,14 +101,18 @@ def test_needs_no_tensorflow():
 @pytest.mark.parametrize('name', ['xlmr-base', 'mbert-tlm'])
 def test_a_head_of_masked_positions_has_the_same_loss(name):
   model = pretraining.make_tiny(pretraining.MODELS[name])
-  network = peers._make_network(model).eval()
-  batch = {k: torch.from_numpy(v) for k, v in peers.make_batch(model).items()}
+  network = baselines._make_network(model).eval()
+  batch = {
+    k: torch.from_numpy(v) for k, v in baselines.make_batch(model).items()
+  }
   masked = {
     name: torch.from_numpy(value)
-    for name, value in peers._gather_labels(peers.make_batch(model)).items()
+    for name, value in baselines._gather_labels(
+      baselines.make_batch(model)
+    ).items()
   }
   with torch.no_grad():
-    found = peers._GatheredHead(network)(**masked).loss
+    found = baselines._GatheredHead(network)(**masked).loss
     torch.testing.assert_close(found, network(**batch).loss)
   assert 'torch/gathered' in pretraining.list_variants(name)
   assert 'torch/gathered' not in pretraining.list_variants('mt5-base')

@@ -1,4 +1,4 @@
-"""Fine-tuning for search beside the peer: the pairs and the table."""
+"""Tests of fine-tuning for search next to the baseline."""
 
 from benchmarks import search_finetuning
 

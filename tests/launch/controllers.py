@@ -93,7 +93,7 @@ def end_of_job(job, statuses) -> tuple[str, str] | None:
   )
   if 'maxFailedIndexes' in job and indexes > job['maxFailedIndexes']:
     return 'MaxFailedIndexesExceeded', 'Job has exceeded the maximal number'
-  raise AssertionError(f'{statuses}: the Job would go on without a peer')
+  raise AssertionError(f'{statuses}: the Job would continue without a process')
 
 
 def _is_over(job) -> bool:

@@ -18,7 +18,7 @@ _DONE = (0, 0)
 # What the processes of a job end with, the first to fail first.
 _FAILURES = {
   'a killed task': (137, 134),
-  'a killed task whose peer ends by the detector': (137, 74),
+  'a killed task whose neighbor is ended by the failure detector': (137, 74),
   'a killed coordinator': (134, 137),
   'a late node': (74, 74),
   'a hang': (74, 74),
@@ -134,7 +134,7 @@ def test_local_restarts_end(tmp_path):
 
 
 def test_a_process_that_a_signal_stops_is_killed(tmp_path, monkeypatch, caplog):
-  """Its peers would wait for it until their own limits."""
+  """The other processes would wait for it until their own timeouts."""
   monkeypatch.setattr(supervisor, '_MAX_STOPPED_POLLS', 5)
 
   def make():

@@ -255,7 +255,7 @@ def test_a_mistake_is_not_repeated_and_a_stop_does_not_count():
     (None, 'RestartJobSetAndIgnoreMaxRestarts'),
     (errors.ExitStatus.FAILURE, 'RestartJobSet'),
     (errors.ExitStatus.BUG, 'RestartJobSet'),
-    (134, 'RestartJobSet'),  # JAX ends what lost a peer by SIGABRT
+    (134, 'RestartJobSet'),  # JAX ends a process that lost another by SIGABRT
     (137, 'RestartJobSet'),  # kill -9, or out of memory
   ],
 )

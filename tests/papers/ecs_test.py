@@ -78,10 +78,10 @@ def test_sharing_plan(row):
     slow=['sep_l1_3', 'sep_l1_6', 'sep_emb_l1_3', 'wiki_cc', 'extra_anchors'],
   ),
 )
-def test_twin(row):
-  rows.check_twin('ecs', row)
-  twin, full = rows.twin('ecs', row), rows.settings('ecs', row)
-  assert twin.model.config.sharing == full.model.config.sharing
+def test_tiny_configuration(row):
+  rows.check_tiny_row('ecs', row)
+  tiny, full = rows.tiny_settings('ecs', row), rows.settings('ecs', row)
+  assert tiny.model.config.sharing == full.model.config.sharing
 
 
 def test_parameters():

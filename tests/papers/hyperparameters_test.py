@@ -11,7 +11,7 @@ from tests import gin_files
 from xlflax.config import gin_config
 
 _TABLE = pathlib.Path(__file__).parents[2] / 'docs/hyperparameters.md'
-# What includes share, and the twins; all else is a row.
+# Shared files and tiny configurations; all other files are rows.
 _PARTS = {
   'base',
   'settings',

@@ -54,8 +54,8 @@ def test_published_settings(row):
 
 
 @pytest.mark.parametrize('row', _ROWS)
-def test_twin(row):
-  rows.check_twin('metaxlm', row)
+def test_tiny_configuration(row):
+  rows.check_tiny_row('metaxlm', row)
 
 
 @pytest.mark.parametrize(

@@ -76,14 +76,14 @@ def test_ablations(row):
 
 
 @pytest.mark.parametrize('row', mark_slow(_ROWS, set(_ROWS) - {'600k'}))
-def test_twin(row):
-  rows.check_twin('ppa', row)
+def test_tiny_configuration(row):
+  rows.check_tiny_row('ppa', row)
 
 
 def test_what_the_twins_begin_from():
   beginning = rows.trace('ppa', 'tiny_mbert')
-  twin = rows.twin('ppa', '250k')
-  assert beginning.model == twin.model
+  tiny = rows.tiny_settings('ppa', '250k')
+  assert beginning.model == tiny.model
 
 
 def test_parameters():

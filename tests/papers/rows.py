@@ -20,9 +20,9 @@ _GIVEN = {
 
 
 def of_paper(paper: str, parts: tuple[str, ...]) -> list[str]:
-  """Names of a paper's rows, twins left out; without folder and suffix.
+  """Returns the names of the rows of a paper, without tiny configurations.
 
-  Checks that nothing else is there than rows, parts and twins of rows.
+  Checks that the folder contains only rows, their parts and tiny configurations.
   """
   names = {
     file.split('/')[-1].removesuffix('.gin')
@@ -64,8 +64,11 @@ def trace(paper: str, row: str, **given):
   return made
 
 
-def twin(paper: str, row: str, **given):
-  """The settings of a row's tiny twin: its own file, or the row and sizes."""
+def tiny_settings(paper: str, row: str, **given):
+  """Returns the settings of a row's tiny configuration.
+
+  They come from a gin file of its own, or from the row and smaller sizes.
+  """
   folder = f'papers/{paper}'
   own = f'{folder}/tiny_{row}.gin'
   if (gin_config.SHIPPED / own).exists():
@@ -76,9 +79,9 @@ def twin(paper: str, row: str, **given):
   return _settings((f'{folder}/{row}.gin', f'{folder}/{sizes}.gin'), **given)
 
 
-def check_twin(paper: str, row: str, **given) -> None:
-  """The twin of a row is of the same kind, and small."""
-  small = twin(paper, row, **given)
+def check_tiny_row(paper: str, row: str, **given) -> None:
+  """Checks that a tiny configuration has the same methods as the row."""
+  small = tiny_settings(paper, row, **given)
   gin_files.trace_steps(small)
   full = settings(paper, row, **given)
   assert small.num_train_steps <= 1000 and small.model.config.hidden_dim <= 128

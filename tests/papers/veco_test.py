@@ -202,11 +202,11 @@ def test_departures_of_the_authors_scripts():
 
 @pytest.mark.parametrize('row', _SCRIPTS)
 def test_scripts_take_all_of_veco_but_its_head(row):
-  settings = rows.twin('veco', row)
+  settings = rows.tiny_settings('veco', row)
   init = settings.init_from
   own, theirs = (
     param_tree.flatten_params(training_setup.Setup(one).factory.abstract.params)
-    for one in (settings, rows.twin('veco', 'large_phase2'))
+    for one in (settings, rows.tiny_settings('veco', 'large_phase2'))
   )
   taken = {
     init.source_name(name) for name in own if init.should_initialize(name)
@@ -226,8 +226,8 @@ def test_scripts_take_all_of_veco_but_its_head(row):
     slow=set(_ROWS) - {'script_en_de', 'script_en_fr', 'small_ca_mlm'},
   ),
 )
-def test_twin(row):
-  rows.check_twin('veco', row)
+def test_tiny_configuration(row):
+  rows.check_tiny_row('veco', row)
 
 
 @pytest.mark.parametrize('row', ['tiny_xlmr', 'tiny_mbart'])
@@ -242,7 +242,7 @@ def test_what_the_twins_begin_from(row):
   'row', [r for r in _ROWS if r.startswith('shallow') or '_mbart' in r]
 )
 def test_twins_of_other_sizes(row):
-  settings = rows.twin('veco', row)
+  settings = rows.tiny_settings('veco', row)
   gin_files.trace_steps(settings)
   assert settings.num_train_steps <= 2000
   assert settings.model.config.hidden_dim <= 128

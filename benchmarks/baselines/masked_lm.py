@@ -4,7 +4,7 @@ Training matches Hugging Face's Trainer: fused AdamW without weight decay on
 biases and norms, gradient norm clipped at 1, and a linear schedule. 15 % of the
 tokens are selected, of which 80 % are masked and 10 % are replaced by random
 tokens. If training is interrupted, it resumes from its saved state. This module
-is run by `benchmarks.efficiency` and studies/rehearsal/peer.py.
+is run by `benchmarks.efficiency` and studies/case_study/baseline.py.
 """
 
 import json

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Produces the results of docs/rehearsal.md:
-#   studies/rehearsal/run.sh WORK DATA [STAGE...]
+# Produces the results of docs/case_study.md:
+#   studies/case_study/run.sh WORK DATA [STAGE...]
 # WORK is the folder for models and results. Results that exist are not created
 # again, and interrupted runs are resumed. DATA is the folder of the data sets of
 # studies/evaluation/run.sh. STAGE is text, resumed, pretraining, untrained,
@@ -67,7 +67,7 @@ published() {
   [ -d "$work/published" ] || timed export xlflax convert to-hf \
     "$work/runs/aligned" --output="$work/published" --license=mpl-2.0 \
     --sentence_transformers=mean_all
-  xlflax push-to-hub "$work/published" example/rehearsal --dry_run
+  xlflax push-to-hub "$work/published" example/case_study --dry_run
 }
 
 # The untrained model is saved after one step with a negligible learning rate.
@@ -78,7 +78,7 @@ untrained() {
 # Trains the Hugging Face baseline.
 baseline() {
   [ -d "$work/runs/baseline" ] || PYTHONPATH="$here/../..:${PYTHONPATH:-}" \
-    python "$here/peer.py" "$work" "${BASELINE_THREADS:-1}"
+    python "$here/baseline.py" "$work" "${BASELINE_THREADS:-1}"
 }
 
 scores() {

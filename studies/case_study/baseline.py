@@ -1,10 +1,10 @@
 """Hugging Face baseline that uses the same CPU time as the case study.
 
-The results are reported in docs/rehearsal.md.
+The results are reported in docs/case_study.md.
 
-  python -m studies.rehearsal.peer WORK [THREADS]
+  python -m studies.case_study.baseline WORK [THREADS]
 
-Run studies/rehearsal/run.sh first. BertForMaskedLM with the same sizes (4
+Run studies/case_study/run.sh first. BertForMaskedLM with the same sizes (4
 layers with hidden size 128, logits only at masked positions) is trained for the
 same number of CPU seconds as the run `mlm`. SentenceTransformerTrainer then
 trains it on the same pairs for the same number of CPU seconds as the run
@@ -175,7 +175,7 @@ def train_on_pairs(
     lines = read_pairs(work, steps * PAIRS_PER_BATCH)
     pairs_file.write_text('\n'.join(lines) + '\n', 'utf-8')
     setting_json = json.dumps(dataclasses.asdict(run_setting))
-    module = 'benchmarks.peers.search_finetuning'
+    module = 'benchmarks.baselines.search_finetuning'
     return run_timed([sys.executable, '-m', module, setting_json, '0'])
 
   budget = read_cpu_seconds(work, 'aligned')

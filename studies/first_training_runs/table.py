@@ -1,8 +1,8 @@
-"""Prints the tables in docs/first_run.md.
+"""Prints the tables in docs/first_training_runs.md.
 
-  python -m studies.first_run.table WORK [KIND ...]
+  python -m studies.first_training_runs.table WORK [KIND ...]
 
-WORK is the folder that studies/first_run/run.sh has written. The retrieval
+WORK is the folder that studies/first_training_runs/run.sh has written. The retrieval
 accuracy is measured on pairs without shared strings, with centered embeddings,
 and averaged over both directions. It is reported for the layer with the highest
 mean accuracy over languages on the validation pages. For the untrained model,

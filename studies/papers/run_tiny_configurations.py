@@ -1,6 +1,6 @@
 """Trains a tiny model for every row in the papers' result tables.
 
-  python -m studies.papers.run_twins --data DATA --work WORK [--only REGEX] \
+  python -m studies.papers.run_tiny_configurations --data DATA --work WORK [--only REGEX] \
       [--jobs 2]
 
 DATA contains the data sets that `studies/real_text/build_corpus.py` reads. The

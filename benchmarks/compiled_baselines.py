@@ -1,12 +1,12 @@
 """Compares xlflax with JAX baselines, compiled for devices not available here.
 
-  python -m benchmarks.compiled_peers --t5x DIR
-  python -m benchmarks.compiled_peers --steps plain_flax --devices gpu:H200:1
-  python -m benchmarks.compiled_peers --recorded --page docs/performance.md
+  python -m benchmarks.compiled_baselines --t5x DIR
+  python -m benchmarks.compiled_baselines --steps plain_flax --devices gpu:H200:1
+  python -m benchmarks.compiled_baselines --recorded --page docs/performance.md
 
 `t5x` is T5X's encoder-decoder (github.com/google-research/t5x, checked out in
 DIR) in the size of mT5-base. `plain_flax` is an encoder that consists of Flax
-layers, in the size of XLM-R base (`benchmarks/peers/jax_steps.py`). Both are
+layers, in the size of XLM-R base (`benchmarks/baselines/jax_steps.py`). Both are
 compiled and evaluated as in `benchmarks.compile_targets`, and compared with the
 xlflax step of equal size that this benchmark recorded. The extra `plan-gpu` is
 required. --record stores the measurements in a file next to this module.
@@ -47,7 +47,7 @@ def evaluate_step(
 
   Args:
     machine: Topology of the devices for which the step is compiled.
-    step: Training step to compile, a `peers.jax_steps.Step`.
+    step: Training step to compile, a `baselines.jax_steps.Step`.
     **options: Compiler options for XLA.
   """
   with compilers.trace_for_machine(machine):
@@ -125,7 +125,7 @@ def _format_row(
 
 def _compile_baselines(args: argparse.Namespace) -> dict[str, dict[str, float]]:
   """Compiles the baselines that the command-line flags select."""
-  from benchmarks.peers import jax_steps
+  from benchmarks.baselines import jax_steps
 
   step_makers = {
     't5x': functools.partial(
@@ -202,7 +202,7 @@ def main() -> None:
   print(format_table(figures, xlflax_records))
   if args.page:
     scaling.write_page(
-      args.page, format_table(stored | figures, xlflax_records), 'peers'
+      args.page, format_table(stored | figures, xlflax_records), 'baselines'
     )
 
 

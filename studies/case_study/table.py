@@ -1,8 +1,8 @@
-"""Prints the tables in docs/rehearsal.md.
+"""Prints the tables in docs/case_study.md.
 
-python -m studies.rehearsal.table WORK
+python -m studies.case_study.table WORK
 
-WORK is the folder that studies/rehearsal/run.sh has written. If the scores of
+WORK is the folder that studies/case_study/run.sh has written. If the scores of
 individual examples are recorded, a score is followed by half the width of its
 95 % interval. The interval covers the variance due to the test set, but not the
 variance between seeds.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Produces the results of docs/first_run.md:
-#   studies/first_run/run.sh KIND WORK UD SEED
+# Produces the results of docs/first_training_runs.md:
+#   studies/first_training_runs/run.sh KIND WORK UD SEED
 # KIND is mono, pairs or published. WORK is the folder for models and results. UD
 # is the folder with the treebanks of Universal Dependencies that `trees` names.
 # Results that exist are not created again.

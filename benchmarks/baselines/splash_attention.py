@@ -1,6 +1,6 @@
 """Speed of JAX's splash attention compared with xlflax's TPU kernels.
 
-  python -m benchmarks.peers.splash_attention tpu:v6e:1
+  python -m benchmarks.baselines.splash_attention tpu:v6e:1
 
 Splash attention supports segments, but neither dropout nor biases. As in
 xlflax, blocks have 512 rows, and one kernel computes all gradients. The

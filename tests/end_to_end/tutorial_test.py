@@ -1,4 +1,4 @@
-"""The session of docs/tour.md, on a terminal, shows what the page does.
+"""The session of docs/tutorial.md, on a terminal, shows what the page does.
 
 Numbers may differ; `…` stands for lines that the page leaves out. The wheel
 lies in an environment of its own above the libraries that are here; with
@@ -143,7 +143,7 @@ def _lacks(shown: list[str], output: str) -> set[str]:
 
 
 def test_the_tour(environment, tmp_path):
-  text = (ROOT / 'docs/tour.md').read_text(encoding='utf-8')
+  text = (ROOT / 'docs/tutorial.md').read_text(encoding='utf-8')
   missing = {}
   for command, shown in _typed(text, tmp_path):
     place = shown.index(_INTERRUPT) if _INTERRUPT in shown else None

@@ -7,7 +7,7 @@ import torch
 import transformers
 
 from benchmarks import shapes
-from benchmarks.peers import xlm_roberta
+from benchmarks.baselines import xlm_roberta
 from xlflax.interop.huggingface import config_json, tensor_mapping
 from xlflax.interop.huggingface.tensors import tensor_files, weights
 

@@ -1,4 +1,4 @@
-"""Peers' steps run at small sizes, and stand beside xlflax's in a table."""
+"""Tests of the baselines' compiled steps and of the table that compares them."""
 
 import json
 import os
@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks import compiled_peers
-from benchmarks.peers import jax_steps
+from benchmarks import compiled_baselines
+from benchmarks.baselines import jax_steps
 
 _OURS = {'milliseconds': 40.0, 'mfu': 0.6, 'peak_gib': 15.5, 'waited': 0.0}
 
@@ -68,7 +68,7 @@ def test_no_checkout_of_t5x(tmp_path):
 
 
 def test_table():
-  text = compiled_peers.format_table(
+  text = compiled_baselines.format_table(
     {
       'plain_flax@gpu:H200:1': _OURS | {'milliseconds': 80.0},
       't5x@gpu:H200:8': _OURS,
@@ -83,10 +83,10 @@ def test_table():
 
 
 def test_record_has_peers_beside_steps_of_equal_size():
-  record = json.loads(compiled_peers.RECORD.read_text())
+  record = json.loads(compiled_baselines.RECORD.read_text())
   assert record
   assert record.keys() <= {
-    f'{name}@{devices}' for name, devices in compiled_peers.DEVICES.items()
+    f'{name}@{devices}' for name, devices in compiled_baselines.DEVICES.items()
   }
   for found in record.values():
     assert _OURS.keys() - found.keys() == {'mfu'}
@@ -94,8 +94,8 @@ def test_record_has_peers_beside_steps_of_equal_size():
 
 def test_page_has_the_markers():
   page = (
-    pathlib.Path(compiled_peers.__file__).parents[1] / 'docs/performance.md'
+    pathlib.Path(compiled_baselines.__file__).parents[1] / 'docs/performance.md'
   )
   text = page.read_text(encoding='utf-8')
-  assert text.count('<!-- peers -->') == 1
-  assert text.count('<!-- end of peers -->') == 1
+  assert text.count('<!-- baselines -->') == 1
+  assert text.count('<!-- end of baselines -->') == 1

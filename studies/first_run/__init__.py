@@ -1,1 +1,0 @@
-"""Training runs described in docs/first_run.md."""

@@ -1,0 +1,1 @@
+"""Training runs described in docs/first_training_runs.md."""

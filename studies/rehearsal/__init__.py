@@ -1,1 +1,0 @@
-"""Case study that trains an encoder in 24 languages (docs/rehearsal.md)."""
