@@ -80,7 +80,7 @@ def test_tiny_configuration(row):
   rows.check_tiny_row('ppa', row)
 
 
-def test_what_the_twins_begin_from():
+def test_initialization_of_tiny_configurations():
   beginning = rows.trace('ppa', 'tiny_mbert')
   tiny = rows.tiny_settings('ppa', '250k')
   assert beginning.model == tiny.model

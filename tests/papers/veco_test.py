@@ -231,7 +231,7 @@ def test_tiny_configuration(row):
 
 
 @pytest.mark.parametrize('row', ['tiny_xlmr', 'tiny_mbart'])
-def test_what_the_twins_begin_from(row):
+def test_initialization_of_tiny_configurations(row):
   settings = rows.trace('veco', row)
   assert settings.num_train_steps <= 2000
   assert settings.model.config.hidden_dim <= 128
@@ -241,7 +241,7 @@ def test_what_the_twins_begin_from(row):
 @pytest.mark.parametrize(
   'row', [r for r in _ROWS if r.startswith('shallow') or '_mbart' in r]
 )
-def test_twins_of_other_sizes(row):
+def test_tiny_configurations_of_other_sizes(row):
   settings = rows.tiny_settings('veco', row)
   gin_files.trace_steps(settings)
   assert settings.num_train_steps <= 2000
