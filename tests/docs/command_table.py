@@ -37,7 +37,7 @@ NEEDS = {
   'docs/modern_encoders.md': 'corpus',
   'docs/publishing.md': 'runs/mine',
   'docs/python.md': 'corpus vocab runs/en_ja xlm-roberta-base',
-  'docs/questions.md': 'docs corpus vocab models/small.gin runs/mlm test.en '
+  'docs/questions.md': 'docs examples corpus vocab models/small.gin runs/mlm test.en '
   'en-train.conllu en-dev.conllu fr-test.conllu',
   'docs/recipes.md': 'corpus vocab cache',
   'docs/reliability.md': 'corpus vocabulary cache runs/mlm',

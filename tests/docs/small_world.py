@@ -82,11 +82,7 @@ _FILES = {
 }
 _TUNED = {  # run -> (gin file, training file, further flags)
   'pos': ('tagging', 'trees/train.en.conllu', ()),
-  'ner': (
-    'tagging',
-    'ner/train.en.iob2',
-    ("--gin.FORMAT='uner'", "--gin.SCHEME='entities'"),
-  ),
+  'ner': ('tagging', 'ner/train.en.iob2', ("--gin.FORMAT='uner'",)),
   'parsing': ('parsing', 'trees/train.en.conllu', ()),
   'nli': ('classification', 'nli/train.en.tsv', ()),
   'squad': ('question_answering', 'qa/train.en.json', ()),
@@ -131,8 +127,8 @@ class World:
   def _made(self, name: str) -> pathlib.Path:
     if name in MODELS or name == 'toy':
       return self.root / name
-    if name == 'docs':
-      return _ROOT / 'docs'
+    if name in ('docs', 'examples'):
+      return _ROOT / name
     if name in _FILES:
       return self.toy / _FILES[name]
     if name.startswith('runs/'):
