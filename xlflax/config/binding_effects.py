@@ -210,8 +210,9 @@ def unused_error(
   fix = 'Construct the object by a reference, or remove the binding.'
   if readers:
     fix = (
-      f'%{binding.name} is only read by {", ".join(dict.fromkeys(readers))}, '
-      'which have no effect. Construct their objects, or remove the binding.'
+      f'%{binding.name} supplies a value only to '
+      f'{", ".join(dict.fromkeys(readers))}, and the command does not construct '
+      'this object. Add a reference to the object, or remove the binding.'
     )
   elif matches:
     fix = f'did you mean {" or ".join(matches)}?'
@@ -219,7 +220,7 @@ def unused_error(
     fix = 'Correct the name of the macro, or remove the binding.'
   others = ', '.join(f'{other.name} ({other.location})' for other in unused[1:])
   if others:
-    fix += f' These bindings have no effect, either: {others}.'
+    fix += f' The following bindings have no effect either: {others}.'
   return errors.ConfigError(
     'A gin binding has no effect',
     got=binding.name,
