@@ -92,7 +92,7 @@ class Claim:
 
   @property
   def is_from_paper(self) -> bool:
-    """Whether the claim comes from a paper and is not a control."""
+    """True if the claim comes from a paper, False for controls."""
     return not self.control_for and self.section != NO_PAPER
 
   @property

@@ -175,7 +175,7 @@ class Condition:
 
   @property
   def reads_dictionary(self) -> bool:
-    """Whether the run requires a bilingual dictionary."""
+    """True if the run requires a bilingual dictionary."""
     return self.taken in (
       Initialization.WITH_DICTIONARY,
       Initialization.SHUFFLED_DICTIONARY,

@@ -54,7 +54,7 @@ class Lexicon:
 
   @property
   def has_particles(self) -> bool:
-    """Whether the language marks tense by particles."""
+    """True if the language marks tense by particles."""
     return any(
       not self.inflects(concept.id)
       for concept in concepts.CONCEPTS.values()

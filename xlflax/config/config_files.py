@@ -42,7 +42,7 @@ class GinFile:
 
   @property
   def is_shipped(self) -> bool:
-    """Whether the file is shipped with xlflax."""
+    """True if the file is shipped with xlflax."""
     return self.path.resolve().is_relative_to(SHIPPED.resolve())
 
   @property

@@ -36,7 +36,7 @@ class AnyDatasetConfig(Protocol):
 
   @property
   def batching(self) -> dataset_config.LanguageBatching:
-    """Whether each batch contains one language or several."""
+    """Mode of language batching: one or several languages per batch."""
 
   def batch_spec(self, spec: VocabularySpec) -> dict[str, jax.ShapeDtypeStruct]:
     """Returns the shape and type of each array in the global batch, by key."""

@@ -124,7 +124,7 @@ def test_probes_of_every_layer(eval_model):
   assert result.metrics['knn/mean'] == rows[5]['accuracy'] > 0.9
   first = dataclasses.replace(task, layer=0).evaluate(eval_model)
   assert first.metrics['accuracy/de'] == rows[0]['accuracy']
-  assert task.evaluate(eval_model) == result  # nothing is drawn anew
+  assert task.evaluate(eval_model) == result  # The sample is the same.
 
 
 def test_probes_from_the_command_line(make_run, tmp_path):

@@ -1,4 +1,4 @@
-"""Rows and predictions of labeled text beside the reference's own pipeline."""
+"""Tests that compare sequences and predictions of labeled text with transformers."""
 
 import json
 

@@ -231,5 +231,5 @@ class Translation(SequenceToSequence):
 
   @property
   def _is_masking(self) -> bool:
-    """Whether the source is masked."""
+    """True if the source is masked."""
     return callable(self.mask_ratio) or self.mask_ratio != 0
