@@ -10,6 +10,7 @@ from tests.docs import small_world as world
 NEEDS = {
   'README.md': 'models/small.gin corpus en-train.conllu en-dev.conllu '
   'fr-test.conllu download',
+  'docs/adapters.md': 'corpus runs/mlm en-train.conllu',
   'docs/analysis.md': 'corpus runs/mlm runs/en-fr en-fr.tsv',
   'docs/measured/analysis.md': 'runs/encoder runs/pos bible.en-fr.tsv '
   'bible.en-de.tsv bible.en-ru.tsv bible.en-zh.tsv paws.en-en.tsv verses.en '
@@ -121,6 +122,11 @@ NOT_RUN_PYTHON = {
 }
 # Page -> what is printed -> what is run.
 SMALLER = {
+  'docs/adapters.md': {
+    '--gin.TRAIN_STEPS=1000': world.MONO,
+    '--output=runs/lora_pos': f'--output=runs/lora_pos {world.TUNING}',
+    '--output=runs/stacked_pos': f'--output=runs/stacked_pos {world.TUNING}',
+  },
   'README.md': {
     '--hours=2': '--steps=2',
     '--dry_run       # prints the plan; omit --dry_run to train': '',

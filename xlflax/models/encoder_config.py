@@ -8,7 +8,7 @@ import annotated_types
 import jax.numpy as jnp
 
 from xlflax.data.tokenizers import vocabulary_spec
-from xlflax.models import activations, config_checks
+from xlflax.models import activations, adapter_config, config_checks
 from xlflax.models.variants import parameter_sharing
 from xlflax.utils import class_registry, errors, validation
 
@@ -256,6 +256,10 @@ class EncoderConfig(TransformerConfig):
       uses this module, whereas `Encoder.encode` does not.
     sharing: Parameters that are separate for each language (ECS). If None, all
       languages share all parameters.
+    adapters: Adapter or adapters of the layers (`xlflax.models.adapter_config`), in
+      the order in which they are applied. A run then trains only adapters and
+      heads, unless `Optimizer.trainable` is set. If None, there are no
+      adapters.
 
   The attributes of `TransformerConfig` apply as well.
 
@@ -284,8 +288,11 @@ class EncoderConfig(TransformerConfig):
   zero_padding_states: bool = False
   cross_attention: bool = False
   sharing: parameter_sharing.SharingPlan | None = None
+  adapters: adapter_config.Adapters | None = None
 
   def __post_init__(self):
+    adapters = adapter_config.as_adapters(self.adapters)
+    object.__setattr__(self, 'adapters', adapters)
     self._check_choices()
     config_checks.check_sizes(self)
     parameter_sharing.check_sharing_plan(self.sharing, self.num_layers)

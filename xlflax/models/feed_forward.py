@@ -37,11 +37,21 @@ class FeedForward(nn.Module):
       use_bias=config.mlp_bias if output_bias is None else output_bias,
     )
 
-  def __call__(self, states: jax.Array) -> jax.Array:
-    """Maps hidden states [B, T, H] to [B, T, H]."""
+  def __call__(
+    self, states: jax.Array, *, deterministic: bool = True
+  ) -> jax.Array:
+    """Maps hidden states [B, T, H] to [B, T, H].
+
+    Args:
+      states: Hidden states of shape [B, T, H].
+      deterministic: Whether to disable the dropout of LoRA.
+    """
     activation = activations.activation_function(self.config.activation)
+    project = functools.partial(self.wi, deterministic=deterministic)
     if self.config.gated_mlp:
-      hidden = self.gate(states, activation) * self.wi(states)
+      gate = self.gate(states, activation, deterministic=deterministic)
+      hidden = gate * project(states)
     else:
-      hidden = self.wi(states, activation)
-    return self.wo(dense.constrain_sharding(hidden, 'batch', 'length', 'mlp'))
+      hidden = project(states, activation)
+    hidden = dense.constrain_sharding(hidden, 'batch', 'length', 'mlp')
+    return self.wo(hidden, deterministic=deterministic)

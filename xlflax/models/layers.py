@@ -5,6 +5,7 @@ the length of keys and values, H the hidden width, N the number of heads, and D
 the width of a head.
 """
 
+import functools
 from collections.abc import Callable
 
 import flax.linen as nn
@@ -60,18 +61,21 @@ class Attention(nn.Module):
       use_bias=config.attention_bias,
     )
 
-  def keys_values(self, memory: jax.Array) -> tuple[jax.Array, jax.Array]:
+  def keys_values(
+    self, memory: jax.Array, *, deterministic: bool = True
+  ) -> tuple[jax.Array, jax.Array]:
     """Projects hidden states to keys and values.
 
     Args:
       memory: Hidden states of shape [B, S, H].
+      deterministic: Whether to disable the dropout of LoRA.
 
     Returns:
       Keys and values of shape [B, S, N, D] each.
     """
-    return _constrain_heads(self.key(memory)), _constrain_heads(
-      self.value(memory)
-    )
+    key = self.key(memory, deterministic=deterministic)
+    value = self.value(memory, deterministic=deterministic)
+    return _constrain_heads(key), _constrain_heads(value)
 
   def attend(
     self,
@@ -97,10 +101,11 @@ class Attention(nn.Module):
     Returns:
       Output of shape [B, T, H].
     """
-    query = _constrain_heads(self.query(states))
+    query = _constrain_heads(self.query(states, deterministic=deterministic))
     if rotation is not None:
       query = rotary.apply_rotary(query, rotation)
-    return self.output(self._context(query, key, value, mask, deterministic))
+    context = self._context(query, key, value, mask, deterministic)
+    return self.output(context, deterministic=deterministic)
 
   def _context(self, query, key, value, mask, deterministic) -> jax.Array:
     """Returns the weighted values of each head, of shape [B, T, N, D]."""
@@ -131,7 +136,7 @@ class SelfAttention(Attention):
     """Maps hidden states [B, T, H] and a mask [T, T] to [B, T, H]."""
     if isinstance(rotation, disentangled.Relative):
       return self._disentangled(states, mask, rotation, deterministic)
-    key, value = self.keys_values(states)
+    key, value = self.keys_values(states, deterministic=deterministic)
     if rotation is not None:
       key = rotary.apply_rotary(key, rotation)
     return self.attend(
@@ -141,12 +146,12 @@ class SelfAttention(Attention):
   def _disentangled(self, states, mask, relative, deterministic) -> jax.Array:
     """Returns attention to contents and distances, of shape [B, T, H]."""
     config = self.config
-    key, value = self.keys_values(states)
+    key, value = self.keys_values(states, deterministic=deterministic)
     has_dropout = config.attention_dropout_rate and not deterministic
     table = relative.table[None]
     return self.output(
       disentangled.disentangled_attention(
-        _constrain_heads(self.query(states)),
+        _constrain_heads(self.query(states, deterministic=deterministic)),
         key,
         value,
         relative_query=self.query(table)[0],
@@ -155,7 +160,8 @@ class SelfAttention(Attention):
         mask=mask,
         dropout_rate=config.attention_dropout_rate,
         dropout_key=self.make_rng('dropout') if has_dropout else None,
-      )
+      ),
+      deterministic=deterministic,
     )
 
 
@@ -175,9 +181,8 @@ class CrossAttention(Attention):
     deterministic: bool,
   ) -> jax.Array:
     """Maps states [B, T, H], memory [B, S, H], mask [T, S] to [B, T, H]."""
-    return self.attend(
-      states, *self.keys_values(memory), mask, deterministic=deterministic
-    )
+    key, value = self.keys_values(memory, deterministic=deterministic)
+    return self.attend(states, key, value, mask, deterministic=deterministic)
 
 
 def _constrain_heads(states: jax.Array) -> jax.Array:
@@ -293,8 +298,9 @@ class EncoderLayer(nn.Module):
 
   def mlp_block(self, states: jax.Array, *, deterministic: bool) -> jax.Array:
     """Applies the feed-forward block to states [B, T, H]."""
+    mlp = functools.partial(self.mlp, deterministic=deterministic)
     return self.residual(
-      self.mlp, states, self.mlp_norm, deterministic=deterministic
+      mlp, states, self.mlp_norm, deterministic=deterministic
     )
 
   def residual(

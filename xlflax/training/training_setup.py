@@ -11,7 +11,12 @@ import jax.numpy as jnp
 
 from xlflax.data import loader_base, loader_factory
 from xlflax.data.tokenizers import base_vocabulary, vocabulary_spec
-from xlflax.models import compile_targets, encoder_config, model_params
+from xlflax.models import (
+  adapter_config,
+  compile_targets,
+  encoder_config,
+  model_params,
+)
 from xlflax.models.variants import parameter_sharing
 from xlflax.objectives import objective_base
 from xlflax.storage import paths
@@ -53,6 +58,7 @@ class Setup:
     self.rate_description = ''
     if default_learning_rate.is_open(self.settings.optimizer):
       self.settings = self._with_default_rate()
+    self.settings = self._with_frozen_base()
     settings = self.settings
     self.model = settings.model.clone(
       config=encoder_config.with_vocabulary(settings.model.config, self.spec)
@@ -100,6 +106,24 @@ class Setup:
     )
     self.rate_description = basis.words()
     optimizer = default_learning_rate.with_peak(settings.optimizer, basis)
+    return dataclasses.replace(settings, optimizer=optimizer)
+
+  def _with_frozen_base(self) -> 'Trainer':
+    """Returns the fields of the run in which only adapters are trained.
+
+    `Optimizer.trainable` takes precedence, except for frozen adapters.
+    """
+    settings = self.settings
+    adapters = adapter_config.model_adapters(settings.model)
+    if not adapters:
+      return settings
+    optimizer = settings.optimizer
+    optimizer = dataclasses.replace(
+      optimizer,
+      trainable=optimizer.trainable
+      or adapter_config.trainable_patterns(adapters),
+      frozen=optimizer.frozen + adapter_config.frozen_patterns(adapters),
+    )
     return dataclasses.replace(settings, optimizer=optimizer)
 
   def _check_lengths(self):

@@ -36,6 +36,7 @@ def make_head_config(
     local_attention=None,
     first_attention_norm=True,
     sharing=None,
+    adapters=None,
   )
 
 

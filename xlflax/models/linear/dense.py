@@ -8,7 +8,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import compile_targets, custom_vjp, encoder_config
+from xlflax.models import (
+  adapter_config,
+  compile_targets,
+  custom_vjp,
+  dropout,
+  encoder_config,
+)
 from xlflax.models.linear import collective_matmul, fp8
 
 _Config = encoder_config.EncoderConfig
@@ -237,17 +243,78 @@ def table_init(stddev: float, vocab_size: int):
   return nn.with_logical_partitioning(initialize, ('vocab', 'columns'))
 
 
-def zeros_init(*axes: str):
+def zeros_init(*axes: str | None):
   """Returns a zero initializer for a parameter with logical axes."""
   return nn.with_logical_partitioning(nn.initializers.zeros_init(), axes)
 
 
-class Linear(nn.Module):
-  """Linear map over the last axes of the inputs.
+class LoRAUpdate(nn.Module):
+  """Low-rank update of a linear map: scale * x A B (Hu et al. 2021).
+
+  A is initialized as in PEFT, uniformly in [-1/sqrt(n), 1/sqrt(n)] for n
+  inputs. B is zero at initialization.
 
   Attributes:
-    config: Model configuration, which specifies the compute dtype and the
-      initial weights.
+    config: Configuration of the adapter.
+    dtype: Data type of the computation.
+    features: Sizes of the output's last axes.
+    axes: Logical axes of the kernel, [*contracted, *features].
+  """
+
+  config: adapter_config.LoRA
+  dtype: jnp.dtype
+  features: tuple[int, ...]
+  axes: tuple[str, ...]
+
+  @nn.compact
+  def __call__(self, inputs: jax.Array, *, deterministic: bool) -> jax.Array:
+    """Computes the update.
+
+    Args:
+      inputs: Inputs of shape [..., *contracted].
+      deterministic: Whether to disable dropout.
+
+    Returns:
+      An array of shape [..., *features] and the compute dtype.
+    """
+    contracted = len(self.axes) - len(self.features)
+    sizes = inputs.shape[-contracted:]
+    lora_a = self.param(
+      adapter_config.LORA_A,
+      _uniform_init(math.prod(sizes), *self.axes[:contracted], None),
+      (*sizes, self.config.rank),
+      jnp.float32,
+    )
+    lora_b = self.param(
+      adapter_config.LORA_B,
+      zeros_init(None, *self.axes[contracted:]),
+      (self.config.rank, *self.features),
+      jnp.float32,
+    )
+    inputs = dropout.Dropout(self.config.dropout_rate)(
+      inputs.astype(self.dtype), deterministic=deterministic
+    )
+    multiply = _matmul_2d if _is_on_single_cpu() else jnp.tensordot
+    projected = multiply(inputs, lora_a.astype(self.dtype), contracted)
+    return multiply(projected, lora_b.astype(self.dtype), 1) * self.config.scale
+
+
+def _uniform_init(num_inputs: int, *axes: str | None):
+  """Returns a uniform initializer in [-1/sqrt(n), 1/sqrt(n)] for n inputs."""
+
+  def initialize(key, shape, dtype=jnp.float32) -> jax.Array:
+    bound = num_inputs**-0.5
+    return jax.random.uniform(key, shape, dtype, minval=-bound, maxval=bound)
+
+  return nn.with_logical_partitioning(initialize, axes)
+
+
+class Linear(nn.Module):
+  """Linear map over the last axes of the inputs, with optional LoRA.
+
+  Attributes:
+    config: Model configuration, which specifies the compute dtype, the initial
+      weights and the adapters.
     features: Sizes of the output's last axes.
     axes: Logical axes of the kernel, [*contracted, *features].
     use_bias: Whether to add a bias.
@@ -263,6 +330,8 @@ class Linear(nn.Module):
     self,
     inputs: jax.Array,
     activation: Callable[[jax.Array], jax.Array] | None = None,
+    *,
+    deterministic: bool = True,
   ) -> jax.Array:
     """Applies the map and an optional activation.
 
@@ -270,6 +339,7 @@ class Linear(nn.Module):
       inputs: Inputs of shape [..., *contracted].
       activation: Activation applied to the outputs. The backward pass
         recomputes it and the sum with the bias from the result of the matmul.
+      deterministic: Whether to disable the dropout of LoRA.
 
     Returns:
       An array of shape [..., *features] and the compute dtype.
@@ -285,6 +355,11 @@ class Linear(nn.Module):
     outputs = sharded_matmul(
       inputs, kernel, dtype, self.axes, contracted, self.config.matmul_precision
     )
+    for lora in adapter_config.lora_of(self.config, self.name):
+      name = f'{adapter_config.PREFIX}{lora.name}'
+      outputs += LoRAUpdate(lora, dtype, self.features, self.axes, name=name)(
+        inputs, deterministic=deterministic
+      )
     if not self.use_bias:
       return activation(outputs) if activation else outputs
     axes = (

@@ -16,6 +16,7 @@ from collections.abc import Collection, Sequence
 
 import jax
 
+from xlflax.models import adapter_config
 from xlflax.storage import bucket_access, paths
 from xlflax.training import nonfinite_checks, param_tree, train_state
 from xlflax.training.checkpointing import (
@@ -51,7 +52,8 @@ class InitFromCheckpoint:
     assignment_map: (pattern, replacement) pairs that convert a name of this
       model to the name in the checkpoint, as in `re.sub`.
     allow_missing: Whether an included parameter may be absent from the
-      checkpoint.
+      checkpoint. The parameters of a new adapter that is trained may always be
+      absent.
     unused: Patterns of the checkpoint's `model/` parameters that may remain
       unused. All other selected parameters must be used.
     vocabulary_matching: Options for a run with a different vocabulary, whose
@@ -153,6 +155,7 @@ def replaced_parameters(init: Inits | None, params) -> set[str]:
   """Returns the names of parameters with completely replaced initial values.
 
   `initialize_from_runs` does not use any initial values of these parameters.
+  Adapters are not included, because they may be absent from the checkpoint.
 
   Args:
     init: Value of `init_from`: the runs that provide initial parameters.
@@ -163,7 +166,9 @@ def replaced_parameters(init: Inits | None, params) -> set[str]:
     for source in as_init_list(init)
     if not source.allow_missing
     for name in param_tree.flatten_params(params)
-    if source.should_initialize(name) and not source.is_matched_by_token(name)
+    if source.should_initialize(name)
+    and not source.is_matched_by_token(name)
+    and adapter_config.adapter_name(name) is None
   }
 
 
@@ -226,6 +231,7 @@ def initialize_from_runs(
     for name in param_tree.flatten_params(params)
     if name not in initialized_names
   ]
+  _check_frozen_adapters(model, random_names)
   logging.info(
     'Initialized %d parameters from checkpoints and %d randomly%s.',
     len(initialized_names),
@@ -238,6 +244,27 @@ def initialize_from_runs(
     else state.ema
   )
   return state.replace(params=params, ema=ema)
+
+
+def _check_frozen_adapters(model, random_names: Sequence[str]) -> None:
+  """Raises CheckpointError if a frozen adapter was not initialized."""
+  frozen = {
+    adapter.name
+    for adapter in adapter_config.model_adapters(model)
+    if adapter.frozen
+  }
+  missing = [
+    name for name in random_names if adapter_config.adapter_name(name) in frozen
+  ]
+  if missing:
+    raise errors.CheckpointError(
+      'The parameters of a frozen adapter are not in a checkpoint',
+      got=', '.join(missing),
+      expected='a run in `init_from` that contains the adapter',
+      where='Trainer.init_from',
+      fix='Initialize the adapter from the run in which it was trained, or set '
+      'the field `frozen` of the adapter to False.',
+    )
 
 
 def check_successor(
@@ -441,7 +468,8 @@ def _find_sources(
       source_name, depths.get(name), saved, _layer_selector(init, name)
     )
     if source is None:
-      if not init.allow_missing:
+      is_new_adapter = adapter_config.adapter_name(name) is not None
+      if not (init.allow_missing or is_new_adapter):
         problems.append(source_name + init_checks.ABSENT)
       continue
     problem = init_checks.describe_shape_mismatch(

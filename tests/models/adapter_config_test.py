@@ -1,0 +1,167 @@
+"""Adapters: their configuration, parameters and outputs."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from tests.training import tiny
+from xlflax.models import adapter_config, model_params
+from xlflax.models.heads import transformer_head
+from xlflax.training import param_tree
+from xlflax.training.checkpointing import config_serialization
+from xlflax.utils import errors
+
+_LORA = adapter_config.LoRA(
+  name='task', rank=3, alpha=6.0, target_modules=('query', 'output', 'wi', 'wo')
+)
+
+
+def _params(model, seed=0):
+  return nn.unbox(model_params.init_params(model, jax.random.key(seed)))
+
+
+def _randomized(params, seed=1):
+  """The parameters with random values in place of the zeros of adapters."""
+  rng = np.random.default_rng(seed)
+  return param_tree.map_named(
+    lambda name, leaf: (
+      jnp.asarray(rng.normal(0, 0.1, leaf.shape), leaf.dtype)
+      if adapter_config.adapter_name(name)
+      else leaf
+    ),
+    params,
+  )
+
+
+def _encode(model, params, **inputs):
+  batch = tiny.make_batch()
+  return model.apply(
+    {'params': params},
+    batch['token_ids'],
+    segment_ids=batch['segment_ids'],
+    method='encode',
+    **inputs,
+  )
+
+
+def _without_adapters(params):
+  named = param_tree.flatten_params(params)
+  return param_tree.unflatten_params(
+    {n: v for n, v in named.items() if adapter_config.adapter_name(n) is None}
+  )
+
+
+def test_no_adapters_by_default():
+  model = tiny.make_model()
+  assert model.config.adapters is None
+  assert not any(
+    map(adapter_config.adapter_name, param_tree.flatten_params(_params(model)))
+  )
+
+
+@pytest.mark.parametrize('scan', [True, False])
+def test_lora_starts_as_its_base_with_the_same_parameters(scan):
+  base = tiny.make_model(scan_layers=scan)
+  model = tiny.make_model(scan_layers=scan, adapters=_LORA)
+  params = _params(model)
+  tiny.assert_trees_equal(_without_adapters(params), _params(base))
+  np.testing.assert_array_equal(
+    _encode(model, params), _encode(base, _params(base))
+  )
+
+
+def test_parameters_of_lora():
+  shapes = param_tree.param_shapes(_params(tiny.make_model(adapters=_LORA)))
+  lora = {n: s for n, s in shapes.items() if adapter_config.adapter_name(n)}
+  # 2 layers, 2 heads of width 8, width 16, feed-forward width 32, rank 3.
+  assert lora == {
+    'layers/attention/query/adapters_task/lora_a': (2, 16, 3),
+    'layers/attention/query/adapters_task/lora_b': (2, 3, 2, 8),
+    'layers/attention/output/adapters_task/lora_a': (2, 2, 8, 3),
+    'layers/attention/output/adapters_task/lora_b': (2, 3, 16),
+    'layers/mlp/wi/adapters_task/lora_a': (2, 16, 3),
+    'layers/mlp/wi/adapters_task/lora_b': (2, 3, 32),
+    'layers/mlp/wo/adapters_task/lora_a': (2, 32, 3),
+    'layers/mlp/wo/adapters_task/lora_b': (2, 3, 16),
+  }
+
+
+def test_lora_adds_the_scaled_product_to_the_kernel():
+  model = tiny.make_model(adapters=_LORA)
+  params = _randomized(_params(model))
+  expected = _without_adapters(params)
+  layers = params['layers']
+  for block, module, pattern in (
+    ('attention', 'query', 'lir,lrnd->lind'),
+    ('attention', 'output', 'lndr,lro->lndo'),
+    ('mlp', 'wi', 'lir,lro->lio'),
+    ('mlp', 'wo', 'lir,lro->lio'),
+  ):
+    update = layers[block][module]['adapters_task']
+    expected['layers'][block][module]['kernel'] += 2.0 * np.einsum(
+      pattern, update['lora_a'], update['lora_b']
+    )
+  np.testing.assert_allclose(
+    _encode(model, params),
+    _encode(tiny.make_model(), expected),
+    rtol=1e-4,
+    atol=1e-5,
+  )
+
+
+def test_dropout_of_lora_needs_training():
+  lora = dataclasses.replace(_LORA, dropout_rate=0.5)
+  model = tiny.make_model(adapters=lora)
+  params = _randomized(_params(model))
+  plain = _encode(tiny.make_model(adapters=_LORA), params)
+  keys = {'dropout': jax.random.key(0)}
+  np.testing.assert_array_equal(_encode(model, params, rngs=keys), plain)
+  dropped = _encode(model, params, rngs=keys, deterministic=False)
+  assert np.abs(dropped - plain).max() > 1e-3
+
+
+def test_a_head_of_transformer_layers_has_no_adapters():
+  config = tiny.make_model(adapters=_LORA).config
+  assert transformer_head.make_head_config(config, 16).adapters is None
+
+
+def test_the_configuration_is_recorded():
+  config = tiny.make_model(
+    adapters=(_LORA, adapter_config.LoRA(name='sw', frozen=True))
+  ).config
+  description = config_serialization.to_json_config(config)
+  assert config_serialization.from_json_config(description) == config
+
+
+def test_patterns_select_trained_adapters_and_heads():
+  adapters = (_LORA, adapter_config.LoRA(name='sw', frozen=True))
+  (trainable,) = adapter_config.trainable_patterns(adapters)
+  names = {
+    'heads/tagging/output/kernel': True,
+    'model/layers/attention/query/adapters_task/lora_a': True,
+    'model/layers/attention/query/adapters_sw/lora_a': False,
+    'model/layers/attention/query/kernel': False,
+    'model/output_bias': False,
+  }
+  for name, expected in names.items():
+    assert param_tree.matches_pattern((trainable,), name) is expected, name
+
+
+@pytest.mark.parametrize(
+  'make',
+  [
+    lambda: adapter_config.LoRA(target_modules=('attention',)),
+    lambda: adapter_config.LoRA(target_modules=()),
+    lambda: adapter_config.LoRA(name='a/b'),
+    lambda: adapter_config.LoRA(rank=0),
+    lambda: tiny.make_model(adapters=(_LORA, _LORA)),
+    lambda: tiny.make_model(adapters='lora'),
+  ],
+)
+def test_invalid_configurations(make):
+  with pytest.raises(errors.ConfigError):
+    make()

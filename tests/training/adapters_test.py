@@ -1,0 +1,168 @@
+"""Training of adapters: frozen base, optimizer state, checkpoints, stacking."""
+
+import pathlib
+
+import numpy as np
+import pytest
+
+from tests.training import tiny
+from xlflax.config import gin_config
+from xlflax.models import adapter_config
+from xlflax.trainer import Trainer
+from xlflax.training import param_tree, training_setup
+from xlflax.training.checkpointing import checkpoint_reader, saved_run
+from xlflax.utils import errors
+
+pytest_plugins = ['tests.evaluation.fixtures']
+_TAGS = {'der': 'DET', 'Hund': 'NOUN', 'die': 'DET', 'Katze': 'NOUN'}
+
+
+@pytest.fixture(scope='module')
+def pretrained(make_run, tmp_path_factory) -> str:
+  return str(make_run(tmp_path_factory.mktemp('runs') / 'pretrained', [10]))
+
+
+@pytest.fixture(scope='module')
+def treebank(tmp_path_factory) -> str:
+  words = list(_TAGS)
+  path = tmp_path_factory.mktemp('treebank') / 'de.conll'
+  path.write_text(
+    '\n'.join(
+      ''.join(
+        f'{word}\t{_TAGS[word]}\n'
+        for word in (words[(i * k + i) % 4] for k in range(1, 5))
+      )
+      for i in range(1, 17)
+    )
+  )
+  return str(path)
+
+
+@pytest.fixture(scope='module')
+def make_trainer(treebank):
+  """Makes trainers of a tagger with a LoRA adapter."""
+
+  def make(model_dir, init_from, steps=4, files=(), bindings=(), **macros):
+    return gin_config.load_gin_files(
+      ['finetune/tagging.gin', 'adapters/lora.gin', *files],
+      [f'{name}={value!r}' for name, value in macros.items()]
+      + [
+        'checkpoints.CheckpointOptions.save_interval_steps=2',
+        'schedules.Linear.warmup_steps=1',
+        *bindings,
+      ],
+      macros={
+        'MODEL_DIR': str(model_dir),
+        'INIT_FROM': str(init_from),
+        'TRAIN_FILES': {'de': treebank},
+        'FORMAT': 'conll',
+        'LENGTH': 16,
+        'BATCH_SIZE': 8,
+        'TRAIN_STEPS': steps,
+      },
+    ).build(Trainer)
+
+  return make
+
+
+@pytest.fixture(scope='module')
+def run(make_trainer, pretrained, tmp_path_factory) -> pathlib.Path:
+  directory = tmp_path_factory.mktemp('lora')
+  make_trainer(directory, pretrained, RANK=2, ALPHA=8.0).train()
+  return directory
+
+
+def _saved(directory, step=4):
+  return param_tree.flatten_params(
+    saved_run.load_run(directory).restore_params(step)
+  )
+
+
+def test_only_the_adapter_and_the_head_are_trained(run, pretrained):
+  before = _saved(pretrained, 10)
+  after = _saved(run)
+  lora = {n for n in after if adapter_config.adapter_name(n) == 'task'}
+  heads = {n for n in after if n.startswith('heads/')}
+  assert len(lora) == 4  # A and B of the queries and values of both layers.
+  assert heads
+  assert after.keys() - before.keys() == lora | heads
+  for name, leaf in before.items():
+    np.testing.assert_array_equal(after[name], leaf)
+  for name in lora:
+    if name.endswith('lora_b'):
+      assert np.abs(after[name]).max() > 0, name
+
+
+def test_the_optimizer_has_no_state_of_the_base(run):
+  checkpoint = checkpoint_reader.checkpoint_path(run, 4)
+  shapes = checkpoint_reader.saved_shapes(checkpoint, 'train')
+  moments = [n for n, s in shapes.items() if s and '/model/' in n]
+  assert moments
+  assert all(adapter_config.adapter_name(name) for name in moments)
+
+
+def test_a_resumed_run_is_bit_identical(
+  run, make_trainer, pretrained, tmp_path
+):
+  for stop in (2, None):
+    bindings = [f'trainer.Trainer.stop_after_steps={stop}']
+    make_trainer(
+      tmp_path, pretrained, bindings=bindings, RANK=2, ALPHA=8.0
+    ).train()
+  tiny.assert_trees_equal(_saved(tmp_path), _saved(run))
+
+
+def test_a_task_adapter_above_a_frozen_one(run, make_trainer, tmp_path):
+  make_trainer(tmp_path, run, ADAPTER='second', RANK=3).train()
+  before, after = _saved(run), _saved(tmp_path)
+  names = {
+    a.name: a for a in saved_run.load_run(tmp_path).model.config.adapters
+  }
+  assert names['task'].frozen
+  assert names['task'].alpha == 8.0
+  assert not names['second'].frozen
+  for name, leaf in before.items():
+    if not name.startswith('heads/'):
+      np.testing.assert_array_equal(after[name], leaf)
+  second = [n for n in after if adapter_config.adapter_name(n) == 'second']
+  assert len(second) == 4
+
+
+def test_two_adapters_of_one_name(run, make_trainer, tmp_path):
+  with pytest.raises(errors.ConfigError):
+    make_trainer(tmp_path, run)
+
+
+def test_a_frozen_adapter_must_be_in_the_checkpoint(
+  make_trainer, pretrained, tmp_path
+):
+  trainer = make_trainer(
+    tmp_path, pretrained, bindings=['adapter_config.LoRA.frozen=True']
+  )
+  with pytest.raises(errors.CheckpointError) as raised:
+    trainer.train()
+  assert raised.value.where == 'Trainer.init_from'
+
+
+def test_an_adapter_of_the_checkpoint_must_not_be_lost(
+  run, make_trainer, pretrained, tmp_path
+):
+  trainer = make_trainer(
+    tmp_path, run, bindings=[f'pretrained.load_model.model_dir={pretrained!r}'],
+    ADAPTER='other',
+  )  # fmt: skip
+  with pytest.raises(errors.CheckpointError):
+    trainer.train()
+
+
+def test_patterns_of_the_user_take_precedence(
+  make_trainer, pretrained, tmp_path
+):
+  trainer = make_trainer(
+    tmp_path,
+    pretrained,
+    bindings=["optimizers.AdamW.trainable=('/adapters_', 'norm')"],
+  )
+  optimizer = training_setup.Setup(trainer).settings.optimizer
+  assert optimizer.is_trainable('model/layers/mlp_norm/scale')
+  assert not optimizer.is_trainable('heads/tagging/output/kernel')

@@ -1,0 +1,165 @@
+"""Adapters: small trained modules inside a frozen encoder.
+
+`EncoderConfig.adapters` lists the adapters of a model in the order in which
+they are applied, such as a language adapter and a task adapter. The parameters
+of an adapter are stored below `adapters_<name>`, next to the parameters of the
+module to which the adapter belongs:
+
+    {'layers': {'attention': {'query': {'kernel': ..., 'bias': ...,
+      'adapters_task': {'lora_a': ..., 'lora_b': ...}}, ...}, ...}, ...}
+
+By default, only adapters and the heads of objectives are trained.
+"""
+
+import dataclasses
+import re
+from typing import Any
+
+from xlflax.utils import class_registry, errors, validation
+
+PREFIX = 'adapters_'
+# Linear maps of the encoder layers, to which LoRA can be applied.
+LINEAR_MODULES = ('query', 'key', 'value', 'output', 'wi', 'gate', 'wo')
+LORA_A, LORA_B = 'lora_a', 'lora_b'
+_NAME = re.compile(r'[A-Za-z0-9_]+')
+_PARAMETER = re.compile(rf'(?:^|/){PREFIX}({_NAME.pattern})/')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Adapter:
+  """Base class of all adapters.
+
+  Attributes:
+    name: Name of the adapter, which is a part of its parameters' names. The
+      adapters of a model have different names.
+    frozen: Whether the adapter keeps its parameters during training, such as a
+      language adapter below a task adapter that is trained.
+  """
+
+  name: str = 'default'
+  frozen: bool = False
+
+  def __post_init__(self):
+    if not _NAME.fullmatch(self.name):
+      raise errors.ConfigError(
+        'The name of an adapter contains unsupported characters',
+        got=repr(self.name),
+        expected='letters, digits and underscores',
+        where=f'{type(self).__name__}.name',
+      )
+
+
+@class_registry.register('lora')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LoRA(Adapter):
+  """Low-rank adaptation of linear maps (Hu et al. 2021, section 4.1).
+
+  A linear map x W is replaced by x W + (alpha / rank) x A B, where A has the
+  shape [inputs, rank] and B has the shape [rank, outputs]. At initialization, B
+  is zero, so that the model computes the same function as its base.
+
+  Attributes:
+    rank: Number of columns of A and of rows of B.
+    alpha: Numerator of the scale of the update. If None, it equals `rank`, so
+      that the scale is 1.
+    dropout_rate: Dropout rate of the input of A.
+    target_modules: Names of the linear maps to adapt: 'query', 'key', 'value'
+      and 'output' of the attention, and 'wi', 'gate' and 'wo' of the
+      feed-forward block.
+  """
+
+  rank: validation.PositiveInt = 8
+  alpha: validation.PositiveFloat | None = None
+  dropout_rate: validation.FractionBelowOne = 0.0
+  target_modules: tuple[str, ...] = ('query', 'value')
+
+  def __post_init__(self):
+    super().__post_init__()
+    unknown = [m for m in self.target_modules if m not in LINEAR_MODULES]
+    if unknown or not self.target_modules:
+      raise errors.ConfigError(
+        'LoRA cannot be applied to these modules',
+        got=', '.join(unknown) or 'no module',
+        expected='one or more of ' + ', '.join(LINEAR_MODULES),
+        where='LoRA.target_modules',
+      )
+
+  @property
+  def scale(self) -> float:
+    """Factor by which the product of A and B is multiplied."""
+    return (self.rank if self.alpha is None else self.alpha) / self.rank
+
+
+Adapters = Adapter | tuple[Adapter, ...]
+
+
+def as_adapters(adapters: Adapters | None) -> tuple[Adapter, ...] | None:
+  """Converts the value of `EncoderConfig.adapters` to a tuple.
+
+  Returns:
+    The adapters, or None if there are none.
+
+  Raises:
+    ConfigError: If two adapters have the same name.
+  """
+  if isinstance(adapters, Adapter):
+    return (adapters,)
+  names = [adapter.name for adapter in adapters or ()]
+  if len(set(names)) != len(names):
+    raise errors.ConfigError(
+      'Two adapters have the same name',
+      got=', '.join(names),
+      expected='different names',
+      where='EncoderConfig.adapters',
+      fix='Set the field `name` of the adapters.',
+    )
+  return tuple(adapters) if adapters else None
+
+
+def model_adapters(model: Any) -> tuple[Adapter, ...]:
+  """Returns a model's adapters, or () if the model does not have adapters."""
+  return getattr(getattr(model, 'config', None), 'adapters', None) or ()
+
+
+def lora_of(config: Any, module: str | None) -> list[LoRA]:
+  """Returns the LoRA adapters of a linear map.
+
+  Args:
+    config: `EncoderConfig` of the model.
+    module: Name of the linear map, such as 'query'.
+  """
+  return [
+    adapter
+    for adapter in config.adapters or ()
+    if isinstance(adapter, LoRA) and module in adapter.target_modules
+  ]
+
+
+def adapter_name(parameter: str) -> str | None:
+  """Returns the name of the adapter to which a parameter belongs, or None.
+
+  Args:
+    parameter: Name of the parameter, such as
+      `model/layers/attention/query/adapters_task/lora_a`.
+  """
+  match = _PARAMETER.search(parameter)
+  return match[1] if match else None
+
+
+def trainable_patterns(adapters: tuple[Adapter, ...]) -> tuple[str, ...]:
+  """Returns patterns of the parameters that a run with adapters trains.
+
+  The patterns match the adapters that are not frozen and the heads.
+
+  Args:
+    adapters: Adapters of the model.
+  """
+  names = '|'.join(adapter.name for adapter in adapters if not adapter.frozen)
+  return (rf'^heads/|/{PREFIX}({names})/' if names else '^heads/',)
+
+
+def frozen_patterns(adapters: tuple[Adapter, ...]) -> tuple[str, ...]:
+  """Returns patterns of the parameters of the adapters that are frozen."""
+  return tuple(
+    f'/{PREFIX}{adapter.name}/' for adapter in adapters if adapter.frozen
+  )
