@@ -190,7 +190,7 @@ def test_order_of_rows_does_not_matter(model, params, batch, context):
       rows['token_ids'],
       segment_ids=rows['segment_ids'],
     )
-    return HALF._losses(model, params, rows, states, choice)[0]
+    return HALF.score_tokens(model, params, rows, states, choice)[0]
 
   whole = losses(batch, choice)
   moved = losses(*jax.tree.map(lambda x: np.asarray(x)[order], (batch, choice)))

@@ -150,7 +150,7 @@ class CrossAttentionMLM(MaskedLM):
     batch, choice = jax.tree.map(
       lambda x: jnp.repeat(x, 2, axis=0), (group.batch, group.choice)
     )
-    scored = self._losses(model, group.params, batch, states, choice)
+    scored = self.score_tokens(model, group.params, batch, states, choice)
     loss, correct, weights, languages = (  # [2N, K] -> [N, 2, K]
       x.reshape(-1, 2, *x.shape[1:]) for x in scored
     )

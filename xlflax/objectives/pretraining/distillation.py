@@ -231,7 +231,7 @@ class Distillation(objective_base.Objective):
 
   def _masked_lm_loss(self, model, params, states, batch, choice):
     """Computes the masked LM loss of all selected tokens."""
-    loss, _, weights, _ = self._masked_lm._losses(
+    loss, _, weights, _ = self._masked_lm.score_tokens(
       model, params, batch, states, choice
     )
     total = jnp.sum(jnp.where(weights > 0, loss * weights, 0.0))

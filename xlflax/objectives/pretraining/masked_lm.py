@@ -22,7 +22,6 @@ from xlflax.objectives.corruption.random_words import (
 from xlflax.objectives.cross_entropy.linear_cross_entropy import (
   linear_cross_entropy,
 )
-from xlflax.objectives.losses import TokenLoss
 from xlflax.utils import class_registry, validation
 
 
@@ -144,25 +143,21 @@ class MaskedLM(objective_base.Objective):
     )
     return token_ids, choice
 
-  def _score(self, model, params, states, labels) -> TokenLoss:
-    """Returns loss and correctness [B, N] of hidden states [B, N, H]."""
-    hidden = model_calls.call_model(model, params, 'transform', states)
-    table, bias = model_calls.call_model(model, params, 'output_table')
-    result = linear_cross_entropy(
-      hidden.reshape(-1, hidden.shape[-1]),
-      table,
-      bias,
-      labels.reshape(-1),
-      chunk_size=self.chunk_size,
-    )
-    return TokenLoss(*(value.reshape(labels.shape) for value in result))
+  def score_tokens(
+    self, model, params, batch, states: jax.Array, choice: masking.Choice
+  ):
+    """Predicts the selected tokens of a batch from its hidden states.
 
-  def _losses(self, model, params, batch, states, choice):
-    """Scores the tokens of a batch from hidden states of shape [B, T, H].
+    Args:
+      model: Encoder with a language modeling head.
+      params: Parameters `{'model': ..., 'heads': ...}`.
+      batch: Original (unmasked) sequences of shape [B, T].
+      states: Hidden states of the masked sequences, of shape [B, T, H].
+      choice: Selected tokens, in K slots per sequence.
 
     Returns:
-      Loss, correctness, weights and languages, each of shape [B, K], or [B, T]
-      if all positions are scored.
+      Loss in nats, correctness, weight (0 for unused slots) and language of the
+      tokens, each of shape [B, K], or [B, T] if all positions are scored.
     """
     labels = batch[batch_keys.TOKEN_IDS]
     languages = batch[batch_keys.LANGUAGE_IDS]
@@ -177,33 +172,48 @@ class MaskedLM(objective_base.Objective):
         for array in (states, labels, languages)
       )
       weights = choice.weights
-    token_loss = self._score(model, params, states, labels)
-    return token_loss.loss, token_loss.correct, weights, languages
+    hidden = model_calls.call_model(model, params, 'transform', states)
+    table, bias = model_calls.call_model(model, params, 'output_table')
+    loss, correct = linear_cross_entropy(
+      hidden.reshape(-1, hidden.shape[-1]),
+      table,
+      bias,
+      labels.reshape(-1),
+      chunk_size=self.chunk_size,
+    )
+    return (
+      loss.reshape(labels.shape),
+      correct.reshape(labels.shape),
+      weights,
+      languages,
+    )
 
   def __call__(
     self, model, params, batch, context: objective_base.ObjectiveContext
   ) -> objective_base.ObjectiveOutput:
     """Computes the loss over the selected tokens of a batch."""
+    # The two texts of a pair are separate sequences.
     parts = sentence_pairs.encoding_parts(model, batch)
     rngs = sentence_pairs.split_keys(context.rng, parts)
     outputs = []
     for part, rng in zip(parts, rngs, strict=True):
-      part_context = dataclasses.replace(context, rng=rng)
-      outputs.append(self._part_output(model, params, part, part_context))
+      loss, correct, weights, languages = self.score_masked_tokens(
+        model, params, part, dataclasses.replace(context, rng=rng)
+      )
+      total = jnp.sum(jnp.where(weights > 0, loss * weights, 0.0))
+      metrics = objective_metrics.metrics_by_language(
+        self.name,
+        {'loss': loss, objective_metrics.PERPLEXITY: loss, 'accuracy': correct},
+        weights,
+        languages,
+        context.vocabulary,
+      ) | objective_metrics.token_counts(self.name, context.vocabulary, part)
+      outputs.append(
+        objective_base.ObjectiveOutput(
+          objective_base.WeightedMean(total, jnp.sum(weights)), metrics
+        )
+      )
     return objective_metrics.add_outputs(outputs)
-
-  def _part_output(
-    self, model, params, batch, context
-  ) -> objective_base.ObjectiveOutput:
-    """Computes loss and metrics of sequences that share their parameters."""
-    loss, correct, weights, languages = self.score_masked_tokens(
-      model, params, batch, context
-    )
-    total = jnp.sum(jnp.where(weights > 0, loss * weights, 0.0))
-    return objective_base.ObjectiveOutput(
-      objective_base.WeightedMean(total, jnp.sum(weights)),
-      self._metrics(batch, context, loss, correct, weights, languages),
-    )
 
   def score_masked_tokens(
     self, model, params, batch, context: objective_base.ObjectiveContext
@@ -232,17 +242,7 @@ class MaskedLM(objective_base.Objective):
       context=context,
       rng=dropout_rng,
     )
-    return self._losses(model, params, batch, states, choice)
-
-  def _metrics(self, batch, context, loss, correct, weights, languages):
-    """Returns the metrics by language of the token."""
-    return objective_metrics.metrics_by_language(
-      self.name,
-      {'loss': loss, objective_metrics.PERPLEXITY: loss, 'accuracy': correct},
-      weights,
-      languages,
-      context.vocabulary,
-    ) | objective_metrics.token_counts(self.name, context.vocabulary, batch)
+    return self.score_tokens(model, params, batch, states, choice)
 
 
 @class_registry.register('translation_lm')
