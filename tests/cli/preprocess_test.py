@@ -57,6 +57,7 @@ def test_writes_and_reports(corpus, tmp_path, capsys):
     'words': 60,
     'changed': 12,
     'dropped': {},
+    'bad_records': [],
     'reused': True,
   }
 
@@ -188,3 +189,96 @@ def test_shares_in_a_bucket(corpus, tmp_path, monkeypatch):
   for name in ('mono/en.txt', 'mono/zh.txt'):
     got = paths.to_path(f'{place}/{name}').read_bytes()
     assert got == (tmp_path / 'out' / name).read_bytes()
+
+
+@pytest.fixture
+def dirty(tmp_path):
+  """Two files with bad records; one of the records comes first."""
+  directory = tmp_path / 'in'
+  (directory / 'mono').mkdir(parents=True)
+  (directory / 'parallel').mkdir()
+  (directory / 'mono/en.jsonl').write_text(
+    '{"text": null}\n{"text": "A cat sleeps."}\n{"text": "cut o\n'
+    '{"text": "A cat sleeps."}\n{"text": "A dog barks."}\n{"text": null}\n'
+  )
+  (directory / 'parallel/en-de.tsv').write_text(
+    'A cat sleeps.\tEine Katze schläft.\n\tEin Hund.\n'
+  )
+  return directory
+
+
+def test_bad_records_are_dropped_with_counts_and_examples(
+  dirty, tmp_path, capsys
+):
+  flags = '--bad_records=drop', '--dedup=exact'
+  assert _run(dirty, tmp_path, *flags) == 0
+  assert_mentions(
+    capsys.readouterr().out,
+    '3 bad record, 1 duplicate',
+    'en.jsonl:1',
+    'en.jsonl:3',
+    'en-de.tsv:2',
+  )
+  written = (tmp_path / 'out/mono/en.jsonl.txt').read_text().split('\n')
+  assert [line for line in written if line] == ['A cat sleeps.', 'A dog barks.']
+  assert _run(dirty, tmp_path, *flags, '--json') == 0
+  files = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+  assert [file['dropped']['bad record'] for file in files] == [3, 1]
+  assert [problem['count'] for problem in files[0]['bad_records']] == [2, 1]
+  assert all(file['reused'] for file in files)
+
+
+def test_bad_records_are_errors_by_default(dirty, tmp_path, capsys):
+  assert _run(dirty, tmp_path) == 2
+  assert_mentions(capsys.readouterr().err, 'en.jsonl:1', '--bad_records=drop')
+
+
+def test_a_file_without_bad_records_is_required_again(dirty, tmp_path):
+  assert _run(dirty, tmp_path, '--bad_records=drop') == 0
+  assert _run(dirty, tmp_path) == 2
+
+
+def test_files_that_were_written_before_an_error_are_kept(
+  dirty, tmp_path, capsys
+):
+  (dirty / 'mono/de.txt').write_text('Ein Hund bellt.\n')
+  assert _run(dirty, tmp_path) == 2
+  assert _run(dirty, tmp_path, '--bad_records=drop', '--json') == 0
+
+
+def test_markup_and_code_are_removed(tmp_path, capsys):
+  directory = tmp_path / 'in'
+  (directory / 'mono').mkdir(parents=True)
+  (directory / 'parallel').mkdir()
+  (directory / 'mono/en.txt').write_text(
+    '<p>One &amp; <b>two</b>.</p>\n<script>\nvar x = 1;\nsome text\n</script>\n'
+    'gtag("js", new Date());\nThree.\n\n<style>\n\nFour <unk>.\n'
+  )
+  (directory / 'parallel/en-de.tsv').write_text(
+    '<i>Five</i>\tFünf\n<script>\tSechs\nSeven\tSieben\n'
+  )
+  assert _run(directory, tmp_path, '--strip_markup', '--json') == 0
+  files = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+  assert files[0]['dropped'] == {'code': 2, 'markup': 4}
+  assert files[1]['dropped'] == {'markup': 1}
+  assert (tmp_path / 'out/mono/en.txt').read_text() == (
+    'One & two.\nThree.\n\n\nFour <unk>.\n'
+  )
+  assert (tmp_path / 'out/parallel/en-de.tsv').read_text() == (
+    'Five\tFünf\nSeven\tSieben\n'
+  )
+
+
+def test_markup_does_not_shift_other_reasons(tmp_path, capsys):
+  """Duplicates are counted by the lines of the source file."""
+  directory = tmp_path / 'in'
+  (directory / 'mono').mkdir(parents=True)
+  (directory / 'mono/en.txt').write_text(
+    '<br>\n<b>One.</b>\nTwo.\nTwo.\nThree. Four.\n'
+  )
+  flags = '--strip_markup', '--dedup=exact', '--json', '--num_workers=2'
+  assert _run(directory, tmp_path, *flags) == 0
+  [file] = map(json.loads, capsys.readouterr().out.splitlines())
+  assert file['dropped'] == {'duplicate': 1, 'markup': 1}
+  text = (tmp_path / 'out/mono/en.txt').read_text()
+  assert text == 'One.\nTwo.\nThree. Four.\n'

@@ -19,7 +19,7 @@ NEEDS = {
   'openrussian/ru-en.train.tsv openrussian/ru-en.test.tsv '
   'simalign_sample/sample_eng.txt simalign_sample/sample_deu.txt '
   'simalign_sample/sample_eng_deu.gold',
-  'docs/data.md': 'corpus raw test.en panlex/en-fr.tsv muse/en-de.txt',
+  'docs/data.md': 'corpus raw dump test.en panlex/en-fr.tsv muse/en-de.txt',
   'docs/demo.md': '',
   'docs/evaluation.md': 'corpus vocab cache models/small.gin data/tatoeba '
   'runs/mlm sts-train.tsv sts-test.tsv sts-test-de.tsv '
@@ -113,6 +113,8 @@ NOT_RUN = {
   'python examples/gradio_demo.py': 'runs until Ctrl-C; '
   'tests/examples_test.py calls its search',
 }  # fmt: skip
+# Commands whose exit code is not 0, because they report problems.
+EXIT_CODES = {'xlflax inspect dump': 2}
 # Listings that are not run: what they contain -> why.
 NOT_RUN_PYTHON = {
   'import mteb': 'downloads data; tests/interop/mteb_encoder_test.py runs it',
@@ -146,6 +148,7 @@ SMALLER = {
     'fr-en.2500.layer4': 'fr-en.2.layer2',
   },
   'docs/data.md': {
+    '--hold_out=500': '--hold_out=2',
     '--hours=2': '--steps=2',
     '--size=32000': '--size=500 --character_coverage=1',
     '--num_merges=80000': '--num_merges=300 --character_coverage=1',

@@ -115,7 +115,7 @@ def _command(line: str) -> None:
     r' \| | > |--target_topology=', line
   ):
     words = shlex.split(line, comments=True)
-    assert cli.main(words[1:]) == 0
+    assert cli.main(words[1:]) == table.EXIT_CODES.get(line, 0)
     return
   programs = pathlib.Path(sys.executable).parent
   subprocess.run(

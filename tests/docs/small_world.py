@@ -202,6 +202,19 @@ class World:
 
   _make_raw = _make_corpus
 
+  def _make_dump(self, place: pathlib.Path) -> None:
+    """Web pages with markup, and records that cannot be used."""
+    corpus = data.Corpus(self.toy / 'corpus')
+    lines = [line.text for line in corpus.monolingual('en')][:60]
+    records = [
+      {'text': f'<p>{first}</p>\n<script>x();</script>\n{second}'}
+      for first, second in zip(lines[::2], lines[1::2], strict=True)
+    ]
+    (place / 'mono').mkdir(parents=True)
+    (place / 'mono/en.jsonl').write_text(
+      '\n'.join(map(json.dumps, [*records, {'text': None}])) + '\n{"text": "cu'
+    )
+
   def _make_vocab(self, place: pathlib.Path) -> None:
     data.train_vocabulary(
       data.Corpus(self.toy / 'corpus'),

@@ -6,16 +6,20 @@ from typing import Any
 
 from xlflax.cli import options as shared_options
 from xlflax.cli import output_paths
+from xlflax.utils import errors
 
 _NO_ANOMALIES = 'No data warnings.'
 # Attributes of a file's statistics and the titles of their columns.
 _COLUMNS = (
   ('lines', 'lines'),
+  ('bad_records', 'bad'),
   ('documents', 'documents'),
   ('characters', 'characters'),
   ('longest', 'longest'),
   ('repeated', 'repeated'),
   ('without_letters', 'no letters'),
+  ('with_markup', 'markup'),
+  ('with_code', 'code'),
   ('equal_sides', 'equal sides'),
   ('held_out', 'in test'),
 )
@@ -27,8 +31,10 @@ class InspectOptions:
 
   Reads all text in a corpus directory and prints sizes, lengths, repeated
   lines, the detected language of each file, equal source and target texts,
-  columns that contain ids, broken encodings, and training text that overlaps
-  with held-out or evaluation text. The corpus is not changed.
+  columns that contain ids, HTML markup and code, broken encodings, and training text that overlaps
+  with held-out or evaluation text. Lines and records that cannot be used are
+  counted in all files. The exit code is 2 if there are any, or if a file is
+  damaged or contains no text. The corpus is not changed.
 
   Attributes:
     corpus: Corpus directory.
@@ -59,8 +65,12 @@ Write a self-contained HTML page as well:
 """
 
 
-def main(options: InspectOptions) -> None:
-  """Prints a table of the files and the data warnings."""
+def main(options: InspectOptions) -> errors.ExitStatus:
+  """Prints a table of the files and the data warnings.
+
+  Returns:
+    `MISTAKE` if a file is damaged, contains bad records or contains no text.
+  """
   from xlflax.data.corpus.corpus_directory import Corpus
   from xlflax.data.preprocessing import corpus_statistics
   from xlflax.data.preprocessing.contamination import Decontamination
@@ -68,7 +78,7 @@ def main(options: InspectOptions) -> None:
   output_paths.check_outside_corpus(
     options.corpus, options.html, content='page', option='html'
   )
-  corpus = Corpus(options.corpus)
+  corpus = Corpus(options.corpus, skip_bad_records=True)
   evaluation_files = [
     name for name in (options.decontaminate_against or '').split(',') if name
   ]
@@ -76,6 +86,9 @@ def main(options: InspectOptions) -> None:
     corpus, Decontamination(files=evaluation_files)
   )
   warnings = corpus_statistics.describe_findings(corpus, statistics)
+  status = errors.ExitStatus.DONE
+  if not all(file_counts.is_usable for file_counts in statistics):
+    status = errors.ExitStatus.MISTAKE
   rows = [['file', *(title for _, title in _COLUMNS), 'other language']]
   rows += map(_format_row, statistics)
   if options.html:
@@ -86,12 +99,13 @@ def main(options: InspectOptions) -> None:
       'findings': warnings,
     }
     print(json.dumps(result, indent=2, ensure_ascii=False))
-    return
+    return status
   _print_table(rows, options.corpus)
   for warning in warnings:
     print(f'- {warning}')
   if not warnings:
     print(_NO_ANOMALIES)
+  return status
 
 
 def _format_row(statistics: Any) -> list[str]:

@@ -10,6 +10,7 @@ from xlflax.cli import options as shared_options
 from xlflax.data.corpus import text_similarity
 from xlflax.data.dictionaries.code_switching_config import CodeSwitching
 from xlflax.storage import bucket_staging, paths
+from xlflax.utils import errors
 
 _CODE_SWITCH_OPTIONS = (
   'code_switch_probability',
@@ -34,12 +35,20 @@ class PreprocessOptions:
   Attributes:
     corpus: Corpus directory to read.
     output: Corpus directory to write.
+    bad_records: Treatment of lines and records that cannot be used: invalid
+      UTF-8, invalid JSON, a column without text, or a pair with an empty source
+      or target. "error" stops at the first one. "drop" drops them and prints
+      their number and examples for each file.
     languages: Languages to write, separated by commas. Defaults to all
       languages.
     moses: Normalize punctuation and tokenize with the Moses rules. The
       dictionaries are processed in the same way.
     split_sentences: Split monolingual lines into sentences before all other
       processing (sentencex).
+    strip_markup: Remove HTML tags, comments and character references from all
+      lines, and drop lines that contain JavaScript, a CSS rule or a JSON
+      object. Elements such as <script> are removed with their content, which
+      may extend over several lines.
     segment_chinese: Insert spaces between Chinese words (jieba).
     min_letters: Minimum number of letters per line. 0 keeps lines without
       letters, such as numbers.
@@ -68,6 +77,11 @@ class PreprocessOptions:
       that share 13 consecutive words with these texts, or that equal a shorter
       text, are dropped. In scripts without spaces, characters are counted
       instead of words.
+    hold_out: Number of documents of each language, and of pairs of each language
+      pair, to move from the training text to valid/ and to test/ each. In files
+      without blank lines, each line counts as a document. Documents with the
+      same words are moved together. Splits that already contain text in a
+      language are not changed.
     min_margin: Minimum margin of a training pair: its cosine similarity divided
       by the mean similarity to its nearest neighbors (Artetxe and Schwenk
       2019). 1.06 is a useful value.
@@ -93,9 +107,11 @@ class PreprocessOptions:
 
   corpus: str
   output: str
+  bad_records: Literal['error', 'drop'] = 'error'
   languages: str | None = None
   moses: bool = False
   split_sentences: bool = False
+  strip_markup: bool = False
   segment_chinese: bool = False
   min_letters: shared_options.NonNegativeInt = 1
   max_copy_similarity: shared_options.Fraction = text_similarity.COPIED
@@ -112,6 +128,7 @@ class PreprocessOptions:
   minhash_rows: shared_options.PositiveInt = 8
   minhash_ngram: shared_options.PositiveInt = 5
   decontaminate_against: str | None = None
+  hold_out: shared_options.PositiveInt | None = None
   min_margin: shared_options.PositiveFloat | None = None
   margin_model: str | None = None
   margin_layer: shared_options.NonNegativeInt | None = None
@@ -158,7 +175,7 @@ class PreprocessOptions:
     )
     shared_options.check_excludes(
       self,
-      ['dedup', 'overwrite'],
+      ['dedup', 'hold_out', 'overwrite'],
       excluded_by='--shard_index or --shard_from_env',
       given=self.shard != shared_options.ShardOptions(),
     )
@@ -178,6 +195,14 @@ languages, and near-duplicates:
   xlflax preprocess --corpus=raw --output=corpus --split_sentences \
       --min_characters=20 --min_script_share=0.5 \
       --min_language_probability=0.5 --dedup=fuzzy
+
+Clean a dirty dump: drop null texts, truncated lines and pairs with an empty
+side, print their number and examples, and remove HTML and JavaScript:
+  xlflax preprocess --corpus=raw --output=corpus --bad_records=drop \
+      --strip_markup
+
+Remove duplicates, and hold out 500 documents for validation and 500 for test:
+  xlflax preprocess --corpus=raw --output=corpus --dedup=exact --hold_out=500
 
 Drop training text that contains evaluation texts:
   xlflax preprocess --corpus=raw --output=corpus \
@@ -208,7 +233,17 @@ def main(options: PreprocessOptions) -> None:
   """Writes missing files and prints a line about each file."""
   shard = options.shard.resolve()
   with bucket_staging.stage_output(options.output, share=shard) as output:
-    files = _preprocess(options, output, shard)
+    try:
+      files = _preprocess(options, output, shard)
+    except errors.BadRecordError as error:
+      raise errors.BadRecordError(
+        error.what,
+        got=error.got,
+        expected=error.expected,
+        where=error.where,
+        fix='Correct it, or pass --bad_records=drop to drop all bad lines and '
+        'records. `xlflax inspect` lists them.',
+      ) from error
   if shard is not None and not options.format.json:
     print(f'Shard {shard[0]} of {shard[1]}: {len(files)} files are complete.')
 
@@ -223,12 +258,13 @@ def _preprocess(
   from xlflax.data.preprocessing.text_processing import TextProcessing
 
   return pipeline.preprocess_corpus(
-    Corpus(options.corpus),
+    Corpus(options.corpus, skip_bad_records=options.bad_records == 'drop'),
     output,
     processing=TextProcessing(
       moses=options.moses,
       segment_chinese=options.segment_chinese,
       split_sentences=options.split_sentences,
+      strip_markup=options.strip_markup,
     ),
     code_switching=_code_switching(options),
     filters=_filters(options),
@@ -238,6 +274,7 @@ def _preprocess(
     ),
     margins=_margin_filter(options),
     languages=_split_list(options.languages),
+    hold_out=options.hold_out,
     num_processes=options.num_workers,
     shard=shard,
     overwrite=options.overwrite,
@@ -257,6 +294,7 @@ def _filters(options: PreprocessOptions) -> Any:
     min_script_share=options.min_script_share,
     min_language_probability=options.min_language_probability,
     max_ratio=options.max_length_ratio,
+    drop_code=options.strip_markup,
   )
 
 
@@ -338,3 +376,5 @@ def _print_statistics(statistics: Any) -> None:
   if not statistics.lines:
     line += '  not written: no lines remain'
   print(line + ('  unchanged' if statistics.reused else ''), flush=True)
+  for problem in statistics.bad_records:
+    print(f'  {problem}', flush=True)

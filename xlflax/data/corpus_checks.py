@@ -9,7 +9,6 @@ import collections
 import itertools
 import logging
 import math
-import pathlib
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -80,10 +79,14 @@ def find_anomalies(corpus: corpus_directory.Corpus) -> list[str]:
   profiles = _trigram_profiles(corpus)
   for file in corpus.files:
     if file.kind is corpus_files.Kind.MONOLINGUAL:
-      text = _join_lines(corpus_directory.read_monolingual(file.path))
+      text = _join_lines(
+        corpus_directory.read_monolingual(
+          file.path, on_bad_record=corpus_directory.handler_of_bad_records(file)
+        )
+      )
       anomalies += _find_wrong_script(file, text)
     elif file.kind is corpus_files.Kind.PARALLEL:
-      pairs = _sample_pairs(file.path)
+      pairs = _sample_pairs(file)
       columns = [' '.join(side) for side in zip(*pairs[:LINES], strict=True)]
       if pairs and _are_columns_swapped(file.languages, columns, profiles):
         anomalies.append(_describe_swapped_columns(file))
@@ -114,20 +117,22 @@ def _find_duplicate_codes(languages: Iterable[str]) -> Iterator[str]:
       )
 
 
-def _sample_pairs(path: pathlib.Path) -> list[corpus_directory.Pair]:
+def _sample_pairs(file: corpus_files.TextFile) -> list[corpus_directory.Pair]:
   """Returns pairs from evenly spaced positions of a parallel file.
 
   If a file can be read only sequentially, the first pairs are returned.
   """
   spans: list[Span | None] = [None]
-  if not corpus_files.is_sequential(path):
-    size = path.stat().st_size
+  if not corpus_files.is_sequential(file.path):
+    size = file.path.stat().st_size
     offsets = [size * i // _NUM_POSITIONS for i in range(_NUM_POSITIONS + 1)]
     spans = [Span(*bounds) for bounds in itertools.pairwise(offsets)]
 
   pairs: list[corpus_directory.Pair] = []
   for span in spans:
-    pairs_in_span = corpus_directory.read_parallel(path, span)
+    pairs_in_span = corpus_directory.read_parallel(
+      file.path, span, corpus_directory.handler_of_bad_records(file)
+    )
     pairs += itertools.islice(pairs_in_span, _NUM_PAIRS // len(spans))
   return pairs
 

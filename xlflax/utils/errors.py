@@ -306,6 +306,14 @@ class CorpusError(XlflaxError):
   """Error for an invalid corpus directory, text file, task or mixture."""
 
 
+class BadRecordError(CorpusError):
+  """Error for one line or record of a text file that cannot be used.
+
+  The other lines or records of the file can still be read. The sentence `what`
+  does not contain values, so that equal problems can be counted.
+  """
+
+
 class VocabularyError(XlflaxError):
   """Error for a missing, malformed or incompatible vocabulary."""
 

@@ -81,7 +81,7 @@ def test_columns_of_a_pair():
   [
     (b'only one', (1, 'p/de-en.tsv:3')),
     (b'a\tb\tc', ('a\\tb\\tc', 'p/de-en.tsv:3')),
-    (b'', (1, 'p/de-en.tsv:3')),
+    (b'', ('empty line', 'p/de-en.tsv:3')),
     (b'a\t', ('p/de-en.tsv:3',)),
     (b'a\t ', ('p/de-en.tsv:3',)),
   ],

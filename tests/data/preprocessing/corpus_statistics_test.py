@@ -145,3 +145,67 @@ def test_the_page_can_be_seen_and_read(tmp_path, width, dark):
   page = tmp_path / 'page.html'
   assert cli.main(['inspect', str(tmp_path / 'corpus'), f'--html={page}']) == 0
   assert browser.problems(page, width, dark=dark) == []
+
+
+def _write_dirty(root):
+  """Five files, four of which contain bad records or are damaged."""
+  for name, content in {
+    'mono/en.txt': '\n'.join(_lines(60)).encode(),
+    'mono/de.jsonl': b'{"text": "ein Haus"}\n{"text": null}\n{"text": null}\n{',
+    'mono/fr.txt.gz': b'\x1f\x8bdamaged',
+    'parallel/en-fr.tsv': b'a house\tune maison\n\tdeux\ntrois\t\n',
+    'dictionaries/en-fr.tsv': b'cat\tchat\nhouse\n',
+  }.items():
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def test_bad_records_of_all_files_are_counted(tmp_path):
+  _write_dirty(tmp_path)
+  corpus = Corpus(tmp_path, skip_bad_records=True)
+  statistics = {
+    counts.path: counts
+    for counts in corpus_statistics.compute_statistics(corpus)
+  }
+  assert {
+    path: (counts.lines, counts.bad_records, bool(counts.error))
+    for path, counts in statistics.items()
+  } == {
+    'mono/en.txt': (60, 0, False),
+    'mono/de.jsonl': (1, 3, False),
+    'mono/fr.txt.gz': (0, 0, True),
+    'parallel/en-fr.tsv': (1, 2, False),
+    'dictionaries/en-fr.tsv': (1, 1, False),
+  }
+  assert [path for path, counts in statistics.items() if counts.is_usable] == [
+    'mono/en.txt'
+  ]
+  problems = statistics['mono/de.jsonl'].problems
+  assert [problem.count for problem in problems] == [2, 1]
+
+
+def test_exit_code_reflects_bad_records(tmp_path, capsys):
+  _write_dirty(tmp_path / 'raw')
+  assert cli.main(['inspect', str(tmp_path / 'raw'), '--json']) == 2
+  result = json.loads(capsys.readouterr().out)
+  counts = {file['path']: file['bad_records'] for file in result['files']}
+  assert counts['parallel/en-fr.tsv'] == 2
+  assert cli.main(['inspect', str(tmp_path / 'raw')]) == 2
+  assert_mentions(
+    capsys.readouterr().out, 'de.jsonl:2', 'en-fr.tsv:3', '--bad_records=drop'
+  )
+
+
+def test_a_file_without_text_is_reported(tmp_path):
+  corpus_writer.write_monolingual(tmp_path, 'en', [_lines(60)])
+  (tmp_path / 'mono/de.txt').write_text('\n\n')
+  assert cli.main(['inspect', str(tmp_path)]) == 2
+
+
+def test_html_and_javascript_are_reported(tmp_path):
+  lines = [*_lines(40), '<p>Home</p>', 'var x = window.y;', 'a&nbsp;b']
+  corpus = _write(tmp_path, 'mono/en.txt', '\n'.join(lines))
+  [counts] = corpus_statistics.compute_statistics(corpus)
+  assert (counts.with_markup, counts.with_code) == (2, 1)
+  assert_mentions(_describe(corpus), '2 of 43', '1 of 43', '--strip_markup')

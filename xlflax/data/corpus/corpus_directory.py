@@ -14,12 +14,22 @@ order of their names. TensorFlow is not required.
 """
 
 import collections
+import copy
+import dataclasses
 import functools
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from xlflax.data.corpus import corpus_files, line_reader, record_formats
+import numpy as np
+
+from xlflax.data.corpus import (
+  bad_records,
+  corpus_files,
+  line_reader,
+  record_formats,
+)
+from xlflax.data.corpus.bad_records import OnBadRecord
 from xlflax.data.corpus.corpus_files import Kind, TextFile
 from xlflax.storage import bucket_staging
 from xlflax.utils import errors, name_suggestions, validation
@@ -58,6 +68,12 @@ class Corpus:
   The constructor checks all file names and the first line of text in each file.
   All other lines are checked when they are read, or by `validate`.
 
+  Args:
+    directory: Corpus directory.
+    skip_bad_records: Whether to skip lines and records that cannot be used,
+      such as lines that are not valid UTF-8. Otherwise, they raise an error
+      when they are read. If True, files without text are accepted.
+
   Raises:
     CorpusError: If the directory does not exist or contains no text, if a file
       has an unknown name or contains no text, or if a language pair has files
@@ -67,7 +83,9 @@ class Corpus:
   OPENED_BY = 'xlflax.data.Corpus({})'
 
   @validation.validate_call
-  def __init__(self, directory: validation.FilePath):
+  def __init__(
+    self, directory: validation.FilePath, *, skip_bad_records: bool = False
+  ):
     self.directory = bucket_staging.stage_input(directory)
     if not self.directory.is_dir():
       raise errors.CorpusError(
@@ -76,7 +94,10 @@ class Corpus:
         expected='a directory with a folder mono/ or parallel/',
       )
     record_formats.check_corpus_toml(self.directory)
-    self.files = _list_files(self.directory)
+    self.files = tuple(
+      dataclasses.replace(file, skips_bad_records=skip_bad_records)
+      for file in _list_files(self.directory)
+    )
     self._by_group = _group_files(self.files)
     if not self._by_group:
       raise errors.CorpusError(
@@ -87,8 +108,9 @@ class Corpus:
         where=str(self.directory),
       )
     _check_directions(self.pairs, self.directory)
-    for text_file in self.files:
-      _check_has_text(text_file)
+    if not skip_bad_records:
+      for text_file in self.files:
+        _check_has_text(text_file)
 
   @property
   def languages(self) -> tuple[str, ...]:
@@ -146,7 +168,7 @@ class Corpus:
         The error contains the file and the line.
     """
     for text_file in self._find_files(Kind.MONOLINGUAL, split, (language,)):
-      yield from read_monolingual(text_file.path)
+      yield from _mark_documents(read_texts(text_file))
 
   @validation.validate_call
   def parallel(
@@ -163,8 +185,8 @@ class Corpus:
     swap = (second, first) in self.pairs
     languages = (second, first) if swap else (first, second)
     for text_file in self._find_files(Kind.PARALLEL, split, languages):
-      for pair in read_parallel(text_file.path):
-        yield Pair(pair.target, pair.source) if swap else pair
+      for source, target in read_texts(text_file):
+        yield Pair(target, source) if swap else Pair(source, target)
 
   @validation.validate_call
   def count(self, *languages: str, split: str = TRAIN) -> int:
@@ -182,9 +204,7 @@ class Corpus:
       languages = languages[::-1]
     files = self._find_files(kind, split, languages)
     return sum(
-      _count_lines(
-        f.path, corpus_files.fingerprint_file(f.path, self.directory)
-      )
+      _count_lines(f, corpus_files.fingerprint_file(f.path, self.directory))
       for f in files
     )
 
@@ -224,6 +244,13 @@ class Corpus:
     """
     kind = Kind.PARALLEL if len(languages) == 2 else Kind.MONOLINGUAL
     return tuple(f.path for f in self._find_files(kind, split, languages))
+
+  def with_files(self, files: Sequence[TextFile]) -> 'Corpus':
+    """Returns a copy of the corpus that consists of the given files."""
+    corpus = copy.copy(self)
+    corpus.files = tuple(files)
+    corpus._by_group = _group_files(corpus.files)
+    return corpus
 
   def validate(self) -> dict[str, int]:
     """Reads and checks every line of the corpus, and counts the sentences.
@@ -288,8 +315,93 @@ def check_split(split: str) -> None:
     )
 
 
+def relative_path(file: TextFile) -> str:
+  """Returns the path of a file in a corpus directory, such as `mono/en.txt`.
+
+  If the file's lines are divided into splits, the path is in the folder of the
+  split, such as `valid/mono/en.txt`.
+  """
+  path = pathlib.Path(FOLDERS[file.split], file.kind.value, file.path.name)
+  return path.as_posix()
+
+
+def _mark_documents(lines: Iterable[tuple[str, ...]]) -> Iterator[Line]:
+  """Yields the lines with text, and whether they start a document."""
+  starts_document = True
+  for (text,) in lines:
+    if text:
+      yield Line(text, starts_document)
+    starts_document = not text
+
+
+def handler_of_bad_records(file: TextFile) -> OnBadRecord | None:
+  """Returns the function that skips a file's bad records, or None."""
+  return bad_records.ignore if file.skips_bad_records else None
+
+
+def read_texts(
+  file: TextFile, on_bad_record: OnBadRecord | None = None
+) -> Iterator[tuple[str, ...]]:
+  """Yields the text, or source and target, of each line in a corpus file.
+
+  A blank line, which ends a document of monolingual text, is yielded as
+  `('',)`.
+
+  Args:
+    file: Monolingual or parallel file.
+    on_bad_record: Function that is called with the error of each line or record
+      that cannot be used. If None, the file determines whether the error is
+      ignored or raised.
+
+  Raises:
+    BadRecordError: If a line or record is bad and is not skipped.
+  """
+  texts = _read_all_texts(file, on_bad_record or handler_of_bad_records(file))
+  if file.line_splits is None:
+    return texts
+  return _select_lines(texts, file.line_splits.mask(file.split))
+
+
+def _select_lines(
+  lines: Iterable[tuple[str, ...]], mask: np.ndarray
+) -> Iterator[tuple[str, ...]]:
+  """Yields the lines with text whose mask is True, and document boundaries."""
+  index = 0
+  follows_selected = False
+  for texts in lines:
+    if texts[0]:
+      is_selected = bool(mask[index])
+      index += 1
+      if is_selected:
+        yield texts
+      follows_selected |= is_selected
+    elif follows_selected:
+      yield texts
+      follows_selected = False
+
+
+def _read_all_texts(
+  file: TextFile, on_bad_record: OnBadRecord | None
+) -> Iterator[tuple[str, ...]]:
+  """Yields the texts of all lines in a file; see `read_texts`."""
+  if file.kind is Kind.PARALLEL:
+    yield from read_parallel(file.path, on_bad_record=on_bad_record)
+    return
+  lines = line_reader.read_text(file.path, on_bad_record=on_bad_record)
+  for number, line in lines:
+    text = bad_records.parse_or_skip(
+      line_reader.decode_line,
+      *(line, file.path, number),
+      on_bad_record=on_bad_record,
+    )
+    if text is not None:
+      yield (text,)
+
+
 def read_monolingual(
-  path: pathlib.Path, span: line_reader.Span | None = None
+  path: pathlib.Path,
+  span: line_reader.Span | None = None,
+  on_bad_record: OnBadRecord | None = None,
 ) -> Iterator[Line]:
   """Yields the lines of a single file; see `Corpus.monolingual`.
 
@@ -297,17 +409,27 @@ def read_monolingual(
     path: Path of the file.
     span: Range of bytes. Only lines that start in this range are read. If None,
       all lines are read.
+    on_bad_record: Function that is called with the error of each line or record
+      that cannot be used. If None, the error is raised.
   """
   starts_document = span is None or line_reader.follows_blank(path, span.start)
   with line_reader.absolute_line_numbers(path, span):
-    for number, line in _read_lines(path, span):
-      if line:
-        yield Line(line_reader.decode_line(line, path, number), starts_document)
-      starts_document = not line
+    for number, line in _read_lines(path, span, on_bad_record=on_bad_record):
+      text = bad_records.parse_or_skip(
+        line_reader.decode_line,
+        *(line, path, number),
+        on_bad_record=on_bad_record,
+      )
+      if text:
+        yield Line(text, starts_document)
+      if text is not None:
+        starts_document = not text
 
 
 def read_parallel(
-  path: pathlib.Path, span: line_reader.Span | None = None
+  path: pathlib.Path,
+  span: line_reader.Span | None = None,
+  on_bad_record: OnBadRecord | None = None,
 ) -> Iterator[Pair]:
   """Yields the sentence pairs of a single file, in its order of columns.
 
@@ -315,28 +437,43 @@ def read_parallel(
     path: Path of the file.
     span: Range of bytes. Only lines that start in this range are read. If None,
       all lines are read.
+    on_bad_record: Function that is called with the error of each line or record
+      that cannot be used. If None, the error is raised.
   """
+  lines = _read_lines(
+    path, span, strip=line_reader.PAIR_SPACES, on_bad_record=on_bad_record
+  )
   with line_reader.absolute_line_numbers(path, span):
-    for number, line in _read_lines(path, span):
-      yield Pair(*line_reader.split_columns(line, path, number))
+    for number, line in lines:
+      columns = bad_records.parse_or_skip(
+        line_reader.split_columns,
+        *(line, path, number),
+        on_bad_record=on_bad_record,
+      )
+      if columns is not None:
+        yield Pair(*columns)
 
 
 def _read_lines(
-  path: pathlib.Path, span: line_reader.Span | None
+  path: pathlib.Path,
+  span: line_reader.Span | None,
+  *,
+  strip: bytes | None = None,
+  on_bad_record: OnBadRecord | None = None,
 ) -> Iterator[tuple[int, bytes]]:
   """Yields (line number, line) of a file or of a range of its bytes."""
   if span is None:
-    return line_reader.read_text(path)
-  return line_reader.read_span(path, span)
+    return line_reader.read_text(path, strip=strip, on_bad_record=on_bad_record)
+  return line_reader.read_span(path, span, strip=strip)
 
 
 @functools.cache
-def _count_lines(
-  path: pathlib.Path, fingerprint: corpus_files.Fingerprint
-) -> int:
+def _count_lines(file: TextFile, fingerprint: corpus_files.Fingerprint) -> int:
   """Returns the number of lines with text in a file."""
   del fingerprint  # Part of the cache key, so that a changed file is recounted.
-  return sum(1 for _, line in line_reader.read_text(path) if line)
+  if file.skips_bad_records or file.line_splits:
+    return sum(1 for texts in read_texts(file) if texts[0])
+  return sum(1 for _, line in line_reader.read_text(file.path) if line)
 
 
 def _list_files(directory: pathlib.Path) -> tuple[TextFile, ...]:

@@ -10,6 +10,8 @@ import pathlib
 import re
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from xlflax.data.corpus import record_formats
 from xlflax.utils import errors
 
@@ -55,6 +57,24 @@ _NAME_RULES = {
 }
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class LineSplits:
+  """Division of the lines of a file into splits.
+
+  Attributes:
+    names: Names of the splits.
+    indices: Index of the split in `names` of each line with text, or of each
+      pair, uint8 of shape [lines].
+  """
+
+  names: tuple[str, ...]
+  indices: np.ndarray
+
+  def mask(self, split: str) -> np.ndarray:
+    """Returns the mask of the lines in a split, bool of shape [lines]."""
+    return self.indices == self.names.index(split)
+
+
 @dataclasses.dataclass(frozen=True)
 class TextFile:
   """File in a corpus directory.
@@ -64,12 +84,18 @@ class TextFile:
     kind: Type of text in the file.
     split: Split to which the file belongs.
     languages: Language of the text, or both languages of parallel text.
+    line_splits: Splits of the file's lines, of which only those in `split` are
+      read. If None, all lines are read.
+    skips_bad_records: Whether lines and records that cannot be used are skipped
+      when the file is read. Otherwise, they raise an error.
   """
 
   path: pathlib.Path
   kind: Kind
   split: str
   languages: tuple[str, ...]
+  line_splits: LineSplits | None = None
+  skips_bad_records: bool = False
 
 
 # Larger files than the product of both numbers, 4 MiB, are sampled.

@@ -19,11 +19,15 @@ from typing import Any, BinaryIO, NamedTuple
 
 import zstandard
 
-from xlflax.data.corpus import record_formats, record_reader
+from xlflax.data.corpus import bad_records, record_formats, record_reader
+from xlflax.data.corpus.bad_records import OnBadRecord
 from xlflax.utils import errors
 
 _SPACES = b' \t\r\x0b\x0c'
 _LINE_ENDS = (b'\n', b'\r')
+# Characters to strip from a line of a parallel file. A tab at the end of the
+# line is kept, because it shows that the source or target is empty.
+PAIR_SPACES = b' \r\n\x0b\x0c'
 _BOM = b'\xef\xbb\xbf'
 # Longer lines are not text, or result from a decompression bomb.
 _MAX_LINE_BYTES = 1 << 26
@@ -48,7 +52,10 @@ class Span(NamedTuple):
 
 @contextlib.contextmanager
 def _open(
-  path: pathlib.Path, *, of_records: bool = False
+  path: pathlib.Path,
+  *,
+  of_records: bool = False,
+  on_bad_record: OnBadRecord | None = None,
 ) -> Iterator[BinaryIO]:
   """Context with the decompressed content of a file.
 
@@ -56,6 +63,8 @@ def _open(
     path: Path of the file.
     of_records: Whether to convert the records of a record format, such as JSON
       lines or Parquet, to lines of text.
+    on_bad_record: Function that is called with the error of each record that
+      cannot be used. If None, the error is raised.
   """
   with contextlib.ExitStack() as stack:
     if of_records and record_formats.is_records(path):
@@ -64,7 +73,7 @@ def _open(
         for source_file in record_formats.source_files(path)
       ]
       text = record_reader.Stream(
-        record_reader.read_record_lines(streams, path)
+        record_reader.read_record_lines(streams, path, on_bad_record)
       )
       yield stack.enter_context(record_reader.buffered(text))
       return
@@ -107,16 +116,27 @@ def split_tokens(text: str) -> list[str]:
   return [token for token in _SEPARATOR.split(text) if token]
 
 
-def read_text(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
+def read_text(
+  path: pathlib.Path,
+  *,
+  strip: bytes | None = None,
+  on_bad_record: OnBadRecord | None = None,
+) -> Iterator[tuple[int, bytes]]:
   """Yields the numbered lines of a corpus file, after converting records.
 
   See `read_lines`.
   """
-  return read_lines(path, of_records=True)
+  return read_lines(
+    path, strip=strip, of_records=True, on_bad_record=on_bad_record
+  )
 
 
 def read_lines(
-  path: pathlib.Path, *, strip: bytes | None = None, of_records: bool = False
+  path: pathlib.Path,
+  *,
+  strip: bytes | None = None,
+  of_records: bool = False,
+  on_bad_record: OnBadRecord | None = None,
 ) -> Iterator[tuple[int, bytes]]:
   r"""Yields each line's number, counted from 1, and its stripped bytes.
 
@@ -129,13 +149,16 @@ def read_lines(
       space is removed.
     of_records: Whether to convert the records of a record format, such as JSON
       lines or Parquet, to lines of text.
+    on_bad_record: Function that is called with the error of each record that
+      cannot be used. If None, the error is raised.
 
   Raises:
+    BadRecordError: If a record cannot be used.
     CorpusError: If the file cannot be opened, or if the compressed data is
       damaged.
   """
   number = 0
-  opened = _open(path, of_records=of_records)
+  opened = _open(path, of_records=of_records, on_bad_record=on_bad_record)
   with _as_corpus_errors(path, lambda: number + 1), opened as stream:
     for number, line in enumerate(_raw_lines(stream, path), start=1):
       if number == 1:
@@ -143,7 +166,9 @@ def read_lines(
       yield number, line.strip(strip)
 
 
-def read_span(path: pathlib.Path, span: Span) -> Iterator[tuple[int, bytes]]:
+def read_span(
+  path: pathlib.Path, span: Span, *, strip: bytes | None = None
+) -> Iterator[tuple[int, bytes]]:
   """Yields the number and bytes of each line that starts in a range of bytes.
 
   If a file is divided into spans, each line belongs to exactly one span. Line
@@ -152,6 +177,8 @@ def read_span(path: pathlib.Path, span: Span) -> Iterator[tuple[int, bytes]]:
   Args:
     path: Path of an uncompressed text file.
     span: Range of bytes.
+    strip: Characters to remove at both ends of a line. If None, ASCII white
+      space is removed.
 
   Raises:
     CorpusError: If the file cannot be opened.
@@ -164,7 +191,7 @@ def read_span(path: pathlib.Path, span: Span) -> Iterator[tuple[int, bytes]]:
         return
       text = line if offset else line.removeprefix(_BOM)
       offset += len(line)
-      yield number, text.strip()
+      yield number, text.strip(strip)
 
 
 def follows_blank(path: pathlib.Path, start: int) -> bool:
@@ -216,7 +243,7 @@ def absolute_line_numbers(
     if error_path != str(path) or not number.isdigit():
       raise
     where = f'{path}:{int(number) + _lines_before(path, span.start)}'
-    raise errors.CorpusError(
+    raise type(error)(
       error.what,
       got=error.got,
       expected=error.expected,
@@ -321,13 +348,13 @@ def decode_line(line: bytes, path: pathlib.Path, number: int) -> str:
     number: Line number, for error messages.
 
   Raises:
-    CorpusError: If the line is not valid UTF-8. The error contains the file and
-      the line.
+    BadRecordError: If the line is not valid UTF-8. The error contains the file
+      and the line.
   """
   try:
     return line.decode('utf-8')
   except UnicodeDecodeError as error:
-    raise errors.CorpusError(
+    raise errors.BadRecordError(
       'A line is not valid UTF-8.',
       got=f'byte 0x{line[error.start]:02x} at column {error.start + 1}',
       expected='UTF-8 text',
@@ -344,73 +371,94 @@ def split_columns(
   For example, `b'one\t un'` becomes `('one', 'un')`.
 
   Args:
-    line: Bytes of the line.
+    line: Bytes of the line, which was read with `strip=PAIR_SPACES`.
     path: Path of the file.
     number: Line number, for error messages.
 
   Raises:
-    CorpusError: If the line does not have exactly two columns, if the source or
-      target is empty, or if the line is not valid UTF-8. The error contains the
-      file and the line.
+    BadRecordError: If the line does not have exactly two columns, if the source
+      or target is empty, or if the line is not valid UTF-8. The error contains
+      the file and the line.
   """
-  sides = decode_line(line, path, number).split('\t')
+  text = decode_line(line, path, number)
+  sides = text.split('\t')
+  if len(sides) != 2:  # Further tabs at the ends of a line are ignored.
+    sides = text.strip().split('\t')
   if len(sides) != 2:
-    # The reader strips a tab next to an empty side at the end of a line.
     count = f'{len(sides)} columns' if len(sides) > 1 else 'text in 1 column'
-    raise errors.CorpusError(
+    raise errors.BadRecordError(
       'A line of a parallel file does not have two columns.',
-      got=f'{count}: {_shorten(line)}',
+      got=f'{count}: {_shorten(line)}' if text.strip() else 'an empty line',
       expected='exactly two columns separated by one tab',
       where=f'{path}:{number}',
-      fix='Correct or delete the line.',
+      fix=bad_records.HINT,
     )
   first, second = sides[0].strip(), sides[1].strip()
   if not first or not second:
-    raise errors.CorpusError(
+    empty_sides = [
+      name for name, side in (('source', first), ('target', second)) if not side
+    ]
+    raise errors.BadRecordError(
       'A line of a parallel file has an empty source or target.',
-      got=_shorten(line),
+      got=f'an empty {" and ".join(empty_sides)}: {_shorten(line)}',
       expected='text in both columns',
       where=f'{path}:{number}',
-      fix='Correct or delete the line.',
+      fix=bad_records.HINT,
     )
   return first, second
 
 
 def read_dictionary(
-  path: pathlib.Path,
+  path: pathlib.Path, on_bad_record: OnBadRecord | None = None
 ) -> Iterator[tuple[str, str, float | None]]:
   r"""Yields (word, translation, weight or None) for each line in a dictionary.
 
   For example, `b'cat\tKatze\ndog\tHund\t0.5'` yields
   `('cat', 'Katze', None), ('dog', 'Hund', 0.5)`.
 
+  Args:
+    path: Path of the dictionary.
+    on_bad_record: Function that is called with the error of each malformed
+      line. If None, the error is raised.
+
   Raises:
-    CorpusError: If the number of columns is wrong, if a column is empty, if a
-      weight is not a positive number, if the file has no lines, or if a line is
-      not valid UTF-8.
+    BadRecordError: If the number of columns is wrong, if a column is empty, if
+      a weight is not a positive number, or if a line is not valid UTF-8.
+    CorpusError: If the file contains no valid entry.
   """
   count = 0
   for number, line in read_lines(path):
-    text = decode_line(line, path, number)
-    fields = [field.strip() for field in text.split('\t')]
-    is_complete = len(fields) in (2, 3) and all(fields)
-    if not is_complete or (len(fields) == 3 and not _is_weight(fields[2])):
-      raise errors.CorpusError(
-        'A line of a dictionary file is malformed.',
-        got=_shorten(line),
-        expected='a line word<TAB>translation, optionally with a positive '
-        'weight in a third column',
-        where=f'{path}:{number}',
-        fix='Correct or delete the line.',
-      )
-    yield fields[0], fields[1], float(fields[2]) if len(fields) == 3 else None
-    count += 1
+    entry = bad_records.parse_or_skip(
+      _parse_dictionary_entry, line, path, number, on_bad_record=on_bad_record
+    )
+    if entry is not None:
+      yield entry
+      count += 1
   if not count:
     raise errors.CorpusError(
       'A dictionary contains no entries.',
       where=str(path),
       fix='Add entries to the file, or delete it.',
     )
+
+
+def _parse_dictionary_entry(
+  line: bytes, path: pathlib.Path, number: int
+) -> tuple[str, str, float | None]:
+  """Parses a line of a dictionary; see `read_dictionary`."""
+  text = decode_line(line, path, number)
+  fields = [field.strip() for field in text.split('\t')]
+  is_complete = len(fields) in (2, 3) and all(fields)
+  if not is_complete or (len(fields) == 3 and not _is_weight(fields[2])):
+    raise errors.BadRecordError(
+      'A line of a dictionary file is malformed.',
+      got=_shorten(line),
+      expected='a line word<TAB>translation, optionally with a positive '
+      'weight in a third column',
+      where=f'{path}:{number}',
+      fix='Correct or delete the line.',
+    )
+  return fields[0], fields[1], float(fields[2]) if len(fields) == 3 else None
 
 
 def check_dictionary(path: pathlib.Path) -> int:

@@ -31,7 +31,8 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
-from xlflax.data.corpus import binary_records, record_formats
+from xlflax.data.corpus import bad_records, binary_records, record_formats
+from xlflax.data.corpus.bad_records import OnBadRecord
 from xlflax.data.corpus.record_formats import RecordFormat
 from xlflax.utils import errors
 
@@ -43,12 +44,17 @@ _MAX_LINE_BYTES = 1 << 26
 
 Record = Mapping[str, Any]
 # Function of the opened files and the path of the first file, which yields
-# (number from 1, record).
-Reader = Callable[..., Iterator[tuple[int, Record]]]
+# (number from 1, raw record).
+Reader = Callable[..., Iterator[tuple[int, Any]]]
+# Function of a raw record, the path of the file and the number of the record,
+# which returns the record.
+Parser = Callable[[Any, pathlib.Path, int], Record]
 
 
 def read_record_lines(
-  streams: Sequence[BinaryIO], path: pathlib.Path
+  streams: Sequence[BinaryIO],
+  path: pathlib.Path,
+  on_bad_record: OnBadRecord | None = None,
 ) -> Iterator[bytes]:
   """Yields the text of a file with records in chunks of complete lines.
 
@@ -56,18 +62,30 @@ def read_record_lines(
     streams: Decompressed contents of the file and of all files that belong to
       it (`record_formats.source_files`). Empty for a directory.
     path: Path of the file, whose name determines the format and the languages.
+    on_bad_record: Function that is called with the error of each record that
+      cannot be used. If None, the error is raised.
 
   Raises:
-    CorpusError: If a record cannot be read, or if it lacks a column. The error
-      contains the file and the record.
+    BadRecordError: If a record cannot be parsed, or if it lacks a column. The
+      error contains the file and the record.
+    CorpusError: If the file is damaged.
   """
   form = record_formats.find_format(path)
-  read_records = _READERS[record_formats.format_suffix(path)]
-  for number, record in read_records(*streams, path):
-    if _passes_filters(record, form, path, number):
-      text = _record_text(record, form, path, number)
-      if text:
-        yield text.encode()
+  suffix = record_formats.format_suffix(path)
+  parse = _PARSERS.get(suffix, _use_record)
+
+  def convert(raw_record: Any, number: int) -> str:
+    record = parse(raw_record, path, number)
+    if not _passes_filters(record, form, path, number):
+      return ''
+    return _record_text(record, form, path, number)
+
+  for number, raw_record in _READERS[suffix](*streams, path):
+    text = bad_records.parse_or_skip(
+      convert, raw_record, number, on_bad_record=on_bad_record
+    )
+    if text:
+      yield text.encode()
 
 
 def _record_text(
@@ -96,26 +114,27 @@ def _column_text(
   """Returns the text in a column, where 'a.b' is the field `b` of `a`.
 
   Raises:
-    CorpusError: If the column does not contain text.
+    BadRecordError: If the column does not contain text.
   """
   value = get_field(record, name)
   if isinstance(value, str) and not _is_encodable(value):
-    raise errors.CorpusError(
+    raise errors.BadRecordError(
       f'The column {name} of a record cannot be encoded in UTF-8.',
       got=ascii(value)[:60],
       expected='text that contains no unpaired surrogates',
       where=f'{path}:{number}',
     )
   if not isinstance(value, str):
-    raise errors.CorpusError(
+    raise errors.BadRecordError(
       f'The column {name} of a record contains no text.',
-      got=f'columns {", ".join(map(str, record))}'
-      if value is None
-      else repr(value)[:60],
+      got=json.dumps(value, default=repr, ensure_ascii=False)[:60]
+      if _has_column(record, name)
+      else f'a record with the columns {", ".join(map(str, record))}',
       expected='a column that contains text',
       where=f'{path}:{number}',
       fix=f'Specify the column in {record_formats.FILE} in the corpus '
-      'directory (see docs/data.md), or remove the record.',
+      'directory (see docs/data.md), or drop such records with '
+      '`xlflax preprocess --bad_records=drop`.',
     )
   return value
 
@@ -144,6 +163,15 @@ def get_field(record: Record, name: str) -> Any:
   )
 
 
+def _has_column(record: Record, name: str) -> bool:
+  """Returns whether a record has a column, whose value may be None."""
+  if name in record:
+    return True
+  first, _, suffix = name.partition('.')
+  inner = record.get(first)
+  return isinstance(inner, Mapping) and _has_column(inner, suffix)
+
+
 def _passes_filters(
   record: Record, form: RecordFormat, path: pathlib.Path, number: int
 ) -> bool:
@@ -151,7 +179,7 @@ def _passes_filters(
   for name, minimum in form.min_values.items():
     value = get_field(record, name)
     if not isinstance(value, int | float):
-      raise errors.CorpusError(
+      raise errors.BadRecordError(
         f'The column {name} of a record contains no number.',
         got=repr(value)[:60],
         expected=f'a number, because {record_formats.FILE} requires a value '
@@ -170,21 +198,27 @@ def _read_jsonl(stream: BinaryIO, path: pathlib.Path):
   lines = iter(functools.partial(stream.readline, _MAX_LINE_BYTES), b'')
   for number, line in enumerate(lines, start=1):
     if line.strip():
-      yield number, _parse_object(line, path, number)
+      yield number, line
+
+
+def _use_record(record: Record, path: pathlib.Path, number: int) -> Record:
+  """Returns a record that its reader has already parsed."""
+  del path, number
+  return record
 
 
 def _parse_object(line: bytes, path: pathlib.Path, number: int) -> Record:
   try:
     record = json.loads(line)
   except (ValueError, RecursionError) as error:
-    raise errors.CorpusError(
-      f'A record is not valid JSON ({error}).',
-      got=repr(line[:60]),
+    raise errors.BadRecordError(
+      'A record is not valid JSON.',
+      got=f'{line[:60]!r} ({error})',
       where=f'{path}:{number}',
-      fix='Correct or delete the line.',
+      fix=bad_records.HINT,
     ) from error
   if not isinstance(record, dict):
-    raise errors.CorpusError(
+    raise errors.BadRecordError(
       'A record is not a JSON object.',
       got=repr(line[:60]),
       expected='{"text": ...}',
@@ -233,17 +267,25 @@ def _read_tar(stream: BinaryIO, path: pathlib.Path):
       file = archive.extractfile(member) if member.isfile() else None
       if file is None:
         continue
-      if member.name.endswith('.txt'):
-        yield (number, {'text': _decode(file.read(), path, number)})
-      elif member.name.endswith('.json'):
-        yield number, _parse_object(file.read(), path, number)
+      if member.name.endswith(('.txt', '.json')):
+        yield number, (member.name, file.read())
+
+
+def _parse_member(
+  member: tuple[str, bytes], path: pathlib.Path, number: int
+) -> Record:
+  """Parses the name and the content of a member of an archive."""
+  name, content = member
+  if name.endswith('.json'):
+    return _parse_object(content, path, number)
+  return {'text': _decode(content, path, number)}
 
 
 def _decode(text: bytes, path: pathlib.Path, number: int) -> str:
   try:
     return text.decode('utf-8')
   except UnicodeDecodeError as error:
-    raise errors.CorpusError(
+    raise errors.BadRecordError(
       'A record is not valid UTF-8.',
       got=f'byte 0x{text[error.start]:02x} at offset {error.start}',
       where=f'{path}:{number}',
@@ -315,17 +357,15 @@ def _read_zip(stream: BinaryIO, path: pathlib.Path):
         stack.enter_context(archive.open(members[language][0]))
         for language in languages
       ]
-      yield from _aligned_lines(sides, languages, path)
+      yield from _aligned_lines(sides, path)
 
 
 def _read_moses(first: BinaryIO, second: BinaryIO, path: pathlib.Path):
-  return _aligned_lines(
-    [first, second], record_formats.languages_of_name(path), path
-  )
+  return _aligned_lines([first, second], path)
 
 
-def _aligned_lines(sides, languages, path: pathlib.Path):
-  """Yields records that map languages to the lines of two aligned files."""
+def _aligned_lines(sides, path: pathlib.Path):
+  """Yields the lines with the same number in two aligned files."""
   number = 0
   while any(raw_lines := [side.readline(_MAX_LINE_BYTES) for side in sides]):
     number += 1
@@ -336,8 +376,16 @@ def _aligned_lines(sides, languages, path: pathlib.Path):
         where=str(path),
         fix='Download the files again.',
       )
-    texts = [_decode(line, path, number) for line in raw_lines]
-    yield number, dict(zip(languages, texts, strict=True))
+    yield number, raw_lines
+
+
+def _parse_aligned_lines(
+  raw_lines: Sequence[bytes], path: pathlib.Path, number: int
+) -> Record:
+  """Returns a mapping from languages to the lines of two aligned files."""
+  texts = [_decode(line, path, number) for line in raw_lines]
+  languages = record_formats.languages_of_name(path)
+  return dict(zip(languages, texts, strict=True))
 
 
 def _read_dataset(stream: BinaryIO, path: pathlib.Path):
@@ -372,10 +420,23 @@ def _read_array_records(stream: BinaryIO, path: pathlib.Path):
 
 def _serialized(serialized_records: Iterator[bytes], path: pathlib.Path):
   with _as_corpus_errors(path):
-    for number, serialized in enumerate(serialized_records, start=1):
-      is_json = serialized.startswith(b'{')
-      record = _parse_object(serialized, path, number) if is_json else None
-      yield number, record or binary_records.parse_tf_example(serialized)
+    yield from enumerate(serialized_records, start=1)
+
+
+def _parse_serialized(
+  serialized: bytes, path: pathlib.Path, number: int
+) -> Record:
+  """Parses a serialized JSON object or `tf.train.Example`."""
+  if serialized.startswith(b'{'):
+    return _parse_object(serialized, path, number)
+  try:
+    return binary_records.parse_tf_example(serialized)
+  except ValueError as error:
+    raise errors.BadRecordError(
+      'A record is neither a JSON object nor a `tf.train.Example`.',
+      got=repr(serialized[:60]),
+      where=f'{path}:{number}',
+    ) from error
 
 
 @contextlib.contextmanager
@@ -413,6 +474,16 @@ _READERS: dict[str, Reader] = {
   '.dataset': _read_dataset,
   '.tfrecord': _read_tf_records,
   '.array_record': _read_array_records,
+}
+
+
+_PARSERS: dict[str, Parser] = {
+  '.jsonl': _parse_object,
+  '.tar': _parse_member,
+  '.zip': _parse_aligned_lines,
+  '.moses': _parse_aligned_lines,
+  '.tfrecord': _parse_serialized,
+  '.array_record': _parse_serialized,
 }
 
 

@@ -15,7 +15,7 @@ import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
-from xlflax.data.corpus import line_reader
+from xlflax.data.corpus import bad_records, line_reader
 from xlflax.storage import bucket_staging
 from xlflax.utils import errors, validation
 
@@ -79,6 +79,7 @@ class Dictionary:
     *,
     languages: Sequence[str] | None = None,
     format: Format | str = Format.TSV,
+    on_bad_record: bad_records.OnBadRecord | None = None,
   ) -> 'Dictionary':
     """Reads a dictionary file, which may be compressed (.gz, .zst).
 
@@ -87,6 +88,8 @@ class Dictionary:
       languages: Language codes of the two columns. If None, they are taken from
         the file name `<l1>-<l2>[.…]`.
       format: Format of the dictionary file.
+      on_bad_record: Function that is called with the error of each malformed
+        line. If None, the error is raised.
 
     Raises:
       CorpusError: If a line is malformed, if the file has no entries, or if the
@@ -102,7 +105,7 @@ class Dictionary:
     )
     entries = tuple(
       Entry(word, translation, 1.0 if weight is None else weight)
-      for word, translation, weight in read_entries(path)
+      for word, translation, weight in read_entries(path, on_bad_record)
     )
     if len(languages) != 2 or languages[0] == languages[1]:
       raise errors.CorpusError(
@@ -208,24 +211,36 @@ def _parse_languages(path: pathlib.Path) -> list[str]:
   return languages
 
 
-def _read_muse(path: pathlib.Path) -> Iterator[tuple[str, str, None]]:
+def _read_muse(
+  path: pathlib.Path, on_bad_record: bad_records.OnBadRecord | None
+) -> Iterator[tuple[str, str, None]]:
   """Yields (word, translation, None) for each line of a MUSE dictionary."""
   num_entries = 0
   for number, line in line_reader.read_lines(path):
-    fields = line_reader.decode_line(line, path, number).split()
-    if len(fields) != 2:
-      raise errors.CorpusError(
-        'A line of the dictionary is malformed.',
-        got=repr(' '.join(fields)[:60]),
-        expected='a word, white space and its translation',
-        where=f'{path}:{number}',
-        fix='Correct or delete the line.',
-      )
-    yield fields[0], fields[1], None
-    num_entries += 1
+    entry = bad_records.parse_or_skip(
+      _parse_muse_entry, line, path, number, on_bad_record=on_bad_record
+    )
+    if entry is not None:
+      yield entry
+      num_entries += 1
   if not num_entries:
     raise errors.CorpusError(
       'The dictionary has no entries.',
       where=str(path),
       fix='Add entries to the file, or delete it.',
     )
+
+
+def _parse_muse_entry(
+  line: bytes, path: pathlib.Path, number: int
+) -> tuple[str, str, None]:
+  fields = line_reader.decode_line(line, path, number).split()
+  if len(fields) != 2:
+    raise errors.BadRecordError(
+      'A line of the dictionary is malformed.',
+      got=repr(' '.join(fields)[:60]),
+      expected='a word, white space and its translation',
+      where=f'{path}:{number}',
+      fix='Correct or delete the line.',
+    )
+  return fields[0], fields[1], None

@@ -92,7 +92,7 @@ def find_contaminated_lines(
       got=', '.join(decontamination.files),
     )
   return {
-    file.path.relative_to(corpus.directory).as_posix(): find_matching_lines(
+    corpus_directory.relative_path(file): find_matching_lines(
       file, evaluation_keys, decontamination.ngram_size
     )
     for file in corpus.files
@@ -151,11 +151,7 @@ def find_matching_lines(
 
 def read_sides(file: TextFile) -> Iterator[Sequence[str]]:
   """Yields the text, or the two texts, of each line in a corpus file."""
-  if file.kind is Kind.PARALLEL:
-    yield from corpus_directory.read_parallel(file.path)
-  else:
-    for line in corpus_directory.read_monolingual(file.path):
-      yield (line.text,)
+  return (texts for texts in corpus_directory.read_texts(file) if texts[0])
 
 
 def _keys(texts: Sequence[str], words: int) -> tuple[np.ndarray, np.ndarray]:

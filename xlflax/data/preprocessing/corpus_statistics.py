@@ -14,13 +14,15 @@ from typing import NamedTuple
 import numpy as np
 
 from xlflax.data import corpus_checks
-from xlflax.data.corpus import corpus_directory, text_similarity
+from xlflax.data.corpus import corpus_directory, line_reader, text_similarity
+from xlflax.data.corpus.bad_records import BadRecordCount, BadRecords
 from xlflax.data.corpus.corpus_directory import TRAIN, Corpus
 from xlflax.data.corpus.corpus_files import Kind, TextFile
 from xlflax.data.preprocessing import (
   contamination,
   fuzzy_deduplication,
   language_id,
+  markup,
 )
 from xlflax.data.preprocessing.contamination import Decontamination
 from xlflax.data.preprocessing.fuzzy_deduplication import (
@@ -51,7 +53,8 @@ class FileCounts:
     path: Path relative to the corpus directory.
     languages: Language codes in the file name.
     split: Name of the split.
-    lines: Number of lines with text, or number of sentence pairs.
+    lines: Number of lines with text, of sentence pairs, or of dictionary
+      entries. For a dictionary, only `lines` and `bad_records` are counted.
     documents: Number of documents in monolingual text.
     characters: Total number of characters in all lines, including both columns
       of parallel text.
@@ -64,13 +67,18 @@ class FileCounts:
       followed by a tab.
     with_nulls: Number of lines that contain a NUL character.
     broken: Number of lines with characters that indicate a wrong text encoding.
+    with_markup: Number of lines that contain HTML tags or character references.
+    with_code: Number of lines that contain JavaScript, a CSS rule or a JSON
+      object.
     equal_sides: Number of pairs whose source equals their target.
     asked: Number of texts on which language identification was run.
     another: Number of texts that were identified as text in a different
       language.
     held_out: Number of training lines that contain held-out text or other
       evaluation text.
-    error: Error message, or None if the file could be read completely.
+    bad_records: Number of lines and records that cannot be used.
+    problems: Number and examples of the bad lines and records, by problem.
+    error: Error message. It is empty if the file could be read completely.
   """
 
   path: str
@@ -85,11 +93,20 @@ class FileCounts:
   with_ids: int = 0
   with_nulls: int = 0
   broken: int = 0
+  with_markup: int = 0
+  with_code: int = 0
   equal_sides: int = 0
   asked: int = 0
   another: int = 0
   held_out: int = 0
+  bad_records: int = 0
+  problems: tuple[BadRecordCount, ...] = ()
   error: str = ''
+
+  @property
+  def is_usable(self) -> bool:
+    """True if the file contains text, and only lines that can be used."""
+    return bool(self.lines) and not self.bad_records and not self.error
 
 
 def compute_statistics(
@@ -99,13 +116,18 @@ def compute_statistics(
   """Computes the statistics of each file, in the corpus's order.
 
   Args:
-    corpus: Corpus to read.
+    corpus: Corpus to read. If it skips bad records, they are counted.
+      Otherwise, the rest of a file is not read after a bad record.
     evaluation: Evaluation texts that must not occur in the training text, in
       addition to the corpus's own held-out text.
   """
-  files = [file for file in corpus.files if file.kind is not Kind.DICTIONARY]
-  counts = [_compute_file_statistics(file, corpus) for file in files]
-  _count_held_out(corpus, files, counts, evaluation)
+  counts = [_compute_file_statistics(file, corpus) for file in corpus.files]
+  text_files, text_counts = [], []
+  for file, file_counts in zip(corpus.files, counts, strict=True):
+    if file.kind is not Kind.DICTIONARY:
+      text_files.append(file)
+      text_counts.append(file_counts)
+  _count_held_out(corpus, text_files, text_counts, evaluation)
   return counts
 
 
@@ -132,12 +154,41 @@ def _compute_file_statistics(file: TextFile, corpus: Corpus) -> FileCounts:
   """Computes the statistics of one file, except for held-out text."""
   path = file.path.relative_to(corpus.directory).as_posix()
   counts = FileCounts(path=path, languages=file.languages, split=file.split)
-  report = progress_reporting.Progress(f'inspect, {path}', unit='lines')
+  bad_records = BadRecords()
+  try:
+    if file.kind is Kind.DICTIONARY:
+      _count_dictionary_entries(file, counts, bad_records)
+    else:
+      _count_lines(file, counts, bad_records)
+  except errors.CorpusError as error:
+    counts.error = str(error)
+  counts.bad_records = bad_records.total
+  counts.problems = bad_records.problems
+  return counts
+
+
+def _count_dictionary_entries(
+  file: TextFile, counts: FileCounts, bad_records: BadRecords
+) -> None:
+  on_bad_record = bad_records.add if file.skips_bad_records else None
+  for _ in line_reader.read_dictionary(file.path, on_bad_record):
+    counts.lines += 1
+
+
+def _count_lines(
+  file: TextFile, counts: FileCounts, bad_records: BadRecords
+) -> None:
+  """Computes the statistics of the lines of one file.
+
+  If the file is damaged, the statistics of the lines before the damage are
+  computed.
+  """
+  report = progress_reporting.Progress(f'inspect, {counts.path}', unit='lines')
   lines: list[str] = []
   keys = []
   try:
     priors = _priors(file)
-    for number, texts in enumerate(_read_texts(file, counts)):
+    for number, texts in enumerate(_read_texts(file, counts, bad_records)):
       report(1)
       _count_line(counts, texts)
       if number % _LANGUAGE_ID_INTERVAL == 0:
@@ -146,12 +197,10 @@ def _compute_file_statistics(file: TextFile, corpus: Corpus) -> FileCounts:
       if len(lines) == _KEY_BLOCK_LINES:
         keys.append(_exact_keys(lines))
         lines.clear()
-  except errors.CorpusError as error:
-    counts.error = str(error)
-  keys.append(_exact_keys(lines))
-  all_keys = np.concatenate(keys)
-  counts.repeated = int(all_keys.size - np.unique(all_keys).size)
-  return counts
+  finally:
+    keys.append(_exact_keys(lines))
+    all_keys = np.concatenate(keys)
+    counts.repeated = int(all_keys.size - np.unique(all_keys).size)
 
 
 def _exact_keys(lines: Sequence[str]) -> np.ndarray:
@@ -167,14 +216,19 @@ def _priors(file: TextFile) -> Sequence[language_id.Prior | None]:
     return [None for _ in file.languages]
 
 
-def _read_texts(file: TextFile, counts: FileCounts) -> Iterator[Sequence[str]]:
+def _read_texts(
+  file: TextFile, counts: FileCounts, bad_records: BadRecords
+) -> Iterator[Sequence[str]]:
   """Yields the text or the two texts of each line, and counts documents."""
-  if file.kind is Kind.PARALLEL:
-    yield from corpus_directory.read_parallel(file.path)
-    return
-  for line in corpus_directory.read_monolingual(file.path):
-    counts.documents += line.starts_document
-    yield (line.text,)
+  on_bad_record = bad_records.add if file.skips_bad_records else None
+  starts_document = file.kind is Kind.MONOLINGUAL
+  for texts in corpus_directory.read_texts(file, on_bad_record):
+    if not texts[0]:
+      starts_document = True
+      continue
+    counts.documents += starts_document
+    starts_document = False
+    yield texts
 
 
 def _count_line(counts: FileCounts, texts: Sequence[str]) -> None:
@@ -189,6 +243,8 @@ def _count_line(counts: FileCounts, texts: Sequence[str]) -> None:
   counts.broken += any(
     _WRONG_ENCODING.search(text) is not None for text in texts
   )
+  counts.with_markup += any(map(markup.has_markup, texts))
+  counts.with_code += any(map(markup.is_code, texts))
   counts.equal_sides += len(texts) == 2 and (
     text_similarity.normalize_for_comparison(texts[0])
     == text_similarity.normalize_for_comparison(texts[1])
@@ -276,6 +332,18 @@ _FINDINGS = (
     'Convert the original file to UTF-8 again.',
   ),
   _Finding(
+    'with_markup',
+    0.001,
+    'contain HTML tags or character references',
+    'Run xlflax preprocess --strip_markup to remove them.',
+  ),
+  _Finding(
+    'with_code',
+    0.001,
+    'contain JavaScript, CSS or JSON',
+    'Run xlflax preprocess --strip_markup to drop them.',
+  ),
+  _Finding(
     'with_ids',
     0.5,
     'start with an id and a tab, and their text is in a different column',
@@ -314,6 +382,16 @@ def _describe_file(counts: FileCounts) -> Iterator[str]:
   """Yields a sentence with a recommendation for each anomaly in a file."""
   if counts.error:
     yield f'{counts.path} cannot be read: {counts.error}'
+  elif not counts.lines and not counts.bad_records:
+    yield f'{counts.path} contains no text. Delete the file.'
+  for problem in counts.problems:
+    yield (
+      f'{counts.path}: {problem.count:,} '
+      f'{"line or record" if problem.count == 1 else "lines or records"} cannot '
+      'be used. '
+      f'{problem.problem} Examples: {"; ".join(problem.examples)}. Correct '
+      'them, or run xlflax preprocess --bad_records=drop to drop them.'
+    )
   for finding in _FINDINGS:
     count = getattr(counts, finding.field)
     if count and count > finding.threshold * counts.lines:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from xlflax.data.corpus import line_reader, text_similarity
+from xlflax.data.corpus import corpus_directory, text_similarity
 from xlflax.data.corpus.corpus_directory import TEST, TRAIN, VALIDATION, Corpus
 from xlflax.data.corpus.corpus_files import Kind, TextFile
 from xlflax.data.sampling import hashing
@@ -240,8 +240,9 @@ def _find_duplicates_in_group(
     is_duplicate = ~is_first[start:stop] | _resembles_held_out(
       file, file_keys, held_out_keys, deduplication
     )
-    name = file.path.relative_to(corpus.directory).as_posix()
-    duplicates[name] = np.flatnonzero(is_duplicate)
+    duplicates[corpus_directory.relative_path(file)] = np.flatnonzero(
+      is_duplicate
+    )
     start = stop
   return duplicates
 
@@ -313,7 +314,7 @@ def _read_lines(file: TextFile) -> Iterator[str]:
   """Yields the lines with text; the sides of a pair are separated by a tab."""
   label = f'duplicates, {file.path.name}'
   with progress_reporting.Progress(label, unit='lines') as report:
-    for number, line in line_reader.read_text(file.path):
-      if line:
+    for texts in corpus_directory.read_texts(file):
+      if texts[0]:
         report(1)
-        yield line_reader.decode_line(line, file.path, number)
+        yield '\t'.join(texts)

@@ -13,12 +13,12 @@ fraction of zero.
 
 import functools
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlflax.data.corpus import language_codes, line_reader
+from xlflax.data.corpus import corpus_directory, language_codes
 from xlflax.data.corpus.corpus_files import TextFile
 from xlflax.utils import progress_reporting, user_modules
 
@@ -123,34 +123,23 @@ def file_priors(file: TextFile) -> tuple[Prior | None, ...]:
   # a fixed period that could coincide with one of the text.
   sample = heapq.nsmallest(
     _SAMPLE_LINES,
-    _numbered_lines(file),
+    _numbered_texts(file),
     key=lambda item: item[0] * _HASH_MULTIPLIER & _HASH_MASK,
   )
-  sides: Iterable[Sequence[str]]
-  if len(file.languages) == 2:
-    pairs = (
-      line_reader.split_columns(line, file.path, number)
-      for number, line in sample
-    )
-    sides = zip(*pairs, strict=True)
-  else:
-    sides = [
-      [
-        line_reader.decode_line(line, file.path, number)
-        for number, line in sample
-      ]
-    ]
-  return tuple(map(expected_languages, file.languages, sides))
+  columns = [
+    [texts[side] for _, texts in sample] for side in range(len(file.languages))
+  ]
+  return tuple(map(expected_languages, file.languages, columns))
 
 
-def _numbered_lines(file: TextFile) -> Iterator[tuple[int, bytes]]:
-  """Yields (line number, line) for each line with text."""
+def _numbered_texts(file: TextFile) -> Iterator[tuple[int, Sequence[str]]]:
+  """Yields (line number, columns) for each line with text."""
   label = f'languages, {file.path.name}'
   with progress_reporting.Progress(label, unit='lines') as report:
-    for number, line in line_reader.read_text(file.path):
-      if line:
+    for number, texts in enumerate(corpus_directory.read_texts(file), start=1):
+      if texts[0]:
         report(1)
-        yield number, line
+        yield number, texts
 
 
 @functools.cache

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from xlflax.data.corpus import line_reader
+from xlflax.data.corpus import corpus_directory
 from xlflax.data.corpus.corpus_directory import TRAIN, Corpus
 from xlflax.data.corpus.corpus_files import Kind, TextFile
 from xlflax.similarity import margin_scoring
@@ -63,7 +63,7 @@ def find_low_margin_pairs(
     indices of the pairs to drop, int64 of shape [pairs], counted from 0.
   """
   return {
-    file.path.relative_to(corpus.directory).as_posix(): np.flatnonzero(
+    corpus_directory.relative_path(file): np.flatnonzero(
       _margins(file, settings, encode) < settings.min_margin
     )
     for file in files
@@ -75,11 +75,7 @@ def _margins(
   file: TextFile, settings: MarginFilter, encode: Encode
 ) -> np.ndarray:
   """Returns the margin of each pair of a file, float64 of shape [pairs]."""
-  pairs = (
-    line_reader.split_columns(line, file.path, number)
-    for number, line in line_reader.read_text(file.path)
-    if line
-  )
+  pairs = corpus_directory.read_texts(file)
   margins = [np.zeros(0)]
   while group := list(itertools.islice(pairs, settings.group_size)):
     with progress_reporting.progress_name(f'margins, {file.path.name}'):

@@ -7,17 +7,18 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from xlflax.data.corpus import (
+  corpus_directory,
   corpus_files,
   corpus_writer,
-  line_reader,
   record_formats,
 )
+from xlflax.data.corpus.bad_records import BadRecords
 from xlflax.data.corpus.corpus_directory import TRAIN
 from xlflax.data.corpus.corpus_files import Kind, TextFile
 from xlflax.data.dictionaries.bilingual_dictionary import Dictionary
 from xlflax.data.dictionaries.code_switching_config import CodeSwitching
-from xlflax.data.preprocessing import language_id
-from xlflax.data.preprocessing.provenance import Prepared
+from xlflax.data.preprocessing import language_id, markup
+from xlflax.data.preprocessing.provenance import BAD_RECORD, Prepared
 from xlflax.data.preprocessing.worker_pool import Chunk, Counts, Lines, Workers
 
 _LINES_PER_CHUNK = 1024
@@ -62,7 +63,7 @@ def list_outputs(corpus, languages, code_switching) -> list[Output]:
     if file.kind is Kind.DICTIONARY or not has_languages(file, languages):
       continue
     path = record_formats.text_file_path(
-      file.path.relative_to(corpus.directory), file.languages
+      pathlib.Path(corpus_directory.relative_path(file)), file.languages
     )
     copies = 1
     if (
@@ -125,16 +126,25 @@ def write_output(
   priors = None
   if workers.filters.min_language_probability:
     priors = language_id.file_priors(file.source)
+  bad_records = BadRecords()
   chunks = (
     Chunk(
       file.source.languages,
       lines,
       file.path if is_switchable else None,
       number * size,
-      _reasons_in_chunk(dropped, number * size, size),
+      _reasons_in_chunk(dropped, number * size, size) | reasons,
       priors,
     )
-    for number, lines in enumerate(_read_chunks(file.source, size, report))
+    for number, (lines, reasons) in enumerate(
+      _read_chunks(
+        file.source,
+        size,
+        report,
+        bad_records,
+        strip_markup=workers.processing.strip_markup,
+      )
+    )
   )
   with corpus_writer.open_atomic(path) as stream:
     for text, counts in workers.map(chunks):
@@ -142,12 +152,16 @@ def write_output(
       total += counts
   if not total.lines:  # Files without text are not valid in a corpus.
     path.unlink()
+  dropped_counts = dict(total.dropped)
+  if bad_records.total:
+    dropped_counts[BAD_RECORD] = bad_records.total
   return Prepared(
     file.path,
     total.lines,
     total.words,
     total.changed,
-    dict(sorted(total.dropped.items())),
+    dict(sorted(dropped_counts.items())),
+    bad_records=bad_records.problems,
   )
 
 
@@ -165,27 +179,69 @@ def _reasons_in_chunk(
   return reasons
 
 
-def _read_chunks(file: TextFile, size: int, report: Report) -> Iterator[Lines]:
-  """Yields chunks of lines that contain `size` lines with text."""
+def _read_chunks(
+  file: TextFile,
+  size: int,
+  report: Report,
+  bad_records: BadRecords,
+  *,
+  strip_markup: bool,
+) -> Iterator[tuple[Lines, dict[int, str]]]:
+  """Yields chunks of lines that contain `size` lines with text.
+
+  Args:
+    file: File to read. If it skips bad records, they are counted.
+    size: Number of lines with text in a chunk.
+    report: Function that is called with the progress of reading the file.
+    bad_records: Counter of the bad records.
+    strip_markup: Whether to remove HTML markup.
+
+  Yields:
+    The lines of the chunk, and a mapping from the indices of lines that contain
+    only markup to the reason for dropping them. Only lines with text are
+    counted, from 0.
+  """
   chunk: Lines = []
+  reasons: dict[int, str] = {}
   num_texts = number = num_bytes = 0
   remaining_bytes = file.path.stat().st_size
   is_compressed = corpus_files.is_sequential(file.path)
-  for number, line in line_reader.read_text(file.path):
-    if file.kind is Kind.MONOLINGUAL:
-      chunk.append((line_reader.decode_line(line, file.path, number),))
-    else:
-      chunk.append(line_reader.split_columns(line, file.path, number))
-    num_texts += bool(line)
-    num_bytes += len(line) + 1
+  on_bad_record = bad_records.add if file.skips_bad_records else None
+  lines = corpus_directory.read_texts(file, on_bad_record)
+  remover = markup.MarkupRemover()
+  for number, texts in enumerate(lines, start=1):
+    num_bytes += sum(len(text.encode()) + 1 for text in texts)
+    if strip_markup:
+      stripped = _strip_markup(texts, remover)
+      if texts[0] and not all(stripped):
+        reasons[num_texts] = 'markup'
+      else:
+        texts = stripped
+    chunk.append(texts)
+    num_texts += bool(texts[0])
     if num_texts == size:
       # The number of compressed bytes that have been read is unknown.
       chunk_bytes = 0 if is_compressed else min(num_bytes, remaining_bytes)
       report(number, chunk_bytes)
-      yield chunk
-      chunk = []
+      yield chunk, reasons
+      chunk, reasons = [], {}
       num_texts = num_bytes = 0
       remaining_bytes -= chunk_bytes
   report(number, remaining_bytes)
   if chunk:
-    yield chunk
+    yield chunk, reasons
+
+
+def _strip_markup(
+  texts: tuple[str, ...], remover: markup.MarkupRemover
+) -> tuple[str, ...]:
+  """Removes HTML markup from a line, or from source and target of a pair."""
+  if len(texts) == 1:
+    if not texts[0]:
+      remover.start_document()
+    return (remover.remove(texts[0]),)
+  stripped = []
+  for text in texts:
+    remover.start_document()
+    stripped.append(remover.remove(text))
+  return tuple(stripped)

@@ -15,12 +15,14 @@ import collections
 import dataclasses
 import functools
 import json
+import logging
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from xlflax.data.corpus import corpus_files, corpus_writer
+from xlflax.data.corpus import corpus_directory, corpus_files, corpus_writer
+from xlflax.data.corpus.bad_records import BadRecords
 from xlflax.data.corpus.corpus_directory import Corpus
 from xlflax.data.dictionaries.bilingual_dictionary import Dictionary
 from xlflax.data.dictionaries.code_switching_config import CodeSwitching
@@ -34,6 +36,7 @@ from xlflax.data.preprocessing import (
 )
 from xlflax.data.preprocessing.contamination import Decontamination
 from xlflax.data.preprocessing.fuzzy_deduplication import Deduplication
+from xlflax.data.preprocessing.hold_out import hold_out_documents
 from xlflax.data.preprocessing.margin_filter import MarginFilter
 from xlflax.data.preprocessing.provenance import Prepared, Record
 from xlflax.data.preprocessing.text_filters import TextFilters
@@ -61,6 +64,7 @@ def preprocess_corpus(
   decontamination: Decontamination = Decontamination(),  # noqa: B008
   margins: tuple[MarginFilter, margin_filter.Encode] | None = None,
   languages: Sequence[str] | None = None,
+  hold_out: validation.PositiveInt | None = None,
   num_processes: validation.PositiveInt = 1,
   shard: tuple[int, int] | None = None,
   overwrite: bool = False,
@@ -86,6 +90,10 @@ def preprocess_corpus(
     margins: Margin filter for pairs, and the function that computes embeddings.
       If None, pairs are not filtered by their margins.
     languages: Languages of the files to write. If None, all files are written.
+    hold_out: Number of documents of each language, and of pairs of each language
+      pair, to hold out for each of validation and test
+      (`hold_out.hold_out_documents`). Documents are counted before filtering.
+      This is not available for a shard. If None, no documents are held out.
     num_processes: Number of worker processes.
     shard: Pair (i, n) to write shard i of n shards, where i is counted from 0,
       while other processes write the other shards. If None, all files are
@@ -98,7 +106,8 @@ def preprocess_corpus(
     The output files of the corpus or of the shard, sorted by path.
 
   Raises:
-    ConfigError: If deduplication or overwriting is requested for a shard.
+    ConfigError: If deduplication, held-out documents or overwriting are
+      requested for a shard.
     CorpusError: If a line is malformed (the error contains the file and the
       line), if the output directory contains unrelated files or is being
       written by another process, if other shards have different settings or
@@ -107,7 +116,7 @@ def preprocess_corpus(
   """
   output = paths.to_local_path(output, where='output')
   _check_inputs(corpus, output, languages, code_switching)
-  _check_shard(shard, deduplication, overwrite=overwrite)
+  _check_shard(shard, deduplication, hold_out, overwrite=overwrite)
   settings = _describe_settings(
     corpus,
     processing,
@@ -116,7 +125,10 @@ def preprocess_corpus(
     deduplication,
     decontamination,
     margins,
+    hold_out,
   )
+  if hold_out:
+    corpus = hold_out_documents(corpus, hold_out, languages)
   outputs = output_files.list_outputs(corpus, languages, code_switching)
   provenance.check_output(output)
   with provenance.lock_output(output, shard):
@@ -175,7 +187,9 @@ def _write_files(
     for file in outputs
   ]
   recorded = [
-    record.find(file.path, source)
+    record.find(
+      file.path, source, allow_bad_records=file.source.skips_bad_records
+    )
     for file, source in zip(outputs, sources, strict=True)
   ]
   bytes_done = sum(
@@ -193,8 +207,9 @@ def _write_files(
       zip(outputs, sources, recorded, strict=True), start=1
     ):
       if prepared is None:
+        name = corpus_directory.relative_path(file.source)
         lines_to_drop = {
-          reason: lines_of_files.get(source.path, _NO_LINES)
+          reason: lines_of_files.get(name, _NO_LINES)
           for reason, lines_of_files in dropped.items()
         }
         description = (
@@ -272,6 +287,7 @@ def _describe_settings(
   deduplication,
   decontamination,
   margins,
+  hold_out,
 ) -> dict:
   """Returns all settings that determine the output text, as JSON data.
 
@@ -285,6 +301,8 @@ def _describe_settings(
         'filters': dataclasses.asdict(filters),
         'deduplication': _describe_deduplication(corpus, deduplication),
         'decontamination': decontamination.identity(),
+        'hold_out': hold_out
+        and {'documents': hold_out, 'files': _fingerprints(corpus)},
         'margins': margins and dataclasses.asdict(margins[0]),
         'code_switching': code_switching and dataclasses.asdict(code_switching),
         'dictionaries': [
@@ -310,13 +328,18 @@ def _describe_deduplication(
   return {
     **dataclasses.asdict(deduplication),
     'mode': deduplication.mode.value,
-    'files': [
-      dataclasses.astuple(
-        corpus_files.fingerprint_file(file.path, corpus.directory)
-      )
-      for file in corpus.files
-    ],
+    'files': _fingerprints(corpus),
   }
+
+
+def _fingerprints(corpus: Corpus) -> list[tuple]:
+  """Returns the fingerprints of all files of a corpus as tuples."""
+  return [
+    dataclasses.astuple(
+      corpus_files.fingerprint_file(file.path, corpus.directory)
+    )
+    for file in corpus.files
+  ]
 
 
 def _check_inputs(corpus, output, languages, code_switching):
@@ -353,6 +376,7 @@ def _check_inputs(corpus, output, languages, code_switching):
 def _check_shard(
   shard: tuple[int, int] | None,
   deduplication: Deduplication,
+  hold_out: int | None,
   *,
   overwrite: bool,
 ) -> None:
@@ -372,6 +396,14 @@ def _check_shard(
       fix='Preprocess the shards without --dedup, then preprocess their output '
       'with --dedup and without a shard.',
     )
+  if hold_out:
+    raise errors.ConfigError(
+      'Documents cannot be held out in a single shard, because the selection '
+      'depends on all files.',
+      got=f'shard {shard[0]}/{shard[1]} with hold_out={hold_out}',
+      fix='Preprocess the shards without --hold_out, then preprocess their '
+      'output with --hold_out and without a shard.',
+    )
   if overwrite:
     raise errors.ConfigError(
       'A shard cannot overwrite the output, because other shards write to it.',
@@ -386,7 +418,7 @@ def _process_dictionaries(corpus, processing) -> list[Dictionary]:
   create_processor = worker_pool.processor_factory(processing)
   dictionaries = []
   for file in corpus.dictionaries:
-    dictionary = Dictionary.read(file.path, languages=file.languages)
+    dictionary = _read_dictionary(file)
     first, second = map(create_processor, dictionary.languages)
     entries = tuple(
       entry._replace(
@@ -396,3 +428,16 @@ def _process_dictionaries(corpus, processing) -> list[Dictionary]:
     )
     dictionaries.append(dataclasses.replace(dictionary, entries=entries))
   return dictionaries
+
+
+def _read_dictionary(file: corpus_files.TextFile) -> Dictionary:
+  """Reads a dictionary, and logs its malformed lines if they are skipped."""
+  bad_records = BadRecords()
+  dictionary = Dictionary.read(
+    file.path,
+    languages=file.languages,
+    on_bad_record=bad_records.add if file.skips_bad_records else None,
+  )
+  for problem in bad_records.problems:
+    logging.warning('Dropping lines of a dictionary: %s', problem)
+  return dictionary

@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from xlflax.data.corpus.bad_records import BadRecordCount
 from xlflax.data.corpus.corpus_files import Fingerprint
 from xlflax.storage import checksums, file_lock, paths
 from xlflax.utils import errors
@@ -16,7 +17,9 @@ _SHARD_RECORD_PATTERN = '.prepared-*.json'
 # Part of the names of records, locks and their temporary files.
 _NAME_PREFIX = '.prepared'
 _LOCK = f'{_NAME_PREFIX}.lock'
-_FORMAT = 3
+_FORMAT = 4
+# Reason for dropping lines and records that cannot be used.
+BAD_RECORD = 'bad record'
 # Recorded digest of files that are not written because no line remains.
 _EMPTY_DIGEST = checksums.digest_content('')
 
@@ -55,6 +58,8 @@ class Prepared:
       file is not code-switched.
     changed: Number of words that were code-switched.
     dropped: Number of dropped lines, by reason.
+    bad_records: Number and examples of the lines and records that were dropped
+      because they could not be used, by problem.
     reused: Whether the file was written by an earlier run and was kept.
   """
 
@@ -63,6 +68,7 @@ class Prepared:
   words: int
   changed: int
   dropped: dict[str, int] = dataclasses.field(default_factory=dict)
+  bad_records: tuple[BadRecordCount, ...] = ()
   reused: bool = False
 
 
@@ -187,12 +193,16 @@ class Record:
       raise
     return record
 
-  def find(self, name: str, source: Fingerprint) -> Prepared | None:
+  def find(
+    self, name: str, source: Fingerprint, *, allow_bad_records: bool = False
+  ) -> Prepared | None:
     """Returns a written file's statistics, or None if it must be rewritten.
 
     Args:
       name: Path of the file, relative to the output directory.
       source: Fingerprint of the source file.
+      allow_bad_records: Whether to return a file from which bad records were
+        dropped.
 
     Raises:
       CorpusError: If the file must be written again but has been modified since
@@ -209,9 +219,21 @@ class Record:
       if entry:
         self._check_as_written(name, entry['digest'])
       return None
+    if entry['bad_records'] and not allow_bad_records:
+      return None
     lines, num_words, changed = entry['counts']
-    dropped = entry['dropped']
-    return Prepared(name, lines, num_words, changed, dropped, reused=True)
+    return Prepared(
+      name,
+      lines,
+      num_words,
+      changed,
+      entry['dropped'],
+      bad_records=tuple(
+        BadRecordCount(problem, count, tuple(examples))
+        for problem, count, examples in entry['bad_records']
+      ),
+      reused=True,
+    )
 
   def add(self, prepared: Prepared, source: Fingerprint) -> None:
     """Adds an output file to the provenance record."""
@@ -220,6 +242,7 @@ class Record:
       'digest': self._digest(prepared.path),
       'counts': [prepared.lines, prepared.words, prepared.changed],
       'dropped': prepared.dropped,
+      'bad_records': [dataclasses.astuple(bad) for bad in prepared.bad_records],
     }
     self._data['files'][prepared.path] = entry
     self._entries[prepared.path] = entry

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import annotated_types
 
 from xlflax.data.corpus import language_codes, text_length, text_similarity
-from xlflax.data.preprocessing import language_id
+from xlflax.data.preprocessing import language_id, markup
 from xlflax.data.preprocessing.language_id import Prior
 from xlflax.utils import errors, validation
 
@@ -60,6 +60,8 @@ class TextFilters:
       identifier does not support are kept. If 0, there is no minimum.
     max_ratio: Maximum ratio between the lengths of source and target, in Latin
       characters. If None, there is no maximum.
+    drop_code: Whether to drop lines that contain JavaScript, a CSS rule or a
+      JSON object (`markup.is_code`).
   """
 
   min_letters: validation.NonNegativeInt = 1
@@ -69,6 +71,7 @@ class TextFilters:
   min_script_share: validation.Fraction = 0.0
   min_language_probability: validation.Fraction = 0.0
   max_ratio: Annotated[float, annotated_types.Ge(1)] | None = None
+  drop_code: bool = False
 
   def __post_init__(self):
     max_characters = self.max_characters
@@ -112,6 +115,8 @@ def find_drop_reason(
   """
   if not all(_has_letters(text, filters.min_letters) for text in texts):
     return 'no letters' if filters.min_letters == 1 else 'few letters'
+  if filters.drop_code and any(map(markup.is_code, texts)):
+    return 'code'
   lengths = [text_length.latin_length(text) for text in texts]
   if min(lengths) < filters.min_characters:
     return 'too short'

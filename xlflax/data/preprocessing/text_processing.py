@@ -36,11 +36,15 @@ class TextProcessing:
     split_sentences: Whether to split lines of monolingual text into sentences
       with sentencex before all other processing. For languages without rules,
       sentencex uses the rules of a related language. Pairs are not split.
+    strip_markup: Whether to remove HTML markup from lines before all other
+      processing, including the filters (`markup.MarkupRemover`). Lines without
+      other text are dropped.
   """
 
   moses: bool = False
   segment_chinese: bool = False
   split_sentences: bool = False
+  strip_markup: bool = False
 
 
 class Processor:

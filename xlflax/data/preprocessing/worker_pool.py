@@ -102,6 +102,7 @@ class Workers:
         the current process.
     """
     self.filters = filters
+    self.processing = processing
     self._max_pending = 3 * num_processes
     self._pool: concurrent.futures.Executor | None = None
     arguments = (processing, code_switching, tuple(dictionaries), filters)

@@ -23,6 +23,7 @@ from xlflax.data.corpus import corpus_files
 from xlflax.data.corpus.corpus_directory import (
   TRAIN,
   Corpus,
+  handler_of_bad_records,
   read_monolingual,
   read_parallel,
 )
@@ -284,9 +285,10 @@ def _list_spans(corpus: Corpus) -> list[_FileSpan]:
 
 def _read_lines(span: _FileSpan, side: int) -> Iterator[str]:
   """Reads a span's texts in one of its languages."""
+  arguments = span.file.path, span.span, handler_of_bad_records(span.file)
   if span.file.kind is Kind.MONOLINGUAL:
-    return (line.text for line in read_monolingual(span.file.path, span.span))
-  return (pair[side] for pair in read_parallel(span.file.path, span.span))
+    return (line.text for line in read_monolingual(*arguments))
+  return (pair[side] for pair in read_parallel(*arguments))
 
 
 def _split_into_blocks(texts: Iterable[str]) -> Iterator[list[str]]:

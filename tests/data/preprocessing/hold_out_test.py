@@ -1,0 +1,167 @@
+"""Documents that are held out for validation and test."""
+
+import pytest
+
+from tests.errors import raises_error
+from xlflax import cli
+from xlflax.data.corpus import corpus_writer
+from xlflax.data.corpus.corpus_directory import SPLITS, Corpus
+from xlflax.data.preprocessing import pipeline
+from xlflax.data.preprocessing.fuzzy_deduplication import Deduplication
+from xlflax.data.preprocessing.text_processing import TextProcessing
+from xlflax.utils import errors
+
+
+def _documents(count, prefix='en'):
+  return [
+    [f'{prefix} {n} first.', f'{prefix} {n} second.'] for n in range(count)
+  ]
+
+
+def _preprocess(source, output, **options):
+  options = {'processing': TextProcessing()} | options
+  return pipeline.preprocess_corpus(Corpus(source), output, **options)
+
+
+def _read(corpus, *languages):
+  """The documents, or the pairs, of each split."""
+  result = {}
+  for split in SPLITS:
+    if len(languages) == 2:
+      result[split] = list(corpus.parallel(*languages, split=split))
+      continue
+    documents = []
+    for line in corpus.monolingual(*languages, split=split):
+      if line.starts_document:
+        documents.append([])
+      documents[-1].append(line.text)
+    result[split] = documents
+  return result
+
+
+def test_documents_stay_complete_and_are_divided_exactly(tmp_path):
+  documents = _documents(20)
+  corpus_writer.write_monolingual(
+    tmp_path / 'in', 'en', documents[:12], name='a'
+  )
+  corpus_writer.write_monolingual(
+    tmp_path / 'in', 'en', documents[12:], name='b', compression='gz'
+  )
+  _preprocess(tmp_path / 'in', tmp_path / 'out', hold_out=3)
+  splits = _read(Corpus(tmp_path / 'out'), 'en')
+  assert {name: len(texts) for name, texts in splits.items()} == {
+    'train': 14,
+    'validation': 3,
+    'test': 3,
+  }
+  assert sorted(sum(splits.values(), [])) == sorted(documents)
+
+
+def test_the_selection_does_not_depend_on_the_order(tmp_path):
+  documents = _documents(20)
+  results = []
+  for name, ordered in ('a', documents), ('b', documents[::-1]):
+    corpus_writer.write_monolingual(tmp_path / name, 'en', ordered)
+    _preprocess(tmp_path / name, tmp_path / f'out-{name}', hold_out=3)
+    results.append(_read(Corpus(tmp_path / f'out-{name}'), 'en'))
+  first, second = results
+  assert sorted(first['test']) == sorted(second['test'])
+  assert first['test'] != sorted(documents)[:3]
+
+
+def test_equal_documents_are_in_the_same_split(tmp_path):
+  documents = _documents(10)
+  repeated = documents + [[line.upper() for line in text] for text in documents]
+  corpus_writer.write_monolingual(tmp_path / 'in', 'en', repeated)
+  _preprocess(tmp_path / 'in', tmp_path / 'out', hold_out=2)
+  splits = _read(Corpus(tmp_path / 'out'), 'en')
+  assert [len(splits[name]) for name in SPLITS] == [12, 4, 4]
+
+
+def test_pairs_with_the_same_source_are_in_the_same_split(tmp_path):
+  pairs = [(f'house {n}', f'Haus {n}') for n in range(10)]
+  pairs += [(f'house {n}', f'Gebäude {n}') for n in range(10)]
+  corpus_writer.write_parallel(tmp_path / 'in', ('en', 'de'), pairs)
+  _preprocess(tmp_path / 'in', tmp_path / 'out', hold_out=2)
+  splits = _read(Corpus(tmp_path / 'out'), 'en', 'de')
+  assert [len(splits[name]) for name in SPLITS] == [12, 4, 4]
+  sources = [{source for source, _ in splits[name]} for name in SPLITS]
+  assert not (sources[0] & sources[1] or sources[0] & sources[2])
+
+
+def test_lines_are_documents_in_files_without_blank_lines(tmp_path):
+  lines = [f'line {n}' for n in range(10)]
+  corpus_writer.write_monolingual(tmp_path / 'in', 'en', [lines])
+  _preprocess(tmp_path / 'in', tmp_path / 'out', hold_out=2)
+  corpus = Corpus(tmp_path / 'out')
+  assert [corpus.count('en', split=split) for split in SPLITS] == [6, 2, 2]
+
+
+def test_existing_held_out_text_is_kept(tmp_path):
+  corpus_writer.write_monolingual(tmp_path / 'in', 'en', _documents(10))
+  corpus_writer.write_monolingual(
+    tmp_path / 'in', 'en', [['Own test.']], split='test'
+  )
+  _preprocess(tmp_path / 'in', tmp_path / 'out', hold_out=2)
+  splits = _read(Corpus(tmp_path / 'out'), 'en')
+  assert splits['test'] == [['Own test.']]
+  assert (len(splits['train']), len(splits['validation'])) == (8, 2)
+
+
+def test_deduplication_treats_the_documents_as_held_out(tmp_path):
+  """A training pair with a held-out sentence is dropped."""
+  sentences = [f'sentence number {n}' for n in range(12)]
+  corpus_writer.write_monolingual(
+    tmp_path / 'in', 'en', [[text] for text in sentences]
+  )
+  corpus_writer.write_parallel(
+    tmp_path / 'in',
+    ('en', 'de'),
+    [(text, f'Satz {n}') for n, text in enumerate(sentences)],
+  )
+  _preprocess(
+    tmp_path / 'in',
+    tmp_path / 'out',
+    hold_out=3,
+    deduplication=Deduplication(mode='exact'),
+  )
+  corpus = Corpus(tmp_path / 'out')
+  held_out = {
+    line.text
+    for split in ('validation', 'test')
+    for line in corpus.monolingual('en', split)
+  }
+  assert len(held_out) == 6
+  sources = {source for source, _ in corpus.parallel('en', 'de')}
+  assert sources
+  assert not held_out & sources
+
+
+def test_too_few_documents(tmp_path):
+  corpus_writer.write_monolingual(tmp_path / 'in', 'en', _documents(4))
+  with raises_error(errors.CorpusError, mentions=('4', '--hold_out')):
+    _preprocess(tmp_path / 'in', tmp_path / 'out', hold_out=2)
+
+
+def test_other_languages_are_not_divided(tmp_path):
+  corpus_writer.write_monolingual(tmp_path / 'in', 'en', _documents(10))
+  corpus_writer.write_monolingual(tmp_path / 'in', 'de', _documents(1, 'de'))
+  _preprocess(tmp_path / 'in', tmp_path / 'out', hold_out=2, languages=['en'])
+  assert Corpus(tmp_path / 'out').languages == ('en',)
+
+
+def test_the_output_is_resumed_and_the_option_is_recorded(tmp_path):
+  corpus_writer.write_monolingual(tmp_path / 'in', 'en', _documents(10))
+  _preprocess(tmp_path / 'in', tmp_path / 'out', hold_out=2)
+  again = _preprocess(tmp_path / 'in', tmp_path / 'out', hold_out=2)
+  assert all(prepared.reused for prepared in again)
+  with raises_error(errors.CorpusError, mentions=('hold_out',)):
+    _preprocess(tmp_path / 'in', tmp_path / 'out', hold_out=3)
+
+
+@pytest.mark.parametrize('flag', ['--shard_index=0', '--hold_out=0'])
+def test_invalid_flags(tmp_path, flag):
+  corpus_writer.write_monolingual(tmp_path / 'in', 'en', _documents(10))
+  flags = ['--num_shards=2'] if 'shard' in flag else []
+  command = ['preprocess', f'--corpus={tmp_path / "in"}', '--hold_out=2']
+  assert cli.main([*command, f'--output={tmp_path / "o"}', flag, *flags]) == 2

@@ -1,0 +1,95 @@
+"""Lines and records of text files that cannot be used, with counts."""
+
+import collections
+import dataclasses
+from collections.abc import Callable
+from typing import TypeVar
+
+from xlflax.utils import errors
+
+T = TypeVar('T')
+# Function that is called with the error of each bad record.
+OnBadRecord = Callable[[errors.BadRecordError], None]
+
+HINT = (
+  'Correct the line, or drop all such lines with '
+  '`xlflax preprocess --bad_records=drop`. `xlflax inspect` lists them.'
+)
+# Number of examples that are kept of each problem.
+_NUM_EXAMPLES = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class BadRecordCount:
+  """Number of lines or records of a file that have the same problem.
+
+  Attributes:
+    problem: Sentence that describes the problem.
+    count: Number of lines or records.
+    examples: Location (file and line or record) and value of the first lines or
+      records.
+  """
+
+  problem: str
+  count: int
+  examples: tuple[str, ...]
+
+  def __str__(self) -> str:
+    return f'{self.count:,} × {self.problem} {"; ".join(self.examples)}'
+
+
+class BadRecords:
+  """Counter of the bad lines and records of a file, grouped by problem."""
+
+  def __init__(self):
+    self._counts: collections.Counter[str] = collections.Counter()
+    self._examples: dict[str, list[str]] = {}
+
+  def add(self, error: errors.BadRecordError) -> None:
+    """Counts a bad line or record."""
+    self._counts[error.what] += 1
+    examples = self._examples.setdefault(error.what, [])
+    if len(examples) < _NUM_EXAMPLES:
+      value = '' if error.got is None else f' ({error.got})'
+      examples.append(f'{error.where}{value}')
+
+  @property
+  def total(self) -> int:
+    """Number of bad lines and records."""
+    return self._counts.total()
+
+  @property
+  def problems(self) -> tuple[BadRecordCount, ...]:
+    """Number and examples of each problem, starting with the most frequent."""
+    return tuple(
+      BadRecordCount(problem, count, tuple(self._examples[problem]))
+      for problem, count in self._counts.most_common()
+    )
+
+
+def ignore(error: errors.BadRecordError) -> None:
+  """Skips a bad record without counting it."""
+  del error
+
+
+def parse_or_skip(
+  parse: Callable[..., T], *arguments, on_bad_record: OnBadRecord | None
+) -> T | None:
+  """Parses a line or record, and returns None if it is bad.
+
+  Args:
+    parse: Function that parses the line or record.
+    *arguments: Arguments of the function.
+    on_bad_record: Function that is called with the error of a bad record. If
+      None, the error is raised.
+
+  Raises:
+    BadRecordError: If the line or record is bad and `on_bad_record` is None.
+  """
+  if on_bad_record is None:
+    return parse(*arguments)
+  try:
+    return parse(*arguments)
+  except errors.BadRecordError as error:
+    on_bad_record(error)
+    return None
