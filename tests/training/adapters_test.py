@@ -1,16 +1,25 @@
 """Training of adapters: frozen base, optimizer state, checkpoints, stacking."""
 
 import pathlib
+import shutil
 
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 
 from tests.training import tiny
 from xlflax.config import gin_config
+from xlflax.integrity import verification
+from xlflax.interop.huggingface.tensors import saved_parameters
 from xlflax.models import adapter_config
 from xlflax.trainer import Trainer
 from xlflax.training import param_tree, training_setup
-from xlflax.training.checkpointing import checkpoint_reader, saved_run
+from xlflax.training.checkpointing import (
+  checkpoint_items,
+  checkpoint_reader,
+  saved_run,
+)
+from xlflax.training.initialization import averaging
 from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
@@ -166,3 +175,67 @@ def test_patterns_of_the_user_take_precedence(
   optimizer = training_setup.Setup(trainer).settings.optimizer
   assert optimizer.is_trainable('model/layers/mlp_norm/scale')
   assert not optimizer.is_trainable('heads/tagging/output/kernel')
+
+
+def test_adapters_are_a_separate_item(run):
+  checkpoint = checkpoint_reader.checkpoint_path(run, 4)
+  metadata = ocp.StandardCheckpointHandler().metadata
+  names = {
+    item: set(param_tree.flatten_params(metadata(checkpoint / item).tree))
+    for item in ('params', 'adapters')
+  }
+  assert names['adapters']
+  assert all(map(adapter_config.adapter_name, names['adapters']))
+  assert not any(map(adapter_config.adapter_name, names['params']))
+  shapes = checkpoint_reader.saved_shapes(checkpoint)
+  assert set(shapes) == names['params'] | names['adapters'] == set(_saved(run))
+
+
+def test_one_parameter_is_read_from_its_item(run):
+  checkpoint = checkpoint_reader.checkpoint_path(run, 4)
+  reader = saved_parameters.Reader(checkpoint)
+  reader.verify()
+  for name, leaf in _saved(run).items():
+    np.testing.assert_array_equal(reader(name), leaf)
+
+
+def test_the_average_contains_adapters(run, tmp_path):
+  averaging.average_checkpoints({str(run): [2, 4]}, tmp_path / 'mean')
+  first, last, mean = _saved(run, 2), _saved(run), _saved(tmp_path / 'mean')
+  name = 'model/layers/attention/query/adapters_task/lora_b'
+  np.testing.assert_allclose(
+    mean[name], (first[name] + last[name]) / 2, rtol=1e-6
+  )
+
+
+@pytest.fixture
+def damaged(run, tmp_path) -> pathlib.Path:
+  """A copy of the run, in which the adapters of step 4 are removed."""
+  directory = tmp_path / 'damaged'
+  shutil.copytree(run, directory)
+  shutil.rmtree(directory / 'checkpoints/4/adapters')
+  return directory
+
+
+def test_missing_adapters_are_noticed(damaged):
+  for step, valid in ((2, True), (4, False)):
+    checkpoint = checkpoint_reader.checkpoint_path(damaged, step)
+    assert checkpoint_reader.is_valid(checkpoint) is valid
+  findings = verification.verify_directory(damaged).findings
+  invalid = {finding.item for finding in findings if not finding.is_valid}
+  assert invalid == {'checkpoint 4'}
+
+
+def test_a_run_resumes_before_missing_adapters(
+  damaged, run, make_trainer, pretrained
+):
+  make_trainer(damaged, pretrained, RANK=2, ALPHA=8.0).train()
+  tiny.assert_trees_equal(_saved(damaged), _saved(run))
+
+
+def test_another_adapter_is_another_checkpoint(run, tmp_path):
+  shutil.copytree(run / 'checkpoints', tmp_path / 'checkpoints')
+  checkpoint = tmp_path / 'checkpoints/4'
+  before = checkpoint_items.checkpoint_identity(checkpoint)
+  (checkpoint / 'adapters/digests.json').write_text('{}')
+  assert checkpoint_items.checkpoint_identity(checkpoint) != before

@@ -16,12 +16,15 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
+from xlflax.models import adapter_config
 from xlflax.storage import checksums, manifests, paths, tensorstore_specs
+from xlflax.training import param_tree
 from xlflax.utils import errors
 
 tensorstore_specs.enable_s3_in_orbax()
 
 PARAMS, TRAIN, META = NAMES = ('params', 'train', 'meta')
+ADAPTERS = 'adapters'  # Item of a model with adapters.
 _META_FILE = 'metadata'  # File name that Orbax gives to the JSON.
 SCORE = 'metrics/metrics'  # File by which Orbax selects the best checkpoint.
 _FILES, _SCORED = 'files', 'scored'  # Keys of the item `meta`.
@@ -135,8 +138,52 @@ def make_handlers(save_concurrent_gb: int | None) -> dict[str, Any]:
       type_handler_registry=_REGISTRY,
     ),
     TRAIN: SealedArrays(),
+    ADAPTERS: SealedArrays(),
     META: SealedJson(),
   }
+
+
+def split_params(params: Any) -> dict[str, Any]:
+  """Returns the parts of a parameter tree by the item that contains them.
+
+  The item 'adapters' exists only if the parameters contain adapters.
+
+  Args:
+    params: Parameters `{'model': ..., 'heads': ...}`, or a part of them.
+  """
+  named: dict[str, dict[str, Any]] = {PARAMS: {}}
+  for name, leaf in param_tree.flatten_params(params).items():
+    is_adapter = adapter_config.adapter_name(name) is not None
+    named.setdefault(ADAPTERS if is_adapter else PARAMS, {})[name] = leaf
+  if ADAPTERS not in named:
+    return {PARAMS: params}
+  return {
+    item: param_tree.unflatten_params(leaves) for item, leaves in named.items()
+  }
+
+
+def join_params(*parts: Any) -> Any:
+  """Joins parts of a parameter tree. This is the inverse of `split_params`."""
+  if len(parts) == 1:
+    return parts[0]
+  return param_tree.unflatten_params(
+    {
+      name: leaf
+      for part in parts
+      for name, leaf in param_tree.flatten_params(part).items()
+    }
+  )
+
+
+def has_adapters(checkpoint: pathlib.Path) -> bool:
+  """Returns whether a checkpoint has the item 'adapters'."""
+  return (checkpoint / ADAPTERS).is_dir()
+
+
+def item_of(checkpoint: pathlib.Path, parameter: str) -> str:
+  """Returns the name of the item that contains a parameter."""
+  is_adapter = adapter_config.adapter_name(parameter) is not None
+  return ADAPTERS if is_adapter and has_adapters(checkpoint) else PARAMS
 
 
 def read_arrays(checkpoint: pathlib.Path, item: str, abstract: Any) -> Any:
@@ -243,7 +290,8 @@ def read_seal_metadata(checkpoint: pathlib.Path) -> dict[str, Any]:
 def checkpoint_identity(checkpoint: pathlib.Path) -> str:
   """Returns an identifier of a checkpoint's arrays, or '' if none exists."""
   try:
-    seals = [(checkpoint / item / checksums.FILE) for item in (PARAMS, TRAIN)]
+    items = (PARAMS, TRAIN) + (ADAPTERS,) * has_adapters(checkpoint)
+    seals = [(checkpoint / item / checksums.FILE) for item in items]
     return checksums.digest_json([seal.read_text('utf-8') for seal in seals])[
       -16:
     ]
@@ -259,6 +307,8 @@ def verify_items(
 ) -> None:
   """Verifies that the items' files have not changed since they were written.
 
+  The item `adapters`, if it exists, is verified together with `params`.
+
   Args:
     checkpoint: Directory that contains a finished checkpoint.
     *items: Names of items, from `NAMES`.
@@ -271,6 +321,10 @@ def verify_items(
     CheckpointError: If files have changed or are missing, or the items belong
       to different checkpoints. The message lists the problems.
   """
+  if PARAMS in items and (
+    has_adapters(checkpoint) or read_seal_metadata(checkpoint).get(ADAPTERS)
+  ):
+    items = (*items, ADAPTERS)
   problems = [
     f'{item}/{problem}'
     for item in items

@@ -127,7 +127,8 @@ def saved_shapes(
 
   Args:
     checkpoint: Directory of a finished checkpoint.
-    item: Name of the item, 'params' or 'train'.
+    item: Name of the item, 'params' or 'train'. The parameters of adapters,
+      which are a separate item, are included in 'params'.
 
   Returns:
     Mapping from names to shapes.
@@ -135,6 +136,16 @@ def saved_shapes(
   Raises:
     CheckpointError: If the metadata is unreadable or has changed.
   """
+  shapes = _item_shapes(checkpoint, item)
+  if item == checkpoint_items.PARAMS and checkpoint_items.has_adapters(
+    checkpoint
+  ):
+    shapes |= _item_shapes(checkpoint, checkpoint_items.ADAPTERS)
+  return shapes
+
+
+def _item_shapes(checkpoint: pathlib.Path, item: str) -> dict[str, Any]:
+  """Reads the shapes of the arrays of a single item from its metadata."""
   checkpoint_items.verify_description(checkpoint, item)
   try:
     metadata = ocp.StandardCheckpointHandler().metadata(
@@ -280,9 +291,26 @@ def restore_subtree(checkpoint: pathlib.Path, item: str, abstract) -> Any:
 
   Args:
     checkpoint: Directory of a finished checkpoint.
-    item: Name of the item, 'params' or 'train'.
+    item: Name of the item, 'params' or 'train'. The parameters of adapters,
+      which are a separate item, are included in 'params'.
     abstract: Tree of ShapeDtypeStructs that is a subtree of the item's tree.
   """
+  if item == checkpoint_items.PARAMS and checkpoint_items.has_adapters(
+    checkpoint
+  ):
+    parts = checkpoint_items.split_params(abstract)
+    return checkpoint_items.join_params(
+      *(
+        _restore_item(checkpoint, part_item, part)
+        for part_item, part in parts.items()
+        if jax.tree.leaves(part)
+      )
+    )
+  return _restore_item(checkpoint, item, abstract)
+
+
+def _restore_item(checkpoint: pathlib.Path, item: str, abstract) -> Any:
+  """Restores some arrays of a single item."""
   with ocp.PyTreeCheckpointer() as checkpointer:
     return checkpointer.restore(
       paths.to_absolute_path(checkpoint) / item,

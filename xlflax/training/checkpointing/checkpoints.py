@@ -2,8 +2,10 @@
 
 A checkpoint has three items, so that a reader loads only what it needs:
 `params` (read by evaluation and initialization), `train` (step, optimizer
-state, EMA and states of the objectives) and `meta` (plain JSON). Each item
-contains digests of its files (`checkpoint_items`), which every reader verifies.
+state, EMA and states of the objectives) and `meta` (plain JSON). The parameters
+of adapters are stored in a fourth item, `adapters`, instead of `params`. Each
+item contains digests of its files (`checkpoint_items`), which every reader
+verifies.
 """
 
 import dataclasses
@@ -141,7 +143,7 @@ class Checkpoints:
         enable_async_checkpointing=self._options.enable_async_checkpointing,
         cleanup_tmp_directories=True,
       ),
-      item_names=checkpoint_items.NAMES,
+      item_names=tuple(self._handlers),
       item_handlers=self._handlers,
     )
 
@@ -205,24 +207,33 @@ class Checkpoints:
       else checkpoint_items.SaveTree
     )
     meta = meta | checkpoint_items.make_meta(self._model_dir, scored)
+    about: dict[str, Any] = {
+      'step': step,
+      'run': run_directory.run_id(self._model_dir),
+    }
+    parts = checkpoint_items.split_params(state.params)
+    adapters = {}
+    if checkpoint_items.ADAPTERS in parts:
+      about[checkpoint_items.ADAPTERS] = True
+      adapters[checkpoint_items.ADAPTERS] = checkpoint_items.SaveArrays(
+        parts[checkpoint_items.ADAPTERS]
+      )
     self.wait()
     self._last_written_step = step
     self._has_unchecked_write = True
     with self._report_failure():
       for handler in self._handlers.values():
-        handler.about = {
-          'step': step,
-          'run': run_directory.run_id(self._model_dir),
-        }
+        handler.about = about
       self._manager.save(
         step,
         metrics=scored,
         args=ocp.args.Composite(
-          params=save(state.params),
+          params=save(parts[checkpoint_items.PARAMS]),
           train=checkpoint_items.SaveArrays(
             checkpoint_reader.make_train_item(state)
           ),
           meta=checkpoint_items.SaveJson(meta),
+          **adapters,
         ),
       )
 
@@ -316,8 +327,11 @@ class Checkpoints:
       checkpoint_items.TRAIN,
       checkpoint_reader.make_train_item(abstract),
     )
-    params = checkpoint_items.read_arrays(
-      checkpoint, checkpoint_items.PARAMS, abstract.params
+    params = checkpoint_items.join_params(
+      *(
+        checkpoint_items.read_arrays(checkpoint, item, part)
+        for item, part in checkpoint_items.split_params(abstract.params).items()
+      )
     )
     return Restored(
       step,

@@ -8,7 +8,7 @@ import tensorstore
 
 from xlflax.storage import paths, tensorstore_specs
 from xlflax.training import nonfinite_checks
-from xlflax.training.checkpointing import checkpoint_reader
+from xlflax.training.checkpointing import checkpoint_items, checkpoint_reader
 
 _BLOCK_BYTES = 1 << 26  # Number of bytes of an array that are read at once.
 
@@ -37,7 +37,9 @@ class Reader:
     Raises:
       CheckpointError: If a file has changed.
     """
-    checkpoint_reader.verify_checkpoint(self._checkpoint, self._item)
+    checkpoint_reader.verify_checkpoint(
+      self._checkpoint, 'train' if self._averaged else 'params'
+    )
 
   def __call__(
     self, parameter: str, rows: np.ndarray | None = None
@@ -54,17 +56,16 @@ class Reader:
     Raises:
       CheckpointError: If a value is not finite.
     """
-    name = f'ema/{parameter}' if self._averaged else parameter
-    values = _read(self._open(name), rows)
+    if self._averaged:
+      array = self._open('train', f'ema/{parameter}')
+    else:
+      item = checkpoint_items.item_of(self._checkpoint, parameter)
+      array = self._open(item, parameter)
+    values = _read(array, rows)
     nonfinite_checks.check_finite(parameter, values, where=self._checkpoint)
     return values
 
-  @property
-  def _item(self) -> str:
-    """Name of the checkpoint item that contains the parameters."""
-    return 'train' if self._averaged else 'params'
-
-  def _open(self, name: str) -> Any:
+  def _open(self, item: str, name: str) -> Any:
     """Opens the stored array, so that slices of it can be read."""
     return tensorstore.open(
       {
@@ -72,7 +73,7 @@ class Reader:
         'kvstore': {
           'driver': 'ocdbt',
           'base': tensorstore_specs.kvstore_spec(
-            f'{paths.to_absolute_path(self._checkpoint)}/{self._item}/'
+            f'{paths.to_absolute_path(self._checkpoint)}/{item}/'
           ),
           'path': name.replace('/', '.') + '/',
         },
