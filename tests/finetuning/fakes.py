@@ -4,8 +4,10 @@ import dataclasses
 import json
 import pathlib
 import shutil
+import types
 from typing import Any
 
+from xlflax.data.tokenizers import vocabulary_spec
 from xlflax.evaluation import eval_task
 from xlflax.storage import paths
 from xlflax.training.checkpointing import checkpoint_reader, saved_run
@@ -43,6 +45,18 @@ class FakeTrainer:
   num_train_steps: int = class_registry.changeable_field(default=20)
   epochs: float | None = class_registry.changeable_field(default=None)
   on_config_mismatch: Any = class_registry.changeable_field(default=None)
+
+  @property
+  def datasets(self):
+    return ()
+
+  @property
+  def objectives(self):
+    return types.SimpleNamespace(objectives=())
+
+  @property
+  def vocabulary(self):
+    return vocabulary_spec.make_dummy_spec(20)
 
   def train(self, *, gin_config):
     directory = paths.to_path(self.model_dir)

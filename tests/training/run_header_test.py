@@ -118,3 +118,21 @@ def test_a_dataset_of_every_other_step_is_read_half_as_often(setup):
 def test_a_live_dataset_has_no_rows(setup):
   tasks = {'mono': [_task('live', ('en',), 1.0, rows=None)]}
   assert run_header.data_warnings(setup.settings, tasks) == []
+
+
+def test_languages_outside_of_the_vocabulary():
+  statistics = loader_base.TaskStatistics(
+    task='labeled/eng',
+    languages=('eng', 'de'),
+    examples=1,
+    rate=1.0,
+    rows=1,
+    dropped=0,
+    truncated=0,
+    tokens=None,
+  )
+  tasks = {'labeled': [statistics]}
+  [line] = run_header.language_warnings(('de', 'en'), tasks)
+  assert_mentions(line, 'labeled', 'eng', 'de')
+  assert not run_header.language_warnings(('de', 'eng'), tasks)
+  assert not run_header.language_warnings((), tasks)

@@ -10,6 +10,9 @@ from xlflax.config import flag_validation, gin_config
 from xlflax.storage import paths
 from xlflax.utils import errors
 
+# Macros of the tests that have the value of training, unless they are set.
+_INHERITED_MACROS = ('FORMAT', 'OPTIONS', 'SCHEME', 'SLOT_FORMAT')
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FinetuneOptions:
@@ -41,9 +44,13 @@ class FinetuneOptions:
     on_config_mismatch: Behavior if a trial's directory contains a run with a
       different configuration. "continue" resumes the run with the new
       configuration.
-    dry_run: Check and list the trials without training.
+    dry_run: Check and list the trials without training. All training,
+      development and test files are read.
     eval_gin_file: Gin file with evaluation tasks for the selected setting, such
-      as evaluate/tagging.gin. Repeat the option for several files.
+      as evaluate/tagging.gin. Repeat the option for several files. The macros
+      FORMAT, OPTIONS, SCHEME and SLOT_FORMAT have the values of training,
+      unless they are set for the tests. All test files are read before
+      training.
     eval_gin: Binding NAME=VALUE for the files given with --eval_gin_file.
       Repeat the option for several bindings.
     test_top_k: Number of settings to test, ranked by the development metric.
@@ -125,10 +132,11 @@ def main(options: FinetuneOptions) -> int:
 
   axes = tuple(map(hyperparameter_grid.parse_axis, options.grid))
   _check_bindings(options, training, axes)
+  test = _test_configuration(options, training)
+  _check_trials(options, training, axes, test)
   if options.dry_run:
-    _list_trials(options, training, axes)
     return 0
-  reports = _run_grids(options, training, axes)
+  reports = _run_grids(options, training, axes, test)
   _write_page(options, reports)
   return errors.joint_status(
     _print_report(language, report) for language, report in reports.items()
@@ -190,10 +198,71 @@ def _check_bindings(options: FinetuneOptions, training: Any, axes: Any) -> None:
   )
 
 
-def _list_trials(options: FinetuneOptions, training: Any, axes: Any) -> None:
-  """Checks all trials and prints their names."""
-  from xlflax.finetuning import finetune_grid, grid_trials, transfer_matrix
+def _test_configuration(options: FinetuneOptions, training: Any) -> Any:
+  """Returns the gin configuration of the tests, or None without tests.
 
+  The format of the files and the type of the labels are those of the training
+  configuration, unless a gin file of the user or --eval_gin sets them.
+  """
+  if not options.eval_gin_file:
+    return None
+  gin = _eval_gin(options)
+  arguments: Any = (gin.gin_file, gin.gin_bindings, gin.gin_search_paths)
+  test = gin_config.load_gin_files(*arguments, partial=True)
+  return gin_config.load_gin_files(
+    *arguments, macros=_inherited_macros(training, test), partial=True
+  )
+
+
+def _inherited_macros(training: Any, test: Any) -> dict[str, Any]:
+  """Returns the macros of training that also apply to the test files."""
+  inherited = {
+    name: training.macro(name)
+    for name in _INHERITED_MACROS
+    if _is_bound(test, name)
+    and _is_bound(training, name)
+    and all(
+      binding.is_shipped for binding in test.bindings if binding.name == name
+    )
+  }
+  from xlflax.data.supervised import file_formats
+
+  # The tests may belong to a task family with other examples.
+  for name in ('FORMAT', 'SLOT_FORMAT'):
+    if name in inherited and (
+      file_formats.find_reader(inherited[name]).example
+      is not file_formats.find_reader(test.macro(name)).example
+    ):
+      del inherited[name]
+  if _is_bound(test, 'FORMAT') and _is_bound(training, 'FORMAT'):
+    test_format = inherited.get('FORMAT', test.macro('FORMAT'))
+    if test_format != training.macro('FORMAT'):
+      inherited.pop('OPTIONS', None)
+  return inherited
+
+
+def _is_bound(configuration: Any, macro: str) -> bool:
+  """Returns whether a configuration sets a macro."""
+  return any(binding.name == macro for binding in configuration.bindings)
+
+
+def _check_trials(
+  options: FinetuneOptions, training: Any, axes: Any, test: Any
+) -> None:
+  """Checks all trials and files; prints the trials of a dry run."""
+  from xlflax import evaluate
+  from xlflax.finetuning import (
+    finetune_grid,
+    grid_trials,
+    input_checks,
+    transfer_matrix,
+  )
+
+  test_tasks = []
+  if test is not None:
+    test.expect_build(evaluate.evaluate)
+    gin_config.check_bindings([test])
+    test_tasks = finetune_grid.bound_tasks(test)
   for language in _languages(options) or ['']:
     macros = {transfer_matrix.MACRO: language} if language else {}
     metric = options.metric_for_best_model
@@ -202,14 +271,17 @@ def _list_trials(options: FinetuneOptions, training: Any, axes: Any) -> None:
       configuration=training.with_macros(macros),
       select=metric and metric.replace('{language}', language),
     )
-    for trial in finetune_grid.make_trials(
+    trials = finetune_grid.make_trials(
       runner, axes, untrained=options.random_init_baseline
-    ):
-      print('/'.join(filter(None, (language, trial.trial.name))))
+    )
+    input_checks.check_inputs([trial.trainer for trial in trials], test_tasks)
+    if options.dry_run:
+      for trial in trials:
+        print('/'.join(filter(None, (language, trial.trial.name))))
 
 
 def _run_grids(
-  options: FinetuneOptions, training: Any, axes: Any
+  options: FinetuneOptions, training: Any, axes: Any, test: Any
 ) -> dict[str, Any]:
   """Trains and tests the grid of each training language.
 
@@ -217,17 +289,8 @@ def _run_grids(
     The report of each grid by training language. The key is '' without
     `train_languages`.
   """
-  from xlflax import evaluate
   from xlflax.finetuning import finetune_grid
 
-  test = None
-  if options.eval_gin_file:
-    gin = _eval_gin(options)
-    test = gin_config.load_gin_files(
-      gin.gin_file, gin.gin_bindings, gin.gin_search_paths, partial=True
-    )
-    test.expect_build(evaluate.evaluate)
-    gin_config.check_bindings([test])
   arguments: dict[str, Any] = {
     'output': options.output,
     'configuration': training,

@@ -2,6 +2,8 @@
 
 import dataclasses
 import logging
+from collections.abc import Mapping
+from typing import Any
 
 from xlflax.evaluation import (
   eval_task,
@@ -46,6 +48,19 @@ class Evaluation:
   def is_better_higher(self, metric: str) -> bool:
     """Returns whether higher values of a metric are better."""
     return task_families.better_of(metric) is Better.HIGHER
+
+  def check_inputs(self, objectives: Mapping[str, Any]) -> None:
+    """Reads and checks the labeled examples of all tasks.
+
+    Args:
+      objectives: Objectives of the run by name.
+
+    Raises:
+      XlflaxError: If a file cannot be read, or if its examples or labels do not
+        fit a task or a head.
+    """
+    for task in self.tasks:
+      task.check_inputs(objectives)
 
   def run(self, setup, state: train_state.TrainState) -> dict[str, float]:
     """Evaluates all tasks and logs their primary metrics.

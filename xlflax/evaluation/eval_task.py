@@ -289,6 +289,19 @@ class EvalTask:
     """Metrics whose mean is reported as the task's score."""
     return (self.primary_metric,)
 
+  def check_inputs(self, objectives: Mapping[str, Any]) -> None:
+    """Reads and checks the task's labeled examples before training.
+
+    By default, nothing is checked.
+
+    Args:
+      objectives: Objectives of the run by name, whose heads the task evaluates.
+
+    Raises:
+      XlflaxError: If a file cannot be read, or if its examples or labels do not
+        fit the task or the head.
+    """
+
   @classmethod
   def source_factory(cls, name: str) -> Callable[..., Any] | None:
     """Returns the function that creates the task's text source from options.

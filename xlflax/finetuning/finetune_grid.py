@@ -89,7 +89,7 @@ def finetune(
   """
   tested = validation.validate(tested, Tested, name='finetune.tested')
   if test is not None:
-    test_tasks = _bound_tasks(test)
+    test_tasks = bound_tasks(test)
   runner = grid_trials.TrialRunner(
     output=paths.to_path(output),
     select=select,
@@ -159,12 +159,7 @@ def make_trials(
   )
   if untrained:
     trials += hyperparameter_grid.untrained_trials(trials)
-  made_trials = [runner.make(trial) for trial in trials]
-  for trial in made_trials:
-    evaluation = trial.trainer.evaluation
-    if runner.select and isinstance(evaluation, during_training.Evaluation):
-      model_selection.check_exists(runner.select, evaluation.tasks)
-  return made_trials
+  return [runner.make(trial) for trial in trials]
 
 
 def trial_configurations(
@@ -261,7 +256,7 @@ def finetune_directions(
   return reports
 
 
-def _bound_tasks(test: gin_config.Configuration) -> list[eval_task.EvalTask]:
+def bound_tasks(test: gin_config.Configuration) -> list[eval_task.EvalTask]:
   """Returns the evaluation tasks that a configuration binds."""
   return list(
     test.parameter('evaluate.evaluate.tasks', what='evaluation tasks')

@@ -19,7 +19,7 @@ from xlflax.evaluation import (
   task_families,
 )
 from xlflax.evaluation.metrics.metric import Better
-from xlflax.finetuning import hyperparameter_grid
+from xlflax.finetuning import hyperparameter_grid, selection_metrics
 from xlflax.storage import checksums, content_hash, manifests, paths
 from xlflax.trainer import Trainer
 from xlflax.training.checkpointing import (
@@ -206,6 +206,8 @@ class TrialRunner:
         trainer = dataclasses.replace(
           trainer, evaluation=configuration.build(during_training.Evaluation)
         )
+      if isinstance(trainer.evaluation, during_training.Evaluation):
+        selection_metrics.check_exists(self.select, trainer.evaluation.tasks)
       trainer = self._keep_best_checkpoint(trainer)
     return MadeTrial(trial, trainer, configuration.operative)
 

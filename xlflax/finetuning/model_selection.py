@@ -6,11 +6,10 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from xlflax.data.supervised.sources import example_source
-from xlflax.evaluation import eval_task, task_families
+from xlflax.evaluation import task_families
 from xlflax.evaluation.metrics.metric import Better
 from xlflax.finetuning import grid_trials
-from xlflax.utils import errors, name_suggestions
+from xlflax.utils import errors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,49 +153,3 @@ def check_metric(metric: str | None, num_settings: int) -> None:
       where='--metric_for_best_model',
       expected='a metric of the dev set, such as classification/accuracy/en',
     )
-
-
-def check_exists(metric: str, tasks: Sequence[eval_task.EvalTask]) -> None:
-  """Raises ConfigError if no task on the dev set reports the metric.
-
-  Args:
-    metric: Metric in the format 'task/metric/part'.
-    tasks: Evaluation tasks that run during training.
-  """
-  task_name, _, suffix = metric.partition('/')
-  metric_name, _, part = suffix.partition('/')
-  suggestions = [
-    f'{task.name}/{task.primary_metric}/{_first_part(task)}' for task in tasks
-  ]
-  for task in tasks:
-    if task.name != task_name or not metric_name or not part:
-      continue
-    # Without declared metrics or languages, any name is accepted.
-    metric_names = [declared.name for declared in task.METRICS]
-    parts = _task_languages(task)
-    if metric_names and metric_name not in metric_names:
-      continue
-    if not parts or part in (*parts, 'mean'):
-      return
-  raise errors.ConfigError(
-    'None of the evaluation tasks in training reports this metric',
-    got=metric,
-    where='--metric_for_best_model',
-    expected='a metric such as ' + ', '.join(suggestions)
-    if suggestions
-    else 'evaluation tasks during training',
-    fix=name_suggestions.did_you_mean(metric, suggestions),
-  )
-
-
-def _task_languages(task: eval_task.EvalTask) -> list[str]:
-  """Returns the languages of a labeled task, or [] if they are unknown."""
-  source = getattr(task, 'source', None)
-  if not isinstance(source, example_source.ExampleSource):
-    return []
-  return list(source.languages())
-
-
-def _first_part(task: eval_task.EvalTask) -> str:
-  """Returns the first language of a task, or 'mean'."""
-  return (_task_languages(task) or ['mean'])[0]

@@ -1,7 +1,7 @@
 """Run summary and data warnings, which are logged at startup."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -12,6 +12,7 @@ from xlflax.data.sampling import sampling_order
 from xlflax.models import compile_targets, encoder_config, vocabulary_padding
 from xlflax.models.attention import attention_backends
 from xlflax.training import param_tree, training_setup
+from xlflax.utils import name_suggestions
 
 if TYPE_CHECKING:
   from xlflax.trainer import Trainer
@@ -42,6 +43,9 @@ def log_run_header(
     logging.info('%s', line)
   for line in data_warnings(setup.settings, tasks):
     logging.warning('%s', line)
+  if setup.vocabulary is not None:
+    for line in language_warnings(setup.vocabulary.spec.languages, tasks):
+      logging.warning('%s', line)
   settings = setup.settings
   # If there is a cache, `xlflax cache` has logged the anomalies.
   if settings.corpus and not settings.cache_dir:
@@ -226,3 +230,48 @@ def data_warnings(
         if share > MANY_UNKNOWN
       ]
   return messages
+
+
+def language_warnings(
+  vocabulary_languages: Sequence[str],
+  tasks: Mapping[str, list[loader_base.TaskStatistics]],
+) -> list[str]:
+  """Returns a warning for each language that the vocabulary does not contain.
+
+  Args:
+    vocabulary_languages: Languages of the vocabulary. If empty, the vocabulary
+      does not record its languages, and there are no warnings.
+    tasks: Task statistics by dataset name.
+  """
+  if not vocabulary_languages:
+    return []
+  languages_of_datasets = {
+    name: {code for task in statistics for code in task.languages}
+    for name, statistics in tasks.items()
+  }
+  return [
+    describe_unknown_language(f'Dataset {name}', code, vocabulary_languages)
+    for name, languages in languages_of_datasets.items()
+    for code in sorted(languages - set(vocabulary_languages))
+  ]
+
+
+def describe_unknown_language(
+  subject: str, language: str, vocabulary_languages: Sequence[str]
+) -> str:
+  """Returns the warning for text in a language without vocabulary.
+
+  Args:
+    subject: Name of the text, such as 'Dataset labeled'.
+    language: Language code of the text.
+    vocabulary_languages: Languages of the vocabulary.
+  """
+  listed_languages = ', '.join(vocabulary_languages[:_MAX_LISTED_LANGUAGES])
+  if len(vocabulary_languages) > _MAX_LISTED_LANGUAGES:
+    listed_languages += f' and {len(vocabulary_languages):,} languages in total'
+  hint = name_suggestions.suggest_language(language, vocabulary_languages)
+  return (
+    f'{subject} contains text in {language}, but the vocabulary was trained on '
+    f'text in {listed_languages}. Check the language code'
+    + (f': {hint}' if hint else '.')
+  )

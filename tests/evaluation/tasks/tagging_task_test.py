@@ -148,3 +148,10 @@ def test_run_without_the_head(eval_model):
       _task(('en', _ENGLISH)).evaluate(
         dataclasses.replace(eval_model, **changed)
       )
+
+
+def test_the_labels_of_the_source_determine_the_primary_metric():
+  assert _task(('en', _ENGLISH)).primary_metric == 'f1'
+  tagged = (_sentence('Ada/PROPN saw/VERB'),)
+  assert _task(('en', tagged)).primary_metric == 'accuracy'
+  assert _task(('en', _ENGLISH), scheme='tags').primary_metric == 'accuracy'

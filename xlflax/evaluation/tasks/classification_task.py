@@ -74,9 +74,7 @@ class Classification(head_task.HeadOnTexts):
         expected=f'one of {", ".join(objective.labels)}',
         where='Classification.positive',
       )
-    label_checks.check_labels_known(
-      examples, objective.labels, self.unseen, part=part, notes=notes
-    )
+    self.check_labels(objective, part, examples, notes)
     predictions = [
       objective.labels[int(np.argmax(logits))]
       for logits in self.outputs(eval_model, objective, examples, notes)
@@ -93,6 +91,11 @@ class Classification(head_task.HeadOnTexts):
     )
     result.metrics.update(_metrics(part, gold, scores))
     result.tables.setdefault('confusion', []).extend(_confusion(part, scores))
+
+  def check_labels(self, objective, part, examples, notes) -> None:
+    label_checks.check_labels_known(
+      examples, objective.labels, self.unseen, part=part, notes=notes
+    )
 
   def example_statistics(self, gold, predictions):
     labels = [example.label for example in gold]

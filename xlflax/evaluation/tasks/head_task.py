@@ -79,6 +79,30 @@ class HeadTask(labeled_task.LabeledTask):
     """
     raise NotImplementedError
 
+  def check_labels(
+    self, objective: Any, part: str, examples: Sequence[Any], notes: list[str]
+  ) -> None:
+    """Checks that the head was trained with the labels of the examples.
+
+    By default, nothing is checked.
+
+    Args:
+      objective: Objective with the head, an instance of `HEAD`.
+      part: Name of the language or file in the source.
+      examples: Examples of the language or file.
+      notes: List to which a note about unseen labels is appended.
+
+    Raises:
+      CorpusError: If examples with unseen labels cannot be evaluated.
+    """
+
+  def check_inputs(self, objectives):
+    objective = objectives.get(self.objective)
+    for part in self.source.languages():
+      examples = check_examples(self.source.load(part), self.EXAMPLE, part)
+      if isinstance(objective, self.HEAD):
+        self.check_labels(objective, part, examples, [])
+
   def example_statistics(
     self, gold: Sequence[Any], predictions: Any
   ) -> dict[str, example_statistics.Statistics]:

@@ -23,6 +23,10 @@ class LabeledTask(eval_task.EvalTask):
   EXAMPLE: ClassVar[type[labeled_examples.Example]]
   source: example_source.ExampleSource
 
+  def check_inputs(self, objectives):
+    for part in self.source.languages():
+      self.source.load(part)
+
   @classmethod
   def source_factory(cls, name: str) -> Callable[..., Any]:
     """Returns the function that creates a SeqIO example source from options."""

@@ -76,14 +76,7 @@ class Parsing(head_task.HeadTask):
     self, eval_model, objective, part, examples, result, notes
   ) -> None:
     """Adds predictions and scores for a language or file to the result."""
-    label_checks.check_labels_known(
-      examples,
-      objective.relations,
-      self.unseen,
-      part=part,
-      notes=notes,
-      name=parsing_metrics.universal_relation,
-    )
+    self.check_labels(objective, part, examples, notes)
     trees = self._predictions(eval_model, objective, examples, part, notes)
     gold, _ = self.add_scores(part, examples, trees, result, notes)
     if gold:
@@ -93,6 +86,16 @@ class Parsing(head_task.HeadTask):
           gold, chains, exclude_punctuation=self.exclude_punctuation
         )
         result.metrics[f'{name}/{part}'] = scores.uas.value
+
+  def check_labels(self, objective, part, examples, notes) -> None:
+    label_checks.check_labels_known(
+      examples,
+      objective.relations,
+      self.unseen,
+      part=part,
+      notes=notes,
+      name=parsing_metrics.universal_relation,
+    )
 
   def example_statistics(self, gold, predictions):
     attachment = parsing_metrics.attachment_scores(

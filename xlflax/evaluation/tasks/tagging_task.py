@@ -3,12 +3,13 @@
 import collections
 import dataclasses
 import enum
+import functools
 from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from xlflax.data.supervised import labeled_examples
+from xlflax.data.supervised import label_sets, labeled_examples
 from xlflax.data.supervised.featurizers import tagging_featurizer, word_level
 from xlflax.evaluation import eval_task, head_predictions, label_checks
 from xlflax.evaluation.label_checks import UnseenLabelPolicy
@@ -22,7 +23,7 @@ from xlflax.evaluation.metrics.metric import (
 )
 from xlflax.evaluation.tasks import head_task
 from xlflax.objectives.finetuning import token_classification
-from xlflax.utils import validation
+from xlflax.utils import errors, validation
 
 
 class Scheme(enum.Enum):
@@ -79,7 +80,8 @@ class Tagging(head_task.HeadTask):
   Attributes:
     scheme: Type of the word labels. If None, the type of the labels that the
       head was fine-tuned with (see `infer_scheme`). Summary tables show F1 for
-      ENTITIES, and accuracy for TAGS.
+      ENTITIES, and accuracy for TAGS. If None, they show the metric for the
+      labels of the examples.
     unseen: How to treat gold labels that the head was not trained with. By
       default, words with such a label count as wrong, so that a single unknown
       entity type does not exclude a language.
@@ -106,7 +108,16 @@ class Tagging(head_task.HeadTask):
   @property
   def primary_metric(self) -> str:
     """Name of the metric to show in summary tables, such as 'f1'."""
-    return 'f1' if self.scheme is Scheme.ENTITIES else 'accuracy'
+    scheme = self.scheme or self._scheme_of_source
+    return 'f1' if scheme is Scheme.ENTITIES else 'accuracy'
+
+  @functools.cached_property
+  def _scheme_of_source(self) -> Scheme:
+    """Type of the labels in the source, or TAGS if it cannot be read."""
+    try:
+      return infer_scheme(label_sets.labels_of(self.source))
+    except errors.XlflaxError:
+      return Scheme.TAGS
 
   @property
   def score_metrics(self) -> tuple[str, ...]:
@@ -123,9 +134,7 @@ class Tagging(head_task.HeadTask):
     self, eval_model, objective, part, examples, result, notes
   ) -> None:
     """Adds predictions and scores for a language or file to the result."""
-    label_checks.check_labels_known(
-      examples, objective.labels, self.unseen, part=part, notes=notes
-    )
+    self.check_labels(objective, part, examples, notes)
     predictions = self._predictions(
       eval_model, objective, examples, part, notes
     )
@@ -141,6 +150,11 @@ class Tagging(head_task.HeadTask):
       result.metrics.update(metrics)
       if rows:
         result.tables.setdefault('types', []).extend(rows)
+
+  def check_labels(self, objective, part, examples, notes) -> None:
+    label_checks.check_labels_known(
+      examples, objective.labels, self.unseen, part=part, notes=notes
+    )
 
   def example_statistics(self, gold, predictions):
     tags = [example.tags for example in gold]

@@ -17,6 +17,14 @@ class EvaluationHook(hook_base.Hook):
   def __init__(self, evaluation: interfaces.Evaluation):
     self._evaluation = evaluation
 
+  def before_training(self, run):
+    """Checks the files of the evaluation tasks before the first step."""
+    # Other implementations of the interface may lack the method.
+    check_inputs = getattr(self._evaluation, 'check_inputs', None)
+    if check_inputs is not None:
+      objectives = run.trainer.objectives.objectives
+      check_inputs({objective.name: objective for objective in objectives})
+
   def after_step(self, run, step, output):
     """See base class."""
     if not self._evaluation.is_due(step, run.trainer.steps):

@@ -106,3 +106,28 @@ def test_unknown_schemes(write):
     errors.ConfigError, got='bio', mentions=('plain', 'iob1', 'iob2')
   ):
     conll.read_conll(write('a', 'x y'), 'en', scheme='bio')
+
+
+@pytest.mark.parametrize(
+  'tags, scheme',
+  [
+    ('DET NOUN VERB', 'plain'),
+    ('O O', 'plain'),
+    ('B-LOC I-LOC O NOUN', 'plain'),
+    ('O B-LOC I-LOC O', 'iob2'),
+    ('I-LOC I-LOC O I-ORG B-ORG', 'iob1'),
+    ('B-LOC I-LOC I-ORG', 'iob2'),
+    ('S-PER O B-LOC E-LOC', 'iobes'),
+    ('U-PER O B-LOC L-LOC', 'iobes'),
+  ],
+)
+def test_the_scheme_is_detected(tags, scheme):
+  assert conll.detect_scheme([tags.split()]) is conll.Scheme(scheme)
+
+
+def test_the_conll_format_detects_the_scheme(write):
+  path = write('a.conll', 'West I-LOC\nIndies I-LOC\nParis B-LOC\n\nhits O\n')
+  first, _ = file_formats.read_files('conll', path, 'en').examples
+  assert first.tags == ('B-LOC', 'I-LOC', 'B-LOC')
+  plain = file_formats.read_files('conll', path, 'en', scheme='plain').examples
+  assert plain[0].tags == ('I-LOC', 'I-LOC', 'B-LOC')

@@ -10,6 +10,7 @@ et al. (2019); Mayhew et al. (2024).
 """
 
 import enum
+import itertools
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -35,9 +36,11 @@ class Scheme(enum.Enum):
   remain unchanged. IOB1: B- is used only if an entity directly follows another
   entity of the same type (CoNLL-2003 as distributed). IOB2: B- is used at the
   start of each entity. IOBES: E- is used at the end of an entity and S- for a
-  single word. L- and U- are read like E- and S-.
+  single word. L- and U- are read like E- and S-. AUTO: The scheme is detected
+  from the tags of the file (see `detect_scheme`).
   """
 
+  AUTO = 'auto'
   PLAIN = 'plain'
   IOB1 = 'iob1'
   IOB2 = 'iob2'
@@ -75,7 +78,9 @@ class _Line(NamedTuple):
 @file_formats.register_reader(
   'conll_iob1', example=labeled_examples.TaggedSentence, scheme='iob1'
 )
-@file_formats.register_reader('conll', example=labeled_examples.TaggedSentence)
+@file_formats.register_reader(
+  'conll', example=labeled_examples.TaggedSentence, scheme='auto'
+)
 def read_conll(
   path: str | os.PathLike,
   language: str,
@@ -117,13 +122,17 @@ def read_conll(
   )
   separator = validation.validate(separator, Separator, name='separator')
   split = _choose_splitter(path, separator)
+  sentences = list(_read_sentences(path, split, word, tag, language_prefix))
+  is_blind: bool | None = None
+  for _, lines in sentences:
+    is_blind = _check_blind(lines, is_blind, path)
+  if scheme is Scheme.AUTO:
+    scheme = detect_scheme(
+      [[line.tag or '' for line in lines] for _, lines in sentences]
+    )
   examples: list[labeled_examples.TaggedSentence] = []
   problems: list[str] = []
-  is_blind: bool | None = None
-  for sentence_id, lines in _read_sentences(
-    path, split, word, tag, language_prefix
-  ):
-    is_blind = _check_blind(lines, is_blind, path)
+  for sentence_id, lines in sentences:
     examples.append(
       labeled_examples.TaggedSentence(
         id=sentence_id or str(len(examples)),
@@ -301,6 +310,31 @@ def _read_tags(
         f'{path}:{line.number}: An entity starts with {tag} instead of B-'
       )
   return tuple(tags)
+
+
+def detect_scheme(sentences: Sequence[Sequence[str]]) -> Scheme:
+  """Detects the tagging scheme of sentences.
+
+  Returns:
+    PLAIN, unless some tags mark entities and all others are `O`. IOBES if a tag
+    has the prefix E-, S-, L- or U-. IOB1 if an entity starts with I-, and B- is
+    used only after an entity of the same type. Otherwise, IOB2.
+  """
+  tags = {tag for sentence in sentences for tag in sentence}
+  prefixes = {tag[0] for tag in tags if re.fullmatch('[BIESLU]-.+', tag)}
+  if not prefixes or not all(
+    re.fullmatch('O|[BIESLU]-.+', tag) for tag in tags
+  ):
+    return Scheme.PLAIN
+  if prefixes & set('ESLU'):
+    return Scheme.IOBES
+  starts_with_i = starts_with_b = False
+  for sentence in sentences:
+    for previous_tag, tag in itertools.pairwise(['O', *sentence]):
+      follows_same_type = previous_tag[1:] == tag[1:]
+      starts_with_i |= tag[0] == 'I' and not follows_same_type
+      starts_with_b |= tag[0] == 'B' and not follows_same_type
+  return Scheme.IOB1 if starts_with_i and not starts_with_b else Scheme.IOB2
 
 
 def to_iob2(tags: Sequence[str]) -> tuple[str, ...]:

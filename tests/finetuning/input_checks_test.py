@@ -1,0 +1,162 @@
+"""Files, settings and languages are checked before the first trial."""
+
+import logging
+import types
+
+import pytest
+
+from tests.errors import raises_error
+from xlflax import cli
+from xlflax.data.supervised.sources import example_source
+from xlflax.evaluation import during_training
+from xlflax.evaluation.tasks import tagging_task
+from xlflax.training.hooks import evaluation_hook
+from xlflax.utils import errors
+
+pytest_plugins = ['tests.finetuning.fixtures']
+
+_UNER = '1\tAda\tB-PER\t-\t-\n2\tsaw\tO\t-\t-\n3\tRome\tB-LOC\t-\t-\n\n'
+_CONLL = 'Ada B-PER\nsaw O\nRome B-LOC\n\n'
+_CONLLU = (
+  '1\tAda\t_\tPROPN\t_\t_\t2\tnsubj\t_\t_\n'
+  '2\tsaw\t_\tVERB\t_\t_\t0\troot\t_\t_\n\n'
+)
+
+
+@pytest.fixture
+def write(tmp_path):
+  def write(name, text):
+    (tmp_path / name).write_text(text)
+    return str(tmp_path / name)
+
+  return write
+
+
+@pytest.fixture
+def run(pretrained, tmp_path):
+  """Checks a grid of a tagging model without training."""
+
+  def run(*options):
+    return cli.parse(
+      'finetune',
+      [
+        '--gin_file=finetune/tagging.gin',
+        f'--init_from={pretrained}',
+        f'--output={tmp_path / "out"}',
+        '--compilation_cache=',
+        '--dry_run',
+        *options,
+      ],
+    )()
+
+  return run
+
+
+def _tests(**files):
+  return [
+    '--eval_gin_file=evaluate/tagging.gin',
+    f'--eval_gin=TEST_FILES={files!r}',
+  ]
+
+
+def test_test_files_have_the_format_of_training(run, write, capsys):
+  train = f'--gin.TRAIN_FILES={ {"en": write("train", _UNER)}!r}'
+  tests = _tests(fr=write('test', _UNER))
+  assert run(train, '--gin.FORMAT="uner"', *tests) == 0
+  assert capsys.readouterr().out == 'single\n'
+  with raises_error(errors.CorpusError, mentions=('CoNLL-U', 'test')):
+    run(train, '--gin.FORMAT="uner"', *tests, '--eval_gin=FORMAT="conllu_tags"')
+
+
+def test_options_apply_to_test_files_of_the_same_format(run, write):
+  text = 'B-PER Ada\nO saw\n\n'
+  train = f'--gin.TRAIN_FILES={ {"en": write("train", text)}!r}'
+  settings = [
+    '--gin.FORMAT="conll"',
+    "--gin.OPTIONS={'word': 1, 'tag': 0, 'separator': 'space'}",
+  ]
+  assert run(train, *settings, *_tests(fr=write('test', text))) == 0
+  other = _tests(fr=write('other', _UNER))
+  assert run(train, *settings, *other, '--eval_gin=FORMAT="uner"') == 0
+
+
+def test_a_gin_file_of_the_user_keeps_its_format(run, write):
+  train = f'--gin.TRAIN_FILES={ {"en": write("train", _UNER)}!r}'
+  test_gin = write(
+    'mine.gin', "include 'evaluate/tagging.gin'\nFORMAT = 'conll'\n"
+  )
+  files = {'fr': write('test', _CONLL)}
+  tests = [f'--eval_gin_file={test_gin}', f'--eval_gin=TEST_FILES={files!r}']
+  assert run(train, '--gin.FORMAT="uner"', *tests) == 0
+
+
+@pytest.mark.parametrize(
+  'name, error',
+  [('missing', errors.CorpusError), ('malformed', errors.CorpusError)],
+)
+@pytest.mark.parametrize('kind', ['test', 'dev'])
+def test_all_files_are_opened(run, write, tmp_path, kind, name, error):
+  train = f'--gin.TRAIN_FILES={ {"en": write("train", _CONLLU)}!r}'
+  path = str(tmp_path / name)
+  if name == 'malformed':
+    write(name, 'no columns\n')
+  options = (
+    _tests(fr=path)
+    if kind == 'test'
+    else [
+      f'--gin.DEV_FILES={ {"en": path}!r}',
+      '--metric_for_best_model=tagging/accuracy/en',
+    ]
+  )
+  with raises_error(error, mentions=(name,)):
+    run(train, *options)
+
+
+def test_labels_of_another_task_are_found(run, write):
+  train = f'--gin.TRAIN_FILES={ {"en": write("train", _CONLLU)}!r}'
+  tests = _tests(fr=write('test', _UNER))
+  with raises_error(errors.CorpusError, mentions=('B-PER',)):
+    run(train, *tests, '--eval_gin=FORMAT="uner"')
+
+
+def test_languages_outside_of_the_vocabulary_are_reported(run, write, caplog):
+  train = f'--gin.TRAIN_FILES={ {"eng": write("train", _CONLLU)}!r}'
+  tests = _tests(de=write('test', _CONLLU), xx=write('other', _CONLLU))
+  with caplog.at_level(logging.WARNING):
+    assert run(train, *tests) == 0
+  messages = [
+    record.getMessage()
+    for record in caplog.records
+    if 'vocabulary' in record.getMessage()
+  ]
+  assert len(messages) == 2
+  assert ' xx,' in messages[0]
+  assert ' eng,' in messages[1]
+
+
+def test_the_metrics_for_selection_are_listed(run, write):
+  train = f'--gin.TRAIN_FILES={ {"en": write("train", _UNER)}!r}'
+  dev = f'--gin.DEV_FILES={ {"en": write("dev", _UNER)}!r}'
+  with raises_error(errors.ConfigError, got='tagging/f2/en') as caught:
+    run(
+      train, dev, '--gin.FORMAT="uner"', '--metric_for_best_model=tagging/f2/en'
+    )
+  expected = 'tagging/{accuracy,f1,precision,recall}/{en,mean}'
+  assert caught.value.expected == expected
+  assert 'tagging/f1/en' in caught.value.fix
+
+
+def test_training_checks_the_files_of_its_evaluation(tmp_path):
+  source = example_source.FileDataset(
+    format='conllu_tags', files={'en': str(tmp_path / 'missing')}
+  )
+  evaluation = during_training.Evaluation(
+    tasks=[tagging_task.Tagging(source=source)], eval_interval_steps=10
+  )
+  hook = evaluation_hook.EvaluationHook(evaluation)
+  objectives = types.SimpleNamespace(objectives=())
+  run = types.SimpleNamespace(
+    trainer=types.SimpleNamespace(objectives=objectives)
+  )
+  with raises_error(errors.CorpusError, mentions=('missing',)):
+    hook.before_training(run)

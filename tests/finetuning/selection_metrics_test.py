@@ -1,0 +1,41 @@
+"""Metrics that can select a model, and their table in the guide."""
+
+import pathlib
+import re
+
+import pytest
+
+from xlflax.evaluation.tasks import (
+  classification_task,
+  intents_and_slots,
+  mteb_tasks,
+  multiple_choice_task,
+  parsing_task,
+  question_answering_task,
+  regression_task,
+  tagging_task,
+)
+from xlflax.finetuning import selection_metrics
+
+_GUIDE = pathlib.Path(__file__).parents[2] / 'docs/finetuning.md'
+_TASKS = {
+  'classification': classification_task.Classification,
+  'tagging': tagging_task.Tagging,
+  'parsing': parsing_task.Parsing,
+  'question_answering': question_answering_task.ExtractiveQA,
+  'regression': regression_task.Regression,
+  'multiple_choice': multiple_choice_task.MultipleChoice,
+  'intents_and_slots': intents_and_slots.IntentsAndSlots,
+  'search': mteb_tasks.Ranking,
+}
+
+
+@pytest.mark.parametrize('gin_file', _TASKS)
+def test_the_guide_lists_the_metrics(gin_file):
+  task = _TASKS[gin_file]
+  text = _GUIDE.read_text('utf-8')
+  (row,) = re.findall(rf'^\| `finetune/{gin_file}.gin` \| (.+) \|$', text, re.M)
+  prefix, *names = re.findall('`(.+?)`', row)
+  assert prefix == f'{task.name}/'
+  listed = selection_metrics.metric_names(task)
+  assert names == listed

@@ -1,0 +1,96 @@
+"""Checks of the files and languages of fine-tuning before the first trial.
+
+A mistake in a test file would otherwise be found only after training.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from xlflax.data.supervised.supervised_dataset import LabeledDatasetConfig
+from xlflax.data.tokenizers import base_vocabulary
+from xlflax.evaluation import eval_task
+from xlflax.training import run_header
+
+
+def check_inputs(
+  trainers: Sequence[Any], test_tasks: Sequence[eval_task.EvalTask]
+) -> None:
+  """Reads and checks the labeled examples of trials and their test tasks.
+
+  Examples that several trials have in common are read only once. A warning is
+  logged for each language that the vocabulary does not contain.
+
+  Args:
+    trainers: Trainers of the trials.
+    test_tasks: Evaluation tasks for the test sets.
+
+  Raises:
+    XlflaxError: If a file cannot be read, or if its examples or labels do not
+      fit a task or a head.
+  """
+  checked: list[Any] = []
+  for trainer in trainers:
+    objectives = {
+      objective.name: objective for objective in trainer.objectives.objectives
+    }
+    evaluation_tasks = getattr(trainer.evaluation, 'tasks', ())
+    for dataset in trainer.datasets:
+      if isinstance(dataset, LabeledDatasetConfig):
+        parts = dataset.chosen_parts()
+        if (dataset.source, parts) not in checked:
+          checked.append((dataset.source, parts))
+          for part in parts:
+            dataset.source.load(part)
+    for task in (*evaluation_tasks, *test_tasks):
+      if (task, objectives) not in checked:
+        checked.append((task, objectives))
+        task.check_inputs(objectives)
+  for message in sorted(
+    {
+      message
+      for trainer in trainers
+      for message in _describe_unknown_languages(trainer, test_tasks)
+    }
+  ):
+    logging.warning('%s', message)
+
+
+def _describe_unknown_languages(
+  trainer: Any, test_tasks: Sequence[eval_task.EvalTask]
+) -> Iterable[str]:
+  """Yields a sentence for each language that the vocabulary does not contain."""
+  known_languages = _vocabulary_languages(trainer.vocabulary)
+  if not known_languages:
+    return
+  sources: dict[str, list[Any]] = {
+    'The training set': [
+      dataset.source
+      for dataset in trainer.datasets
+      if isinstance(dataset, LabeledDatasetConfig)
+    ],
+    'The development set': [
+      getattr(task, 'source', None)
+      for task in getattr(trainer.evaluation, 'tasks', ())
+    ],
+    'The test set': [getattr(task, 'source', None) for task in test_tasks],
+  }
+  for name, sources_of_name in sources.items():
+    languages = {
+      language
+      for source in sources_of_name
+      if hasattr(source, 'languages')
+      for part in source.languages()
+      for language in part.split('-')
+    }
+    for language in sorted(languages - set(known_languages)):
+      yield run_header.describe_unknown_language(
+        name, language, known_languages
+      )
+
+
+def _vocabulary_languages(vocabulary: Any) -> tuple[str, ...]:
+  """Returns the languages of a vocabulary or of its directory."""
+  if isinstance(vocabulary, str):
+    vocabulary = base_vocabulary.Vocabulary.load(vocabulary).spec
+  return tuple(vocabulary.languages)

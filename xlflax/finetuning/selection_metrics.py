@@ -1,0 +1,83 @@
+"""Metrics of the development set that can select a model."""
+
+from collections.abc import Sequence
+
+from xlflax.data.supervised.sources import example_source
+from xlflax.evaluation import eval_task
+from xlflax.evaluation.metrics.metric import Better
+from xlflax.utils import errors, name_suggestions
+
+# Metrics that do not depend on the model.
+_BASELINES = ('majority', 'chance', 'right_branching', 'left_branching')
+
+
+def check_exists(metric: str, tasks: Sequence[eval_task.EvalTask]) -> None:
+  """Raises ConfigError if no task on the dev set reports the metric.
+
+  Args:
+    metric: Metric in the format 'task/metric/part'.
+    tasks: Evaluation tasks that run during training.
+  """
+  task_name, _, suffix = metric.partition('/')
+  metric_name, _, part = suffix.partition('/')
+  suggestions = [
+    f'{task.name}/{task.primary_metric}/{_first_part(task)}' for task in tasks
+  ]
+  for task in tasks:
+    if task.name != task_name or not metric_name or not part:
+      continue
+    # Without declared metrics or languages, any name is accepted.
+    declared_names = [declared.name for declared in task.METRICS]
+    parts = _task_languages(task)
+    if declared_names and metric_name not in declared_names:
+      continue
+    if not parts or part in (*parts, 'mean'):
+      return
+  raise errors.ConfigError(
+    'None of the evaluation tasks in training reports this metric',
+    got=metric,
+    where='--metric_for_best_model',
+    expected='; '.join(map(list_metrics, tasks))
+    or 'evaluation tasks during training',
+    fix=name_suggestions.did_you_mean(metric, suggestions),
+  )
+
+
+def list_metrics(task: eval_task.EvalTask) -> str:
+  """Lists the metrics of a task that can select a model.
+
+  For example, the metrics of a classification task with development sets in two
+  languages are `classification/{accuracy,macro_f1}/{en,fr,mean}`.
+  """
+  parts = [*_task_languages(task), 'mean']
+  return '/'.join(
+    (task.name, _format_choices(metric_names(task)), _format_choices(parts))
+  )
+
+
+def metric_names(
+  task: eval_task.EvalTask | type[eval_task.EvalTask],
+) -> list[str]:
+  """Returns the names of a task's metrics that depend on the model."""
+  return [
+    metric.name
+    for metric in task.METRICS
+    if metric.better is not Better.NEITHER and metric.name not in _BASELINES
+  ]
+
+
+def _format_choices(choices: Sequence[str]) -> str:
+  return choices[0] if len(choices) == 1 else f'{{{",".join(choices)}}}'
+
+
+def _task_languages(task: eval_task.EvalTask) -> list[str]:
+  """Returns the languages of a labeled task, or [] if they are unknown."""
+  source = getattr(task, 'source', None)
+  if not isinstance(source, example_source.ExampleSource):
+    return []
+  return list(source.languages())
+
+
+def _first_part(task: eval_task.EvalTask) -> str:
+  """Returns the first language of a task, or 'mean'."""
+  return (_task_languages(task) or ['mean'])[0]
