@@ -66,8 +66,9 @@ class Trainer:
       generation is read.
     verify_cache: Whether to verify the checksums of the cache before the first
       read and after its files have changed.
-    task_modules: Modules that register SeqIO tasks. They are imported if the
-      tasks are read live, without a token cache.
+    task_modules: Modules that register SeqIO tasks, as importable names or paths
+      of Python files. They are imported if the tasks are read live, without a
+      token cache.
     partitioner: Mesh and sharding rules. The default splits the batch over all
       devices.
     checkpoints: Options for saving and keeping checkpoints.
@@ -297,7 +298,9 @@ class Trainer:
         process calls it.
 
     Returns:
-      A dictionary with 'step', 'loss', 'model_dir', 'finished', 'interrupted'
+      A dictionary with 'step', 'first_step' (the number of steps that were
+      finished before this call), 'checkpoint' (the step of the newest
+      checkpoint, or None), 'loss', 'model_dir', 'finished', 'interrupted'
       (whether a signal stopped the run), and further results.
 
     Raises:

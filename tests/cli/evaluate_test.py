@@ -323,3 +323,29 @@ def test_invalid_suites_and_models_are_rejected(flags, field, value):
 def test_options_without_effect_are_rejected(flags):
   with pytest.raises(errors.ConfigError):
     cli.parse('evaluate', ['--model_dir=run', *flags])
+
+
+def test_a_task_module_builds_on_the_tasks_of_the_corpus(
+  tmp_path, monkeypatch, capsys
+):
+  """Also if the evaluation itself reads the corpus without SeqIO."""
+  (tmp_path / 'corpus/mono').mkdir(parents=True)
+  (tmp_path / 'corpus/mono/zu.txt').write_text('okukodwa\n')
+  (tmp_path / 'cli_probe.py').write_text(
+    'import dataclasses\n'
+    'from xlflax.data.seqio_tasks import task_registry\n'
+    'from xlflax.evaluation import eval_task, text_sources\n'
+    'from xlflax.evaluation.metrics.metric import ACCURACY\n'
+    "task_registry.add_mixture('probed', ['corpus.mono.zu'])\n"
+    '@dataclasses.dataclass(frozen=True, kw_only=True)\n'
+    'class Probe(eval_task.EvalTask):\n'
+    '  METRICS = (ACCURACY,)\n'
+    "  name: str = 'cli_probe'\n"
+    '  source: text_sources.TextSource\n'
+  )
+  monkeypatch.chdir(tmp_path)
+  flags = ['--tasks=cli_probe', '--task_module=cli_probe.py']
+  assert cli.main(['evaluate', '--model_dir=.', *flags]) == 2
+  assert 'cli_probe.py:5' in capsys.readouterr().err
+  (task,) = _tasks(*flags, '--corpus=corpus', '--split=train')
+  assert task.source.languages_found() == ('zu',)

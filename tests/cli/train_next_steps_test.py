@@ -41,6 +41,7 @@ def _tagging():
 
 _RESULT = {
   'step': 20000,
+  'checkpoint': 20000,
   'loss': 2.3456,
   'model_dir': 'runs/a b',
   'finished': True,
@@ -78,6 +79,14 @@ def test_log_next_steps(caplog):
   train_next_steps.log_next_steps(_trainer(), unfinished)
   assert '3 of 20,000' in caplog.messages[0]
   assert 'xlflax' not in caplog.messages[1]
+
+
+@pytest.mark.parametrize('checkpoint', [None, 1000])
+def test_the_hint_names_only_a_checkpoint_that_exists(checkpoint):
+  unfinished = _RESULT | {'finished': False, 'checkpoint': checkpoint}
+  (hint,) = train_next_steps.next_commands(_trainer(), unfinished)
+  assert ('checkpoint' in hint) == (checkpoint is not None)
+  assert ('1,000' in hint) == (checkpoint is not None)
 
 
 def test_log_export(caplog):

@@ -3,10 +3,12 @@
 import json
 
 import pytest
+import seqio
 
-from tests.errors import assert_mentions
+from tests.errors import assert_mentions, raises_error
 from xlflax import cli
 from xlflax.data.corpus import corpus_writer
+from xlflax.data.seqio_tasks import mixture_text, task_registry
 from xlflax.data.tokenizers.base_vocabulary import Vocabulary
 from xlflax.utils import errors
 
@@ -219,3 +221,74 @@ def test_outputs_in_the_corpus(corpus, tmp_path, capsys, flag):
   assert cli.main(['vocab', f'--corpus={corpus}', *flags]) == 2
   assert f'{flag}={corpus}/mono/new' in capsys.readouterr().err
   assert not (corpus / 'mono/new').exists()
+
+
+def test_mixtures_over_a_corpus_give_the_vocabulary_of_the_corpus(
+  corpus, tmp_path
+):
+  """Monolingual and parallel text, in the training and validation splits."""
+  pairs = [('ano kiru', 'kiru ano'), ('tuli meso', 'meso tuli')]
+  for split in ('train', 'validation'):
+    corpus_writer.write_parallel(corpus, ('en', 'fi'), pairs, split=split)
+  assert _run(corpus, tmp_path / 'v') == 0
+  mixtures = ['--mixture=corpus.mono', '--mixture=corpus.parallel']
+  assert _run(corpus, tmp_path / 'm', *mixtures) == 0
+  descriptions = [
+    (tmp_path / name / 'vocabulary.json').read_bytes() for name in 'vm'
+  ]
+  assert descriptions[0] == descriptions[1]
+
+
+def test_own_tasks(tmp_path, monkeypatch, capsys):
+  """The preprocessor drops a line, which is neither counted nor sampled."""
+  (tmp_path / 'vocab_tasks.py').write_text(
+    'import seqio\nimport tensorflow as tf\n'
+    'from xlflax.data.seqio_tasks import task_registry\n'
+    'def parse(lines):\n'
+    "  lines = lines.filter(lambda t: t != 'dropped')\n"
+    "  return lines.map(lambda t: {'text': t})\n"
+    "task_registry.add_monolingual_task('vocab.sw', seqio.TextLineDataSource(\n"
+    "  {'train': 'sw.txt'}), language='sw', preprocessors=[parse])\n"
+  )
+  (tmp_path / 'sw.txt').write_text('moja mbili\ndropped\ntatu nne\n')
+  monkeypatch.chdir(tmp_path)
+  flags = ['--mixture=vocab.sw', '--task_module=vocab_tasks.py', '--size=19']
+  assert cli.main(['vocab', *flags, '--output=v', '--dry_run']) == 0
+  out = capsys.readouterr().out.split('\n')
+  assert out[1].split() == ['vocab.sw', 'train', '2']
+  assert out[-2].split() == ['sw', '2', '2']
+  assert cli.main(['vocab', *flags, '--output=v']) == 0
+  vocabulary = Vocabulary.load('v')
+  assert vocabulary.spec.languages == ('sw',)
+  assert vocabulary.description['training']['sentences'] == {
+    'sw': {'available': 2, 'drawn': 2}
+  }
+  seqio.TaskRegistry.remove('vocab.sw')
+
+
+def test_a_task_that_tokenizes_its_text_is_rejected():
+  task = seqio.TaskRegistry.add(
+    'vocab.tokenized',
+    seqio.TextLineDataSource({'train': 'none.txt'}),
+    output_features={'targets': seqio.Feature(seqio.ByteVocabulary())},
+    preprocessors=[seqio.preprocessors.tokenize],
+  )
+  task_registry.set_task_languages(task.name, ['en'])
+  with raises_error(errors.CorpusError, where=f'task {task.name}'):
+    mixture_text.MixtureText([task.name])
+  task_registry.remove_task(task.name)
+
+
+@pytest.mark.parametrize(
+  'options',
+  [
+    [],
+    ['--corpus=c', '--task_module=m'],
+    ['--corpus=c', '--tfds_data_dir=d'],
+    ['--mixture=m', '--sample_dir=s'],
+    ['--mixture=m', '--shard_index=0', '--num_shards=2'],
+  ],
+)
+def test_the_text_must_be_given_and_readable_in_that_way(options):
+  with pytest.raises(errors.ConfigError):
+    cli.parse('vocab', ['--output=v', '--size=32', *options])

@@ -25,6 +25,7 @@ def _run(command: str, folder: pathlib.Path) -> subprocess.CompletedProcess:
     env=os.environ
     | {
       'PATH': f'{programs}:{os.environ["PATH"]}',
+      'PYTHONPATH': '',
       'JAX_PLATFORMS': 'cpu',
       'XLA_FLAGS': '',
     },

@@ -18,12 +18,12 @@ _STEPS = 12
 _STOPPED = 75
 
 
-def _start(workspace, run, whens, *more):
+def _start(workspace, run, whens, *more, stopped=_STOPPED):
   """A process for each of `whens`, of one job."""
   port = free_port()
   words = [
     *('train', *TINY_MLM, *workspace.inputs, workspace.cache, _EVERY),
-    *(f'--model_dir={run}', f'--preemption_exit_code={_STOPPED}', *more),
+    *(f'--model_dir={run}', f'--preemption_exit_code={stopped}', *more),
     f'--gin.TRAIN_STEPS={_STEPS}',
   ]
   if len(whens) > 1:
@@ -49,8 +49,8 @@ def _ends(processes) -> tuple[list[int], str]:
   return [p.returncode for p in processes], '\n'.join(outputs)
 
 
-def _run(workspace, run, whens, *more):
-  return _ends(_start(workspace, run, whens, *more))
+def _run(workspace, run, whens, *more, stopped=_STOPPED):
+  return _ends(_start(workspace, run, whens, *more, stopped=stopped))
 
 
 @pytest.fixture(scope='module')
@@ -90,6 +90,26 @@ def test_a_stop_is_followed(workspace, whole, tmp_path, phase, processes):
   assert statuses == [0], output
   if processes == 1:
     assert losses(run) == whole
+
+
+@pytest.mark.parametrize('name', ['SIGTERM', 'SIGINT'])
+@pytest.mark.parametrize('phase', ['start', 'restore'])
+def test_a_stop_before_the_first_step_has_nothing_to_save(
+  workspace, tmp_path, name, phase
+):
+  """Also in a run that is resumed, whose earlier checkpoint stays the last."""
+  run = tmp_path / 'run'
+  for finished in (0, 4):
+    statuses, output = _run(workspace, run, [f'{name}:{phase}'], stopped=0)
+    assert statuses == [130], output
+    assert 'Traceback' not in output
+    if phase == 'restore':
+      assert f'"checkpoint": {finished or "null"}' in output
+    if not finished:
+      assert 'last checkpoint' not in output
+      assert not checkpoint_reader.finished_steps(run)
+      assert _run(workspace, run, ['none'], '--stop_after_steps=4')[0] == [0]
+  assert checkpoint_reader.finished_steps(run) == [4]
 
 
 @pytest.mark.parametrize('name', ['SIGHUP', 'SIGUSR1', 'SIGINT'])

@@ -119,3 +119,22 @@ def test_a_result_in_a_notebook():
   text = result._repr_html_()
   assert '<th>accuracy/en</th><td>0.5</td>' in text
   assert '&lt;de&gt;' in text and '<de>' not in text
+
+
+def test_fields_are_validated_without_a_decorator():
+  """`_Task` is only a dataclass, as the tasks of users are."""
+  with raises_error(errors.ConfigError, where='_Task.source', mentions='_Text'):
+    _Task(source='a folder')
+  with raises_error(errors.ConfigError, where='_Task.kind'):
+    _Task(kind='three')
+  assert _Task(kind='two').kind is _Kind.TWO
+
+
+def test_annotations_that_only_type_checkers_know_are_accepted():
+  @dataclasses.dataclass(frozen=True, kw_only=True)
+  class _Unresolved(eval_task.EvalTask):
+    METRICS = (metric.ACCURACY,)
+    name: str = 'unresolved'
+    source: 'NoSuchName' = None  # type: ignore[name-defined]  # noqa: F821
+
+  assert _Unresolved(source=3).source == 3

@@ -170,6 +170,31 @@ def test_further_signals_wait_for_the_last_checkpoint(make_run):
       signal.signal(number, handler)
 
 
+@pytest.mark.parametrize('finished', [0, 4])
+def test_a_signal_before_the_first_step_saves_nothing(make_run, finished):
+  """Of a new run, or of one that is resumed from a checkpoint."""
+
+  class _Signal(hook_base.Hook):
+    def before_training(self, run):
+      os.kill(os.getpid(), signal.SIGTERM)
+
+  saved = fake_run.Checkpoints()
+  if finished:
+    stop = _Counter({finished: hook_base.Request(stop=True)})
+    train_loop.run_steps(make_run(saved=saved, hooks=[stop]))
+  before = signal.signal(signal.SIGTERM, lambda number, frame: None)
+  try:
+    run = make_run(saved=saved, hooks=[_Signal()])
+    run.add_hooks([stop_request_hook.StopRequestHook()])
+    result = train_loop.run_steps(run)
+  finally:
+    signal.signal(signal.SIGTERM, before)
+  assert result['interrupted'] and not result['finished']
+  assert result['step'] == result['first_step'] == finished
+  assert result['checkpoint'] == (finished or None)
+  assert sorted(saved.saved) == ([finished] if finished else [])
+
+
 def test_a_restore_that_hangs_is_found(make_run):
   """A model directory on a file system that does not answer."""
   ended, messages = threading.Event(), []

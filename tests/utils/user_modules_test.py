@@ -1,25 +1,170 @@
+"""Modules of the user: where they are searched, and how failures are reported."""
+
+import os
+import pathlib
 import sys
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax.utils import errors, user_modules
 
 
-def test_modules_are_imported_from_the_working_directory(tmp_path, monkeypatch):
-  (tmp_path / 'my_user_module.py').write_text('VALUE = 3\n')
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+  """The working directory of an installed command, which Python omits."""
   monkeypatch.chdir(tmp_path)
-  monkeypatch.setattr(sys, 'path', [p for p in sys.path if p])
-  user_modules.import_modules(['my_user_module'], where='--flag')
-  assert sys.modules.pop('my_user_module').VALUE == 3
+  hidden = ('', os.getcwd())
+  monkeypatch.setattr(sys, 'path', [p for p in sys.path if p not in hidden])
+  before = set(sys.modules)
+  yield tmp_path
+  for name in set(sys.modules) - before:
+    del sys.modules[name]
 
 
-def test_a_module_that_is_missing_and_one_that_misses_another(
-  tmp_path, monkeypatch
-):
-  (tmp_path / 'my_broken_module.py').write_text('import no_such_package\n')
-  monkeypatch.syspath_prepend(str(tmp_path))
-  with pytest.raises(ModuleNotFoundError, match='no_such_package'):
-    user_modules.import_modules(['my_broken_module'], where='--flag')
-  for name in ('my_missing_module', 'my_missing.module'):
-    with pytest.raises(errors.ConfigError, match=f'Got: {name}.*--flag'):
-      user_modules.import_modules([name], where='--flag')
+def _write(path: pathlib.Path, text: str = 'VALUE = 3\n') -> None:
+  path.parent.mkdir(parents=True, exist_ok=True)
+  path.write_text(text, encoding='utf-8')
+
+
+def _import(module: str) -> None:
+  user_modules.import_modules([module], where='--flag')
+
+
+def test_the_working_directory_is_searched(folder):
+  _write(folder / 'um_plain.py')
+  _write(folder / 'um_package/inner.py')
+  user_modules.import_modules(['um_plain', 'um_package.inner'], where='--flag')
+  assert sys.modules['um_plain'].VALUE == 3
+  assert sys.modules['um_package.inner'].VALUE == 3
+
+
+@pytest.mark.parametrize(
+  'path, name',
+  [
+    ('um_plain.py', 'um_plain'),
+    ('./um_plain.py', 'um_plain'),
+    ('um_package/inner.py', 'um_package.inner'),
+    ('um_package/__init__.py', 'um_package'),
+    ('um-1.0/um_plain.py', 'um_plain'),
+    ('um-1.0/um_package/inner.py', 'um_package.inner'),
+  ],
+)
+@pytest.mark.parametrize('is_absolute', [False, True])
+def test_a_path_is_imported_under_its_name(folder, path, name, is_absolute):
+  if 'um_package' in path:
+    _write((folder / path).parent / '__init__.py')
+  _write(folder / path)
+  _import(str(folder / path) if is_absolute else path)
+  assert sys.modules[name].VALUE == 3
+  assert pathlib.Path(sys.modules[name].__file__).samefile(folder / path)
+
+
+def test_a_name_and_a_path_are_one_module(folder):
+  _write(
+    folder / 'um_package/counted.py',
+    "import os\nos.environ['UM_COUNT'] += '1'\n",
+  )
+  os.environ['UM_COUNT'] = ''
+  _import('um_package/counted.py')
+  _import('um_package.counted')
+  assert os.environ.pop('UM_COUNT') == '1'
+
+
+def test_a_file_imports_its_neighbors_and_the_working_directory(folder):
+  _write(folder / 'um_helpers.py')
+  _write(folder / 'um_tasks/um_neighbor.py')
+  _write(folder / 'um_tasks/own.py', 'import um_helpers, um_neighbor\n')
+  _import('um_tasks/own.py')
+  elsewhere = folder.parent / f'{folder.name}_elsewhere'
+  _write(elsewhere / 'um_other_neighbor.py')
+  _write(elsewhere / 'um_elsewhere.py', 'import um_other_neighbor\n')
+  _import(f'../{elsewhere.name}/um_elsewhere.py')
+  assert sys.modules['um_other_neighbor'].VALUE == 3
+
+
+def test_a_missing_module(folder):
+  _write(folder / 'um_tasks.py')
+  _write(folder / 'um_package/inner.py')
+  for module, suggested in (
+    ('um_task', 'um_tasks'),
+    ('um_task.py', 'um_tasks.py'),
+    ('um_package.iner', 'um_package.inner'),
+    ('um_package/iner.py', 'um_package/inner.py'),
+  ):
+    with raises_error(errors.ConfigError, got=module, where='--flag') as caught:
+      _import(module)
+    assert suggested in caught.value.fix
+  for module in ('zz_no_such', 'zz_no.such', 'zz_no/such.py'):
+    with raises_error(errors.ConfigError, got=module, where='--flag'):
+      _import(module)
+
+
+@pytest.mark.parametrize(
+  'text, line, mentions',
+  [
+    ('import zz_no_such\n', 1, ('ModuleNotFoundError', 'zz_no_such')),
+    ('x = 1\nx = (\n', 2, 'SyntaxError'),
+    ('import json\n\njson.loads("{")\n', 3, 'JSONDecodeError'),
+    ('def f():\n  return 1 / 0\n\nf()\n', 2, 'ZeroDivisionError'),
+    ('import sys\nsys.exit(3)\n', 2, 'SystemExit'),
+  ],
+)
+def test_an_exception_is_one_error_with_the_line(folder, text, line, mentions):
+  _write(folder / 'um_broken.py', text)
+  source = text.splitlines()[line - 1].strip()
+  with raises_error(
+    errors.ConfigError,
+    where=f'um_broken.py:{line} (`{source}`), --flag',
+    mentions=mentions,
+    status=errors.ExitStatus.MISTAKE,
+  ):
+    _import('um_broken')
+
+
+def test_the_line_is_that_of_the_innermost_own_file(folder):
+  _write(folder / 'um_package/outer.py', 'from um_package import inner\n')
+  _write(folder / 'um_package/inner.py', 'x = int("a")\n')
+  with raises_error(
+    errors.ConfigError,
+    where='um_package/inner.py:1 (`x = int("a")`), --flag',
+    mentions=('um_package.outer', 'ValueError'),
+  ):
+    _import('um_package.outer')
+
+
+def test_an_error_of_xlflax_keeps_its_class_and_fields(folder):
+  _write(
+    folder / 'um_broken.py',
+    'from xlflax.utils import errors\n'
+    "raise errors.CorpusError('No text', got=3, where='task a', fix='Add.',\n"
+    '  status=errors.ExitStatus.FAILURE)\n',
+  )
+  with raises_error(
+    errors.CorpusError,
+    got=3,
+    fix='Add.',
+    status=errors.ExitStatus.FAILURE,
+    mentions=('task a', 'um_broken.py:2', '--flag'),
+  ):
+    _import('um_broken')
+
+
+def test_a_file_with_the_name_of_another_module(folder):
+  _write(folder / 'json.py')
+  with raises_error(errors.ConfigError, got='json.py', mentions='json'):
+    _import('json.py')
+  _write(folder / 'um.dotted.py')
+  with raises_error(errors.ConfigError, got='um.dotted.py'):
+    _import('um.dotted.py')
+
+
+def test_imports_are_found_without_running_the_module(folder):
+  _write(
+    folder / 'um_imports.py',
+    'import a.b\nfrom c import d\n\ndef f():\n  import e\n\nraise ValueError\n',
+  )
+  names = {'a.b', 'c.d', 'e'}
+  assert user_modules.find_imports('um_imports') == names
+  assert user_modules.find_imports('um_imports.py') == names
+  assert user_modules.find_imports('zz_no_such') == set()

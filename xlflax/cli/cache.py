@@ -11,7 +11,7 @@ from typing import Literal
 from xlflax.cli import cache_statistics, output_paths
 from xlflax.cli import options as shared_options
 from xlflax.storage import bucket_staging, paths
-from xlflax.utils import errors, progress_reporting
+from xlflax.utils import errors, progress_reporting, user_modules
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,8 +33,8 @@ class FinalizeOptions:
       preprocessing steps or vocabulary.
     append: Add the corpus's new files to the cache as a new version.
       Older versions remain readable.
-    task_module: Importable module that registers SeqIO tasks. Repeat the option
-      for several modules.
+    task_module: Module that registers SeqIO tasks, as an importable name or the
+      path of a Python file. Repeat the option for several modules.
     tfds_data_dir: Directory that contains prepared TensorFlow Datasets.
   """
 
@@ -374,7 +374,8 @@ def _with_absolute_paths(options: CacheOptions) -> CacheOptions:
     path = getattr(options, name)
     if path and '://' not in path:
       changes[name] = os.path.abspath(path)
-  return dataclasses.replace(options, **changes)
+  task_module = tuple(map(user_modules.to_absolute, options.task_module))
+  return dataclasses.replace(options, task_module=task_module, **changes)
 
 
 def _show_progress(bar: progress_reporting.Progress, state) -> None:

@@ -6,11 +6,11 @@ import logging
 import sys
 from typing import Any
 
-from xlflax.cli import compilation_cache
+from xlflax.cli import compilation_cache, task_modules
 from xlflax.cli import options as shared_options
 from xlflax.config import flag_validation, gin_config
 from xlflax.storage import paths
-from xlflax.utils import errors, user_modules
+from xlflax.utils import errors
 
 _DEFAULT_GIN_FILE = 'evaluate/tasks.gin'
 _NAMED_CHECKPOINTS = ('last', 'all', 'best', 'none')
@@ -42,8 +42,9 @@ class EvaluateOptions:
       tasks in --gin_file. With --suite, they default to all tasks in the suite.
     corpus: Corpus directory. Sets the gin macro CORPUS.
     mixture: SeqIO mixture or task that --tasks read instead of the corpus.
-    task_module: Importable module that defines evaluation tasks or registers
-      SeqIO tasks. Repeat the option for several modules.
+    task_module: Module that defines evaluation tasks or registers SeqIO tasks,
+      as an importable name or the path of a Python file. Repeat the option for
+      several modules.
     split: Split that --tasks read, such as train, validation or test. Defaults
       to test.
     tatoeba: Directory that contains files such as tatoeba.deu-eng.deu. Sets the
@@ -208,7 +209,7 @@ def main(options: EvaluateOptions) -> int:
   if options.tasks:
     tasks = {'tasks': build_tasks(options, configuration)}
   else:  # The gin files configure the tasks.
-    user_modules.import_modules(options.task_module, where='--task_module')
+    task_modules.import_task_modules(options.task_module, options.corpus)
   arguments = tasks | {
     'model_dir': options.model_dir[0],
     'output': options.output,
@@ -304,9 +305,9 @@ def build_tasks(
   """
   from xlflax.evaluation import task_families
 
-  if options.mixture:
-    _register_seqio_tasks(options)
-  user_modules.import_modules(options.task_module, where='--task_module')
+  task_modules.import_task_modules(
+    options.task_module, options.corpus, reads_tasks=bool(options.mixture)
+  )
   text_options = {
     name: getattr(options, name)
     for name in _TEXT_OPTIONS
@@ -335,13 +336,3 @@ def build_tasks(
     configuration.build(task_families.find_task_class(name), **arguments[name])
     for name in names
   ]
-
-
-def _register_seqio_tasks(options: EvaluateOptions) -> None:
-  """Registers the SeqIO tasks of the corpus and of the task modules."""
-  from xlflax.data.seqio_tasks import tensorflow_setup
-
-  tensorflow_setup.load_tensorflow()
-  from xlflax.data.seqio_tasks import task_registration
-
-  task_registration.register_tasks(options.corpus, list(options.task_module))

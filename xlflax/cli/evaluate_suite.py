@@ -3,9 +3,9 @@
 import sys
 from typing import TYPE_CHECKING, Any
 
-from xlflax.cli import compilation_cache
+from xlflax.cli import compilation_cache, task_modules
 from xlflax.config import config_files, flag_validation, gin_config
-from xlflax.utils import errors, user_modules
+from xlflax.utils import errors
 
 if TYPE_CHECKING:
   from xlflax.cli import evaluate
@@ -88,7 +88,7 @@ def _build_suite(options: 'evaluate.EvaluateOptions') -> Any:
   from xlflax.suites import suite_config
 
   assert options.suite is not None
-  user_modules.import_modules(options.task_module, where='--task_module')
+  task_modules.import_task_modules(options.task_module)
   gin_file = options.suite
   if not gin_file.endswith('.gin'):
     gin_file = f'suites/{gin_file}.gin'

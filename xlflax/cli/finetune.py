@@ -28,8 +28,8 @@ class FinetuneOptions:
     corpus: Corpus directory. Sets the gin macro CORPUS.
     cache: Directory in which tokenized examples are cached between trials. Sets
       the gin macro CACHE_DIR.
-    task_module: Module that registers SeqIO tasks. Repeat the option for
-      several modules.
+    task_module: Module that registers SeqIO tasks, as an importable name or the
+      path of a Python file. Repeat the option for several modules.
     grid: Gin macro and its values, such as LEARNING_RATE=1e-5,2e-5. Repeat the
       option to train all combinations. Trials that differ only in SEED are
       repetitions of the same setting.

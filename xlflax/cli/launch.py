@@ -27,7 +27,8 @@ launchers:
 
 `xlflax launch LAUNCHER --help` lists the options of a launcher. The option
 --launcher_module=MODULE, before the name, imports a module that registers
-further launchers. Repeat it for several.
+further launchers. MODULE is an importable name or the path of a Python file.
+Repeat the option for several modules.
 
 examples:
 {examples}"""

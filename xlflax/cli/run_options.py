@@ -18,7 +18,8 @@ class RunOptions:
       VOCABULARY.
     cache: Token cache written by `xlflax cache`. Sets the gin macro CACHE_DIR.
     task_module: Module that registers SeqIO tasks, which are read without a
-      token cache. Repeat the option for several modules.
+      token cache. Pass an importable name or the path of a Python file. Repeat
+      the option for several modules.
     vocabulary_size: Size of a dummy vocabulary that replaces --vocabulary in
       dry runs and benchmarks.
     num_languages: Number of languages in the dummy vocabulary.

@@ -19,8 +19,8 @@ class RegistrationOptions:
 
   Attributes:
     corpus: Corpus directory. Registers the tasks `corpus.*`.
-    task_module: Importable module that registers SeqIO tasks. Repeat the option
-      for several modules.
+    task_module: Module that registers SeqIO tasks, as an importable name or the
+      path of a Python file. Repeat the option for several modules.
     xtreme: Directory that XTREME's download script wrote. Registers the tasks
       `xtreme.*`.
     treebanks: Directory of Universal Dependencies treebanks. Registers the

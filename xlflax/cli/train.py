@@ -18,7 +18,7 @@ from xlflax.cli import options as shared_options
 from xlflax.config import gin_config
 from xlflax.storage import paths
 from xlflax.training.devices import machine_topology
-from xlflax.utils import live_display, signals
+from xlflax.utils import errors, live_display, signals
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,8 @@ class TrainOptions(run_options.RunOptions):
     stop_after_steps: Step at which the run saves a checkpoint and stops, before
       its last step.
     preemption_exit_code: Exit code if a signal stops the run. Choose a code for
-      which the scheduler restarts the job.
+      which the scheduler restarts the job. With 0, the exit code is 130 if the
+      signal arrives before the run has finished a step.
     watchdog_timeout: Seconds without a step, batch or checkpoint after which
       all processes write their stacks and the job exits with code 74. 0
       disables the watchdog. Defaults to the larger of 900 and the duration of
@@ -235,11 +236,21 @@ def _train(
     if distributed_job.is_lead():
       print(json.dumps(result))
       train_next_steps.log_next_steps(trainer, result)
-    if result.get('interrupted'):
-      return options.preemption_exit_code
+    if result['interrupted']:
+      return options.preemption_exit_code or _interruption_status(result)
     if not result.get('finished'):
       break
   return 0
+
+
+def _interruption_status(result: dict[str, Any]) -> int:
+  """Returns the exit status after a signal stopped a run.
+
+  Args:
+    result: Result of `Trainer.train`.
+  """
+  is_saved = result['checkpoint'] == result['step'] > result['first_step']
+  return errors.ExitStatus.DONE if is_saved else errors.ExitStatus.INTERRUPTED
 
 
 def _build_trainer(options: TrainOptions, phase: train_phases.Phase) -> Any:

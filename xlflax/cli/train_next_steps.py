@@ -74,7 +74,12 @@ def next_commands(trainer: Any, result: dict[str, Any]) -> list[str]:
   """
   directory = shlex.quote(result['model_dir'])
   if not result['finished']:
-    return ['Run the same command again to resume from the last checkpoint.']
+    if result['checkpoint'] is None:
+      return ['Run the same command again to start the run.']
+    return [
+      'Run the same command again to resume from the checkpoint of step '
+      f'{result["checkpoint"]:,}.'
+    ]
   corpus = shlex.quote(trainer.corpus or 'CORPUS')
   from xlflax.models import encoder_decoder
   from xlflax.objectives.finetuning import finetuning_objective

@@ -25,8 +25,8 @@ class CacheTextOptions:
   Attributes:
     vocabulary: Directory written by `xlflax vocab`.
     corpus: Corpus directory.
-    task_module: Importable module that registers SeqIO tasks. Repeat the option
-      for several modules.
+    task_module: Module that registers SeqIO tasks, as an importable name or the
+      path of a Python file. Repeat the option for several modules.
     tfds_data_dir: Directory that contains prepared TensorFlow Datasets.
   """
 

@@ -10,6 +10,7 @@ import annotated_types
 from xlflax.cli import options as shared_options
 from xlflax.cli import output_paths
 from xlflax.data.corpus.corpus_directory import Corpus
+from xlflax.data.tokenizers import text_sampling
 from xlflax.data.tokenizers.vocabulary_config import (
   Anchors,
   ModelType,
@@ -44,6 +45,13 @@ class VocabOptions:
 
   Attributes:
     corpus: Corpus directory. The vocabulary is trained on its training text.
+      With --mixture, the tasks `corpus.*` are registered.
+    mixture: SeqIO mixture or task to train on, in place of the corpus. The
+      rates of the mixture are not used; --alpha determines the fraction of each
+      language. Repeat the option for several mixtures.
+    task_module: Module that registers SeqIO tasks, as an importable name or the
+      path of a Python file. Repeat the option for several modules.
+    tfds_data_dir: Directory that contains prepared TensorFlow Datasets.
     output: Directory to write the vocabulary to.
     sample_dir: Directory for a sample of the text. Jobs with --shard_index or
       --shard_from_env write their shard of the sample to this directory. A
@@ -82,7 +90,10 @@ class VocabOptions:
       from each language without training.
   """
 
-  corpus: str
+  corpus: str | None = None
+  mixture: tuple[str, ...] = ()
+  task_module: tuple[str, ...] = ()
+  tfds_data_dir: str | None = None
   output: str | None = None
   sample_dir: str | None = None
   size: shared_options.PositiveInt | None = None
@@ -108,6 +119,26 @@ class VocabOptions:
   shard: shared_options.ShardOptions = shared_options.ShardOptions()
 
   def __post_init__(self):
+    if self.corpus is None and not self.mixture:
+      raise errors.ConfigError(
+        'Missing required argument: --corpus',
+        where='xlflax vocab',
+        fix='Pass --corpus=DIR, or --mixture=NAME for SeqIO tasks.',
+      )
+    shared_options.check_requires(
+      self,
+      ['task_module', 'tfds_data_dir'],
+      requires='--mixture',
+      satisfied=bool(self.mixture),
+    )
+    shared_options.check_excludes(
+      self,
+      ['sample_dir'],
+      excluded_by='--mixture',
+      given=bool(self.mixture),
+      fix='Remove --sample_dir. Only the text of a corpus directory can be '
+      'sampled in several jobs.',
+    )
     is_sharded = self.shard != shared_options.ShardOptions()
     shared_options.check_excludes(
       self,
@@ -153,6 +184,10 @@ Train 40,000 merges per language and share identical strings:
 Add 100 sentinels for span corruption:
   xlflax vocab --corpus=corpus --output=vocabulary --size=32000 --extra_ids=100
 
+Train on the SeqIO tasks that my_tasks.py registers:
+  xlflax vocab --mixture=news --task_module=my_tasks.py --output=vocabulary \
+      --size=32000
+
 Sample the text in 16 jobs, and train on the sample after the last one:
   xlflax vocab --corpus=corpus --sample_dir=sample --shard_index=3 \
       --num_shards=16
@@ -166,8 +201,6 @@ Validate the corpus, and print how many sentences would be sampled:
 
 def main(options: VocabOptions) -> None:
   """Trains a vocabulary, samples a shard of the text, or prints the plan."""
-  from xlflax.data import corpus_checks
-
   for name in ('output', 'sample_dir'):
     output_paths.check_outside_corpus(
       options.corpus,
@@ -176,20 +209,46 @@ def main(options: VocabOptions) -> None:
       option=name,
     )
   shard = options.shard.resolve()
-  corpus = Corpus(options.corpus)
   if shard is not None:
-    _sample_shard(options, corpus, shard)
+    _sample_shard(options, _open_corpus(options), shard)
     return
   settings = _settings(options)
-  corpus_checks.log_anomalies(corpus)
+  text = _open_text(options)
   if options.dry_run:
-    _print_plan(corpus, VocabularyConfig(**settings))
+    _print_plan(text, VocabularyConfig(**settings))
     return
-  _train(options, corpus, settings)
+  _train(options, text, settings)
+
+
+def _open_corpus(options: VocabOptions) -> Corpus:
+  """Opens the corpus directory."""
+  assert options.corpus is not None  # Required without --mixture.
+  return Corpus(options.corpus)
+
+
+def _open_text(options: VocabOptions) -> text_sampling.MultilingualText:
+  """Opens the corpus, or the mixtures after registering their tasks."""
+  if not options.mixture:
+    from xlflax.data import corpus_checks
+
+    corpus = _open_corpus(options)
+    corpus_checks.log_anomalies(corpus)
+    return corpus
+  from xlflax.data.seqio_tasks import tensorflow_setup
+
+  tensorflow_setup.load_tensorflow()
+  from xlflax.data.seqio_tasks import mixture_text, task_registration
+
+  task_registration.register_tasks(
+    options.corpus, options.task_module, options.tfds_data_dir
+  )
+  return mixture_text.MixtureText(options.mixture)
 
 
 def _train(
-  options: VocabOptions, corpus: Corpus, settings: dict[str, Any]
+  options: VocabOptions,
+  text: text_sampling.MultilingualText,
+  settings: dict[str, Any],
 ) -> None:
   """Trains the vocabulary, and prints its statistics."""
   from xlflax.data.tokenizers import (
@@ -203,14 +262,14 @@ def _train(
   sample = None
   if options.sample_dir:
     sample = reservoir_sampling.read_reservoirs(
-      options.sample_dir, _sample_origin(options, corpus)
+      options.sample_dir, _sample_origin(options, _open_corpus(options))
     )
   with (
     bucket_staging.stage_output(options.output) as output,
     progress_reporting.progress_name('training a vocabulary'),
   ):
     result = vocabulary_training.train_vocabulary(
-      corpus, output, overwrite=options.overwrite, sample=sample, **settings
+      text, output, overwrite=options.overwrite, sample=sample, **settings
     )
   statistics = result.description['statistics']
   _warn_of_changed_text(statistics, options.normalization)
@@ -293,12 +352,14 @@ def _settings(options: VocabOptions) -> dict[str, Any]:
   }
 
 
-def _print_plan(corpus: Corpus, settings: VocabularyConfig) -> None:
-  """Validates the corpus and prints the number of sentences to sample."""
+def _print_plan(
+  text: text_sampling.MultilingualText, settings: VocabularyConfig
+) -> None:
+  """Validates the text and prints the number of sentences to sample."""
   from xlflax.data.tokenizers.vocabulary_training import sentence_quotas
 
   print('valid lines:')
-  for name, count in corpus.validate().items():
+  for name, count in text.validate().items():
     print(f'  {name:<28} {count:>12,}')
   model = (
     'a vocabulary'
@@ -308,7 +369,7 @@ def _print_plan(corpus: Corpus, settings: VocabularyConfig) -> None:
   alpha = '' if settings.alpha is None else f', alpha {settings.alpha}'
   print(f'\nsentences for {model}, {_format_size(settings)}{alpha}')
   print(f'  {"language":<10} {"available":>12} {"sampled":>12}')
-  for quotas in sentence_quotas(corpus, settings).values():
+  for quotas in sentence_quotas(text, settings).values():
     for language, quota in quotas.items():
       print(f'  {language:<10} {quota.available:>12,} {quota.drawn:>12,}')
 

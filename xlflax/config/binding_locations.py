@@ -91,6 +91,27 @@ def read_bindings(
   return bindings
 
 
+def read_imports(file: config_files.GinFile) -> dict[str, str]:
+  """Returns the modules that a gin file imports.
+
+  Args:
+    file: The gin file.
+
+  Returns:
+    The location of the first import of each module, 'FILE:LINE', by the name of
+    the module.
+
+  Raises:
+    ConfigError: If a statement is malformed.
+  """
+  imports: dict[str, str] = {}
+  for statement in _parse_all(file.text, str(file.path)):
+    if isinstance(statement, config_parser.ImportStatement):
+      location = f'{file.path}:{statement.location.line_num}'
+      imports.setdefault(statement.module, location)
+  return imports
+
+
 def check_order(tree: config_files.Tree) -> None:
   """Raises an error if a later `include` statement overrides a binding.
 

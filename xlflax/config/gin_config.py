@@ -36,7 +36,7 @@ from xlflax.config import (
   flag_validation,
   gin_errors,
 )
-from xlflax.utils import errors
+from xlflax.utils import errors, user_modules
 
 SHIPPED = config_files.SHIPPED
 
@@ -405,14 +405,16 @@ def load_gin_files(
 
   Raises:
     ConfigError: If a file does not exist, the syntax or a name is invalid, a
-      macro is unused or missing, or an include replaces a binding above it. The
-      error contains the file and line, or the flag.
+      module cannot be imported, a macro is unused or missing, or an include
+      replaces a binding above it. The error contains the file and line, or the
+      flag.
   """
   folders = config_files.split_search_paths(search_paths)
   trees = [config_files.read_gin_file(name, folders) for name in gin_files]
   for tree in trees:
     binding_locations.check_order(tree)
   files = [file for tree in trees for file in tree.files()]
+  _import_user_modules(files)
   stages: list[gin_errors.Bound] = []
   configuration = Configuration(
     bound={},
@@ -440,6 +442,26 @@ def load_gin_files(
   if not partial:
     gin_errors.check_required(configuration.bound)
   return configuration
+
+
+def _import_user_modules(files: Iterable[config_files.GinFile]) -> None:
+  """Imports the modules that gin files of the user import.
+
+  The modules are searched as those of `--task_module` are, and finally in the
+  folder of the gin file.
+
+  Raises:
+    ConfigError: If a module does not exist or raises an exception.
+  """
+  for file in files:
+    if file.is_shipped:
+      continue
+    for module, location in binding_locations.read_imports(file).items():
+      if module.startswith('__gin__.'):
+        continue
+      if not module.startswith('xlflax.'):
+        user_modules.search_folder(file.path.parent)
+      user_modules.import_modules([module], where=location)
 
 
 def _check_given(target: Callable, fields: Mapping[str, Any]) -> None:

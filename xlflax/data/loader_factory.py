@@ -35,8 +35,8 @@ def open_loader(
     corpus: Corpus directory or `Corpus`. A cache with tasks from this corpus is
       rejected if the text has changed since the cache was written. The live
       loader registers the corpus tasks.
-    task_modules: Names of modules that register SeqIO tasks. The live loader
-      imports them.
+    task_modules: Names or paths of modules that register SeqIO tasks. The live
+      loader imports them.
     verified: Values of `Loader.signature` for caches whose files have already
       been compared with their checksums and are not read again. If None, no
       files are compared with their checksums.

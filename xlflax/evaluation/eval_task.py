@@ -261,6 +261,19 @@ class EvalTask:
     if isinstance(cls.__dict__.get('name'), str) and cls.__name__[0] != '_':
       _register(cls)
 
+  def __new__(cls, *args, **kwargs):
+    """Creates a task whose fields are validated.
+
+    The decorator `validation.validate_fields` is not required. Fields are not
+    validated if the names in their annotations exist only for type checkers.
+    """
+    del args, kwargs  # Arguments of `__init__`.
+    if not validation.is_validated(cls):
+      with contextlib.suppress(NameError):
+        typing.get_type_hints(cls)
+        validation.validate_fields(cls)
+    return super().__new__(cls)
+
   @property
   def split(self) -> str:
     """Data split that the task reads, or 'all' if the source has no splits."""

@@ -65,7 +65,7 @@ def load_launchers(modules: Sequence[str] = ()) -> dict[str, Launcher]:
   """Returns the launchers by name, in alphabetical order.
 
   Args:
-    modules: Importable modules that register additional launchers.
+    modules: Names or paths of modules that register additional launchers.
 
   Raises:
     ConfigError: If a module cannot be found.
@@ -81,7 +81,7 @@ def find_launcher(name: str, modules: Sequence[str] = ()) -> Launcher:
 
   Args:
     name: Name of the launcher.
-    modules: Importable modules that register additional launchers.
+    modules: Names or paths of modules that register additional launchers.
 
   Raises:
     ConfigError: If no launcher with this name is registered.

@@ -35,7 +35,7 @@ def train(
     report: Function called with the step and the metrics of each report.
 
   Returns:
-    The last step and loss, the run directory, and whether training finished.
+    The results, as documented in `Trainer.train`.
   """
   directory_claim.check_vocabulary_directory(trainer.vocabulary)
   bucket_access.check_usable(paths.to_path(trainer.model_dir))

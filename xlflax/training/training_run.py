@@ -200,6 +200,8 @@ class TrainingRun:
     )
     return {
       'step': self.step,
+      'first_step': self.first_step,
+      'checkpoint': self.checkpoints.last_step,
       'loss': None,
       'model_dir': str(self.setup.model_dir),
       'finished': finished,

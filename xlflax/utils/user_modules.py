@@ -3,40 +3,283 @@
 User modules define tasks, launchers and similar extensions.
 """
 
+import ast
 import importlib
+import importlib.util
+import linecache
 import os
+import pathlib
+import pkgutil
+import re
 import sys
+import sysconfig
+import traceback
+import types
 from collections.abc import Sequence
 from typing import Any
 
-from xlflax.utils import errors
+from xlflax.utils import errors, name_suggestions
+
+# Hint for code that refers to a task of a corpus that is not registered.
+CORPUS_TASKS = (
+  'Pass --corpus=DIR and --task_module=MODULE. The tasks of the corpus are '
+  'registered first, and then the module is imported. `xlflax tasks list '
+  '--corpus=DIR` lists the tasks of the corpus.'
+)
 
 
 def import_modules(modules: Sequence[str], *, where: str) -> None:
-  """Imports modules by name. The working directory is also searched.
+  """Imports modules by name or path.
+
+  The rules are the same for all modules of the user: those of `--task_module`
+  and `--launcher_module`, and those that gin files import. Modules are searched
+  in the working directory, then in `PYTHONPATH` and the installed packages.
 
   Args:
-    modules: Importable names, such as 'my_tasks' for ./my_tasks.py.
-    where: The flag or argument that contains the names, for messages.
+    modules: Importable names, such as 'my_project.my_tasks', or paths of Python
+      files, such as 'my_project/my_tasks.py'.
+    where: The flag or the line that contains the names, for messages.
 
   Raises:
-    ConfigError: If a module is not found.
-    Exception: If a module raises that exception while it is imported.
+    ConfigError: If a module does not exist or raises an exception while it is
+      imported. The message contains the line of the user's code. An
+      `XlflaxError` keeps its class.
   """
-  if modules and '' not in sys.path and os.getcwd() not in sys.path:
-    sys.path.insert(0, os.getcwd())
+  if any(not module.startswith('xlflax.') for module in modules):
+    _add_working_directory()
   for module in modules:
+    _import_module(module, where)
+
+
+def search_folder(folder: str | os.PathLike) -> None:
+  """Adds a folder to the end of the module search path.
+
+  Args:
+    folder: The folder of a file that names modules, such as a gin file.
+  """
+  path = os.path.abspath(folder)
+  if path not in map(os.path.abspath, sys.path):
+    sys.path.append(path)
+
+
+def find_imports(module: str) -> set[str]:
+  """Returns the names of the modules that a module imports, without running it.
+
+  Args:
+    module: An importable name or a path, as in `import_modules`.
+
+  Returns:
+    The names in the import statements of the file. The set is empty if there is
+    no such file or if its syntax is invalid.
+  """
+  try:
+    if _is_path(module):
+      file: str | None = _expand(module)
+    else:
+      _add_working_directory()
+      spec = importlib.util.find_spec(module)
+      file = spec.origin if spec else None
+    tree = ast.parse(pathlib.Path(file or '').read_bytes())
+  except Exception:  # The import raises the error.
+    return set()
+  names: set[str] = set()
+  for node in ast.walk(tree):
+    if isinstance(node, ast.Import):
+      names.update(alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module:
+      names.update(f'{node.module}.{alias.name}' for alias in node.names)
+  return names
+
+
+def to_absolute(module: str) -> str:
+  """Returns a module that other working directories can import, if possible.
+
+  Args:
+    module: An importable name, which is returned unchanged, or a path.
+  """
+  return os.path.abspath(_expand(module)) if _is_path(module) else module
+
+
+def _add_working_directory() -> None:
+  """Adds the working directory to the start of the module search path."""
+  if '' not in sys.path and os.getcwd() not in sys.path:
+    sys.path.insert(0, os.getcwd())
+
+
+def _is_path(module: str) -> bool:
+  """Returns whether a module is given as a path."""
+  return module.endswith('.py') or os.sep in module
+
+
+def _expand(module: str) -> str:
+  """Returns the path of a module without `~`."""
+  return os.path.expanduser(module)
+
+
+def _import_module(module: str, where: str) -> None:
+  """Imports a module by name or path."""
+  name = _module_name(module, where) if _is_path(module) else module
+  try:
+    imported = importlib.import_module(name)
+  except (Exception, SystemExit) as error:
+    if _is_missing(name, error):
+      raise _not_found(module, where) from error
+    raise _import_error(error, module, where) from error
+  if _is_path(module):
+    _check_file(imported, module, where)
+
+
+def _is_missing(name: str, error: BaseException) -> bool:
+  """Returns whether the module itself or one of its packages is missing.
+
+  Otherwise, the module exists, but something that it imports does not.
+  """
+  return isinstance(error, ModuleNotFoundError) and (
+    error.name is not None and f'{name}.'.startswith(f'{error.name}.')
+  )
+
+
+def _module_name(module: str, where: str) -> str:
+  """Returns the importable name of a Python file.
+
+  The name of a file in the working directory starts with the folders that lead
+  to it, so that an import of the module by its name has the same result. Other
+  files are modules of their package, if they have one. The folder of the file
+  is added to the search path, so that the file can import its neighbors.
+  """
+  path = pathlib.Path(os.path.abspath(_expand(module)))
+  if path.suffix != '.py' or not path.is_file():
+    raise _not_found(module, where)
+  root = pathlib.Path.cwd()
+  folders = (
+    path.parent.relative_to(root).parts if path.is_relative_to(root) else ('.',)
+  )
+  if not all(folder.isidentifier() for folder in folders):
+    root = path.parent
+    while (root / '__init__.py').is_file():
+      root = root.parent
+  search_folder(root)
+  search_folder(path.parent)
+  *packages, stem = path.relative_to(root).with_suffix('').parts
+  if '.' in stem:
+    raise errors.ConfigError(
+      'The file name of a module contains a dot',
+      got=module,
+      expected='a name without dots, such as my_module.py',
+      where=where,
+    )
+  return '.'.join(packages if stem == '__init__' else (*packages, stem))
+
+
+def _check_file(imported: Any, module: str, where: str) -> None:
+  """Raises an error if the name of a file belongs to a different module."""
+  file = getattr(imported, '__file__', None)
+  if file is None or not os.path.samefile(file, _expand(module)):
+    raise errors.ConfigError(
+      'A different module has the same name',
+      got=module,
+      expected=f'a file name that differs from that of {file or imported!r}',
+      where=where,
+      fix='Rename the file.',
+    )
+
+
+def _not_found(module: str, where: str) -> errors.ConfigError:
+  """Returns the error for a module that does not exist."""
+  if _is_path(module):
+    files = pathlib.Path(_expand(module)).parent.glob('*.py')
+    candidates = sorted(map(str, files))
+    expected = 'the path of a Python file'
+  else:
+    package = module.rpartition('.')[0]
+    candidates = _list_modules(package)
+    expected = 'a module in the working directory, such as my_module for '
+    expected += 'my_module.py, or an installed module'
+  return errors.ConfigError(
+    'The module was not found',
+    got=module,
+    expected=expected,
+    where=where,
+    fix=name_suggestions.did_you_mean(module, candidates),
+  )
+
+
+def _list_modules(package: str) -> list[str]:
+  """Returns the modules in a package, or in the working directory if ''."""
+  folders: Sequence[str] = ['.']
+  if package:
     try:
-      importlib.import_module(module)
-    except ModuleNotFoundError as error:
-      if error.name is None or not f'{module}.'.startswith(f'{error.name}.'):
-        raise  # The module exists; something that it imports does not.
-      raise errors.ConfigError(
-        'The module was not found',
-        got=module,
-        where=where,
-        expected='an importable name, such as my_module for ./my_module.py',
-      ) from error
+      spec = importlib.util.find_spec(package)
+    except Exception:  # Its own package is missing or cannot be imported.
+      return []
+    folders = list(spec.submodule_search_locations or ()) if spec else []
+  prefix = f'{package}.' if package else ''
+  return [prefix + module.name for module in pkgutil.iter_modules(folders)]
+
+
+def _import_error(
+  error: BaseException, module: str, where: str
+) -> errors.XlflaxError:
+  """Returns the error for a module that raises an exception at its import."""
+  line = _user_line(error)
+  place = f'{line}, {where}' if line else where
+  if isinstance(error, errors.XlflaxError):
+    return type(error)(
+      error.what,
+      got=error.got,
+      expected=error.expected,
+      where=f'{error.where}, {place}' if error.where else place,
+      fix=error.fix,
+      status=error.status,
+    )
+  text = error.msg if isinstance(error, SyntaxError) else str(error)
+  fix = None
+  if isinstance(error, ModuleNotFoundError):
+    fix = 'Install the package, or correct the import.'
+  elif re.search(r'\bcorpus\.(mono|parallel)\b', text):
+    fix = CORPUS_TASKS
+  return errors.ConfigError(
+    f'The module {module} cannot be imported',
+    got=f'{type(error).__name__}: {text}',
+    where=place,
+    fix=fix,
+  )
+
+
+def _user_line(error: BaseException) -> str | None:
+  """Returns the innermost line of the user's code that raised an exception.
+
+  The result contains the file, the line number and the text of the line.
+  """
+  if isinstance(error, SyntaxError) and error.filename:
+    return _format_line(error.filename, error.lineno or 1, error.text or '')
+  line = None
+  for frame, number in traceback.walk_tb(error.__traceback__):
+    if not _is_library(frame):
+      file = frame.f_code.co_filename
+      line = _format_line(file, number, linecache.getline(file, number))
+  return line
+
+
+def _format_line(file: str, number: int, source: str) -> str:
+  """Formats a line as 'my_tasks.py:3 (`import x`)'."""
+  path = pathlib.Path(file)
+  if path.is_relative_to(pathlib.Path.cwd()):
+    path = path.relative_to(pathlib.Path.cwd())
+  source = source.strip()
+  return f'{path}:{number}' + (f' (`{source}`)' if source else '')
+
+
+def _is_library(frame: types.FrameType) -> bool:
+  """Returns whether Python, xlflax or an installed package contains a frame."""
+  file = frame.f_code.co_filename
+  name = str(frame.f_globals.get('__name__', ''))
+  if file.startswith('<') or name.partition('.')[0] == 'xlflax':
+    return True
+  folders = {sysconfig.get_path('stdlib'), sysconfig.get_path('platstdlib')}
+  return 'site-packages' in pathlib.Path(file).parts or any(
+    pathlib.Path(file).is_relative_to(folder) for folder in folders
+  )
 
 
 def import_optional(name: str, needs: str, *, fix: str) -> Any:

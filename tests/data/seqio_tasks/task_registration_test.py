@@ -1,8 +1,10 @@
 """Modules that register tasks."""
 
+import pytest
+
 from tests.errors import raises_error
 from xlflax.data.seqio_tasks import task_registration
-from xlflax.utils import errors
+from xlflax.utils import errors, user_modules
 
 
 def test_task_modules_are_imported_from_the_working_directory(
@@ -17,9 +19,38 @@ def test_task_modules_are_imported_from_the_working_directory(
   monkeypatch.syspath_prepend(str(tmp_path))
   task_registration.import_task_modules(['my_toy_tasks'])
   assert registry.registered_languages('t13') == ('fi',)
-  with raises_error(ModuleNotFoundError, mentions='no_such_library'):
+  with raises_error(errors.ConfigError, mentions='no_such_library'):
     task_registration.import_task_modules(['my_broken_tasks'])
   with raises_error(
     errors.ConfigError, got='my_missing_tasks', where='--task_module'
   ):
     task_registration.import_task_modules(['my_missing_tasks'])
+
+
+@pytest.mark.parametrize(
+  'line, error_class',
+  [
+    ("task_registry.add_mixture('m', ['corpus.mono.zz'])", errors.CorpusError),
+    ("task_registry.get_task('corpus.mono.zz')", errors.CorpusError),
+    ("seqio.get_mixture_or_task('corpus.mono.zz')", errors.ConfigError),
+    (
+      "seqio.MixtureRegistry.add('m', [('corpus.mono.zz', 1.0)])",
+      errors.ConfigError,
+    ),
+  ],
+)
+def test_a_module_names_a_task_of_a_missing_corpus(
+  registry, tmp_path, monkeypatch, line, error_class
+):
+  del registry
+  module = tmp_path / 'my_corpus_tasks.py'
+  module.write_text(
+    f'import seqio\nfrom xlflax.data.seqio_tasks import task_registry\n{line}\n'
+  )
+  monkeypatch.chdir(tmp_path)
+  with raises_error(
+    error_class,
+    mentions=('corpus.mono.zz', 'my_corpus_tasks.py:3', '--task_module'),
+    fix=user_modules.CORPUS_TASKS,
+  ):
+    task_registration.import_task_modules(['my_corpus_tasks.py'])

@@ -23,6 +23,15 @@ def test_signal_asks_to_stop(number, warnings_logged):
   ]
 
 
+def test_a_signal_before_the_first_step_announces_no_checkpoint(
+  warnings_logged,
+):
+  with preemption.StopRequest() as stop:
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert stop.should_stop()
+  assert warnings_logged() == ['SIGTERM: stopping before the first step.']
+
+
 def test_a_request_before_the_first_look_is_kept():
   """One that came before the run was opened too: what is noted counts."""
   with preemption.StopRequest() as stop:

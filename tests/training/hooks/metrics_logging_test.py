@@ -132,6 +132,8 @@ def test_the_result(run, tmp_path, step):
   assert result.pop('seconds').keys() >= {'start', 'step', 'save'}
   assert result == {
     'step': step,
+    'first_step': 0,
+    'checkpoint': None,
     'loss': None,
     'model_dir': str(tmp_path),
     'finished': step == 20,

@@ -1,5 +1,6 @@
 """Schedules against values worked out by hand."""
 
+import dataclasses
 import math
 
 import jax
@@ -192,3 +193,27 @@ def test_a_mask_ratio_falls_over_the_run():
   )
   ratio = schedules.resolve_schedules(objective, 100).mask_ratio
   assert _values(ratio, [0, 50, 100]) == pytest.approx([0.3, 0.225, 0.15])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Remaining(schedules.Schedule):
+  """Fraction of the steps that remain, as users write schedules."""
+
+  total_steps: int | None = None
+
+  def __call__(self, step):
+    return 1 - step / self.total_steps
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Same(schedules.Schedule):
+  def __call__(self, step):
+    return 1.0
+
+
+def test_own_schedules_receive_the_number_of_steps():
+  resolved = schedules.resolve_schedules((_Remaining(), _Same()), 8)
+  assert resolved == (_Remaining(total_steps=8), _Same())
+  assert resolved[0](2) == 0.75
+  given = _Remaining(total_steps=4)
+  assert schedules.resolve_schedules(given, 8) == given

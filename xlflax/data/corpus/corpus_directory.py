@@ -112,6 +112,9 @@ class Corpus:
       for text_file in self.files:
         _check_has_text(text_file)
 
+  def __str__(self) -> str:
+    return str(self.directory)
+
   @property
   def languages(self) -> tuple[str, ...]:
     """All languages with monolingual or parallel text, sorted."""

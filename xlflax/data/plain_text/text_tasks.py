@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from xlflax.data import tokenized_examples
 from xlflax.data.corpus import line_reader
-from xlflax.utils import errors
+from xlflax.utils import errors, user_modules
 
 
 class FilePiece(NamedTuple):
@@ -106,13 +106,17 @@ def unknown_task_error(
     kind: Noun for the message, such as 'task'.
     registered_names: Registered names, among which similar names are suggested.
   """
-  fix = (
-    'run `xlflax tasks list` to list all tasks; tasks of a corpus require '
-    '--corpus, and tasks of your own require --task_module'
-  )
+  if name.startswith('corpus.'):
+    registered_names = [x for x in registered_names if x.startswith('corpus.')]
+    fix = user_modules.CORPUS_TASKS
+  else:
+    fix = (
+      'Run `xlflax tasks list` to list all tasks. Tasks of your own require '
+      '--task_module=MODULE.'
+    )
   if '.code_switched' in name:
     fix += (
-      '; code-switched tasks require dictionaries/<l1>-<l2>.tsv in the corpus'
+      ' Code-switched tasks require dictionaries/<l1>-<l2>.tsv in the corpus.'
     )
   matches = difflib.get_close_matches(name, registered_names, n=3, cutoff=0.5)
   return errors.CorpusError(

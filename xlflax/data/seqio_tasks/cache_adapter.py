@@ -25,7 +25,7 @@ def open_tasks(
 
   Args:
     corpus: Path of a corpus directory. If None, no corpus is registered.
-    task_modules: Names of modules that register tasks.
+    task_modules: Names or paths of modules that register tasks.
     tfds_data_dir: Directory of prepared TensorFlow datasets.
 
   Raises:

@@ -32,8 +32,8 @@ def register_tasks(
 
   Args:
     corpus: Corpus or corpus directory. If None, no corpus is registered.
-    task_modules: Names of modules that register tasks. The modules may use the
-      tasks of the corpus. See `import_task_modules`.
+    task_modules: Names or paths of modules that register tasks. The modules may
+      use the tasks of the corpus. See `import_task_modules`.
     tfds_data_dir: Directory of prepared TensorFlow datasets.
   """
   if tfds_data_dir:
@@ -56,6 +56,7 @@ def import_task_modules(modules: Sequence[str]) -> None:
   """Imports modules that register tasks (`--task_module`).
 
   Raises:
-    ConfigError: If a module is not found.
+    ConfigError: If a module does not exist or cannot be imported.
+    CorpusError: If a module uses a task that is not registered.
   """
   user_modules.import_modules(modules, where='--task_module')

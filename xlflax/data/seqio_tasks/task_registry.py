@@ -162,12 +162,17 @@ def add_mixture(
     alpha: Exponent α of the mixing rates.
 
   Raises:
-    CorpusError: If a mixture with this name already exists.
+    CorpusError: If a mixture with this name already exists, or if a task is not
+      registered.
   """
   if name in seqio.MixtureRegistry.names():
     raise errors.CorpusError(
       'A mixture with this name already exists.', got=name
     )
+  registered = [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
+  for task in tasks:
+    if task not in registered:
+      raise text_tasks.unknown_task_error(task, 'task or mixture', registered)
   rate = functools.partial(_rate, alpha=alpha)
   return seqio.MixtureRegistry.add(name, [(task, rate) for task in tasks])
 

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from xlflax.data.corpus.corpus_directory import TEST, TRAIN, VALIDATION, Corpus
+from xlflax.data.corpus.corpus_directory import TEST, TRAIN, VALIDATION
 from xlflax.data.tokenizers import round_trips, text_sampling
 from xlflax.data.tokenizers.base_vocabulary import Vocabulary, flatten_ids
 
@@ -13,7 +13,10 @@ _SPLITS = (VALIDATION, TEST, TRAIN)
 
 
 def compute_fertility(
-  vocabulary: Vocabulary, corpus: Corpus, *, max_sentences: int = 1000
+  vocabulary: Vocabulary,
+  corpus: text_sampling.MultilingualText,
+  *,
+  max_sentences: int = 1000,
 ) -> list[dict]:
   """Computes a vocabulary's tokenization statistics for each language.
 
@@ -74,7 +77,10 @@ def format_table(rows: list[dict]) -> str:
 
 
 def _compute_statistics(
-  vocabulary: Vocabulary, corpus: Corpus, language: str, max_sentences: int
+  vocabulary: Vocabulary,
+  corpus: text_sampling.MultilingualText,
+  language: str,
+  max_sentences: int,
 ) -> dict:
   """Computes the statistics of one language."""
   split = next(split for split in _SPLITS if _has_text(corpus, language, split))
@@ -119,7 +125,9 @@ def _compute_statistics(
   }
 
 
-def _has_text(corpus: Corpus, language: str, split: str) -> bool:
+def _has_text(
+  corpus: text_sampling.MultilingualText, language: str, split: str
+) -> bool:
   """Returns whether a split has monolingual or parallel text of a language."""
   pair_languages = itertools.chain.from_iterable(corpus.parallel_pairs(split))
   return language in (*corpus.monolingual_languages(split), *pair_languages)

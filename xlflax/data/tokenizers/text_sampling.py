@@ -8,12 +8,52 @@ languages with much text.
 import dataclasses
 import zlib
 from collections.abc import Iterator, Mapping
+from typing import Protocol
 
 import numpy as np
 
-from xlflax.data.corpus.corpus_directory import TRAIN, Corpus
+from xlflax.data.corpus.corpus_directory import TRAIN, Line, Pair
 
 MAX_BYTES = 4096
+
+
+class MultilingualText(Protocol):
+  """Monolingual and parallel text in several languages.
+
+  The interface is implemented by corpus directories
+  (`corpus_directory.Corpus`) and by SeqIO mixtures
+  (`seqio_tasks.mixture_text.MixtureText`). `str(text)` is the location of the
+  text for messages.
+  """
+
+  @property
+  def languages(self) -> tuple[str, ...]:
+    """All languages with text in any split, sorted."""
+
+  def monolingual_languages(self, split: str = TRAIN) -> tuple[str, ...]:
+    """Returns the languages with monolingual text in a split."""
+
+  def parallel_pairs(self, split: str = TRAIN) -> tuple[tuple[str, str], ...]:
+    """Returns the language pairs with parallel text in a split."""
+
+  def monolingual(self, language: str, split: str = TRAIN) -> Iterator[Line]:
+    """Yields the lines of a language, always in the same order."""
+
+  def parallel(
+    self, first: str, second: str, split: str = TRAIN
+  ) -> Iterator[Pair]:
+    """Yields the sentence pairs of two languages, always in the same order."""
+
+  def count(self, *languages: str, split: str = TRAIN) -> int:
+    """Returns the number of lines of a language, or of pairs of two languages.
+
+    Args:
+      *languages: One language code, or the two codes of a language pair.
+      split: Name of the split.
+    """
+
+  def validate(self) -> dict[str, int]:
+    """Reads all text and returns the numbers of lines and pairs by origin."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +70,7 @@ class Quota:
 
 
 def iterate_sentences(
-  corpus: Corpus, language: str, *, split: str = TRAIN
+  corpus: MultilingualText, language: str, *, split: str = TRAIN
 ) -> Iterator[str]:
   """Yields a language's sentences from monolingual and parallel text.
 
@@ -47,7 +87,9 @@ def iterate_sentences(
         yield sides[side]
 
 
-def count_sentences(corpus: Corpus, *, split: str = TRAIN) -> dict[str, int]:
+def count_sentences(
+  corpus: MultilingualText, *, split: str = TRAIN
+) -> dict[str, int]:
   """Counts the sentences that `iterate_sentences` yields for each language.
 
   Languages without sentences are omitted.
@@ -102,7 +144,7 @@ def sampling_quotas(
 
 
 def sample_sentences(
-  corpus: Corpus, quotas: Mapping[str, Quota], *, seed: int
+  corpus: MultilingualText, quotas: Mapping[str, Quota], *, seed: int
 ) -> Iterator[str]:
   """Yields randomly sampled sentences, one language after another.
 

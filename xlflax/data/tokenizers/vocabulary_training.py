@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from xlflax.data.corpus.corpus_directory import Corpus
 from xlflax.data.tokenizers import (
   base_vocabulary,
   reservoir_sampling,
@@ -47,7 +46,7 @@ _Texts = Mapping[str, Callable[[], Iterator[str]]]
 
 @validation.validate_call
 def train_vocabulary(
-  corpus: Corpus,
+  corpus: text_sampling.MultilingualText,
   output_dir: validation.FilePath,
   *,
   overwrite: bool = False,
@@ -60,8 +59,9 @@ def train_vocabulary(
   and text, that vocabulary is returned unchanged.
 
   Args:
-    corpus: Corpus that contains the text. The monolingual text and both
-      languages of the parallel text in the training split are used.
+    corpus: Corpus that contains the text, such as `Corpus(DIRECTORY)` or
+      `MixtureText(MIXTURES)`. The monolingual text and both languages of the
+      parallel text in the training split are used.
     output_dir: Directory to which `vocabulary.json` and the models are written.
     overwrite: Whether to replace an existing vocabulary that was trained with
       different settings or text.
@@ -130,7 +130,7 @@ def _check_models(vocabulary: Vocabulary, output_dir: pathlib.Path) -> None:
 
 
 def sentence_quotas(
-  corpus: Corpus,
+  corpus: text_sampling.MultilingualText,
   settings: VocabularyConfig,
   sample: Mapping[str, reservoir_sampling.Reservoir] | None = None,
 ) -> _Quotas:
@@ -160,8 +160,9 @@ def sentence_quotas(
   if not sizes:
     raise errors.CorpusError(
       'The corpus contains no training text.',
-      where=str(corpus.directory),
-      expected='a folder mono/ or parallel/ in addition to valid/ and test/',
+      where=str(corpus),
+      expected='a folder mono/ or parallel/ in addition to valid/ and test/, or '
+      'a mixture of tasks with a train split',
     )
   if settings.anchors is Anchors.JOINT:
     assert settings.alpha is not None  # `Settings` sets a default.
@@ -223,7 +224,10 @@ def write_vocabulary(
 
 
 def _train(
-  corpus: Corpus, texts: _Texts, settings: VocabularyConfig, digest
+  corpus: text_sampling.MultilingualText,
+  texts: _Texts,
+  settings: VocabularyConfig,
+  digest,
 ) -> Vocabulary:
   """Trains one or several SentencePiece models and returns the vocabulary.
 
@@ -249,7 +253,9 @@ def _train(
 
 
 def _languages(
-  corpus: Corpus, texts: _Texts, settings: VocabularyConfig
+  corpus: text_sampling.MultilingualText,
+  texts: _Texts,
+  settings: VocabularyConfig,
 ) -> list[str]:
   """Returns the languages for which a language symbol is added.
 
@@ -263,7 +269,7 @@ def _languages(
 def _is_up_to_date(
   output_dir: pathlib.Path,
   settings: VocabularyConfig,
-  corpus: Corpus,
+  corpus: text_sampling.MultilingualText,
   texts: _Texts,
 ) -> bool:
   """Returns whether the directory contains the requested vocabulary.
@@ -293,7 +299,7 @@ def _is_up_to_date(
         pass
     if digest.hexdigest() == text_digest:
       return True
-    differences = [f'different text in {corpus.directory}']
+    differences = [f'different text in {corpus}']
   raise errors.VocabularyError(
     'The output directory already contains a different vocabulary.',
     got='; '.join(differences),

@@ -121,6 +121,7 @@ class StopRequest:
     self._number: int | None = signals.pending_signal()
     self._pending = [None]  # Emptied by the first request, in any thread.
     self._is_followed = False
+    self._is_checked = False  # Whether a step may be running.
     self._is_logged = False
     self._previous: dict[int, Any] = {}
     self._consensus: StopConsensus | None = None
@@ -178,7 +179,10 @@ class StopRequest:
       return
     self._is_logged = True
     self._receive(number)
-    logging.warning('%s: saving a checkpoint at the end of this step.', name)
+    if self._is_checked or self._consensus is not None:
+      logging.warning('%s: saving a checkpoint at the end of this step.', name)
+    else:
+      logging.warning('%s: stopping before the first step.', name)
 
   def should_stop(self) -> bool:
     """Returns whether to stop training now. All processes get the same result.
@@ -186,6 +190,7 @@ class StopRequest:
     All processes must call this method equally often: before the first step and
     after each step.
     """
+    self._is_checked = True
     if self._consensus is not None:
       stop = self._consensus.should_stop()
     else:

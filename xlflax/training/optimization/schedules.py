@@ -24,7 +24,11 @@ from xlflax.utils import class_registry, errors, validation
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Schedule(abc.ABC):
-  """A function of the training step, whose fields are recorded with the run."""
+  """A function of the training step, whose fields are recorded with the run.
+
+  If a subclass has a field `total_steps` with the value None, the run sets it
+  to its number of steps (`resolve_schedules`).
+  """
 
   @abc.abstractmethod
   def __call__(self, step) -> Any:
@@ -292,9 +296,9 @@ def resolve_schedules(value: Any, total_steps: int) -> Any:
     new = resolve_schedules(old, total_steps)
     if new != old:
       changed[field.name] = new
-  if isinstance(value, _Decay) and value.total_steps is None:
+  if isinstance(value, Schedule) and getattr(value, 'total_steps', 0) is None:
     changed['total_steps'] = total_steps
-    if value.warmup_steps >= max(total_steps, 1):
+    if isinstance(value, _Decay) and value.warmup_steps >= max(total_steps, 1):
       changed['warmup_steps'] = _shorten_warmup(value.warmup_steps, total_steps)
   return dataclasses.replace(value, **changed) if changed else value
 
