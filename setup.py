@@ -64,7 +64,16 @@ setuptools.setup(
     'xlflax.launch_templates': 'launch/templates',
   },
   package_data={
-    '': ['*.gin', '*.html', '*.j2', '*.sbatch', '*.sh', '*.toml', 'py.typed']
+    '': [
+      '*.csv',
+      '*.gin',
+      '*.html',
+      '*.j2',
+      '*.sbatch',
+      '*.sh',
+      '*.toml',
+      'py.typed',
+    ]
   },
   install_requires=[
     'jax>=0.10.2',

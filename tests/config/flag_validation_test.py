@@ -20,7 +20,16 @@ def test_names_in_the_source_are_the_names():
     if task_families.find_task_class(name).__module__.startswith('xlflax.')
   }
   assert flag_validation.evaluation_tasks() == shipped
-  assert flag_validation.shipped_suites() == {'glue', 'xtreme', 'xtreme_r'}
+  assert flag_validation.shipped_suites() == {
+    'glue',
+    'xtreme',
+    'xtreme_r',
+    'papers/ecs/table1',
+    'papers/metaxlm/figure5',
+    *(f'papers/metaxlm/table{number}' for number in (1, 2, 3, 4, 5)),
+    *(f'papers/ppa/table{number}' for number in (2, 4, 5)),
+    *(f'papers/veco/table{number}' for number in (2, 3, 4, 5)),
+  }
 
 
 def _args(*files, bindings=()):

@@ -33,7 +33,8 @@ class EvaluateOptions:
 
   Attributes:
     model_dir: Directory of the run. With --suite, repeat the option to compare
-      several models.
+      several models. With a suite of a paper's table, it is also possible to
+      pass a directory that contains the runs of the table.
     output: Directory for results, tables and predictions. Defaults to
       --model_dir. With --suite, it is required and also contains the fine-tuned
       runs.
@@ -65,8 +66,9 @@ class EvaluateOptions:
     seed: Random seed for masks and for the randomly initialized model.
     batch_size: Number of sentences per batch.
     suite: Suite of tasks on which each model is fine-tuned and evaluated:
-      xtreme, xtreme_r, glue, or a gin file that configures suite_config.Suite.
-      Gin bindings then apply to every fine-tuning run.
+      xtreme, xtreme_r, glue, a paper's table such as papers/ecs/table1, or a
+      gin file that configures suite_config.Suite. Gin bindings then apply to
+      every fine-tuning run.
     recipe: Fine-tuning settings for the suite: "default", the published
       settings "xtreme", "xtreme-r" or "glue", or a gin file that sets
       SuiteTask.recipe.

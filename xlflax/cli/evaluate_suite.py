@@ -19,14 +19,22 @@ def main(options: 'evaluate.EvaluateOptions') -> int:
   compilation_cache.enable(options.compilation.compilation_cache)
   import rich.console
 
-  from xlflax.suites import evaluate_suite, suite_export, suite_runner
+  from xlflax.suites import (
+    evaluate_suite,
+    suite_export,
+    suite_runner,
+    table_export,
+  )
 
   assert options.data is not None and options.output is not None
   suite = _build_suite(options)
   names = options.tasks.split(',') if options.tasks else None
   shard_tasks = None
+  model_dirs = list(options.model_dir)
+  if suite.table is not None:
+    model_dirs = suite.table.find_runs(model_dirs)
   if shard is not None:
-    models = suite_runner.models_at(list(options.model_dir), steps)
+    models = suite_runner.models_at(model_dirs, steps)
     shard_tasks = suite_runner.shard(suite, models, names, *shard)
   report = evaluate_suite.evaluate_suite(
     suite=suite,
@@ -36,7 +44,7 @@ def main(options: 'evaluate.EvaluateOptions') -> int:
     bindings=options.gin.gin_bindings,
     search_paths=options.gin.gin_search_paths,
     batch_size=options.batch_size,
-    model_dirs=list(options.model_dir),
+    model_dirs=model_dirs,
     steps=steps,
     watch=options.continuous,
     poll_seconds=options.poll_interval,
@@ -44,7 +52,11 @@ def main(options: 'evaluate.EvaluateOptions') -> int:
     baseline=options.baseline,
     only=shard_tasks,
   )
-  suite_export.print_tables(report, rich.console.Console())
+  console = rich.console.Console()
+  if suite.table is None:
+    suite_export.print_tables(report, console)
+  else:
+    table_export.print_tables(suite.table, report, console)
   for failure in report.failures:
     print(f'failed: {failure}', file=sys.stderr)
   return errors.joint_status(failure.status for failure in report.failures)

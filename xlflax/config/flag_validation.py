@@ -217,7 +217,13 @@ def evaluation_tasks() -> set[str]:
 
 def shipped_suites() -> set[str]:
   """Returns the names of the evaluation suites shipped with xlflax."""
-  return {path.stem for path in (config_files.SHIPPED / 'suites').glob('*.gin')}
+  folder = config_files.SHIPPED / 'suites'
+  # The tables of the papers are in suites/papers/<paper>/.
+  return {
+    path.relative_to(folder).with_suffix('').as_posix()
+    for pattern in ('*.gin', 'papers/*/*.gin')
+    for path in folder.glob(pattern)
+  }
 
 
 def suite_recipes() -> set[str]:

@@ -44,7 +44,9 @@ def evaluate_suite(
 
   Args:
     suite: Suite of tasks to evaluate.
-    model_dirs: Directories of the pretrained runs to compare.
+    model_dirs: Directories of the pretrained runs to compare. If the suite has
+      a table, they are directories of the table's runs, or directories that
+      contain these runs (`PaperTable.find_runs`).
     data: Directory that contains the tasks' data.
     output: Directory for fine-tuned runs and reports.
     names: Names of the tasks to run. If None, all tasks of the suite are run.
@@ -74,6 +76,8 @@ def evaluate_suite(
     XlflaxError: If the suite or a model directory is invalid.
   """
   suite.select_tasks(names)
+  if suite.table is not None:
+    model_dirs = suite.table.find_runs(model_dirs)
   bucket_access.check_usable(paths.to_path(output))
   runner = suite_runner.SuiteRunner(
     suite=suite,
@@ -107,7 +111,9 @@ def evaluate_suite(
       _LOG.info('The report is missing results of other shards: %s.', missing)
     else:
       suite_result_store.record_results(report, runner.output)
-      suite_export.write(report, runner.output, baseline=baseline)
+      suite_export.write(
+        report, runner.output, baseline=baseline, table=suite.table
+      )
     return report
 
   if watch:

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from xlflax.suites import paper_table
 from xlflax.utils import errors, name_suggestions, validation
 
 DEFAULT_RECIPE = (
@@ -30,6 +31,9 @@ class SuiteTask:
       'LEARNING_RATE=1e-5,2e-5'.
     select: Dev-set metric that selects the best checkpoint of a trial and the
       best setting of the grid.
+    test_top_k: Number of settings to evaluate on the test sets, ranked by
+      `select`. The task's score is their mean. ECS reports the mean of the two
+      best settings.
     metrics: Metrics whose mean is the task's score, such as 'f1' for 'f1/fr'.
       If empty, the metrics that the evaluation tasks declare in
       `EvalTask.score_metrics` are used.
@@ -44,6 +48,7 @@ class SuiteTask:
   trials: str | None = None
   grid: tuple[str, ...] = ()
   select: str | None = None
+  test_top_k: validation.PositiveInt = 1
   metrics: tuple[str, ...] = ()
   recipe: Mapping[str, str] = dataclasses.field(default_factory=dict)
   deviations: tuple[str, ...] = ()
@@ -67,12 +72,16 @@ class Suite:
     source_language: Language of the fine-tuning data.
     recipe: Name of the fine-tuning recipe that the tasks follow
       (`SuiteTask.recipe`).
+    table: Table of a paper that the suite reproduces. Each run is then
+      evaluated only on the tasks that the table contains for the run. If None,
+      each run is evaluated on all tasks.
   """
 
   name: str
   tasks: tuple[SuiteTask, ...]
   source_language: str = 'en'
   recipe: str = DEFAULT_RECIPE
+  table: paper_table.PaperTable | None = None
 
   def __post_init__(self):
     object.__setattr__(self, 'tasks', tuple(self.tasks))
@@ -92,6 +101,8 @@ class Suite:
           expected='one of ' + ', '.join(names),
           where=f'suite {self.name!r}, task {task.name}',
         )
+    if self.table is not None:
+      self.table.check(names)
 
   def recipe_notes(self, task: SuiteTask) -> tuple[str, ...]:
     """Returns notes on a task's fine-tuning recipe, for the task's results."""
@@ -137,3 +148,21 @@ class Suite:
     return tuple(
       task for task in self.tasks if names is None or task.name in names
     )
+
+  def run_tasks(
+    self, run: str, names: Sequence[str] | None
+  ) -> tuple[SuiteTask, ...]:
+    """Returns the tasks on which a run is evaluated, in the suite's order.
+
+    Args:
+      run: Name of the run.
+      names: Task names to select from. If None, all tasks are selected.
+
+    Raises:
+      ConfigError: If the suite does not have a task with one of the names.
+    """
+    tasks = self.select_tasks(names)
+    if self.table is None:
+      return tasks
+    run_tasks = self.table.tasks_by_run.get(run, frozenset())
+    return tuple(task for task in tasks if task.name in run_tasks)

@@ -12,7 +12,7 @@ from xlflax.data.supervised.sources import xtreme, xtreme_tasks
 from xlflax.evaluation import eval_task, result_store
 from xlflax.evaluation.reports import report_files
 from xlflax.storage import manifests, paths
-from xlflax.suites import suite_report
+from xlflax.suites import paper_table, suite_report, table_export
 from xlflax.utils import rich_tables
 
 JSON = 'suite.json'
@@ -26,14 +26,19 @@ def write(
   output: pathlib.Path,
   *,
   baseline: str | None = None,
+  table: paper_table.PaperTable | None = None,
 ) -> None:
   """Writes `suite.json`, `suite.csv`, the folder `report` and submissions.
+
+  With a table of a paper, the function also writes `table.md`, `table.csv` and
+  `table.png`.
 
   Args:
     report: Suite results of all models.
     output: Output directory of the suite.
     baseline: Model with which the others are compared. If None, the first
       model.
+    table: Table of a paper that the suite reproduces.
   """
   text = json.dumps(report.to_json(), indent=2, ensure_ascii=False) + '\n'
   contents = {JSON: text, CSV: report.to_csv()}
@@ -48,6 +53,8 @@ def write(
       source=report.source_language,
       baseline=baseline,
     )
+  if table is not None:
+    table_export.write(table, report, output)
   for model in report.models:
     _write_submission(report, model, output)
   if curves:

@@ -120,7 +120,7 @@ def shard(
   """
   groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
   for model in models:
-    for task in suite.select_tasks(names):
+    for task in suite.run_tasks(model.label, names):
       group = groups.setdefault((model.name, task.trials or task.name), [])
       group.append((model.name, task.name))
   return {
@@ -183,8 +183,11 @@ class SuiteRunner:
     if self.task_filter is None:
       return []
     available = {(result.model, result.task) for result in report.results}
-    tasks = self.suite.select_tasks(self.task_names)
-    required = ((model.name, task.name) for model in models for task in tasks)
+    required = (
+      (model.name, task.name)
+      for model in models
+      for task in self.suite.run_tasks(model.label, self.task_names)
+    )
     return [pair for pair in required if pair not in available]
 
   def run(self, model: Model) -> list[suite_report.TaskResult]:
@@ -198,7 +201,7 @@ class SuiteRunner:
     )
     grids: dict[str, grid_report.GridReport] = {}
     results = []
-    for task in self.suite.select_tasks(self.task_names):
+    for task in self.suite.run_tasks(model.label, self.task_names):
       signals.check_stop_request()
       if (
         self.task_filter is not None
@@ -335,7 +338,7 @@ class SuiteRunner:
     return result.with_report(report, model.step)
 
   def _finetune_and_evaluate(self, task, model, tests, result, grids):
-    """Adds the test results of the selected setting, for all seeds.
+    """Adds the test results of the selected settings, for all seeds.
 
     Args:
       task: Suite task that requires fine-tuning.
@@ -367,8 +370,11 @@ class SuiteRunner:
         if trial.message
       ),
     )
-    for setting in grid.ranking[:1]:
-      result = dataclasses.replace(result, setting=setting.name)
+    settings = grid.ranking[: task.test_top_k]
+    result = dataclasses.replace(
+      result, setting=' and '.join(setting.name for setting in settings)
+    )
+    for setting in settings:
       for trial in setting.finished:
         report = finetune_grid.evaluate_trial(
           trial, tests, batch_size=self.batch_size

@@ -17,7 +17,7 @@ from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.file_formats import Paths
 from xlflax.data.supervised.labeled_examples import choice_examples
 from xlflax.data.supervised.readers.file_reading import Reading
-from xlflax.storage import content_hash
+from xlflax.storage import content_hash, paths
 from xlflax.utils import class_registry, errors, name_suggestions, validation
 
 
@@ -113,6 +113,57 @@ class FileDataset(ExampleSource):
       part,
       **self.language_options.get(part, self.options),
     )
+
+
+@validation.validate_call
+def dataset_in_directory(
+  directory: str,
+  format: str,
+  files: Mapping[str, Paths],
+  *,
+  options: Mapping[str, Any] | None = None,
+  language_options: Mapping[str, Mapping[str, Any]] | None = None,
+  max_examples: validation.PositiveInt | None = None,
+) -> FileDataset:
+  """Returns a dataset whose files are given relative to a directory.
+
+  Args:
+    directory: Directory that contains the files.
+    format: Name of the file format, such as 'conllu'.
+    files: Path or paths in the directory for each language split.
+    options: Options that are passed to the format's reader. If None, the
+      defaults of the reader.
+    language_options: Options for single language splits, which override
+      `options`.
+    max_examples: Maximum number of examples to read from each language split.
+      If None, all examples are read.
+
+  Raises:
+    CorpusError: If a file does not exist.
+  """
+  root = paths.to_path(directory)
+  joined: dict[str, Any] = {
+    part: str(root / names)
+    if isinstance(names, str)
+    else tuple(str(root / name) for name in names)
+    for part, names in files.items()
+  }
+  for names in joined.values():
+    for name in (names,) if isinstance(names, str) else names:
+      if not paths.to_path(name).is_file():
+        raise errors.CorpusError(
+          'A file of labeled examples does not exist',
+          got=name,
+          where=f'directory {directory}',
+          fix='Download the data set, or pass another directory.',
+        )
+  return FileDataset(
+    format=format,
+    files=joined,
+    options=options or {},
+    language_options=language_options or {},
+    max_examples=max_examples,
+  )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,54 @@
+"""Transfer of the labels of Chinese characters to segmented words."""
+
+import pytest
+
+from studies.papers import word_labels
+
+
+def test_labels_of_words():
+  found = word_labels.transfer_labels(
+    '我在北京大学学习',
+    ['O', 'O', 'B-ORG', 'I-ORG', 'I-ORG', 'I-ORG', 'O', 'O'],
+    ['我', '在', '北京', '大学', '学习'],
+  )
+  assert found == [
+    ('我', 'O'),
+    ('在', 'O'),
+    ('北京', 'B-ORG'),
+    ('大学', 'I-ORG'),
+    ('学习', 'O'),
+  ]
+
+
+def test_words_are_split_at_entities():
+  found = word_labels.transfer_labels(
+    '王明说上海',
+    ['B-PER', 'I-PER', 'O', 'B-LOC', 'I-LOC'],
+    ['王', '明说', '上海'],
+  )
+  assert found == [
+    ('王', 'B-PER'),
+    ('明', 'I-PER'),
+    ('说', 'O'),
+    ('上海', 'B-LOC'),
+  ]
+
+
+def test_adjacent_entities_and_long_items():
+  found = word_labels.transfer_labels(
+    ['2006', '年', '京', '沪'],
+    ['O', 'O', 'B-LOC', 'B-LOC'],
+    ['20', '06年', '京沪'],
+  )
+  assert found == [('2006年', 'O'), ('京', 'B-LOC'), ('沪', 'B-LOC')]
+
+
+def test_files():
+  lines = ['北 B-LOC', '京 I-LOC', '', '好\tO']
+  found = list(word_labels.convert(lines, lambda text: [text]))
+  assert found == ['北京\tB-LOC', '', '好\tO']
+
+
+def test_other_words():
+  with pytest.raises(ValueError, match='京'):
+    word_labels.transfer_labels(['北', '京'], ['O', 'O'], ['北'])

@@ -1,0 +1,246 @@
+"""Export of the table of a paper with published and measured scores."""
+
+import csv
+import io
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from xlflax.evaluation import plots
+from xlflax.evaluation.reports import score_table, text
+from xlflax.finetuning import model_selection
+from xlflax.storage import manifests
+from xlflax.suites import paper_table, suite_report
+from xlflax.utils import rich_tables
+
+MARKDOWN = 'table.md'
+CSV = 'table.csv'
+FIGURE = 'table.png'
+_FIGURE_DPI = 130
+
+
+def measured_points(
+  table: paper_table.PaperTable, report: suite_report.SuiteReport
+) -> dict[tuple[str, str, str], float]:
+  """Returns the scores of a table's cells, averaged over fine-tuned models.
+
+  If several checkpoints of a run were evaluated, the scores of the last one are
+  returned. The mean over languages of a task with failures is left out, because
+  it is a mean over fewer languages.
+
+  Args:
+    table: Table whose scores are returned.
+    report: Results of the suite.
+
+  Returns:
+    Scores in points by (run, task, metric), such as ('default_en_fr',
+    'xnli_fr', 'accuracy/fr').
+  """
+  results = {
+    (result.label, result.task): result
+    for result in sorted(report.results, key=lambda result: result.step)
+  }
+  points = {}
+  for source in table.sources.values():
+    result = results.get((source.run, source.task))
+    if result is None:
+      continue
+    metric, _, language = source.metric.partition('/')
+    if result.failures and language == suite_report.MEAN:
+      continue
+    mean = model_selection.Spread(result.values.get(source.metric, ())).mean
+    if mean is not None:
+      key = (source.run, source.task, source.metric)
+      points[key] = score_table.to_points(metric, mean)
+  return points
+
+
+def build_tables(
+  table: paper_table.PaperTable, comparison: paper_table.Comparison
+) -> list[text.Table]:
+  """Returns the table in the layout of the paper, and the table of changes.
+
+  In the first table, each row of the paper has a line with the published
+  scores. If scores of the row were measured, lines with the measured scores and
+  the differences follow. The second table contains the changes from the
+  reference rows. It is left out if no row has a reference row.
+
+  Args:
+    table: Table of the paper.
+    comparison: Published and measured scores of the table.
+  """
+  tables = [
+    text.Table(
+      table.source,
+      ['', *table.columns],
+      _lines(
+        table,
+        {row.row: row.name for row in table.rows},
+        table.columns,
+        {
+          'paper': (comparison.published, '.1f'),
+          'xlflax': (comparison.measured, '.1f'),
+          'difference': (comparison.differences, '+.1f'),
+        },
+      ),
+    )
+  ]
+  names = {row.row: row.name for row in table.rows}
+  changes = {
+    row.row: f'{row.name} minus {names[row.reference]}'
+    for row in table.rows
+    if row.reference not in ('', row.row)
+  }
+  if changes:
+    tables.append(
+      text.Table(
+        f'{table.source}: differences between rows',
+        ['', *table.change_columns],
+        _lines(
+          table,
+          changes,
+          table.change_columns,
+          {
+            'paper': (comparison.published_changes, '+.1f'),
+            'xlflax': (comparison.measured_changes, '+.1f'),
+          },
+        ),
+      )
+    )
+  return tables
+
+
+def _lines(
+  table: paper_table.PaperTable,
+  names: Mapping[str, str],
+  columns: Sequence[str],
+  scores_by_label: Mapping[str, tuple[paper_table.Scores, str]],
+) -> Iterator[list[str]]:
+  """Yields the lines of a table, with the headings of its sections.
+
+  Args:
+    table: Table of the paper.
+    names: Name of each row to include, by the identifier of the row.
+    columns: Columns to include.
+    scores_by_label: Scores and their number format, by label of the line. Lines
+      without scores are left out.
+  """
+  section = ''
+  for row in table.rows:
+    if row.row not in names:
+      continue
+    if row.section != section:
+      section = row.section
+      yield [section, *('' for _ in columns)]
+    for label, (scores, number_format) in scores_by_label.items():
+      cells = _cells(scores, row.row, columns, number_format)
+      if any(cell != '-' for cell in cells):
+        yield [f'{names[row.row]} ({label})', *cells]
+
+
+def _cells(
+  scores: paper_table.Scores,
+  row: str,
+  columns: Sequence[str],
+  number_format: str,
+) -> list[str]:
+  """Returns the formatted scores of a row, with '-' for missing scores."""
+  return [
+    format(scores[row, column], number_format)
+    if (row, column) in scores
+    else '-'
+    for column in columns
+  ]
+
+
+def write(
+  table: paper_table.PaperTable,
+  report: suite_report.SuiteReport,
+  output: pathlib.Path,
+) -> None:
+  """Writes the table as Markdown, CSV and, with measured scores, as a figure.
+
+  Args:
+    table: Table of the paper.
+    report: Results of the suite.
+    output: Output directory of the suite.
+  """
+  comparison = table.compare(measured_points(table, report))
+  tables = build_tables(table, comparison)
+  contents = {
+    MARKDOWN: '\n'.join(part.to_markdown() for part in tables),
+    CSV: _to_csv(table, comparison),
+  }
+  manifests.write_files(output, manifests.Kind.SUITE, contents)
+  if comparison.measured:
+    _draw_figure(table, comparison, output / FIGURE)
+    manifests.record_files(output, manifests.Kind.SUITE, [FIGURE])
+
+
+def _to_csv(
+  table: paper_table.PaperTable, comparison: paper_table.Comparison
+) -> str:
+  """Returns CSV text with a line for each row and column of the table."""
+  content = io.StringIO()
+  writer = csv.writer(content, lineterminator='\n')
+  writer.writerow(
+    ('row', 'section', 'name', 'setting', 'column', *comparison._fields)
+  )
+  for row in table.rows:
+    for column in table.columns:
+      writer.writerow(
+        (
+          row.row,
+          row.section,
+          row.name,
+          row.setting,
+          column,
+          *(scores.get((row.row, column), '') for scores in comparison),
+        )
+      )
+  return content.getvalue()
+
+
+def _draw_figure(
+  table: paper_table.PaperTable,
+  comparison: paper_table.Comparison,
+  path: pathlib.Path,
+) -> None:
+  """Draws the published and measured scores of the summary columns as bars."""
+  measured_rows = [row for row in table.rows if row.run]
+  groups = {
+    f'{column}, {label}': {
+      f'{row.name} {row.setting}'.strip(): scores[row.row, column]
+      for row in measured_rows
+      if (row.row, column) in scores
+    }
+    for column in table.change_columns
+    for label, scores in (
+      ('published', comparison.published),
+      ('xlflax', comparison.measured),
+    )
+  }
+  groups = {name: scores for name, scores in groups.items() if scores}
+  figure = plots.bar_chart(table.source, 'score', groups)
+  plots.save_figure(figure, path, dpi=_FIGURE_DPI)
+
+
+def print_tables(
+  table: paper_table.PaperTable, report: suite_report.SuiteReport, console: Any
+) -> None:
+  """Prints the table of the paper with published and measured scores.
+
+  Args:
+    table: Table of the paper.
+    report: Results of the suite.
+    console: Rich console on which the table is printed.
+  """
+  comparison = table.compare(measured_points(table, report))
+  for part in build_tables(table, comparison):
+    rich_table = rich_tables.make_table(
+      part.head[:1], part.head[1:], title=part.title, title_justify='left'
+    )
+    for row in part.rows:
+      is_section = bool(row[0]) and not any(row[1:])
+      rich_table.add_row(*map(str, row), style='bold' if is_section else None)
+    rich_tables.print_table(rich_table, console)
