@@ -34,6 +34,8 @@ class FromHfOptions:
     vocabulary: Directory written by `xlflax vocab`, used instead of the model's
       tokenizer.
     unused_embeddings: Treatment of embedding rows that belong to no token.
+    ignore_config_keys: Unknown keys of config.json that do not change the
+      model's outputs, separated by commas. Other unknown keys are rejected.
     exclude: Pattern of tensor names that are not converted. Repeat the option
       for several patterns.
   """
@@ -46,6 +48,7 @@ class FromHfOptions:
   languages: shared_options.CommaSeparated = ()
   vocabulary: str | None = None
   unused_embeddings: Literal['error', 'keep'] = 'error'
+  ignore_config_keys: shared_options.CommaSeparated = ()
   exclude: tuple[str, ...] = ()
 
   def __post_init__(self):
@@ -242,6 +245,7 @@ def from_hf(options: FromHfOptions) -> None:
     vocabulary=options.vocabulary,
     unused_rows=options.unused_embeddings,
     drop=options.exclude,
+    ignored_options=options.ignore_config_keys,
   )
   if options.dry_run:
     print(mapping_tables.format_import_table(checked))

@@ -101,7 +101,9 @@ def _find_unfinished_checkpoints(
   """Finds directories that are named like checkpoints but lack parameters."""
   checkpoints = directory / checkpoint_reader.DIRECTORY
   for path in sorted(checkpoints.glob('[0-9]*')):
-    if path.name.isdigit() and int(path.name) not in steps:
+    if (
+      checkpoint_reader.is_step_name(path.name) and int(path.name) not in steps
+    ):
       yield Finding(
         f'checkpoint {path.name}',
         (

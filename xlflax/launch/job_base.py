@@ -247,7 +247,7 @@ def last_checkpoint(directory: pathlib.Path | None) -> int | None:
   steps = [
     int(path.name)
     for path in paths.list_directory(directory / 'checkpoints')
-    if path.name.isdigit() and _is_complete(path)
+    if re.fullmatch('0|[1-9][0-9]*', path.name) and _is_complete(path)
   ]
   return max(steps, default=None)
 

@@ -207,3 +207,15 @@ def test_the_class_survives_another_process(tmp_path):
   copy = pickle.loads(pickle.dumps(error))
   assert type(copy) is errors.BadRecordError
   assert copy.where == 'a:9'
+
+
+@pytest.mark.parametrize(
+  'name', ['mono/en.txt', 'mono/en.txt.gz', 'mono/en.tar']
+)
+def test_git_lfs_pointers_are_not_text(tmp_path, name):
+  pointer = b'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\n'
+  path = _write(tmp_path, name, pointer)
+  with pytest.raises(errors.CorpusError) as raised:
+    Corpus(tmp_path)
+  assert raised.value.where == str(path)
+  assert 'git lfs pull' in raised.value.fix

@@ -516,3 +516,31 @@ def test_a_short_code_stands_for_the_one_symbol_of_its_language():
   )
   with raises_error(errors.VocabularyError, got='zh', where='--languages'):
     checkpoint_languages.choose_languages(symbols, ('zh', 'en'))
+
+
+def test_unknown_options_are_accepted_on_request(folder):
+  _edit(folder, my_note='trained on Monday', other=1)
+  with raises_error(
+    errors.ConfigError, mentions=('my_note', 'other')
+  ) as caught:
+    huggingface_import.check_import(folder)
+  assert '--ignore_config_keys=my_note,other' in caught.value.fix
+  checked = huggingface_import.check_import(
+    folder, ignored_options=('my_note', 'other')
+  )
+  assert checked.description.architecture.model_type == 'bert'
+
+
+@pytest.mark.parametrize('name', ['hidden_size', 'is_decoder', 'no_such_key'])
+def test_known_options_cannot_be_ignored(folder, name):
+  with raises_error(errors.ConfigError, mentions=(name,)):
+    huggingface_import.check_import(folder, ignored_options=(name,))
+
+
+@pytest.mark.parametrize('name', ['model.safetensors', 'vocab.txt'])
+def test_git_lfs_pointers_are_named(folder, name):
+  (folder / name).write_text(
+    'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 123\n'
+  )
+  with raises_error(errors.CheckpointError, got=name):
+    huggingface_import.check_import(folder)

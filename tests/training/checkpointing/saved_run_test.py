@@ -16,7 +16,12 @@ from tests.evaluation.fixtures import (  # noqa: F401
 )
 from tests.training import tiny
 from xlflax.training import param_tree, train_state
-from xlflax.training.checkpointing import checkpoints, run_directory, saved_run
+from xlflax.training.checkpointing import (
+  checkpoint_reader,
+  checkpoints,
+  run_directory,
+  saved_run,
+)
 from xlflax.training.devices import partitioning
 from xlflax.utils import errors
 
@@ -129,3 +134,9 @@ def test_a_running_average_is_what_is_read(make_run, tmp_path, eval_model):  # n
   tiny.assert_trees_equal(
     saved_run.load_run(directory).restore_params(3), average
   )
+
+
+def test_copies_of_checkpoints_are_not_listed(tmp_path):
+  for name in ('60', '060', '7', '²', '0', '60.tmp'):
+    (tmp_path / 'checkpoints' / name / 'params').mkdir(parents=True)
+  assert checkpoint_reader.finished_steps(tmp_path) == [0, 7, 60]

@@ -217,3 +217,14 @@ def test_own_schedules_receive_the_number_of_steps():
   assert resolved[0](2) == 0.75
   given = _Remaining(total_steps=4)
   assert schedules.resolve_schedules(given, 8) == given
+
+
+@pytest.mark.parametrize('total_steps', [1, 2])
+@pytest.mark.parametrize('warmup_steps', [0.1, 0.9, 10])
+def test_a_warmup_is_shorter_than_a_short_run(total_steps, warmup_steps):
+  schedule = schedules.resolve_schedules(
+    schedules.Linear(peak_value=2.0, warmup_steps=warmup_steps), total_steps
+  )
+  assert math.isfinite(float(schedule(0)))
+  if total_steps == 1:
+    assert float(schedule(0)) == 2.0

@@ -21,6 +21,7 @@ import zstandard
 
 from xlflax.data.corpus import bad_records, record_formats, record_reader
 from xlflax.data.corpus.bad_records import OnBadRecord
+from xlflax.storage import git_lfs
 from xlflax.utils import errors
 
 _SPACES = b' \t\r\x0b\x0c'
@@ -78,6 +79,12 @@ def _open(
       yield stack.enter_context(record_reader.buffered(text))
       return
     file = stack.enter_context(open(path, 'rb', buffering=1 << 20))
+    if git_lfs.is_pointer(path):
+      raise errors.CorpusError(
+        'A file is a Git LFS pointer, because its content was not downloaded.',
+        where=str(path),
+        fix=git_lfs.FIX,
+      )
     stream: Any = file
     if path.suffix == '.gz':
       stream = stack.enter_context(gzip.open(file))

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -113,13 +113,19 @@ def describe_model(
 
 
 def describe_model_with_errors(
-  folder: pathlib.Path, tensors: Tensors | None = None, **settings
+  folder: pathlib.Path,
+  tensors: Tensors | None = None,
+  *,
+  ignored_options: Collection[str] = (),
+  **settings,
 ) -> tuple[Description | None, errors.ConfigError | None]:
   """Reads `config.json` and returns, not raises, unsupported-option errors.
 
   Args:
     folder: Folder written by `save_pretrained`.
     tensors: Tensors in the weight files, as in `describe_model`.
+    ignored_options: Names of unknown options that do not change the outputs of
+      the model.
     **settings: See `describe_model`.
 
   Returns:
@@ -136,7 +142,7 @@ def describe_model_with_errors(
   try:
     if options.get('model_type') == 'new':
       options = gte.convert_remote_code_options(options)
-    return _describe_options(path, options, tensors, settings)
+    return _describe_options(path, options, tensors, ignored_options, settings)
   except _TYPE_ERRORS as error:
     raise errors.ConfigError(
       f'The file {path.name} contains an invalid value',
@@ -150,6 +156,7 @@ def _describe_options(
   path: pathlib.Path,
   options: dict[str, Any],
   tensors: Tensors | None,
+  ignored_options: Collection[str],
   settings: dict[str, Any],
 ) -> tuple[Description | None, errors.ConfigError | None]:
   """Implements `describe_model_with_errors` for options of the right types."""
@@ -169,7 +176,7 @@ def _describe_options(
   num_labels = _num_labels(options)
   if task is Task.QUESTION_ANSWERING and num_labels != 2:
     parsed.problems.append(f'question answering has {num_labels} labels, not 2')
-  parsed.finish()
+  parsed.finish(ignored_options)
 
   config = None
   try:
@@ -187,6 +194,10 @@ def _describe_options(
       where=str(path),
       expected=f'a model of type {architecture.model_type} with options that '
       'xlflax supports',
+      fix='Pass --ignore_config_keys=' + ','.join(parsed.unknown) + ' if these '
+      'keys do not change the outputs of the model.'
+      if parsed.unknown
+      else None,
     )
   if config is not None and tensors:
     _check_sizes(config, tensors, path)

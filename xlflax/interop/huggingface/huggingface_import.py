@@ -41,7 +41,7 @@ from xlflax.interop.huggingface.verification import (
   tokenizer_checks,
 )
 from xlflax.models import encoder_config, model_params
-from xlflax.storage import bucket_access, checksums, manifests, paths
+from xlflax.storage import bucket_access, checksums, git_lfs, manifests, paths
 from xlflax.training import param_tree
 from xlflax.training.checkpointing import (
   checkpoint_items,
@@ -127,6 +127,7 @@ def check_import(
   vocabulary: validation.FilePath | None = None,
   unused_rows: UnusedRows | str = UnusedRows.ERROR,
   drop: Sequence[str] = (),
+  ignored_options: Sequence[str] = (),
 ) -> Import:
   """Checks all requirements of an import that do not depend on tensor values.
 
@@ -145,6 +146,8 @@ def check_import(
       tokenizer.
     unused_rows: Treatment of embedding rows without a token.
     drop: Name patterns of tensors to exclude.
+    ignored_options: Names of unknown options in `config.json` that do not
+      change the outputs of the model.
 
   Raises:
     ConfigError: If the model is not supported.
@@ -162,12 +165,14 @@ def check_import(
   )
   unused_rows = validation.validate(unused_rows, UnusedRows, name='unused_rows')
   check_digests(folder)
+  git_lfs.check_no_pointers(folder)
 
   problems: list[errors.XlflaxError] = []
   tensors = _try(lambda: tensor_files.find_tensors(folder), problems)
   description, config_error = config_json.describe_model_with_errors(
     folder,
     tensors,
+    ignored_options=ignored_options,
     scan_layers=scan_layers,
     pad_vocab_size_multiple=pad_vocab_size_multiple,
   )

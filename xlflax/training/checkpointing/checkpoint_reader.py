@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 from typing import Any
 
 import jax
@@ -26,8 +27,17 @@ def finished_steps(model_dir: str | pathlib.Path) -> list[int]:
   return sorted(
     int(p.name)
     for p in paths.list_directory(directory)
-    if p.name.isdigit() and _is_finished(p)
+    if is_step_name(p.name) and _is_finished(p)
   )
+
+
+def is_step_name(name: str) -> bool:
+  """Returns whether a directory name is a step without leading zeros.
+
+  A copy such as `060` is not a checkpoint of the run, because the checkpoint of
+  step 60 is `60`.
+  """
+  return re.fullmatch('0|[1-9][0-9]*', name) is not None
 
 
 def _is_finished(checkpoint: pathlib.Path) -> bool:

@@ -298,12 +298,14 @@ def resolve_schedules(value: Any, total_steps: int) -> Any:
       changed[field.name] = new
   if isinstance(value, Schedule) and getattr(value, 'total_steps', 0) is None:
     changed['total_steps'] = total_steps
-    if isinstance(value, _Decay) and value.warmup_steps >= max(total_steps, 1):
-      changed['warmup_steps'] = _shorten_warmup(value.warmup_steps, total_steps)
+    if isinstance(value, _Decay):
+      warmup_steps = _resolve_steps(value.warmup_steps, total_steps)
+      if warmup_steps >= max(total_steps, 1):
+        changed['warmup_steps'] = _shorten_warmup(warmup_steps, total_steps)
   return dataclasses.replace(value, **changed) if changed else value
 
 
-def _shorten_warmup(warmup_steps: float, total_steps: int) -> int:
+def _shorten_warmup(warmup_steps: int, total_steps: int) -> int:
   """Returns a tenth of the run as warmup, and logs a warning."""
   shortened_warmup = total_steps // 10
   logging.warning(

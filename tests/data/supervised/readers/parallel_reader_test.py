@@ -32,3 +32,12 @@ def test_errors_of_columns(write, text, values):
 def test_files_of_unequal_length(write):
   with raises_error(errors.CorpusError, where='b:2'):
     parallel_reader.read_lines((write('a', 'x\n'), write('b', 'y\nz\n')))
+
+
+@pytest.mark.parametrize(
+  'first, second, where',
+  [('x\ny\n', 'a\n \n', 'b:2'), ('x\n\n', 'a\nb\n', 'a:2')],
+)
+def test_the_file_with_the_empty_line_is_named(write, first, second, where):
+  with raises_error(errors.CorpusError, where=where):
+    parallel_reader.read_lines((write('a', first), write('b', second)))

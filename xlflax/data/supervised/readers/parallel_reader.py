@@ -71,20 +71,28 @@ def read_lines(paths: Sequence[str | os.PathLike]) -> list[corpus.Pair]:
         expected=f'the same number of lines in {first} and {second}',
       )
     number, source = source_line
-    pairs.append(_make_pair(source, target_line[1], first, number))
+    empty_file = second if source.strip() else first
+    pairs.append(_make_pair(source, target_line[1], empty_file, number))
   file_reading.check_any(pairs, first)
   return pairs
 
 
 def _make_pair(source: str, target: str, path, number: int) -> corpus.Pair:
-  """Returns a pair and checks that neither text is empty."""
+  """Returns a pair and checks that neither text is empty.
+
+  Args:
+    source: Source text.
+    target: Target text.
+    path: Path of the file that is reported if a text is empty.
+    number: Line number.
+  """
   pair = corpus.Pair(source.strip(), target.strip())
   if not all(pair):
     raise file_reading.malformed_line_error(
       _KIND,
       path,
       number,
-      'an empty side',
+      f'an empty {"target" if pair.source else "source"}',
       expected='a source text and its translation',
     )
   return pair

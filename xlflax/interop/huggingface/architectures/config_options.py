@@ -6,7 +6,7 @@ Silently skipping an unknown option could change the model's outputs.
 import contextlib
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from xlflax.models import activations
@@ -122,12 +122,15 @@ class Options:
     has_output: Whether the weight files contain an output table that differs
       from the token embeddings. For some architectures, the options do not
       specify this.
+    unknown: Names of the options that the model type does not have, which
+      `finish` determines.
   """
 
   values: dict[str, Any]
   problems: list[str] = dataclasses.field(default_factory=list)
   has_bias: bool = True
   has_output: bool = False
+  unknown: tuple[str, ...] = ()
   _used: set[str] = dataclasses.field(default_factory=set)
 
   def get(self, name: str, default) -> Any:
@@ -232,16 +235,30 @@ class Options:
     """Marks options as having no effect in the architecture."""
     self._used.update(names)
 
-  def finish(self) -> None:
-    """Reports unknown options and unsupported values of unused options."""
+  def finish(self, ignored: Collection[str] = ()) -> None:
+    """Reports unknown options and unsupported values of unused options.
+
+    Args:
+      ignored: Names of unknown options that are not reported.
+    """
     for name, allowed in UNUSED.items():
       if name not in self._used:
         self.require(name, *allowed)
-    for name in sorted(self.values.keys() - self._used - HARMLESS):
-      if not re.match(r'id2|label2|lang2', name):
-        self.problems.append(
-          f'{name} = {self.values[name]!r} is not an option of this model type'
-        )
+    unknown = [
+      name
+      for name in sorted(self.values.keys() - self._used - HARMLESS)
+      if not re.match(r'id2|label2|lang2', name)
+    ]
+    self.unknown = tuple(name for name in unknown if name not in ignored)
+    self.problems += [
+      f'{name} = {self.values[name]!r} is not an option of this model type'
+      for name in self.unknown
+    ]
+    self.problems += [
+      f'{name} cannot be ignored, because it is not an unknown option'
+      for name in ignored
+      if name not in unknown
+    ]
 
 
 def read_config_options(
