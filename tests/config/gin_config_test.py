@@ -484,3 +484,13 @@ def test_an_own_module_that_cannot_be_imported(own_modules):
     mentions=('AttributeError', 'gc_broken.py:2', f'{own}:3'),
   ):
     gin_config.load_gin_files([own])
+
+
+def test_placeholders_of_a_command_cause_no_warning(caplog):
+  placeholder = gin_config.Placeholder('unused')
+  configuration = gin_config.load_gin_files(
+    _FILES, _GIVEN, macros={'SEED': placeholder}
+  )
+  assert _bound(configuration, seed=4)['seed'] == 4
+  gin_config.check_bindings([configuration])
+  assert not caplog.records

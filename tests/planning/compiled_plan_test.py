@@ -252,8 +252,19 @@ def test_arithmetic_that_is_not_there():
     )
 
   assert 'V100 has no bfloat16' in said('gpu:V100:8', model=half)
-  assert 'half the rate' in said('gpu:H200:8')
-  assert said('gpu:H200:8', model=half) == said('tpu:v5p:8') == ''
+  assert said('gpu:H200:8') == said('tpu:v5p:8') == ''
+
+
+def test_bfloat16_is_recommended_on_gpus():
+  def recommend(devices, **fields):
+    settings = _settings(devices, **fields)
+    return recommendations.recommend_bfloat16(
+      settings.partitioner.topology, settings
+    )
+
+  half = tiny.make_model(dtype='bfloat16')
+  assert len(recommend('gpu:H200:8')) == 1
+  assert recommend('gpu:H200:8', model=half) == recommend('tpu:v5p:8') == []
 
 
 def test_optimizers_of_other_shapes_are_replicated(monkeypatch):

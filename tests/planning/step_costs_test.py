@@ -68,6 +68,24 @@ def test_gradient_of_normalization():
   assert 4 * array <= _bytes(costs) <= 8 * array
 
 
+def test_a_reduction_with_two_results_reads_its_operand_once():
+  """The result needs the maximum and the sum, so x is read a second time."""
+
+  def log_softmax(x):
+    values = x.astype(jnp.float32)
+    maximum, total = jax.lax.reduce(
+      (values, jnp.ones_like(values)),
+      (jnp.float32(-jnp.inf), jnp.float32(0)),
+      lambda a, b: (jnp.maximum(a[0], b[0]), a[1] + b[1]),
+      (1,),
+    )
+    return x - (maximum + jnp.log(total))[:, None].astype(x.dtype)
+
+  costs = _costs(log_softmax, (64, 512))
+  array, statistics = 64 * 512 * 2, 64 * 4
+  assert 3 * array <= _bytes(costs) <= 3 * array + 8 * statistics
+
+
 def test_loops_count_once_per_iteration():
   def layers(x, weights):
     return jax.lax.scan(lambda x, w: (x @ w, None), x, weights)[0]

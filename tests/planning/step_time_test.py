@@ -126,6 +126,7 @@ def _trace(vocabulary_size, **fields):
 @pytest.fixture
 def every_matmul_counts(monkeypatch):
   monkeypatch.setattr(step_costs, '_MIN_CHECKED_FLOPS', 0)
+  monkeypatch.setattr(recommendations, '_MIN_REPORTED_FRACTION', 0.0)
 
 
 @pytest.mark.usefixtures('every_matmul_counts')
@@ -150,3 +151,11 @@ def test_misaligned_widths_are_reported():
   setup, costs = _trace(10_112, mlp_dim=510)
   (warning, *_) = recommendations.describe_misalignment(setup, _H200, costs)
   assert '510' in warning and 'mlp_dim' in warning
+
+
+def test_shapes_that_cost_almost_nothing_are_not_reported(monkeypatch):
+  """The matmuls of a step of 8 x 12 tokens take much less than its launches."""
+  monkeypatch.setattr(step_costs, '_MIN_CHECKED_FLOPS', 0)
+  setup, costs = _trace(10_002, pad_vocab_size_multiple=1)
+  assert [o for o in costs.operations if o.misaligned]
+  assert recommendations.describe_misalignment(setup, _H200, costs) == []

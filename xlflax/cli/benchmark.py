@@ -38,7 +38,8 @@ Measure the step time of a base encoder:
 def main(options: BenchmarkOptions) -> None:
   """Measures the steps and prints the result."""
   configuration = gin_config.load_configuration(
-    _with_total_steps(options.gin), {'MODEL_DIR': 'unused'} | options.macros()
+    _with_total_steps(options.gin),
+    {'MODEL_DIR': gin_config.Placeholder('unused')} | options.macros(),
   )
   compilation_cache.enable(options.compilation.compilation_cache)
   from xlflax import trainer

@@ -189,7 +189,10 @@ def _build_trainer(
     [*gin_files, *gin.gin_file],
     ['TRAIN_STEPS=100000', *gin.gin_bindings],
     gin.gin_search_paths,
-    macros={'MODEL_DIR': 'unused', 'VOCABULARY': 'unused'},
+    macros={
+      name: gin_config.Placeholder('unused')
+      for name in ('MODEL_DIR', 'VOCABULARY')
+    },
   )
   configuration.expect_build(trainer.Trainer)
   gin_config.check_bindings([configuration])

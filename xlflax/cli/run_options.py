@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 from xlflax.cli import options as shared_options
+from xlflax.config import gin_config
 from xlflax.data.tokenizers import vocabulary_spec
 
 
@@ -57,7 +58,9 @@ class RunOptions:
     A run with a dummy vocabulary reads no data and writes no files. For such a
     run, MODEL_DIR, CORPUS and VOCABULARY are set to an arbitrary value.
     """
-    unused = None if self.vocabulary_size is None else 'unused'
+    unused = (
+      None if self.vocabulary_size is None else gin_config.Placeholder('unused')
+    )
     macros = {
       'MODEL_DIR': self.model_dir or unused,
       'CORPUS': self.corpus or unused,

@@ -52,6 +52,14 @@ class Reference:
   text: str
 
 
+class Placeholder(str):
+  """The value of a required macro that the user did not set.
+
+  A command sets such values for macros that it does not need. Macros with these
+  values cause no warning if no object reads them.
+  """
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Configuration:
   """Parsed gin files and bindings from which objects can be built.
@@ -421,7 +429,14 @@ def load_gin_files(
     stages=stages,
     imports=set(),
     flags=frozenset(
-      [*(macros or {}), *(b.partition('=')[0].strip() for b in bindings)]
+      [
+        *(
+          name
+          for name, value in (macros or {}).items()
+          if not isinstance(value, Placeholder)
+        ),
+        *(b.partition('=')[0].strip() for b in bindings),
+      ]
     ),
     bindings=binding_locations.read_bindings(files, bindings),
   )

@@ -35,7 +35,7 @@ def analyze_run(
     'machine', 'memory' and 'sharding' (bytes per device), 'steps' (each kind of
     step), 'collectives' (of the mean step), 'ideal_sent' (minimum number of
     bytes that a device sends), 'estimate' (None for CPUs), 'flops_per_step' and
-    'warnings'.
+    'warnings' and 'recommendations'.
   """
   mixture = setup.settings.objectives
   schedule = [mixture.active(i) for i in range(mixture.period)]
@@ -59,13 +59,13 @@ def analyze_run(
     'collectives': step_plan.mean_collectives(steps),
     'ideal_sent': communication_lower_bound.minimum_bytes_sent(setup),
     'estimate': _estimate(setup, machine, steps),
-    'warnings': _warnings(setup, machine, used['total'], steps)
-    + _advise_batch(setup, machine, used['total'], steps),
+    'warnings': _warnings(setup, machine, used['total']),
+    'recommendations': _recommendations(setup, machine, used['total'], steps),
   }
 
 
-def _warnings(setup, machine, total, steps) -> list[str]:
-  """Returns the warnings about sharding, memory, dtypes and array shapes."""
+def _warnings(setup, machine, total) -> list[str]:
+  """Returns the warnings about sharding, memory and unsupported dtypes."""
   boxed = jax.eval_shape(
     functools.partial(
       train_state.init_params, setup.model, setup.settings.objectives
@@ -78,21 +78,29 @@ def _warnings(setup, machine, total, steps) -> list[str]:
       machine, total, accumulation=setup.settings.gradient_accumulation_steps
     ),
     *recommendations.describe_dtype_support(machine, setup.settings),
-    *dict.fromkeys(
-      warning
-      for step in steps
-      for warning in recommendations.describe_misalignment(
-        setup, machine, step.costs
-      )
-    ),
   ]
 
 
-def _advise_batch(setup, machine, total, steps) -> list[str]:
-  """Returns the advice to increase the batch size, if any."""
+def _recommendations(setup, machine, total, steps) -> list[str]:
+  """Returns the recommendations for the dtype, array shapes and batch size."""
   estimate = _estimate(setup, machine, steps)
   if estimate is None:
     return []
+  return [
+    *recommendations.recommend_bfloat16(machine, setup.settings),
+    *dict.fromkeys(
+      text
+      for step in steps
+      for text in recommendations.describe_misalignment(
+        setup, machine, step.costs
+      )
+    ),
+    *_advise_batch(setup, machine, total, steps, estimate),
+  ]
+
+
+def _advise_batch(setup, machine, total, steps, estimate) -> list[str]:
+  """Returns the recommendation to increase the batch size, if any."""
   update_seconds = sum(
     step.fraction * row['seconds']
     for step in steps

@@ -13,7 +13,7 @@ from xlflax.utils import rich_tables
 def print_plan(
   plan: dict[str, Any], console: rich.console.Console | None = None
 ) -> None:
-  """Prints a plan's tables and warnings.
+  """Prints a plan's tables, warnings and recommendations.
 
   Args:
     plan: Plan returned by `xlflax.planning.dry_run.make_plan`.
@@ -35,6 +35,8 @@ def print_plan(
     console.print(plan['estimate']['known_error'], markup=False)
   for warning in plan.get('warnings', ()):
     console.print(f'Warning: {warning}', markup=False, highlight=False)
+  for text in plan.get('recommendations', ()):
+    console.print(f'Recommendation: {text}', markup=False, highlight=False)
 
 
 def show_phases(
@@ -118,7 +120,7 @@ def _replay(costs: dict[str, Any]) -> str:
   return (
     f'one in {costs["every"]:,} steps is computed twice: '
     f'{format_mebibytes(costs["memory"])} per device, '
-    f'at least {costs["share"]:.2%} more time'
+    f'about {costs["share"]:.2%} more time'
   )
 
 

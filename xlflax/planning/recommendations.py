@@ -1,7 +1,14 @@
-"""Warnings in a plan about sharding, memory, dtypes and array shapes."""
+"""Warnings and recommendations in a plan.
 
+Warnings are about sharding, memory and unsupported dtypes. Recommendations are
+about faster settings.
+"""
+
+import collections
 import math
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from xlflax.planning import memory, plan_report, step_costs, step_time
 from xlflax.training import param_tree, training_setup
@@ -22,8 +29,8 @@ MIN_WARNED_BYTES = 64 * 2**20
 # these sizes.
 _HEAD_MULTIPLE = 16
 _ROW_MULTIPLE = 8
-# Minimum number of FLOPs of a matmul that causes a warning.
-_MIN_WARNED_FLOPS = 1e11
+# Minimum fraction of a step's computation time for which a shape is reported.
+_MIN_REPORTED_FRACTION = 0.01
 # Fraction of a TPU's memory that a run may use, because XLA needs some, too.
 # For GPUs, the fraction is a setting of the run.
 _TPU_MEMORY_FRACTION = 0.9
@@ -214,14 +221,28 @@ def describe_dtype_support(
       f'A {accelerator.name} has no bfloat16 arithmetic. The estimate uses '
       "the rates of float16, which dtype = 'bfloat16' does not reach."
     ]
+  return []
+
+
+def recommend_bfloat16(
+  machine: machine_topology.DeviceTopology, settings: 'trainer.Trainer'
+) -> list[str]:
+  """Returns a recommendation if a GPU computes in float32.
+
+  Args:
+    machine: Target machine of the plan.
+    settings: Settings of the run.
+  """
+  accelerator = machine.accelerator
   if (
     accelerator
     and accelerator.platform == 'gpu'
     and settings.model.config.dtype == 'float32'
   ):
     return [
-      "With dtype = 'float32', matmuls run at half the rate at most, and "
-      "activations take twice the memory of dtype = 'bfloat16'."
+      "The model computes in float32. Set dtype = 'bfloat16' in "
+      f'{type(settings.model.config).__name__} to halve the memory of '
+      'activations and to use the faster bfloat16 matmuls.'
     ]
   return []
 
@@ -231,7 +252,9 @@ def describe_misalignment(
   machine: machine_topology.DeviceTopology,
   costs: step_costs.StepCosts,
 ) -> list[str]:
-  """Returns warnings about array shapes that make GPU matmuls slow.
+  """Returns recommendations about array shapes that make GPU matmuls slow.
+
+  A shape is reported if it takes at least 1 % of the step's computation time.
 
   Args:
     setup: Model, vocabulary, settings and step functions of the run.
@@ -241,6 +264,8 @@ def describe_misalignment(
   accelerator = machine.accelerator
   if accelerator is None or accelerator.platform != 'gpu':
     return []
+  time = step_time.estimate_time(costs, machine, collections.Counter())
+  min_seconds = _MIN_REPORTED_FRACTION * time.computation
   config: Any = setup.settings.model.config
   sizes = setup.model.config
   warnings: list[str] = []
@@ -257,6 +282,8 @@ def describe_misalignment(
         seconds[array] = seconds.get(array, 0.0) + extra * operation.count
         counts[array] = counts.get(array, 0.0) + operation.count
   for array, extra in seconds.items():
+    if extra < min_seconds:
+      continue
     if f'{sizes.table_size}' in array:
       fix = 'Set pad_vocab_size_multiple = 128 in the model.'
     else:
@@ -265,10 +292,10 @@ def describe_misalignment(
         f'({config.dim_per_head}).'
       )
     warnings.append(
-      f'{counts[array]:,.0f} matmuls read or write {array}, whose rows are '
-      'not a multiple of 16 bytes. They run at '
-      f'{step_time.MISALIGNED_FRACTION:.0%} of the rate of aligned matmuls '
-      f'({extra * 1e3:,.1f} ms per step). {fix}'
+      f'The rows of {array} are not a multiple of 16 bytes. Matmuls that read '
+      f'or write such rows ({counts[array]:,.0f} per step) are estimated to '
+      f'reach {step_time.MISALIGNED_FRACTION:.0%} of the rate of aligned '
+      f'matmuls, which takes {extra * 1e3:,.1f} ms more per step. {fix}'
     )
   head_dim = config.dim_per_head
   uses_kernel = any(
@@ -286,8 +313,8 @@ def describe_misalignment(
     for o in costs.operations
     if o.part == 'head and loss'
     and o.phase == 'forward'
-    and o.flops > _MIN_WARNED_FLOPS
     and o.rows % (_ROW_MULTIPLE * machine.count)
+    and _logits_pass_seconds(o, setup, machine) >= min_seconds
   }
   warnings += [
     f'The head scores {count / machine.count:,.0f} positions per device, which '
@@ -297,6 +324,23 @@ def describe_misalignment(
     for count in sorted(rows)
   ]
   return warnings
+
+
+def _logits_pass_seconds(
+  operation: step_costs.Operation,
+  setup: training_setup.Setup,
+  machine: machine_topology.DeviceTopology,
+) -> float:
+  """Returns the time in which a device reads its shard of the logits once."""
+  itemsize = np.dtype(setup.settings.model.config.dtype).itemsize
+  size = operation.rows * setup.model.config.table_size * itemsize
+  read = step_costs.Operation(
+    step_costs.Kind.MEMORY, 'reduce_sum', '', 'backward', bytes=size
+  )
+  assert machine.accelerator is not None
+  return step_time.operation_seconds(
+    read, machine.accelerator, devices=machine.count
+  )
 
 
 def _gib(size: float) -> str:

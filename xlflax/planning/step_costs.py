@@ -13,10 +13,16 @@ them:
 - A reduction reads the arrays that its operand is computed from, and writes
   its result. Reductions and element-wise operations that can run at the same
   time read a shared array once.
+- A value that several operations use is written if many arrays must be read to
+  compute it. Otherwise, the residual stream and its gradient would be computed
+  from the outputs of all other layers.
 
-Shapes are those of the complete arrays of all devices.
+Shapes are those of the complete arrays of all devices. In a `shard_map`, the
+FLOPs and bytes of a shard are multiplied by the number of devices, and each
+operation is counted once.
 """
 
+import collections
 import dataclasses
 import enum
 import functools
@@ -136,6 +142,9 @@ _VIEWS = frozenset(
     'stop_gradient',
   )
 )
+# A value with several uses is written if its operands have more bytes than this
+# multiple of its own size. Values within one layer stay below the multiple.
+_MAX_READ_RATIO = 6
 _SLICES = frozenset(('slice', 'dynamic_slice', 'split'))
 _UNFUSED = frozenset(
   (
@@ -172,10 +181,16 @@ class _Counter:
     self._first: list[int] = []
     self._last: list[int] = []
     self._clock = 0
+    # Number of devices that execute the current jaxpr on shards of its arrays.
+    self._num_shards = 1
     self._operations: list[Operation] = []
     # (level, arrays, part, phase, count) -> bytes of a fused kernel.
     self._fused: dict[tuple[Any, ...], float] = {}
     self._read: set[tuple[int, int]] = set()
+
+  def _bytes(self, aval) -> float:
+    """Returns the bytes of an array, summed over all devices."""
+    return _size(aval) * self._num_shards
 
   def operations(self) -> list[Operation]:
     """Returns all operations that were counted so far."""
@@ -220,8 +235,8 @@ class _Counter:
     # Constants and random bits are computed where they are used.
     if not value.reads:
       return value
-    self._add_fused(value, _size(aval), scope, count)
-    return self.new_array(_size(aval), value.level + 1, scope)
+    self._add_fused(value, self._bytes(aval), scope, count)
+    return self.new_array(self._bytes(aval), value.level + 1, scope)
 
   def _add_fused(self, value: _Value, written: float, scope, count) -> None:
     """Adds the memory traffic of an operation to a fused kernel."""
@@ -245,12 +260,19 @@ class _Counter:
     def read(atom) -> _Value:
       return _NOTHING if hasattr(atom, 'val') else values[atom]
 
+    uses = _count_uses(jaxpr)
     for equation in jaxpr.eqns:
       self._clock += 1
       inputs = [read(atom) for atom in equation.invars]
       stack = str(equation.source_info.name_stack)
       name = f'{scope}/{stack}' if stack else scope
       results = self._equation(equation, inputs, name, count)
+      results = [
+        self._write_shared(value, variable.aval, name, count)
+        if uses[variable] > 1
+        else value
+        for value, variable in zip(results, equation.outvars, strict=True)
+      ]
       # Operands that were written to memory are not computed again.
       for atom, value in zip(equation.invars, inputs, strict=True):
         if not hasattr(atom, 'val'):
@@ -269,15 +291,7 @@ class _Counter:
       return self._matmul(equation, inputs, scope, count)
     if name == 'cond':
       return self._branches(equation, inputs, scope, count)
-    if inner := _inlined(equation):
-      return self._call(equation, inner, inputs, scope, count)
-    if name == 'gather':
-      return self._gather(equation, inputs, scope, count)
-    if name.startswith('scatter') or name == 'dynamic_update_slice':
-      return self._update(equation, inputs, scope, count)
-    if name in _UNFUSED:
-      return self._unfused(equation, inputs, scope, count)
-    if name.startswith(('reduce_', 'arg')) and name != 'reduce_precision':
+    if _is_reduction(name):
       merged = _merge(inputs)
       return [
         self.write(
@@ -287,6 +301,14 @@ class _Counter:
         else dataclasses.replace(merged, in_memory=False)
         for v in equation.outvars
       ]
+    if inner := _inlined(equation):
+      return self._call(equation, inner, inputs, scope, count)
+    if name == 'gather':
+      return self._gather(equation, inputs, scope, count)
+    if name.startswith('scatter') or name == 'dynamic_update_slice':
+      return self._update(equation, inputs, scope, count)
+    if name in _UNFUSED:
+      return self._unfused(equation, inputs, scope, count)
     return self._element_wise(equation, inputs, scope, count)
 
   def _element_wise(self, equation, inputs, scope, count) -> list[_Value]:
@@ -308,11 +330,20 @@ class _Counter:
       if name in _VIEWS:
         in_memory = merged.in_memory
       elif name in _SLICES:
-        size = _size(variable.aval)
+        size = self._bytes(variable.aval)
         reads = {array: min(bytes_, size) for array, bytes_ in reads.items()}
         in_memory = inputs[0].in_memory
       outputs.append(_Value(reads, merged.level, in_memory))
     return outputs
+
+  def _write_shared(self, value: _Value, aval, scope: str, count) -> _Value:
+    """Writes a value whose operands have many more bytes than the value."""
+    is_update = _part_and_phase(scope)[1] == 'update'
+    if is_update or sum(value.reads.values()) <= _MAX_READ_RATIO * self._bytes(
+      aval
+    ):
+      return value
+    return self.write(value, aval, scope, count)
 
   def _write_operands(self, equation, inputs, scope, count) -> None:
     """Replaces the inputs by arrays in memory."""
@@ -325,7 +356,8 @@ class _Counter:
     """Returns new arrays in memory for the results of an equation."""
     level = 1 + max((value.level for value in inputs), default=0)
     return [
-      self.new_array(_size(v.aval), level, scope) for v in equation.outvars
+      self.new_array(self._bytes(v.aval), level, scope)
+      for v in equation.outvars
     ]
 
   def _add(self, kind, name, scope, **fields) -> None:
@@ -338,7 +370,7 @@ class _Counter:
     self._write_operands(equation, inputs, scope, count)
     arrays = [v.aval for v in (*equation.invars[:2], *equation.outvars)]
     (contracted, _), (batch, _) = equation.params['dimension_numbers']
-    amount = flops.count_equation(equation)
+    amount = flops.count_equation(equation) * self._num_shards
     rows = math.prod(
       size
       for i, size in enumerate(arrays[0].shape)
@@ -349,13 +381,13 @@ class _Counter:
       'dot_general',
       scope,
       flops=amount,
-      bytes=sum(map(_size, arrays)),
+      bytes=sum(map(self._bytes, arrays)),
       count=count,
       rate=_matmul_rate(arrays[:2]),
       misaligned=misaligned_arrays(equation)
       if amount >= _MIN_CHECKED_FLOPS
       else (),
-      rows=rows,
+      rows=rows * self._num_shards,
     )
     return self._results(equation, inputs, scope)
 
@@ -372,9 +404,10 @@ class _Counter:
       )
     else:
       kind, amount = Kind.MATMUL, float(flops.count_kernel(equation))
+    amount *= self._num_shards
     arrays = [v.aval for v in (*equation.invars, *equation.outvars)]
     self._add(
-      kind, name, scope, flops=amount, bytes=sum(map(_size, arrays)),
+      kind, name, scope, flops=amount, bytes=sum(map(self._bytes, arrays)),
       count=count,
     )  # fmt: skip
     return self._results(equation, inputs, scope)
@@ -387,7 +420,7 @@ class _Counter:
       Kind.MEMORY,
       equation.primitive.name,
       scope,
-      bytes=sum(map(_size, arrays)),
+      bytes=sum(map(self._bytes, arrays)),
       count=count,
     )
     return self._results(equation, inputs, scope)
@@ -395,8 +428,8 @@ class _Counter:
   def _gather(self, equation, inputs, scope, count) -> list[_Value]:
     """Counts a gather: the indices and the gathered elements."""
     self._write_operands(equation, inputs, scope, count)
-    moved = _size(equation.outvars[0].aval)
-    size = 2 * moved + _size(equation.invars[1].aval)
+    moved = self._bytes(equation.outvars[0].aval)
+    size = 2 * moved + self._bytes(equation.invars[1].aval)
     self._add(Kind.MEMORY, 'gather', scope, bytes=size, count=count)
     return self._results(equation, inputs, scope)
 
@@ -405,7 +438,7 @@ class _Counter:
     self._write_operands(equation, inputs, scope, count)
     is_scatter = equation.primitive.name.startswith('scatter')
     update = equation.invars[2 if is_scatter else 1].aval
-    size = (3 if is_scatter else 2) * _size(update)
+    size = (3 if is_scatter else 2) * self._bytes(update)
     self._add(
       Kind.MEMORY, equation.primitive.name, scope, bytes=size, count=count
     )
@@ -426,10 +459,12 @@ class _Counter:
     body, length = equation.params['jaxpr'].jaxpr, equation.params['length']
     is_unrolled = equation.params['unroll'] >= length
     arguments = [
-      self.new_array(_size(v.aval), level) if value.reads else _NOTHING
+      self.new_array(self._bytes(v.aval), level) if value.reads else _NOTHING
       for value, v in zip(inputs, body.invars, strict=True)
     ]
-    constants = [self.new_array(_size(v.aval), level) for v in body.constvars]
+    constants = [
+      self.new_array(self._bytes(v.aval), level) for v in body.constvars
+    ]
     results = self.run(
       body, [*constants, *arguments], f'{scope}/while', count * length
     )
@@ -441,7 +476,7 @@ class _Counter:
         )
     last = max((value.level for value in results), default=level)
     return [
-      self.new_array(_size(v.aval), last + 1) if value.reads else _NOTHING
+      self.new_array(self._bytes(v.aval), last + 1) if value.reads else _NOTHING
       for value, v in zip(results, equation.outvars, strict=True)
     ]
 
@@ -449,7 +484,9 @@ class _Counter:
     """Counts the branch with the most equations."""
     self._write_operands(equation, inputs, scope, count)
     branch = max(equation.params['branches'], key=lambda b: len(b.jaxpr.eqns))
-    constants = [self.new_array(_size(v.aval)) for v in branch.jaxpr.constvars]
+    constants = [
+      self.new_array(self._bytes(v.aval)) for v in branch.jaxpr.constvars
+    ]
     results = self.run(branch.jaxpr, [*constants, *inputs[1:]], scope, count)
     return [
       self.write(value, v.aval, scope, count)
@@ -458,13 +495,35 @@ class _Counter:
 
   def _call(self, equation, inner, inputs, scope, count) -> list[_Value]:
     """Counts the equations of a called jaxpr."""
-    constants = [self.new_array(_size(v.aval)) for v in inner.constvars]
-    if equation.primitive.name == 'shard_map' and equation.outvars:
-      full_size, shard = (
-        math.prod(v.aval.shape) for v in (equation.outvars[0], inner.outvars[0])
-      )
-      count = count * full_size / max(shard, 1)
-    return self.run(inner, [*constants, *inputs], scope, count)
+    outer = self._num_shards
+    if equation.primitive.name == 'shard_map':
+      self._num_shards *= _num_manual_devices(equation)
+    constants = [self.new_array(self._bytes(v.aval)) for v in inner.constvars]
+    results = self.run(inner, [*constants, *inputs], scope, count)
+    self._num_shards = outer
+    return results
+
+
+def _num_manual_devices(equation) -> int:
+  """Returns the number of devices that execute the body of a `shard_map`."""
+  sizes = dict(equation.params['mesh'].shape)
+  return math.prod(sizes[axis] for axis in equation.params['newly_manual_axes'])
+
+
+def _is_reduction(name: str) -> bool:
+  """Returns whether a primitive reduces dimensions of its operands."""
+  return name == 'reduce' or (
+    name.startswith(('reduce_', 'arg')) and name != 'reduce_precision'
+  )
+
+
+def _count_uses(jaxpr) -> collections.Counter[Any]:
+  """Returns the number of equations that use each variable of a jaxpr."""
+  return collections.Counter(
+    variable
+    for equation in jaxpr.eqns
+    for variable in {v for v in equation.invars if not hasattr(v, 'val')}
+  )
 
 
 def _merge(inputs: Sequence[_Value]) -> _Value:
