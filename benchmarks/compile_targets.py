@@ -85,9 +85,8 @@ def _make_model_case(name: str, model: pretraining.Model) -> Case:
     for flag in pretraining.make_benchmark_flags(model, 'x/as_is', calls=1)
     if not flag.startswith('--num_steps=') and 'BATCH_SIZE=' not in flag
   ]
-  batches = {'BATCH_SIZE': model.batch}
-  if 'pretrain/mlm_tlm.gin' in model.gin_files:
-    batches['PAIR_BATCH_SIZE'] = model.batch
+  has_pairs = 'pretrain/mlm_tlm.gin' in model.gin_files
+  batches = {'PAIR_BATCH_SIZE' if has_pairs else 'BATCH_SIZE': model.batch}
   flags.append(_STEPS)
   return Case(
     name, tuple(flags), batches, _TABLE_DEVICES.get(name, (_ONE_GPU,)), DEVICES

@@ -154,17 +154,13 @@ def make_benchmark_flags(
     variant: Variant to measure, one of `VARIANTS`.
     calls: Number of timed steps.
   """
+  prefix = 'PAIR_' if 'pretrain/mlm_tlm.gin' in model.gin_files else ''
   bindings = [
-    f'LENGTH={model.length}',
-    f'BATCH_SIZE={model.batch}',
+    f'{prefix}LENGTH={model.length}',
+    f'{prefix}BATCH_SIZE={model.batch}',
     f"{model.config}.dtype='bfloat16'",
     *model.bindings,
   ]
-  if 'pretrain/mlm_tlm.gin' in model.gin_files:
-    bindings += [
-      f'PAIR_LENGTH={model.length}',
-      f'PAIR_BATCH_SIZE={model.batch}',
-    ]
   if variant == 'x/no_attention_dropout':
     bindings.append(f'{model.config}.attention_dropout_rate=0.0')
   if variant == 'x/chunked':

@@ -444,6 +444,44 @@ def test_pods_must_share_the_model_directory(model_dir, volume, is_shared):
   assert (raised.value.where, raised.value.got) == ('--model_dir', model_dir)
 
 
+@pytest.mark.parametrize(
+  'command, where',
+  [
+    (('train', "--gin.MODEL_DIR='runs/mlm'"), '--gin.MODEL_DIR'),
+    (('cache', '--output=cache', '--shard_from_env'), '--output'),
+    (('vocab', '--sample_dir=a', '--shard_from_env'), '--sample_dir'),
+  ],
+)
+def test_pods_must_share_all_output_directories(command, where):
+  with pytest.raises(errors.ConfigError) as raised:
+    _job(command=command, nnodes=4, volume=(_CLAIM,)).check()
+  assert raised.value.where == where
+
+
+def test_inputs_outside_of_volumes_cause_a_warning(caplog):
+  command = (
+    'train',
+    '--model_dir=/shared/run',
+    '--corpus=/shared/corpus',
+    '--cache=cache',
+    '--vocabulary=gs://bucket/vocab',
+  )
+  _job(command=command, volume=(_CLAIM,)).check()
+  (record,) = caplog.records
+  assert record.args[:2] == ('--cache', 'cache')
+
+
+def test_gin_file_of_this_machine_is_rejected(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'own.gin').write_text('')
+  with pytest.raises(errors.ConfigError) as raised:
+    _job(command=('train', '--gin_file=own.gin')).check()
+  assert (raised.value.where, raised.value.got) == ('--gin_file', 'own.gin')
+  _job(
+    command=('train', '--gin_file=own.gin', '--gin_search_paths=/opt/gin')
+  ).check()
+
+
 def test_misspelled_gin_file_is_reported():
   job = _job(command=('train', '--gin_file=pretrain/mlmm.gin'))
   with pytest.raises(errors.ConfigError) as raised:

@@ -374,6 +374,15 @@ def test_nodes_must_share_the_model_directory(nodes, model_dir, is_shared):
   assert (raised.value.where, raised.value.got) == ('--model_dir', model_dir)
 
 
+def test_nodes_must_share_the_cache_that_they_write():
+  job = slurm.SlurmJob(
+    command=('cache', '--output=/tmp/cache', '--shard_from_env'), nodes=2
+  )
+  with pytest.raises(errors.ConfigError) as raised:
+    job.check()
+  assert (raised.value.where, raised.value.got) == ('--output', '/tmp/cache')
+
+
 def test_misspelled_gin_file_is_reported():
   job = slurm.SlurmJob(command=('train', '--gin_file', 'pretrain/mml.gin'))
   with pytest.raises(errors.ConfigError) as raised:

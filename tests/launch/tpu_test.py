@@ -302,6 +302,7 @@ def test_jobs_that_pass_the_checks(package):
   [
     (('train', '--model_dir=runs/mlm'), '--model_dir'),
     (('train', '--model_dir=/shared/mlm'), '--model_dir'),
+    (('train', "--gin.MODEL_DIR='runs/mlm'"), '--gin.MODEL_DIR'),
     (('train', '--gin_file=pretrain/mlmm.gin'), '--gin_file'),
   ],
 )

@@ -205,18 +205,30 @@ def check_gin_files(
     command: Command that the job runs.
     has_own_files: Whether the processes have a different file system than this
       machine, for example in a container. If True, absolute paths are not
-      checked.
+      checked, and relative paths must be those of shipped files.
 
   Raises:
     ConfigError: If a file is neither shipped with xlflax nor found on the
-      search path.
+      search path, or if only this machine has the file.
   """
   search_paths = flag_values(command, '--gin_search_paths')
   folders = config_files.split_search_paths(search_paths)
   for name in flag_values(command, '--gin_file'):
     if has_own_files and (name.startswith('/') or paths.is_bucket(name)):
       continue
-    config_files.find_gin_file(name, folders)
+    if has_own_files and any(folder.startswith('/') for folder in folders):
+      continue
+    path = config_files.find_gin_file(name, folders)
+    if has_own_files and not path.is_relative_to(config_files.SHIPPED):
+      raise errors.ConfigError(
+        'The processes of the job cannot read a gin file of this machine',
+        got=name,
+        expected='a gin file shipped with xlflax, or an absolute path in the '
+        'container or on a mounted volume',
+        where='--gin_file',
+        fix='Copy the file to the image or to a volume, and pass its absolute '
+        'path, or pass the bindings as --gin.NAME=VALUE.',
+      )
 
 
 def platform_flags(command: Sequence[str], platform: str | None) -> list[str]:

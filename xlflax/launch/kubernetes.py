@@ -351,15 +351,20 @@ class KubernetesJob(job_base.Job):
     return 'tpu' if self.gpu_resource.startswith('google.com/tpu') else 'gpu'
 
   def check(self) -> None:
-    """Checks the gin files, and that all pods share the model directory."""
+    """Checks the gin files, and that all pods share the output directories."""
     job_base.check_gin_files(self.command, has_own_files=True)
-    if self.template is None:
-      preflight.check_shared_model_dir(
-        self.command,
-        [v.path for v in self._volumes() if v.source in ('claim', 'host')],
-        fix='Mount a shared volume with --volume=claim:NAME:/DIR and pass '
-        '--model_dir=/DIR/..., or pass a bucket.',
-      )
+    if self.template is not None:  # The template may mount further volumes.
+      return
+    volumes = self._volumes()
+    preflight.check_shared_outputs(
+      self.command,
+      [v.path for v in volumes if v.source in ('claim', 'host')],
+      fix='Mount a shared volume with --volume=claim:NAME:/DIR and pass a '
+      'directory below /DIR, or pass a bucket.',
+    )
+    preflight.warn_of_unmounted_inputs(
+      self.command, [v.path for v in volumes], place='The image'
+    )
 
   def context(self) -> dict[str, Any]:
     """Returns the variables that are available in the templates.

@@ -1,7 +1,8 @@
-"""Checks of a job's model directory before the job is rendered."""
+"""Checks of a job's directories before the job is rendered."""
 
+import logging
 import posixpath
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from xlflax.launch import job_base
 from xlflax.storage import paths
@@ -9,12 +10,15 @@ from xlflax.utils import errors
 
 # Directories that are local to each node of a cluster.
 _NODE_LOCAL = ('/tmp', '/var/tmp', '/dev/shm')
+# Flags of directories that all processes of a job write to.
+_OUTPUT_FLAGS = ('--model_dir', '--output', '--sample_dir')
+_INPUT_FLAGS = ('--corpus', '--cache', '--vocabulary')
 
 
-def check_shared_model_dir(
+def check_shared_outputs(
   command: Sequence[str], mounts: Iterable[str], *, fix: str
 ) -> None:
-  """Checks that all nodes share the model directory, also after a restart.
+  """Checks that all nodes share the output directories, also after a restart.
 
   Args:
     command: Command that the job runs.
@@ -22,47 +26,78 @@ def check_shared_model_dir(
     fix: Hint for the error message.
 
   Raises:
-    ConfigError: If `--model_dir` is neither in a bucket nor below one of the
-      shared directories.
+    ConfigError: If an output directory, such as that of `--model_dir`, is
+      neither in a bucket nor below one of the shared directories.
   """
-  directory = job_base.flag_value(command, '--model_dir')
-  if directory is None or paths.is_bucket(directory):
-    return
-  normalized = posixpath.normpath(directory)
-  if any(
-    normalized == mount or normalized.startswith(mount.rstrip('/') + '/')
-    for mount in map(posixpath.normpath, mounts)
-  ):
-    return
-  raise errors.ConfigError(
-    'All nodes of the job must be able to access the model directory',
-    got=directory,
-    expected=(
-      'a directory on a shared volume, or a bucket path gs://... or s3://...'
-    ),
-    where='--model_dir',
-    fix=fix,
-  )
+  mounts = list(mounts)
+  for flag, directory in _output_directories(command):
+    if not _is_below(directory, mounts):
+      raise errors.ConfigError(
+        f'All nodes of the job must be able to access {flag}',
+        got=directory,
+        expected='a directory on a shared volume, or a bucket path gs://... '
+        'or s3://...',
+        where=flag,
+        fix=fix,
+      )
 
 
 def check_not_node_local(command: Sequence[str]) -> None:
   """Checks that a multi-node job does not write to a local directory.
 
   Raises:
-    ConfigError: If `--model_dir` is in a directory such as /tmp.
+    ConfigError: If an output directory, such as that of `--model_dir`, is in a
+      directory such as /tmp.
   """
-  directory = job_base.flag_value(command, '--model_dir')
-  if directory is None or paths.is_bucket(directory):
-    return
-  normalized = posixpath.normpath(directory)
-  for local in _NODE_LOCAL:
-    if normalized == local or normalized.startswith(local + '/'):
+  for flag, directory in _output_directories(command):
+    if _is_below(directory, _NODE_LOCAL):
       raise errors.ConfigError(
-        'All nodes of the job must be able to access the model directory',
+        f'All nodes of the job must be able to access {flag}',
         got=directory,
-        expected=(
-          'a directory on a shared file system, or a bucket path gs://... '
-          'or s3://...'
-        ),
-        where='--model_dir',
+        expected='a directory on a shared file system, or a bucket path '
+        'gs://... or s3://...',
+        where=flag,
       )
+
+
+def warn_of_unmounted_inputs(
+  command: Sequence[str], mounts: Iterable[str], *, place: str
+) -> None:
+  """Logs a warning for each input that is not on a mounted volume.
+
+  Args:
+    command: Command that the job runs.
+    mounts: Directories at which volumes are mounted.
+    place: Part of the job that must contain the other inputs.
+  """
+  mounts = list(mounts)
+  for flag in _INPUT_FLAGS:
+    value = job_base.flag_value(command, flag)
+    if value and not paths.is_bucket(value) and not _is_below(value, mounts):
+      logging.warning(
+        '%s=%s is neither in a bucket nor on a mounted volume. %s must '
+        'contain it.',
+        flag,
+        value,
+        place,
+      )
+
+
+def _output_directories(command: Sequence[str]) -> Iterator[tuple[str, str]]:
+  """Yields the flags and paths of output directories outside of buckets."""
+  values = {flag: job_base.flag_value(command, flag) for flag in _OUTPUT_FLAGS}
+  binding = job_base.flag_value(command, '--gin.MODEL_DIR')
+  if binding is not None:
+    values['--gin.MODEL_DIR'] = binding.strip().strip('\'"')
+  for flag, value in values.items():
+    if value is not None and not paths.is_bucket(value):
+      yield flag, value
+
+
+def _is_below(directory: str, parents: Iterable[str]) -> bool:
+  """Returns whether a path is one of several directories or below one."""
+  normalized = posixpath.normpath(directory)
+  return any(
+    normalized == parent or normalized.startswith(parent.rstrip('/') + '/')
+    for parent in map(posixpath.normpath, parents)
+  )

@@ -121,10 +121,13 @@ class TpuJob(job_base.Job):
       )
 
   def check(self) -> None:
-    """Checks the gin files, the model directory and the package."""
+    """Checks the gin files, the output directories and the package."""
     job_base.check_gin_files(self.command, has_own_files=True)
-    preflight.check_shared_model_dir(
-      self.command, (), fix='Pass --model_dir=gs://BUCKET/...'
+    preflight.check_shared_outputs(
+      self.command, (), fix='Pass a bucket, such as gs://BUCKET/...'
+    )
+    preflight.warn_of_unmounted_inputs(
+      self.command, (), place='Each worker or its image'
     )
     if self.package is not None and self.setup_command is None:
       self._check_package(self.package)
