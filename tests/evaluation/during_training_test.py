@@ -62,6 +62,28 @@ def test_when():
   assert [s for s in range(1, 26) if evaluation.is_due(s, 25)] == [10, 20, 25]
 
 
+@pytest.mark.parametrize(
+  ('number', 'last_step', 'steps'),
+  [
+    (2, 10, [5, 10]),
+    # Three epochs of 25 examples in batches of 10 are 8 steps.
+    (3, 8, [3, 6, 8]),
+    (1, 7, [7]),
+    (9, 3, [1, 2, 3]),
+  ],
+)
+def test_number_of_evaluations(number, last_step, steps):
+  evaluation = during_training.Evaluation(
+    tasks=(), eval_interval_steps=1, num_evaluations=number
+  )
+  due = [
+    step
+    for step in range(1, last_step + 1)
+    if evaluation.is_due(step, last_step)
+  ]
+  assert due == steps
+
+
 def test_interval_must_be_positive():
   with pytest.raises(errors.ConfigError) as error:
     during_training.Evaluation(tasks=(), eval_interval_steps=0)

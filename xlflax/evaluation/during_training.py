@@ -27,6 +27,9 @@ class Evaluation:
     tasks: Tasks to evaluate.
     eval_interval_steps: Number of training steps between two evaluations. The
       last step is always evaluated.
+    num_evaluations: Number of evaluations in the run, at equal intervals, which
+      replaces `eval_interval_steps`. If it equals the number of epochs, the
+      tasks run after each epoch. If None, `eval_interval_steps` is used.
     batch_size: Number of sentences per batch.
     seed: Random seed for the tasks. It is the same at every step.
     use_ema: Whether to evaluate the averaged weights if EMA is enabled.
@@ -34,6 +37,7 @@ class Evaluation:
 
   tasks: tuple[eval_task.EvalTask, ...]
   eval_interval_steps: validation.PositiveInt
+  num_evaluations: validation.PositiveInt | None = None
   batch_size: validation.PositiveInt = 64
   seed: validation.Seed = 0
   use_ema: bool = True
@@ -43,6 +47,9 @@ class Evaluation:
 
   def is_due(self, step: int, last_step: int) -> bool:
     """Returns whether the tasks run after a training step."""
+    if self.num_evaluations is not None:
+      num_due = step * self.num_evaluations // last_step
+      return num_due > (step - 1) * self.num_evaluations // last_step
     return step % self.eval_interval_steps == 0 or step == last_step
 
   def is_better_higher(self, metric: str) -> bool:

@@ -113,6 +113,9 @@ def _describe_evaluation(evaluation: Any) -> str:
   if every_steps is None:
     return 'evaluation'
   names = ' and '.join(task.name for task in evaluation.tasks)
+  num_evaluations = getattr(evaluation, 'num_evaluations', None)
+  if num_evaluations is not None:
+    return f'{names} {num_evaluations:,} times'
   return f'{names} every {every_steps:,}'
 
 
