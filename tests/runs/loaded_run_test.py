@@ -176,6 +176,26 @@ def test_encode_layers(run, sentences):
   assert run.encode([], languages='de').shape == (0, 16)
 
 
+def test_attention_between_two_texts(run, sentences):
+  (first,), (second,) = sentences('de', 1), sentences('ja', 1)
+  found = run.attention_weights(first, second, languages=['de', 'ja'])
+  length = len(found.token_ids)
+  assert found.weights.shape[2:] == (length, length)
+  np.testing.assert_allclose(found.weights.sum(-1), 1, rtol=1e-5)
+  for number, text, code in ((1, first, 'de'), (2, second, 'ja')):
+    ids = run.tokenizer.encode(text, language=code)
+    np.testing.assert_array_equal(found.token_ids[found.texts == number], ids)
+  spec = run.tokenizer.spec
+  assert found.token_ids[found.texts == 0].tolist() == [
+    spec.bos_id,
+    spec.eos_id,
+    spec.eos_id,
+    spec.eos_id,
+  ]
+  alone = run.attention_weights(first, languages='de')
+  assert set(alone.texts) == {0, 1}
+
+
 def test_truncated_texts_are_logged(run, sentences, caplog):
   run.encode([' '.join(sentences('de', 9)), 'Hund'], languages='de')
   assert '1 of 2 texts' in caplog.text

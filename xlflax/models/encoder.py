@@ -14,7 +14,7 @@ from xlflax.models import (
   layers,
   scan_layers,
 )
-from xlflax.models.attention import layer_masks
+from xlflax.models.attention import attention_weights, layer_masks
 from xlflax.models.attention.masks import MASKED_SCORE
 from xlflax.models.variants import disentangled, veco
 from xlflax.utils import class_registry, errors
@@ -287,7 +287,7 @@ class Encoder(veco.PlugIn):
       )
       return nn.scan(
         _remat(body, config),
-        variable_axes={'params': 0},
+        variable_axes={'params': 0, attention_weights.COLLECTION: 0},
         split_rngs={'params': True, 'dropout': True},
         in_axes=(nn.broadcast, 0),
         length=config.num_layers,

@@ -13,7 +13,12 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.models import dropout, encoder_config, feed_forward, norms
-from xlflax.models.attention import attention_backends, masks, rotary
+from xlflax.models.attention import (
+  attention_backends,
+  attention_weights,
+  masks,
+  rotary,
+)
 from xlflax.models.linear import dense
 from xlflax.models.variants import disentangled
 
@@ -104,6 +109,7 @@ class Attention(nn.Module):
     query = _constrain_heads(self.query(states, deterministic=deterministic))
     if rotation is not None:
       query = rotary.apply_rotary(query, rotation)
+    attention_weights.record_attention_weights(self, query, key, mask)
     context = self._context(query, key, value, mask, deterministic)
     return self.output(context, deterministic=deterministic)
 

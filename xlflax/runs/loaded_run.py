@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from xlflax import evaluate
+from xlflax.data import dataset_config
 from xlflax.data.tokenizers import base_vocabulary
 from xlflax.evaluation import (
   eval_task,
@@ -251,6 +252,50 @@ class Run(saved_run.SavedRun):
     )
     run_arguments.warn_if_truncated(num_truncated, texts)
     return token_states
+
+  @validation.validate_call
+  def attention_weights(
+    self,
+    text: str,
+    paired_text: str | None = None,
+    *,
+    languages: str | Sequence[str] | None = None,
+    template: dataset_config.SpecialTokenTemplate | str = (
+      dataset_config.SpecialTokenTemplate.XLMR
+    ),
+  ) -> token_level.TextAttention:
+    """Returns the attention weights of all layers for a text or a text pair.
+
+    With a text and its translation, the weights show the attention between the
+    two languages (VECO, figure 1).
+
+    Args:
+      text: Text, or first text of the pair.
+      paired_text: Second text of the pair, such as a translation. If None, the
+        sequence contains only `text`.
+      languages: Language codes of the texts, as in `encode`.
+      template: Special tokens around the two texts.
+
+    Returns:
+      Token ids, the text of each token, and weights of shape [layers, heads, T,
+      T].
+
+    Raises:
+      ConfigError: If the model is not an encoder, has disentangled attention,
+        or if the sequence is too long.
+    """
+    texts = [text] if paired_text is None else [text, paired_text]
+    eval_model = self.eval_model()
+    return token_level.attention_weights(
+      eval_model,
+      texts,
+      run_arguments.language_ids(eval_model, texts, languages),
+      validation.validate(
+        template,
+        dataset_config.SpecialTokenTemplate,
+        name='Run.attention_weights.template',
+      ),
+    )
 
   @validation.validate_call
   def fill_mask(

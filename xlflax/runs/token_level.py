@@ -6,7 +6,12 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from xlflax.data import dataset_config
 from xlflax.evaluation import eval_task, word_states
+from xlflax.models import encoder
+from xlflax.models.attention import (
+  attention_weights as models_attention_weights,
+)
 from xlflax.models.variants import parameter_sharing
 from xlflax.utils import errors
 
@@ -57,6 +62,84 @@ def states(
     )
   }
   return [states_by_index[index] for index in range(len(token_ids))]
+
+
+class TextAttention(NamedTuple):
+  """Attention weights in a sequence of one or two texts.
+
+  Attributes:
+    token_ids: Token ids of the sequence with special tokens, of length T.
+    texts: Text of each token: 1 for the first text, 2 for the second text, and
+      0 for special tokens.
+    weights: Attention weights of shape [layers, heads, T, T], float32. The
+      weights of each query (the third axis) sum to 1.
+  """
+
+  token_ids: np.ndarray
+  texts: np.ndarray
+  weights: np.ndarray
+
+
+def attention_weights(
+  eval_model: eval_task.EvalModel,
+  texts: Sequence[str],
+  language_ids: Sequence[int],
+  template: dataset_config.SpecialTokenTemplate,
+) -> TextAttention:
+  """Computes attention weights, for `Run.attention_weights`.
+
+  Args:
+    eval_model: Model with its parameters and its vocabulary.
+    texts: One or two texts, which form a single sequence.
+    language_ids: Index of each text's language in the vocabulary's list.
+    template: Special tokens around two texts.
+
+  Raises:
+    ConfigError: If the model is not an encoder, if its attention weights are
+      not available, or if the sequence is too long.
+  """
+  if not isinstance(eval_model.model, encoder.Encoder):
+    raise errors.ConfigError(
+      'Attention weights are available only for encoders',
+      got=type(eval_model.model).__name__,
+      where='Run.attention_weights',
+    )
+  spec = eval_model.vocabulary.spec
+  second_prefix = {
+    dataset_config.SpecialTokenTemplate.BERT: [],
+    dataset_config.SpecialTokenTemplate.XLMR: [spec.eos_id],
+    dataset_config.SpecialTokenTemplate.XLM: [spec.bos_id],
+  }[template]
+  token_ids: list[int] = []
+  text_numbers: list[int] = []
+  languages: list[int] = []
+  encoded = eval_model.vocabulary.encode_each(texts, language_ids)
+  for number, (ids, language) in enumerate(
+    zip(encoded, language_ids, strict=True), 1
+  ):
+    prefix = [spec.bos_id] if number == 1 else second_prefix
+    span = [*prefix, *ids, spec.eos_id]
+    token_ids += span
+    text_numbers += [0] * len(prefix) + [number] * len(ids) + [0]
+    languages += [language] * len(span)
+  plan = parameter_sharing.get_sharing_plan(eval_model.model)
+  if plan is not None and len(set(language_ids)) > 1:
+    raise errors.ConfigError(
+      'A model with language-specific parameters reads texts in one language',
+      got=f'{len(set(language_ids))} languages',
+      where='Run.attention_weights',
+    )
+  weights = models_attention_weights.compute_attention_weights(
+    eval_model.model,
+    parameter_sharing.select_language_params(
+      plan, eval_model.params['model'], np.int32(language_ids[0])
+    ),
+    np.asarray([token_ids], np.int32),
+    language_ids=np.asarray([languages], np.int32),
+  )
+  return TextAttention(
+    np.asarray(token_ids), np.asarray(text_numbers), np.asarray(weights[:, 0])
+  )
 
 
 def fill_mask(

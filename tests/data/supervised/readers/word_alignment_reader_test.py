@@ -44,6 +44,23 @@ def test_numbered_files_in_any_order(write):
   assert examples[1].possible == {(0, 0), (1, 1)}
 
 
+def test_files_of_wpt(write):
+  """The NAACL format of WPT 2003 and 2005, with a sentence without links."""
+  reading = word_alignment_reader.read_aligned_sentences(
+    [
+      write('s', '<s snum=0001> das Haus </s>\n<s snum=0002> ja </s>\n'),
+      write('t', '<s snum=0001> the house </s>\n<s snum=0002> yes </s>\n'),
+      write('g', '0001 1 1 S\n0001 2 2 P\n0001 0 2\n0001 2 1\n'),
+    ],
+    ('de', 'en'),
+  )
+  first, second = reading.examples
+  assert first.source_words == ('das', 'Haus')
+  assert first.sure == {(0, 0), (1, 0)}
+  assert first.possible == {(0, 0), (1, 0), (1, 1)}
+  assert (second.target_words, second.possible) == (('yes',), frozenset())
+
+
 def test_sentences_without_links(write):
   reading = _read(write, '猫 ||| cat\n犬 ||| dog\n', '0-0S 0?0\n\n')
   assert [e.possible for e in reading.examples] == [{(0, 0)}, frozenset()]

@@ -16,6 +16,11 @@ _KIND = 'file of word alignments'
 _LINK = re.compile(r'(\d+)([-p?])(\d+)([SP]?)')
 _NUMBERED = re.compile(r'(\d+)\t(.*)')
 _SEPARATOR = ' ||| '
+# Files of the NAACL format, in which WPT 2003 and 2005 are published.
+_NAACL_SENTENCE = re.compile(r'<s snum=(\d+)>\s*(.*?)\s*</s>\s*')
+_NAACL_LINK = re.compile(
+  r'(\d+)\s+(\d+)\s+(\d+)(?:\s+([SP]))?(?:\s+[\d.]+)?\s*'
+)
 
 
 @file_formats.register_reader(
@@ -36,6 +41,12 @@ def read_aligned_sentences(
   links are `i-jP`, `ipj` or `i?j`. If the lines in all files start with a
   number and a tab, as in SimAlign's files, lines with the same number belong
   together. Otherwise, lines at the same position belong together.
+
+  The format of WPT 2003 and 2005 (NAACL) is read as well: sentences such as
+  `<s snum=0001> das Haus </s>`, and a line with sentence number, source word,
+  target word and optionally `S` or `P` for each link, such as `0001 1 1 S`.
+  Words are then numbered from 1, and links with the number 0 (no word) are left
+  out.
 
   For example, `das Haus ||| the house` with the links `1-1 2-2P` and a
   first_index of 1 gives the sure links {(0, 0)} and the possible links {(0, 0),
@@ -63,7 +74,16 @@ def read_aligned_sentences(
       got=f'{len(paths)} files, first_index {first_index}',
       expected='(text, links) or (source, target, links), first_index 0 or 1',
     )
-  numbered_lines = [_read_numbered_lines(path) for path in paths]
+  naacl_links = _read_naacl_links(paths[-1])
+  if naacl_links is not None:
+    first_index = 1
+  numbered_lines = [_read_numbered_lines(path) for path in paths[:-1]]
+  if naacl_links is None:
+    numbered_lines.append(_read_numbered_lines(paths[-1]))
+  else:
+    # Sentences without links do not occur in the file of links.
+    empty = {key: (0, '') for lines in numbered_lines for key in lines or {}}
+    numbered_lines.append(empty | naacl_links)
   if any(lines is None for lines in numbered_lines):
     columns = [dict(enumerate(file_reading.read_lines(path))) for path in paths]
   else:
@@ -110,7 +130,7 @@ def _read_numbered_lines(path) -> dict[int, tuple[int, str]] | None:
   for number, text in file_reading.read_lines(path):
     if not text:
       continue
-    match = _NUMBERED.fullmatch(text)
+    match = _NUMBERED.fullmatch(text) or _NAACL_SENTENCE.fullmatch(text)
     if not match:
       return None
     if int(match[1]) in lines:
@@ -119,6 +139,28 @@ def _read_numbered_lines(path) -> dict[int, tuple[int, str]] | None:
       )
     lines[int(match[1])] = number, match[2]
   return lines
+
+
+def _read_naacl_links(path) -> dict[int, tuple[int, str]] | None:
+  """Reads a file that contains one link per line, in the NAACL format.
+
+  Returns:
+    The number of the last line and the links `i-jS` or `i-jP` of each sentence,
+    by sentence number. None if the file has another format.
+  """
+  links: dict[int, tuple[int, str]] = {}
+  for number, text in file_reading.read_lines(path):
+    if not text.strip():
+      continue
+    match = _NAACL_LINK.fullmatch(text)
+    if not match:
+      return None
+    key = int(match[1])
+    items = links[key][1] if key in links else ''
+    if int(match[2]) and int(match[3]):
+      items += f' {match[2]}-{match[3]}{match[4] or "S"}'
+    links[key] = number, items
+  return links or None
 
 
 def _check_same_sentences(columns, paths) -> None:
