@@ -27,6 +27,7 @@ _TEST = [
   'scipy>=1.11',
   'hypothesis>=6.100',
   'POT>=0.9.5',
+  'peft>=0.18',
   'gcsfs>=2024.2',
   'pyarrow>=15',
   'PyYAML>=6',

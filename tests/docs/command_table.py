@@ -10,7 +10,8 @@ from tests.docs import small_world as world
 NEEDS = {
   'README.md': 'models/small.gin corpus en-train.conllu en-dev.conllu '
   'fr-test.conllu download',
-  'docs/adapters.md': 'corpus runs/mlm en-train.conllu',
+  'docs/adapters.md': 'corpus runs/mlm en-train.conllu fr-test.conllu '
+  'models/lora_mlm',
   'docs/analysis.md': 'corpus runs/mlm runs/en-fr en-fr.tsv',
   'docs/measured/analysis.md': 'runs/encoder runs/pos bible.en-fr.tsv '
   'bible.en-de.tsv bible.en-ru.tsv bible.en-zh.tsv paws.en-en.tsv verses.en '
@@ -130,6 +131,7 @@ SMALLER = {
     '--gin.TRAIN_STEPS=1000': world.MONO,
     '--output=runs/lora_pos': f'--output=runs/lora_pos {world.TUNING}',
     '--output=runs/stacked_pos': f'--output=runs/stacked_pos {world.TUNING}',
+    '--output=runs/mad_x_pos': f'--output=runs/mad_x_pos {world.TUNING}',
   },
   'README.md': {
     '--hours=2': '--steps=2',

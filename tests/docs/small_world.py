@@ -131,6 +131,8 @@ class World:
       return _ROOT / name
     if name in _FILES:
       return self.toy / _FILES[name]
+    if name == 'models/lora_mlm':
+      return self._peft_folder()
     if name.startswith('runs/'):
       return self._run(name.removeprefix('runs/').partition('/')[0])
     first = name.split('/')[0].split('.')[0].replace('-', '_')
@@ -165,6 +167,18 @@ class World:
   def _inputs(self) -> str:
     vocabulary, corpus = self.path('vocab'), self.path('corpus')
     return f'--corpus={corpus} --vocabulary={vocabulary}'
+
+  def _peft_folder(self) -> pathlib.Path:
+    """A LoRA adapter of `runs/encoder` in the format of PEFT."""
+    place, run = self.root / 'peft', self.root / 'runs/lora'
+    if not place.exists():
+      self.run(
+        'train --gin_file=pretrain/mlm.gin --gin_file=adapters/lora.gin '
+        f'--corpus={self.path("corpus")} --model_dir={run} {MONO} '
+        f'--gin.INIT_FROM="\'{self.path("runs/encoder")}\'"'
+      )
+      self.run(f'convert to-peft {run} --output={place}')
+    return place
 
   def _train_translation(self, place: pathlib.Path) -> pathlib.Path:
     """With a checkpoint at each of its steps, to be averaged."""

@@ -9,7 +9,7 @@ import pytest
 from flax import linen as nn
 
 from tests.training import tiny
-from xlflax.models import adapter_config, model_params
+from xlflax.models import adapter_config, adapter_layers, model_params
 from xlflax.models.heads import transformer_head
 from xlflax.training import param_tree
 from xlflax.training.checkpointing import config_serialization
@@ -165,3 +165,112 @@ def test_patterns_select_trained_adapters_and_heads():
 def test_invalid_configurations(make):
   with pytest.raises(errors.ConfigError):
     make()
+
+
+_BOTTLENECK = adapter_config.Bottleneck(name='sw', reduction_factor=4)
+
+
+@pytest.mark.parametrize('scan', [True, False])
+@pytest.mark.parametrize('norm_position', ['post', 'pre'])
+def test_bottlenecks_start_as_their_base(scan, norm_position):
+  fields = dict(scan_layers=scan, norm_position=norm_position)
+  base = tiny.make_model(**fields)
+  adapters = (dataclasses.replace(_BOTTLENECK, invertible=True), _LORA)
+  model = tiny.make_model(adapters=adapters, **fields)
+  params = _params(model)
+  tiny.assert_trees_equal(_without_adapters(params), _params(base))
+  tokens = tiny.make_batch()['token_ids']
+  np.testing.assert_allclose(
+    model.apply({'params': params}, tokens),
+    base.apply({'params': _params(base)}, tokens),
+    rtol=1e-6,
+    atol=1e-6,
+  )
+
+
+@pytest.mark.parametrize('norm_position', ['post', 'pre'])
+def test_stacked_bottlenecks_by_hand(norm_position):
+  """One layer in NumPy, of whose blocks only the last is adapted."""
+  task = adapter_config.Bottleneck(
+    name='task', reduction_factor=8, activation='tanh'
+  )
+  fields = dict(num_layers=1, scan_layers=False, norm_position=norm_position)
+  model = tiny.make_model(adapters=(_BOTTLENECK, task), **fields)
+  params = jax.tree.map(np.asarray, _randomized(_params(model)))
+  layer = params['layers_0']
+  assert layer['adapters_sw']['down']['kernel'].shape == (16, 4)
+  assert layer['adapters_task']['up']['kernel'].shape == (2, 16)
+
+  def norm(states, name='mlp_norm'):
+    mean = states.mean(-1, keepdims=True)
+    variance = states.var(-1, keepdims=True)
+    normed = (states - mean) / np.sqrt(variance + 1e-12)
+    scale = params[name] if name == 'final_norm' else layer[name]
+    return normed * scale['scale'] + scale['bias']
+
+  def linear(states, weights):
+    return states @ np.asarray(weights['kernel']) + weights['bias']
+
+  # The block's input and output come from the layer without adapters.
+  recorded = {}
+
+  def record(next_fun, args, kwargs, context):
+    output = next_fun(*args, **kwargs)
+    if context.method_name == '__call__' and context.module.name == 'mlp':
+      recorded['input'], recorded['output'] = args[0], output
+    if context.method_name == 'attention_block':
+      recorded['states'] = output
+    return output
+
+  with nn.intercept_methods(record):
+    actual = _encode(model, params)
+  is_post = norm_position == 'post'
+  x, f = np.asarray(recorded['states']), np.asarray(recorded['output'])
+  for name, activation in (
+    ('sw', lambda h: np.maximum(h, 0)),
+    ('task', np.tanh),
+  ):
+    weights = layer[f'adapters_{name}']
+    h = norm(x + f) if is_post else x + f
+    f = f + linear(activation(linear(h, weights['down'])), weights['up'])
+  expected = norm(x + f) if is_post else norm(x + f, 'final_norm')
+  np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4)
+  assert np.abs(f - np.asarray(recorded['output'])).max() > 1e-3
+
+
+def test_the_inverse_of_an_invertible_adapter():
+  config = tiny.make_model(adapters=_BOTTLENECK, hidden_dim=17, num_heads=1)
+  module = adapter_layers.InvertibleAdapter(config.config, _BOTTLENECK)
+  states = jax.random.normal(jax.random.key(0), (2, 3, 17))
+  params = nn.unbox(module.init(jax.random.key(1), states))
+  params = jax.tree.map(
+    lambda leaf: 0.3 * jax.random.normal(jax.random.key(2), leaf.shape), params
+  )
+  outputs = module.apply(params, states)
+  assert np.abs(outputs - states).max() > 0.1
+  np.testing.assert_allclose(
+    module.apply(params, outputs, method='inverse'), states, atol=1e-5
+  )
+
+
+def test_logits_use_the_inverse_of_the_last_adapter_first():
+  adapters = tuple(
+    adapter_config.Bottleneck(name=name, invertible=True)
+    for name in ('first', 'second')
+  )
+  model = tiny.make_model(adapters=adapters, mlm_head='tied')
+  params = _randomized(_params(model))
+  states = jax.random.normal(jax.random.key(0), (2, 16))
+  expected = states
+  for adapter in reversed(adapters):
+    expected = adapter_layers.InvertibleAdapter(model.config, adapter).apply(
+      {'params': params[f'adapters_{adapter.name}']}, expected, method='inverse'
+    )
+  actual = model.apply({'params': params}, states, method='transform')
+  np.testing.assert_allclose(actual, expected, rtol=1e-6)
+  assert np.abs(actual - states).max() > 1e-2
+
+
+def test_an_unknown_activation():
+  with pytest.raises(errors.ConfigError):
+    adapter_config.Bottleneck(activation='step')

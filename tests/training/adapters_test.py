@@ -239,3 +239,27 @@ def test_another_adapter_is_another_checkpoint(run, tmp_path):
   before = checkpoint_items.checkpoint_identity(checkpoint)
   (checkpoint / 'adapters/digests.json').write_text('{}')
   assert checkpoint_items.checkpoint_identity(checkpoint) != before
+
+
+def test_a_bottleneck_above_a_frozen_lora(run, treebank, tmp_path):
+  gin_config.load_gin_files(
+    ['finetune/tagging.gin', 'adapters/mad_x.gin'],
+    ["ADAPTER='mad_x'", 'INVERTIBLE=True', 'schedules.Linear.warmup_steps=1'],
+    macros={
+      'MODEL_DIR': str(tmp_path),
+      'INIT_FROM': str(run),
+      'TRAIN_FILES': {'de': treebank},
+      'FORMAT': 'conll',
+      'LENGTH': 16,
+      'BATCH_SIZE': 8,
+      'TRAIN_STEPS': 3,
+    },
+  ).build(Trainer).train()
+  before, after = _saved(run), _saved(tmp_path, 3)
+  names = {n for n in after if adapter_config.adapter_name(n) == 'mad_x'}
+  assert {n.split('/')[1] for n in names} == {'adapters_mad_x', 'layers'}
+  changed = {n for n in after if n in before and (after[n] != before[n]).any()}
+  assert all(name.startswith('heads/') for name in changed)
+  for name in names:
+    if name.endswith('up/kernel'):
+      assert np.abs(after[name]).max() > 0, name

@@ -209,6 +209,112 @@ class AverageOptions:
     _check_one_of(self, 'last', 'checkpoint_steps')
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ToPeftOptions:
+  """Converts a LoRA adapter of a run to a PEFT folder.
+
+  Writes adapter_config.json, and the adapter and the head of its task as
+  adapter_model.safetensors.
+
+  Attributes:
+    model_dir: Directory of a run with adapters.
+    output: Directory to write.
+    adapter: Name of the adapter. Required if the run has several adapters.
+    step: Training step of the checkpoint. Defaults to the last checkpoint.
+    architecture: Value of model_type in the config.json of the base. Defaults
+      to the same architecture as `xlflax convert to-hf`.
+    head: Head to export, or "states" to export the adapter of an encoder
+      without a head. Defaults to the model's head.
+    base_model: Path or name of the Hugging Face model to which the adapter
+      belongs. Defaults to the name of the model from which the run was
+      initialized.
+  """
+
+  model_dir: str = dataclasses.field(kw_only=False)
+  output: str
+  adapter: str | None = None
+  step: shared_options.NonNegativeInt | None = None
+  architecture: str | None = None
+  head: (
+    Literal[
+      'states',
+      'masked_lm',
+      'sequence_classification',
+      'token_classification',
+      'question_answering',
+    ]
+    | None
+  ) = None
+  base_model: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FromPeftOptions:
+  """Converts a PEFT folder with a LoRA adapter to a run directory.
+
+  Attributes:
+    path: Directory with adapter_config.json and adapter_model.safetensors.
+    model_dir: Directory of the run to which the adapter is added, such as a
+      model that `xlflax convert from-hf` has written.
+    output: Run directory to write.
+    adapter: Name of the adapter in the written run.
+    step: Training step of the base's checkpoint. Defaults to the last
+      checkpoint.
+  """
+
+  path: str = dataclasses.field(kw_only=False)
+  model_dir: str
+  output: str
+  adapter: str = 'default'
+  step: shared_options.NonNegativeInt | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MergeAdaptersOptions:
+  """Merges LoRA adapters into the parameters of their base.
+
+  Attributes:
+    model_dir: Directory of a run with adapters.
+    output: Run directory to write.
+    adapter: Name of an adapter to merge. Repeat the option for several
+      adapters. Defaults to all LoRA adapters.
+    step: Training step of the checkpoint. Defaults to the last checkpoint.
+  """
+
+  model_dir: str = dataclasses.field(kw_only=False)
+  output: str
+  adapter: tuple[str, ...] = ()
+  step: shared_options.NonNegativeInt | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReplaceAdapterOptions:
+  """Replaces an adapter by an adapter of another run with the same base.
+
+  For example, replaces the language adapter below a task adapter, to transfer
+  the task to another language.
+
+  Attributes:
+    model_dir: Directory of the run whose adapter is replaced.
+    source: Directory of the run that provides the adapter.
+    output: Run directory to write.
+    adapter: Name of the adapter that is replaced.
+    source_adapter: Name of the adapter in the run that provides it. Defaults to
+      the name of the adapter that is replaced.
+    step: Training step of the checkpoint. Defaults to the last checkpoint.
+    source_step: Training step of the checkpoint that provides the adapter.
+      Defaults to the last checkpoint.
+  """
+
+  model_dir: str = dataclasses.field(kw_only=False)
+  source: str
+  output: str
+  adapter: str
+  source_adapter: str | None = None
+  step: shared_options.NonNegativeInt | None = None
+  source_step: shared_options.NonNegativeInt | None = None
+
+
 EXAMPLES = r"""
 Convert a Hugging Face model, after printing the mapping of tensors:
   xlflax convert from-hf models/xlm-roberta-base --output=runs/xlmr --dry_run
@@ -230,6 +336,19 @@ Convert a T5X checkpoint of mT5, or of an xlflax model trained with t5x.train:
 Average the last ten checkpoints of a run:
   xlflax convert average --model_dir=runs/mt --last=10 --output=runs/mt-mean
   xlflax evaluate --model_dir=runs/mt-mean
+
+Convert a LoRA adapter to the format of PEFT, and one of PEFT to a run:
+  xlflax convert to-peft runs/lora --output=models/lora
+  xlflax convert from-peft models/lora --model_dir=runs/xlmr \
+      --output=runs/xlmr-lora
+
+Merge LoRA adapters into the base, to export an ordinary model:
+  xlflax convert merge-adapters runs/lora --output=runs/merged
+  xlflax convert to-hf runs/merged --output=models/merged
+
+Replace the language adapter below a task adapter:
+  xlflax convert replace-adapter runs/task --adapter=language \
+      --source=runs/mlm_fr --output=runs/task_fr
 """
 
 
@@ -332,11 +451,73 @@ def average(options: AverageOptions) -> None:
     print(f'{directory}, steps {listed} -> {options.output}')
 
 
+def to_peft(options: ToPeftOptions) -> None:
+  """Writes a PEFT folder."""
+  from xlflax.interop.huggingface import peft_adapters
+
+  with bucket_staging.stage_output(options.output, new=True) as folder:
+    adapter = peft_adapters.export_adapter(
+      options.model_dir,
+      folder,
+      name=options.adapter,
+      step=options.step,
+      model_type=options.architecture,
+      task=options.head,
+      base_model=options.base_model,
+    )
+  print(f'{adapter.name}, rank {adapter.rank} -> {options.output}')
+
+
+def from_peft(options: FromPeftOptions) -> None:
+  """Writes a run with the adapter of a PEFT folder."""
+  from xlflax.interop.huggingface import peft_adapters
+
+  adapter = peft_adapters.import_adapter(
+    options.path,
+    options.model_dir,
+    options.output,
+    name=options.adapter,
+    step=options.step,
+  )
+  modules = ', '.join(adapter.target_modules)
+  print(f'{adapter.name}, rank {adapter.rank}, {modules} -> {options.output}')
+
+
+def merge_adapters(options: MergeAdaptersOptions) -> None:
+  """Writes a run whose LoRA adapters are merged into the base."""
+  from xlflax.training.initialization import adapter_merging
+
+  names = adapter_merging.merge_adapters(
+    options.model_dir, options.output, names=options.adapter, step=options.step
+  )
+  print(f'{options.model_dir}, {", ".join(names)} -> {options.output}')
+
+
+def replace_adapter(options: ReplaceAdapterOptions) -> None:
+  """Writes a run with an adapter of another run."""
+  from xlflax.training.initialization import adapter_merging
+
+  adapter_merging.replace_adapter(
+    options.model_dir,
+    options.source,
+    options.output,
+    name=options.adapter,
+    source_name=options.source_adapter,
+    step=options.step,
+    source_step=options.source_step,
+  )
+  print(f'{options.source}, {options.adapter} -> {options.output}')
+
+
 SUBCOMMANDS = {
   'from-hf': from_hf,
   'to-hf': to_hf,
   'from-t5x': from_t5x,
   'average': average,
+  'to-peft': to_peft,
+  'from-peft': from_peft,
+  'merge-adapters': merge_adapters,
+  'replace-adapter': replace_adapter,
 }
 
 

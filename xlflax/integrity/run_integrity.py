@@ -192,7 +192,13 @@ RUN = ArtifactType(
       recovery=_FROM_CHECKPOINT,
     ),
     ArtifactFiles(
-      patterns=('inputs.json', 'averaged.json', 't5x.json', 'huggingface.json'),
+      patterns=(
+        'inputs.json',
+        'averaged.json',
+        'adapters.json',
+        't5x.json',
+        'huggingface.json',
+      ),
       consequence='the origin of the model is unknown',
       detection='digest in the manifest',
       recovery=_FROM_CHECKPOINT,

@@ -3,7 +3,7 @@
 from etils import epy as _epy
 
 with _epy.lazy_api_imports(globals()):
-  from xlflax.models.adapter_config import LoRA
+  from xlflax.models.adapter_config import Bottleneck, LoRA
   from xlflax.models.encoder import Encoder
   from xlflax.models.encoder_config import EncoderConfig
   from xlflax.models.encoder_decoder import EncoderDecoder

@@ -15,6 +15,7 @@ import dataclasses
 import re
 from typing import Any
 
+from xlflax.models import activations
 from xlflax.utils import class_registry, errors, validation
 
 PREFIX = 'adapters_'
@@ -90,6 +91,46 @@ class LoRA(Adapter):
     return (self.rank if self.alpha is None else self.alpha) / self.rank
 
 
+@class_registry.register('bottleneck')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Bottleneck(Adapter):
+  """Bottleneck adapter after the feed-forward block of each layer.
+
+  With the output f of the block and its residual input x, the adapter replaces
+  f by f + U(act(D(norm(f + x)))), where the linear maps D and U reduce and
+  restore the width (MAD-X, Pfeiffer et al. 2020, section 3.2; configuration
+  `seq_bn` of AdapterHub). The norm is that of the layer. In encoders with norms
+  before the blocks, the input of D is f + x. The adapters of a stack are
+  applied one after the other. U is zero at initialization, so that the model
+  computes the same function as its base.
+
+  Attributes:
+    reduction_factor: Width of the hidden states divided by the width of the
+      bottleneck. MAD-X uses 2 for languages and 16 for tasks.
+    activation: Activation between D and U, one of `xlflax.models.activations`.
+    invertible: Whether the adapter also transforms the embeddings by an
+      invertible function, whose inverse is applied before the output embeddings
+      (MAD-X, section 3.2.3). It is used for languages.
+    invertible_reduction_factor: Width of half an embedding divided by the width
+      of the bottlenecks of the invertible function.
+  """
+
+  reduction_factor: validation.PositiveInt = 16
+  activation: str = 'relu'
+  invertible: bool = False
+  invertible_reduction_factor: validation.PositiveInt = 2
+
+  def __post_init__(self):
+    super().__post_init__()
+    if self.activation not in activations.activation_names():
+      raise errors.ConfigError(
+        'The activation is not supported',
+        got=repr(self.activation),
+        expected='one of ' + ', '.join(activations.activation_names()),
+        where='Bottleneck.activation',
+      )
+
+
 Adapters = Adapter | tuple[Adapter, ...]
 
 
@@ -133,6 +174,11 @@ def lora_of(config: Any, module: str | None) -> list[LoRA]:
     for adapter in config.adapters or ()
     if isinstance(adapter, LoRA) and module in adapter.target_modules
   ]
+
+
+def bottlenecks_of(config: Any) -> list[Bottleneck]:
+  """Returns the bottleneck adapters of an `EncoderConfig`, in order."""
+  return [a for a in config.adapters or () if isinstance(a, Bottleneck)]
 
 
 def adapter_name(parameter: str) -> str | None:

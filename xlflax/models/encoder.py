@@ -9,6 +9,8 @@ import jax.numpy as jnp
 
 from xlflax.models import (
   activations,
+  adapter_config,
+  adapter_layers,
   embeddings,
   encoder_config,
   layers,
@@ -51,6 +53,11 @@ class Encoder(veco.PlugIn):
   def setup(self):
     config = self.config
     self.embeddings = embeddings.Embeddings(config)
+    self.adapters = {
+      adapter.name: adapter_layers.InvertibleAdapter(config, adapter)
+      for adapter in adapter_config.bottlenecks_of(config)
+      if adapter.invertible
+    }
     self.layers: Any = (
       layers.EncoderLayer(config)
       if config.scan_layers
@@ -94,6 +101,15 @@ class Encoder(veco.PlugIn):
       is encoder_config.PositionEmbedding.DISENTANGLED
     )
 
+  @property
+  def _invertible_adapters(self) -> list[adapter_layers.InvertibleAdapter]:
+    """Invertible adapters, in the order in which they are applied."""
+    return [
+      self.adapters[adapter.name]
+      for adapter in adapter_config.bottlenecks_of(self.config)
+      if adapter.invertible
+    ]
+
   def __call__(self, token_ids: jax.Array, **inputs) -> jax.Array:
     """Returns logits [B, T, V], or hidden states [B, T, H] without a head.
 
@@ -131,6 +147,8 @@ class Encoder(veco.PlugIn):
   def transform(self, states: jax.Array) -> jax.Array:
     """Applies the layers of the masked-LM head before the output embeddings.
 
+    The inverse functions of invertible adapters are applied last.
+
     Args:
       states: Hidden states of shape [..., H].
 
@@ -142,12 +160,14 @@ class Encoder(veco.PlugIn):
     """
     self._require_head()
     config = self.config
-    if config.mlm_head is encoder_config.MlmHead.TIED:
-      return states
-    activation = activations.activation_function(
-      config.head_activation or config.activation
-    )
-    return self.head_norm(activation(self.head_dense(states)))
+    if config.mlm_head is not encoder_config.MlmHead.TIED:
+      activation = activations.activation_function(
+        config.head_activation or config.activation
+      )
+      states = self.head_norm(activation(self.head_dense(states)))
+    for adapter in reversed(self._invertible_adapters):
+      states = adapter.inverse(states)
+    return states
 
   def output_table(self) -> tuple[jax.Array, jax.Array]:
     """Returns the output embeddings [R, H] and the output bias [R].
@@ -221,6 +241,8 @@ class Encoder(veco.PlugIn):
       token_type_ids=token_type_ids,
       deterministic=deterministic,
     )
+    for adapter in self._invertible_adapters:
+      states = adapter(states)
     masks = layer_masks.make_attention_masks(
       self.config, segment_ids, positions, token_ids.shape[1]
     )

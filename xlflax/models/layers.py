@@ -6,13 +6,20 @@ the width of a head.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import dropout, encoder_config, feed_forward, norms
+from xlflax.models import (
+  adapter_config,
+  adapter_layers,
+  dropout,
+  encoder_config,
+  feed_forward,
+  norms,
+)
 from xlflax.models.attention import (
   attention_backends,
   attention_weights,
@@ -216,6 +223,10 @@ class EncoderLayer(nn.Module):
     self.mlp = FeedForward(self.config)
     self.mlp_norm = LayerNorm(self.config)
     self.dropout = dropout.Dropout(self.config.dropout_rate)
+    self.adapters = {
+      adapter.name: adapter_layers.make_bottleneck(self.config, adapter)
+      for adapter in adapter_config.bottlenecks_of(self.config)
+    }
 
   def __call__(
     self,
@@ -306,7 +317,14 @@ class EncoderLayer(nn.Module):
     """Applies the feed-forward block to states [B, T, H]."""
     mlp = functools.partial(self.mlp, deterministic=deterministic)
     return self.residual(
-      mlp, states, self.mlp_norm, deterministic=deterministic
+      mlp,
+      states,
+      self.mlp_norm,
+      deterministic=deterministic,
+      adapters=[
+        self.adapters[adapter.name]
+        for adapter in adapter_config.bottlenecks_of(self.config)
+      ],
     )
 
   def residual(
@@ -316,6 +334,7 @@ class EncoderLayer(nn.Module):
     norm: nn.Module,
     *,
     deterministic: bool,
+    adapters: Sequence[Callable[[jax.Array], jax.Array]] = (),
   ) -> jax.Array:
     """Applies a block with a residual connection and a layer norm.
 
@@ -327,6 +346,8 @@ class EncoderLayer(nn.Module):
       states: Hidden states x of shape [B, T, H].
       norm: Layer norm of the block.
       deterministic: Whether to disable dropout.
+      adapters: Bottleneck adapters of the block's output, in order (see
+        `adapter_config.Bottleneck`).
 
     Returns:
       Hidden states of shape [B, T, H].
@@ -334,6 +355,9 @@ class EncoderLayer(nn.Module):
     is_pre_norm = self.config.norm_position is encoder_config.NormPosition.PRE
     inputs = norm(states) if is_pre_norm else states
     outputs = self.dropout(function(inputs), deterministic=deterministic)
+    for adapter in adapters:
+      total = states + outputs
+      outputs = outputs + adapter(total if is_pre_norm else norm(total))
     states = states + outputs
     if not is_pre_norm:
       states = norm(states)

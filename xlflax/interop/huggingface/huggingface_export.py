@@ -31,8 +31,9 @@ from xlflax.interop.huggingface.architectures.architecture_registry import (
   Task,
 )
 from xlflax.interop.huggingface.architectures.tensor_rules import Assignment
-from xlflax.models import encoder, encoder_decoder
+from xlflax.models import adapter_config, encoder, encoder_decoder
 from xlflax.objectives.model_calls import Pooling
+from xlflax.training import param_tree
 from xlflax.training.checkpointing import (
   checkpoint_reader,
   run_directory,
@@ -135,7 +136,8 @@ def check_export(
     pooling = validation.validate(pooling, Pooling, name='pooling')
     task = task or Task.STATES
   run = saved_run.load_run(model_dir)
-  record = _record(run.directory)
+  _check_adapters(run, drop)
+  record = read_origin(run.directory)
   step = max(run.steps, default=-1) if step is None else step
   checkpoint = checkpoint_reader.checkpoint_path(run.directory, step)
   choice = export_plan.choose_export(
@@ -294,6 +296,26 @@ def _constants(architecture: Architecture, config) -> dict[str, np.ndarray]:
   }
 
 
+def _check_adapters(run: saved_run.SavedRun, drop: Sequence[str]) -> None:
+  """Raises ConfigError if adapters would have to be exported."""
+  names = [
+    adapter.name
+    for adapter in adapter_config.model_adapters(run.model)
+    if not param_tree.matches_pattern(
+      drop, f'/{adapter_config.PREFIX}{adapter.name}/'
+    )
+  ]
+  if names:
+    raise errors.ConfigError(
+      'A Hugging Face model cannot contain adapters',
+      got=', '.join(names),
+      expected='a run without adapters',
+      where=str(run.directory),
+      fix='Merge LoRA adapters with `xlflax convert merge-adapters`, or export '
+      'an adapter with `xlflax convert to-peft`.',
+    )
+
+
 def _model_config(run: saved_run.SavedRun) -> Config:
   """Returns the configuration of the run's model.
 
@@ -311,7 +333,7 @@ def _model_config(run: saved_run.SavedRun) -> Config:
   return run.model.config
 
 
-def _record(directory: pathlib.Path) -> dict[str, Any]:
+def read_origin(directory: pathlib.Path) -> dict[str, Any]:
   """Returns the imported model's record, or {} if no model was imported."""
   if not (directory / huggingface_import.RECORD).exists():
     return {}

@@ -318,12 +318,14 @@ class Linear(nn.Module):
     features: Sizes of the output's last axes.
     axes: Logical axes of the kernel, [*contracted, *features].
     use_bias: Whether to add a bias.
+    zero_init: Whether the kernel is zero at initialization.
   """
 
   config: _Config
   features: tuple[int, ...]
   axes: tuple[str, ...]
   use_bias: bool = True
+  zero_init: bool = False
 
   @nn.compact
   def __call__(
@@ -348,7 +350,9 @@ class Linear(nn.Module):
     contracted = len(self.axes) - len(self.features)
     kernel = self.param(
       'kernel',
-      weights_init(self.config, *self.axes),
+      zeros_init(*self.axes)
+      if self.zero_init
+      else weights_init(self.config, *self.axes),
       (*inputs.shape[-contracted:], *self.features),
       jnp.float32,
     )

@@ -16,6 +16,7 @@ from xlflax.interop.huggingface.architectures.architecture_registry import Task
 from xlflax.interop.huggingface.cards import card_metadata
 from xlflax.interop.huggingface.huggingface_export import Export
 from xlflax.training.checkpointing import config_serialization, run_directory
+from xlflax.training.initialization import averaging
 
 # The languages of a vocabulary with more languages are not listed, because the
 # model may not have been trained on all of them.
@@ -46,7 +47,7 @@ def format_model_card(
   trainer = run_directory.read_trainer(export.run.directory)
   settings = trainer.get(config_serialization.FIELDS, {})
   license = license or origin.get('card', {}).get('license')
-  is_average = (export.run.directory / run_directory.AVERAGED).exists()
+  is_average = (export.run.directory / averaging.RECORD).exists()
   step = f'step {export.step}'
   if is_average:
     step = f'average of checkpoints up to {step}'

@@ -10,7 +10,7 @@ import dataclasses
 import json
 import math
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -105,11 +105,15 @@ def write_safetensors(
       del value
 
 
-def find_tensors(folder: pathlib.Path) -> dict[str, Tensor]:
+def find_tensors(
+  folder: pathlib.Path, *, files: Sequence[str] = WEIGHT_FILES
+) -> dict[str, Tensor]:
   """Finds all tensors of a checkpoint without reading their values.
 
   Args:
     folder: Folder of the checkpoint.
+    files: Names of files that contain or list the weights, in order of
+      preference.
 
   Returns:
     Mapping from names to tensors, with at least one element.
@@ -120,15 +124,15 @@ def find_tensors(folder: pathlib.Path) -> dict[str, Tensor]:
       files. The message lists all problems. The error is also raised if the
       files were written by torch and torch is not installed.
   """
-  existing_files = (name for name in WEIGHT_FILES if (folder / name).is_file())
+  existing_files = (name for name in files if (folder / name).is_file())
   weight_file = next(existing_files, None)
   if weight_file is None:
     raise errors.CheckpointError(
       'The folder does not contain a checkpoint file',
       got=str(folder),
-      expected='one of ' + ', '.join(WEIGHT_FILES),
+      expected='one of ' + ', '.join(files),
     )
-  if weight_file.startswith('pytorch_model'):
+  if '.bin' in weight_file:
     torch_files.check_installed(folder / weight_file)
 
   index = None
