@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from xlflax.utils import errors
 
@@ -72,24 +72,25 @@ def ignore(error: errors.BadRecordError) -> None:
   del error
 
 
-def parse_or_skip(
-  parse: Callable[..., T], *arguments, on_bad_record: OnBadRecord | None
-) -> T | None:
-  """Parses a line or record, and returns None if it is bad.
+def skip_bad_records(
+  parse: Callable[..., T], on_bad_record: OnBadRecord | None
+) -> Callable[..., T | None]:
+  """Returns a parser of lines or records that returns None for bad ones.
 
   Args:
-    parse: Function that parses the line or record.
-    *arguments: Arguments of the function.
-    on_bad_record: Function that is called with the error of a bad record. If
-      None, the error is raised.
-
-  Raises:
-    BadRecordError: If the line or record is bad and `on_bad_record` is None.
+    parse: Function that parses a line or record, and raises a `BadRecordError`
+      if it is bad.
+    on_bad_record: Function that is called with the error of each bad record. If
+      None, `parse` is returned, so that the error is raised.
   """
   if on_bad_record is None:
-    return parse(*arguments)
-  try:
-    return parse(*arguments)
-  except errors.BadRecordError as error:
-    on_bad_record(error)
-    return None
+    return parse
+
+  def parse_or_skip(*arguments: Any) -> T | None:
+    try:
+      return parse(*arguments)
+    except errors.BadRecordError as error:
+      on_bad_record(error)
+      return None
+
+  return parse_or_skip

@@ -391,12 +391,9 @@ def _read_all_texts(
     yield from read_parallel(file.path, on_bad_record=on_bad_record)
     return
   lines = line_reader.read_text(file.path, on_bad_record=on_bad_record)
+  decode = bad_records.skip_bad_records(line_reader.decode_line, on_bad_record)
   for number, line in lines:
-    text = bad_records.parse_or_skip(
-      line_reader.decode_line,
-      *(line, file.path, number),
-      on_bad_record=on_bad_record,
-    )
+    text = decode(line, file.path, number)
     if text is not None:
       yield (text,)
 
@@ -415,14 +412,11 @@ def read_monolingual(
     on_bad_record: Function that is called with the error of each line or record
       that cannot be used. If None, the error is raised.
   """
+  decode = bad_records.skip_bad_records(line_reader.decode_line, on_bad_record)
   starts_document = span is None or line_reader.follows_blank(path, span.start)
   with line_reader.absolute_line_numbers(path, span):
     for number, line in _read_lines(path, span, on_bad_record=on_bad_record):
-      text = bad_records.parse_or_skip(
-        line_reader.decode_line,
-        *(line, path, number),
-        on_bad_record=on_bad_record,
-      )
+      text = decode(line, path, number)
       if text:
         yield Line(text, starts_document)
       if text is not None:
@@ -446,13 +440,10 @@ def read_parallel(
   lines = _read_lines(
     path, span, strip=line_reader.PAIR_SPACES, on_bad_record=on_bad_record
   )
+  split = bad_records.skip_bad_records(line_reader.split_columns, on_bad_record)
   with line_reader.absolute_line_numbers(path, span):
     for number, line in lines:
-      columns = bad_records.parse_or_skip(
-        line_reader.split_columns,
-        *(line, path, number),
-        on_bad_record=on_bad_record,
-      )
+      columns = split(line, path, number)
       if columns is not None:
         yield Pair(*columns)
 

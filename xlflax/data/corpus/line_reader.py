@@ -434,10 +434,9 @@ def read_dictionary(
     CorpusError: If the file contains no valid entry.
   """
   count = 0
+  parse = bad_records.skip_bad_records(_parse_dictionary_entry, on_bad_record)
   for number, line in read_lines(path):
-    entry = bad_records.parse_or_skip(
-      _parse_dictionary_entry, line, path, number, on_bad_record=on_bad_record
-    )
+    entry = parse(line, path, number)
     if entry is not None:
       yield entry
       count += 1

@@ -80,10 +80,9 @@ def read_record_lines(
       return ''
     return _record_text(record, form, path, number)
 
+  convert_or_skip = bad_records.skip_bad_records(convert, on_bad_record)
   for number, raw_record in _READERS[suffix](*streams, path):
-    text = bad_records.parse_or_skip(
-      convert, raw_record, number, on_bad_record=on_bad_record
-    )
+    text = convert_or_skip(raw_record, number)
     if text:
       yield text.encode()
 

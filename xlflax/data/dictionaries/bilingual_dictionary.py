@@ -216,10 +216,9 @@ def _read_muse(
 ) -> Iterator[tuple[str, str, None]]:
   """Yields (word, translation, None) for each line of a MUSE dictionary."""
   num_entries = 0
+  parse = bad_records.skip_bad_records(_parse_muse_entry, on_bad_record)
   for number, line in line_reader.read_lines(path):
-    entry = bad_records.parse_or_skip(
-      _parse_muse_entry, line, path, number, on_bad_record=on_bad_record
-    )
+    entry = parse(line, path, number)
     if entry is not None:
       yield entry
       num_entries += 1
