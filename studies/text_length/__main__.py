@@ -1,7 +1,8 @@
 """Measures how much clean text the filters of `xlflax preprocess` drop.
 
 The monolingual text is the Universal Declaration of Human Rights (UDHR) in each
-language. Lines with an odd index are used as training text, and lines with an
+language, and the message catalogs of Django in languages whose scripts the UDHR
+data lack. Lines with an odd index are used as training text, and lines with an
 even index as evaluation text. Each filter is applied separately. The sentence
 pairs are from NTREX and are filtered with the settings in the guide to large
 corpora.
@@ -10,7 +11,9 @@ corpora.
 import argparse
 import collections
 import csv
+import itertools
 import pathlib
+import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -18,9 +21,16 @@ import numpy as np
 from studies import command_line
 from xlflax.data.corpus import language_codes
 from xlflax.data.preprocessing import contamination, text_filters
+from xlflax.demo import demo_corpus
 
 _NGRAM_SIZE = 13
 _MIN_CHARACTERS = 20
+# Languages of Django whose scripts are missing or rare in the UDHR data.
+_DJANGO_LANGUAGES = (
+  'ar', 'bn', 'el', 'fa', 'he', 'hi', 'hy', 'ja', 'ka', 'km', 'kn', 'ko', 'ml',
+  'mr', 'my', 'ne', 'pa', 'ru', 'ta', 'te', 'th', 'ug', 'uk', 'ur', 'zh',
+)  # fmt: skip
+_LATIN_LETTER = re.compile('[A-Za-z]')
 _FILTERS = {
   'script': text_filters.TextFilters(min_letters=0, min_script_share=0.5),
   'language': text_filters.TextFilters(
@@ -49,31 +59,33 @@ def _count_contaminated(
   texts: Sequence[str], evaluation_keys: np.ndarray
 ) -> int:
   """Returns how many texts share an n-gram with an evaluation text."""
-  keys, text_indices = contamination._keys(list(texts), _NGRAM_SIZE)
+  keys, text_indices = contamination.hash_passages(list(texts), _NGRAM_SIZE)
   return np.unique(text_indices[np.isin(keys, evaluation_keys)]).size
 
 
 def decontamination_recall(
   training: Sequence[str], evaluation: Sequence[str]
-) -> float:
+) -> float | None:
   """Returns the fraction of inserted evaluation texts that are detected.
 
   Each evaluation text of at least 13 English words (or the equivalent in other
-  languages) is planted between two copies of a training line.
+  languages) is planted between two copies of a training line. The result is
+  None if there is no training line or no evaluation text of this length.
   """
   keys = contamination.compute_keys(evaluation, _NGRAM_SIZE)
   planted = [
     f'{line} {text} {line}'
-    for line, text in zip(training, evaluation, strict=False)
-    if _has_ngram(text)
+    for line, text in zip(
+      itertools.cycle(training), filter(_has_ngram, evaluation)
+    )
   ]
-  return _count_contaminated(planted, keys) / max(1, len(planted))
+  return _count_contaminated(planted, keys) / len(planted) if planted else None
 
 
 def _has_ngram(text: str) -> bool:
   """Returns whether a text is long enough to contain an n-gram."""
-  weights = map(contamination._weight, contamination._tokens(text))
-  return sum(weights) >= _NGRAM_SIZE * contamination._ENGLISH_WORD
+  weights = map(contamination.token_weight, contamination.split_tokens(text))
+  return sum(weights) >= _NGRAM_SIZE * contamination.ENGLISH_WORD
 
 
 def drop_rate(
@@ -101,6 +113,25 @@ def read_udhr(data: pathlib.Path) -> Iterator[tuple[str, list[str]]]:
       yield row['bcp47'].replace('-', '_'), [line for line in lines if line]
 
 
+def read_django() -> Iterator[tuple[str, list[str]]]:
+  """Yields the code and the messages of languages in Django's catalogs.
+
+  Messages with Latin letters are skipped, because they contain untranslated
+  text.
+  """
+  directory = demo_corpus.package_directory('django')
+  for code in _DJANGO_LANGUAGES:
+    messages = demo_corpus.read_messages(code, directory).values()
+    yield (
+      code,
+      [
+        message
+        for message in dict.fromkeys(messages)
+        if not _LATIN_LETTER.search(message)
+      ],
+    )
+
+
 def print_tables(args: argparse.Namespace) -> None:
   """Prints the filters' drop rates for monolingual text and sentence pairs."""
   data = pathlib.Path(args.data)
@@ -109,12 +140,23 @@ def print_tables(args: argparse.Namespace) -> None:
 
 
 def _print_filter_table(data: pathlib.Path) -> None:
-  """Prints each filter's drop rates for each language in the UDHR."""
-  header = ('language', 'script', 'lines', 'decontamination', 'recall')
+  """Prints each filter's drop rates for each language and source of text."""
+  header = (
+    'language',
+    'script',
+    'source',
+    'lines',
+    'decontamination',
+    'recall',
+  )
   print(f'| {" | ".join((*header, *_FILTERS))} |')
   print('| --- ' * (len(header) + len(_FILTERS)) + '|')
   scripts: collections.Counter[str] = collections.Counter()
-  for code, lines in read_udhr(data):
+  texts = [
+    *(('UDHR', *text) for text in read_udhr(data)),
+    *(('Django', *text) for text in read_django()),
+  ]
+  for source, code, lines in texts:
     script = language_codes.parse_language_code(code).script
     if script is None:
       # The script filter does not support the language.
@@ -128,8 +170,10 @@ def _print_filter_table(data: pathlib.Path) -> None:
       decontamination_recall(training, evaluation),
       *(drop_rate(lines, code, filters) for filters in _FILTERS.values()),
     ]
-    cells = ' | '.join(f'{100 * rate:.1f} %' for rate in rates)
-    print(f'| {code} | {script} | {len(lines)} | {cells} |')
+    cells = ' | '.join(
+      '–' if rate is None else f'{100 * rate:.1f} %' for rate in rates
+    )
+    print(f'| {code} | {script} | {source} | {len(lines)} | {cells} |')
   print(f'\n{sum(scripts.values())} texts in {len(scripts)} scripts.')
 
 

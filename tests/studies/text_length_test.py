@@ -3,7 +3,8 @@
 from studies.text_length import __main__ as study
 
 
-def test_tables(tmp_path, capsys):
+def test_tables(tmp_path, capsys, monkeypatch):
+  monkeypatch.setattr(study, 'read_django', lambda: [('th', ['ไทย' * 30] * 2)])
   (tmp_path / 'udhr').mkdir()
   (tmp_path / 'ntrex').mkdir()
   (tmp_path / 'udhr/languages.tsv').write_text(
@@ -22,6 +23,6 @@ def test_tables(tmp_path, capsys):
     for line in capsys.readouterr().out.splitlines()
     if line.startswith('| en')
   ]
-  assert rows[0][:6] == ['en', 'Latn', '8', '0.0 %', '100.0 %', '0.0 %']
+  assert rows[0][:6] == ['en', 'Latn', 'UDHR', '8', '0.0 %', '100.0 %']
   assert rows[1][:3] == ['en-de', '1', '0.0 %']
   assert len(rows) == 2

@@ -149,3 +149,28 @@ def test_texts_without_letters_are_no_evaluation_texts(tmp_path):
   evaluation.write_text(f'@ --\n{_SENTENCE}\n')
   corpus = _corpus(tmp_path / 'corpus', ['@ --', 'a line'])
   assert _found(corpus, evaluation) == {'mono/en.txt': []}
+
+
+@pytest.mark.parametrize('apostrophe', ["'", '’', '‘', 'ʻ', 'ʼ'])
+def test_apostrophes_do_not_separate_words(tmp_path, apostrophe):
+  """A phrase of four words with apostrophes is shorter than 13 words."""
+  phrase = "te mau ta'ata ato'a i ni'a i te fenua nei e ti'amanara'a to ratou"
+  phrase = phrase.replace("'", apostrophe)
+  evaluation = tmp_path / 'test.txt'
+  evaluation.write_text(f'{phrase} ma te faatura i te mau ture atoa nei\n')
+  words = phrase.split()
+  lines = [' '.join(words[2:12]) + ' e te vai noa ra', phrase]
+  corpus = _corpus(tmp_path / 'corpus', lines)
+  assert _found(corpus, evaluation) == {'mono/en.txt': [1]}
+
+
+def test_quotation_marks_separate_words():
+  assert contamination.split_tokens("'a b' c' 'd e'f 1'000") == [
+    'a',
+    'b',
+    'c',
+    'd',
+    'ef',
+    '1',
+    '000',
+  ]

@@ -146,3 +146,24 @@ def test_prepared_alike_by_processes_and_shares(tmp_path):
     }
     written.append({p: (tmp_path / name / p).read_bytes() for p in dropped})
   assert written[0] == written[1] == written[2]
+
+
+@pytest.mark.parametrize(
+  'code, is_supported',
+  [
+    ('tk', True),
+    ('tk_Latn', True),
+    ('tk_Cyrl', False),
+    ('ug_Arab', True),
+    ('ug_Latn', False),
+    ('sr_Latn', True),
+    ('uz_Cyrl', True),
+    ('zh_TW', True),
+    ('tlh', False),
+  ],
+)
+def test_languages_are_not_judged_in_scripts_without_training_text(
+  code, is_supported
+):
+  assert language_id.is_supported(code) == is_supported
+  assert (language_id.expected_languages(code) is not None) == is_supported

@@ -6,17 +6,19 @@ Models are Few-Shot Learners", appendix C). If an evaluation text is shorter,
 only lines that equal it are dropped. A sentence pair is dropped if its source
 or its target is contaminated.
 
-Words are runs of letters and digits after case folding. In scripts without
-spaces between words, the length of a passage is measured in characters,
-weighted by the amount of text that they carry (`text_length`). For example, 26
-Chinese characters, about 30 Japanese, 72 Thai or Khmer, and 100 Burmese
-characters are as long as 13 English words.
+Words are runs of letters and digits after case folding. An apostrophe between
+two letters belongs to the word: in Tahitian and many other languages it is a
+letter. In scripts without spaces between words, the length of a passage is
+measured in characters, weighted by the amount of text that they carry
+(`text_length`). For example, 26 Chinese characters, about 30 Japanese, 72 Thai
+or Khmer, and 100 Burmese characters are as long as 13 English words.
 """
 
 import dataclasses
 import functools
 import hashlib
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -36,8 +38,12 @@ from xlflax.utils import errors, progress_reporting, validation
 
 _LINES_PER_BLOCK = 4096
 # Weight of an English word. Weights are integers so that runs are reproducible.
-_ENGLISH_WORD = 1000
+ENGLISH_WORD = 1000
 _HASH_BASE = 0x9E3779B97F4A7C15
+# Apostrophes and modifier letters that are used as such, between two letters.
+_INNER_APOSTROPHE = re.compile(
+  r"(?<=[^\W\d_])['\u2018\u2019\u02BB\u02BC](?=[^\W\d_])"
+)
 
 
 @validation.validate_fields
@@ -114,7 +120,7 @@ def compute_keys(texts: Iterable[str], words: int) -> np.ndarray:
   texts = iter(texts)
   keys = [np.zeros(0, np.uint64)]
   while block := list(itertools.islice(texts, _LINES_PER_BLOCK)):
-    keys.append(np.unique(_keys(block, words)[0]))
+    keys.append(np.unique(hash_passages(block, words)[0]))
   return np.unique(np.concatenate(keys))
 
 
@@ -141,7 +147,7 @@ def find_matching_lines(
   lines = read_sides(file)
   while block := list(itertools.islice(lines, _LINES_PER_BLOCK)):
     texts = list(itertools.chain.from_iterable(block))
-    keys, text_indices = _keys(texts, words)
+    keys, text_indices = hash_passages(texts, words)
     matching_texts = np.unique(text_indices[np.isin(keys, evaluation_keys)])
     matches.append(first + np.unique(matching_texts // len(file.languages)))
     first += len(block)
@@ -154,17 +160,23 @@ def read_sides(file: TextFile) -> Iterator[Sequence[str]]:
   return (texts for texts in corpus_directory.read_texts(file) if texts[0])
 
 
-def _keys(texts: Sequence[str], words: int) -> tuple[np.ndarray, np.ndarray]:
+def hash_passages(
+  texts: Sequence[str], words: int
+) -> tuple[np.ndarray, np.ndarray]:
   """Hashes all passages of a certain length in the texts.
 
   A passage starts at every token and ends where the weights of its tokens, in
   English words, add up to `words`. A shorter text is a single passage.
 
+  Args:
+    texts: Texts whose passages are hashed.
+    words: Length of a passage in English words.
+
   Returns:
     The keys of all passages, uint64 of shape [passages], and the index of the
     text that contains each passage, int64 of shape [passages].
   """
-  tokens_of_texts = [_tokens(text) for text in texts]
+  tokens_of_texts = [split_tokens(text) for text in texts]
   counts = np.array([len(tokens) for tokens in tokens_of_texts], np.int64)
   total = int(counts.sum())
   if not total:
@@ -172,12 +184,12 @@ def _keys(texts: Sequence[str], words: int) -> tuple[np.ndarray, np.ndarray]:
 
   tokens = list(itertools.chain.from_iterable(tokens_of_texts))
   hashes = np.fromiter(map(_hash, tokens), np.uint64, total)
-  weights = np.fromiter(map(_weight, tokens), np.int64, total)
+  weights = np.fromiter(map(token_weight, tokens), np.int64, total)
   text_indices = np.repeat(np.arange(len(texts)), counts)
   text_ends = np.cumsum(counts)[text_indices]
   cumulative = np.concatenate([[0], np.cumsum(weights)])
   starts = np.arange(total)
-  ends = np.searchsorted(cumulative, cumulative[starts] + words * _ENGLISH_WORD)
+  ends = np.searchsorted(cumulative, cumulative[starts] + words * ENGLISH_WORD)
 
   # A run must end within its text, unless it is an entire short text.
   is_first = starts == text_ends - counts[text_indices]
@@ -204,9 +216,10 @@ def _powers(base: int, count: int) -> np.ndarray:
   return np.cumprod(factors, dtype=np.uint64)
 
 
-def _tokens(text: str) -> list[str]:
+def split_tokens(text: str) -> list[str]:
   """Splits a text into words, or characters in scripts without spaces."""
-  normalized = text_similarity.normalize_for_comparison(text)
+  joined = _INNER_APOSTROPHE.sub('', text)
+  normalized = text_similarity.normalize_for_comparison(joined)
   if not any(map(str.isalnum, normalized)):
     return []
   spaced = language_codes.TEXT_WITHOUT_SPACES.sub(
@@ -216,12 +229,12 @@ def _tokens(text: str) -> list[str]:
 
 
 @functools.lru_cache(maxsize=1 << 18)
-def _weight(token: str) -> int:
-  """Returns the amount of text in a token, `_ENGLISH_WORD` for a word."""
+def token_weight(token: str) -> int:
+  """Returns the amount of text in a token, `ENGLISH_WORD` for a word."""
   if not language_codes.TEXT_WITHOUT_SPACES.match(token):
-    return _ENGLISH_WORD
+    return ENGLISH_WORD
   word_equivalents = text_length.WEIGHTS[token] / text_length.LETTERS_PER_WORD
-  return round(_ENGLISH_WORD * word_equivalents)
+  return round(ENGLISH_WORD * word_equivalents)
 
 
 @functools.lru_cache(maxsize=1 << 18)

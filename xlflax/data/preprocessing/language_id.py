@@ -34,6 +34,9 @@ _NUM_ITERATIONS = 20
 # 2^64 divided by the golden ratio. Its multiples modulo 2^64 are evenly spread.
 _HASH_MULTIPLIER = 0x9E3779B97F4A7C15
 _HASH_MASK = (1 << 64) - 1
+# Languages that py3langid recognizes in a script other than their usual one. It
+# recognizes none of the lines of the UDHR in `tk_Cyrl` and `ug_Latn`.
+_OTHER_SCRIPTS = {('sr', 'Latn'), ('uz', 'Cyrl'), ('zh', 'Hant')}
 
 
 class Prior(NamedTuple):
@@ -83,11 +86,12 @@ def expected_languages(
       length.
 
   Returns:
-    The prior, or None if the identifier does not support the language.
+    The prior, or None if the identifier does not support the language in this
+    script.
   """
-  code = language_codes.short_code(language)
-  if code not in supported_languages():
+  if not is_supported(language):
     return None
+  code = language_codes.short_code(language)
   is_named = np.array([label == code for label in language_labels()], float)
   num_languages = is_named.size
   texts = [text[:_SAMPLE_CHARACTERS] for text in texts]
@@ -106,6 +110,21 @@ def expected_languages(
   # The last bits of sums differ between machines.
   shares = shares.round(6)
   return Prior(code, shares, float(shares[is_named == 0].max()))
+
+
+def is_supported(language: str) -> bool:
+  """Returns whether the identifier supports a language in its script.
+
+  For example, Turkmen is supported as `tk` and `tk_Latn`, but not as `tk_Cyrl`.
+  """
+  code = language_codes.parse_language_code(language)
+  if code.language not in supported_languages():
+    return False
+  usual_script = language_codes.parse_language_code(code.language).script
+  return (
+    code.script == usual_script
+    or (code.language, code.script) in _OTHER_SCRIPTS
+  )
 
 
 def file_priors(file: TextFile) -> tuple[Prior | None, ...]:
