@@ -133,6 +133,54 @@ def test_layers_and_embeddings_of_a_model(tmp_path, eval_model, sentences):
   assert again.rows == found.rows
 
 
+def test_vectors_of_the_words_of_a_model(tmp_path, eval_model):
+  """The baseline has the same words as the embeddings of the model."""
+  spec = eval_model.vocabulary
+  words = {
+    language: [
+      word
+      for word in dictionary
+      if len(spec.encode(word, language=language)) == 1
+    ]
+    for language, dictionary in (
+      ('de', ('1', '2', '3', '4', '5')),
+      ('en', ('1', '2', '3', '4', '5')),
+    )
+  }
+  assert len(words['de']) > 2
+  rng = np.random.default_rng(0)
+  vectors = {}
+  for language, single_tokens in words.items():
+    listed = [*single_tokens, 'unknownword', 'otherunknownword']
+    vectors[language] = str(tmp_path / f'{language}.vec')
+    _write_vectors(
+      tmp_path / f'{language}.vec', listed, rng.normal(size=(len(listed), 4))
+    )
+  (tmp_path / 'd').write_text(''.join(f'{w}\t{w}\n' for w in '12345'))
+  dictionary = {'de-en': str(tmp_path / 'd')}
+  study = lexicon_induction_study.LexiconInductionStudy(
+    series=fakes.SERIES,
+    train=dictionary,
+    test=dictionary,
+    vectors=vectors,
+    restrict_vectors=True,
+  )
+  found = study.run(fakes.FakeModels(eval_model=eval_model))
+  assert not found.failures
+  sizes = {
+    (row['series'], row['representation']): (
+      row['source_words'],
+      row['target_words'],
+    )
+    for row in found.rows
+  }
+  series = fakes.SERIES[0].name
+  expected = (len(words['de']), len(words['en']))
+  assert sizes['vectors', 'vectors'] == tuple(n + 2 for n in expected)
+  assert sizes[series, 'vectors of the same words'] == expected
+  assert sizes[series, 'embeddings'] == expected
+
+
 def test_words_of_a_text():
   texts = ['The dog sees the Cat.', 'the cat sleeps']
   assert word_vectors.frequent_words(texts, 'en') == (

@@ -58,6 +58,18 @@ class WordVectors:
     """Returns the row index of a word, or None (see `WordIndex.find`)."""
     return self.index.find(word)
 
+  def restrict(self, words: Collection[str]) -> 'WordVectors':
+    """Returns the vectors of those words that occur in a collection.
+
+    Raises:
+      AnalysisError: If none of the words occur in the collection.
+    """
+    kept_words = set(words)
+    rows = [row for row, word in enumerate(self.words) if word in kept_words]
+    return WordVectors(
+      tuple(self.words[row] for row in rows), self.vectors[rows], self.language
+    )
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Translated:

@@ -38,6 +38,7 @@ _EXPLANATION = (
 )
 EMBEDDINGS = 'embeddings'
 LAYERS = 'layers'
+RESTRICTED_VECTORS = 'vectors of the same words'
 
 # Word pairs of a dictionary by language pair.
 Entries = dict[model_refs.Pair, list[tuple[str, str]]]
@@ -59,6 +60,9 @@ class LexiconInductionStudy(study_base.SeriesStudy):
     series: Model series to compare.
     vectors: Word-vector files (`.vec`) by language, which serve as the
       baseline.
+    restrict_vectors: Whether to also evaluate `vectors` on only those words that
+      consist of a single token of the model, for each model (ECS, section
+      5.1.1). The baseline then has the same words as the embeddings.
     layers: Indices of the layers to analyze. If None, all layers are analyzed.
     max_words: Maximum number of words per language. The most frequent words of
       the text or of the word-vector files are used.
@@ -75,6 +79,7 @@ class LexiconInductionStudy(study_base.SeriesStudy):
   text: text_sources.TextSource | None = None
   series: tuple[model_refs.ModelSeries, ...] = ()
   vectors: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  restrict_vectors: bool = False
   layers: tuple[validation.LayerIndex, ...] | None = None
   max_words: validation.PositiveInt = 200_000
   min_count: validation.PositiveInt = 1
@@ -112,10 +117,13 @@ class LexiconInductionStudy(study_base.SeriesStudy):
             *dictionaries,
           )
       for case in self.cases(pair, models, failures):
-        for representation, load_vectors in (
-          (EMBEDDINGS, cache.embeddings),
-          (LAYERS, cache.layer_means),
-        ):
+        representations = {
+          EMBEDDINGS: cache.embeddings,
+          LAYERS: cache.layer_means,
+        }
+        if self.restrict_vectors and all(code in self.vectors for code in pair):
+          representations[RESTRICTED_VECTORS] = cache.restricted_file_vectors
+        for representation, load_vectors in representations.items():
           with failures.guard(f'{case.name}, {representation}'):
             for layer, sides in load_vectors(case):
               rows += self._translate(
@@ -222,6 +230,19 @@ class _VectorCache:
       for ref, language in _sides(case)
     )
     yield None, (first, second)
+
+  def restricted_file_vectors(
+    self, case: study_base.Case
+  ) -> Iterator[tuple[int | None, Sides]]:
+    """Yields the file vectors of the words in the embedding tables."""
+    for layer, embeddings in self.embeddings(case):
+      first, second = (
+        vectors.restrict(side.words)
+        for vectors, side in zip(
+          self.file_vectors(case.pair), embeddings, strict=True
+        )
+      )
+      yield layer, (first, second)
 
   def layer_means(
     self, case: study_base.Case

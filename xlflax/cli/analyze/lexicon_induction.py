@@ -28,6 +28,8 @@ class LexiconInductionOptions(analysis_options.ModelAnalysisOptions):
       only embeddings are compared.
     vec: Baseline word vectors in fastText's text format, as LANGUAGE=FILE.
       Repeat the option for each language.
+    restrict_vec: Also evaluate the word vectors of --vec on only those words
+      that consist of a single token of the model, for each model.
     max_lines: Maximum number of text lines per language. By default, all lines
       are used.
     max_words: Maximum number of words per language.
@@ -38,6 +40,7 @@ class LexiconInductionOptions(analysis_options.ModelAnalysisOptions):
   test: tuple[str, ...]
   text: tuple[str, ...] = ()
   vec: tuple[str, ...] = ()
+  restrict_vec: bool = False
   max_lines: shared_options.PositiveInt | None = None
   max_words: shared_options.PositiveInt = 200_000
   min_count: shared_options.PositiveInt = 1
@@ -54,6 +57,12 @@ class LexiconInductionOptions(analysis_options.ModelAnalysisOptions):
         requires='--model_dir or --models',
         satisfied=self.model_options.are_given(),
       )
+    shared_options.check_requires(
+      self,
+      ['restrict_vec'],
+      requires='--vec and --model_dir or --models',
+      satisfied=bool(self.vec) and self.model_options.are_given(),
+    )
     shared_options.check_requires(
       self,
       ['layers', 'max_length', 'activation_cache', 'max_lines', 'min_count'],
@@ -75,6 +84,7 @@ def main(options: LexiconInductionOptions) -> int:
     text=_open_text(options),
     series=series,
     vectors=analysis_options.parse_named_files(options.vec, '--vec'),
+    restrict_vectors=options.restrict_vec,
     steps=options.model_options.checkpoint_steps,
     layers=options.hidden_states.layers,
     max_words=options.max_words,
