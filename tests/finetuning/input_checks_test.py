@@ -64,7 +64,7 @@ def test_test_files_have_the_format_of_training(run, write, capsys):
   tests = _tests(fr=write('test', _UNER))
   assert run(train, '--gin.FORMAT="uner"', *tests) == 0
   assert capsys.readouterr().out == 'single\n'
-  with raises_error(errors.CorpusError, mentions=('CoNLL-U', 'test')):
+  with raises_error(errors.CorpusError, mentions=('test', 'FORMAT', 'uner')):
     run(train, '--gin.FORMAT="uner"', *tests, '--eval_gin=FORMAT="conllu_tags"')
 
 
@@ -160,3 +160,17 @@ def test_training_checks_the_files_of_its_evaluation(tmp_path):
   )
   with raises_error(errors.CorpusError, mentions=('missing',)):
     hook.before_training(run)
+
+
+@pytest.mark.parametrize(
+  'metric, expected', [('accuracy', True), ('f1', False)]
+)
+def test_selection_by_the_accuracy_of_entity_labels(
+  run, write, caplog, metric, expected
+):
+  train = f'--gin.TRAIN_FILES={ {"en": write("train", _UNER)}!r}'
+  dev = f'--gin.DEV_FILES={ {"en": write("dev", _UNER)}!r}'
+  select = f'--metric_for_best_model=tagging/{metric}/en'
+  with caplog.at_level(logging.WARNING):
+    assert run(train, dev, '--gin.FORMAT="uner"', select) == 0
+  assert ('tagging/f1/en' in caplog.text) is expected

@@ -1,5 +1,6 @@
 """Metrics of the development set that can select a model."""
 
+import logging
 from collections.abc import Sequence
 
 from xlflax.data.supervised.sources import example_source
@@ -32,6 +33,14 @@ def check_exists(metric: str, tasks: Sequence[eval_task.EvalTask]) -> None:
     if declared_names and metric_name not in declared_names:
       continue
     if not parts or part in (*parts, 'mean'):
+      if metric_name == 'accuracy' and task.primary_metric == 'f1':
+        logging.warning(
+          '%s is high even if no entity is found, because most labels are O. '
+          'Select by %s/f1/%s instead.',
+          metric,
+          task.name,
+          part,
+        )
       return
   raise errors.ConfigError(
     'None of the evaluation tasks in training reports this metric',

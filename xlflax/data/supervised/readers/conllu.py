@@ -208,6 +208,8 @@ def _check_columns(line: str, path, number: int) -> None:
       f'{len(columns)} columns: {file_reading.shorten_quoted(line)}',
       expected=f'{_COLUMNS} tab-separated columns, a comment that starts with '
       '#, or an empty line between sentences',
+      fix='If the file is not in the format CoNLL-U, set FORMAT, for example to '
+      "'conll' or 'uner'.",
     )
   empty = [i for i, text in enumerate(columns, start=1) if not text.strip()]
   if empty:
