@@ -290,3 +290,43 @@ def test_other_paths_are_accepted(path):
     return path
 
   assert read(path) == path
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Extended(validation.ValidatedFields):
+  """Base class, as those of objectives and hooks are."""
+
+  name: str
+
+
+@dataclasses.dataclass(kw_only=True)
+class _Mutable(validation.ValidatedFields):
+  every_steps: int = 1
+  seen: list[int] = dataclasses.field(default_factory=list, init=False)
+
+
+class _Plain(validation.ValidatedFields):
+  def __init__(self, value):
+    self.value = value
+
+
+def test_fields_of_subclasses_are_validated_without_a_decorator():
+  @dataclasses.dataclass(frozen=True, kw_only=True)
+  class _Own(_Extended):
+    size: validation.PositiveInt = 1
+
+  assert (_Own(name='a', size=2).name, _Own(name='a').size) == ('a', 1)
+  with raises_error(errors.ConfigError, got=0, where="_Own.size of 'a'"):
+    _Own(name='a', size=0)
+  with raises_error(errors.ConfigError, where='_Own.name'):
+    dataclasses.replace(_Own(name='a'), name=3)
+  with raises_error(errors.ConfigError, where='_Mutable.every_steps'):
+    _Mutable(every_steps='often')
+  assert _Plain('any').value == 'any'
+
+
+def test_instances_with_validated_fields_are_copied_and_pickled():
+  value = _Mutable(every_steps=2)
+  value.seen.append(3)
+  for other in (copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
+    assert other == value and other.seen == [3]

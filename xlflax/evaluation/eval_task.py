@@ -236,7 +236,7 @@ class Failures:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EvalTask:
+class EvalTask(validation.ValidatedFields):
   """Base class for evaluation tasks, which are frozen dataclasses of settings.
 
   A public subclass that defines a default for `name` is a task family and must
@@ -260,19 +260,6 @@ class EvalTask:
     super().__init_subclass__(**options)
     if isinstance(cls.__dict__.get('name'), str) and cls.__name__[0] != '_':
       _register(cls)
-
-  def __new__(cls, *args, **kwargs):
-    """Creates a task whose fields are validated.
-
-    The decorator `validation.validate_fields` is not required. Fields are not
-    validated if the names in their annotations exist only for type checkers.
-    """
-    del args, kwargs  # Arguments of `__init__`.
-    if not validation.is_validated(cls):
-      with contextlib.suppress(NameError):
-        typing.get_type_hints(cls)
-        validation.validate_fields(cls)
-    return super().__new__(cls)
 
   @property
   def split(self) -> str:

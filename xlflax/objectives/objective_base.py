@@ -14,6 +14,7 @@ import numpy as np
 from xlflax.data.tokenizers import vocabulary_spec
 from xlflax.objectives import batch_requirements
 from xlflax.objectives.batch_requirements import Rows
+from xlflax.utils import validation
 
 
 class WeightedMean(NamedTuple):
@@ -123,7 +124,7 @@ class Teacher(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Objective:
+class Objective(validation.ValidatedFields):
   """Base class of objectives: a frozen dataclass with hyperparameters.
 
   The trained parameters are `{'model': ..., 'heads': {name: ...}}`. An

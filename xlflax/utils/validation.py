@@ -23,6 +23,7 @@ attributes; an array of shape [n] is accepted as a list.
 """
 
 import collections.abc
+import contextlib
 import dataclasses
 import enum
 import functools
@@ -152,6 +153,24 @@ def validate_fields(cls: _Class) -> _Class:
   cls.__init__ = validated_init  # type: ignore[method-assign]
   setattr(cls, _VALIDATED, True)
   return cls
+
+
+class ValidatedFields:
+  """Base class of dataclasses that users extend.
+
+  The fields of all subclasses are validated, also without `validate_fields` or
+  `class_registry.register`. A subclass is not validated if it is not a
+  dataclass, or if its annotations contain names that exist only for type
+  checkers.
+  """
+
+  def __new__(cls, *args: Any, **kwargs: Any):
+    del args, kwargs  # Arguments of `__init__`.
+    if dataclasses.is_dataclass(cls) and not is_validated(cls):
+      with contextlib.suppress(NameError):
+        typing.get_type_hints(cls)
+        validate_fields(cls)
+    return super().__new__(cls)
 
 
 def validate_call(function: _Function) -> _Function:

@@ -5,6 +5,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from xlflax.utils import validation
+
 if TYPE_CHECKING:
   from xlflax.training import train_step, training_run
 
@@ -34,7 +36,7 @@ class Request:
   error: Exception | None = None
 
 
-class Hook:
+class Hook(validation.ValidatedFields):
   """Base class of hooks.
 
   All methods are optional. In a job with several processes, all processes call

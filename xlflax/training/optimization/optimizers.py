@@ -34,7 +34,7 @@ HIDDEN = (r'(^|/)layers(_\d+)?/.*kernel$',)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Optimizer(abc.ABC):
+class Optimizer(validation.ValidatedFields, abc.ABC):
   """Base class of all optimizers.
 
   Attributes:

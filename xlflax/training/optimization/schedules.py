@@ -23,7 +23,7 @@ from xlflax.utils import class_registry, errors, validation
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Schedule(abc.ABC):
+class Schedule(validation.ValidatedFields, abc.ABC):
   """A function of the training step, whose fields are recorded with the run.
 
   If a subclass has a field `total_steps` with the value None, the run sets it
