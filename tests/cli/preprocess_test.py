@@ -282,3 +282,48 @@ def test_markup_does_not_shift_other_reasons(tmp_path, capsys):
   assert file['dropped'] == {'duplicate': 1, 'markup': 1}
   text = (tmp_path / 'out/mono/en.txt').read_text()
   assert text == 'One.\nTwo.\nThree. Four.\n'
+
+
+def test_bad_records_with_all_other_options(dirty, tmp_path, capsys):
+  """A file without usable records, held-out documents and all filters."""
+  pytest.importorskip('py3langid')
+  (dirty / 'mono/de.jsonl').write_text('{"text": null}\n' * 3)
+  (dirty / 'mono/en.a.txt').write_text(
+    ''.join(f'The cat number {n} sleeps.\n' for n in range(8))
+  )
+  (tmp_path / 'test.txt').write_text('An unrelated text about nothing.\n')
+  flags = (
+    '--bad_records=drop',
+    '--strip_markup',
+    '--hold_out=2',
+    '--dedup=fuzzy',
+    '--min_language_probability=0.01',
+    f'--decontaminate_against={tmp_path / "test.txt"}',
+    '--languages=en,de',
+    '--json',
+  )
+  (dirty / 'parallel/en-de.tsv').unlink()
+  with raises_error(errors.CorpusError, mentions=('de', '--hold_out')):
+    cli.parse(
+      'preprocess',
+      [f'--corpus={dirty}', f'--output={tmp_path / "out"}', *flags],
+    )()
+  flags = (*flags[:-2], '--languages=en', '--json')
+  assert _run(dirty, tmp_path, *flags) == 0
+  files = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+  counts = {file['path']: file['dropped'].get('bad record') for file in files}
+  assert counts['mono/en.jsonl.txt'] == 3
+  assert sum(count or 0 for count in counts.values()) == 3
+  assert sum(file['lines'] for file in files if 'valid' in file['path']) == 2
+
+
+def test_bad_records_in_shards(dirty, tmp_path, capsys):
+  flags = ('--bad_records=drop', '--json')
+  for index in range(2):
+    shard = (f'--shard_index={index}', '--num_shards=2')
+    assert _run(dirty, tmp_path, *flags, *shard) == 0
+  capsys.readouterr()
+  assert _run(dirty, tmp_path, *flags) == 0
+  files = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+  assert all(file['reused'] for file in files)
+  assert [file['dropped']['bad record'] for file in files] == [3, 1]

@@ -97,7 +97,9 @@ def _divide_group(
     divided_files += [
       dataclasses.replace(file, split=split, line_splits=line_splits)
       for split in line_splits.names
-      if line_splits.mask(split).any()
+      # The training file is also kept if it has no lines, because its bad
+      # records are reported.
+      if split == TRAIN or line_splits.mask(split).any()
     ]
   return divided_files
 

@@ -206,7 +206,12 @@ def _read_chunks(
   num_texts = number = num_bytes = 0
   remaining_bytes = file.path.stat().st_size
   is_compressed = corpus_files.is_sequential(file.path)
-  on_bad_record = bad_records.add if file.skips_bad_records else None
+  # Files of held-out lines are parts of a training file, whose bad records are
+  # counted.
+  is_part = file.line_splits is not None and file.split != TRAIN
+  on_bad_record = None
+  if file.skips_bad_records and not is_part:
+    on_bad_record = bad_records.add
   lines = corpus_directory.read_texts(file, on_bad_record)
   remover = markup.MarkupRemover()
   for number, texts in enumerate(lines, start=1):
