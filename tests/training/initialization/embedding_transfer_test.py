@@ -29,6 +29,7 @@ from xlflax.training.initialization import init_from as initialization
 from xlflax.training.initialization.vocabulary_matching import (
   EmbeddingNorms,
   EmbeddingTransfer,
+  UnmatchedEmbeddings,
 )
 from xlflax.utils import errors
 
@@ -44,9 +45,14 @@ _SOURCE = Pieces(('Ġthe', 'ing', 'Ġdog', 'Ġcat'))
 _MATCHING = vocabulary_matching.match_tokens(
   _TARGET, _SOURCE, [('hund', 'dog')]
 )
-_ROWS = embedding_transfer.MatchedRows(_TARGET, _SOURCE, _MATCHING, 'runs/en')
+_RESCALED = dict(
+  norms=EmbeddingNorms.INITIALIZED, unmatched=UnmatchedEmbeddings.RANDOM
+)
+_ROWS = embedding_transfer.MatchedRows(
+  _TARGET, _SOURCE, _MATCHING, 'runs/en', **_RESCALED
+)
 _AS_THEY_ARE = embedding_transfer.MatchedRows(
-  _TARGET, _SOURCE, _MATCHING, norms=EmbeddingNorms.SOURCE
+  _TARGET, _SOURCE, _MATCHING, unmatched=UnmatchedEmbeddings.RANDOM
 )
 
 
@@ -83,7 +89,9 @@ def test_matched_rows_have_the_norm_of_fresh_ones(axis):
   source = 10 * rng.normal(size=(9, 4)).astype(np.float32)
   fresh[11:] = 0.0  # beyond the vocabulary
   arrays = (fresh.T, source.T) if axis else (fresh, source)
-  rows = embedding_transfer.MatchedRows(_TARGET, _SOURCE, _MATCHING)
+  rows = embedding_transfer.MatchedRows(
+    _TARGET, _SOURCE, _MATCHING, **_RESCALED
+  )
   got = np.asarray(
     rows.fill(*map(jnp.asarray, arrays), _one_device(), name='a/token')
   )
@@ -101,6 +109,28 @@ def test_matched_rows_have_the_norm_of_fresh_ones(axis):
   assert told['matched'] == told['initialized'] < told['source']
 
 
+@pytest.mark.parametrize('shape', [(4,), ()], ids=['embeddings', 'biases'])
+def test_other_rows_are_the_mean_of_the_transferred_rows(shape):
+  """By default, as for a new language: transferred rows are not changed."""
+  rng = np.random.default_rng(0)
+  fresh = rng.normal(size=(16, *shape)).astype(np.float32)
+  source = 10 * rng.normal(size=(9, *shape)).astype(np.float32)
+  ids = _MATCHING.source_ids
+  is_matched = np.pad(ids >= 0, (0, 5))
+  rows = embedding_transfer.MatchedRows(_TARGET, _SOURCE, _MATCHING)
+  filled = np.asarray(
+    rows.fill(jnp.asarray(fresh), jnp.asarray(source), _one_device())
+  )
+  transferred = source[ids[ids >= 0]]
+  np.testing.assert_array_equal(filled[is_matched], transferred)
+  others = ~is_matched & (np.arange(16) < 11)
+  assert others.any()
+  np.testing.assert_allclose(
+    filled[others], fresh[others] + transferred.mean(0), rtol=1e-5
+  )
+  np.testing.assert_array_equal(filled[11:], fresh[11:])
+
+
 def test_norms_by_name():
   assert EmbeddingTransfer(norms='source').norms is EmbeddingNorms.SOURCE
   with raises_error(
@@ -111,7 +141,10 @@ def test_norms_by_name():
 
 def test_norms_stay_where_no_row_is_fresh():
   rows = embedding_transfer.MatchedRows(
-    _SOURCE, _SOURCE, vocabulary_matching.match_tokens(_SOURCE, _SOURCE)
+    _SOURCE,
+    _SOURCE,
+    vocabulary_matching.match_tokens(_SOURCE, _SOURCE),
+    **_RESCALED,
   )
   source = 10 * jnp.eye(9)
   np.testing.assert_array_equal(
@@ -313,7 +346,7 @@ def _apply(run, vocabulary, report_dir=None, **fields):
   return param_tree.flatten_params(state.params['model'])
 
 
-_FIND = EmbeddingTransfer()
+_FIND = EmbeddingTransfer(unmatched='random')
 
 
 def test_body_and_embeddings_from_a_run(run, vocabularies, tmp_path):

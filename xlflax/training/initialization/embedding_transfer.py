@@ -19,6 +19,7 @@ from xlflax.training.initialization.vocabulary_matching import (
   EmbeddingNorms,
   Kind,
   Matching,
+  UnmatchedEmbeddings,
 )
 from xlflax.utils import errors
 
@@ -39,6 +40,7 @@ class MatchedRows:
     matching: Matching of the two vocabularies.
     source_dir: Model directory of the other run, which the report names.
     norms: Method of scaling the transferred embeddings.
+    unmatched: Method of initializing the embeddings of the other tokens.
   """
 
   def __init__(
@@ -48,12 +50,14 @@ class MatchedRows:
     matching: Matching,
     source_dir: str = '',
     *,
-    norms: EmbeddingNorms = EmbeddingNorms.INITIALIZED,
+    norms: EmbeddingNorms = EmbeddingNorms.SOURCE,
+    unmatched: UnmatchedEmbeddings = UnmatchedEmbeddings.MEAN,
   ):
     self._target, self._source = target, source
     self._source_dir = source_dir
     self.matching = matching
     self._norms = norms
+    self._unmatched = unmatched
     self._medians: dict[str, dict[str, float]] = {}
 
   @classmethod
@@ -84,7 +88,14 @@ class MatchedRows:
       )
     source = data_fingerprint.load_vocabulary(paths.to_path(model_dir))
     matching = settings.match(vocabulary, source)
-    return cls(vocabulary, source, matching, model_dir, norms=settings.norms)
+    return cls(
+      vocabulary,
+      source,
+      matching,
+      model_dir,
+      norms=settings.norms,
+      unmatched=settings.unmatched,
+    )
 
   @property
   def target_size(self) -> int:
@@ -144,6 +155,7 @@ class MatchedRows:
       size=self.target_size,
       axis=axis,
       scaled=self._norms is EmbeddingNorms.INITIALIZED and fresh.ndim > 1,
+      adds_mean=self._unmatched is UnmatchedEmbeddings.MEAN,
     )
     filled, medians = jax.jit(fill, out_shardings=(sharding, None))(
       fresh, source
@@ -231,7 +243,9 @@ class MatchedRows:
     return '\n'.join(lines) + '\n'
 
 
-def _fill_rows(fresh, source, *, terms, size: int, axis: int, scaled):
+def _fill_rows(
+  fresh, source, *, terms, size: int, axis: int, scaled: bool, adds_mean: bool
+):
   """Replaces the rows of matched tokens and computes median norms.
 
   Args:
@@ -242,6 +256,8 @@ def _fill_rows(fresh, source, *, terms, size: int, axis: int, scaled):
     size: Number of tokens in the vocabulary. Further rows are padding.
     axis: Index of the token axis in both tables.
     scaled: Whether to scale matched rows to the median norm of random rows.
+    adds_mean: Whether to add the mean of the matched rows to the other tokens'
+      rows of `fresh`.
 
   Returns:
     The table and the median norms of random, source and matched rows.
@@ -272,7 +288,13 @@ def _fill_rows(fresh, source, *, terms, size: int, axis: int, scaled):
   is_matched = jnp.broadcast_to(
     np.expand_dims(matched_rows, other_axes), fresh.shape
   )
-  table = jnp.where(is_matched, factor * rows, fresh).astype(fresh.dtype)
+  filled = factor * jnp.asarray(rows)
+  if adds_mean:
+    total = filled.sum(axis, keepdims=True, where=is_matched)
+    mean = total / max(matched_rows.sum(), 1)
+    is_token = np.expand_dims(np.arange(len(matched_rows)) < size, other_axes)
+    fresh = jnp.where(is_token, fresh + mean, fresh)
+  table = jnp.where(is_matched, filled, fresh).astype(fresh.dtype)
   return table, medians
 
 

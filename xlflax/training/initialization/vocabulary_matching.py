@@ -48,6 +48,15 @@ class EmbeddingNorms(enum.Enum):
   INITIALIZED = 'initialized'
 
 
+class UnmatchedEmbeddings(enum.Enum):
+  """Methods of initializing the embeddings of tokens without a match."""
+
+  RANDOM = 'random'  # As in a model that is not initialized from another run.
+  # The mean of the transferred embeddings plus the random initialization. The
+  # output biases take the mean of the transferred biases.
+  MEAN = 'mean'
+
+
 class EmbeddingMixing(enum.Enum):
   """Methods of interpolating embeddings for tokens without a match."""
 
@@ -117,8 +126,11 @@ class EmbeddingTransfer:
       embeddings, the output bias, and the output table if it is not tied.
     norms: Whether transferred embeddings keep their norms or are scaled to the
       norms of randomly initialized embeddings. Biases are not scaled.
+    unmatched: Method of initializing the embeddings of tokens without a match,
+      and their output biases.
     text: Corpus directory. If set, the embeddings of tokens without a match are
-      interpolated (see `embedding_interpolation`). If None, they stay random.
+      interpolated (see `embedding_interpolation`). If None, `unmatched` applies
+      to them.
     mixing: Method of interpolation.
   """
 
@@ -127,7 +139,8 @@ class EmbeddingTransfer:
   )
   source_language: str = 'en'
   parameters: tuple[str, ...] = TOKEN_ROWS
-  norms: EmbeddingNorms = EmbeddingNorms.INITIALIZED
+  norms: EmbeddingNorms = EmbeddingNorms.SOURCE
+  unmatched: UnmatchedEmbeddings = UnmatchedEmbeddings.MEAN
   text: str | None = class_registry.path_field(
     content_hash.hash_paths, default=None
   )
