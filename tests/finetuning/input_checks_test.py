@@ -174,3 +174,23 @@ def test_selection_by_the_accuracy_of_entity_labels(
   with caplog.at_level(logging.WARNING):
     assert run(train, dev, '--gin.FORMAT="uner"', select) == 0
   assert ('tagging/f1/en' in caplog.text) is expected
+
+
+def test_a_malformed_test_file_stops_the_command_before_training(
+  pretrained, write, tmp_path
+):
+  files = {'en': write('train', _CONLLU)}
+  run = cli.parse(
+    'finetune',
+    [
+      '--gin_file=finetune/tagging.gin',
+      f'--init_from={pretrained}',
+      f'--output={tmp_path / "out"}',
+      '--compilation_cache=',
+      f'--gin.TRAIN_FILES={files!r}',
+      *_tests(fr=write('test', 'no columns')),
+    ],
+  )
+  with raises_error(errors.CorpusError, mentions=('test',)):
+    run()
+  assert not (tmp_path / 'out').exists()

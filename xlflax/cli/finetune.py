@@ -133,8 +133,8 @@ def main(options: FinetuneOptions) -> int:
   axes = tuple(map(hyperparameter_grid.parse_axis, options.grid))
   _check_bindings(options, training, axes)
   test = _test_configuration(options, training)
-  _check_trials(options, training, axes, test)
   if options.dry_run:
+    _list_trials(options, training, axes, test)
     return 0
   reports = _run_grids(options, training, axes, test)
   _write_page(options, reports)
@@ -209,9 +209,14 @@ def _test_configuration(options: FinetuneOptions, training: Any) -> Any:
   gin = _eval_gin(options)
   arguments: Any = (gin.gin_file, gin.gin_bindings, gin.gin_search_paths)
   test = gin_config.load_gin_files(*arguments, partial=True)
-  return gin_config.load_gin_files(
+  test = gin_config.load_gin_files(
     *arguments, macros=_inherited_macros(training, test), partial=True
   )
+  from xlflax import evaluate
+
+  test.expect_build(evaluate.evaluate)
+  gin_config.check_bindings([test])
+  return test
 
 
 def _inherited_macros(training: Any, test: Any) -> dict[str, Any]:
@@ -246,11 +251,10 @@ def _is_bound(configuration: Any, macro: str) -> bool:
   return any(binding.name == macro for binding in configuration.bindings)
 
 
-def _check_trials(
+def _list_trials(
   options: FinetuneOptions, training: Any, axes: Any, test: Any
 ) -> None:
-  """Checks all trials and files; prints the trials of a dry run."""
-  from xlflax import evaluate
+  """Checks all trials and files, and prints the names of the trials."""
   from xlflax.finetuning import (
     finetune_grid,
     grid_trials,
@@ -258,11 +262,7 @@ def _check_trials(
     transfer_matrix,
   )
 
-  test_tasks = []
-  if test is not None:
-    test.expect_build(evaluate.evaluate)
-    gin_config.check_bindings([test])
-    test_tasks = finetune_grid.bound_tasks(test)
+  test_tasks = [] if test is None else finetune_grid.bound_tasks(test)
   for language in _languages(options) or ['']:
     macros = {transfer_matrix.MACRO: language} if language else {}
     metric = options.metric_for_best_model
@@ -275,9 +275,8 @@ def _check_trials(
       runner, axes, untrained=options.random_init_baseline
     )
     input_checks.check_inputs([trial.trainer for trial in trials], test_tasks)
-    if options.dry_run:
-      for trial in trials:
-        print('/'.join(filter(None, (language, trial.trial.name))))
+    for trial in trials:
+      print('/'.join(filter(None, (language, trial.trial.name))))
 
 
 def _run_grids(
@@ -304,6 +303,7 @@ def _run_grids(
     }[options.test_top_k],
     'keep': options.keep_checkpoints,
     'untrained': options.random_init_baseline,
+    'check_files': True,
     'batch_size': options.eval_batch_size,
     'on_config_mismatch': options.on_config_mismatch,
   }

@@ -14,6 +14,7 @@ from xlflax.finetuning import (
   grid_report,
   grid_trials,
   hyperparameter_grid,
+  input_checks,
   model_selection,
   transfer_matrix,
 )
@@ -48,6 +49,7 @@ def finetune(
   tested: Tested | str = Tested.SELECTED,
   keep: grid_trials.Keep | str = grid_trials.Keep.BEST,
   untrained: bool = False,
+  check_files: bool = False,
   batch_size: validation.PositiveInt = 64,
   on_config_mismatch: run_directory.OnConfigMismatch | str = (
     run_directory.OnConfigMismatch.ERROR
@@ -77,6 +79,9 @@ def finetune(
     untrained: Whether to also run each trial from randomly initialized
       parameters. The best setting of these additional trials is tested as a
       baseline.
+    check_files: Whether to read and check all training, development and test
+      files before the first trial. Otherwise, a test file that cannot be read
+      is reported as a failure after training.
     batch_size: Number of sentences per batch on the test sets.
     on_config_mismatch: Action to take if a trial's directory contains a run
       with a different configuration.
@@ -102,6 +107,10 @@ def finetune(
     ),
   )
   trials = make_trials(runner, axes, untrained=untrained)
+  if check_files:
+    input_checks.check_inputs(
+      [trial.trainer for trial in trials], test_tasks or ()
+    )
   bucket_access.check_usable(runner.output)
   with contextlib.ExitStack() as stack:
     if distributed_job.is_lead():
