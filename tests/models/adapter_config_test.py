@@ -7,12 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
+from jax.sharding import PartitionSpec as P
 
 from tests.training import tiny
 from xlflax.models import adapter_config, adapter_layers, model_params
 from xlflax.models.heads import transformer_head
 from xlflax.training import param_tree
 from xlflax.training.checkpointing import config_serialization
+from xlflax.training.devices import partitioning
 from xlflax.utils import errors
 
 _LORA = adapter_config.LoRA(
@@ -274,3 +276,17 @@ def test_logits_use_the_inverse_of_the_last_adapter_first():
 def test_an_unknown_activation():
   with pytest.raises(errors.ConfigError):
     adapter_config.Bottleneck(activation='step')
+
+
+def test_lora_is_sharded_like_its_kernel():
+  mesh = partitioning.Partitioner(fsdp=4, tensor=2)
+  factory = tiny.make_factory(
+    model=tiny.make_model(adapters=_LORA), partitioner=mesh
+  )
+  layers = factory.shardings.params['model']['layers']
+  query, wo = layers['attention']['query'], layers['mlp']['wo']
+  assert query['kernel'].spec == P(None, 'fsdp', 'tensor', None)
+  assert query['adapters_task']['lora_a'].spec == P(None, 'fsdp', None)
+  assert query['adapters_task']['lora_b'].spec == P(None, None, 'tensor', None)
+  assert wo['adapters_task']['lora_a'].spec == P(None, 'tensor', None)
+  assert wo['adapters_task']['lora_b'].spec == P(None, None, 'fsdp')

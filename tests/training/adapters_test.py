@@ -1,5 +1,6 @@
 """Training of adapters: frozen base, optimizer state, checkpoints, stacking."""
 
+import dataclasses
 import pathlib
 import shutil
 
@@ -263,3 +264,11 @@ def test_a_bottleneck_above_a_frozen_lora(run, treebank, tmp_path):
   for name in names:
     if name.endswith('up/kernel'):
       assert np.abs(after[name]).max() > 0, name
+
+
+def test_a_random_base_is_reported(make_trainer, pretrained, tmp_path, caplog):
+  trainer = dataclasses.replace(
+    make_trainer(tmp_path, pretrained), init_from=None
+  )
+  training_setup.Setup(trainer).initial_state()
+  assert 'random parameters' in caplog.text

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import logging
 import math
 import pathlib
 from typing import TYPE_CHECKING, Any
@@ -276,6 +277,11 @@ class Setup:
       )
       state = state.replace(
         objective_state=self.factory.create_objective_state(state.params)
+      )
+    elif adapter_config.model_adapters(self.model):
+      logging.warning(
+        'The base of the adapters is frozen and has random parameters. Set '
+        'init_from to the run in which the base was trained.'
       )
     return state.replace(objective_state=self._load_objective_state(state))
 

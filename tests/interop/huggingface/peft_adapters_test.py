@@ -341,3 +341,18 @@ def test_a_folder_without_weights(folder, bases, tmp_path):
   shutil.rmtree(path)
   with pytest.raises(errors.XlflaxError):
     peft_adapters.import_adapter(path, bases('bert')[2], tmp_path / 'run')
+
+
+def test_an_adapter_is_no_model(folder):
+  with pytest.raises(errors.ConfigError) as raised:
+    huggingface_import.check_import(folder())
+  assert raised.value.got == 'adapter_config.json'
+
+
+def test_a_pointer_of_git_lfs(folder, bases, tmp_path):
+  path = folder()
+  (path / 'adapter_model.safetensors').write_text(
+    'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n'
+  )
+  with pytest.raises(errors.CheckpointError):
+    peft_adapters.import_adapter(path, bases('bert')[2], tmp_path / 'run')

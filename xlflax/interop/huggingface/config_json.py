@@ -24,6 +24,7 @@ from xlflax.models import shape_checks
 from xlflax.utils import errors
 
 CONFIG = 'config.json'
+ADAPTER_CONFIG = 'adapter_config.json'  # Configuration of a PEFT adapter.
 
 
 @dataclasses.dataclass(frozen=True)

@@ -157,6 +157,15 @@ def check_import(
   folder = root = hub_files.resolve_folder(folder)
   if (path := folder / config_json.CONFIG).is_file():
     reject_unsupported(config_json.read_json(path), path)
+  elif (folder / config_json.ADAPTER_CONFIG).is_file():
+    raise errors.ConfigError(
+      'The folder contains an adapter and not a model',
+      got=config_json.ADAPTER_CONFIG,
+      expected=f'a folder with {config_json.CONFIG}',
+      where=str(folder),
+      fix='Convert the base model, and add the adapter with `xlflax convert '
+      'from-peft`.',
+    )
   sentence = sentence_modules.read_sentence_modules(folder)
   folder = sentence_modules.transformer_folder(folder)
   safe_paths.check_no_links(

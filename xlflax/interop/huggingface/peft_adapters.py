@@ -21,18 +21,19 @@ import jax
 import numpy as np
 from flax import linen as nn
 
+from xlflax.interop import safe_paths
 from xlflax.interop.huggingface import config_json, huggingface_export
 from xlflax.interop.huggingface.architectures.architecture_registry import Task
 from xlflax.interop.huggingface.architectures.tensor_rules import Assignment
 from xlflax.interop.huggingface.tensors import saved_parameters, tensor_files
 from xlflax.models import adapter_config, model_params
-from xlflax.storage import bucket_staging, manifests, paths
+from xlflax.storage import bucket_staging, git_lfs, manifests, paths
 from xlflax.training import param_tree
 from xlflax.training.checkpointing import checkpoint_reader, saved_run
 from xlflax.training.initialization import adapter_merging
 from xlflax.utils import errors, validation
 
-CONFIG = 'adapter_config.json'
+CONFIG = config_json.ADAPTER_CONFIG
 WEIGHTS = 'adapter_model.safetensors'
 WEIGHT_FILES = (WEIGHTS, 'adapter_model.bin')
 _PREFIX = 'base_model.model.'
@@ -389,7 +390,9 @@ def import_adapter(
     RunDirectoryError: If the output exists.
   """
   path = bucket_staging.stage_input(folder)
+  safe_paths.check_no_links(path, (CONFIG, *WEIGHT_FILES))
   config = _read_config(path)
+  git_lfs.check_no_pointers(path)
   tensors = {
     tensor.name: np.asarray(value, np.float32)
     for tensor, value in tensor_files.read_tensors(

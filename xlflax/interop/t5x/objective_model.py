@@ -19,7 +19,7 @@ from t5x import models as t5x_models
 from xlflax.data import batch_keys, dataset_config
 from xlflax.data.seqio_tasks import seqio_vocabulary
 from xlflax.interop.t5x import clu_metrics, feature_converters, logical_axes
-from xlflax.models import encoder_config, model_params
+from xlflax.models import adapter_config, encoder_config, model_params
 from xlflax.objectives import duplicate_detection, objective_base
 from xlflax.objectives.pretraining import seq2seq
 from xlflax.utils import errors, validation
@@ -213,8 +213,18 @@ def _check(objective: objective_base.Objective, module) -> None:
   """Checks that T5X supports the objective.
 
   Raises:
-    ConfigError: If the objective has a state or uses schedules.
+    ConfigError: If the objective has a state or uses schedules, or if the model
+      has adapters.
   """
+  adapters = adapter_config.model_adapters(module)
+  if adapters:
+    raise errors.ConfigError(
+      'Adapters are not supported, because T5X trains all parameters',
+      got=', '.join(adapter.name for adapter in adapters),
+      expected='a model without adapters',
+      where='EncoderConfig.adapters',
+      fix='Train the model with `xlflax train`.',
+    )
   where = f'objective {objective.name!r}'
   schedules = [
     field.name
