@@ -109,6 +109,14 @@ def describe_preprocessing(
     f'{name}: {"-".join(languages) or "languages unknown"}, splits '
     f'{", ".join(task.splits)}'
   )
+  with data_sources.converting_task_errors(name):
+    yield from _describe_steps(task, split, num_examples)
+
+
+def _describe_steps(
+  task: seqio.Task, split: str, num_examples: int
+) -> Iterator[str]:
+  """Yields lines that show examples after each preprocessing step."""
   dataset = task.source.get_dataset(split=split, shuffle=False)
   yield f'\n0. source: {type(task.source).__name__}'
   yield from _examples(dataset, task, num_examples)

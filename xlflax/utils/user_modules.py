@@ -221,7 +221,7 @@ def _import_error(
   error: BaseException, module: str, where: str
 ) -> errors.XlflaxError:
   """Returns the error for a module that raises an exception at its import."""
-  line = _user_line(error)
+  line = find_user_line(error)
   place = f'{line}, {where}' if line else where
   if isinstance(error, errors.XlflaxError):
     return type(error)(
@@ -246,13 +246,24 @@ def _import_error(
   )
 
 
-def _user_line(error: BaseException) -> str | None:
+def find_user_line(error: BaseException) -> str | None:
   """Returns the innermost line of the user's code that raised an exception.
 
-  The result contains the file, the line number and the text of the line.
+  Args:
+    error: Exception with its traceback.
+
+  Returns:
+    The file, the line number and the text of the line, such as 'my_tasks.py:3
+    (`import x`)'. None if only Python, xlflax and installed packages were
+    executed.
   """
   if isinstance(error, SyntaxError) and error.filename:
     return _format_line(error.filename, error.lineno or 1, error.text or '')
+  # TensorFlow executes a copy of the code, and adds the lines to the message.
+  copied = re.findall(r'File "(.+?)", line (\d+)', str(error))
+  if str(error).startswith('in user code:') and copied:
+    file, number = copied[-1]
+    return _format_line(file, int(number), linecache.getline(file, int(number)))
   line = None
   for frame, number in traceback.walk_tb(error.__traceback__):
     if not _is_library(frame):

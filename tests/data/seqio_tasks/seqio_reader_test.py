@@ -1,11 +1,14 @@
 """The fast reader gives what SeqIO gives."""
 
+import sys
+
 import numpy as np
 import pytest
 import seqio
 import tensorflow as tf
 
 from tests.errors import raises_error
+from xlflax.data import task_report
 from xlflax.data.corpus import corpus_writer
 from xlflax.data.corpus.corpus_directory import Corpus
 from xlflax.data.seqio_tasks import corpus_tasks
@@ -15,7 +18,7 @@ from xlflax.data.seqio_tasks.seqio_vocabulary import (
   resolve_deferred,
 )
 from xlflax.data.tokenized_examples import Ragged
-from xlflax.utils import errors
+from xlflax.utils import errors, user_modules
 
 
 def _assert_same_as_seqio(registry, name, vocabulary, split='train'):
@@ -148,3 +151,52 @@ def test_start_passes_over_examples(registry, toy_corpus, toy_vocabulary):
   assert block['starts_document'].tolist() == [
     bool(example['starts_document']) for example in whole[57:]
   ]
+
+
+_PREPROCESSORS = """
+import tensorflow as tf
+
+
+def parse(lines):
+  return lines.map(lambda line: {'text': tf.strings.split(line, '|')[1]})
+
+
+def missing_method(lines):
+  return lines.no_such_method()
+
+
+def missing_function(lines):
+  return lines.map(lambda line: {'text': tf.no_such_function(line)})
+"""
+
+
+@pytest.mark.parametrize(
+  'file, preprocessor, mentions',
+  [
+    ('none.txt', 'parse', ('none.txt',)),
+    ('lines.txt', 'parse', ('slice index 1',)),
+    ('lines.txt', 'missing_method', ('reader_steps.py:10', 'AttributeError')),
+    ('lines.txt', 'missing_function', ('reader_steps.py:14', 'AttributeError')),
+  ],
+)
+def test_errors_of_own_tasks(
+  registry, tmp_path, monkeypatch, file, preprocessor, mentions
+):
+  """A missing file, a malformed line, and mistakes in a preprocessor."""
+  (tmp_path / 'reader_steps.py').write_text(_PREPROCESSORS)
+  (tmp_path / 'lines.txt').write_text('1|one\nwithout a separator\n')
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.delitem(sys.modules, 'reader_steps', raising=False)
+  user_modules.import_modules(['reader_steps.py'], where='--task_module')
+  steps = sys.modules['reader_steps']
+  registry.add_monolingual_task(
+    'reader.own',
+    seqio.TextLineDataSource({'train': file}),
+    language='en',
+    preprocessors=[getattr(steps, preprocessor)],
+  )
+  mentions = ('task reader.own', *mentions)
+  with raises_error(errors.CorpusError, mentions=mentions):
+    list(task_reader.read_texts('reader.own'))
+  with raises_error(errors.CorpusError, mentions=mentions):
+    list(task_report.describe_preprocessing('reader.own', None, num_examples=2))

@@ -6,6 +6,8 @@ same way.
 """
 
 import collections
+import contextlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 import seqio
@@ -13,9 +15,16 @@ import tensorflow as tf
 
 from xlflax.data.corpus.corpus_directory import Corpus
 from xlflax.data.plain_text import text_source
-from xlflax.utils import errors, validation
+from xlflax.utils import errors, user_modules, validation
 
 _BLOCK_SIZE = 1024
+# Errors of TensorFlow that the files or the preprocessors of a task cause.
+_INVALID_TEXT = (
+  tf.errors.NotFoundError,
+  tf.errors.InvalidArgumentError,
+  tf.errors.DataLossError,
+  tf.errors.PermissionDeniedError,
+)
 # Errors of sources, which TensorFlow does not pass on.
 _source_errors: collections.deque = collections.deque(maxlen=16)
 
@@ -94,6 +103,45 @@ def numpy_examples(dataset: tf.data.Dataset) -> Iterator:
       return
     except tf.errors.OpError as error:
       raise original_error(error) from None
+
+
+@contextlib.contextmanager
+def converting_task_errors(name: str) -> Iterator[None]:
+  """Context in which errors of a task's source and preprocessors are converted.
+
+  Args:
+    name: Name of the task that is read.
+
+  Raises:
+    CorpusError: If a file is missing, if TensorFlow cannot process an example,
+      or if a function of the user raises an exception. In the last case, the
+      error contains the line.
+  """
+  try:
+    yield
+  except errors.XlflaxError:
+    raise
+  except _INVALID_TEXT as error:
+    message = re.sub(r'\{\{.*?\}\}|\[\[.*?\]\]|\[Op:.*', '', str(error))
+    raise errors.CorpusError(
+      'The text of a task cannot be read.',
+      got=' '.join(message.split()),
+      where=f'task {name}',
+      fix=f'Check the files and the preprocessors of the task. `xlflax tasks '
+      f'show {name}` prints examples after each step.',
+    ) from error
+  except Exception as error:
+    line = user_modules.find_user_line(error)
+    if line is None:
+      raise
+    # TensorFlow's message ends in that of the original exception.
+    *_, message = ['', *str(error).strip().splitlines()]
+    name_of_type = f'{type(error).__name__}: '
+    raise errors.CorpusError(
+      'The code of a task raised an exception.',
+      got=name_of_type + message.strip().removeprefix(name_of_type),
+      where=f'task {name}, {line}',
+    ) from error
 
 
 def original_error(error: tf.errors.OpError) -> Exception:

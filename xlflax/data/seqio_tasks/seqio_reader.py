@@ -183,25 +183,29 @@ def _read_text_blocks(
     preprocessors=steps,
     output_features=dict.fromkeys(task.output_features, text),
   )
-  dataset = text_task.get_dataset(
-    split=split, shuffle=False, try_in_mem_cache=False
-  )
-  for block in data_sources.numpy_examples(dataset.skip(start).batch(size)):
-    yield {key: column.tolist() for key, column in block.items()}
+  with data_sources.converting_task_errors(task.name):
+    dataset = text_task.get_dataset(
+      split=split, shuffle=False, try_in_mem_cache=False
+    )
+    for block in data_sources.numpy_examples(dataset.skip(start).batch(size)):
+      yield {key: column.tolist() for key, column in block.items()}
 
 
 def _read_tokenized_blocks(
   task: seqio.Task, split: str, size: int, start: int
 ) -> Iterator[Block]:
   """Yields blocks of examples from a task that tokenizes its text itself."""
-  dataset = task.get_dataset(split=split, shuffle=False, try_in_mem_cache=False)
-  examples = data_sources.numpy_examples(dataset.skip(start))
-  while block := list(itertools.islice(examples, size)):
-    yield {
-      key: _stack([example[key] for example in block])
-      for key in block[0]
-      if key in task.output_features or key == 'starts_document'
-    }
+  with data_sources.converting_task_errors(task.name):
+    dataset = task.get_dataset(
+      split=split, shuffle=False, try_in_mem_cache=False
+    )
+    examples = data_sources.numpy_examples(dataset.skip(start))
+    while block := list(itertools.islice(examples, size)):
+      yield {
+        key: _stack([example[key] for example in block])
+        for key in block[0]
+        if key in task.output_features or key == 'starts_document'
+      }
 
 
 def _encode(

@@ -149,14 +149,19 @@ def _read_rows(
   # This module imports TensorFlow.
   from xlflax.data.seqio_tasks import data_sources
 
+  def read_rows(name: str) -> Iterator[dict]:
+    task = registry.get_task(name, split=source.split)
+    with data_sources.converting_task_errors(name):
+      dataset = task.get_dataset(
+        sequence_length=None,
+        split=source.split,
+        shuffle=False,
+        try_in_mem_cache=False,
+      )
+      yield from data_sources.numpy_examples(dataset)
+
   for name in names:
-    dataset = registry.get_task(name, split=source.split).get_dataset(
-      sequence_length=None,
-      split=source.split,
-      shuffle=False,
-      try_in_mem_cache=False,
-    )
-    yield name, data_sources.numpy_examples(dataset)
+    yield name, read_rows(name)
 
 
 def _load_registry():
