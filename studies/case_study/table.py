@@ -75,7 +75,7 @@ def format_scores(run: pathlib.Path, task: str, metric: str) -> dict[str, str]:
     intervals = result_tables.result_intervals(summary, by_step[step], folder)
     return {
       name.partition('/')[2]: result_tables.format_cell(value)
-      + result_tables.format_half_width(intervals.get(name))
+      + result_tables.format_interval(metric, intervals.get(name))
       for name, value in by_step[step].metrics.items()
       if name.partition('/')[0] == metric
     }

@@ -89,6 +89,38 @@ def test_languages_that_the_vocabulary_lacks_are_marked():
     assert 'vocabulary' not in str(printed)
 
 
+def test_intervals_of_perplexities_show_both_bounds():
+  """They are not symmetric, so half of the width would be misread."""
+  assert result_tables.format_interval('accuracy', (0.4, 0.6)) == ' ± 0.100'
+  assert result_tables.format_interval('perplexity', (91.25, 120.5)) == (
+    ' [91.2, 120]'
+  )
+  assert result_tables.format_interval('accuracy', None) == ''
+
+
+def test_comparison_with_the_untrained_model_follows_the_direction():
+  def compare(metric, before, after):
+    results = (
+      eval_task.EvalResult(
+        metrics={f'{metric}/{part}': value for part, value in values.items()}
+      )
+      for values in (before, after)
+    )
+    return result_tables.compare_with_untrained(metric, *results)
+
+  higher, lower = dict(de=0.5, fr=0.5), dict(de=0.4, fr=0.5)
+  assert 'better for de and equal for fr' in compare('accuracy', higher, lower)
+  assert compare('perplexity', higher, dict(de=0.4, fr=0.3)) == ''
+  assert 'better for de' in compare('perplexity', lower, higher)
+  assert compare('tokens', higher, lower) == ''
+  assert (
+    result_tables.compare_with_untrained(
+      'accuracy', None, eval_task.EvalResult(metrics={'accuracy/de': 0.1})
+    )
+    == ''
+  )
+
+
 def test_the_csv_has_every_number(tmp_path):
   file = result_tables.write_csv(
     tmp_path,

@@ -74,7 +74,9 @@ def test_metrics():
   assert task_families.find_metric('test_gap').better is Better.LOWER
   assert task_families.find_metric('bleu').unit is Unit.POINTS
   assert task_families.find_metric('exact_match').title == 'exact match'
-  assert task_families.find_metric('unheard_of') == Metric('unheard_of')
+  unknown = task_families.find_metric('unheard_of')
+  assert unknown == Metric('unheard_of')
+  assert unknown.unit is Unit.UNBOUNDED and '0 to 1' not in unknown.explained
   assert task_families.better_of('any/argmax_aer/de-en') is Better.LOWER
   for unknown in ('any/unheard_of/de', 'accuracy', 'any/best_layer/de'):
     with raises_error(errors.ConfigError, mentions=unknown):

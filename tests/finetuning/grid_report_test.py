@@ -1,6 +1,7 @@
 """Selection and the files of a grid, from made-up trials."""
 
 import csv
+import dataclasses
 import io
 import json
 import math
@@ -163,14 +164,38 @@ def test_files(tmp_path):
 
 def test_tables_name_what_is_selected():
   found = with_test(make_report(_1=[0.5], _2=[0.9]), 1, fr=0.25)
-  settings, test = grid_report.grid_tables(found)
+  settings, best_two, test = grid_report.grid_tables(found)
   shown = [list(column.cells) for column in settings.columns]
-  assert shown[0] == ['RATE=1', 'RATE=2', 'mean of the best two']
-  assert shown[3] == ['', 'selected', '']
+  assert shown[0] == ['RATE=1', 'RATE=2']
+  assert shown[3] == ['', 'selected']
+  assert 'RATE=1' in best_two.title and 'RATE=2' in best_two.title
+  assert [list(column.cells) for column in best_two.columns] == [
+    [f'dev {METRIC}'],
+    ['0.7000'],
+  ]
   assert [list(column.cells) for column in test.columns] == [
     ['nli/accuracy/fr'],
     ['0.2500'],
   ]
+
+
+def test_notes_compare_the_selected_setting_with_the_untrained_model():
+  report = make_report(_1=[0.5], _2=[0.4])
+  trials = [
+    dataclasses.replace(
+      trial,
+      trial=dataclasses.replace(
+        trial.trial, untrained=trial.trial.values['RATE'] == '2'
+      ),
+    )
+    for trial in report.trials
+  ]
+  report = dataclasses.replace(report, trials=tuple(trials))
+  report = with_test(with_test(report, 0, fr=0.3, de=0.2), 1, fr=0.3, de=0.6)
+  equal, worse = grid_report.untrained_notes(report)
+  assert 'nli/accuracy/fr' in equal and 'equals' in equal
+  assert 'nli/accuracy/de' in worse and 'is worse' in worse
+  assert grid_report.untrained_notes(make_report(_1=[0.5], _2=[0.4])) == []
 
 
 def test_the_page_has_both_tables_and_what_failed(tmp_path):

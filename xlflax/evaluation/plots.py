@@ -27,6 +27,7 @@ from xlflax.storage import paths
 
 LAYER = 'layer (0: embeddings)'
 STEP = 'training step'
+_PARTS = 'language, language pair or file'
 _COLORS = (
   '#0072B2',
   '#E69F00',
@@ -268,7 +269,12 @@ def save_figure(
 
 
 def bar_chart(
-  title: str, label: str, models: Groups, *, groups: Sequence[str] | None = None
+  title: str,
+  label: str,
+  models: Groups,
+  *,
+  groups: Sequence[str] | None = None,
+  xlabel: str = '',
 ) -> figure.Figure:
   """Draws groups of bars, with one bar per model, in one or more rows.
 
@@ -278,6 +284,7 @@ def bar_chart(
     models: Score by model name and group (language or task).
     groups: Order of the groups. If None, the groups are in the order in which
       they occur in `models`.
+    xlabel: Label of the horizontal axis.
   """
   names = list(
     groups
@@ -310,6 +317,8 @@ def bar_chart(
     )
     hide_spines(axes)
   canvas.supylabel(label, fontsize='medium')
+  if xlabel:
+    canvas.supxlabel(xlabel, fontsize='medium')
   canvas.suptitle(title, fontsize='large')
   add_legend(canvas, grid, list(models))
   return canvas
@@ -433,7 +442,7 @@ def _task_bars(
     for step, result in results.items()
   }
   label = task_families.find_metric(task.primary_metric).explained
-  return bar_chart(_task_title(task), label, models)
+  return bar_chart(_task_title(task), label, models, xlabel=_PARTS)
 
 
 def _task_curves(
@@ -526,6 +535,7 @@ def _task_layers(
   axes.set_xticks(range(len(pairs)), pairs)
   axes.set_yticks(range(len(layers)), list(map(str, layers)))
   axes.set(
+    xlabel=_PARTS,
     ylabel=LAYER,
     title=f'{_task_title(task)}: {task.primary_metric} at step {step}',
   )

@@ -15,6 +15,7 @@ import rich.table
 from xlflax.data.corpus import language_codes
 from xlflax.evaluation import eval_task, result_store, task_families
 from xlflax.evaluation.metrics import bootstrap
+from xlflax.evaluation.metrics.metric import Better, Unit
 from xlflax.storage import paths
 from xlflax.training.checkpointing import run_directory
 from xlflax.utils import errors, rich_tables
@@ -270,7 +271,7 @@ def result_table(
       for other languages are marked, and the table contains a second mean that
       excludes these languages.
     folder: Folder with the results. If given, the table also contains
-      half-widths of confidence intervals for the first and the last checkpoint,
+      confidence intervals for the first and the last checkpoint,
       the chance level, and the coverage of the languages.
   """
   steps = list(by_step)
@@ -316,7 +317,7 @@ def result_table(
       *(score_note(note, counts.get(part)) for note, counts in notes.items()),
       *(
         format_cell(value)
-        + format_half_width(bounds.get(step, {}).get(f'{metric}/{name}'))
+        + format_interval(metric, bounds.get(step, {}).get(f'{metric}/{name}'))
         for value, (metric, step, _) in zip(values, columns, strict=True)
       ),
       style='bold' if part == 'mean' else None,
@@ -471,9 +472,62 @@ def score_note(name: str, value: float | None) -> str:
   return format_cell(value) if name == CHANCE else f'{value:,.0f}'
 
 
-def format_half_width(interval: Interval | None) -> str:
-  """Formats half of an interval's width, as in ' ± 0.012'."""
-  return f' ± {(interval[1] - interval[0]) / 2:.3f}' if interval else ''
+def format_interval(metric: str, interval: Interval | None) -> str:
+  """Formats an interval as ' ± 0.012', or as ' [91.2, 120]' without a range.
+
+  Intervals of metrics without a range, such as perplexities, are not symmetric.
+
+  Args:
+    metric: Name of the metric.
+    interval: Lower and upper bound. If None, the result is empty.
+  """
+  if interval is None:
+    return ''
+  if task_families.find_metric(metric).unit is Unit.UNBOUNDED:
+    low, high = (f'{bound:,.3g}' for bound in interval)
+    return f' [{low}, {high}]'
+  return f' ± {(interval[1] - interval[0]) / 2:.3f}'
+
+
+def compare_with_untrained(
+  metric: str,
+  untrained: eval_task.EvalResult | None,
+  trained: eval_task.EvalResult,
+) -> str:
+  """Describes the languages in which training did not improve a metric.
+
+  Args:
+    metric: Name of the metric.
+    untrained: Result of the randomly initialized model. If None, the result is
+      empty.
+    trained: Result of a trained model.
+
+  Returns:
+    A sentence part such as 'the untrained model is better for de, fr and equal
+    for ru', or an empty text if training improved the metric in all languages.
+  """
+  better = task_families.find_metric(metric).better
+  if untrained is None or better is Better.NEITHER:
+    return ''
+  sign = 1 if better is Better.HIGHER else -1
+  parts: dict[str, list[str]] = {'better': [], 'equal': []}
+  for part in parts_of(metric, {0: trained}):
+    before, after = (
+      result.metrics.get(f'{metric}/{part}', math.nan)
+      for result in (untrained, trained)
+    )
+    if before == after:
+      parts['equal'].append(part)
+    elif sign * before > sign * after:
+      parts['better'].append(part)
+  descriptions = [
+    f'{relation} for {", ".join(names)}'
+    for relation, names in parts.items()
+    if names
+  ]
+  if not descriptions:
+    return ''
+  return f'the untrained model is {" and ".join(descriptions)}'
 
 
 def format_cell(value: float | None) -> str:

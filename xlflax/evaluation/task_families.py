@@ -84,8 +84,8 @@ def task_arguments(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 def find_metric(name: str) -> Metric:
   """Returns the declaration of a metric, such as 'accuracy'.
 
-  A metric that no registered task declares is assumed to be a fraction for
-  which higher is better, because score tables may come from other programs.
+  For a metric that no registered task declares, higher values are assumed to
+  be better, and the range is unknown.
   """
   _import_tasks()
   return eval_task.known_metrics().get(name, Metric(name))

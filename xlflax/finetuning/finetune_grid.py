@@ -340,3 +340,5 @@ def print_report(report: grid_report.GridReport, console: Any) -> None:
   """Prints a grid's tables of dev scores and test scores."""
   for table in grid_report.grid_tables(report):
     rich_tables.print_table(table, console)
+  for note in grid_report.untrained_notes(report):
+    console.print(f'Warning: {note}', markup=False, highlight=False)

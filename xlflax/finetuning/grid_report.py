@@ -14,8 +14,9 @@ from typing import Any
 import rich.table
 
 from xlflax import evaluate
-from xlflax.evaluation import eval_task, plots
-from xlflax.evaluation.reports import run_pages, score_table
+from xlflax.evaluation import eval_task, plots, task_families
+from xlflax.evaluation.metrics.metric import Better
+from xlflax.evaluation.reports import run_pages
 from xlflax.finetuning import grid_trials, model_selection
 from xlflax.storage import manifests
 from xlflax.training import nonfinite_checks
@@ -239,6 +240,9 @@ def _add_prefix(prefix: str, metrics: Mapping[str, float]) -> dict[str, Any]:
 def grid_tables(report: GridReport) -> list[rich.table.Table]:
   """Returns a table of dev scores and, if available, one of test scores."""
   tables = [_settings_table(report)]
+  best_two = report.best_two()
+  if best_two:
+    tables.append(_best_two_table(report, best_two))
   tested_settings = [
     setting for setting in report.settings if report.test_spreads(setting)
   ]
@@ -271,10 +275,58 @@ def _settings_table(report: GridReport) -> rich.table.Table:
       roles.get(setting.name, ', '.join(unfinished_statuses)),
       style='bold' if roles.get(setting.name) == 'selected' else None,
     )
-  best_two = report.best_two()
-  if best_two:
-    table.add_row('mean of the best two', f'{best_two["dev"]:.4f}', '', '')
   return table
+
+
+def _best_two_table(report: GridReport, best_two) -> rich.table.Table:
+  """Returns a table of the mean scores of the two best settings."""
+  table = rich_tables.make_table(
+    [''],
+    ['mean'],
+    title='mean of the two best settings: '
+    + ' and '.join(best_two['settings']),
+    title_justify='left',
+  )
+  table.add_row(f'dev {report.select}', f'{best_two["dev"]:.4f}')
+  for name, mean in best_two['test'].items():
+    if mean is not None and name.rpartition('/')[0] in report.primary_metrics:
+      table.add_row(f'test {name}', f'{mean:.4f}')
+  return table
+
+
+def untrained_notes(report: GridReport) -> list[str]:
+  """Returns notes on scores for which pretraining gives no advantage.
+
+  The selected setting is compared with the best setting that starts from random
+  parameters, on the dev set and on each test set.
+
+  Args:
+    report: Report of the grid.
+  """
+  if not (report.ranking and report.untrained_ranking and report.select):
+    return []
+  selected, untrained = report.ranking[0], report.untrained_ranking[0]
+  tests = [report.test_spreads(s) for s in (selected, untrained)]
+  pairs = {f'dev {report.select}': (selected.dev.mean, untrained.dev.mean)} | {
+    f'test {name}': (tests[0][name].mean, tests[1][name].mean)
+    for name in tests[0]
+    if name in tests[1] and name.rpartition('/')[0] in report.primary_metrics
+  }
+  notes = []
+  for name, (score, baseline) in pairs.items():
+    metric = name.partition(' ')[2].split('/')[1]
+    better = task_families.find_metric(metric).better
+    if score is None or baseline is None or better is Better.NEITHER:
+      continue
+    sign = -1 if better is Better.LOWER else 1
+    if sign * score > sign * baseline:
+      continue
+    relation = 'equals' if score == baseline else 'is worse than'
+    notes.append(
+      f'{name}: the score of the selected setting ({score:.4f}) {relation} that '
+      f'of the untrained model ({baseline:.4f}).'
+    )
+  return notes
 
 
 def _test_table(
@@ -331,16 +383,10 @@ def write_page(
       title = f'{prefix}{metric} on test data'
       chart_path = output / (re.sub(r'[^\w.-]+', '_', title) + '.png')
       name = metric.rpartition('/')[2]
-      points = {
-        setting: {
-          part: score_table.to_points(name, score)
-          for part, score in scores.items()
-        }
-        for setting, scores in scores_by_setting.items()
-      }
-      unit = ' (points)' if score_table.is_bounded(name) else ''
-      chart = plots.bar_chart(title, name + unit, points)
+      label = task_families.find_metric(name).explained
+      chart = plots.bar_chart(title, label, scores_by_setting)
       chart_paths[title] = plots.save_figure(chart, chart_path, dpi=150)
+    notes += [prefix + note for note in untrained_notes(report)]
     notes += [f'failed: {failure}' for failure in report.failures]
     notes += [
       f'{result.status.value}: {result.trial.name}: {result.message}'

@@ -87,6 +87,40 @@ def test_runs_side_by_side(runs, tmp_path):
   assert 'tlm,retrieval,validation,aaaa,100,accuracy/de,0.75' in lines
 
 
+@pytest.mark.parametrize(
+  'settings, others, is_comparable',
+  [
+    ({'seed': 0}, {'seed': 1}, True),
+    ({'objectives.seed': 0}, {'objectives.seed': 1}, True),
+    ({'vocabulary': 'a'}, {'vocabulary': 'b'}, False),
+    ({'objectives.entries[0].weight': 1}, {}, False),
+  ],
+)
+def test_losses_of_other_objectives_or_vocabularies_are_not_ranked(
+  tmp_path, settings, others, is_comparable
+):
+  records = [
+    _record(name, losses={10: 5.0}, **values)
+    for name, values in (('a', settings), ('b', others))
+  ]
+  page = run_pages.write_comparison(tmp_path, records).read_text()
+  assert ('lower is better' in page) == is_comparable
+  assert ('cannot be compared' in page) != is_comparable
+
+
+def test_an_untrained_model_that_is_not_worse_is_named(tmp_path):
+  results = {
+    _TEST: {
+      'untrained': _result(accuracy_de=0.5, accuracy_fr=0.5, accuracy_ru=0.5),
+      100: _result(accuracy_de=0.4, accuracy_fr=0.5, accuracy_ru=0.6),
+    }
+  }
+  page = run_pages.write_comparison(
+    tmp_path, [_record('mlm', found=results.items())]
+  ).read_text()
+  assert 'the untrained model is better for de and equal for fr' in page
+
+
 def test_a_run_as_training_leaves_it(tmp_path):
   lines = [
     {

@@ -15,7 +15,7 @@ class Better(enum.Enum):
 class Unit(enum.Enum):
   """Unit of a metric's values."""
 
-  FRACTION = 'fraction'  # from 0 to 1; reports show percent
+  FRACTION = 'fraction'  # from 0 to 1
   POINTS = 'points'  # from 0 to 100, such as BLEU
   UNBOUNDED = 'unbounded'  # such as a perplexity
 
@@ -30,13 +30,14 @@ class Metric:
   Attributes:
     name: Name before the `/` in `EvalResult.metrics`, such as 'accuracy'.
     better: Direction in which the metric improves, up or down.
-    unit: Unit of the metric's values.
+    unit: Unit of the metric's values. By default, reports do not display a
+      range.
     title: Display name. If '', the metric's name with spaces is displayed.
   """
 
   name: str
   better: Better = Better.HIGHER
-  unit: Unit = Unit.FRACTION
+  unit: Unit = Unit.UNBOUNDED
   title: str = ''
 
   @property
@@ -52,8 +53,8 @@ class Metric:
       object.__setattr__(self, 'title', self.name.replace('_', ' '))
 
 
-ACCURACY = Metric('accuracy')
-F1 = Metric('f1', title='F1')
-PRECISION = Metric('precision')
-RECALL = Metric('recall')
+ACCURACY = Metric('accuracy', unit=Unit.FRACTION)
+F1 = Metric('f1', title='F1', unit=Unit.FRACTION)
+PRECISION = Metric('precision', unit=Unit.FRACTION)
+RECALL = Metric('recall', unit=Unit.FRACTION)
 BEST_LAYER = Metric('best_layer', Better.NEITHER, Unit.UNBOUNDED)

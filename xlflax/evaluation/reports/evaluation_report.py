@@ -39,12 +39,14 @@ def write_report(
   directory = store.directory / run_directory.EVALUATION
   languages = store.run.vocabulary.spec.languages
   tables = []
+  comparisons: list[str] = []
   figures: dict[str, pathlib.Path] = {}
   for group, task in _tasks_by_group(store, tasks, stored).items():
     table = result_tables.result_table(
       task, stored[group], languages=languages, folder=store.folder(group)
     )
     tables.append(run_pages.convert_rich_table(table))
+    comparisons += _compare_with_untrained(task, stored[group])
     files = plots.write_task_plots(directory, task, stored[group])
     figures |= {file.stem: file for file in files}
   if not tables:
@@ -53,12 +55,17 @@ def write_report(
     directory,
     f'Evaluation of {store.run.directory.name}',
     'Columns are checkpoints, and rows are languages or language pairs. The '
-    'column "untrained" shows the randomly initialized model. ±: half of the '
-    '95 % confidence interval, in the first and the last column of tasks that '
-    'store per-example scores.',
+    'column "untrained" shows the randomly initialized model. The first and the '
+    'last column of tasks that store per-example scores show 95 % confidence '
+    'intervals: half of the width after ±, or [lower, upper] for metrics '
+    'without a range, such as the perplexity.',
     tables,
     figures,
-    notes=[*_notes(stored), *(f'failed: {failure}' for failure in failures)],
+    notes=[
+      *comparisons,
+      *_notes(stored),
+      *(f'failed: {failure}' for failure in failures),
+    ],
     command=command_line,
   )
 
@@ -82,6 +89,23 @@ def _tasks_by_group(
       if task is not None:
         tasks_by_group[group] = task
   return tasks_by_group
+
+
+def _compare_with_untrained(task: _Task, by_step) -> list[str]:
+  """Returns a note if training did not improve the primary metric."""
+  steps = [step for step in by_step if isinstance(step, int)]
+  if not steps:
+    return []
+  comparison = result_tables.compare_with_untrained(
+    task.primary_metric,
+    by_step.get(result_store.UNTRAINED),
+    by_step[max(steps)],
+  )
+  if not comparison:
+    return []
+  return [
+    f'{task.name}, {task.primary_metric} at step {max(steps):,}: {comparison}.'
+  ]
 
 
 def _notes(stored: _Results) -> list[str]:

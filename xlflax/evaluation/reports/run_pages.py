@@ -9,7 +9,7 @@ from typing import Any
 
 import rich.table
 
-from xlflax.evaluation import eval_task, plots, result_store
+from xlflax.evaluation import eval_task, plots, result_store, result_tables
 from xlflax.evaluation.reports import page, run_scores, text
 from xlflax.storage import paths
 from xlflax.training.checkpointing import (
@@ -35,6 +35,12 @@ _ENVIRONMENT = [
   'jaxlib',
 ]
 _LOSS = 'loss, lower is better'
+# Settings that change the meaning of the loss, by prefixes of their field paths.
+_LOSS_SETTINGS = {
+  'vocabularies': ('vocabulary',),
+  'objectives': ('objectives.',),
+}
+_NO_LOSS_SETTINGS = ('.seed', '.chunk_size')
 
 
 def convert_rich_table(table: rich.table.Table) -> text.Table:
@@ -148,7 +154,7 @@ def read_run(directory: pathlib.Path, *, name: str) -> RunRecord:
     )
   return RunRecord(
     name=name,
-    settings=_read_settings(run),
+    settings=_read_settings(run) | _describe_vocabulary(run),
     losses=losses,
     tokens=tokens,
     environments=[
@@ -208,6 +214,14 @@ def _read_settings(directory: pathlib.Path) -> dict[str, Any]:
   return config_serialization.identity_of_description(record)
 
 
+def _describe_vocabulary(directory: pathlib.Path) -> dict[str, str]:
+  """Returns the size and the hash of a run's vocabulary, or {}."""
+  identity = run_directory.read_vocabulary_identity(directory)
+  if identity is None:
+    return {}
+  return {'vocabulary': str(identity)}
+
+
 def write_comparison(
   directory: pathlib.Path,
   runs: Sequence[RunRecord],
@@ -228,6 +242,8 @@ def write_comparison(
   """
   directory.mkdir(parents=True, exist_ok=True)
   groups = list(dict.fromkeys(group for run in runs for group in run.results))
+  differences = _loss_differences(runs)
+  loss_label = 'loss' if differences else _LOSS
   figures = {}
   for title, panels in {
     'Training loss': _loss_panels(runs),
@@ -235,13 +251,13 @@ def write_comparison(
   }.items():
     if any(panels.values()):
       canvas = plots.line_panels(
-        title, _LOSS, panels, xlabel=plots.STEP, one_scale=False
+        title, loss_label, panels, xlabel=plots.STEP, one_scale=False
       )
       file = f'{title.lower().replace(" ", "_")}.png'
       figures[title] = plots.save_figure(canvas, directory / file, dpi=_DPI)
 
   tables = [
-    _training_table(runs),
+    _training_table(runs, differences),
     _tokens_table(runs),
     _environments_table(runs),
     _restarts_table(runs),
@@ -257,12 +273,58 @@ def write_comparison(
     'split and text. Untrained: the model before its first step.',
     tables,
     figures,
+    notes=_untrained_notes(runs),
     command=command,
   )
 
 
-def _training_table(runs: Sequence[RunRecord]) -> text.Table:
-  """Returns the steps, last loss and speed of each run."""
+def _untrained_notes(runs: Sequence[RunRecord]) -> list[str]:
+  """Returns a note for each result that training did not improve."""
+  notes = []
+  for run in runs:
+    for group, by_step in run.results.items():
+      steps = [step for step in by_step if isinstance(step, int)]
+      if not steps:
+        continue
+      last = by_step[max(steps)]
+      metric = run_scores.find_primary_metric([last])
+      comparison = result_tables.compare_with_untrained(
+        metric, by_step.get(result_store.UNTRAINED), last
+      )
+      if comparison:
+        notes.append(
+          f'{run.name}, {group.task}, {metric} at step {max(steps):,}: '
+          f'{comparison}.'
+        )
+  return notes
+
+
+def _loss_differences(runs: Sequence[RunRecord]) -> list[str]:
+  """Returns the settings because of which losses cannot be compared."""
+  names = sorted({name for run in runs for name in run.settings})
+  return [
+    label
+    for label, prefixes in _LOSS_SETTINGS.items()
+    if any(
+      name.startswith(prefixes)
+      and not name.endswith(_NO_LOSS_SETTINGS)
+      and any(
+        run.settings.get(name) != runs[0].settings.get(name) for run in runs
+      )
+      for name in names
+    )
+  ]
+
+
+def _training_table(
+  runs: Sequence[RunRecord], differences: Sequence[str] = ()
+) -> text.Table:
+  """Returns the steps, last loss and speed of each run.
+
+  Args:
+    runs: Records of the runs.
+    differences: Settings because of which the losses cannot be compared.
+  """
 
   def run_row(run: RunRecord) -> list[str]:
     losses = run.losses.get('loss', {})
@@ -276,8 +338,15 @@ def _training_table(runs: Sequence[RunRecord]) -> text.Table:
       '-' if seconds is None else f'{seconds / 3600:.2f}',
     ]
 
-  head = ['run', 'steps', _LOSS, 'tokens/s', 'hours']
-  return text.Table('Training', head, map(run_row, runs))
+  title, loss = 'Training', _LOSS
+  if differences:
+    title += (
+      '. The losses of the runs cannot be compared, because their '
+      f'{" and ".join(differences)} differ'
+    )
+    loss = 'loss'
+  head = ['run', 'steps', loss, 'tokens/s', 'hours']
+  return text.Table(title, head, map(run_row, runs))
 
 
 def _tokens_table(runs: Sequence[RunRecord]) -> text.Table:

@@ -20,7 +20,7 @@ def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
 
   The table contains the untrained model and, for a single run, its last
   checkpoints, or, for several runs, the last checkpoint of each run. Scores
-  have half-widths of their 95 % confidence intervals if per-example scores are
+  have 95 % confidence intervals if per-example scores are
   stored, and chance levels if they are stored. The title lists the training
   languages without a score.
 
@@ -38,7 +38,7 @@ def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
     )
   }
   results = [result for result, _ in columns.values()]
-  metric = _primary_metric(results)
+  metric = find_primary_metric(results)
   parts = result_tables.parts_of(metric, dict(enumerate(results)))
 
   notes: dict[str, dict[str, float]] = {}
@@ -52,7 +52,7 @@ def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
   explanation = task_families.find_metric(metric).explained
   title = [f'{group.task}: {explanation}, {group.split} split']
   if any(intervals for _, intervals in columns.values()):
-    title.append('± half of the 95 % interval')
+    title.append('± or [ ]: 95 % interval')
   if result_tables.CHANCE not in notes:
     title.append('chance level unknown')
   languages = dict.fromkeys(
@@ -73,7 +73,9 @@ def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
         ),
         *(
           result_tables.format_cell(result.metrics.get(f'{metric}/{part}'))
-          + result_tables.format_half_width(intervals.get(f'{metric}/{part}'))
+          + result_tables.format_interval(
+            metric, intervals.get(f'{metric}/{part}')
+          )
           for result, intervals in columns.values()
         ),
       ]
@@ -114,7 +116,7 @@ def _select_results(
     yield f'step {step:,}', step, results[step]
 
 
-def _primary_metric(results: Sequence[eval_task.EvalResult]) -> str:
+def find_primary_metric(results: Sequence[eval_task.EvalResult]) -> str:
   """Returns the first metric of the results, score metrics first."""
   for result in results:
     if names := (*result.score_metrics, *result.metrics):

@@ -16,7 +16,7 @@ from xlflax.data.supervised.sources import beir, example_source
 from xlflax.evaluation import eval_task, label_checks, sentence_embedding
 from xlflax.evaluation.metrics import bootstrap, embedding_metrics, probes
 from xlflax.evaluation.metrics.example_statistics import Aggregate, Statistics
-from xlflax.evaluation.metrics.metric import ACCURACY, Metric
+from xlflax.evaluation.metrics.metric import ACCURACY, Metric, Unit
 from xlflax.evaluation.tasks import head_task, labeled_task, sentence_task
 from xlflax.similarity import cosine
 from xlflax.utils import errors, validation
@@ -24,7 +24,7 @@ from xlflax.utils import errors, validation
 _MAX_DOCUMENTS = 100  # Maximum number of documents per query of a run.
 _INTERVAL_COLUMNS = ('low', 'high')  # Bounds of the 95 % interval.
 _PROBES = {'accuracy': 'linear', 'knn': 'k-NN'}
-_MAJORITY = Metric('majority')
+_MAJORITY = Metric('majority', unit=Unit.FRACTION)
 
 
 @validation.validate_fields
@@ -72,7 +72,10 @@ class SemanticSimilarity(_LabeledVectors):
   The metrics are `spearman/<part>`, `pearson/<part>` and their means.
   """
 
-  METRICS = (Metric('spearman'), Metric('pearson'))
+  METRICS = (
+    Metric('spearman', unit=Unit.FRACTION),
+    Metric('pearson', unit=Unit.FRACTION),
+  )
   EXAMPLE = labeled_examples.RatedPair
   name: str = 'semantic_similarity'
 
@@ -94,8 +97,8 @@ class PairClassification(_LabeledVectors):
   """
 
   METRICS = (
-    Metric('average_precision', title='average precision'),
-    Metric('positive', title='fraction of positive pairs'),
+    Metric('average_precision', title='average precision', unit=Unit.FRACTION),
+    Metric('positive', title='fraction of positive pairs', unit=Unit.FRACTION),
   )
   EXAMPLE = labeled_examples.RatedPair
   name: str = 'pair_classification'
@@ -123,7 +126,7 @@ class Clustering(_LabeledVectors):
     seed: Random seed for k-means.
   """
 
-  METRICS = (Metric('v_measure', title='V-measure'),)
+  METRICS = (Metric('v_measure', title='V-measure', unit=Unit.FRACTION),)
   EXAMPLE = labeled_examples.ClassifiedText
   name: str = 'clustering'
   seed: validation.Seed = 0
@@ -160,7 +163,11 @@ class Probe(_LabeledVectors):
       probe.
   """
 
-  METRICS = (ACCURACY, Metric('knn', title='accuracy of k-NN'), _MAJORITY)
+  METRICS = (
+    ACCURACY,
+    Metric('knn', title='accuracy of k-NN', unit=Unit.FRACTION),
+    _MAJORITY,
+  )
   EXAMPLE = labeled_examples.ClassifiedText
   name: str = 'probe'
   train: example_source.ExampleSource
@@ -282,11 +289,11 @@ class Ranking(sentence_task.SentenceTask):
   """
 
   METRICS = (
-    Metric('ndcg@10', title='nDCG@10'),
-    Metric('map@20', title='mAP@20'),
-    Metric('mrr@20', title='MRR@20'),
-    Metric('mrr@10', title='MRR@10'),
-    Metric('recall@100'),
+    Metric('ndcg@10', title='nDCG@10', unit=Unit.FRACTION),
+    Metric('map@20', title='mAP@20', unit=Unit.FRACTION),
+    Metric('mrr@20', title='MRR@20', unit=Unit.FRACTION),
+    Metric('mrr@10', title='MRR@10', unit=Unit.FRACTION),
+    Metric('recall@100', unit=Unit.FRACTION),
   )
   name: str = 'ranking'
   source: beir.BeirDataset

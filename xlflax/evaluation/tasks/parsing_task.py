@@ -12,7 +12,7 @@ from xlflax.data.supervised.featurizers import parsing_featurizer, word_level
 from xlflax.evaluation import head_predictions, label_checks
 from xlflax.evaluation.label_checks import UnseenLabelPolicy
 from xlflax.evaluation.metrics import clas, example_statistics, parsing_metrics
-from xlflax.evaluation.metrics.metric import Metric
+from xlflax.evaluation.metrics.metric import Metric, Unit
 from xlflax.evaluation.tasks import head_task, tagging_task
 from xlflax.objectives.finetuning import dependency_parsing
 from xlflax.utils import validation
@@ -50,13 +50,13 @@ class Parsing(head_task.HeadTask):
   """
 
   METRICS = (
-    Metric('las', title='LAS'),
-    Metric('uas', title='UAS'),
-    Metric('clas', title='CLAS'),
-    Metric('mlas', title='MLAS'),
-    Metric('blex', title='BLEX'),
-    Metric('right_branching'),
-    Metric('left_branching'),
+    Metric('las', title='LAS', unit=Unit.FRACTION),
+    Metric('uas', title='UAS', unit=Unit.FRACTION),
+    Metric('clas', title='CLAS', unit=Unit.FRACTION),
+    Metric('mlas', title='MLAS', unit=Unit.FRACTION),
+    Metric('blex', title='BLEX', unit=Unit.FRACTION),
+    Metric('right_branching', unit=Unit.FRACTION),
+    Metric('left_branching', unit=Unit.FRACTION),
   )
   EXAMPLE = labeled_examples.ParsedSentence
   HEAD = dependency_parsing.DependencyParsing

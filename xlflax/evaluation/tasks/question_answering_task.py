@@ -9,7 +9,7 @@ from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.featurizers import question_featurizer
 from xlflax.evaluation import eval_task, head_predictions, qa_decoding
 from xlflax.evaluation.metrics import qa_metrics
-from xlflax.evaluation.metrics.metric import F1, Metric
+from xlflax.evaluation.metrics.metric import F1, Metric, Unit
 from xlflax.evaluation.tasks import head_task
 from xlflax.objectives.finetuning import question_answering
 from xlflax.utils import validation
@@ -50,9 +50,13 @@ class ExtractiveQA(head_task.HeadOnTexts):
 
   METRICS = (
     F1,
-    Metric('exact_match'),
-    Metric('has_answer_f1', title='F1 of answerable questions'),
-    Metric('no_answer_f1', title='F1 of unanswerable questions'),
+    Metric('exact_match', unit=Unit.FRACTION),
+    Metric(
+      'has_answer_f1', title='F1 of answerable questions', unit=Unit.FRACTION
+    ),
+    Metric(
+      'no_answer_f1', title='F1 of unanswerable questions', unit=Unit.FRACTION
+    ),
   )
   EXAMPLE = labeled_examples.Question
   HEAD = question_answering.QuestionAnswering

@@ -137,23 +137,36 @@ class Retrieval(sentence_task.SentenceTask):
 
   METRICS = (
     ACCURACY,
-    Metric('accuracy_unshared', title='accuracy, no shared string'),
-    Metric('accuracy_shared', title='accuracy, shared strings'),
-    Metric('csls', title='accuracy by CSLS'),
-    Metric('csls_unshared', title='accuracy by CSLS, no shared string'),
-    Metric('string_overlap', title='accuracy of string overlap'),
+    Metric(
+      'accuracy_unshared',
+      title='accuracy, no shared string',
+      unit=Unit.FRACTION,
+    ),
+    Metric(
+      'accuracy_shared', title='accuracy, shared strings', unit=Unit.FRACTION
+    ),
+    Metric('csls', title='accuracy by CSLS', unit=Unit.FRACTION),
+    Metric(
+      'csls_unshared',
+      title='accuracy by CSLS, no shared string',
+      unit=Unit.FRACTION,
+    ),
+    Metric(
+      'string_overlap', title='accuracy of string overlap', unit=Unit.FRACTION
+    ),
     Metric(
       'string_overlap_unshared',
       title='accuracy of string overlap, no shared string',
+      unit=Unit.FRACTION,
     ),
-    Metric('forward'),
-    Metric('backward'),
-    Metric('accuracy_top10', title='accuracy, ten nearest'),
-    Metric('forward_top10', title='forward, ten nearest'),
-    Metric('backward_top10', title='backward, ten nearest'),
-    Metric('best_accuracy'),
+    Metric('forward', unit=Unit.FRACTION),
+    Metric('backward', unit=Unit.FRACTION),
+    Metric('accuracy_top10', title='accuracy, ten nearest', unit=Unit.FRACTION),
+    Metric('forward_top10', title='forward, ten nearest', unit=Unit.FRACTION),
+    Metric('backward_top10', title='backward, ten nearest', unit=Unit.FRACTION),
+    Metric('best_accuracy', unit=Unit.FRACTION),
     BEST_LAYER,
-    Metric('chance'),
+    Metric('chance', unit=Unit.FRACTION),
     Metric(
       'pair_cosine',
       Better.NEITHER,

@@ -13,7 +13,7 @@ import numpy as np
 from xlflax.data.supervised.readers import file_reading
 from xlflax.evaluation import eval_task, sentence_embedding, text_sources
 from xlflax.evaluation.metrics import example_statistics
-from xlflax.evaluation.metrics.metric import Better, Metric
+from xlflax.evaluation.metrics.metric import Better, Metric, Unit
 from xlflax.evaluation.tasks import sentence_task
 from xlflax.similarity import margin_scoring
 from xlflax.storage import content_hash
@@ -43,8 +43,8 @@ class SimilaritySearch(sentence_task.SentenceTask):
   """
 
   METRICS = (
-    Metric('xsim', Better.LOWER, title='xsim error'),
-    Metric('xsim++', Better.LOWER, title='xsim++ error'),
+    Metric('xsim', Better.LOWER, title='xsim error', unit=Unit.FRACTION),
+    Metric('xsim++', Better.LOWER, title='xsim++ error', unit=Unit.FRACTION),
   )
   CENTRE = sentence_embedding.Centering.AUTO
   name: str = 'similarity_search'

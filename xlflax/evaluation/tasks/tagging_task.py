@@ -20,6 +20,7 @@ from xlflax.evaluation.metrics.metric import (
   PRECISION,
   RECALL,
   Metric,
+  Unit,
 )
 from xlflax.evaluation.tasks import head_task
 from xlflax.objectives.finetuning import token_classification
@@ -94,7 +95,7 @@ class Tagging(head_task.HeadTask):
     F1,
     PRECISION,
     RECALL,
-    Metric('majority'),
+    Metric('majority', unit=Unit.FRACTION),
   )
   EXAMPLE = labeled_examples.TaggedSentence
   HEAD = token_classification.TokenClassification

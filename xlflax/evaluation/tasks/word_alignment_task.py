@@ -35,11 +35,21 @@ def _title(prefix: str, name: str) -> str:
 def _method_metrics(prefix: str) -> tuple[Metric, ...]:
   """Returns the metrics of one method."""
   return (
-    Metric(f'{prefix}aer', Better.LOWER, title=_title(prefix, 'AER')),
-    Metric(f'{prefix}best_aer', Better.LOWER, title=_title(prefix, 'best AER')),
+    Metric(
+      f'{prefix}aer',
+      Better.LOWER,
+      title=_title(prefix, 'AER'),
+      unit=Unit.FRACTION,
+    ),
+    Metric(
+      f'{prefix}best_aer',
+      Better.LOWER,
+      title=_title(prefix, 'best AER'),
+      unit=Unit.FRACTION,
+    ),
     Metric(f'{prefix}best_layer', Better.NEITHER, Unit.UNBOUNDED),
-    Metric(f'{prefix}precision'),
-    Metric(f'{prefix}recall'),
+    Metric(f'{prefix}precision', unit=Unit.FRACTION),
+    Metric(f'{prefix}recall', unit=Unit.FRACTION),
   )
 
 
