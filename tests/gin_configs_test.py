@@ -9,7 +9,7 @@ from tests.slow import mark_slow
 from xlflax import evaluate
 from xlflax.config import gin_config
 from xlflax.evaluation import eval_task as evaluation_base
-from xlflax.training.checkpointing import config_serialization
+from xlflax.training.checkpointing import config_serialization, run_directory
 
 # Those of papers/ are tested in tests/papers/, those of recipes/ in
 # tests/recipes_test.py, those of t5x/ in tests/interop/t5x/, those of finetune/
@@ -77,6 +77,8 @@ def _with_the_rest(file: str) -> list[str]:
     return ['pretrain/mlm.gin', file]
   if file in _DURING_TRAINING:
     return ['pretrain/mlm.gin', 'models/tiny.gin', file]
+  if _kind(file) == 'adapters':
+    return ['pretrain/mlm.gin', file]
   if _kind(file) == 'pretrain':
     return [file, f'models/{_MODELS.get(file, "tiny")}.gin']
   return [file]
@@ -94,6 +96,8 @@ def _macros(file: str) -> list[str]:
   bindings = [
     f'{name}={value!r}' for name, value in _GIVEN.items() if f'%{name}' in text
   ]
+  if _kind(file) == 'adapters':
+    bindings.append("INIT_FROM='runs/base'")
   return bindings + ['TRAIN_STEPS=2000']
 
 
@@ -102,6 +106,9 @@ def settings_of(monkeypatch, tmp_path):
   """Parses files and returns the settings that a run would get."""
   monkeypatch.chdir(tmp_path)
   gin_files.write_teacher(tmp_path / 'runs' / 'teacher')
+  run_directory.write_model(
+    tmp_path / 'runs' / 'base', gin_files.tiny_encoder()
+  )
 
   def build(files, bindings, **more):
     settings, build.configuration = gin_files.settings_and_configuration(

@@ -52,6 +52,15 @@ def write_teacher(directory: pathlib.Path) -> None:
   )
 
 
+def tiny_encoder() -> encoder.Encoder:
+  """An encoder of any vocabulary, to be adapted."""
+  return encoder.Encoder(
+    model_config.EncoderConfig(
+      num_layers=2, hidden_dim=16, mlp_dim=16, num_heads=2
+    )
+  )
+
+
 def settings_of(gin_files, bindings, **more):
   """The settings that a run with these files and bindings would get."""
   return settings_and_configuration(gin_files, bindings, **more)[0]
