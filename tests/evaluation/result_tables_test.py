@@ -92,9 +92,9 @@ def test_languages_that_the_vocabulary_lacks_are_marked():
 def test_intervals_of_perplexities_show_both_bounds():
   """They are not symmetric, so half of the width would be misread."""
   assert result_tables.format_interval('accuracy', (0.4, 0.6)) == ' ± 0.100'
-  assert result_tables.format_interval('perplexity', (91.25, 120.5)) == (
-    ' [91.2, 120]'
-  )
+  format_interval = result_tables.format_interval
+  assert format_interval('perplexity', (9.123, 12.34)) == ' [9.12, 12.3]'
+  assert format_interval('perplexity', (3404.2, 13540.1)) == ' [3,404, 13,540]'
   assert result_tables.format_interval('accuracy', None) == ''
 
 

@@ -317,8 +317,8 @@ def bar_chart(
     )
     hide_spines(axes)
   canvas.supylabel(label, fontsize='medium')
-  if xlabel:
-    canvas.supxlabel(xlabel, fontsize='medium')
+  if xlabel:  # A label of the figure would overlap the legend.
+    grid[-1].set_xlabel(xlabel)
   canvas.suptitle(title, fontsize='large')
   add_legend(canvas, grid, list(models))
   return canvas

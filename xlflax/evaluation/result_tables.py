@@ -473,7 +473,7 @@ def score_note(name: str, value: float | None) -> str:
 
 
 def format_interval(metric: str, interval: Interval | None) -> str:
-  """Formats an interval as ' ± 0.012', or as ' [91.2, 120]' without a range.
+  """Formats an interval as ' ± 0.012', or as ' [91, 120]' without a range.
 
   Intervals of metrics without a range, such as perplexities, are not symmetric.
 
@@ -484,7 +484,8 @@ def format_interval(metric: str, interval: Interval | None) -> str:
   if interval is None:
     return ''
   if task_families.find_metric(metric).unit is Unit.UNBOUNDED:
-    low, high = (f'{bound:,.3g}' for bound in interval)
+    digits = '.3g' if max(map(abs, interval)) < 100 else ',.0f'
+    low, high = (f'{bound:{digits}}' for bound in interval)
     return f' [{low}, {high}]'
   return f' ± {(interval[1] - interval[0]) / 2:.3f}'
 
