@@ -92,8 +92,9 @@ def find_class(name: str) -> type:
     raise errors.RunDirectoryError(
       'A class that the run was trained with is not registered',
       got=name,
-      fix='Import the module that registers it (--task_module=MODULE). The '
-      'class needs the decorator @xlflax.register(NAME).',
+      fix='Import the module that registers it: in a gin file, in Python, or '
+      'with --task_module=MODULE in commands with this option. The class needs '
+      'the decorator @xlflax.register(NAME).',
     )
   return _classes[name]
 
