@@ -54,8 +54,8 @@ class SentenceReader:
     """Returns the pooled hidden states of each model at the given layers.
 
     Args:
-      models: Models that have been opened for reading.
-      refs: Reference to the model that reads each text.
+      models: Cache of opened models (`model_refs.Models`).
+      refs: For each list of texts, a reference to the model that encodes it.
       texts: N sentences for each model.
       languages: Language code for each text.
       layers: Layer indices.
@@ -84,8 +84,8 @@ class SentenceReader:
     """Yields pooled hidden states of sentences, block by block and in order.
 
     Args:
-      models: Models that have been opened for reading.
-      ref: Reference to the model that reads the sentences.
+      models: Cache of opened models (`model_refs.Models`).
+      ref: Reference to the model that encodes the sentences.
       texts: Sentences to encode.
       language: Language code for the sentences.
 

@@ -37,7 +37,7 @@ _EXPLANATION = (
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UnlinkedFiles(example_source.ExampleSource):
-  """Sentence pairs without gold links, with words separated by spaces.
+  """Sentence pairs with space-separated words and no gold word alignment.
 
   Attributes:
     files: Files by language pair, such as 'en-de': one file with two columns,
@@ -85,16 +85,16 @@ class UnlinkedFiles(example_source.ExampleSource):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AlignmentStudy(study_base.SeriesStudy):
-  """Word alignment with hidden states of every layer, for each model series.
+  """Word alignment with the hidden states of each layer of compared models.
 
   Attributes:
     source: Source of sentence pairs with or without gold links.
-    maps: Folder with maps between the two models of a series. If None, hidden
-      states are compared without a map.
+    maps: Folder with maps between the hidden states of a series' two models. If
+      None, hidden states are compared without a map.
     methods: Alignment methods (see `xlflax.similarity.word_links`).
     layer: Layer whose predicted links are written to files.
     entropic_reg: Weight of entropic regularization in optimal transport.
-    marginals: Weights of a sentence's words in optimal transport.
+    marginals: Method of weighting a sentence's words in optimal transport.
     threshold: Score threshold for links (see `word_links.link_matrix`).
     max_length: Maximum number of tokens per sentence.
   """

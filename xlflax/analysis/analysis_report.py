@@ -75,7 +75,7 @@ def curves(
   rows: Sequence[Row],
   **options: Any,
 ) -> dict[str, Figure]:
-  """Returns a figure of curves by its file name, or {} if it has no points.
+  """Returns {file name: figure with curves}, or {} if there are no points.
 
   Args:
     name: File name without the suffix.

@@ -28,11 +28,12 @@ _EXPLANATION = (
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CkaStudy(study_base.SeriesStudy):
-  """CKA similarity for every model series on every language pair.
+  """CKA between the layers of compared models, for each language pair.
 
   Attributes:
     source: Source of parallel text.
-    series: Model series to compare.
+    series: Models to compare. Each series names one model, or one model for
+      each language of a pair.
     steps: Checkpoint steps for models whose reference does not name a step (see
       `Models.at_steps`).
     compare: Pairs of layers to compare: all pairs, or each layer with its

@@ -95,8 +95,8 @@ def mean_word_states(
     words: Words for which mean vectors are computed.
     store: Storage for the sums, which are saved every five minutes and at the
       end. The computation resumes from stored sums.
-    max_length: Maximum number of tokens per sentence. If None, the number of
-      the model's positions.
+    max_length: Maximum number of tokens per sentence. If None, the model's
+      maximum length is used.
     block: Number of sentences to process at a time.
     total: Total number of sentences, for reporting progress.
 

@@ -24,7 +24,7 @@ Pairs = Iterable[tuple[str, str]]
 
 
 class Mapping(enum.Enum):
-  """Kinds of maps from one language's vectors to those of another language."""
+  """Type of map from one language's word vectors to another language's."""
 
   NONE = 'none'  # No map, for vectors of a single model.
   PROCRUSTES = 'procrustes'  # Orthogonal map.
@@ -78,9 +78,9 @@ class Translated:
   Attributes:
     precision: Precision@k by similarity score and k, such as `(Score.CSLS, 1)`.
     queries: Number of words that were translated.
-    asked: Number of distinct words in the test dictionary. A word is excluded
-      from the precision if it does not have a vector, or if none of its
-      translations has one.
+    asked: Number of distinct source words in the test dictionary. A word is
+      excluded from the precision if it does not have a vector, or if none of
+      its translations has one.
     learned_from: Number of word pairs from which the map was learned. It is 0
       without a map.
   """
@@ -193,7 +193,7 @@ def translate(
       NONE to compare the vectors without a map.
     scores: Similarity scores to evaluate: COSINE, CSLS, or both.
     top: Values of k for which precision@k is computed.
-    k: Number of neighbors K for CSLS.
+    k: Number of neighbors K in the definition of CSLS.
     max_rounds: Maximum number of rounds of iterative normalization.
 
   Raises:

@@ -48,7 +48,7 @@ Sides = tuple[lexicon_induction.WordVectors, lexicon_induction.WordVectors]
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LexiconInductionStudy(study_base.SeriesStudy):
-  """Lexicon induction with every model series for every dictionary.
+  """Lexicon induction with compared models' vectors, for each dictionary.
 
   Attributes:
     train: Dictionary file by language pair, such as 'en-fr', from which maps
@@ -57,7 +57,8 @@ class LexiconInductionStudy(study_base.SeriesStudy):
     test: Test dictionary file by language pair, in the format of `train`.
     text: Source of text in which words get contextual vectors. If None, only
       embeddings are evaluated.
-    series: Model series to compare.
+    series: Models to compare. Each series names one model, or one model for
+      each language of a pair.
     vectors: Word-vector files (`.vec`) by language, which serve as the
       baseline.
     restrict_vectors: Whether to also evaluate `vectors` on only those words that
@@ -68,10 +69,10 @@ class LexiconInductionStudy(study_base.SeriesStudy):
       the text or of the word-vector files are used.
     min_count: Minimum number of times that a word must occur in the text to get
       a vector.
-    k: Number of neighbors K for CSLS.
+    k: Number of neighbors K in the definition of CSLS.
     max_length: Maximum number of tokens per sentence.
-    directory: Cache directory for sums over the text. If None, the sums are not
-      stored.
+    directory: Cache directory for each word's sum of hidden states over the
+      text. If None, the sums are not stored.
   """
 
   train: Mapping[str, str]

@@ -61,7 +61,7 @@ class ModelRef:
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True)
 class ModelSeries:
-  """A series of models, which assigns a model to both languages of a pair.
+  """A model, or two models that each read one language of a pair.
 
   In a model reference, `{language}` is replaced by the language that it reads
   and `{pair}` by both languages: `runs/{language}` are monolingual models,
@@ -161,7 +161,7 @@ class Models:
   def at_steps(
     self, refs: tuple[ModelRef, ModelRef], steps: Steps
   ) -> list[tuple[ModelRef, ModelRef]]:
-    """Returns references to both models at each of the given steps.
+    """Returns references to both models at each of the given training steps.
 
     A model with a named step is used at that step throughout.
 

@@ -33,7 +33,7 @@ _BLOCK = 256  # Number of sentences whose word states are computed at a time.
 
 
 class Level(enum.Enum):
-  """Units whose vectors maps are learned from: sentences or aligned words."""
+  """Text units to whose vectors a map is fitted: sentences or aligned words."""
 
   SENTENCES = 'sentences'
   WORDS = 'words'
@@ -42,21 +42,22 @@ class Level(enum.Enum):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProcrustesStudy(study_base.SeriesStudy):
-  """Orthogonal maps for every model series, language pair and layer.
+  """Orthogonal maps between two models, for each language pair and layer.
 
   Attributes:
     source: Source of parallel text. For maps between words, the words are
       separated by spaces.
-    series: Model series between whose models maps are learned.
+    series: Model series. A map is learned between the two models of each
+      series.
     links: For maps between words, the word-link file of each language pair. The
       languages of a pair may be in either order. The file is in Pharaoh's
       format, with a line for each sentence pair.
-    steps: Checkpoint steps for models without a named step (see
+    steps: Checkpoint steps for models whose reference does not name a step (see
       `Models.at_steps`).
     layers: Indices of the layers to analyze. If None, all layers are analyzed.
     max_rounds: Maximum number of rounds of iterative normalization.
-    reader: Reader that computes sentence states.
-    level: Units from which maps are learned: sentences or words.
+    reader: Reader that computes the pooled hidden states of sentences.
+    level: Text units to whose vectors maps are fitted: sentences or words.
   """
 
   source: text_sources.PairSource

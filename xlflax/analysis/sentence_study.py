@@ -43,14 +43,16 @@ class SentenceSides(NamedTuple):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceRetrievalStudy(study_base.SeriesStudy):
-  """Sentence retrieval with every model series on every language pair.
+  """Sentence retrieval with the compared models, for each language pair.
 
   Attributes:
     test: Source of parallel text on which retrieval is evaluated.
     train: Source of parallel text from which maps are learned. If None, no maps
-      are learned. Only pairs in both `test` and `train` are mapped.
-    series: Model series to compare.
-    steps: Checkpoint steps for models without a named step (see
+      are learned. Maps are evaluated only on language pairs that are in both
+      `test` and `train`.
+    series: Models to compare. Each series names one model, or one model for
+      each language of a pair.
+    steps: Checkpoint steps for models whose reference does not name a step (see
       `Models.at_steps`).
     layers: Indices of the layers to analyze. If None, all layers are analyzed.
     reader: Reader that computes the pooled hidden states of sentences.

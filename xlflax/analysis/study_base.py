@@ -34,10 +34,10 @@ class Study:
 
 
 class Case(NamedTuple):
-  """The two models that a series compares, for one language pair and step.
+  """Two models that are compared for a language pair at a training step.
 
   Attributes:
-    series: Name of the model series.
+    series: Name of the model series in tables and legends.
     pair: Language pair.
     step: Step of the model whose checkpoint varies over training. If the
       checkpoints of both models are fixed, the step of the first model.
@@ -58,7 +58,7 @@ class Case(NamedTuple):
 
   @property
   def columns(self) -> analysis_report.Row:
-    """Table columns that identify the series, language pair and step."""
+    """Table columns that identify the models, language pair and step."""
     return {
       'series': self.series,
       'pair': '-'.join(self.pair),
@@ -71,8 +71,9 @@ class SeriesStudy(Study):
   """Base class for analyses that compare models for two languages.
 
   Attributes:
-    series: Model series, each with the models that read the two languages.
-    steps: Checkpoint steps for models without a named step (see
+    series: Models to compare. Each series names one model, or one model for
+      each language of a pair.
+    steps: Checkpoint steps for models whose reference does not name a step (see
       `Models.at_steps`).
   """
 
@@ -95,7 +96,7 @@ class SeriesStudy(Study):
     models: model_refs.Models,
     failures: eval_task.Failures,
   ) -> Iterator[Case]:
-    """Yields the two models of each series at each step.
+    """Yields the two models of each series at each checkpoint step.
 
     Args:
       pair: Language pair.
@@ -186,7 +187,7 @@ def chosen_layers(layers: Sequence[int] | None, count: int) -> list[int]:
 def last_steps(
   rows: Sequence[analysis_report.Row],
 ) -> list[analysis_report.Row]:
-  """Returns the rows at the last step of each series and language pair."""
+  """Returns the last step's rows for each model series and language pair."""
   last = {(row['series'], row['pair']): row['step'] for row in rows}
   return [
     row for row in rows if row['step'] == last[row['series'], row['pair']]

@@ -81,7 +81,7 @@ def orient_map(
   source: str,
   languages: Sequence[str],
 ) -> tuple[alignment_maps.SavedMap, str | None]:
-  """Orients a map so that it maps the target's hidden states to the head's.
+  """Inverts a map unless it maps the target's hidden states to the head's.
 
   A map between two models is inverted if it maps into the space of the target
   model. A map between two languages of one model is inverted if it maps to the

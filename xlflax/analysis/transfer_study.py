@@ -31,7 +31,7 @@ _EXPLANATION = (
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True)
 class Head:
-  """A fine-tuned source model, and a map into the space that its head reads.
+  """A fine-tuned model, and a map into the hidden-state space of its head.
 
   Attributes:
     model: Reference to the source model, in the format of `ModelRef.parse`.
@@ -46,7 +46,7 @@ class Head:
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeadTransferStudy(study_base.Study):
-  """Scores of fine-tuned heads on a target model's hidden states.
+  """Scores of fine-tuned heads on the mapped hidden states of another model.
 
   Attributes:
     heads: One or more heads, such as one for each layer.

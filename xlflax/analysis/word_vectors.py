@@ -145,7 +145,7 @@ class Store:
   about: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def save(self, means: WordMeans) -> None:
-    """Writes word sums to the file atomically."""
+    """Writes the words' sums of hidden states to the file atomically."""
     arrays: dict[str, Any] = {
       'sums': means.sums,
       'counts': means.counts,
@@ -159,10 +159,11 @@ class Store:
     )
 
   def restore(self, fresh: WordMeans) -> WordMeans:
-    """Restores word sums from the file.
+    """Restores the words' sums of hidden states from the file.
 
     Args:
-      fresh: Empty sums for the same words.
+      fresh: Sums for the same words without any sentences, which are returned
+        if the file does not exist.
 
     Returns:
       `fresh`, with the sums stored in the file if the file exists.

@@ -20,7 +20,7 @@ _MAX_SUGGESTIONS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Effects:
-  """Bindings that supply values, and the objects that receive these values.
+  """Gin bindings that supply values, and the objects built with the values.
 
   Attributes:
     parameters: Bindings that supply a value: scope, selector and parameter.

@@ -95,7 +95,7 @@ class Tree:
   includes: tuple['Tree', ...]
 
   def files(self) -> Iterator[GinFile]:
-    """Yields all files. Included files precede the files that include them."""
+    """Yields the gin file and its included files, included files first."""
     for tree in self.includes:
       yield from tree.files()
     yield self.file

@@ -53,7 +53,7 @@ class Reference:
 
 
 class Placeholder(str):
-  """The value of a required macro that the user did not set.
+  """Stand-in for the value of a required macro that the user did not set.
 
   A command sets such values for macros that it does not need. Macros with these
   values cause no warning if no object reads them.

@@ -10,7 +10,7 @@ from xlflax.training.devices.partitioning import Partitioner
 
 
 def row_multiple(partitioner: Partitioner | None) -> int:
-  """Returns the number that must divide the number of rows in a batch."""
+  """Returns the divisor that a batch size must have for even sharding."""
   return 1 if partitioner is None else partitioner.batch_divisor
 
 

@@ -86,7 +86,7 @@ class EvalModel:
 
   @property
   def sharing(self) -> parameter_sharing.SharingPlan | None:
-    """Parameter-sharing plan. If set, each batch has a single language."""
+    """Language-specific parameters. If set, each batch has one language."""
     return parameter_sharing.get_sharing_plan(self.model)
 
   @property

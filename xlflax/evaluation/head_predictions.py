@@ -59,8 +59,8 @@ def length_of(eval_model: eval_task.EvalModel, length: int | None) -> int:
   """Returns the maximum number of tokens per input sequence.
 
   Args:
-    eval_model: Model, whose number of positions is the upper limit.
-    length: Requested maximum length. If None, the model's limit.
+    eval_model: Model, whose maximum sequence length is the upper limit.
+    length: Requested maximum length. If None, the maximum length of the model.
   """
   limit = finetuning_objective.body_config(
     eval_model.model
@@ -86,10 +86,8 @@ def predict_rows(
       size.
     objective: Objective that trained the head. Its `predict` is compiled once
       for each shape.
-    rows: N input sequences. Fields that the sequences do not contain, such as
-      labels, are left out of the batches.
-    maker: Featurizer that created the sequences. It determines how the
-      sequences are padded.
+    rows: N input sequences. They need not contain labels.
+    maker: Featurizer that created the sequences and pads them.
     max_length: Maximum number of tokens per sequence.
 
   Yields:

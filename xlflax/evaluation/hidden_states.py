@@ -156,8 +156,8 @@ def sentence_states(
     language_ids: N indices into the vocabulary's languages.
     pooling: Method that reduces a sentence's hidden states to one vector.
     max_length: Maximum number of tokens per sentence, including `<bos>` and
-      `<eos>`. It is limited by the model's number of positions. If None, the
-      model's number of positions is used.
+      `<eos>`. It is limited to the model's maximum length, which is also used
+      if None.
     layers: Layers to return, where 0 is the embedding output. If None, all
       layers are returned.
 
@@ -217,9 +217,8 @@ def length_limit(
   The number includes `<bos>` and `<eos>`.
 
   Args:
-    eval_model: Model, whose number of positions is the upper limit.
-    max_length: Requested maximum. If None, the model's number of positions is
-      used.
+    eval_model: Model, whose maximum sequence length is the upper limit.
+    max_length: Requested maximum. If None, the model's maximum length is used.
 
   Raises:
     ConfigError: If special tokens alone would fill `max_length`.
@@ -287,7 +286,7 @@ def plan_batches(
     max_length: Maximum number of tokens per sentence.
     batch_size: Number of sequences per batch. Batches of sequences with more
       than 128 tokens have fewer rows.
-    multiple: Number that must divide the number of sequences in every batch.
+    multiple: Number of which the size of every batch is a multiple.
 
   Yields:
     Indices of n sentences of shape [n], the number of rows (at least n), and
@@ -357,8 +356,8 @@ def language_batches(
   parameters.
 
   Args:
-    eval_model: Model, whose parameter-sharing plan determines whether every
-      batch contains a single language.
+    eval_model: Model. If it has language-specific parameters, every batch
+      contains a single language.
     token_ids: Token ids of N sentences, without special tokens.
     language_ids: Language id of each sentence, an int array of shape [N].
     limit: Maximum number of tokens per sentence, including special tokens.

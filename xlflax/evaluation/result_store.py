@@ -96,7 +96,7 @@ class ResultStore:
     return find_results(self.directory)
 
   def group(self, task: eval_task.EvalTask) -> 'Group':
-    """Returns the group to which a task's results belong."""
+    """Returns the group of comparable results to which a task's belong."""
     return result_group(self._task_identity(task))
 
   def folder(self, group: 'Group') -> pathlib.Path:
@@ -258,7 +258,7 @@ def write_result(
 def read_result(
   file: pathlib.Path, *, directory: pathlib.Path | None = None
 ) -> eval_task.EvalResult | None:
-  """Reads a result, whatever its settings are. Returns None if unusable.
+  """Reads a result with any task settings, or returns None if it is unusable.
 
   Args:
     file: JSON file that contains the result. The result is unusable if the file

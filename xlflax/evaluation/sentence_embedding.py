@@ -65,7 +65,7 @@ class SentenceEmbedding:
     centering: Mean that tasks subtract from test-set vectors. If None, each
       task uses its own default.
     max_length: Maximum number of tokens per text, including special tokens. If
-      None, the model's number of positions is used.
+      None, the model's maximum length is used.
     prompts: Prompts that can be prepended to a text, by name, such as 'query: '
       for 'query'.
     default_prompt: Name of the prompt for texts that are not queries or

@@ -40,7 +40,7 @@ def find_task_class(name: str) -> type[eval_task.EvalTask]:
 
 
 def text_options(name: str) -> Mapping[str, inspect.Parameter]:
-  """Returns a task's text options, which are the parameters of its source.
+  """Returns the options that specify the text that a task evaluates on.
 
   Args:
     name: Command-line name of the task; see `task_names`.

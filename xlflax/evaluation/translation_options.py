@@ -27,8 +27,8 @@ class TranslationOptions:
       FULL (see `decoding.EarlyStopping`).
     n_best: Number of hypotheses to return for each sentence.
     max_length: Maximum number of tokens of a source sentence and of its
-      translation, including special tokens. If None, the model's number of
-      positions is used.
+      translation, including special tokens. If None, the model's maximum length
+      is used.
     max_length_ratio: Length limit of translations relative to their source: a
       sentence of n tokens is translated to at most `max_length_ratio * n + 10`
       tokens, including special tokens.

@@ -63,8 +63,8 @@ def word_states(
     languages: Language code and language id of each sentence. The code
       determines the encoding of words (see `word_ids.encode_words`).
     max_length: Maximum number of tokens per sentence, including `<bos>` and
-      `<eos>`. It is limited by the model's number of positions. If None, that
-      number.
+      `<eos>`. It is limited to the model's maximum length, which is also used
+      if None.
 
   Yields:
     Word states of each sentence, as in `states_of_readings`. They contain all

@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Tested(enum.Enum):
-  """Options for the settings that are evaluated on the test sets."""
+  """Choice of the hyperparameter settings to evaluate on the test sets."""
 
   # The best setting on the dev set.
   SELECTED = 'selected'
@@ -63,7 +63,7 @@ def finetune(
   recorded and the remaining trials are run.
 
   Args:
-    output: Output directory of the grid.
+    output: Output directory of the hyperparameter grid.
     configuration: Training configuration, without MODEL_DIR and the values of
       the axes.
     axes: Gin macros and their values, which span the grid. If empty, there is a
@@ -74,7 +74,8 @@ def finetune(
       a single setting, and the last checkpoint is used.
     test: Gin configuration that binds `evaluate.tasks` for the test sets.
     test_tasks: Evaluation tasks for the test sets, as an alternative to `test`.
-    tested: Settings to evaluate on the test sets, with all seeds.
+    tested: Hyperparameter settings whose trials, for all seeds, are evaluated
+      on the test sets.
     keep: Checkpoints to keep after a trial has finished.
     untrained: Whether to also run each trial from randomly initialized
       parameters. The best setting of these additional trials is tested as a
@@ -152,7 +153,7 @@ def make_trials(
   *,
   untrained: bool = False,
 ) -> list[grid_trials.MadeTrial]:
-  """Creates and checks all trials of a grid, without writing files.
+  """Creates and checks a hyperparameter grid's trials, without writing files.
 
   Args:
     runner: Runner that creates the trials.
@@ -219,7 +220,7 @@ def finetune_directions(
   select: str | None = None,
   **arguments: Any,
 ) -> dict[str, grid_report.GridReport]:
-  """Runs a grid for each training language and writes transfer matrices.
+  """Fine-tunes a grid on each training language; writes transfer matrices.
 
   The grid of a language is written to `OUTPUT/<language>/`, and the transfer
   matrices to `OUTPUT/directions.<task>.csv` with a heat map.
@@ -337,7 +338,7 @@ def evaluate_trial(
 
 
 def print_report(report: grid_report.GridReport, console: Any) -> None:
-  """Prints a grid's tables of dev scores and test scores."""
+  """Prints tables of the dev and test scores of a hyperparameter grid."""
   for table in grid_report.grid_tables(report):
     rich_tables.print_table(table, console)
   for note in grid_report.untrained_notes(report):

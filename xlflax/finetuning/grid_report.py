@@ -1,4 +1,4 @@
-"""Report on a grid: `grid.json`, `grid.csv`, tables and an HTML page."""
+"""Report on a hyperparameter grid: `grid.json`, `grid.csv`, tables and HTML."""
 
 import collections
 import csv
@@ -29,7 +29,7 @@ CSV = 'grid.csv'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GridReport:
-  """Dev results and test results of a grid's trials.
+  """Dev and test results of the trials of a hyperparameter grid.
 
   Attributes:
     select: Dev-set metric that selects the best setting.
@@ -48,7 +48,7 @@ class GridReport:
 
   @property
   def settings(self) -> tuple[model_selection.Setting, ...]:
-    """Trial results grouped by setting, in the order of the grid."""
+    """Trial results grouped by hyperparameter setting, in grid order."""
     return model_selection.results_by_setting(self.trials)
 
   @property
@@ -58,7 +58,7 @@ class GridReport:
 
   @property
   def untrained_ranking(self) -> tuple[model_selection.Setting, ...]:
-    """Randomly initialized baseline settings, best setting first."""
+    """Settings of the randomly initialized baselines, best setting first."""
     return self._ranked(untrained=True)
 
   def _ranked(self, *, untrained: bool) -> tuple[model_selection.Setting, ...]:
@@ -191,7 +191,7 @@ class GridReport:
     """Writes grid.json and grid.csv.
 
     Args:
-      output: Output directory of the grid.
+      output: Output directory of the hyperparameter grid.
     """
     if distributed_job.is_lead():
       text = json.dumps(self.to_json(), indent=2, ensure_ascii=False) + '\n'

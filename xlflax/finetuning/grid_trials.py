@@ -64,7 +64,7 @@ class TrialResult:
   """Training result of a trial.
 
   Attributes:
-    trial: Macro values of the trial.
+    trial: Gin macro values of the trial.
     directory: Model directory of the trial.
     status: Status of the trial.
     config: Hash of the trainer's configuration, numbers of steps and epochs,
@@ -112,7 +112,7 @@ class MadeTrial:
   """Trial whose trainer has been created.
 
   Attributes:
-    trial: Macro values of the trial.
+    trial: Gin macro values of the trial.
     trainer: Trainer that runs the trial.
     gin_config: Function that returns the text of a gin file that builds the
       trainer.
@@ -187,7 +187,7 @@ class TrialRunner:
     """Creates a trial's trainer without writing files.
 
     Args:
-      trial: Macro values of the trial.
+      trial: Gin macro values of the trial.
 
     Raises:
       ConfigError: If the configuration is invalid, or does not evaluate the

@@ -35,7 +35,7 @@ class Axis:
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-  """A trial of a grid: one combination of macro values.
+  """A trial of a hyperparameter grid: one combination of macro values.
 
   Attributes:
     values: Mapping from macros to values in gin syntax, in the order of the
@@ -54,7 +54,7 @@ class Trial:
 
   @property
   def setting(self) -> str:
-    """Name of the setting: the trial's name without the seed."""
+    """Name of the hyperparameter setting: the trial's name without the seed."""
     return self._name(
       {macro: value for macro, value in self.values.items() if macro != SEED}
     )
@@ -148,7 +148,7 @@ def untrained_trials(trials: Sequence[Trial]) -> tuple[Trial, ...]:
 
 
 def group_by_setting(trials: Sequence[Trial]) -> dict[str, list[Trial]]:
-  """Groups trials by setting. Each setting has one trial per seed."""
+  """Groups trials by hyperparameter setting, with one trial per seed."""
   trials_by_setting: dict[str, list[Trial]] = {}
   for trial in trials:
     trials_by_setting.setdefault(trial.setting, []).append(trial)

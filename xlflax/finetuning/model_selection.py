@@ -63,7 +63,7 @@ class Spread:
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-  """A setting: trials that differ only in the seed.
+  """A hyperparameter setting, whose trials differ only in the seed.
 
   Attributes:
     name: Name of the setting, such as 'LEARNING_RATE=1e-5,BATCH_SIZE=16'.
@@ -101,7 +101,7 @@ class Setting:
 def results_by_setting(
   results: Iterable[grid_trials.TrialResult],
 ) -> tuple[Setting, ...]:
-  """Groups trial results by setting, in the order of the grid."""
+  """Groups trial results by hyperparameter setting, in grid order."""
   grouped: dict[str, list[grid_trials.TrialResult]] = {}
   for result in results:
     grouped.setdefault(result.trial.setting, []).append(result)
@@ -117,7 +117,7 @@ def rank_settings(
   the grid.
 
   Args:
-    settings: Settings to rank, each with its trial results.
+    settings: Hyperparameter settings to rank, each with its trial results.
     metric: Selection metric, which defines whether lower values are
       better. If None, the grid must have a single setting.
 
@@ -144,7 +144,7 @@ def check_metric(metric: str | None, num_settings: int) -> None:
 
   Args:
     metric: Selection metric, or None.
-    num_settings: Number of settings in the grid.
+    num_settings: Number of hyperparameter settings in the grid.
   """
   if metric is None and num_settings > 1:
     raise errors.ConfigError(

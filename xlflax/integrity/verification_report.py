@@ -85,7 +85,7 @@ def verify_item(
   fix: str,
   repair: RepairFn | None = None,
 ) -> Finding:
-  """Verifies an item by calling a function that raises an error for damage.
+  """Verifies an item, such as a file, with a function that raises an error.
 
   Args:
     item: Name of the item.

@@ -25,7 +25,7 @@ from xlflax.utils import validation
 
 
 class Encodes(Protocol):
-  """Interface of runs that can be evaluated, implemented by `xlflax.Run`."""
+  """Interface of runs that `mteb` can evaluate, such as `xlflax.Run`."""
 
   def encode(
     self, texts: Sequence[str], *, languages: Any = None, **options

@@ -141,7 +141,7 @@ class EncoderDecoderConfig(encoder_config.TransformerConfig):
 
   @property
   def encoder(self) -> encoder_config.EncoderConfig:
-    """`EncoderConfig` for the modules that both model types use."""
+    """`EncoderConfig` for the modules that encoders and decoders share."""
     if self.family is EncoderDecoderFamily.POST_LN:
       norm_position = encoder_config.NormPosition.POST
     else:

@@ -1,4 +1,4 @@
-"""Layers applied as functions of their parameters, scanned or unrolled.
+"""Application of a stack of layers, either scanned or unrolled.
 
 Unlike a lifted `nn.scan`, `run_layers` accepts parameters of any module. A
 decoder that is tied to an encoder runs with the parameters of the encoder.

@@ -16,7 +16,7 @@ class TokenLoss(NamedTuple):
 
   Attributes:
     loss: float32 array with one loss per example.
-    correct: float32 array of the same shape, 1.0 where the label has the
+    correct: float32 array of the shape of `loss`, 1.0 where the label has the
       largest logit and 0.0 elsewhere. A tie for the largest logit counts as
       correct. No gradient flows through it.
   """

@@ -107,7 +107,7 @@ def call_model(
 
 
 def model_kwargs(batch) -> dict[str, jax.Array]:
-  """Returns the model's optional arguments that a batch contains."""
+  """Returns a batch's arrays that are optional arguments of the model."""
   return {
     name: batch[key]
     for key, name in _OPTIONAL_ARGUMENTS.items()

@@ -26,7 +26,7 @@ class WeightedMean(NamedTuple):
   Attributes:
     total: Weighted sum, of shape [] or, for one value per language,
       [languages].
-    weight: Sum of the weights, of the same shape.
+    weight: Sum of the weights, of the shape of `total`.
   """
 
   total: jax.Array | np.ndarray
@@ -202,7 +202,7 @@ class Objective(validation.ValidatedFields):
     return ()
 
   def load_state(self, state, *, model, params, vocabulary) -> Any:
-    """Returns a new run's state and loads the data that it depends on.
+    """Returns a new run's objective state, and loads the data that it requires.
 
     The method is called once on the host when a new run starts. A resumed run
     restores the state from its checkpoint.

@@ -213,7 +213,7 @@ class ObjectiveMixture:
 
   @property
   def groups(self) -> tuple[tuple[int, ...], ...]:
-    """Distinct tuples of entry indices that `active` can return."""
+    """Distinct sets of entries, as tuples of indices, that steps train."""
     if self.combine is Combine.SUM:
       return (tuple(range(len(self.entries))),)
     if self.combine is Combine.ALTERNATE:
@@ -222,7 +222,7 @@ class ObjectiveMixture:
 
   @property
   def period(self) -> int:
-    """Number of steps over which each group is trained in exact proportion."""
+    """Number of steps in which all groups are trained in exact proportion."""
     if self.combine is Combine.SUM:
       return 1
     if self.combine is Combine.ALTERNATE:
@@ -230,7 +230,7 @@ class ObjectiveMixture:
     return sum(self._counts)
 
   def loss_weight(self, index: int) -> float:
-    """Returns the factor for an entry's loss, which is 1 for SAMPLE."""
+    """Returns the factor by which an entry's loss is multiplied (SAMPLE: 1)."""
     if self.combine is Combine.SAMPLE:
       return 1.0
     return float(self.entries[index].weight)
@@ -249,7 +249,7 @@ class ObjectiveMixture:
     return (int(_sample_block(self._counts, self.seed, block)[offset]),)
 
   def dataset_step(self, dataset: str, step: int) -> int:
-    """Returns the number of batches read from a dataset before a step.
+    """Returns the number of a dataset's batches that are read before a step.
 
     Entries that read the same dataset in the same step receive the same batch.
 

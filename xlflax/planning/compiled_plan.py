@@ -27,7 +27,7 @@ def analyze_run(
 
   Args:
     setup: Setup of the run, on the target machine's devices or on CPU devices.
-    machine: Target machine of the plan.
+    machine: Machine for which costs are estimated.
     is_compiled: Whether the target machine's own compiler compiles the steps,
       rather than the CPU compiler.
 
@@ -204,7 +204,7 @@ def describe_parts(
 
   Args:
     setup: Model, vocabulary, settings and step functions of the run.
-    machine: Target machine of the plan.
+    machine: Machine for which costs are estimated.
     costs: Operations in the step with their FLOPs and memory traffic, summed
       over all devices.
 

@@ -72,7 +72,7 @@ def create_cpu_devices(machine: machine_topology.DeviceTopology) -> None:
   in combination with the flag in XLA_FLAGS, which is therefore removed.
 
   Args:
-    machine: Target machine of the plan.
+    machine: Machine whose devices the CPU devices stand for.
 
   Raises:
     ConfigError: If JAX has already created fewer devices.

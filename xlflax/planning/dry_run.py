@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class By(enum.Enum):
-  """Cost model from which the plan for a target machine is computed."""
+  """Cost model with which the costs on a target machine are estimated."""
 
   AUTO = 'auto'  # COMPILER if it is installed, otherwise ESTIMATE.
   COMPILER = 'compiler'  # The compiler of the machine.
@@ -40,12 +40,12 @@ class By(enum.Enum):
 def make_plan(
   settings: 'trainer.Trainer', *, by: By = By.AUTO
 ) -> dict[str, Any]:
-  """Checks a run, compiles its steps, prints the plan and returns it.
+  """Checks a run, and prints and returns the estimated costs of its steps.
 
   Args:
     settings: Settings of the run. For a target machine, pass
       `settings.on(machine)`.
-    by: Cost model from which the plan for a target machine is computed.
+    by: Cost model with which the costs on a target machine are estimated.
 
   Returns:
     'learning_rate' (description of the default, '' if the run sets it),
@@ -101,7 +101,7 @@ def check_compiler(machine: machine_topology.DeviceTopology) -> None:
   """Raises an error if a machine's compiler cannot be used.
 
   Args:
-    machine: Target machine of the plan.
+    machine: Machine for which costs are estimated.
 
   Raises:
     ConfigError: If the compiler cannot be used.

@@ -28,14 +28,14 @@ def state_bytes(state: train_state.TrainState) -> dict[str, int]:
 
 
 def replay_bytes(setup: training_setup.Setup) -> dict[str, int]:
-  """Returns the bytes per device of the state copy for steps computed twice."""
+  """Returns the size of the state copy with which checked steps are rerun."""
   if not setup.settings.sdc_check_every:
     return {}
   return {'replay': bytes_per_device(setup.factory.abstract_sharded)}
 
 
 def fully_sharded_fraction(state: train_state.TrainState) -> dict[str, int]:
-  """Returns the sizes of the sharded and of the replicated parts of the state.
+  """Returns the bytes of train-state arrays that are sharded and replicated.
 
   Args:
     state: The sharded train state.

@@ -1,4 +1,4 @@
-"""Tables that show a plan on the terminal."""
+"""Tables that show the estimated costs of a run on the terminal."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,10 +13,10 @@ from xlflax.utils import rich_tables
 def print_plan(
   plan: dict[str, Any], console: rich.console.Console | None = None
 ) -> None:
-  """Prints a plan's tables, warnings and recommendations.
+  """Prints estimated costs of a run, with warnings and recommendations.
 
   Args:
-    plan: Plan returned by `xlflax.planning.dry_run.make_plan`.
+    plan: Estimated costs returned by `xlflax.planning.dry_run.make_plan`.
     console: Console on which to print. If None, standard output.
   """
   console = console or rich.console.Console()
@@ -43,10 +43,10 @@ def show_phases(
   plans: Mapping[str, dict[str, Any]],
   console: rich.console.Console | None = None,
 ) -> None:
-  """Prints the plans of consecutive runs in one table.
+  """Prints the estimated costs of consecutive training phases in one table.
 
   Args:
-    plans: Plans by the name of the training phase.
+    plans: Estimated costs (see `print_plan`) by the name of the training phase.
     console: Console on which to print. If None, standard output.
   """
   columns = 'steps left', 'memory per device', 'estimated time'

@@ -1,4 +1,4 @@
-"""Warnings and recommendations in a plan.
+"""Warnings and recommendations about the estimated costs of a run.
 
 Warnings are about sharding, memory and unsupported dtypes. Recommendations are
 about faster settings.
@@ -42,7 +42,7 @@ _MIN_SAVED_FRACTION = 0.01
 
 
 def describe_sharding(setup: training_setup.Setup, boxed: Any) -> list[str]:
-  """Returns warnings about unsplit dimensions and about replicated arrays.
+  """Returns warnings about dimensions and arrays that are not sharded.
 
   Args:
     setup: Model, vocabulary, settings and step functions of the run.
@@ -125,7 +125,7 @@ def describe_memory_shortage(
   """Returns a warning if a step needs more memory than the run may use.
 
   Args:
-    machine: Target machine of the plan.
+    machine: Machine for which costs are estimated.
     total: Peak memory that a step uses on one device, in bytes.
     accumulation: Number of gradient accumulation steps, for the warning.
   """
@@ -171,7 +171,7 @@ def advise_batch(
   time.
 
   Args:
-    machine: Target machine of the plan.
+    machine: Machine for which costs are estimated.
     total: Peak memory that a step uses on one device, in bytes.
     state: Bytes that the train state occupies on one device.
     seconds: Estimated time of a step in seconds.
@@ -207,7 +207,7 @@ def describe_dtype_support(
   """Returns warnings about dtypes that are slow on the target devices.
 
   Args:
-    machine: Target machine of the plan.
+    machine: Machine for which costs are estimated.
     settings: Settings of the run.
   """
   accelerator = machine.accelerator
@@ -230,7 +230,7 @@ def recommend_bfloat16(
   """Returns a recommendation if a GPU computes in float32.
 
   Args:
-    machine: Target machine of the plan.
+    machine: Machine for which costs are estimated.
     settings: Settings of the run.
   """
   accelerator = machine.accelerator
@@ -258,7 +258,7 @@ def describe_misalignment(
 
   Args:
     setup: Model, vocabulary, settings and step functions of the run.
-    machine: Target machine of the plan.
+    machine: Machine for which costs are estimated.
     costs: Costs of a step, summed over all devices.
   """
   accelerator = machine.accelerator

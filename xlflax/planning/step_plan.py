@@ -66,8 +66,9 @@ def compile_step(
 
   Args:
     setup: Setup of the run on the target machine's devices.
-    active: Indices of those objectives in the mixture that the step trains.
-    machine: Target machine of the plan.
+    active: Indices, in the objective mixture, of the objectives that the step
+      trains.
+    machine: Machine for which costs are estimated.
     fraction: Fraction of the run's steps that train these objectives.
   """
   batches = setup.abstract_batches(active)
@@ -118,8 +119,9 @@ def estimate_step(
   Args:
     setup: Setup of the run on CPU devices that stand in for the machine's
       devices.
-    active: Indices of those objectives in the mixture that the step trains.
-    machine: Target machine of the plan.
+    active: Indices, in the objective mixture, of the objectives that the step
+      trains.
+    machine: Machine for which costs are estimated.
     fraction: Fraction of the run's steps that train these objectives.
   """
   batches = setup.abstract_batches(active)

@@ -27,7 +27,7 @@ def with_traceable_attention(
 
   Args:
     settings: Settings of the run.
-    machine: Target machine of the plan.
+    machine: Machine for which costs are estimated.
 
   Raises:
     ConfigError: If the configured backend cannot be used on the machine.

@@ -400,7 +400,7 @@ class Run(saved_run.SavedRun):
       length_penalty: Exponent of the length normalization: the log
         probabilities are divided by length^length_penalty.
       max_length: Maximum number of tokens in a text and in its translation. If
-        None, the number of positions that the model supports.
+        None, the model's maximum length is used.
       batch_size: Number of texts per batch.
 
     Returns:

@@ -45,7 +45,7 @@ def states(
     token_ids: N lists of T token ids, without special tokens.
     language_ids: N indices into the vocabulary's list of languages.
     max_length: Maximum number of tokens per text, including bos and eos. If
-      None, the number of the model's positions.
+      None, the model's maximum length is used.
 
   Returns:
     N arrays of shape [layers + 1, T, H], float32.

@@ -12,7 +12,7 @@ def check_vectors(array: np.ndarray, name: str) -> np.ndarray:
 
   Args:
     array: Array to validate.
-    name: Owner of the vectors, for the error message.
+    name: Noun for the error message 'The vectors of <name> must be …'.
 
   Raises:
     AnalysisError: If the array is not a matrix, is empty, or contains a value

@@ -117,7 +117,7 @@ class PaperTable:
 
   @property
   def columns(self) -> tuple[str, ...]:
-    """Names of the columns with scores."""
+    """Names of the table's columns that contain scores."""
     return self._file[0]
 
   @property
@@ -149,7 +149,7 @@ class PaperTable:
     return {run: frozenset(names) for run, names in tasks.items()}
 
   def check(self, tasks: Sequence[str]) -> None:
-    """Checks that the parts of the table are consistent.
+    """Checks that all columns, settings, rows and tasks referred to exist.
 
     Args:
       tasks: Names of the suite's tasks.
@@ -204,7 +204,7 @@ class PaperTable:
         )
 
   def find_runs(self, model_dirs: Sequence[str]) -> list[str]:
-    """Returns the directories of the table's runs.
+    """Returns the directories of the runs that the table compares.
 
     Args:
       model_dirs: Directories of runs, and directories that contain runs. The

@@ -31,9 +31,9 @@ class SuiteTask:
       'LEARNING_RATE=1e-5,2e-5'.
     select: Dev-set metric that selects the best checkpoint of a trial and the
       best setting of the grid.
-    test_top_k: Number of settings to evaluate on the test sets, ranked by
-      `select`. The task's score is their mean. ECS reports the mean of the two
-      best settings.
+    test_top_k: Number of hyperparameter settings to evaluate on the test sets,
+      ranked by `select`. The task's score is their mean. ECS reports the mean
+      of the two best settings.
     metrics: Metrics whose mean is the task's score, such as 'f1' for 'f1/fr'.
       If empty, the metrics that the evaluation tasks declare in
       `EvalTask.score_metrics` are used.

@@ -54,8 +54,8 @@ class TaskResult:
     run: Identifier of the pretrained run, which does not depend on its
       location.
     recipe: Name of the recipe that the suite's tasks followed.
-    setting: Name of the setting selected from the grid, or '' without
-      fine-tuning.
+    setting: Name of the hyperparameter setting selected from the grid, or ''
+      without fine-tuning.
     main: Metrics whose mean is the task's score. If empty, the metrics that the
       evaluation tasks declare are used.
     values: Metric values by 'metric/part', with one value per seed.

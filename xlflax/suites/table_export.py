@@ -29,7 +29,7 @@ def measured_points(
   it is a mean over fewer languages.
 
   Args:
-    table: Table whose scores are returned.
+    table: Table of a paper whose scores were measured by the suite.
     report: Results of the suite.
 
   Returns:
@@ -58,7 +58,7 @@ def measured_points(
 def build_tables(
   table: paper_table.PaperTable, comparison: paper_table.Comparison
 ) -> list[text.Table]:
-  """Returns the table in the layout of the paper, and the table of changes.
+  """Returns the paper's table, and a table of differences between its rows.
 
   In the first table, each row of the paper has a line with the published
   scores. If scores of the row were measured, lines with the measured scores and
@@ -66,7 +66,7 @@ def build_tables(
   reference rows. It is left out if no row has a reference row.
 
   Args:
-    table: Table of the paper.
+    table: Table of a paper that the suite reproduces.
     comparison: Published and measured scores of the table.
   """
   tables = [
@@ -119,7 +119,7 @@ def _lines(
   """Yields the lines of a table, with the headings of its sections.
 
   Args:
-    table: Table of the paper.
+    table: Table of a paper that the suite reproduces.
     names: Name of each row to include, by the identifier of the row.
     columns: Columns to include.
     scores_by_label: Scores and their number format, by label of the line. Lines
@@ -161,7 +161,7 @@ def write(
   """Writes the table as Markdown, CSV and, with measured scores, as a figure.
 
   Args:
-    table: Table of the paper.
+    table: Table of a paper that the suite reproduces.
     report: Results of the suite.
     output: Output directory of the suite.
   """
@@ -228,10 +228,10 @@ def _draw_figure(
 def print_tables(
   table: paper_table.PaperTable, report: suite_report.SuiteReport, console: Any
 ) -> None:
-  """Prints the table of the paper with published and measured scores.
+  """Prints a paper's table with published and measured scores.
 
   Args:
-    table: Table of the paper.
+    table: Table of a paper that the suite reproduces.
     report: Results of the suite.
     console: Rich console on which the table is printed.
   """

@@ -23,13 +23,13 @@ _current: contextvars.ContextVar[str | None] = contextvars.ContextVar(
 
 @contextlib.contextmanager
 def progress_name(what: str) -> Iterator[None]:
-  """Context that names the operation for which batches are read, in reports.
+  """Context that sets the name under which reading batches is reported.
 
   Outside of this context, reading is not reported. A terminal shows the name
   even while nothing is counted.
 
   Args:
-    what: Name of the operation, for which batches are read, in reports.
+    what: Name of the operation that reads batches, for progress reports.
   """
   token = _current.set(what)
   line = live_display.Line(what)

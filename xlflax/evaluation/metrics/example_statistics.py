@@ -67,7 +67,7 @@ class Aggregate(enum.Enum):
 
   @property
   def of_all(self) -> Callable[[Any, Any], float] | None:
-    """Function from all rows to the score, or None if column sums suffice."""
+    """Function that scores all rows, or None if column sums suffice."""
     return _OF_ALL.get(self)
 
 

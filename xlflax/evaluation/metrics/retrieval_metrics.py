@@ -30,7 +30,7 @@ class PairScores(NamedTuple):
 
   @property
   def mean(self) -> np.ndarray:
-    """Accuracy by layer, averaged over both directions."""
+    """Retrieval accuracy by layer, averaged over both directions."""
     return (self.forward + self.backward) / 2
 
 

@@ -29,7 +29,7 @@ class Kind(enum.Enum):
 
   @property
   def is_trivial(self) -> bool:
-    """True if string overlap alone is enough to find the pair."""
+    """True if the pair can be found by string comparison alone."""
     return self in (Kind.EQUAL, Kind.WITHOUT_LETTERS)
 
 

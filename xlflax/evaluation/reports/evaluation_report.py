@@ -31,7 +31,7 @@ def write_report(
     tasks: Tasks that this call evaluated. Their declarations determine how
       their results are displayed. The stored results of other tasks are
       displayed according to the metadata in their files.
-    failures: Failures of this call. The HTML page lists them.
+    failures: Failures of this evaluation, which the HTML page lists.
     command_line: Command-line arguments to show on the HTML page.
   """
   stored = store.read_all()

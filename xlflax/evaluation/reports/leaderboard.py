@@ -63,7 +63,7 @@ class Interval:
 
   @property
   def half_width(self) -> float:
-    """Half of the interval's width."""
+    """Half of the width of the confidence interval."""
     return (self.high - self.low) / 2
 
 
@@ -232,7 +232,7 @@ def bootstrap_table(
   scores: dict[Key, bootstrap.Drawn] = {}
 
   def add_combination(key, part_keys, weights=None):
-    """Adds a weighted sum of scores. By default, the sum is their mean."""
+    """Adds a weighted sum of scores. By default, it is the scores' mean."""
     if not part_keys or not all(part in scores for part in part_keys):
       return
     combination = bootstrap.combine_draws(

@@ -32,12 +32,12 @@ class Table:
 
   @property
   def head(self) -> list[str]:
-    """Column names."""
+    """Names of the table's columns."""
     return list(self.frame.columns)
 
   @property
   def rows(self) -> list[list[str | cells.Cell]]:
-    """Cell values by row."""
+    """Values of the table's cells, row by row."""
     return self.frame.to_numpy().tolist()
 
   @property
@@ -76,7 +76,8 @@ def build_tables(
   Args:
     summaries: Summary of each model's scores.
     comparisons: Comparisons of the models with the baseline.
-    details: Details, such as confidence intervals, to display next to scores.
+    details: Confidence intervals, significance marks and links to display next
+      to scores.
     scores: Score table of each model.
   """
   tables = [
@@ -160,7 +161,8 @@ def _summary_cell(
   """Returns the cell of a mean or gap, with a note on missing scores.
 
   Args:
-    details: Details to display next to the scores.
+    details: Confidence intervals, significance marks and links to display next
+      to scores.
     summary: Summary of the model's scores.
     task: Name of the task, or ALL.
     language: MEAN or GAP.

@@ -38,9 +38,10 @@ class HeadTask(labeled_task.LabeledTask):
     objective: Name of the objective that trained the head. Its label set is
       used in the evaluation.
     translations: Translations of the examples, by language or file, for heads
-      that read plugged-in features. A translation has the same id as its
-      example (see `xlflax.data.supervised.featurizers.translation_featurizer`).
-      If None, each example serves as its own translation.
+      that read VECO's features of text pairs. A translation has the same id as
+      its example (see
+      `xlflax.data.supervised.featurizers.translation_featurizer`). If None,
+      each example serves as its own translation.
     length: Maximum number of tokens per sequence. If None, the length used in
       fine-tuning. The model's maximum length is never exceeded.
     HEAD: Class that the objective must have.
@@ -167,7 +168,7 @@ class HeadTask(labeled_task.LabeledTask):
     result: eval_task.EvalResult,
     notes: list[str],
   ) -> tuple[list[Any], Any]:
-    """Adds predictions, and scores from `example_statistics`, to the result.
+    """Adds the predictions and the scores computed from them to the result.
 
     Returns:
       The examples with gold labels, and their predictions.
@@ -226,7 +227,7 @@ class HeadTask(labeled_task.LabeledTask):
     return eval_model.inputs.get(self.objective, {})
 
   def inherit_inputs(self, eval_model: eval_task.EvalModel) -> Self:
-    """Returns a copy in which the run's settings replace fields that are None.
+    """Returns a copy of the task whose None fields have the run's settings.
 
     Raises:
       ConfigError: If a field is None and the run does not record its setting.
@@ -256,7 +257,7 @@ class HeadTask(labeled_task.LabeledTask):
     }
 
   def changed_inputs(self, eval_model: eval_task.EvalModel) -> list[str]:
-    """Returns a note for each setting that differs from fine-tuning."""
+    """Returns a note for each input setting that differs from fine-tuning."""
     recorded = self.recorded_inputs(eval_model)
     return [
       f'{name} is {value}; the run was fine-tuned with {recorded[name]}'

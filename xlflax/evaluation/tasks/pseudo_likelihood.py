@@ -117,11 +117,12 @@ def score_sentences(
     sentences: N lists of token ids, without special tokens. Sentences that
       exceed the maximum length are truncated at the beginning.
     language_ids: N indices into the vocabulary's languages.
-    hidden: Tokens that are masked while a token is predicted.
+    hidden: Tokens that are masked while a token is predicted: only the token
+      itself, or also the following tokens of its word.
     starts: Index of the first scored token of each sentence. If empty, all
       tokens are scored.
     max_length: Maximum number of tokens per sentence, including bos and eos. If
-      None, the model's number of positions is used.
+      None, the model's maximum length is used.
   """
   limit = hidden_states.length_limit(eval_model, max_length)
   truncated = [ids[-limit + 2 :] for ids in sentences]
@@ -196,8 +197,7 @@ class PseudoPerplexity(eval_task.EvalTask):
     mask_unit: Tokens that are masked while a token is predicted: only the TOKEN
       itself, or also the following tokens of its WORD.
     max_length: Maximum number of tokens per sentence. Longer sentences are
-      truncated at the beginning. If None, the model's number of positions is
-      used.
+      truncated at the beginning. If None, the model's maximum length is used.
   """
 
   METRICS = (
@@ -260,7 +260,8 @@ class LikelihoodChoice(multiple_choice_task.ChoiceTask):
   Attributes:
     mask_unit: Tokens that are masked while a token is predicted (see
       `PseudoPerplexity`).
-    scored_span: Tokens that are scored: those of the CHOICE, or ALL tokens.
+    scored_span: Tokens whose likelihood is the score of a choice: those of the
+      CHOICE, or ALL tokens.
     length_normalize: Whether a choice's score is the mean over its tokens
       instead of the sum.
   """

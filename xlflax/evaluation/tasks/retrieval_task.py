@@ -130,8 +130,8 @@ class Retrieval(sentence_task.SentenceTask):
 
   Attributes:
     source: Source of sentence pairs.
-    csls: Number of neighbors K for CSLS. If None, CSLS accuracies are not
-      computed.
+    csls: Number of neighbors K in the definition of CSLS. If None, CSLS
+      accuracies are not computed.
     pair_filter: Sentence pairs to exclude from queries and candidates.
   """
 

@@ -50,7 +50,7 @@ class RoundTrip(eval_task.EvalTask):
     layer: Layer whose hidden states are compared. 0 is the embedding output and
       -1 the last layer. SimAlign and Glot500 use layer 8.
     max_length: Maximum number of tokens per sentence. If None, the model's
-      number of positions is used.
+      maximum length is used.
   """
 
   METRICS = (ACCURACY, perplexity.TOKENS)

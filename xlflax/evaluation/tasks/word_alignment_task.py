@@ -85,12 +85,12 @@ class WordAlignment(labeled_task.LabeledTask):
     layer: Layer for which `aer` is reported. 0 is the embedding output and -1
       the last layer.
     entropic_reg: Weight of entropic regularization in optimal transport.
-    marginals: Weights of a sentence's words in optimal transport.
+    marginals: Method of weighting a sentence's words in optimal transport.
     threshold: Score threshold for links (see `word_links.link_matrix`). If
       None, words are linked according to the greatest score of each row or
       column of the score matrix.
-    max_length: Maximum number of tokens per sentence. If None, the number of
-      the model's positions.
+    max_length: Maximum number of tokens per sentence. If None, the model's
+      maximum length is used.
   """
 
   METRICS = tuple(

@@ -52,7 +52,7 @@ DTYPES = {
 
 @dataclasses.dataclass(frozen=True)
 class Export:
-  """Specification of an export, checked before parameter values are read.
+  """Export of a run to Hugging Face, checked before parameters are read.
 
   Attributes:
     run: Run to export.
@@ -98,7 +98,7 @@ def check_export(
   pooling: Pooling | str | None = None,
   direction: Sequence[str] | None = None,
 ) -> Export:
-  """Checks all requirements of an export that do not depend on tensor values.
+  """Checks an export as far as possible without reading tensor values.
 
   Args:
     model_dir: Model directory, which contains a run or an imported model.

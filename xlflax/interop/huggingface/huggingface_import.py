@@ -68,7 +68,7 @@ class UnusedRows(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Import:
-  """Specification of an import, checked before tensor values are read.
+  """Import of a Hugging Face folder, checked before tensors are read.
 
   Attributes:
     folder: Hugging Face folder to import.
@@ -129,7 +129,7 @@ def check_import(
   drop: Sequence[str] = (),
   ignored_options: Sequence[str] = (),
 ) -> Import:
-  """Checks all requirements of an import that do not depend on tensor values.
+  """Checks an import as far as possible without reading tensor values.
 
   If several requirements are violated, the error lists all of them.
 

@@ -1,4 +1,4 @@
-"""Mapping from tensors to parameters, with all checks that need no values."""
+"""Mapping from tensors to parameters, checked without reading the values."""
 
 import dataclasses
 import re
@@ -45,7 +45,8 @@ class Plan:
     shapes: Mapping from the name of each parameter to its shape.
     assignments: Mapping from each tensor to its assignments. A tensor that
       concatenates several parameters has several assignments.
-    copies: Mapping from tensors to the tensors that they must be equal to.
+    copies: Mapping from the name of each tied tensor to the name of the tensor
+      that it must equal.
     constants: Mapping from tensors to the constant values that they must have.
     skipped: Mapping from the name of each tensor that is not imported to the
       reason.

@@ -29,7 +29,7 @@ Sources = list[tuple[str, int | None]]
 
 @dataclasses.dataclass(frozen=True)
 class Import:
-  """Specification of an import, checked before tensor values are read.
+  """Import of a T5X checkpoint, checked before tensor values are read.
 
   Attributes:
     checkpoint: Folder of the checkpoint.
@@ -57,7 +57,7 @@ def check_t5x_import(
   scan_layers: bool = True,
   activation: str | None = None,
 ) -> Import:
-  """Checks all requirements of an import that do not depend on tensor values.
+  """Checks an import as far as possible without reading tensor values.
 
   Args:
     checkpoint: Folder of a checkpoint, such as `checkpoint_1000`.

@@ -45,8 +45,8 @@ class SharingPlan:
 
   Attributes:
     embeddings: Whether the tables of tokens, positions and token types, their
-      layer norm, and the output bias are separate. The output embeddings are
-      tied, so that each language has its own softmax.
+      layer norm, and the output bias are separate for each language. The output
+      embeddings are tied, so that each language has its own softmax.
     layers: Number of language-specific layers, counted from the bottom.
     share_init: Whether the separate parameters have the same initial values in
       all languages, except for the rows of subwords, which differ between the
@@ -87,7 +87,7 @@ class SharingPlan:
 
 
 def check_sharing_plan(plan: SharingPlan | None, num_layers: int) -> None:
-  """Raises ConfigError if a plan separates more layers than the encoder has.
+  """Raises ConfigError if a `SharingPlan` has more layers than the encoder.
 
   Args:
     plan: Parameters of the encoder that are separate for each language. If
@@ -104,7 +104,7 @@ def check_sharing_plan(plan: SharingPlan | None, num_layers: int) -> None:
 
 
 def get_sharing_plan(model) -> SharingPlan | None:
-  """Returns a model's sharing plan, or None if all parameters are shared."""
+  """Returns a model's `SharingPlan`, or None if all parameters are shared."""
   return getattr(getattr(model, 'config', None), 'sharing', None)
 
 

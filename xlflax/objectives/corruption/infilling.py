@@ -70,7 +70,7 @@ class InfillingPolicy:
   def __call__(
     self, rng: jax.Array, words: jax.Array, length: int
   ) -> WordSpans:
-    """Draws spans.
+    """Draws the word spans to mask in each sequence.
 
     Args:
       rng: Random key.

@@ -130,7 +130,7 @@ class SpanPolicy:
   def __call__(
     self, rng: jax.Array, tokens: jax.Array, text_length: int, step
   ) -> Spans:
-    """Draws spans.
+    """Draws the token spans to drop from each text.
 
     Args:
       rng: Random key.

@@ -108,7 +108,7 @@ class RetrievalContrastive(objective_base.Objective):
 
   @property
   def sentence(self) -> dict[str, Any]:
-    """Settings of the sentence vectors (`evaluation.sentence_embedding`)."""
+    """Definition of sentence vectors (`evaluation.sentence_embedding`)."""
     return {
       'pooling': self.pooling.value,
       'normalize': True,
@@ -289,7 +289,7 @@ class RetrievalDistillation(RetrievalContrastive):
 
   @property
   def sentence(self) -> dict[str, Any]:
-    """Settings of the sentence vectors (`evaluation.sentence_embedding`)."""
+    """Definition of sentence vectors (`evaluation.sentence_embedding`)."""
     return super().sentence | {'normalize': False}
 
   def _values(self, vectors, batch, valid):

@@ -140,7 +140,7 @@ class TextInfilling(SequenceToSequence):
   def rows(
     self, batch, context: objective_base.ObjectiveContext, rng: jax.Array
   ):
-    """Creates the sequences. The target is the original sequence."""
+    """Creates the corrupted inputs, and the original texts as targets."""
     vocabulary = context.vocabulary
     order_rng, span_rng = jax.random.split(rng)
     batch = sequence_ops.merge_segments(batch)
@@ -213,7 +213,7 @@ class MaskedSeq2Seq(SequenceToSequence):
   def rows(
     self, batch, context: objective_base.ObjectiveContext, rng: jax.Array
   ):
-    """Creates the sequences. The decoder reads the original sequence."""
+    """Creates the masked inputs, and the original sequences as targets."""
     batch = sequence_ops.merge_segments(batch)
     token_ids, choice = masked_lm.make_masked_lm(self).mask(batch, context, rng)
     source = {**batch, batch_keys.TOKEN_IDS: token_ids}

@@ -102,7 +102,7 @@ def start_step(queue: MoCoQueue, params, state, *, name: str) -> dict[str, Any]:
   Args:
     queue: Settings for momentum contrast (MoCo): queue size and momentum.
     params: Parameters of the query encoder f_q.
-    state: State, as documented in the module docstring.
+    state: Key encoder and queue, as documented in the module docstring.
     name: Name of the objective, which is also the key of its head.
 
   Returns:
@@ -133,7 +133,7 @@ def enqueue(
   2, 4, 5 contain keys 0, 2, 3, and the pointer is 0.
 
   Args:
-    state: State, as documented in the module docstring.
+    state: Key encoder and queue, as documented in the module docstring.
     new_entries: New queue entries, with the structure of `state['queue']` and b
       rows.
     valid: Boolean array of shape [b], True for valid pairs.

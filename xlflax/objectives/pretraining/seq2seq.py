@@ -222,7 +222,7 @@ class Translation(SequenceToSequence):
   def rows(
     self, batch, context: objective_base.ObjectiveContext, rng: jax.Array
   ):
-    """Creates the sequences. The source is masked if `mask_ratio` is set."""
+    """Creates source and target, and masks the source if configured."""
     source, target = sentence_pairs.split_sides(batch, objective=self.name)
     if self._is_masking:
       token_ids, _ = masked_lm.make_masked_lm(self).mask(source, context, rng)

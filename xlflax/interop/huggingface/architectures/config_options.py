@@ -165,7 +165,7 @@ class Options:
     table: Mapping[str, tuple[str, Any]],
     defaults: Mapping[str, Any] | None = None,
   ) -> dict[str, Any]:
-    """Returns the values of the configuration fields that a table lists.
+    """Returns configuration fields with the values of the options in a table.
 
     Args:
       table: Mapping from each option to its configuration field and default

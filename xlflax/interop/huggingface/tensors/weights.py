@@ -65,7 +65,7 @@ def parameter_readers(
 def load_parameters(
   plan: tensor_mapping.Plan, *, place: Place | None = None
 ) -> dict[str, Any]:
-  """Loads all parameters as a tree.
+  """Loads all parameters of an import as a tree.
 
   Args:
     plan: Mapping of the tensors to parameters.

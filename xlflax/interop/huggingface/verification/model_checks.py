@@ -364,7 +364,7 @@ def _compare_with_transformers(
     options: Options from the model's `config.json`.
     task: Task for which the head was trained.
     tensors: Tensors in the folder.
-    expected: Expected outputs, or a function that returns them.
+    expected: Expected outputs, or a function that returns the expected outputs.
     sample: Batch whose outputs are compared.
 
   Returns:
