@@ -47,8 +47,8 @@ class PreprocessOptions:
       processing (sentencex).
     strip_markup: Remove HTML tags, comments and character references from all
       lines, and drop lines that contain JavaScript, a CSS rule or a JSON
-      object. Elements such as <script> are removed with their content, which
-      may extend over several lines.
+      object. Elements that are not text, such as scripts and styles, are
+      removed with their content, which may extend over several lines.
     segment_chinese: Insert spaces between Chinese words (jieba).
     min_letters: Minimum number of letters per line. 0 keeps lines without
       letters, such as numbers.
