@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from xlflax.data import dataset_config
@@ -134,8 +135,8 @@ def attention_weights(
     parameter_sharing.select_language_params(
       plan, eval_model.params['model'], np.int32(language_ids[0])
     ),
-    np.asarray([token_ids], np.int32),
-    language_ids=np.asarray([languages], np.int32),
+    jnp.asarray([token_ids], jnp.int32),
+    language_ids=jnp.asarray([languages], jnp.int32),
   )
   return TextAttention(
     np.asarray(token_ids), np.asarray(text_numbers), np.asarray(weights[:, 0])
