@@ -46,7 +46,7 @@ class Analysis:
     name: Name of the analysis, such as 'cka'.
     title: Report title.
     explanation: Short description of what the numbers measure.
-    rows: All numbers. Each row is a line in `<name>.csv`.
+    rows: All numbers of the analysis. Each row is a line in `<name>.csv`.
     pictures: Figures by file name, without the suffix.
     tables: Tables to show in the report.
     settings: The analysis settings as JSON values.

@@ -223,7 +223,7 @@ class _VectorCache:
   def embeddings(
     self, case: study_base.Case
   ) -> Iterator[tuple[int | None, Sides]]:
-    """Yields word vectors from the embedding tables, which have no layer."""
+    """Yields the word vectors in the embedding tables, without a layer."""
     first, second = (
       word_vectors.embedding_vectors(
         self._models.eval_model(ref), self._vocabulary(language), language
@@ -235,7 +235,7 @@ class _VectorCache:
   def restricted_file_vectors(
     self, case: study_base.Case
   ) -> Iterator[tuple[int | None, Sides]]:
-    """Yields the file vectors of the words in the embedding tables."""
+    """Yields the vectors in the files for words with a token embedding."""
     for layer, embeddings in self.embeddings(case):
       first, second = (
         vectors.restrict(side.words)
@@ -248,7 +248,7 @@ class _VectorCache:
   def layer_means(
     self, case: study_base.Case
   ) -> Iterator[tuple[int | None, Sides]]:
-    """Yields each layer with the mean contextual states of words.
+    """Yields each layer with the mean hidden states of the words in the text.
 
     Nothing is yielded if the analysis does not have a text.
     """
@@ -304,7 +304,7 @@ class _VectorCache:
     )
 
   def _vocabulary(self, language: str) -> tuple[str, ...]:
-    """Returns the words of the text, or the words of the dictionaries."""
+    """Returns the words of the text, or of the dictionaries without a text."""
     if language not in self._words:
       dictionary_words = sorted(self._dictionary_words[language])
       if self._settings.text is None:

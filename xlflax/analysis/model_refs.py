@@ -84,7 +84,7 @@ class ModelSeries:
     """Parses `NAME=MODEL` or `NAME=MODEL,MODEL`.
 
     Raises:
-      ConfigError: If the text has a different format.
+      ConfigError: If the text does not have the format of a model series.
     """
     name, models = name_path_pairs.split_name(text)
     first, comma, second = models.partition(',')

@@ -140,7 +140,7 @@ class CorpusLines(Lines):
 
 
 def lines_of(source: text_sources.TextSource, language: str) -> Iterable[str]:
-  """Returns the lines of a language.
+  """Returns the lines of text in a language.
 
   The complete text is loaded only if the source cannot yield single lines.
   """

@@ -155,7 +155,7 @@ def find_gin_file(name: str, search: Sequence[str] = ()) -> pathlib.Path:
 
   Args:
     name: The name, such as 'pretrain/mlm.gin'.
-    search: The folders to search, in order.
+    search: The folders in which gin files are searched, in order.
 
   Raises:
     ConfigError: If the file does not exist.
@@ -193,7 +193,7 @@ def split_phases(value: str, search: Sequence[str] = ()) -> list[str]:
   Args:
     value: A folder that contains phase1.gin, phase2.gin and so on, or names of
       gin files that are separated by commas.
-    search: The folders to search, in order.
+    search: The folders in which gin files are searched, in order.
 
   Raises:
     ConfigError: If no gin files are found, or if two of them have the same
@@ -224,7 +224,7 @@ def read_gin_file(name: str, search: Sequence[str] = ()) -> Tree:
 
   Args:
     name: The name of the file, as in `find_gin_file`.
-    search: The folders to search, in order.
+    search: The folders in which gin files are searched, in order.
 
   Raises:
     ConfigError: If a file does not exist, or if a file includes itself.

@@ -106,7 +106,7 @@ class Configuration:
       target: The class or function to call. If it is not configurable, it is
         called with `fields` only.
       macros: Values of macros for this call only, as in `with_macros`.
-      **fields: Arguments that override the bound ones.
+      **fields: Arguments that override those that gin files bind.
 
     Returns:
       The result of `target`.
@@ -154,7 +154,7 @@ class Configuration:
 
     Args:
       target: The class or function to call.
-      fields: The arguments that override the bound ones.
+      fields: Arguments that override those that gin files bind.
     """
     with self._lent_to_gin():
       configurable = gin.config._inverse_lookup(target)

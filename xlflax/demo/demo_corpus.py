@@ -142,7 +142,7 @@ def split_messages(
   `held_out_split.remove_near_duplicates`).
 
   Args:
-    messages: Translations by language code and English text.
+    messages: Mapping from language code and English text to the translation.
     num_test: Number of messages held out for the test split.
     num_validation: Number of messages held out for the validation split.
     seed: Random seed for choosing held-out messages.

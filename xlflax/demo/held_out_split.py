@@ -25,7 +25,7 @@ def select_held_out(
   """Selects dissimilar English texts that are translated into all languages.
 
   Args:
-    messages: Translations by language code and English text.
+    messages: Mapping from language code and English text to the translation.
     count: Maximum number of texts to select.
     seed: Random seed for the order of candidates. The order does not depend on
       the platform or the order of `messages`.
@@ -36,8 +36,8 @@ def select_held_out(
     from its translations.
 
   Raises:
-    CorpusError: If fewer than ten texts satisfy the conditions that returned
-      texts must satisfy.
+    CorpusError: If fewer than ten texts satisfy the conditions that the
+      returned texts must satisfy.
   """
   common = set.intersection(*(set(texts) for texts in messages.values()))
   candidates = sorted(

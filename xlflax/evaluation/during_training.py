@@ -89,7 +89,7 @@ def evaluate_state(
   the returned metrics.
 
   Args:
-    evaluation: Tasks to evaluate, with their settings.
+    evaluation: Evaluation tasks, with their interval and batch size.
     setup: `Setup` object of the training run.
     state: Train state to evaluate.
 

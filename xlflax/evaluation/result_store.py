@@ -96,7 +96,7 @@ class ResultStore:
     return find_results(self.directory)
 
   def group(self, task: eval_task.EvalTask) -> 'Group':
-    """Returns the group of comparable results to which a task's belong."""
+    """Returns the group of comparable results for a task."""
     return result_group(self._task_identity(task))
 
   def folder(self, group: 'Group') -> pathlib.Path:

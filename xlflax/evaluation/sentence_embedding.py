@@ -116,7 +116,7 @@ class SentenceEmbedding:
     layer: int | None = None,
     **fields: Any,
   ) -> 'SentenceEmbedding':
-    """Returns a copy of the definition in which some fields are overridden.
+    """Returns sentence-vector settings in which some fields are overridden.
 
     Dense layers and normalization apply only to the pooled states for which
     they were trained. If a pooling or a different layer is given, both are

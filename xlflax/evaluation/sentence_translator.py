@@ -108,7 +108,7 @@ class Translator:
     self.max_length = min(self._options.max_length or limit, limit)
 
   def describe(self) -> str:
-    """Describes the search settings in one line."""
+    """Describes the beam search settings in one line."""
     options = self._options
     return (
       f'beam {options.beam_size}, length penalty '

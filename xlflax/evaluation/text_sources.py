@@ -258,8 +258,8 @@ def chosen_pairs(
     where: Location of the text to report in error messages.
 
   Raises:
-    CorpusError: If no pair is available, or if a requested name does not match
-      any pair.
+    CorpusError: If no language pair is available, or if a requested name does
+      not match any pair.
     ConfigError: If two pairs have the same name in metrics.
   """
   _check_not_empty(available, where)

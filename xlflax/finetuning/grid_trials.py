@@ -47,7 +47,7 @@ class Keep(enum.Enum):
 
 
 class Status(enum.Enum):
-  """Status of a trial."""
+  """Status of a trial of a hyperparameter grid."""
 
   # Training finished.
   FINISHED = 'finished'

@@ -52,7 +52,7 @@ class ArtifactType:
   """Type of directory that xlflax writes, such as a model directory.
 
   Attributes:
-    kind: Kind of the directory, as recorded in its manifest.
+    kind: Name of the directory type, as recorded in the manifest.
     markers: Patterns of files that only directories of this type contain, which
       identify the type if the manifest is missing or damaged.
     files: Groups of files. A file belongs to the first group with a matching

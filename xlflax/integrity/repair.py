@@ -26,7 +26,7 @@ def read_manifest_files(directory: pathlib.Path) -> set[str]:
 
 
 def read_checkpoint_files(directory: pathlib.Path) -> dict[str, str]:
-  """Returns the run's small files that its last valid checkpoint contains.
+  """Returns copies of a run's small files from its last valid checkpoint.
 
   Args:
     directory: Model directory of the run.

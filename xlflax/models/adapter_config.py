@@ -87,7 +87,7 @@ class LoRA(Adapter):
 
   @property
   def scale(self) -> float:
-    """Factor by which the product of A and B is multiplied."""
+    """Factor by which the product of the matrices A and B is multiplied."""
     return (self.rank if self.alpha is None else self.alpha) / self.rank
 
 

@@ -8,7 +8,7 @@ def fingerprint_rows(token_ids: jax.Array) -> jax.Array:
   """Computes two 32-bit hashes of each sequence.
 
   Args:
-    token_ids: Integer array of shape [B, T].
+    token_ids: Token ids of the sequences, an integer array of shape [B, T].
 
   Returns:
     uint32 array of shape [B, 2].
@@ -45,7 +45,7 @@ def find_equal_rows(token_ids: jax.Array) -> jax.Array:
   """Finds equal sequences in a batch by comparing their 64-bit hashes.
 
   Args:
-    token_ids: Integer array of shape [B, T].
+    token_ids: Token ids of the sequences, an integer array of shape [B, T].
 
   Returns:
     Boolean array of shape [B, B], True where two sequences are equal.

@@ -32,7 +32,8 @@ def cross_entropy(logits: jax.Array, labels: jax.Array) -> TokenLoss:
 
   Args:
     logits: Logits of shape [..., V].
-    labels: Integer array of shape [...] with values in 0 .. V - 1.
+    labels: Correct classes, an integer array of shape [...] with values in 0 ..
+      V - 1.
 
   Returns:
     Loss and correctness, float32 arrays of shape [...].
@@ -54,7 +55,7 @@ def l2_normalize(vectors: jax.Array, *, epsilon: float = 1e-12) -> jax.Array:
   therefore finite, and a zero vector stays zero.
 
   Args:
-    vectors: Array of shape [..., D].
+    vectors: Vectors of shape [..., D].
     epsilon: Smallest squared length to divide by.
 
   Returns:
@@ -78,12 +79,13 @@ def info_nce(
     loss_i = -log exp(q_i . k_i / t) / sum_j exp(q_i . k_j / t)
 
   Args:
-    queries: Array of shape [B, D]. Query i belongs to key i. The vectors are
-      not normalized here.
-    keys: Array of shape [B, D].
+    queries: Query vectors of shape [B, D]. Query i belongs to key i. The
+      vectors are not normalized here.
+    keys: Key vectors of shape [B, D].
     temperature: Temperature t > 0.
-    weights: Array of shape [B]. An example with weight 0 has loss 0, and its
-      key is not a negative of any query. If None, all weights are 1.
+    weights: Weights of the examples, of shape [B]. An example with weight 0 has
+      loss 0, and its key is not a negative of any query. If None, all weights
+      are 1.
     excluded: Boolean array of shape [B, B]. True removes key j from the
       denominator of query i. The diagonal is ignored. If None, all keys are
       used.
@@ -121,7 +123,7 @@ def binary_cross_entropy(logits: jax.Array, labels: jax.Array) -> TokenLoss:
 
   Args:
     logits: Logits of the label True, of shape [...].
-    labels: Boolean array of shape [...].
+    labels: Correct labels, a boolean array of shape [...].
 
   Returns:
     The loss, and 1 where the label is the more likely one, float32 arrays of

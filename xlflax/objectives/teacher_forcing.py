@@ -270,7 +270,7 @@ def score_labels(
     model: Module that has the methods `transform` and `output_table`.
     params: Parameters of the model.
     states: Hidden states of shape [B, S, H].
-    labels: Integer array of shape [B, S].
+    labels: Correct token ids, an integer array of shape [B, S].
     label_smoothing: Smoothing e in [0, 1).
     chunk_size: See `linear_cross_entropy.linear_cross_entropy`.
     vocab_size: Size V of the vocabulary. All further rows of the table are

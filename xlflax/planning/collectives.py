@@ -284,7 +284,7 @@ def _is_part(
 
 
 def summarize_collectives(counts: Counts) -> dict[str, dict[str, float]]:
-  """Sums up the collectives of each kind.
+  """Sums the numbers and sizes of collectives by kind.
 
   Args:
     counts: Number of executions of each collective.

@@ -34,7 +34,7 @@ def parse_replica_groups(attributes: str, devices: int) -> np.ndarray:
     Device ids of shape [num_groups, group_size].
 
   Raises:
-    ValueError: If the groups have an unknown format.
+    ValueError: If the replica groups have an unknown format.
   """
   if match := (_LISTED.search(attributes) or _PAIRS.search(attributes)):
     return np.array(

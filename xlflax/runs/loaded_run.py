@@ -162,7 +162,8 @@ class Run(saved_run.SavedRun):
       Vectors of shape [N, H], float32, in the order of `texts`.
 
     Raises:
-      ConfigError: If the model has no such layer, or requires languages.
+      ConfigError: If the model does not have the layer, or if it requires
+        language codes and none are given.
       VocabularyError: If the vocabulary does not contain a required language.
     """
     eval_model = self.eval_model(batch_size=batch_size)

@@ -76,8 +76,8 @@ def cosine_similarities(source: np.ndarray, target: np.ndarray) -> np.ndarray:
     vector are 0.
 
   Raises:
-    AnalysisError: If an array does not have these axes, or the dimensions
-      differ.
+    AnalysisError: If an array does not have the documented axes, or the
+      dimensions differ.
   """
   for side, name in ((source, 'source'), (target, 'target')):
     vector_checks.check_axes(side, name, '..., words, dimensions')
@@ -101,7 +101,7 @@ def word_weights(
     Weights, float64 of shape [..., M], which sum to 1.
 
   Raises:
-    AnalysisError: If the array does not have these axes.
+    AnalysisError: If the array does not have the documented axes.
   """
   vector_checks.check_axes(words, 'words', '..., words, dimensions')
   if validation.validate(mass, Mass, name='mass') is Mass.UNIFORM:

@@ -39,7 +39,7 @@ class ScoreSource(NamedTuple):
 
 
 class PublishedRow(NamedTuple):
-  """A row of the published table.
+  """A row of a paper's table, with its published scores.
 
   Attributes:
     row: Identifier of the row, which is unique in the table.
@@ -47,7 +47,8 @@ class PublishedRow(NamedTuple):
     name: Name of the row in the paper.
     run: Directory name of the run that is measured, or '' for a row without
       measured scores, such as a baseline that the paper quotes.
-    setting: Key of `PaperTable.scores` that selects the sources of the scores.
+    setting: Key of `PaperTable.scores` that selects where the row's measured
+      scores come from.
     reference: Identifier of the row with which the row is compared, or ''.
     scores: Published score by column. Columns without a score are left out.
   """
@@ -62,7 +63,7 @@ class PublishedRow(NamedTuple):
 
 
 class Comparison(NamedTuple):
-  """Published and measured scores of a table.
+  """Published and measured scores of a paper's table.
 
   Attributes:
     published: Published scores by row and column, in points.
@@ -122,7 +123,7 @@ class PaperTable:
 
   @property
   def rows(self) -> tuple[PublishedRow, ...]:
-    """Rows in the order of the paper."""
+    """Rows of the table, in the order of the paper."""
     return self._file[1]
 
   @property

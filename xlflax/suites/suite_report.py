@@ -48,7 +48,7 @@ class TaskResult:
 
   Attributes:
     task: Name of the suite task.
-    family: Group to which the task belongs.
+    family: Group of tasks to which the task belongs when scores are averaged.
     label: Model name in tables.
     step: Step of the evaluated checkpoint.
     run: Identifier of the pretrained run, which does not depend on its

@@ -78,7 +78,7 @@ class Progress:
       self._line.close()
 
   def reach(self, done: float, total: float) -> None:
-    """Sets the count and the total."""
+    """Sets the number of finished units and the total."""
     self._total = total
     if not self._done:  # The speed excludes what was done before the start.
       self._first = done

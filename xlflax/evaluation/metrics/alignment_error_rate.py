@@ -148,8 +148,9 @@ def write_pharaoh(
   """Formats alignment links as a line in Pharaoh format, in ascending order.
 
   Args:
-    sure: Sure links.
-    possible: Possible links. A link that is also sure is written once.
+    sure: Links (i, j) that are marked as sure.
+    possible: Links (i, j) that are marked as possible. A link that is also sure
+      is written once.
     first: Number that the file assigns to a sentence's first word, 0 or 1.
   """
   sure = set(sure)

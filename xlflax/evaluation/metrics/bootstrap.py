@@ -36,7 +36,8 @@ class Significance:
   """Result of comparing two models, in the metric's unit.
 
   Attributes:
-    first: Score of the first model on all examples, averaged over its runs.
+    first: Score of the first model on all examples, averaged over the model's
+      runs.
     second: Score of the second model, computed like `first`.
     difference: `second - first`.
     low: Lower bound of the 95 % confidence interval of the difference.

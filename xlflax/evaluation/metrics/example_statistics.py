@@ -98,7 +98,7 @@ class Statistics:
 
   Attributes:
     rows: Per-example statistics of shape [N, K], or [N] if K is 1.
-    aggregate: Function that computes the score from the K columns.
+    aggregate: Function that computes the score from the K statistics.
     clusters: Group identifier of each example, of shape [N],
       such as the text of a question. Examples with the same identifier are
       resampled together. If None, each example is resampled on its own.
@@ -184,9 +184,9 @@ def aggregate_scores(
   """Computes scores from column sums over the examples.
 
   Args:
-    sums: Column sums over the examples, of shape [..., K].
+    sums: Sums of each of the K statistics over the examples, of shape [..., K].
     size: Number of examples in each sum.
-    aggregate: Function that computes the score from the columns.
+    aggregate: Function that computes a score from the sums of the K statistics.
 
   Returns:
     Scores of shape [...]. They are fractions, except that BLEU and chrF are

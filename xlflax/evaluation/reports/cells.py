@@ -37,7 +37,7 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Detail:
-  """Details that are displayed next to a score.
+  """Confidence interval, significance mark and link next to a score.
 
   Attributes:
     interval: 95 % confidence interval. None if per-example scores are not

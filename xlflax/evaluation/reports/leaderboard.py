@@ -73,7 +73,7 @@ class Summary:
 
   Attributes:
     model: Name of the model.
-    tasks: Summary by task.
+    tasks: Summary of the model's scores on each task, by name.
     average: Mean over tasks of their scores, without tasks whose metric is an
       error rate or unbounded (AER, perplexity). None if there are no such
       tasks, or if a task or a language is missing.

@@ -382,7 +382,7 @@ def _group_queries(
 
 
 def score_run(run, relevance) -> dict[str, Statistics]:
-  """Returns per-query statistics by metric.
+  """Returns per-query statistics of a document ranking, by metric.
 
   Args:
     run: Documents and scores by query, the best document first. Missing queries

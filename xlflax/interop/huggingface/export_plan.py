@@ -198,7 +198,7 @@ def _resized_shapes(config: Config, shapes: Shapes) -> Shapes:
 
 
 def plug_out(config: Config, names: Sequence[str]) -> tuple[Config, list[str]]:
-  """Removes VECO's plug-in module.
+  """Returns a configuration without VECO's plug-in module.
 
   Args:
     config: Configuration of the model.

@@ -60,8 +60,8 @@ def build_generation(
   Raises:
     VocabularyError: If the vocabulary has no language symbol for one of the
       languages.
-    ConfigError: If a direction is passed for a model that was imported and not
-      trained.
+    ConfigError: If a translation direction is passed for a model that was
+      imported and not trained.
   """
   recorded_settings = dict(record.get(KEY) or {})
   defaults = {

@@ -368,7 +368,7 @@ def import_adapter(
   name: str = 'default',
   step: int | None = None,
 ) -> adapter_config.LoRA:
-  """Writes a run that consists of a base and a LoRA adapter of PEFT.
+  """Writes a run that consists of a base model and a LoRA adapter of PEFT.
 
   Adapters of different ranks and scales are converted to one rank and scale:
   smaller matrices are padded with zeros, and B is scaled.
@@ -379,14 +379,15 @@ def import_adapter(
       adapters are frozen.
     output: Model directory to write.
     name: Name of the adapter in the written run.
-    step: Step of the base's checkpoint. If None, the last checkpoint is used.
+    step: Step of the base model's checkpoint. If None, the last checkpoint is
+      used.
 
   Returns:
     The imported adapter.
 
   Raises:
     ConfigError: If the folder uses options of PEFT that are not supported.
-    CheckpointError: If the tensors do not match the base.
+    CheckpointError: If the tensors do not match the base model.
     RunDirectoryError: If the output exists.
   """
   path = bucket_staging.stage_input(folder)
@@ -543,7 +544,7 @@ def _find_assignments(
   """Returns the assignments of each module's tensors to parameters.
 
   Raises:
-    CheckpointError: If the base does not have a module.
+    CheckpointError: If the base model does not have an adapted module.
   """
   by_module: dict[str, list[Assignment]] = collections.defaultdict(list)
   for assignment in base.assignments:

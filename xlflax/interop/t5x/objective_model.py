@@ -183,7 +183,7 @@ class ObjectiveModel(t5x_models.BaseModel):
     )
 
   def context(self, rng, *, train: bool) -> objective_base.ObjectiveContext:
-    """Returns the context for calling the objective."""
+    """Returns the `ObjectiveContext` with which the objective is called."""
     return objective_base.ObjectiveContext(
       vocabulary=self.spec, step=jnp.int32(0), train=train, rng=rng
     )

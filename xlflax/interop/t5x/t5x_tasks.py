@@ -180,7 +180,7 @@ class _AddLanguages:
 
 
 def log_likelihood(targets, scores) -> dict[str, float]:
-  """Computes the mean score per sequence, in nats."""
+  """Computes the mean log-likelihood per sequence, in nats."""
   del targets
   return {'log_likelihood': float(np.mean(scores))}
 

@@ -340,7 +340,8 @@ def gather_rows(array: jax.Array, positions: jax.Array) -> jax.Array:
 
   Args:
     array: Array of shape [B, T, ...].
-    positions: Integer array of shape [B, K].
+    positions: Distinct positions in each sequence, an integer array of shape
+      [B, K].
 
   Returns:
     Array of shape [B, K, ...].
@@ -359,8 +360,9 @@ def scatter_rows(
 
   Args:
     array: Array of shape [B, T].
-    positions: Integer array of shape [B, K].
-    values: Array of shape [B, K].
+    positions: Distinct positions in each sequence, an integer array of shape
+      [B, K].
+    values: New values at the positions, of shape [B, K].
 
   Returns:
     Array of shape [B, T].

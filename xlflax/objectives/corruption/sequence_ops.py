@@ -13,7 +13,7 @@ def gather_clipped(array: jax.Array, index: jax.Array) -> jax.Array:
 
   Args:
     array: Array of shape [B, N].
-    index: Integer array of shape [B, K].
+    index: Indices in each sequence, an integer array of shape [B, K].
 
   Returns:
     Array of shape [B, K].
@@ -27,8 +27,8 @@ def scatter_add(length: int, index: jax.Array, values: jax.Array) -> jax.Array:
   Args:
     length: Length of the result. Values at larger indices are dropped, so
       `length` can be used as the index of values to drop.
-    index: Integer array of shape [B, K].
-    values: Array of shape [B, K].
+    index: Indices in each sequence, an integer array of shape [B, K].
+    values: Values to scatter, of shape [B, K].
 
   Returns:
     int32 array of shape [B, length].
@@ -46,9 +46,9 @@ def scatter_set(
 
   Args:
     array: Array of shape [B, N].
-    index: Integer array of shape [B, K]. Values at indices beyond N are
-      dropped.
-    values: Array of shape [B, K].
+    index: Indices in each sequence, an integer array of shape [B, K]. Values at
+      indices beyond N are dropped.
+    values: Values to scatter, of shape [B, K].
 
   Returns:
     Array of shape [B, N].

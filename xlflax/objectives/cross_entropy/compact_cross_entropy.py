@@ -29,7 +29,7 @@ def cross_entropy(
       matmuls and logits.
     table: Embedding table of shape [V, H].
     bias: Output bias of shape [V].
-    labels: Integer array of shape [N].
+    labels: Correct token ids, an integer array of shape [N].
 
   Returns:
     Loss and correctness, float32 arrays of shape [N].

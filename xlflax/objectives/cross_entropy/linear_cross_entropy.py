@@ -239,7 +239,7 @@ def _chunked(
     hidden: Hidden states of shape [N, H].
     table: Embedding table of shape [V, H].
     bias: Output bias of shape [V].
-    labels: Integer array of shape [N].
+    labels: Correct token ids, an integer array of shape [N].
   """
   return _chunked_forward(chunks, keep, hidden, table, bias, labels)[0]
 
@@ -336,7 +336,8 @@ def linear_cross_entropy(
     table: Embedding table of shape [V, H], cast to the dtype of `hidden` chunk
       by chunk.
     bias: Output bias of shape [V].
-    labels: Integer array of shape [N] with values in 0 .. V - 1.
+    labels: Correct token ids, an integer array of shape [N] with values in 0 ..
+      V - 1.
     chunk_size: Number of vocabulary rows to score at a time. At most [N,
       chunk_size] logits then exist at once, and they are computed twice. V does
       not need to be a multiple of `chunk_size`. For a table that is sharded

@@ -28,7 +28,7 @@ def parameter_readers(
   """Returns a function for each parameter that reads its values.
 
   Args:
-    plan: Mapping of the tensors to parameters.
+    plan: Mapping from the folder's tensors to model parameters.
 
   Returns:
     Mapping from the name of each parameter to a function that returns its
@@ -68,7 +68,7 @@ def load_parameters(
   """Loads all parameters of an import as a tree.
 
   Args:
-    plan: Mapping of the tensors to parameters.
+    plan: Mapping from the folder's tensors to model parameters.
     place: Function from the name and the float32 values of a parameter to its
       value in the tree. It is called as soon as a parameter is complete, so
       that parameters that are transferred to devices do not use host memory.

@@ -54,7 +54,7 @@ def attention_forward(options: kernel_spec.Options, arrays: kernel_spec.Arrays):
   """Computes attention with the kernels for the platform.
 
   Args:
-    options: Static options of the kernels.
+    options: Static options of the attention kernels.
     arrays: Inputs of the kernels.
 
   Returns:
@@ -78,7 +78,7 @@ def attention_backward(
   """Computes attention gradients with the kernels for the platform.
 
   Args:
-    options: Static options of the kernels.
+    options: Static options of the attention kernels.
     arrays: Inputs of the kernels.
     output: Attention output of the forward pass, of shape [B, T, N, D].
     normalizer: Log-sum-exp of the scores in the forward pass, float32 of shape

@@ -81,7 +81,7 @@ def block_mask(options: Options, rows, columns, segments, window):
   """Returns the attention mask between a query block and a key block.
 
   Args:
-    options: Static options of the kernels.
+    options: Static options of the attention kernels.
     rows: Indices of the queries, int32 of shape [queries, 1].
     columns: Indices of the keys, int32 of shape [1, keys].
     segments: Segment ids of shapes [queries, 1] and [1, keys], or None.
@@ -111,7 +111,7 @@ def add_dropout_bits(options: Options, arrays: Arrays, first_row, first_head):
   """Adds the random bits for dropout to a device's input arrays.
 
   Args:
-    options: Static options of the kernels.
+    options: Static options of the attention kernels.
     arrays: Inputs of the kernels on this device.
     first_row: Global batch index of the first sequence on this device, a
       uint32 scalar.
@@ -144,7 +144,7 @@ def output_gradient_products(options: Options, output, gradient) -> jax.Array:
   kernels apply the scale of dropout only to sums.
 
   Args:
-    options: Static options of the kernels.
+    options: Static options of the attention kernels.
     output: Attention output of the forward pass, of shape [B, T, N, D].
     gradient: Gradient with respect to the output, of shape [B, T, N, D].
 
@@ -166,7 +166,7 @@ def key_blocks(options: Options, i, count: int, window):
   """Returns the range of key blocks that a query block attends to.
 
   Args:
-    options: Static options of the kernels.
+    options: Static options of the attention kernels.
     i: Index of the query block.
     count: Number of key blocks.
     window: Maximum distance between a query and a key, an int32 scalar, or
@@ -191,7 +191,7 @@ def query_blocks(options: Options, j, count: int, window):
   """Returns the range of query blocks that attend to a key block.
 
   Args:
-    options: Static options of the kernels.
+    options: Static options of the attention kernels.
     j: Index of the key block.
     count: Number of query blocks.
     window: Maximum distance between a query and a key, an int32 scalar, or

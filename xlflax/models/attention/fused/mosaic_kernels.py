@@ -122,7 +122,7 @@ def _scores(options, refs, query, key, slices, blocks) -> jax.Array:
   """Returns the scores of a block times log2(e), float32 [keys, queries].
 
   Args:
-    options: Static options of the kernels.
+    options: Static options of the attention kernels.
     refs: Mapping from names to Pallas references.
     query: Queries of shape [queries, D].
     key: Keys of shape [keys, D].

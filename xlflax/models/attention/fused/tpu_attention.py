@@ -20,11 +20,11 @@ _Options = kernel_spec.Options
 
 
 def run_forward(options: _Options, arrays: _Arrays):
-  """Runs the forward kernel.
+  """Runs the kernel of the forward pass of attention.
 
   Args:
-    options: Static options of the kernels.
-    arrays: Padded input arrays.
+    options: Static options of the attention kernels.
+    arrays: Input arrays of the kernels, padded to complete blocks.
 
   Returns:
     The output of shape [B, T, N, D] and the log-sum-exp of the scores, float32
@@ -50,11 +50,11 @@ def run_forward(options: _Options, arrays: _Arrays):
 def run_backward(
   options: _Options, arrays: _Arrays, output, normalizer, gradient
 ):
-  """Runs the backward kernel.
+  """Runs the kernel of the backward pass of attention.
 
   Args:
-    options: Static options of the kernels.
-    arrays: Padded input arrays.
+    options: Static options of the attention kernels.
+    arrays: Input arrays of the kernels, padded to complete blocks.
     output: Attention output of the forward pass, of shape [B, T, N, D].
     normalizer: Log-sum-exp of the scores in the forward pass, float32 of shape
       [B, N, T].
@@ -128,8 +128,8 @@ def _call(
   Args:
     kernel: Function of the options, the references by name, and the block index
       (sequence, head, block).
-    options: Static options of the kernels.
-    arrays: Padded input arrays.
+    options: Static options of the attention kernels.
+    arrays: Input arrays of the kernels, padded to complete blocks.
     extra_inputs: Mapping from names to additional input arrays.
     block: Type of the blocks along the grid's block axis: 0 for query blocks
       and 1 for key blocks.

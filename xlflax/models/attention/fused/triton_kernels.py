@@ -23,7 +23,7 @@ class _Scores:
   keys are `columns`, int32 of shape [1, keys].
 
   Attributes:
-    options: Static options of the kernels.
+    options: Static options of the attention kernels.
     window: Maximum distance between a query and a key, an int32 scalar, or
       None.
     factor: Factor by which the caller must multiply the results of `scores`.
