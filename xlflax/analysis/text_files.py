@@ -32,7 +32,7 @@ class Lines(text_sources.TextSource):
   """Base class for sources that yield text line by line."""
 
   def lines(self, language: str) -> Iterator[str]:
-    """Returns a new iterator over the lines of a language."""
+    """Returns a new iterator over the lines of text in a language."""
     raise NotImplementedError
 
   def load(self, language: str) -> list[str]:

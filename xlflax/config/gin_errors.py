@@ -235,7 +235,7 @@ def _macro_references(bound: Mapping):
 
 
 def references_in(value):
-  """Yields the references in a value, which may be nested."""
+  """Yields the gin references in a value, which may be nested."""
   if isinstance(value, gin.config.ConfigurableReference):
     yield value
   elif isinstance(value, dict):

@@ -479,7 +479,8 @@ def format_interval(metric: str, interval: Interval | None) -> str:
 
   Args:
     metric: Name of the metric.
-    interval: Lower and upper bound. If None, the result is empty.
+    interval: Lower and upper bound of the interval. If None, the returned text
+      is empty.
   """
   if interval is None:
     return ''
@@ -499,9 +500,9 @@ def compare_with_untrained(
 
   Args:
     metric: Name of the metric.
-    untrained: Result of the randomly initialized model. If None, the result is
-      empty.
-    trained: Result of a trained model.
+    untrained: Evaluation result of the randomly initialized model. If None, the
+      returned text is empty.
+    trained: Evaluation result of a trained model.
 
   Returns:
     A sentence part such as 'the untrained model is better for de, fr and equal

@@ -301,7 +301,7 @@ def untrained_notes(report: GridReport) -> list[str]:
   parameters, on the dev set and on each test set.
 
   Args:
-    report: Report of the grid.
+    report: Report of the hyperparameter grid.
   """
   if not (report.ranking and report.untrained_ranking and report.select):
     return []

@@ -141,7 +141,7 @@ class EncoderDecoderConfig(encoder_config.TransformerConfig):
 
   @property
   def encoder(self) -> encoder_config.EncoderConfig:
-    """`EncoderConfig` for the modules that encoders and decoders share."""
+    """`EncoderConfig` for the modules that encoder-only models also use."""
     if self.family is EncoderDecoderFamily.POST_LN:
       norm_position = encoder_config.NormPosition.POST
     else:

@@ -187,7 +187,7 @@ def compile_step(
   executable: bool = False,
   **options: Any,
 ) -> Compiled:
-  """Compiles a jitted step for the devices of `topology_devices`.
+  """Compiles a jitted step for the abstract devices of a target machine.
 
   Args:
     machine: Target machine, whose devices need not be attached to this host.

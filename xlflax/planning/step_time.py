@@ -194,7 +194,7 @@ def describe_time(
   flops: float,
   tokens: float,
 ) -> dict[str, Any]:
-  """Converts the estimate to plain data for JSON and reports.
+  """Converts a step-time estimate to plain data for JSON and reports.
 
   Args:
     machine: Target machine for which the time was estimated.

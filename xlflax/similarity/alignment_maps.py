@@ -17,7 +17,8 @@ class SavedMap:
   """Alignment map from one model's layer to a different model's layer.
 
   Attributes:
-    alignment: Alignment, without the vectors to which it was fitted.
+    alignment: Orthogonal map and normalizations, without the vectors to which
+      they were fitted.
     about: JSON metadata that describes the map's models, languages, layers and
       texts.
     scale: Mean norm of the target's hidden states, divided by the mean norm of

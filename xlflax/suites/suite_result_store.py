@@ -142,7 +142,7 @@ def merge_results(
   output: pathlib.Path,
   load_tests: LoadTests,
 ) -> tuple[suite_report.TaskResult, ...]:
-  """Combines the results of this call with those of earlier calls.
+  """Combines new results of a suite with the results of earlier calls.
 
   Args:
     results: Results of this call. They replace earlier results for the same
