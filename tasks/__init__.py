@@ -1,5 +1,6 @@
 """SeqIO tasks over public corpora, which are registered on import.
 
 `wiki40b`, `mc4`, `opus`, `paracrawl` and `wmt` read prepared TensorFlow
-Datasets. docs/tasks.md explains how to register tasks over your own data.
+Datasets. `web_corpora` reads FineWeb2, HPLT, MADLAD-400, GlotCC and CC-100.
+docs/tasks.md explains how to register tasks over your own data.
 """

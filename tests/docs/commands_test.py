@@ -27,7 +27,7 @@ _PAGES = ['README.md'] + sorted(
 # What a line of a block of commands begins with.
 _COMMAND = re.compile(
   r'(xlflax [a-z]|make |pip |python |git |hf |docker |studies/|echo |export |tensorboard '
-  r'|for |  python|done$|[A-Z_]+=\S+ python)'
+  r'|for |  python|done$|[A-Z_]+=\S+ (?:python|xlflax))'
 )
 
 

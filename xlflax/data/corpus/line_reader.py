@@ -3,14 +3,15 @@
 All readers of text files use the definitions in this module. A line ends with
 LF, CRLF or CR. Tokens are separated by ASCII spaces and tabs. A no-break space
 is part of a token. ASCII white space at both ends of a line is removed. Files
-with the extension `.gz` or `.zst` are decompressed while they are read, and
-files that contain records are converted to lines (`record_reader`). TensorFlow
-is not required.
+with the extension `.gz`, `.zst` or `.xz` are decompressed while they are read,
+and files that contain records are converted to lines (`record_reader`).
+TensorFlow is not required.
 """
 
 import contextlib
 import errno
 import gzip
+import lzma
 import pathlib
 import re
 import zlib
@@ -39,6 +40,7 @@ _CHUNK_BYTES = 1 << 12
 _DECOMPRESSION_ERRORS = (
   EOFError,
   gzip.BadGzipFile,
+  lzma.LZMAError,
   zlib.error,
   zstandard.ZstdError,
 )
@@ -88,6 +90,8 @@ def _open(
     stream: Any = file
     if path.suffix == '.gz':
       stream = stack.enter_context(gzip.open(file))
+    elif path.suffix == '.xz':
+      stream = stack.enter_context(lzma.open(file))
     elif path.suffix == '.zst':
       stream = stack.enter_context(
         record_reader.buffered(record_reader.Stream(_zstd_frames(file)))
@@ -136,6 +140,25 @@ def read_text(
   return read_lines(
     path, strip=strip, of_records=True, on_bad_record=on_bad_record
   )
+
+
+def read_records(
+  path: pathlib.Path,
+) -> Iterator[tuple[int, record_reader.Record]]:
+  """Yields the records of a file with their numbers, counted from 1.
+
+  Args:
+    path: Path of a file in a format of `record_reader`, such as JSON lines or
+      Parquet.
+
+  Raises:
+    BadRecordError: If a record cannot be parsed.
+    CorpusError: If the file cannot be opened, or if it is damaged.
+  """
+  number = 0
+  with _as_corpus_errors(path, lambda: number + 1), _open(path) as stream:
+    for number, record in record_reader.read_records([stream], path):
+      yield number, record
 
 
 def read_lines(

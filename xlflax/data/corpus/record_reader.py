@@ -87,6 +87,25 @@ def read_record_lines(
       yield text.encode()
 
 
+def read_records(
+  streams: Sequence[BinaryIO], path: pathlib.Path
+) -> Iterator[tuple[int, Record]]:
+  """Yields the records of a file with their numbers, counted from 1.
+
+  Args:
+    streams: Decompressed contents of the file, as in `read_record_lines`.
+    path: Path of the file, whose name determines the format.
+
+  Raises:
+    BadRecordError: If a record cannot be parsed.
+    CorpusError: If the file is damaged.
+  """
+  suffix = record_formats.format_suffix(path)
+  parse = _PARSERS.get(suffix, _use_record)
+  for number, raw_record in _READERS[suffix](*streams, path):
+    yield number, parse(raw_record, path, number)
+
+
 def _record_text(
   record: Record, form: RecordFormat, path: pathlib.Path, number: int
 ) -> str:
@@ -390,22 +409,53 @@ def _parse_aligned_lines(
 def _read_dataset(stream: BinaryIO, path: pathlib.Path):
   """Yields the rows of a Hugging Face dataset."""
   with _as_corpus_errors(path):
-    import datasets  # noqa: PLC0415
-
     arguments = {'split': 'train'} | tomllib.loads(stream.read().decode())
-    try:
-      rows = datasets.load_dataset(**arguments, streaming=True)
-      yield from enumerate(rows, start=1)
-    except Exception as error:
-      raise errors.CorpusError(
-        f'A Hugging Face dataset cannot be loaded ({error}).',
-        got=str(arguments),
-        expected='a path, and optionally name, data_files, split and revision',
+    yield from enumerate(
+      stream_dataset(
+        arguments,
         where=str(path),
-        fix='Correct the file, or run the command again. Without network '
-        'access (or with HF_HUB_OFFLINE), use a local directory.',
-        status=errors.ExitStatus.FAILURE,
-      ) from error
+        fix='Correct the file, or run the command '
+        'again. Without network access (or with HF_HUB_OFFLINE), use a local '
+        'directory.',
+      ),
+      start=1,
+    )
+
+
+def stream_dataset(
+  arguments: Mapping[str, Any], *, where: str, fix: str
+) -> Iterator[Record]:
+  """Yields the rows of a Hugging Face dataset, which is read in streaming mode.
+
+  Args:
+    arguments: Arguments of `datasets.load_dataset`.
+    where: Location of the arguments, for errors.
+    fix: Hint for errors.
+
+  Raises:
+    CorpusError: If the library `datasets` is not installed, or if the dataset
+      cannot be loaded.
+  """
+  try:
+    import datasets  # noqa: PLC0415
+  except ImportError as error:
+    raise errors.CorpusError(
+      'Hugging Face datasets require the library `datasets`, which is not '
+      'installed.',
+      where=where,
+      fix='Run `pip install ".[sources]"` in a checkout of xlflax.',
+    ) from error
+  try:
+    yield from datasets.load_dataset(**arguments, streaming=True)
+  except Exception as error:
+    raise errors.CorpusError(
+      f'A Hugging Face dataset cannot be loaded ({error}).',
+      got=str(dict(arguments)),
+      expected='a path, and optionally name, data_files, split and revision',
+      where=where,
+      fix=fix,
+      status=errors.ExitStatus.FAILURE,
+    ) from error
 
 
 def _read_tf_records(stream: BinaryIO, path: pathlib.Path):

@@ -15,6 +15,7 @@ PUBLIC_TASK_MODULES = (
   'opus',
   'paracrawl',
   'wmt',
+  'web_corpora',
   'ecs',
   'labeled_tfds',
 )
