@@ -292,3 +292,45 @@ def test_a_task_that_tokenizes_its_text_is_rejected():
 def test_the_text_must_be_given_and_readable_in_that_way(options):
   with pytest.raises(errors.ConfigError):
     cli.parse('vocab', ['--output=v', '--size=32', *options])
+
+
+def test_extends_a_vocabulary(corpus, tmp_path, capsys):
+  assert _run(corpus, tmp_path / 'v') == 0
+  base = Vocabulary.load(tmp_path / 'v')
+  corpus_writer.write_monolingual(corpus, 'sw', [['watoto wanakuja'] * 8])
+  options = [
+    f'--extend={tmp_path / "v"}',
+    f'--corpus={corpus}',
+    f'--output={tmp_path / "more"}',
+    '--size=+12',
+  ]
+  capsys.readouterr()
+  assert cli.main(['vocab', *options, '--json']) == 0
+  extended = Vocabulary.load(tmp_path / 'more')
+  assert len(extended) == len(base) + 12
+  assert extended.spec.languages == ('en', 'fi', 'sw')
+  (line,) = capsys.readouterr().out.splitlines()
+  rows = {row['language']: row for row in json.loads(line)['statistics']}
+  assert rows['sw']['tokens'] < rows['sw']['base']['tokens']
+  assert rows['fi']['tokens'] == rows['fi']['base']['tokens']
+  assert cli.main(['vocab', *options]) == 0
+  assert '->' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+  ('options', 'value'),
+  [
+    (['--size=+20'], '--size=+20'),
+    (['--extend=v', '--size=20'], '--size=20'),
+    (['--extend=v', '--size=+20', '--alpha=0.5'], 'both'),
+    (['--size=20', '--new_languages=sw'], '--new_languages without --extend'),
+    (
+      ['--size=20', '--allow_changed_ids'],
+      '--allow_changed_ids without --extend',
+    ),
+  ],
+)
+def test_options_of_an_extension(corpus, tmp_path, options, value):
+  arguments = [f'--corpus={corpus}', f'--output={tmp_path / "v"}', *options]
+  with raises_error(errors.ConfigError, got=value):
+    cli.parse('vocab', arguments)

@@ -155,6 +155,7 @@ SMALLER = {
     '--hold_out=500': '--hold_out=2',
     '--hours=2': '--steps=2',
     '--size=32000': '--size=500 --character_coverage=1',
+    '--size=+8000': '--size=+8',
     '--num_merges=80000': '--num_merges=300 --character_coverage=1',
     '--num_merges=40000': '--num_merges=200 --character_coverage=1',
     '--segment_chinese --num_workers=8': '--segment_chinese',
@@ -217,7 +218,7 @@ SMALLER = {
     '--gin.TRAIN_STEPS=950': '--gin.TRAIN_STEPS=2',
   },
   'docs/questions.md': {
-    '--size=32000': '--size=500 --character_coverage=1',
+    '--size=+8000': '--size=+8',
     '--gin.TRAIN_STEPS=20000': world.MONO,
     '--metric_for_best_model tagging/accuracy/en': (
       f'--metric_for_best_model tagging/accuracy/en {world.TUNING}'),

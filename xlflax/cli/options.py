@@ -20,7 +20,7 @@ from xlflax.storage import name_path_pairs
 from xlflax.utils import errors
 
 
-def _parse_integer(type_: Any, tokens: Sequence[cyclopts.Token]) -> int:
+def parse_integer(type_: Any, tokens: Sequence[cyclopts.Token]) -> int:
   """Parses '10000' and '1e4'; cyclopts would round '1.5' to 2."""
   text = tokens[0].value
   try:
@@ -33,7 +33,7 @@ def _parse_integer(type_: Any, tokens: Sequence[cyclopts.Token]) -> int:
 
 
 # Integers. Options use these types instead of `int`.
-Integer = Annotated[int, cyclopts.Parameter(converter=_parse_integer)]
+Integer = Annotated[int, cyclopts.Parameter(converter=parse_integer)]
 PositiveInt = Annotated[Integer, annotated_types.Interval(ge=1, lt=2**31)]
 NonNegativeInt = Annotated[Integer, annotated_types.Interval(ge=0, lt=2**31)]
 NumBytes = Annotated[Integer, annotated_types.Interval(ge=1, le=2**53)]

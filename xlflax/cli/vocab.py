@@ -1,11 +1,14 @@
-"""`xlflax vocab`: trains a SentencePiece vocabulary."""
+"""`xlflax vocab`: trains or extends a vocabulary."""
 
 import dataclasses
 import json
 import logging
+import pathlib
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import annotated_types
+import cyclopts
 
 from xlflax.cli import options as shared_options
 from xlflax.cli import output_paths
@@ -39,9 +42,43 @@ _TRAINING_OPTIONS = (
 )
 
 
+# Options that have no effect on the extension of a vocabulary.
+_TRAINING_ONLY_OPTIONS = (
+  'sample_dir',
+  'num_merges',
+  'vocab_sharing',
+  'extra_ids',
+  'model_type',
+  'alpha',
+  'byte_fallback',
+  'normalization',
+  'languages',
+  'seed',
+  'num_threads',
+  'dry_run',
+)
+
+
+class _Increment(int):
+  """Number of tokens to add, as in `--size=+8000`."""
+
+
+def _parse_size(type_: Any, tokens: Sequence[cyclopts.Token]) -> int:
+  """Parses '32000', '1e4' and '+8000'."""
+  size = shared_options.parse_integer(type_, tokens)
+  return _Increment(size) if tokens[0].value.startswith('+') else size
+
+
+_Size = Annotated[
+  int,
+  cyclopts.Parameter(converter=_parse_size),
+  annotated_types.Interval(ge=1, lt=2**31),
+]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VocabOptions:
-  """Trains a SentencePiece vocabulary on the languages of a corpus.
+  """Trains a SentencePiece vocabulary, or adds tokens to a vocabulary.
 
   Attributes:
     corpus: Corpus directory. The vocabulary is trained on its training text.
@@ -56,8 +93,19 @@ class VocabOptions:
     sample_dir: Directory for a sample of the text. Jobs with --shard_index or
       --shard_from_env write their shard of the sample to this directory. A
       command without these options trains the vocabulary on the sample.
+    extend: Directory of a trained or imported vocabulary to which tokens for
+      new languages are added. All existing tokens keep their ids. The corpus
+      contains text of the new languages, and of the languages whose token ids
+      must not change.
+    new_languages: Languages for which --extend adds tokens, separated by
+      commas. Defaults to the languages of the corpus that the vocabulary does
+      not list.
+    allow_changed_ids: With --extend, also add tokens that change the token ids
+      of training text in the other languages of the corpus. Such tokens shorten
+      the text of the new languages further.
     size: Number of tokens, including special symbols. With one model per
-      language, this is the size of each model.
+      language, this is the size of each model. With --extend, the number of
+      tokens to add, as in --size=+8000.
     num_merges: Number of BPE merges per model, which replaces --size. The
       vocabulary also contains the text's characters, the special symbols and,
       with --byte_fallback, 256 bytes. Requires --model_type=bpe.
@@ -96,7 +144,10 @@ class VocabOptions:
   tfds_data_dir: str | None = None
   output: str | None = None
   sample_dir: str | None = None
-  size: shared_options.PositiveInt | None = None
+  extend: str | None = None
+  new_languages: str | None = None
+  allow_changed_ids: bool = False
+  size: _Size | None = None
   num_merges: shared_options.PositiveInt | None = None
   vocab_sharing: Literal['joint', 'shared', 'none', 'separate'] = 'joint'
   extra_ids: shared_options.NonNegativeInt = 0
@@ -139,6 +190,7 @@ class VocabOptions:
       fix='Remove --sample_dir. Only the text of a corpus directory can be '
       'sampled in several jobs.',
     )
+    self._check_extension()
     is_sharded = self.shard != shared_options.ShardOptions()
     shared_options.check_excludes(
       self,
@@ -168,6 +220,37 @@ class VocabOptions:
         ),
       )
 
+  def _check_extension(self):
+    """Raises a ConfigError if options of an extension conflict with others."""
+    shared_options.check_requires(
+      self,
+      ['new_languages', 'allow_changed_ids'],
+      requires='--extend',
+      satisfied=self.extend is not None,
+    )
+    shared_options.check_excludes(
+      self,
+      list(_TRAINING_ONLY_OPTIONS),
+      excluded_by='--extend',
+      given=self.extend is not None,
+    )
+    is_increment = isinstance(self.size, _Increment)
+    if self.extend is not None and not is_increment:
+      raise errors.ConfigError(
+        '--extend requires the number of tokens to add.',
+        got=f'--size={self.size}',
+        expected='--size=+N',
+        where='xlflax vocab',
+        fix='Pass a number with a plus sign, such as --size=+8000.',
+      )
+    if self.extend is None and is_increment:
+      raise errors.ConfigError(
+        'A number of tokens to add requires --extend.',
+        got=f'--size=+{self.size}',
+        where='xlflax vocab',
+        fix='Pass --extend=VOCABULARY, or remove the plus sign.',
+      )
+
 
 EXAMPLES = r"""
 Train 32,000 tokens, with small languages sampled more often:
@@ -187,6 +270,10 @@ Add 100 sentinels for span corruption:
 Train on the SeqIO tasks that my_tasks.py registers:
   xlflax vocab --mixture=news --task_module=my_tasks.py --output=vocabulary \
       --size=32000
+
+Add 8,000 tokens for Swahili to a trained or imported vocabulary:
+  xlflax vocab --extend=vocabulary --corpus=corpus --new_languages=sw \
+      --size=+8000 --output=extended
 
 Sample the text in 16 jobs, and train on the sample after the last one:
   xlflax vocab --corpus=corpus --sample_dir=sample --shard_index=3 \
@@ -212,8 +299,11 @@ def main(options: VocabOptions) -> None:
   if shard is not None:
     _sample_shard(options, _open_corpus(options), shard)
     return
-  settings = _settings(options)
   text = _open_text(options)
+  if options.extend is not None:
+    _extend(options, text)
+    return
+  settings = _settings(options)
   if options.dry_run:
     _print_plan(text, VocabularyConfig(**settings))
     return
@@ -286,6 +376,71 @@ def _train(
   for code, ranges in zip(spec.languages, spec.language_words, strict=False):
     num_words = sum(stop - start for start, stop in ranges)
     print(f'  {code:<10} {num_words:>12,} words')
+
+
+def _extend(
+  options: VocabOptions, text: text_sampling.MultilingualText
+) -> None:
+  """Extends a vocabulary, and prints its statistics."""
+  from xlflax.data.tokenizers import (
+    base_vocabulary,
+    fertility,
+    vocabulary_extension,
+  )
+
+  assert options.output is not None and options.extend is not None
+  base_dir = bucket_staging.stage_input(options.extend)
+  with (
+    bucket_staging.stage_output(options.output) as output,
+    progress_reporting.progress_name('extending a vocabulary'),
+  ):
+    result = vocabulary_extension.extend_vocabulary(
+      _load_extensible(base_dir),
+      text,
+      output,
+      base_dir=base_dir,
+      overwrite=options.overwrite,
+      size=int(options.size or 0),
+      languages=tuple(filter(None, (options.new_languages or '').split(','))),
+      preserve_text=not options.allow_changed_ids,
+      character_coverage=options.character_coverage,
+      max_sentences=options.max_sentences,
+    )
+  statistics = result.description['statistics']
+  if options.format.json:
+    summary = {'directory': options.output, 'statistics': statistics}
+    print(json.dumps(summary), flush=True)
+    return
+  print(fertility.format_comparison(statistics))
+  path = paths.to_path(options.output) / base_vocabulary.DESCRIPTION_FILE
+  base_size = result.description[base_vocabulary.EXTENSION_FIELD]['base_size']
+  print(f'\n{base_size} tokens, extended to {result.spec.size}: {path}')
+
+
+def _load_extensible(directory: pathlib.Path) -> Any:
+  """Loads a vocabulary, and converts SentencePiece models with moved ids.
+
+  tokenizer.json represents the ids of any extension. A SentencePiece model with
+  the ids of fairseq, T5 or DeBERTa does not, because special tokens have the
+  last ids.
+  """
+  from xlflax.data.tokenizers import fairseq_vocabulary, huggingface_vocabulary
+  from xlflax.data.tokenizers.base_vocabulary import Vocabulary
+  from xlflax.interop.huggingface.tokenizers import sentencepiece_files
+
+  vocabulary = Vocabulary.load(directory)
+  if not isinstance(
+    vocabulary, fairseq_vocabulary.MovedSentencePieceVocabulary
+  ):
+    return vocabulary
+  files = sentencepiece_files.convert_sentencepiece(vocabulary)
+  if files is None:
+    return vocabulary
+  return huggingface_vocabulary.TokenizersVocabulary(
+    files[huggingface_vocabulary.FILE],
+    vocabulary.layout,
+    description=vocabulary.description,
+  )
 
 
 def _warn_of_changed_text(

@@ -39,6 +39,8 @@ from xlflax.utils import errors, name_suggestions, validation
 
 MODEL_FILE = 'sentencepiece.model'
 DESCRIPTION_FILE = 'vocabulary.json'
+# Field of the description of a vocabulary that extends another one.
+EXTENSION_FIELD = 'extension'
 FORMAT = 1
 SPECIAL_PIECES = ('<pad>', '<s>', '</s>', '<unk>', '<mask>')
 

@@ -1,6 +1,7 @@
 """Tokenization statistics by language: fertility, unknown and byte rates."""
 
 import itertools
+from collections.abc import Collection
 
 import numpy as np
 
@@ -16,6 +17,7 @@ def compute_fertility(
   vocabulary: Vocabulary,
   corpus: text_sampling.MultilingualText,
   *,
+  languages: Collection[str] | None = None,
   max_sentences: int = 1000,
 ) -> list[dict]:
   """Computes a vocabulary's tokenization statistics for each language.
@@ -27,6 +29,8 @@ def compute_fertility(
   Args:
     vocabulary: Vocabulary to evaluate.
     corpus: Corpus that contains the text.
+    languages: Codes of the languages. If None, the languages of the
+      vocabulary.
     max_sentences: Maximum number of sentences to use for each language.
 
   Returns:
@@ -36,11 +40,150 @@ def compute_fertility(
     tokens), and `changed_rate` (fraction of the sentences without unknown
     tokens that encoding and decoding changes).
   """
+  if languages is None:
+    languages = vocabulary.spec.languages
   return [
     _compute_statistics(vocabulary, corpus, language, max_sentences)
     for language in corpus.languages
-    if language in vocabulary.spec.languages
+    if language in languages
   ]
+
+
+def compute_parity(
+  vocabulary: Vocabulary,
+  corpus: text_sampling.MultilingualText,
+  *,
+  pivot: str = 'en',
+  max_sentences: int = 1000,
+) -> dict[str, float]:
+  """Computes tokenizer parity on parallel text (Petrov et al., 2023, section 2).
+
+  The parity of a language is the number of tokens of its sentences divided by
+  the number of tokens of their translations into the pivot language. With a
+  parity of 1, both languages require sequences of the same length.
+
+  Args:
+    vocabulary: Vocabulary that encodes all languages with the same tokens.
+    corpus: Corpus that contains the parallel text. Of each pair, the validation
+      text is used, otherwise the test text, otherwise the training text.
+    pivot: Code of the language with which the others are compared.
+    max_sentences: Maximum number of sentence pairs to use for each language.
+
+  Returns:
+    Mapping from language codes to parities. It contains only languages that
+    have parallel text with the pivot language.
+  """
+  parities: dict[str, float] = {}
+  for split in _SPLITS:
+    for pair in corpus.parallel_pairs(split):
+      other = next((code for code in pair if code != pivot), pivot)
+      if pivot not in pair or other in parities:
+        continue
+      sentences = itertools.islice(
+        corpus.parallel(*pair, split=split), max_sentences
+      )
+      num_tokens = {
+        code: sum(map(len, vocabulary.encode_batch(list(texts))))
+        for code, texts in zip(
+          pair,
+          zip(*(sides[:2] for sides in sentences), strict=True),
+          strict=True,
+        )
+      }
+      parities[other] = num_tokens[other] / max(1, num_tokens[pivot])
+  return parities
+
+
+def compare_vocabularies(
+  base: Vocabulary,
+  extended: Vocabulary,
+  corpus: text_sampling.MultilingualText,
+  *,
+  max_sentences: int = 1000,
+) -> list[dict]:
+  """Compares the statistics of a vocabulary and of its extension.
+
+  Args:
+    base: Vocabulary that was extended.
+    extended: Extended vocabulary.
+    corpus: Corpus that contains the text.
+    max_sentences: Maximum number of sentences to use for each language.
+
+  Returns:
+    One dict per language: the fields of `compute_fertility` for `extended`, and
+    `base` with those for the base vocabulary. Both have the field `parity` if
+    there is parallel text with English. `changed_ids_rate` is the fraction of
+    the sentences whose token ids the extension changes. Sentences with unknown
+    characters are not counted.
+  """
+  languages = corpus.languages
+  rows = []
+  parities, base_parities = (
+    compute_parity(vocabulary, corpus, max_sentences=max_sentences)
+    for vocabulary in (extended, base)
+  )
+  for row, base_row in zip(
+    compute_fertility(
+      extended, corpus, languages=languages, max_sentences=max_sentences
+    ),
+    compute_fertility(
+      base, corpus, languages=languages, max_sentences=max_sentences
+    ),
+    strict=True,
+  ):
+    language = row['language']
+    texts = _held_out_sentences(corpus, language, row['split'], max_sentences)
+    changes = [
+      ids != extended_ids
+      for ids, extended_ids in zip(
+        base.encode_batch(texts), extended.encode_batch(texts), strict=True
+      )
+      if base.spec.unk_id not in ids and not any(map(base.is_byte, ids))
+    ]
+    if language in parities:
+      row['parity'] = parities[language]
+      base_row['parity'] = base_parities[language]
+    rows.append(
+      row
+      | {
+        'changed_ids_rate': sum(changes) / max(1, len(changes)),
+        'base': base_row,
+      }
+    )
+  return rows
+
+
+def format_comparison(rows: list[dict]) -> str:
+  """Formats the statistics of an extension as an aligned text table.
+
+  Each cell contains the values of the base and of the extended vocabulary.
+  """
+  header = (
+    'language',
+    'text',
+    'sentences',
+    'tokens/word',
+    'unknown',
+    'parity with en',
+    'changed ids',
+  )
+  lines = [header] + [
+    (
+      row['language'],
+      row['split'],
+      f'{row["sentences"]}',
+      _format_change(row, 'tokens_per_word', '.2f'),
+      _format_change(row, 'unknown_rate', '.3%'),
+      _format_change(row, 'parity', '.2f') if 'parity' in row else '',
+      f'{row["changed_ids_rate"]:.2%}',
+    )
+    for row in rows
+  ]
+  return _align(lines)
+
+
+def _format_change(row: dict, name: str, spec: str) -> str:
+  return f'{row["base"][name]:{spec}} -> {row[name]:{spec}}'
 
 
 def format_table(rows: list[dict]) -> str:
@@ -66,6 +209,11 @@ def format_table(rows: list[dict]) -> str:
     )
     for row in rows
   ]
+  return _align(lines)
+
+
+def _align(lines: list[tuple[str, ...]]) -> str:
+  """Formats the cells of a table, the first two columns left-aligned."""
   widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
   return '\n'.join(
     '  '.join(
@@ -84,12 +232,7 @@ def _compute_statistics(
 ) -> dict:
   """Computes the statistics of one language."""
   split = next(split for split in _SPLITS if _has_text(corpus, language, split))
-  texts = list(
-    itertools.islice(
-      text_sampling.iterate_sentences(corpus, language, split=split),
-      max_sentences,
-    )
-  )
+  texts = _held_out_sentences(corpus, language, split, max_sentences)
   rows = vocabulary.encode_batch(texts, language=language)
   ids, _ = flatten_ids(rows)
   # Sentences without unknown tokens, before and after encoding.
@@ -123,6 +266,17 @@ def _compute_statistics(
     'byte_rate': num_bytes / num_tokens,
     'changed_rate': num_changed / max(1, len(decoded_pairs)),
   }
+
+
+def _held_out_sentences(
+  corpus: text_sampling.MultilingualText,
+  language: str,
+  split: str,
+  max_sentences: int,
+) -> list[str]:
+  """Returns the first sentences of a language in a split."""
+  sentences = text_sampling.iterate_sentences(corpus, language, split=split)
+  return list(itertools.islice(sentences, max_sentences))
 
 
 def _has_text(

@@ -193,6 +193,14 @@ def _read_spec(processor) -> VocabularySpec:
     if pieces[symbol_id] == base_vocabulary.sentinel_token(number)
   )
   first_sentinel = first_language + len(languages)
+  # `xlflax vocab --extend` appends the symbols of further languages.
+  num_leading = first_sentinel + len(sentinel_ids)
+  appended = {
+    match.group(1): index
+    for index in range(num_leading, size)
+    if processor.is_control(index)
+    and (match := _SYMBOL.fullmatch(pieces[index]))
+  }
   return VocabularySpec(
     size=size,
     pad_id=0,
@@ -200,9 +208,12 @@ def _read_spec(processor) -> VocabularySpec:
     eos_id=2,
     unk_id=3,
     mask_id=4,
-    special_ids=tuple(range(first_sentinel + len(sentinel_ids))),
-    languages=languages,
-    language_symbol_ids=tuple(range(first_language, first_sentinel)),
+    special_ids=(*range(num_leading), *appended.values()),
+    languages=(*languages, *appended),
+    language_symbol_ids=(
+      *range(first_language, first_sentinel),
+      *appended.values(),
+    ),
     sentinel_ids=sentinel_ids,
     word_starts=pack_word_starts(pieces),
   )

@@ -151,6 +151,17 @@ def word_starts(pieces: Iterable[str], notation: Notation) -> list[bool]:
   return [may_be_word(token) for token in tokens]
 
 
+def byte_level_content(piece: str) -> bytes | None:
+  """Returns the bytes that a token of byte-level BPE represents.
+
+  The result is None for a special symbol, which is not spelled in bytes.
+  """
+  bytes_by_letter = _bytes_by_letter()
+  if not all(letter in bytes_by_letter for letter in piece):
+    return None
+  return bytes(bytes_by_letter[letter] for letter in piece)
+
+
 @functools.lru_cache(maxsize=1 << 16)
 def _script_of(letter: str) -> str:
   return unicodedata.name(letter, 'UNNAMED').split(' ')[0]
@@ -182,11 +193,9 @@ def _parse_word_end(piece: str) -> PlainToken:
 
 def _parse_byte_level(piece: str) -> PlainToken:
   """Parses a token of byte-level BPE."""
-  bytes_by_letter = _bytes_by_letter()
-  if not all(letter in bytes_by_letter for letter in piece):
-    # The token is a special symbol, which is not spelled in bytes.
+  content = byte_level_content(piece)
+  if content is None:
     return PlainToken(piece, False)
-  content = bytes(bytes_by_letter[letter] for letter in piece)
   try:
     text = content.decode('utf-8')
   except UnicodeDecodeError:

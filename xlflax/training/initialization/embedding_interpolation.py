@@ -11,6 +11,9 @@ tokens (mostly dictionary translations), aligns the vectors of each language
 with them. An embedding is the softmax-weighted mean of the nearest source
 tokens' embeddings.
 
+Subwords: An embedding is the mean of the embeddings of the source tokens into
+which the source vocabulary segments the token.
+
 The static vectors are based on co-occurrence (positive PMI and SVD, Levy and
 Goldberg 2014), where both papers use fastText. Matched tokens keep the
 embedding of their match.
@@ -18,13 +21,14 @@ embedding of their match.
 
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from scipy import sparse, special
 from scipy.sparse import linalg
 
 from xlflax.data.corpus.corpus_directory import TRAIN, Corpus
+from xlflax.data.tokenizers import token_normalization
 from xlflax.similarity import procrustes
 
 _MAX_LINES = 200_000  # Lines per language.
@@ -130,6 +134,79 @@ def wechsel_mixture(
     )
     best_counts = np.maximum(best_counts, counts)
   return ids, weights
+
+
+def subword_mixture(
+  target_pieces: Sequence[str],
+  source,
+  source_pieces: Sequence[str],
+  matched: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+  """Computes the mean of the source tokens of each token without a match.
+
+  Args:
+    target_pieces: Tokens of the target vocabulary, of length V.
+    source: Source vocabulary, that of the run that provides embeddings.
+    source_pieces: Tokens of the source vocabulary.
+    matched: Boolean array of shape [V], True for the tokens that have a match.
+
+  Returns:
+    Source ids (int32) and weights (float32) of shape [V, K], as in
+    `focus_mixture`. Source tokens that are unknown have no weight.
+  """
+  notation = token_normalization.notation_of(target_pieces)
+  tokens = token_normalization.plain_tokens(target_pieces, notation)
+  source_tokens = token_normalization.plain_tokens(source_pieces)
+  ids_by_token = {token: i for i, token in enumerate(source_tokens)}
+  is_byte_level = notation is token_normalization.Notation.BYTE_LEVEL
+  rows: dict[int, list[int]] = {}
+  for i in np.flatnonzero(~matched).tolist():
+    token = tokens[i]
+    if is_byte_level and not _is_complete_text(target_pieces[i]):
+      # The token contains a part of a character.
+      bytes_ids = map(source.piece_id, target_pieces[i])
+      rows[i] = [j for j in bytes_ids if j is not None]
+    elif token.begins_word or is_byte_level:
+      rows[i] = source.encode(' ' * token.begins_word + token.text)
+    else:
+      # Encoding the text would add the start of a word.
+      rows[i] = _longest_matches(token.text, ids_by_token)
+  special = {*source.spec.special_ids, source.spec.unk_id}
+  rows = {i: [j for j in row if j not in special] for i, row in rows.items()}
+  width = max(map(len, rows.values()), default=0) or 1
+  ids = np.zeros((len(tokens), width), np.int32)
+  weights = np.zeros((len(tokens), width), np.float32)
+  for i, row in rows.items():
+    ids[i, : len(row)] = row
+    weights[i, : len(row)] = 1 / max(len(row), 1)
+  return ids, weights
+
+
+def _is_complete_text(piece: str) -> bool:
+  """Returns whether a token of byte-level BPE consists of complete characters."""
+  content = token_normalization.byte_level_content(piece)
+  try:
+    return content is None or bool(content.decode())
+  except UnicodeDecodeError:
+    return False
+
+
+def _longest_matches(
+  text: str, ids_by_token: Mapping[token_normalization.PlainToken, int]
+) -> list[int]:
+  """Segments a text inside a word by greedy longest match from the left."""
+  ids = []
+  start = 0
+  while start < len(text):
+    for stop in range(len(text), start, -1):
+      index = ids_by_token.get(
+        token_normalization.PlainToken(text[start:stop], False)
+      )
+      if index is not None:
+        ids.append(index)
+        break
+    start = stop
+  return ids
 
 
 def _read_token_ids(

@@ -14,7 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlflax.data.tokenizers import token_normalization, vocabulary_spec
+from xlflax.data.tokenizers import (
+  base_vocabulary,
+  token_normalization,
+  vocabulary_spec,
+)
 from xlflax.storage import content_hash
 from xlflax.training.initialization import (
   dictionary_translations,
@@ -65,6 +69,9 @@ class EmbeddingMixing(enum.Enum):
   # Mixtures of similar source tokens after an alignment of the languages
   # (Minixhofer et al., 2022).
   WECHSEL = 'wechsel'
+  # The mean of the source tokens into which the source vocabulary segments the
+  # token. Requires no text.
+  SUBWORDS = 'subwords'
 
 
 class Matching(NamedTuple):
@@ -130,8 +137,10 @@ class EmbeddingTransfer:
       and their output biases.
     text: Corpus directory. If set, the embeddings of tokens without a match are
       interpolated (see `embedding_interpolation`). If None, `unmatched` applies
-      to them.
-    mixing: Method of interpolation.
+      to them, unless `mixing` is `'subwords'`.
+    mixing: Method of interpolation. With `'subwords'`, which requires no text,
+      the embedding of a token without a match is the mean of the embeddings of
+      its subwords in the source vocabulary.
   """
 
   dictionaries: tuple[str, ...] = class_registry.path_field(
@@ -155,6 +164,14 @@ class EmbeddingTransfer:
         where='EmbeddingTransfer.text',
         fix="Set `text`, or do not set mixing='wechsel'.",
       )
+    if self.mixing is EmbeddingMixing.SUBWORDS and self.text is not None:
+      raise errors.ConfigError(
+        "`mixing='subwords'` does not use `text`",
+        got=f'text={self.text!r}',
+        expected='text=None',
+        where='EmbeddingTransfer.text',
+        fix="Remove `text`, or set mixing='focus'.",
+      )
 
   def match(self, target, source) -> Matching:
     """Matches two vocabularies with the configured dictionaries and text.
@@ -173,10 +190,18 @@ class EmbeddingTransfer:
         self.dictionaries, self.source_language
       ),
     )
-    if self.text is None:
-      return token_matching
     matched = token_matching.source_ids >= 0
-    if self.mixing is EmbeddingMixing.FOCUS:
+    if self.mixing is EmbeddingMixing.SUBWORDS:
+      is_special = np.isin(np.arange(len(target)), target.spec.special_ids)
+      ids, weights = embedding_interpolation.subword_mixture(
+        comparable_tokens(target),
+        source,
+        comparable_tokens(source),
+        matched | is_special,
+      )
+    elif self.text is None:
+      return token_matching
+    elif self.mixing is EmbeddingMixing.FOCUS:
       ids, weights = embedding_interpolation.focus_mixture(
         target, self.text, matched
       )
@@ -207,8 +232,10 @@ def match_tokens(
   """Finds each target token's match in the source vocabulary.
 
   Special symbols (padding, begin, end, unknown, mask, language symbols and
-  sentinels) are matched by their purpose, and are never matches of text. Other
-  tokens are matched in this order:
+  sentinels) are matched by their purpose, and are never matches of text. If the
+  target vocabulary is an extension of the source vocabulary
+  (`vocabulary_extension`), the tokens of the source vocabulary are matched by
+  id. Other tokens are matched in this order:
 
   1. exact: A token with the same characters and the same position in a word
      (whether it begins the word), independent of how the vocabularies mark it.
@@ -238,10 +265,14 @@ def match_tokens(
   for i, j in _match_special_ids(target.spec, source.spec).items():
     source_ids[i], kinds[i] = j, Kind.SPECIAL
 
+  num_kept = _num_kept_ids(target, source)
+  source_ids[:num_kept] = np.arange(num_kept)
   special = _special_ids(target.spec)
+  is_text = [i not in special for i in range(num_kept)]
+  kinds[:num_kept] = np.where(is_text, Kind.EXACT, Kind.SPECIAL)
   unmatched: dict[str, list[int]] = {}
   for i, token in enumerate(_plain_tokens(target)):
-    if i in special:
+    if i in special or i < num_kept:
       continue
     source_ids[i], kinds[i] = lookup.find(token)
     if (
@@ -263,6 +294,15 @@ def match_tokens(
       ids = unmatched.pop(word)
       source_ids[ids], kinds[ids] = matched_id, Kind.DICTIONARY
   return Matching(source_ids, kinds)
+
+
+def _num_kept_ids(target, source) -> int:
+  """Returns the number of ids that an extended vocabulary keeps, or 0."""
+  description = getattr(target, 'description', {})
+  extension = description.get(base_vocabulary.EXTENSION_FIELD) or {}
+  if not extension or extension['base_hash'] != source.hash:
+    return 0
+  return int(extension['base_size'])
 
 
 class _TokenLookup:

@@ -11,17 +11,18 @@ import sentencepiece
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, processors
 
-from xlflax.data.tokenizers import fairseq_vocabulary, sentencepiece_vocabulary
+from xlflax.data.tokenizers import (
+  fairseq_vocabulary,
+  sentencepiece_model_file,
+  sentencepiece_vocabulary,
+)
+from xlflax.data.tokenizers.sentencepiece_model_file import ModelTypeNumber
 from xlflax.interop.huggingface.tokenizers import sentencepiece_charsmap
 
 Vocabulary = (
   sentencepiece_vocabulary.SentencePieceVocabulary
   | fairseq_vocabulary.MovedSentencePieceVocabulary
 )
-# Field numbers of SentencePiece's model file (sentencepiece_model.proto).
-_TRAINER, _NORMALIZER = 2, 3
-_MODEL_TYPE, _CHARSMAP = 3, 2
-_UNIGRAM, _BPE = 1, 2
 # Maximum number of characters of a token with merges.
 _MAX_TOKEN_LENGTH = 64
 # Number of languages of the first mBART, which places the language symbol after
@@ -42,10 +43,8 @@ def convert_sentencepiece(vocabulary: Vocabulary) -> dict[str, bytes] | None:
     Mapping from file names to contents, or None for word and character models,
     which the library does not support.
   """
-  fields = _fields(vocabulary.model)
-  trainer = _fields(fields.get(_TRAINER, [b''])[0])
-  model_type = trainer.get(_MODEL_TYPE, [_UNIGRAM])[0]
-  if model_type not in (_UNIGRAM, _BPE):
+  model_type = sentencepiece_model_file.read_model_type(vocabulary.model)
+  if model_type not in (ModelTypeNumber.UNIGRAM, ModelTypeNumber.BPE):
     return None
 
   processor = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model)
@@ -57,7 +56,7 @@ def convert_sentencepiece(vocabulary: Vocabulary) -> dict[str, bytes] | None:
   has_bytes = any(map(processor.is_byte, model_ids))
   unk_id = vocabulary.spec.unk_id
   model: Any
-  if model_type == _UNIGRAM:
+  if model_type is ModelTypeNumber.UNIGRAM:
     model = models.Unigram(
       scored_tokens, unk_id=unk_id, byte_fallback=has_bytes
     )
@@ -65,8 +64,11 @@ def convert_sentencepiece(vocabulary: Vocabulary) -> dict[str, bytes] | None:
     model = _build_bpe(scored_tokens, unk_id, has_bytes)
 
   tokenizer = tokenizers.Tokenizer(model)
-  normalizer = _fields(fields.get(_NORMALIZER, [b''])[0])
-  charsmap = normalizer.get(_CHARSMAP, [b''])[0]
+  fields = sentencepiece_model_file.read_fields(vocabulary.model)
+  normalizer = sentencepiece_model_file.read_fields(
+    fields.get(sentencepiece_model_file.NORMALIZER, [b''])[0]
+  )
+  charsmap = normalizer.get(sentencepiece_model_file.CHARSMAP, [b''])[0]
   if charsmap:
     wide_tilde = '～'
     keeps_tilde = processor.normalize(wide_tilde).endswith(wide_tilde)
@@ -181,45 +183,3 @@ def _tokenizer_config(vocabulary: Vocabulary) -> bytes:
     | {f'{role}_token': vocabulary.piece(i) for role, i in roles.items()},
     indent=2,
   ).encode()
-
-
-def _fields(message: bytes) -> dict[int, list[Any]]:
-  """Returns the fields of a protocol buffer message.
-
-  Only integers and bytes (strings and messages) are parsed. The values of other
-  fields are None.
-
-  Args:
-    message: Serialized protocol buffer message.
-
-  Returns:
-    Mapping from field numbers to values, in order.
-  """
-  values_by_field: dict[int, list[Any]] = {}
-  offset = 0
-  while offset < len(message):
-    key, offset = _read_varint(message, offset)
-    number, wire_type = key >> 3, key & 7
-    value: Any = None
-    if wire_type == 0:
-      value, offset = _read_varint(message, offset)
-    elif wire_type == 2:
-      length, offset = _read_varint(message, offset)
-      value = message[offset : offset + length]
-      offset += length
-    else:
-      offset += 8 if wire_type == 1 else 4
-    values_by_field.setdefault(number, []).append(value)
-  return values_by_field
-
-
-def _read_varint(message: bytes, offset: int) -> tuple[int, int]:
-  """Returns a base-128 varint and the offset of the next field."""
-  value = shift = 0
-  while True:
-    byte = message[offset]
-    value |= (byte & 127) << shift
-    offset += 1
-    shift += 7
-    if byte < 128:
-      return value, offset
