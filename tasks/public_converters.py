@@ -9,6 +9,7 @@ import pathlib
 import shutil
 from collections.abc import Callable, Iterable
 
+from xlflax.data.corpus import line_reader
 from xlflax.data.supervised.readers import file_reading
 from xlflax.storage import paths
 from xlflax.utils import errors
@@ -73,6 +74,76 @@ def convert_sib200(source: pathlib.Path, output: pathlib.Path) -> FileNames:
         f'{" ".join(row["text"].split())}\t{row["category"]}' for row in rows
       ]
       file_names.append(write_lines(output, name, lines))
+  return file_names
+
+
+def convert_taxi1500(source: pathlib.Path, output: pathlib.Path) -> FileNames:
+  """Writes Taxi1500's verses and topics as `<language>/<split>.tsv`.
+
+  The files are named `<language>_<split>.tsv`, such as `eng_train.tsv`, and end
+  with the columns id, topic and verse, with or without a header.
+  """
+  file_names = []
+  for path in sorted(source.rglob('*_*.tsv')):
+    language, _, split = path.stem.rpartition('_')
+    if split not in ('train', 'dev', 'test'):
+      continue
+    rows = [
+      line.split('\t')[-3:] for _, line in file_reading.read_lines(path) if line
+    ]
+    lines = [
+      f'{" ".join(row[2].split())}\t{row[1]}'
+      for row in rows
+      if len(row) == 3 and row[0].strip().isdigit()
+    ]
+    if lines:
+      file_names.append(write_lines(output, f'{language}/{split}.tsv', lines))
+  return file_names
+
+
+def convert_flores_plus(
+  source: pathlib.Path, output: pathlib.Path
+) -> FileNames:
+  """Writes FLORES+ sentences of `devtest` next to the English sentences.
+
+  The files are `flores.<language>-eng_Latn.<language>` and
+  `flores.<language>-eng_Latn.eng_Latn`, as in the Tatoeba test sets. The input
+  is `devtest/<language>.parquet` or `.jsonl` (FLORES+), or
+  `devtest/<language>.devtest` (FLORES-200).
+  """
+  sentences: dict[str, list[str]] = {}
+  for path in sorted(source.rglob('devtest/*_*.*')):
+    if path.suffix == '.devtest':
+      rows: Iterable = (line for _, line in line_reader.read_lines(path))
+      sentences[path.stem] = [row.decode() for row in rows]
+    elif path.suffix in ('.parquet', '.jsonl'):
+      records = [record for _, record in line_reader.read_records(path)]
+      records.sort(key=lambda record: record['id'])
+      sentences[path.stem] = [
+        ' '.join(record['text'].split()) for record in records
+      ]
+  english = sentences.pop('eng_Latn', None)
+  if english is None:
+    raise errors.CorpusError(
+      'The English sentences of FLORES+ are missing',
+      expected='devtest/eng_Latn.parquet, .jsonl or .devtest',
+      where=str(source),
+    )
+  file_names = []
+  for language, lines in sentences.items():
+    if len(lines) != len(english):
+      raise errors.CorpusError(
+        'A language of FLORES+ has another number of sentences than English',
+        got=f'{len(lines)} sentences in {language}',
+        expected=f'{len(english)} sentences',
+        where=str(source),
+        fix='Download the files again.',
+      )
+    prefix = f'flores.{language}-eng_Latn'
+    file_names += [
+      write_lines(output, f'{prefix}.{language}', lines),
+      write_lines(output, f'{prefix}.eng_Latn', english),
+    ]
   return file_names
 
 

@@ -2,7 +2,7 @@
 
 The tasks are `<corpus>.<language>`, such as `fineweb2.sw`, and the mixture
 `<corpus>` contains all tasks of a corpus. The language codes are those of
-`LANGUAGE_CODES` or of `language_codes.parse_language_code`, so that the same
+`LANGUAGE_CODES` or of `language_codes.normalize_code`, so that the same
 language has the same code in all corpora: `fineweb2.zh`, `hplt3.zh` and
 `madlad400.zh`. `web_corpora.csv` lists the publishers' codes.
 
@@ -51,9 +51,6 @@ LANGUAGE_CODES = {
   'te_rom': 'te_Latn',
   'ur_rom': 'ur_Latn',
 }
-# Script codes that include the other scripts. FineWeb2 labels Chinese text of
-# both scripts as `cmn_Hani`.
-_INCLUDED_SCRIPTS = {'Hani': frozenset({'Hans', 'Hant'})}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -254,19 +251,7 @@ def language_code(code: str) -> str:
   Args:
     code: Publisher's code, such as `swh_Latn`, `swh-Latn`, `sw` or `hi_rom`.
   """
-  code = LANGUAGE_CODES.get(code, code).replace('-', '_')
-  parsed = language_codes.parse_language_code(code)
-  usual_script = (
-    language_codes.parse_language_code(parsed.language).script or 'Latn'
-  )
-  subtags = []
-  if parsed.script not in (usual_script, None) and (
-    usual_script not in _INCLUDED_SCRIPTS.get(parsed.script or '', ())
-  ):
-    subtags.append(parsed.script)
-  if parsed.region:
-    subtags.append(parsed.region)
-  return '_'.join((parsed.language, *map(str, subtags)))
+  return language_codes.normalize_code(LANGUAGE_CODES.get(code, code))
 
 
 @functools.cache

@@ -22,6 +22,7 @@ def test_names_in_the_source_are_the_names():
   assert flag_validation.evaluation_tasks() == shipped
   assert flag_validation.shipped_suites() == {
     'glue',
+    'low_resource',
     'xtreme',
     'xtreme_r',
     'papers/ecs/table1',

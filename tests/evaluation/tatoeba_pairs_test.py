@@ -112,3 +112,19 @@ def test_a_fingerprint_can_be_taken_of_broken_text(tmp_path):
   broken = source.fingerprint()
   _tatoeba(tmp_path, {'tatoeba.deu-eng.eng': ['b']})
   assert source.fingerprint() != broken
+
+
+def test_scripts_of_a_language_are_separate_pairs(tmp_path):
+  """FLORES+ and Glot500 have Uzbek, Chinese and Kashmiri in two scripts."""
+  names = [
+    f'flores.{code}-eng_Latn.{side}'
+    for code in ('zho_Hans', 'zho_Hant', 'kas_Deva')
+    for side in (code, 'eng_Latn')
+  ]
+  (tmp_path / 'flores').mkdir()
+  _tatoeba(tmp_path / 'flores', {name: [name] for name in names})
+  source = tatoeba_pairs.Tatoeba(directory=str(tmp_path), name='flores/flores')
+  assert source.pairs() == (('ks_Deva', 'en'), ('zh', 'en'), ('zh_Hant', 'en'))
+  assert source.load(('zh_Hant', 'en'))[0] == [
+    'flores.zho_Hant-eng_Latn.zho_Hant'
+  ]

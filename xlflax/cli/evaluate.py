@@ -66,9 +66,9 @@ class EvaluateOptions:
     seed: Random seed for masks and for the randomly initialized model.
     batch_size: Number of sentences per batch.
     suite: Suite of tasks on which each model is fine-tuned and evaluated:
-      xtreme, xtreme_r, glue, a paper's table such as papers/ecs/table1, or a
-      gin file that configures suite_config.Suite. Gin bindings then apply to
-      every fine-tuning run.
+      xtreme, xtreme_r, glue, low_resource, a paper's table such as
+      papers/ecs/table1, or a gin file that configures suite_config.Suite. Gin
+      bindings then apply to every fine-tuning run.
     recipe: Fine-tuning settings for the suite: "default", the published
       settings "xtreme", "xtreme-r" or "glue", or a gin file that sets
       SuiteTask.recipe.

@@ -18,13 +18,15 @@ class Tatoeba(text_sources.PairSource):
 
   `tatoeba.deu-eng.deu` and `tatoeba.deu-eng.eng` contain one sentence per line.
   Lines with the same number are translations of each other. A language is
-  identified by its two-letter code if it has one.
+  identified by its shortest code, with the script if it is not the usual one
+  (`language_codes.normalize_code`).
 
   Attributes:
     directory: Folder that contains the files.
     languages: Two- or three-letter codes of the languages to read. If None, all
       languages.
-    name: Prefix of the file names, such as 'bible' for Glot500's files.
+    name: Prefix of the file names, such as 'bible' for Glot500's files. The
+      prefix may start with a subdirectory: 'flores/flores'.
   """
 
   directory: str
@@ -42,7 +44,7 @@ class Tatoeba(text_sources.PairSource):
     """Returns the source's language pairs."""
     available = tuple(sorted(self._files()))
     selected = self.languages and tuple(
-      language_codes.short_code(code) for code in self.languages
+      language_codes.normalize_code(code) for code in self.languages
     )
     return text_sources.chosen_pairs(available, selected, self.directory)
 
@@ -81,7 +83,7 @@ class Tatoeba(text_sources.PairSource):
     for path in directory.glob(f'{self.name}.*-*.*'):
       match = re.fullmatch(r'\w+\.(\w+)-(\w+)\.\1', path.name)
       if match:
-        first, second = map(language_codes.short_code, match.groups())
+        first, second = map(language_codes.normalize_code, match.groups())
         files_by_pair[first, second] = (
           path,
           path.with_suffix('.' + match.group(2)),

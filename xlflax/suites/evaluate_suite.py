@@ -105,6 +105,7 @@ def evaluate_suite(
         results, suite=suite, output=runner.output, load_tests=load_tests
       ),
       tasks=tuple(task.name for task in suite.tasks),
+      head_languages=suite.head_languages,
     )
     missing = runner.missing(models, report)
     if missing:

@@ -75,6 +75,9 @@ class Suite:
     table: Table of a paper that the suite reproduces. Each run is then
       evaluated only on the tasks that the table contains for the run. If None,
       each run is evaluated on all tasks.
+    head_languages: Codes of the languages with much training text. If not
+      empty, the report contains the averages over these head languages and over
+      the other languages, the tail languages.
   """
 
   name: str
@@ -82,6 +85,7 @@ class Suite:
   source_language: str = 'en'
   recipe: str = DEFAULT_RECIPE
   table: paper_table.PaperTable | None = None
+  head_languages: tuple[str, ...] = ()
 
   def __post_init__(self):
     object.__setattr__(self, 'tasks', tuple(self.tasks))

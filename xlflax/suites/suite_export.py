@@ -167,6 +167,33 @@ def print_tables(report: suite_report.SuiteReport, console: Any) -> None:
     'transfer gap', '', *(_format_score(summary.gap) for summary in summaries)
   )
   rich_tables.print_table(table, console)
+  if report.head_languages:
+    _print_head_and_tail(report, summaries, console)
+
+
+def _print_head_and_tail(report, summaries, console: Any) -> None:
+  """Prints the means over head, tail and all languages of each task."""
+  means = [report.head_tail_averages(summary) for summary in summaries]
+  table = rich.table.Table(
+    title=f'{report.suite}: mean over head, tail and all languages',
+    title_justify='left',
+  )
+  table.add_column('')
+  for model in report.models:
+    table.add_column(f'{model}: head', justify='right')
+    table.add_column('tail', justify='right')
+    table.add_column('all', justify='right')
+  for task in dict.fromkeys(name for by_task in means for name in by_task):
+    table.add_row(
+      task,
+      *(
+        _format_score(by_task.get(task, {}).get(group))
+        for by_task in means
+        for group in ('head', 'tail', 'all')
+      ),
+      style='bold' if task == suite_report.MEAN else None,
+    )
+  rich_tables.print_table(table, console)
 
 
 def _format_score(value: float | None) -> str:

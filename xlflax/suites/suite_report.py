@@ -14,7 +14,7 @@ from typing import Any
 from xlflax import evaluate
 from xlflax.data.supervised.sources import xtreme_tasks
 from xlflax.evaluation import eval_task, result_store
-from xlflax.evaluation.metrics import example_statistics
+from xlflax.evaluation.metrics import averages, example_statistics
 from xlflax.evaluation.reports import leaderboard, score_table
 from xlflax.finetuning import model_selection
 from xlflax.storage import paths
@@ -253,12 +253,15 @@ class SuiteReport:
     source_language: Language of the fine-tuning data.
     results: Results of all models and tasks, including those of earlier calls.
     tasks: Names of the suite's tasks.
+    head_languages: Codes of the head languages, or () if the suite does not
+      distinguish head and tail languages.
   """
 
   suite: str
   source_language: str
   results: tuple[TaskResult, ...] = ()
   tasks: tuple[str, ...] = ()
+  head_languages: tuple[str, ...] = ()
 
   @property
   def expected(self) -> dict[str, int]:
@@ -336,6 +339,37 @@ class SuiteReport:
       for table in tables
     ]
 
+  def head_tail_averages(
+    self, summary: leaderboard.Summary
+  ) -> dict[str, dict[str, float]]:
+    """Returns a model's means over head, tail and all languages, in points.
+
+    Args:
+      summary: Summary of the model.
+
+    Returns:
+      The means 'head', 'tail' and 'all' for each task, and for 'mean' the means
+      over the tasks that have the respective mean. 'mean' is omitted if a task
+      or a language is missing. Empty if the suite has no head languages.
+    """
+    if not self.head_languages:
+      return {}
+    means = {
+      name: averages.head_tail_averages(task.languages, self.head_languages)
+      for name, task in summary.tasks.items()
+    }
+    if summary.missing:
+      return means
+    groups = dict.fromkeys(group for task in means.values() for group in task)
+    return means | {
+      MEAN: {
+        group: averages.macro_average(
+          [task[group] for task in means.values() if group in task]
+        )
+        for group in groups
+      }
+    }
+
   def to_json(self) -> dict[str, Any]:
     """Returns the report as JSON values. NaN becomes null."""
     return nonfinite_checks.or_null(
@@ -349,6 +383,11 @@ class SuiteReport:
             'missing': summary.missing,
             'xtreme': summary.xtreme,
             'gap': summary.gap,
+            **(
+              {'head_tail': self.head_tail_averages(summary)}
+              if self.head_languages
+              else {}
+            ),
             'tasks': {
               name: result.to_json()
               | (

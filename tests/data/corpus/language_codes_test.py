@@ -111,3 +111,19 @@ def test_an_unknown_language_gets_id_0_and_one_note(vocabulary):
     assert language_codes.language_id(vocabulary, 'tur', notes) == 0
   assert len(notes) == 1
   assert language_codes.language_id(vocabulary, 'jpn', notes) == 2
+
+
+@pytest.mark.parametrize(
+  'code, expected',
+  [
+    ('swh_Latn', 'sw'),
+    ('rus-Latn', 'ru_Latn'),
+    ('cmn_Hani', 'zh'),
+    ('zh_TW', 'zh_Hant_TW'),
+    ('oci_Latn_aran1260', 'oc_aran1260'),
+    ('sr@latin', 'sr_Latn'),
+    ('xx1', 'xx1'),
+  ],
+)
+def test_normalized_codes(code, expected):
+  assert language_codes.normalize_code(code) == expected

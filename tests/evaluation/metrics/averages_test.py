@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from xlflax.evaluation.metrics import averages
@@ -74,3 +75,27 @@ def test_transfer_gap():
   assert averages.transfer_gap({'en': 80, 'de': 70}, source='de') == -10
   assert averages.transfer_gap({'en': 80}) is None
   assert averages.transfer_gap({'de': 80, 'fr': 1}) is None
+
+
+def test_head_and_tail_averages_against_numpy():
+  rng = np.random.default_rng(0)
+  codes = np.array(['en', 'swh_Latn', 'sr', 'sr_Latn', 'kab', 'zho_Hant', 'yo'])
+  is_head = np.array([True, True, True, False, False, True, False])
+  scores = rng.uniform(0, 100, len(codes))
+  found = averages.head_tail_averages(
+    dict(zip(codes, scores, strict=True)), ('en', 'sw', 'sr', 'zh_Hant', 'de')
+  )
+  assert found == pytest.approx(
+    {
+      'head': np.mean(scores[is_head]),
+      'tail': np.mean(scores[~is_head]),
+      'all': np.mean(scores),
+    }
+  )
+
+
+def test_a_mean_over_no_language_is_omitted():
+  assert averages.head_tail_averages({'en': 50.0}, ('en',)) == {
+    'head': 50.0,
+    'all': 50.0,
+  }

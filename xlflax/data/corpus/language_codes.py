@@ -84,6 +84,8 @@ _MODIFIERS = {'latin': 'Latn', 'cyrillic': 'Cyrl', 'shaw': 'Shaw'}
 # Macrolanguages whose members are treated as separate languages (Indonesian and
 # Minangkabau in addition to Malay, Croatian in addition to Serbian).
 _IGNORED_MACROLANGUAGES = frozenset({'ms', 'sh'})
+# Scripts that include other scripts.
+_INCLUDED_SCRIPTS = {'Hani': frozenset({'Hans', 'Hant'})}
 # Scripts that CLDR's table of likely subtags lacks or that differ from those of
 # the macrolanguage.
 _LIKELY_SCRIPTS = {'azb': 'Arab', 'ksw': 'Mymr'}
@@ -182,6 +184,32 @@ def parse_language_code(code: str) -> LanguageCode:
 def short_code(code: str) -> str:
   """Returns a language's shortest ISO 639 code, such as `sw` for `swh`."""
   return parse_language_code(code).language
+
+
+def normalize_code(code: str) -> str:
+  """Returns the shortest code of a language with its distinguishing subtags.
+
+  The script is included only if it is not the language's usual one. For
+  example, `swh_Latn` becomes `sw`, `rus-Latn` becomes `ru_Latn`, and
+  `zho_Hant` becomes `zh_Hant`. `cmn_Hani`, Chinese in either script, becomes
+  `zh`.
+
+  Args:
+    code: Language code in any spelling that `parse_language_code` supports.
+  """
+  parsed = parse_language_code(code)
+  usual_script = parse_language_code(parsed.language).script or 'Latn'
+  subtags: list[str] = []
+  if parsed.script not in (usual_script, None) and (
+    usual_script not in _INCLUDED_SCRIPTS.get(parsed.script or '', ())
+  ):
+    subtags.append(str(parsed.script))
+  if parsed.region:
+    subtags.append(parsed.region)
+  # Variants, such as `aran1260`, have five to eight characters.
+  tags = re.split('[-_]', code.partition('@')[0])[1:]
+  subtags += [tag for tag in tags if 5 <= len(tag) <= 8]
+  return '_'.join((parsed.language, *subtags))
 
 
 def uses_spaces(code: str) -> bool:

@@ -1,12 +1,14 @@
 """Averages over languages, tasks and seeds, and the transfer gap.
 
-Source: Hu et al. (2020), XTREME, section 5 and tables 2 and 3.
+Sources: Hu et al. (2020), XTREME, section 5 and tables 2 and 3; ImaniGooghari
+et al. (2023), Glot500, section 4.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
+from xlflax.data.corpus import language_codes
 from xlflax.data.supervised.sources import xtreme_tasks
 from xlflax.evaluation.metrics import metric_checks
 
@@ -44,6 +46,33 @@ def transfer_gap(
   if source not in scores or not target_scores:
     return None
   return scores[source] - macro_average(target_scores)
+
+
+def head_tail_averages(
+  scores: Mapping[str, float], head_languages: Collection[str]
+) -> dict[str, float]:
+  """Computes the means over head languages, tail languages and all languages.
+
+  Glot500 (ImaniGooghari et al., 2023, section 4) reports these means, where the
+  head languages are those of XLM-R. A language with another script than the
+  head language, such as Serbian in Latin script, is a tail language.
+
+  Args:
+    scores: Score for each language.
+    head_languages: Codes of the head languages, in any spelling.
+
+  Returns:
+    The means 'head', 'tail' and 'all'. A mean over no language is omitted.
+  """
+  head = {language_codes.normalize_code(code) for code in head_languages}
+  groups: dict[str, list[float]] = {'head': [], 'tail': []}
+  for language, score in scores.items():
+    is_head = language_codes.normalize_code(language) in head
+    groups['head' if is_head else 'tail'].append(score)
+  groups['all'] = list(scores.values())
+  return {
+    name: macro_average(values) for name, values in groups.items() if values
+  }
 
 
 def xtreme_average(scores: Mapping[str, float]) -> dict[str, float]:

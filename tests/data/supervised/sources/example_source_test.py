@@ -281,3 +281,50 @@ def test_files_are_read_without_tensorflow():
     [sys.executable, '-c', code], check=True, capture_output=True, text=True
   )
   assert result.stdout.strip() == 'set()'
+
+
+def _touch(directory, *names):
+  for name in names:
+    (directory / name).parent.mkdir(parents=True, exist_ok=True)
+    (directory / name).write_text('')
+
+
+def test_files_of_languages_are_found(tmp_path):
+  _touch(
+    tmp_path,
+    'sib200/swh_Latn/test.tsv',
+    'sib200/zho_Hant/test.tsv',
+    'sib200/swh_Latn/train.tsv',
+    'sib200/README/notes',
+  )
+  root = f'{tmp_path}/sib200'
+  found = example_source.find_files(str(tmp_path), 'sib200/{language}/test.tsv')
+  assert found == {
+    'sw': f'{root}/swh_Latn/test.tsv',
+    'zh_Hant': f'{root}/zho_Hant/test.tsv',
+  }
+  assert example_source.find_files(root, '{language}/train.tsv') == {
+    'sw': f'{root}/swh_Latn/train.tsv'
+  }
+
+
+def test_files_of_a_language_are_concatenated(tmp_path):
+  _touch(
+    tmp_path,
+    'UD_French-GSD/fr_gsd-ud-test.conllu',
+    'UD_French-Sequoia/fr_sequoia-ud-test.conllu',
+    'UD_French-GSD/fr_gsd-ud-dev.conllu',
+    'UD_Yoruba-YTB/yo_ytb-ud-test.conllu',
+  )
+  pattern = 'UD_*/{language}_*-ud-test.conllu'
+  assert example_source.find_files(str(tmp_path), pattern) == {
+    'fr': (
+      f'{tmp_path}/UD_French-GSD/fr_gsd-ud-test.conllu',
+      f'{tmp_path}/UD_French-Sequoia/fr_sequoia-ud-test.conllu',
+    ),
+    'yo': f'{tmp_path}/UD_Yoruba-YTB/yo_ytb-ud-test.conllu',
+  }
+  with raises_error(errors.CorpusError, where=f'directory {tmp_path}'):
+    example_source.find_files(str(tmp_path), pattern, languages=('fr', 'sw'))
+  with raises_error(errors.CorpusError, expected='files that match {language}'):
+    example_source.find_files(str(tmp_path), '{language}')

@@ -8,11 +8,13 @@ for bitext mining.
 
 import dataclasses
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import pydantic
 
+from xlflax.data.corpus import language_codes
 from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.file_formats import Paths
 from xlflax.data.supervised.labeled_examples import choice_examples
@@ -164,6 +166,62 @@ def dataset_in_directory(
     language_options=language_options or {},
     max_examples=max_examples,
   )
+
+
+@validation.validate_call
+def find_files(
+  directory: str, pattern: str, *, languages: tuple[str, ...] | None = None
+) -> dict[str, Paths]:
+  """Finds the files of each language, as `files` of a `FileDataset`.
+
+  For example, the pattern 'sib200/{language}/test.tsv' finds
+  `sib200/swh_Latn/test.tsv` for the language `sw`, and the pattern
+  'ud/UD_*/{language}_*-ud-test.conllu' finds all treebanks of a language.
+
+  Args:
+    directory: Directory that contains the files.
+    pattern: Pattern of the paths in the directory. `{language}` stands for a
+      language code in any spelling, and `*` for any part of a name.
+    languages: Codes of the languages to find. If None, all languages.
+
+  Returns:
+    Path or paths by language. The languages have the codes that
+    `language_codes.normalize_code` returns.
+
+  Raises:
+    CorpusError: If no file is found, or if a language has no file.
+  """
+  root = paths.to_path(directory)
+  expression = re.compile(
+    ''.join(
+      {'{language}': r'([A-Za-z]{2,3}(?:[_-]\w+?)*?)', '*': '[^/]*'}.get(
+        piece, re.escape(piece)
+      )
+      for piece in re.split(r'(\{language\}|\*)', pattern)
+    )
+  )
+  files_by_language: dict[str, list[str]] = {}
+  for path in sorted(root.glob(pattern.replace('{language}', '*'))):
+    match = expression.fullmatch(path.relative_to(root).as_posix())
+    if match and path.is_file():
+      language = language_codes.normalize_code(match.group(1))
+      files_by_language.setdefault(language, []).append(str(path))
+  selected = languages if languages is not None else tuple(files_by_language)
+  missing = [code for code in selected if code not in files_by_language]
+  if missing or not files_by_language:
+    raise errors.CorpusError(
+      'Files of labeled examples do not exist',
+      got=f'no file for {", ".join(missing) or "any language"}',
+      expected=f'files that match {pattern}',
+      where=f'directory {directory}',
+      fix='Download the data set, or pass another directory.',
+    )
+  return {
+    code: files_by_language[code][0]
+    if len(files_by_language[code]) == 1
+    else tuple(files_by_language[code])
+    for code in selected
+  }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
