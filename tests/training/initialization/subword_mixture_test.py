@@ -90,11 +90,24 @@ def test_tokens_inside_words_are_segmented_without_a_word_start():
   assert not rows[1][1:].any()
 
 
+def test_words_with_unknown_characters_are_means_of_the_known_subwords():
+  pieces = ('wa', '##to', '##t', '##o')
+  source = _Source(pieces)
+  rows = embedding_interpolation.subword_mixture(
+    ['watoxo', *pieces], source, pieces, np.array([False] + [True] * 4)
+  )
+  # "watoxo" is segmented as "wa", "to", "o". The character "x" is skipped.
+  assert _row(rows, 0) == _mean([0, 1, 3])
+
+
 class _Source:
   """Vocabulary whose special id occurs in no text."""
 
   def __init__(self, pieces):
     self.spec = _Spec(special_ids=(len(pieces),), unk_id=len(pieces))
+
+  def encode(self, text):
+    return [self.spec.unk_id]
 
 
 class _Spec:

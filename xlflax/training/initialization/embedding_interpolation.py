@@ -168,9 +168,12 @@ def subword_mixture(
       rows[i] = [j for j in bytes_ids if j is not None]
     elif token.begins_word or is_byte_level:
       rows[i] = source.encode(' ' * token.begins_word + token.text)
+      if source.spec.unk_id in rows[i]:
+        # WordPiece encodes a word with an unknown character as one token.
+        rows[i] = _longest_matches(token, ids_by_token)
     else:
       # Encoding the text would add the start of a word.
-      rows[i] = _longest_matches(token.text, ids_by_token)
+      rows[i] = _longest_matches(token, ids_by_token)
   special = {*source.spec.special_ids, source.spec.unk_id}
   rows = {i: [j for j in row if j not in special] for i, row in rows.items()}
   width = max(map(len, rows.values()), default=0) or 1
@@ -192,15 +195,17 @@ def _is_complete_text(piece: str) -> bool:
 
 
 def _longest_matches(
-  text: str, ids_by_token: Mapping[token_normalization.PlainToken, int]
+  token: token_normalization.PlainToken,
+  ids_by_token: Mapping[token_normalization.PlainToken, int],
 ) -> list[int]:
-  """Segments a text inside a word by greedy longest match from the left."""
+  """Segments a token by greedy longest match, and skips other characters."""
   ids = []
   start = 0
-  while start < len(text):
-    for stop in range(len(text), start, -1):
+  while start < len(token.text):
+    begins_word = token.begins_word and start == 0
+    for stop in range(len(token.text), start, -1):
       index = ids_by_token.get(
-        token_normalization.PlainToken(text[start:stop], False)
+        token_normalization.PlainToken(token.text[start:stop], begins_word)
       )
       if index is not None:
         ids.append(index)
