@@ -90,6 +90,14 @@ def test_rows_of_what_is_near(text, tmp_path):
   assert told['counts']['interpolated'] == 2
 
 
+def test_languages_with_only_parallel_text(text, tmp_path):
+  (tmp_path / 'parallel').mkdir()
+  (tmp_path / 'parallel/en-fi.tsv').write_text('sea\tship\n' * 4)
+  target, source = Words(PIECES), Words(PIECES[:4])
+  matching = EmbeddingTransfer(text=text).match(target, source)
+  assert matching.counts()['interpolated'] == 2
+
+
 def test_rows_by_a_map_between_languages(tmp_path, monkeypatch, caplog):
   """WECHSEL: rows by the source's tokens, though the two share no sentence."""
   monkeypatch.setattr(embedding_interpolation, '_DIMENSIONS', 3)

@@ -21,14 +21,14 @@ embedding of their match.
 
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from scipy import sparse, special
 from scipy.sparse import linalg
 
 from xlflax.data.corpus.corpus_directory import TRAIN, Corpus
-from xlflax.data.tokenizers import token_normalization
+from xlflax.data.tokenizers import text_sampling, token_normalization
 from xlflax.similarity import procrustes
 
 _MAX_LINES = 200_000  # Lines per language.
@@ -100,6 +100,8 @@ def wechsel_mixture(
     if code == language:
       continue
     texts = list(_read_token_ids(target, corpus, code))
+    if not texts:
+      continue  # The language has only held-out text.
     target_vectors = static_token_vectors(texts, len(target))
     aligned_pairs = pairs[
       target_vectors[pairs[:, 0]].any(1) & source_vectors[pairs[:, 1]].any(1)
@@ -217,9 +219,18 @@ def _longest_matches(
 def _read_token_ids(
   vocabulary, corpus: Corpus, code: str
 ) -> Iterable[Sequence[int]]:
-  """Yields the token ids of the first lines of a language."""
-  for line in itertools.islice(corpus.monolingual(code, TRAIN), _MAX_LINES):
-    yield vocabulary.encode(line.text, language=code)
+  """Yields the token ids of the first lines of a language.
+
+  Parallel text is read only for languages without monolingual text.
+  """
+  if code in corpus.monolingual_languages(TRAIN):
+    texts: Iterator[str] = (
+      line.text for line in corpus.monolingual(code, TRAIN)
+    )
+  else:
+    texts = text_sampling.iterate_sentences(corpus, code)
+  for text in itertools.islice(texts, _MAX_LINES):
+    yield vocabulary.encode(text, language=code)
 
 
 def static_token_vectors(
