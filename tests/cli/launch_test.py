@@ -109,9 +109,9 @@ def _launched(capsys, *arguments) -> str:
 @pytest.mark.parametrize(
   'command',
   [
-    ('cache', '--shard_from_env', '--output=k'),
-    ('preprocess', '--shard_from_env', '--output=k', '--num_workers=8'),
-    ('vocab', '--sample_dir=k', '--shard_from_env'),
+    ('cache', '--shard_from_env', '--output=/r/k'),
+    ('preprocess', '--shard_from_env', '--output=/r/k', '--num_workers=8'),
+    ('vocab', '--sample_dir=/r/k', '--shard_from_env'),
   ],
 )
 def test_shares(capsys, command):
@@ -121,7 +121,8 @@ def test_shares(capsys, command):
   assert '#SBATCH --array=0-15\n' in script
   assert f'\ncommand=({" ".join(command)})\n' in script
   flags = ('--name=k', '--image=i', '--nnodes=4', '--gpus_per_pod=0')
-  out = _launched(capsys, 'kubernetes', *flags, *shares)
+  volume = '--volume=claim:r:/r'
+  out = _launched(capsys, 'kubernetes', *flags, volume, *shares)
   [manifest] = yaml.safe_load_all(out)
   [workers] = manifest['spec']['replicatedJobs']
   job = workers['template']['spec']

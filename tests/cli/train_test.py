@@ -37,7 +37,7 @@ def arguments_of(monkeypatch):
   def note(name):
     def run(settings, **more):
       seen.update(kind=name, settings=settings, **more)
-      return {'step': 3}
+      return {'step': 3, 'interrupted': False}
 
     return run
 
@@ -78,7 +78,10 @@ def test_flags_are_macros(arguments_of, capsys):
   assert settings.stop_after_steps is None
   assert settings.on_config_mismatch is run_directory.OnConfigMismatch.ERROR
   assert "MODEL_DIR = 'a b'" in seen['gin_config']
-  assert json.loads(capsys.readouterr().out) == {'step': 3}
+  assert json.loads(capsys.readouterr().out) == {
+    'step': 3,
+    'interrupted': False,
+  }
 
 
 def test_gin_flags_come_after_the_others(arguments_of):
@@ -157,7 +160,10 @@ def test_benchmark_needs_no_data(arguments_of, tmp_path):
   )
   assert (seen['kind'], seen['steps']) == ('benchmark', 3)
   assert seen['settings'].vocabulary.size == 500
-  assert json.loads((tmp_path / 'out.json').read_text()) == {'step': 3}
+  assert json.loads((tmp_path / 'out.json').read_text()) == {
+    'step': 3,
+    'interrupted': False,
+  }
 
 
 def test_plan_without_vocabulary(arguments_of, capsys, tmp_path):
@@ -172,7 +178,10 @@ def test_plan_without_vocabulary(arguments_of, capsys, tmp_path):
     *given, '--dry_run', f'--output_file={tmp_path}/plan.json'
   )
   assert seen['kind'] == 'plan'
-  assert json.loads((tmp_path / 'plan.json').read_text()) == {'step': 3}
+  assert json.loads((tmp_path / 'plan.json').read_text()) == {
+    'step': 3,
+    'interrupted': False,
+  }
   assert len(seen['settings'].vocabulary.languages) == 3
   assert cli.main([*given]) == 2
   assert '--dry_run' in capsys.readouterr().err

@@ -50,7 +50,7 @@ def test_whole_and_rows(tmp_path, monkeypatch, in_pieces):
   read = _saved(tmp_path, in_pieces)
   read.verify()
   if in_pieces:
-    stored = read._open('model/table')
+    stored = read._open('params', 'model/table')
     assert stored.chunk_layout.read_chunk.shape[0] < 7
   np.testing.assert_array_equal(read('model/table'), _TABLE)
   rows = np.array([6, 0, 3])
