@@ -6,12 +6,12 @@ from studies.papers import word_labels
 
 
 def test_labels_of_words():
-  found = word_labels.transfer_labels(
+  labels = word_labels.transfer_labels(
     '我在北京大学学习',
     ['O', 'O', 'B-ORG', 'I-ORG', 'I-ORG', 'I-ORG', 'O', 'O'],
     ['我', '在', '北京', '大学', '学习'],
   )
-  assert found == [
+  assert labels == [
     ('我', 'O'),
     ('在', 'O'),
     ('北京', 'B-ORG'),
@@ -21,12 +21,12 @@ def test_labels_of_words():
 
 
 def test_words_are_split_at_entities():
-  found = word_labels.transfer_labels(
+  labels = word_labels.transfer_labels(
     '王明说上海',
     ['B-PER', 'I-PER', 'O', 'B-LOC', 'I-LOC'],
     ['王', '明说', '上海'],
   )
-  assert found == [
+  assert labels == [
     ('王', 'B-PER'),
     ('明', 'I-PER'),
     ('说', 'O'),
@@ -35,18 +35,18 @@ def test_words_are_split_at_entities():
 
 
 def test_adjacent_entities_and_long_items():
-  found = word_labels.transfer_labels(
+  labels = word_labels.transfer_labels(
     ['2006', '年', '京', '沪'],
     ['O', 'O', 'B-LOC', 'B-LOC'],
     ['20', '06年', '京沪'],
   )
-  assert found == [('2006年', 'O'), ('京', 'B-LOC'), ('沪', 'B-LOC')]
+  assert labels == [('2006年', 'O'), ('京', 'B-LOC'), ('沪', 'B-LOC')]
 
 
 def test_files():
   lines = ['北 B-LOC', '京 I-LOC', '', '好\tO']
-  found = list(word_labels.convert(lines, lambda text: [text]))
-  assert found == ['北京\tB-LOC', '', '好\tO']
+  labels = list(word_labels.convert(lines, lambda text: [text]))
+  assert labels == ['北京\tB-LOC', '', '好\tO']
 
 
 def test_other_words():

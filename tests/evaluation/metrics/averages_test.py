@@ -51,12 +51,12 @@ def test_xtreme_table_2(
     'bucc2018': bucc,
     'tatoeba': tatoeba,
   }
-  found = averages.xtreme_average(scores | {'parsing': 1.0})
-  assert round(found['all'], 1) == published
-  assert found['retrieval'] == pytest.approx((bucc + tatoeba) / 2)
+  means = averages.xtreme_average(scores | {'parsing': 1.0})
+  assert round(means['all'], 1) == published
+  assert means['retrieval'] == pytest.approx((bucc + tatoeba) / 2)
   del scores['bucc2018']
-  found = averages.xtreme_average(scores)
-  assert set(found) == {
+  means = averages.xtreme_average(scores)
+  assert set(means) == {
     'classification',
     'structured prediction',
     'question answering',
@@ -82,10 +82,10 @@ def test_head_and_tail_averages_against_numpy():
   codes = np.array(['en', 'swh_Latn', 'sr', 'sr_Latn', 'kab', 'zho_Hant', 'yo'])
   is_head = np.array([True, True, True, False, False, True, False])
   scores = rng.uniform(0, 100, len(codes))
-  found = averages.head_tail_averages(
+  head_tail = averages.head_tail_averages(
     dict(zip(codes, scores, strict=True)), ('en', 'sw', 'sr', 'zh_Hant', 'de')
   )
-  assert found == pytest.approx(
+  assert head_tail == pytest.approx(
     {
       'head': np.mean(scores[is_head]),
       'tail': np.mean(scores[~is_head]),
