@@ -48,6 +48,22 @@ def test_a_language_without_text(corpus):
     source.languages_found()
 
 
+def test_files_that_are_added_later_are_read(tmp_path, monkeypatch):
+  """A directory is listed again, also if its path is relative."""
+  for name in ('first', 'second'):
+    folder = tmp_path / name / 'corpus' / 'test' / 'mono'
+    folder.mkdir(parents=True)
+    (folder / 'de.txt').write_text(f'{name}\n')
+  text = text_sources.CorpusText(directory='corpus')
+  monkeypatch.chdir(tmp_path / 'first')
+  assert text.load('de') == ['first']
+  (tmp_path / 'first' / 'corpus' / 'test' / 'mono' / 'fr.txt').write_text('x\n')
+  assert text.languages_found() == ('de', 'fr')
+  monkeypatch.chdir(tmp_path / 'second')
+  assert text.load('de') == ['second']
+  assert text.languages_found() == ('de',)
+
+
 def test_the_fingerprint_follows_the_text_not_the_path(tmp_path):
   prints = []
   for name, lines in (('a', 'x\ny\n'), ('b', 'x\ny\n'), ('c', 'x\nz\n')):

@@ -1,7 +1,6 @@
 """Sources of evaluation text, with the names of languages and pairs."""
 
 import dataclasses
-import functools
 import hashlib
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -108,12 +107,14 @@ class ParallelCorpus(PairSource):
 
   def pairs(self) -> tuple[Pair, ...]:
     """Returns the source's language pairs."""
-    available = _corpus(self.directory).parallel_pairs(self.split)
+    available = corpus_directory.Corpus(self.directory).parallel_pairs(
+      self.split
+    )
     return chosen_pairs(available, self.languages, _where(self))
 
   def load(self, pair: Pair) -> PairedText:
     """Reads the sentences of a language pair."""
-    pairs = _corpus(self.directory).parallel(*pair, self.split)
+    pairs = corpus_directory.Corpus(self.directory).parallel(*pair, self.split)
     lines = list(itertools.islice(pairs, self.max_pairs))
     return PairedText(
       [line.source for line in lines], [line.target for line in lines]
@@ -182,12 +183,16 @@ class CorpusText(TextSource):
 
   def languages_found(self) -> tuple[str, ...]:
     """Returns the language codes of the source."""
-    available = _corpus(self.directory).monolingual_languages(self.split)
+    available = corpus_directory.Corpus(self.directory).monolingual_languages(
+      self.split
+    )
     return chosen_languages(available, self.languages, _where(self))
 
   def load(self, language: str) -> list[str]:
     """Reads the lines of a language."""
-    lines = _corpus(self.directory).monolingual(language, self.split)
+    lines = corpus_directory.Corpus(self.directory).monolingual(
+      language, self.split
+    )
     return [line.text for line in itertools.islice(lines, self.max_lines)]
 
 
@@ -238,11 +243,6 @@ def pair_name(pair: Pair) -> str:
   """
   other_languages = [language for language in pair if language != 'en']
   return other_languages[0] if len(other_languages) == 1 else '-'.join(pair)
-
-
-@functools.lru_cache(maxsize=8)
-def _corpus(directory: str) -> corpus_directory.Corpus:
-  return corpus_directory.Corpus(directory)
 
 
 def chosen_pairs(
