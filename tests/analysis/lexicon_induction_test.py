@@ -83,7 +83,11 @@ def test_every_translation_counts_and_unknown_words_are_left_out(languages):
   )
   assert result.precision[csls.Score.COSINE, 1] == 0.5
   assert result.precision[csls.Score.COSINE, 200] == 1
-  assert (result.queries, result.asked, result.coverage) == (2, 4, 0.5)
+  assert (result.queries, result.num_source_words, result.coverage) == (
+    2,
+    4,
+    0.5,
+  )
 
 
 def test_more_neighbours_than_words():

@@ -78,7 +78,7 @@ class Translated:
   Attributes:
     precision: Precision@k by similarity score and k, such as `(Score.CSLS, 1)`.
     queries: Number of words that were translated.
-    asked: Number of distinct source words in the test dictionary. A word is
+    num_source_words: Number of distinct source words in the test dictionary. A word is
       excluded from the precision if it does not have a vector, or if none of
       its translations has one.
     learned_from: Number of word pairs from which the map was learned. It is 0
@@ -87,13 +87,13 @@ class Translated:
 
   precision: dict[tuple[csls.Score, int], float]
   queries: int
-  asked: int
+  num_source_words: int
   learned_from: int
 
   @property
   def coverage(self) -> float:
     """Fraction of words in the test dictionary that were translated."""
-    return self.queries / self.asked
+    return self.queries / self.num_source_words
 
 
 @validation.validate_call
@@ -241,7 +241,7 @@ def translate(
   return Translated(
     precision=precision,
     queries=len(queries),
-    asked=len({word for word, _ in test}),
+    num_source_words=len({word for word, _ in test}),
     learned_from=learned_from,
   )
 

@@ -42,14 +42,15 @@ class Lines(text_sources.TextSource):
   def fingerprint(self) -> str:
     """Returns a hash that identifies the languages and their text.
 
-    If a text cannot be read, the error message is hashed in its place.
+    A text that cannot be read contributes only its language, so that the other
+    languages can be evaluated.
     """
     identities: list[object] = []
     for language in self.languages_found():
       try:
         identities.append([language, digest(self.lines(language)).name])
-      except errors.XlflaxError as error:
-        identities.append([language, str(error)])
+      except errors.XlflaxError:
+        identities.append([language, None])
     return hashlib.sha256(json.dumps(identities).encode()).hexdigest()[:16]
 
 

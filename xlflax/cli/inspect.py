@@ -111,7 +111,9 @@ def main(options: InspectOptions) -> errors.ExitStatus:
 def _format_row(statistics: Any) -> list[str]:
   """Returns the table row of one file."""
   other_language = (
-    f'{statistics.another / statistics.asked:.0%}' if statistics.asked else '–'
+    f'{statistics.num_other_language / statistics.num_identified:.0%}'
+    if statistics.num_identified
+    else '–'
   )
   counts = [f'{getattr(statistics, name):,}' for name, _ in _COLUMNS]
   return [statistics.path, *counts, other_language]

@@ -24,21 +24,21 @@ class Rows(enum.Enum):
     SINGLE: One sequence per example. The second text of a pair would be
       ignored.
     PAIR: Both texts of a pair, joined in one sequence.
-    SIDES: The two texts of a pair, in two separate sequences.
+    DUAL: The two texts of a pair, in two separate sequences.
     TRANSLATIONS: A text and its translation, in two separate sequences.
   """
 
   ANY = 'any'
   SINGLE = 'single'
   PAIR = 'pair'
-  SIDES = 'sides'
+  DUAL = 'dual'
   TRANSLATIONS = 'translations'
 
 
 _EXPECTED = {
   Rows.SINGLE: 'one sequence per example',
   Rows.PAIR: 'sequences such as <s> text </s> </s> translation </s>',
-  Rows.SIDES: f'batches that contain {_PAIRED_TOKEN_IDS}',
+  Rows.DUAL: f'batches that contain {_PAIRED_TOKEN_IDS}',
   Rows.TRANSLATIONS: (
     f'batches that contain {_PAIRED_TOKEN_IDS} in a different language'
   ),
@@ -56,7 +56,7 @@ _ERRORS: Mapping[Rows, tuple[str, str]] = {
     'Use a dataset over a parallel mixture with ExampleLayout.PAIRS, or train '
     'MaskedLM on monolingual text',
   ),
-  Rows.SIDES: (
+  Rows.DUAL: (
     'The objective requires the two texts of a pair as separate sequences',
     'Use a dataset with ExampleLayout.DUAL or ExampleLayout.INTERLEAVED, or '
     'TranslationPairFeaturizer of '

@@ -71,8 +71,8 @@ class FileCounts:
     with_code: Number of lines that contain JavaScript, a CSS rule or a JSON
       object.
     equal_sides: Number of pairs whose source equals their target.
-    asked: Number of texts on which language identification was run.
-    another: Number of texts that were identified as text in a different
+    num_identified: Number of texts on which language identification was run.
+    num_other_language: Number of texts that were identified as text in a different
       language.
     held_out: Number of training lines that contain held-out text or other
       evaluation text.
@@ -96,8 +96,8 @@ class FileCounts:
   with_markup: int = 0
   with_code: int = 0
   equal_sides: int = 0
-  asked: int = 0
-  another: int = 0
+  num_identified: int = 0
+  num_other_language: int = 0
   held_out: int = 0
   bad_records: int = 0
   problems: tuple[BadRecordCount, ...] = ()
@@ -255,8 +255,10 @@ def _count_languages(counts: FileCounts, texts, priors) -> None:
   """Counts the texts that are not in the language of their file."""
   for text, prior in zip(texts, priors, strict=True):
     if prior is not None:
-      counts.asked += 1
-      counts.another += not prior.accepts(text, _MIN_LANGUAGE_PROBABILITY)
+      counts.num_identified += 1
+      counts.num_other_language += not prior.accepts(
+        text, _MIN_LANGUAGE_PROBABILITY
+      )
 
 
 def _count_held_out(
@@ -405,9 +407,9 @@ def _describe_file(counts: FileCounts) -> Iterator[str]:
       'a line should be a sentence or a paragraph. Run xlflax preprocess '
       f'--split_sentences, or --max_characters={_LONG_LINE} to drop such lines.'
     )
-  if counts.another > 0.2 * counts.asked:
+  if counts.num_other_language > 0.2 * counts.num_identified:
     yield (
-      f'{counts.path}: {counts.another:,} of {counts.asked:,} sampled lines '
+      f'{counts.path}: {counts.num_other_language:,} of {counts.num_identified:,} sampled lines '
       'are probably in a different language. Run xlflax preprocess '
       '--min_language_probability=0.5 to drop such lines.'
     )

@@ -166,7 +166,7 @@ class FineTuning(objective_base.Objective):
     super().check_dataset(dataset)
     if self.features is Features.PLUG_IN:
       batch_requirements.check_batches(
-        dataset, objective_base.Rows.SIDES, self.GOLD, objective=self.name
+        dataset, objective_base.Rows.DUAL, self.GOLD, objective=self.name
       )
 
   @property

@@ -65,7 +65,7 @@ class CrossAttentionMLM(MaskedLM):
   number of tokens in both texts). The fields are those of `MaskedLM`.
   """
 
-  ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.SIDES
+  ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.DUAL
 
   name: str = 'ca_mlm'
 

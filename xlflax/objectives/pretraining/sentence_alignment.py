@@ -118,7 +118,7 @@ class SentenceAlignment(objective_base.Objective):
     name: Name of the objective, which prefixes its metrics.
   """
 
-  ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.SIDES
+  ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.DUAL
 
   temperature: validation.PositiveFloat = 0.05
   pooling: Pooling = Pooling.MEAN

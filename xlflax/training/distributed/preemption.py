@@ -112,12 +112,12 @@ class StopRequest:
   in a row. A second SIGINT interrupts immediately.
 
   Args:
-    on_asked: Function that is called in another thread as soon as the run is
+    on_stop_request: Function that is called in another thread as soon as the run is
       requested to stop, even while a call of JAX blocks the main thread.
   """
 
-  def __init__(self, on_asked: Callable[[], None] = lambda: None):
-    self._on_asked = on_asked
+  def __init__(self, on_stop_request: Callable[[], None] = lambda: None):
+    self._on_stop_request = on_stop_request
     self._number: int | None = signals.pending_signal()
     self._pending = [None]  # Emptied by the first request, in any thread.
     self._is_followed = False
@@ -162,12 +162,12 @@ class StopRequest:
     if self._consensus is not None:
       name = signal.Signals(number).name
       self._consensus.request(f'{name} in process {jax.process_index()}')
-    self._on_asked()
+    self._on_stop_request()
 
   def _receive_from_others(self, reason: str) -> None:
     if self._number is None:
       logging.warning('%s: stopping all processes after the same step.', reason)
-    self._on_asked()
+    self._on_stop_request()
 
   def _handle(self, number, frame):
     del frame

@@ -63,7 +63,7 @@ def read_xcopa(
       None
       if is_blind
       else _parse_answer(value.get('label'), path, number, 0, 1),
-      asked=_QUESTIONS.get(question, question),
+      question=_QUESTIONS.get(question, question),
     )
   file_reading.check_any(examples, path)
   return file_reading.Reading(examples)
@@ -88,7 +88,7 @@ def read_belebele(
       _get_text(value, 'flores_passage', path, number),
       [_get_text(value, name, path, number) for name in _BELEBELE_ANSWERS],
       right,
-      asked=_get_text(value, 'question', path, number),
+      question=_get_text(value, 'question', path, number),
     )
   file_reading.check_any(examples, path)
   return file_reading.Reading(examples)
@@ -128,7 +128,7 @@ def read_belebele_training(
         for choice in range(1, 5)
       ],
       right,
-      asked=_get_text(row, 'question', path, number),
+      question=_get_text(row, 'question', path, number),
     )
   file_reading.check_any(examples, path)
   return file_reading.Reading(examples)
@@ -237,7 +237,7 @@ def _make_choices(
   choices: Sequence[str],
   right: int | None,
   *,
-  asked: str = '',
+  question: str = '',
 ) -> list[labeled_examples.Choice]:
   """Returns one example for each choice of a question.
 
@@ -247,7 +247,7 @@ def _make_choices(
     text: Text that the question is about, or one such text for each choice.
     choices: Texts of the choices.
     right: Index of the right choice. None if the file does not specify it.
-    asked: Text of the question, which is prepended to each choice.
+    question: Text of the question, which is prepended to each choice.
   """
   labels = (choice_examples.WRONG, choice_examples.RIGHT)
   texts = [text] * len(choices) if isinstance(text, str) else text
@@ -257,7 +257,7 @@ def _make_choices(
       question=question_id,
       language=language,
       text=texts[index],
-      paired_text=f'{asked} {choice}'.lstrip(),
+      paired_text=f'{question} {choice}'.lstrip(),
       label=None if right is None else labels[index == right],
     )
     for index, choice in enumerate(choices)
