@@ -125,7 +125,7 @@ class Runner:
     started = time.monotonic()
     with open(log, 'w') as output:
       process = subprocess.Popen(
-        command, stdout=output, stderr=subprocess.STDOUT
+        interpreter_command(command), stdout=output, stderr=subprocess.STDOUT
       )
       _, status, usage = os.wait4(process.pid, 0)
       process.returncode = os.waitstatus_to_exitcode(status)
@@ -275,6 +275,17 @@ class Runner:
       (path / 'cost.json').write_text(json.dumps(cost))
 
     return self.create_once(f'runs/{row.name}', run_training)
+
+
+def interpreter_command(command: list[str]) -> list[str]:
+  """Returns a command that runs `xlflax` with the current interpreter.
+
+  The command therefore does not depend on the search path.
+  """
+  program, *arguments = command
+  if program != 'xlflax':
+    return command
+  return [sys.executable, '-m', 'xlflax.cli', *arguments]
 
 
 def copy_language(

@@ -9,6 +9,7 @@ from tests.errors import raises_error
 from xlflax import cli
 from xlflax.data.corpus import corpus_directory
 from xlflax.data.corpus_builders import libreoffice
+from xlflax.data.seqio_tasks import task_registry
 from xlflax.utils import errors
 
 
@@ -150,3 +151,131 @@ def test_folders_without_a_language(folder):
   words = ['pages', f'--folder={folder}', '--output=x']
   with raises_error(errors.ConfigError, got=folder, where='--folder'):
     cli.parse('build-corpus', words)()
+
+
+_SEQIO_TASKS = """
+import seqio
+import tensorflow as tf
+from xlflax.data.seqio_tasks import preprocessors, task_registry
+
+def split_tabs(lines):
+  return lines.map(lambda t: {'text': tf.strings.regex_replace(t, r'\\|', '\\n')})
+
+def pair(lines):
+  def parse(line):
+    columns = tf.strings.split(line, '\\t')
+    return {'inputs': columns[0], 'targets': columns[1]}
+  return lines.map(parse)
+
+task_registry.add_monolingual_task(
+  'export.zh', seqio.TextLineDataSource({'train': 'zh.txt', 'test': 'dev.txt'}),
+  language='zh_CN', preprocessors=[split_tabs, preprocessors.split_lines])
+task_registry.add_parallel_task(
+  'export.en_zh', seqio.TextLineDataSource({'train': 'pairs.tsv'}),
+  languages=('en', 'zh_CN'), preprocessors=[pair])
+"""
+
+
+@pytest.fixture
+def seqio_tasks(tmp_path, monkeypatch):
+  """A folder with a module that registers a monolingual and a parallel task.
+
+  Modules must have different names, because a process imports each name once.
+  """
+  (tmp_path / f'{tmp_path.name}.py').write_text(_SEQIO_TASKS)
+  (tmp_path / 'zh.txt').write_text('a|  b\tb\nc||d\n')
+  (tmp_path / 'dev.txt').write_text('e\n')
+  (tmp_path / 'pairs.tsv').write_text('one\teins\n\tzwei\n three \tdrei\n')
+  monkeypatch.chdir(tmp_path)
+  yield tmp_path
+  for name in ('export.zh', 'export.en_zh'):
+    task_registry.remove_task(name)
+
+
+def _export_arguments(folder, *options):
+  """Returns the arguments of `build-corpus` that export the tasks."""
+  return [
+    'seqio',
+    '--mixture=export.zh',
+    '--mixture=export.en_zh',
+    f'--task_module={folder.name}.py',
+    '--output=corpus',
+    *options,
+  ]
+
+
+def _export(folder, *options):
+  """Exports the tasks and returns the exit status."""
+  return cli.main(['build-corpus', *_export_arguments(folder, *options)])
+
+
+def test_exported_tasks(seqio_tasks, capsys):
+  """Documents, pairs, splits and renamed languages; empty lines are dropped."""
+  assert _export(seqio_tasks, '--rename_language=zh_CN=zh') == 0
+  files = json.loads(capsys.readouterr().out)
+  corpus = corpus_directory.Corpus(seqio_tasks / 'corpus')
+  lines = [tuple(line) for line in corpus.monolingual('zh')]
+  assert lines == [('a', True), ('b b', False), ('c', True), ('d', False)]
+  assert [line.text for line in corpus.monolingual('zh', 'test')] == ['e']
+  pairs = [(pair.source, pair.target) for pair in corpus.parallel('en', 'zh')]
+  assert pairs == [('one', 'eins'), ('three', 'drei')]
+  train = files['mono/zh.export.zh.txt.zst']
+  assert (train['lines'], train['documents'], train['characters']) == (4, 2, 6)
+  assert sorted(files) == [
+    'mono/zh.export.zh.txt.zst',
+    'parallel/en-zh.export.en_zh.tsv.zst',
+    'test/mono/zh.export.zh.txt.zst',
+  ]
+
+
+def test_an_interrupted_export_keeps_complete_files(seqio_tasks):
+  """Files that are complete are not written again; incomplete ones are."""
+  pairs = (seqio_tasks / 'pairs.tsv').read_text()
+  (seqio_tasks / 'pairs.tsv').unlink()
+  assert _export(seqio_tasks) == 2
+  mono = seqio_tasks / 'corpus/mono/zh_CN.export.zh.txt.zst'
+  written = mono.stat().st_mtime_ns
+  assert not list((seqio_tasks / 'corpus').rglob('*.tsv*'))
+  (seqio_tasks / 'pairs.tsv').write_text(pairs)
+  assert _export(seqio_tasks) == 0
+  assert mono.stat().st_mtime_ns == written
+  corpus = corpus_directory.Corpus(seqio_tasks / 'corpus')
+  assert corpus.parallel_pairs() == (('en', 'zh_CN'),)
+
+
+def test_exports_with_different_settings(seqio_tasks):
+  assert _export(seqio_tasks, '--max_examples=1', '--splits=train') == 0
+  corpus = seqio_tasks / 'corpus'
+  lines = corpus_directory.Corpus(corpus).monolingual('zh_CN')
+  assert [line.text for line in lines] == ['a']
+  assert not (corpus / 'test').exists()
+  with raises_error(
+    errors.CorpusError, got='max_examples=None', expected='max_examples=1'
+  ):
+    cli.parse('build-corpus', _export_arguments(seqio_tasks))()
+  assert _export(seqio_tasks, '--overwrite') == 0
+  lines = corpus_directory.Corpus(corpus).monolingual('zh_CN')
+  assert [line.text for line in lines] == ['a', 'b b', 'c', 'd']
+
+
+@pytest.mark.parametrize(
+  ('options', 'fields'),
+  [
+    (['--splits=dev'], {'got': 'dev'}),
+    (['--splits=validation'], {'got': 'validation', 'where': '--splits'}),
+    (['--rename_language=fr=en'], {'got': 'fr', 'where': '--rename_language'}),
+    (['--rename_language=zh_CN=z-h'], {'got': 'z-h'}),
+  ],
+)
+def test_invalid_options_of_an_export(seqio_tasks, options, fields):
+  with raises_error(errors.CorpusError, **fields):
+    cli.parse('build-corpus', _export_arguments(seqio_tasks, *options))()
+  assert not list((seqio_tasks / 'corpus').glob('*/*'))
+
+
+def test_an_export_to_a_directory_with_other_files(seqio_tasks):
+  (seqio_tasks / 'corpus/mono').mkdir(parents=True)
+  (seqio_tasks / 'corpus/mono/zh.txt').write_text('own\n')
+  with raises_error(errors.CorpusError, where='--output'):
+    cli.parse('build-corpus', _export_arguments(seqio_tasks))()
+  assert (seqio_tasks / 'corpus/mono/zh.txt').read_text() == 'own\n'

@@ -27,7 +27,7 @@ from xlflax.utils import (
 COMMANDS = {
   'demo': 'train and evaluate a small model on embedded text',
   'vocab': 'train a SentencePiece vocabulary over languages',
-  'build-corpus': 'build a corpus from help pages, HTML pages or catalogs',
+  'build-corpus': 'build a corpus from help pages, HTML or SeqIO tasks',
   'inspect': 'compute statistics of a corpus and report data warnings',
   'preprocess': 'clean, tokenize and code-switch the text of a corpus',
   'tasks': 'list tasks, show their examples, convert public data sets',

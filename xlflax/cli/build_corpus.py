@@ -1,10 +1,12 @@
-"""`xlflax build-corpus`: builds corpora from help pages, catalogs and HTML."""
+"""`xlflax build-corpus`: builds corpora from help pages, HTML and SeqIO tasks."""
 
 import dataclasses
 import json
 import logging
 import pathlib
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+import annotated_types
 
 from xlflax.cli import options as shared_options
 from xlflax.data.corpus import corpus_files
@@ -78,6 +80,40 @@ class PagesOptions(_CorpusOptions):
   element: str | None = None
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SeqioOptions:
+  """Builds a corpus from the text of SeqIO tasks and mixtures.
+
+  Attributes:
+    mixture: SeqIO mixture or task to export. Repeat the option for several
+      mixtures. The rates of a mixture are not used: all text of its tasks is
+      exported.
+    output: Corpus directory to write. A directory that this command wrote
+      before may be extended by further tasks.
+    task_module: Module that registers SeqIO tasks, as an importable name or the
+      path of a Python file. Repeat the option for several modules.
+    tfds_data_dir: Directory that contains prepared TensorFlow Datasets.
+    splits: Splits to export, separated by commas. Splits that a task does not
+      have are skipped.
+    max_examples: Maximum number of examples of each task and split. By default,
+      all examples are exported.
+    rename_language: Language code of the tasks and the code that replaces it in
+      the corpus, as CODE=NEW_CODE, such as zh_CN=zh. Repeat the option for
+      several languages.
+    overwrite: Replace files that this command wrote before. By default, files
+      that are complete are kept.
+  """
+
+  mixture: Annotated[tuple[str, ...], annotated_types.MinLen(1)]
+  output: str
+  task_module: tuple[str, ...] = ()
+  tfds_data_dir: str | None = None
+  splits: str = 'train,validation,test'
+  max_examples: shared_options.PositiveInt | None = None
+  rename_language: tuple[str, ...] = ()
+  overwrite: bool = False
+
+
 EXAMPLES = r"""
 Build a corpus of six languages from Debian packages:
   xlflax build-corpus libreoffice --languages=en,ru,fi,hi,ja,el --output=corpus
@@ -94,6 +130,10 @@ Read your own pages, whose paragraphs have the same ids in all languages:
 Read gettext catalogs, whose source messages are in the pivot language:
   xlflax build-corpus catalogs --folder=de=locale/de --folder=ja=locale/ja \
       --output=corpus
+
+Export Wiki40B in English and Chinese, for `xlflax preprocess` and `vocab`:
+  xlflax build-corpus seqio --mixture=wiki40b.en --mixture=wiki40b.zh_CN \
+      --rename_language=zh_CN=zh --output=corpus
 """
 
 
@@ -147,10 +187,36 @@ def build_from_catalogs(options: CatalogsOptions) -> None:
   _write(options, {options.pivot: pivot, **texts})
 
 
+def build_from_seqio(options: SeqioOptions) -> None:
+  """Exports the text of SeqIO tasks, and prints the sizes of the files."""
+  from xlflax.data.seqio_tasks import tensorflow_setup
+
+  tensorflow_setup.load_tensorflow()
+  from xlflax.data.seqio_tasks import corpus_export, task_registration
+
+  renamed_languages = shared_options.parse_language_paths(
+    options.rename_language, option='--rename_language'
+  )
+  task_registration.register_tasks(
+    None, options.task_module, options.tfds_data_dir
+  )
+  with bucket_staging.stage_output(options.output) as output:
+    record = corpus_export.export_tasks(
+      options.mixture,
+      output,
+      splits=[split.strip() for split in options.splits.split(',')],
+      max_examples=options.max_examples,
+      renamed_languages=renamed_languages,
+      overwrite=options.overwrite,
+    )
+  print(json.dumps(record['files'], indent=2, ensure_ascii=False))
+
+
 SUBCOMMANDS = {
   'libreoffice': build_from_libreoffice,
   'pages': build_from_pages,
   'catalogs': build_from_catalogs,
+  'seqio': build_from_seqio,
 }
 
 

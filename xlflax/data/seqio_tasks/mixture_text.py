@@ -45,7 +45,7 @@ class MixtureText:
     for task in self._tasks:
       _check_has_text(task)
       languages = task_registry.task_languages(task)
-      for split in self._splits(task):
+      for split in self.task_splits(task):
         self._groups[split].setdefault(languages, []).append(task)
     self._counts: dict[tuple[str, str], int] = {}
 
@@ -57,6 +57,16 @@ class MixtureText:
     """All languages with text in any split, sorted."""
     groups = [codes for split in _SPLITS for codes in self._groups[split]]
     return tuple(sorted({code for codes in groups for code in codes}))
+
+  @property
+  def tasks(self) -> tuple[str, ...]:
+    """Names of the tasks in the mixtures, sorted."""
+    return tuple(self._tasks)
+
+  def task_splits(self, task: str) -> list[str]:
+    """Returns the splits of a task that a corpus can have."""
+    splits = task_registry.get_task(task).splits
+    return [split for split in _SPLITS if split in splits]
 
   def monolingual_languages(self, split: str = TRAIN) -> tuple[str, ...]:
     """Returns the languages with monolingual text in a split, sorted."""
@@ -100,7 +110,7 @@ class MixtureText:
     return {
       f'{task} {split}': self._count(task, split)
       for task in self._tasks
-      for split in self._splits(task)
+      for split in self.task_splits(task)
     }
 
   def _count(self, task: str, split: str) -> int:
@@ -109,11 +119,6 @@ class MixtureText:
       examples = seqio_reader.read_texts(task, split=split)
       self._counts[task, split] = sum(1 for _ in examples)
     return self._counts[task, split]
-
-  def _splits(self, task: str) -> list[str]:
-    """Returns the splits of a task that a corpus can have."""
-    splits = task_registry.get_task(task).splits
-    return [split for split in _SPLITS if split in splits]
 
 
 def _check_has_text(name: str) -> None:

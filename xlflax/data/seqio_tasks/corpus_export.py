@@ -1,0 +1,247 @@
+"""Export of the text of SeqIO tasks as a corpus directory."""
+
+import contextlib
+import json
+import logging
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from xlflax.data.corpus import corpus_directory, corpus_files, corpus_writer
+from xlflax.data.seqio_tasks import mixture_text, seqio_reader, task_registry
+from xlflax.storage import checksums, file_lock, paths
+from xlflax.utils import errors
+
+RECORD_FILE = 'corpus.json'
+_LOCK = '.corpus.lock'
+_FORMAT = 1
+_LOG = logging.getLogger(__name__)
+
+
+class _Output(NamedTuple):
+  """File of the corpus that contains one split of one task.
+
+  Attributes:
+    path: Path relative to the corpus directory.
+    task: Name of the task.
+    split: Name of the split.
+    languages: Language codes in the name of the file.
+  """
+
+  path: str
+  task: str
+  split: str
+  languages: tuple[str, ...]
+
+
+def export_tasks(
+  mixtures: Sequence[str],
+  output: pathlib.Path,
+  *,
+  splits: Sequence[str] = corpus_directory.SPLITS,
+  max_examples: int | None = None,
+  renamed_languages: Mapping[str, str] | None = None,
+  overwrite: bool = False,
+) -> dict[str, Any]:
+  """Writes the text of tasks, before tokenization, to a corpus directory.
+
+  Each split of each task becomes one file, such as `mono/en.wiki40b.en.txt.zst`
+  or `valid/parallel/de-en.wmt14.de_en.tsv.zst`. The text is streamed, and each
+  file appears when it is complete. If the call is interrupted, the next call
+  with the same arguments keeps the complete files. Several calls with different
+  tasks can write to the same directory one after the other.
+
+  Args:
+    mixtures: Names of registered tasks or mixtures. Rates are ignored.
+    output: Corpus directory.
+    splits: Splits to export. Splits that a task does not have are skipped.
+    max_examples: Maximum number of examples of each task and split. If None,
+      all examples are exported.
+    renamed_languages: Map from language codes of the tasks to language codes of
+      the corpus.
+    overwrite: Whether to replace files that were exported before.
+
+  Returns:
+    The content of `corpus.json`: the task, the split, the languages and the
+    numbers of lines (or pairs), documents and characters of each file.
+
+  Raises:
+    CorpusError: If a mixture or split does not exist, if the text of a task
+      cannot be read before it is tokenized, if no task has one of the splits,
+      or if the directory contains other files or files that were exported with
+      different settings.
+  """
+  for split in splits:
+    corpus_directory.check_split(split)
+  outputs = _list_outputs(mixtures, splits, dict(renamed_languages or {}))
+  settings = {'max_examples': max_examples}
+  with file_lock.lock_directory(
+    output, name=_LOCK, what='corpus', error=errors.CorpusError
+  ):
+    record = _open_record(output)
+    for file in outputs:
+      previous = record['files'].get(file.path)
+      if previous and not overwrite:
+        _check_settings(output, file, previous, settings)
+        if _is_unchanged(output / file.path, previous):
+          _LOG.info('%s: unchanged', file.path)
+          continue
+      statistics = _write_file(output, file, max_examples)
+      record['files'][file.path] = {
+        'task': file.task,
+        'split': file.split,
+        'languages': list(file.languages),
+        **settings,
+        **statistics,
+      }
+      paths.write_atomically(
+        output / RECORD_FILE,
+        json.dumps(record, indent=2, ensure_ascii=False) + '\n',
+      )
+      _LOG.info('%s: %s lines', file.path, f'{statistics["lines"]:,}')
+  return record
+
+
+def _list_outputs(
+  mixtures: Sequence[str], splits: Sequence[str], renamed: Mapping[str, str]
+) -> list[_Output]:
+  """Lists the files of all tasks and splits, sorted by path."""
+  text = mixture_text.MixtureText(mixtures)
+  unknown = sorted(set(renamed) - set(text.languages))
+  if unknown:
+    raise errors.CorpusError(
+      'No task contains the language to rename.',
+      got=', '.join(unknown),
+      expected=', '.join(text.languages),
+      where='--rename_language',
+    )
+  outputs = []
+  for task in text.tasks:
+    languages = tuple(
+      renamed.get(code, code) for code in task_registry.task_languages(task)
+    )
+    for code in languages:
+      corpus_files.check_language(code)
+    kind, suffix = (
+      ('mono', 'txt') if len(languages) == 1 else ('parallel', 'tsv')
+    )
+    name = f'{"-".join(languages)}.{task}.{suffix}.zst'
+    for split in text.task_splits(task):
+      if split in splits:
+        path = pathlib.Path(corpus_directory.FOLDERS[split], kind, name)
+        outputs.append(_Output(path.as_posix(), task, split, languages))
+  if not outputs:
+    raise errors.CorpusError(
+      'No task has one of the splits.',
+      got=', '.join(splits),
+      expected=', '.join(
+        sorted(
+          {split for task in text.tasks for split in text.task_splits(task)}
+        )
+      )
+      or 'tasks with the split train, validation or test',
+      where='--splits',
+    )
+  return sorted(outputs)
+
+
+def _open_record(output: pathlib.Path) -> dict[str, Any]:
+  """Returns the record of an earlier call, or an empty one.
+
+  Raises:
+    CorpusError: If the directory contains files without a record of this
+      module.
+  """
+  path = output / RECORD_FILE
+  if path.exists():
+    record = checksums.read_json(path, error=errors.CorpusError)
+    if isinstance(record, dict) and record.get('format') == _FORMAT:
+      return record
+  elif not any(entry.name != _LOCK for entry in output.iterdir()):
+    return {'format': _FORMAT, 'files': {}}
+  raise errors.CorpusError(
+    'The output directory contains files that were not exported from tasks.',
+    got=str(output),
+    expected='a new or empty directory, or a directory that '
+    '`xlflax build-corpus seqio` wrote',
+    where='--output',
+    fix='Pass a different directory, or remove the existing one.',
+  )
+
+
+def _check_settings(
+  output: pathlib.Path,
+  file: _Output,
+  previous: Mapping[str, Any],
+  settings: Mapping[str, Any],
+) -> None:
+  """Raises CorpusError if a file was exported with different settings."""
+  for name, value in settings.items():
+    if previous.get(name) != value:
+      raise errors.CorpusError(
+        'The file was exported with different settings.',
+        got=f'{name}={value}',
+        expected=f'{name}={previous.get(name)}',
+        where=str(output / file.path),
+        fix='Pass a different --output, or pass --overwrite to replace the '
+        'existing files.',
+      )
+
+
+def _is_unchanged(path: pathlib.Path, previous: Mapping[str, Any]) -> bool:
+  """Returns whether a file still has the size that was recorded."""
+  if not previous['lines']:  # A split without text has no file.
+    return not path.exists()
+  return path.exists() and path.stat().st_size == previous['bytes']
+
+
+def _write_file(
+  output: pathlib.Path, file: _Output, max_examples: int | None
+) -> dict[str, int]:
+  """Writes a split of a task and returns the statistics of the file.
+
+  Files without text are not valid in a corpus and are not written.
+  """
+  path = output / file.path
+  path.parent.mkdir(parents=True, exist_ok=True)
+  counts = {'lines': 0, 'documents': 0, 'characters': 0}
+  with corpus_writer.open_atomic(path) as stream:
+    for line, starts_document in _read_lines(file, max_examples):
+      if starts_document and counts['lines'] and len(file.languages) == 1:
+        stream.write('\n')
+      counts['documents'] += starts_document or not counts['lines']
+      counts['lines'] += 1
+      counts['characters'] += len(line)
+      stream.write(line + '\n')
+  if not counts['lines']:
+    path.unlink()
+    with contextlib.suppress(OSError):
+      path.parent.rmdir()
+    return counts | {'bytes': 0}
+  return counts | {'bytes': path.stat().st_size}
+
+
+def _read_lines(
+  file: _Output, max_examples: int | None
+) -> Iterator[tuple[str, bool]]:
+  """Yields the lines with text, and whether a document starts at the line.
+
+  A pair is a line with a tab. It is a document of its own. Pairs with an empty
+  sentence are skipped.
+  """
+  starts_document = True
+  examples = seqio_reader.read_texts(file.task, split=file.split)
+  for number, example in enumerate(examples):
+    if number == max_examples:
+      return
+    if len(file.languages) == 2:
+      sentences = [
+        corpus_writer.clean_line(example[key]) for key in ('inputs', 'targets')
+      ]
+      if all(sentences):
+        yield '\t'.join(sentences), True
+      continue
+    starts_document |= bool(example['starts_document'])
+    if line := corpus_writer.clean_line(example['targets']):
+      yield line, starts_document
+      starts_document = False
