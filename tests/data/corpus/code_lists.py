@@ -1,5 +1,7 @@
 """Lists of language codes of public benchmarks."""
 
+import pathlib
+
 # FLORES-200: ISO 639-3 code and ISO 15924 script.
 FLORES_200 = (
   'ace_Arab',
@@ -451,4 +453,8 @@ UNIVERSAL_DEPENDENCIES = (
   ('wo', 'wol'),
   ('yo', 'yor'),
   ('zh', 'zho'),
+)
+# MTEB 2.26: ISO 639-3 code and ISO 15924 script of each language of its tasks.
+MTEB = tuple(
+  pathlib.Path(__file__).with_name('mteb_codes.txt').read_text().split()
 )

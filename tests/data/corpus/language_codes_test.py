@@ -64,6 +64,27 @@ def test_unregistered_codes_stand_for_themselves(code):
   assert parsed.uses_spaces
 
 
+_SCRIPTS_WITHOUT_SPACES = (
+  *('Hani', 'Hans', 'Hant', 'Hira', 'Jpan', 'Khmr', 'Laoo', 'Mymr'),
+  *('Thai', 'Tibt'),
+)
+# MTEB lists of romanized text, and codes whose script is a mistake in MTEB.
+_TRANSLITERATED = dict.fromkeys(
+  (
+    *('amh', 'ara', 'arb', 'asm', 'bel', 'ben', 'bul', 'ell', 'fas', 'guj'),
+    *('heb', 'hin', 'hye', 'jpn', 'kan', 'kat', 'khm', 'kor', 'lao', 'mal'),
+    *('mar', 'mkd', 'mon', 'mya', 'nep', 'npi', 'ori', 'pan', 'pus', 'rus'),
+    *('san', 'sin', 'snd', 'tam', 'tel', 'tha', 'ukr', 'urd', 'yid', 'zho'),
+  ),
+  ('Latn',),
+) | {'aak': ('Arab',), 'max': ('Deva',), 'uig': ('Hans',)}
+# Scripts that contain another script, or that share its characters.
+_CONTAINED_SCRIPTS = {
+  **{'Hang': 'Kore', 'Hira': 'Jpan'},
+  **{'Hans': 'Hani', 'Hant': 'Hani'},
+}
+
+
 @pytest.mark.parametrize('code', code_lists.FLORES_200)
 def test_flores_codes(code):
   iso, script = code.split('_')
@@ -103,6 +124,42 @@ def test_universal_dependencies_codes(code, iso):
   first, second = map(language_codes.parse_language_code, (code, iso))
   assert first.language == second.language
   assert first.script == second.script
+
+
+def test_mteb_codes():
+  """MTEB always specifies the script."""
+  assert len(code_lists.MTEB) == 1199
+  for code in code_lists.MTEB:
+    iso, script = code.split('-')
+    parsed = language_codes.parse_language_code(code)
+    assert parsed.script == script
+    assert parsed.uses_spaces == (script not in _SCRIPTS_WITHOUT_SPACES), code
+    spellings = (f'{iso}_{script}', f'{parsed.language}-{script}', iso)
+    for spelling in spellings:
+      other = language_codes.parse_language_code(spelling)
+      assert other.language == parsed.language, (code, spelling)
+    plain = language_codes.parse_language_code(iso)
+    is_transliterated = script in _TRANSLITERATED.get(iso, ())
+    if plain.script is None:
+      assert script in ('Latn', 'Zxxx'), code
+    elif not is_transliterated:
+      contained = {_CONTAINED_SCRIPTS.get(s, s) for s in plain.scripts}
+      assert _CONTAINED_SCRIPTS.get(script, script) in contained, code
+      assert plain.uses_spaces or not parsed.uses_spaces or iso == 'nan', code
+
+
+@pytest.mark.parametrize(
+  'code, scripts',
+  [
+    ('crh', {'Latn', 'Cyrl'}),
+    ('grc', {'Grek'}),
+    ('mww', {'Latn', 'Hmnp'}),
+    ('hbo', {'Hebr'}),
+    ('cmo', {'Hans', 'Hant'}),
+  ],
+)
+def test_scripts_that_texts_use(code, scripts):
+  assert language_codes.parse_language_code(code).scripts == scripts
 
 
 def test_an_unknown_language_gets_id_0_and_one_note(vocabulary):

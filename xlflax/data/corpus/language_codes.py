@@ -43,29 +43,47 @@ SCRIPTS_WITHOUT_SPACES = frozenset(
 )
 # Scripts that languages are written in today, in addition to CLDR's likely one.
 _OTHER_SCRIPTS = {
+  'ace': ('Arab',),
   'az': ('Cyrl', 'Arab'),
+  'bjn': ('Arab',),
   'bs': ('Cyrl',),
+  'ccp': ('Latn',),
+  'cmo': ('Hant',),
   'crh': ('Cyrl',),
   'ff': ('Adlm', 'Arab'),
+  'gmv': ('Latn',),
+  'gof': ('Latn',),
+  'grt': ('Latn',),
   'ha': ('Arab',),
   'iu': ('Latn',),
   'kk': ('Latn', 'Arab'),
   'kok': ('Latn',),
+  'kr': ('Arab',),
   'ks': ('Deva',),
   'ku': ('Arab', 'Cyrl'),
   'ky': ('Arab', 'Latn'),
   'lad': ('Latn',),
+  'min': ('Arab',),
   'mn': ('Mong',),
   'mni': ('Mtei',),
   'ms': ('Arab',),
+  'mww': ('Hmnp',),
+  'nan': ('Hant', 'Latn'),
+  'nnp': ('Latn',),
+  'om': ('Ethi',),
   'pa': ('Arab',),
   'ro': ('Cyrl',),
   'sat': ('Deva', 'Beng', 'Latn'),
   'sd': ('Deva',),
+  'shi': ('Arab', 'Latn'),
   'sr': ('Latn',),
+  'sus': ('Arab',),
+  'taq': ('Tfng',),
+  'tcy': ('Mlym',),
   'tg': ('Arab', 'Latn'),
   'tk': ('Cyrl', 'Arab'),
   'tt': ('Latn',),
+  'tzm': ('Tfng',),
   'ug': ('Latn', 'Cyrl'),
   'uz': ('Cyrl', 'Arab'),
   'zgh': ('Latn',),
@@ -86,9 +104,33 @@ _MODIFIERS = {'latin': 'Latn', 'cyrillic': 'Cyrl', 'shaw': 'Shaw'}
 _IGNORED_MACROLANGUAGES = frozenset({'ms', 'sh'})
 # Scripts that include other scripts.
 _INCLUDED_SCRIPTS = {'Hani': frozenset({'Hans', 'Hant'})}
-# Scripts that CLDR's table of likely subtags lacks or that differ from those of
-# the macrolanguage.
-_LIKELY_SCRIPTS = {'azb': 'Arab', 'ksw': 'Mymr'}
+# Scripts that CLDR's table of likely subtags lacks, that differ from those of the
+# macrolanguage, or that CLDR lists although texts use another script (such as
+# the Cypriot syllabary for Ancient Greek).
+_LIKELY_SCRIPTS = {
+  'anp': 'Deva',
+  'azb': 'Arab',
+  'ber': 'Tfng',
+  'bhd': 'Deva',
+  'bns': 'Deva',
+  'boy': 'Deva',
+  'cmo': 'Hans',
+  'crh': 'Latn',
+  'dza': 'Arab',
+  'grc': 'Grek',
+  'hbo': 'Hebr',
+  'hlb': 'Deva',
+  'kfg': 'Deva',
+  'ksw': 'Mymr',
+  'mey': 'Arab',
+  'mrr': 'Deva',
+  'mww': 'Latn',
+  'odk': 'Arab',
+  'orv': 'Cyrl',
+  'sgj': 'Deva',
+  'the': 'Deva',
+  'uki': 'Orya',
+}
 
 
 @dataclasses.dataclass(frozen=True)
