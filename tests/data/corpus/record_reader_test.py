@@ -227,3 +227,27 @@ def test_records_are_read_from_their_beginning():
   for name in ('en.jsonl', 'en.parquet', 'en.txt.gz', 'en-fr.tmx'):
     assert corpus_files.is_sequential(pathlib.Path(name)), name
   assert not corpus_files.is_sequential(pathlib.Path('en.jsonl.txt'))
+
+
+def test_no_break_spaces_of_records_are_kept(tmp_path):
+  row = {'translation': {'en': '10\xa0000\tmen', 'fr': '10\u202f000\r\nhommes'}}
+  corpus = _write(tmp_path, 'parallel/en-fr.jsonl', _json_lines([row]))
+  assert list(corpus.parallel('en', 'fr')) == [
+    ('10\xa0000 men', '10\u202f000 hommes')
+  ]
+
+
+@pytest.mark.parametrize('end', ['\r', '\r\n', '\n'])
+@pytest.mark.parametrize('unit', ['line', 'document'])
+def test_lines_of_a_record_end_like_lines_of_a_file(tmp_path, end, unit):
+  (tmp_path / 'corpus.toml').write_text(
+    f"[[records]]\nrecord_unit = '{unit}'\n"
+  )
+  rows = [{'text': f'a{end}{end}b'}, {'text': 'c'}]
+  corpus = _write(tmp_path, 'mono/en.jsonl', _json_lines(rows))
+  lines = list(corpus.monolingual('en'))
+  assert lines == (
+    [('a b', True), ('c', False)]
+    if unit == 'line'
+    else [('a', True), ('b', False), ('c', True)]
+  )

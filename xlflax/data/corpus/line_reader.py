@@ -20,7 +20,12 @@ from typing import Any, BinaryIO, NamedTuple
 
 import zstandard
 
-from xlflax.data.corpus import bad_records, record_formats, record_reader
+from xlflax.data.corpus import (
+  bad_records,
+  line_splitting,
+  record_formats,
+  record_reader,
+)
 from xlflax.data.corpus.bad_records import OnBadRecord
 from xlflax.storage import git_lfs
 from xlflax.utils import errors
@@ -30,9 +35,8 @@ _LINE_ENDS = (b'\n', b'\r')
 # Characters to strip from a line of a parallel file. A tab at the end of the
 # line is kept, because it shows that the source or target is empty.
 PAIR_SPACES = b' \r\n\x0b\x0c'
-_BOM = b'\xef\xbb\xbf'
-# Longer lines are not text, or result from a decompression bomb.
-_MAX_LINE_BYTES = 1 << 26
+_BOM = line_splitting.BOM
+_MAX_LINE_BYTES = line_splitting.MAX_LINE_BYTES
 _SEPARATOR = re.compile('[ \t]+')
 # Number of compressed bytes that are decompressed at a time, into at most
 # 128 MB of text.
@@ -320,7 +324,9 @@ def _raw_lines(stream: BinaryIO, path: pathlib.Path) -> Iterator[bytes]:
   Raises:
     CorpusError: If a line is too long.
   """
-  for number, line in enumerate(_split_lines(stream), start=1):
+  for number, line in enumerate(
+    line_splitting.split_lines(stream, _MAX_LINE_BYTES), start=1
+  ):
     if len(line) > _MAX_LINE_BYTES:
       raise errors.CorpusError(
         'A line of a text file is too long.',
@@ -329,21 +335,6 @@ def _raw_lines(stream: BinaryIO, path: pathlib.Path) -> Iterator[bytes]:
         fix="Check that the file's format matches its name.",
       )
     yield line
-
-
-def _split_lines(stream: BinaryIO) -> Iterator[bytes]:
-  """Yields lines including their line endings (LF, CRLF or CR)."""
-  pending = b''
-  while chunk := stream.readline(_MAX_LINE_BYTES + 1):
-    lines = (pending + chunk).splitlines(keepends=True)
-    # If the chunk does not end with LF, its last line may be incomplete, or its
-    # CR may be followed by LF.
-    pending = b'' if chunk.endswith(b'\n') else lines.pop()
-    yield from lines
-    if len(pending) > _MAX_LINE_BYTES:
-      break
-  if pending:
-    yield pending
 
 
 @contextlib.contextmanager

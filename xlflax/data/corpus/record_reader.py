@@ -31,7 +31,12 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
-from xlflax.data.corpus import bad_records, binary_records, record_formats
+from xlflax.data.corpus import (
+  bad_records,
+  binary_records,
+  line_splitting,
+  record_formats,
+)
 from xlflax.data.corpus.bad_records import OnBadRecord
 from xlflax.data.corpus.record_formats import RecordFormat
 from xlflax.utils import errors
@@ -39,8 +44,6 @@ from xlflax.utils import errors
 _XML_LANGUAGE = '{http://www.w3.org/XML/1998/namespace}lang'
 # Number of table rows that are converted at a time.
 _ROWS_PER_CHUNK = 1024
-# Longer lines are not text, or result from a decompression bomb.
-_MAX_LINE_BYTES = 1 << 26
 
 Record = Mapping[str, Any]
 # Function of the opened files and the path of the first file, which yields
@@ -116,9 +119,9 @@ def _record_text(
     ]
     if not all(map(str.strip, sides)):
       return ''
-    return '\t'.join(' '.join(side.split()) for side in sides) + '\n'
+    return '\t'.join(map(line_splitting.join_lines, sides)) + '\n'
   text = _column_text(record, form.text_field, path, number)
-  lines = [line for line in text.split('\n') if line.strip()]
+  lines = [line for line in line_splitting.split_text(text) if line.strip()]
   if not lines:
     return ''
   if form.record_unit is record_formats.Unit.LINE:
@@ -213,10 +216,28 @@ def _passes_filters(
 
 
 def _read_jsonl(stream: BinaryIO, path: pathlib.Path):
-  lines = iter(functools.partial(stream.readline, _MAX_LINE_BYTES), b'')
+  lines = _read_lines(stream, path)
+  yield from ((number, line) for number, line in lines if line.strip())
+
+
+def _read_lines(
+  stream: BinaryIO, path: pathlib.Path
+) -> Iterator[tuple[int, bytes]]:
+  """Yields numbered lines without a byte order mark.
+
+  Raises:
+    CorpusError: If a line is too long.
+  """
+  lines = line_splitting.split_lines(stream)
   for number, line in enumerate(lines, start=1):
-    if line.strip():
-      yield number, line
+    if len(line) > line_splitting.MAX_LINE_BYTES:
+      raise errors.CorpusError(
+        'A line of a file with records is too long.',
+        got=f'more than {line_splitting.MAX_LINE_BYTES:,} bytes',
+        where=f'{path}:{number}',
+        fix="Check that the file's format matches its name.",
+      )
+    yield number, line.removeprefix(line_splitting.BOM * (number == 1))
 
 
 def _use_record(record: Record, path: pathlib.Path, number: int) -> Record:
@@ -384,17 +405,18 @@ def _read_moses(first: BinaryIO, second: BinaryIO, path: pathlib.Path):
 
 def _aligned_lines(sides, path: pathlib.Path):
   """Yields the lines with the same number in two aligned files."""
-  number = 0
-  while any(raw_lines := [side.readline(_MAX_LINE_BYTES) for side in sides]):
-    number += 1
-    if not all(raw_lines):
+  lines_of_sides = [_read_lines(side, path) for side in sides]
+  for number, numbered in enumerate(
+    itertools.zip_longest(*lines_of_sides), start=1
+  ):
+    if None in numbered:
       raise errors.CorpusError(
         'Two line-aligned files have different numbers of lines.',
         got=f'one file ends after line {number - 1}',
         where=str(path),
         fix='Download the files again.',
       )
-    yield number, raw_lines
+    yield number, [line for _, line in numbered]
 
 
 def _parse_aligned_lines(
@@ -507,7 +529,9 @@ def _as_corpus_errors(path: pathlib.Path) -> Iterator[None]:
   ) as error:
     raise errors.CorpusError(
       f'A file in the format {path.suffix} is damaged ({error}).',
-      where=str(path),
+      where=f'{path}:{error.position[0]}'
+      if isinstance(error, ElementTree.ParseError)
+      else str(path),
       fix='Download or write the file again.',
     ) from error
 

@@ -233,7 +233,8 @@ def _read_muse(
 def _parse_muse_entry(
   line: bytes, path: pathlib.Path, number: int
 ) -> tuple[str, str, None]:
-  fields = line_reader.decode_line(line, path, number).split()
+  text = line_reader.decode_line(line, path, number)
+  fields = line_reader.split_tokens(text)
   if len(fields) != 2:
     raise errors.BadRecordError(
       'A line of the dictionary is malformed.',

@@ -264,3 +264,100 @@ def test_a_first_example_of_single_words_is_no_header(tmp_path):
   path = _write(tmp_path / 'a.tsv', 'yes\tno\tcontradiction\n')
   [example] = _read('tsv', path)
   assert example.label == 'contradiction'
+
+
+@pytest.mark.parametrize('empty', [None, []])
+def test_a_null_value_does_not_hide_another_spelling_of_the_key(
+  tmp_path, empty
+):
+  record = {'query': None, 'anchor': 'Who?', 'positive': 'She.'}
+  record |= {'negatives': None, 'negative': ['He.']}
+  path = _write(tmp_path / 'a.jsonl', json.dumps(record) + '\n')
+  reading = file_formats.find_reader('search').read(path, 'en', texts=3)
+  assert [example.text for example in reading.examples] == [
+    *('Who?', 'She.', 'He.')
+  ]
+  record |= {'negatives': empty, 'negative': None}
+  path = _write(tmp_path / 'b.jsonl', json.dumps(record) + '\n')
+  assert len(_read('search', path)) == 2
+
+
+@pytest.mark.parametrize('header', ['query\tpositive', 'anchor\tpassage'])
+def test_a_header_of_search_data_is_no_query(tmp_path, header):
+  path = _write(tmp_path / 'a.tsv', f'{header}\nWho?\tShe.\n')
+  with raises_error(errors.CorpusError, where=f'{path}:1'):
+    _read('search', path)
+
+
+@pytest.mark.parametrize('header', ['_id\ttext', 'query-id\tquery'])
+def test_a_header_of_documents_is_no_document(tmp_path, header):
+  path = _write(tmp_path / 'en/queries.tsv', f'{header}\nq1\tWho?\n')
+  _write(tmp_path / 'en/documents.tsv', 'd1\tShe.\n')
+  _write(tmp_path / 'en/relevance.tsv', 'q1 d1 1\n')
+  with raises_error(errors.CorpusError, where=f'{path}:1'):
+    beir.BeirDataset(directory=str(tmp_path)).load('en')
+
+
+@pytest.mark.parametrize(
+  'relevance, line',
+  [('q1 d1 1\nq1 d1 0\n', 2), ('q1 d1 1\nq1 d2 nan\n', 2), ('q1 d1 inf\n', 1)],
+)
+def test_a_judgment_is_one_number(tmp_path, relevance, line):
+  with pytest.raises(errors.CorpusError) as caught:
+    _ranking(tmp_path, relevance)
+  assert str(caught.value.where).endswith(f'relevance.tsv:{line}')
+
+
+def test_an_equal_judgment_may_be_repeated(tmp_path):
+  ranked = _ranking(tmp_path, 'q1 d1 1\nq1 d1 1\n')
+  assert ranked.relevance == {'q1': {'d1': 1}}
+
+
+def test_a_candidate_is_ranked_once(tmp_path):
+  with pytest.raises(errors.CorpusError) as caught:
+    _ranking(tmp_path, 'q1 d1 1\n', candidates_tsv='q1\td1\nq1\td1\n')
+  assert str(caught.value.where).endswith('candidates.tsv:2')
+
+
+def test_all_files_of_an_alignment_number_their_sentences_or_none(tmp_path):
+  source = _write(tmp_path / 'a', '1\tdas Haus\n2\tja\n')
+  target = _write(tmp_path / 'b', '1\tthe house\n2\tyes\n')
+  links = _write(tmp_path / 'links', '0-0 1-1\n0-0\n')
+  with raises_error(errors.CorpusError, where=str(links)):
+    file_formats.find_reader('word_alignment').read(
+      (source, target, links), ('de', 'en')
+    )
+
+
+@pytest.mark.parametrize('index', [None, 'a'])
+def test_questions_keep_separate_ids(tmp_path, index):
+  lines = json.dumps(_CHOICE | {'idx': index}) + '\n'
+  path = _write(tmp_path / 'a.jsonl', lines * 2)
+  if index is None:
+    questions = [example.question for example in _read('xcopa', path)]
+    assert questions == ['0', '0', '1', '1']
+  else:
+    with raises_error(errors.CorpusError, where=f'{path}:2'):
+      _read('xcopa', path)
+
+
+def test_a_table_names_each_column_once(tmp_path):
+  path = _write(tmp_path / 'a.tsv', 'a\ta\n1\t2\n')
+  with raises_error(errors.CorpusError, where=f'{path}:1'):
+    list(file_reading.read_csv(path))
+
+
+@pytest.mark.parametrize('text', ['a\tb\n"x\t1\ny\t2\n', 'a\tb\n1\t"x\n2\ty\n'])
+def test_a_quotation_mark_that_is_not_closed_hides_no_row(tmp_path, text):
+  path = _write(tmp_path / 'a.tsv', text)
+  with pytest.raises(errors.CorpusError) as caught:
+    list(file_reading.read_csv(path))
+  assert str(caught.value.where).startswith(f'{path}:')
+
+
+@pytest.mark.parametrize('title, expected', [(None, ''), ('T', 'T')])
+def test_a_missing_title_is_no_text(tmp_path, title, expected):
+  article = {'title': title, **_SQUAD['data'][0]}
+  path = _write(tmp_path / 'a.json', json.dumps({'data': [article]}))
+  [question] = _read('squad', path)
+  assert question.title == expected

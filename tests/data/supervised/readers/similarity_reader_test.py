@@ -26,7 +26,5 @@ def test_names_may_stand_for_numbers(write):
   'text, values', [('a\tb\tmany\n', 'many'), ('a\tb\tnan\n', 'nan')]
 )
 def test_a_score_that_is_no_number(write, text, values):
-  with raises_error(
-    errors.CorpusError, mentions=values, where='a.tsv:example 0'
-  ):
+  with raises_error(errors.CorpusError, mentions=values, where='a.tsv:1'):
     similarity_reader.read_rated_pairs(write('a.tsv', text), 'en')

@@ -53,10 +53,11 @@ def read_xcopa(
     and len(values) > 1
     and all(value.get('label') == 0 for _, value in values)
   )
+  seen_ids: set[str] = set()
   for number, value in values:
     question = _get_text(value, 'question', path, number)
     examples += _make_choices(
-      str(value.get('idx', number - 1)),
+      _get_id(value, number - 1, seen_ids, path, number),
       language,
       _get_text(value, 'premise', path, number),
       [_get_text(value, name, path, number) for name in ('choice1', 'choice2')],
@@ -148,24 +149,39 @@ def read_xstory_cloze(
     CorpusError: If the right ending is not 1 or 2 (the error contains the file
       and the line), or if there are no rows.
   """
-  lines = (f'{line}\n' for _, line in file_reading.read_lines(path))
-  rows = csv.reader(lines, delimiter='\t', skipinitialspace=True)
-  next(rows, None)  # Skip the header.
   examples: list[labeled_examples.Example] = []
   problems = []
-  for row in filter(None, rows):
+  for number, line in file_reading.read_lines(path):
+    # A quoted field cannot contain a line break. A quotation mark that is not
+    # closed therefore affects only its own line.
+    row = next(csv.reader([line], delimiter='\t', skipinitialspace=True), [])
+    if number == 1:
+      _check_story_header(row, path)
+      continue
+    if not row:
+      continue
     if len(row) != _NUM_STORY_FIELDS:
-      problems.append(
-        f'{path}:{rows.line_num}: Skipping a row with {len(row)} fields'
-      )
+      problems.append(f'{path}:{number}: Skipping a row with {len(row)} fields')
       continue
     story_id, *texts, answer = map(str.strip, row)
-    right = _parse_answer(answer, path, rows.line_num, 1, 2)
+    right = _parse_answer(answer, path, number, 1, 2)
     examples += _make_choices(
       story_id, language, ' '.join(texts[:4]), texts[4:], right
     )
   file_reading.check_any(examples, path)
   return file_reading.Reading(examples, tuple(problems))
+
+
+def _check_story_header(row: Sequence[str], path) -> None:
+  """Raises a CorpusError if the first row is a story instead of a header."""
+  if len(row) == _NUM_STORY_FIELDS and row[-1].strip() in ('1', '2'):
+    raise file_reading.malformed_line_error(
+      'header',
+      path,
+      1,
+      file_reading.shorten_quoted(' | '.join(row)),
+      expected=f'the names of {_NUM_STORY_FIELDS} columns',
+    )
 
 
 @file_formats.register_reader('xwinograd', example=labeled_examples.Choice)
@@ -262,6 +278,33 @@ def _make_choices(
     )
     for index, choice in enumerate(choices)
   ]
+
+
+def _get_id(
+  value: dict, default: int, seen_ids: set[str], path, number: int
+) -> str:
+  """Returns the id of a question, and checks that no earlier one has it.
+
+  Args:
+    value: JSON object of the question.
+    default: Id of a question whose key `idx` is missing or null.
+    seen_ids: Ids of the earlier questions, to which the id is added.
+    path: Path of the file, for error messages.
+    number: Line number, for error messages.
+  """
+  index = value.get('idx')
+  index = default if index is None else index
+  question_id = str(index)
+  if not isinstance(index, int | str) or question_id in seen_ids:
+    raise file_reading.malformed_line_error(
+      _KIND,
+      path,
+      number,
+      f'idx: {index!r:.60}',
+      expected='an integer or a text that occurs only once in the file',
+    )
+  seen_ids.add(question_id)
+  return question_id
 
 
 def _get_text(value: dict, key: str, path, number: int) -> str:

@@ -6,7 +6,7 @@ import enum
 import functools
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from xlflax.data.supervised import file_formats, labeled_examples
@@ -130,8 +130,16 @@ def read_columns(
   has_header: bool,
   quoting: Quoting | str,
   paired_language: str | None,
+  check_label: Callable[[str, str | os.PathLike, int], None] | None = None,
 ) -> tuple[file_reading.Reading, column_validation.Columns]:
-  """Reads the same examples as `read_tsv` but does not check their labels.
+  """Reads the same examples as `read_tsv` but does not check their columns.
+
+  The other arguments are those of `read_tsv`.
+
+  Args:
+    check_label: Function of a class name, the path of the file and the line
+      number, which raises an error if the class name is invalid. If None, all
+      class names are valid.
 
   Returns:
     The examples, and the values of all columns.
@@ -152,7 +160,9 @@ def read_columns(
       file_columns.add(enumerate(fields))
       yield number, functools.partial(_get_field, fields, names, path, number)
 
-  options = _ReaderOptions(path, language, columns, labels, paired_language)
+  options = _ReaderOptions(
+    path, language, columns, labels, paired_language, check_label
+  )
   return _read_examples(options, line_getters()), file_columns
 
 
@@ -197,6 +207,7 @@ class _ReaderOptions:
   columns: Columns
   labels: Labels | None
   paired_language: str | None
+  check_label: Callable[[str, str | os.PathLike, int], None] | None = None
 
 
 def _read_examples(options: _ReaderOptions, lines) -> file_reading.Reading:
@@ -223,6 +234,8 @@ def _read_examples(options: _ReaderOptions, lines) -> file_reading.Reading:
     label = _map_label(values.pop('label', None), options, number)
     if label is _SKIPPED:
       continue
+    if label is not None and options.check_label is not None:
+      options.check_label(label, options.path, number)
     values.setdefault('id', str(len(examples)))
     examples.append(
       labeled_examples.ClassifiedText(
@@ -344,6 +357,14 @@ def _get_value(
       expected=f'the key {key}',
     )
   field = value.get(key)
+  if isinstance(field, dict | list):
+    raise file_reading.malformed_line_error(
+      'JSON line',
+      path,
+      number,
+      f'{key}: {field!r:.60}',
+      expected='text or a number',
+    )
   return None if field is None else str(field).strip()
 
 

@@ -5,7 +5,7 @@ import json
 import os
 import pathlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from xlflax.data.corpus import line_reader as corpus_lines
@@ -158,8 +158,12 @@ def read_csv(
     restkey=_WRONG_FIELD,
     restval=_WRONG_FIELD,
     quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
+    strict=True,
   )
   try:
+    names = rows.fieldnames or ()
+    if len(set(names)) < len(names):
+      raise csv.Error('the header contains a column name twice')
     for row in rows:
       if _WRONG_FIELD in row or _WRONG_FIELD in row.values():
         raise csv.Error('the number of fields differs from the header')
@@ -197,6 +201,26 @@ def malformed_line_error(
     where=f'{path}:{number}',
     fix=fix,
   )
+
+
+def check_no_header(
+  fields: Sequence[str], names: Collection[str], path: str | os.PathLike
+) -> None:
+  """Raises a CorpusError if all fields of the first line are column names.
+
+  Args:
+    fields: Fields of the first line of a format without a header.
+    names: Names of columns, in lower case.
+    path: Path of the file, for error messages.
+  """
+  if all(field.strip().lower() in names for field in fields):
+    raise errors.CorpusError(
+      'The first line of the file seems to contain column names.',
+      got=shorten_quoted(' | '.join(fields)),
+      expected='data',
+      where=f'{path}:1',
+      fix='Delete the line.',
+    )
 
 
 def check_any(examples: Iterable, path) -> None:

@@ -21,21 +21,25 @@ def read_tsv(
     columns: Indices of the source and the target column, counted from 0.
 
   Raises:
-    CorpusError: If a line has too few columns, an empty source or an empty
-      target (the error contains the file and the line), or if the file is
-      empty.
+    CorpusError: If a line has too few columns, another number of columns than
+      the first line, an empty source or an empty target (the error contains the
+      file and the line), or if the file is empty.
   """
   pairs = []
+  num_columns: int | None = None
   for number, line in file_reading.read_lines(path):
     fields = line.split('\t')
-    if max(columns) >= len(fields):
+    num_columns = num_columns or len(fields)
+    if max(columns) >= len(fields) or len(fields) != num_columns:
       raise file_reading.malformed_line_error(
         _KIND,
         path,
         number,
         f'{len(fields)} columns: {file_reading.shorten_quoted(line)}',
         expected=f'a source text in column {columns[0]} and a target text in '
-        f'column {columns[1]} (columns are counted from 0)',
+        f'column {columns[1]} (columns are counted from 0)'
+        if max(columns) >= len(fields)
+        else f'{num_columns} columns, as in the first line',
       )
     source, target = (fields[column] for column in columns)
     pairs.append(_make_pair(source, target, path, number))

@@ -10,6 +10,17 @@ from xlflax.data.supervised.readers import file_reading
 QUERY, DOCUMENT = 'query', 'document'
 _KIND = 'line of a query and its documents'
 _EXPECTED = 'a query, a document that answers it, and hard negatives'
+_COLUMN_NAMES = frozenset(
+  (
+    'anchor',
+    'document',
+    'negative',
+    'negatives',
+    'passage',
+    'positive',
+    'query',
+  )
+)
 
 
 @file_formats.register_reader('search', example=labeled_examples.ClassifiedText)
@@ -70,14 +81,17 @@ def _read_rows(path):
   if '.jsonl' not in os.path.basename(path):
     for number, line in file_reading.read_lines(path):
       if line.strip():
-        yield number, line.split('\t')
+        fields = line.split('\t')
+        if number == 1:
+          file_reading.check_no_header(fields, _COLUMN_NAMES, path)
+        yield number, fields
     return
   for number, value in file_reading.read_json_lines(path):
-    negatives: Any = value.get('negatives', value.get('negative')) or []
+    negatives = _first_value(value, 'negatives', 'negative', default=[])
     negatives = negatives if isinstance(negatives, list) else [negatives]
     texts = [
-      value.get('query', value.get('anchor')) or '',
-      value.get('positive') or '',
+      _first_value(value, 'query', 'anchor', default=''),
+      _first_value(value, 'positive', default=''),
       *negatives,
     ]
     for text in texts:
@@ -86,3 +100,9 @@ def _read_rows(path):
           _KIND, path, number, repr(text)[:60], expected=f'texts: {_EXPECTED}'
         )
     yield number, texts
+
+
+def _first_value(value: Mapping[str, Any], *names: str, default: Any) -> Any:
+  """Returns the first of several keys' values that is not null."""
+  values = (value[name] for name in names if value.get(name) is not None)
+  return next(values, default)

@@ -11,6 +11,7 @@ import os
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 
+from xlflax.data.corpus import line_splitting
 from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.readers import file_reading
 
@@ -46,7 +47,9 @@ def read_reviews(
   examples: list[labeled_examples.Example] = []
   for number, item in enumerate(_parse_xml(path).iter('item')):
     stars = _parse_stars(item, path, number)
-    parts = [' '.join((item.findtext(field) or '').split()) for field in fields]
+    parts = [
+      line_splitting.join_lines(item.findtext(field) or '') for field in fields
+    ]
     text = ' '.join(filter(None, parts))
     if not text:
       raise file_reading.malformed_line_error(

@@ -11,6 +11,8 @@ from xlflax.data.supervised.readers import (
   file_reading,
 )
 
+_KIND = 'line of a rated pair'
+
 
 @file_formats.register_reader('rated_pairs', example=labeled_examples.RatedPair)
 def read_rated_pairs(
@@ -45,27 +47,38 @@ def read_rated_pairs(
     has_header=has_header,
     quoting=quoting,
     paired_language=paired_language,
+    check_label=_check_score,
   )
   pairs = [_to_rated_pair(example, path) for example in reading.examples]
   column_validation.check_scores(pairs, path)
   return file_reading.Reading(pairs)
 
 
+def _check_score(label: str, path, number: int) -> None:
+  """Raises a CorpusError if a label is not a number."""
+  try:
+    is_number = not math.isnan(float(label))
+  except ValueError:
+    is_number = False
+  if not is_number:
+    raise file_reading.malformed_line_error(
+      _KIND,
+      path,
+      number,
+      f'the score {label!r}',
+      expected='a score that is a number',
+    )
+
+
 def _to_rated_pair(example: labeled_examples.ClassifiedText, path):
   """Converts the label of an example to a score."""
-  try:
-    score = None if example.label is None else float(example.label)
-  except ValueError:
-    score = float('nan')
-  is_nan = score is not None and math.isnan(score)
-  if example.paired_text is None or is_nan:
+  if example.paired_text is None:
     raise file_reading.malformed_line_error(
-      'line of a rated pair',
+      _KIND,
       path,
       f'example {example.id}',
-      f'the score {example.label!r} of '
-      + file_reading.shorten_quoted(example.text),
-      expected='two texts and a score that is a number',
+      f'one text: {file_reading.shorten_quoted(example.text)}',
+      expected='two texts',
     )
   return labeled_examples.RatedPair(
     id=example.id,
@@ -73,5 +86,5 @@ def _to_rated_pair(example: labeled_examples.ClassifiedText, path):
     text=example.text,
     paired_text=example.paired_text,
     paired_language=example.paired_language,
-    score=score,
+    score=None if example.label is None else float(example.label),
   )

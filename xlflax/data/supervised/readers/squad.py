@@ -139,7 +139,7 @@ def _read_items(path) -> Iterator[_Item]:
       for k, question in enumerate(questions):
         yield _Item(
           where=f'{paragraph_path}.qas[{k}]',
-          title=str(article.get('title', '')),
+          title=str(article.get('title') or ''),
           context=context,
           question=question,
         )
@@ -150,9 +150,9 @@ def _read_answers(
 ) -> tuple[labeled_examples.Answer, ...]:
   """Returns the answers of a question and adds problems with them."""
   answers = []
-  raw_answers = item.question.get('answers')
-  if not isinstance(raw_answers, list):
+  if item.question.get('answers') is None:
     return ()  # A blind file may have no list of answers.
+  raw_answers = _get_field(item.question, 'answers', list, path, item.where)
   for number, answer in enumerate(raw_answers):
     where = f'{item.where}.answers[{number}]'
     text = _get_field(answer, 'text', str, path, where)

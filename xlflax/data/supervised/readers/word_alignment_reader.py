@@ -84,6 +84,7 @@ def read_aligned_sentences(
     # Sentences without links do not occur in the file of links.
     empty = {key: (0, '') for lines in numbered_lines for key in lines or {}}
     numbered_lines.append(empty | naacl_links)
+  _check_same_format(numbered_lines, paths)
   if any(lines is None for lines in numbered_lines):
     columns = [dict(enumerate(file_reading.read_lines(path))) for path in paths]
   else:
@@ -122,17 +123,30 @@ def read_aligned_sentences(
 def _read_numbered_lines(path) -> dict[int, tuple[int, str]] | None:
   """Reads lines that start with a sentence number and a tab.
 
+  The first line determines whether the file contains sentence numbers.
+
   Returns:
-    The line number and the text of each sentence, by sentence number. None if a
-    line does not start with a number.
+    The line number and the text of each sentence, by sentence number. None if
+    the file has no sentence numbers.
+
+  Raises:
+    CorpusError: If a later line has no number, or if a number is repeated.
   """
-  lines = {}
+  lines: dict[int, tuple[int, str]] = {}
   for number, text in file_reading.read_lines(path):
-    if not text:
+    if not text.strip():
       continue
     match = _NUMBERED.fullmatch(text) or _NAACL_SENTENCE.fullmatch(text)
-    if not match:
+    if not match and not lines:
       return None
+    if not match:
+      raise file_reading.malformed_line_error(
+        _KIND,
+        path,
+        number,
+        file_reading.shorten_quoted(text),
+        expected='a sentence number, a tab and text, as in the previous lines',
+      )
     if int(match[1]) in lines:
       raise file_reading.malformed_line_error(
         _KIND, path, number, f'the repeated sentence number {match[1]}'
@@ -146,21 +160,55 @@ def _read_naacl_links(path) -> dict[int, tuple[int, str]] | None:
 
   Returns:
     The number of the last line and the links `i-jS` or `i-jP` of each sentence,
-    by sentence number. None if the file has another format.
+    by sentence number. None if the first line has another format.
+
+  Raises:
+    CorpusError: If a later line has another format.
   """
   links: dict[int, tuple[int, str]] = {}
   for number, text in file_reading.read_lines(path):
     if not text.strip():
       continue
     match = _NAACL_LINK.fullmatch(text)
-    if not match:
+    if not match and not links:
       return None
+    if not match:
+      raise file_reading.malformed_line_error(
+        _KIND,
+        path,
+        number,
+        file_reading.shorten_quoted(text),
+        expected='a sentence number and the numbers of two words, as in the '
+        'previous lines',
+      )
     key = int(match[1])
     items = links[key][1] if key in links else ''
     if int(match[2]) and int(match[3]):
       items += f' {match[2]}-{match[3]}{match[4] or "S"}'
     links[key] = number, items
   return links or None
+
+
+def _check_same_format(numbered_lines, paths) -> None:
+  """Raises a CorpusError if only some files contain sentence numbers."""
+  unnumbered = [
+    str(path)
+    for lines, path in zip(numbered_lines, paths, strict=True)
+    if lines is None
+  ]
+  numbered = [
+    str(path)
+    for lines, path in zip(numbered_lines, paths, strict=True)
+    if lines
+  ]
+  if unnumbered and numbered:
+    raise errors.CorpusError(
+      'Only some of the files of a word alignment number their sentences.',
+      got=f'sentence numbers in {", ".join(numbered)}',
+      expected='a sentence number and a tab at the start of each line of all '
+      'files, or of none',
+      where=unnumbered[0],
+    )
 
 
 def _check_same_sentences(columns, paths) -> None:

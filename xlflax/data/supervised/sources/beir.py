@@ -5,8 +5,10 @@ BEIR, MIRACL, LAReQA and Mewsli-X are stored in the folder format described by
 """
 
 import dataclasses
+import math
 import pathlib
 from collections.abc import Mapping
+from typing import Any
 
 from xlflax.data.corpus import line_reader as corpus_lines
 from xlflax.data.supervised.readers import file_reading
@@ -18,6 +20,11 @@ QUERIES, DOCUMENTS = 'queries', 'documents'
 RELEVANCE, CANDIDATES = 'relevance.tsv', 'candidates.tsv'
 ALL = 'all'  # Part with queries in many languages.
 _KIND = 'retrieval file'
+_ID_FIELDS = ('_id', 'docid', 'id')
+# Names in the header of a TSV file of texts, which must not have a header.
+_COLUMN_NAMES = frozenset(
+  (*_ID_FIELDS, 'query-id', 'corpus-id', 'qid', 'pid', 'query', 'text', 'title')
+)
 # Last column of the header of a relevance file, in BEIR and other datasets.
 _HEADERS = ('score', 'relevance', 'rel', 'label', 'relevance_score')
 
@@ -138,30 +145,54 @@ def _read_texts(folder: pathlib.Path, name: str, part: str) -> dict[str, Text]:
   texts_by_id: dict[str, Text] = {}
   if path.is_file():
     for number, value in file_reading.read_json_lines(path):
-      key = str(value.get('_id', value.get('docid', value.get('id', ''))))
-      title, text = value.get('title') or '', value.get('text') or ''
-      if isinstance(title, int | float):
-        title = str(title)
-      for field, content in (('title', title), ('text', text)):
-        if not isinstance(content, str):
-          raise file_reading.malformed_line_error(
-            _KIND, path, number, f'{field}: {content!r:.60}', expected='text'
-          )
+      key, title, text, language = (
+        _get_text(value, names, path, number)
+        for names in (_ID_FIELDS, ('title',), ('text',), ('language',))
+      )
+      if not isinstance(value.get('language', ''), str | None):
+        raise file_reading.malformed_line_error(
+          _KIND,
+          path,
+          number,
+          f'language: {value["language"]!r:.60}',
+          expected='a language code',
+        )
       title_and_text = ' '.join(filter(None, (title, text)))
       _add_text(
-        texts_by_id,
-        key,
-        title_and_text,
-        value.get('language', part),
-        path,
-        number,
+        texts_by_id, key, title_and_text, language or part, path, number
       )
     return texts_by_id
   path = folder / f'{name}.tsv'
   for number, line in file_reading.read_lines(path):
-    key, _, text = line.partition('\t')
+    key, *columns = line.split('\t')
+    if number == 1:
+      file_reading.check_no_header([key, *columns], _COLUMN_NAMES, path)
+    if len(columns) != 1:
+      raise file_reading.malformed_line_error(
+        _KIND,
+        path,
+        number,
+        f'{len(columns) + 1} columns: {file_reading.shorten_quoted(line)}',
+        expected='an id, a tab and a text',
+      )
+    (text,) = columns
     _add_text(texts_by_id, key.strip(), text.strip(), part, path, number)
   return texts_by_id
+
+
+def _get_text(
+  value: Mapping[str, Any], names: tuple[str, ...], path, number: int
+) -> str:
+  """Returns the text or number in the first of several keys, or ''."""
+  name = next((name for name in names if value.get(name) is not None), None)
+  if name is None:
+    return ''
+  content = value[name]
+  if isinstance(content, bool) or not isinstance(content, str | int | float):
+    raise file_reading.malformed_line_error(
+      _KIND, path, number, f'{name}: {content!r:.60}', expected='text'
+    )
+  return str(content)
 
 
 def _add_text(
@@ -181,6 +212,7 @@ def _add_text(
 
 def _read_relevance(path):
   """Yields the query id, document id and relevance of each line."""
+  judgments: dict[tuple[str, str], float] = {}
   for number, line in file_reading.read_lines(path):
     fields = corpus_lines.split_tokens(line)
     if not fields or (number == 1 and fields[-1].lower() in _HEADERS):
@@ -190,6 +222,8 @@ def _read_relevance(path):
     try:
       query, document, value = fields
       relevance = float(value)
+      if not math.isfinite(relevance):
+        raise ValueError('the relevance is not finite')
     except ValueError:
       raise file_reading.malformed_line_error(
         _KIND,
@@ -199,6 +233,15 @@ def _read_relevance(path):
         expected='columns for query, document and relevance, or for query, '
         '0, document and relevance',
       ) from None
+    if judgments.setdefault((query, document), relevance) != relevance:
+      raise file_reading.malformed_line_error(
+        _KIND,
+        path,
+        number,
+        file_reading.shorten_quoted(line),
+        expected='one relevance for each query and document, which is '
+        f'{judgments[query, document]:g} in an earlier line',
+      )
     yield query, document, relevance
 
 
@@ -206,7 +249,7 @@ def _read_candidates(path) -> dict[str, tuple[str, ...]] | None:
   """Returns the ids of the documents to rank, by query id, or None."""
   if not path.is_file():
     return None
-  candidates: dict[str, list[str]] = {}
+  candidates: dict[str, dict[str, None]] = {}
   for number, line in file_reading.read_lines(path):
     fields = corpus_lines.split_tokens(line)
     if not fields:
@@ -220,7 +263,16 @@ def _read_candidates(path) -> dict[str, tuple[str, ...]] | None:
         expected='columns for query, document, and optionally a score',
       )
     query, document = fields[:2]
-    candidates.setdefault(query, []).append(document)
+    documents = candidates.setdefault(query, {})
+    if document in documents:
+      raise file_reading.malformed_line_error(
+        _KIND,
+        path,
+        number,
+        file_reading.shorten_quoted(line),
+        expected='each document only once per query',
+      )
+    documents[document] = None
   return {
     query: tuple(document_ids) for query, document_ids in candidates.items()
   }

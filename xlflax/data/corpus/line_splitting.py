@@ -1,0 +1,52 @@
+"""Definitions of lines and white space for all readers of text.
+
+A line ends with LF, CRLF or CR. Other characters that Unicode classifies as
+line boundaries or white space, such as U+2028 and the no-break space, are part
+of the text.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import BinaryIO
+
+BOM = b'\xef\xbb\xbf'
+# Longer lines are not text, or result from a decompression bomb.
+MAX_LINE_BYTES = 1 << 26
+_LINE_END = re.compile('\r\n|[\r\n]')
+_WHITE_SPACE = re.compile('[ \t\r\n]+')
+
+
+def split_lines(
+  stream: BinaryIO, max_bytes: int = MAX_LINE_BYTES
+) -> Iterator[bytes]:
+  """Yields the lines of a stream, including their line endings.
+
+  Args:
+    stream: Binary stream.
+    max_bytes: Maximum size of a line. A longer line is yielded without its end,
+      and the rest of the stream is not read.
+  """
+  pending = b''
+  while chunk := stream.readline(max_bytes + 1):
+    lines = (pending + chunk).splitlines(keepends=True)
+    # If the chunk does not end with LF, its last line may be incomplete, or its
+    # CR may be followed by LF.
+    pending = b'' if chunk.endswith(b'\n') else lines.pop()
+    yield from lines
+    if len(pending) > max_bytes:
+      break
+  if pending:
+    yield pending
+
+
+def split_text(text: str) -> list[str]:
+  """Splits a text at its line endings."""
+  return _LINE_END.split(text)
+
+
+def join_lines(text: str) -> str:
+  """Replaces ASCII white space, including line endings, with single spaces.
+
+  No-break spaces and other Unicode white space are kept.
+  """
+  return _WHITE_SPACE.sub(' ', text).strip(' ')
