@@ -62,6 +62,10 @@ _EXAMPLES = {  # what a file of the family's default format holds
   'parsing': _TREE,
   'question_answering': _SQUAD,
   'regression': 'lo\tva\t2.5\nva\tlo\t0\n',
+  'reranking': 'lo va\tva\tlo\nva\tlo\tva\n',
+  'reranking_distillation': json.dumps(
+    {'query': 'lo', 'positive': 'lo va', 'negatives': ['va'], 'scores': [2, -1]}
+  ),
   'search': 'lo va\tva\nva\tlo\n',
   'search_distillation': 'lo va\tva\nva\tlo\n',
   'tagging': _TREE,
@@ -80,7 +84,9 @@ def test_training(monkeypatch, tmp_path, file):
       )
     ),
   )
-  path = tmp_path / 'examples'
+  path = tmp_path / (
+    'examples.jsonl' if family == 'reranking_distillation' else 'examples'
+  )
   path.write_text(_EXAMPLES[family], encoding='utf-8')
   files = {'en': str(path)}
   taught = []
@@ -96,10 +102,11 @@ def test_training(monkeypatch, tmp_path, file):
       'EVALUATION=@during_training.Evaluation()',
       'TRAIN_STEPS=20',
       'LENGTH=32',
+      *([] if family.startswith('search') else ['HEAD_LEARNING_RATE=1e-3']),
       *(
         []
-        if family.startswith('search')
-        else [f'DEV_FILES={files}', 'HEAD_LEARNING_RATE=1e-3']
+        if family.startswith(('search', 'reranking'))
+        else [f'DEV_FILES={files}']
       ),
       *taught,
     ],
@@ -116,7 +123,9 @@ def test_training(monkeypatch, tmp_path, file):
   assert settings.init_from.exclude == ('heads/',)
   assert [name for name, _ in settings.optimizer.lr_multipliers] == ['^heads/']
   # A tenth of 20 steps is warm-up.
-  assert settings.optimizer.rate_at(2) == pytest.approx(5e-5)
+  assert settings.optimizer.rate_at(2) == pytest.approx(
+    2e-5 if family.startswith('reranking') else 5e-5
+  )
 
 
 def test_two_heads(tmp_path):

@@ -13,6 +13,7 @@ from xlflax.evaluation.tasks import (
   parsing_task,
   question_answering_task,
   regression_task,
+  reranking_task,
   tagging_task,
 )
 from xlflax.finetuning import selection_metrics
@@ -26,6 +27,7 @@ _TASKS = {
   'regression': regression_task.Regression,
   'multiple_choice': multiple_choice_task.MultipleChoice,
   'intents_and_slots': intents_and_slots.IntentsAndSlots,
+  'reranking': reranking_task.Reranking,
   'search': mteb_tasks.Ranking,
 }
 

@@ -82,7 +82,7 @@ def next_commands(trainer: Any, result: dict[str, Any]) -> list[str]:
     ]
   corpus = shlex.quote(trainer.corpus or 'CORPUS')
   from xlflax.models import encoder_decoder
-  from xlflax.objectives.finetuning import finetuning_objective
+  from xlflax.objectives.finetuning import finetuning_objective, reranking
 
   if isinstance(trainer.model, encoder_decoder.EncoderDecoder):
     return [
@@ -92,7 +92,9 @@ def next_commands(trainer: Any, result: dict[str, Any]) -> list[str]:
       f'--gin_file=evaluate/translation.gin --corpus={corpus}',
     ]
   tasks = [
-    _EVALUATION_FILES.get(objective.name, objective.name)
+    'reranking'
+    if isinstance(objective, reranking.Reranking)
+    else _EVALUATION_FILES.get(objective.name, objective.name)
     for objective in trainer.objectives.objectives
     if isinstance(objective, finetuning_objective.FineTuning)
   ]

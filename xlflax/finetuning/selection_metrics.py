@@ -9,7 +9,15 @@ from xlflax.evaluation.metrics.metric import Better
 from xlflax.utils import errors, name_suggestions
 
 # Metrics that do not depend on the model.
-_BASELINES = ('majority', 'chance', 'right_branching', 'left_branching')
+_BASELINES = (
+  'majority',
+  'chance',
+  'right_branching',
+  'left_branching',
+  'first_stage_ndcg@10',
+  'first_stage_mrr@10',
+  'candidate_recall',
+)
 
 
 def check_exists(metric: str, tasks: Sequence[eval_task.EvalTask]) -> None:

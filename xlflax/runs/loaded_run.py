@@ -328,6 +328,47 @@ class Run(saved_run.SavedRun):
     return token_level.fill_mask(eval_model, texts, ids, top_k)
 
   @validation.validate_call
+  def score_pairs(
+    self,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    language: str | None = None,
+    paired_language: str | None = None,
+    objective: str = 'sequence_classification',
+    max_length: validation.PositiveInt | None = None,
+    batch_size: validation.PositiveInt = 64,
+  ) -> np.ndarray:
+    """Scores text pairs with a fine-tuned reranker or regression head.
+
+    Args:
+      pairs: N pairs of texts, such as queries and documents.
+      language: Language code of the first texts. May be None only if the model
+        does not depend on the language.
+      paired_language: Language code of the second texts. If None, `language` is
+        used.
+      objective: Name of the objective that trained the head.
+      max_length: Maximum number of tokens per pair, including special tokens.
+        If None, the length with which the run was fine-tuned.
+      batch_size: Number of pairs per batch, as in `encode`.
+
+    Returns:
+      Scores of shape [N], float32. A higher score means a better match.
+
+    Raises:
+      ConfigError: If the run has no such head, or if the model requires
+        language codes and none are given.
+      VocabularyError: If the vocabulary does not contain a required language.
+    """
+    eval_model = self.eval_model(batch_size=batch_size)
+    return run_arguments.score_pairs(
+      eval_model,
+      pairs,
+      languages=(language, paired_language or language),
+      objective=objective,
+      max_length=max_length,
+    )
+
+  @validation.validate_call
   def evaluate(
     self,
     tasks: Sequence[eval_task.EvalTask],

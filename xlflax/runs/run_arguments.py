@@ -2,19 +2,27 @@
 
 import logging
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from xlflax.data.corpus import language_codes
+from xlflax.data.supervised import labeled_examples
 from xlflax.evaluation import (
   checkpoint_selection,
   eval_task,
+  head_predictions,
   hidden_states,
+  pair_scoring,
   result_store,
   sentence_embedding,
 )
 from xlflax.evaluation.sentence_embedding import SentenceEmbedding
+from xlflax.objectives.finetuning import sequence_regression
 from xlflax.training.checkpointing import saved_run
 from xlflax.utils import errors, name_suggestions, repr_html
 
+_UNKNOWN_LANGUAGE = 'und'  # ISO 639 code of an undetermined language.
 _LOG = logging.getLogger(__name__)
 
 
@@ -122,6 +130,53 @@ def language_ids(
   return [ids[code] for code in codes]
 
 
+def score_pairs(
+  eval_model: eval_task.EvalModel,
+  pairs: Sequence[tuple[str, str]],
+  *,
+  languages: tuple[str | None, str | None],
+  objective: str,
+  max_length: int | None,
+) -> np.ndarray:
+  """Scores text pairs with a head; see `Run.score_pairs`.
+
+  Args:
+    eval_model: Model with restored parameters.
+    pairs: N pairs of texts.
+    languages: Language codes of the first and the second texts.
+    objective: Name of the objective that trained the head.
+    max_length: Maximum number of tokens per pair. If None, the length with
+      which the run was fine-tuned.
+  """
+  head = head_predictions.objective_of(
+    eval_model, objective, sequence_regression.SequenceRegression
+  )
+  for language in languages:  # Raises an error if a language is missing.
+    language_ids(eval_model, [''], language)
+  inputs = eval_model.inputs.get(objective, {})
+  template = {
+    name: inputs[name] for name in ('separator', 'positions') if name in inputs
+  }
+  result = pair_scoring.score_pairs(
+    eval_model,
+    head,
+    [
+      labeled_examples.RatedPair(
+        id=str(index),
+        language=languages[0] or _UNKNOWN_LANGUAGE,
+        text=text,
+        paired_language=languages[1],
+        paired_text=paired_text,
+      )
+      for index, (text, paired_text) in enumerate(pairs)
+    ],
+    length=max_length or inputs.get('length'),
+    template=template,
+  )
+  warn_if_truncated(result.num_full, pairs)
+  return result.scores
+
+
 def select_prompt(encoding: SentenceEmbedding, name: str | None) -> str:
   """Returns a prompt's text, or the default prompt's text if `name` is None.
 
@@ -147,7 +202,7 @@ def select_prompt(encoding: SentenceEmbedding, name: str | None) -> str:
   return encoding.prompt(name)
 
 
-def warn_if_truncated(num_truncated: int, texts: Sequence[str]) -> None:
+def warn_if_truncated(num_truncated: int, texts: Sequence[Any]) -> None:
   """Logs a warning if texts were truncated."""
   if num_truncated:
     _LOG.warning(

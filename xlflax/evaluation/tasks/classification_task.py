@@ -93,6 +93,15 @@ class Classification(head_task.HeadOnTexts):
     result.tables.setdefault('confusion', []).extend(_confusion(part, scores))
 
   def check_labels(self, objective, part, examples, notes) -> None:
+    """Checks that the head has classes, and that they include the labels."""
+    if not objective.labels:
+      raise errors.ConfigError(
+        'The head of the run scores texts and has no classes',
+        got=type(objective).__name__,
+        expected='a head that was trained on classes',
+        where=f'{type(self).__name__}.objective',
+        fix='Evaluate --tasks=reranking, or regression.',
+      )
     label_checks.check_labels_known(
       examples, objective.labels, self.unseen, part=part, notes=notes
     )

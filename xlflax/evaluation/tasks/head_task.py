@@ -97,10 +97,18 @@ class HeadTask(labeled_task.LabeledTask):
       CorpusError: If examples with unseen labels cannot be evaluated.
     """
 
+  def load_part(self, part: str) -> Any:
+    """Loads a language or file of the source, and checks its examples.
+
+    Raises:
+      CorpusError: If there are no examples of class `EXAMPLE`.
+    """
+    return check_examples(self.source.load(part), self.EXAMPLE, part)
+
   def check_inputs(self, objectives):
     objective = objectives.get(self.objective)
     for part in self.source.languages():
-      examples = check_examples(self.source.load(part), self.EXAMPLE, part)
+      examples = self.load_part(part)
       if isinstance(objective, self.HEAD):
         self.check_labels(objective, part, examples, [])
 
@@ -283,12 +291,7 @@ class HeadTask(labeled_task.LabeledTask):
     for part in self.source.languages():
       with failures.guard(part):
         task.score_part(
-          eval_model,
-          objective,
-          part,
-          check_examples(self.source.load(part), self.EXAMPLE, part),
-          result,
-          notes,
+          eval_model, objective, part, task.load_part(part), result, notes
         )
     result.metrics.update(mean_metrics(result.metrics, self.AVERAGED))
     return dataclasses.replace(

@@ -6,7 +6,7 @@ Source: Muennighoff et al. (2023), "MTEB: Massive Text Embedding Benchmark".
 import collections
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -308,14 +308,10 @@ class Ranking(sentence_task.SentenceTask):
     """Adds the scores for each language of the queries to the result."""
     data = self.source.load(part)
     run = self._rank_documents(eval_model, data, notes)
-    for name, queries in _group_queries(part, data).items():
+    for name, queries in group_queries(part, data).items():
       language_run = {query: run[query] for query in queries if query in run}
-      result.files[f'{name}.tsv'] = _format_trec_run(language_run, self.name)
-      relevance = {
-        query: data.relevance[query]
-        for query in queries
-        if any(value > 0 for value in data.relevance.get(query, {}).values())
-      }
+      result.files[f'{name}.tsv'] = format_trec_run(language_run, self.name)
+      relevance = judged_queries(data, queries)
       if not relevance:
         notes.append(
           f'{name}: there are no relevant documents, so it is not scored'
@@ -370,7 +366,7 @@ class Ranking(sentence_task.SentenceTask):
     return run
 
 
-def _group_queries(
+def group_queries(
   part: str, data: beir.RankedDocuments
 ) -> dict[str, list[str]]:
   """Returns the queries of a part, or by language for the part `all`."""
@@ -379,6 +375,25 @@ def _group_queries(
     name = text.language if part == beir.ALL else part
     queries_by_name.setdefault(name, []).append(query)
   return queries_by_name
+
+
+def judged_queries(
+  data: beir.RankedDocuments, queries: Sequence[str]
+) -> dict[str, Mapping[str, float]]:
+  """Returns the relevance judgments of queries that have a relevant document.
+
+  Args:
+    data: Queries, documents and relevance judgments.
+    queries: Ids of the queries to select.
+
+  Returns:
+    Relevance by query id and document id.
+  """
+  return {
+    query: data.relevance[query]
+    for query in queries
+    if any(value > 0 for value in data.relevance.get(query, {}).values())
+  }
 
 
 def score_run(run, relevance) -> dict[str, Statistics]:
@@ -452,7 +467,7 @@ def pair_cosines(task, eval_model, examples, notes) -> np.ndarray:
   return np.sum(first * second, axis=-1)
 
 
-def _format_trec_run(run, name: str) -> str:
+def format_trec_run(run, name: str) -> str:
   """Returns a ranking of documents in the format of TREC runs."""
   return ''.join(
     f'{query} Q0 {document} {rank} {score:.9g} {name}\n'

@@ -18,7 +18,9 @@ from xlflax.models import activations
 from xlflax.objectives.finetuning import (
   finetuning_objective,
   question_answering,
+  reranking,
   sequence_classification,
+  sequence_regression,
   token_classification,
 )
 from xlflax.utils import errors
@@ -59,8 +61,14 @@ def head_objectives(
   if task not in (Task.SEQUENCE_CLASSIFICATION, Task.TOKEN_CLASSIFICATION):
     return []
   labels = _labels(options, head['output']['kernel'].shape[-1])
-  if len(labels) < 2:  # A regression head.
-    return []
+  if len(labels) < 2:  # A cross-encoder or another regression head.
+    if task is Task.TOKEN_CLASSIFICATION:
+      return []
+    return [
+      sequence_regression.SequenceRegression(
+        name=task.value, pooling=style.get('pooling', 'first'), **settings
+      )
+    ]
   if task is Task.TOKEN_CLASSIFICATION:
     return [token_classification.TokenClassification(labels=labels, **settings)]
   return [
@@ -128,6 +136,25 @@ def label_options(objective: Any, num_labels: int) -> dict[str, Any]:
   return {
     'id2label': {str(i): label for i, label in enumerate(labels)},
     'label2id': {label: i for i, label in enumerate(labels)},
+  }
+
+
+def cross_encoder_options(objective: Any) -> dict[str, Any]:
+  """Returns the `config.json` options that `CrossEncoder` reads.
+
+  By default, `sentence_transformers.CrossEncoder` applies a sigmoid to the
+  output of a head with one label. The exported model returns the score of the
+  run instead.
+
+  Args:
+    objective: Objective that trained the head, or None if it was not recorded.
+  """
+  if not isinstance(objective, reranking.Reranking):
+    return {}
+  return {
+    'sentence_transformers': {
+      'activation_fn': 'torch.nn.modules.linear.Identity'
+    }
   }
 
 

@@ -11,5 +11,6 @@
 | `multiple_choice` | the correct one of several choices |
 | `question_answering` | the span of an answer |
 | `dependency_parsing` | a tree over the words of a sentence |
+| `reranking` | a score for each document of a query |
 | `retrieval_contrastive` | sentence vectors for retrieval |
 """

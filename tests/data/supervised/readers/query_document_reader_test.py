@@ -41,3 +41,40 @@ def test_too_few_texts_are_refused(tmp_path, text):
   path.write_text(text)
   with raises_error(errors.CorpusError, mentions=3):
     _texts(path, texts=3)
+
+
+def _pairs(path, part='en', **options):
+  return file_formats.read_files(
+    'reranking', str(path), part, **options
+  ).examples
+
+
+def test_reranking_groups_begin_with_the_positive(tmp_path):
+  path = tmp_path / 'train.tsv'
+  path.write_text('\n'.join('\t'.join(line) for line in _LINES) + '\n')
+  pairs = _pairs(path, 'sw-en', documents=3)
+  assert [(pair.text, pair.paired_text, pair.score) for pair in pairs] == [
+    ('Who?', 'She.', 1),
+    ('Who?', 'Rain.', 0),
+    ('Who?', 'Snow.', 0),
+    ('Why?', 'So.', 1),
+    ('Why?', 'No.', 0),
+    ('Why?', 'Oh.', 0),
+  ]
+  assert {(pair.language, pair.paired_language) for pair in pairs} == {
+    ('sw', 'en')
+  }
+  with raises_error(errors.CorpusError, where=f'{path}:1'):
+    _pairs(path, documents=4)
+
+
+def test_scores_of_a_teacher(tmp_path):
+  path = tmp_path / 'train.jsonl'
+  line = {'query': 'Who?', 'positive': 'She.', 'negatives': ['Rain.', 'Snow.']}
+  path.write_text(json.dumps(line | {'scores': [9, -1.5, -3]}) + '\n')
+  pairs = _pairs(path, scores=True)
+  assert [pair.score for pair in pairs] == [9, -1.5]
+  for scores in ([9], None, [9, 'high'], [9, float('nan')], {'0': 9}):
+    path.write_text(json.dumps(line | {'scores': scores}) + '\n')
+    with raises_error(errors.CorpusError, where=f'{path}:1'):
+      _pairs(path, scores=True)

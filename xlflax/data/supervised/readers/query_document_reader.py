@@ -1,5 +1,6 @@
-"""Reader for queries and documents, used for contrastive fine-tuning."""
+"""Readers for queries and documents, for dense retrieval and rerankers."""
 
+import math
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -52,16 +53,7 @@ def read_query_documents(
   """
   prefixes = {QUERY: '', DOCUMENT: ''} | dict(prompts or {})
   examples: list[labeled_examples.Example] = []
-  for number, fields in _read_rows(path):
-    if len(fields) < texts or not all(text.strip() for text in fields[:texts]):
-      raise file_reading.malformed_line_error(
-        _KIND,
-        path,
-        number,
-        f'{len(fields)} texts: '
-        + file_reading.shorten_quoted(' | '.join(fields)),
-        expected=f'{texts} texts that are not empty: {_EXPECTED}',
-      )
+  for number, fields, _ in _read_rows(path, texts):
     for index, text in enumerate(fields[:texts]):
       label = DOCUMENT if index else QUERY
       examples.append(
@@ -76,16 +68,123 @@ def read_query_documents(
   return file_reading.Reading(examples)
 
 
-def _read_rows(path):
-  """Yields the number, counted from 1, and the texts of each line."""
-  if '.jsonl' not in os.path.basename(path):
-    for number, line in file_reading.read_lines(path):
-      if line.strip():
-        fields = line.split('\t')
-        if number == 1:
-          file_reading.check_no_header(fields, _COLUMN_NAMES, path)
-        yield number, fields
-    return
+@file_formats.register_reader('reranking', example=labeled_examples.RatedPair)
+def read_reranking_groups(
+  path: str | os.PathLike,
+  language: str,
+  *,
+  documents: int = 2,
+  scores: bool = False,
+  paired_language: str | None = None,
+) -> file_reading.Reading:
+  """Reads pairs of a query and each of its documents, for training rerankers.
+
+  The files are those of the format `search`. For example, `{"query": "Who?",
+  "positive": "It was she.", "negatives": ["It rains."]}` with `documents` 2
+  gives a pair of the query and the positive document with the score 1, and a
+  pair of the query and the negative document with the score 0, in this order.
+
+  Args:
+    path: Path of the file. It is read as JSON lines if its name contains
+      `.jsonl`, and otherwise as TSV.
+    language: Language code of the queries.
+    documents: Number of documents to read per line: the positive document and
+      its negatives. Additional negatives are ignored.
+    scores: Whether the scores of the pairs are those of a teacher. A JSON line
+      then contains the key `scores`, a list of numbers for the positive
+      document and the negatives. If False, the score is 1 for the positive
+      document and 0 for negatives.
+    paired_language: Language code of the documents. If None, `language` is
+      used.
+
+  Raises:
+    CorpusError: If a query has fewer than `documents` documents or scores (the
+      error contains the file and the line), or if the file is empty.
+  """
+  pairs: list[labeled_examples.Example] = []
+  for number, (query, *texts), teacher_scores in _read_rows(
+    path, documents + 1
+  ):
+    targets = [1.0] + [0.0] * (documents - 1)
+    if scores:
+      targets = _check_scores(teacher_scores, documents, path, number)
+    for index, (text, score) in enumerate(
+      zip(texts[:documents], targets, strict=True)
+    ):
+      pairs.append(
+        labeled_examples.RatedPair(
+          id=f'{number}.{index}',
+          language=language,
+          text=query,
+          paired_text=text,
+          paired_language=paired_language,
+          score=score,
+        )
+      )
+  file_reading.check_any(pairs, path)
+  return file_reading.Reading(pairs)
+
+
+def _check_scores(
+  teacher_scores: Any, documents: int, path, number: int
+) -> list[float]:
+  """Returns the teacher's scores of the first documents of a line."""
+  values = teacher_scores if isinstance(teacher_scores, list) else []
+  is_valid = len(values) >= documents and all(
+    type(value) in (int, float) and math.isfinite(value) for value in values
+  )
+  if not is_valid:
+    raise file_reading.malformed_line_error(
+      _KIND,
+      path,
+      number,
+      f'scores: {teacher_scores!r:.60}',
+      expected=f'JSON lines with the key `scores`, a list of {documents} '
+      "numbers: a teacher's scores of the positive document and the negatives",
+    )
+  return [float(value) for value in values[:documents]]
+
+
+def _read_rows(path, num_texts: int):
+  """Yields the number, the texts and the teacher's scores of each line.
+
+  Args:
+    path: Path of the file.
+    num_texts: Minimum number of texts per line. The first `num_texts` texts
+      must not be empty.
+
+  Yields:
+    The number of the line, counted from 1, its texts, and the value of the key
+    `scores`, or None.
+  """
+  rows = _read_json_rows if '.jsonl' in os.path.basename(path) else _read_tsv
+  for number, fields, scores in rows(path):
+    if len(fields) < num_texts or not all(
+      text.strip() for text in fields[:num_texts]
+    ):
+      raise file_reading.malformed_line_error(
+        _KIND,
+        path,
+        number,
+        f'{len(fields)} texts: '
+        + file_reading.shorten_quoted(' | '.join(fields)),
+        expected=f'{num_texts} texts that are not empty: {_EXPECTED}',
+      )
+    yield number, fields, scores
+
+
+def _read_tsv(path):
+  """Yields the number, the texts and no scores for each line of a TSV file."""
+  for number, line in file_reading.read_lines(path):
+    if line.strip():
+      fields = line.split('\t')
+      if number == 1:
+        file_reading.check_no_header(fields, _COLUMN_NAMES, path)
+      yield number, fields, None
+
+
+def _read_json_rows(path):
+  """Yields the number, the texts and the scores of each JSON line."""
   for number, value in file_reading.read_json_lines(path):
     negatives = _first_value(value, 'negatives', 'negative', default=[])
     negatives = negatives if isinstance(negatives, list) else [negatives]
@@ -99,7 +198,7 @@ def _read_rows(path):
         raise file_reading.malformed_line_error(
           _KIND, path, number, repr(text)[:60], expected=f'texts: {_EXPECTED}'
         )
-    yield number, texts
+    yield number, texts, value.get('scores')
 
 
 def _first_value(value: Mapping[str, Any], *names: str, default: Any) -> Any:

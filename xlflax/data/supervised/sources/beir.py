@@ -139,6 +139,61 @@ class BeirDataset:
     )
 
 
+def read_run(
+  path: pathlib.Path, data: RankedDocuments
+) -> dict[str, tuple[str, ...]]:
+  """Reads a ranking of documents in the format of TREC runs.
+
+  A line contains the query, `Q0`, the document, the rank, the score and the
+  name of the run. As in trec_eval, the documents of a query are sorted by
+  descending score, and documents with equal scores by descending id.
+
+  Args:
+    path: Path of the file.
+    data: Queries and documents that the lines refer to.
+
+  Returns:
+    Ids of the ranked documents by query id, the best document first.
+
+  Raises:
+    CorpusError: If the file is missing or malformed, or if it contains the id
+      of a query or document that does not exist.
+  """
+  scores: dict[str, dict[str, float]] = {}
+  for number, line in file_reading.read_lines(path):
+    fields = corpus_lines.split_tokens(line)
+    if not fields:
+      continue
+    try:
+      query, _, document, _, score, _ = fields
+      value = float(score)
+    except ValueError:
+      raise file_reading.malformed_line_error(
+        'TREC run',
+        path,
+        number,
+        file_reading.shorten_quoted(line),
+        expected='a query, Q0, a document, a rank, a score and a name',
+      ) from None
+    scores.setdefault(query, {})[document] = value
+  run = {query: sort_by_score(items) for query, items in scores.items()}
+  _check_ids(path, data.queries, data.documents, run, None)
+  return run
+
+
+def sort_by_score(scores: Mapping[str, float]) -> tuple[str, ...]:
+  """Returns document ids sorted as in trec_eval, the best document first.
+
+  Documents with equal scores are sorted by descending id.
+
+  Args:
+    scores: Score by document id.
+  """
+  return tuple(
+    sorted(scores, key=lambda name: (scores[name], name), reverse=True)
+  )
+
+
 def _read_texts(folder: pathlib.Path, name: str, part: str) -> dict[str, Text]:
   """Reads texts by id from a TSV or JSON lines file."""
   path = folder / f'{name}.jsonl'

@@ -33,6 +33,9 @@ HARMLESS = frozenset(
     'finetuning_task',
     'task_specific_params',
     'problem_type',
+    # Activation that CrossEncoder applies to the scores.
+    'sentence_transformers',
+    'sbert_ce_default_activation_function',
     'id2label',
     'label2id',
     'num_labels',

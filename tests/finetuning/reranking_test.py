@@ -1,0 +1,190 @@
+"""Training, evaluation and export of a reranker with commands."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from tests.interop.huggingface.huggingface_export_test import run_of
+from xlflax import cli, load_run
+from xlflax.evaluation import result_store
+from xlflax.training.checkpointing import saved_run
+
+pytest_plugins = ['tests.evaluation.fixtures']
+__all__ = ['run_of']
+
+_LENGTH = 48
+
+
+@pytest.fixture(scope='module')
+def lines(sentences):
+  """Queries whose relevant documents contain the word `Hund`."""
+  texts = sentences('de', 60)
+  relevant = [text for text in texts if 'Hund' in text]
+  others = [text for text in texts if 'Hund' not in text]
+  count = min(len(relevant), len(others) // 2)
+  return [
+    {
+      'query': f'{texts[index]} ?',
+      'positive': relevant[index],
+      'negatives': others[2 * index : 2 * index + 2],
+      'scores': [4, -2, -3],
+    }
+    for index in range(count)
+  ]
+
+
+@pytest.fixture
+def pretrained(run_of):
+  directory, *_ = run_of(
+    type_vocab_size=1, position_offset=1, max_position_embeddings=64
+  )
+  return directory
+
+
+def _train(pretrained, lines, directory, *flags):
+  data = directory.parent / 'train.jsonl'
+  data.write_text(''.join(json.dumps(line) + '\n' for line in lines))
+  files = {'de': str(data)}
+  command = [
+    'train',
+    f'--model_dir={directory}',
+    f'--gin.INIT_FROM="{pretrained}"',
+    f'--gin.TRAIN_FILES={files}',
+    '--gin.EPOCHS=None',
+    '--gin.DOCUMENTS=3',
+    f'--gin.LENGTH={_LENGTH}',
+    '--gin.LEARNING_RATE=3e-3',
+    *flags,
+  ]
+  assert cli.main(command) == 0
+
+
+def _write_data(folder, lines):
+  """Writes the lines as queries with candidates, the positive document last."""
+  part = folder / 'de'
+  part.mkdir(parents=True)
+  queries, documents, relevance, candidates = [], [], [], []
+  for index, line in enumerate(lines):
+    texts = [*line['negatives'], line['positive']]
+    queries.append(f'q{index}\t{line["query"]}')
+    documents += [f'd{index}.{i}\t{text}' for i, text in enumerate(texts)]
+    relevance.append(f'q{index} 0 d{index}.{len(texts) - 1} 1')
+    candidates += [f'q{index} d{index}.{i}' for i in range(len(texts))]
+  for name, rows in (
+    ('queries', queries),
+    ('documents', documents),
+    ('relevance', relevance),
+    ('candidates', candidates),
+  ):
+    (part / f'{name}.tsv').write_text('\n'.join(rows) + '\n')
+
+
+def _read_metrics(directory):
+  """Returns the stored metrics of the last checkpoint."""
+  (results,) = result_store.find_results(directory, 'reranking').values()
+  result = results[max(results)]
+  assert not result.failures
+  return result.metrics
+
+
+@pytest.mark.slow
+def test_a_reranker_is_trained_evaluated_and_exported(
+  pretrained, lines, tmp_path
+):
+  _write_data(tmp_path / 'data', lines)
+  directory = tmp_path / 'reranker'
+  _train(
+    pretrained,
+    lines,
+    directory,
+    '--gin_file=finetune/reranking.gin',
+    '--gin.TRAIN_STEPS=80',
+    '--gin.BATCH_SIZE=24',
+    f'--gin.DEV_FOLDER="{tmp_path / "data"}"',
+    '--gin.EVALUATION=@during_training.Evaluation()',
+    '--gin.EVAL_STEPS=40',
+  )
+  arguments = [
+    'evaluate',
+    f'--model_dir={directory}',
+    f'--corpus={tmp_path / "data"}',
+  ]
+  assert cli.main([*arguments, '--gin_file=evaluate/reranking.gin']) == 0
+  assert cli.main([*arguments, '--tasks=reranking']) == 0  # Already stored.
+  metrics = _read_metrics(directory)
+  assert metrics['first_stage_mrr@10/de'] == pytest.approx(1 / 3)
+  assert metrics['mrr@10/de'] > 0.9
+  assert metrics['candidate_recall/de'] == 1
+
+  folder = tmp_path / 'exported'
+  assert (
+    cli.main(['convert', 'to-hf', str(directory), f'--output={folder}']) == 0
+  )
+  config = json.loads((folder / 'config.json').read_text())
+  assert config['architectures'] == ['RobertaForSequenceClassification']
+  assert list(config['id2label']) == ['0']
+
+  long_text = ' '.join(line['positive'] for line in lines)
+  pairs = [(line['query'], line['positive']) for line in lines[:2]]
+  pairs += [(line['query'], line['negatives'][0]) for line in lines[:2]]
+  pairs += [(lines[0]['query'], long_text), (long_text, long_text)]
+  scores = load_run(str(directory)).score_pairs(pairs)
+  assert scores.shape == (6,) and np.ptp(scores) > 0.01
+
+  tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+  model = transformers.AutoModelForSequenceClassification.from_pretrained(
+    folder
+  ).eval()
+  inputs = tokenizer(pairs, truncation=True, padding=True, return_tensors='pt')
+  assert inputs['input_ids'].shape[1] == _LENGTH
+  with torch.no_grad():
+    logits = model(**inputs).logits
+  assert logits.shape == (6, 1)
+  np.testing.assert_allclose(scores, logits[:, 0], atol=2e-5)
+
+  library = pytest.importorskip('sentence_transformers')
+  cross_encoder = library.CrossEncoder(str(folder), device='cpu')
+  np.testing.assert_allclose(scores, cross_encoder.predict(pairs), atol=2e-5)
+
+  # The exported reranker scores the same after it is imported.
+  imported = tmp_path / 'imported'
+  assert (
+    cli.main(['convert', 'from-hf', str(folder), f'--output={imported}']) == 0
+  )
+  np.testing.assert_allclose(
+    load_run(str(imported)).score_pairs(pairs, max_length=_LENGTH),
+    scores,
+    atol=2e-5,
+  )
+  arguments[1] = f'--model_dir={imported}'
+  assert cli.main([*arguments, '--tasks=reranking']) == 0
+  assert _read_metrics(imported)['mrr@10/de'] == metrics['mrr@10/de']
+
+
+@pytest.mark.slow
+def test_a_teachers_margins_are_learned(pretrained, lines, tmp_path):
+  directory = tmp_path / 'distilled'
+  _train(
+    pretrained,
+    lines,
+    directory,
+    '--gin_file=finetune/reranking_distillation.gin',
+    '--gin.TRAIN_STEPS=120',
+    '--gin.BATCH_SIZE=24',
+  )
+  run = load_run(str(directory))
+  texts = [[line['positive'], *line['negatives']] for line in lines]
+  pairs = [
+    (line['query'], text)
+    for line, documents in zip(lines, texts, strict=True)
+    for text in documents
+  ]
+  scores = run.score_pairs(pairs).reshape(-1, 3)
+  margins = scores[:, :1] - scores[:, 1:]
+  error = np.square(margins - [6, 7]).mean()
+  assert error < 0.5 * (6**2 + 7**2) / 2  # The error of equal scores.
+  (objective,) = saved_run.load_run(directory).objectives.values()
+  assert objective.loss.value == 'margin_mse'
