@@ -98,6 +98,10 @@ NOT_RUN = {
   'xlflax train --cache=/local/cache': 'of a copy that is not made here',
   'xlflax evaluate --model_dir=runs/base --tasks=perplexity --corpus=corpus --c': (
     'waits for checkpoints of a run that goes on; evaluate_test.py watches'),
+  'xlflax evaluate --model_dir=runs/search --tasks=ranking': (
+    'tests/finetuning/reranking_test.py ranks and reranks'),
+  'xlflax evaluate --model_dir=runs/reranker': (
+    'tests/finetuning/reranking_test.py ranks and reranks'),
   'xlflax analyze transfer-matrix': 'needs transfer in every direction; '
   'tests/analysis/directions_test.py has one',
   'xlflax train --gin_file=pretrain/mlm_tlm.gin --gin_file=models/encoder.gin': (
@@ -121,6 +125,7 @@ EXIT_CODES = {'xlflax inspect dump': 2}
 # Listings that are not run: what they contain -> why.
 NOT_RUN_PYTHON = {
   'import mteb': 'downloads data; tests/interop/mteb_encoder_test.py runs it',
+  'teacher.score_pairs': 'tests/finetuning/reranking_test.py scores pairs',
   "'news.sw'": 'tests/tasks/own_task_test.py runs it',
   'StandardCheckpointer': 'tests/interop/without_xlflax_test.py runs it',
   'nnx.bridge': 'tests/interop/without_xlflax_test.py runs it',

@@ -188,3 +188,34 @@ def test_a_teachers_margins_are_learned(pretrained, lines, tmp_path):
   assert error < 0.5 * (6**2 + 7**2) / 2  # The error of equal scores.
   (objective,) = saved_run.load_run(directory).objectives.values()
   assert objective.loss.value == 'margin_mse'
+
+  # Rerank the documents that the pretrained encoder finds.
+  _write_data(tmp_path / 'data', lines)
+  (tmp_path / 'data/de/candidates.tsv').unlink()
+  corpus = f'--corpus={tmp_path / "data"}'
+  assert (
+    cli.main(
+      ['evaluate', f'--model_dir={pretrained}', '--tasks=ranking', corpus]
+    )
+    == 0
+  )
+  (ranking,) = pretrained.glob('eval/ranking/*/*/de.tsv')
+  assert (
+    cli.main(
+      [
+        'evaluate',
+        f'--model_dir={directory}',
+        '--gin_file=evaluate/reranking.gin',
+        corpus,
+        f'--gin.FIRST_STAGE="{ranking.parent}"',
+        '--gin.TOP_K=5',
+      ]
+    )
+    == 0
+  )
+  (expected,) = result_store.find_results(pretrained, 'ranking').values()
+  metrics = _read_metrics(directory)
+  for metric in ('ndcg@10', 'mrr@10'):
+    assert metrics[f'first_stage_{metric}/de'] == pytest.approx(
+      expected[3].metrics[f'{metric}/de']
+    )
