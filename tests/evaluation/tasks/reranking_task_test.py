@@ -161,7 +161,9 @@ def test_equal_scores_are_sorted_as_in_trec_eval(tmp_path):
   assert beir.read_run(path, data) == {'q': ('d2', 'd10', 'd1')}
 
 
-@pytest.mark.parametrize('line', ['q1 d1 0.5', 'q1 Q0 d1 1 high a'])
+@pytest.mark.parametrize(
+  'line', ['q1 d1 0.5', 'q1 Q0 d1 1 high a', 'q1 Q0 d1 1 nan a']
+)
 def test_malformed_runs(folder, first_stage, line):
   (first_stage / 'de.tsv').write_text(line + '\n')
   with raises_error(errors.CorpusError, mentions=1):

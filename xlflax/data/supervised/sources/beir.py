@@ -167,6 +167,8 @@ def read_run(
     try:
       query, _, document, _, score, _ = fields
       value = float(score)
+      if math.isnan(value):
+        raise ValueError('NaN')
     except ValueError:
       raise file_reading.malformed_line_error(
         'TREC run',
