@@ -1,77 +1,65 @@
 """Suites of the papers' tables on synthetic data in the publishers' formats."""
 
-import csv
 import json
 import pathlib
-import shutil
 
 import numpy as np
 import pytest
 
 from studies.synthetic import __main__ as synthetic
 from tests.end_to_end import conftest as end_to_end
+from tests.papers import table_runs
 from xlflax import cli
 
 pytestmark = pytest.mark.slow
 
-# The synthetic language that stands in for French.
-_FRENCH = 'aa'
+# The synthetic language that is written as French.
+_FRENCH = table_runs.SYNTHETIC_LANGUAGE
 _TINY = ('--gin.LENGTH=24', '--gin.MAX_EXAMPLES=48')
-
-
-def _lines(path: pathlib.Path) -> list[str]:
-  return path.read_text(encoding='utf-8').splitlines()
-
-
-def _write(path: pathlib.Path, lines) -> None:
-  path.parent.mkdir(parents=True, exist_ok=True)
-  path.write_text('\n'.join(lines) + '\n', encoding='utf-8')
 
 
 def _write_xnli(toy: pathlib.Path, data: pathlib.Path) -> None:
   """Writes the files of XNLI-1.0.zip and XNLI-MT-1.0.zip."""
   for language, code in (('en', 'en'), ('fr', _FRENCH)):
-    _write(
+    table_runs.write_lines(
       data / f'XNLI-MT-1.0/multinli/multinli.train.{language}.tsv',
       [
         'premise\thypo\tlabel',
         *(
           line.replace('contradiction', 'contradictory')
-          for line in _lines(toy / f'nli/train.{code}.tsv')
+          for line in table_runs.read_lines(toy / f'nli/train.{code}.tsv')
         ),
       ],
     )
   for split in ('dev', 'test'):
     lines = ['language\tgold_label\tsentence1\tsentence2']
     for language, code in (('en', 'en'), ('fr', _FRENCH)):
-      for line in _lines(toy / f'nli/{split}.{code}.tsv'):
+      for line in table_runs.read_lines(toy / f'nli/{split}.{code}.tsv'):
         premise, hypothesis, label = line.split('\t')
         lines.append('\t'.join((language, label, premise, hypothesis)))
-    _write(data / f'XNLI-1.0/xnli.{split}.tsv', lines)
+    table_runs.write_lines(data / f'XNLI-1.0/xnli.{split}.tsv', lines)
 
 
 def _write_wikiann(toy: pathlib.Path, data: pathlib.Path) -> None:
   """Writes files of WikiAnn, whose words have a language prefix."""
   for language, code in (('en', 'en'), ('fr', _FRENCH)):
     for split in ('train', 'dev', 'test'):
-      lines = []
-      for line in _lines(toy / f'ner/{split}.{code}.iob2'):
-        if line.startswith('#'):
-          continue
-        columns = line.split('\t')
-        lines.append(
-          f'{language}:{columns[1]}\t{columns[2]}' if line.strip() else ''
+      lines = [
+        f'{language}:{line}' if line else ''
+        for line in table_runs.word_labels(
+          toy / f'ner/{split}.{code}.iob2', label_column=2
         )
-      _write(data / f'wikiann/{language}/{split}', lines)
+      ]
+      table_runs.write_lines(data / f'wikiann/{language}/{split}', lines)
 
 
 def _write_xtreme_xnli(toy: pathlib.Path, data: pathlib.Path) -> None:
   """Writes XNLI in XTREME's directory, with labels of the test sets."""
   for language, code in (('en', 'en'), ('fr', _FRENCH)):
     for split in ('train', 'dev', 'test'):
-      path = data / f'xnli/{split}-{language}.tsv'
-      path.parent.mkdir(parents=True, exist_ok=True)
-      shutil.copy(toy / f'nli/{split}.{code}.tsv', path)
+      table_runs.copy_file(
+        toy / f'nli/{split}.{code}.tsv', data / f'xnli/{split}-{language}.tsv'
+      )
 
 
 @pytest.fixture(scope='module')
@@ -115,43 +103,21 @@ def work(tmp_path_factory) -> pathlib.Path:
 
 def _make_runs(work: pathlib.Path, paper: str, *names: str) -> str:
   """Returns a directory in which the runs have the names of the table."""
-  runs = work / 'runs' / paper
-  runs.mkdir(parents=True)
-  for name in names:
-    shutil.copytree(work / 'pretrained', runs / name)
-  return str(runs)
+  return table_runs.copy_runs(
+    work / 'pretrained', work / 'runs' / paper, *names
+  )
 
 
 def _evaluate(work, suite, runs, tasks, *flags) -> pathlib.Path:
-  output = work / 'out' / suite.replace('/', '_')
-  assert not cli.main(
-    [
-      'evaluate',
-      f'--suite={suite}',
-      f'--data={work}/data',
-      f'--model_dir={runs}',
-      f'--output={output}',
-      f'--tasks={",".join(tasks)}',
-      *_TINY,
-      *flags,
-    ]
+  return table_runs.evaluate_suite(
+    suite,
+    work / 'data',
+    runs,
+    work / 'out' / suite.replace('/', '_'),
+    f'--tasks={",".join(tasks)}',
+    *_TINY,
+    *flags,
   )
-  return output
-
-
-def _read_table(output: pathlib.Path) -> dict[tuple[str, str], dict[str, str]]:
-  with (output / 'table.csv').open(encoding='utf-8') as file:
-    return {
-      (line['row'], line['column']): line for line in csv.DictReader(file)
-    }
-
-
-def _test_scores(trial: pathlib.Path, task: str, metric: str) -> list[float]:
-  """Returns the scores of a trial on a test set, read from its result files."""
-  return [
-    json.loads(path.read_text())['metrics'][metric]
-    for path in trial.glob(f'eval/{task}/*/*.json')
-  ]
 
 
 def _best_two(grid: pathlib.Path, task: str, metric: str) -> float:
@@ -163,7 +129,10 @@ def _best_two(grid: pathlib.Path, task: str, metric: str) -> float:
   assert len(set(dev_scores)) > 1
   best = np.argsort(-dev_scores, kind='stable')[:2]
   scores = np.array(
-    [_test_scores(grid / 'trials' / names[i], task, metric) for i in best]
+    [
+      table_runs.read_scores(grid / 'trials' / names[i], task, metric)
+      for i in best
+    ]
   )
   assert scores.shape == (2, 1)
   return 100 * scores.mean()
@@ -180,7 +149,7 @@ def test_ecs_table_1(work, capsys):
     '--gin.EPOCHS=30',
     '--gin.NUM_EVALUATIONS=10',
   )
-  table = _read_table(output)
+  table = table_runs.read_table(output)
   (folder,) = output.glob('default_en_fr@*')
   score = _best_two(folder / 'ner_fr', 'ner', 'f1/fr')
   line = table['default', 'NER fr']
@@ -198,13 +167,13 @@ def test_ppa_table_2(work):
   output = _evaluate(
     work, 'papers/ppa/table2', runs, ('xnli_fr', 'xnli_fr_no_cs')
   )
-  table = _read_table(output)
+  table = table_runs.read_table(output)
   for row, run, task in (
     ('250k_tt', '250k', 'xnli_fr'),
     ('mbert_tt', 'mbert', 'xnli_fr_no_cs'),
   ):
     (folder,) = output.glob(f'{run}@*')
-    [score] = _test_scores(
+    [score] = table_runs.read_scores(
       folder / task / 'trials/single', 'xnli', 'accuracy/fr'
     )
     assert float(table[row, 'fr']['measured']) == pytest.approx(100 * score)
@@ -221,14 +190,14 @@ def test_metaxlm_table_1(work):
   scores = np.array(
     [
       [
-        *_test_scores(trial, 'xnli', 'accuracy/en'),
-        *_test_scores(trial, 'xnli', 'accuracy/fr'),
+        *table_runs.read_scores(trial, 'xnli', 'accuracy/en'),
+        *table_runs.read_scores(trial, 'xnli', 'accuracy/fr'),
       ]
       for seed in range(5)
       for trial in output.glob(f'xlm@*/xnli/trials/SEED={seed}')
     ]
   )
   assert scores.shape == (5, 2)
-  line = _read_table(output)['xlm', 'XNLI']
+  line = table_runs.read_table(output)['xlm', 'XNLI']
   assert float(line['measured']) == pytest.approx(100 * scores.mean())
   assert float(line['differences']) == pytest.approx(100 * scores.mean() - 57.9)

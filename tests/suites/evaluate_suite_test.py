@@ -115,6 +115,34 @@ def test_all_tasks(make_suite, runs, tmp_path):
   assert (tmp_path / 'out' / 'mlm@20' / 'tuned' / 'trials').is_dir()
 
 
+def test_the_best_checkpoint_of_each_run(make_suite, runs, tmp_path):
+  """The best steps of two runs differ; the perplexity is low at the best."""
+  for run, values in zip(runs, ((3.0, 5.0), (5.0, 3.0)), strict=True):
+    (pathlib.Path(run) / 'metrics.jsonl').write_text(
+      ''.join(
+        json.dumps({'step': step, 'eval': {'perplexity/perplexity/en': value}})
+        + '\n'
+        for step, value in zip((10, 20), values, strict=True)
+      )
+    )
+  report = _run(
+    make_suite('plain'),
+    runs,
+    tmp_path,
+    steps='best',
+    metric_for_best_model='perplexity/perplexity/en',
+  )
+  assert {result.model for result in report.results} == {'mlm@10', 'tlm@20'}
+  with raises_error(errors.ConfigError, got='bleu'):
+    _run(
+      make_suite('plain'),
+      runs,
+      tmp_path,
+      steps='best',
+      metric_for_best_model='bleu',
+    )
+
+
 @pytest.mark.slow
 def test_files(make_suite, runs, tmp_path):
   with read_only.only_read(pathlib.Path(runs[0])):

@@ -120,13 +120,7 @@ class EvaluateOptions:
     )
     shared_options.check_excludes(
       self,
-      [
-        *_TEXT_OPTIONS,
-        'seed',
-        'random_init_baseline',
-        'metric_for_best_model',
-        'json',
-      ],
+      [*_TEXT_OPTIONS, 'seed', 'random_init_baseline', 'json'],
       excluded_by='--suite',
       given=self.suite is not None,
       fix='Remove it. The gin files of a suite configure its tasks.',

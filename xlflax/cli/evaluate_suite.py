@@ -1,7 +1,7 @@
 """`xlflax evaluate --suite`: fine-tunes and evaluates models on tasks."""
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from xlflax.cli import compilation_cache, task_modules
 from xlflax.config import config_files, flag_validation, gin_config
@@ -34,7 +34,9 @@ def main(options: 'evaluate.EvaluateOptions') -> int:
   if suite.table is not None:
     model_dirs = suite.table.find_runs(model_dirs)
   if shard is not None:
-    models = suite_runner.models_at(model_dirs, steps)
+    models = suite_runner.models_at(
+      model_dirs, steps, options.metric_for_best_model
+    )
     shard_tasks = suite_runner.shard(suite, models, names, *shard)
   report = evaluate_suite.evaluate_suite(
     suite=suite,
@@ -46,6 +48,7 @@ def main(options: 'evaluate.EvaluateOptions') -> int:
     batch_size=options.batch_size,
     model_dirs=model_dirs,
     steps=steps,
+    metric_for_best_model=options.metric_for_best_model,
     watch=options.continuous,
     poll_seconds=options.poll_interval,
     timeout_seconds=options.timeout,
@@ -124,17 +127,21 @@ def _build_suite(options: 'evaluate.EvaluateOptions') -> Any:
   return suite
 
 
-def _parse_steps(options: 'evaluate.EvaluateOptions') -> list[int] | None:
+def _parse_steps(
+  options: 'evaluate.EvaluateOptions',
+) -> list[int] | Literal['best'] | None:
   """Returns the training steps to evaluate; None for the last checkpoint."""
   if options.checkpoint_steps == 'last':
     return None
+  if options.checkpoint_steps == 'best':
+    return 'best'
   parts = options.checkpoint_steps.split(',')
   if not all(part.isdigit() for part in parts):
     raise errors.ConfigError(
-      'A suite can only evaluate the last checkpoint or a list of '
-      'training steps',
+      'A suite can only evaluate the last checkpoint, the best checkpoint or '
+      'a list of training steps',
       where='--checkpoint_steps',
       got=options.checkpoint_steps,
-      expected='last, training steps such as 1000,2000, or --continuous',
+      expected='last, best, training steps such as 1000,2000, or --continuous',
     )
   return [int(part) for part in parts]

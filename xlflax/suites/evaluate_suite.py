@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Collection, Sequence
+from typing import Literal
 
 from xlflax.evaluation import checkpoint_polling
 from xlflax.storage import bucket_access, paths
@@ -27,7 +28,8 @@ def evaluate_suite(
   data: validation.FilePath,
   output: validation.FilePath,
   names: Sequence[str] | None = None,
-  steps: Sequence[int] | None = None,
+  steps: Sequence[int] | Literal['best'] | None = None,
+  metric_for_best_model: str | None = None,
   watch: bool = False,
   poll_seconds: validation.PositiveFloat = 60.0,
   timeout_seconds: validation.NonNegativeFloat | None = None,
@@ -51,7 +53,9 @@ def evaluate_suite(
     output: Directory for fine-tuned runs and reports.
     names: Names of the tasks to run. If None, all tasks of the suite are run.
     steps: Checkpoint steps to evaluate. If None, the last checkpoint of each
-      run is evaluated.
+      run is evaluated. If 'best', the best checkpoint of each run is evaluated.
+    metric_for_best_model: Metric recorded during pretraining that selects the
+      best checkpoints, such as 'perplexity/perplexity/en'.
     watch: Whether to evaluate all existing and future checkpoints of a single
       run until its training has finished. Learning curves then show the scores
       by step.
@@ -119,7 +123,9 @@ def evaluate_suite(
 
   if watch:
     return _watch(model_dirs, evaluate, poll_seconds, timeout_seconds)
-  return evaluate(suite_runner.models_at(model_dirs, steps))
+  return evaluate(
+    suite_runner.models_at(model_dirs, steps, metric_for_best_model)
+  )
 
 
 def _watch(model_dirs, evaluate, poll_seconds, timeout_seconds):

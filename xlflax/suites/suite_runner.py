@@ -5,11 +5,11 @@ import dataclasses
 import logging
 import pathlib
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from xlflax import evaluate
 from xlflax.config import gin_config
-from xlflax.evaluation import eval_task
+from xlflax.evaluation import checkpoint_selection, eval_task
 from xlflax.finetuning import finetune_grid, grid_report, hyperparameter_grid
 from xlflax.storage import paths
 from xlflax.suites import (
@@ -76,19 +76,37 @@ def models(model_dirs: Sequence[str], step: int | None = None) -> list[Model]:
 
 
 def models_at(
-  model_dirs: Sequence[str], steps: Sequence[int] | None
+  model_dirs: Sequence[str],
+  steps: Sequence[int] | Literal['best'] | None,
+  metric_for_best_model: str | None = None,
 ) -> list[Model]:
   """Returns each run's checkpoints at the given steps.
 
   Args:
     model_dirs: Directories of the pretrained runs.
     steps: Checkpoint steps. If None, the last checkpoint of each run is
-      returned.
+      returned. If 'best', the best checkpoint of each run is returned, which
+      may have a different step in each run.
+    metric_for_best_model: Metric recorded during pretraining that selects the
+      best checkpoints.
 
   Raises:
     RunDirectoryError: If a directory does not contain a run.
     CheckpointError: If a run does not have a requested checkpoint.
+    ConfigError: If `metric_for_best_model` is required and missing, or was not
+      recorded in a run.
   """
+  if steps == 'best':
+    labels = _labels(model_dirs)
+    return [
+      Model(label, directory, step)
+      for label, directory in zip(labels, model_dirs, strict=True)
+      for step in checkpoint_selection.select_checkpoints(
+        saved_run.load_run(directory),
+        'best',
+        metric_for_best_model=metric_for_best_model,
+      )
+    ]
   return [
     model
     for step in (steps if steps else (None,))
