@@ -1,8 +1,10 @@
 """Tests of the modern recipes: phases, tiny configurations, published values."""
 
+import dataclasses
 import math
 import re
 
+import numpy as np
 import pytest
 
 from tests import gin_files
@@ -11,7 +13,8 @@ from xlflax.cli import options as cli_options
 from xlflax.cli import train as train_command
 from xlflax.cli import train_phases
 from xlflax.config import gin_config
-from xlflax.training.checkpointing import config_serialization
+from xlflax.data import dataset_config
+from xlflax.training.checkpointing import config_serialization, run_directory
 from xlflax.utils import errors
 
 _CHAINS = {'modernbert': 3, 'mmbert': 3, 'eurobert': 2}
@@ -140,6 +143,48 @@ def test_the_small_recipe_goes_after_every_objective(file):
     if hasattr(entry.objective, 'mask_ratio')
   ]
   assert set(masked) == {0.4}
+
+
+@pytest.mark.parametrize('file', ['mlm', 'mlm_tlm_contrast'])
+@pytest.mark.parametrize('adapters', [(), ('adapters/lora.gin',)])
+def test_a_language_is_added_to_a_model(tmp_path, file, adapters):
+  start = tmp_path / 'start'
+  small = gin_files.tiny_encoder()
+  run_directory.write_model(
+    start,
+    dataclasses.replace(
+      small,
+      config=dataclasses.replace(
+        small.config, vocab_size=gin_files.SPEC.size - 20, num_languages=1
+      ),
+    ),
+  )
+  settings = gin_files.settings_of(
+    [f'pretrain/{file}.gin', *adapters, 'recipes/add_language.gin'],
+    [
+      "MODEL_DIR='a'",
+      "CORPUS='c'",
+      "VOCABULARY='v'",
+      f'RUN={str(start)!r}',
+      "NEW_LANGUAGES=('sl',)",
+      'REPLAY=0.1',
+      'LEARNING_RATE=1e-4',
+      'TRAIN_STEPS=200',
+    ],
+  )
+  gin_files.trace_steps(settings)  # with the size of the new vocabulary
+  assert settings.model.config.hidden_dim == 16
+  assert bool(settings.model.config.adapters) == bool(adapters)
+  assert settings.init_from.model_dir == str(start)
+  assert settings.init_from.vocabulary_matching is not None
+  for dataset in settings.datasets:
+    assert dataset.replay == dataset_config.ReplayOptions(
+      new_languages=('sl',), fraction=0.1
+    )
+  # Warmed up over 1 % of the steps, then decayed to 0.
+  peak = settings.optimizer.learning_rate.peak_value
+  rates = [float(settings.optimizer.rate_at(step)) for step in (0, 2, 101, 200)]
+  np.testing.assert_allclose(rates, [0, peak, peak / 2, 0], atol=1e-3 * peak)
 
 
 @pytest.mark.parametrize(

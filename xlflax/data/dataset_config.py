@@ -140,6 +140,35 @@ class PairOptions:
       )
 
 
+@class_registry.register('replay_options')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReplayOptions:
+  """Fraction of old languages in a dataset that adds languages to a model.
+
+  The tasks of a mixture are divided into two groups: tasks with text in a new
+  language, which includes pairs of a new and an old language, and all other
+  tasks. Within each group, tasks are sampled in proportion to their usual
+  rates. Replay of old data limits forgetting in continued pretraining (Ibrahim
+  et al. 2024, section 4).
+
+  Attributes:
+    new_languages: Codes of the languages to add. The mixture must have text in
+      each of them.
+    fraction: Fraction of the sequences that are drawn from the tasks without a
+      new language. If it is 0, these tasks are not read.
+  """
+
+  new_languages: tuple[str, ...]
+  fraction: validation.FractionBelowOne = 0.25
+
+  def __post_init__(self):
+    if not self.new_languages:
+      raise errors.ConfigError(
+        '`ReplayOptions.new_languages` must not be empty.',
+        expected="the codes of the added languages, such as ('sl',)",
+      )
+
+
 @class_registry.register('locality')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Locality:
@@ -186,6 +215,9 @@ class DatasetConfig:
       token cache.
     max_rate: Maximum sampling rate of a task. The excess is distributed to the
       other tasks in proportion to their rates. If None, there is no maximum.
+    replay: Languages that the run adds to a model, and the fraction of the
+      sequences that are drawn from other languages. If None, all tasks are
+      sampled at their usual rates.
     max_epochs: Maximum number of epochs of a task. After these epochs, the task
       is no longer sampled, and its rate is distributed to the other tasks in
       proportion to their rates. If no task has sequences left for a batch, an
@@ -222,6 +254,7 @@ class DatasetConfig:
   alpha: validation.SamplingExponent | Callable[[int], Any] | None = None
   sizes: Sizes = Sizes.EXAMPLES
   max_rate: validation.PositiveFraction | None = None
+  replay: ReplayOptions | None = None
   max_epochs: validation.PositiveFloat | None = None
   batching: LanguageBatching = LanguageBatching.MIXED
   shuffle: bool = True
@@ -290,6 +323,14 @@ def _check_sizes(dataset: DatasetConfig) -> None:
       where=where,
     )
   _check_alpha(dataset, where)
+  if dataset.replay is not None and dataset.max_rate is not None:
+    raise errors.ConfigError(
+      '`DatasetConfig.max_rate` cannot be combined with '
+      '`DatasetConfig.replay`, which determines the sampling rates.',
+      got=f'max_rate={dataset.max_rate}',
+      where=where,
+      fix='Remove the value of DatasetConfig.max_rate or DatasetConfig.replay.',
+    )
 
 
 def _check_alpha(dataset: DatasetConfig, where: str) -> None:

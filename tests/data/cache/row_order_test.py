@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 from tests.data.cache import loading
+from tests.errors import raises_error
 from xlflax.data import dataset_config
+from xlflax.data.sampling import sampling_order
+from xlflax.utils import errors
 
 
 @pytest.mark.parametrize('live', [False, True])
@@ -103,3 +106,54 @@ def test_seed_and_seed_offset_change_the_order(open_cached):
   shifted = open_cached(seed=5, seed_offset=1).rows(0, 0, 8)['token_ids']
   assert (base != other).any()
   np.testing.assert_array_equal(shifted, other)
+
+
+def _replay(*languages, fraction=0.25):
+  return dataset_config.ReplayOptions(
+    new_languages=languages, fraction=fraction
+  )
+
+
+@pytest.mark.parametrize('live', [False, True])
+@pytest.mark.parametrize('fraction', [0.25, 0.0])
+def test_replay_is_a_fraction_of_the_sequences(open_both, live, fraction):
+  loader = open_both(replay=_replay('de', fraction=fraction))[live]
+  rates = {task.task: task.rate for task in loader.statistics()}
+  new = rates.pop('corpus.mono.de')
+  assert new == pytest.approx(1 - fraction)
+  assert sum(rates.values()) == pytest.approx(fraction)
+  steps = 64
+  batches = [loader.rows(s, 0, loader.dataset.batch_size) for s in range(steps)]
+  drawn = np.concatenate([batch['language_ids'][:, 0] for batch in batches])
+  _, counts = np.unique(drawn, return_counts=True)
+  assert counts.max() / drawn.size == pytest.approx(1 - fraction, abs=0.02)
+
+
+def test_a_pair_with_a_new_language_is_new():
+  languages = {'a': ('en', 'fr'), 'b': ('en', 'sl'), 'c': ('en', 'ru')}
+  schedule = sampling_order.RowSchedule(
+    loading.dataset(layout='pairs', length=40, alpha=1.0, replay=_replay('sl')),
+    seed=0,
+    sizes={'a': 30, 'b': 7, 'c': 10},
+    rates=dict.fromkeys(languages, 1.0),
+    languages=languages,
+  )
+  assert schedule.tasks == ['a', 'b', 'c']
+  np.testing.assert_allclose(
+    schedule.rates(), [0.25 * 3 / 4, 0.75, 0.25 * 1 / 4]
+  )
+
+
+def test_replay_excludes_a_maximum_rate():
+  with raises_error(errors.ConfigError, got='max_rate=0.5'):
+    loading.dataset(max_rate=0.5, replay=_replay('de'))
+
+
+def test_replay_needs_text_in_the_new_language(open_cached):
+  with raises_error(errors.ConfigError, got='xx'):
+    open_cached(replay=_replay('xx'))
+
+
+def test_replay_needs_text_in_another_language(open_cached):
+  with raises_error(errors.ConfigError):
+    open_cached(languages=('de',), replay=_replay('de'))

@@ -257,3 +257,18 @@ def test_threads_at_different_steps_get_what_one_gets():
   for step, slots in zip(steps, found, strict=True):
     for ours, theirs in zip(slots, alone.slots(step), strict=True):
       np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize(
+  'is_new, fraction, expected',
+  [
+    ([True, False, False], 0.4, [0.6, 0.25, 0.15]),
+    ([False, True, True], 0.1, [0.1, 0.9 * 5 / 8, 0.9 * 3 / 8]),
+    ([True, False, False], 0.0, [1, 0, 0]),
+  ],
+)
+def test_replay_has_the_given_fraction_of_the_rates(is_new, fraction, expected):
+  rates = mixing_schedule.replay_rates(
+    np.array([0.2, 0.5, 0.3]), np.array(is_new), fraction
+  )
+  np.testing.assert_allclose(rates, expected)

@@ -93,6 +93,7 @@ class CachedLoader:
         name: _task_size(task, indices[name], dataset)
         for name, task in tasks.items()
       },
+      languages={name: task.meta.languages for name, task in tasks.items()},
     )
     self._metas = [tasks[name].meta for name in self._schedule.tasks]
     self._indices = [indices[name] for name in self._schedule.tasks]

@@ -75,6 +75,28 @@ def limit_rates(rates: np.ndarray, max_rate: float | None) -> np.ndarray:
     is_limited |= exceeds
 
 
+def replay_rates(
+  rates: np.ndarray, is_new: np.ndarray, fraction: float
+) -> np.ndarray:
+  """Scales sampling rates so that old tasks have a given total rate.
+
+  The proportions within the new tasks and within the old tasks do not change.
+  For example, `replay_rates([0.2, 0.5, 0.3], [True, False, False], 0.4)` is
+  `[0.6, 0.25, 0.15]`.
+
+  Args:
+    rates: Rates that sum to 1, [tasks].
+    is_new: True for each task with text in a new language, bool [tasks].
+    fraction: Total rate of the other tasks.
+
+  Returns:
+    The rates, which sum to 1, float64 [tasks].
+  """
+  rates = np.asarray(rates, np.float64)
+  totals = np.where(is_new, rates[is_new].sum(), rates[~is_new].sum())
+  return np.where(is_new, 1 - fraction, fraction) * rates / totals
+
+
 def dataset_rates(
   dataset: dataset_config.DatasetConfig, sizes, mixture_rates
 ) -> Callable[[int], np.ndarray]:

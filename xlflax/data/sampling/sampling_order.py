@@ -1,12 +1,13 @@
 """Order in which the cached and live loaders read a dataset's sequences."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from xlflax.data import dataset_config, loader_base
 from xlflax.data.sampling import hashing, mixing_schedule
+from xlflax.utils import errors, name_suggestions
 
 _ALL_BITS = 2**64 - 1
 
@@ -32,6 +33,7 @@ class RowSchedule:
     sizes: dict[str, int],
     rates: dict[str, float],
     max_rows: dict[str, int] | None = None,
+    languages: Mapping[str, Sequence[str]] | None = None,
   ):
     """Creates a schedule.
 
@@ -42,6 +44,11 @@ class RowSchedule:
       rates: SeqIO mixing rate of each task.
       max_rows: Maximum number of sequences to draw from each task. If None, the
         number is not limited.
+      languages: Languages of each task. Required by `DatasetConfig.replay`.
+
+    Raises:
+      ConfigError: If the tasks have no text in a new language of the dataset,
+        or if there are no other tasks to replay.
     """
     seed = seed + dataset.seed_offset
     self._dataset = dataset
@@ -50,6 +57,10 @@ class RowSchedule:
     self._rates = mixing_schedule.dataset_rates(
       dataset, self.sizes, [rates[task] for task in self.tasks]
     )
+    if languages is not None and dataset.replay is not None:
+      self._rates = _add_replay(
+        self._rates, dataset, [languages[task] for task in self.tasks]
+      )
     self._schedule = mixing_schedule.TaskSchedule(
       self._rates,
       batch_size=dataset.batch_size,
@@ -91,6 +102,50 @@ class RowSchedule:
     return np.array(
       [hashing.make_key(seed, purpose, task) for task in self.tasks], np.uint64
     )
+
+
+def _add_replay(
+  rates: Callable[[int], np.ndarray],
+  dataset: dataset_config.DatasetConfig,
+  languages: Sequence[Sequence[str]],
+) -> Callable[[int], np.ndarray]:
+  """Returns rates with which old tasks have the fraction `replay.fraction`.
+
+  Args:
+    rates: Function that maps a step to rates that sum to 1, [tasks].
+    dataset: Dataset with replay options.
+    languages: Languages of each task.
+  """
+  replay = dataset.replay
+  assert replay is not None
+  where = f'dataset {dataset.name!r}, mixture {dataset.mixture!r}'
+  existing = set().union(*languages)
+  missing = [code for code in replay.new_languages if code not in existing]
+  if missing:
+    raise errors.ConfigError(
+      'The mixture has no text in some of the languages in '
+      '`ReplayOptions.new_languages`.',
+      got=', '.join(missing),
+      expected=name_suggestions.format_choices(existing),
+      where=where,
+      fix='Correct the language codes, or add text in these languages.',
+    )
+  is_new = np.array(
+    [not set(codes).isdisjoint(replay.new_languages) for codes in languages]
+  )
+  if replay.fraction and is_new.all():
+    raise errors.ConfigError(
+      'Every task of the mixture has text in a new language, so there is no '
+      'text to replay.',
+      got=f'ReplayOptions.fraction={replay.fraction}',
+      where=where,
+      fix='Add text in the old languages, or set the fraction to 0.',
+    )
+  if is_new.all():
+    return rates
+  return lambda step: mixing_schedule.replay_rates(
+    rates(step), is_new, replay.fraction
+  )
 
 
 def count_rows_read(

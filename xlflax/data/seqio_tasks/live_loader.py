@@ -73,6 +73,7 @@ class LiveLoader:
       seed=seed,
       rates=rates,
       sizes={task: _task_size(task, dataset, vocabulary) for task in rates},
+      languages={task: task_registry.task_languages(task) for task in rates},
     )
     self._languages = []
     for task in self._schedule.tasks:
