@@ -140,6 +140,8 @@ setuptools.setup(
     's3_test': ['s3fs>=2024.10', 'moto[server,s3]>=5'],
     # Export of encoders as ONNX files: `xlflax convert to-hf --onnx`.
     'onnx': ['torch', 'transformers>=5', 'onnx', 'onnxscript', 'onnxruntime'],
+    # Benchmarks of sentence embeddings: `xlflax evaluate --mteb`.
+    'mteb': ['mteb>=2.26'],
     'wandb': ['wandb>=0.19'],
     'mlflow': ['mlflow-skinny>=2.20'],
     't5x': ['t5x @ git+https://github.com/google-research/t5x'],

@@ -99,6 +99,8 @@ NOT_RUN = {
   'xlflax train --cache=/local/cache': 'of a copy that is not made here',
   'xlflax evaluate --model_dir=runs/base --tasks=perplexity --corpus=corpus --c': (
     'waits for checkpoints of a run that goes on; evaluate_test.py watches'),
+  'xlflax evaluate --model_dir=runs/search --mteb': (
+    'downloads data; tests/interop/mteb_task_test.py runs it'),
   'xlflax evaluate --model_dir=runs/search --tasks=ranking': (
     'tests/finetuning/reranking_test.py ranks and reranks'),
   'xlflax evaluate --model_dir=runs/reranker': (

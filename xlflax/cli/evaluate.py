@@ -41,9 +41,12 @@ class EvaluateOptions:
     tasks: Comma-separated names of evaluation tasks. Without --suite, the tasks
       read the text from --corpus, --mixture or --tatoeba, and default to the
       tasks in --gin_file. With --suite, they default to all tasks in the suite.
+    mteb: Comma-separated names of benchmarks and tasks of the package mteb, such
+      as "MTEB(Multilingual, v2)" or STS22.v2, on which sentence embeddings are
+      evaluated. The data sets are downloaded from the Hugging Face Hub.
     corpus: Corpus directory. Sets the gin macro CORPUS.
     mixture: SeqIO mixture or task that --tasks read instead of the corpus.
-    task_module: Module that defines evaluation tasks or registers SeqIO tasks,
+    task_module: Module that defines evaluation tasks, mteb tasks or SeqIO tasks,
       as an importable name or the path of a Python file. Repeat the option for
       several modules.
     split: Split that --tasks read, such as train, validation or test. Defaults
@@ -80,6 +83,7 @@ class EvaluateOptions:
   model_dir: tuple[str, ...]
   output: str | None = None
   tasks: str | None = None
+  mteb: str | None = None
   corpus: str | None = None
   mixture: str | None = None
   task_module: tuple[str, ...] = ()
@@ -120,14 +124,28 @@ class EvaluateOptions:
     )
     shared_options.check_excludes(
       self,
-      [*_TEXT_OPTIONS, 'seed', 'random_init_baseline', 'json'],
+      [*_TEXT_OPTIONS, 'seed', 'random_init_baseline', 'mteb', 'json'],
       excluded_by='--suite',
       given=self.suite is not None,
       fix='Remove it. The gin files of a suite configure its tasks.',
     )
+    shared_options.check_excludes(
+      self,
+      ['tasks', *(name for name in _TEXT_OPTIONS if name != 'languages')],
+      excluded_by='--mteb',
+      given=self.mteb is not None,
+      fix='Remove it, or evaluate other tasks with a separate command.',
+    )
     shared_options.check_requires(
       self,
-      ['mixture', 'split', 'languages', 'max_examples'],
+      ['languages'],
+      requires='--tasks or --mteb',
+      satisfied=self.tasks is not None or self.mteb is not None,
+      fix='Set the fields of the tasks in --gin_file, or pass --tasks.',
+    )
+    shared_options.check_requires(
+      self,
+      ['mixture', 'split', 'max_examples'],
       requires='--tasks',
       satisfied=self.tasks is not None,
       fix='Set the fields of the tasks in --gin_file, or pass --tasks.',
@@ -167,6 +185,9 @@ Write the results of a read-only run to another directory:
   xlflax evaluate --model_dir=/shared/runs/mlm --tasks=perplexity \
       --corpus=corpus --output=out/mlm
 
+Evaluate sentence embeddings on a benchmark of the package mteb:
+  xlflax evaluate --model_dir=runs/search --mteb="MTEB(Multilingual, v2)"
+
 Fine-tune and evaluate two models on the tasks of a suite:
   xlflax evaluate --suite=xtreme --data=xtreme/download --output=runs/xtreme \
       --model_dir=runs/mlm --model_dir=runs/tlm
@@ -204,6 +225,8 @@ def main(options: EvaluateOptions) -> int:
   tasks: dict[str, Any] = {}
   if options.tasks:
     tasks = {'tasks': build_tasks(options, configuration)}
+  elif options.mteb:
+    tasks = {'tasks': build_mteb_tasks(options, configuration)}
   else:  # The gin files configure the tasks.
     task_modules.import_task_modules(options.task_module, options.corpus)
   arguments = tasks | {
@@ -231,6 +254,8 @@ def main(options: EvaluateOptions) -> int:
     result_tables.print_tables(
       report.tasks, report.results, rich.console.Console()
     )
+  if options.mteb:
+    _report_mteb_summary(options, report)
   for failure in report.failures:
     print(f'failed: {failure}', file=sys.stderr)
   output = options.output or options.model_dir[0]
@@ -260,6 +285,10 @@ def _check_single_model(options: EvaluateOptions) -> None:
 
 def _check_values(options: EvaluateOptions) -> None:
   """Checks options before slow modules are imported."""
+  if options.mteb:
+    from xlflax.interop import mteb_task
+
+    mteb_task.check_installed()
   if options.tasks and not options.task_module:
     flag_validation.check_names(
       options.tasks.split(','), flag_validation.evaluation_tasks()
@@ -276,7 +305,7 @@ def _check_values(options: EvaluateOptions) -> None:
 def configure(options: EvaluateOptions) -> gin_config.Configuration:
   """Reads the gin files and bindings that configure the evaluation tasks."""
   macros = {}
-  if not options.tasks:
+  if not (options.tasks or options.mteb):
     macros = {'CORPUS': options.corpus, 'TATOEBA': options.tatoeba}
   return gin_config.load_configuration(
     options.gin,
@@ -332,3 +361,71 @@ def build_tasks(
     configuration.build(task_families.find_task_class(name), **arguments[name])
     for name in names
   ]
+
+
+def build_mteb_tasks(
+  options: EvaluateOptions, configuration: gin_config.Configuration
+) -> list[Any]:
+  """Builds the tasks of the package mteb in `--mteb`.
+
+  Args:
+    options: The command's options.
+    configuration: The gin configuration of the tasks.
+
+  Raises:
+    ConfigError: If mteb is not installed, or if it has no benchmark or task
+      with a name.
+  """
+  from xlflax.interop import mteb_task
+
+  task_modules.import_task_modules(options.task_module)
+  languages = options.languages.split(',') if options.languages else None
+  return [
+    configuration.build(mteb_task.MtebTask, **arguments)
+    for arguments in mteb_task.select_tasks(options.mteb or '', languages)
+  ]
+
+
+def _report_mteb_summary(options: EvaluateOptions, report: Any) -> None:
+  """Writes the means over all tasks of mteb, and logs them."""
+  from xlflax.interop import mteb_task
+
+  steps = dict.fromkeys(
+    step for results in report.results.values() for step in results
+  )
+  summaries = {}
+  for step in steps:
+    summary = mteb_task.summarize_scores(
+      report.tasks,
+      {
+        name: results[step]
+        for name, results in report.results.items()
+        if step in results
+      },
+    )
+    if not summary:
+      logging.warning(
+        'Step %s: The means over tasks of mteb are left out, because results '
+        'are missing.',
+        step,
+      )
+      continue
+    summaries[str(step)] = summary
+    logging.info(
+      'Step %s: mean over %d tasks of mteb %.4f, mean over task types %.4f.',
+      step,
+      len(report.tasks),
+      summary['mean_task'],
+      summary['mean_task_type'],
+    )
+  output = paths.to_path(options.output or options.model_dir[0])
+  content = {
+    'mteb': options.mteb,
+    'languages': options.languages,
+    'tasks': [task.task for task in report.tasks],
+    'steps': summaries,
+  }
+  if summaries:
+    paths.write_atomically(
+      output / 'eval' / 'mteb.json', json.dumps(content, indent=2) + '\n'
+    )

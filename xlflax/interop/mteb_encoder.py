@@ -191,7 +191,8 @@ class MtebEncoder:
     scripts = task_metadata.hf_subsets_to_langscripts.get(subset, ())
     for script in scripts:  # A value such as 'swa-Latn'.
       code = script.split('-')[0]
-      for candidate in (code, language_codes.short_code(code)):
+      script_code = script.replace('-', '_')
+      for candidate in (script_code, code, language_codes.short_code(code)):
         language = language_codes.match_language(candidate, languages)
         if language:
           return language

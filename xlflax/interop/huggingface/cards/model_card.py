@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xlflax.evaluation import result_store
+from xlflax.interop import mteb_task
 from xlflax.interop.huggingface.architectures.architecture_registry import Task
 from xlflax.interop.huggingface.cards import card_metadata
 from xlflax.interop.huggingface.huggingface_export import Export
@@ -110,8 +111,10 @@ def _model_index(export: Export, name: str, pipeline: str) -> list[str]:
         metrics.append(
           {'type': metric_type, 'name': metric_name, 'value': value}
         )
-    dataset = {'name': f'{group.task} ({group.split})', 'type': group.task}
     if metrics and _matches_export(export, group):
+      dataset, score_name = _describe_dataset(export, group)
+      if score_name is not None:
+        metrics = [_rename_metric(metric, score_name) for metric in metrics]
       results.append(
         {'task': {'type': pipeline}, 'dataset': dataset, 'metrics': metrics}
       )
@@ -120,11 +123,44 @@ def _model_index(export: Export, name: str, pipeline: str) -> list[str]:
   return ['model-index: ' + json.dumps([{'name': name, 'results': results}])]
 
 
-def _matches_export(export: Export, group: result_store.Group) -> bool:
-  """Returns True if a result used the exported parameters and embeddings."""
+def _read_settings(export: Export, group: result_store.Group) -> dict[str, Any]:
+  """Returns the settings that identify a result."""
   result_folder = export.run.directory / run_directory.EVALUATION / group.folder
   record = (result_folder / f'{export.step}.json').read_text(encoding='utf-8')
-  settings = json.loads(record)['settings']
+  return json.loads(record)['settings']
+
+
+def _describe_dataset(
+  export: Export, group: result_store.Group
+) -> tuple[dict[str, Any], str | None]:
+  """Returns the data set of a result, as the Hub's model cards describe it.
+
+  Returns:
+    Name and type of the data set, and the name of the main score of a task of
+    the package `mteb`, or None.
+  """
+  task = _read_settings(export, group)['task']
+  if not group.task.startswith(mteb_task.PREFIX):
+    name = f'{group.task} ({group.split})'
+    return {'name': name, 'type': group.task}, None
+  dataset = {
+    'name': f'MTEB {task["task"]}',
+    'type': task['dataset'],
+    'split': group.split,
+    'revision': task['revision'],
+  }
+  return dataset, task['score_name']
+
+
+def _rename_metric(metric: dict[str, Any], score_name: str) -> dict[str, Any]:
+  """Returns a metric of `mteb` under the name of the task's main score."""
+  part = metric['name'].partition('/')[2]
+  return metric | {'type': score_name, 'name': f'{score_name}/{part}'}
+
+
+def _matches_export(export: Export, group: result_store.Group) -> bool:
+  """Returns True if a result used the exported parameters and embeddings."""
+  settings = _read_settings(export, group)
   task = settings['task']
   if settings['parameters'] != 'default' or 'pooling' not in task:
     return settings['parameters'] == 'default'
