@@ -25,6 +25,7 @@ from tests.campaigns import counts as counts_lib
 from tests.campaigns import (
   exchanges,
   fuzzed_inputs,
+  fuzzed_records,
   kills,
   mutations,
   scarcity,
@@ -45,6 +46,7 @@ def main(arguments=None) -> int:
   parser.add_argument('--seed', type=int, default=0)
   parser.add_argument('--kills', type=int, default=100, help='at least')
   parser.add_argument('--cases', type=int, default=1000, help='at least')
+  parser.add_argument('--records', type=int, default=20_000)
   parser.add_argument('--signals', type=int, default=40, help='at least')
   parser.add_argument('--disks', type=int, default=40, help='at least')
   args = parser.parse_args(arguments)
@@ -66,6 +68,9 @@ def main(arguments=None) -> int:
     )
     found['fuzzed inputs'] = _rounds(
       lambda seed: fuzzed_inputs.campaign(cases=_ROUND, seed=seed), args
+    )
+    found['fuzzed records'] = fuzzed_records.campaign(
+      cases=args.records, seed=args.seed
     )
     found['exchanged artifacts'] = _exchange(directory / 'exchanges')
   for name, one in found.items():

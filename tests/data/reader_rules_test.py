@@ -167,7 +167,7 @@ def test_malformed_records_are_reported_with_their_line(
   _read_or_report(sample, tmp_path, texts, None)
   if position and not sample.skips_bad and sample.varied.endswith(_LINE_FILES):
     clean = sample.files([*texts[:position], f'\0{_MARKER}'])
-    line = _line_of(clean, sample, _MARKER)
+    line = _line_of(clean, sample, _MARKER) + bad.count('\n')
     _read_or_report(sample, tmp_path, texts, line)
 
 

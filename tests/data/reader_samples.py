@@ -67,9 +67,10 @@ def _lines(
   def make(texts: Sequence[str]) -> dict[str, str]:
     files = {name: head}
     for number, text in enumerate(texts):
-      raw = text.startswith('\0')
-      record = text[1:] if raw else line.replace('@', text)
-      files[name] += record.replace('%', str(number)) + '\n'
+      is_raw = text.startswith('\0')
+      numbered = line.replace('%', str(number))
+      files[name] += text[1:] if is_raw else numbered.replace('@', text)
+      files[name] += '\n'
     for other, other_line in others.items():
       files[other.replace('_', '.')] = ''.join(
         other_line.replace('%', str(number)) + '\n'
@@ -87,8 +88,11 @@ def _json_lines(name: str, record: Mapping[str, Any], **others: str):
     encoded = [
       text
       if text.startswith('\0')
-      else '\0' + json.dumps(record).replace('@', json.dumps(text)[1:-1])
-      for text in texts
+      else '\0'
+      + json.dumps(record)
+      .replace('%', str(number))
+      .replace('@', json.dumps(text)[1:-1])
+      for number, text in enumerate(texts)
     ]
     return _lines(name, '', **others)(encoded)
 
@@ -389,7 +393,7 @@ SAMPLES: tuple[Sample, ...] = (
   Sample(
     *('translation memory', _memory, _corpus('parallel/de-en.tmx'), ()),
     varied='parallel/de-en.tmx',
-    reserved='\t\n\r\x0b\x0c\x1c\x1d\x1e\x1f\0',
+    reserved='\t\n\r\x0b\x0c\x1c\x1d\x1e\x1f\0\uffff',
     skips_bad=True,
   ),
   Sample(
@@ -549,6 +553,7 @@ SAMPLES: tuple[Sample, ...] = (
     _examples('conll', 'a.txt', _word),
     ('a b O', 'a\tb\tO', 'a'),
     varied='a.txt',
+    reserved=_SPACED,
   ),
   Sample(
     *('uner', _lines('a.txt', '1\t@\tO\t-\n')),
@@ -591,7 +596,7 @@ SAMPLES: tuple[Sample, ...] = (
       '<item>',
     ),
     varied='a.review',
-    reserved='\t\n\r\x0b\x0c\x1c\x1d\x1e\x1f\0',
+    reserved='\t\n\r\x0b\x0c\x1c\x1d\x1e\x1f\0\uffff',
   ),
   Sample(
     *('word_alignment', _lines('a', '@ b ||| c d', links='0-0 1-1')),
@@ -604,13 +609,13 @@ SAMPLES: tuple[Sample, ...] = (
       'numbered word_alignment',
       _lines('a', '%\t@ b', b='%\tc d', links='%\t0-0'),
     ),
-    *(_alignment('a', 'b', 'links'), ('7 a b', 'a b', '1\ta b')),
+    *(_alignment('a', 'b', 'links'), ('7 a b', 'a b', '9\ta b\n9\ta b')),
     varied='a',
     reserved=_SPACED,
   ),
   Sample(
     *('bucc', _lines('a', 'a%\t@', b='b%\tyes', gold='a%\tb%')),
-    *(_collections('bucc'), ('one column', '\tb', 'a1\tb')),
+    *(_collections('bucc'), ('one column', '\tb', 'a9\tb\na9\tb')),
     varied='a',
   ),
   Sample(
@@ -629,7 +634,7 @@ SAMPLES: tuple[Sample, ...] = (
   ),
   Sample(
     *('documents tsv', _ranking(_lines('en/documents.tsv', '%\t@'))),
-    *(_documents, ('one column', 'a\tb\tc', '\tb', '1\tb')),
+    *(_documents, ('one column', 'a\tb\tc', '\tb', '9\tb\n9\tb')),
     varied='en/documents.tsv',
   ),
   Sample(
@@ -639,7 +644,10 @@ SAMPLES: tuple[Sample, ...] = (
     (
       *('{', '[]', '{"_id": "a"}', '{"_id": null, "text": "a"}'),
       *('{"_id": ["a"], "text": "a"}', '{"_id": "a", "text": ["a"]}'),
-      *('{"_id": "1", "text": "a"}', '{"_id": "a", "text": "b", "title": {}}'),
+      *(
+        '{"_id": "9", "text": "a"}\n{"_id": "9", "text": "a"}',
+        '{"_id": "a", "text": "b", "title": {}}',
+      ),
       '{"_id": "a", "text": "b", "language": 5}',
     ),
     varied='en/documents.jsonl',

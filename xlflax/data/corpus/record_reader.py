@@ -117,8 +117,17 @@ def _record_text(
     sides = [
       _column_text(record, side, path, number) for side in form.pair_fields
     ]
-    if not all(map(str.strip, sides)):
+    are_empty = [not side.strip() for side in sides]
+    if all(are_empty):
       return ''
+    if any(are_empty):
+      raise errors.BadRecordError(
+        'A record of a sentence pair has an empty source or target.',
+        got=f'an empty {form.pair_fields[are_empty.index(True)]}',
+        expected='text in both languages',
+        where=f'{path}:{number}',
+        fix=bad_records.HINT,
+      )
     return '\t'.join(map(line_splitting.join_lines, sides)) + '\n'
   text = _column_text(record, form.text_field, path, number)
   lines = [line for line in line_splitting.split_text(text) if line.strip()]
