@@ -30,17 +30,23 @@ class ReportOptions:
     directories: Run directories, as DIR or NAME=DIR, or output directories of
       `xlflax evaluate --suite`.
     output: Directory to which the page, tables and plots are written.
+    new_languages: Comma-separated codes of languages that were added to a
+      model. The page then is a forgetting report: it compares the evaluation
+      results of the first model with those of the other models, for new and old
+      languages. Each model is given as NAME=DIR,DIR,…, with its run directory
+      and outputs of `xlflax finetune` that started from it.
     baseline: Model with which the other models in a suite report are compared.
       Defaults to the first model.
     source_language: Language on which the models in a suite report were
       fine-tuned.
     title: Title of a suite report.
     num_bootstrap_samples: Number of bootstrap samples for the confidence
-      intervals in a suite report.
+      intervals in a suite report or a forgetting report.
   """
 
   directories: tuple[str, ...] = dataclasses.field(kw_only=False)
   output: str
+  new_languages: str | None = None
   baseline: str | None = None
   source_language: str = 'en'
   title: str = 'Leaderboard'
@@ -58,6 +64,10 @@ Choose the names of the runs:
 Join the results of two suites of one model and of another model:
   xlflax report runs/xtreme runs/glue runs/other --output=runs/board
 
+Report what adding Slovenian to a model cost its old languages:
+  xlflax report before=runs/mlm,runs/mlm_pos after=runs/mlm_sl,runs/mlm_sl_pos \
+      --new_languages=sl --output=out/forgetting
+
 Compare all models with one checkpoint:
   xlflax report runs/xtreme runs/other --baseline=mlm@1000 --output=runs/board
 """
@@ -65,6 +75,9 @@ Compare all models with one checkpoint:
 
 def main(options: ReportOptions) -> None:
   """Writes the page and prints its path."""
+  if options.new_languages is not None:
+    print(_report_forgetting(options, options.new_languages.split(',')))
+    return
   are_suites = [_is_suite_output(text) for text in options.directories]
   shared_options.check_requires(
     options,
@@ -101,6 +114,43 @@ def _compare_runs(options: ReportOptions) -> pathlib.Path:
   ]
   return run_pages.write_comparison(
     paths.to_path(options.output), records, command=options.command_line
+  )
+
+
+def _report_forgetting(
+  options: ReportOptions, new_languages: Sequence[str]
+) -> pathlib.Path:
+  """Writes the forgetting report and returns the path of its page."""
+  shared_options.check_excludes(
+    options,
+    ['baseline', 'source_language', 'title'],
+    excluded_by='--new_languages',
+    given=True,
+  )
+  models = {
+    name or directories: directories.split(',')
+    for name, directories in map(
+      name_path_pairs.split_name, options.directories
+    )
+  }
+  if len(models) < len(options.directories):
+    raise errors.ConfigError(
+      'Two models have the same name',
+      got=', '.join(options.directories),
+      where='xlflax report',
+      fix='Pass NAME=DIR,DIR with a different name for each model.',
+    )
+  from xlflax.evaluation.reports import forgetting_report
+
+  return forgetting_report.write_report(
+    paths.to_path(options.output),
+    [
+      forgetting_report.read_model(name, list(map(paths.to_path, directories)))
+      for name, directories in models.items()
+    ],
+    new_languages,
+    samples=options.num_bootstrap_samples,
+    command=options.command_line,
   )
 
 

@@ -155,7 +155,7 @@ def result_intervals(
       continue
     part_scores = [scores[name] for name in part_names]
     for geometric in (False, True):
-      mean = _mean_scores(part_scores, geometric=geometric)
+      mean = mean_draws(part_scores, geometric=geometric)
       if mean is not None and _matches_value(mean, result.metrics[name]):
         scores[name] = mean
   return {
@@ -164,10 +164,15 @@ def result_intervals(
   }
 
 
-def _mean_scores(
+def mean_draws(
   parts: Sequence[bootstrap.Drawn], *, geometric: bool = False
 ) -> bootstrap.Drawn | None:
-  """Returns the scores of the mean, or None if numbers of runs differ."""
+  """Returns the draws of a mean over parts, or None if numbers of runs differ.
+
+  Args:
+    parts: Scores of each part on the same resampled test sets.
+    geometric: Whether to compute the geometric mean, as for perplexities.
+  """
   weights = [1 / len(parts)] * len(parts)
   if not geometric:
     return bootstrap.combine_draws(parts, weights)

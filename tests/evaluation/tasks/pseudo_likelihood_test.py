@@ -98,6 +98,10 @@ def test_pseudo_perplexity_agrees_with_numpy(
     assert metrics[f'accuracy/{language}'] == pytest.approx(right.mean())
     losses[language] = loss.mean()
     words = sum(len(text.split()) for text in texts)
+    num_bytes = sum(len(text.encode()) for text in texts)
+    assert metrics[f'bits_per_byte/{language}'] == pytest.approx(
+      loss.sum() / math.log(2) / num_bytes, rel=1e-4
+    )
     if language == 'de':
       assert metrics['word_perplexity/de'] == pytest.approx(
         math.exp(loss.sum() / words), rel=1e-4

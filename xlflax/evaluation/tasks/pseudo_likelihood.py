@@ -31,7 +31,10 @@ from xlflax.objectives.pretraining import masked_lm
 from xlflax.utils import validation
 
 _POSITION = 'place'  # Key of the batch with the position to predict.
-_WORD_PERPLEXITY_COLUMN = ('word_perplexity', (4, 3), Aggregate.PERPLEXITY)
+_TEXT_COLUMNS = (
+  ('word_perplexity', (4, 3), Aggregate.PERPLEXITY),
+  ('bits_per_byte', (6, 5), Aggregate.RATIO),
+)
 
 
 class MaskUnit(enum.Enum):
@@ -188,7 +191,9 @@ class PseudoPerplexity(eval_task.EvalTask):
   `accuracy/<language>` and `tokens/<language>`. `word_perplexity` is computed
   from the loss per word, where words are separated by spaces, so that models
   with different vocabularies are comparable. It does not exist for languages
-  without spaces and leaves out truncated sentences. `mean` is the mean over
+  without spaces and leaves out truncated sentences. `bits_per_byte/<language>`
+  is the negative pseudo-log-likelihood in bits per UTF-8 byte of the text, which
+  is comparable in all languages, and also leaves out truncated sentences. `mean` is the mean over
   languages. For perplexities, it is the geometric mean. Confidence intervals
   are computed by resampling sentences.
 
@@ -207,6 +212,12 @@ class PseudoPerplexity(eval_task.EvalTask):
       Better.LOWER,
       Unit.UNBOUNDED,
       title='perplexity by word',
+    ),
+    Metric(
+      'bits_per_byte',
+      Better.LOWER,
+      Unit.UNBOUNDED,
+      title='pseudo-log-likelihood in bits per byte',
     ),
   )
   name: str = 'pseudo_perplexity'
@@ -236,14 +247,21 @@ class PseudoPerplexity(eval_task.EvalTask):
       counts = [len(text.split()) if has_words else 0 for text in texts]
       word_counts = np.where(sentence_scores.cut, 0, counts)
       word_losses = np.where(word_counts, sentence_scores.sums[:, 0], 0)
-      return np.column_stack([sentence_scores.sums, word_counts, word_losses])
+      num_bytes = np.array([len(text.encode('utf-8')) for text in texts])
+      byte_counts = np.where(sentence_scores.cut, 0, num_bytes)
+      bits = np.where(
+        sentence_scores.cut, 0, sentence_scores.sums[:, 0] / np.log(2)
+      )
+      return np.column_stack(
+        [sentence_scores.sums, word_counts, word_losses, byte_counts, bits]
+      )
 
     return perplexity.evaluate_parts(
       self.name,
       {code: code for code in self.source.languages_found()},
       score,
       notes,
-      (*perplexity.COLUMNS, _WORD_PERPLEXITY_COLUMN),
+      (*perplexity.COLUMNS, *_TEXT_COLUMNS),
     )
 
 

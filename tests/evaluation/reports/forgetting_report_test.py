@@ -1,0 +1,265 @@
+"""Forgetting reports: arithmetic of the changes, and what is comparable."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from scipy import special
+
+from tests.errors import raises_error
+from xlflax import cli
+from xlflax.evaluation import eval_task, result_store
+from xlflax.evaluation.metrics.example_statistics import Aggregate, Statistics
+from xlflax.evaluation.reports import forgetting_report
+from xlflax.utils import errors
+
+_RETRIEVAL = result_store.Group('retrieval', 'test', 'aaaa')
+_TAGGING = result_store.Group('tagging', 'all', 'bbbb')
+_PERPLEXITY = result_store.Group('pseudo_perplexity', 'test', 'cccc')
+_PAIRS = ('en-fr', 'en-ru', 'en-sl')
+
+
+def _store(run, group, metric, statistics_by_part, *, step=100):
+  """Writes a result with statistics to a run directory, and returns it."""
+  identity = {
+    'split': group.split,
+    'task': {'name': group.task},
+    'seed': 0,
+    'parameters': 'default',
+  }
+  files = {}
+  for part, statistics in statistics_by_part.items():
+    files |= eval_task.statistics_files(part, {metric: statistics})
+  metrics = {
+    f'{metric}/{part}': statistics.value
+    for part, statistics in statistics_by_part.items()
+  }
+  metrics[f'{metric}/mean'] = float(np.mean(list(metrics.values())))
+  result = eval_task.EvalResult(
+    metrics=metrics, files=files, score_metrics=(metric,)
+  )
+  file = result_store.write_result(run, result, step=step, identity=identity)
+  return forgetting_report.StoredResult(result, file.with_suffix(''))
+
+
+def _hits(rates, *, seed=0, size=400):
+  """Returns statistics of random right and wrong answers, by part."""
+  rng = np.random.default_rng(seed)
+  return {
+    part: Statistics((rng.random(size) < rate).astype(float))
+    for part, rate in zip(_PAIRS, rates, strict=True)
+  }
+
+
+def _model(tmp_path, name, runs, *, group=_RETRIEVAL, metric='accuracy'):
+  return forgetting_report.ModelResults(
+    name=name,
+    vocabularies=frozenset([name]),
+    results={
+      group: tuple(
+        _store(tmp_path / f'{name}{i}', group, metric, statistics)
+        for i, statistics in enumerate(runs)
+      )
+    },
+  )
+
+
+def _compare(*models, new_languages=('sl',)):
+  changes, notes = forgetting_report.compare_results(models, new_languages)
+  return {change.language: change for change in changes}, notes
+
+
+def test_changes_are_those_of_numpy(tmp_path):
+  before, after = _hits((0.7, 0.5, 0.1)), _hits((0.6, 0.5, 0.4), seed=1)
+  changes, notes = _compare(
+    _model(tmp_path, 'start', [before]), _model(tmp_path, 'more', [after])
+  )
+  assert not notes
+  assert [changes[pair].is_new for pair in _PAIRS] == [False, False, True]
+  paired = {}
+  for pair in _PAIRS:
+    paired[pair] = after[pair].rows[:, 0] - before[pair].rows[:, 0]
+    assert changes[pair].before == pytest.approx(before[pair].rows.mean())
+    assert changes[pair].after == pytest.approx(after[pair].rows.mean())
+    assert changes[pair].difference == pytest.approx(paired[pair].mean())
+  assert changes['en-sl'].better is True
+  # All test sets have the same size and are resampled together.
+  paired[forgetting_report.OLD_MEAN] = (paired['en-fr'] + paired['en-ru']) / 2
+  for name, values in paired.items():
+    significance = changes[name].significance
+    assert significance.difference == pytest.approx(values.mean())
+    half_width = (
+      special.stdtrit(len(values) - 1, 0.975)
+      * values.std(ddof=1)
+      / np.sqrt(len(values))
+    )
+    assert significance.low == pytest.approx(
+      values.mean() - half_width, abs=0.1 * half_width
+    )
+    assert significance.high == pytest.approx(
+      values.mean() + half_width, abs=0.1 * half_width
+    )
+
+
+def test_p_values_are_adjusted_for_all_changes(tmp_path):
+  start = _model(tmp_path, 'start', [_hits((0.7, 0.5, 0.1))])
+  more = _model(tmp_path, 'more', [_hits((0.6, 0.5, 0.15), seed=1)])
+  changes, _ = _compare(start, more)
+  p_values = sorted(c.significance.p_value for c in changes.values())
+  smallest = min(changes.values(), key=lambda c: c.significance.p_value)
+  assert len(p_values) == 4
+  assert smallest.adjusted_p == pytest.approx(min(1, 4 * p_values[0]))
+
+
+def test_a_lower_rate_of_errors_is_better(tmp_path):
+  values = {part: Statistics(np.arange(9.0)) for part in _PAIRS}
+  lower = {part: Statistics(np.arange(9.0) / 2) for part in _PAIRS}
+  start, more = (
+    _model(tmp_path, name, [rows], group=_TAGGING, metric='word_perplexity')
+    for name, rows in (('start', values), ('more', lower))
+  )
+  changes, _ = _compare(start, more)
+  assert changes['en-fr'].better is True
+
+
+def test_runs_with_other_seeds_are_averaged(tmp_path):
+  runs = [_hits((0.7, 0.5, 0.1), seed=seed) for seed in range(3)]
+  start = _model(tmp_path, 'start', runs, group=_TAGGING)
+  more = _model(tmp_path, 'more', runs[::-1], group=_TAGGING)
+  changes, _ = _compare(start, more)
+  mean = np.mean([run['en-fr'].rows.mean() for run in runs])
+  assert changes['en-fr'].before == pytest.approx(mean)
+  assert changes['en-fr'].significance.runs == (3, 3)
+  assert changes['en-fr'].difference == pytest.approx(0)
+
+
+def _perplexities(scale, *, with_bytes):
+  """A model's losses per token, and optionally its bits per byte."""
+  rng = np.random.default_rng(0)
+  losses = {part: rng.random(20) * scale for part in _PAIRS}
+  tokens = {
+    part: Statistics(
+      np.stack([rows, np.full(20, 2.0)], 1), Aggregate.PERPLEXITY
+    )
+    for part, rows in losses.items()
+  }
+  text_bytes = {
+    part: Statistics(np.stack([rows, np.full(20, 8.0)], 1), Aggregate.RATIO)
+    for part, rows in losses.items()
+  }
+  by_metric = {'perplexity': tokens}
+  if with_bytes:
+    by_metric['bits_per_byte'] = text_bytes
+  return losses, by_metric
+
+
+@pytest.mark.parametrize('with_bytes', [True, False])
+def test_perplexities_of_other_vocabularies_are_not_compared(
+  tmp_path, with_bytes
+):
+  models, all_losses = [], []
+  for name, scale in (('start', 3), ('more', 2)):
+    losses, by_metric = _perplexities(scale, with_bytes=with_bytes)
+    metrics, files = {}, {}
+    for metric, parts in by_metric.items():
+      for part, statistics in parts.items():
+        metrics[f'{metric}/{part}'] = statistics.value
+        files |= eval_task.statistics_files(part, {metric: statistics}, files)
+    folder = tmp_path / name
+    folder.mkdir()
+    for file, content in files.items():
+      (folder / file).write_text(content)
+    stored = forgetting_report.StoredResult(
+      eval_task.EvalResult(metrics=metrics, score_metrics=('perplexity',)),
+      folder,
+    )
+    models.append(
+      forgetting_report.ModelResults(
+        name=name,
+        vocabularies=frozenset([name]),
+        results={_PERPLEXITY: (stored,)},
+      )
+    )
+    all_losses.append(losses)
+  if not with_bytes:
+    with raises_error(errors.ConfigError, got='sl'):
+      _compare(*models)
+    return
+  changes, _ = _compare(*models)
+  assert {change.metric for change in changes.values()} == {'bits_per_byte'}
+  before, after = (losses['en-sl'].sum() / 160 for losses in all_losses)
+  assert changes['en-sl'].difference == pytest.approx(after - before)
+  assert changes['en-sl'].better is True
+
+
+def test_results_on_other_texts_are_not_compared(tmp_path):
+  start = _model(tmp_path, 'start', [_hits((0.7, 0.5, 0.1))])
+  more = _model(tmp_path, 'more', [_hits((0.7, 0.5, 0.1))], group=_TAGGING)
+  with raises_error(errors.ConfigError):
+    _compare(start, more)
+
+
+def test_a_new_language_must_have_a_result(tmp_path):
+  model = _model(tmp_path, 'start', [_hits((0.7, 0.5, 0.1))])
+  with raises_error(errors.ConfigError, got='hu'):
+    _compare(model, model, new_languages=('hu',))
+
+
+def test_a_single_model_is_not_enough(tmp_path):
+  model = _model(tmp_path, 'start', [_hits((0.7, 0.5, 0.1))])
+  with raises_error(errors.ConfigError, got='start'):
+    _compare(model)
+
+
+def test_the_command_reads_runs_and_trials(tmp_path):
+  """A run for retrieval, and trials of fine-tuning for tagging."""
+  expected = {}
+  for name, rates in (('a', (0.7, 0.5, 0.1)), ('b', (0.6, 0.5, 0.4))):
+    hits = _hits(rates)
+    _store(tmp_path / name, _RETRIEVAL, 'accuracy', _hits(rates), step=90)
+    _store(tmp_path / name, _RETRIEVAL, 'accuracy', hits, step=100)
+    expected[name] = hits['en-sl'].value
+    for trial in ('seed_0', 'seed_1'):
+      _store(
+        tmp_path / f'{name}_pos' / 'trials' / trial,
+        _TAGGING,
+        'accuracy',
+        {pair[3:]: hits[pair] for pair in _PAIRS},
+      )
+  output = tmp_path / 'report'
+  arguments = [
+    f'{name}={tmp_path / name},{tmp_path / name}_pos' for name in 'ab'
+  ]
+  status = cli.main(
+    ['report', *arguments, '--new_languages=sl', f'--output={output}']
+  )
+  assert not status
+  content = json.loads((output / 'forgetting.json').read_text())
+  changes = {(c['task'], c['language']): c for c in content['changes']}
+  assert changes['retrieval', 'en-sl']['before'] == expected['a']
+  assert changes['retrieval', 'en-sl']['after'] == expected['b']
+  assert changes['tagging', 'sl']['is_new'] is True
+  assert changes['tagging', 'sl']['runs_after'] == 2
+  rows = list(csv.DictReader((output / 'forgetting.csv').open()))
+  assert len(rows) == len(content['changes']) == 8
+  assert float(rows[0]['difference']) == content['changes'][0]['difference']
+  assert 'en-sl' in (output / 'forgetting.md').read_text()
+  assert 'en-sl' in (output / 'report.html').read_text()
+
+
+def test_a_model_without_results(tmp_path, capsys):
+  status = cli.main(
+    ['report', f'a={tmp_path}', f'b={tmp_path}', '--new_languages=sl']
+    + [f'--output={tmp_path / "report"}']
+  )
+  assert status == errors.ExitStatus.MISTAKE
+  assert not (tmp_path / 'report').exists()
+
+
+def test_options_of_suites_are_rejected(tmp_path):
+  status = cli.main(
+    ['report', f'a={tmp_path}', '--new_languages=sl', '--baseline=a']
+    + [f'--output={tmp_path / "report"}']
+  )
+  assert status == errors.ExitStatus.MISTAKE

@@ -1,0 +1,526 @@
+"""Forgetting reports: scores before and after languages are added to a model.
+
+The scores of the start model are compared with those of one or more models that
+were trained further, on the same test sets. Differences have the confidence
+intervals and p-values of the paired bootstrap (`metrics.bootstrap`).
+"""
+
+import dataclasses
+import json
+import math
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from xlflax.evaluation import (
+  eval_task,
+  result_store,
+  result_tables,
+  task_families,
+)
+from xlflax.evaluation.metrics import bootstrap
+from xlflax.evaluation.metrics.metric import Better
+from xlflax.evaluation.reports import run_pages, text
+from xlflax.storage import paths
+from xlflax.training.checkpointing import run_directory
+from xlflax.utils import errors
+
+JSON = 'forgetting.json'
+CSV = 'forgetting.csv'
+MARKDOWN = 'forgetting.md'
+OLD_MEAN = 'mean of old languages'
+_TRIALS = 'trials'  # of an output of `xlflax finetune`
+_SIGNIFICANT = 0.05
+# Metrics of tokens, whose values depend on the vocabulary, and metrics of the
+# same tasks that do not.
+_TOKEN_METRICS = ('perplexity', 'loss')
+_TEXT_METRICS = ('bits_per_byte', 'word_perplexity')
+
+
+class StoredResult(NamedTuple):
+  """Result of a checkpoint and the folder with its files.
+
+  Attributes:
+    result: Evaluation result.
+    folder: Folder with the per-example statistics.
+  """
+
+  result: eval_task.EvalResult
+  folder: pathlib.Path
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelResults:
+  """Results of a model before or after languages are added.
+
+  Attributes:
+    name: Display name of the model.
+    vocabularies: Identities of the vocabularies of the model's runs.
+    results: Results of the last checkpoint by group. Several results of a group
+      are those of fine-tuning runs with different seeds.
+  """
+
+  name: str
+  vocabularies: frozenset[str]
+  results: Mapping[result_store.Group, tuple[StoredResult, ...]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScoreChange:
+  """Change of a score on a test set from the start model to another model.
+
+  Attributes:
+    task: Name of the evaluation task.
+    split: Data split of the test set.
+    metric: Name of the metric.
+    language: Language, pair or file, or `OLD_MEAN`.
+    is_new: Whether the test set has text in a new language.
+    model: Name of the model that was trained further.
+    before: Score of the start model, as the mean over its runs.
+    after: Score of `model`, as the mean over its runs.
+    better: Whether the change is an improvement. None if the scores are equal.
+    significance: Confidence interval and p-value of the difference. None if
+      per-example statistics are not available.
+    adjusted_p: p-value, adjusted by Holm's method for all changes of the
+      report.
+  """
+
+  task: str
+  split: str
+  metric: str
+  language: str
+  is_new: bool
+  model: str
+  before: float
+  after: float
+  better: bool | None
+  significance: bootstrap.Significance | None
+  adjusted_p: float | None = None
+
+  @property
+  def difference(self) -> float:
+    """`after - before`."""
+    return self.after - self.before
+
+
+def read_model(name: str, directories: Sequence[pathlib.Path]) -> ModelResults:
+  """Reads the evaluation results of a model.
+
+  Args:
+    name: Display name of the model.
+    directories: Run directories, outputs of `xlflax evaluate --output`, and
+      outputs of `xlflax finetune`, all of the same model.
+
+  Raises:
+    RunDirectoryError: If a directory contains no evaluation results.
+  """
+  results: dict[result_store.Group, list[StoredResult]] = {}
+  vocabularies = set()
+  for directory in directories:
+    has_results = False
+    for run in _run_directories(directory):
+      for group, by_step in result_store.find_results(run).items():
+        steps = [step for step in by_step if isinstance(step, int)]
+        if not steps:
+          continue
+        has_results = True
+        folder = run / run_directory.EVALUATION / group.folder
+        results.setdefault(group, []).append(
+          StoredResult(by_step[max(steps)], folder / str(max(steps)))
+        )
+      identity = run_directory.read_vocabulary_identity(
+        result_store.run_of(run)
+      )
+      if identity is not None:
+        vocabularies.add(str(identity))
+    if not has_results:
+      raise errors.RunDirectoryError(
+        'The directory contains no evaluation results of a checkpoint',
+        got=str(directory),
+        expected='a run directory with eval/, or an output directory of '
+        '`xlflax finetune` with --eval_gin_file',
+        where=f'model {name!r}',
+        fix='Run `xlflax evaluate` with the same tasks and texts for each '
+        'model.',
+      )
+  return ModelResults(
+    name=name,
+    vocabularies=frozenset(vocabularies),
+    results={group: tuple(stored) for group, stored in results.items()},
+  )
+
+
+def _run_directories(directory: pathlib.Path) -> list[pathlib.Path]:
+  """Returns the directory, or the trials of an output of `xlflax finetune`."""
+  trials = directory / _TRIALS
+  if not trials.is_dir():
+    return [directory]
+  return sorted(path for path in paths.list_directory(trials) if path.is_dir())
+
+
+def compare_results(
+  models: Sequence[ModelResults],
+  new_languages: Sequence[str],
+  *,
+  samples: int = 1000,
+  seed: int = 0,
+) -> tuple[list[ScoreChange], list[str]]:
+  """Compares the scores of further trained models with the start model.
+
+  Args:
+    models: Results of the start model, followed by those of the models that
+      were trained further.
+    new_languages: Codes of the added languages. A pair with one of them is a
+      test set of a new language.
+    samples: Number of bootstrap samples to draw.
+    seed: Random seed for bootstrap resampling.
+
+  Returns:
+    The changes of the scores that both models have, and notes on results that
+    cannot be compared.
+
+  Raises:
+    ConfigError: If there are fewer than two models, if the models have no test
+      set in common, or if none of the test sets has text in a new language.
+  """
+  if len(models) < 2:
+    raise errors.ConfigError(
+      'A forgetting report requires a start model and at least one model that '
+      'was trained further',
+      got=', '.join(model.name for model in models) or 'no model',
+      expected='at least two models, the start model first',
+      where='DIRECTORIES',
+    )
+  start, *others = models
+  changes: list[ScoreChange] = []
+  notes: list[str] = []
+  for model in others:
+    for group, stored in model.results.items():
+      if group not in start.results:
+        notes.append(
+          f'{model.name}: {group.task} ({group.split}) is not compared, because '
+          f'{start.name} has no result with the same text and settings.'
+        )
+        continue
+      metric = _comparable_metric(
+        group, stored, start.vocabularies | model.vocabularies, notes
+      )
+      if metric:
+        changes += _compare_group(
+          group,
+          metric,
+          (start.results[group], stored),
+          model.name,
+          new_languages,
+          samples=samples,
+          seed=seed,
+        )
+  if not any(change.is_new for change in changes):
+    raise errors.ConfigError(
+      'None of the compared results is for a new language',
+      got=', '.join(new_languages),
+      expected='one of '
+      + (', '.join(sorted({c.language for c in changes})) or 'the languages'),
+      where='--new_languages',
+      fix='Evaluate all models on the same texts, including the new languages.',
+    )
+  return _adjust_p_values(changes), list(dict.fromkeys(notes))
+
+
+def _comparable_metric(
+  group: result_store.Group,
+  stored: Sequence[StoredResult],
+  vocabularies: frozenset[str],
+  notes: list[str],
+) -> str:
+  """Returns the primary metric, or one that does not depend on tokens.
+
+  If the vocabularies differ, perplexities of tokens cannot be compared. If the
+  result has no metric of the same text that can be compared, a note is added
+  and the result is ''.
+  """
+  result = stored[0].result
+  names = [
+    name.partition('/')[0] for name in (*result.score_metrics, *result.metrics)
+  ]
+  primary = next(iter(names), '')
+  if primary not in _TOKEN_METRICS or len(vocabularies) < 2:
+    return primary
+  for metric in _TEXT_METRICS:
+    if metric in names:
+      return metric
+  notes.append(
+    f'{group.task} ({group.split}) is not compared, because the vocabularies '
+    'of the models differ. Use the task pseudo_perplexity, whose bits per byte '
+    'do not depend on the vocabulary.'
+  )
+  return ''
+
+
+def _compare_group(
+  group: result_store.Group,
+  metric: str,
+  stored: tuple[Sequence[StoredResult], Sequence[StoredResult]],
+  model: str,
+  new_languages: Sequence[str],
+  *,
+  samples: int,
+  seed: int,
+) -> list[ScoreChange]:
+  """Compares two models on the test sets of one task."""
+  parts = [
+    part
+    for part in result_tables.parts_of(metric, {0: stored[1][0].result})
+    if part != 'mean'
+    and all(
+      f'{metric}/{part}' in result.metrics
+      for runs in stored
+      for result, _ in runs
+    )
+  ]
+  draws = {
+    part: tuple(
+      _bootstrap_runs(group, metric, part, runs, samples=samples, seed=seed)
+      for runs in stored
+    )
+    for part in parts
+  }
+
+  def compare(
+    language: str, is_new: bool, scores: tuple[float, float], drawn
+  ) -> ScoreChange:
+    before, after = scores
+    lower_is_better = task_families.find_metric(metric).better is Better.LOWER
+    return ScoreChange(
+      task=group.task,
+      split=group.split,
+      metric=metric,
+      language=language,
+      is_new=is_new,
+      model=model,
+      before=before,
+      after=after,
+      better=None if before == after else (after < before) == lower_is_better,
+      significance=_test_difference(*drawn),
+    )
+
+  changes = []
+  old_parts = []
+  for part in parts:
+    is_new = not set(part.split('-')).isdisjoint(new_languages)
+    if not is_new:
+      old_parts.append(part)
+    changes.append(
+      compare(part, is_new, _mean_scores(metric, part, stored), draws[part])
+    )
+  if len(old_parts) > 1:
+    geometric = metric.endswith('perplexity')
+    scores = np.array(
+      [_mean_scores(metric, part, stored) for part in old_parts]
+    )
+    means = (
+      np.exp(np.log(scores).mean(0)) if geometric else scores.mean(0)
+    ).tolist()
+    drawn = []
+    for side in (0, 1):
+      part_draws = [draws[part][side] for part in old_parts]
+      drawn.append(
+        None
+        if any(draw is None for draw in part_draws)
+        else result_tables.mean_draws(part_draws, geometric=geometric)
+      )
+    changes.append(compare(OLD_MEAN, False, tuple(means), drawn))
+  return changes
+
+
+def _mean_scores(metric: str, part: str, stored) -> tuple[float, float]:
+  """Returns the score of both models, as the mean over their runs."""
+  before, after = (
+    float(np.mean([result.metrics[f'{metric}/{part}'] for result, _ in runs]))
+    for runs in stored
+  )
+  return before, after
+
+
+def _bootstrap_runs(
+  group: result_store.Group,
+  metric: str,
+  part: str,
+  runs: Sequence[StoredResult],
+  *,
+  samples: int,
+  seed: int,
+) -> bootstrap.Drawn | None:
+  """Returns scores on resampled test sets, or None without statistics."""
+  task = result_tables.Recorded(group.task, group.split, metric)
+  try:
+    statistics = [task.statistics(part, folder)[metric] for _, folder in runs]
+    if statistics[0].by_cluster().size < 2:
+      return None
+    drawn = bootstrap.bootstrap_scores(statistics, samples=samples, seed=seed)
+  except (OSError, ValueError, LookupError, errors.XlflaxError):
+    return None
+  scores = [result.metrics[f'{metric}/{part}'] for result, _ in runs]
+  return drawn if np.allclose(drawn.scores, scores) else None
+
+
+def _test_difference(
+  before: bootstrap.Drawn | None, after: bootstrap.Drawn | None
+) -> bootstrap.Significance | None:
+  """Compares resampled scores, or returns None if they are not comparable."""
+  if before is None or after is None or before.size != after.size:
+    return None
+  return bootstrap.score_difference(before, after)
+
+
+def _adjust_p_values(changes: Sequence[ScoreChange]) -> list[ScoreChange]:
+  """Returns the changes with p-values adjusted by Holm's method."""
+  p_values = [
+    change.significance.p_value for change in changes if change.significance
+  ]
+  adjusted = iter(bootstrap.holm_correction(p_values))
+  return [
+    dataclasses.replace(change, adjusted_p=next(adjusted))
+    if change.significance
+    else change
+    for change in changes
+  ]
+
+
+def write_report(
+  directory: pathlib.Path,
+  models: Sequence[ModelResults],
+  new_languages: Sequence[str],
+  *,
+  samples: int = 1000,
+  command: Sequence[str] = (),
+) -> pathlib.Path:
+  """Writes `report.html`, `forgetting.json`, `.csv` and `.md`.
+
+  Args:
+    directory: Directory for the report. It is created if necessary.
+    models: Results of the start model, followed by those of the other models.
+    new_languages: Codes of the added languages.
+    samples: Number of bootstrap samples to draw.
+    command: Command-line arguments that produced the report.
+
+  Returns:
+    Path to the HTML page.
+
+  Raises:
+    ConfigError: If the results cannot be compared; see `compare_results`.
+  """
+  changes, notes = compare_results(models, new_languages, samples=samples)
+  tables = _build_tables(changes, models)
+  directory.mkdir(parents=True, exist_ok=True)
+  records = [_to_record(change) for change in changes]
+  content = {
+    'start': models[0].name,
+    'new_languages': list(new_languages),
+    'changes': records,
+    'notes': notes,
+  }
+  paths.write_atomically(
+    directory / JSON, json.dumps(content, indent=2, ensure_ascii=False) + '\n'
+  )
+  paths.write_atomically(
+    directory / CSV,
+    text.to_csv([*records[0]], (record.values() for record in records)),
+  )
+  paths.write_atomically(
+    directory / MARKDOWN, '\n'.join(table.to_markdown() for table in tables)
+  )
+  return run_pages.write_page(
+    directory,
+    'Forgetting report',
+    f'Scores of {models[0].name} before, and of the other models after '
+    f'{", ".join(new_languages)} was added. Differences have 95 % intervals of '
+    'the paired bootstrap. *: the difference is significant (p < 0.05, '
+    "adjusted for all comparisons of the page by Holm's method).",
+    tables,
+    {},
+    notes=notes,
+    command=command,
+  )
+
+
+def _to_record(change: ScoreChange) -> dict[str, object]:
+  """Returns a change as flat JSON values. NaN becomes None."""
+  significance = change.significance
+  record: dict[str, object] = {
+    'task': change.task,
+    'split': change.split,
+    'metric': change.metric,
+    'language': change.language,
+    'is_new': change.is_new,
+    'model': change.model,
+    'before': change.before,
+    'after': change.after,
+    'difference': change.difference,
+    'better': change.better,
+    'low': significance and significance.low,
+    'high': significance and significance.high,
+    'p_value': significance and significance.p_value,
+    'adjusted_p': change.adjusted_p,
+    'runs_before': significance and significance.runs[0],
+    'runs_after': significance and significance.runs[1],
+  }
+  return {
+    name: None if isinstance(value, float) and math.isnan(value) else value
+    for name, value in record.items()
+  }
+
+
+def _build_tables(
+  changes: Sequence[ScoreChange], models: Sequence[ModelResults]
+) -> list[text.Table]:
+  """Returns a table for each task and metric, with new languages first."""
+  tables = []
+  keys = dict.fromkeys((c.task, c.split, c.metric) for c in changes)
+  for key in keys:
+    group = [c for c in changes if (c.task, c.split, c.metric) == key]
+    by_cell = {(c.language, c.model): c for c in group}
+    languages = dict.fromkeys(
+      c.language
+      for c in sorted(
+        group, key=lambda c: (not c.is_new, c.language == OLD_MEAN)
+      )
+    )
+    names = [
+      model.name
+      for model in models[1:]
+      if any(change.model == model.name for change in group)
+    ]
+    rows = []
+    for language in languages:
+      first = next(c for c in group if c.language == language)
+      row = [
+        language,
+        'new' if first.is_new else 'old',
+        result_tables.format_cell(first.before),
+      ]
+      for name in names:
+        row += _format_change(by_cell.get((language, name)))
+      rows.append(row)
+    task, split, metric = key
+    explained = task_families.find_metric(metric).explained
+    head = ['language', 'group', models[0].name]
+    for name in names:
+      head += [name, f'{name} - {models[0].name}']
+    tables.append(text.Table(f'{task}: {explained}, {split} split', head, rows))
+  return tables
+
+
+def _format_change(change: ScoreChange | None) -> list[str]:
+  """Formats the score after training, and the difference with its interval."""
+  if change is None:
+    return ['-', '-']
+  difference = f'{change.difference:+.3f}'
+  if change.significance is not None:
+    low, high = change.significance.low, change.significance.high
+    difference += f' [{low:+.3f}, {high:+.3f}]'
+  if change.adjusted_p is not None and change.adjusted_p < _SIGNIFICANT:
+    difference += ' *'
+  return [result_tables.format_cell(change.after), difference]
