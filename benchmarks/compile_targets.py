@@ -6,6 +6,8 @@
   python -m benchmarks.compile_targets WORK --check    # compare with the record
   python -m benchmarks.compile_targets WORK --record   # write the record
   python -m benchmarks.compile_targets WORK --bounds --recorded  # no compilation
+  python -m benchmarks.compile_targets WORK --counts --num_layers 2 \\
+      --devices gpu:H200:1   # kernels, bytes and unaligned matmuls
 
 Requires the extras `plan-gpu` and `plan-tpu`. Each case runs `python -m
 benchmarks.compiled.count_step` in its own process and results in a lower bound
@@ -22,12 +24,16 @@ be resumed. --check fails if a step
 
 Steps without a record are reported. --page writes the table between markers in
 a page. --recorded formats the recorded measurements instead of compiling.
+
+--num_layers and --binding change the compiled models. The names of the changed
+cases include the changes, and the record does not include them.
 """
 
 import argparse
 import dataclasses
 import json
 import pathlib
+import re
 import subprocess
 import sys
 from typing import Any
@@ -67,7 +73,10 @@ class Case:
 _ONE_GPU, _EIGHT_GPUS, _MANY_GPUS = 'gpu:H200:1', 'gpu:H200:8', 'gpu:H200:64'
 _TPUS = ('tpu:v5p:8', 'tpu:v6e:8')
 DEVICES = (_ONE_GPU, _EIGHT_GPUS, *_TPUS)
-_PAPERS = ('ecs/default', 'ppa/2m', 'metaxlm/xlm', 'veco/small_ca_mlm_tlm')
+_PAPERS = (
+  *('ecs/default', 'ppa/2m', 'metaxlm/xlm', 'veco/small_ca_mlm_tlm'),
+  'veco/wmt14_en_de_random',
+)
 _STEPS = '--gin.TRAIN_STEPS=100000'
 _TABLE_DEVICES = {
   'xlmr-base': (
@@ -121,6 +130,21 @@ _MOCO = Case(
   DEVICES,
 )
 
+_REPLACED_TOKEN = Case(
+  'replaced-token',
+  (
+    '--gin_file=pretrain/replaced_token.gin',
+    '--gin_file=models/base.gin',
+    '--vocabulary_size=250002',
+    '--num_languages=100',
+    _STEPS,
+    "--gin.EncoderConfig.dtype='bfloat16'",
+  ),
+  {'BATCH_SIZE': 32, 'PAIR_BATCH_SIZE': 32},
+  (),
+  DEVICES,
+)
+
 
 def _with_config_value(
   case: Case, field: str, value: str, *devices: str
@@ -132,6 +156,35 @@ def _with_config_value(
     flags=(*case.flags, f"--gin.EncoderConfig.{field}='{value}'"),
     table_devices=devices,
     checked_devices=devices,
+  )
+
+
+def change_case(case: Case, num_layers: int | None, *bindings: str) -> Case:
+  """Returns a case with fewer layers and additional gin bindings.
+
+  Args:
+    case: Case to change.
+    num_layers: Number of layers of the encoder, and of the decoder if the model
+      has one. If None, the number of layers does not change.
+    *bindings: Gin bindings, such as 'EncoderConfig.dropout_rate=0.0'.
+  """
+  changes = list(bindings)
+  if num_layers is not None:
+    suffix = ".dtype='bfloat16'"
+    (dtype_flag,) = (flag for flag in case.flags if flag.endswith(suffix))
+    section = dtype_flag.removeprefix('--gin.').removesuffix(suffix)
+    is_encoder_decoder = section.endswith('EncoderDecoderConfig')
+    fields = (
+      ('num_encoder_layers', 'num_decoder_layers')
+      if is_encoder_decoder
+      else ('num_layers',)
+    )
+    changes += [f'{section}.{field}={num_layers}' for field in fields]
+  names = ['-' + re.sub(r'^[\w./@]*\.', '', binding) for binding in changes]
+  return dataclasses.replace(
+    case,
+    name=''.join([case.name, *names]),
+    flags=(*case.flags, *(f'--gin.{binding}' for binding in changes)),
   )
 
 
@@ -149,6 +202,7 @@ _MODELS = {
 CASES = (
   *_MODELS.values(),
   _MOCO,
+  _REPLACED_TOKEN,
   _with_config_value(_MODELS['mbert-tlm'], 'remat', 'minimal', _ONE_GPU),
   _with_config_value(_MOCO, 'remat', 'minimal', _EIGHT_GPUS),
   _with_config_value(_MODELS['mbert-tlm'], 'remat', 'save_hidden', _ONE_GPU),
@@ -304,6 +358,32 @@ def format_table(
   return '\n'.join(lines)
 
 
+def format_counts(plans: dict[str, dict]) -> str:
+  """Formats the kernels and the memory traffic of steps as Markdown.
+
+  Args:
+    plans: Map from 'case@devices' to the output of `count_step` for the case.
+  """
+  lines = [
+    '| step | devices | kernels | GB | TFLOP | peak, GiB | unaligned matmuls |',
+    '| --- ' * 7 + '|',
+  ]
+  for key, plan in plans.items():
+    name, devices = key.split('@')
+    if 'error' in plan:
+      lines.append(f'| {name} | {devices} | does not compile |' + ' - |' * 4)
+      continue
+    # A run may have several kinds of steps, one for each set of objectives.
+    for step in plan['steps']:
+      lines.append(
+        f'| {name} | {devices} | {step["num_kernels"]} | '
+        f'{step["program_bytes"] / 1e9:.2f} | '
+        f'{step["program_flops"] / 1e12:.2f} | '
+        f'{plan["memory"]["total"] / GIB:.2f} | {step["unaligned_matmuls"]} |'
+      )
+  return '\n'.join(lines)
+
+
 def format_cells(figures: dict | None, fractions: tuple[str, ...] = ()) -> str:
   """Returns table cells with the time bound, MFU, peak memory and fractions.
 
@@ -330,7 +410,7 @@ def _select_cases(args) -> list[tuple[Case, str]]:
   case_names = args.cases.split(',') if args.cases else [c.name for c in CASES]
   devices = args.devices.split(',') if args.devices else None
   return [
-    (case, topology)
+    (change_case(case, args.num_layers, *args.binding), topology)
     for case in CASES
     for topology in devices
     or (case.table_devices if args.bounds else case.checked_devices)
@@ -355,7 +435,21 @@ def _make_parser() -> argparse.ArgumentParser:
     '--devices',
     help='Devices, separated by commas. Default: the devices of each case.',
   )
+  parser.add_argument(
+    '--num_layers',
+    type=int,
+    metavar='N',
+    help='Number of layers of the models. Default: that of each case.',
+  )
+  parser.add_argument(
+    '--binding',
+    action='append',
+    default=[],
+    metavar='NAME=VALUE',
+    help='Additional gin binding. Repeat the option for several bindings.',
+  )
   for flag, text in (
+    ('counts', 'Print kernels, bytes and unaligned matmuls of each step.'),
     ('bounds', 'Select only the devices of the table of bounds.'),
     ('check', 'Fail if a step is worse than recorded.'),
     ('record', 'Write the figures to the record.'),
@@ -373,17 +467,23 @@ def _make_parser() -> argparse.ArgumentParser:
 
 def main() -> int:
   """Compiles the selected cases and prints, checks or records the results."""
-  args = _make_parser().parse_args()
+  parser = _make_parser()
+  args = parser.parse_args()
+  if args.record and (args.num_layers or args.binding):
+    parser.error('--record does not support --num_layers and --binding')
+  if args.recorded and args.counts:
+    parser.error('--counts requires compilation and excludes --recorded')
   args.work.mkdir(parents=True, exist_ok=True)
   record_file = json.loads(RECORD.read_text()) if RECORD.exists() else {}
   recorded = record_file.get('recorded', {})
-  results, num_failed = {}, 0
+  results, plans, num_failed = {}, {}, 0
   for case, topology in _select_cases(args):
     key = f'{case.name}@{topology}'
     if args.recorded:
       results[key] = recorded.get(key)
       continue
     plan = compile_case(args.work, case, topology)
+    plans[key] = plan
     results[key] = summarize_plan(plan)
     faults = find_faults(results[key], recorded.get(key, {}), topology)
     faults += [
@@ -396,7 +496,11 @@ def main() -> int:
       faults.append('The step is not recorded.')
     notes = ' '.join(faults)
     print(key, results[key] or plan['error'], notes, flush=True)
-  table = format_table(results, record_file.get('first_release', {}))
+  table = (
+    format_counts(plans)
+    if args.counts
+    else format_table(results, record_file.get('first_release', {}))
+  )
   print(table)
   if args.page:
     scaling.write_page(args.page, table)

@@ -19,6 +19,8 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
+import jax
+
 from benchmarks.compiled import findings, instructions, roofline
 from benchmarks.compiled.programs import (
   collectives,
@@ -41,6 +43,8 @@ _NUM_KERNELS = 12
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
   """Counts the work of a training step, and prints and returns the counts."""
+  # If a GPU plugin is installed, JAX would otherwise search for local GPUs.
+  jax.config.update('jax_platforms', 'cpu')
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
@@ -137,7 +141,7 @@ def count_run(
       peak = max(peak, program.memory.peak)
       flops += weight * step_flops
       tokens += weight * step_plan.count_tokens(setup.abstract_batches(active))
-      descriptions.append(_describe(machine, counted, program))
+      descriptions.append(_describe(machine, counted, program, module))
       warnings += instructions.describe_uncounted_kernels(program.jaxpr, cycles)
       warnings += findings.describe_findings(module, counted, setup, machine)
   return {
@@ -163,12 +167,14 @@ def _compile(setup, active, machine) -> tuple[compilers.Compiled, float]:
     return program, setup.flops(active)
 
 
-def _describe(machine, counted, program) -> dict[str, Any]:
+def _describe(machine, counted, program, module) -> dict[str, Any]:
   """Returns the counted work of one training step."""
   sorted_collectives = sorted(
     counted.exchanged.items(), key=lambda item: -item[0].sent * item[1]
   )
   return {
+    'num_kernels': sum(counted.kernels.values()),
+    'unaligned_matmuls': sum(findings.count_misaligned(module).values()),
     'program_flops': sum(
       kernel.flops * count for kernel, count in counted.kernels.items()
     ),

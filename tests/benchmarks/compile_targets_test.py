@@ -9,6 +9,7 @@ import types
 import pytest
 
 from benchmarks import compile_targets
+from xlflax import cli
 
 _GOOD = {
   'milliseconds': 98.32,
@@ -61,6 +62,70 @@ def test_table():
   ]
 
 
+def test_counts_of_each_kind_of_step():
+  step = {'num_kernels': 7, 'program_bytes': 2e9, 'program_flops': 3e12}
+  plan = {
+    'memory': {'total': 2**30},
+    'steps': [step | {'unaligned_matmuls': n} for n in (0, 3)],
+  }
+  text = compile_targets.format_counts(
+    {'base@gpu:H200:1': plan, 'x@gpu:H200:8': {'error': []}}
+  )
+  assert text.splitlines()[2:] == [
+    '| base | gpu:H200:1 | 7 | 2.00 | 3.00 | 1.00 | 0 |',
+    '| base | gpu:H200:1 | 7 | 2.00 | 3.00 | 1.00 | 3 |',
+    '| x | gpu:H200:8 | does not compile | - | - | - | - |',
+  ]
+
+
+def test_a_changed_case_has_another_name_and_more_bindings():
+  cases = {case.name: case for case in compile_targets.CASES}
+  changed = compile_targets.change_case(
+    cases['xlmr-base'], 2, 'EncoderConfig.dropout_rate=0.0'
+  )
+  assert changed.name == 'xlmr-base-dropout_rate=0.0-num_layers=2'
+  assert changed.flags[-2:] == (
+    '--gin.EncoderConfig.dropout_rate=0.0',
+    '--gin.EncoderConfig.num_layers=2',
+  )
+  assert compile_targets.change_case(cases['mt5-base'], 3).flags[-2:] == (
+    '--gin.EncoderDecoderConfig.num_encoder_layers=3',
+    '--gin.EncoderDecoderConfig.num_decoder_layers=3',
+  )
+  assert (
+    compile_targets.change_case(cases['moco-tlm'], None) == (cases['moco-tlm'])
+  )
+
+
+# All shipped objectives with an output over the vocabularies of XLM-R and mBERT.
+_LARGE_VOCABULARIES = (
+  *('xlmr-base', 'xlmr-large', 'mbert-tlm', 'veco-base', 'mt5-base'),
+  *('moco-tlm', 'replaced-token', 'metaxlm/xlm', 'veco/small_ca_mlm_tlm'),
+  'veco/wmt14_en_de_random',
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', _LARGE_VOCABULARIES)
+def test_matmuls_over_large_vocabularies_are_aligned(tmp_path, name):
+  (case,) = (c for c in compile_targets.CASES if c.name == name)
+  case = compile_targets.change_case(case, 1)
+  output = tmp_path / 'plan.json'
+  status = cli.main(
+    [
+      *('train', '--dry_run', '--target_topology=gpu:H200:1'),
+      '--cost_model=estimate',
+      *case.flags,
+      *(f'--gin.{macro}={rows}' for macro, rows in case.batches.items()),
+      f'--output_file={output}',
+    ]
+  )
+  assert not status
+  plan = json.loads(output.read_text())
+  assert plan['estimate']['parts']['misaligned'] == 0.0
+  assert not any('16 bytes' in text for text in plan['recommendations'])
+
+
 def test_every_case_has_its_rows_on_all_devices(monkeypatch, tmp_path):
   """The command of a plan, and its file the second time."""
   calls = []
@@ -96,30 +161,21 @@ def test_recorded_bounds_are_of_cases():
       assert not figures or figures.keys() | {'compiler'} == _GOOD.keys()
 
 
-_SIZES = {
-  'EncoderConfig': ('num_layers=2',),
-  'EncoderDecoderConfig': (
-    'num_encoder_layers=2',
-    'num_decoder_layers=2',
-    'head_dim=64',
-  ),
-}
-
-
 def _reduced(name):
   """Two narrow layers, few rows, and the whole vocabulary.
 
   So an all-reduce of the table is one of more than 100 MB.
   """
   (case,) = (c for c in compile_targets.CASES if c.name == name)
-  whole = 'EncoderDecoderConfig'
-  config = whole if whole in ' '.join(case.flags) else 'EncoderConfig'
-  sizes = (*_SIZES[config], 'hidden_dim=128', 'mlp_dim=512', 'num_heads=2')
-  return dataclasses.replace(
-    case,
-    flags=(*case.flags, *(f'--gin.{config}.{size}' for size in sizes)),
-    batches=dict.fromkeys(case.batches, 8),
+  sizes = ['hidden_dim=128', 'mlp_dim=512', 'num_heads=2']
+  config = 'EncoderConfig'
+  if 'EncoderDecoderConfig' in ' '.join(case.flags):
+    config = 'EncoderDecoderConfig'
+    sizes.append('head_dim=64')
+  case = compile_targets.change_case(
+    case, 2, *(f'{config}.{size}' for size in sizes)
   )
+  return dataclasses.replace(case, batches=dict.fromkeys(case.batches, 8))
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ def test_programs_that_run_once_and_steps_of_small_models(monkeypatch):
   assert compile_targets.compiler_options() == {}
   with compile_targets.compiling_for(compile_targets.Target('gpu', (9, 0))):
     assert compile_targets.single_run_options() == {}
-    assert compile_targets.compiler_options(1000) == {}
+    assert level not in compile_targets.compiler_options(1000)
   with compile_targets.compiling_for(compile_targets.Target('tpu')):
     assert level not in compile_targets.compiler_options(1000)
 
@@ -43,3 +43,19 @@ def test_options_are_those_of_the_compiler_that_stands_in():
     assert not any('tpu' in name for name in compile_targets.compiler_options())
   with compile_targets.compiling_for(compile_targets.Target('tpu')):
     assert all('tpu' in name for name in compile_targets.compiler_options())
+
+
+def test_nvidia_gpus_compute_matmuls_with_cublaslt_unless_xla_flags_differ(
+  monkeypatch,
+):
+  triton, cublaslt = 'xla_gpu_enable_triton_gemm', 'xla_gpu_enable_cublaslt'
+  monkeypatch.setenv('XLA_FLAGS', '--xla_gpu_autotune_level=2')
+  with compile_targets.compiling_for(compile_targets.Target('gpu', (9, 0))):
+    options = compile_targets.compiler_options()
+    assert options == {triton: False, cublaslt: True}
+    monkeypatch.setenv('XLA_FLAGS', f'--xla_a=1 --{triton}=true')
+    assert compile_targets.compiler_options() == {cublaslt: True}
+    monkeypatch.setenv('XLA_FLAGS', f'--{triton} --{cublaslt}=false')
+    assert compile_targets.compiler_options() == {}
+  with compile_targets.compiling_for(compile_targets.Target('gpu')):
+    assert compile_targets.compiler_options() == {}

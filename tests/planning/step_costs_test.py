@@ -102,6 +102,44 @@ def test_an_update_in_place_moves_only_what_it_updates():
   assert _bytes(costs) < 10 * 2 * 32 * 2
 
 
+@pytest.mark.parametrize('has_bias_epilogues', [False, True])
+def test_matmuls_of_some_devices_add_a_bias(has_bias_epilogues):
+  """Otherwise, the sum is written before the second matmul reads it. A sum of
+  two matrices, or with a matrix that is used twice, is never free."""
+
+  def biased(x, w, bias):
+    return ((x @ w).reshape(32, 2, 32) + bias.reshape(1, 2, 32)).reshape(
+      32, 64
+    ) @ w
+
+  def shared(x, w, bias):
+    product = x @ w
+    return (product + bias[None, :]) @ w + product
+
+  def add_matrix(x, w, other):
+    return (x @ w + other) @ w
+
+  def traffic(function, bias_shape):
+    arguments = [
+      jax.ShapeDtypeStruct(shape, jnp.bfloat16)
+      for shape in ((32, 64), (64, 64), bias_shape)
+    ]
+    costs = step_costs.count_costs(
+      jax.make_jaxpr(function)(*arguments).jaxpr,
+      has_bias_epilogues=has_bias_epilogues,
+    )
+    return sum(
+      o.bytes * o.count for o in costs.operations if o.kind is Kind.MEMORY
+    )
+
+  array, vector = 32 * 64 * 2, 64 * 2
+  assert traffic(biased, (64,)) == (
+    0 if has_bias_epilogues else 2 * array + vector
+  )
+  assert traffic(shared, (64,)) >= 2 * array + vector
+  assert traffic(add_matrix, (32, 64)) == 3 * array
+
+
 def test_peak_memory_is_that_of_arrays_that_exist_together():
   """Two products of 64 x 64 exist while the third is computed."""
 

@@ -7,7 +7,7 @@ import contextlib
 import contextvars
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import jax
@@ -26,6 +26,11 @@ class Target(NamedTuple):
 
   platform: str
   capability: tuple[int, ...] | None = None
+
+  @property
+  def has_bias_epilogues(self) -> bool:
+    """Whether matmuls add a bias to their result without another kernel."""
+    return self.platform == 'gpu' and self.capability is not None
 
 
 _target: contextvars.ContextVar[Target | None] = contextvars.ContextVar(
@@ -55,6 +60,14 @@ _TPU_OPTIONS = {
 }
 
 
+# Compute all matmuls with cuBLASLt, which adds biases and accumulates the
+# gradients of several matmuls without additional kernels (docs/performance.md).
+_NVIDIA_OPTIONS = {
+  'xla_gpu_enable_triton_gemm': False,
+  'xla_gpu_enable_cublaslt': True,
+}
+
+
 # XLA:CPU uses a lower optimization level for models with fewer parameters. A
 # step then compiles in two thirds of the time and is equally fast
 # (docs/performance.md, Start-up).
@@ -69,7 +82,8 @@ def compiler_options(parameters: int | None = None) -> dict[str, bool | int]:
   """Returns the XLA options for a training step on the current target.
 
   If the compiler of a different platform is used, the function returns that
-  platform's options.
+  platform's options. For GPUs and CPUs, options that XLA_FLAGS contains are
+  omitted, so that XLA_FLAGS takes precedence.
 
   Args:
     parameters: Number of trained parameters, which affects the options only on
@@ -78,9 +92,11 @@ def compiler_options(parameters: int | None = None) -> dict[str, bool | int]:
   platform = _compiler_platform.get() or current_target().platform
   if platform == 'tpu':
     return dict(_TPU_OPTIONS)
+  if platform == 'gpu' and current_target().has_bias_epilogues:
+    return _without_xla_flags(_NVIDIA_OPTIONS)
   is_small = parameters is not None and parameters < _MAX_SMALL_MODEL_PARAMS
   if platform == 'cpu' and is_small:
-    return _optimization_level(2)
+    return _without_xla_flags({_OPTIMIZATION_LEVEL: 2})
   return {}
 
 
@@ -131,7 +147,7 @@ def check_supports_sdc_checker(platform: str) -> None:
     )
 
 
-def single_run_options() -> dict[str, int]:
+def single_run_options() -> dict[str, bool | int]:
   """Returns XLA options that reduce a program's compilation time.
 
   Use these options for programs that run once. On CPUs, optimization takes most
@@ -139,14 +155,18 @@ def single_run_options() -> dict[str, int]:
   bit-identical.
   """
   platform = _compiler_platform.get() or current_target().platform
-  return _optimization_level(1) if platform == 'cpu' else {}
-
-
-def _optimization_level(level: int) -> dict[str, int]:
-  """Returns the optimization option, unless XLA_FLAGS already sets it."""
-  if _OPTIMIZATION_LEVEL in os.environ.get('XLA_FLAGS', ''):
+  if platform != 'cpu':
     return {}
-  return {_OPTIMIZATION_LEVEL: level}
+  return _without_xla_flags({_OPTIMIZATION_LEVEL: 1})
+
+
+def _without_xla_flags(
+  options: Mapping[str, bool | int],
+) -> dict[str, bool | int]:
+  """Returns the options without those that XLA_FLAGS sets."""
+  flags = os.environ.get('XLA_FLAGS', '').split()
+  names = {flag.removeprefix('--').partition('=')[0] for flag in flags}
+  return {name: options[name] for name in options if name not in names}
 
 
 @contextlib.contextmanager

@@ -16,7 +16,6 @@ from xlflax.planning import (
   compilers,
   memory,
   plan_report,
-  step_costs,
   step_plan,
   step_time,
 )
@@ -200,7 +199,7 @@ def _measure_local_run(setup: training_setup.Setup) -> dict[str, Any]:
           compiled.as_text(), devices=machine.count, per_node=machine.per_node
         )
         time = step_time.estimate_time(
-          step_costs.count_costs(traced.jaxpr.jaxpr),
+          step_plan.count_costs(traced.jaxpr.jaxpr, machine),
           machine,
           counts,
           update_fraction=compiled_plan.update_fraction(setup),

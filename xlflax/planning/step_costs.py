@@ -10,6 +10,7 @@ them:
   whole arrays.
 - Element-wise operations, broadcasts and layout changes are computed where
   their result is used. Arrays between them are never written.
+- On NVIDIA GPUs, matmuls add a bias to their result.
 - A reduction reads the arrays that its operand is computed from, and writes
   its result. Reductions and element-wise operations that can run at the same
   time read a shared array once.
@@ -97,9 +98,15 @@ class StepCosts:
     return sum(getattr(o, field) * o.count for o in self.operations)
 
 
-def count_costs(jaxpr: Any) -> StepCosts:
-  """Computes the costs of a jaxpr, such as `jitted.trace(...).jaxpr.jaxpr`."""
-  counter = _Counter()
+def count_costs(jaxpr: Any, *, has_bias_epilogues: bool = False) -> StepCosts:
+  """Computes the costs of a jaxpr, such as `jitted.trace(...).jaxpr.jaxpr`.
+
+  Args:
+    jaxpr: Traced step.
+    has_bias_epilogues: Whether matmuls add a bias to their result without
+      another kernel.
+  """
+  counter = _Counter(has_bias_epilogues)
   arguments = [counter.new_argument(_size(v.aval)) for v in jaxpr.invars]
   constants = [counter.new_argument(_size(v.aval)) for v in jaxpr.constvars]
   results = counter.run(jaxpr, [*constants, *arguments], '', 1.0)
@@ -119,12 +126,15 @@ class _Value:
       can be computed.
     in_memory: Whether the value is an array in memory or a view of one.
     is_scattered: Whether the array is zero except for scattered elements.
+    is_product: Whether the array is the result of a matmul that has a single
+      use.
   """
 
   reads: dict[int, float]
   level: int
   in_memory: bool
   is_scattered: bool = False
+  is_product: bool = False
 
 
 _NOTHING = _Value({}, 0, False)
@@ -145,6 +155,9 @@ _VIEWS = frozenset(
 # A value with several uses is written if its operands have more bytes than this
 # multiple of its own size. Values within one layer stay below the multiple.
 _MAX_READ_RATIO = 6
+# An array that is added to a matmul's result is a bias if it has fewer bytes
+# than the result by this factor.
+_MIN_ROWS = 8
 _SLICES = frozenset(('slice', 'dynamic_slice', 'split'))
 _UNFUSED = frozenset(
   (
@@ -174,7 +187,8 @@ _ATTENTION_MATMULS = {
 class _Counter:
   """Walks a jaxpr in program order and collects its operations."""
 
-  def __init__(self) -> None:
+  def __init__(self, has_bias_epilogues: bool) -> None:
+    self._has_bias_epilogues = has_bias_epilogues
     # Size of each array in memory, and the first and last equation between
     # which it exists. Arguments of the step have the size 0.
     self._sizes: list[float] = []
@@ -268,7 +282,10 @@ class _Counter:
       name = f'{scope}/{stack}' if stack else scope
       results = self._equation(equation, inputs, name, count)
       results = [
-        self._write_shared(value, variable.aval, name, count)
+        dataclasses.replace(
+          self._write_shared(value, variable.aval, name, count),
+          is_product=False,
+        )
         if uses[variable] > 1
         else value
         for value, variable in zip(results, equation.outvars, strict=True)
@@ -319,6 +336,11 @@ class _Counter:
         self.write(value, v.aval, scope, count)
         for value, v in zip(inputs, equation.outvars, strict=True)
       ]
+    if name == 'add' and self._has_bias_epilogues:
+      for product, bias in (inputs, inputs[::-1]):
+        size = self._bytes(equation.outvars[0].aval)
+        if product.is_product and sum(bias.reads.values()) * _MIN_ROWS <= size:
+          return [dataclasses.replace(product, is_product=False)]
     if name in ('add', 'add_any') and any(v.reads for v in inputs):
       # XLA scatters into the other operand.
       other_values = [v for v in inputs if v.reads and not v.is_scattered]
@@ -333,7 +355,10 @@ class _Counter:
         size = self._bytes(variable.aval)
         reads = {array: min(bytes_, size) for array, bytes_ in reads.items()}
         in_memory = inputs[0].in_memory
-      outputs.append(_Value(reads, merged.level, in_memory))
+      is_product = in_memory and inputs[0].is_product
+      outputs.append(
+        _Value(reads, merged.level, in_memory, is_product=is_product)
+      )
     return outputs
 
   def _write_shared(self, value: _Value, aval, scope: str, count) -> _Value:
@@ -389,7 +414,8 @@ class _Counter:
       else (),
       rows=rows * self._num_shards,
     )
-    return self._results(equation, inputs, scope)
+    (result,) = self._results(equation, inputs, scope)
+    return [dataclasses.replace(result, is_product=True)]
 
   def _kernel(self, equation, inputs, scope, count) -> list[_Value]:
     """Counts an attention kernel or another Pallas kernel."""

@@ -89,7 +89,7 @@ def compile_step(
   return Step(
     fraction=fraction,
     objectives=_objectives(setup, active),
-    costs=step_costs.count_costs(compiled.jaxpr),
+    costs=count_costs(compiled.jaxpr, machine),
     collectives=_collectives(compiled.text, machine),
     batch=memory.bytes_per_device(batches),
     memory={
@@ -135,7 +135,7 @@ def estimate_step(
   ):
     jaxpr = traceable.jitted_step(active).trace(state, batches).jaxpr.jaxpr
     flops = traceable.flops(active)
-  costs = step_costs.count_costs(jaxpr)
+  costs = count_costs(jaxpr, machine)
   counts: collectives.Counts = collections.Counter()
   temporary, xla_costs = int(costs.peak_bytes / machine.count), {}
   if machine.count > 1 or machine.accelerator is None:
@@ -157,6 +157,23 @@ def estimate_step(
     flops=flops,
     tokens=count_tokens(batches),
     xla_costs=xla_costs,
+  )
+
+
+def count_costs(
+  jaxpr: Any, machine: machine_topology.DeviceTopology
+) -> step_costs.StepCosts:
+  """Counts the operations of a step on a machine's devices.
+
+  Args:
+    jaxpr: Traced step.
+    machine: Machine for which costs are estimated.
+  """
+  # On several GPUs, XLA adds the biases of queries, keys and values in separate
+  # kernels (docs/performance.md).
+  target = compilers.target_of(machine)
+  return step_costs.count_costs(
+    jaxpr, has_bias_epilogues=target.has_bias_epilogues and machine.count == 1
   )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
+from tests.training import tiny
 from xlflax.models import compile_targets, embeddings
 from xlflax.models.linear import dense
 from xlflax.training.devices import partitioning
@@ -120,3 +121,24 @@ def test_gradients_of_a_tied_table_are_added_where_both_are_split():
   ids = jax.device_put(ids, partitioner.batch_sharding)
   program = _compiled(partitioner, loss, split, ids)
   np.testing.assert_allclose(program(split, ids), want, rtol=1e-4, atol=1e-6)
+
+
+def test_gpus_add_biases_of_several_axes_as_vectors():
+  """The program adds a bias of [6] to [4, 6], and the values are the same."""
+  config = tiny.make_model().config
+  linear = dense.Linear(config, (2, 3), ('embed', 'heads', 'kv'))
+  inputs = jax.random.normal(jax.random.key(0), (4, 5))
+  params = {
+    'kernel': jax.random.normal(jax.random.key(1), (5, 2, 3)),
+    'bias': jax.random.normal(jax.random.key(2), (2, 3)),
+  }
+
+  def apply(inputs):
+    return linear.apply({'params': params}, inputs)
+
+  expected = apply(inputs)
+  with compile_targets.compiling_for(compile_targets.Target('gpu', (9, 0))):
+    jaxpr = jax.make_jaxpr(apply)(inputs).jaxpr
+    np.testing.assert_allclose(apply(inputs), expected, rtol=1e-6)
+  (addition,) = (e for e in jaxpr.eqns if e.primitive.name == 'add')
+  assert addition.outvars[0].aval.shape == (4, 6)

@@ -371,10 +371,24 @@ class Linear(nn.Module):
     )
     bias = self.param('bias', zeros_init(*axes), self.features, jnp.float32)
     rows = tuple(range(inputs.ndim - contracted))
-    bias = jnp.expand_dims(bias.astype(dtype), rows)
     if activation is None:
-      return outputs + bias
+      return _add_bias(outputs, bias.astype(dtype))
+    bias = jnp.expand_dims(bias.astype(dtype), rows)
     return custom_vjp.recompute_with_bias(activation)(outputs, bias)
+
+
+def _add_bias(outputs: jax.Array, bias: jax.Array) -> jax.Array:
+  """Adds a bias of shape [*features] to outputs of shape [..., *features].
+
+  cuBLASLt adds a bias to the result of a matmul only if the bias is a vector.
+  On GPUs, several axes of features are therefore flattened.
+  """
+  rows = outputs.shape[: outputs.ndim - bias.ndim]
+  shape = outputs.shape
+  if compile_targets.current_target().platform == 'gpu':
+    outputs, bias = outputs.reshape(*rows, -1), bias.reshape(-1)
+  outputs += jnp.expand_dims(bias, tuple(range(len(rows))))
+  return outputs.reshape(shape)
 
 
 def compute_logits(
