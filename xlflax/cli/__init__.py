@@ -8,6 +8,7 @@ import functools
 import gc
 import importlib
 import logging
+import os
 import sys
 import types
 from collections.abc import Callable, Sequence
@@ -188,12 +189,14 @@ def _check_encoding(name: str, arguments: Sequence[str]) -> None:
 
 def _run_command(name: str, arguments: Sequence[str], level: int) -> int:
   """Parses and runs a command; prints its errors and returns its status."""
-  from xlflax.utils import live_display, logs
+  from xlflax.utils import environment_variables, live_display, logs
 
   as_json = '--json' in arguments
   logs.set_up_logging(level, as_json=as_json)
   try:
-    status = parse(name, arguments)() or 0
+    run_command = parse(name, arguments)
+    environment_variables.check_variables(os.environ)
+    status = run_command() or 0
     sys.stdout.flush()
     return status
   except errors.XlflaxError as error:

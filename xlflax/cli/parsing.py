@@ -23,6 +23,7 @@ from xlflax.utils import errors, name_suggestions
 
 Main = Callable[[Any], int | None]
 _HELP_FLAGS = ('--help', '-h')
+_MIN_WIDTH = 40  # Number of columns for help texts.
 
 
 def parse(
@@ -114,6 +115,9 @@ def print_help(
 ) -> int:
   """Prints the help of a command, followed by the examples of its module."""
   console = rich.console.Console()
+  # Rich does not finish wrapping long help texts on a terminal of one column,
+  # as with COLUMNS=1.
+  console.width = max(console.width, _MIN_WIDTH)
   app.help_print(list(path), console=console)
   console.print('Examples:')
   console.print(

@@ -88,6 +88,7 @@ def test_a_report(run, tmp_path):
   report, evaluation, later = _lines(tmp_path)
   assert report['environment']['device'] == 'cpu'
   assert report['environment'].keys() >= {'python', 'jax', 'devices'}
+  assert report['environment']['JAX_PLATFORMS'] == 'cpu'
   assert 'environment' not in later
   assert report['train'] == {
     'loss': 2.0,

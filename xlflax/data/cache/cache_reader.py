@@ -372,13 +372,16 @@ class TokenCache:
       )
 
 
-def _stamp(directory: pathlib.Path, name: str) -> tuple[int, int]:
-  """Returns a file's size and modification time, on disk or in a bucket."""
+def _stamp(directory: pathlib.Path, name: str) -> tuple[int, ...]:
+  """Returns a file's size, inode and times, on disk or in a bucket.
+
+  In a bucket, the stamp contains only the size and the modification time.
+  """
   if paths.is_bucket(directory):
     bucket_status: Any = (directory / name).stat()
     return bucket_status.length, int(bucket_status.mtime)
   stat = os.stat(f'{directory}/{name}')
-  return stat.st_size, stat.st_mtime_ns
+  return stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns
 
 
 def rebuild_command(

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import stat
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -198,11 +199,7 @@ def fingerprint_file(path, root=None) -> Fingerprint:
   name = os.path.relpath(path, root) if root else os.path.abspath(path)
   content = 0
   for source_file, state in zip(source_files, states, strict=True):
-    digest = _sample_digest(
-      os.path.abspath(source_file),
-      state.st_size,
-      (state.st_ino, state.st_mtime_ns, state.st_ctime_ns),
-    )
+    digest = _digest_entry(os.path.abspath(source_file), state)
     content = content * 31 % _DIGEST_LIMIT ^ digest
   if settings_digest := record_formats.digest_of_settings(pathlib.Path(path)):
     content ^= int(settings_digest[-12:], 16)
@@ -210,26 +207,37 @@ def fingerprint_file(path, root=None) -> Fingerprint:
   return Fingerprint(name.replace(os.sep, '/'), size, content)
 
 
+def _digest_entry(path: str, state: os.stat_result) -> int:
+  """Returns a digest of a file, or of the names and files of a directory."""
+  if not stat.S_ISDIR(state.st_mode):
+    version = (state.st_ino, state.st_mtime_ns, state.st_ctime_ns)
+    return _sample_digest(path, state.st_size, version)
+  digest = hashlib.blake2b(digest_size=7)
+  for folder, _, names in sorted(os.walk(path)):
+    for name in sorted(names):
+      member = os.path.join(folder, name)
+      member_state = os.stat(member)
+      entry = [
+        os.path.relpath(member, path),
+        member_state.st_size,
+        _digest_entry(member, member_state),
+      ]
+      digest.update(json.dumps(entry).encode())
+  return int.from_bytes(digest.digest(), 'big')
+
+
 @functools.lru_cache(maxsize=1 << 16)
 def _sample_digest(path: str, size: int, version: tuple[int, ...]) -> int:
   """Returns a digest of the content of a file, or of a sample of it.
 
   Args:
-    path: Path of a file or directory. For a directory, the names and sizes of
-      its files are hashed.
+    path: Path of the file.
     size: Size of the file in bytes.
     version: Inode and times of the file. They are part of the cache key, so
       that the digest is computed again if the file has changed.
   """
   del version
   digest = hashlib.blake2b(digest_size=7)
-  if os.path.isdir(path):
-    for folder, _, names in sorted(os.walk(path)):
-      for name in sorted(names):
-        member = os.path.join(folder, name)
-        entry = [os.path.relpath(member, path), os.stat(member).st_size]
-        digest.update(json.dumps(entry).encode())
-    return int.from_bytes(digest.digest(), 'big')
   with open(path, 'rb') as file:
     if size <= _NUM_SAMPLES * _SAMPLE_BYTES:
       digest.update(file.read())

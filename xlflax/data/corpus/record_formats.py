@@ -18,12 +18,12 @@ import dataclasses
 import enum
 import fnmatch
 import functools
-import os
 import pathlib
 import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from xlflax.data.corpus import line_splitting
 from xlflax.storage import checksums
 from xlflax.utils import errors, validation
 
@@ -193,19 +193,17 @@ def _split_root(path: pathlib.Path) -> tuple[pathlib.Path, str]:
 def _read_toml(root: pathlib.Path) -> tuple[RecordFormat, ...]:
   path = root / FILE
   try:
-    status = os.stat(path)
+    text = path.read_bytes()
   except FileNotFoundError:
     return ()
-  return _parse_toml(path, status.st_mtime_ns, status.st_size)
+  return _parse_toml(path, text)
 
 
 @functools.lru_cache(maxsize=64)
-def _parse_toml(
-  path: pathlib.Path, modified: int, size: int
-) -> tuple[RecordFormat, ...]:
-  del modified, size  # Part of the cache key, so that changes are noticed.
+def _parse_toml(path: pathlib.Path, text: bytes) -> tuple[RecordFormat, ...]:
+  """Parses the content of a `corpus.toml` file."""
   try:
-    content = tomllib.loads(path.read_text(encoding='utf-8'))
+    content = tomllib.loads(text.removeprefix(line_splitting.BOM).decode())
   except ValueError as error:
     raise _invalid_toml(path, f'is not valid TOML ({error})') from error
   entries = content.pop('records', [])

@@ -393,11 +393,27 @@ def _find_problems(
   return problems
 
 
-def _list_files(directory: pathlib.Path) -> list[tuple[str, int, int]] | None:
-  """Returns (name, size, time) of the sealed files, or None if one is missing."""
+def _list_files(
+  directory: pathlib.Path,
+) -> list[tuple[str, *tuple[int, ...]]] | None:
+  """Returns the state of each sealed file, or None if a file is missing.
+
+  The state consists of the name, the size, the inode, and the times of the last
+  modification and of the last change. An edit that restores the size and the
+  modification time changes the last of these times.
+  """
   try:
     names = [checksums.FILE, *checksums.read_seal(directory).files]
     stats = [(name, (directory / name).stat()) for name in names]
   except (OSError, ValueError):
     return None
-  return [(name, status.st_size, status.st_mtime_ns) for name, status in stats]
+  return [
+    (
+      name,
+      status.st_size,
+      status.st_ino,
+      status.st_mtime_ns,
+      status.st_ctime_ns,
+    )
+    for name, status in stats
+  ]

@@ -1,5 +1,6 @@
 """Hook that reports training metrics and speed periodically."""
 
+import os
 import platform
 from typing import Any
 
@@ -11,6 +12,7 @@ from xlflax.training.checkpointing import metrics_file
 from xlflax.training.distributed import distributed_job
 from xlflax.training.hooks import hook_base, progress_logging, step_time_logging
 from xlflax.training.metric_writers import run_metrics
+from xlflax.utils import environment_variables
 
 
 class MetricsHook(hook_base.Hook):
@@ -105,11 +107,12 @@ def _train_metrics(run, sums: metric_accumulator.Sums) -> dict[str, float]:
 
 
 def _describe_environment() -> dict[str, str]:
-  """Returns package versions and devices for a process's first report."""
+  """Returns versions, devices and variables for a process's first report."""
   return {
     'python': platform.python_version(),
     **distributed_job.checked_versions(),
     'device': jax.devices()[0].device_kind,
     'devices': str(jax.device_count()),
     'processes': str(jax.process_count()),
+    **environment_variables.recorded_variables(os.environ),
   }

@@ -1,0 +1,90 @@
+"""Environment variables that are rejected or recorded."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.errors import raises_error
+from xlflax.utils import environment_variables, errors
+
+
+@pytest.mark.parametrize(
+  'name, value',
+  [
+    ('JAX_ENABLE_X64', '1'),
+    ('JAX_ENABLE_X64', 'True'),
+    ('JAX_DISABLE_JIT', 'yes'),
+    ('JAX_DEFAULT_PRNG_IMPL', 'rbg'),
+    ('JAX_THREEFRY_PARTITIONABLE', '0'),
+    ('JAX_NUMPY_DTYPE_PROMOTION', 'strict'),
+    ('JAX_NUMPY_RANK_PROMOTION', 'raise'),
+  ],
+)
+def test_variables_that_change_all_results_are_rejected(name, value):
+  with raises_error(errors.ConfigError, got=f'{name}={value}'):
+    environment_variables.check_variables({name: value})
+
+
+@pytest.mark.parametrize(
+  'environment',
+  [
+    {},
+    {'JAX_ENABLE_X64': ''},
+    {'JAX_ENABLE_X64': 'False', 'JAX_DISABLE_JIT': '0'},
+    {'JAX_DEFAULT_PRNG_IMPL': 'threefry2x32', 'XLA_FLAGS': '--a'},
+    {'JAX_THREEFRY_PARTITIONABLE': '1'},
+  ],
+)
+def test_defaults_are_accepted(environment):
+  environment_variables.check_variables(environment)
+
+
+def test_only_variables_that_affect_programs_are_recorded():
+  environment = {
+    'XLA_FLAGS': '--xla_a=1',
+    'OMP_NUM_THREADS': '2',
+    'JAX_PLATFORMS': '',
+    'HF_TOKEN': 'secret',
+  }
+  assert environment_variables.recorded_variables(environment) == {
+    'OMP_NUM_THREADS': '2',
+    'XLA_FLAGS': '--xla_a=1',
+  }
+
+
+def _run(*arguments: str, **variables: str) -> subprocess.CompletedProcess:
+  return subprocess.run(
+    [sys.executable, '-c', 'from xlflax import cli; cli.main()', *arguments],
+    env=os.environ | variables,
+    capture_output=True,
+    text=True,
+    check=False,
+    timeout=300,
+  )
+
+
+def test_commands_check_the_variables(tmp_path):
+  (tmp_path / 'mono').mkdir()
+  (tmp_path / 'mono/en.txt').write_text('a b\n')
+  done = _run('inspect', str(tmp_path), JAX_ENABLE_X64='1')
+  assert done.returncode == 2
+  assert 'JAX_ENABLE_X64=1' in done.stderr and 'Traceback' not in done.stderr
+  # The command finds the error of the text under every accepted setting.
+  (tmp_path / 'mono/en.txt').write_bytes(b'caf\xe9\n')
+  for variables in (
+    {'LC_ALL': 'C', 'PYTHONUTF8': '0', 'PYTHONCOERCECLOCALE': '0'},
+    {'PYTHONIOENCODING': 'ascii', 'COLUMNS': '1', 'TZ': 'Nowhere'},
+    {'PYTHONOPTIMIZE': '2', 'TMPDIR': str(tmp_path / 'missing')},
+  ):
+    done = _run('inspect', str(tmp_path), **variables)
+    assert done.returncode == 2, done.stderr
+    assert 'Traceback' not in done.stderr
+
+
+@pytest.mark.parametrize('columns', ['1', '0', '-5', 'x'])
+def test_help_ends_on_a_terminal_of_any_width(columns):
+  done = _run('train', '--help', COLUMNS=columns)
+  assert done.returncode == 0
+  assert '--model_dir' in done.stdout

@@ -1,0 +1,64 @@
+"""Environment variables of libraries that change the results of commands.
+
+Variables with which xlflax cannot keep its guarantees, such as exact
+resumption, are rejected. Variables that are legitimate but affect numerical
+results are recorded with the metrics of a run.
+"""
+
+from collections.abc import Mapping
+
+from xlflax.utils import errors
+
+_FALSE = ('0', 'f', 'false', 'n', 'no', 'off')
+_TRUE = ('1', 'on', 't', 'true', 'y', 'yes')
+# Values that do not change JAX's default behavior, by variable.
+_ACCEPTED: Mapping[str, tuple[str, ...]] = {
+  'JAX_DEFAULT_PRNG_IMPL': ('threefry2x32',),
+  'JAX_DISABLE_JIT': _FALSE,
+  'JAX_ENABLE_X64': _FALSE,
+  'JAX_NUMPY_DTYPE_PROMOTION': ('standard',),
+  'JAX_NUMPY_RANK_PROMOTION': ('allow', 'warn'),
+  'JAX_THREEFRY_PARTITIONABLE': _TRUE,
+}
+# Variables that affect the compiled program or the devices.
+_RECORDED = (
+  'CUDA_VISIBLE_DEVICES',
+  'JAX_DEFAULT_MATMUL_PRECISION',
+  'JAX_PLATFORMS',
+  'LIBTPU_INIT_ARGS',
+  'NCCL_ALGO',
+  'NCCL_PROTO',
+  'NVIDIA_TF32_OVERRIDE',
+  'OMP_NUM_THREADS',
+  'PYTHONOPTIMIZE',
+  'XLA_FLAGS',
+)
+
+
+def check_variables(environment: Mapping[str, str]) -> None:
+  """Checks that JAX's types and random numbers have their defaults.
+
+  Args:
+    environment: Environment variables of the process.
+
+  Raises:
+    ConfigError: If a variable changes the data types, the random numbers or the
+      compilation of all programs.
+  """
+  for name, accepted in _ACCEPTED.items():
+    value = environment.get(name, '')
+    if value and value.lower() not in accepted:
+      raise errors.ConfigError(
+        'An environment variable changes the results of all computations.',
+        got=f'{name}={value}',
+        expected=f'{name} to be unset, or ' + ' or '.join(accepted),
+        where='environment variables',
+        fix=f'Unset {name}.',
+      )
+
+
+def recorded_variables(environment: Mapping[str, str]) -> dict[str, str]:
+  """Returns the variables that can affect the numerical results of a run."""
+  return {
+    name: environment[name] for name in _RECORDED if environment.get(name)
+  }
