@@ -58,6 +58,20 @@ def test_a_file_becomes_a_file_line_by_line(copier_of_lines, text, tmp_path):
   assert sorted(p.name for p in tmp_path.iterdir()) == ['out', 'text.en']
 
 
+@pytest.mark.parametrize('end', ['\r\n', '\r'])
+def test_lines_may_end_with_cr(copier_of_lines, text, tmp_path, end):
+  copier_of_lines.file(text, tmp_path / 'expected')
+  path = tmp_path / 'other'
+  path.write_bytes(text.read_bytes().replace(b'\n', end.encode()))
+  counts = copier_of_lines.file(path, tmp_path / 'out')
+  assert (tmp_path / 'out').read_text() == (tmp_path / 'expected').read_text()
+  assert counts.lines == len(_LINES)
+  stream = io.BytesIO()
+  with path.open('rb') as source:
+    copier_of_lines.stream(source, stream)
+  assert stream.getvalue() == (tmp_path / 'expected').read_bytes()
+
+
 def test_one_device_and_eight_write_the_same(
   copier_of_lines, copying_run, text, tmp_path, monkeypatch
 ):

@@ -24,7 +24,7 @@ from xlflax.evaluation import (
 )
 from xlflax.training.checkpointing import data_fingerprint, saved_run
 from xlflax.training.devices import partitioning
-from xlflax.utils import errors, progress_reporting, validation
+from xlflax.utils import errors, line_splitting, progress_reporting, validation
 
 Hypothesis = sentence_translator.Hypothesis
 TranslationOptions = translation_options.TranslationOptions
@@ -128,16 +128,19 @@ class LineTranslator:
         )
         text.seek(0)
         counts = Counts(lines=num_finished, resumed=num_finished)
-        for _ in itertools.islice(text, num_finished):
+        lines = line_splitting.read_numbered_lines(text, source)
+        for _ in itertools.islice(lines, num_finished):
           pass
         with (
           partial.open('ab') as file,
           progress_reporting.progress_name('translation'),
         ):
           while chunk := list(
-            itertools.islice(text, _SORTED_BATCHES * self.batch_size)
+            itertools.islice(lines, _SORTED_BATCHES * self.batch_size)
           ):
-            counts = self._translate_chunk(chunk, file, counts)
+            counts = self._translate_chunk(
+              [line for _, line in chunk], file, counts
+            )
             os.fsync(file.fileno())
             _LOG.info('Translated %d lines.', counts.lines)
       partial.replace(output)
@@ -392,7 +395,8 @@ def _available_lines(source: BinaryIO, count: int) -> Iterator[list[bytes]]:
   def read():
     try:
       for line in source:
-        lines.put(line)
+        for part in line.splitlines(keepends=True):
+          lines.put(part)
       lines.put(None)
     except Exception as error:  # Raised below in the main thread.
       lines.put(error)

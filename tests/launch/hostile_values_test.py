@@ -215,6 +215,25 @@ def test_line_of_a_sweep_is_words_not_code(tmp_path_factory, value):
   assert recorded[5:7] == [f'--gin.A={value}', f'--model_dir={value}']
 
 
+@pytest.mark.parametrize('end', ['\n', '\r\n', '\r'])
+@pytest.mark.parametrize('bom', ['', '\ufeff'])
+@pytest.mark.parametrize('last', ['', 'END', 'ENDEND'])
+def test_lines_of_a_sweep_end_like_lines_of_all_files(tmp_path, end, bom, last):
+  sweep = tmp_path / 'sweep.txt'
+  text = f'{bom}--a=1 --model_dir=1END END--a=2 --model_dir=2{last}'
+  sweep.write_bytes(text.replace('END', end).encode())
+  job = slurm.SlurmJob(command=('train',), sweep=sweep)
+  assert '#SBATCH --array=1,3\n' in job.render()
+  for task in (1, 3):
+    folder = tmp_path / str(task)
+    folder.mkdir()
+    recorded = _Shell(folder, 'srun')(
+      job.render(), SLURM_JOB_ID='1', SLURM_ARRAY_TASK_ID=str(task)
+    )
+    value = (task + 1) // 2
+    assert recorded[5:7] == [f'--a={value}', f'--model_dir={value}']
+
+
 @pytest.mark.parametrize(
   'attack', ['$(touch HIT)', '`touch HIT`', ';touch HIT']
 )

@@ -4,6 +4,7 @@ The script is rendered from the template `slurm/slurm.sbatch.j2` in
 `launch/templates`.
 """
 
+import codecs
 import dataclasses
 import enum
 import os
@@ -13,10 +14,11 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from xlflax.launch import job_base, launcher_registry, preflight, templates
-from xlflax.utils import errors, validation
+from xlflax.utils import errors, line_splitting, validation
 
 # sbatch has its own quoting rules in #SBATCH lines. Only characters that need
 # no quotes are allowed.
@@ -239,7 +241,7 @@ class SlurmJob(job_base.Job):
     if self.sweep is None:
       return self.array
     try:
-      num_lines = len(self.sweep.read_text(encoding='utf-8').splitlines())
+      text = self.sweep.read_bytes().removeprefix(codecs.BOM_UTF8).decode()
     except (OSError, UnicodeError) as error:
       raise errors.ConfigError(
         'The sweep file cannot be read',
@@ -247,11 +249,16 @@ class SlurmJob(job_base.Job):
         expected='a file that contains the options of one array task on each line',
         where=str(self.sweep),
       ) from error
-    if not num_lines:
+    indices = [
+      number
+      for number, line in enumerate(line_splitting.split_text(text), start=1)
+      if line.strip()
+    ]
+    if not indices:
       raise errors.ConfigError(
         'The sweep file contains no options', where=str(self.sweep)
       )
-    return self.array or f'1-{num_lines}'
+    return self.array or _format_ranges(indices)
 
   def render(self) -> str:
     """Returns the batch script."""
@@ -261,6 +268,19 @@ class SlurmJob(job_base.Job):
     """Submits the script and prints Slurm's response."""
     print(submit_job(self, dict(os.environ)))
     return 0
+
+
+def _format_ranges(indices: Sequence[int]) -> str:
+  """Formats increasing indices for Slurm: '1-2,4' for 1, 2 and 4."""
+  ranges: list[list[int]] = []
+  for index in indices:
+    if ranges and index == ranges[-1][1] + 1:
+      ranges[-1][1] = index
+    else:
+      ranges.append([index, index])
+  return ','.join(
+    f'{first}-{last}' if first < last else str(first) for first, last in ranges
+  )
 
 
 def submit_job(job: SlurmJob, environment: dict[str, str]) -> str:

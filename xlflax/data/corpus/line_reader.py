@@ -20,15 +20,10 @@ from typing import Any, BinaryIO, NamedTuple
 
 import zstandard
 
-from xlflax.data.corpus import (
-  bad_records,
-  line_splitting,
-  record_formats,
-  record_reader,
-)
+from xlflax.data.corpus import bad_records, record_formats, record_reader
 from xlflax.data.corpus.bad_records import OnBadRecord
 from xlflax.storage import git_lfs
-from xlflax.utils import errors
+from xlflax.utils import errors, line_splitting
 
 _SPACES = b' \t\r\x0b\x0c'
 _LINE_ENDS = (b'\n', b'\r')

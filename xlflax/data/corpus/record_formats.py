@@ -23,9 +23,8 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xlflax.data.corpus import line_splitting
 from xlflax.storage import checksums
-from xlflax.utils import errors, validation
+from xlflax.utils import errors, line_splitting, validation
 
 FILE = 'corpus.toml'
 _MOSES = '.moses'

@@ -31,15 +31,10 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
-from xlflax.data.corpus import (
-  bad_records,
-  binary_records,
-  line_splitting,
-  record_formats,
-)
+from xlflax.data.corpus import bad_records, binary_records, record_formats
 from xlflax.data.corpus.bad_records import OnBadRecord
 from xlflax.data.corpus.record_formats import RecordFormat
-from xlflax.utils import errors
+from xlflax.utils import errors, line_splitting
 
 _XML_LANGUAGE = '{http://www.w3.org/XML/1998/namespace}lang'
 # Number of table rows that are converted at a time.
@@ -225,28 +220,8 @@ def _passes_filters(
 
 
 def _read_jsonl(stream: BinaryIO, path: pathlib.Path):
-  lines = _read_lines(stream, path)
+  lines = line_splitting.read_numbered_lines(stream, path)
   yield from ((number, line) for number, line in lines if line.strip())
-
-
-def _read_lines(
-  stream: BinaryIO, path: pathlib.Path
-) -> Iterator[tuple[int, bytes]]:
-  """Yields numbered lines without a byte order mark.
-
-  Raises:
-    CorpusError: If a line is too long.
-  """
-  lines = line_splitting.split_lines(stream)
-  for number, line in enumerate(lines, start=1):
-    if len(line) > line_splitting.MAX_LINE_BYTES:
-      raise errors.CorpusError(
-        'A line of a file with records is too long.',
-        got=f'more than {line_splitting.MAX_LINE_BYTES:,} bytes',
-        where=f'{path}:{number}',
-        fix="Check that the file's format matches its name.",
-      )
-    yield number, line.removeprefix(line_splitting.BOM * (number == 1))
 
 
 def _use_record(record: Record, path: pathlib.Path, number: int) -> Record:
@@ -414,7 +389,9 @@ def _read_moses(first: BinaryIO, second: BinaryIO, path: pathlib.Path):
 
 def _aligned_lines(sides, path: pathlib.Path):
   """Yields the lines with the same number in two aligned files."""
-  lines_of_sides = [_read_lines(side, path) for side in sides]
+  lines_of_sides = [
+    line_splitting.read_numbered_lines(side, path) for side in sides
+  ]
   for number, numbered in enumerate(
     itertools.zip_longest(*lines_of_sides), start=1
   ):

@@ -11,9 +11,9 @@ import os
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 
-from xlflax.data.corpus import line_splitting
 from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.readers import file_reading
+from xlflax.utils import line_splitting
 
 POSITIVE, NEGATIVE = 'positive', 'negative'
 _NEUTRAL_STARS = 3.0

@@ -5,9 +5,12 @@ line boundaries or white space, such as U+2028 and the no-break space, are part
 of the text.
 """
 
+import pathlib
 import re
 from collections.abc import Iterator
 from typing import BinaryIO
+
+from xlflax.utils import errors
 
 BOM = b'\xef\xbb\xbf'
 # Longer lines are not text, or result from a decompression bomb.
@@ -37,6 +40,31 @@ def split_lines(
       break
   if pending:
     yield pending
+
+
+def read_numbered_lines(
+  stream: BinaryIO, path: pathlib.Path
+) -> Iterator[tuple[int, bytes]]:
+  """Yields each line's number, counted from 1, and its bytes.
+
+  The lines include their line endings. A byte order mark is removed.
+
+  Args:
+    stream: Binary stream.
+    path: Path of the file, for error messages.
+
+  Raises:
+    CorpusError: If a line is too long.
+  """
+  for number, line in enumerate(split_lines(stream), start=1):
+    if len(line) > MAX_LINE_BYTES:
+      raise errors.CorpusError(
+        'A line of a text file is too long.',
+        got=f'more than {MAX_LINE_BYTES:,} bytes',
+        where=f'{path}:{number}',
+        fix="Check that the file's format matches its name.",
+      )
+    yield number, line.removeprefix(BOM * (number == 1))
 
 
 def split_text(text: str) -> list[str]:
