@@ -236,6 +236,8 @@ def test_an_interrupted_export_keeps_complete_files(seqio_tasks):
   mono = seqio_tasks / 'corpus/mono/zh_CN.export.zh.txt.zst'
   written = mono.stat().st_mtime_ns
   assert not list((seqio_tasks / 'corpus').rglob('*.tsv*'))
+  with raises_error(errors.CorpusError, where='corpus', mentions='seqio'):
+    corpus_directory.Corpus(seqio_tasks / 'corpus')
   (seqio_tasks / 'pairs.tsv').write_text(pairs)
   assert _export(seqio_tasks) == 0
   assert mono.stat().st_mtime_ns == written

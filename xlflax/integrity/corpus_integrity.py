@@ -3,6 +3,7 @@
 import pathlib
 from collections.abc import Iterator
 
+from xlflax.data.corpus import corpus_directory
 from xlflax.data.preprocessing import provenance
 from xlflax.data.tokenizers import base_vocabulary
 from xlflax.integrity.artifact_types import (
@@ -32,6 +33,10 @@ def verify_corpus(directory: pathlib.Path) -> Iterator[Finding]:
   for name, problem in sorted(problems.items()):
     repair = _make_removal(directory, name)
     yield Finding(name, (problem,), fix=_FIX, repair=repair)
+  try:
+    corpus_directory.check_complete(directory)
+  except errors.CorpusError as error:
+    yield Finding('completeness', (error.what,), fix=str(error.fix))
   yield Finding('files', details=f'{len(digests) - len(problems)} valid')
 
 

@@ -88,12 +88,26 @@ _FILES = {
   'parallel/en-fr.jsonl': (
     b'{"translation": {"en": "one", "fr": "un"}}\n'
     b'{"translation": {"en": "one", "fr": null}}\n'
-    b'{"translation": {"en": "one"}}\n',
+    b'{"translation": {"en": "one"}}\n'
+    b'{"translation": {"en": "", "fr": "un"}}\n'
+    b'{"translation": {"en": "one", "fr": " "}}\n'
+    b'{"translation": {"en": "", "fr": ""}}\n',
     [('one', 'un')],
-    [2, 3],
+    [2, 3, 4, 5],
   ),
   'parallel/en-fr.zip': (
-    _zip([('x.en', b'one\n\xff\ntwo\n'), ('x.fr', b'un\nb\ndeux\n')]),
+    _zip([('x.en', b'one\n\xff\n\ntwo\n'), ('x.fr', b'un\nb\nc\ndeux\n')]),
+    [('one', 'un'), ('two', 'deux')],
+    [2, 3],
+  ),
+  'parallel/en-fr.tmx': (
+    b'<tmx><body>'
+    + b''.join(
+      b'<tu><tuv xml:lang="en"><seg>%s</seg></tuv>'
+      b'<tuv xml:lang="fr"><seg>%s</seg></tuv></tu>' % pair
+      for pair in ((b'one', b'un'), (b'', b'b'), (b'two', b'deux'))
+    )
+    + b'</body></tmx>',
     [('one', 'un'), ('two', 'deux')],
     [2],
   ),

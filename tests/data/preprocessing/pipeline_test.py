@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from xlflax.data.corpus import corpus_writer
 from xlflax.data.corpus.corpus_directory import Corpus
 from xlflax.data.dictionaries.code_switching_config import CodeSwitching
@@ -15,6 +15,7 @@ from xlflax.data.preprocessing import provenance as preparation_record
 from xlflax.data.preprocessing.fuzzy_deduplication import Deduplication
 from xlflax.data.preprocessing.text_filters import TextFilters
 from xlflax.data.preprocessing.text_processing import TextProcessing
+from xlflax.integrity import verification
 from xlflax.utils import errors, progress_reporting
 
 MOSES = TextProcessing(moses=True)
@@ -226,6 +227,70 @@ def test_a_failure_leaves_finished_files_only(source, tmp_path):
   assert [p.reused for p in _prepare(source, out)] == [True, True, False, False]
 
 
+def test_an_unfinished_output_is_rejected_until_it_is_complete(
+  source, tmp_path
+):
+  out = tmp_path / 'out'
+  path = source / 'parallel/en-zh.tsv'
+  path.write_text('a\tb\nc\n')
+  with pytest.raises(errors.BadRecordError):
+    _prepare(source, out)
+  assert (out / 'mono/en.txt.gz').exists()
+  for skip_bad_records in (False, True):
+    with raises_error(
+      errors.CorpusError, where='out', mentions='xlflax preprocess'
+    ):
+      Corpus(out, skip_bad_records=skip_bad_records)
+  report = verification.verify_directory(out)
+  assert [f.item for f in report.findings if not f.is_valid] == ['completeness']
+  done = pipeline.preprocess_corpus(
+    Corpus(source, skip_bad_records=True), out, processing=NOTHING
+  )
+  assert [p.reused for p in done] == [True, True, False, False]
+  assert Corpus(out).languages == ('en', 'zh')
+  assert verification.verify_directory(out).is_valid
+
+
+def test_an_unfinished_output_is_started_again_only_when_asked(
+  source, tmp_path
+):
+  out = tmp_path / 'out'
+  path = source / 'parallel/en-zh.tsv'
+  path.write_text('a\tb\nc\n')
+  with pytest.raises(errors.BadRecordError):
+    _prepare(source, out)
+  path.write_text('a\tb\n')
+  with raises_error(errors.CorpusError, where='out', mentions='--overwrite'):
+    _prepare(source, out, processing=MOSES)
+  _prepare(source, out, processing=MOSES, overwrite=True)
+  assert Corpus(out).validate()['parallel/en-zh'] == 1
+
+
+def test_a_rejected_second_call_leaves_a_complete_output(source, tmp_path):
+  out = tmp_path / 'out'
+  _prepare(source, out)
+  with pytest.raises(errors.CorpusError):
+    _prepare(source, out, processing=MOSES)
+  assert Corpus(out).languages == ('en', 'zh')
+  (out / 'parallel/en-zh.tsv').write_text('corrected\tby hand\n')
+  with pytest.raises(errors.CorpusError):
+    _prepare(source, out)
+  assert list(Corpus(out).parallel('en', 'zh')) == [('corrected', 'by hand')]
+
+
+def test_changed_text_makes_the_output_incomplete_until_it_is_written(
+  source, tmp_path
+):
+  out = tmp_path / 'out'
+  _prepare(source, out)
+  path = source / 'parallel/en-zh.tsv'
+  path.write_text('c\n')
+  with pytest.raises(errors.BadRecordError):
+    _prepare(source, out)
+  with raises_error(errors.CorpusError, where='out'):
+    Corpus(out)
+
+
 def test_other_settings_are_refused_unless_overwritten(source, tmp_path):
   out = tmp_path / 'out'
   two = dataclasses.replace(ALWAYS, num_copies=2)
@@ -288,8 +353,34 @@ def test_files_of_which_nothing_is_left(source, tmp_path):
     assert done['parallel/en-zh.tsv'].reused is reused
   corpus = Corpus(tmp_path / 'o')
   assert corpus.languages == ('en', 'zh') and not corpus.pairs
-  with raises_error(errors.CorpusError, where='p', mentions=8):
+  with raises_error(errors.CorpusError, where='p', mentions=7):
     _prepare(source, tmp_path / 'p', filters=TextFilters(min_characters=500))
+
+
+def test_an_output_without_training_text_is_an_error(tmp_path):
+  """The held-out line remains, and its duplicate was the training text."""
+  for split in ('train', 'validation'):
+    corpus_writer.write_monolingual(
+      tmp_path / 'in', 'en', [['a cat']], split=split
+    )
+  with raises_error(errors.CorpusError, got='1 duplicate', where='out'):
+    _prepare(
+      tmp_path / 'in',
+      tmp_path / 'out',
+      deduplication=Deduplication(mode='exact'),
+    )
+  with raises_error(errors.CorpusError, where='out'):
+    Corpus(tmp_path / 'out')
+
+
+def test_languages_whose_text_is_all_dropped_are_logged(tmp_path, caplog):
+  for code, text in (('en', 'a cat'), ('de', 'x')):
+    corpus_writer.write_monolingual(tmp_path / 'in', code, [[text]])
+  _prepare(
+    tmp_path / 'in', tmp_path / 'out', filters=TextFilters(min_characters=4)
+  )
+  (record,) = [r for r in caplog.records if r.levelname == 'WARNING']
+  assert_mentions(record.getMessage(), 'de', 'train', 1)
 
 
 def test_files_that_change_what_duplicates_are(source, tmp_path):

@@ -70,6 +70,8 @@ def test_shares_in_any_order(source, tmp_path):
     assert [len(part) for part in parts] == [3, 3, 3]
     assert not (out / '.prepared.json').exists()
     assert not any(p.reused for part in parts for p in part)
+    with raises_error(errors.CorpusError, where=out, mentions='preprocess'):
+      Corpus(out)
     done = _prepare(source, out)
     assert [(p.path, p.lines) for p in done] == expected
     assert all(p.reused for p in done)

@@ -41,6 +41,12 @@ SPLITS = (TRAIN, VALIDATION, TEST)
 FOLDERS = {TRAIN: '.', VALIDATION: 'valid', TEST: 'test'}
 _TOP_LEVEL_FOLDERS = ('mono', 'parallel', 'dictionaries', 'valid', 'test')
 IGNORED = ('README', 'LICENSE', 'LICENCE', 'NOTICE', 'CORPUS.')
+# File that a command creates before it writes the files of a corpus directory,
+# and removes when all files are complete. It contains the command's name.
+INCOMPLETE_FILE = '.incomplete'
+# Records of the shards of a preprocessed corpus. The command without a shard
+# merges them when all files are complete.
+_SHARD_RECORDS = '.prepared-*.json'
 
 
 class Line(NamedTuple):
@@ -75,9 +81,9 @@ class Corpus:
       when they are read. If True, files without text are accepted.
 
   Raises:
-    CorpusError: If the directory does not exist or contains no text, if a file
-      has an unknown name or contains no text, or if a language pair has files
-      for both directions.
+    CorpusError: If the directory does not exist, contains no text, or is the
+      output of a command that did not finish, if a file has an unknown name or
+      contains no text, or if a language pair has files for both directions.
   """
 
   OPENED_BY = 'xlflax.data.Corpus({})'
@@ -93,6 +99,7 @@ class Corpus:
         got=str(directory),
         expected='a directory with a folder mono/ or parallel/',
       )
+    check_complete(self.directory)
     record_formats.check_corpus_toml(self.directory)
     self.files = tuple(
       dataclasses.replace(file, skips_bad_records=skip_bad_records)
@@ -302,6 +309,31 @@ class Corpus:
       expected=', '.join(available) or None,
       where=str(self.directory),
       fix=hint,
+    )
+
+
+def check_complete(directory: pathlib.Path) -> None:
+  """Raises a CorpusError if a command has not finished writing a corpus."""
+  marker = directory / INCOMPLETE_FILE
+  if marker.exists():
+    command = marker.read_text(encoding='utf-8').strip()
+    raise errors.CorpusError(
+      'The corpus directory is incomplete, because the command that writes it '
+      'is running or was interrupted.',
+      where=str(directory),
+      fix=f'Run the same command `xlflax {command}` again to write the missing '
+      'files.',
+    )
+  records = sorted(path.name for path in directory.glob(_SHARD_RECORDS))
+  if records:
+    ellipsis = ', …' if len(records) > 3 else ''
+    raise errors.CorpusError(
+      'The corpus directory is incomplete, because the shards that were '
+      'written were not merged.',
+      got=', '.join(records[:3]) + ellipsis,
+      where=str(directory),
+      fix='Run the same command `xlflax preprocess` without a shard. The '
+      'command writes missing files and merges the records of the shards.',
     )
 
 

@@ -10,7 +10,12 @@ from typing import IO
 import zstandard
 
 from xlflax.data.corpus import corpus_files
-from xlflax.data.corpus.corpus_directory import FOLDERS, TRAIN, check_split
+from xlflax.data.corpus.corpus_directory import (
+  FOLDERS,
+  INCOMPLETE_FILE,
+  TRAIN,
+  check_split,
+)
 from xlflax.data.corpus.corpus_files import Kind
 from xlflax.storage import paths
 from xlflax.utils import errors, validation
@@ -163,6 +168,21 @@ def _prepare_path(
     )
   folder.mkdir(parents=True, exist_ok=True)
   return path
+
+
+def mark_incomplete(directory: pathlib.Path, command: str) -> None:
+  """Marks a corpus directory as incomplete, so that `Corpus` rejects it.
+
+  Args:
+    directory: Existing corpus directory.
+    command: Name of the `xlflax` command that writes the directory.
+  """
+  paths.write_atomically(directory / INCOMPLETE_FILE, f'{command}\n')
+
+
+def mark_complete(directory: pathlib.Path) -> None:
+  """Removes the mark that `mark_incomplete` created."""
+  (directory / INCOMPLETE_FILE).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -2,8 +2,9 @@
 
 Files are written one after the other. Each file is written atomically and
 recorded in `.prepared.json`, so that a second call writes only the missing
-files. A file is not written if no lines remain. The order of the lines, the
-document boundaries and the alignment of pairs are preserved.
+files. `Corpus` rejects the output until all files are written. A file is not
+written if no lines remain. The order of the lines, the document boundaries and
+the alignment of pairs are preserved.
 
 The text of a file does not depend on the number of processes or shards. The
 files are sorted by path and assigned to the shards of a job in turn. Each shard
@@ -112,7 +113,7 @@ def preprocess_corpus(
       line), if the output directory contains unrelated files or is being
       written by another process, if other shards have different settings or
       files, if a language has no text, if no text can be code-switched, or if
-      no line remains.
+      no training text remains.
   """
   output = paths.to_local_path(output, where='output')
   _check_inputs(corpus, output, languages, code_switching)
@@ -173,8 +174,10 @@ def preprocess_corpus(
       ):
         report(prepared)
         prepared_files.append(prepared)
-  if not shard:
-    _check_not_empty(output, prepared_files)
+    if not shard:
+      _check_not_empty(output, outputs, prepared_files)
+      _warn_of_empty_groups(outputs, prepared_files)
+      record.finish()
   return prepared_files
 
 
@@ -192,6 +195,8 @@ def _write_files(
     )
     for file, source in zip(outputs, sources, strict=True)
   ]
+  if not all(recorded):
+    record.start_writing()
   bytes_done = sum(
     source.size
     for source, prepared in zip(sources, recorded, strict=True)
@@ -264,18 +269,58 @@ def _open_record(corpus, output, settings, outputs, shard, overwrite) -> Record:
 
 
 def _check_not_empty(
-  output: pathlib.Path, prepared_files: Sequence[Prepared]
+  output: pathlib.Path,
+  outputs: Sequence[output_files.Output],
+  prepared_files: Sequence[Prepared],
 ) -> None:
-  if any(prepared.lines for prepared in prepared_files):
+  """Raises a CorpusError if no text remains, or if no training text remains."""
+  training_files = [
+    prepared
+    for file, prepared in zip(outputs, prepared_files, strict=True)
+    if file.source.split == corpus_directory.TRAIN
+  ]
+  # A corpus of held-out text only has no training files.
+  files = training_files or prepared_files
+  if any(prepared.lines for prepared in files):
     return
-  dropped: collections.Counter[str] = collections.Counter()
-  for prepared in prepared_files:
-    dropped.update(prepared.dropped)
+  kind = 'training text' if training_files else 'text'
   raise errors.CorpusError(
-    'No line of the corpus remains after filtering.',
-    got=str(dropped),
+    f'All {kind} of the corpus was dropped.',
+    got=_describe_dropped(files) or 'files without text',
     where=str(output),
-    fix='Relax the filters so that some lines remain.',
+    fix='Relax the filters, or hold out fewer documents, so that some lines '
+    'remain.',
+  )
+
+
+def _warn_of_empty_groups(
+  outputs: Sequence[output_files.Output], prepared_files: Sequence[Prepared]
+) -> None:
+  """Logs a warning for each language and split whose text was all dropped."""
+  groups: dict[tuple, list[Prepared]] = {}
+  for file, prepared in zip(outputs, prepared_files, strict=True):
+    source = file.source
+    key = (source.split, source.kind, source.languages)
+    groups.setdefault(key, []).append(prepared)
+  for (split, kind, languages), files in groups.items():
+    if not any(prepared.lines for prepared in files):
+      logging.warning(
+        'No %s text of the %s split remains in %s: all lines were dropped '
+        '(%s). Relax the filters, or hold out fewer documents.',
+        kind.value,
+        split,
+        '-'.join(languages),
+        _describe_dropped(files) or 'the files contain no text',
+      )
+
+
+def _describe_dropped(files: Sequence[Prepared]) -> str:
+  """Returns the numbers of dropped lines in files, by reason."""
+  dropped: collections.Counter[str] = collections.Counter()
+  for prepared in files:
+    dropped.update(prepared.dropped)
+  return ', '.join(
+    f'{count:,} {reason}' for reason, count in sorted(dropped.items())
   )
 
 

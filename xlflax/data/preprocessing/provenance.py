@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from xlflax.data.corpus import corpus_directory, corpus_writer
 from xlflax.data.corpus.bad_records import BadRecordCount
 from xlflax.data.corpus.corpus_files import Fingerprint
 from xlflax.storage import checksums, file_lock, paths
@@ -18,6 +19,7 @@ _SHARD_RECORD_PATTERN = '.prepared-*.json'
 _NAME_PREFIX = '.prepared'
 _LOCK = f'{_NAME_PREFIX}.lock'
 _FORMAT = 4
+_COMMAND = 'preprocess'
 # Reason for dropping lines and records that cannot be used.
 BAD_RECORD = 'bad record'
 # Recorded digest of files that are not written because no line remains.
@@ -105,6 +107,9 @@ class Record:
   ) -> 'Record':
     """Opens the record of all files, and merges the shards' records into it.
 
+    A new output and an output with different settings are marked as incomplete
+    until `finish` is called.
+
     Args:
       output: Output directory.
       settings: Settings that the current call requests.
@@ -117,7 +122,8 @@ class Record:
     """
     files: dict = {}
     dictionary_digests: dict = {}
-    for stored in _read_records(output).values():
+    stored_records = _read_records(output)
+    for stored in stored_records.values():
       if stored['settings'] == settings:
         files |= stored['files']
         dictionary_digests |= stored['dictionaries']
@@ -128,9 +134,12 @@ class Record:
         raise _other_settings_error(
           output,
           _differences(stored['settings'], settings),
-          'Choose a different --output, or pass --overwrite to replace the '
-          'existing output.',
+          _fix_of_other_settings(output),
         )
+    if stored_records.keys() != {RECORD_FILE} or any(
+      stored['settings'] != settings for stored in stored_records.values()
+    ):
+      corpus_writer.mark_incomplete(output, _COMMAND)
     data = _new_record(settings, files) | {'dictionaries': dictionary_digests}
     record = cls(output / RECORD_FILE, data, {})
     # The lock of the directory guarantees that no shard is being written.
@@ -192,6 +201,14 @@ class Record:
         path.unlink()
       raise
     return record
+
+  def start_writing(self) -> None:
+    """Marks the output as incomplete before its files are changed."""
+    corpus_writer.mark_incomplete(self.output, _COMMAND)
+
+  def finish(self) -> None:
+    """Marks the output as complete."""
+    corpus_writer.mark_complete(self.output)
 
   def find(
     self, name: str, source: Fingerprint, *, allow_bad_records: bool = False
@@ -281,9 +298,13 @@ class Record:
     Raises:
       CorpusError: If a file to delete has been modified.
     """
-    for path in set(self._data['files']) - paths:
+    other_paths = set(self._data['files']) - paths
+    for path in other_paths:
       if entry := self._data['files'][path]:
         self._check_as_written(path, entry['digest'])
+    if other_paths:
+      self.start_writing()
+    for path in other_paths:
       (self.output / path).unlink(missing_ok=True)
       del self._data['files'][path]
     self._save()
@@ -387,7 +408,10 @@ def check_output(output: pathlib.Path) -> None:
   if not output.is_dir():
     return
   other_files = sorted(
-    path.name for path in output.iterdir() if _NAME_PREFIX not in path.name
+    path.name
+    for path in output.iterdir()
+    if _NAME_PREFIX not in path.name
+    and path.name != corpus_directory.INCOMPLETE_FILE
   )
   # The records of shards are checked first, because another process may replace
   # them by the complete record.
@@ -437,6 +461,20 @@ def _check_shards(output: pathlib.Path, settings: dict, division: dict) -> None:
         'files, run the command without --shard. To replace the output, add '
         '--overwrite.',
       )
+
+
+def _fix_of_other_settings(output: pathlib.Path) -> str:
+  """Returns the hint for an output that was written with other settings."""
+  if (output / corpus_directory.INCOMPLETE_FILE).exists():
+    return (
+      'The output is incomplete. Pass the settings with which it was started '
+      'to write the missing files, or pass --overwrite to start again with the '
+      'requested settings.'
+    )
+  return (
+    'Choose a different --output, or pass --overwrite to replace the existing '
+    'output.'
+  )
 
 
 def _other_settings_error(

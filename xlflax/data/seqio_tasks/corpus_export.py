@@ -47,8 +47,9 @@ def export_tasks(
 
   Each split of each task becomes one file, such as `mono/en.wiki40b.en.txt.zst`
   or `valid/parallel/de-en.wmt14.de_en.tsv.zst`. The text is streamed, and each
-  file appears when it is complete. If the call is interrupted, the next call
-  with the same arguments keeps the complete files. Several calls with different
+  file appears when it is complete. If the call is interrupted, `Corpus` rejects
+  the directory, and the next call with the same arguments keeps the complete
+  files. Several calls with different
   tasks can write to the same directory one after the other.
 
   Args:
@@ -79,13 +80,20 @@ def export_tasks(
     output, name=_LOCK, what='corpus', error=errors.CorpusError
   ):
     record = _open_record(output)
+    if not overwrite:
+      for file in outputs:
+        if previous := record['files'].get(file.path):
+          _check_settings(output, file, previous, settings)
+    corpus_writer.mark_incomplete(output, 'build-corpus seqio')
     for file in outputs:
       previous = record['files'].get(file.path)
-      if previous and not overwrite:
-        _check_settings(output, file, previous, settings)
-        if _is_unchanged(output / file.path, previous):
-          _LOG.info('%s: unchanged', file.path)
-          continue
+      if (
+        previous
+        and not overwrite
+        and _is_unchanged(output / file.path, previous)
+      ):
+        _LOG.info('%s: unchanged', file.path)
+        continue
       statistics = _write_file(output, file, max_examples)
       record['files'][file.path] = {
         'task': file.task,
@@ -99,6 +107,7 @@ def export_tasks(
         json.dumps(record, indent=2, ensure_ascii=False) + '\n',
       )
       _LOG.info('%s: %s lines', file.path, f'{statistics["lines"]:,}')
+    corpus_writer.mark_complete(output)
   return record
 
 
@@ -157,7 +166,10 @@ def _open_record(output: pathlib.Path) -> dict[str, Any]:
     record = checksums.read_json(path, error=errors.CorpusError)
     if isinstance(record, dict) and record.get('format') == _FORMAT:
       return record
-  elif not any(entry.name != _LOCK for entry in output.iterdir()):
+  elif not {entry.name for entry in output.iterdir()} - {
+    _LOCK,
+    corpus_directory.INCOMPLETE_FILE,
+  }:
     return {'format': _FORMAT, 'files': {}}
   raise errors.CorpusError(
     'The output directory contains files that were not exported from tasks.',
