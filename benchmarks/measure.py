@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import platform
 import resource
 import statistics
 import subprocess
@@ -11,6 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+# Flags in /proc/cpuinfo and the names of their instructions, widest first.
+_INSTRUCTIONS = {'amx_tile': 'AMX', 'avx512f': 'AVX-512', 'avx2': 'AVX2'}
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
@@ -41,6 +44,32 @@ def time_calls(call: Callable[[], Any], *, calls: int) -> dict[str, Any]:
     'cpu_seconds': [timing[1] for timing in timings],
     'peak_bytes': peak_resident_bytes(),
   }
+
+
+def describe_processor(
+  cpu_info: pathlib.Path = pathlib.Path('/proc/cpuinfo'),
+) -> str:
+  """Returns the processor's model and its widest matrix instructions.
+
+  The ratio between two libraries depends on both. An example is 'AMD EPYC
+  (AVX2)'.
+
+  Args:
+    cpu_info: File in which Linux describes the processor. On other systems, the
+      file does not exist, and the result is the architecture.
+  """
+  if not cpu_info.exists():
+    return platform.processor() or platform.machine()
+  fields: dict[str, str] = {}
+  for line in cpu_info.read_text().splitlines():
+    name, _, value = line.partition(':')
+    fields.setdefault(name.strip(), value.strip())
+  flags = fields.get('flags', '').split()
+  model = fields.get('model name') or platform.machine()
+  for flag, instructions in _INSTRUCTIONS.items():
+    if flag in flags:
+      return f'{model} ({instructions})'
+  return model
 
 
 def peak_resident_bytes() -> int:

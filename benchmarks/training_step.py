@@ -16,7 +16,6 @@ on one core are comparable.
 import argparse
 import json
 import os
-import platform
 import statistics
 
 from benchmarks import measure, pretraining, shapes
@@ -229,13 +228,17 @@ def main(arguments=None) -> None:
     huge_pages=args.huge_pages,
   )
   print(
-    f'{shape}\n{platform.processor() or platform.machine()}, '
+    f'{shape}\n{measure.describe_processor()}, '
     f'{args.cores or os.cpu_count()} cores\n\n{format_table(results, shape)}'
   )
   if args.output:
     with open(args.output, 'w', encoding='utf-8') as file:
       json.dump(
-        {'shape': json.loads(shape.to_json()), 'results': results},
+        {
+          'shape': json.loads(shape.to_json()),
+          'processor': measure.describe_processor(),
+          'results': results,
+        },
         file,
         indent=2,
       )

@@ -175,3 +175,17 @@ def test_process_that_fails_says_why(tmp_path, monkeypatch):
   monkeypatch.setenv('PYTHONPATH', str(tmp_path))
   with pytest.raises(RuntimeError, match='no such shape'):
     measure.run_module('broken')
+
+
+@pytest.mark.parametrize(
+  'flags, instructions',
+  [('sse avx2', ' (AVX2)'), ('avx2 avx512f amx_tile', ' (AMX)'), ('sse', '')],
+)
+def test_the_processor_of_a_measurement(tmp_path, flags, instructions):
+  """The description of the first core counts."""
+  file = tmp_path / 'cpuinfo'
+  core = 'processor\t: {}\nmodel name\t: Some CPU @ 2.0GHz\nflags\t\t: {}\n\n'
+  file.write_text(core.format(0, flags) + core.format(1, 'avx512f'))
+  description = f'Some CPU @ 2.0GHz{instructions}'
+  assert measure.describe_processor(file) == description
+  assert measure.describe_processor(tmp_path / 'none')
