@@ -4,6 +4,7 @@ import pathlib
 import pytest
 
 from tests.errors import raises_error
+from xlflax.data.corpus import corpus_writer
 from xlflax.evaluation import text_sources
 from xlflax.utils import errors
 
@@ -128,3 +129,16 @@ def test_two_directions_of_a_pair_would_have_one_result():
     text_sources.ParallelFiles(files=files).pairs()
   del files['fr-en']
   assert len(text_sources.ParallelFiles(files=files).pairs()) == 2
+
+
+def test_pairs_of_a_corpus_inside_another_directory(tmp_path):
+  pairs = [('ein Haus', 'a house')]
+  corpus_writer.write_parallel(
+    tmp_path / 'iwslt14', ('de', 'en'), pairs, split='test'
+  )
+  (tmp_path / 'xnli').mkdir()
+  source = text_sources.pairs_in_directory(
+    str(tmp_path), 'iwslt14', languages=('de-en',)
+  )
+  assert source.pairs() == (('de', 'en'),)
+  assert source.load(('de', 'en')) == (['ein Haus'], ['a house'])

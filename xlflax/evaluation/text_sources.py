@@ -14,6 +14,7 @@ from xlflax.data.supervised.readers import (
   file_reading,
   parallel_reader,
 )
+from xlflax.storage import paths
 from xlflax.utils import class_registry, errors, name_suggestions, validation
 
 Pair = tuple[str, str]
@@ -119,6 +120,30 @@ class ParallelCorpus(PairSource):
     return PairedText(
       [line.source for line in lines], [line.target for line in lines]
     )
+
+
+@validation.validate_call
+def pairs_in_directory(
+  directory: str,
+  corpus: str,
+  *,
+  split: str = 'test',
+  languages: tuple[str, ...] | None = None,
+) -> ParallelCorpus:
+  """Returns the pairs of a corpus directory inside another directory.
+
+  Args:
+    directory: Directory that contains the corpus directory.
+    corpus: Path of the corpus directory in `directory`, such as 'iwslt14'.
+    split: Data split: 'train', 'validation' or 'test'.
+    languages: Languages whose pairs with English are read, or pairs such as
+      'de-fr'. If None, all pairs.
+  """
+  return ParallelCorpus(
+    directory=str(paths.to_path(directory) / corpus),
+    split=split,
+    languages=languages,
+  )
 
 
 @class_registry.register('text_source')
