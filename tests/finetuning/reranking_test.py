@@ -2,6 +2,7 @@
 
 import json
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
@@ -10,6 +11,7 @@ import transformers
 from tests.interop.huggingface.huggingface_export_test import run_of
 from xlflax import cli, load_run
 from xlflax.evaluation import result_store
+from xlflax.objectives.finetuning import reranking
 from xlflax.training.checkpointing import saved_run
 
 pytest_plugins = ['tests.evaluation.fixtures']
@@ -148,6 +150,37 @@ def test_a_reranker_is_trained_evaluated_and_exported(
   library = pytest.importorskip('sentence_transformers')
   cross_encoder = library.CrossEncoder(str(folder), device='cpu')
   np.testing.assert_allclose(scores, cross_encoder.predict(pairs), atol=2e-5)
+
+  # The loss of the exported reranker is that of Sentence-Transformers.
+  from sentence_transformers.cross_encoder import losses
+
+  texts = [[line['positive'], *line['negatives']] for line in lines[:3]]
+  targets = [line['scores'] for line in lines[:3]]
+  objective = reranking.Reranking(
+    group_size=3, loss=reranking.RerankingLoss.MARGIN_MSE
+  )
+  group_scores = load_run(str(directory)).score_pairs(
+    [
+      (line['query'], text)
+      for line, documents in zip(lines, texts, strict=False)
+      for text in documents
+    ]
+  )
+  group_losses = objective.group_losses(
+    jnp.asarray(group_scores.reshape(3, 3)), jnp.asarray(targets, jnp.float32)
+  )
+  columns = [
+    [line['query'] for line in lines[:3]],
+    *map(list, zip(*texts, strict=True)),
+  ]
+  cross_encoder.eval()
+  with torch.no_grad():
+    expected = losses.MarginMSELoss(cross_encoder)(
+      columns, torch.tensor(targets, dtype=torch.float32)
+    )
+  np.testing.assert_allclose(
+    group_losses.loss.mean(), expected.item(), rtol=1e-4
+  )
 
   # The exported reranker scores the same after it is imported.
   imported = tmp_path / 'imported'

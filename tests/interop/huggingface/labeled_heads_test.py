@@ -20,7 +20,10 @@ from xlflax.interop.huggingface import (
 )
 from xlflax.interop.huggingface.architectures import architecture_registry
 from xlflax.objectives import objective_base
-from xlflax.objectives.finetuning import sequence_classification
+from xlflax.objectives.finetuning import (
+  sequence_classification,
+  sequence_regression,
+)
 from xlflax.training.checkpointing import run_directory, saved_run
 from xlflax.utils import errors
 
@@ -196,6 +199,44 @@ def test_models_without_a_labeled_head_record_none(tmp_path):
     huggingface_import.check_import(tmp_path / 'hf'), tmp_path / 'ours'
   )
   assert saved_run.load_run(tmp_path / 'ours').objectives == {}
+
+
+@pytest.mark.parametrize(
+  'name',
+  [
+    'BertForSequenceClassification',
+    'XLMRobertaForSequenceClassification',
+    'ModernBertForSequenceClassificationmean',
+  ],
+)
+def test_a_published_reranker_keeps_its_head(name, tmp_path):
+  kind, config_kind, options = reference.CLASSIFIERS[name]
+  torch.manual_seed(0)
+  model = getattr(transformers, kind)(
+    getattr(transformers, config_kind)(**options | {'num_labels': 1})
+  ).eval()
+  model.config.sbert_ce_default_activation_function = 'torch.nn.Identity'
+  reference.save(model, tmp_path / 'hf')
+  huggingface_import.convert_import(
+    huggingface_import.check_import(tmp_path / 'hf'), tmp_path / 'ours'
+  )
+  run = saved_run.load_run(tmp_path / 'ours')
+  (objective,) = run.objectives.values()
+  assert isinstance(objective, sequence_regression.SequenceRegression)
+  batch, theirs = _batch(name)
+  scores = objective.predict(
+    run.model, run.restore_params(0), batch, run.vocabulary.spec
+  )
+  with torch.no_grad():
+    expected = model(input_ids=theirs['input_ids']).logits
+  assert scores.shape == (4, 1)
+  np.testing.assert_allclose(scores, expected, atol=2e-5)
+  folder_writer.write_folder(
+    huggingface_export.check_export(run.directory), tmp_path / 'back'
+  )
+  config = transformers.AutoConfig.from_pretrained(tmp_path / 'back')
+  assert config.num_labels == 1
+  assert config.sbert_ce_default_activation_function == 'torch.nn.Identity'
 
 
 @pytest.mark.parametrize(
