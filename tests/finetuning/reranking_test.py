@@ -1,5 +1,6 @@
 """Training, evaluation and export of a reranker with commands."""
 
+import importlib.util
 import json
 
 import jax.numpy as jnp
@@ -92,6 +93,45 @@ def _read_metrics(directory):
   return result.metrics
 
 
+def _compare_with_cross_encoder(folder, run, pairs, lines):
+  """Compares scores and a loss with those of Sentence-Transformers."""
+  import sentence_transformers
+  from sentence_transformers.cross_encoder import losses
+
+  scores = run.score_pairs(pairs)
+  cross_encoder = sentence_transformers.CrossEncoder(str(folder), device='cpu')
+  np.testing.assert_allclose(scores, cross_encoder.predict(pairs), atol=2e-5)
+
+  # The loss of the exported reranker is that of Sentence-Transformers.
+  texts = [[line['positive'], *line['negatives']] for line in lines[:3]]
+  targets = [line['scores'] for line in lines[:3]]
+  objective = reranking.Reranking(
+    group_size=3, loss=reranking.RerankingLoss.MARGIN_MSE
+  )
+  group_scores = run.score_pairs(
+    [
+      (line['query'], text)
+      for line, documents in zip(lines, texts, strict=False)
+      for text in documents
+    ]
+  )
+  group_losses = objective.group_losses(
+    jnp.asarray(group_scores.reshape(3, 3)), jnp.asarray(targets, jnp.float32)
+  )
+  columns = [
+    [line['query'] for line in lines[:3]],
+    *map(list, zip(*texts, strict=True)),
+  ]
+  cross_encoder.eval()
+  with torch.no_grad():
+    expected = losses.MarginMSELoss(cross_encoder)(
+      columns, torch.tensor(targets, dtype=torch.float32)
+    )
+  np.testing.assert_allclose(
+    group_losses.loss.mean(), expected.item(), rtol=1e-4
+  )
+
+
 @pytest.mark.slow
 def test_a_reranker_is_trained_evaluated_and_exported(
   pretrained, lines, tmp_path
@@ -128,6 +168,9 @@ def test_a_reranker_is_trained_evaluated_and_exported(
   config = json.loads((folder / 'config.json').read_text())
   assert config['architectures'] == ['RobertaForSequenceClassification']
   assert list(config['id2label']) == ['0']
+  card = (folder / 'README.md').read_text()
+  assert 'pipeline_tag: text-ranking' in card
+  assert '"type": "ndcg@10"' in card
 
   long_text = ' '.join(line['positive'] for line in lines)
   pairs = [(line['query'], line['positive']) for line in lines[:2]]
@@ -147,41 +190,6 @@ def test_a_reranker_is_trained_evaluated_and_exported(
   assert logits.shape == (6, 1)
   np.testing.assert_allclose(scores, logits[:, 0], atol=2e-5)
 
-  library = pytest.importorskip('sentence_transformers')
-  cross_encoder = library.CrossEncoder(str(folder), device='cpu')
-  np.testing.assert_allclose(scores, cross_encoder.predict(pairs), atol=2e-5)
-
-  # The loss of the exported reranker is that of Sentence-Transformers.
-  from sentence_transformers.cross_encoder import losses
-
-  texts = [[line['positive'], *line['negatives']] for line in lines[:3]]
-  targets = [line['scores'] for line in lines[:3]]
-  objective = reranking.Reranking(
-    group_size=3, loss=reranking.RerankingLoss.MARGIN_MSE
-  )
-  group_scores = load_run(str(directory)).score_pairs(
-    [
-      (line['query'], text)
-      for line, documents in zip(lines, texts, strict=False)
-      for text in documents
-    ]
-  )
-  group_losses = objective.group_losses(
-    jnp.asarray(group_scores.reshape(3, 3)), jnp.asarray(targets, jnp.float32)
-  )
-  columns = [
-    [line['query'] for line in lines[:3]],
-    *map(list, zip(*texts, strict=True)),
-  ]
-  cross_encoder.eval()
-  with torch.no_grad():
-    expected = losses.MarginMSELoss(cross_encoder)(
-      columns, torch.tensor(targets, dtype=torch.float32)
-    )
-  np.testing.assert_allclose(
-    group_losses.loss.mean(), expected.item(), rtol=1e-4
-  )
-
   # The exported reranker scores the same after it is imported.
   imported = tmp_path / 'imported'
   assert (
@@ -195,6 +203,9 @@ def test_a_reranker_is_trained_evaluated_and_exported(
   arguments[1] = f'--model_dir={imported}'
   assert cli.main([*arguments, '--tasks=reranking']) == 0
   assert _read_metrics(imported)['mrr@10/de'] == metrics['mrr@10/de']
+
+  if importlib.util.find_spec('sentence_transformers') is not None:
+    _compare_with_cross_encoder(folder, load_run(str(directory)), pairs, lines)
 
 
 @pytest.mark.slow

@@ -203,6 +203,21 @@ def _task(name, task_type):
   )
 
 
+def test_aggregated_tasks_are_scored_by_mteb(mteb, directory):
+  flags = ['--mteb=OwnSearch,OwnAggregate', f'--task_module={_MODULE}']
+  assert _evaluate(directory, *flags) == 0
+  scores = [
+    _read_result(directory, name).metrics['main_score/mean']
+    for name in ('OwnSearch', 'OwnAggregate')
+  ]
+  assert scores[1] == pytest.approx(scores[0])
+
+
+def test_only_text_is_evaluated(mteb):
+  with raises_error(errors.ConfigError, where='--mteb=MIEB(lite)'):
+    mteb_task.select_tasks('MIEB(lite)')
+
+
 def test_means_over_tasks_and_task_types():
   tasks = [_task('a', 'STS'), _task('b', 'STS'), _task('c', 'Retrieval')]
   results = {

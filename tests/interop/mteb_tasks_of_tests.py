@@ -2,6 +2,8 @@
 
 import datasets
 import mteb
+from mteb.abstasks.aggregate_task_metadata import AggregateTaskMetadata
+from mteb.abstasks.aggregated_task import AbsTaskAggregate
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 from mteb.abstasks.sts import AbsTaskSTS
 
@@ -93,3 +95,17 @@ class OwnUnreachable(AbsTaskSTS):
   def load_data(self, **options):
     del options
     raise ConnectionError('No route to the Hub')
+
+
+class OwnAggregate(AbsTaskAggregate):
+  """Task whose score is the mean over other tasks."""
+
+  metadata = AggregateTaskMetadata(
+    name='OwnAggregate',
+    description='Data in memory.',
+    reference=None,
+    tasks=[OwnSearch()],
+    main_score='ndcg_at_10',
+    type='Retrieval',
+    eval_splits=['dev'],
+  )

@@ -252,12 +252,20 @@ def select_tasks(
 
   Raises:
     ConfigError: If `mteb` is not installed, if there is no benchmark or task
-      with a name, or if no task has texts in one of the languages.
+      with a name, if a task contains images, audio or video, or if no task has
+      texts in one of the languages.
   """
   import_mteb()
   selected: dict[str, dict[str, Any]] = {}
   for name in filter(None, map(str.strip, _SEPARATOR.split(names))):
     for task in _tasks_of(name):
+      modalities = set(task.metadata.modalities)
+      if modalities != {'text'}:
+        raise errors.ConfigError(
+          'Only tasks of mteb that consist of text can be evaluated',
+          got=f'{task.metadata.name} with {", ".join(sorted(modalities))}',
+          where=f'--mteb={name}',
+        )
       arguments = _task_arguments(task, languages)
       if arguments is not None:
         selected[task.metadata.name] = arguments

@@ -16,6 +16,7 @@ from xlflax.interop import mteb_task
 from xlflax.interop.huggingface.architectures.architecture_registry import Task
 from xlflax.interop.huggingface.cards import card_metadata
 from xlflax.interop.huggingface.huggingface_export import Export
+from xlflax.objectives.finetuning import reranking
 from xlflax.training.checkpointing import config_serialization, run_directory
 from xlflax.training.initialization import averaging
 
@@ -57,7 +58,11 @@ def format_model_card(
     [
       '---',
       *_metadata(export, origin, license, settings),
-      *_model_index(export, name, _PIPELINES[export.task]),
+      *_model_index(
+        export,
+        name,
+        'text-ranking' if _is_reranker(export) else _PIPELINES[export.task],
+      ),
       '---',
       '',
       f'# {name}',
@@ -81,6 +86,10 @@ def _metadata(export: Export, origin, license, settings) -> list[str]:
   library, pipeline = 'transformers', _PIPELINES[export.task]
   if export.sentence:
     library, pipeline = 'sentence-transformers', 'sentence-similarity'
+  tags = ['xlflax', *(fields['name'] for fields in _objectives(settings))]
+  if _is_reranker(export):
+    library, pipeline = 'sentence-transformers', 'text-ranking'
+    tags += ['cross-encoder', 'reranker']
   lines = [f'library_name: {library}']
   for key, codes in card_metadata.hub_languages(languages).items():
     lines += _list(key, codes)
@@ -92,8 +101,13 @@ def _metadata(export: Export, origin, license, settings) -> list[str]:
   if origin.get('hub'):
     lines.append(f'base_model: {json.dumps(origin["hub"]["repository"])}')
   lines.append(f'pipeline_tag: {pipeline}')
-  names = [fields['name'] for fields in _objectives(settings)]
-  return lines + _list('tags', ['xlflax', *names])
+  return lines + _list('tags', tags)
+
+
+def _is_reranker(export: Export) -> bool:
+  """Returns whether the exported head was trained to score documents."""
+  objective = export.run.objectives.get(export.task.value)
+  return isinstance(objective, reranking.Reranking)
 
 
 def _model_index(export: Export, name: str, pipeline: str) -> list[str]:
