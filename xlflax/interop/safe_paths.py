@@ -3,7 +3,7 @@
 import pathlib
 from collections.abc import Iterable
 
-from xlflax.utils import errors
+from xlflax.utils import errors, validation
 
 
 def path_inside(folder: pathlib.Path, name: str) -> pathlib.Path:
@@ -14,14 +14,19 @@ def path_inside(folder: pathlib.Path, name: str) -> pathlib.Path:
     name: Relative path of a file or folder, as stored in a file of `folder`.
 
   Raises:
-    CheckpointError: If the name is absolute or points outside the folder,
-      through `..` or through a link. Links into the `blobs` folder of the
+    CheckpointError: If the name is absolute, contains control characters or
+      unpaired surrogates, or points outside the folder, through `..` or through
+      a link. Links into the `blobs` folder of the
       Hugging Face cache are followed, because the snapshots in that cache
       consist of links.
   """
+  try:
+    validation.check_path(name)
+  except ValueError:
+    raise _outside_error(ascii(name), folder) from None
   path = folder / name
   parts = pathlib.PurePath(name).parts
-  if pathlib.PurePath(name).is_absolute() or '..' in parts or '\0' in name:
+  if pathlib.PurePath(name).is_absolute() or '..' in parts:
     raise _outside_error(name, folder)
 
   allowed = [folder.resolve()]
