@@ -172,3 +172,12 @@ def test_dictionaries_without_overlap(languages):
 def test_words_and_vectors_must_be_as_many():
   with raises_error(errors.AnalysisError, mentions=(2, 3)):
     WordVectors(('a', 'b'), np.eye(3))
+
+
+def test_a_truncated_file_of_vectors_is_an_error(tmp_path):
+  path = tmp_path / 'a.vec'
+  path.write_text('3 2\nx 1 2\ny 3 4\n')
+  with pytest.raises(errors.CorpusError):
+    lexicon_induction.read_vectors(str(path))
+  vectors = lexicon_induction.read_vectors(str(path), max_words=2)
+  assert vectors.words == ('x', 'y')

@@ -101,10 +101,14 @@ def test_colours_and_languages(folders):
     ('train,en,gap\nen,high,0.1\n', 'directions.nli.csv:2'),
     ('en,fr,gap\n0.1,0.2,0.1\n', 'directions.nli.csv'),
     ('train,en,gap\n', 'directions.nli.csv'),
+    ('train,en,gap\nen,0.5,0.1,0.2\n', 'directions.nli.csv:2'),
+    ('train,en,gap\ncaf\udce9,0.5,0.1\n', 'directions.nli.csv'),
   ],
 )
 def test_broken_files(folders, tmp_path, lines, location):
-  (tmp_path / 'b' / 'directions.nli.csv').write_text(lines)
+  (tmp_path / 'b' / 'directions.nli.csv').write_text(
+    lines, errors='surrogateescape'
+  )
   found = _run(folders)
   assert {row['series'] for row in found.rows} == {'a'}  # is not lost
   assert_mentions(found.failures[0], location)

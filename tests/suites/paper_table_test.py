@@ -349,3 +349,25 @@ def test_bindings_of_shipped_tables_have_an_effect(name):
   )
   for task in suite.tasks:
     gin_config.check_bindings(runner._built_configurations(task))
+
+
+@pytest.mark.parametrize(
+  'row', ['base,,Base,base,s,,70,60', 'base,,Base,base,s,,70,60,50,40,58.3,1']
+)
+def test_rows_have_as_many_columns_as_the_header(tmp_path, row):
+  good = 'base,,Base,base,s,,70,60,50,40,58.3'
+  published = _write(tmp_path / 'table.csv', [good, row])
+  with raises_error(errors.ConfigError, where=f'{published}:3'):
+    _table(published).check(['task', 'qa'])
+
+
+def test_published_scores_are_utf8(tmp_path):
+  published = _write(
+    tmp_path / 'table.csv', ['base,,Base,base,s,,70,60,50,40,58.3']
+  )
+  path = tmp_path / 'table.csv'
+  path.write_bytes(b'\xef\xbb\xbf' + path.read_bytes())
+  _table(published).check(['task', 'qa'])
+  path.write_bytes(path.read_bytes().replace(b'Base', b'Bas\xe9'))
+  with raises_error(errors.ConfigError, where=published):
+    _table(published).check(['task', 'qa'])

@@ -116,7 +116,8 @@ def read_vectors(
     language: Language code for the words.
 
   Raises:
-    CorpusError: If a line is malformed, or if the file does not contain words.
+    CorpusError: If a line is malformed, or if the file contains no words or
+      fewer words than its first line states.
   """
   path = pathlib.Path(path)
   lines = line_reader.read_lines(path)
@@ -124,7 +125,9 @@ def read_vectors(
   count = size if max_words is None else min(size, max_words)
   vectors = np.empty((count, dimension), np.float32)
   row_of_word: dict[str, int] = {}
+  num_lines = 0
   for line_number, line in itertools.islice(lines, count):
+    num_lines += 1
     fields = line.split(b' ')
     word = b' '.join(fields[:-dimension])  # Words may contain spaces.
     row = _parse_floats(fields[-dimension:])
@@ -143,6 +146,14 @@ def read_vectors(
   if not row_of_word:
     raise errors.CorpusError(
       'The file of word vectors does not contain any words', where=str(path)
+    )
+  if num_lines < count:
+    raise errors.CorpusError(
+      'The file of word vectors is truncated',
+      got=f'{num_lines:,} words',
+      expected=f'{size:,} words, as stated in the first line',
+      where=str(path),
+      fix='Download the file again.',
     )
   return WordVectors(tuple(row_of_word), vectors[: len(row_of_word)], language)
 

@@ -90,8 +90,13 @@ class TransferMatrixStudy(study_base.Study):
 
 def _read_matrix(path: pathlib.Path) -> list[analysis_report.Row]:
   """Returns a row for each score of a matrix, with the transfer gap."""
-  with path.open(encoding='utf-8', newline='') as stream:
-    lines = list(csv.DictReader(stream))
+  try:
+    with path.open(encoding='utf-8-sig', newline='') as stream:
+      lines = list(csv.DictReader(stream))
+  except ValueError as error:
+    raise errors.AnalysisError(
+      'The transfer matrix is not UTF-8', where=str(path)
+    ) from error
   rows: list[analysis_report.Row] = []
   for number, line in enumerate(lines, 2):
     try:

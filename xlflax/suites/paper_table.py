@@ -4,6 +4,7 @@ import collections
 import csv
 import dataclasses
 import functools
+import io
 import math
 import os
 import pathlib
@@ -336,7 +337,13 @@ def _read_published(
   path: pathlib.Path,
 ) -> tuple[tuple[str, ...], tuple[PublishedRow, ...]]:
   """Reads the columns and rows of a file of published scores."""
-  with path.open(encoding='utf-8', newline='') as file:
+  try:
+    text = path.read_text(encoding='utf-8-sig')
+  except ValueError as error:
+    raise errors.ConfigError(
+      'The file of published scores is not UTF-8', where=str(path)
+    ) from error
+  with io.StringIO(text, newline='') as file:
     reader = csv.DictReader(file)
     names = tuple(reader.fieldnames or ())
     if names[: len(_ROW_COLUMNS)] != _ROW_COLUMNS:
@@ -359,6 +366,13 @@ def _parse_row(
 ) -> PublishedRow:
   """Returns a row of the published table."""
   scores = {}
+  if None in record or None in record.values():
+    raise errors.ConfigError(
+      'A row and the header of the published scores have different numbers of '
+      'columns',
+      expected=f'{len(_ROW_COLUMNS) + len(columns)} columns',
+      where=place,
+    )
   for column in columns:
     text = record[column]
     if not text:
