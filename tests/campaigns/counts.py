@@ -1,4 +1,4 @@
-"""What became of the cases of a campaign."""
+"""Outcome counts of a campaign's cases."""
 
 import collections
 import dataclasses
@@ -6,30 +6,30 @@ import dataclasses
 
 @dataclasses.dataclass
 class Counts:
-  """Cases by outcome, and what went wrong.
+  """Cases by outcome, and descriptions of the violations.
 
   Attributes:
-    outcomes: name of an outcome -> cases.
-    wrong: a line for each case that broke a promise.
+    outcomes: Mapping from the name of an outcome to its number of cases.
+    violations: One line for each case that violated a guarantee.
   """
 
   outcomes: collections.Counter = dataclasses.field(
     default_factory=collections.Counter
   )
-  wrong: list[str] = dataclasses.field(default_factory=list)
+  violations: list[str] = dataclasses.field(default_factory=list)
 
   def add(self, outcome: str, problem: str = '') -> None:
-    """Counts a case; `problem` says what is wrong with it, if anything."""
+    """Counts a case. A nonempty `problem` describes a violation."""
     self.outcomes[outcome] += 1
     if problem:
-      self.wrong.append(f'{outcome}: {problem}')
+      self.violations.append(f'{outcome}: {problem}')
 
   @property
   def cases(self) -> int:
-    """How many there were."""
+    """Total number of cases."""
     return self.outcomes.total()
 
   def summary(self) -> str:
-    """One line: '400 cases: 390 noticed, 10 unread'."""
+    """Returns a one-line summary: '400 cases: 390 noticed, 10 unread'."""
     parts = [f'{n:,} {name}' for name, n in self.outcomes.most_common()]
     return f'{self.cases:,} cases: ' + ', '.join(parts)

@@ -1,10 +1,10 @@
-"""Artifacts exchanged between two runs: every reader notices, or reads none.
+"""Campaign that exchanges artifacts between two runs.
 
-A case copies a workspace (`two_runs`), puts one or two kinds of artifacts of
-another one in the place of its own, and lets a command read it. The exchange is
-*noticed* if that is refused, warned of, or left out; *unread* if what is read
-is what it was, and *whole* if all of it is the other run's. Anything else is a
-mixture that nobody would know of.
+A case copies a workspace (`two_runs`), replaces one or two kinds of its
+artifacts with those of another workspace, and lets a command read it. The
+outcome is *noticed* if the command raises an error, logs a warning or skips
+the artifact. It is *unread* if the result is unchanged, and *whole* if the
+result is entirely that of the other run. Any other result is a silent mixture.
 """
 
 import itertools
@@ -14,14 +14,13 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator
 
-from tests.campaigns import counts as counts_lib
-from tests.campaigns import two_runs
+from tests.campaigns import counts, two_runs
 from xlflax.utils import errors
 
 NOTICED, UNREAD, WHOLE = 'noticed', 'unread', 'entirely the other run'
 SILENT, TRACEBACK = 'silent', 'traceback'
 
-# Kind -> what is exchanged, below a workspace.
+# Kind -> exchanged path, relative to a workspace.
 KINDS = {
   "the run's vocabulary": 'run/vocabulary',
   "the command's vocabulary": 'vocabulary',
@@ -48,7 +47,7 @@ Case = tuple[tuple[str, ...], str]
 
 
 class Workspaces:
-  """Two workspaces, what each reader reads in them, and copies to spoil."""
+  """Two workspaces, the expected results of readers, and modified copies."""
 
   def __init__(
     self,
@@ -57,67 +56,72 @@ class Workspaces:
   ):
     self._directory = directory
     for number, name in enumerate(('a', 'b')):
-      # All is made in one place, for paths that are written down.
-      two_runs.make(self.place, number)
-      self.place.rename(directory / name)
-    # What is warned of in any case is no sign that an exchange was noticed.
-    with _Warnings() as usual:
-      self._wanted = {
-        name: (self._read(name, ()), self._theirs(name)) for name in readers
+      # Both are written at the same path, because artifacts record paths.
+      two_runs.write_workspace(self.path, number)
+      self.path.rename(directory / name)
+    # Warnings that always occur do not show that an exchange was noticed.
+    with _WarningCollector() as baseline_warnings:
+      self._expected = {
+        name: (self._read(name, ()), self._read_other_run(name))
+        for name in readers
       }
-    self._usual = {_without_numbers(line) for line in usual.lines}
+    self._baseline_warnings = {
+      _without_numbers(line) for line in baseline_warnings.lines
+    }
 
   @property
-  def place(self) -> pathlib.Path:
-    """Where a workspace is read."""
+  def path(self) -> pathlib.Path:
+    """Path at which a workspace is read."""
     return self._directory / 'workspace'
 
   def outcome(self, kinds: tuple[str, ...], reader: str) -> tuple[str, str]:
-    """(outcome, what went wrong) of a case."""
-    with _Warnings() as warned:
+    """Returns the outcome and a description of the problem of a case."""
+    with _WarningCollector() as warnings:
       try:
-        found = self._read(reader, kinds)
+        result = self._read(reader, kinds)
       except errors.XlflaxError:
         return NOTICED, ''
       except Exception as error:
         return TRACEBACK, f'{type(error).__name__}: {error}'
-    ours, theirs = self._wanted[reader]
-    if found is None or not self._usual.issuperset(
-      map(_without_numbers, warned.lines)
+    expected, other_result = self._expected[reader]
+    if result is None or not self._baseline_warnings.issuperset(
+      map(_without_numbers, warnings.lines)
     ):
       return NOTICED, ''
-    if found == ours:
+    if result == expected:
       return UNREAD, ''
-    return (WHOLE, '') if found == theirs else (SILENT, str(found)[:300])
+    return (
+      (WHOLE, '') if result == other_result else (SILENT, str(result)[:300])
+    )
 
-  def _theirs(self, reader: str):
-    """What it reads of the other run; itself where that is refused."""
+  def _read_other_run(self, reader: str):
+    """Returns the reader's result on the other run, or the error it raises."""
     try:
       return self._read(reader, tuple(KINDS))
     except errors.XlflaxError as error:
-      return error  # the settings are ours
+      return error  # the settings are those of the first run
 
   def _read(self, reader: str, kinds: tuple[str, ...]):
-    shutil.rmtree(self.place, ignore_errors=True)
-    whole = kinds == tuple(KINDS)
-    shutil.copytree(self._directory / ('b' if whole else 'a'), self.place)
-    for path in () if whole else (KINDS[kind] for kind in kinds):
-      source, target = self._directory / 'b' / path, self.place / path
+    shutil.rmtree(self.path, ignore_errors=True)
+    is_other_run = kinds == tuple(KINDS)
+    shutil.copytree(self._directory / ('b' if is_other_run else 'a'), self.path)
+    for path in () if is_other_run else (KINDS[kind] for kind in kinds):
+      source, target = self._directory / 'b' / path, self.path / path
       assert source.exists() and target.exists(), path
       if target.is_dir():
         shutil.rmtree(target)
         shutil.copytree(source, target)
       else:
         shutil.copy2(source, target)
-    return two_runs.READERS[reader](self.place)
+    return two_runs.READERS[reader](self.path)
 
 
 def _without_numbers(line: str) -> str:
   return re.sub(r'\d+', '#', line)
 
 
-class _Warnings(logging.Handler):
-  """Collects warnings, also where logging is off otherwise."""
+class _WarningCollector(logging.Handler):
+  """Handler that collects warnings, even if logging is disabled."""
 
   def __init__(self):
     super().__init__(logging.WARNING)
@@ -137,46 +141,48 @@ class _Warnings(logging.Handler):
     logging.disable(self._disabled)
 
 
-def singles() -> Iterator[Case]:
-  """One kind, each reader."""
+def single_exchanges() -> Iterator[Case]:
+  """Yields outcomes kind with outcomes reader."""
   for kind in KINDS:
     for reader in two_runs.READERS:
       yield (kind,), reader
 
 
-def pairs() -> Iterator[Case]:
-  """Every two kinds of which none holds the other, each reader."""
-  for two in itertools.combinations(KINDS, 2):
-    first, second = (KINDS[kind] for kind in two)
+def paired_exchanges() -> Iterator[Case]:
+  """Yields pairs of kinds that do not contain each other, per reader."""
+  for kinds in itertools.combinations(KINDS, 2):
+    first, second = (KINDS[kind] for kind in kinds)
     if not second.startswith(f'{first}/'):
       for reader in two_runs.READERS:
-        yield two, reader
+        yield kinds, reader
 
 
-def campaign(
+def run_campaign(
   directory: pathlib.Path, cases: Iterable[Case]
-) -> tuple[counts_lib.Counts, dict[Case, str]]:
-  """Tries cases; returns what became of them, in sum and one by one.
+) -> tuple[counts.Counts, dict[Case, str]]:
+  """Runs the cases; returns the total counts and the outcome of outcomes case.
 
   Args:
-    directory: to work in.
-    cases: in order.
+    directory: Working directory.
+    cases: Cases in order.
   """
   directory.mkdir(parents=True, exist_ok=True)
   cases = list(cases)
-  spaces = Workspaces(directory, dict.fromkeys(reader for _, reader in cases))
-  found, each = counts_lib.Counts(), dict[Case, str]()
+  workspaces = Workspaces(
+    directory, dict.fromkeys(reader for _, reader in cases)
+  )
+  totals, outcomes = counts.Counts(), dict[Case, str]()
   for kinds, reader in cases:
-    outcome, problem = spaces.outcome(kinds, reader)
-    each[kinds, reader] = outcome
-    bad = outcome in (SILENT, TRACEBACK)
-    where = f'{" and ".join(kinds)} by {reader}: {problem}'
-    found.add(outcome, where if bad else '')
-  return found, each
+    outcome, problem = workspaces.outcome(kinds, reader)
+    outcomes[kinds, reader] = outcome
+    is_violation = outcome in (SILENT, TRACEBACK)
+    description = f'{" and ".join(kinds)} by {reader}: {problem}'
+    totals.add(outcome, description if is_violation else '')
+  return totals, outcomes
 
 
-def table(each: dict[Case, str]) -> str:
-  """Markdown: which command notices which exchange of one kind."""
+def format_table(outcomes: dict[Case, str]) -> str:
+  """Returns a Markdown table of the outcome per kind and command."""
   readers = list(two_runs.READERS)
   lines = [
     '| exchanged | ' + ' | '.join(readers) + ' |',
@@ -184,7 +190,7 @@ def table(each: dict[Case, str]) -> str:
   ]
   marks = {NOTICED: 'noticed', UNREAD: '-'}
   for kind in KINDS:
-    cells = [each.get(((kind,), reader), '') for reader in readers]
+    cells = [outcomes.get(((kind,), reader), '') for reader in readers]
     cells = [marks.get(cell, cell) for cell in cells]
     lines.append(f'| {kind} | ' + ' | '.join(cells) + ' |')
   return '\n'.join(lines)

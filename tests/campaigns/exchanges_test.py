@@ -1,10 +1,10 @@
-"""A few cases of the campaign of exchanges."""
+"""Selected cases of the exchange campaign."""
 
 import pytest
 
 from tests.campaigns import exchanges, two_runs
 
-# What each of these reads; an exchange of anything else changes nothing.
+# Kinds that each command reads. Exchanging any other kind has no effect.
 _READ = {
   'encode, analyze': {
     "the run's vocabulary",
@@ -26,42 +26,48 @@ _READ = {
 }
 
 
-def test_no_exchange_of_what_is_read_is_silent(tmp_path):
+def test_exchange_of_read_artifacts_is_detected(tmp_path):
   cases = [((kind,), reader) for reader in _READ for kind in _READ[reader]]
   cases += [
     (('config.gin',), 'report'),
-    # Resuming warns of cut text in any case: that notices nothing.
+    # Resuming always warns about truncated text, which is not a detection.
     (("an export's weights",), 'train (resume)'),
     (('model.json', 'checkpoint'), 'encode, analyze'),
     (('model.json', 'objectives.json (labels)'), 'encode, analyze'),
   ]
-  found, each = exchanges.campaign(tmp_path, cases)
-  assert not found.wrong, '\n'.join(found.wrong)
-  unread = [case for case, out in each.items() if out != exchanges.NOTICED]
+  totals, outcomes = exchanges.run_campaign(tmp_path, cases)
+  assert not totals.violations, '\n'.join(totals.violations)
+  unread = [
+    case for case, outcome in outcomes.items() if outcome != exchanges.NOTICED
+  ]
   assert unread == [
     (('config.gin',), 'report'),
     (("an export's weights",), 'train (resume)'),
   ]
-  assert '| config.gin |' in exchanges.table(each)
+  assert '| config.gin |' in exchanges.format_table(outcomes)
 
 
 def test_every_kind_is_tried_with_every_reader():
   kinds, readers = len(exchanges.KINDS), len(two_runs.READERS)
-  assert len(list(exchanges.singles())) == kinds * readers
-  pairs = list(exchanges.pairs())
+  assert len(list(exchanges.single_exchanges())) == kinds * readers
+  pairs = list(exchanges.paired_exchanges())
   nested = 3  # a checkpoint holds its items
   assert len(pairs) == (kinds * (kinds - 1) // 2 - nested) * readers
 
 
 @pytest.mark.slow
 def test_all_kinds(tmp_path):
-  found, each = exchanges.campaign(tmp_path, exchanges.singles())
-  assert not found.wrong, '\n'.join(found.wrong)
-  read = {
+  totals, outcomes = exchanges.run_campaign(
+    tmp_path, exchanges.single_exchanges()
+  )
+  assert not totals.violations, '\n'.join(totals.violations)
+  noticed_kinds = {
     kinds[0]
-    for (kinds, reader), outcome in each.items()
+    for (kinds, reader), outcome in outcomes.items()
     if outcome == exchanges.NOTICED and reader != 'verify'
   }
-  assert set(exchanges.KINDS) - read == {'config.gin'}  # it is for people
-  print(found.summary())
-  print(exchanges.table(each))
+  assert set(exchanges.KINDS) - noticed_kinds == {
+    'config.gin'
+  }  # not read by any command
+  print(totals.summary())
+  print(exchanges.format_table(outcomes))

@@ -1,6 +1,6 @@
-"""Made-up flags: of the launchers, and of every command.
+"""Hypothesis strategies for flags of the launchers and of every command.
 
-A call is a list of words, as a shell would hand them over.
+A call is a list of arguments, as a shell would pass them.
 """
 
 import contextlib
@@ -17,11 +17,14 @@ from xlflax import cli
 from xlflax.cli import parsing
 from xlflax.utils import errors
 
-_ODD = st.sampled_from(
+_SPECIAL_CHARACTERS = st.sampled_from(
   ['\t', '\n', '\r', '\x00', '\ud800', '\ufeff', '\u2028', '"', '[', '{', '-']
 )
 LINE = st.text(
-  st.one_of(st.sampled_from(string.ascii_letters + string.digits + ' '), _ODD),
+  st.one_of(
+    st.sampled_from(string.ascii_letters + string.digits + ' '),
+    _SPECIAL_CHARACTERS,
+  ),
   max_size=40,
 )
 
@@ -42,7 +45,7 @@ _LAUNCHERS = {
     *('image', 'package', 'env', 'setup_command', 'abandon_minutes'),
   ),
 }
-_GIVEN = {
+_REQUIRED_FLAGS = {
   'local': ['--nproc_per_node=2'],
   'node': ['--nproc_per_node=2'],
   'slurm': [],
@@ -52,9 +55,9 @@ _GIVEN = {
     '--package=git+https://example.org/xlflax',
   ],
 }
-# What a shell can hand over: no zero bytes, and bytes that are no UTF-8 as
-# Python stands for them.
-_WORD = st.one_of(
+# Arguments that a shell can pass: no zero bytes, and surrogate escapes for
+# bytes that are not valid UTF-8.
+_ARGUMENT = st.one_of(
   st.integers(-3, 10**12).map(str),
   st.sampled_from(
     ['', '-1', 'nan', '1e400', '9' * 5000, 'a=b', 'claim:x:/y', 'k=v:NoExecute']
@@ -66,24 +69,26 @@ LAUNCHES = (
   .flatmap(
     lambda name: st.tuples(
       st.just(name),
-      st.lists(st.tuples(st.sampled_from(_LAUNCHERS[name]), _WORD), max_size=6),
-      st.lists(_WORD, max_size=3),
+      st.lists(
+        st.tuples(st.sampled_from(_LAUNCHERS[name]), _ARGUMENT), max_size=6
+      ),
+      st.lists(_ARGUMENT, max_size=3),
     )
   )
   .map(
-    lambda drawn: [
-      drawn[0],
-      *_GIVEN[drawn[0]],
-      *(f'--{flag}={value}' for flag, value in drawn[1]),
-      *('--dry_run', '--', 'train', *drawn[2]),
+    lambda launch: [
+      launch[0],
+      *_REQUIRED_FLAGS[launch[0]],
+      *(f'--{flag}={value}' for flag, value in launch[1]),
+      *('--dry_run', '--', 'train', *launch[2]),
     ]
   )
 )
 
 
-# These end where something that they need is not there, so they may be run;
-# of the others flags are only taken apart.
-_RUN = (
+# These commands exit early if a required file is missing, so they are run. For
+# the others, only the flags are parsed.
+_EXECUTED_COMMANDS = (
   *('cache', 'convert', 'verify', 'evaluate', 'finetune', 'predict', 'report'),
   *('train', 'translate', 'vocab'),
 )
@@ -91,58 +96,60 @@ _RUN = (
 
 @functools.cache
 def _flags(name: str) -> dict[str, Any]:
-  """Flag of a command or of a sub-command -> strategy of its values."""
-  found: dict[str, Any] = dict.fromkeys(
-    ('--gin.TRAIN_STEPS', '--gin.nothing', '--unknown'), _WORD
+  """Returns a mapping from flag to strategy of its values."""
+  strategies: dict[str, Any] = dict.fromkeys(
+    ('--gin.TRAIN_STEPS', '--gin.nothing', '--unknown'), _ARGUMENT
   )
   module = cli.load_command(name)
   for names in parsing.option_names(name, module).values():
-    found |= dict.fromkeys(names, _WORD)
-  return {flag: found[flag] for flag in sorted(found)}
+    strategies |= dict.fromkeys(names, _ARGUMENT)
+  return {flag: strategies[flag] for flag in sorted(strategies)}
 
 
 def _subcommand(name: str):
   module = cli.load_command(name)
   subcommands = sorted(getattr(module, 'SUBCOMMANDS', {}))
-  return st.sampled_from(subcommands) if subcommands else _WORD
+  return st.sampled_from(subcommands) if subcommands else _ARGUMENT
 
 
 @st.composite
 def _call(draw) -> list[str]:
   name = draw(st.sampled_from(sorted(cli.COMMANDS)))
-  words = [name, *draw(st.lists(_subcommand(name), max_size=1))]
+  arguments = [name, *draw(st.lists(_subcommand(name), max_size=1))]
   flags = _flags(name)
   for flag in draw(st.lists(st.sampled_from(list(flags)), max_size=7)):
-    form, value = draw(st.integers(0, 5)), draw(flags[flag])
-    words += ([flag], [value], [flag, value], *3 * [[f'{flag}={value}']])[form]
-  return words
+    style, value = draw(st.integers(0, 5)), draw(flags[flag])
+    arguments += ([flag], [value], [flag, value], *3 * [[f'{flag}={value}']])[
+      style
+    ]
+  return arguments
 
 
 CALLS = _call()
 
 
-def launched(path: pathlib.Path) -> Any:
-  """Renders the job of a launcher's options, without starting anything."""
-  with _silence():
+def render_launch(path: pathlib.Path) -> Any:
+  """Renders a launcher's job from its options without starting it."""
+  with _suppress_output():
     return cli.parse('launch', json.loads(path.read_text()))()
 
 
-def called(path: pathlib.Path) -> Any:
-  """What a command makes of its flags, in an empty folder."""
-  name, *words = json.loads(path.read_text())
+def run_call(path: pathlib.Path) -> Any:
+  """Parses or runs a command with its flags in an empty directory."""
+  name, *arguments = json.loads(path.read_text())
   path.unlink()
-  with _silence(), contextlib.chdir(path.parent):
-    if name not in _RUN:
-      return cli.parse(name, words)
-    status = cli.main([name, *words])
+  with _suppress_output(), contextlib.chdir(path.parent):
+    if name not in _EXECUTED_COMMANDS:
+      return cli.parse(name, arguments)
+    status = cli.main([name, *arguments])
   if status:
     raise errors.ConfigError('The command is refused', got=str(status))
   return status
 
 
 @contextlib.contextmanager
-def _silence():
-  """Context in which nothing is printed."""
+def _suppress_output():
+  """Suppresses stdout and stderr in this context."""
   with (
     contextlib.redirect_stderr(io.StringIO()),
     contextlib.redirect_stdout(io.StringIO()),

@@ -1,9 +1,9 @@
-"""Fuzzed inputs: each is read, or refused in one message.
+"""Campaign of fuzzed inputs, which are read or rejected with one message.
 
-Hypothesis makes files of every kind that a user can give: corpora,
-dictionaries, labeled examples, gin, flags, and folders of Hugging Face's form.
-What is raised must be an `XlflaxError` with a short message; anything else
-would be a traceback.
+Hypothesis generates every type of file that a user can provide: corpora,
+dictionaries, labeled examples, gin, flags, and Hugging Face directories. An
+exception must be an `XlflaxError` with a short message; any other exception
+would show the user a traceback.
 """
 
 import contextlib
@@ -20,8 +20,7 @@ from typing import Any
 import hypothesis
 from hypothesis import strategies as st
 
-from tests.campaigns import counts as counts_lib
-from tests.campaigns import fuzzed_flags
+from tests.campaigns import counts, fuzzed_flags
 from xlflax.config import gin_config
 from xlflax.data.corpus import line_reader as corpus_lines
 from xlflax.data.supervised.readers import (
@@ -39,9 +38,9 @@ from xlflax.interop.huggingface.tensors import tensor_files
 from xlflax.training.checkpointing import run_directory
 from xlflax.utils import errors
 
-READ, REFUSED, TRACEBACK = 'read', 'rejected', 'traceback'
-_LONGEST_MESSAGE = 50_000
-_MEMORY = 2 << 30  # bytes that an input may take
+READ, REJECTED, TRACEBACK = 'read', 'rejected', 'traceback'
+_MAX_MESSAGE_LENGTH = 50_000
+_MAX_MEMORY = 2 << 30  # bytes per input
 _STATM = pathlib.Path('/proc/self/statm')
 
 _line = fuzzed_flags.LINE
@@ -67,16 +66,18 @@ _json = st.recursive(
 )
 
 
-def _dumped(value: Any) -> bytes:
+def _dump_json(value: Any) -> bytes:
   return json.dumps(value).encode('utf-8', 'surrogatepass')
 
 
 def _json_like(*keys: str):
-  """JSON objects, some with the keys that a file of this kind has."""
-  known = st.dictionaries(st.sampled_from(keys), _json, max_size=len(keys))
+  """JSON objects, some of which have the keys of this type of file."""
+  objects = st.dictionaries(st.sampled_from(keys), _json, max_size=len(keys))
   deep = st.integers(1, 200_000).map(lambda n: b'[' * n)
   digits = st.just(b'{"size": ' + b'9' * 5000 + b'}')
-  return st.one_of(known.map(_dumped), _json.map(_dumped), _bytes, deep, digits)
+  return st.one_of(
+    objects.map(_dump_json), _json.map(_dump_json), _bytes, deep, digits
+  )
 
 
 _squad = st.fixed_dictionaries(
@@ -96,7 +97,7 @@ _squad = st.fixed_dictionaries(
       max_size=2,
     )
   }
-).map(_dumped)
+).map(_dump_json)
 
 _field = st.sampled_from(
   ['1', '0', '2', '-1', '1-2', '1.1', '99999999999999999999', '_', 'w', 'NOUN']
@@ -137,14 +138,14 @@ _gin = st.one_of(
 
 
 class _Storage:
-  """What a `.bin` says that its numbers are."""
+  """Storage descriptor of a tensor in a PyTorch `.bin` file."""
 
   def __init__(self, key: str, size: int):
     self.pid = ('storage', 'FLOAT', key, 'cpu', size)
 
 
 def _torch_file(offset, shape, strides, size) -> bytes:
-  """A plain file of torch's older layout with one tensor."""
+  """Returns a file in PyTorch's legacy format with one tensor."""
   import collections
 
   class _Pickler(pickle._Pickler):  # type: ignore[name-defined]
@@ -195,37 +196,37 @@ _hf_config = st.fixed_dictionaries(
       'max_position_embeddings',
     )
   },
-).map(_dumped)
+).map(_dump_json)
 
 
-def _lines(path: pathlib.Path) -> Any:
+def _read_lines(path: pathlib.Path) -> Any:
   return list(corpus_lines.read_lines(path))
 
 
-def _pairs(path: pathlib.Path) -> Any:
+def _read_pairs(path: pathlib.Path) -> Any:
   return [
     corpus_lines.split_columns(line, path, number)
     for number, line in corpus_lines.read_lines(path)
   ]
 
 
-def _tensors(path: pathlib.Path) -> Any:
+def _read_tensors(path: pathlib.Path) -> Any:
   return list(
     tensor_files.read_tensors(tensor_files.find_tensors(path.parent).values())
   )
 
 
-def _bound(path: pathlib.Path) -> Any:
+def _parse_gin(path: pathlib.Path) -> Any:
   text = path.read_bytes().decode('utf-8', 'surrogatepass')
   return gin_config.load_gin_files(['pretrain/mlm.gin'], [text], partial=True)
 
 
-# Name -> (file name, what makes its content, what reads it).
+# Name -> (file name, strategy of its content, reader).
 TARGETS: dict[str, tuple[str, Any, Callable[[pathlib.Path], Any]]] = {
-  'text': ('en.txt', _bytes, _lines),
-  'gz': ('en.txt.gz', _bytes, _lines),
-  'zst': ('en.txt.zst', _bytes, _lines),
-  'pairs': ('de-en.tsv', _bytes, _pairs),
+  'text': ('en.txt', _bytes, _read_lines),
+  'gz': ('en.txt.gz', _bytes, _read_lines),
+  'zst': ('en.txt.zst', _bytes, _read_lines),
+  'pairs': ('de-en.tsv', _bytes, _read_pairs),
   'dictionary': (
     'de-en.tsv',
     _bytes,
@@ -265,14 +266,18 @@ TARGETS: dict[str, tuple[str, Any, Callable[[pathlib.Path], Any]]] = {
   'gin': (
     'a.gin',
     _gin.map(lambda t: t.encode('utf-8', 'surrogatepass')),
-    _bound,
+    _parse_gin,
   ),
   'launchers': (
     'flags.json',
-    fuzzed_flags.LAUNCHES.map(_dumped),
-    fuzzed_flags.launched,
+    fuzzed_flags.LAUNCHES.map(_dump_json),
+    fuzzed_flags.render_launch,
   ),
-  'flags': ('flags.json', fuzzed_flags.CALLS.map(_dumped), fuzzed_flags.called),
+  'flags': (
+    'flags.json',
+    fuzzed_flags.CALLS.map(_dump_json),
+    fuzzed_flags.run_call,
+  ),
   'hf config': (
     'config.json',
     st.one_of(_hf_config, _json_like('model_type', 'architectures')),
@@ -281,10 +286,10 @@ TARGETS: dict[str, tuple[str, Any, Callable[[pathlib.Path], Any]]] = {
   'hf index': (
     'model.safetensors.index.json',
     _json_like('weight_map', 'metadata'),
-    _tensors,
+    _read_tensors,
   ),
-  'safetensors': ('model.safetensors', st.binary(max_size=200), _tensors),
-  'torch': ('pytorch_model.bin', _torch, _tensors),
+  'safetensors': ('model.safetensors', st.binary(max_size=200), _read_tensors),
+  'torch': ('pytorch_model.bin', _torch, _read_tensors),
   'vocabulary': (
     'vocabulary.json',
     _json_like('format', 'type', 'size', 'hash', 'languages'),
@@ -298,34 +303,34 @@ TARGETS: dict[str, tuple[str, Any, Callable[[pathlib.Path], Any]]] = {
 }
 
 
-def campaign(*, cases: int, seed: int = 0) -> counts_lib.Counts:
-  """Gives every reader as many files.
+def run_campaign(*, cases: int, seed: int = 0) -> counts.Counts:
+  """Gives every reader the same number of files.
 
   Args:
-    cases: in all, about.
-    seed: of Hypothesis.
+    cases: Approximate total number of cases.
+    seed: Random seed of Hypothesis.
   """
-  found = counts_lib.Counts()
-  each = -(-cases // len(TARGETS))
-  with _little_memory():
+  totals = counts.Counts()
+  cases_per_target = -(-cases // len(TARGETS))
+  with _limited_memory():
     for name, target in TARGETS.items():
-      _fuzz(name, target, each, seed, found)
-  return found
+      _fuzz(name, target, cases_per_target, seed, totals)
+  return totals
 
 
 @contextlib.contextmanager
-def _little_memory() -> Iterator[None]:
-  """An input that takes gigabytes is a MemoryError, not the machine's end."""
+def _limited_memory() -> Iterator[None]:
+  """Limits memory, so that a huge input raises a MemoryError."""
   before = resource.getrlimit(resource.RLIMIT_AS)
   used = int(_STATM.read_text().split()[0]) * resource.getpagesize()
-  resource.setrlimit(resource.RLIMIT_AS, (used + _MEMORY, before[1]))
+  resource.setrlimit(resource.RLIMIT_AS, (used + _MAX_MEMORY, before[1]))
   try:
     yield
   finally:
     resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-def _fuzz(name, target, cases, seed, found) -> None:
+def _fuzz(name, target, cases, seed, totals) -> None:
   file, contents, read = target
 
   @hypothesis.seed(seed)
@@ -345,7 +350,7 @@ def _fuzz(name, target, cases, seed, found) -> None:
       outcome, problem = _outcome(read, path)
       if time.monotonic() - start > 60:
         problem = problem or 'it took more than a minute'
-    found.add(outcome, problem and f'{name}: {problem}: {content[:80]!r}')
+    totals.add(outcome, problem and f'{name}: {problem}: {content[:80]!r}')
 
   run()
 
@@ -355,8 +360,8 @@ def _outcome(read, path: pathlib.Path) -> tuple[str, str]:
     read(path)
   except errors.XlflaxError as error:
     text = str(error)
-    too_long = len(text) > _LONGEST_MESSAGE
-    return REFUSED, f'{len(text)} characters' if too_long else ''
+    too_long = len(text) > _MAX_MESSAGE_LENGTH
+    return REJECTED, f'{len(text)} characters' if too_long else ''
   except Exception as error:
     return TRACEBACK, f'{type(error).__name__}: {error}'[:200]
   return READ, ''

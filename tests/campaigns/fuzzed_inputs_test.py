@@ -1,4 +1,4 @@
-"""A few cases of the campaign of inputs."""
+"""Selected cases of the fuzzed input campaign."""
 
 import pytest
 
@@ -7,8 +7,10 @@ from xlflax.utils import errors
 
 
 def test_every_input_is_read_or_refused():
-  found = fuzzed_inputs.campaign(cases=4 * len(fuzzed_inputs.TARGETS), seed=1)
-  assert not found.wrong, '\n'.join(found.wrong)
+  totals = fuzzed_inputs.run_campaign(
+    cases=4 * len(fuzzed_inputs.TARGETS), seed=1
+  )
+  assert not totals.violations, '\n'.join(totals.violations)
 
 
 @pytest.mark.parametrize(
@@ -26,7 +28,7 @@ def test_every_input_is_read_or_refused():
     ('model.json', b'{"class": ' + b'9' * 5000 + b'}'),
   ],
 )
-def test_odd_inputs_are_one_short_message(target, content, tmp_path):
+def test_malformed_inputs_raise_a_short_message(target, content, tmp_path):
   name, _, read = fuzzed_inputs.TARGETS[target]
   (tmp_path / name).write_bytes(content)
   with pytest.raises(errors.XlflaxError) as error:
@@ -36,6 +38,6 @@ def test_odd_inputs_are_one_short_message(target, content, tmp_path):
 
 @pytest.mark.slow
 def test_many_inputs():
-  found = fuzzed_inputs.campaign(cases=2000, seed=2)
-  assert not found.wrong, '\n'.join(found.wrong)
-  print(found.summary())
+  totals = fuzzed_inputs.run_campaign(cases=2000, seed=2)
+  assert not totals.violations, '\n'.join(totals.violations)
+  print(totals.summary())

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.campaigns import counts as counts_lib
+from tests.campaigns import counts
 from tests.data import reader_samples
 from xlflax.utils import errors
 
@@ -66,7 +66,7 @@ _TEXT_VALUES = tuple(
 )
 
 
-def campaign(*, cases: int, seed: int = 0) -> counts_lib.Counts:
+def run_campaign(*, cases: int, seed: int = 0) -> counts.Counts:
   """Generates and reads files of all text formats.
 
   Args:
@@ -74,14 +74,14 @@ def campaign(*, cases: int, seed: int = 0) -> counts_lib.Counts:
       the number of formats.
     seed: Random seed.
   """
-  counts = counts_lib.Counts()
+  totals = counts.Counts()
   for sample in reader_samples.SAMPLES:
     rng = random.Random(f'{seed} {sample.name}')
     for _ in range(-(-cases // len(reader_samples.SAMPLES))):
       with tempfile.TemporaryDirectory() as folder:
         outcome, problem = _try_case(sample, rng, pathlib.Path(folder))
-      counts.add(outcome, problem and f'{sample.name}: {problem}')
-  return counts
+      totals.add(outcome, problem and f'{sample.name}: {problem}')
+  return totals
 
 
 def _try_case(

@@ -1,4 +1,4 @@
-"""A few cases of the campaign of records."""
+"""Selected cases of the fuzzed record campaign."""
 
 import dataclasses
 
@@ -9,9 +9,9 @@ from tests.data import reader_samples
 
 
 def test_no_reader_loses_a_record():
-  counts = fuzzed_records.campaign(cases=10 * len(reader_samples.SAMPLES))
+  counts = fuzzed_records.run_campaign(cases=10 * len(reader_samples.SAMPLES))
   assert counts.cases == 10 * len(reader_samples.SAMPLES)
-  assert not counts.wrong, '\n'.join(counts.wrong)
+  assert not counts.violations, '\n'.join(counts.violations)
 
 
 @pytest.mark.parametrize('name', ['corpus text', 'tsv', 'squad', 'moses'])
@@ -24,18 +24,18 @@ def test_a_lost_record_is_a_violation(name, monkeypatch):
 
   lossy = dataclasses.replace(sample, read=read_without_the_last, bad=())
   monkeypatch.setattr(reader_samples, 'SAMPLES', (lossy,))
-  counts = fuzzed_records.campaign(cases=20)
+  counts = fuzzed_records.run_campaign(cases=20)
   num_read = sum(
     count
     for outcome, count in counts.outcomes.items()
     if outcome != fuzzed_records.REJECTED
   )
-  assert len(counts.wrong) == num_read > 0
+  assert len(counts.violations) == num_read > 0
 
 
 def test_the_seed_determines_the_cases():
   first, second = (
-    fuzzed_records.campaign(cases=len(reader_samples.SAMPLES), seed=seed)
+    fuzzed_records.run_campaign(cases=len(reader_samples.SAMPLES), seed=seed)
     for seed in (3, 3)
   )
   assert first == second

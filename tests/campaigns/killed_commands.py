@@ -1,4 +1,4 @@
-"""The commands that the campaign of kills calls, tiny and from one corpus."""
+"""Commands of the kill campaign, with tiny settings and one corpus."""
 
 import dataclasses
 import pathlib
@@ -20,12 +20,12 @@ _MODEL = (
   '--gin.WARMUP_STEPS=2',
   '--gin.LEARNING_RATE=1e-2',
 )
-_OFTEN = (
+_FREQUENT_SAVES = (
   '--gin.checkpoints.CheckpointOptions.save_interval_steps=2',
   '--gin.trainer.Trainer.log_metrics_every=1',
   '--gin.trainer.Trainer.trackers=()',
 )
-_EXISTS = 'The output already exists'
+_OUTPUT_EXISTS = 'The output already exists'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,37 +33,38 @@ class Command:
   """A command that is killed.
 
   Attributes:
-    name: 'convert to-hf'.
-    arguments: of `xlflax`, for an output.
-    kills: of one round; more where a call costs less.
-    start: a directory that is copied to the output before.
-    done: how the command refuses what was finished before the kill.
-    compiles: whether a second call finds compiled programs.
+    name: Name such as 'convert to-hf'.
+    arguments: Function from an output path to the arguments of `xlflax`.
+    kills: Number of kills per round; higher for cheaper commands.
+    start: Directory that is copied to the output first, if any.
+    finished_message: Error message of the command if it had finished before
+      the kill.
+    compiles: Whether to call the command twice to fill the compilation cache.
   """
 
   name: str
   arguments: Callable[[str], list[str]]
   kills: int
   start: pathlib.Path | None = None
-  done: str = ''
+  finished_message: str = ''
   compiles: bool = False
 
 
-def prepare(
+def prepare_commands(
   server, space: end_to_end.Workspace, directory: pathlib.Path
 ) -> list[Command]:
-  """The commands; what they start from is made in `directory`.
+  """Returns the commands and writes their inputs into `directory`.
 
   Args:
-    server: a `kills.Server`.
-    space: text, vocabulary and cache.
-    directory: to work in.
+    server: A `kills.Server`.
+    space: Workspace with text, vocabulary and cache.
+    directory: Working directory.
   """
   run, folder = directory / 'a_run', directory / 'a_folder'
   corpus, _, compiled = space.inputs
 
   def training(out: str) -> list[str]:
-    return [*train(space), f'--model_dir={out}']
+    return [*train_arguments(space), f'--model_dir={out}']
 
   def to_hf(out: str) -> list[str]:
     return ['convert', 'to-hf', str(run), f'--output={out}']
@@ -94,21 +95,21 @@ def prepare(
         f'--output={out}',
       ],
       12,
-      done=_EXISTS,
+      finished_message=_OUTPUT_EXISTS,
     ),
-    Command('convert to-hf', to_hf, 10, done=_EXISTS),
+    Command('convert to-hf', to_hf, 10, finished_message=_OUTPUT_EXISTS),
     Command(
       'convert from-hf',
       lambda out: ['convert', 'from-hf', str(folder), f'--output={out}'],
       10,
-      done=_EXISTS,
+      finished_message=_OUTPUT_EXISTS,
     ),
   ]
 
 
-def train(space: end_to_end.Workspace) -> list[str]:
-  """`train` of ten steps, without its directory."""
-  return ['train', *_MODEL, *_OFTEN, *space.inputs, space.cache]
+def train_arguments(space: end_to_end.Workspace) -> list[str]:
+  """Returns arguments of `train` for ten steps, without the directory."""
+  return ['train', *_MODEL, *_FREQUENT_SAVES, *space.inputs, space.cache]
 
 
 def _vocab(corpus: str, out: str) -> list[str]:
@@ -125,7 +126,7 @@ def _cache(space: end_to_end.Workspace, out: str) -> list[str]:
 def _finetune(
   run: pathlib.Path, directory: pathlib.Path, compiled: str
 ) -> Callable[[str], list[str]]:
-  """A grid of two trials of tagging."""
+  """Returns arguments of a grid of two tagging trials."""
   path = directory / 'en.conll'
   sentence = 'the\tDET\nsmall\tADJ\ndog\tNOUN\nsees\tVERB\nwater\tNOUN\n\n'
   path.write_text(16 * sentence)
@@ -136,7 +137,7 @@ def _finetune(
       *('finetune', '--gin_file=finetune/tagging.gin', f'--init_from={run}'),
       *("--gin.FORMAT='conll'", f'--gin.TRAIN_FILES={files}'),
       *(f'--gin.DEV_FILES={files}', '--gin.LENGTH=16', '--gin.BATCH_SIZE=4'),
-      *('--gin.TRAIN_STEPS=4', '--gin.EVAL_STEPS=4', *_OFTEN),
+      *('--gin.TRAIN_STEPS=4', '--gin.EVAL_STEPS=4', *_FREQUENT_SAVES),
       *(
         '--grid=SEED=0,1',
         '--metric_for_best_model=tagging/accuracy/en',

@@ -1,10 +1,10 @@
-"""Random kills of real processes: each command ends as if nobody touched it.
+"""Campaign of random kills of real processes.
 
-A parent imports the library and forks a process for each call, and compiled
-programs are kept on disk, so that a call costs its own work and little else. A
-case is a command that is killed (SIGKILL) again and again at random moments
-and started again until it ends; everything that it leaves must then be what
-one uninterrupted call leaves, bit by bit.
+A parent process imports the library and forks a process for each call, and
+compiled programs are cached on disk, so that a call costs little more than its
+own work. A case kills a command (SIGKILL) repeatedly at random moments and
+restarts it until it finishes. Its output must then equal the output of one
+uninterrupted call bit for bit.
 """
 
 import contextlib
@@ -17,11 +17,10 @@ import subprocess
 import sys
 import time
 
-from tests.campaigns import counts as counts_lib
-from tests.campaigns import killed_commands, left
+from tests.campaigns import counts, killed_commands, left
 from tests.end_to_end import conftest as end_to_end
 
-KILLS, EQUAL, OTHER = 'kills', 'identical results', 'different results'
+KILLS, EQUAL, DIFFERENT = 'kills', 'identical results', 'different results'
 _SERVER = """
 import os, sys
 from xlflax.data.seqio_tasks import tensorflow_setup
@@ -31,12 +30,12 @@ import xlflax.cli, xlflax.trainer, xlflax.evaluate
 import xlflax.finetuning.finetune_grid, xlflax.training.train_loop
 from xlflax.cli import cache, compilation_cache, convert, evaluate, finetune
 from xlflax.cli import train, vocab
-plain = compilation_cache.enable
-def use(directory):  # small programs are kept too
-  plain(directory)
+enable_cache = compilation_cache.enable
+def enable_for_all_programs(directory):  # caches small programs too
+  enable_cache(directory)
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0)
   jax.config.update('jax_persistent_cache_min_entry_size_bytes', -1)
-compilation_cache.enable = use
+compilation_cache.enable = enable_for_all_programs
 for line in sys.stdin:
   arguments = line.rstrip('\\n').split('\\x1f')
   child = os.fork()
@@ -58,9 +57,9 @@ class Server:
   """Runs `xlflax` commands in forked processes, one after the other.
 
   Args:
-    environment: of the processes.
-    call: what a forked process does with its `arguments`, of which the first
-      is the log.
+    environment: Environment variables of the processes.
+    call: Code that a forked process executes with its `arguments`, the first
+      of which is the log.
   """
 
   def __init__(self, environment: dict[str, str], call: str = _CALL):
@@ -79,136 +78,148 @@ class Server:
     kill_after: float | None = None,
     number: int = signal.SIGKILL,
   ) -> tuple[int, float]:
-    """Wait status and processor seconds of a command.
+    """Runs a command; returns its wait status and CPU seconds.
 
     Args:
-      log: what it prints is added to this file.
-      arguments: of `xlflax`.
-      kill_after: it is killed when it has used so many processor seconds,
-        which does not depend on what else the machine does.
-      number: the signal that kills it.
+      log: File to which the output is appended.
+      arguments: Arguments of `xlflax`.
+      kill_after: CPU seconds after which the command is killed, independent of
+        the load of the machine. If None, the command is not killed.
+      number: Signal that kills the command.
     """
     child = self.start(log, arguments)
     if kill_after is not None:
       with contextlib.suppress(OSError):  # it has ended
-        while time.clock_gettime(_clock_of(child)) < kill_after:
+        while time.clock_gettime(_clock_id(child)) < kill_after:
           time.sleep(0.001)
         os.kill(child, number)
     return self.wait()
 
   def start(self, log: pathlib.Path, arguments: list[str]) -> int:
-    """Begins a command; returns its process."""
+    """Starts a command; returns its process ID."""
     assert self._process.stdin and self._process.stdout
     print('\x1f'.join([str(log), *arguments]), file=self._process.stdin)
     self._process.stdin.flush()
     return int(self._process.stdout.readline())
 
   def wait(self) -> tuple[int, float]:
-    """Wait status and processor seconds of the command that was begun."""
+    """Returns the wait status and CPU seconds of the started command."""
     assert self._process.stdout
     status, seconds = self._process.stdout.readline().split()
     return int(status), float(seconds)
 
   def close(self) -> None:
-    """Ends the parent."""
+    """Terminates the parent process."""
     assert self._process.stdin
     self._process.stdin.close()
     self._process.wait()
 
 
-def campaign(
+def run_campaign(
   space: end_to_end.Workspace,
   directory: pathlib.Path,
   *,
   kills: int,
   seed: int = 0,
   seconds: float = 0,
-) -> dict[str, counts_lib.Counts]:
-  """Kills every command in turns at random moments.
+) -> dict[str, counts.Counts]:
+  """Kills every command in turn at random moments.
 
   Args:
-    space: text, vocabulary and cache.
-    directory: to work in.
-    kills: how many, at least; every command is killed in any case.
-    seed: of the moments.
-    seconds: it goes on until so many have gone by.
+    space: Workspace with text, vocabulary and cache.
+    directory: Working directory.
+    kills: Minimum number of kills; every command is killed in any case.
+    seed: Random seed of the moments.
+    seconds: Minimum duration.
 
   Returns:
-    Name of a command -> kills and ends.
+    Mapping from the name of a command to its counts.
   """
   rng, start = random.Random(seed), time.monotonic()
   server = Server(space.environment())
   try:
-    killed = [
-      _Killed(server, directory, command)
-      for command in killed_commands.prepare(server, space, directory)
+    commands = [
+      _KilledCommand(server, directory, command)
+      for command in killed_commands.prepare_commands(server, space, directory)
     ]
     while True:
-      for one in killed:
-        one.killed(rng)
-      found = {one.command.name: one.found for one in killed}
-      done = sum(counts.outcomes[KILLS] for counts in found.values())
-      if done >= kills and time.monotonic() - start >= seconds:
-        return found
+      for killed_command in commands:
+        killed_command.run_round(rng)
+      results = {
+        killed_command.command.name: killed_command.counts
+        for killed_command in commands
+      }
+      num_kills = sum(
+        command_counts.outcomes[KILLS] for command_counts in results.values()
+      )
+      if num_kills >= kills and time.monotonic() - start >= seconds:
+        return results
   finally:
     server.close()
 
 
-class _Killed:
-  """A command, and what one uninterrupted call of it leaves."""
+class _KilledCommand:
+  """A command and the expected output of one uninterrupted call."""
 
   def __init__(self, server, directory, command: killed_commands.Command):
-    self.command, self.found = command, counts_lib.Counts()
+    self.command, self.counts = command, counts.Counts()
     self._server, self._log = server, directory / 'log'
-    self._place = directory / command.name.replace(' ', '_')
+    self._directory = directory / command.name.replace(' ', '_')
     for _ in range(2 if command.compiles else 1):
-      self._begin()
-      status, self._takes = self._call()
+      self._reset()
+      status, self._duration = self._call()
       if status:
         raise RuntimeError(self._log.read_text()[-2000:])
-    self._want = left.behind(self._place)
+    self._expected = left.read_outputs(self._directory)
 
-  def killed(self, rng: random.Random) -> None:
-    """As many kills as the command says, then a call to its end."""
-    self._begin()
+  def run_round(self, rng: random.Random) -> None:
+    """Kills the command `kills` times, then calls it until it ends."""
+    self._reset()
     kills = 0
     while kills < self.command.kills:
-      status, _ = self._call(rng.uniform(0, self._takes))
+      status, _ = self._call(rng.uniform(0, self._duration))
       if os.WIFSIGNALED(status):
         kills += 1
-        self.found.add(KILLS)
-      else:  # it had ended by itself
-        self._end(status)
-        self._begin()
-    self._end(self._call()[0])
+        self.counts.add(KILLS)
+      else:  # it ended before the kill
+        self._count_end(status)
+        self._reset()
+    self._count_end(self._call()[0])
 
-  def _end(self, status: int) -> None:
-    """Counts an end, and whether it is the one that is wanted."""
-    problem = self._refused() if status else ''
-    problem = problem or left.difference(left.behind(self._place), self._want)
-    problem = problem or left.damage(self._place / 'out')
-    self.found.add(OTHER if problem else EQUAL, problem)
+  def _count_end(self, status: int) -> None:
+    """Counts an end and whether its output is the expected output."""
+    problem = self._unexpected_error() if status else ''
+    problem = problem or left.describe_difference(
+      left.read_outputs(self._directory), self._expected
+    )
+    problem = problem or left.verify_outputs(self._directory / 'out')
+    self.counts.add(DIFFERENT if problem else EQUAL, problem)
 
-  def _begin(self) -> None:
-    shutil.rmtree(self._place, ignore_errors=True)
+  def _reset(self) -> None:
+    shutil.rmtree(self._directory, ignore_errors=True)
     self._log.write_text('')
-    self._place.mkdir()
+    self._directory.mkdir()
     if self.command.start:
-      shutil.copytree(self.command.start, self._place / 'out')
+      shutil.copytree(self.command.start, self._directory / 'out')
 
   def _call(self, kill_after: float | None = None) -> tuple[int, float]:
-    arguments = self.command.arguments(str(self._place / 'out'))
+    arguments = self.command.arguments(str(self._directory / 'out'))
     return self._server.run(self._log, arguments, kill_after)
 
-  def _refused(self) -> str:
-    """What the last call says; '' if it is that the work was done."""
-    said = self._log.read_text()[-500:]
-    return '' if self.command.done and self.command.done in said else said
+  def _unexpected_error(self) -> str:
+    """Returns the last call's output, or '' if the work was already done."""
+    output = self._log.read_text()[-500:]
+    return (
+      ''
+      if self.command.finished_message
+      and self.command.finished_message in output
+      else output
+    )
 
 
-def _clock_of(process: int) -> int:
-  """The clock of a process's processor time, as Linux numbers them.
+def _clock_id(process: int) -> int:
+  """Returns the Linux clock ID of a process's CPU time.
 
-  It is what clock_getcpuclockid(3) gives.
+  It equals the result of clock_getcpuclockid(3).
   """
   return ~process << 3 | 2

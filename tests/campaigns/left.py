@@ -1,4 +1,4 @@
-"""What a command left on disk, comparable with what another call left."""
+"""Comparison of the files that two calls of a command wrote."""
 
 import csv
 import io
@@ -10,85 +10,96 @@ import numpy as np
 
 from xlflax.storage import manifests
 
-# What two calls never have in common: times, and the random names of runs,
-# with the digests of the files that they are in.
-_OWN = {'run', 'digest', 'seconds', 'speed'}
-_NAME_ONLY = ('.html', '.png')  # they show times
+# Fields that differ in every call: times, and the random names of runs with the
+# digests of the files that contain them.
+_VOLATILE_FIELDS = {'run', 'digest', 'seconds', 'speed'}
+_NAME_ONLY = ('.html', '.png')  # these files show times
 
 
-def behind(directory: pathlib.Path) -> dict[str, Any]:
-  """Path -> content of every file in and below a directory.
+def read_outputs(directory: pathlib.Path) -> dict[str, Any]:
+  """Returns a mapping from path to content of every file below a directory.
 
-  Of checkpoints the arrays of the newest one are compared; of its files, and
-  of the older ones, the names. Data files of Orbax have random names.
+  For checkpoints, the arrays of the newest one are compared. For its files and
+  for older checkpoints, only the names are compared, because the data files of
+  Orbax have random names.
   """
-  found: dict[str, Any] = {}
+  contents: dict[str, Any] = {}
   for path in sorted(directory.rglob('*')):
     name = path.relative_to(directory).as_posix()
     if path.is_dir():
-      found[name] = None
+      contents[name] = None
     elif path.parent.name == 'd' and 'checkpoints' in path.parts:
       continue
     elif 'checkpoints' in path.parts or path.suffix in _NAME_ONLY:
-      found[name] = None
+      contents[name] = None
     else:
-      found[name] = _content(path)
+      contents[name] = _content(path)
   for path in directory.rglob('checkpoints'):
     newest = max((step for step in path.iterdir()), key=lambda s: int(s.name))
     run = path.parent.relative_to(directory).as_posix()
     for item in ('params', 'train'):
       arrays = _arrays(newest / item)
-      found |= {f'{run}: {name}': value for name, value in arrays.items()}
-  return found
+      contents |= {f'{run}: {name}': value for name, value in arrays.items()}
+  return contents
 
 
-def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
-  """What differs, in words; '' for nothing."""
-  for what, names in (
-    ('left behind', ours.keys() - theirs.keys()),
-    ('missing', theirs.keys() - ours.keys()),
+def describe_difference(
+  actual: dict[str, Any], expected: dict[str, Any]
+) -> str:
+  """Returns a description of the differences, or '' if there are none."""
+  for label, names in (
+    ('left read_outputs', actual.keys() - expected.keys()),
+    ('missing', expected.keys() - actual.keys()),
     (
       'other content',
-      {n for n in ours.keys() & theirs.keys() if ours[n] != theirs[n]},
+      {n for n in actual.keys() & expected.keys() if actual[n] != expected[n]},
     ),
   ):
     if names:
-      return f'{what}: {", ".join(sorted(names)[:5])}'
+      return f'{label}: {", ".join(sorted(names)[:5])}'
   return ''
 
 
-def damage(directory: pathlib.Path) -> str:
-  """What `xlflax verify` says of an artifact; '' where it is whole."""
+def verify_outputs(directory: pathlib.Path) -> str:
+  """Returns the report of `xlflax verify`, or '' if the artifact is valid."""
   from xlflax import integrity
 
-  found = integrity.verify_directory(directory)
-  return '' if found.is_valid else integrity.format_report(found)
+  report = integrity.verify_directory(directory)
+  return '' if report.is_valid else integrity.format_report(report)
 
 
 def _content(path: pathlib.Path) -> Any:
-  """Bytes, or JSON and CSV without what is a call's own."""
+  """Returns bytes, or parsed JSON and CSV without volatile fields."""
   content = path.read_bytes()
-  if path.name == manifests.FILE:  # digests of what is compared by itself
+  if path.name == manifests.FILE:  # the files are compared themselves
     return sorted(json.loads(content)['files'])
   if path.suffix == '.json':
-    return _shared(json.loads(content))
+    return _remove_volatile_fields(json.loads(content))
   if path.suffix == '.jsonl':
-    return [_shared(json.loads(line)) for line in content.splitlines()]
+    return [
+      _remove_volatile_fields(json.loads(line)) for line in content.splitlines()
+    ]
   if path.suffix == '.csv':
-    return _shared(list(csv.DictReader(io.StringIO(content.decode()))))
+    return _remove_volatile_fields(
+      list(csv.DictReader(io.StringIO(content.decode())))
+    )
   return content
 
 
-def _shared(value: Any) -> Any:
+def _remove_volatile_fields(value: Any) -> Any:
   if isinstance(value, list):
-    return [_shared(item) for item in value]
+    return [_remove_volatile_fields(item) for item in value]
   if isinstance(value, dict):
-    return {k: _shared(v) for k, v in value.items() if k not in _OWN}
+    return {
+      k: _remove_volatile_fields(v)
+      for k, v in value.items()
+      if k not in _VOLATILE_FIELDS
+    }
   return value
 
 
 def _arrays(item: pathlib.Path) -> dict[str, Any]:
-  """Name -> type, shape and bytes of the arrays of a checkpoint's item."""
+  """Returns the type, shape and bytes of each array of a checkpoint item."""
   import jax
   import orbax.checkpoint as ocp
 

@@ -1,9 +1,10 @@
-"""Mutations of stored files: each is noticed, or changes nothing.
+"""Campaign of mutations of stored files.
 
-A case copies something that was stored, changes one file of it, and reads it
-as the library does. It is *noticed* if that is refused, or an earlier
-checkpoint is used instead; *unread* if the result is what it was, bit by bit.
-Anything else is a silent change or a traceback, and breaks a promise.
+A case copies a stored artifact, changes one file of it, and reads it as the
+library does. The outcome is *noticed* if the library raises an error or falls
+back to an earlier checkpoint, and *unread* if the result is identical bit for
+bit. Any other outcome is a silent change or a traceback, and violates a
+guarantee.
 """
 
 import dataclasses
@@ -18,12 +19,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tests.campaigns import counts as counts_lib
+from tests.campaigns import counts
 from tests.training import tiny
-from xlflax.data import tokenized_examples as examples_lib
-from xlflax.data.cache import cache_format as cache_format
-from xlflax.data.cache import cache_metadata as cache_header
-from xlflax.data.cache import cache_reader as cache_reader
+from xlflax.data import tokenized_examples
+from xlflax.data.cache import cache_format, cache_metadata, cache_reader
 from xlflax.data.cache import shards as cache_shards
 from xlflax.evaluation import eval_task, result_store
 from xlflax.interop.huggingface import huggingface_import
@@ -45,13 +44,15 @@ _OPTIMIZER = optimizers.AdamW(learning_rate=0.1)
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-  """A kind of stored thing.
+  """A kind of stored artifact.
 
   Attributes:
-    name: of it.
-    make: writes one of a number into a new directory.
-    read: what the library makes of it, comparable by `==`; raises XlflaxError
-      where it refuses, and gives None where it uses something else instead.
+    name: Name of the kind.
+    make: Function that writes the artifact of a given number into a new
+      directory.
+    read: Function that reads the artifact into a value comparable by `==`.
+      Raises XlflaxError if the artifact is rejected, and returns None if
+      something else is used instead.
   """
 
   name: str
@@ -59,84 +60,85 @@ class Kind:
   read: Callable[[pathlib.Path], Any]
 
 
-def campaign(
+def run_campaign(
   directory: pathlib.Path, *, cases: int, seed: int = 0
-) -> counts_lib.Counts:
-  """Mutates every kind in turns.
+) -> counts.Counts:
+  """Mutates every kind in turn.
 
   Args:
-    directory: to work in.
-    cases: how many in all.
-    seed: of the choices.
+    directory: Working directory.
+    cases: Total number of cases.
+    seed: Random seed of the choices.
   """
   rng = random.Random(seed)
-  found = counts_lib.Counts()
-  made = [_Made(kind, directory / kind.name) for kind in KINDS]
+  totals = counts.Counts()
+  artifacts = [_StoredArtifact(kind, directory / kind.name) for kind in KINDS]
   for case in range(cases):
-    one = made[case % len(made)]
-    action = ACTIONS[case // len(made) % len(ACTIONS)]
-    outcome, what = one.mutated(action, rng)
-    bad = outcome in (SILENT, TRACEBACK)
-    found.add(outcome, f'{one.kind.name}: {what}' if bad else '')
-  return found
+    artifact = artifacts[case % len(artifacts)]
+    action = ACTIONS[case // len(artifacts) % len(ACTIONS)]
+    outcome, description = artifact.mutate(action, rng)
+    is_violation = outcome in (SILENT, TRACEBACK)
+    totals.add(
+      outcome, f'{artifact.kind.name}: {description}' if is_violation else ''
+    )
+  return totals
 
 
-class _Made:
-  """A kind with what was written of it: one to change, one to swap with."""
+class _StoredArtifact:
+  """An artifact of a kind, stored twice: one to mutate, one to swap with."""
 
   def __init__(self, kind: Kind, directory: pathlib.Path):
     self.kind, self._directory = kind, directory
     self._sources = [directory / 'a', directory / 'b']
     for number, source in enumerate(self._sources):
       kind.make(source, number)
-    self._want = kind.read(self._fresh())
+    self._expected = kind.read(self._fresh_copy())
     self._files = sorted(
       path.relative_to(self._sources[0])
       for path in self._sources[0].rglob('*')
       if path.is_file() and path.stat().st_size
     )
 
-  def _fresh(self) -> pathlib.Path:
+  def _fresh_copy(self) -> pathlib.Path:
     copy = self._directory / 'copy'
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(self._sources[0], copy)
     return copy
 
-  def mutated(self, action: str, rng: random.Random) -> tuple[str, str]:
-    """(outcome, what was done) of one case."""
-    copy, file = self._fresh(), rng.choice(self._files)
-    _change(copy / file, action, rng, self._other(file, rng))
-    what = f'{action} {file}'
+  def mutate(self, action: str, rng: random.Random) -> tuple[str, str]:
+    """Returns the outcome and the description of one case."""
+    copy, file = self._fresh_copy(), rng.choice(self._files)
+    _mutate_file(copy / file, action, rng, self._swap_content(file, rng))
+    description = f'{action} {file}'
     try:
-      got = self.kind.read(copy)
+      result = self.kind.read(copy)
     except errors.XlflaxError:
-      return NOTICED, what
+      return NOTICED, description
     except Exception as error:
-      return TRACEBACK, f'{what}: {type(error).__name__}: {error}'
-    if got is None:
-      return NOTICED, what
-    return (UNREAD if got == self._want else SILENT), what
+      return TRACEBACK, f'{description}: {type(error).__name__}: {error}'
+    if result is None:
+      return NOTICED, description
+    return (UNREAD if result == self._expected else SILENT), description
 
-  def _other(self, file: pathlib.Path, rng: random.Random) -> bytes:
-    """The same file of another one; or any, where names are random."""
+  def _swap_content(self, file: pathlib.Path, rng: random.Random) -> bytes:
+    """Returns the other artifact's file, or any file if names are random."""
     other = self._sources[1] / file
     if not other.is_file():
-      near = [p for p in sorted(other.parent.glob('*')) if p.is_file()]
-      other = rng.choice(near) if near else self._sources[0] / file
+      siblings = [p for p in sorted(other.parent.glob('*')) if p.is_file()]
+      other = rng.choice(siblings) if siblings else self._sources[0] / file
     return other.read_bytes()
 
 
-def _change(path, action, rng: random.Random, other: bytes) -> None:
-  """Changes one file."""
+def _mutate_file(path, action, rng: random.Random, other: bytes) -> None:
   content = bytearray(path.read_bytes())
-  place = rng.randrange(len(content))
+  position = rng.randrange(len(content))
   if action == 'flip':
-    content[place] ^= 1 << rng.randrange(8)
+    content[position] ^= 1 << rng.randrange(8)
   elif action == 'zero':
-    stop = min(len(content), place + rng.choice((1, 16, 4096)))
-    content[place:stop] = bytes(stop - place)
+    stop = min(len(content), position + rng.choice((1, 16, 4096)))
+    content[position:stop] = bytes(stop - position)
   elif action == 'truncate':
-    del content[place:]
+    del content[position:]
   elif action == 'swap':
     content = bytearray(other)
   if action == 'delete':
@@ -185,7 +187,7 @@ def _read_run(directory: pathlib.Path) -> Any:
 
 
 def _make_files(directory: pathlib.Path, number: int) -> None:
-  """The small files of a run."""
+  """Writes the small files of a run."""
   run_directory.write_model(directory, tiny.make_model())
   objective_config.write_objectives(directory, [])
   run_directory.write_json(
@@ -205,7 +207,7 @@ def _make_files(directory: pathlib.Path, number: int) -> None:
 
 
 def _identity(number: int) -> dict[str, Any]:
-  """Of a result; that of the checkpoint is a part of it."""
+  """Returns the identity of a result, including that of the checkpoint."""
   shared = dict.fromkeys(result_store._SHARED, 0)
   task = {'name': 'probe'}
   return {**shared, 'task': task, 'split': 'test', 'checkpoint': str(number)}
@@ -218,22 +220,22 @@ def _read_files(directory: pathlib.Path) -> Any:
   text = str(run_directory.read_model(directory))
   trainer = run_directory.read_json(directory / run_directory.TRAINER)
   if trainer['fields'] != {'n': 0}:
-    return None  # a continued run compares it with its own configuration
+    return None  # a resumed run compares it with its own configuration
   result = result_store.read_finished(directory, _identity(0), 7)
   path = directory / run_directory.METRICS
   metrics = path.read_bytes() if path.exists() else b''
   if result is None or metrics != _LINES.encode():
-    return None  # evaluated again; said of metrics when the run is continued
+    return None  # evaluated again; resuming reports damaged metrics
   return [text, objective_config.read_objectives(directory), result.metrics]
 
 
 def _make_cache(directory: pathlib.Path, number: int) -> None:
-  """A cache of one task, without SeqIO."""
+  """Writes a cache of one task without SeqIO."""
   rng = np.random.default_rng(number)
   lengths = rng.integers(3, 9, 40)
   tokens = rng.integers(5, 60, int(lengths.sum()), dtype=np.int32)
-  side = examples_lib.Ragged(tokens, lengths)
-  batch = examples_lib.Examples((side,), np.zeros(40, bool))
+  side = tokenized_examples.Ragged(tokens, lengths)
+  batch = tokenized_examples.Examples((side,), np.zeros(40, bool))
   target = cache_format.task_directory(directory, 't', 'train')
   entry = cache_shards.write_shard_file(
     cache_format.shard_file(target, 'part-000000'),
@@ -255,13 +257,13 @@ def _make_cache(directory: pathlib.Path, number: int) -> None:
   path = cache_format.generation_file(target, 1)
   cache_format.write_json(path, meta.to_json())
   checksums.seal_directory(target)
-  known = {'generation': 1, 'digest': checksums.digest_file(path)}
-  cache_header.Header(
+  task_entry = {'generation': 1, 'digest': checksums.digest_file(path)}
+  cache_metadata.Header(
     {'hash': 'v', 'size': 64, 'languages': ['en']},
     [
-      cache_header.Generation(
+      cache_metadata.Generation(
         {'m': {'train': {'t': 1.0}}},
-        {cache_format.task_key('t', 'train'): known},
+        {cache_format.task_key('t', 'train'): task_entry},
       )
     ],
   ).write(directory)
@@ -280,7 +282,7 @@ def _read_cache(directory: pathlib.Path) -> Any:
 
 
 def _make_folder(directory: pathlib.Path, number: int) -> None:
-  """An exported model: what is sealed, whatever it holds."""
+  """Writes an exported model, which is sealed regardless of its content."""
   directory.mkdir(parents=True)
   (directory / 'config.json').write_text(f'{{"model_type": "x{number}"}}')
   (directory / 'model.safetensors').write_bytes(
@@ -291,7 +293,7 @@ def _make_folder(directory: pathlib.Path, number: int) -> None:
 
 def _read_folder(directory: pathlib.Path) -> Any:
   if not (directory / checksums.FILE).exists():
-    return None  # then it is a foreign folder, and `xlflax verify` says so
+    return None  # not an xlflax export, which `xlflax verify` reports
   huggingface_import.check_digests(directory)
   return {
     path.name: path.read_bytes()

@@ -3,12 +3,12 @@
   python -m tests.campaigns.run --minutes 60
   make campaign MINUTES=60
 
-Each campaign gets a quarter of the time, or what it takes to reach the least
-numbers (100 kills, 1,000 mutations, 1,000 inputs), and a seed that goes on from
-round to round. Signals in every phase of training and to all commands, full
-disks (as root, who may mount some), few descriptors and every exchange of one
-or two kinds of artifact are tried once. The exit status is 1 if a promise was
-broken.
+Each campaign gets a quarter of the time, or as long as it takes to reach the
+minimum numbers (100 kills, 1,000 mutations, 1,000 inputs), and a seed that
+increases from round to round. Signals in every phase of training and to all
+commands, full disks (as root, because mounting requires it), few descriptors
+and every exchange of one or two kinds of artifact are tried once. The exit
+status is 1 if a guarantee was violated.
 """
 
 import argparse
@@ -21,8 +21,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 
-from tests.campaigns import counts as counts_lib
 from tests.campaigns import (
+  counts,
   exchanges,
   fuzzed_inputs,
   fuzzed_records,
@@ -35,12 +35,14 @@ from tests.end_to_end import conftest as end_to_end
 
 _PAGE = pathlib.Path(__file__).parents[2] / 'docs/reliability.md'
 _TABLE = re.compile(r'(<!-- campaign -->\n).*?(<!-- end -->)', re.DOTALL)
-_SHARE = 15  # seconds of each minute for each of the four campaigns
-_ROUND = 200  # cases between two looks at the clock
+_SECONDS_PER_MINUTE = (
+  15  # seconds of each minute for each of the four campaigns
+)
+_CASES_PER_ROUND = 200  # cases between two checks of the time
 
 
 def main(arguments=None) -> int:
-  """Runs everything; see the module's docstring."""
+  """Runs all campaigns; see the module's docstring."""
   parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument('--minutes', type=float, default=30)
   parser.add_argument('--seed', type=int, default=0)
@@ -51,86 +53,95 @@ def main(arguments=None) -> int:
   parser.add_argument('--disks', type=int, default=40, help='at least')
   args = parser.parse_args(arguments)
   logging.disable(logging.CRITICAL)
-  # Children inherit what nohup, or a shell's background, has ignored.
+  # Child processes inherit signals ignored by nohup or a background shell.
   signal.signal(signal.SIGHUP, signal.SIG_DFL)
   signal.signal(signal.SIGINT, signal.default_int_handler)
-  found: dict[str, counts_lib.Counts] = {}
+  results: dict[str, counts.Counts] = {}
   with tempfile.TemporaryDirectory() as folder:
     directory = pathlib.Path(folder)
     space = end_to_end.make_workspace(directory / 'workspace')
-    _kill(space, directory, args, found)
-    _stop(space, directory, args, found)
-    found['file mutations'] = _rounds(
-      lambda seed: mutations.campaign(
-        directory / str(seed), cases=_ROUND, seed=seed
+    _run_kills(space, directory, args, results)
+    _run_signals(space, directory, args, results)
+    results['file mutations'] = _run_rounds(
+      lambda seed: mutations.run_campaign(
+        directory / str(seed), cases=_CASES_PER_ROUND, seed=seed
       ),
       args,
     )
-    found['fuzzed inputs'] = _rounds(
-      lambda seed: fuzzed_inputs.campaign(cases=_ROUND, seed=seed), args
+    results['fuzzed inputs'] = _run_rounds(
+      lambda seed: fuzzed_inputs.run_campaign(
+        cases=_CASES_PER_ROUND, seed=seed
+      ),
+      args,
     )
-    found['fuzzed records'] = fuzzed_records.campaign(
+    results['fuzzed records'] = fuzzed_records.run_campaign(
       cases=args.records, seed=args.seed
     )
-    found['exchanged artifacts'] = _exchange(directory / 'exchanges')
-  for name, one in found.items():
-    print(f'{name}: {one.summary()}')
-    print(''.join(f'  {line}\n' for line in one.wrong), end='', flush=True)
-  write_table(_PAGE, found)
-  return int(any(one.wrong for one in found.values()))
+    results['exchanged artifacts'] = _run_exchanges(directory / 'exchanges')
+  for name, totals in results.items():
+    print(f'{name}: {totals.summary()}')
+    print(
+      ''.join(f'  {line}\n' for line in totals.violations), end='', flush=True
+    )
+  write_table(_PAGE, results)
+  return int(any(totals.violations for totals in results.values()))
 
 
-def _stop(space, directory, args, found: dict[str, counts_lib.Counts]) -> None:
-  """Signals, full disks and few descriptors."""
-  found['signals, phases of training'] = stops.training(
+def _run_signals(
+  space, directory, args, results: dict[str, counts.Counts]
+) -> None:
+  """Runs the campaigns of signals, full disks and few descriptors."""
+  results['signals, phases of training'] = stops.signal_training(
     space, directory, seed=args.seed
   )
-  found['signals, all commands'] = stops.commands(
+  results['signals, all commands'] = stops.signal_commands(
     space, directory, signals=args.signals, seed=args.seed
   )
-  found['few file descriptors'] = scarcity.few_descriptors(space, directory)
+  results['few file descriptors'] = scarcity.few_descriptors(space, directory)
   if scarcity.may_mount():
-    found['full disks'] = scarcity.full_disks(
+    results['full disks'] = scarcity.full_disks(
       space, directory, cases=args.disks, seed=args.seed
     )
   else:
     print('full disks: left out, as only root may mount them')
 
 
-def _exchange(directory: pathlib.Path) -> counts_lib.Counts:
-  """All exchanges of one kind of artifact and of every two kinds."""
-  cases = [*exchanges.singles(), *exchanges.pairs()]
-  found, each = exchanges.campaign(directory, cases)
-  print(exchanges.table(each), flush=True)
-  return found
+def _run_exchanges(directory: pathlib.Path) -> counts.Counts:
+  """Exchanges each kind of artifact and each pair of kinds."""
+  cases = [*exchanges.single_exchanges(), *exchanges.paired_exchanges()]
+  totals, outcomes = exchanges.run_campaign(directory, cases)
+  print(exchanges.format_table(outcomes), flush=True)
+  return totals
 
 
-def _kill(space, directory, args, found: dict[str, counts_lib.Counts]) -> None:
-  """The campaign of kills, a row for each command."""
-  killed = kills.campaign(
+def _run_kills(
+  space, directory, args, results: dict[str, counts.Counts]
+) -> None:
+  """Runs the kill campaign and records one row per command."""
+  kill_results = kills.run_campaign(
     space,
     directory,
     kills=args.kills,
     seed=args.seed,
-    seconds=args.minutes * _SHARE,
+    seconds=args.minutes * _SECONDS_PER_MINUTE,
   )
-  found['kills, all commands'] = _sum(killed.values())
-  print(found['kills, all commands'].summary(), flush=True)
-  for name, one in killed.items():
-    found[f'kills, `xlflax {name}`'] = one
+  results['kills, all commands'] = _sum(kill_results.values())
+  print(results['kills, all commands'].summary(), flush=True)
+  for name, totals in kill_results.items():
+    results[f'kills, `xlflax {name}`'] = totals
 
 
-def write_table(
-  page: pathlib.Path, found: dict[str, counts_lib.Counts]
-) -> None:
-  """Replaces the table between the marks of a page."""
+def write_table(page: pathlib.Path, results: dict[str, counts.Counts]) -> None:
+  """Replaces the table between the markers of a page."""
   lines = [
     '| campaign | cases | outcomes | violations |',
     '| --- | --- | --- | --- |',
   ]
-  for name, one in found.items():
-    what = one.summary().partition(': ')[2]
-    lines.append(f'| {name} | {one.cases:,} | {what} | {len(one.wrong)} |')
+  for name, totals in results.items():
+    outcomes = totals.summary().partition(': ')[2]
+    lines.append(
+      f'| {name} | {totals.cases:,} | {outcomes} | {len(totals.violations)} |'
+    )
   text = '\n'.join(lines) + '\n'
   old = page.read_text(encoding='utf-8')
   page.write_text(
@@ -139,24 +150,25 @@ def write_table(
   )
 
 
-def _rounds(
-  campaign: Callable[[int], counts_lib.Counts], args: argparse.Namespace
-) -> counts_lib.Counts:
-  """Rounds of one campaign, until there are enough and the time is over."""
-  total, seed, start = counts_lib.Counts(), args.seed, time.monotonic()
+def _run_rounds(
+  campaign: Callable[[int], counts.Counts], args: argparse.Namespace
+) -> counts.Counts:
+  """Repeats a campaign until the minimum cases and time are reached."""
+  total, seed, start = counts.Counts(), args.seed, time.monotonic()
   while (
-    total.cases < args.cases or time.monotonic() - start < args.minutes * _SHARE
+    total.cases < args.cases
+    or time.monotonic() - start < args.minutes * _SECONDS_PER_MINUTE
   ):
     total = _sum([total, campaign(seed)])
     seed += 1
   return total
 
 
-def _sum(several: Iterable[counts_lib.Counts]) -> counts_lib.Counts:
-  total = counts_lib.Counts()
-  for one in several:
-    total.outcomes += one.outcomes
-    total.wrong += one.wrong
+def _sum(summands: Iterable[counts.Counts]) -> counts.Counts:
+  total = counts.Counts()
+  for summand in summands:
+    total.outcomes += summand.outcomes
+    total.violations += summand.violations
   return total
 
 

@@ -1,4 +1,4 @@
-"""The table of the campaigns."""
+"""Table of the campaign results."""
 
 from tests.campaigns import counts, run
 
@@ -6,11 +6,11 @@ from tests.campaigns import counts, run
 def test_table_between_marks(tmp_path):
   page = tmp_path / 'page.md'
   page.write_text('before\n<!-- campaign -->\nold\n<!-- end -->\nafter\n')
-  found = counts.Counts()
-  found.add('noticed')
-  found.add('silent', 'flip of a')
+  totals = counts.Counts()
+  totals.add('noticed')
+  totals.add('silent', 'flip of a')
   for _ in range(2):
-    run.write_table(page, {'mutations': found})
+    run.write_table(page, {'mutations': totals})
   assert page.read_text() == (
     'before\n<!-- campaign -->\n\n'
     '| campaign | cases | outcomes | violations |\n'

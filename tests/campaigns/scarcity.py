@@ -1,9 +1,10 @@
-"""Full disks and few descriptors: every command ends with one message.
+"""Full disks and few file descriptors: each command exits with one message.
 
-The output of a command lies on a disk (tmpfs) of a random part of what it
-needs, or its process may have few files open. It ends with status 74 and one
-message that names a file, or it is done; what there is of its output is whole.
-With room again, it leaves what one undisturbed call leaves.
+Either the output of a command is on a disk (tmpfs) with a random fraction of
+the required space, or its process may open only a few files. The command exits
+with status 74 and one message that names a file, or it finishes. Its output is
+valid in both cases. Once there is enough space, the next call produces the same
+output as one uninterrupted call.
 """
 
 import contextlib
@@ -14,15 +15,14 @@ import re
 import subprocess
 from collections.abc import Iterator
 
-from tests.campaigns import counts as counts_lib
-from tests.campaigns import killed_commands, kills, stops
+from tests.campaigns import counts, killed_commands, kills, stops
 from tests.end_to_end import conftest as end_to_end
 from xlflax.utils import errors
 
-_ROOMY = 64 << 20
+_SUFFICIENT_SIZE = 64 << 20
 _DESCRIPTORS = (24, 40, 64, 128)
 _MESSAGE = re.compile(r'^xlflax [a-z-]+: ', re.MULTILINE)
-_DISTURBED = int(errors.ExitStatus.FAILURE)
+_FAILURE = int(errors.ExitStatus.FAILURE)
 
 
 def full_disks(
@@ -31,90 +31,94 @@ def full_disks(
   *,
   cases: int,
   seed: int = 0,
-) -> counts_lib.Counts:
-  """Each command in turns on disks that are too small; needs root.
+) -> counts.Counts:
+  """Runs each command in turn on disks that are too small; requires root.
 
   Args:
-    space: text, vocabulary and cache.
-    directory: to work in.
-    cases: how many, at least.
-    seed: of the disks' sizes.
+    space: Workspace with text, vocabulary and cache.
+    directory: Working directory.
+    cases: Minimum number of cases.
+    seed: Random seed of the disk sizes.
   """
-  rng, found = random.Random(seed), counts_lib.Counts()
-  with _prepared(space, directory / 'disks') as commands:
-    needs = [_size(command.place) for command in commands]
-    while found.cases < cases:
-      for command, size in zip(commands, needs, strict=True):
-        _on_a_full_disk(command, round(rng.uniform(0.1, 0.9) * size), found)
-  return found
+  rng, totals = random.Random(seed), counts.Counts()
+  with _prepared_commands(space, directory / 'disks') as commands:
+    required_sizes = [_size(command.directory) for command in commands]
+    while totals.cases < cases:
+      for command, size in zip(commands, required_sizes, strict=True):
+        _run_on_full_disk(command, round(rng.uniform(0.1, 0.9) * size), totals)
+  return totals
 
 
 def few_descriptors(
   space: end_to_end.Workspace, directory: pathlib.Path
-) -> counts_lib.Counts:
-  """Each command with few files that may be open.
+) -> counts.Counts:
+  """Runs each command with a low limit on open files.
 
   Args:
-    space: text, vocabulary and cache.
-    directory: to work in.
+    space: Workspace with text, vocabulary and cache.
+    directory: Working directory.
   """
-  found = counts_lib.Counts()
-  with _prepared(space, directory / 'descriptors') as commands:
-    for most in _DESCRIPTORS:
+  totals = counts.Counts()
+  with _prepared_commands(space, directory / 'descriptors') as commands:
+    for max_files in _DESCRIPTORS:
       for command in commands:
-        command.begin()
-        status, _ = command.call(most=str(most))
-        _judge(command, status, found, f'{most} descriptors')
-  return found
+        command.reset()
+        status, _ = command.call(max_files=str(max_files))
+        _count_call(command, status, totals, f'{max_files} descriptors')
+  return totals
 
 
 @contextlib.contextmanager
-def _prepared(
+def _prepared_commands(
   space: end_to_end.Workspace, work: pathlib.Path
 ) -> Iterator[list[stops.Command]]:
-  """The commands, called once without a disturbance."""
+  """Yields the commands, each called once without a disturbance."""
   work.mkdir()
   server = kills.Server(space.environment(), stops.CALL)
   try:
     yield [
       stops.Command(server, work, command)
-      for command in killed_commands.prepare(stops.Plain(server), space, work)
+      for command in killed_commands.prepare_commands(
+        stops.ServerWithoutSignals(server), space, work
+      )
     ]
   finally:
     server.close()
 
 
-def _on_a_full_disk(
-  command: stops.Command, size: int, found: counts_lib.Counts
+def _run_on_full_disk(
+  command: stops.Command, size: int, totals: counts.Counts
 ) -> None:
-  """One call on a disk of some bytes."""
-  place = str(command.place)
-  command.begin()
-  with _disk(place, _ROOMY):
-    command.begin()
-    used = _size(command.place)
-    _remount(place, used + size)
+  """Calls a command on a disk with `size` free bytes."""
+  directory = str(command.directory)
+  command.reset()
+  with _disk(directory, _SUFFICIENT_SIZE):
+    command.reset()
+    used_size = _size(command.directory)
+    _remount(directory, used_size + size)
     status, _ = command.call()
-    _remount(place, _ROOMY)
-    _judge(command, status, found, f'{size} bytes')
+    _remount(directory, _SUFFICIENT_SIZE)
+    _count_call(command, status, totals, f'{size} bytes')
 
 
-def _judge(
-  command: stops.Command, status: int, found: counts_lib.Counts, what: str
+def _count_call(
+  command: stops.Command, status: int, totals: counts.Counts, condition: str
 ) -> None:
-  """Counts a call, and what the next one makes of what it left."""
-  said, problem = command.said(), ''
-  if status not in (0, _DISTURBED):
-    problem = f'status {status}: {said}'
-  elif 'Traceback' in said or 'damaged' in said:
-    problem = said
-  elif status and len(_MESSAGE.findall(said)) != 1:
-    problem = f'{len(_MESSAGE.findall(said))} messages: {said}'
-  elif status and 'Where: ' not in said and '(' not in said:
-    problem = f'no file is named: {said}'
-  problem = problem or command.ends_whole()
+  """Counts a call and checks that the next call completes its output."""
+  output, problem = command.output(), ''
+  if status not in (0, _FAILURE):
+    problem = f'status {status}: {output}'
+  elif 'Traceback' in output or 'damaged' in output:
+    problem = output
+  elif status and len(_MESSAGE.findall(output)) != 1:
+    problem = f'{len(_MESSAGE.findall(output))} messages: {output}'
+  elif status and 'Where: ' not in output and '(' not in output:
+    problem = f'no file is named: {output}'
+  problem = problem or command.check_completion()
   outcome = 'reported, then completed' if status else 'completed'
-  found.add(outcome, problem and f'{command.command.name}, {what}: {problem}')
+  totals.add(
+    outcome, problem and f'{command.command.name}, {condition}: {problem}'
+  )
 
 
 def may_mount() -> bool:
@@ -123,24 +127,24 @@ def may_mount() -> bool:
 
 
 @contextlib.contextmanager
-def _disk(place: str, size: int) -> Iterator[None]:
-  """Context with a disk of some bytes at a place."""
-  _call('mount', '-t', 'tmpfs', '-o', f'size={size}', 'tmpfs', place)
+def _disk(path: str, size: int) -> Iterator[None]:
+  """Mounts a disk of a given size at a path in this context."""
+  _call('mount', '-t', 'tmpfs', '-o', f'size={size}', 'tmpfs', path)
   try:
     yield
   finally:
-    _call('umount', '--lazy', place)
+    _call('umount', '--lazy', path)
 
 
-def _remount(place: str, size: int) -> None:
-  _call('mount', '-o', f'remount,size={size}', place)
+def _remount(path: str, size: int) -> None:
+  _call('mount', '-o', f'remount,size={size}', path)
 
 
-def _call(*words: str) -> None:
-  subprocess.run(words, check=True, capture_output=True)
+def _call(*arguments: str) -> None:
+  subprocess.run(arguments, check=True, capture_output=True)
 
 
 def _size(directory: pathlib.Path) -> int:
-  """Bytes of a directory's files, in whole pages as a disk counts them."""
+  """Returns the bytes of a directory's files, rounded up to disk pages."""
   sizes = [p.stat().st_size for p in directory.rglob('*') if p.is_file()]
   return sum(-(-size // 4096) * 4096 for size in sizes)

@@ -1,8 +1,9 @@
-"""Two runs with all that belongs to them, and what reads each part.
+"""Two runs with all their artifacts, and a reader for each command.
 
-They have the same settings, names and shapes, and differ in text, vocabulary
-and parameters: what is taken from the other fits, and is wrong. Readers read
-what the commands of their names read, with their code, up to the first step.
+Both runs have the same settings, names and shapes, and differ in text,
+vocabulary and parameters. An artifact of the other run therefore fits but is
+wrong. Readers read the same artifacts as the commands of their names, with the
+same code, up to the first step.
 """
 
 import contextlib
@@ -21,8 +22,8 @@ from xlflax import cli, evaluate, integrity
 from xlflax.data import dataset_config
 from xlflax.data.supervised import supervised_dataset
 from xlflax.data.supervised.featurizers import classification_featurizer
-from xlflax.data.supervised.sources import example_source as source_lib
-from xlflax.data.tokenizers import base_vocabulary as vocabulary_lib
+from xlflax.data.supervised.sources import example_source
+from xlflax.data.tokenizers import base_vocabulary
 from xlflax.evaluation import (
   checkpoint_selection,
   eval_task,
@@ -39,14 +40,13 @@ from xlflax.interop.huggingface import (
 from xlflax.interop.huggingface.tensors import weights
 from xlflax.models import encoder
 from xlflax.models import encoder_config as model_config
-from xlflax.objectives import objective_mixture as mixture_lib
+from xlflax.objectives import objective_mixture
 from xlflax.objectives.finetuning import sequence_classification
 from xlflax.objectives.pretraining import masked_lm
-from xlflax.runs import loaded_run as runs_lib
+from xlflax.runs import loaded_run
 from xlflax.storage import checksums
 from xlflax.trainer import Trainer
-from xlflax.training import param_tree as params_lib
-from xlflax.training import training_setup as setup_lib
+from xlflax.training import param_tree, training_setup
 from xlflax.training.checkpointing import (
   checkpoints,
   data_fingerprint,
@@ -59,23 +59,23 @@ from xlflax.training.initialization import init_from as initialization
 from xlflax.training.optimization import optimizers
 from xlflax.utils import errors
 
-_WORDS = 'abcdefghijklmnop'
+_LETTERS = 'abcdefghijklmnop'
 _STEP = 2
 _METRIC = 'perplexity/perplexity/en'
 
 
-def make(root: pathlib.Path, number: int) -> None:
-  """Writes corpus, vocabulary, cache, run, results and export below a root."""
+def write_workspace(root: pathlib.Path, number: int) -> None:
+  """Writes corpus, vocabulary, cache, run, results and export."""
   root.mkdir(parents=True)
   _write_text(root, number)
-  _command(
+  _run_command(
     'vocab',
     f'--corpus={root}/corpus',
     f'--output={root}/vocabulary',
     '--size=40',
     '--languages=en,de',
   )
-  _command(
+  _run_command(
     'cache',
     f'--corpus={root}/corpus',
     f'--vocabulary={root}/vocabulary',
@@ -84,14 +84,14 @@ def make(root: pathlib.Path, number: int) -> None:
     '--num_workers=1',
   )
   _train(root, number)
-  _evaluated(root)
+  _write_result(root)
   checked = huggingface_export.check_export(root / 'run', model_type='bert')
   folder_writer.write_folder(checked, root / 'hf')
 
 
 def _write_text(root: pathlib.Path, number: int) -> None:
   rng = np.random.default_rng(number)
-  words = rng.permutation(list(_WORDS))
+  words = rng.permutation(list(_LETTERS))
   lines = [
     ' '.join(''.join(rng.choice(words[:9], 3)) for _ in range(6))
     for _ in range(40)
@@ -103,13 +103,13 @@ def _write_text(root: pathlib.Path, number: int) -> None:
   )
 
 
-def _command(*words: str) -> None:
+def _run_command(*words: str) -> None:
   with contextlib.redirect_stdout(io.StringIO()):
     assert cli.main(list(words)) == 0, words
 
 
-def trainer(root: pathlib.Path, number: int) -> Trainer:
-  """The run's settings; the labels have another order in each run."""
+def make_trainer(root: pathlib.Path, number: int) -> Trainer:
+  """Returns the trainer of a run; the label order differs per run."""
   labels = ('no', 'yes') if number else ('yes', 'no')
   datasets = (
     dataset_config.DatasetConfig(
@@ -121,7 +121,7 @@ def trainer(root: pathlib.Path, number: int) -> Trainer:
     ),
     supervised_dataset.LabeledDatasetConfig(
       name='labeled',
-      source=source_lib.FileDataset(
+      source=example_source.FileDataset(
         format='tsv',
         files={'en': str(root / 'labeled.tsv')},
         options={'columns': {'text': 0, 'label': 1}},
@@ -134,10 +134,10 @@ def trainer(root: pathlib.Path, number: int) -> Trainer:
     ),
   )
   entries = (
-    mixture_lib.WeightedObjective(
+    objective_mixture.WeightedObjective(
       dataset='mono', objective=masked_lm.MaskedLM()
     ),
-    mixture_lib.WeightedObjective(
+    objective_mixture.WeightedObjective(
       dataset='labeled',
       objective=sequence_classification.SequenceClassification(labels=labels),
     ),
@@ -169,14 +169,16 @@ def trainer(root: pathlib.Path, number: int) -> Trainer:
 
 
 def _train(root: pathlib.Path, number: int) -> None:
-  """What training leaves at step 2, with parameters that are drawn."""
-  made = trainer(root, number)
-  setup = setup_lib.Setup(made)
+  """Writes a run at step 2 with random parameters."""
+  trainer = make_trainer(root, number)
+  setup = training_setup.Setup(trainer)
   loaders = setup.open_loaders()
-  described = data_fingerprint.describe_inputs(setup.vocabulary.hash, loaders)
+  input_description = data_fingerprint.describe_inputs(
+    setup.vocabulary.hash, loaders
+  )
   directory = root / 'run'
   directory_claim.claim_directory(setup, root / 'vocabulary', f'# {number}\n')
-  data_fingerprint.record_inputs(directory, described, loaders)
+  data_fingerprint.record_inputs(directory, input_description, loaders)
   lines = ''.join(
     f'{{"step": {step}, "train": {{"loss": {number + 1}.5}}, '
     f'"eval": {{"{_METRIC}": {step * (1 - 2 * number)}}}}}\n'
@@ -194,7 +196,10 @@ def _train(root: pathlib.Path, number: int) -> None:
     )
     saved.save(
       state.replace(step=jnp.int32(step)),
-      {'inputs': described, 'metrics_file': checksums.digest_content(lines)},
+      {
+        'inputs': input_description,
+        'metrics_file': checksums.digest_content(lines),
+      },
     )
   saved.close()
   for loader in loaders.values():
@@ -207,68 +212,74 @@ def _task(root: pathlib.Path) -> eval_task.EvalTask:
 
 
 def _identity(root: pathlib.Path, run) -> dict[str, Any]:
-  """As `ResultStore` computes it."""
-  made = result_store.result_identity(
+  """Returns the identity that `ResultStore` computes."""
+  identity = result_store.result_identity(
     _task(root), model=run.model, vocabulary_hash=run.vocabulary.hash, seed=0
   )
   checkpoint = result_store.checkpoint_identity(run.directory, _STEP)
-  return made | {'checkpoint': checkpoint}
+  return identity | {'checkpoint': checkpoint}
 
 
-def _evaluated(root: pathlib.Path) -> None:
-  run, *parts = _run(root)
+def _write_result(root: pathlib.Path) -> None:
+  run, *parts = _load_parts(root)
   result_store.write_result(
     root / 'run', _score(parts, root), step=_STEP, identity=_identity(root, run)
   )
 
 
 def _score(parts: list[Any], root: pathlib.Path) -> eval_task.EvalResult:
-  """Stands for what a task makes of a model and a text: a number of both."""
-  known = [*map(str, parts), _task(root).source.fingerprint()]
+  """Returns a number that depends on the model and the text, as a task does."""
+  inputs = [*map(str, parts), _task(root).source.fingerprint()]
   return eval_task.EvalResult(
-    metrics={'perplexity/en': zlib.crc32(repr(known).encode())}
+    metrics={'perplexity/en': zlib.crc32(repr(inputs).encode())}
   )
 
 
 def _arrays(tree) -> dict[str, str]:
   return {
     name: checksums.digest_content(np.asarray(leaf).tobytes())
-    for name, leaf in params_lib.flatten_params(tree).items()
+    for name, leaf in param_tree.flatten_params(tree).items()
   }
 
 
-def _run(root: pathlib.Path) -> list[Any]:
-  """What `load_run` gives, as `evaluate`, `analyze` and `encode` use it."""
-  run = runs_lib.load_run(root / 'run', partitioner=tiny.one_device())
+def _load_parts(root: pathlib.Path) -> list[Any]:
+  """Returns the parts that `evaluate`, `analyze` and `encode` read."""
+  run = loaded_run.load_run(root / 'run', partitioner=tiny.one_device())
   labels = [
     getattr(objective, 'labels', ()) for objective in run.objectives.values()
   ]
-  own = str(run.model), run.vocabulary.hash, labels, _arrays(run.params())
-  return [run, *own]
+  parts = str(run.model), run.vocabulary.hash, labels, _arrays(run.params())
+  return [run, *parts]
 
 
 def _evaluate(root: pathlib.Path) -> Any:
-  """The parts of `xlflax evaluate`, and whether a result of before is theirs.
+  """Returns the parts of `xlflax evaluate` and whether its result matches.
 
-  What text is given is the user's choice: its results lie apart.
+  The text is the user's choice, so its results are stored separately.
   """
   evaluate.check_tasks([_task(root)])
-  run, *parts = _run(root)
-  found = result_store.read_finished(run.directory, _identity(root, run), _STEP)
-  return [*parts, found is None or found == _score(parts, root)]
+  run, *parts = _load_parts(root)
+  result = result_store.read_finished(
+    run.directory, _identity(root, run), _STEP
+  )
+  return [*parts, result is None or result == _score(parts, root)]
 
 
 def _encode(root: pathlib.Path) -> Any:
-  return _run(root)[1:]
+  return _load_parts(root)[1:]
 
 
 def _resume(root: pathlib.Path) -> Any:
-  """`xlflax train`, up to its first step."""
-  setup = setup_lib.Setup(trainer(root, 0))
+  """Runs `xlflax train` up to its first step."""
+  setup = training_setup.Setup(make_trainer(root, 0))
   loaders = setup.open_loaders()
   try:
-    described = data_fingerprint.describe_inputs(setup.vocabulary.hash, loaders)
-    directory_claim.check_directory(setup, root / 'vocabulary', described)
+    input_description = data_fingerprint.describe_inputs(
+      setup.vocabulary.hash, loaders
+    )
+    directory_claim.check_directory(
+      setup, root / 'vocabulary', input_description
+    )
     directory_claim.claim_directory(setup, root / 'vocabulary', '# 0\n')
     saved = checkpoints.Checkpoints(root / 'run')
     restored = saved.restore_last(setup.factory)
@@ -277,20 +288,20 @@ def _resume(root: pathlib.Path) -> Any:
     for loader in loaders.values():
       loader.close()
   if restored is None or restored.step != _STEP:
-    return None  # it goes on from an earlier checkpoint, and says so
+    return None  # it resumes from an earlier checkpoint and reports it
   metrics_file.truncate_metrics(
     root / 'run', _STEP, written=restored.meta['metrics_file']
   )
-  return [described, _arrays(restored.state), restored.meta]
+  return [input_description, _arrays(restored.state), restored.meta]
 
 
 def _finetune(root: pathlib.Path) -> Any:
-  """A run that starts from this one, with the vocabulary beside it."""
-  setup = setup_lib.Setup(
-    trainer(root, 0).__class__(
+  """Initializes a run from this run, with the vocabulary of this run."""
+  setup = training_setup.Setup(
+    make_trainer(root, 0).__class__(
       **{
         **{
-          name: getattr(trainer(root, 0), name)
+          name: getattr(make_trainer(root, 0), name)
           for name in ('model', 'objectives', 'datasets', 'optimizer')
         },
         'model_dir': str(root / 'new'),
@@ -314,7 +325,7 @@ def _finetune(root: pathlib.Path) -> Any:
 
 
 def _export(root: pathlib.Path) -> Any:
-  """`xlflax convert to-hf`; the card tells of settings."""
+  """Runs `xlflax convert to-hf`; the model card contains settings."""
   checked = huggingface_export.check_export(root / 'run', model_type='bert')
   folder_writer.write_folder(checked, root / 'out')
   return {
@@ -329,12 +340,12 @@ def _average(root: pathlib.Path) -> Any:
     {root / 'run': [1, _STEP]}, root / 'mean'
   )
   return _arrays(
-    runs_lib.load_run(output, partitioner=tiny.one_device()).params()
+    loaded_run.load_run(output, partitioner=tiny.one_device()).params()
   )
 
 
 def _import(root: pathlib.Path) -> Any:
-  """`xlflax convert from-hf` of the exported folder."""
+  """Runs `xlflax convert from-hf` on the exported directory."""
   checked = huggingface_import.check_import(root / 'hf', languages=['en', 'de'])
   return [
     str(checked.config),
@@ -344,21 +355,21 @@ def _import(root: pathlib.Path) -> Any:
 
 
 def _report(root: pathlib.Path) -> Any:
-  found = run_pages.read_run(root / 'run', name='run')
-  settings = {key: str(value) for key, value in found.settings.items()}
-  return [settings, dict(found.losses), str(found.results)]
+  run_report = run_pages.read_run(root / 'run', name='run')
+  settings = {key: str(value) for key, value in run_report.settings.items()}
+  return [settings, dict(run_report.losses), str(run_report.results)]
 
 
 def _best(root: pathlib.Path) -> Any:
-  """`--checkpoint_steps=best`."""
-  run = runs_lib.load_run(root / 'run', partitioner=tiny.one_device())
+  """Selects a checkpoint as `--checkpoint_steps=best` does."""
+  run = loaded_run.load_run(root / 'run', partitioner=tiny.one_device())
   return checkpoint_selection.select_checkpoints(
     run, 'best', metric_for_best_model=_METRIC
   )
 
 
 def _translate(root: pathlib.Path) -> Any:
-  """Which caches count as compared, and which languages as trained."""
+  """Returns the verified caches and the trained languages."""
   directory = root / 'run'
   return [
     sorted(data_fingerprint.verified_signatures(directory)),
@@ -367,7 +378,7 @@ def _translate(root: pathlib.Path) -> Any:
 
 
 def _verify(root: pathlib.Path) -> Any:
-  """`xlflax verify` of all directories; None where it finds something."""
+  """Runs `xlflax verify` on all directories."""
   for name in ('run', 'cache', 'vocabulary', 'hf'):
     if not integrity.verify_directory(root / name).is_valid:
       raise errors.RunDirectoryError('xlflax verify found something', got=name)
@@ -389,6 +400,6 @@ READERS: dict[str, Callable[[pathlib.Path], Any]] = {
 }
 
 
-def vocabulary(root: pathlib.Path) -> vocabulary_lib.Vocabulary:
-  """That of a workspace."""
-  return vocabulary_lib.Vocabulary.load(root / 'vocabulary')
+def load_vocabulary(root: pathlib.Path) -> base_vocabulary.Vocabulary:
+  """Loads the vocabulary of a workspace."""
+  return base_vocabulary.Vocabulary.load(root / 'vocabulary')

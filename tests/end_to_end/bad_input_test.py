@@ -13,7 +13,7 @@ from xlflax import cli
 
 @pytest.fixture
 def fails(capsys):
-  """Runs a command in this process; returns the message it ends with."""
+  """Fixture that runs a command in this process and returns its message."""
 
   def run(*arguments: str) -> str:
     assert cli.main(arguments) == 2
@@ -39,7 +39,7 @@ def _train(workspace, model_dir, *more, corpus=None, steps=4):
 
 @pytest.fixture
 def corpus(workspace, tmp_path):
-  """A copy of the corpus, to be damaged."""
+  """Copy of the corpus that a test may damage."""
   return shutil.copytree(workspace.root / 'corpus', tmp_path / 'corpus')
 
 
@@ -98,7 +98,7 @@ def test_wrong_shapes_are_found_before_a_step(fails, workspace, tmp_path):
 
 @pytest.fixture(scope='module')
 def finished(workspace):
-  """A run of eight steps with checkpoints at 4 and 8."""
+  """Run of eight steps with checkpoints at steps 4 and 8."""
   directory = workspace.root / 'finished'
   workspace.train(directory, workspace.cache, _EVERY, steps=8, options=TINY_MLM)
   return directory
@@ -109,7 +109,7 @@ _EVERY = '--gin.checkpoints.CheckpointOptions.save_interval_steps=4'
 
 @pytest.fixture
 def run(finished, tmp_path):
-  """A copy of that run, to be continued."""
+  """Copy of the finished run, to be resumed."""
   return shutil.copytree(finished, tmp_path / 'run')
 
 
@@ -144,7 +144,7 @@ def test_other_text_read_live(fails, workspace, corpus, tmp_path):
     cli.main(train('--on_config_mismatch=continue', '--stop_after_steps=3'))
     == 0
   )
-  assert cli.main(train()) == 0  # it is recorded
+  assert cli.main(train()) == 0  # the path is recorded
 
 
 def test_vocabulary_of_another_size(fails, workspace, run, tmp_path):

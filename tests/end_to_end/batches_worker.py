@@ -1,4 +1,4 @@
-"""One process of a job: writes its rows of steps 10 to 19, as trained on.
+"""One process of a job that writes its examples of steps 10 to 19.
 
 batches_worker.py WORKSPACE OUTPUT NUM_PROCESSES PROCESS_ID PORT
 """

@@ -1,4 +1,4 @@
-"""A run in a bucket is the run on disk; what follows it needs no disk."""
+"""Runs in a bucket equal runs on disk, and later commands need no disk."""
 
 import functools
 import json
@@ -28,22 +28,22 @@ _FLAGS = (
   '--gin.checkpoints.CheckpointOptions.save_interval_steps=4',
   '--gin.checkpoints.CheckpointOptions.max_to_keep=2',
 )
-_STALE = 3.0  # seconds after which lists of Google's buckets know a change
+_STALE = 3.0  # seconds until listings of Google's buckets show a change
 _STEPS = '--gin.TRAIN_STEPS=8'
 
 
 @pytest.fixture
 def bucket():
-  """(the bucket, variables for processes that use it)."""
+  """Bucket and the environment variables of processes that use it."""
   pytest.importorskip('gcsfs')
-  with fake_bucket.serve() as (found, address):
-    yield found, fake_bucket.variables(address)
+  with fake_bucket.serve() as (fake, address):
+    yield fake, fake_bucket.variables(address)
 
 
-def _copied(found: fake_bucket.Bucket, name: str) -> pathlib.Path:
-  """The objects of a run as files."""
+def _copy_run(bucket: fake_bucket.Bucket, name: str) -> pathlib.Path:
+  """Writes the objects of a run as files."""
   folder = pathlib.Path(tempfile.mkdtemp())
-  for key, (_, content) in found.objects.items():
+  for key, (_, content) in bucket.objects.items():
     if key.startswith(f'{name}/'):
       (folder / key).parent.mkdir(parents=True, exist_ok=True)
       (folder / key).write_bytes(content)
@@ -52,8 +52,8 @@ def _copied(found: fake_bucket.Bucket, name: str) -> pathlib.Path:
 
 @pytest.mark.slow
 def test_stopped_and_continued_in_a_bucket(workspace, bucket, tmp_path):
-  """One process to step 6, then two processes, whose batches are the same."""
-  found, variables = bucket
+  """One process trains to step 6, then two processes with the same batches."""
+  fake, variables = bucket
   common = ('train', *TINY, *_FLAGS, _STEPS, *workspace.inputs, workspace.cache)
   workspace.run(*common, f'--model_dir={tmp_path / "run"}')
   workspace.run(
@@ -74,19 +74,19 @@ def test_stopped_and_continued_in_a_bucket(workspace, bucket, tmp_path):
   outputs = [process.communicate(timeout=300)[0] for process in processes]
   assert [p.returncode for p in processes] == [0, 0], outputs
   assert 'Resuming from the checkpoint of step 6' in outputs[0]
-  copy = _copied(found, 'run')
-  expected, got = (
+  copy = _copy_run(fake, 'run')
+  expected, actual = (
     param_tree.flatten_params(saved_run.load_run(d).restore_params(8))
     for d in (tmp_path / 'run', copy)
   )
   for name, value in expected.items():
-    np.testing.assert_allclose(got[name], value, atol=1e-4, err_msg=name)
+    np.testing.assert_allclose(actual[name], value, atol=1e-4, err_msg=name)
   assert losses(copy).keys() == losses(tmp_path / 'run').keys()
 
 
 @pytest.mark.slow
 def test_stopped_in_s3_is_the_run_on_disk(workspace, tmp_path):
-  """Stopped at 5 and 7 of 8 steps, with faults: parameters bit for bit."""
+  """Stops at 5 and 7 of 8 steps, with faults; compares parameters exactly."""
   with fake_s3.serve() as (faults, address):
     variables = fake_s3.variables(address)
     common = ('train', *TINY, *_FLAGS, _STEPS, *workspace.inputs)
@@ -103,22 +103,25 @@ def test_stopped_in_s3_is_the_run_on_disk(workspace, tmp_path):
     assert faults.told
     faults.every = 0
     shared = fake_s3.download(address, 'run', tmp_path / 'copy')
-  expected, got = (
+  expected, actual = (
     param_tree.flatten_params(saved_run.load_run(d).restore_params(8))
     for d in (tmp_path / 'run', shared)
   )
   for name, value in expected.items():
-    np.testing.assert_array_equal(got[name], value, err_msg=name)
+    np.testing.assert_array_equal(actual[name], value, err_msg=name)
 
 
 def _treebank(path: pathlib.Path) -> str:
-  """Sentences whose words have a tag each, as gin's value of files."""
-  words = ('der', 'kater', 'hund', 'sieht', 'findet', 'haus')
-  lines = [[words[(i * k + i) % 6] for k in range(1, 5)] for i in range(12)]
+  """Writes tagged sentences; returns the files as a gin value."""
+  vocabulary = ('der', 'kater', 'hund', 'sieht', 'findet', 'haus')
+  lines = [
+    [vocabulary[(i * k + i) % 6] for k in range(1, 5)] for i in range(12)
+  ]
   path.write_text(
     '\n'.join(
       ''.join(
-        f'{word}\t{"VERB" if word in words[3:5] else "NOUN"}\n' for word in line
+        f'{word}\t{"VERB" if word in vocabulary[3:5] else "NOUN"}\n'
+        for word in line
       )
       for line in lines
     ),
@@ -129,8 +132,8 @@ def _treebank(path: pathlib.Path) -> str:
 
 @pytest.mark.slow
 def test_evaluated_and_fine_tuned_in_a_bucket(workspace, bucket, tmp_path):
-  """All that follows pretraining, with nothing of a run on disk."""
-  found, variables = bucket
+  """Runs all steps after pretraining with no file of the run on disk."""
+  fake, variables = bucket
   workspace.run(
     'train',
     *TINY,
@@ -150,7 +153,7 @@ def test_evaluated_and_fine_tuned_in_a_bucket(workspace, bucket, tmp_path):
     **variables,
   )
   assert 'retrieval: accuracy' in printed
-  names = [re.sub('-[0-9a-f]{8}/', '/', name) for name in found.objects]
+  names = [re.sub('-[0-9a-f]{8}/', '/', name) for name in fake.objects]
   assert {
     'mlm/eval/retrieval/test/4.json',
     'mlm/eval/retrieval/test/8.json',
@@ -179,13 +182,13 @@ def test_evaluated_and_fine_tuned_in_a_bucket(workspace, bucket, tmp_path):
     workspace.inputs[2],
   )
   workspace.run(*tune, **variables)
-  record = json.loads(found.objects['pos/grid.json'][1])
+  record = json.loads(fake.objects['pos/grid.json'][1])
   (trial,) = record['trials']
   assert trial['status'] == 'finished' and trial['step'] in (3, 6)
   assert trial['test']['tagging_test/accuracy/de'] >= 0
   saved = [
     name
-    for name in found.objects
+    for name in fake.objects
     if name.startswith('pos/trials/SEED=0/checkpoints/')
     and name.endswith(f'/{trial["step"]}/commit_success.txt')
   ]
@@ -194,7 +197,7 @@ def test_evaluated_and_fine_tuned_in_a_bucket(workspace, bucket, tmp_path):
 
 
 def _jsonl_folder(workspace, folder: pathlib.Path) -> None:
-  """The text of the workspace as files of records, and a part held out."""
+  """Writes the workspace's text as record files, with a held-out part."""
   for path in sorted((workspace.root / 'corpus/mono').glob('*.txt')):
     lines = filter(None, path.read_text(encoding='utf-8').splitlines())
     (folder / f'{path.stem}.jsonl').write_text(
@@ -204,7 +207,7 @@ def _jsonl_folder(workspace, folder: pathlib.Path) -> None:
 
 
 def _kill_when(process, is_so) -> None:
-  """Ends a process by SIGKILL as soon as something is so."""
+  """Kills a process (SIGKILL) as soon as a condition holds."""
   while process.poll() is None and not is_so():
     time.sleep(0.02)
   output = kill(process)
@@ -220,7 +223,7 @@ def _files(folder: pathlib.Path) -> dict[str, bytes]:
 
 
 class _Store(NamedTuple):
-  """A store that this test serves: `faults.every` has requests go wrong."""
+  """Store that this test serves; `faults.every` makes requests fail."""
 
   scheme: str
   faults: Any
@@ -237,36 +240,35 @@ def store(request) -> Iterator[_Store]:
       yield _Store(
         *('s3', faults, fake_s3.variables(address)),
         *(
-          functools.partial(one, address)
-          for one in (fake_s3.upload, fake_s3.names, fake_s3.download)
+          functools.partial(function, address)
+          for function in (fake_s3.upload, fake_s3.names, fake_s3.download)
         ),
       )
     return
   pytest.importorskip('gcsfs')
-  with fake_bucket.serve() as (found, address):
+  with fake_bucket.serve() as (fake, address):
 
     def upload(folder: pathlib.Path, name: str) -> None:
       for path in sorted(p for p in folder.rglob('*') if p.is_file()):
         key = f'{name}/{path.relative_to(folder).as_posix()}'
-        found.put(key, path.read_bytes())
+        fake.put(key, path.read_bytes())
 
     yield _Store(
-      *('gs', found, fake_bucket.variables(address), upload),
-      lambda prefix: [n for n in list(found.objects) if n.startswith(prefix)],
-      lambda name, _: _copied(found, name),
+      *('gs', fake, fake_bucket.variables(address), upload),
+      lambda prefix: [n for n in list(fake.objects) if n.startswith(prefix)],
+      lambda name, _: _copy_run(fake, name),
     )
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_from_records_to_a_published_folder(workspace, store, tmp_path):
-  """Killed while the cache is uploaded and in training, with faults.
+  """Kills during the upload of the cache and during training, with faults.
 
-  Parameters, cache, results and published files equal those of disks, bit for
-  bit.
+  Parameters, cache, results and published files equal those on disk exactly.
   """
-  own = [flag for flag in TINY_MLM if '_file=' not in flag]
-  words = ('--steps=12', '--vocabulary_size=70', *own, _FLAGS[0])
+  model_flags = [flag for flag in TINY_MLM if '_file=' not in flag]
+  arguments = ('--steps=12', '--vocabulary_size=70', *model_flags, _FLAGS[0])
   raw = tmp_path / 'raw'
   raw.mkdir()
   _jsonl_folder(workspace, raw)
@@ -276,7 +278,7 @@ def test_from_records_to_a_published_folder(workspace, store, tmp_path):
   store.upload(workspace.root / 'corpus', 'eval')
   time.sleep(_STALE)
   store.faults.every, store.faults.stale = 11, _STALE
-  # Orbax refuses a checkpoint that a list does not show (tests/training).
+  # Orbax rejects a checkpoint that is missing in a listing (tests/training).
   store.faults.late = lambda name: '/checkpoints/' not in name
   pretrain = ('pretrain', f'{at}/raw', f'--output={at}/out')
   environment = {
@@ -285,15 +287,15 @@ def test_from_records_to_a_published_folder(workspace, store, tmp_path):
     'XLFLAX_STAGE': str(tmp_path / 'staged'),
   }
 
-  def there(name: str) -> bool:
+  def exists(name: str) -> bool:
     return bool(store.names(f'out/{name}'))
 
-  process = workspace.start(*pretrain, *words, **environment)
-  _kill_when(process, lambda: there('cache/tasks'))
-  assert not there('cache/cache.json')
-  process = workspace.start(*pretrain, *words, **environment)
-  _kill_when(process, lambda: there('model/checkpoints/4/commit_success'))
-  last = workspace.run(*pretrain, *words, **environment)
+  process = workspace.start(*pretrain, *arguments, **environment)
+  _kill_when(process, lambda: exists('cache/tasks'))
+  assert not exists('cache/cache.json')
+  process = workspace.start(*pretrain, *arguments, **environment)
+  _kill_when(process, lambda: exists('model/checkpoints/4/commit_success'))
+  last = workspace.run(*pretrain, *arguments, **environment)
   assert 'Resuming from the checkpoint' in last
   evaluate = (
     '--tasks=perplexity',
@@ -302,38 +304,47 @@ def test_from_records_to_a_published_folder(workspace, store, tmp_path):
   )
   model = f'--model_dir={at}/out/model'
   workspace.run('evaluate', model, *evaluate, **environment)
-  store.faults.every = 101  # this asks for each tensor, clients wait for long
+  store.faults.every = 101  # requests each tensor, and clients wait long
   published = f'--output={at}/published'
   workspace.run('convert', 'to-hf', model[12:], published, **environment)
   assert store.faults.told
   assert store.scheme == 's3' or store.faults.misled
   store.faults.every = 0
-  got = store.download('out', tmp_path / 'copy')
+  actual = store.download('out', tmp_path / 'copy')
   folder = store.download('published', tmp_path / 'copy')
   expected = tmp_path / 'out'
   workspace.run(
-    *('pretrain', str(raw), f'--output={expected}', *words), **compiled
+    *('pretrain', str(raw), f'--output={expected}', *arguments), **compiled
   )
   model = f'--model_dir={expected / "model"}'
-  here = f'--corpus={workspace.root / "corpus"}'
-  workspace.run('evaluate', model, evaluate[0], here, evaluate[2])
+  corpus_flag = f'--corpus={workspace.root / "corpus"}'
+  workspace.run('evaluate', model, evaluate[0], corpus_flag, evaluate[2])
   workspace.run(
     *('convert', 'to-hf', model[12:], f'--output={tmp_path / "published"}')
   )
   for name in ('vocabulary', 'cache'):
-    assert _files(got / name) == _files(expected / name)
-  left, right = (parameters(one / 'model', 12) for one in (got, expected))
-  assert left.keys() == right.keys()
-  assert all((left[name] == right[name]).all() for name in left)
-  left, right = (_results(one / 'model') for one in (got, expected))
-  assert left and left == right
-  left, right = map(_files, (folder, tmp_path / 'published'))
-  assert left.keys() == right.keys()
-  assert [n for n in left if left[n] != right[n]] == []
+    assert _files(actual / name) == _files(expected / name)
+  actual_values, expected_values = (
+    parameters(directory / 'model', 12) for directory in (actual, expected)
+  )
+  assert actual_values.keys() == expected_values.keys()
+  assert all(
+    (actual_values[name] == expected_values[name]).all()
+    for name in actual_values
+  )
+  actual_values, expected_values = (
+    _results(directory / 'model') for directory in (actual, expected)
+  )
+  assert actual_values and actual_values == expected_values
+  actual_values, expected_values = map(_files, (folder, tmp_path / 'published'))
+  assert actual_values.keys() == expected_values.keys()
+  assert [
+    n for n in actual_values if actual_values[n] != expected_values[n]
+  ] == []
 
 
 def _results(model: pathlib.Path) -> dict[str, dict]:
-  """Metrics of all evaluations, by file."""
+  """Returns the metrics of all evaluations by file."""
   return {
     path.relative_to(model).as_posix(): json.loads(path.read_text())['metrics']
     for path in sorted(model.glob('eval/*/*/*.json'))

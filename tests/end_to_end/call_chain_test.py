@@ -1,4 +1,4 @@
-"""The calls of a training step and of an evaluation, and a user's hook."""
+"""Call depth of training steps and evaluations, and a user's hook."""
 
 import dataclasses
 import json
@@ -25,7 +25,7 @@ def _train(workspace, run, *more):
 
 
 def _calls(stack) -> list[tuple[str, str]]:
-  """Returns (file, function) of the frames from `cli.main` on."""
+  """Returns (file, function) of the frames below `cli.main`."""
   calls = [
     (str(pathlib.Path(frame.filename).relative_to(_PACKAGE)), frame.name)
     for frame in stack
@@ -46,7 +46,7 @@ def test_the_optimizer_update_is_few_calls_away(
     return apply_updates(*arguments)
 
   monkeypatch.setattr(optax, 'apply_updates', record)
-  # The step is otherwise traced in a thread, beside the restore.
+  # Otherwise, the step is traced in a thread during the restore.
   monkeypatch.setattr(
     step_compilation.StepCompiler, '_compile', lambda self: self._lowered.set()
   )
@@ -86,7 +86,7 @@ def test_the_metrics_of_retrieval_are_few_calls_away(
 
 @dataclasses.dataclass(kw_only=True)
 class _SumOfLosses(training.Hook):
-  """Logs the sum of all losses; may end the run as a kill does."""
+  """Logs the sum of all losses; may end the run as a kill would."""
 
   kill_at: int | None = None
   total: float = dataclasses.field(default=0.0, init=False)
@@ -113,7 +113,7 @@ def _sums(run) -> list[tuple[int, str]]:
 def test_the_state_of_a_users_hook_survives_a_kill(
   workspace, tmp_path, monkeypatch
 ):
-  """The lines of the resumed run are those of an uninterrupted one."""
+  """The lines of the resumed run are those of an uninterrupted run."""
   train = trainer.Trainer.train
 
   def run(directory, **fields):
@@ -122,8 +122,8 @@ def test_the_state_of_a_users_hook_survives_a_kill(
       return train(dataclasses.replace(self, hooks=hooks), **arguments)
 
     monkeypatch.setattr(trainer.Trainer, 'train', with_hook)
-    every = '--gin.checkpoints.CheckpointOptions.save_interval_steps=2'
-    return _train(workspace, tmp_path / directory, every)
+    interval_flag = '--gin.checkpoints.CheckpointOptions.save_interval_steps=2'
+    return _train(workspace, tmp_path / directory, interval_flag)
 
   assert run('whole') == 0
   assert run('killed', kill_at=4) == 130  # The last checkpoint is of step 2.

@@ -1,4 +1,4 @@
-"""Methods of all the papers together, in one run of a user's own gin file."""
+"""Methods of several papers combined in one run of a user's gin file."""
 
 import json
 import shutil
@@ -123,7 +123,7 @@ _SMALL = (
 
 @pytest.fixture(scope='module')
 def inputs(workspace):
-  """Flags: the corpus with a dictionary, and its vocabulary."""
+  """Flags of the corpus with a dictionary, and its vocabulary."""
   corpus = workspace.root / 'with_dictionary'
   shutil.copytree(workspace.root / 'corpus', corpus)
   corpus_writer.write_dictionary(
@@ -148,7 +148,7 @@ def inputs(workspace):
 
 @pytest.fixture(scope='module')
 def english(workspace):
-  """A monolingual run with a vocabulary of its own."""
+  """Monolingual run with its own vocabulary."""
   corpus, vocabulary, run = (
     workspace.root / f'english{name}' for name in ('', '_vocabulary', '_run')
   )
@@ -213,7 +213,9 @@ def test_all_methods_in_one_run(workspace, inputs, english, tmp_path):
     'rtd/discriminator_loss',
   ):
     assert rows[_STEPS][name] < rows[8][name], name
-  assert rows[8]['distill/loss'] < 0.1  # the student began as the teacher
+  assert (
+    rows[8]['distill/loss'] < 0.1
+  )  # the student was initialized from the teacher
   before, after = _parameters(run, 16), _parameters(run, _STEPS)
   assert [name for name in after if 'cross_attention/' in name]
   for name, value in after.items():  # biases of keys have no effect

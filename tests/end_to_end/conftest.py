@@ -1,4 +1,4 @@
-"""A corpus, a vocabulary and a token cache, and runs of the real command."""
+"""Corpus, vocabulary and token cache, and processes of the real command."""
 
 import dataclasses
 import json
@@ -44,7 +44,7 @@ TINY = (
   '--gin.LEARNING_RATE=1e-2',
   '--gin.trainer.Trainer.log_metrics_every=3',
 )
-# One objective of one dataset: what compiles soonest.
+# One objective on one dataset, which compiles fastest.
 TINY_MLM = (
   '--gin_file=pretrain/mlm.gin',
   *(
@@ -56,30 +56,34 @@ TINY_MLM = (
 
 
 def write_corpus(directory: pathlib.Path, sentences: int = 120) -> None:
-  """Sentences of three made-up languages that translate word by word."""
+  """Writes sentences of three synthetic languages, translated word by word."""
   rng = random.Random(7)
-  words = [
+  stem_indices = [
     [rng.randrange(20) for _ in range(rng.randint(3, 9))]
     for _ in range(sentences)
   ]
   text = {
-    language: [' '.join(stems[i] for i in sentence) for sentence in words]
+    language: [
+      ' '.join(stems[i] for i in sentence) for sentence in stem_indices
+    ]
     for language, stems in _STEMS.items()
   }
-  held = sentences // 6
+  num_test_lines = sentences // 6
   for language, lines in text.items():
-    train = lines[held:]
+    train = lines[num_test_lines:]
     corpus_writer.write_monolingual(
       directory, language, [train[:40], train[40:]]
     )
     corpus_writer.write_monolingual(
-      directory, language, [lines[:held]], split='test'
+      directory, language, [lines[:num_test_lines]], split='test'
     )
   for language in ('de', 'ru'):
     pairs = list(zip(text['en'], text[language], strict=True))
-    corpus_writer.write_parallel(directory, ('en', language), pairs[held:])
     corpus_writer.write_parallel(
-      directory, ('en', language), pairs[:held], split='test'
+      directory, ('en', language), pairs[num_test_lines:]
+    )
+    corpus_writer.write_parallel(
+      directory, ('en', language), pairs[:num_test_lines], split='test'
     )
 
 
@@ -91,7 +95,7 @@ def free_port() -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Workspace:
-  """Where text, vocabulary and cache lie, and how commands are run there."""
+  """Directory of text, vocabulary and cache, and runs of commands in it."""
 
   root: pathlib.Path
 
@@ -107,7 +111,7 @@ class Workspace:
   def cache(self) -> str:
     return f'--cache={self.root / "cache"}'
 
-  def environment(self, devices: int = 1, **more: str) -> dict[str, str]:
+  def environment(self, devices: int = 1, **variables: str) -> dict[str, str]:
     return (
       os.environ
       | {
@@ -116,13 +120,13 @@ class Workspace:
         'XLA_FLAGS': f'--xla_force_host_platform_device_count={devices} '
         + xla_flags.quick(),
       }
-      | more
+      | variables
     )
 
   def start(
     self, *arguments: str, devices: int = 1, log=None, **environment
   ) -> subprocess.Popen:
-    """Starts `xlflax ARGUMENTS` as a process of its own."""
+    """Starts `xlflax ARGUMENTS` as a separate process."""
     return subprocess.Popen(
       [sys.executable, '-m', 'xlflax.cli', *arguments],
       text=True,
@@ -134,7 +138,7 @@ class Workspace:
   def run(
     self, *arguments: str, devices: int = 1, status: int = 0, **environment
   ) -> str:
-    """Runs `xlflax ARGUMENTS`; returns what it printed."""
+    """Runs `xlflax ARGUMENTS`; returns its output."""
     process = self.start(*arguments, devices=devices, **environment)
     output, _ = process.communicate(timeout=300)
     assert process.returncode == status, output
@@ -169,7 +173,7 @@ class Workspace:
     devices: int = 1,
     options: tuple[str, ...] = TINY,
   ) -> list[str]:
-    """Several processes of one job, over loopback."""
+    """Trains with several processes of one job over loopback."""
     port = free_port()
     started = [
       self.start(
@@ -216,12 +220,12 @@ def make_workspace(root: pathlib.Path) -> Workspace:
 
 @pytest.fixture(scope='session')
 def workspace(tmp_path_factory) -> Workspace:
-  """Shared by all end-to-end tests of a worker; runs get their own folders."""
+  """Workspace of all end-to-end tests of a worker, except for model dirs."""
   return make_workspace(tmp_path_factory.mktemp('workspace'))
 
 
 def losses(model_dir: pathlib.Path) -> dict[int, dict[str, float]]:
-  """Step -> everything but speed that a run wrote about training."""
+  """Returns the training metrics of a run by step, without the speed."""
   lines = (model_dir / 'metrics.jsonl').read_text().splitlines()
   rows = [json.loads(line) for line in lines]
   steps = [row['step'] for row in rows if 'train' in row]
@@ -230,7 +234,7 @@ def losses(model_dir: pathlib.Path) -> dict[int, dict[str, float]]:
 
 
 def wait_for_step(process, model_dir: pathlib.Path, step: int) -> None:
-  """Blocks until a run has reported `step`, or ended."""
+  """Blocks until a run has logged `step` or ended."""
   path = model_dir / 'metrics.jsonl'
   for _ in range(30000):
     if process.poll() is not None:
@@ -244,12 +248,12 @@ def wait_for_step(process, model_dir: pathlib.Path, step: int) -> None:
 
 
 def unfinished_checkpoints(model_dir: pathlib.Path) -> list[pathlib.Path]:
-  """Checkpoints that are being written, or that a kill left half-written."""
+  """Returns checkpoints that are incomplete or being written."""
   return list((model_dir / 'checkpoints').glob('*orbax-checkpoint-tmp*'))
 
 
 def wait_for_unfinished_checkpoint(process, model_dir: pathlib.Path) -> None:
-  """Blocks until a run writes a checkpoint while a finished one is there."""
+  """Blocks until a run with a finished checkpoint writes another one."""
   while process.poll() is None:
     finished = (model_dir / 'checkpoints/4').is_dir()
     if finished and unfinished_checkpoints(model_dir):
@@ -259,7 +263,7 @@ def wait_for_unfinished_checkpoint(process, model_dir: pathlib.Path) -> None:
 
 
 def kill(process, number: int = signal.SIGKILL) -> str:
-  """Sends a signal and collects what the process printed."""
+  """Sends a signal and returns the output of the process."""
   if process.poll() is None:
     process.send_signal(number)
   output, _ = process.communicate(timeout=120)
@@ -267,7 +271,7 @@ def kill(process, number: int = signal.SIGKILL) -> str:
 
 
 def parameters(model_dir: pathlib.Path, step: int, item: str = 'params'):
-  """Name -> array of everything that an item of a checkpoint holds."""
+  """Returns the arrays of a checkpoint item by name."""
   import orbax.checkpoint as ocp
 
   with ocp.PyTreeCheckpointer() as checkpointer:

@@ -1,7 +1,7 @@
-"""`xlflax ...` on a device that is wrong once: `corrupt_worker FAULT ARGUMENTS`.
+"""Runs `xlflax` with one corruption: `corrupt_worker FAULT ARGUMENTS`.
 
-One bit of one array changes on the process's last device: where it computes
-step 24 for the second time, or in its copy of a parameter after step 21.
+One bit of one array changes on the last device of the process, either in the
+second computation of step 24 or in its replica of a parameter after step 21.
 """
 
 import sys
@@ -14,13 +14,13 @@ _ARRAY = 'params/model/head_norm/scale'
 _FAULTS = {'none': (0, 0), 'wrong_result': (24, 2), 'wrong_replica': (21, 1)}
 
 
-class _Wrong:
-  """A step whose result is wrong once.
+class _CorruptedStep:
+  """A step whose result is corrupted once.
 
   Args:
-    step: the jitted step.
-    number: finished steps after it.
-    call: at which of the calls that compute that step.
+    step: Jitted step.
+    number: Number of finished steps after the corrupted step.
+    call: Call among those that compute this step whose result is corrupted.
   """
 
   def __init__(self, step, number: int, call: int):
@@ -29,30 +29,30 @@ class _Wrong:
     self._calls = 0
 
   def __call__(self, state, *rest):
-    here = int(state.step) + 1 == self._number
-    self._calls += here
+    is_corrupted_step = int(state.step) + 1 == self._number
+    self._calls += is_corrupted_step
     state, output = self._step(state, *rest)
-    if here and self._calls == self._call:
-      state = param_tree.map_named(_spoil, state)
+    if is_corrupted_step and self._calls == self._call:
+      state = param_tree.map_named(_corrupt_array, state)
     return state, output
 
 
-def _spoil(name: str, array):
+def _corrupt_array(name: str, array):
   if name != _ARRAY:
     return array
   last = max(array.addressable_shards, key=lambda shard: shard.device.id)
   return corruption.on_device(array, last.device, bit=12)
 
 
-def _make_wrong(number: int, call: int) -> None:
+def _corrupt_step(number: int, call: int) -> None:
   jitted_step = training_setup.Setup.jitted_step
 
   def wrong_step(*args, **named):
-    return _Wrong(jitted_step(*args, **named), number, call)
+    return _CorruptedStep(jitted_step(*args, **named), number, call)
 
   training_setup.Setup.jitted_step = wrong_step
 
 
 if __name__ == '__main__':
-  _make_wrong(*_FAULTS[sys.argv[1]])
+  _corrupt_step(*_FAULTS[sys.argv[1]])
   sys.exit(cli.main(sys.argv[2:]))

@@ -1,4 +1,4 @@
-"""Silent data corruption in real runs: found, named, not saved, resumed."""
+"""Silent data corruption in real runs is detected and not saved."""
 
 import pathlib
 import socket
@@ -24,19 +24,31 @@ _REPLAY = '--gin.trainer.Trainer.sdc_check_every=12'
 _HOST = socket.gethostname()
 
 
-def _run(workspace, run, *faults, devices=1, more=(_REPLAY,)):
-  """A job with a process for each fault; returns statuses and outputs."""
+def _run_job(workspace, run, *faults, devices=1, extra_arguments=(_REPLAY,)):
+  """Runs a job with one process per fault; returns statuses and outputs."""
   port, count = free_port(), len(faults)
-  words = ['train', *_FLAGS, *workspace.inputs, workspace.cache, *more]
-  words.append(f'--model_dir={run}')
+  arguments = [
+    'train',
+    *_FLAGS,
+    *workspace.inputs,
+    workspace.cache,
+    *extra_arguments,
+  ]
+  arguments.append(f'--model_dir={run}')
   if count > 1:
-    words += [
+    arguments += [
       f'--coordinator_address=127.0.0.1:{port}',
       f'--num_processes={count}',
     ]
   started = [
     subprocess.Popen(
-      [sys.executable, '-m', 'tests.end_to_end.corrupt_worker', fault, *words]
+      [
+        sys.executable,
+        '-m',
+        'tests.end_to_end.corrupt_worker',
+        fault,
+        *arguments,
+      ]
       + ([f'--process_id={i}'] if count > 1 else []),
       env=workspace.environment(devices),
       cwd=_ROOT,
@@ -55,26 +67,28 @@ def _saved(run) -> list[int]:
 
 
 def _assert_equal(ours, theirs):
-  """The same metrics; parameters and optimizer bit by bit."""
+  """Asserts equal metrics and bitwise equal parameters and optimizer."""
   assert losses(ours) == losses(theirs)
   for item in ('params', 'train'):
     expected = _arrays(theirs, item)
-    found = _arrays(ours, item)
-    assert found.keys() == expected.keys()
-    for name, value in found.items():
+    arrays = _arrays(ours, item)
+    assert arrays.keys() == expected.keys()
+    for name, value in arrays.items():
       assert value.tobytes() == expected[name].tobytes(), name
 
 
 def _arrays(run, item: str):
-  """Name -> array of an item of the last checkpoint, read by one process."""
+  """Returns the arrays of an item of the last checkpoint."""
   import orbax.checkpoint as ocp
 
   path = checkpoint_reader.checkpoint_path(run, 32)
   handler = ocp.StandardCheckpointHandler()
   metadata = handler.metadata(path / item)
-  here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+  device_sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
   tree = jax.tree.map(
-    lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=here),
+    lambda leaf: jax.ShapeDtypeStruct(
+      leaf.shape, leaf.dtype, sharding=device_sharding
+    ),
     getattr(metadata, 'tree', metadata),
   )
   restored = checkpoint_reader.restore_subtree(path, item, tree)
@@ -84,43 +98,47 @@ def _arrays(run, item: str):
 
 
 def test_a_wrong_step_of_one_of_two_processes(workspace, tmp_path):
-  """Process 1 computes step 24 wrongly: it is named, and 24 is not saved."""
+  """Process 1 computes step 24 wrongly: it is reported, and 24 is not saved."""
   run = tmp_path / 'run'
-  statuses, outputs = _run(workspace, run, 'none', 'wrong_result')
+  statuses, outputs = _run_job(workspace, run, 'none', 'wrong_result')
   assert statuses == [74, 74], outputs
   for process, output in enumerate(outputs):
-    (told,) = [line for line in output.splitlines() if 'wrong values' in line]
-    assert f'process {process} of 2: A device has computed' in told
-    assert 'two computations of one step differ.' in told
+    (warning,) = [
+      line for line in output.splitlines() if 'wrong values' in line
+    ]
+    assert f'process {process} of 2: A device has computed' in warning
+    assert 'two computations of one step differ.' in warning
     assert (
       f'Got: params/model/head_norm/scale on process 1 on {_HOST} (device '
-    ) in told
-    assert 'process 0 on' not in told
-    assert 'Where: step 24 (last agreement at step 12).' in told
-    assert 'the checkpoint of step 16' in told
+    ) in warning
+    assert 'process 0 on' not in warning
+    assert 'Where: step 24 (last agreement at step 12).' in warning
+    assert 'the checkpoint of step 16' in warning
     assert 'Traceback' not in output
   assert _saved(run) == [8, 16]
 
 
 @pytest.mark.slow
-def test_a_job_that_was_wrong_ends_as_if_it_never_was(workspace, tmp_path):
-  """Resumed, and beside a run without replay: the same bits."""
+def test_a_corrupted_job_resumes_with_correct_results(workspace, tmp_path):
+  """The resumed run equals a run without replay exactly."""
   run = tmp_path / 'run'
-  statuses, outputs = _run(workspace, run, 'none', 'wrong_result')
+  statuses, outputs = _run_job(workspace, run, 'none', 'wrong_result')
   assert statuses == [74, 74], outputs
-  statuses, outputs = _run(workspace, run, 'none', 'none')
+  statuses, outputs = _run_job(workspace, run, 'none', 'none')
   assert statuses == [0, 0], outputs
   assert 'Resuming from the checkpoint of step 16' in outputs[0]
-  statuses, whole = _run(workspace, tmp_path / 'whole', 'none', 'none', more=())
-  assert statuses == [0, 0], whole
+  statuses, output = _run_job(
+    workspace, tmp_path / 'whole', 'none', 'none', extra_arguments=()
+  )
+  assert statuses == [0, 0], output
   _assert_equal(run, tmp_path / 'whole')
 
 
 @pytest.mark.slow
 def test_a_wrong_replica_on_one_of_eight_devices(workspace, tmp_path):
-  """Found where step 24 is replayed and before 24 would be saved."""
+  """The replay of step 24 detects it, before step 24 would be saved."""
   run = tmp_path / 'run'
-  statuses, (output,) = _run(workspace, run, 'wrong_replica', devices=8)
+  statuses, (output,) = _run_job(workspace, run, 'wrong_replica', devices=8)
   assert statuses == [74], output
   assert (
     'xlflax train: A device has computed or stored wrong values: the replicas '
@@ -131,10 +149,10 @@ def test_a_wrong_replica_on_one_of_eight_devices(workspace, tmp_path):
   )
   assert 'Where: step 24 (last agreement at step 12)' in output
   assert _saved(run) == [8, 16]
-  statuses, (output,) = _run(workspace, run, 'none', devices=8)
+  statuses, (output,) = _run_job(workspace, run, 'none', devices=8)
   assert statuses == [0], output
-  statuses, (output,) = _run(
-    workspace, tmp_path / 'whole', 'none', devices=8, more=()
+  statuses, (output,) = _run_job(
+    workspace, tmp_path / 'whole', 'none', devices=8, extra_arguments=()
   )
   assert statuses == [0], output
   _assert_equal(run, tmp_path / 'whole')
@@ -143,9 +161,9 @@ def test_a_wrong_replica_on_one_of_eight_devices(workspace, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize('sdc_check_every', [100, 13])
 def test_a_wrong_replica_is_not_saved(workspace, tmp_path, sdc_check_every):
-  """Also where no step is replayed before a checkpoint is due."""
+  """Even if no step is replayed before a checkpoint is due."""
   flag = f'--gin.trainer.Trainer.sdc_check_every={sdc_check_every}'
-  statuses, (output,) = _run(
+  statuses, (output,) = _run_job(
     workspace, tmp_path / 'run', 'wrong_replica', devices=8, more=(flag,)
   )
   assert statuses == [74], output

@@ -1,9 +1,9 @@
-"""Families beyond XTREME's, from text to scores, each beside its baseline.
+"""Task families other than XTREME's, from text to scores above a baseline.
 
-Trees by content words, multiple choice, questions without an answer, frozen
-vectors; SIB-200 and MASSIVE from files of their published form. As in
-synthetic_test, by the commands and gin files of docs/measured/synthetic.md,
-with a smaller encoder of two languages.
+The families are parsing by content words, multiple choice, questions without an
+answer, frozen vectors, and SIB-200 and MASSIVE from files in their published
+format. As in synthetic_test, the commands and gin files are those of
+docs/measured/synthetic.md, with a smaller encoder of two languages.
 """
 
 import json
@@ -20,13 +20,13 @@ from studies.synthetic import __main__ as synthetic
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _FILES = _ROOT / 'studies/synthetic'
-# Tasks on frozen vectors: metric and part, what vectors that say nothing give
-# (a number, or another metric), and how much better these are at least.
+# Tasks on frozen vectors: metric and part, the score of uninformative vectors
+# (a number or another metric), and the minimum improvement over it.
 _FROZEN = {
   'similarity': ('spearman/aa-en', 0.0, 0.08),
   'pairs': ('average_precision/aa-en', 'positive/aa-en', 0.05),
   'ranking': ('ndcg@10/aa', 0.023, 0.3),  # sum of 1 / log2(rank + 1) / 200
-  'xsim': ('xsim/aa', 0.995, 0.3),  # an error: one of 200 is right
+  'xsim': ('xsim/aa', 0.995, 0.3),  # an error rate: one of 200 is right
   'topics': ('v_measure/aa', 0.0, 0.3),
 }
 _TRAINED = ('trees', 'choices', 'unanswerable')
@@ -36,7 +36,7 @@ _LOCALES = {'en': ('eng_Latn', 'en-US'), 'aa': ('swh_Latn', 'sw-KE')}
 pytestmark = pytest.mark.slow
 
 
-def _xlflax(*arguments: str) -> None:
+def _run_xlflax(*arguments: str) -> None:
   done = subprocess.run(
     [sys.executable, '-m', 'xlflax.cli', *arguments],
     cwd=_ROOT,
@@ -51,7 +51,7 @@ def _xlflax(*arguments: str) -> None:
 
 @pytest.fixture(scope='module')
 def root(tmp_path_factory) -> pathlib.Path:
-  """A folder with `toy`, `vocab` and the pretrained `encoder`."""
+  """Directory with `toy`, `vocab` and the pretrained `encoder`."""
   root = tmp_path_factory.mktemp('families')
   arguments = [
     f'--output={root}/toy',
@@ -65,7 +65,7 @@ def root(tmp_path_factory) -> pathlib.Path:
     *('--size', 'choices/test=1000'),
   ]
   assert not synthetic.main(arguments)
-  _xlflax(
+  _run_xlflax(
     'vocab',
     f'--corpus={root}/toy/corpus',
     f'--output={root}/vocab',
@@ -73,7 +73,7 @@ def root(tmp_path_factory) -> pathlib.Path:
     '--model_type=bpe',
     '--character_coverage=1',
   )
-  _xlflax(
+  _run_xlflax(
     'train',
     '--gin_file=pretrain/mlm_tlm.gin',
     '--gin_file=models/encoder.gin',
@@ -94,8 +94,8 @@ def root(tmp_path_factory) -> pathlib.Path:
 
 @pytest.fixture(scope='module')
 def scores(root) -> dict[str, dict[str, float]]:
-  """task -> metric -> value, after fine-tuning on `en`."""
-  _xlflax(
+  """Metrics by task and name, after fine-tuning on `en`."""
+  _run_xlflax(
     'evaluate',
     f'--suite={_FILES}/suite.gin',
     f'--data={root}/toy',
@@ -112,27 +112,29 @@ def scores(root) -> dict[str, dict[str, float]]:
 
 @pytest.mark.parametrize('metric', ['clas', 'mlas', 'blex'])
 def test_trees_by_content_words(scores, metric):
-  found = scores['trees']
-  assert found[f'{metric}/aa'] > found['left_branching/aa']
+  metrics = scores['trees']
+  assert metrics[f'{metric}/aa'] > metrics['left_branching/aa']
 
 
 @pytest.mark.parametrize('task', _FROZEN)
 def test_frozen_vectors(scores, task):
-  """Vectors of a model that read pairs are better than ones without sense."""
-  name, baseline, least = _FROZEN[task]
-  found = scores[task][name]
+  """Vectors of a trained model are better than uninformative ones."""
+  name, baseline, min_improvement = _FROZEN[task]
+  score = scores[task][name]
   if isinstance(baseline, str):
     baseline = scores[task][baseline]
-  assert (baseline - found if task == 'xsim' else found - baseline) > least
+  assert (
+    baseline - score if task == 'xsim' else score - baseline
+  ) > min_improvement
 
 
 def test_altered_sentences_beside_the_translations(scores):
-  """xsim++: of 400 sentences one is right, and 200 are nearly so."""
+  """In xsim++, one of 400 sentences is right and 200 are nearly right."""
   assert 0.9975 - scores['xsim']['xsim++/aa'] > 0.15
 
 
 def test_candidates_are_reranked(root):
-  """One of ten is right: at random its reciprocal rank is 0.293 on average."""
+  """One of ten is right; the random mean reciprocal rank is 0.293."""
   folder = root / 'reranked/aa'
   shutil.copytree(root / 'toy/ranking/test/aa', folder)
   right = [
@@ -147,41 +149,41 @@ def test_candidates_are_reranked(root):
   ]
   _save(folder / 'candidates.tsv', lines)
   before = set(_results(root / 'encoder'))
-  _xlflax(
+  _run_xlflax(
     'evaluate',
     '--tasks=ranking',
     f'--corpus={root}/reranked',
     f'--model_dir={root}/encoder',
   )
   [path] = set(_results(root / 'encoder')) - before
-  found = json.loads(path.read_text())['metrics']
-  assert found['mrr@20/aa'] > 0.293 + 0.2
-  assert found['recall@100/aa'] == 1
+  metrics = json.loads(path.read_text())['metrics']
+  assert metrics['mrr@20/aa'] > 0.293 + 0.2
+  assert metrics['recall@100/aa'] == 1
 
 
-@pytest.mark.parametrize('language, least', [('en', 0.9), ('aa', 0.55)])
-def test_multiple_choice(scores, language, least):
-  found = scores['choices']
-  assert found[f'chance/{language}'] == 0.5
-  assert found[f'accuracy/{language}'] > least
+@pytest.mark.parametrize('language, min_accuracy', [('en', 0.9), ('aa', 0.55)])
+def test_multiple_choice(scores, language, min_accuracy):
+  metrics = scores['choices']
+  assert metrics[f'chance/{language}'] == 0.5
+  assert metrics[f'accuracy/{language}'] > min_accuracy
 
 
-@pytest.mark.parametrize('language, least', [('en', 0.9), ('aa', 0.5)])
-def test_questions_without_an_answer(scores, root, language, least):
-  """Better than never to answer, and both kinds are told apart."""
-  found = scores['unanswerable']
+@pytest.mark.parametrize('language, min_accuracy', [('en', 0.9), ('aa', 0.5)])
+def test_questions_without_an_answer(scores, root, language, min_accuracy):
+  """Scores exceed those of never answering; both types are separated."""
+  metrics = scores['unanswerable']
   data = json.loads(
     (root / f'toy/unanswerable/test.{language}.json').read_text()
   )['data']
   empty = [
-    asked['is_impossible']
+    entry['is_impossible']
     for article in data
     for paragraph in article['paragraphs']
-    for asked in paragraph['qas']
+    for entry in paragraph['qas']
   ]
-  assert found[f'f1/{language}'] > sum(empty) / len(empty) + 0.1
-  assert found[f'has_answer_f1/{language}'] > least
-  assert found[f'no_answer_f1/{language}'] > least
+  assert metrics[f'f1/{language}'] > sum(empty) / len(empty) + 0.1
+  assert metrics[f'has_answer_f1/{language}'] > min_accuracy
+  assert metrics[f'no_answer_f1/{language}'] > min_accuracy
 
 
 def _results(run: pathlib.Path) -> list[pathlib.Path]:
@@ -189,19 +191,19 @@ def _results(run: pathlib.Path) -> list[pathlib.Path]:
 
 
 def _metrics(run: pathlib.Path) -> dict[str, float]:
-  """Of the only result of a run."""
+  """Returns the metrics of the only result of a run."""
   [path] = _results(run)
   return json.loads(path.read_text())['metrics']
 
 
-def _tuned(root, name, family, train, test, *settings) -> dict[str, float]:
-  """Metrics of a run that `finetune/FAMILY.gin` trains; language -> file."""
+def _finetune(root, name, family, train, test, *settings) -> dict[str, float]:
+  """Trains a run with `finetune/FAMILY.gin`; returns its metrics."""
   train, test = (
     ', '.join(f"'{key}': '{path}'" for key, path in files.items())
     for files in (train, test)
   )
   settings = tuple(f'--gin.{setting}' for setting in settings)
-  _xlflax(
+  _run_xlflax(
     'train',
     f'--gin_file=finetune/{family}.gin',
     f'--model_dir={root / name}',
@@ -213,7 +215,7 @@ def _tuned(root, name, family, train, test, *settings) -> dict[str, float]:
     # The scheme of labels has no effect on training.
     *(setting for setting in settings if '.SCHEME=' not in setting),
   )
-  _xlflax(
+  _run_xlflax(
     'evaluate',
     f'--gin_file=evaluate/{family}.gin',
     f'--model_dir={root / name}',
@@ -223,9 +225,9 @@ def _tuned(root, name, family, train, test, *settings) -> dict[str, float]:
   return _metrics(root / name)
 
 
-def _fetched(root, name: str) -> pathlib.Path:
+def _fetch(root, name: str) -> pathlib.Path:
   output = root / name
-  _xlflax(
+  _run_xlflax(
     *('tasks', 'convert', name, f'--input={root}/downloaded/{name}'),
     f'--output={output}',
   )
@@ -238,7 +240,7 @@ def _save(path: pathlib.Path, lines) -> None:
 
 
 def test_topics_in_the_form_of_sib_200(root):
-  """Trained in both languages, as SIB-200 has training texts in all."""
+  """Trains in both languages, because SIB-200 has training texts in all."""
   for code, (name, _) in _LOCALES.items():
     for split, held in (('train', 'dev'), ('test', 'test')):
       lines = (root / f'toy/topics/{held}.{code}.tsv').read_text().splitlines()
@@ -247,8 +249,8 @@ def test_topics_in_the_form_of_sib_200(root):
         root / f'downloaded/sib200/{name}/{split}.tsv',
         ['index_id\tcategory\ttext', *(f'0\t{b}\t{a}' for a, b in rows)],
       )
-  folder, named = _fetched(root, 'sib200'), _LOCALES.items()
-  found = _tuned(
+  folder, named = _fetch(root, 'sib200'), _LOCALES.items()
+  metrics = _finetune(
     root,
     'topics',
     'classification',
@@ -259,12 +261,12 @@ def test_topics_in_the_form_of_sib_200(root):
     _TEXT_AND_CLASS,
   )
   for code in _LOCALES:
-    assert found[f'accuracy/{code}'] > found[f'majority/{code}'] + 0.2
+    assert metrics[f'accuracy/{code}'] > metrics[f'majority/{code}'] + 0.2
 
 
 def _utterances(root, code: str) -> list[dict]:
-  """Rows of MASSIVE: slots are entities, the intent is the first one's kind."""
-  found = []
+  """Returns MASSIVE rows; the intent is the kind of the first entity."""
+  utterances = []
   for split, partition in (('train', 'train'), ('test', 'test')):
     text = (root / f'toy/ner/{split}.{code}.iob2').read_text()
     for sentence in text.strip().split('\n\n'):
@@ -278,7 +280,7 @@ def _utterances(root, code: str) -> list[dict]:
           marked[-1] = f'{marked[-1][:-1]} {word}]'
         else:
           marked.append(word)
-      found.append(
+      utterances.append(
         {
           'partition': partition,
           'utt': ' '.join(row[1] for row in rows),
@@ -286,7 +288,7 @@ def _utterances(root, code: str) -> list[dict]:
           'intent': kinds[0] if kinds else 'none',
         }
       )
-  return found
+  return utterances
 
 
 @pytest.fixture(scope='module')
@@ -296,12 +298,12 @@ def massive(root):
       root / f'downloaded/massive/{locale}.jsonl',
       map(json.dumps, _utterances(root, code)),
     )
-  return _fetched(root, 'massive')
+  return _fetch(root, 'massive')
 
 
 def test_intents_in_the_form_of_massive(root, massive):
   folder = massive / 'intents'
-  found = _tuned(
+  metrics = _finetune(
     root,
     'intents',
     'classification',
@@ -310,12 +312,12 @@ def test_intents_in_the_form_of_massive(root, massive):
     _TEXT_AND_CLASS,
   )
   for code in _LOCALES:
-    assert found[f'accuracy/{code}'] > found[f'majority/{code}'] + 0.1
+    assert metrics[f'accuracy/{code}'] > metrics[f'majority/{code}'] + 0.1
 
 
 def test_slots_in_the_form_of_massive(root, massive):
   folder = massive / 'slots'
-  found = _tuned(
+  metrics = _finetune(
     root,
     'slots',
     'tagging',
@@ -324,5 +326,5 @@ def test_slots_in_the_form_of_massive(root, massive):
     "FORMAT='conll_iob2'",
     "SCHEME='entities'",
   )
-  # Nothing named would be 0.
-  assert found['f1/en'] > 0.5 and found['f1/aa'] > 0.2
+  # Predicting no entities would score 0.
+  assert metrics['f1/en'] > 0.5 and metrics['f1/aa'] > 0.2

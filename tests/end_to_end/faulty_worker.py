@@ -1,7 +1,7 @@
-"""`xlflax ...` in a process with a fault: `faulty_worker.py FAULT ARGUMENTS`.
+"""Runs `xlflax` with a fault: `faulty_worker.py FAULT ARGUMENTS`.
 
-A fault shows after some batches: the loader blocks, or is slow; the process
-does not come to a collective; the second checkpoint is never written.
+The fault occurs after some batches: the loader blocks or is slow, the process
+does not reach a collective, or the second checkpoint is never written.
 """
 
 import itertools
@@ -14,16 +14,16 @@ from xlflax.data.cache import cached_loader
 from xlflax.storage import checksums
 from xlflax.training import progress_lines
 
-_GOOD = 20  # batches, or steps, before the fault
+_CALLS_BEFORE_FAULT = 20  # batches or steps before the fault
 
 
-def _after(good: int, fault):
-  """Decorates a method: `fault` is called first, after so many good calls."""
+def _after(num_calls: int, fault):
+  """Decorates a method to call `fault` first, after `num_calls` calls."""
   count = itertools.count()
 
   def decorate(method):
     def call(*args, **named):
-      if next(count) >= good:
+      if next(count) >= num_calls:
         fault()
       return method(*args, **named)
 
@@ -42,13 +42,15 @@ def _wrap(owner, name, decorate):
 
 _FAULTS = {
   'loader': lambda: _wrap(
-    cached_loader.CachedLoader, 'rows', _after(_GOOD, _block)
+    cached_loader.CachedLoader, 'rows', _after(_CALLS_BEFORE_FAULT, _block)
   ),
   'slow_loader': lambda: _wrap(
-    cached_loader.CachedLoader, 'rows', _after(_GOOD, lambda: time.sleep(1))
+    cached_loader.CachedLoader,
+    'rows',
+    _after(_CALLS_BEFORE_FAULT, lambda: time.sleep(1)),
   ),
   'collective': lambda: _wrap(
-    progress_lines.Progress, 'advance', _after(_GOOD, _block)
+    progress_lines.Progress, 'advance', _after(_CALLS_BEFORE_FAULT, _block)
   ),
   'checkpoint': lambda: _wrap(checksums, 'seal_directory', _after(3, _block)),
 }

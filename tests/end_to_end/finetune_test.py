@@ -1,4 +1,4 @@
-"""A grid that is killed goes on where it was, by the real command."""
+"""A killed grid resumes with the real command."""
 
 import json
 import os
@@ -26,11 +26,11 @@ _TAGS = {
 
 @pytest.fixture
 def grid(make_run, tmp_path):
-  """Starts a grid of two trials on a hand-made treebank."""
+  """Fixture that starts a grid of two trials on a small treebank."""
   run = make_run(tmp_path / 'mlm', [10])
-  words = list(_TAGS)
+  vocabulary = list(_TAGS)
   sentences = [
-    [words[(i * k + i) % 8] for k in range(1, 5)] for i in range(1, 17)
+    [vocabulary[(i * k + i) % 8] for k in range(1, 5)] for i in range(1, 17)
   ]
   (tmp_path / 'de.conll').write_text(
     '\n'.join(
@@ -104,14 +104,14 @@ def test_a_killed_grid_goes_on(grid):
   assert printed.count('Resuming from the checkpoint of step') == 1
   after = _changes(output / 'trials' / 'SEED=0')
   assert {path: after[path] for path in before} == before
-  found = json.loads((output / 'grid.json').read_text())
-  assert [c['status'] for c in found['trials']] == ['finished', 'finished']
-  (setting,) = found['settings']
+  report = json.loads((output / 'grid.json').read_text())
+  assert [c['status'] for c in report['trials']] == ['finished', 'finished']
+  (setting,) = report['settings']
   assert setting['dev']['mean'] > 0.55  # more than the majority's 0.5
   assert setting['test']['tagging_test/accuracy/de']['count'] == 2
   times = _changes(output / 'trials')
 
-  process = start()  # nothing is left to do
+  process = start()  # all trials have finished
   printed, _ = process.communicate(timeout=300)
   assert process.returncode == 0, printed
   assert 'ETA' not in printed

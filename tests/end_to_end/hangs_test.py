@@ -1,4 +1,4 @@
-"""Hangs of real jobs: stacks of every process, and an end within the limit."""
+"""Hangs of real jobs: stack traces of every process, and an end in time."""
 
 import json
 import pathlib
@@ -15,8 +15,10 @@ from tests.end_to_end.conftest import free_port, losses, wait_for_step
 pytestmark = pytest.mark.slow
 _WORKER = pathlib.Path(__file__).with_name('faulty_worker.py')
 _LIMIT = 30  # seconds; four times as long for compiling
-_STOPPING = 60  # seconds that a step has after Ctrl-C
-_LEAVING = 60  # seconds for stacks, for telling the others, and for the end
+_STOPPING = 60  # seconds for a step after Ctrl-C
+_LEAVING = (
+  60  # seconds for stack traces, notification of the others, and the exit
+)
 _TINY = (
   '--gin_file=pretrain/mlm.gin',
   '--gin_file=models/tiny.gin',
@@ -48,7 +50,7 @@ class _Job:
     ]
 
   def _start(self, workspace, i, fault, port, arguments):
-    words = [
+    command = [
       *('train', *_TINY, *workspace.inputs, workspace.cache, *arguments),
       f'--model_dir={self.run}',
       f'--coordinator_address=127.0.0.1:{port}',
@@ -57,7 +59,7 @@ class _Job:
     ]
     with self.logs[i].open('w') as log:
       return subprocess.Popen(
-        [sys.executable, str(_WORKER), fault, *words],
+        [sys.executable, str(_WORKER), fault, *command],
         env=workspace.environment(),
         stdout=log,
         stderr=log,
@@ -69,7 +71,7 @@ class _Job:
     )
 
   def wait_for(self, step: int) -> float:
-    """Waits for a step; returns a bound of the longest step until then."""
+    """Waits for a step; returns an upper bound of the longest step so far."""
     wait_for_step(self, self.run, 3)
     start = time.monotonic()
     wait_for_step(self, self.run, step)
@@ -77,7 +79,7 @@ class _Job:
     return time.monotonic() - start
 
   def statuses(self, seconds: float = 400) -> list[int]:
-    """How all have ended, within a time."""
+    """Returns the exit statuses, within a time limit."""
     end = time.monotonic() + seconds
     try:
       return [p.wait(max(1, end - time.monotonic())) for p in self.processes]
@@ -110,7 +112,7 @@ def _has_stacks(text: str) -> bool:
 @pytest.mark.parametrize('fault', _CASES)
 def test_stacks_of_all_and_a_restart(workspace, uninterrupted, tmp_path, fault):
   """Ends within the limit, which grows to ten times the longest step."""
-  named_by, what, place = _CASES[fault]
+  named_by, activity, location = _CASES[fault]
   faults = ('none', fault) if fault != 'checkpoint' else (fault, 'none')
   job = _Job(workspace, tmp_path, faults, f'--watchdog_timeout={_LIMIT}')
   longest = job.wait_for(15)
@@ -118,8 +120,8 @@ def test_stacks_of_all_and_a_restart(workspace, uninterrupted, tmp_path, fault):
   assert job.statuses(limit) == [74, 74], job.texts()
   texts = job.texts()
   assert all(_has_stacks(text) for text in texts), texts
-  assert any(place in text for text in texts)
-  assert f'This process has been {what}' in texts[named_by], texts
+  assert any(location in text for text in texts)
+  assert f'This process has been {activity}' in texts[named_by], texts
   again = _Job(workspace, tmp_path, ('none', 'none'))
   assert again.statuses() == [0, 0], again.texts()
   assert losses(again.run) == uninterrupted
@@ -134,7 +136,7 @@ def test_stacks_of_all_and_a_restart(workspace, uninterrupted, tmp_path, fault):
 def test_one_ctrl_c_is_enough(
   workspace, tmp_path, fault, watchdog_timeout, hears
 ):
-  """Also where nothing limits a hang, and the process waits inside of JAX."""
+  """Even if hangs have no limit and the process waits inside of JAX."""
   job = _Job(
     workspace,
     tmp_path,
@@ -168,4 +170,6 @@ def test_a_process_that_holds_up_the_others_is_named(workspace, tmp_path):
   assert {s['slowest_process'] for s in speeds} == {1}
   assert min(s['loading_seconds_slowest'] for s in speeds) > 0.3
   named = re.findall(r'Process (\d) on .* delays', job.texts()[0])
-  assert named[-1] == '1', job.texts()[0]  # a busy machine may name 0 before
+  assert named[-1] == '1', job.texts()[
+    0
+  ]  # a busy machine may report process 0 first

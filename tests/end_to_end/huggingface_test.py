@@ -1,4 +1,4 @@
-"""An imported model is evaluated, trained on and given back by the commands."""
+"""An imported model is evaluated, trained and exported by the commands."""
 
 import json
 
@@ -24,7 +24,7 @@ _TRAINING = (
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
-  """A tiny XLM-R with a tokenizer that knows the corpus's words."""
+  """Tiny XLM-R with a tokenizer trained on the corpus."""
   folder = tmp_path_factory.mktemp('hf')
   trainer = trainers.UnigramTrainer(
     vocab_size=90,
@@ -32,14 +32,14 @@ def folder(tmp_path_factory):
     show_progress=False,
     special_tokens=['<s>', '<pad>', '</s>', '<unk>', '<mask>'],
   )
-  made = tokenizers.Tokenizer(tokenizers.models.Unigram())
-  made.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
-  made.decoder = tokenizers.decoders.Metaspace()
-  made.train_from_iterator(
-    [' '.join(words) for words in _STEMS.values()] * 9, trainer
+  tokenizer = tokenizers.Tokenizer(tokenizers.models.Unigram())
+  tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
+  tokenizer.decoder = tokenizers.decoders.Metaspace()
+  tokenizer.train_from_iterator(
+    [' '.join(stems) for stems in _STEMS.values()] * 9, trainer
   )
   fast = transformers.PreTrainedTokenizerFast(
-    tokenizer_object=made,
+    tokenizer_object=tokenizer,
     bos_token='<s>',
     eos_token='</s>',
     cls_token='<s>',
@@ -72,13 +72,13 @@ def _weights(folder):
 @pytest.mark.slow
 def test_import_evaluate_train_export(folder, workspace, tmp_path):
   ours, run = tmp_path / 'ours', tmp_path / 'run'
-  shown = workspace.run(
+  output = workspace.run(
     'convert', 'from-hf', str(folder), '--output', str(ours), '--dry_run'
   )
-  assert 'XLMRobertaForMaskedLM (xlm-roberta, masked_lm)' in shown
+  assert 'XLMRobertaForMaskedLM (xlm-roberta, masked_lm)' in output
   assert (
-    'roberta.embeddings.word_embeddings.weight [' in shown
-    and '-> model/embeddings/token [' in shown
+    'roberta.embeddings.word_embeddings.weight [' in output
+    and '-> model/embeddings/token [' in output
   )
   assert not ours.exists()
   workspace.run(
@@ -116,7 +116,7 @@ def test_import_evaluate_train_export(folder, workspace, tmp_path):
   before, after = _weights(folder), _weights(tmp_path / 'back')
   assert before.keys() - after.keys() == set()
   moved = [np.abs(after[name] - before[name]).max() for name in before]
-  assert 0 < max(moved) < 0.01  # two small steps from there
+  assert 0 < max(moved) < 0.01  # two small steps away
   loaded, info = transformers.AutoModelForMaskedLM.from_pretrained(
     tmp_path / 'back', output_loading_info=True
   )
@@ -137,7 +137,7 @@ def test_the_way_back_of_an_import_is_the_same(folder, workspace, tmp_path):
     str(tmp_path / 'ours'),
     '--scan_layers=false',
   )
-  shown = workspace.run(
+  output = workspace.run(
     'convert',
     'to-hf',
     str(tmp_path / 'ours'),
@@ -145,7 +145,7 @@ def test_the_way_back_of_an_import_is_the_same(folder, workspace, tmp_path):
     str(tmp_path / 'back'),
     '--dry_run',
   )
-  assert '<- model/layers_1/mlp/wi/kernel [16, 32] (transposed)' in shown
+  assert '<- model/layers_1/mlp/wi/kernel [16, 32] (transposed)' in output
   workspace.run(
     'convert',
     'to-hf',

@@ -1,4 +1,4 @@
-"""Mistakes with methods: one message, status 2, before any step."""
+"""Mistakes with methods end with one message and status 2 before any step."""
 
 import re
 import shutil
@@ -27,7 +27,7 @@ _PAIRS = ('PAIR_LENGTH=24', 'PAIR_BATCH_SIZE=8')
 
 @pytest.fixture
 def fails(workspace, tmp_path, capsys):
-  """Trains in this process; returns the message that this ends with."""
+  """Fixture that trains in this process and returns the final message."""
 
   def run(file, *bindings, corpus=workspace.root / 'corpus'):
     model_dir = tmp_path / 'run'
@@ -100,7 +100,7 @@ parameter_sharing.SharingPlan.layers = 3
 
 @pytest.fixture(scope='module')
 def wider(tmp_path_factory):
-  """A run's checkpoint of an encoder of 24 instead of 16 dimensions."""
+  """Checkpoint of an encoder with 24 instead of 16 dimensions."""
   directory = tmp_path_factory.mktemp('wider')
   model = tiny.make_model(vocab_size=100, hidden_dim=24)
   factory = tiny.make_factory(model=model, use_ema=False)
@@ -142,7 +142,7 @@ def test_queue_that_the_batch_does_not_divide(fails):
 
 @pytest.mark.slow
 def test_another_try_in_the_same_directory(fails):
-  """Of a run that a mistake ended at its start, nothing is in the way."""
+  """A run that a mistake ended at its start leaves nothing in the way."""
   for size in (20, 28):
     message = fails(
       'pretrain/moco_tlm.gin',

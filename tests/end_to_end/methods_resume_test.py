@@ -1,4 +1,4 @@
-"""Killed runs of methods that keep more than parameters, or take turns."""
+"""Killed runs of methods with more state than parameters, or alternation."""
 
 import dataclasses
 import signal
@@ -12,7 +12,7 @@ import pytest
 from tests.end_to_end.conftest import kill, losses
 from xlflax.training.checkpointing import checkpoint_reader
 
-_STEPS, _EVERY = 46, 23  # an odd step: VECO's next is of another kind
+_STEPS, _EVERY = 46, 23  # an odd step: VECO's next step has another objective
 _ENCODER, _ENCODER_DECODER = 'models/tiny.gin', 'models/tiny_transformer.gin'
 _SIZES = dict(
   hidden_dim=16,
@@ -38,13 +38,13 @@ _SETTINGS = dict(
 
 @dataclasses.dataclass(frozen=True)
 class _Method:
-  """A gin file, with what it needs to be tiny, and whose run it starts from.
+  """Gin file of a method, its tiny settings, and its initial run.
 
   Attributes:
-    file: of pretrain/.
-    model: of models/.
-    settings: macros that the file reads, of `_SETTINGS` or others.
-    init: the method of the run that it starts from.
+    file: File in pretrain/.
+    model: File in models/.
+    settings: Macros of the file, from `_SETTINGS` or others.
+    init: Method of the run that it is initialized from.
   """
 
   file: str
@@ -73,8 +73,8 @@ class _Method:
     )
 
 
-def _some(*names, **more):
-  return {name: _SETTINGS[name] for name in names} | more
+def _some(*names, **settings):
+  return {name: _SETTINGS[name] for name in names} | settings
 
 
 _COMMON = ('BATCH_SIZE', 'WARMUP_STEPS', 'LEARNING_RATE')
@@ -107,8 +107,8 @@ _METHODS = {
 
 
 @pytest.fixture(scope='module')
-def whole(workspace):
-  """Method -> directory of its run that nobody stopped; each made once."""
+def uninterrupted_run(workspace):
+  """Fixture that returns the uninterrupted run of a method, cached."""
 
   def directory(name):
     path, method = workspace.root / f'whole_{name}', _METHODS[name]
@@ -122,7 +122,7 @@ def whole(workspace):
 
 
 def _saved(model_dir, step):
-  """Name -> array of all that a checkpoint holds but its JSON."""
+  """Returns all arrays of a checkpoint by name."""
   values = {}
   with ocp.PyTreeCheckpointer() as checkpointer:
     for item in ('params', 'train'):
@@ -145,7 +145,7 @@ def _wait_for_checkpoint(process, model_dir):
 
 
 def _kinds(model_dir):
-  """Names of the objectives that the reports of a run speak of."""
+  """Returns the names of the objectives in the logged metrics of a run."""
   return {
     key.split('/')[0]
     for row in losses(model_dir).values()
@@ -166,8 +166,10 @@ def _kinds(model_dir):
     pytest.param('translation', marks=pytest.mark.slow),
   ],
 )
-def test_killed_run_ends_bit_identical(workspace, whole, tmp_path, name):
-  method, uninterrupted = _METHODS[name], whole(name)
+def test_killed_run_ends_bit_identical(
+  workspace, uninterrupted_run, tmp_path, name
+):
+  method, uninterrupted = _METHODS[name], uninterrupted_run(name)
   run = tmp_path / 'run'
   arguments = ('train', *method.flags(workspace), f'--model_dir={run}')
   process = workspace.start(*arguments)
@@ -176,7 +178,7 @@ def test_killed_run_ends_bit_identical(workspace, whole, tmp_path, name):
   assert process.returncode == -signal.SIGKILL
   assert checkpoint_reader.finished_steps(run) == [
     _EVERY
-  ]  # not the last one, too
+  ]  # not also the last one
   output = workspace.run(*arguments)
   assert f'Resuming from the checkpoint of step {_EVERY}.' in output
   ours, theirs = _saved(run, _STEPS), _saved(uninterrupted, _STEPS)
@@ -187,9 +189,11 @@ def test_killed_run_ends_bit_identical(workspace, whole, tmp_path, name):
 
 
 @pytest.mark.slow
-def test_what_the_checkpoints_of_moco_hold(whole):
-  """So that the comparison above is one of queue, pointer, key encoder."""
-  at, end = (_saved(whole('moco'), step) for step in (_EVERY, _STEPS))
+def test_what_the_checkpoints_of_moco_hold(uninterrupted_run):
+  """The comparison above covers the queue, its pointer and the key encoder."""
+  at, end = (
+    _saved(uninterrupted_run('moco'), step) for step in (_EVERY, _STEPS)
+  )
   state = "train['objective_state']['moco']"
   assert int(at[f"{state}['pointer']"]) == _EVERY * 8 % 40
   assert int(end[f"{state}['pointer']"]) == _STEPS * 8 % 40
@@ -204,12 +208,17 @@ def test_what_the_checkpoints_of_moco_hold(whole):
 
 
 @pytest.mark.slow
-def test_kinds_of_steps_and_phases(whole):
-  """Both kinds of step were trained, and phase 2 began where phase 1 ended."""
-  assert _kinds(whole('veco')) == {'ca_mlm', 'ca_mlm_pairs', 'tlm'}
-  assert _kinds(whole('phase1')) == {'ca_mlm', 'ca_mlm_pairs'}
-  assert _kinds(whole('phase2')) == {'ca_mlm', 'ca_mlm_pairs', 'tlm'}
+def test_kinds_of_steps_and_phases(uninterrupted_run):
+  """Both types of step were trained, and phase 2 began where phase 1 ended."""
+  assert _kinds(uninterrupted_run('veco')) == {'ca_mlm', 'ca_mlm_pairs', 'tlm'}
+  assert _kinds(uninterrupted_run('phase1')) == {'ca_mlm', 'ca_mlm_pairs'}
+  assert _kinds(uninterrupted_run('phase2')) == {
+    'ca_mlm',
+    'ca_mlm_pairs',
+    'tlm',
+  }
   scratch, continued = (
-    losses(whole(name))[4]['ca_mlm/loss'] for name in ('veco', 'phase2')
+    losses(uninterrupted_run(name))[4]['ca_mlm/loss']
+    for name in ('veco', 'phase2')
   )
   assert continued < scratch - 0.2

@@ -1,4 +1,4 @@
-"""`train --phases`: planned at once, trained in turn, continued where it was."""
+"""`train --phases` plans all phases, trains them in turn and resumes."""
 
 import json
 import pathlib
@@ -34,33 +34,35 @@ def _results(output):
 
 
 @pytest.fixture(scope='module')
-def whole(workspace, tmp_path_factory):
+def all_phases(workspace, tmp_path_factory):
   """All phases in one call."""
-  root = tmp_path_factory.mktemp('phases') / 'whole'
-  found = _results(_train(workspace, root))
-  assert [(r['model_dir'], r['step'], r['finished']) for r in found] == [
+  root = tmp_path_factory.mktemp('phases') / 'all_phases'
+  results = _results(_train(workspace, root))
+  assert [(r['model_dir'], r['step'], r['finished']) for r in results] == [
     (f'{root}/{name}', steps, True) for name, steps in _STEPS.items()
   ]
   return root
 
 
-def test_each_phase_begins_where_the_last_one_ended(whole):
-  models = {n: run_directory.read_model(whole / n).config for n in _STEPS}
+def test_each_phase_begins_where_the_last_one_ended(all_phases):
+  models = {n: run_directory.read_model(all_phases / n).config for n in _STEPS}
   assert [m.rope_theta for m in models.values()] == [1e4, 1.6e5, 1.6e5]
   assert all(m.local_rope_theta == 1e4 for m in models.values())
-  first, second, _ = (losses(whole / name) for name in _STEPS)
-  # A fresh model's is log 100 = 4.6; the second phase goes on below it.
+  first, second, _ = (losses(all_phases / name) for name in _STEPS)
+  # An untrained model has log 100 = 4.6; the second phase starts below it.
   assert second[5]['loss'] < first[10]['loss'] < first[5]['loss']
 
 
-def test_moments_are_carried_and_schedules_begin_anew(whole):
-  kept = parameters(whole / 'phase3', 10, 'train')
-  counts = [int(v) for name, v in kept.items() if 'count' in name]
+def test_moments_are_carried_and_schedules_restart(all_phases):
+  restored = parameters(all_phases / 'phase3', 10, 'train')
+  counts = [int(v) for name, v in restored.items() if 'count' in name]
   assert sorted(counts) == [10, 60]
 
 
 @pytest.mark.slow
-def test_stopped_and_called_again_it_is_the_same(whole, workspace, tmp_path):
+def test_stopped_and_called_again_it_is_the_same(
+  all_phases, workspace, tmp_path
+):
   root = tmp_path / 'run'
   [stopped] = _results(_train(workspace, root, '--stop_after_steps=12'))
   assert (stopped['step'], stopped['finished']) == (12, False)
@@ -72,10 +74,10 @@ def test_stopped_and_called_again_it_is_the_same(whole, workspace, tmp_path):
   assert [r['step'] for r in _results(output)] == [20, 10]
   assert f'{root}/phase1 has ended before' in output
   for name, step in _STEPS.items():
-    ours, theirs = (parameters(at / name, step) for at in (root, whole))
+    ours, theirs = (parameters(at / name, step) for at in (root, all_phases))
     for key, value in ours.items():
       np.testing.assert_array_equal(value, theirs[key], err_msg=key)
-    assert losses(root / name) == losses(whole / name)
+    assert losses(root / name) == losses(all_phases / name)
   assert _results(_train(workspace, root)) == []
 
 
@@ -90,7 +92,7 @@ def test_stopped_and_called_again_it_is_the_same(whole, workspace, tmp_path):
 )
 def test_the_other_recipes_learn(workspace, tmp_path, recipe):
   root = tmp_path / 'run'
-  found = _results(
+  results = _results(
     workspace.run(
       'train',
       recipe,
@@ -100,20 +102,22 @@ def test_the_other_recipes_learn(workspace, tmp_path, recipe):
       '--gin.trainer.Trainer.log_metrics_every=5',
     )
   )
-  assert len(found) in (1, 2, 3) and all(one['finished'] for one in found)
-  runs = [pathlib.Path(one['model_dir']) for one in found]
+  assert len(results) in (1, 2, 3) and all(
+    result['finished'] for result in results
+  )
+  runs = [pathlib.Path(result['model_dir']) for result in results]
   reported = [row['loss'] for run in runs for row in losses(run).values()]
   assert min(reported[-2:]) < reported[0]
 
 
-def test_a_phase_that_has_ended_with_other_settings(whole, workspace):
-  output = _train(workspace, whole, '--gin.BATCH_SIZE=4', status=2)
+def test_a_phase_that_has_ended_with_other_settings(all_phases, workspace):
+  output = _train(workspace, all_phases, '--gin.BATCH_SIZE=4', status=2)
   assert 'batch_size' in output and 'Traceback' not in output
 
 
 def test_a_phase_that_goes_on_is_refused_where_later_ones_have_begun(
-  whole, workspace
+  all_phases, workspace
 ):
-  output = _train(workspace, whole, '--gin.PHASE1_STEPS=40', status=2)
+  output = _train(workspace, all_phases, '--gin.PHASE1_STEPS=40', status=2)
   assert 'phase2' in output and 'Traceback' not in output
-  assert not (whole / 'phase1/checkpoints/40').exists()
+  assert not (all_phases / 'phase1/checkpoints/40').exists()

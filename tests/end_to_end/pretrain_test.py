@@ -1,4 +1,4 @@
-"""`xlflax pretrain`, killed on the way, does what its commands do."""
+"""A killed `xlflax pretrain` equals the separate commands."""
 
 import shlex
 import subprocess
@@ -59,12 +59,12 @@ def test_killed_twice_it_equals_the_commands(workspace, tmp_path):
 
 
 def test_a_signal_gives_the_status_asked_for(workspace, tmp_path):
-  words = [
+  arguments = [
     *('pretrain', str(workspace.root / 'corpus'), '--preemption_exit_code=75'),
     *('--steps=100000', '--vocabulary_size=100', f'--output={tmp_path / "o"}'),
     *(*_TINY,),
   ]
-  process = workspace.start(*words)
+  process = workspace.start(*arguments)
   _wait_for(process, tmp_path / 'o/model/checkpoints/4')
   output = conftest.kill(process, 15)
   assert process.returncode == 75, output

@@ -1,4 +1,4 @@
-"""A run that was killed and started again is the run that never stopped."""
+"""A killed and resumed run equals a run that was never stopped."""
 
 import random
 import signal
@@ -64,21 +64,21 @@ def test_killed_run_ends_bit_identical(workspace, loader, tmp_path):
   process = _start(workspace, tmp_path / 'run', flags)
   wait_for_step(process, tmp_path / 'run', 9)
   kill(process)
-  _check_whole(tmp_path / 'run')
+  _check_valid(tmp_path / 'run')
   output = workspace.train(tmp_path / 'run', _EVERY, options=flags)
-  assert process.returncode == -signal.SIGKILL  # it had not ended by itself
+  assert process.returncode == -signal.SIGKILL  # it had not ended before
   assert 'Resuming from the checkpoint of step' in output
   _equal(tmp_path / 'run', uninterrupted)
-  _check_whole(tmp_path / 'run')
-  _check_mended(tmp_path / 'run')
+  _check_valid(tmp_path / 'run')
+  _check_repair(tmp_path / 'run')
 
 
-def _check_whole(run):
-  found = integrity.verify_directory(run)
-  assert found.is_valid, integrity.format_report(found)
+def _check_valid(run):
+  report = integrity.verify_directory(run)
+  assert report.is_valid, integrity.format_report(report)
 
 
-def _check_mended(run):
+def _check_repair(run):
   """Its small files and its vocabulary can be lost together."""
   lost = [
     run / 'trainer.json',
@@ -93,10 +93,10 @@ def _check_mended(run):
     path.unlink()
   lost[-1].write_bytes(b'')
   assert len(integrity.repair_directory(run, log_progress=print).findings) > 6
-  _check_whole(run)
+  _check_valid(run)
   lost[-2].unlink()
   integrity.repair_directory(run, log_progress=print)
-  _check_whole(run)
+  _check_valid(run)
   assert [path.read_bytes() for path in lost] == before
 
 
@@ -141,7 +141,7 @@ def test_killed_at_a_random_moment(workspace, loader, tmp_path, attempt):
   for _ in range(2):
     process = _start(workspace, tmp_path / 'run', flags)
     wait_for_step(process, tmp_path / 'run', rng.choice([3, 6, 12, 18, 21]))
-    time.sleep(rng.random() * 0.4)  # saves begin and end within this
+    time.sleep(rng.random() * 0.4)  # saves start and end within this time
     kill(process)
     killed += process.returncode == -signal.SIGKILL
   assert killed, 'the run ended before both kills'

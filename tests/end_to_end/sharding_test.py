@@ -50,7 +50,7 @@ def test_eight_devices_equal_one(workspace, single, tmp_path):
   [(_MESH[1:], TINY_MLM), pytest.param(_MESH, TINY, marks=pytest.mark.slow)],
 )
 def test_two_processes_equal_one_device(workspace, tmp_path, mesh, options):
-  """Parameters and layers are split; each process holds half of the devices."""
+  """Parameters and layers are split; each process has half of the devices."""
   run = dict(steps=_STEPS, options=options)
   workspace.train(tmp_path / 'single', workspace.cache, **run)
   outputs = workspace.train_together(
@@ -86,9 +86,9 @@ def test_two_processes_see_the_same_batches(workspace, tmp_path):
     for i in range(2)
   ]
   assert [process.wait(timeout=200) for process in together] == [0, 0]
-  whole = dict(np.load(tmp_path / '1-0.npz'))
+  single_process_batches = dict(np.load(tmp_path / '1-0.npz'))
   halves = [dict(np.load(tmp_path / f'2-{i}.npz')) for i in range(2)]
-  assert len(whole) >= 10
-  for name, expected in whole.items():
+  assert len(single_process_batches) >= 10
+  for name, expected in single_process_batches.items():
     joined = np.concatenate([half[name] for half in halves])
     np.testing.assert_array_equal(joined, expected, err_msg=name)

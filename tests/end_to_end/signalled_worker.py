@@ -1,7 +1,8 @@
-"""`xlflax ...` that a signal reaches: `signalled_worker.py WHEN ARGUMENTS`.
+"""Runs `xlflax` with a signal: `signalled_worker.py WHEN ARGUMENTS`.
 
-WHEN is NAME:PHASE, such as SIGTERM:save: the process sends itself the signal
-at the beginning of the phase, once; 'none' sends none. LATE:PHASE is late.
+WHEN is NAME:PHASE, such as SIGTERM:save. The process sends itself the signal
+once, at the start of the phase. 'none' sends no signal, and LATE:PHASE delays
+the phase.
 """
 
 import os
@@ -11,33 +12,33 @@ import time
 from typing import Any
 
 PHASES = ('start', 'restore', 'compile', 'first_step', 'save', 'end', 'leave')
-TOO_LATE = ('end', 'leave')  # for a checkpoint before the last one
+TOO_LATE = ('end', 'leave')  # too late for a checkpoint before the last one
 _LATE = 2.0  # seconds
 
 
 def install(when: str) -> None:
-  """Has this process send itself a signal."""
+  """Sets up the signal of this process."""
   if when == 'none':
     return
   name, _, phase = when.partition(':')
-  owner, method = _places()[phase]
-  plain = getattr(owner, method)
-  left = [None]
+  owner, method = _phase_methods()[phase]
+  original = getattr(owner, method)
+  remaining = [None]
 
   def called(*args: Any, **named: Any) -> Any:
-    if left:
-      left.pop()
+    if remaining:
+      remaining.pop()
       if name == 'LATE':
         time.sleep(_LATE)
       else:
         os.kill(os.getpid(), signal.Signals[name])
-    return plain(*args, **named)
+    return original(*args, **named)
 
   setattr(owner, method, called)
 
 
-def _places() -> dict[str, tuple[Any, str]]:
-  """Phase -> what is called at its beginning."""
+def _phase_methods() -> dict[str, tuple[Any, str]]:
+  """Returns the method that is called at the start of each phase."""
   from xlflax.training import (
     metric_accumulator,
     step_compilation,

@@ -1,4 +1,4 @@
-"""A stop request in any phase of a run is followed, on one process or two."""
+"""A stop request in any phase of a run is followed, on one or two processes."""
 
 import pathlib
 import signal
@@ -18,22 +18,22 @@ _STEPS = 12
 _STOPPED = 75
 
 
-def _start(workspace, run, whens, *more, stopped=_STOPPED):
-  """A process for each of `whens`, of one job."""
+def _start_job(workspace, run, whens, *more, stopped=_STOPPED):
+  """Starts one job with a process for each of `whens`."""
   port = free_port()
-  words = [
+  command = [
     *('train', *TINY_MLM, *workspace.inputs, workspace.cache, _EVERY),
     *(f'--model_dir={run}', f'--preemption_exit_code={stopped}', *more),
     f'--gin.TRAIN_STEPS={_STEPS}',
   ]
   if len(whens) > 1:
-    words += [
+    command += [
       f'--coordinator_address=127.0.0.1:{port}',
       f'--num_processes={len(whens)}',
     ]
   return [
     subprocess.Popen(
-      [sys.executable, str(_WORKER), when, *words]
+      [sys.executable, str(_WORKER), when, *command]
       + ([f'--process_id={i}'] if len(whens) > 1 else []),
       env=workspace.environment(),
       text=True,
@@ -50,12 +50,12 @@ def _ends(processes) -> tuple[list[int], str]:
 
 
 def _run(workspace, run, whens, *more, stopped=_STOPPED):
-  return _ends(_start(workspace, run, whens, *more, stopped=stopped))
+  return _ends(_start_job(workspace, run, whens, *more, stopped=stopped))
 
 
 @pytest.fixture(scope='module')
-def whole(workspace, tmp_path_factory):
-  run = tmp_path_factory.mktemp('whole') / 'run'
+def uninterrupted_run(workspace, tmp_path_factory):
+  run = tmp_path_factory.mktemp('uninterrupted_run') / 'run'
   statuses, output = _run(workspace, run, ['none'])
   assert statuses == [0], output
   return losses(run)
@@ -69,18 +69,20 @@ _ENDS = {
 
 @pytest.mark.parametrize('phase', signalled_worker.PHASES)
 @pytest.mark.parametrize('processes', [1, 2])
-def test_a_stop_is_followed(workspace, whole, tmp_path, phase, processes):
-  """Of a run that goes on from step 4; started again, it ends as if never.
+def test_a_stop_is_followed(
+  workspace, uninterrupted_run, tmp_path, phase, processes
+):
+  """The stopped run resumes from step 4 and ends like an uninterrupted run.
 
-  The process that gets no signal is late at its end.
+  The process that gets no signal delays its exit.
   """
   run = tmp_path / 'run'
-  others = ['LATE:leave'] * (processes - 1)
+  other_faults = ['LATE:leave'] * (processes - 1)
   statuses, output = _run(
-    workspace, run, ['none', *others], '--stop_after_steps=4'
+    workspace, run, ['none', *other_faults], '--stop_after_steps=4'
   )
   assert statuses == [0] * processes, output
-  statuses, output = _run(workspace, run, [f'SIGTERM:{phase}', *others])
+  statuses, output = _run(workspace, run, [f'SIGTERM:{phase}', *other_faults])
   assert statuses == [_ENDS[phase]] * processes, output
   assert 'Traceback' not in output
   last = checkpoint_reader.finished_steps(run)[-1]
@@ -89,7 +91,7 @@ def test_a_stop_is_followed(workspace, whole, tmp_path, phase, processes):
   statuses, output = _run(workspace, run, ['none'])
   assert statuses == [0], output
   if processes == 1:
-    assert losses(run) == whole
+    assert losses(run) == uninterrupted_run
 
 
 @pytest.mark.parametrize('name', ['SIGTERM', 'SIGINT'])
@@ -97,7 +99,7 @@ def test_a_stop_is_followed(workspace, whole, tmp_path, phase, processes):
 def test_a_stop_before_the_first_step_has_nothing_to_save(
   workspace, tmp_path, name, phase
 ):
-  """Also in a run that is resumed, whose earlier checkpoint stays the last."""
+  """The earlier checkpoint of a resumed run stays the last one."""
   run = tmp_path / 'run'
   for finished in (0, 4):
     statuses, output = _run(workspace, run, [f'{name}:{phase}'], stopped=0)
@@ -123,13 +125,13 @@ def test_each_signal_saves(workspace, tmp_path, name):
 
 @pytest.mark.parametrize('closed', ['2>&-', '<&- >&- 2>&-', '2>&1 | true'])
 def test_training_goes_on_where_nobody_reads(workspace, tmp_path, closed):
-  words = [
+  command = [
     *('train', *TINY_MLM, *workspace.inputs, workspace.cache, _EVERY),
     *(f'--model_dir={tmp_path / "run"}', '--gin.TRAIN_STEPS=4'),
   ]
   done = subprocess.run(
     ['bash', '-c', f'"$0" -m xlflax.cli "$@" {closed}; exit ${{PIPESTATUS[0]}}']
-    + [sys.executable, *words],
+    + [sys.executable, *command],
     env=workspace.environment(),
     capture_output=True,
     text=True,

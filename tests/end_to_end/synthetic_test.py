@@ -1,7 +1,7 @@
-"""Synthetic languages, from text to scores: what a right pipeline must reach.
+"""Synthetic languages, from text to the scores of a correct pipeline.
 
-Everything runs as a user runs it, by the commands and gin files of
-docs/measured/synthetic.md, with fewer steps and the tasks that need the fewest.
+Everything runs with the commands and gin files of docs/measured/synthetic.md,
+with fewer steps and the tasks that need the fewest steps.
 """
 
 import json
@@ -16,21 +16,21 @@ from studies.synthetic import __main__ as synthetic
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _FILES = _ROOT / 'studies/synthetic'
-# task -> its metric, and what is scored without having learned anything
+# task -> its metric, and the score of an untrained model
 _TASKS = {
   'reviews': ('accuracy', 'majority'),
   'pos': ('accuracy', 'majority'),
   'ner': ('f1', None),
   'trees': ('las', 'left_branching'),
 }
-# What a review says hangs on the meaning of one word, which needs much more
-# pretraining to transfer than categories and structure do.
+# The label of a review depends on the meaning of one word, which needs much
+# more pretraining to transfer than categories and structure.
 _TRANSFERRED = ('pos', 'ner', 'trees')
 
 pytestmark = pytest.mark.slow
 
 
-def _xlflax(*arguments: str) -> None:
+def _run_xlflax(*arguments: str) -> None:
   done = subprocess.run(
     [sys.executable, '-m', 'xlflax.cli', *arguments],
     cwd=_ROOT,
@@ -39,7 +39,7 @@ def _xlflax(*arguments: str) -> None:
     stdout=subprocess.PIPE,
     stderr=subprocess.STDOUT,
     timeout=1200,
-    # One device: the tests' eight would take turns at each collective.
+    # One device, because eight virtual devices would run in turn.
     env=os.environ | {'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': ''},
   )
   assert done.returncode == 0, done.stdout
@@ -47,7 +47,7 @@ def _xlflax(*arguments: str) -> None:
 
 @pytest.fixture(scope='module')
 def scores(tmp_path_factory) -> dict[str, dict[str, float]]:
-  """task -> metric -> value, after pretraining and fine-tuning on `en`."""
+  """Metrics by task and name, after pretraining and fine-tuning on `en`."""
   root = tmp_path_factory.mktemp('synthetic')
   corpus = f'--corpus={root}/toy/corpus'
   arguments = [
@@ -58,7 +58,7 @@ def scores(tmp_path_factory) -> dict[str, dict[str, float]]:
     '--pairs=8000',
   ]
   assert not synthetic.main(arguments)
-  _xlflax(
+  _run_xlflax(
     'vocab',
     corpus,
     f'--output={root}/vocab',
@@ -66,7 +66,7 @@ def scores(tmp_path_factory) -> dict[str, dict[str, float]]:
     '--model_type=bpe',
     '--character_coverage=1',
   )
-  _xlflax(
+  _run_xlflax(
     'train',
     '--gin_file=pretrain/mlm_tlm.gin',
     '--gin_file=models/encoder.gin',
@@ -76,7 +76,7 @@ def scores(tmp_path_factory) -> dict[str, dict[str, float]]:
     f'--model_dir={root}/encoder',
     '--gin.TRAIN_STEPS=500',
   )
-  _xlflax(
+  _run_xlflax(
     'evaluate',
     f'--suite={_FILES}/suite.gin',
     f'--data={root}/toy',

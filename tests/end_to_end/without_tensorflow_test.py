@@ -1,4 +1,4 @@
-"""Training and evaluating from a cache where TensorFlow is not installed."""
+"""Training and evaluating from a cache without TensorFlow."""
 
 import pytest
 
@@ -17,7 +17,7 @@ machinery.PathFinder.find_spec = find_spec
 
 @pytest.fixture
 def without(tmp_path):
-  """PYTHONPATH of an environment that has neither TensorFlow nor SeqIO."""
+  """PYTHONPATH of an environment without TensorFlow and SeqIO."""
   (tmp_path / 'absent').mkdir()
   (tmp_path / 'absent/sitecustomize.py').write_text(_BLOCKER)
   return {'PYTHONPATH': str(tmp_path / 'absent')}

@@ -11,7 +11,7 @@ from xlflax.training.devices import partitioning
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
-# A word's form tells its tag; a sentence is `adjective noun verb .`, and in
+# A word's form determines its tag. A sentence is `adjective noun verb .`; in
 # German the verb comes first.
 _WORDS = {
   'ADJ': ('small', 'warm', 'kleine', 'warme'),
@@ -39,10 +39,21 @@ def _treebank(language: str, count: int) -> str:
       forms = _WORDS[tag]
       word = forms[(number // (1 + i) + i) % len(forms)]
       head, relation = _HEADS[tag]
-      place = 0 if head is None else 1 + order.index(head)
+      head_index = 0 if head is None else 1 + order.index(head)
       lines.append(
         '\t'.join(
-          (str(i + 1), word, '_', tag, '_', '_', str(place), relation, '_', '_')
+          (
+            str(i + 1),
+            word,
+            '_',
+            tag,
+            '_',
+            '_',
+            str(head_index),
+            relation,
+            '_',
+            '_',
+          )
         )
       )
     lines.append('')
@@ -108,13 +119,13 @@ def _evaluate(family, files, model_dir, partitioner=None):
 def test_fine_tuned_and_evaluated(
   files, make_run, tmp_path, family, bindings, metric, baseline
 ):
-  """60 steps: 30 epochs of 32 sentences; learned, and on one device alike."""
+  """Trains 60 steps (30 epochs); scores are equal on one device."""
   pretrained = make_run(tmp_path / 'pretrained', steps=(1,))
   _train(family, files, pretrained, tmp_path / 'run', *bindings)
-  found = _evaluate(family, files, tmp_path / 'run')
+  scores = _evaluate(family, files, tmp_path / 'run')
   for language in _ORDERS:
-    score = found['metrics'][f'{metric}/{language}']
-    assert score > found['metrics'][f'{baseline}/{language}'] + 0.2
+    score = scores['metrics'][f'{metric}/{language}']
+    assert score > scores['metrics'][f'{baseline}/{language}'] + 0.2
   results = sorted((tmp_path / 'run' / 'eval').rglob('60/*'))
   assert len(results) == 2
   first = [path.read_text(encoding='utf-8') for path in results]
@@ -126,5 +137,5 @@ def test_fine_tuned_and_evaluated(
     tmp_path / 'run',
     partitioning.Partitioner(devices=(jax.devices()[0],)),
   )
-  assert again['metrics'] == found['metrics']
+  assert again['metrics'] == scores['metrics']
   assert [p.read_text(encoding='utf-8') for p in results] == first
