@@ -30,7 +30,7 @@ def _write(path: pathlib.Path, *lines: str) -> str:
 
 
 def _configuration(files=_FILES, bindings=()) -> gin_config.Configuration:
-  """A configuration of which a trainer will be built."""
+  """Returns a configuration from which a trainer will be built."""
   configuration = gin_config.load_gin_files(files, (*_GIVEN, *bindings))
   configuration.expect_build(trainer.Trainer)
   return configuration
@@ -153,7 +153,7 @@ def test_a_macro_that_only_an_unused_binding_reads(tmp_path):
 
 
 def test_a_macro_that_another_file_requires_may_be_unused(tmp_path):
-  """As in files that replace what reads TRAIN_FILES."""
+  """As in files that replace the reader of TRAIN_FILES."""
   base = _write(
     tmp_path / 'base.gin',
     'FOLDER = %gin.REQUIRED',
@@ -324,7 +324,7 @@ def _misspelled(file: str, binding: str) -> errors.ConfigError:
 
 
 def test_a_macro_that_only_objects_read_which_are_not_constructed():
-  """As DEV_FILES of a run without evaluation."""
+  """As for DEV_FILES of a run without evaluation."""
   configuration = gin_config.load_gin_files(
     ['finetune/tagging.gin'], ["DEV_FILES={'en': 'dev'}"], partial=True
   )

@@ -1,4 +1,4 @@
-"""Gin files read as text agree with what Gin makes of them."""
+"""Gin files read as text agree with Gin's own parser."""
 
 import pytest
 
@@ -33,11 +33,13 @@ def test_a_file_and_what_it_includes():
 
 
 def test_search_paths_come_before_the_shipped_files(tmp_path):
-  own = tmp_path / 'models/tiny.gin'
-  own.parent.mkdir()
-  own.write_text('# Mine: for tests.\nSIZE = 3  # and %NOT_READ\n')
+  custom_file = tmp_path / 'models/tiny.gin'
+  custom_file.parent.mkdir()
+  custom_file.write_text('# Mine: for tests.\nSIZE = 3  # and %NOT_READ\n')
   tree = config_files.read_gin_file('models/tiny.gin', [str(tmp_path)])
-  assert tree.file.path == own and tree.file.summary == 'Mine: for tests'
+  assert (
+    tree.file.path == custom_file and tree.file.summary == 'Mine: for tests'
+  )
   assert not tree.file.uses
 
 
@@ -64,8 +66,8 @@ def test_a_file_that_includes_itself(tmp_path):
 def test_phases_are_in_the_order_of_their_numbers(tmp_path):
   for name in ('phase1', 'phase2', 'phase10', 'phase1_old', 'phases'):
     (tmp_path / f'{name}.gin').touch()
-  found = config_files.split_phases(str(tmp_path))
-  assert [name.rpartition('/')[2] for name in found] == [
+  phases = config_files.split_phases(str(tmp_path))
+  assert [name.rpartition('/')[2] for name in phases] == [
     'phase1.gin',
     'phase2.gin',
     'phase10.gin',

@@ -1,4 +1,4 @@
-"""What is found without JAX is what is found with it."""
+"""Validation without JAX reports the same errors as with JAX."""
 
 import argparse
 import re
@@ -15,7 +15,7 @@ from xlflax.utils import errors
 
 def test_names_in_the_source_are_the_names():
   shipped = {
-    name  # other tests of this process register tasks of their own
+    name  # other tests of this process register their own tasks
     for name in task_families.task_names()
     if task_families.find_task_class(name).__module__.startswith('xlflax.')
   }
@@ -41,9 +41,9 @@ def _args(*files, bindings=()):
 
 def test_macros():
   files = ('pretrain/mlm.gin', 'models/tiny.gin')
-  given = ('MODEL_DIR', 'VOCABULARY')
+  required_macros = ('MODEL_DIR', 'VOCABULARY')
   flag_validation.check_configuration(
-    _args(*files, bindings=['TRAIN_STEPS=3']), given
+    _args(*files, bindings=['TRAIN_STEPS=3']), required_macros
   )
   flag_validation.check_configuration(
     _args('suites/xtreme/xnli.gin', bindings=["DATA='d'"]), partial=True
@@ -54,13 +54,17 @@ def test_macros():
     )
   with pytest.raises(errors.ConfigError, match='none for .*INIT_FROM'):
     flag_validation.check_configuration(_args('suites/xtreme/xnli.gin'))
-  own = ['TRAIN_STEPS=3', 'MINE=4', 'trainer.Trainer.seed=%MINE']
-  flag_validation.check_configuration(_args(*files, bindings=own), given)
+  custom_bindings = ['TRAIN_STEPS=3', 'MINE=4', 'trainer.Trainer.seed=%MINE']
+  flag_validation.check_configuration(
+    _args(*files, bindings=custom_bindings), required_macros
+  )
   with pytest.raises(errors.ConfigError, match='Got: MINE. Expected: one of'):
-    flag_validation.check_configuration(_args(*files, bindings=own[:2]), given)
+    flag_validation.check_configuration(
+      _args(*files, bindings=custom_bindings[:2]), required_macros
+    )
   with pytest.raises(errors.ConfigError, match='none for MODEL. .*models/SIZE'):
     flag_validation.check_configuration(
-      _args(files[0], bindings=['TRAIN_STEPS=3']), given
+      _args(files[0], bindings=['TRAIN_STEPS=3']), required_macros
     )
 
 
@@ -100,21 +104,21 @@ assert not slow, slow
 
 
 def test_help_and_mistakes_import_nothing_slow():
-  made = subprocess.run(
+  process = subprocess.run(
     [sys.executable, '-c', _PROGRAM, ','.join(cli.COMMANDS)],
     capture_output=True,
     text=True,
     check=False,
   )
-  assert made.returncode == 0, made.stderr
+  assert process.returncode == 0, process.stderr
   assert config_files.SHIPPED.is_dir()
 
 
 def test_macros_that_guides_name():
-  """By the guide of SQuAD v2, and of packed rows for distillation."""
-  given = ["TEST_FILES={'en': 'a.json'}", "FORMAT='squad_v2'"]
+  """From the guide to SQuAD v2, and for packed sequences in distillation."""
+  flag_bindings = ["TEST_FILES={'en': 'a.json'}", "FORMAT='squad_v2'"]
   flag_validation.check_configuration(
-    _args('evaluate/question_answering.gin', bindings=given)
+    _args('evaluate/question_answering.gin', bindings=flag_bindings)
   )
   files = [
     config_files.read_gin_file(f'finetune/{name}.gin').file.path.read_text()

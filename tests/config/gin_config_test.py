@@ -1,4 +1,4 @@
-"""Gin at the entry point: what is found, what is refused, and how it is told."""
+"""Gin at the entry point: accepted files, rejected bindings and messages."""
 
 import pathlib
 import sys
@@ -39,30 +39,30 @@ def _write(path: pathlib.Path, *lines: str) -> str:
   return str(path)
 
 
-def _bound(configuration, **more):
-  """What the trainer would be made of."""
-  seen = {}
+def _trainer_settings(configuration, **fields):
+  """Returns the settings from which the trainer would be built."""
+  received = {}
 
-  def settings(self, **given):
-    seen.update(given)
+  def settings(self, **received_settings):
+    received.update(received_settings)
     raise errors.ConfigError('seen')
 
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(trainer.Trainer, '__init__', settings)
     with pytest.raises(errors.ConfigError, match='seen'):
-      configuration.build(trainer.Trainer, **more)
-  return seen
+      configuration.build(trainer.Trainer, **fields)
+  return received
 
 
 def test_later_files_and_bindings_override(tmp_path):
   mine = _write(
     tmp_path / 'mine.gin', 'trainer.Trainer.seed = 3', 'LENGTH = 99'
   )
-  seen = _bound(
+  settings = _trainer_settings(
     gin_config.load_gin_files([*_FILES, mine], [*_GIVEN, 'LENGTH=7'])
   )
-  assert (seen['seed'], seen['datasets'][0].length) == (3, 7)
-  assert seen['num_train_steps'] == 5000
+  assert (settings['seed'], settings['datasets'][0].length) == (3, 7)
+  assert settings['num_train_steps'] == 5000
 
 
 def test_paths_need_no_quotes():
@@ -76,9 +76,9 @@ def test_paths_need_no_quotes():
       'CACHE_DIR="x/y"',
     ),
   )
-  seen = _bound(configuration)
+  settings = _trainer_settings(configuration)
   assert [
-    seen[k] for k in ('model_dir', 'vocabulary', 'corpus', 'cache_dir')
+    settings[k] for k in ('model_dir', 'vocabulary', 'corpus', 'cache_dir')
   ] == ['runs/a-1', '~/v', './c', 'x/y']
 
 
@@ -87,8 +87,8 @@ def test_values_of_macros_need_no_quotes():
   configuration = gin_config.load_gin_files(
     _FILES, _GIVEN[1:], macros={'MODEL_DIR': odd, 'TRAIN_STEPS': 3}
   )
-  seen = _bound(configuration)
-  assert (seen['model_dir'], seen['num_train_steps']) == (odd, 5000)
+  settings = _trainer_settings(configuration)
+  assert (settings['model_dir'], settings['num_train_steps']) == (odd, 5000)
   assert 'TRAIN_STEPS = 5000' in configuration.operative()
 
 
@@ -128,14 +128,14 @@ def test_misspelt_macro_in_a_file(tmp_path):
 
 
 def test_macro_of_an_overridden_binding_may_be_idle(tmp_path):
-  """Setting what used a macro by its own name is no mistake."""
+  """Binding the field that used a macro directly is not an error."""
   mine = _write(tmp_path / 'mine.gin', 'MY_OWN = 1', 'trainer.Trainer.seed = 3')
-  seen = _bound(
+  settings = _trainer_settings(
     gin_config.load_gin_files(
       [*_FILES, mine], (*_GIVEN, 'mono/dataset_config.DatasetConfig.length=64')
     )
   )
-  assert (seen['seed'], seen['datasets'][0].length) == (3, 64)
+  assert (settings['seed'], settings['datasets'][0].length) == (3, 64)
   text = _fails(bindings=(*_GIVEN, 'trainer.Trainer.seed=3', 'SEED=4'))
   assert 'Got: SEED' in text
 
@@ -149,7 +149,7 @@ def test_macro_that_is_not_set(tmp_path):
 
 
 @pytest.mark.parametrize(
-  ('binding', 'named', 'meant'),
+  ('binding', 'named', 'suggestion'),
   [
     ('trainer.Trainer.sed=3', 'sed', 'seed'),
     (
@@ -160,12 +160,12 @@ def test_macro_that_is_not_set(tmp_path):
     ('optimizer.AdamW.b1=3', 'optimizer.AdamW', 'optimizers.AdamW'),
   ],
 )
-def test_unknown_names(binding, named, meant):
+def test_unknown_names(binding, named, suggestion):
   with pytest.raises(errors.ConfigError) as error:
     gin_config.load_gin_files(_FILES, (*_GIVEN, binding))
   assert error.value.got == named
   assert error.value.where == f'--gin.{binding.partition("=")[0]}'
-  assert meant in error.value.fix
+  assert suggestion in error.value.fix
 
 
 def test_names_in_a_file_are_told_with_its_line(tmp_path):
@@ -205,7 +205,7 @@ def test_search_paths_come_before_the_shipped_files(tmp_path):
   _write(tmp_path / 'a/pretrain/mlm.gin', 'trainer.Trainer.seed = 1')
   _write(tmp_path / 'b/pretrain/mlm.gin', 'trainer.Trainer.seed = 2')
   _write(tmp_path / 'b/only_b.gin', 'trainer.Trainer.log_metrics_every = 9')
-  more = dict(
+  required_fields = dict(
     model_dir='',
     model=None,
     objectives=None,
@@ -217,15 +217,17 @@ def test_search_paths_come_before_the_shipped_files(tmp_path):
   first = gin_config.load_gin_files(
     ['pretrain/mlm.gin', 'only_b.gin'], (), [f'{tmp_path}/a,{tmp_path}/b']
   )
-  seen = _bound(first, **more)
-  assert (seen['seed'], seen['log_metrics_every']) == (1, 9)
+  settings = _trainer_settings(first, **required_fields)
+  assert (settings['seed'], settings['log_metrics_every']) == (1, 9)
   second = gin_config.load_gin_files(
     ['pretrain/mlm.gin'], (), [f'{tmp_path}/b']
   )
-  assert _bound(second, **more)['seed'] == 2
-  # And nothing is left of either.
-  assert _bound(gin_config.load_gin_files(_FILES, _GIVEN))['seed'] == 0
-  assert _bound(first, **more)['seed'] == 1
+  assert _trainer_settings(second, **required_fields)['seed'] == 2
+  # Neither leaves any state behind.
+  assert (
+    _trainer_settings(gin_config.load_gin_files(_FILES, _GIVEN))['seed'] == 0
+  )
+  assert _trainer_settings(first, **required_fields)['seed'] == 1
 
 
 def test_arguments_that_nothing_gives(tmp_path):
@@ -272,7 +274,7 @@ def test_an_error_names_the_line_of_a_binding_and_of_its_macro(tmp_path):
 
 
 @pytest.mark.parametrize('kind', [ValueError, TypeError, RuntimeError])
-def test_bugs_are_not_told_as_mistakes(monkeypatch, kind):
+def test_bugs_are_not_reported_as_user_errors(monkeypatch, kind):
   def broken(self):
     raise kind('the original configurable engine')
 
@@ -292,9 +294,9 @@ def test_enums_by_value():
       "trainer.Trainer.non_finite='skip'",
     ),
   )
-  seen = _bound(configuration)
-  assert seen['objectives'].combine is objective_mixture.Combine.ALTERNATE
-  assert seen['non_finite'] == 'skip'
+  settings = _trainer_settings(configuration)
+  assert settings['objectives'].combine is objective_mixture.Combine.ALTERNATE
+  assert settings['non_finite'] == 'skip'
   configuration = gin_config.load_gin_files(
     _FILES, (*_GIVEN, "trainer.Trainer.non_finite='ignore'")
   )
@@ -303,8 +305,8 @@ def test_enums_by_value():
   assert error.value.got == "'ignore'"
 
 
-def test_flags_may_name_what_no_file_names():
-  """From the modules that the files import."""
+def test_flags_may_bind_unmentioned_classes():
+  """The classes come from the modules that the files import."""
   configuration = gin_config.load_gin_files(
     _FILES,
     (
@@ -313,24 +315,26 @@ def test_flags_may_name_what_no_file_names():
       'schedules.Constant.peak_value=0.5',
     ),
   )
-  rate = _bound(configuration)['optimizer'].rate_at
+  rate = _trainer_settings(configuration)['optimizer'].rate_at
   assert float(rate(10)) == float(schedules.Constant(peak_value=0.5)(10)) == 0.5
 
 
 def test_operative_configuration_is_what_was_used():
   configuration = gin_config.load_gin_files(_FILES, (*_GIVEN, 'LENGTH=7'))
-  _bound(configuration, stop_after_steps=3)
+  _trainer_settings(configuration, stop_after_steps=3)
   text = configuration.operative()
   assert 'LENGTH = 7' in text
   assert "mono/dataset_config.DatasetConfig.layout = 'blocks'" in text
   assert 'trainer.Trainer.gradient_accumulation_steps = 1' in text  # a default
-  assert 'stop_after_steps' not in text  # given by the caller
+  assert 'stop_after_steps' not in text  # passed by the caller
   assert 'schedules.Cosine' not in text  # not called
 
 
-def test_what_no_file_names_is_called_as_it_is():
-  made = gin_config.load_gin_files([]).build(schedules.Constant, peak_value=2.0)
-  assert made(0) == 2.0
+def test_unmentioned_classes_are_called_directly():
+  schedule = gin_config.load_gin_files([]).build(
+    schedules.Constant, peak_value=2.0
+  )
+  assert schedule(0) == 2.0
   with pytest.raises(errors.ConfigError) as error:
     gin_config.load_gin_files([]).build(lambda *, a, b, c=1: a, b=2)
   assert 'Got: no a. ' in str(error.value)
@@ -350,32 +354,34 @@ def test_a_macro_that_is_not_set():
 
 
 def test_values_for_one_object():
-  """A grid's trials are built side by side, and leave nothing behind."""
+  """A grid's trials are built in turn and leave no state behind."""
   configuration = gin_config.load_gin_files(_FILES, _GIVEN)
   before = dict(gin.config._CONFIG), gin.operative_config_str()
-  found = [
+  trials = [
     configuration.with_macros(
       {'SEED': seed, 'mono/dataset_config.DatasetConfig.length': 64}
     )
     for seed in (1, 2)
   ]
-  assert [_bound(one)['seed'] for one in found] == [1, 2]
-  assert _bound(found[0])['datasets'][0].length == 64
-  assert 'SEED = 2' in found[1].operative()
-  seen = _bound(configuration)
-  assert (seen['seed'], seen['datasets'][0].length) == (0, 256)
+  assert [_trainer_settings(trial)['seed'] for trial in trials] == [1, 2]
+  assert _trainer_settings(trials[0])['datasets'][0].length == 64
+  assert 'SEED = 2' in trials[1].operative()
+  settings = _trainer_settings(configuration)
+  assert (settings['seed'], settings['datasets'][0].length) == (0, 256)
   assert 'SEED = 0' in configuration.operative()
   assert (dict(gin.config._CONFIG), gin.operative_config_str()) == before
 
 
-def test_values_that_python_makes():
+def test_values_from_python():
   model = gin_config.load_gin_files(['models/tiny.gin']).macro('MODEL')
   configuration = gin_config.load_gin_files(
     _FILES[:1], _GIVEN, partial=True
   ).with_macros({'MODEL': model, 'BATCH_SIZE': gin_config.Reference('%LENGTH')})
-  seen = _bound(configuration)
-  assert seen['model'] is not None and seen['model'].config == model.config
-  assert seen['datasets'][0].batch_size == 256
+  settings = _trainer_settings(configuration)
+  assert (
+    settings['model'] is not None and settings['model'].config == model.config
+  )
+  assert settings['datasets'][0].batch_size == 256
   text = configuration.operative()
   assert text.startswith('# MODEL: a Python object.\n')
   assert 'BATCH_SIZE = %LENGTH' in text and '\nMODEL =' not in text
@@ -396,7 +402,7 @@ def test_values_for_what_there_is_not(name, message):
 
 
 def test_values_that_come_later():
-  """Only what an object needs must have been given when it is built."""
+  """Only the values that an object needs are required when it is built."""
   configuration = gin_config.load_gin_files(_FILES[:1], partial=True)
   assert configuration.macro('LENGTH') == 256
   complete = configuration.with_macros({'TRAIN_STEPS': 5000})
@@ -418,8 +424,8 @@ def test_what_the_caller_gives_is_not_built(tmp_path):
   )
   configuration = gin_config.load_gin_files([*_FILES, mine], _GIVEN)
   with pytest.raises(ZeroDivisionError):
-    _bound(configuration)
-  assert _bound(configuration, corpus='mine')['corpus'] == 'mine'
+    _trainer_settings(configuration)
+  assert _trainer_settings(configuration, corpus='mine')['corpus'] == 'mine'
 
 
 def broken(value):
@@ -430,7 +436,7 @@ def test_values_that_the_command_overrides_cause_a_warning(caplog):
   """Neither is an error, because the command sets both of them."""
   flags = [*_GIVEN, 'trainer.Trainer.log_metrics_every=3']
   configuration = gin_config.load_gin_files(_FILES, flags, macros={'SEED': 3})
-  _bound(configuration, seed=4, log_metrics_every=5)
+  _trainer_settings(configuration, seed=4, log_metrics_every=5)
   gin_config.check_bindings([configuration])
   assert [record.getMessage() for record in caplog.records] == [
     'trainer.Trainer.log_metrics_every is overridden by another flag.',
@@ -440,7 +446,7 @@ def test_values_that_the_command_overrides_cause_a_warning(caplog):
 
 @pytest.fixture
 def own_modules(tmp_path, monkeypatch):
-  """A working directory that is not on the path, as for an installed command."""
+  """Working directory that is not on the path, as for an installed command."""
   monkeypatch.chdir(tmp_path)
   hidden = ('', str(tmp_path))
   monkeypatch.setattr(sys, 'path', [p for p in sys.path if p not in hidden])
@@ -464,26 +470,26 @@ def test_a_file_imports_own_modules(own_modules, gin_file, module, statement):
   path.parent.mkdir(exist_ok=True)
   path.write_text('def make(value):\n  return value + 1\n')
   name = statement.split()[-1]
-  own = _write(
+  custom_file = _write(
     own_modules / gin_file,
     statement,
     f'{name}.make.value = 2',
     f'trainer.Trainer.seed = @{name}.make()',
   )
-  configuration = gin_config.load_gin_files([own], partial=True)
+  configuration = gin_config.load_gin_files([custom_file], partial=True)
   assert configuration.parameter('trainer.Trainer.seed') == 3
 
 
 def test_an_own_module_that_cannot_be_imported(own_modules):
-  own = _write(own_modules / 'own.gin', 'import gc_broken')
+  custom_file = _write(own_modules / 'own.gin', 'import gc_broken')
   with raises_error(errors.ConfigError, got='gc_broken', where='own.gin:3'):
-    gin_config.load_gin_files([own])
+    gin_config.load_gin_files([custom_file])
   (own_modules / 'gc_broken.py').write_text('x = 1\nx.y\n')
   with raises_error(
     errors.ConfigError,
-    mentions=('AttributeError', 'gc_broken.py:2', f'{own}:3'),
+    mentions=('AttributeError', 'gc_broken.py:2', f'{custom_file}:3'),
   ):
-    gin_config.load_gin_files([own])
+    gin_config.load_gin_files([custom_file])
 
 
 def test_placeholders_of_a_command_cause_no_warning(caplog):
@@ -491,6 +497,6 @@ def test_placeholders_of_a_command_cause_no_warning(caplog):
   configuration = gin_config.load_gin_files(
     _FILES, _GIVEN, macros={'SEED': placeholder}
   )
-  assert _bound(configuration, seed=4)['seed'] == 4
+  assert _trainer_settings(configuration, seed=4)['seed'] == 4
   gin_config.check_bindings([configuration])
   assert not caplog.records

@@ -121,8 +121,8 @@ def test_wrong_languages_are_refused(tmp_path, languages, message):
   assert message in str(caught.value)
 
 
-def test_text_that_is_there_keeps_its_time(tmp_path):
-  """A demonstration that was stopped goes on: a cache knows files by it."""
+def test_existing_text_keeps_its_modification_time(tmp_path):
+  """Caches identify files by it when a stopped demonstration resumes."""
   times = []
   for _ in range(2):
     demo_corpus.build_corpus(tmp_path, languages=('en', 'de'), num_test=20)

@@ -34,7 +34,7 @@ def model_dir(tmp_path_factory):
 
 
 def _scores(model_dir):
-  """(task, step, metric) -> value, as `eval/summary.csv` has them."""
+  """Returns (task, step, metric) -> value from `eval/summary.csv`."""
   with open(model_dir / 'eval' / 'summary.csv', encoding='utf-8') as file:
     return {
       (row['task'], row['step'], row['metric']): float(row['value'])
@@ -55,10 +55,10 @@ def test_every_language_has_scores_of_both_models(model_dir):
 
 def test_examples_are_one_held_out_message_of_each_language(model_dir):
   data = demo_pipeline.Settings(model_dir=str(model_dir)).data_dir
-  found = retrieval_examples.find(model_dir, data / 'corpus')
-  assert [example['language'] for example in found] == ['de', 'ja']
+  examples = retrieval_examples.find(model_dir, data / 'corpus')
+  assert [example['language'] for example in examples] == ['de', 'ja']
   lines = (data / 'corpus/test/parallel/en-de.tsv').read_text('utf-8')
-  example = found[0]
+  example = examples[0]
   assert lines.splitlines()[0] == f'{example["answer"]}\t{example["query"]}'
 
 
@@ -66,8 +66,8 @@ def test_a_message_with_brackets_is_shown_whole():
   example = {'query': '[b]x', 'found': 'y', 'answer': 'z', 'language': 'de'}
   console = rich.console.Console(width=80, record=True, file=io.StringIO())
   console.print(retrieval_examples.table([example]))
-  shown = console.export_text()
-  assert '[b]x' in shown and 'wrong' in shown
+  console_text = console.export_text()
+  assert '[b]x' in console_text and 'wrong' in console_text
 
 
 def test_a_finished_demo_run_again_gives_the_same_numbers(model_dir, capsys):
@@ -107,12 +107,12 @@ def test_a_misspelt_binding_is_found_before_anything_is_written(
   assert list(tmp_path.iterdir()) == []
 
 
-def test_a_missing_package_is_told_at_once(tmp_path, monkeypatch):
-  found = demo_run.demo_corpus.importlib.util.find_spec
+def test_a_missing_package_is_reported_immediately(tmp_path, monkeypatch):
+  original_find_spec = demo_run.demo_corpus.importlib.util.find_spec
   monkeypatch.setattr(
     demo_run.demo_corpus.importlib.util,
     'find_spec',
-    lambda name: None if name == 'pycountry' else found(name),
+    lambda name: None if name == 'pycountry' else original_find_spec(name),
   )
   with pytest.raises(errors.CorpusError) as caught:
     demo_run.run(demo_pipeline.Settings(model_dir=str(tmp_path / 'run')))

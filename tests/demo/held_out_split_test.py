@@ -78,11 +78,11 @@ def test_remove_looks_at_both_sides():
     'Something else entirely': 'BITTE EINE FARBE WÄHLEN!',
     'Quite another message': 'Ganz anderer Text',
   }
-  kept = held_out_split.remove_near_duplicates(
+  remaining_pairs = held_out_split.remove_near_duplicates(
     texts,
     {
       'please enter a number': 'unähnlich',
       'held out': 'bitte eine Farbe wählen',
     },
   )
-  assert kept == {'Quite another message': 'Ganz anderer Text'}
+  assert remaining_pairs == {'Quite another message': 'Ganz anderer Text'}

@@ -36,7 +36,7 @@ def _results(output):
 @pytest.fixture(scope='module')
 def all_phases(workspace, tmp_path_factory):
   """All phases in one call."""
-  root = tmp_path_factory.mktemp('phases') / 'all_phases'
+  root = tmp_path_factory.mktemp('phases') / 'whole'
   results = _results(_train(workspace, root))
   assert [(r['model_dir'], r['step'], r['finished']) for r in results] == [
     (f'{root}/{name}', steps, True) for name, steps in _STEPS.items()

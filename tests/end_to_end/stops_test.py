@@ -55,7 +55,7 @@ def _run(workspace, run, whens, *more, stopped=_STOPPED):
 
 @pytest.fixture(scope='module')
 def uninterrupted_run(workspace, tmp_path_factory):
-  run = tmp_path_factory.mktemp('uninterrupted_run') / 'run'
+  run = tmp_path_factory.mktemp('whole') / 'run'
   statuses, output = _run(workspace, run, ['none'])
   assert statuses == [0], output
   return losses(run)

@@ -94,7 +94,7 @@ def _blocks(text: str) -> list[tuple[str, str]]:
 
 
 def _steps(block: str) -> list[tuple[str, list[str]]]:
-  """Returns (command, expected_output lines) of a console block."""
+  """Returns (command, shown lines) of a console block."""
   steps: list[tuple[str, list[str]]] = []
   for line in block.replace('\\\n', ' ').splitlines():
     if line.startswith('$ '):

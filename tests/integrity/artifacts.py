@@ -76,7 +76,7 @@ def run(
   number: int,
   *,
   finished: bool = True,
-  of: pathlib.Path | None = None,
+  parent: pathlib.Path | None = None,
 ) -> None:
   """A run with two checkpoints, a best one, metrics and a result.
 
@@ -84,15 +84,17 @@ def run(
     directory: Model directory.
     number: Number of the artifact, which varies its content.
     finished: Whether to mark the run as finished.
-    of: Directory of the artifact that contains the run. If None, the run
+    parent: Directory of the artifact that contains the run. If None, the run
       itself.
   """
-  of = of or directory
-  words = of.with_name(f'{of.name}-vocabulary')
-  if not words.exists():
-    vocabulary(words, number)
-  loaded = base_vocabulary.Vocabulary.load(words)
-  settings = config_serialization.to_json_config(_Settings(str(words), number))
+  parent = parent or directory
+  vocabulary_dir = parent.with_name(f'{parent.name}-vocabulary')
+  if not vocabulary_dir.exists():
+    vocabulary(vocabulary_dir, number)
+  loaded = base_vocabulary.Vocabulary.load(vocabulary_dir)
+  settings = config_serialization.to_json_config(
+    _Settings(str(vocabulary_dir), number)
+  )
   run_directory.claim_run_directory(
     directory, settings, gin_config=f'A = {number}\n'
   )
@@ -102,7 +104,7 @@ def run(
   )
   run_directory.write_model(directory, model)
   objective_config.write_objectives(directory, [])
-  run_directory.copy_vocabulary(words, directory)
+  run_directory.copy_vocabulary(vocabulary_dir, directory)
   fingerprint = {'vocabulary': loaded.hash, 'datasets': {}}
   data_fingerprint.record_inputs(directory, fingerprint, {})
   (directory / run_directory.METRICS).write_text(_LINES * (1 + number))
@@ -151,11 +153,11 @@ def _checkpoints(directory, model, fingerprint, number) -> None:
   state = state.replace(
     params=jax.tree.map(lambda leaf: leaf + number, state.params)
   )
-  written = checksums.digest_file(directory / run_directory.METRICS)
+  metrics_digest = checksums.digest_file(directory / run_directory.METRICS)
   for step, score in ((1, 0.9), (2, 0.5)):
     saved.save(
       state.replace(step=jnp.int32(step)),
-      {'seed': number, 'metrics_file': written, 'inputs': fingerprint},
+      {'seed': number, 'metrics_file': metrics_digest, 'inputs': fingerprint},
       {'a/b': score + number},
     )
   saved.close()
@@ -164,16 +166,18 @@ def _checkpoints(directory, model, fingerprint, number) -> None:
 def cache(directory: pathlib.Path, number: int) -> None:
   """A token cache of three tasks, with cached labeled examples."""
   text = directory.with_name('cache-text')
-  words = directory.with_name('cache-vocabulary')
+  vocabulary_dir = directory.with_name('cache-vocabulary')
   if number:
-    text, words = (p.with_name(f'{p.name}-1') for p in (text, words))
+    text, vocabulary_dir = (
+      p.with_name(f'{p.name}-1') for p in (text, vocabulary_dir)
+    )
   corpus(text, number)
-  vocabulary(words, number)
+  vocabulary(vocabulary_dir, number)
   cache_writer.write_cache(
     cache_writer.Plan(
       directory=directory,
       mixtures=['corpus.mono', 'corpus.parallel'],
-      vocabulary=base_vocabulary.Vocabulary.load(words),
+      vocabulary=base_vocabulary.Vocabulary.load(vocabulary_dir),
       open_tasks=functools.partial(
         corpus_directory_tasks.CorpusTasks, str(text)
       ),
@@ -201,14 +205,14 @@ def prepared(directory: pathlib.Path, number: int) -> None:
 
 
 def grid(
-  directory: pathlib.Path, number: int, *, of: pathlib.Path | None = None
+  directory: pathlib.Path, number: int, *, parent: pathlib.Path | None = None
 ) -> None:
   """Two trials with their records and the report of the grid."""
   runner = grid_trials.TrialRunner(output=directory, configuration=None)
   report = grid_report.GridReport(select=None)
   for seed in (0, 1):
     trial = hyperparameter_grid.Trial({'SEED': str(seed)})
-    run(runner.directory(trial), number, of=of or directory)
+    run(runner.directory(trial), number, parent=parent or directory)
     result = grid_trials.TrialResult(
       trial=trial,
       directory=runner.directory(trial),
@@ -242,7 +246,7 @@ def suite(directory: pathlib.Path, number: int) -> None:
     suite='made', source_language='en', results=tuple(results)
   )
   suite_export.write(report, directory)
-  grid(directory / 'mlm@20/tuned', number, of=directory)
+  grid(directory / 'mlm@20/tuned', number, parent=directory)
 
 
 def evaluation(directory: pathlib.Path, number: int) -> None:
@@ -264,7 +268,7 @@ def analysis(directory: pathlib.Path, number: int) -> None:
 
 def states(directory: pathlib.Path, number: int) -> None:
   """Sentence states of two blocks, by a model that is none."""
-  kept = directory.with_name(f'{directory.name}-all')
+  all_states = directory.with_name(f'{directory.name}-all')
 
   class Reader(activation_cache.SentenceReader):
     def _compute(self, opened, ref, texts, language):
@@ -272,36 +276,36 @@ def states(directory: pathlib.Path, number: int) -> None:
         count = len(texts[start : start + self.block])
         yield np.full((2, count, 3), start + number, np.float32)
 
-  reader = Reader(directory=str(kept), block=2)
+  reader = Reader(directory=str(all_states), block=2)
   opened = fakes.FakeModels()
   ref = fakes.model_refs.ModelRef(f'run{number}', 1)
   assert len(list(reader.blocks(opened, ref, ['a', 'b', 'c'], 'en'))) == 2
-  [folder] = kept.iterdir()
+  [folder] = all_states.iterdir()
   folder.rename(directory)
 
 
 def export(directory: pathlib.Path, number: int) -> None:
   """An exported model of a run whose parameters are the model's own."""
-  made = directory.with_name(f'{directory.name}-run')
-  words = directory.with_name(f'{directory.name}-vocabulary')
-  vocabulary(words, number)
-  spec = base_vocabulary.Vocabulary.load(words).spec
+  run_dir = directory.with_name(f'{directory.name}-run')
+  vocabulary_dir = directory.with_name(f'{directory.name}-vocabulary')
+  vocabulary(vocabulary_dir, number)
+  spec = base_vocabulary.Vocabulary.load(vocabulary_dir).spec
   model = encoder.Encoder(encoder_config.EncoderConfig(**_SIZES))
   model = model.clone(config=encoder_config.with_vocabulary(model.config, spec))
-  run_directory.write_model(made, model)
-  run_directory.copy_vocabulary(words, made)
+  run_directory.write_model(run_dir, model)
+  run_directory.copy_vocabulary(vocabulary_dir, run_dir)
   params = fixtures.nn.meta.unbox(
     fixtures.model_params.init_params(model, jax.random.key(number))
   )
   saved = checkpoints.Checkpoints(
-    made, checkpoints.CheckpointOptions(enable_async_checkpointing=False)
+    run_dir, checkpoints.CheckpointOptions(enable_async_checkpointing=False)
   )
   state = tiny.regression_state(optimizers.AdamW(learning_rate=0.1))
   saved.save(state.replace(params={'model': params}), {})
   saved.close()
-  limit = folder_writer.MAX_SHARD_BYTES  # as the command gives it
+  limit = folder_writer.MAX_SHARD_BYTES  # as the command passes it
   folder_writer.write_folder(
-    huggingface_export.check_export(made), directory, max_shard_bytes=limit
+    huggingface_export.check_export(run_dir), directory, max_shard_bytes=limit
   )
 
 
@@ -311,9 +315,9 @@ def _new(directory: pathlib.Path) -> pathlib.Path:
 
 
 def _row_folder(directory: pathlib.Path, number: int) -> None:
-  kept = directory.with_name(f'{directory.name}-all')
-  rows(kept, number)
-  [folder] = (kept / 'labeled').iterdir()
+  all_rows = directory.with_name(f'{directory.name}-all')
+  rows(all_rows, number)
+  [folder] = (all_rows / 'labeled').iterdir()
   folder.rename(directory)
 
 

@@ -61,8 +61,8 @@ def _other(first: pathlib.Path, second: pathlib.Path, name: str) -> bytes:
   if not path.exists():
     siblings = sorted((first / name).parent.iterdir())
     parent = pathlib.PurePosixPath(name).parent
-    others = sorted((second / parent).glob('*')) or siblings
-    path = others[siblings.index(first / name) % len(others)]
+    candidates = sorted((second / parent).glob('*')) or siblings
+    path = candidates[siblings.index(first / name) % len(candidates)]
   return path.read_bytes() if path.is_file() else b'of another'
 
 
@@ -149,8 +149,8 @@ def test_the_guide_contains_the_table_of_files(regenerate_goldens):
   path = _ROOT / 'docs/reliability.md'
   text = path.read_text(encoding='utf-8')
   start, end = '<!-- artifact files -->\n', '<!-- end of artifact files -->'
-  before, _, rest = text.partition(start)
-  _, _, after = rest.partition(end)
+  before, _, remainder = text.partition(start)
+  _, _, after = remainder.partition(end)
   table = format_file_table(verification.ARTIFACT_TYPES)
   expected = f'{before}{start}\n{table}\n{end}{after}'
   if regenerate_goldens:

@@ -1,4 +1,4 @@
-"""Runs as Hugging Face folders, and back."""
+"""Runs converted to Hugging Face directories and back."""
 
 import dataclasses
 import shutil
@@ -33,23 +33,23 @@ def run(make_run, tmp_path_factory):
 
 
 def test_hugging_face_and_back(run, sentences, tmp_path):
-  """The vectors stay the same, and the folder's tokenizer is the run's."""
+  """The vectors are unchanged, and the tokenizer is that of the run."""
   folder, texts = tmp_path / 'folder', sentences('de', 3)
-  plain = _write_plain(run, tmp_path / 'run')
-  assert xlflax.to_huggingface(plain, folder, model_type='bert') == []
-  found = xlflax.from_huggingface(
+  plain_run = _write_plain(run, tmp_path / 'run')
+  assert xlflax.to_huggingface(plain_run, folder, model_type='bert') == []
+  imported_run = xlflax.from_huggingface(
     folder, languages=['de', 'en'], partitioner=_one_device()
   )
-  assert found.steps == [0]
-  assert found.vocabulary.spec.languages == ('de', 'en')
+  assert imported_run.steps == [0]
+  assert imported_run.vocabulary.spec.languages == ('de', 'en')
   np.testing.assert_allclose(
-    found.encode(texts),
-    plain.encode(texts, languages=['de', 'ja', 'de']),
+    imported_run.encode(texts),
+    plain_run.encode(texts, languages=['de', 'ja', 'de']),
     atol=1e-5,
   )
-  assert found.directory.parent.name.startswith('xlflax_')
-  kept = xlflax.from_huggingface(folder, model_dir=tmp_path / 'kept')
-  assert _open(tmp_path / 'kept').steps == kept.steps
+  assert imported_run.directory.parent.name.startswith('xlflax_')
+  saved_run = xlflax.from_huggingface(folder, model_dir=tmp_path / 'kept')
+  assert _open(tmp_path / 'kept').steps == saved_run.steps
   with pytest.raises(errors.RunDirectoryError):
     xlflax.from_huggingface(folder, model_dir=tmp_path / 'kept')
 
@@ -60,7 +60,7 @@ def test_only_checkpoints_are_exported(run, tmp_path):
 
 
 def _write_plain(run, directory) -> xlflax.Run:
-  """A run of the same size without language embeddings."""
+  """Writes a run of the same size without language embeddings."""
   config = dataclasses.replace(
     run.model.config, use_language_embeddings=False, type_vocab_size=1
   )

@@ -29,13 +29,13 @@ def _open(directory, **options) -> xlflax.Run:
 
 @pytest.fixture(scope='module')
 def directory(make_run, tmp_path_factory):
-  made = make_run(tmp_path_factory.mktemp('runs') / 'run', [10, 20])
+  run_directory = make_run(tmp_path_factory.mktemp('runs') / 'run', [10, 20])
   lines = [
     '{"step": 10, "eval": {"retrieval/accuracy/mean": 0.9}}\n',
     '{"step": 20, "eval": {"retrieval/accuracy/mean": 0.5}}\n',
   ]
-  (made / 'metrics.jsonl').write_text(''.join(lines))
-  return made
+  (run_directory / 'metrics.jsonl').write_text(''.join(lines))
+  return run_directory
 
 
 @pytest.fixture(scope='module')
@@ -76,8 +76,8 @@ def test_parameters_of_another_step(run, eval_model):
       run.params(name)['model']['embeddings']['token'],
       run.params(step)['model']['embeddings']['token'],
     )
-  fresh = run.params('untrained')['model']
-  assert jax.tree.structure(fresh) == jax.tree.structure(
+  initial_params = run.params('untrained')['model']
+  assert jax.tree.structure(initial_params) == jax.tree.structure(
     eval_model.params['model']
   )
 
@@ -108,26 +108,28 @@ def test_encode_is_a_layer_of_the_states(
 ):
   texts = [*sentences('de', 5), *sentences('ja', 4)]
   codes = ['de'] * 5 + ['ja'] * 4
-  found = run.encode(texts, languages=codes, **options)
+  vectors = run.encode(texts, languages=codes, **options)
   expected = hidden_states.sentence_states(
     run.eval_model(), texts, [0] * 5 + [2] * 4, pooling=pooling
   ).states[layer]
-  assert found.shape == (9, 16)
-  assert found.dtype == np.float32
-  np.testing.assert_array_equal(found, expected)
+  assert vectors.shape == (9, 16)
+  assert vectors.dtype == np.float32
+  np.testing.assert_array_equal(vectors, expected)
 
 
 def test_states_of_tokens(run, sentences):
-  """Their mean over a text's tokens is the text's vector, at every layer."""
+  """Their mean over a text's tokens equals the text's vector at every layer."""
   texts = [*sentences('de', 2), *sentences('ja', 1)]
   codes = ['de', 'de', 'ja']
-  found = run.states(texts, languages=codes)
+  hidden_states = run.states(texts, languages=codes)
   ids = [
     run.tokenizer.encode(text, language=code)
     for text, code in zip(texts, codes, strict=True)
   ]
-  assert [one.shape for one in found] == [(3, len(own), 16) for own in ids]
-  means = np.stack([one.mean(1) for one in found], 1)
+  assert [text_states.shape for text_states in hidden_states] == [
+    (3, len(text_ids), 16) for text_ids in ids
+  ]
+  means = np.stack([text_states.mean(1) for text_states in hidden_states], 1)
   expected = run.encode_layers(texts, languages=codes)
   np.testing.assert_allclose(means, expected, rtol=1e-4, atol=1e-5)
   (cut,) = run.states(texts[:1], languages='de', max_length=4)
@@ -136,9 +138,11 @@ def test_states_of_tokens(run, sentences):
 
 def test_a_masked_place_is_filled(run, sentences):
   (text,) = sentences('de', 1)
-  left, _, right = text.partition(' ')
-  (found,) = run.fill_mask([f'{left} <mask> {right}'], languages='de', top_k=3)
-  ids = [run.tokenizer.encode(side, language='de') for side in (left, right)]
+  prefix, _, suffix = text.partition(' ')
+  (predictions,) = run.fill_mask(
+    [f'{prefix} <mask> {suffix}'], languages='de', top_k=3
+  )
+  ids = [run.tokenizer.encode(side, language='de') for side in (prefix, suffix)]
   spec = run.vocabulary.spec
   row = np.array([[spec.bos_id, *ids[0], spec.mask_id, *ids[1], spec.eos_id]])
   logits = run.model.apply(
@@ -146,11 +150,15 @@ def test_a_masked_place_is_filled(run, sentences):
   )
   expected = jax.nn.softmax(logits[0, len(ids[0]) + 1])
   best = np.argsort(-expected)[:3]
-  assert [one.id for one in found] == best.tolist()
+  assert [prediction.id for prediction in predictions] == best.tolist()
   np.testing.assert_allclose(
-    [one.probability for one in found], expected[best], rtol=1e-4
+    [prediction.probability for prediction in predictions],
+    expected[best],
+    rtol=1e-4,
   )
-  assert found[0].token == run.tokenizer.decode([found[0].id], language='de')
+  assert predictions[0].token == run.tokenizer.decode(
+    [predictions[0].id], language='de'
+  )
 
 
 @pytest.mark.parametrize('text', ['none', '<mask> and <mask>'])
@@ -161,39 +169,43 @@ def test_one_place_is_masked(run, text):
 
 def test_one_language_for_all_texts(run, sentences):
   texts = sentences('ja', 3)
-  found = run.encode(texts, languages='ja')
-  np.testing.assert_array_equal(found, run.encode(texts, languages=['ja'] * 3))
-  assert np.abs(found - run.encode(texts, languages='de')).max() > 1e-3
+  vectors = run.encode(texts, languages='ja')
+  np.testing.assert_array_equal(
+    vectors, run.encode(texts, languages=['ja'] * 3)
+  )
+  assert np.abs(vectors - run.encode(texts, languages='de')).max() > 1e-3
 
 
 def test_encode_layers(run, sentences):
   texts = sentences('de', 3)
-  found = run.encode_layers(texts, languages='de')
-  assert found.shape == (3, 3, 16)
+  layers = run.encode_layers(texts, languages='de')
+  assert layers.shape == (3, 3, 16)
   np.testing.assert_array_equal(
-    found[1], run.encode(texts, languages='de', layer=1)
+    layers[1], run.encode(texts, languages='de', layer=1)
   )
   assert run.encode([], languages='de').shape == (0, 16)
 
 
 def test_attention_between_two_texts(run, sentences):
   (first,), (second,) = sentences('de', 1), sentences('ja', 1)
-  found = run.attention_weights(first, second, languages=['de', 'ja'])
-  length = len(found.token_ids)
-  assert found.weights.shape[2:] == (length, length)
-  np.testing.assert_allclose(found.weights.sum(-1), 1, rtol=1e-5)
+  pair_weights = run.attention_weights(first, second, languages=['de', 'ja'])
+  length = len(pair_weights.token_ids)
+  assert pair_weights.weights.shape[2:] == (length, length)
+  np.testing.assert_allclose(pair_weights.weights.sum(-1), 1, rtol=1e-5)
   for number, text, code in ((1, first, 'de'), (2, second, 'ja')):
     ids = run.tokenizer.encode(text, language=code)
-    np.testing.assert_array_equal(found.token_ids[found.texts == number], ids)
+    np.testing.assert_array_equal(
+      pair_weights.token_ids[pair_weights.texts == number], ids
+    )
   spec = run.tokenizer.spec
-  assert found.token_ids[found.texts == 0].tolist() == [
+  assert pair_weights.token_ids[pair_weights.texts == 0].tolist() == [
     spec.bos_id,
     spec.eos_id,
     spec.eos_id,
     spec.eos_id,
   ]
-  alone = run.attention_weights(first, languages='de')
-  assert set(alone.texts) == {0, 1}
+  single_weights = run.attention_weights(first, languages='de')
+  assert set(single_weights.texts) == {0, 1}
 
 
 def test_truncated_texts_are_logged(run, sentences, caplog):
@@ -224,8 +236,8 @@ def test_evaluate_writes_and_returns_results(run, corpus):
   )
   (result,) = run.evaluate([task]).values()
   assert 0 <= result.metrics['accuracy/mean'] <= 1
-  written = (run.directory / 'eval' / 'retrieval').glob('*/20.json')
-  assert len(list(written)) == 1
+  result_files = (run.directory / 'eval' / 'retrieval').glob('*/20.json')
+  assert len(list(result_files)) == 1
   untrained = run.checkpoint('untrained').evaluate([task])['retrieval']
   assert untrained.metrics != result.metrics
 

@@ -1,4 +1,4 @@
-"""Buckets that can't be used are found before anything is computed."""
+"""Unusable buckets are detected before any computation."""
 
 import pathlib
 import time
@@ -13,13 +13,13 @@ from xlflax.utils import errors
 
 @pytest.fixture
 def bucket():
-  """A bucket that answers; emptied for each test."""
+  """Reachable bucket, emptied for each test."""
   pytest.importorskip('gcsfs')
-  found = fake_bucket.shared()
-  found.objects.clear()
-  found.writable, found.silent = True, False
-  yield found
-  found.writable, found.silent = True, False
+  fake = fake_bucket.shared()
+  fake.objects.clear()
+  fake.writable, fake.silent = True, False
+  yield fake
+  fake.writable, fake.silent = True, False
 
 
 def test_usable_bucket_is_left_as_it_was(bucket, tmp_path):
@@ -55,7 +55,7 @@ def test_bucket_that_does_not_answer(bucket):
 
 
 def test_a_disk_is_tried_before_anything_is_computed(tmp_path):
-  """Also above a directory that is not there yet; nothing is left."""
+  """Also above a directory that does not exist yet; nothing is left behind."""
   bucket_access.check_usable(tmp_path / 'a/b')
   assert not list(tmp_path.iterdir())
   with raises_error(errors.RunDirectoryError, mentions='/proc/results'):
@@ -63,7 +63,7 @@ def test_a_disk_is_tried_before_anything_is_computed(tmp_path):
 
 
 def test_a_container_in_azure():
-  """Text and folders can be written there, checkpoints cannot."""
+  """Text and directories can be written there, but checkpoints cannot."""
   fake_azure.shared()
   folder = paths.to_path('az://bucket/x')
   bucket_access.check_usable(folder, checkpoints=False)

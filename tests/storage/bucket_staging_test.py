@@ -1,4 +1,4 @@
-"""Inputs and outputs in buckets: what is copied, uploaded, and goes on."""
+"""Staging of inputs and outputs in buckets: copies, uploads and resumption."""
 
 import collections
 import json
@@ -14,13 +14,13 @@ from xlflax.utils import errors
 
 @pytest.fixture(params=['gs', 's3', 'az'])
 def root(request, monkeypatch, tmp_path):
-  """A folder in a bucket with nothing in it, and no copies of it."""
+  """Empty directory in a bucket without local copies."""
   if request.param == 'gs':
     pytest.importorskip('gcsfs')
-    found = fake_bucket.shared()
-    found.objects.clear()
-    found.writable, found.silent, found.every = True, False, 0
-    found.stale = 0.0
+    fake = fake_bucket.shared()
+    fake.objects.clear()
+    fake.writable, fake.silent, fake.every = True, False, 0
+    fake.stale = 0.0
   elif request.param == 's3':
     fake_s3.shared().every = 0
   else:
@@ -64,19 +64,19 @@ def test_inputs_are_copied_once(root, monkeypatch):
   before = (folder / 'a').stat().st_mtime_ns
   (root / 'b/c').unlink()
   _write(root, b_d='four')
-  asked = []
+  requests = []
   files = paths.get_filesystem(root)
   get = files.get_file
 
   def get_file(name, target):
-    asked.append(name)
+    requests.append(name)
     get(name, target)
 
   monkeypatch.setattr(files, 'get_file', get_file)
-  bucket_staging._copied.cache_clear()  # as of another process
+  bucket_staging._copied.cache_clear()  # as in another process
   assert bucket_staging.stage_input(root) == folder
   assert _texts(folder) == {'a': '1', 'b/d': 'four'}
-  assert [name.rpartition('/')[2] for name in asked] == ['d']
+  assert [name.rpartition('/')[2] for name in requests] == ['d']
   assert (folder / 'a').stat().st_mtime_ns == before
 
 
@@ -85,8 +85,8 @@ def test_nothing_there(root):
     bucket_staging.stage_input(root)
 
 
-def _killed(monkeypatch, folder, name: str):
-  """Has the upload end, as a kill does, when it comes to a file."""
+def _interrupt_upload(monkeypatch, folder, name: str):
+  """Stops the upload at a file, as a kill would."""
   put = bucket_staging._Mirror._put
 
   def stops(self, which):
@@ -108,7 +108,7 @@ def test_an_upload_that_was_killed(root, monkeypatch):
         (folder / 'mark.json').write_text('{}')
         (folder / '.lock').write_text('')
 
-  _killed(monkeypatch, run, 'mark.json')
+  _interrupt_upload(monkeypatch, run, 'mark.json')
   assert not (root / 'mark.json').exists() and (root / 'b/c').exists()
   with raises_error(errors.RunDirectoryError, mentions='uploaded.json'):
     bucket_staging.stage_input(root)
@@ -117,8 +117,8 @@ def test_an_upload_that_was_killed(root, monkeypatch):
     'b/c': '2',
     'mark.json': '{}',
   }
-  found = json.loads((root / bucket_staging.MANIFEST).read_text())
-  assert found['files'].keys() == {'b/c', 'mark.json'}
+  manifest = json.loads((root / bucket_staging.MANIFEST).read_text())
+  assert manifest['files'].keys() == {'b/c', 'mark.json'}
 
 
 def test_an_output_that_another_machine_goes_on_with(
@@ -144,17 +144,17 @@ def test_an_output_that_another_machine_goes_on_with(
 def test_another_machine_loses_nothing_after_a_kill(
   root, monkeypatch, tmp_path
 ):
-  """Neither what was there nor what is no file of ours."""
+  """Keeps existing files and files that xlflax did not write."""
   with bucket_staging.stage_output(root) as folder:
     _write(folder, old='1')
   _write(root, **{'own.lock': 'of the user'})
 
   def run():
-    with bucket_staging.stage_output(root) as there:
-      _write(there, new='2')
-      (there / 'mark.json').write_text('{}')
+    with bucket_staging.stage_output(root) as staged:
+      _write(staged, new='2')
+      (staged / 'mark.json').write_text('{}')
 
-  _killed(monkeypatch, run, 'mark.json')
+  _interrupt_upload(monkeypatch, run, 'mark.json')
   monkeypatch.setenv('XLFLAX_STAGE', str(tmp_path / 'another'))
   run()
   assert (
@@ -206,7 +206,7 @@ def test_an_error_uploads_nothing(root):
     raise ValueError('x')
   assert not paths.list_directory(root)
   with bucket_staging.stage_output(root) as folder:
-    assert _texts(folder) == {'a': '1'}  # it goes on
+    assert _texts(folder) == {'a': '1'}  # resumes
 
 
 def test_a_new_output(root, monkeypatch):
@@ -215,7 +215,7 @@ def test_a_new_output(root, monkeypatch):
       assert not list(folder.iterdir())
       _write(folder, a=text, b=text)
 
-  _killed(monkeypatch, lambda: run('1'), 'b')
+  _interrupt_upload(monkeypatch, lambda: run('1'), 'b')
   run('2')
   assert _texts(bucket_staging.stage_input(root)) == {'a': '2', 'b': '2'}
   with pytest.raises(errors.RunDirectoryError):
@@ -243,16 +243,16 @@ def test_damage_after_the_upload(root, damage):
     (root / bucket_staging.MANIFEST).write_text('{"files": {}}')
   with pytest.raises(errors.RunDirectoryError) as caught:
     bucket_staging.stage_input(root)
-  said = str(caught.value)
+  message = str(caught.value)
   assert {
     'missing': 'are missing: a',
     'other': 'a has changed',
     'manifest': 'no digest of its own',
-  }[damage] in said
-  assert os.fspath(root) in said
+  }[damage] in message
+  assert os.fspath(root) in message
 
 
-def test_what_does_not_answer_is_asked_again(root, monkeypatch):
+def test_requests_without_an_answer_are_retried(root, monkeypatch):
   _write(root, a='1' * 100)
   monkeypatch.setattr('time.sleep', lambda seconds: None)
   files = paths.get_filesystem(root)
@@ -274,12 +274,12 @@ def test_what_does_not_answer_is_asked_again(root, monkeypatch):
     raise RuntimeError('502')
 
   monkeypatch.setattr(files, 'get_file', away)
-  bucket_staging._copied.cache_clear()  # as of another process
+  bucket_staging._copied.cache_clear()  # as in another process
   _write(root, a='2')
   with raises_error(OSError, mentions=('RuntimeError', 502)) as caught:
     bucket_staging.stage_input(root)
-  told = errors.convert_os_error(caught.value)
-  assert told.status is errors.ExitStatus.FAILURE
+  converted_error = errors.convert_os_error(caught.value)
+  assert converted_error.status is errors.ExitStatus.FAILURE
 
 
 def test_stores_that_answer_badly(root):
@@ -307,22 +307,22 @@ def test_a_disk_without_room(root, monkeypatch):
     bucket_staging.stage_input(root)
 
 
-def test_lists_of_a_moment_ago(root, monkeypatch, tmp_path):
-  """What changed is not in them: written, replaced and deleted objects."""
+def test_stale_listings(root, monkeypatch, tmp_path):
+  """They do not show written, replaced and deleted objects."""
   if not os.fspath(root).startswith('gs:'):
     pytest.skip("only the stand-in of Google's buckets has such lists")
-  found = fake_bucket.shared()
-  monkeypatch.setattr(found, 'stale', 1000.0)
+  fake = fake_bucket.shared()
+  monkeypatch.setattr(fake, 'stale', 1000.0)
   with bucket_staging.stage_output(root) as folder:
     _write(folder, a='1', b_c='2', d='3')
-  assert not root.exists() and found.misled
+  assert not root.exists() and fake.misled
   for stage in ('one', 'two', 'one'):
     monkeypatch.setenv('XLFLAX_STAGE', str(tmp_path / stage))
     bucket_staging._copied.cache_clear()
     assert bucket_staging.stage_input(root).joinpath('b/c').read_text() == '2'
-  monkeypatch.setattr(found, 'stale', 0.0)
+  monkeypatch.setattr(fake, 'stale', 0.0)
   assert len(paths.list_directory(root)) == 4
-  monkeypatch.setattr(found, 'stale', 1000.0)
+  monkeypatch.setattr(fake, 'stale', 1000.0)
   monkeypatch.setenv('XLFLAX_STAGE', str(tmp_path / 'staged'))
   with bucket_staging.stage_output(root) as folder:
     _write(folder, a='one', b_c='4')
@@ -351,7 +351,7 @@ def test_names_that_lead_elsewhere_are_refused(root):
 def test_stores_of_one_bucket_name_are_apart(root, monkeypatch):
   pytest.importorskip('s3fs')
   monkeypatch.setenv('AWS_ENDPOINT_URL', 'http://one:9000')
-  one = bucket_staging.staging_path('s3://bucket/x')
+  first_path = bucket_staging.staging_path('s3://bucket/x')
   monkeypatch.setenv('AWS_ENDPOINT_URL', 'http://two:9000')
-  assert bucket_staging.staging_path('s3://bucket/x') != one
-  assert one.parts[-2:] == ('bucket', 'x')
+  assert bucket_staging.staging_path('s3://bucket/x') != first_path
+  assert first_path.parts[-2:] == ('bucket', 'x')

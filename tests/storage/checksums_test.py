@@ -1,4 +1,4 @@
-"""Digests notice every change of a sealed file."""
+"""Digests detect every change of a sealed file."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ def test_whole(sealed):
 
 
 def test_the_checksum_of_long_content_is_crc_32c(monkeypatch):
-  """Its check value, as RFC 3720's appendix and the catalogues give it."""
+  """Its check value is that of RFC 3720's appendix and of CRC catalogs."""
   monkeypatch.setattr(checksums, '_SHORT', 8)
   assert checksums.digest_content('123456789') == '9-crc32c64:e3069283'
   assert checksums.digest_content('1', like='9-crc32c:0') == '1-crc32c:90f599e3'
@@ -93,21 +93,22 @@ def test_the_digests_themselves(sealed):
   assert checksums.find_problems(sealed) == ['digests.json is missing']
 
 
-def test_pieces_are_summed_together(sealed, monkeypatch):
-  """A long file: each piece counts, and so does their order."""
+def test_chunks_are_combined(sealed, monkeypatch):
+  """Each chunk of a long file and the order of the chunks count."""
   monkeypatch.setattr(checksums, '_PIECE', 64)
   monkeypatch.setattr(checksums, '_SHORT', 0)
   monkeypatch.setattr(checksums, '_BUFFER', 10)
   content = bytes(range(200))
-  whole = checksums.digest_file(sealed / 'a.bin')
-  assert whole == checksums.digest_content(content)
-  assert whole != f'200-crc32c64:{google_crc32c.value(content):08x}'
-  for parts in ([content], [content[:3], b'', content[3:70], content[70:]]):
+  file_digest = checksums.digest_file(sealed / 'a.bin')
+  assert file_digest == checksums.digest_content(content)
+  assert file_digest != f'200-crc32c64:{google_crc32c.value(content):08x}'
+  for chunks in ([content], [content[:3], b'', content[3:70], content[70:]]):
     assert (
-      checksums.digest_chunks([memoryview(part) for part in parts]) == whole
+      checksums.digest_chunks([memoryview(part) for part in chunks])
+      == file_digest
     )
   swapped = content[64:128] + content[:64] + content[128:]
-  assert checksums.digest_content(swapped) != whole
+  assert checksums.digest_content(swapped) != file_digest
   files = [sealed / 'a.bin', sealed / 'empty', sealed / 'sub/b.txt']
   assert checksums.digest_files(files) == {
     path: checksums.digest_content(path.read_bytes()) for path in files
@@ -118,21 +119,21 @@ def test_json_with_its_own_digest():
   value = checksums.add_digest({'b': [1, 'ü'], 'a': None})
   again = json.loads(json.dumps(value, indent=3))
   assert checksums.verify_digest(again) == {'b': [1, 'ü'], 'a': None}
-  for bad in ({**again, 'a': 0}, {'a': None}, [again], None):
+  for invalid in ({**again, 'a': 0}, {'a': None}, [again], None):
     with pytest.raises(ValueError):
-      checksums.verify_digest(bad)
+      checksums.verify_digest(invalid)
 
 
-def test_what_lies_at_paths(tmp_path):
-  """Names of files and parts count, and content; folders do not."""
-  for place in ('a', 'b/c'):
-    (tmp_path / place / 'd').mkdir(parents=True)
-    (tmp_path / place / 'en.txt').write_text('dog')
-    (tmp_path / place / 'd/en-de.txt').write_text('dog hund')
+def test_fingerprints_of_paths(tmp_path):
+  """File names, path components and content count; directories do not."""
+  for location in ('a', 'b/c'):
+    (tmp_path / location / 'd').mkdir(parents=True)
+    (tmp_path / location / 'en.txt').write_text('dog')
+    (tmp_path / location / 'd/en-de.txt').write_text('dog hund')
 
-  def content(place, *names):
+  def content(location, *names):
     return content_hash.hash_paths(
-      {name: str(tmp_path / place) for name in names}
+      {name: str(tmp_path / location) for name in names}
     )
 
   first = content('a', 'en')

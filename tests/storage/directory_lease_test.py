@@ -1,4 +1,4 @@
-"""One writer of a directory at a time; dead ones do not count."""
+"""A directory has one writer at a time; dead writers do not count."""
 
 import errno
 import json
@@ -24,18 +24,18 @@ with directory_lease.Lease(pathlib.Path(sys.argv[1])):
 
 
 def _elsewhere(path, **fields):
-  """A lease of a process on another host."""
+  """Writes a lease of a process on another host."""
   content = {'owner': 'x', 'host': 'other', 'pid': 7, 'place': 'other'}
   path.write_text(
     json.dumps(content | {'refreshed': time.time(), 'time': 'noon'} | fields)
   )
 
 
-def test_it_is_there_for_as_long_as_it_is_held(tmp_path):
+def test_the_lease_exists_while_it_is_held(tmp_path):
   directory = tmp_path / 'run'
   with directory_lease.Lease(directory) as held:
-    found = json.loads((directory / directory_lease.FILE).read_text())
-    assert found['pid'] == os.getpid() and found['host']
+    lease = json.loads((directory / directory_lease.FILE).read_text())
+    assert lease['pid'] == os.getpid() and lease['host']
     held.check()
   assert not (directory / directory_lease.FILE).exists()
 
@@ -62,7 +62,7 @@ def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path):
 
 
 def test_a_process_number_that_is_used_again(tmp_path):
-  """As in a container, whose first process is always number 1."""
+  """As in a container, whose first process always has number 1."""
   with directory_lease.Lease(tmp_path):
     content = json.loads((tmp_path / directory_lease.FILE).read_text())
   content |= {'owner': 'before', 'started': '1'}
@@ -79,7 +79,7 @@ def test_another_host_is_watched(tmp_path):
   path = tmp_path / directory_lease.FILE
   _elsewhere(path)
   with directory_lease.Lease(tmp_path, stale_seconds=0.3):
-    pass  # no sign of life: taken over
+    pass  # no heartbeat: taken over
   _elsewhere(path)
   sign = threading.Timer(0.3, _elsewhere, [path])
   sign.start()
@@ -111,7 +111,7 @@ def test_one_that_was_taken_over_is_told(tmp_path):
         break
     else:
       raise AssertionError('not noticed')
-  assert path.exists()  # the other's
+  assert path.exists()  # the other process's lease
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""One writer of a directory, or of a share of it."""
+"""A directory, or a shard of it, has one writer."""
 
 import contextlib
 
@@ -16,18 +16,18 @@ def _alone(directory, share=None):
 
 
 @pytest.mark.parametrize(
-  'held, asked',
+  'held, requested',
   [(None, None), (None, (0, 2)), ((0, 2), None), ((1, 2), (1, 2))],
 )
-def test_a_second_writer_is_rejected(tmp_path, held, asked):
+def test_a_second_writer_is_rejected(tmp_path, held, requested):
   directory = tmp_path / 'made'
   with _alone(directory, held):
     with raises_error(
       errors.CorpusError, where=directory, status=errors.ExitStatus.FAILURE
     ):
-      with _alone(directory, asked):
+      with _alone(directory, requested):
         pass
-  with _alone(directory, asked):  # the lock is free again
+  with _alone(directory, requested):  # the lock is free again
     pass
 
 

@@ -1,4 +1,4 @@
-"""Manifests know what belongs to a directory, wherever a writer is killed."""
+"""Manifests list the files of a directory, wherever a writer is killed."""
 
 import json
 
@@ -17,10 +17,13 @@ def artifact(tmp_path):
   return tmp_path
 
 
-def test_what_is_written_is_whole(artifact):
+def test_written_artifacts_are_valid(artifact):
   assert manifests.find_problems(artifact) == {}
-  known = manifests.read_manifest(artifact)
-  assert known.kind == 'grid' and sorted(known.files) == ['a.json', 'sub/b.bin']
+  manifest = manifests.read_manifest(artifact)
+  assert manifest.kind == 'grid' and sorted(manifest.files) == [
+    'a.json',
+    'sub/b.bin',
+  ]
   assert manifests.read_manifest(artifact / 'sub') is None
 
 
@@ -32,10 +35,10 @@ def test_what_is_written_is_whole(artifact):
     (lambda path: path.write_text('[]'), 'a.json has changed'),
   ],
 )
-def test_what_has_changed_or_is_missing(artifact, change, problem):
+def test_changed_or_missing_files(artifact, change, problem):
   change(artifact / 'a.json')
-  [(name, said)] = manifests.find_problems(artifact).items()
-  assert name == 'a.json' and said.startswith(problem)
+  [(name, description)] = manifests.find_problems(artifact).items()
+  assert name == 'a.json' and description.startswith(problem)
   assert manifests.find_problems(artifact, exclude=['a.json']) == {}
 
 
@@ -44,8 +47,8 @@ def test_the_manifest_itself(artifact, content):
   path = artifact / manifests.FILE
   path.unlink() if content is None else path.write_text(content)
   [(name, problem)] = manifests.find_problems(artifact).items()
-  said = 'missing' if content is None else 'damaged'
-  assert name == manifests.FILE and f'{name} is {said}' in problem
+  expected_problem = 'missing' if content is None else 'damaged'
+  assert name == manifests.FILE and f'{name} is {expected_problem}' in problem
   if content is not None:
     with raises_error(errors.RunDirectoryError, where='digests.json'):
       manifests.write_files(artifact, manifests.Kind.GRID, {'a.json': '{}'})
@@ -67,16 +70,14 @@ def test_equal_content_is_not_written(artifact):
 
 
 @pytest.mark.parametrize('writes', range(4))
-def test_a_killed_writer_leaves_what_the_manifest_knows(
-  artifact, writes, monkeypatch
-):
-  """It writes the manifest, two files and the manifest again."""
-  real, left = paths.write_atomically, [writes]
+def test_a_killed_writer_leaves_a_valid_manifest(artifact, writes, monkeypatch):
+  """The writer writes the manifest, two files, and the manifest again."""
+  real, remaining_writes = paths.write_atomically, [writes]
 
   def write(path, content):
-    if not left[0]:
+    if not remaining_writes[0]:
       raise KeyboardInterrupt
-    left[0] -= 1
+    remaining_writes[0] -= 1
     real(path, content)
 
   monkeypatch.setattr(paths, 'write_atomically', write)
@@ -91,7 +92,7 @@ def test_a_killed_writer_leaves_what_the_manifest_knows(
   )
   assert manifests.find_problems(artifact) == {}
   assert not manifests.read_manifest(artifact).before
-  (artifact / 'a.json').write_text('{}')  # what was there before
+  (artifact / 'a.json').write_text('{}')  # the previous content
   assert list(manifests.find_problems(artifact)) == ['a.json']
 
 

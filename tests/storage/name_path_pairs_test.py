@@ -7,7 +7,7 @@ from xlflax.storage import name_path_pairs
 
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
-  """Folders whose names hold the signs that flags use."""
+  """Directories whose names contain the characters that flags use."""
   for name in ('runs/mlm', 'ft/trials/SEED=0', 'LR=1', 'a@7', 'b@home/corpus'):
     (tmp_path / name).mkdir(parents=True)
   monkeypatch.chdir(tmp_path)

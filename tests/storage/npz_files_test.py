@@ -9,12 +9,12 @@ from xlflax.storage import npz_files
 
 def test_what_numpy_wrote(tmp_path):
   np.savez(tmp_path / 'a.npz', x=np.arange(3), y=np.float32(2))
-  found = npz_files.load_arrays(tmp_path / 'a.npz')
-  assert found['x'].tolist() == [0, 1, 2] and found['y'] == 2
+  arrays = npz_files.load_arrays(tmp_path / 'a.npz')
+  assert arrays['x'].tolist() == [0, 1, 2] and arrays['y'] == 2
 
 
 def _member(shape, dtype='<f4'):
-  """An array's description without its numbers."""
+  """Returns an array's description without its values."""
   file = io.BytesIO()
   np.lib.format.write_array_header_1_0(
     file, {'descr': dtype, 'fortran_order': False, 'shape': shape}

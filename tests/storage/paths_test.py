@@ -1,4 +1,4 @@
-"""Paths: the same functions on a disk and in a bucket, and what goes wrong."""
+"""Path functions on disk and in a bucket, and their errors."""
 
 import os
 import pathlib
@@ -16,13 +16,13 @@ from xlflax.utils import errors
 
 @pytest.fixture
 def bucket():
-  """A bucket that answers; emptied for each test."""
+  """Reachable bucket, emptied for each test."""
   pytest.importorskip('gcsfs')
-  found = fake_bucket.shared()
-  found.objects.clear()
-  found.writable, found.silent = True, False
-  yield found
-  found.writable, found.silent = True, False
+  fake = fake_bucket.shared()
+  fake.objects.clear()
+  fake.writable, fake.silent = True, False
+  yield fake
+  fake.writable, fake.silent = True, False
 
 
 @pytest.fixture(params=['disk', 'bucket'])
@@ -100,7 +100,7 @@ def test_a_writer_that_fails_leaves_the_old_file(folder):
 
 
 def test_a_file_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch):
-  """What it holds first, then the name: a loss of power leaves one or none."""
+  """The content is synced before the rename, in case of a power loss."""
   calls = []
   fsync, replace = os.fsync, os.replace
   monkeypatch.setattr(os, 'fsync', lambda *a: calls.append('sync') or fsync(*a))
@@ -111,8 +111,8 @@ def test_a_file_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch):
   assert calls == ['sync', 'name', 'sync']
 
 
-def test_what_a_killed_process_left_is_removed(tmp_path):
-  """Not what is another's: one that runs, or of another machine."""
+def test_files_of_killed_processes_are_removed(tmp_path):
+  """Files of running processes or of other machines are kept."""
   process = subprocess.Popen(
     [
       sys.executable,
@@ -182,8 +182,8 @@ def test_what_others_write_is_seen(bucket):
 def test_a_link_to_a_folder_is_written_through(tmp_path):
   (tmp_path / 'real').mkdir()
   (tmp_path / 'link').symlink_to(tmp_path / 'real')
-  with paths.new_directory(tmp_path / 'link', where='--output') as made:
-    (made / 'a').write_text('work')
+  with paths.new_directory(tmp_path / 'link', where='--output') as output_dir:
+    (output_dir / 'a').write_text('work')
   assert (tmp_path / 'link').is_symlink()
   assert (tmp_path / 'real/a').read_text() == 'work'
 

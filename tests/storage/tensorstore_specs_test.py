@@ -1,4 +1,4 @@
-"""Where TensorStore finds a bucket."""
+"""TensorStore endpoints of buckets."""
 
 from tests.errors import raises_error
 from xlflax.storage import tensorstore_specs
@@ -36,7 +36,7 @@ def test_stores_that_the_environment_names(monkeypatch):
   monkeypatch.delenv('AWS_ENDPOINT_URL_S3', raising=False)
   monkeypatch.delenv('AZURE_STORAGE_CONNECTION_STRING', raising=False)
   monkeypatch.setenv('AZURE_STORAGE_ACCOUNT_NAME', 'one')
-  found = [
+  endpoints = [
     tensorstore_specs.get_endpoint(scheme) for scheme in ('gs', 's3', 'az')
   ]
-  assert found == ['', 'http://minio:9000', 'one']
+  assert endpoints == ['', 'http://minio:9000', 'one']

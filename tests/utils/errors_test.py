@@ -1,4 +1,4 @@
-"""Exit statuses: what starting again can mend, and what it cannot."""
+"""Exit statuses of errors that a restart can and cannot resolve."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""The screen of a terminal: what is logged stays, the live line goes."""
+"""Terminal display: log lines stay, and the live line is removed."""
 
 import re
 import subprocess
@@ -40,16 +40,16 @@ logging.info('the end %s', 'x' * 130)
 
 
 @pytest.mark.parametrize('width', [80, 120])
-def test_no_line_of_a_run_is_lost_or_glued(width):
-  seen = terminal.lines([sys.executable, '-c', _RUN], width)
-  told = [line.partition(' I ')[2] or line for line in seen]
-  assert told[0].startswith('step 1/60 | loss 9.5000 | first step: ')
-  reports = [line for line in told if ' tok/s' in line]
+def test_no_line_of_a_run_is_lost_or_joined(width):
+  screen_lines = terminal.lines([sys.executable, '-c', _RUN], width)
+  messages = [line.partition(' I ')[2] or line for line in screen_lines]
+  assert messages[0].startswith('step 1/60 | loss 9.5000 | first step: ')
+  reports = [line for line in messages if ' tok/s' in line]
   assert [line.partition(' | ')[0] for line in reports] == [
     f'step {step}/60' for step in range(10, 61, 10)
   ]
   assert all('ETA 00:00:0' in line for line in reports)
-  assert [line for line in told[1:] if line not in reports] == [
+  assert [line for line in messages[1:] if line not in reports] == [
     'between',
     'printed',
     'to standard output',
@@ -57,11 +57,11 @@ def test_no_line_of_a_run_is_lost_or_glued(width):
   ]
 
 
-def test_the_line_is_there_while_the_command_works():
-  """What is on the screen when the process is gone in the middle."""
+def test_the_live_line_is_shown_during_the_command():
+  """Checks the screen after the process is killed midway."""
   program = _RUN.replace('run.close()', 'import os; os._exit(0)')
-  seen = terminal.lines([sys.executable, '-c', program], 80)
-  (live,) = [line for line in seen if '━' in line]
+  screen_lines = terminal.lines([sys.executable, '-c', program], 80)
+  (live,) = [line for line in screen_lines if '━' in line]
   assert re.search(r'step \d+/60 \| loss \d\.\d{4} \| ETA 00:00:0', live)
   assert len(live) <= 80
 
@@ -92,5 +92,5 @@ def test_quiet_shows_warnings_only():
   program = _RUN.replace(
     'logs.set_up_logging()', 'logs.set_up_logging(logging.WARNING)'
   )
-  seen = terminal.lines([sys.executable, '-c', program], 80)
-  assert seen == ['printed', 'to standard output']
+  screen_lines = terminal.lines([sys.executable, '-c', program], 80)
+  assert screen_lines == ['printed', 'to standard output']

@@ -1,4 +1,4 @@
-"""Lines of the log as JSON, and errors in them."""
+"""Log lines in JSON format, and errors in them."""
 
 import json
 import logging
@@ -11,7 +11,7 @@ from xlflax.utils import errors, live_display, logs
 
 @pytest.fixture
 def as_json(monkeypatch):
-  """A log of JSON lines; the session's own one afterwards."""
+  """Switches to a log of JSON lines; restores the session's log afterwards."""
   root = logging.getLogger()
   monkeypatch.setattr(root, 'handlers', root.handlers[:])
   level = root.level

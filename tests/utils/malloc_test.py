@@ -1,4 +1,4 @@
-"""Freed memory stays with the process, as page faults tell."""
+"""Freed memory stays with the process, as measured by page faults."""
 
 import os
 import subprocess
@@ -33,13 +33,15 @@ print((after - before) * resource.getpagesize() >> 20)
 
 
 def _run(**environment: str) -> tuple[str, int]:
-  kept = {k: v for k, v in os.environ.items() if not k.startswith('MALLOC_')}
+  base_environment = {
+    k: v for k, v in os.environ.items() if not k.startswith('MALLOC_')
+  }
   done = subprocess.run(
     [sys.executable, '-c', _PROGRAM],
     capture_output=True,
     text=True,
     check=True,
-    env=kept | environment,
+    env=base_environment | environment,
   )
   was_set, faulted = done.stdout.split()
   return was_set, int(faulted)

@@ -1,4 +1,4 @@
-"""Names that resemble a misspelt one."""
+"""Suggestions for misspelled names."""
 
 from xlflax.utils import name_suggestions
 
@@ -25,9 +25,9 @@ def test_sentences():
   )
 
 
-def test_languages_are_meant_by_other_codes_and_names():
+def test_other_codes_and_names_of_languages():
   codes = ['en', 'de', 'ja', 'swa', 'zh_CN', 'aa']
-  for got, meant in {
+  for name, code in {
     'jp': 'ja',
     'deu': 'de',
     'de-AT': 'de',
@@ -38,8 +38,8 @@ def test_languages_are_meant_by_other_codes_and_names():
     'DE': 'de',
   }.items():
     assert (
-      name_suggestions.suggest_language(got, codes) == f'did you mean {meant}?'
-    ), got
+      name_suggestions.suggest_language(name, codes) == f'did you mean {code}?'
+    ), name
   assert name_suggestions.suggest_language('qx', codes) is None
   assert (
     name_suggestions.suggest_languages(['en', 'jp'], codes)

@@ -1,4 +1,4 @@
-"""The end of a command does not wait for foreign code, and keeps its status."""
+"""A command exits without waiting for foreign code, with its own status."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Processes that work for a command, and their end."""
+"""Worker processes of a command and their end."""
 
 import os
 import signal
@@ -7,17 +7,17 @@ import pytest
 
 from xlflax.utils import errors, process_pool
 
-_given = []
+_initializer_values = []
 
 
 def _start(value):
-  _given.append(value)
+  _initializer_values.append(value)
 
 
 def _work(number):
   if number is not None:
     os.kill(os.getpid(), number)
-  return _given[0]
+  return _initializer_values[0]
 
 
 def test_what_a_terminal_sends_is_left_to_the_command():

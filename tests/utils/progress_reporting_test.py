@@ -1,4 +1,4 @@
-"""Lines about progress, every half a minute and not more often."""
+"""Progress lines, logged at most every 30 seconds."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from xlflax.utils import progress_reporting
 
 
 class _Clock:
-  """Moves on by ten seconds each time that it is asked."""
+  """Clock that advances by ten seconds at each call."""
 
   def __init__(self):
     self.now = 0.0

@@ -34,10 +34,10 @@ def test_no_column_is_lost(width):
 
 def test_every_part_repeats_the_names_of_the_rows():
   text = _shown(_table(9), 60)
-  parts = text.count('task')
-  assert parts > 1
-  assert text.count('Stream (continued)') == parts - 1
-  assert text.count('mean') == parts
+  num_parts = text.count('task')
+  assert num_parts > 1
+  assert text.count('Stream (continued)') == num_parts - 1
+  assert text.count('mean') == num_parts
 
 
 def test_a_table_that_fits_stays_whole():

@@ -1,4 +1,4 @@
-"""Signals end a command in order, or its process at once."""
+"""Signals end a command in order, or its process immediately."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ process_exit.start_command()
 
 
 def _start(code: str) -> subprocess.Popen:
-  """A process that has said 'ready' when this returns."""
+  """Starts a process that has printed 'ready' on return."""
   process = subprocess.Popen(
     [sys.executable, '-c', _BEGIN + textwrap.dedent(code)],
     stdout=subprocess.PIPE,
@@ -52,7 +52,7 @@ def test_what_is_open_is_closed(name):
 
 
 def test_foreign_code_that_blocks_is_ended():
-  """A call that comes back to Python only after the grace."""
+  """The call returns to Python only after the grace period."""
   process = _start("""
     import hashlib, threading
     signals._GRACE_SECONDS = 0.2
@@ -76,8 +76,8 @@ def test_after_the_end_the_status_is_kept():
   assert _end(process, signal.SIGTERM)[0] == 0
 
 
-def test_nothing_makes_another_status_while_the_process_is_torn_down():
-  """Foreign code's own end comes after Python has let go of its handlers."""
+def test_the_status_is_kept_while_the_process_exits():
+  """Foreign code exits after Python has removed its handlers."""
   code = """
     import ctypes
     libc = ctypes.CDLL(None)
@@ -96,7 +96,7 @@ def test_nothing_makes_another_status_while_the_process_is_torn_down():
 
 
 def test_a_hangup_that_is_ignored_stays_ignored():
-  """`nohup xlflax ...`."""
+  """As with `nohup xlflax ...`."""
   process = _start("""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signals.start_command()
@@ -137,15 +137,19 @@ def test_a_signal_that_came_too_late_is_followed_next():
 
 
 def test_outside_of_commands_the_callers_handler_gets_it():
-  seen = []
-  before = signal.signal(signal.SIGUSR1, lambda n, _: seen.append(n))
+  signals_received = []
+  before = signal.signal(
+    signal.SIGUSR1, lambda n, _: signals_received.append(n)
+  )
   try:
     signals.pass_on_signal(None, followed=False)
     signals.pass_on_signal(signal.SIGTERM, followed=True)
     signals.pass_on_signal(signal.SIGUSR1, followed=False)
   finally:
     signal.signal(signal.SIGUSR1, before)
-  assert seen == [signal.SIGUSR1] and signals.pending_signal() is None
+  assert (
+    signals_received == [signal.SIGUSR1] and signals.pending_signal() is None
+  )
 
 
 def test_another_thread_hears_at_once():

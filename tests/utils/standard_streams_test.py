@@ -1,4 +1,4 @@
-"""Standard streams that are closed, full, or read by nobody."""
+"""Standard streams that are closed, full, or have no reader."""
 
 import itertools
 import json
@@ -15,7 +15,7 @@ import sys
 from xlflax.utils import standard_streams
 standard_streams.open_closed_streams()
 standard_streams.drop_unread_output(stdout=sys.argv[1] == 'drop')
-file = open(sys.argv[2], 'w')  # gets no stream's number
+file = open(sys.argv[2], 'w')  # does not reuse a stream's descriptor
 for _ in range(3):
   print('told')
   sys.stdout.flush()
@@ -45,8 +45,8 @@ _CLOSED = [
 
 
 @pytest.mark.parametrize('closed', _CLOSED)
-def test_what_is_closed_takes_anything(tmp_path, closed):
-  """And no file that is opened later gets what is printed."""
+def test_closed_streams_accept_output(tmp_path, closed):
+  """Files that are opened later do not receive the output."""
   done = _run(closed, 'keep', tmp_path / 'file')
   assert done.returncode == 0, done.stderr
   assert (tmp_path / 'file').read_text() == '0\n'
@@ -84,7 +84,7 @@ def test_whether_somebody_reads(monkeypatch):
 @pytest.mark.parametrize('encoding', ['ascii', 'latin-1', 'cp1252', 'utf-8'])
 @pytest.mark.parametrize('stream', ['stdout', 'stderr'])
 def test_streams_take_any_text(encoding, stream):
-  """Characters that the encoding lacks become the escapes of JSON."""
+  """Characters outside of the encoding are written as JSON escapes."""
   text = 'é 猫 🐈 \udcff'
   program = f"""
 import json, sys
@@ -100,5 +100,5 @@ standard_streams.drop_pending_output()
     env={**os.environ, 'PYTHONIOENCODING': encoding},
     check=True,
   )
-  written = getattr(done, stream).decode(encoding)
-  assert json.loads(written) == text
+  output = getattr(done, stream).decode(encoding)
+  assert json.loads(output) == text

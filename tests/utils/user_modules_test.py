@@ -1,4 +1,4 @@
-"""Modules of the user: where they are searched, and how failures are reported."""
+"""User modules: search paths, and reports of import failures."""
 
 import os
 import pathlib

@@ -302,7 +302,7 @@ class _Extended(validation.ValidatedFields):
 @dataclasses.dataclass(kw_only=True)
 class _Mutable(validation.ValidatedFields):
   every_steps: int = 1
-  seen: list[int] = dataclasses.field(default_factory=list, init=False)
+  recorded: list[int] = dataclasses.field(default_factory=list, init=False)
 
 
 class _Plain(validation.ValidatedFields):
@@ -327,6 +327,6 @@ def test_fields_of_subclasses_are_validated_without_a_decorator():
 
 def test_instances_with_validated_fields_are_copied_and_pickled():
   value = _Mutable(every_steps=2)
-  value.seen.append(3)
+  value.recorded.append(3)
   for other in (copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
-    assert other == value and other.seen == [3]
+    assert other == value and other.recorded == [3]
