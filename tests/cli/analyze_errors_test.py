@@ -20,7 +20,7 @@ _COMMON = ('--batch_size=16', '--compilation_cache=')
 
 @pytest.fixture(scope='module')
 def runs(make_run, eval_model, tmp_path_factory):
-  """The runs `good`, and `broken`, whose parameters are NaN."""
+  """The runs `good`, and `broken`, which has NaN parameters."""
   root = tmp_path_factory.mktemp('bad_input')
   make_run(root / 'good', (1,))
   make_run(root / 'broken')
@@ -59,7 +59,7 @@ def folder(tmp_path, sentences):
 
 @pytest.fixture(autouse=True)
 def _one_device(monkeypatch):
-  """Eight devices bring nothing here but time."""
+  """Uses one device, because eight only cost time here."""
   monkeypatch.setattr(jax, 'device_count', lambda: 1)
 
 
@@ -90,8 +90,8 @@ def _flags(kind, folder, german='de'):
   return [kind, f'--text=de-en={text}', '--pivot=de']
 
 
-def _fails(folder, capsys, flags, *more):
-  """What is said; nothing is written."""
+def _failure_message(folder, capsys, flags, *extra_flags):
+  """Returns the error message and asserts that nothing is written."""
   assert (
     cli.main(
       [
@@ -100,15 +100,15 @@ def _fails(folder, capsys, flags, *more):
         f'--output={folder / "out"}',
         *_COMMON,
         *flags[1:],
-        *more,
+        *extra_flags,
       ]
     )
     == 2
   )
   assert not (folder / 'out').exists()
-  said = capsys.readouterr().err
-  assert 'Traceback' not in said
-  return said
+  message = capsys.readouterr().err
+  assert 'Traceback' not in message
+  return message
 
 
 _KINDS = (
@@ -125,23 +125,23 @@ _KINDS = (
   'kind', mark_slow(_KINDS, ('cka', 'lexicon-induction', 'alignment'))
 )
 def test_states_that_are_nan(runs, folder, capsys, kind):
-  said = _fails(
+  message = _failure_message(
     folder, capsys, _flags(kind, folder), f'--model_dir={runs / "broken"}'
   )
-  assert_mentions(said, 'NaN')
+  assert_mentions(message, 'NaN')
 
 
 @pytest.mark.parametrize(
   'kind', [x for x in _KINDS if x != 'lexicon-induction']
 )
 def test_languages_of_unequal_length(runs, folder, capsys, kind):
-  said = _fails(
+  message = _failure_message(
     folder, capsys, _flags(kind, folder, 'more'), f'--model_dir={runs / "good"}'
   )
   if kind == 'alignment':
-    assert_mentions(said, 23, 20)
+    assert_mentions(message, 23, 20)
   else:
-    assert_mentions(said, f'{folder / "more"}:21')
+    assert_mentions(message, f'{folder / "more"}:21')
 
 
 @pytest.mark.parametrize(
@@ -149,14 +149,14 @@ def test_languages_of_unequal_length(runs, folder, capsys, kind):
 )
 def test_a_layer_that_does_not_exist(runs, folder, capsys, kind):
   flag = '--layer' if kind == 'alignment' else '--layers'
-  said = _fails(
+  message = _failure_message(
     folder,
     capsys,
     _flags(kind, folder),
     f'--model_dir={runs / "good"}',
     f'{flag}=3',
   )
-  assert_mentions(said, 3, '0 (embeddings) to 2')
+  assert_mentions(message, 3, '0 (embeddings) to 2')
 
 
 def test_embeddings_are_not_lost_with_a_layer(runs, folder, capsys):
@@ -179,7 +179,7 @@ def test_embeddings_are_not_lost_with_a_layer(runs, folder, capsys):
 def test_a_dictionary_of_other_words(folder, capsys):
   for language in ('de', 'en'):
     (folder / f'{language}.vec').write_text('2 2\nx 1 2\ny 3 4\n')
-  said = _fails(
+  message = _failure_message(
     folder,
     capsys,
     [
@@ -188,7 +188,7 @@ def test_a_dictionary_of_other_words(folder, capsys):
       *(f'--vec={x}={folder / x}.vec' for x in ('de', 'en')),
     ],
   )
-  assert_mentions(said, 'de-en')
+  assert_mentions(message, 'de-en')
 
 
 @pytest.mark.parametrize(
@@ -241,8 +241,10 @@ def test_options_without_effect(flags, option):
 
 def test_vectors_of_one_language(folder, capsys):
   flags = ['lexicon-induction', '--train=de-en=x', '--test=de-en=x']
-  said = _fails(folder, capsys, [*flags, '--vec=de=x'], '--model_dir=nowhere')
-  assert_mentions(said, 'de')
+  message = _failure_message(
+    folder, capsys, [*flags, '--vec=de=x'], '--model_dir=nowhere'
+  )
+  assert_mentions(message, 'de')
 
 
 def test_text_without_a_model():

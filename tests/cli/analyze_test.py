@@ -22,7 +22,7 @@ def run(make_run, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _one_device(monkeypatch):
-  """Eight devices bring nothing here but time."""
+  """Uses one device, because eight only cost time here."""
   monkeypatch.setattr(jax, 'device_count', lambda: 1)
 
 
@@ -63,7 +63,7 @@ def test_cka(run, corpus, tmp_path, capsys):
 
 
 def test_bounds_after_an_interrupt(run, sentences, tmp_path, monkeypatch):
-  """A random encoder, paraphrases; what was read is not read again."""
+  """A random encoder and paraphrases; completed encodings are not repeated."""
   texts = []
   for first, second in (('en', 'de'), ('en', 'en')):
     texts.append(f'--text={first}-{second}={tmp_path / second}.tsv')
@@ -96,16 +96,16 @@ def test_bounds_after_an_interrupt(run, sentences, tmp_path, monkeypatch):
   assert _analyze('cka', tmp_path / 'out', *flags) == 130
   assert not (tmp_path / 'out').exists() and len(read) == 3
   assert _analyze('cka', tmp_path / 'out', *flags) == 0
-  # en and de of the model are there; left are de and en of the random one.
+  # en and de of the model exist; de and en of the random one remain.
   assert len(read) == 5
-  found = {
+  bounds = {
     (row['series'], row['pair'], row['first_layer']): row['cka']
     for row in _rows(tmp_path / 'out')
   }
-  assert len(found) == 12
+  assert len(bounds) == 12
   for layer in range(3):
-    assert found['model', 'en-en', layer] == pytest.approx(1, abs=1e-4)
-    assert found['random', 'en-en', layer] < 0.99
+    assert bounds['model', 'en-en', layer] == pytest.approx(1, abs=1e-4)
+    assert bounds['random', 'en-en', layer] < 0.99
 
 
 @pytest.mark.slow
@@ -117,12 +117,12 @@ def test_several_devices(run, corpus, tmp_path, monkeypatch):
     '--languages=de',
     '--layer_pairs=diagonal',
   ]
-  found = []
+  results = []
   for count in (1, 8):
     monkeypatch.setattr(jax, 'device_count', lambda n=count: n)
     assert _analyze('cka', tmp_path / str(count), *flags) == 0
-    found.append([row['cka'] for row in _rows(tmp_path / str(count))])
-  assert found[1] == pytest.approx(found[0], abs=1e-5)
+    results.append([row['cka'] for row in _rows(tmp_path / str(count))])
+  assert results[1] == pytest.approx(results[0], abs=1e-5)
 
 
 def test_sentences_along_training(run, corpus, tmp_path):
@@ -151,15 +151,15 @@ def test_sentences_along_training(run, corpus, tmp_path):
 
 
 def test_a_part_that_fails(run, corpus, tmp_path, capsys):
-  good = tmp_path / 'good.tsv'
-  good.write_text('a\tb\nc d\te\nf\tg\n')
+  valid_file = tmp_path / 'good.tsv'
+  valid_file.write_text('a\tb\nc d\te\nf\tg\n')
   assert (
     _analyze(
       'cka',
       tmp_path / 'out',
       f'--model_dir={run}',
       '--no_random_baseline',
-      f'--text=en-de={good}',
+      f'--text=en-de={valid_file}',
       '--text=en-fr=nowhere.tsv',
     )
     == 2
@@ -170,7 +170,7 @@ def test_a_part_that_fails(run, corpus, tmp_path, capsys):
       'cka',
       tmp_path / 'out',
       f'--model_dir={run}',
-      f'--text=en-de={good}',
+      f'--text=en-de={valid_file}',
       '--layers=7',
     )
     == 2

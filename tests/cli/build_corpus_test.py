@@ -72,7 +72,7 @@ def test_packages_are_fetched_and_unpacked_once(tmp_path, capsys, monkeypatch):
   _stand_in(
     programs,
     'dpkg',
-    f'[ -e "$2" ] || exit 2\n'  # as a path in the folder it runs in
+    f'[ -e "$2" ] || exit 2\n'  # a path relative to the working directory
     f'case "$2" in *en-us*) l=en-US;; *) l=zh-CN;; esac\n'
     f'mkdir -p "$3/usr/share/libreoffice/help"\n'
     f'cp -r "{tmp_path}/made/$l" "$3/usr/share/libreoffice/help/$l"',
@@ -148,9 +148,9 @@ def test_a_package_that_is_not_there(tmp_path, capsys, monkeypatch):
 
 @pytest.mark.parametrize('folder', ['en', 'en=', '=x'])
 def test_folders_without_a_language(folder):
-  words = ['pages', f'--folder={folder}', '--output=x']
+  arguments = ['pages', f'--folder={folder}', '--output=x']
   with raises_error(errors.ConfigError, got=folder, where='--folder'):
-    cli.parse('build-corpus', words)()
+    cli.parse('build-corpus', arguments)()
 
 
 _SEQIO_TASKS = """
@@ -229,18 +229,18 @@ def test_exported_tasks(seqio_tasks, capsys):
 
 
 def test_an_interrupted_export_keeps_complete_files(seqio_tasks):
-  """Files that are complete are not written again; incomplete ones are."""
+  """Complete files are not written again; incomplete files are."""
   pairs = (seqio_tasks / 'pairs.tsv').read_text()
   (seqio_tasks / 'pairs.tsv').unlink()
   assert _export(seqio_tasks) == 2
   mono = seqio_tasks / 'corpus/mono/zh_CN.export.zh.txt.zst'
-  written = mono.stat().st_mtime_ns
+  modification_time = mono.stat().st_mtime_ns
   assert not list((seqio_tasks / 'corpus').rglob('*.tsv*'))
   with raises_error(errors.CorpusError, where='corpus', mentions='seqio'):
     corpus_directory.Corpus(seqio_tasks / 'corpus')
   (seqio_tasks / 'pairs.tsv').write_text(pairs)
   assert _export(seqio_tasks) == 0
-  assert mono.stat().st_mtime_ns == written
+  assert mono.stat().st_mtime_ns == modification_time
   corpus = corpus_directory.Corpus(seqio_tasks / 'corpus')
   assert corpus.parallel_pairs() == (('en', 'zh_CN'),)
 

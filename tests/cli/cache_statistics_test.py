@@ -22,7 +22,7 @@ def _side(language, sentences, tokens, unknown):
 
 
 def test_languages_that_the_vocabulary_does_not_know(caplog):
-  """More than a hundredth of the pieces, and no less."""
+  """Warns above a hundredth of unknown tokens."""
   cache_statistics.log_unknown_tokens(
     [
       _meta('mono.en', _side('en', 10, 1000, 10)),

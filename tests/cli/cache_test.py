@@ -23,8 +23,13 @@ def folders(tmp_path_factory):
   numbers = 'one two three four five six seven eight nine ten'.split()
   zahlen = 'eins zwei drei vier fünf sechs sieben acht neun zehn'.split()
   texts = {
-    code: [f'{a} {b} {c}' for a in words for b in words[:5] for c in words[5:]]
-    for code, words in (('en', numbers), ('de', zahlen))
+    code: [
+      f'{a} {b} {c}'
+      for a in vocabulary
+      for b in vocabulary[:5]
+      for c in vocabulary[5:]
+    ]
+    for code, vocabulary in (('en', numbers), ('de', zahlen))
   }
   for code, lines in texts.items():
     corpus_writer.write_monolingual(root / 'corpus', code, [lines])
@@ -79,7 +84,7 @@ def test_writes_the_corpus_and_prints_statistics(folders, tmp_path, capsys):
 
 
 def _records(out: str) -> list[dict]:
-  """What --json printed, one object a line."""
+  """Returns the printed JSON lines of --json."""
   return [json.loads(line) for line in out.splitlines() if line[:1] == '{']
 
 
@@ -101,8 +106,8 @@ def test_mixtures_and_splits_are_added(folders, tmp_path, capsys):
 
 
 @pytest.fixture(params=['disk', 'gs'])
-def place(request, tmp_path, monkeypatch):
-  """Where several machines write a cache."""
+def cache_dir(request, tmp_path, monkeypatch):
+  """Directory to which several machines write a cache."""
   if request.param == 'disk':
     return tmp_path / 'cache'
   pytest.importorskip('gcsfs')
@@ -112,9 +117,9 @@ def place(request, tmp_path, monkeypatch):
 
 
 def test_shards_are_merged_into_the_cache_of_one_process(
-  folders, tmp_path, capsys, monkeypatch, place
+  folders, tmp_path, capsys, monkeypatch, cache_dir
 ):
-  cache = place
+  cache = cache_dir
   size = ['--shard_size=1000']
   assert _run(folders, cache, '--shard_index=1', '--num_shards=3', *size) == 0
   assert 'Shard 1 of 3: ' in capsys.readouterr().out
@@ -130,13 +135,17 @@ def test_shards_are_merged_into_the_cache_of_one_process(
   assert _finalize(folders, cache, *size, '--json') == 0
   assert len(_records(capsys.readouterr().out)) == 3
   assert _run(folders, tmp_path / 'one', *size) == 0
-  one, three = map(cache_reader.TokenCache, (tmp_path / 'one', cache))
+  single_process_cache, merged_cache = map(
+    cache_reader.TokenCache, (tmp_path / 'one', cache)
+  )
   for mixture in ('corpus.mono', 'corpus.parallel'):
-    assert one.digest(mixture, 'train') == three.digest(mixture, 'train')
+    assert single_process_cache.digest(mixture, 'train') == merged_cache.digest(
+      mixture, 'train'
+    )
   assert cli.main(['cache', 'copy', str(cache), str(tmp_path / 'local')]) == 0
   assert cache_reader.TokenCache(tmp_path / 'local').digest(
     'corpus.mono', 'train'
-  ) == one.digest('corpus.mono', 'train')
+  ) == single_process_cache.digest('corpus.mono', 'train')
 
 
 def test_an_array_with_gaps(folders, tmp_path, capsys, monkeypatch):
@@ -146,10 +155,10 @@ def test_an_array_with_gaps(folders, tmp_path, capsys, monkeypatch):
   assert 'index 4 of 2' in capsys.readouterr().err
 
 
-def test_a_share_does_not_replace_a_cache(
+def test_a_shard_does_not_replace_a_cache(
   folders, tmp_path, capsys, monkeypatch
 ):
-  """Others may be writing theirs."""
+  """Other machines may be writing their shards."""
   assert (
     _run(folders, tmp_path / 'cache', '--shard_index=0', '--num_shards=9') == 0
   )
@@ -175,7 +184,7 @@ def test_a_share_does_not_replace_a_cache(
 
 
 def test_workers_of_beam_in_another_directory(folders, tmp_path, monkeypatch):
-  """Names relative to where the command is called mean the same to them."""
+  """Relative paths refer to the directory in which the command is called."""
 
   def run(plan, units):
     monkeypatch.chdir(tmp_path)
@@ -195,7 +204,7 @@ def test_workers_of_beam_in_another_directory(folders, tmp_path, monkeypatch):
 def test_flags_of_beam_that_cannot_be_read(
   folders, tmp_path, capsys, monkeypatch
 ):
-  runner = types.SimpleNamespace(make_runner=list)  # Beam need not be there
+  runner = types.SimpleNamespace(make_runner=list)  # Beam need not be installed
   monkeypatch.setitem(sys.modules, 'xlflax.data.cache.beam_runner', runner)
   monkeypatch.setattr(cache, 'beam_runner', runner, raising=False)
   flags = ['--runner=beam', '--beam_options=--runner="x']
@@ -204,7 +213,7 @@ def test_flags_of_beam_that_cannot_be_read(
 
 
 def test_own_tasks_by_module(folders, tmp_path, capsys, monkeypatch):
-  """A module may build on the corpus's tasks."""
+  """A module may use the corpus's tasks."""
   monkeypatch.chdir(tmp_path)
   (tmp_path / 'my_cached_tasks.py').write_text(
     'import seqio\n'
@@ -243,8 +252,8 @@ def test_a_cache_in_the_corpus(folders, capsys, below):
   corpus = folders / 'corpus'
   before = sorted(corpus.rglob('*'))
   assert _run(folders, corpus / below, '--num_workers=2') == 2
-  told = capsys.readouterr().err
-  assert 'Traceback' not in told and 'corpus-cache' in told
+  error_output = capsys.readouterr().err
+  assert 'Traceback' not in error_output and 'corpus-cache' in error_output
   assert sorted(corpus.rglob('*')) == before
 
 

@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).parent.parent.parent
 
 
 def _command_lines(text: str) -> list[str]:
-  """`xlflax ...` in indented or fenced text, continued lines joined."""
+  """Yields `xlflax ...` in indented or fenced text, with joined lines."""
   joined = re.sub(r'\\\n\s*', ' ', text)
   joined = re.sub(r'="\{\n\s*', '="{', joined)
   return [
@@ -24,29 +24,31 @@ def _command_lines(text: str) -> list[str]:
 
 
 def _sources() -> dict[str, str]:
-  """Where command lines for people stand -> the text."""
-  found = {f'xlflax {name} --help': cli.examples(name) for name in cli.COMMANDS}
+  """Returns the texts that contain command lines, by location."""
+  sources = {
+    f'xlflax {name} --help': cli.examples(name) for name in cli.COMMANDS
+  }
   pages = [ROOT / 'README.md', *sorted((ROOT / 'docs').rglob('*.md'))]
   for page in pages:
     blocks = re.findall(r'```(?:\w*)\n(.*?)```', page.read_text(), re.S)
-    found[str(page.relative_to(ROOT))] = '\n'.join(blocks)
-  return found
+    sources[str(page.relative_to(ROOT))] = '\n'.join(blocks)
+  return sources
 
 
 def _readable(line: str) -> str | None:
-  """The line as a shell would read it up to a pipe; None with omissions."""
+  """Returns the line as a shell reads it up to a pipe; None with omissions."""
   line = re.split(r' (?:\||>|2>|&&|&$|;)', line)[0]
   return None if re.search(r'\.\.\.|…|\$|<\w+>', line) else line
 
 
-@pytest.mark.parametrize('place', sorted(_sources()))
-def test_command_lines_for_people_are_right(place):
-  """Flags exist, have values that can be read, and have an effect."""
-  for line in map(_readable, _command_lines(_sources()[place])):
+@pytest.mark.parametrize('location', sorted(_sources()))
+def test_documented_command_lines_are_valid(location):
+  """Flags exist, have valid values, and have an effect."""
+  for line in map(_readable, _command_lines(_sources()[location])):
     if line is None:
       continue
-    words = shlex.split(line, comments=True)
-    name, arguments = words[1], words[2:]
+    command = shlex.split(line, comments=True)
+    name, arguments = command[1], command[2:]
     if name == 'COMMAND' or '--help' in arguments:
       continue
     if name == 'launch' and arguments[0].startswith('--launcher_module'):
@@ -55,4 +57,4 @@ def test_command_lines_for_people_are_right(place):
     try:
       cli.parse(name, arguments)
     except errors.ConfigError as error:
-      raise AssertionError(f'{place}: {line}: {error}') from error
+      raise AssertionError(f'{location}: {line}: {error}') from error

@@ -20,7 +20,7 @@ _SETTINGS = (
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-  """Where JAX keeps programs now; afterwards as before."""
+  """Current directory of JAX's cache; the setting is restored afterwards."""
   before = {name: getattr(jax.config, name) for name in _SETTINGS}
   monkeypatch.setattr(
     cache_key, '_hash_accelerator_config', cache_key._hash_accelerator_config
@@ -36,7 +36,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def _compiled() -> tuple[float, int]:
-  """A result of a program, and whether it was read (1) or compiled (0)."""
+  """Returns a program's result, and whether it was read (1) or compiled (0)."""
   events: list[str] = []
   jax.clear_caches()
   public.reset_cache()
@@ -74,10 +74,10 @@ def test_the_key_is_the_same_for_all_processes_of_a_job(folder):
   """JAX's own fingerprint of CPUs differs from process to process."""
   keys = []
   for devices in ((0, 1), (0, 1), (0, 1, 2)):
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     cache_key._hash_accelerator_config(
-      found, np.array([_Device(i) for i in devices])
+      hasher, np.array([_Device(i) for i in devices])
     )
-    keys.append(found.digest())
+    keys.append(hasher.digest())
   assert keys[0] == keys[1] != keys[2]
   assert command_cache._processor().strip()

@@ -30,9 +30,9 @@ def test_show(capsys):
   ):
     assert part in out
   assert cli.main(['configs', 'show', 'pretrain/mlm.gin', '--json']) == 0
-  shown = json.loads(capsys.readouterr().out)
-  assert shown['includes'] == {'pretrain/base.gin': {}}
-  assert shown['macros']['MONO'] == "'corpus.mono'"
+  configuration = json.loads(capsys.readouterr().out)
+  assert configuration['includes'] == {'pretrain/base.gin': {}}
+  assert configuration['macros']['MONO'] == "'corpus.mono'"
 
 
 def test_unknown_name_is_reported_with_a_suggestion():

@@ -16,7 +16,7 @@ pytest_plugins = ['tests.evaluation.fixtures']
 
 @pytest.fixture
 def one_device(monkeypatch):
-  """Eight devices bring nothing here but time."""
+  """Uses one device, because eight only cost time here."""
   monkeypatch.setattr(jax, 'device_count', lambda: 1)
 
 
@@ -38,8 +38,8 @@ def test_parse_checkpoint_steps(text, expected):
   assert evaluate.parse_checkpoint_steps(text) == expected
 
 
-def test_what_only_training_needs_is_not_asked_for():
-  """A suite's file says how to train and to test; this command tests."""
+def test_bindings_only_for_training_are_not_required():
+  """A suite's file configures training and testing; this command only tests."""
   args = _parse('--gin_file=suites/xtreme/xnli.gin', "--gin.DATA='download'")
   with pytest.raises(errors.CorpusError, match='Got: download'):
     evaluate.configure(args).parameter('evaluate.evaluate.tasks')
@@ -117,18 +117,18 @@ def test_wrong_flags(flags, text):
   ],
 )
 def test_shipped_gin_files(monkeypatch, name, flags, tasks):
-  found = {}
+  results = {}
   args = _parse(f'--gin_file=evaluate/{name}.gin', *flags)
   monkeypatch.setattr(
     evaluate_lib,
     'check_tasks',
-    lambda given: found.update(tasks=given) or 1 / 0,
+    lambda given: results.update(tasks=given) or 1 / 0,
   )
   with pytest.raises(ZeroDivisionError):
     evaluate.configure(args).build(evaluate_lib.evaluate, model_dir='run')
-  assert [task.name for task in found['tasks']] == tasks
-  assert all(isinstance(task, eval_task.EvalTask) for task in found['tasks'])
-  assert found['tasks'][0].source.directory == flags[0][-1]
+  assert [task.name for task in results['tasks']] == tasks
+  assert all(isinstance(task, eval_task.EvalTask) for task in results['tasks'])
+  assert results['tasks'][0].source.directory == flags[0][-1]
 
 
 def test_the_gin_file_for_training_makes_an_evaluation():
@@ -149,14 +149,14 @@ def test_the_gin_file_for_training_makes_an_evaluation():
 
 
 def _check_json(run, corpus, capsys):
-  """--json prints an object for each number of what is on disk."""
+  """--json prints an object for each number of the results on disk."""
   command = ['evaluate', f'--model_dir={run}', '--tasks=retrieval', '--json']
   assert cli.main([*command, f'--corpus={corpus}', '--languages=de,en']) == 0
   records = [json.loads(x) for x in capsys.readouterr().out.splitlines()]
   (mean,) = (
-    one
-    for one in records
-    if (one['metric'], one['part']) == ('accuracy', 'mean')
+    record
+    for record in records
+    if (record['metric'], record['part']) == ('accuracy', 'mean')
   )
   value = mean.pop('value')
   assert 0 <= value <= 1
@@ -172,12 +172,14 @@ def _check_json(run, corpus, capsys):
     'low': mean['low'],
     'high': mean['high'],
   }
-  assert any(one['n'] for one in records)
-  accuracies = [one for one in records if one['metric'] == 'accuracy']
-  for one in accuracies:
-    one.setdefault('value', value)
-    assert one['low'] <= one['value'] <= one['high']
-  assert any(one['low'] is None for one in records)  # not of examples
+  assert any(record['n'] for record in records)
+  accuracies = [record for record in records if record['metric'] == 'accuracy']
+  for record in accuracies:
+    record.setdefault('value', value)
+    assert record['low'] <= record['value'] <= record['high']
+  assert any(
+    record['low'] is None for record in records
+  )  # not an average over examples
 
 
 def test_the_command_writes_results_and_prints_tables(

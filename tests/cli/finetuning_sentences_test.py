@@ -78,12 +78,12 @@ def test_pairs_are_classified(pretrained, sentences, tmp_path):
   )
   (recorded,) = json.loads((run / 'objectives.json').read_text())['objectives']
   assert recorded['fields']['labels'] == ['other', 'same']
-  shown = [
+  predictions = [
     json.loads(line)
     for line in (run / 'metrics.jsonl').read_text().splitlines()
   ]
-  train = [row['train'] for row in shown if 'train' in row]
-  assert shown[-1]['step'] == 6  # 24 rows, 8 a batch, 2 epochs
+  train = [row['train'] for row in predictions if 'train' in row]
+  assert predictions[-1]['step'] == 6  # 24 examples, batch size 8, 2 epochs
   assert 0 <= train[-1]['sequence_classification/accuracy/en'] <= 1
   result, folder = _evaluate(run, 'classification', files)
   assert set(result['metrics']) == {
@@ -145,9 +145,9 @@ def test_a_stream_of_no_use_is_an_error(pretrained, tmp_path, caplog, capsys):
 
 
 def test_queries_find_their_documents(pretrained, sentences, tmp_path):
-  """The run is saved with the vectors that it trained, and evaluated by them."""
-  texts, others = sentences('en', 16), sentences('de', 16)
-  rows = list(zip(texts, others, texts[1:] + texts[:1], strict=True))
+  """The run is saved and evaluated with the vectors that it trained."""
+  texts, translations = sentences('en', 16), sentences('de', 16)
+  rows = list(zip(texts, translations, texts[1:] + texts[:1], strict=True))
   (tmp_path / 'train.tsv').write_text(
     ''.join('\t'.join(row) + '\n' for row in rows)
   )
@@ -178,15 +178,19 @@ def test_queries_find_their_documents(pretrained, sentences, tmp_path):
     )
     == 0
   )
-  shown = [
+  predictions = [
     json.loads(line)
     for line in (run / 'metrics.jsonl').read_text().splitlines()
   ]
-  losses = [row['train']['search/loss/en'] for row in shown if 'train' in row]
+  losses = [
+    row['train']['search/loss/en'] for row in predictions if 'train' in row
+  ]
   assert losses[-1] < losses[0]
-  found = xlflax.load_run(run)
-  assert found.sentence.normalize and found.sentence.prompts == prompts
-  vectors = found.encode(texts, languages='en', prompt_name='query')
+  loaded_run = xlflax.load_run(run)
+  assert (
+    loaded_run.sentence.normalize and loaded_run.sentence.prompts == prompts
+  )
+  vectors = loaded_run.encode(texts, languages='en', prompt_name='query')
   np.testing.assert_allclose((vectors**2).sum(1), 1, atol=1e-5)
   (result,) = run.glob('eval/ranking/*/*.json')
   result = json.loads(result.read_text())

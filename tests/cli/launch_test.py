@@ -1,4 +1,4 @@
-"""Flags of `xlflax launch`, down to what is printed, started or submitted."""
+"""Flags of `xlflax launch`, and the printed, started or submitted jobs."""
 
 import logging
 import shlex
@@ -20,7 +20,7 @@ _TRAIN = (
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch):
-  """Commands do not touch the session's logging."""
+  """Commands do not change the session's logging."""
   monkeypatch.setattr('xlflax.utils.logs.set_up_logging', lambda *_, **__: None)
   monkeypatch.setattr(logging, 'info', lambda *a: None)
 
@@ -52,9 +52,9 @@ def test_local_dry_run(capsys):
 
 
 def test_local(monkeypatch):
-  seen = {}
+  received = {}
   monkeypatch.setattr(
-    local.LocalJob, 'launch', lambda job: seen.update(job=job) or 7
+    local.LocalJob, 'launch', lambda job: received.update(job=job) or 7
   )
   assert (
     cli.main(
@@ -73,7 +73,7 @@ def test_local(monkeypatch):
     )
     == 7
   )
-  job = seen['job']
+  job = received['job']
   assert (
     job.command,
     job.nproc_per_node,
@@ -85,7 +85,7 @@ def test_local(monkeypatch):
 
 
 def test_slurm_dry_run(capsys):
-  script = _launched(
+  script = _launch(
     capsys,
     'slurm',
     '--nodes=2',
@@ -97,11 +97,11 @@ def test_slurm_dry_run(capsys):
   )
   assert '#SBATCH --ntasks-per-node=4\n' in script
   assert '#SBATCH --exclusive\n' in script
-  words = shlex.join([*_TRAIN[1:], '--platform=gpu'])
-  assert f'\ncommand=({words})\n' in script
+  command = shlex.join([*_TRAIN[1:], '--platform=gpu'])
+  assert f'\ncommand=({command})\n' in script
 
 
-def _launched(capsys, *arguments) -> str:
+def _launch(capsys, *arguments) -> str:
   assert cli.main(['launch', *arguments]) == 0
   return capsys.readouterr().out
 
@@ -114,15 +114,15 @@ def _launched(capsys, *arguments) -> str:
     ('vocab', '--sample_dir=/r/k', '--shard_from_env'),
   ],
 )
-def test_shares(capsys, command):
-  """As an array of Slurm, and as pods that know their number."""
+def test_shards(capsys, command):
+  """As an array of Slurm, and as indexed pods."""
   shares = ('--dry_run', '--', *command)
-  script = _launched(capsys, 'slurm', '--array=0-15', *shares)
+  script = _launch(capsys, 'slurm', '--array=0-15', *shares)
   assert '#SBATCH --array=0-15\n' in script
   assert f'\ncommand=({" ".join(command)})\n' in script
   flags = ('--name=k', '--image=i', '--nnodes=4', '--gpus_per_pod=0')
   volume = '--volume=claim:r:/r'
-  out = _launched(capsys, 'kubernetes', *flags, volume, *shares)
+  out = _launch(capsys, 'kubernetes', *flags, volume, *shares)
   [manifest] = yaml.safe_load_all(out)
   [workers] = manifest['spec']['replicatedJobs']
   job = workers['template']['spec']
@@ -135,14 +135,14 @@ def test_shares(capsys, command):
 
 def test_shares_on_gpus_get_no_flag_of_runs(capsys):
   flags = ('slurm', '--array=0-3', '--gpus_per_node=1', '--dry_run', '--')
-  script = _launched(capsys, *flags, 'preprocess', '--shard_from_env')
+  script = _launch(capsys, *flags, 'preprocess', '--shard_from_env')
   assert '\ncommand=(preprocess --shard_from_env)\n' in script
   assert '--preemption_exit_code' not in script
 
 
 def test_slurm(monkeypatch, capsys):
   monkeypatch.setattr(slurm, 'submit_job', lambda job, _: str(job.command[-1]))
-  assert _launched(capsys, 'slurm', *_TRAIN) == '--model_dir=/r/a\n'
+  assert _launch(capsys, 'slurm', *_TRAIN) == '--model_dir=/r/a\n'
 
 
 _POD = ('--name=mlm', '--image=i', '--nnodes=2', '--volume=claim:r:/r')

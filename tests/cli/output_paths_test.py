@@ -1,4 +1,4 @@
-"""No output replaces what a command reads."""
+"""Outputs never replace the inputs of a command."""
 
 import os
 
@@ -9,7 +9,7 @@ from xlflax import cli
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-  """Files to read, whose text has to stay."""
+  """Input files whose text must not change."""
   monkeypatch.chdir(tmp_path)
   names = ('en.txt', 'en.conll', 'pairs.tsv', 'corpus/mono/en.txt', 'run/a')
   for name in names:

@@ -1,4 +1,4 @@
-"""Command lines become options, or one error."""
+"""Command lines are parsed into options, or rejected with one error."""
 
 import dataclasses
 import types
@@ -54,8 +54,8 @@ _MODULE = types.SimpleNamespace(
 )
 
 
-def _parse(*arguments, **more):
-  return parsing.parse('try', _MODULE, arguments, **more)()
+def _parse(*arguments, **extra):
+  return parsing.parse('try', _MODULE, arguments, **extra)()
 
 
 def test_options_of_a_command_and_its_groups():
@@ -97,20 +97,20 @@ def test_subcommands_have_their_own_options():
 def test_errors(arguments, got):
   with pytest.raises(errors.ConfigError) as caught:
     _parse(*arguments)
-  found = caught.value.got
-  assert (None if found is None else str(found)) == got
+  actual = caught.value.got
+  assert (None if actual is None else str(actual)) == got
   assert caught.value.where.startswith('xlflax try')
 
 
 def test_suggestions():
-  for arguments, meant in (
+  for arguments, suggestion in (
     (['--output=a', '--sise=3'], '--size'),
     (['--output=a', '--kind=smal'], 'small'),
     (['chekc'], 'check'),
   ):
     with pytest.raises(errors.ConfigError) as caught:
       _parse(*arguments)
-    assert meant in caught.value.fix
+    assert suggestion in caught.value.fix
 
 
 def test_bindings_of_a_command_without_gin():

@@ -8,14 +8,14 @@ from xlflax.utils import errors
 
 
 @pytest.mark.parametrize(
-  ('words', 'mentions'),
+  ('arguments', 'mentions'),
   [
     (['--input=text.txt'], 'text.txt'),
     (['--input=en=en.txt', '--label_scheme=words'], 'words'),
     (['--input=en=en.txt', '--max_seq_length=0'], '--max_seq_length'),
   ],
 )
-def test_mistakes(words, mentions, tmp_path):
+def test_mistakes(arguments, mentions, tmp_path):
   common = ['--model_dir=run', f'--output={tmp_path}']
   with raises_error(errors.ConfigError, mentions=mentions):
-    cli.parse('predict', [*common, *words])()
+    cli.parse('predict', [*common, *arguments])()

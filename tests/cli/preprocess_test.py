@@ -63,7 +63,7 @@ def test_writes_and_reports(corpus, tmp_path, capsys):
 
 
 def test_filters_of_web_text(corpus, tmp_path, capsys):
-  """The English text is one line, twenty times; the Chinese one is short."""
+  """The English text is one line, twenty times; the Chinese text is short."""
   flags = ('--min_characters=3', '--max_characters=100', '--dedup=exact')
   assert _run(corpus, tmp_path, *flags, '--min_script_share=0.5') == 0
   english, chinese = capsys.readouterr().out.splitlines()
@@ -73,8 +73,8 @@ def test_filters_of_web_text(corpus, tmp_path, capsys):
   assert settings['settings']['filters']['min_script_share'] == 0.5
 
 
-def test_copied_sides_and_numbers_go_whatever_is_asked(tmp_path, capsys):
-  """As many real pairs as there are copies; flags keep both."""
+def test_copied_sides_and_numbers_are_always_dropped(tmp_path, capsys):
+  """There are as many real pairs as copies; flags keep both."""
   directory = tmp_path / 'in'
   pairs = [('The file', 'Tiedosto'), ('Save as', 'Save As…'), ('12', '12')]
   corpus_writer.write_parallel(directory, ('en', 'fi'), pairs)
@@ -120,7 +120,7 @@ def test_all_settings_of_switching_arrive(corpus, tmp_path, capsys):
     'languages': ['de'],
     'seed': 4,
   }
-  assert all(f['words'] for f in files)  # could be switched
+  assert all(f['words'] for f in files)  # the languages could be swapped
 
 
 @pytest.mark.parametrize(
@@ -146,9 +146,9 @@ def test_all_settings_of_switching_arrive(corpus, tmp_path, capsys):
   ],
 )
 def test_mistakes(corpus, tmp_path, flags, mentions):
-  words = [f'--corpus={corpus}', f'--output={tmp_path / "out"}', *flags]
+  arguments = [f'--corpus={corpus}', f'--output={tmp_path / "out"}', *flags]
   with raises_error(errors.XlflaxError, mentions=mentions, status=2):
-    cli.parse('preprocess', words)()
+    cli.parse('preprocess', arguments)()
 
 
 def test_pairs_by_the_margins_of_an_encoder(tmp_path, capsys, monkeypatch):
@@ -175,25 +175,25 @@ def test_pairs_by_the_margins_of_an_encoder(tmp_path, capsys, monkeypatch):
   assert file.read_text() == 'a b\tP Q\nc d\tR S\n'
 
 
-def test_shares_in_a_bucket(corpus, tmp_path, monkeypatch):
-  """As a call on disk; the last one finds what all have written."""
+def test_shards_in_a_bucket(corpus, tmp_path, monkeypatch):
+  """Equals a call on disk; the last call reads the shards of all others."""
   pytest.importorskip('gcsfs')
   fake_bucket.shared().objects.clear()
-  place, flags = 'gs://bucket/prepared', ('--moses', f'--corpus={corpus}')
+  output, flags = 'gs://bucket/prepared', ('--moses', f'--corpus={corpus}')
   for i in range(3):
     monkeypatch.setenv('XLFLAX_STAGE', str(tmp_path / f'staged{i}'))
     shard = [f'--shard_index={i}', '--num_shards=2'] if i < 2 else []
-    words = ['preprocess', *flags, f'--output={place}', *shard]
-    assert cli.main(words) == 0
+    arguments = ['preprocess', *flags, f'--output={output}', *shard]
+    assert cli.main(arguments) == 0
   assert cli.main(['preprocess', *flags, f'--output={tmp_path / "out"}']) == 0
   for name in ('mono/en.txt', 'mono/zh.txt'):
-    got = paths.to_path(f'{place}/{name}').read_bytes()
-    assert got == (tmp_path / 'out' / name).read_bytes()
+    actual = paths.to_path(f'{output}/{name}').read_bytes()
+    assert actual == (tmp_path / 'out' / name).read_bytes()
 
 
 @pytest.fixture
 def dirty(tmp_path):
-  """Two files with bad records; one of the records comes first."""
+  """Two files with bad records; one of the bad records comes first."""
   directory = tmp_path / 'in'
   (directory / 'mono').mkdir(parents=True)
   (directory / 'parallel').mkdir()
@@ -219,8 +219,8 @@ def test_bad_records_are_dropped_with_counts_and_examples(
     'en.jsonl:3',
     'en-de.tsv:2',
   )
-  written = (tmp_path / 'out/mono/en.jsonl.txt').read_text().split('\n')
-  assert [line for line in written if line] == ['A cat sleeps.', 'A dog barks.']
+  lines = (tmp_path / 'out/mono/en.jsonl.txt').read_text().split('\n')
+  assert [line for line in lines if line] == ['A cat sleeps.', 'A dog barks.']
   assert _run(dirty, tmp_path, *flags, '--json') == 0
   files = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
   assert [file['dropped']['bad record'] for file in files] == [3, 1]

@@ -13,7 +13,7 @@ from xlflax.utils import errors
 
 @pytest.fixture
 def folder(tmp_path):
-  """Files of records by language, in a folder and in folders of its own."""
+  """Record files by language, in one directory and in one per language."""
   root = tmp_path / 'my text'
   (root / 'fr').mkdir(parents=True)
   record = json.dumps({'text': 'one'}) + '\n'
@@ -64,19 +64,21 @@ def test_languages_of_a_corpus_directory(tmp_path):
   for name in ('de-en', 'en-ru'):
     (root / 'parallel').mkdir(exist_ok=True)
     (root / f'parallel/{name}.tsv').write_text('one\ttwo\n')
-  given = str(root)
-  whole = LinkedCorpus.find(given, None, f'{tmp_path}/out')
-  assert (whole.directory, whole.links) == (given, {})
-  assert whole.link('elsewhere') == given and not list(whole.shell_commands())
+  corpus_path = str(root)
+  linked_corpus = LinkedCorpus.find(corpus_path, None, f'{tmp_path}/out')
+  assert (linked_corpus.directory, linked_corpus.links) == (corpus_path, {})
+  assert linked_corpus.link('elsewhere') == corpus_path and not list(
+    linked_corpus.shell_commands()
+  )
   (tmp_path / 'links/mono').mkdir(parents=True)
   (tmp_path / 'links/mono/ru.txt').symlink_to(root / 'mono/ru.txt')
-  some = LinkedCorpus.find(given, 'en,de', f'{tmp_path}/out')
+  some = LinkedCorpus.find(corpus_path, 'en,de', f'{tmp_path}/out')
   corpus = Corpus(some.link(str(tmp_path / 'links')))
   assert corpus.languages == ('de', 'en')
   assert corpus.parallel_pairs() == (('de', 'en'),)
   assert corpus.splits('de') == ('train', 'test')
-  with raises_error(errors.CorpusError, got='ger', where=given) as caught:
-    LinkedCorpus.find(given, 'en,ger', f'{tmp_path}/out')
+  with raises_error(errors.CorpusError, got='ger', where=corpus_path) as caught:
+    LinkedCorpus.find(corpus_path, 'en,ger', f'{tmp_path}/out')
   assert_mentions(caught.value.fix, 'de')
 
 
@@ -86,19 +88,19 @@ def test_a_description_is_linked(folder, tmp_path):
   assert sorted(source.links) == ['corpus.toml', 'mono/en.jsonl']
 
 
-def test_text_where_the_links_would_be_is_not_lost(tmp_path):
-  """The folder of the text itself, and one of another project."""
-  for root, given in (
+def test_existing_text_is_not_replaced_by_links(tmp_path):
+  """Checks the directory of the text itself, and one of another project."""
+  for root, text in (
     (tmp_path / 'corpus', tmp_path / 'corpus'),
     (tmp_path / 'other/corpus', tmp_path / 'text'),
   ):
-    for folder in (root, given):
+    for folder in (root, text):
       folder.mkdir(parents=True, exist_ok=True)
       (folder / 'en.txt').write_text('one\n')
       (folder / 'de.txt').write_text('eins\n')
     for languages in (None, 'en'):
       with raises_error(errors.RunDirectoryError, got=root / 'de.txt'):
-        LinkedCorpus.find(str(given), languages, str(root.parent))
+        LinkedCorpus.find(str(text), languages, str(root.parent))
     assert (root / 'de.txt').read_text() == 'eins\n'
 
 

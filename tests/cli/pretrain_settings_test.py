@@ -75,7 +75,7 @@ def test_text_is_read_forty_times_at_most(select_recipe):
 @pytest.mark.parametrize(
   'tokens, seconds, hours, name, steps',
   [
-    # base sees 65,536 tokens a step: 1.7e9 are 25,925 steps.
+    # base reads 65,536 tokens per step: 1.7e9 tokens are 25,925 steps.
     (_MANY, [0.1, 0.1, 0.1], 1, 'base', 36_000),
     (_MANY, [0.1, 0.1, 0.2], 1, 'medium', 36_000),
     (_MANY, [0.1, 0.1, math.inf], 1, 'medium', 36_000),
@@ -84,11 +84,13 @@ def test_text_is_read_forty_times_at_most(select_recipe):
     (10**6, [0.1], 1, 'small', 15_625),
   ],
 )
-def test_an_accelerator_trains_what_is_fed(
+def test_recipe_and_steps_on_an_accelerator(
   select_recipe, tokens, seconds, hours, name, steps
 ):
-  files, found = select_recipe(tokens=tokens, seconds=seconds, hours=hours)
-  assert (files[1], found) == (f'recipes/{name}.gin', steps)
+  files, selected_steps = select_recipe(
+    tokens=tokens, seconds=seconds, hours=hours
+  )
+  assert (files[1], selected_steps) == (f'recipes/{name}.gin', steps)
 
 
 def test_given_steps_choose_a_recipe(select_recipe):
@@ -116,21 +118,21 @@ def test_entries_grow_with_the_root_of_the_text():
 
 
 @pytest.mark.parametrize('letters', [26, 2000])
-def test_sentencepiece_takes_the_entries(tmp_path, letters):
-  """Of short text, uniform, or of more letters than the root of its length."""
+def test_sentencepiece_accepts_the_vocabulary_size(tmp_path, letters):
+  """For short and uniform text, and for text with many letters."""
   draw = random.Random(0)
   alphabet = [chr(0x4E00 + i) for i in range(letters)]
-  words = [''.join(draw.choices(alphabet, k=5)) for _ in range(400)]
-  text = [' '.join(draw.choices(words, k=8)) for _ in range(1500)]
+  vocabulary = [''.join(draw.choices(alphabet, k=5)) for _ in range(400)]
+  text = [' '.join(draw.choices(vocabulary, k=8)) for _ in range(1500)]
   (tmp_path / 'mono').mkdir()
   (tmp_path / 'mono/zh.txt').write_text('\n'.join([*text, *alphabet]), 'utf-8')
   corpus = corpus_directory.Corpus(tmp_path)
   text = pretrain_settings._read_statistics(corpus)
   size = pretrain_settings._select_vocabulary_size(text, 'cpu')
-  made = vocabulary_training.train_vocabulary(
+  trained = vocabulary_training.train_vocabulary(
     corpus, tmp_path / 'vocabulary', size=size, num_threads=1
   )
-  assert made.spec.size == size
+  assert trained.spec.size == size
 
 
 def test_settings(monkeypatch):

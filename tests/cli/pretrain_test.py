@@ -32,7 +32,7 @@ def call(monkeypatch, corpus, tmp_path):
   """
   out = tmp_path / 'out'
 
-  def run(*words, ends=(), done=True):
+  def run(*flags, ends=(), done=True):
     names = []
 
     def run_command(command):
@@ -44,8 +44,8 @@ def call(monkeypatch, corpus, tmp_path):
 
     monkeypatch.setattr(pretrain, 'run_command', run_command)
     monkeypatch.setattr(pretrain, 'is_finished', lambda *_: done)
-    words = words or ('--steps=4',)
-    status = cli.main(['pretrain', str(corpus), f'--output={out}', *words])
+    flags = flags or ('--steps=4',)
+    status = cli.main(['pretrain', str(corpus), f'--output={out}', *flags])
     return status, names
 
   run.out = out
@@ -60,8 +60,8 @@ def test_directory_without_text(tmp_path, exists):
   corpus = tmp_path / 'corpsu'
   if exists:
     corpus.mkdir()
-  words = [str(corpus), '--steps=4', f'--output={tmp_path / "out"}']
-  run = cli.parse('pretrain', words)
+  arguments = [str(corpus), '--steps=4', f'--output={tmp_path / "out"}']
+  run = cli.parse('pretrain', arguments)
   with raises_error(errors.CorpusError, where=corpus) as caught:
     run()
   assert str(tmp_path / 'out') not in str(caught.value)
@@ -88,7 +88,7 @@ def test_a_dry_run_only_prints(call, capsys):
 
 
 @pytest.mark.parametrize(
-  ('ends', 'words', 'status', 'last'),
+  ('ends', 'flags', 'status', 'last'),
   [
     ({'vocab': errors.ConfigError('no')}, (), 2, 'vocab'),
     ({'cache': 74}, (), 74, 'cache'),
@@ -102,15 +102,17 @@ def test_a_dry_run_only_prints(call, capsys):
     ({'train': 75}, ('--preemption_exit_code=75',), 75, 'train'),
   ],
 )
-def test_exit_code_is_that_of_the_command(call, ends, words, status, last):
-  found, names = call('--steps=4', *words, ends=ends)
-  assert (found, names[-1]) == (status, last)
-  assert call('--steps=4', *words) == (0, _ALL)
+def test_the_exit_code_of_the_command_is_returned(
+  call, ends, flags, status, last
+):
+  status, names = call('--steps=4', *flags, ends=ends)
+  assert (status, names[-1]) == (status, last)
+  assert call('--steps=4', *flags) == (0, _ALL)
 
 
 def test_training_that_stopped_is_not_evaluated(call):
-  found, noted = call(ends={}, done=False)
-  assert found == 0 and 'evaluate' not in noted
+  status, names = call(ends={}, done=False)
+  assert status == 0 and 'evaluate' not in names
 
 
 def test_settings_are_kept(call, monkeypatch, capsys):
@@ -127,7 +129,7 @@ def test_a_vocabulary_that_failed_binds_to_nothing(call):
 
 
 @pytest.mark.parametrize(
-  ('words', 'mentions'),
+  ('flags', 'mentions'),
   [
     (['--dry_run'], ('--hours', '--steps')),
     (['--steps=4', '--hours=1'], ('--hours', '--steps')),
@@ -135,10 +137,10 @@ def test_a_vocabulary_that_failed_binds_to_nothing(call):
     (['--hours=0'], '--hours'),
   ],
 )
-def test_mistakes(corpus, tmp_path, words, mentions):
+def test_mistakes(corpus, tmp_path, flags, mentions):
   output = f'--output={tmp_path / "out"}'
   with raises_error(errors.XlflaxError, mentions=mentions, status=2):
-    cli.parse('pretrain', [str(corpus), output, *words])()
+    cli.parse('pretrain', [str(corpus), output, *flags])()
 
 
 def test_commands():

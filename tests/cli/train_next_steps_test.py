@@ -57,15 +57,15 @@ _RESULT = {
     (_trainer(objectives=_tagging()), ['evaluate', 'convert']),
   ],
 )
-def test_the_commands_that_come_next_are_commands(trainer, names):
+def test_suggested_commands_are_valid(trainer, names):
   import shlex
 
   commands = train_next_steps.next_commands(trainer, _RESULT)
   lines = [shlex.split(line) for line in commands]
-  assert [words[1] for words in lines] == names
-  for words in lines:
-    cli.parse(words[1], words[2:])
-    assert any('runs/a b' in word for word in words)
+  assert [arguments[1] for arguments in lines] == names
+  for arguments in lines:
+    cli.parse(arguments[1], arguments[2:])
+    assert any('runs/a b' in word for word in arguments)
 
 
 def test_log_next_steps(caplog):

@@ -1,4 +1,4 @@
-"""Options of `xlflax train` and `xlflax benchmark`, and the runs they build."""
+"""Options of `xlflax train` and `xlflax benchmark`, and the resulting runs."""
 
 import json
 import os
@@ -21,7 +21,7 @@ _FILES = ('--gin_file=pretrain/mlm.gin', '--gin_file=models/tiny.gin')
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch):
-  """Commands do not touch the session's logging."""
+  """Commands do not change the session's logging."""
   monkeypatch.setattr('xlflax.utils.logs.set_up_logging', lambda *_, **__: None)
   monkeypatch.setattr(cpu_stand_in, 'create_cpu_devices', lambda machine: None)
   monkeypatch.setattr(
@@ -31,12 +31,12 @@ def quiet(monkeypatch):
 
 @pytest.fixture
 def arguments_of(monkeypatch):
-  """Runs a command line; returns the settings that reach the loop."""
-  seen = {}
+  """Fixture that runs a command and returns the settings of the train loop."""
+  received = {}
 
   def note(name):
-    def run(settings, **more):
-      seen.update(kind=name, settings=settings, **more)
+    def run(settings, **options):
+      received.update(kind=name, settings=settings, **options)
       return {'step': 3, 'interrupted': False}
 
     return run
@@ -49,15 +49,15 @@ def arguments_of(monkeypatch):
   )
 
   def call(*arguments):
-    seen.clear()
+    received.clear()
     assert cli.main([*arguments, '--compilation_cache=']) == 0
-    return seen
+    return received
 
   return call
 
 
 def test_flags_are_macros(arguments_of, capsys):
-  seen = arguments_of(
+  received = arguments_of(
     'train',
     *_FILES,
     '--model_dir=a b',
@@ -66,9 +66,9 @@ def test_flags_are_macros(arguments_of, capsys):
     '--cache=k',
     '--gin.TRAIN_STEPS=2000',
   )
-  settings = seen['settings']
+  settings = received['settings']
   assert (
-    seen['kind'],
+    received['kind'],
     settings.model_dir,
     settings.corpus,
     settings.vocabulary,
@@ -77,7 +77,7 @@ def test_flags_are_macros(arguments_of, capsys):
   ) == ('train', 'a b', 'c', 'v', 'k', 2000)
   assert settings.stop_after_steps is None
   assert settings.on_config_mismatch is run_directory.OnConfigMismatch.ERROR
-  assert "MODEL_DIR = 'a b'" in seen['gin_config']
+  assert "MODEL_DIR = 'a b'" in received['gin_config']
   assert json.loads(capsys.readouterr().out) == {
     'step': 3,
     'interrupted': False,
@@ -85,7 +85,7 @@ def test_flags_are_macros(arguments_of, capsys):
 
 
 def test_gin_flags_come_after_the_others(arguments_of):
-  seen = arguments_of(
+  settings = arguments_of(
     'train',
     *_FILES,
     '--model_dir=a',
@@ -93,11 +93,11 @@ def test_gin_flags_come_after_the_others(arguments_of):
     '--gin.TRAIN_STEPS=2000',
     '--gin.MODEL_DIR=b/c',
   )
-  assert seen['settings'].model_dir == 'b/c'
+  assert settings['settings'].model_dir == 'b/c'
 
 
 def test_early_stop_from_either_side(arguments_of):
-  given = (
+  arguments = (
     'train',
     *_FILES,
     '--model_dir=a',
@@ -105,15 +105,17 @@ def test_early_stop_from_either_side(arguments_of):
     '--gin.TRAIN_STEPS=2000',
     '--gin.trainer.Trainer.stop_after_steps=5',
   )
-  assert arguments_of(*given)['settings'].stop_after_steps == 5
+  assert arguments_of(*arguments)['settings'].stop_after_steps == 5
   assert (
-    arguments_of(*given, '--stop_after_steps=7')['settings'].stop_after_steps
+    arguments_of(*arguments, '--stop_after_steps=7')[
+      'settings'
+    ].stop_after_steps
     == 7
   )
 
 
 def test_dry_run_and_other_configuration(arguments_of):
-  seen = arguments_of(
+  settings = arguments_of(
     'train',
     *_FILES,
     '--model_dir=a',
@@ -122,16 +124,18 @@ def test_dry_run_and_other_configuration(arguments_of):
     '--gin.TRAIN_STEPS=2000',
     '--on_config_mismatch=continue',
   )
-  assert seen['kind'] == 'plan'
+  assert settings['kind'] == 'plan'
   assert (
-    seen['settings'].on_config_mismatch
+    settings['settings'].on_config_mismatch
     is run_directory.OnConfigMismatch.CONTINUE
   )
 
 
 def test_all_phases_are_planned_before_the_first(monkeypatch, capsys, tmp_path):
   def make(settings, *, by):
-    assert settings.init_from is None  # nothing to begin from is there yet
+    assert (
+      settings.init_from is None
+    )  # the initial checkpoint does not exist yet
     return {
       'total_steps': settings.num_train_steps,
       'finished_steps': [4] if settings.model_dir == 'a/phase1' else [],
@@ -140,9 +144,13 @@ def test_all_phases_are_planned_before_the_first(monkeypatch, capsys, tmp_path):
     }
 
   monkeypatch.setattr(trainer.dry_run, 'make_plan', make)
-  given = ('train', '--phases=recipes/modernbert/tiny', '--dry_run')
-  given += ('--vocabulary_size=500', '--model_dir=a', '--compilation_cache=')
-  assert cli.main([*given, f'--output_file={tmp_path}/plan.json']) == 0
+  arguments = ('train', '--phases=recipes/modernbert/tiny', '--dry_run')
+  arguments += (
+    '--vocabulary_size=500',
+    '--model_dir=a',
+    '--compilation_cache=',
+  )
+  assert cli.main([*arguments, f'--output_file={tmp_path}/plan.json']) == 0
   plans = json.loads((tmp_path / 'plan.json').read_text())['phases']
   assert [p['total_steps'] for p in plans.values()] == [30, 20, 10]
   out = capsys.readouterr().out
@@ -151,15 +159,15 @@ def test_all_phases_are_planned_before_the_first(monkeypatch, capsys, tmp_path):
 
 
 def test_benchmark_needs_no_data(arguments_of, tmp_path):
-  seen = arguments_of(
+  settings = arguments_of(
     'benchmark',
     *_FILES,
     '--vocabulary_size=500',
     '--num_steps=3',
     f'--output_file={tmp_path}/out.json',
   )
-  assert (seen['kind'], seen['steps']) == ('benchmark', 3)
-  assert seen['settings'].vocabulary.size == 500
+  assert (settings['kind'], settings['steps']) == ('benchmark', 3)
+  assert settings['settings'].vocabulary.size == 500
   assert json.loads((tmp_path / 'out.json').read_text()) == {
     'step': 3,
     'interrupted': False,
@@ -167,33 +175,33 @@ def test_benchmark_needs_no_data(arguments_of, tmp_path):
 
 
 def test_plan_without_vocabulary(arguments_of, capsys, tmp_path):
-  given = (
+  arguments = (
     'train',
     *_FILES,
     '--vocabulary_size=500',
     '--num_languages=3',
     '--gin.TRAIN_STEPS=2000',
   )
-  seen = arguments_of(
-    *given, '--dry_run', f'--output_file={tmp_path}/plan.json'
+  settings = arguments_of(
+    *arguments, '--dry_run', f'--output_file={tmp_path}/plan.json'
   )
-  assert seen['kind'] == 'plan'
+  assert settings['kind'] == 'plan'
   assert json.loads((tmp_path / 'plan.json').read_text()) == {
     'step': 3,
     'interrupted': False,
   }
-  assert len(seen['settings'].vocabulary.languages) == 3
-  assert cli.main([*given]) == 2
+  assert len(settings['settings'].vocabulary.languages) == 3
+  assert cli.main([*arguments]) == 2
   assert '--dry_run' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize('row', plans.PLANS, ids=lambda row: row[0])
 def test_rows_of_papers_are_planned_without_data(arguments_of, row):
   file, vocabulary, languages, _, _ = row
-  seen = arguments_of(*plans.plan_arguments(file, vocabulary, languages, 8))
-  assert seen['kind'] == 'plan'
-  assert seen['settings'].vocabulary.size == vocabulary
-  assert seen['settings'].partitioner.fsdp == 8
+  settings = arguments_of(*plans.plan_arguments(file, vocabulary, languages, 8))
+  assert settings['kind'] == 'plan'
+  assert settings['settings'].vocabulary.size == vocabulary
+  assert settings['settings'].partitioner.fsdp == 8
 
 
 def test_vocabulary_too_small(capsys):
@@ -205,7 +213,7 @@ def test_vocabulary_too_small(capsys):
 
 @pytest.mark.parametrize('command', ['train', 'benchmark'])
 def test_examples_are_command_lines(arguments_of, command):
-  """Those without '...' run as they are."""
+  """Examples without '...' are valid unchanged."""
   text = re.sub(r'\\\n', ' ', cli.examples(command))
   lines = [
     line.strip()
@@ -218,8 +226,8 @@ def test_examples_are_command_lines(arguments_of, command):
 
 
 @pytest.mark.slow
-def test_devices_that_are_not_there(tmp_path):
-  """In a process of its own, whose devices are not yet chosen."""
+def test_plans_for_missing_devices(tmp_path):
+  """Runs in a new process, whose devices are not initialized yet."""
   command = [
     sys.executable,
     '-m',
@@ -239,14 +247,14 @@ def test_devices_that_are_not_there(tmp_path):
     'COLUMNS': '100',
     'XLA_FLAGS': '--xla_force_host_platform_device_count=2',
   }
-  made = subprocess.run(
+  process = subprocess.run(
     [*command, '--dry_run'],
     env=env,
     capture_output=True,
     text=True,
     check=False,
   )
-  assert made.returncode == 0, made.stderr
+  assert process.returncode == 0, process.stderr
   for part in (
     '16 x H200 in 2 nodes',
     'an estimate',
@@ -255,10 +263,10 @@ def test_devices_that_are_not_there(tmp_path):
     'links between nodes',
     'tokens/s, MFU',
   ):
-    assert part in made.stdout
-  assert 'not looked at' in made.stderr
-  written = json.loads((tmp_path / 'plan.json').read_text())
-  assert written['sharding']['split'] * 8 == written['sharding']['whole']
+    assert part in process.stdout
+  assert 'not looked at' in process.stderr
+  plan = json.loads((tmp_path / 'plan.json').read_text())
+  assert plan['sharding']['split'] * 8 == plan['sharding']['whole']
 
 
 @pytest.mark.parametrize(
@@ -278,22 +286,22 @@ def test_devices_that_can_not_be(flags, parts, capsys):
 
 
 def test_described_devices_reach_the_plan(arguments_of):
-  given = (
+  arguments = (
     'train',
     *_FILES,
     '--vocabulary_size=500',
     '--dry_run',
     '--gin.TRAIN_STEPS=2000',
   )
-  machine = arguments_of(*given, '--target_topology=tpu:v5e:8')[
+  machine = arguments_of(*arguments, '--target_topology=tpu:v5e:8')[
     'settings'
   ].partitioner.topology
   assert str(machine) == '8 x v5e'
-  by = arguments_of(*given, '--target_topology=cpu:8', '--cost_model=estimate')[
-    'by'
-  ]
+  by = arguments_of(
+    *arguments, '--target_topology=cpu:8', '--cost_model=estimate'
+  )['by']
   assert by.value == 'estimate'
-  assert arguments_of(*given)['settings'].partitioner.topology is None
+  assert arguments_of(*arguments)['settings'].partitioner.topology is None
 
 
 @pytest.mark.parametrize(

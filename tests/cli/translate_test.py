@@ -1,4 +1,4 @@
-"""`xlflax translate`, from the command line to lines."""
+"""`xlflax translate`, from the command line to the output lines."""
 
 import io
 import pathlib
@@ -24,7 +24,7 @@ pytest_plugins = [
 
 @pytest.fixture(autouse=True)
 def one_device(monkeypatch):
-  """Eight devices bring nothing here but time."""
+  """Uses one device, because eight only cost time here."""
   monkeypatch.setattr(jax, 'device_count', lambda: 1)
   yield
   gin.clear_config()
@@ -125,11 +125,11 @@ def test_an_output_that_can_not_be_written(copying_run, tmp_path, capsys):
 
 
 def test_the_gin_file_of_the_task(monkeypatch):
-  found = {}
+  received = {}
   monkeypatch.setattr(
     evaluate_lib,
     'check_tasks',
-    lambda given: found.update(tasks=given) or 1 / 0,
+    lambda given: received.update(tasks=given) or 1 / 0,
   )
   configuration = gin_config.load_gin_files(
     ['evaluate/tasks.gin', 'evaluate/translation.gin'],
@@ -137,7 +137,7 @@ def test_the_gin_file_of_the_task(monkeypatch):
   )
   with pytest.raises(ZeroDivisionError):
     configuration.build(evaluate_lib.evaluate, model_dir='run')
-  (task,) = found['tasks']
+  (task,) = received['tasks']
   assert task.source.directory == 'c' and task.options.beam_size == 3
   assert task.direction is translation_task.Direction.BOTH
 

@@ -15,16 +15,16 @@ from xlflax.utils import errors
 
 @pytest.fixture
 def corpus(tmp_path):
-  words = [f'{a}{b}' for a in 'kmpt' for b in ('ano', 'iru', 'eso', 'uli')]
+  vocabulary = [f'{a}{b}' for a in 'kmpt' for b in ('ano', 'iru', 'eso', 'uli')]
   for language, order in (('en', 1), ('fi', -1)):
-    lines = [' '.join(words[i : i + 4][::order]) for i in range(12)]
+    lines = [' '.join(vocabulary[i : i + 4][::order]) for i in range(12)]
     corpus_writer.write_monolingual(tmp_path / 'corpus', language, [lines])
   return tmp_path / 'corpus'
 
 
-def _run(corpus, output, *more: str) -> int:
+def _run(corpus, output, *flags: str) -> int:
   return cli.main(
-    ['vocab', f'--corpus={corpus}', f'--output={output}', '--size=32', *more]
+    ['vocab', f'--corpus={corpus}', f'--output={output}', '--size=32', *flags]
   )
 
 
@@ -39,9 +39,11 @@ def test_trains_and_prints_a_table(corpus, tmp_path, capsys):
 def test_json(corpus, tmp_path, capsys):
   assert _run(corpus, tmp_path / 'v', '--json') == 0
   (line,) = capsys.readouterr().out.splitlines()
-  found = json.loads(line)
-  assert found['directory'] == str(tmp_path / 'v')
-  assert {'en', 'fi'} <= {one['language'] for one in found['statistics']}
+  report = json.loads(line)
+  assert report['directory'] == str(tmp_path / 'v')
+  assert {'en', 'fi'} <= {
+    statistics['language'] for statistics in report['statistics']
+  }
 
 
 def test_all_settings_are_recorded(corpus, tmp_path):
@@ -124,12 +126,14 @@ def test_a_model_for_each_language(corpus, tmp_path, capsys):
     )
     == 0
   )
-  made = Vocabulary.load(tmp_path / 'v')
-  assert made.spec.sentinel_ids == (7, 8)
-  words = [stop - start for ((start, stop),) in made.spec.language_words]
+  vocabulary = Vocabulary.load(tmp_path / 'v')
+  assert vocabulary.spec.sentinel_ids == (7, 8)
+  word_counts = [
+    stop - start for ((start, stop),) in vocabulary.spec.language_words
+  ]
   out = capsys.readouterr().out
-  assert f'{9 + sum(words)} tokens, 2 languages' in out
-  assert f'  en         {words[0]:>12} words' in out
+  assert f'{9 + sum(word_counts)} tokens, 2 languages' in out
+  assert f'  en         {word_counts[0]:>12} words' in out
 
 
 def test_dry_run_of_a_model_for_each_language(corpus, tmp_path, capsys):
@@ -149,21 +153,21 @@ def test_dry_run_of_a_model_for_each_language(corpus, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-  'flags, what',
+  'flags, mentioned',
   [
     (['--num_merges=5'], 'Got: size 32, merges 5'),
     (['--vocab_sharing=none', '--alpha=0.5'], 'Omit --alpha'),
   ],
 )
 def test_flags_that_do_not_fit_each_other(
-  corpus, tmp_path, capsys, flags, what
+  corpus, tmp_path, capsys, flags, mentioned
 ):
   assert _run(corpus, tmp_path / 'v', *flags) == 2
-  assert what in capsys.readouterr().err
+  assert mentioned in capsys.readouterr().err
 
 
-def test_a_sample_that_shares_have_drawn(corpus, tmp_path, capsys):
-  """One share or three: the same vocabulary."""
+def test_a_sample_drawn_in_shards(corpus, tmp_path, capsys):
+  """One shard or three give the same vocabulary."""
   samples = {1: tmp_path / 'one', 3: tmp_path / 'three'}
   for count, sample in samples.items():
     for index in range(count):
@@ -174,12 +178,12 @@ def test_a_sample_that_shares_have_drawn(corpus, tmp_path, capsys):
       ]
       assert cli.main(['vocab', f'--corpus={corpus}', *flags]) == 0
   assert 'en                   12 sentences' in capsys.readouterr().out
-  one, three = (
+  single_shard, three_shards = (
     _run(corpus, tmp_path / f'v{count}', f'--sample_dir={sample}')
     or Vocabulary.load(tmp_path / f'v{count}')
     for count, sample in samples.items()
   )
-  assert one == three
+  assert single_shard == three_shards
   capsys.readouterr()
   (samples[3] / 'shard-1-of-3.npz').unlink()
   assert _run(corpus, tmp_path / 'v', f'--sample_dir={samples[3]}') == 2
@@ -214,7 +218,7 @@ def test_contradictory_options_are_rejected(options):
 
 @pytest.mark.parametrize('flag', ['--output', '--sample_dir'])
 def test_outputs_in_the_corpus(corpus, tmp_path, capsys, flag):
-  """They would be names in it that nothing else knows."""
+  """Outputs would be unknown files in the corpus."""
   flags = [f'{flag}={corpus}/mono/new', '--shard_index=0', '--num_shards=1']
   if flag == '--output':
     flags[1:] = ['--size=32']
