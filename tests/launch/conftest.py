@@ -8,7 +8,7 @@ from tests.launch import slurm_cluster, slurm_jobs
 
 @pytest.fixture(scope='module')
 def cluster(tmp_path_factory):
-  # The path of munge's socket may have 107 characters at most.
+  # The path of munge's socket is limited to 107 characters.
   folder = tmp_path_factory.mktemp('slurm')
   with slurm_cluster.TinyCluster(folder) as tiny:
     yield tiny
@@ -16,7 +16,7 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def uninterrupted(workspace):  # noqa: F811
-  """Losses of two processes that nothing stopped."""
+  """Losses of two processes that were never stopped."""
   directory = workspace.root / 'uninterrupted_two'
   workspace.run(
     'launch',

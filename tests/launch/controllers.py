@@ -1,9 +1,9 @@
-"""A model of Kubernetes' Job controller and of JobSet's, from their sources.
+"""Model of the controllers of Kubernetes Jobs and of JobSets.
 
-Each rule names the file and the function that it is read from: those of
-kubernetes/kubernetes are below `pkg/controller/job/`, those of
-kubernetes-sigs/jobset below `pkg/controllers/`, with the lines of commit
-08dfbdfd (August 2026).
+Each rule names the file and the function that it is derived from. Files of
+kubernetes/kubernetes are in `pkg/controller/job/`, those of
+kubernetes-sigs/jobset in `pkg/controllers/`, with the lines of commit 08dfbdfd
+(August 2026).
 """
 
 import re
@@ -13,10 +13,10 @@ _LONGEST_BACKOFF = 600  # job_controller.go, MaxJobPodFailureBackOff
 
 
 class Controllers:
-  """The controllers of Jobs and JobSets, for one replicated Job.
+  """Controllers of Jobs and JobSets, for one replicated Job.
 
   Args:
-    manifest: a JobSet's, as rendered.
+    manifest: Rendered manifest of a JobSet.
   """
 
   def __init__(self, manifest):
@@ -26,28 +26,28 @@ class Controllers:
     self.counted = self.restarts = 0
 
   def run(self, attempts) -> str:
-    """How the set ends: 'completed', 'failed', or 'running' after them all.
+    """Returns 'completed', 'failed', or 'running' after all attempts.
 
     Args:
-      attempts: of each the statuses of its pods: a number, or None for a pod
-        that had to go (its condition is DisruptionTarget).
+      attempts: Statuses of the pods of each attempt: a number, or None for an
+        evicted pod (its condition is DisruptionTarget).
     """
     for statuses in attempts:
       failure = end_of_job(self.job, statuses)
       if failure is None:
         return 'completed'
-      if not self._go_on(action(self.policy, *failure)):
+      if not self._apply_action(action(self.policy, *failure)):
         return 'failed'
     return 'running'
 
-  def _go_on(self, what: str) -> bool:
-    """failure_policy.go:36, `actionFunctionMap`, and its functions.
+  def _apply_action(self, action: str) -> bool:
+    """Applies an action (failure_policy.go:36, `actionFunctionMap`).
 
-    The restarts that count are compared with `maxRestarts` in line 226.
+    The counted restarts are compared with `maxRestarts` in line 226.
     """
-    if what == 'FailJobSet':
+    if action == 'FailJobSet':
       return False
-    if what == 'RestartJobSet':
+    if action == 'RestartJobSet':
       if self.counted >= self.policy['maxRestarts']:
         return False
       self.counted += 1
@@ -56,10 +56,11 @@ class Controllers:
 
 
 def action(policy, reason: str, message: str) -> str:
-  """failure_policy.go:87 and 142, which rule of the JobSet is the first.
+  """Returns the action of the JobSet's first matching rule.
 
-  An absent list of reasons or of patterns (JobSet 0.10 and later) matches
-  all; a pattern is looked for anywhere in the message (line 168).
+  See failure_policy.go:87 and 142. An absent list of reasons or of patterns
+  (JobSet 0.10 and later) matches all. A pattern is searched anywhere in the
+  message (line 168).
   """
   for rule in policy['rules']:
     reasons = rule.get('onJobFailureReasons', [])
@@ -72,24 +73,24 @@ def action(policy, reason: str, message: str) -> str:
 
 
 def end_of_job(job, statuses) -> tuple[str, str] | None:
-  """Why the Job fails: reason and message; None where all pods succeed.
+  """Returns the reason and message of a failed Job; None if all pods succeed.
 
-  job_controller.go, `syncJob`: a pod that matches FailJob comes first, then
+  job_controller.go, `syncJob`: pods that match FailJob are checked first, then
   the count of failed pods against `backoffLimit`, then the failed indexes.
   """
   failed = [s for s in statuses if s != 0]
   if not failed:
     return None
   matches = [matched(job, status) for status in failed]
-  for what, message in matches:
-    if what == 'FailJob':  # getFailJobMessage
+  for action, message in matches:
+    if action == 'FailJob':  # getFailJobMessage
       return 'PodFailurePolicy', message
-  counted = sum(what != 'Ignore' for what, _ in matches)
+  counted = sum(action != 'Ignore' for action, _ in matches)
   if counted > job.get('backoffLimit', 2**31 - 1):
     return 'BackoffLimitExceeded', 'Job has reached the specified backoff limit'
   indexes = sum(
-    what == 'FailIndex' or (what == 'Count' and _is_over(job))
-    for what, _ in matches
+    action == 'FailIndex' or (action == 'Count' and _is_over(job))
+    for action, _ in matches
   )
   if 'maxFailedIndexes' in job and indexes > job['maxFailedIndexes']:
     return 'MaxFailedIndexesExceeded', 'Job has exceeded the maximal number'
@@ -97,35 +98,39 @@ def end_of_job(job, statuses) -> tuple[str, str] | None:
 
 
 def _is_over(job) -> bool:
-  """Whether one failure is too much for an index."""
+  """Returns whether one more failure exceeds the limit of an index."""
   return job.get('backoffLimitPerIndex') == 0
 
 
 def matched(job, status: int | None) -> tuple[str, str]:
-  """pod_failure_policy.go, `matchPodFailurePolicy`: the first rule counts."""
+  """Returns the first matching rule's action and message.
+
+  See pod_failure_policy.go, `matchPodFailurePolicy`.
+  """
   for i, rule in enumerate(job['podFailurePolicy']['rules']):
     codes = rule.get('onExitCodes')
     if codes is None:
       if status is None:
-        what = rule['action']
+        action = rule['action']
         return (
-          what,
-          f'Pod d/p has condition C matching {what} rule at index {i}',
+          action,
+          f'Pod d/p has condition C matching {action} rule at index {i}',
         )
     elif (status in codes['values']) == (codes['operator'] == 'In'):
-      what = rule['action']
-      return what, (
+      action = rule['action']
+      return action, (
         f'Container c for pod d/p failed with exit code {status} matching '
-        f'{what} rule at index {i}'
+        f'{action} rule at index {i}'
       )
   return 'Count', ''
 
 
 def seconds_until_replaced(job, statuses) -> int:
-  """backoff_utils.go, `getRemainingTime` and `getRemainingTimePerIndex`.
+  """Returns the backoff before failed pods are replaced.
 
-  The time doubles with each failed pod of the Job, ignored or not; with
-  `backoffLimitPerIndex` with each one of the index.
+  See backoff_utils.go, `getRemainingTime` and `getRemainingTimePerIndex`. The
+  time doubles with each failed pod of the Job, ignored or not. With
+  `backoffLimitPerIndex`, it doubles with each failed pod of the index.
   """
   failures = 1 if 'backoffLimitPerIndex' in job else len(statuses)
   return min(_DEFAULT_BACKOFF * 2 ** (failures - 1), _LONGEST_BACKOFF)

@@ -1,4 +1,4 @@
-"""What images are made from: lock files, and the steps without Docker."""
+"""Inputs of the images: lock files, and the installation without Docker."""
 
 import ast
 import os
@@ -13,25 +13,25 @@ _ROOT = pathlib.Path(__file__).parents[2]
 _KINDS = ('cpu', 'gpu', 'tpu')
 
 
-def _locked(kind: str) -> dict[str, tuple[str, int]]:
-  """Package -> its version, and how many hashes it has."""
-  found, name = {}, None
+def _read_lock_file(kind: str) -> dict[str, tuple[str, int]]:
+  """Returns the version and the number of hashes of each package."""
+  packages, name = {}, None
   text = (_ROOT / f'requirements/{kind}.lock').read_text()
   for line in text.splitlines():
     if match := re.match(r'([a-zA-Z0-9._-]+)==(\S+)', line):
       name = _normal(match[1])
-      found[name] = (match[2], 0)
+      packages[name] = (match[2], 0)
     elif '--hash=sha256:' in line:
-      found[name] = (found[name][0], found[name][1] + 1)
-  return found
+      packages[name] = (packages[name][0], packages[name][1] + 1)
+  return packages
 
 
 def _normal(name: str) -> str:
   return re.sub(r'[-_.]+', '-', name).lower()
 
 
-def _required() -> list[str]:
-  """The packages that setup.py asks for without extras."""
+def _required_packages() -> list[str]:
+  """Returns the packages that setup.py requires without extras."""
   tree = ast.parse((_ROOT / 'setup.py').read_text())
   [names] = [
     ast.literal_eval(node.value)
@@ -43,27 +43,31 @@ def _required() -> list[str]:
 
 @pytest.mark.parametrize('kind', _KINDS)
 def test_lock_has_every_package_with_its_hashes(kind):
-  locked = _locked(kind)
-  assert set(_required()) <= set(locked)
+  locked = _read_lock_file(kind)
+  assert set(_required_packages()) <= set(locked)
   assert all(hashes for _, hashes in locked.values())
 
 
 def test_locks_agree():
-  cpu, *others = map(_locked, _KINDS)
-  for locked in others:
+  cpu, *other_locks = map(_read_lock_file, _KINDS)
+  for locked in other_locks:
     assert {name: locked[name] for name in cpu} == cpu
 
 
 def test_locks_have_their_accelerators():
-  version = _locked('gpu')['jax'][0]
-  assert _locked('gpu')['jax-cuda12-plugin'][0] == version
-  assert {'nvidia-nccl-cu12', 'nvidia-cudnn-cu12'} <= set(_locked('gpu'))
-  assert 'libtpu' in _locked('tpu') and 'libtpu' not in _locked('cpu')
+  version = _read_lock_file('gpu')['jax'][0]
+  assert _read_lock_file('gpu')['jax-cuda12-plugin'][0] == version
+  assert {'nvidia-nccl-cu12', 'nvidia-cudnn-cu12'} <= set(
+    _read_lock_file('gpu')
+  )
+  assert 'libtpu' in _read_lock_file('tpu') and 'libtpu' not in _read_lock_file(
+    'cpu'
+  )
 
 
 @pytest.mark.parametrize('kind', _KINDS)
 def test_lock_has_what_buckets_need(kind):
-  assert {'gcsfs', 'google-cloud-storage'} <= set(_locked(kind))
+  assert {'gcsfs', 'google-cloud-storage'} <= set(_read_lock_file(kind))
 
 
 def test_image_is_pinned_and_runs_as_no_root():
@@ -93,7 +97,7 @@ def test_image_copies_what_there_is():
 
 @pytest.mark.slow
 def test_steps_of_the_image(tmp_path):
-  """The installation, and the plan of a run, on the CPU."""
+  """Runs the installation, and the plan of a run, on the CPU."""
   result = subprocess.run(
     [_ROOT / 'launch/docker/install.sh', 'cpu', tmp_path / 'venv'],
     env=os.environ | {'PYTHON': sys.executable},
@@ -126,7 +130,7 @@ def test_the_image_of_a_trial_is_made_of_the_lock():
 
 @pytest.mark.parametrize('path', ['Dockerfile', 'launch/docker/Dockerfile'])
 def test_images_install_nothing_but_locked_packages(path):
-  """By `install.sh` alone, which asks for hashes; from a base with a digest."""
+  """Only `install.sh` installs, with hashes; the base image has a digest."""
   dockerfile = (_ROOT / path).read_text()
   code = re.sub(r'(?m)^#.*$', '', dockerfile)
   assert not re.search(r'\b(pip3?|conda|uv|apt(-get)?|curl|wget|git)\s', code)
@@ -142,5 +146,5 @@ def test_packages_are_installed_with_their_hashes():
   installs = re.findall(r'"\$\{pip\[@\]\}" install((?:.*\\\n)*.*)', script)
   assert len(installs) == 2
   assert '--require-hashes' in installs[0] and '.lock' in installs[0]
-  # xlflax itself: nothing is fetched for it.
+  # Installs xlflax itself, which needs no downloads.
   assert {'--no-deps', '--no-build-isolation'} <= set(installs[1].split())

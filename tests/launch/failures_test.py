@@ -1,9 +1,9 @@
-"""What ends real jobs, under JobSets and the local launcher: who restarts.
+"""Failures of real jobs, and restarts by JobSets and the local launcher.
 
-Each attempt is the status of every process: a number, a signal's as a shell
-gives it, or None for a pod that had to go. A model of the Job and JobSet
-controllers (`controllers`) applies the rules of the rendered manifest itself;
-the local launcher runs processes that end so.
+Each attempt is the status of every process: a number, a signal's number as a
+shell reports it, or None for an evicted pod. A model of the Job and JobSet
+controllers (`controllers`) applies the rules of the rendered manifest. The
+local launcher runs processes that exit with these statuses.
 """
 
 import os
@@ -15,7 +15,7 @@ from tests.launch import controllers
 from xlflax.launch import kubernetes, supervisor
 
 _DONE = (0, 0)
-# What the processes of a job end with, the first to fail first.
+# Exit statuses of the processes of a job, in order of failure.
 _FAILURES = {
   'a killed task': (137, 134),
   'a killed task whose neighbor is ended by the failure detector': (137, 74),
@@ -47,7 +47,7 @@ def test_a_job_set_starts_again(model, failure):
 
 @pytest.mark.parametrize('statuses', [(None, 134), (75, 75), (75, 74)])
 def test_disruptions_and_stops_are_not_counted(model, statuses):
-  """A drained node, a pre-emption: as often as it happens."""
+  """Drained nodes and preemptions may occur any number of times."""
   assert model.run([statuses] * 50 + [_DONE]) == 'completed'
   assert (model.restarts, model.counted) == (50, 0)
 
@@ -85,7 +85,7 @@ def test_a_job_waits_no_minutes_for_its_first_restart():
 
 
 def _scripts(folder, attempts):
-  """Processes that end as the next attempt says."""
+  """Returns processes that exit as the next attempt specifies."""
   (folder / 'attempts').touch()
 
   def make():
@@ -112,7 +112,7 @@ def _ending(status: int, later: float) -> str:
 
 
 def _run_locally(tmp_path, attempts, restarts=3) -> tuple[int, int]:
-  """Status, and how many attempts there were."""
+  """Returns the status and the number of attempts."""
   status = supervisor.supervise(
     _scripts(tmp_path, attempts), grace_seconds=5, max_restarts=restarts
   )
@@ -154,10 +154,10 @@ def test_a_process_that_a_signal_stops_is_killed(tmp_path, monkeypatch, caplog):
   assert 'Process 1 of 2 was killed by SIGKILL' in caplog.text
 
 
-def test_a_process_that_ends_while_it_is_looked_at_is_not_frozen(
+def test_a_process_that_ends_between_checks_is_not_frozen(
   tmp_path, monkeypatch
 ):
-  """It is a zombie between two looks: the system has none that could stop."""
+  """It is a zombie between two checks."""
   poll = supervisor._ProcessGroup._kill_stopped_processes
 
   def late(group):

@@ -1,4 +1,4 @@
-"""Hostile values in what launchers render: nothing runs, values arrive."""
+"""Hostile values in rendered launcher files arrive unchanged and never run."""
 
 import dataclasses
 import pathlib
@@ -75,7 +75,7 @@ def _command(value):
 
 
 class _Shell:
-  """Runs rendered scripts with stubs that note their arguments."""
+  """Runs rendered scripts with stubs that record their arguments."""
 
   def __init__(self, folder: pathlib.Path, *programs: str):
     self.folder = folder
@@ -88,7 +88,7 @@ class _Shell:
     (folder / 'work').mkdir()
 
   def __call__(self, script: str, **environment) -> list[str]:
-    """The words that programs were called with; nothing else ran."""
+    """Returns the arguments of the called programs; nothing else ran."""
     notes = self.folder / 'notes'
     notes.unlink(missing_ok=True)
     subprocess.run(['bash', '-n'], input=script.encode(), check=True)
@@ -124,7 +124,7 @@ _REQUIRED = {
 
 
 def _textual(kind) -> list[str]:
-  """Names of a job's fields that hold text."""
+  """Returns the names of a job's text fields."""
   return [
     field.name
     for field in dataclasses.fields(kind)
@@ -133,7 +133,7 @@ def _textual(kind) -> list[str]:
 
 
 def _with(kind, name, value):
-  """A job whose field `name` holds a value, wherever the field has text."""
+  """Returns a job with a value in each text position of the field `name`."""
   values = {
     'command': _command(value),
     'sbatch_arg': (f'--comment={value}',),
@@ -163,7 +163,7 @@ def test_control_characters_are_refused_in_every_field(kind):
       'manifest',
       'gpu_network',
       'restart_policy',
-      'program',  # is not rendered
+      'program',  # not rendered
     ):
       continue
     for value in _CONTROLS:
@@ -179,7 +179,7 @@ def test_control_characters_are_refused_in_every_field(kind):
 @_SETTINGS
 @hypothesis.given(value=_TEXT)
 def test_slurm_directives_are_plain_or_rejected(value):
-  """A value that sbatch could split or take for a comment is an error."""
+  """A value that sbatch could split or read as a comment is an error."""
   try:
     job = slurm.SlurmJob(
       command=('train',), partition=value, sbatch_arg=(f'--comment={value}',)
@@ -196,10 +196,10 @@ def test_slurm_directives_are_plain_or_rejected(value):
 @hypothesis.given(value=_TEXT)
 def test_slurm_script_passes_words_on(tmp_path_factory, value):
   shell = _Shell(tmp_path_factory.mktemp('slurm'), 'srun')
-  words = _command(value)
-  job = slurm.SlurmJob(command=words, env=(f'A={value}',))
+  arguments = _command(value)
+  job = slurm.SlurmJob(command=arguments, env=(f'A={value}',))
   recorded = shell(job.render(), SLURM_JOB_ID='1')
-  assert recorded[3:] == ['xlflax', *words, job_base.PREEMPTION_FLAG]
+  assert recorded[3:] == ['xlflax', *arguments, job_base.PREEMPTION_FLAG]
 
 
 @_SETTINGS
@@ -267,7 +267,7 @@ def test_local_lines(tmp_path_factory, value):
 def test_tpu_script(tmp_path_factory, value):
   folder = tmp_path_factory.mktemp('tpu')
   shell = _Shell(folder, 'gcloud', 'xlflax')
-  # Every worker's command runs here; the resource is there.
+  # Every worker's command runs here, and the resource exists.
   (folder / 'gcloud').write_text(_GCLOUD)
   job = tpu.TpuJob(
     command=_command(value),
@@ -312,7 +312,7 @@ def test_names_of_tpus(name):
 
 
 def _expanded(text: str) -> str:
-  """What Kubernetes makes of `$` in commands and variables; no variable set."""
+  """Returns the result of Kubernetes' `$` expansion without variables."""
   result, i = '', 0
   while i < len(text):
     if text[i] != '$' or i + 1 == len(text):
@@ -363,7 +363,7 @@ def test_kubernetes_manifest(value):
 
 @pytest.mark.parametrize('value', ['1e3', 'y', 'N', '0o17', '1_0', '12e03'])
 def test_yaml_of_other_readers(value):
-  """Readers of YAML 1.2 and of Go take these for numbers and booleans."""
+  """YAML 1.2 and Go parse these values as numbers and booleans."""
   job = kubernetes.KubernetesJob(
     command=('train',),
     env=(f'A={value}',),

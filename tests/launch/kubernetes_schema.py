@@ -1,8 +1,9 @@
-"""The part of the Kubernetes and JobSet API that the manifests use, strictly.
+"""Strict schema of the Kubernetes and JobSet API used by the manifests.
 
-Field names and types as the API reference of Kubernetes 1.30 (batch/v1 Job,
-v1 Service) and of JobSet v1alpha2 give them. A field that is not here is an
-error, as a misspelt one is dropped, or refused, by a cluster.
+Field names and types are those of the API reference of Kubernetes 1.30
+(batch/v1
+Job, v1 Service) and of JobSet v1alpha2. Unlisted fields are errors, because a
+cluster drops or rejects misspelled fields.
 """
 
 import re
@@ -13,14 +14,14 @@ _NAME = re.compile(r'[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?')
 
 
 class _Map:
-  """An object with any names, whose values are of one kind."""
+  """Object with arbitrary keys and values of one type."""
 
   def __init__(self, values, names=_LABEL):
     self.values, self.names = values, names
 
 
 class _Required(dict):
-  """An object all of whose fields are needed."""
+  """Object in which all fields are required."""
 
 
 _LABELS = _Map(str)
@@ -78,7 +79,7 @@ _VOLUME = {
   'configMap': _Required(name=_NAME),
 }
 _POD = {
-  'restartPolicy': ('Never',),  # what a podFailurePolicy needs
+  'restartPolicy': ('Never',),  # required by a podFailurePolicy
   'terminationGracePeriodSeconds': int,
   'serviceAccountName': _NAME,
   'priorityClassName': _NAME,
@@ -103,7 +104,7 @@ _POD = {
       'effect': ('NoSchedule', 'PreferNoSchedule', 'NoExecute'),
     }
   ],
-  # A sidecar, from Kubernetes 1.29 on.
+  # A sidecar, since Kubernetes 1.29.
   'initContainers': [_CONTAINER | {'restartPolicy': ('Always',)}],
   'containers': [_CONTAINER],
   'volumes': [_VOLUME],
@@ -156,7 +157,7 @@ _KINDS = {
               'PodFailurePolicy',
             )
           ],
-          'onJobFailureMessagePatterns': [str],  # from JobSet 0.10 on
+          'onJobFailureMessagePatterns': [str],  # since JobSet 0.10
         }
       ],
     },
@@ -168,7 +169,7 @@ _KINDS = {
 
 
 def problems(manifest) -> list[str]:
-  """What is wrong with an object, as 'path: reason'."""
+  """Returns the problems of an object, as 'path: reason'."""
   kind = manifest.get('apiVersion'), manifest.get('kind')
   if kind not in _KINDS:
     return [f'no such kind: {kind}']

@@ -1,4 +1,4 @@
-"""Manifests: the examples as they are, the API's schema, and what they say."""
+"""Rendered manifests: the examples, the API's schema, and their content."""
 
 import pathlib
 import stat
@@ -67,7 +67,7 @@ def _manifests(job):
 @pytest.mark.parametrize('nodes', [1, 2, 16])
 @pytest.mark.parametrize('manifest', kubernetes.Manifest)
 def test_examples(manifest, nodes, regenerate_goldens):
-  """Rendered manifests in launch/kubernetes, for people to read."""
+  """Compares the rendered example manifests in launch/kubernetes."""
   path = _EXAMPLES / f'{manifest.value}_{nodes}.yaml'
   job = _job(
     manifest=manifest,
@@ -121,21 +121,21 @@ def test_daemon_of_tcpxo_ends_with_the_training():
   assert variables['NCCL_FASTRAK_CTRL_DEV'] == 'eth0'
   assert variables['XLFLAX_NUM_PROCESSES'] == '2'
   volumes = {v['name'] for v in pod['volumes']}
-  for one in (daemon, container):
-    assert {m['name'] for m in one['volumeMounts']} <= volumes
+  for spec in (daemon, container):
+    assert {m['name'] for m in spec['volumeMounts']} <= volumes
 
 
 @pytest.mark.parametrize('manifest', kubernetes.Manifest)
 @pytest.mark.parametrize('nodes', [1, 2, 16])
-@pytest.mark.parametrize('more', [{}, _ALL_OPTIONS, {'gpus_per_pod': 0}])
-def test_schema(manifest, nodes, more):
-  for rendered in _manifests(_job(manifest=manifest, nnodes=nodes, **more)):
+@pytest.mark.parametrize('options', [{}, _ALL_OPTIONS, {'gpus_per_pod': 0}])
+def test_schema(manifest, nodes, options):
+  for rendered in _manifests(_job(manifest=manifest, nnodes=nodes, **options)):
     assert not kubernetes_schema.problems(rendered)
 
 
 @pytest.mark.parametrize('manifest', kubernetes.Manifest)
-def test_whole_schema(manifest):
-  """The Kubernetes project's own, where a package with it is installed."""
+def test_complete_schema(manifest):
+  """Uses the Kubernetes project's own schema if its package is installed."""
   package = pytest.importorskip('kubernetes_validate')
   for rendered in _manifests(_job(manifest=manifest, **_ALL_OPTIONS)):
     if rendered['kind'] == 'JobSet':
@@ -162,10 +162,10 @@ def test_whole_schema(manifest):
 )
 def test_schema_finds_mistakes(path, value, text):
   [_, manifest] = _manifests(_job(manifest=kubernetes.Manifest.JOB))
-  place = manifest
+  parent = manifest
   for name in path[:-1]:
-    place = place[name]
-  place[path[-1]] = value
+    parent = parent[name]
+  parent[path[-1]] = value
   assert any(
     text in problem for problem in kubernetes_schema.problems(manifest)
   )
@@ -176,7 +176,7 @@ def _template(job):
 
 
 def _parts(job):
-  """The Job's specification, its pod's, and its container."""
+  """Returns the specification of the Job, its pod, and its container."""
   spec = _manifests(job)[-1]['spec']
   if job.manifest is kubernetes.Manifest.JOBSET:
     spec = spec['replicatedJobs'][0]['template']['spec']
@@ -196,7 +196,7 @@ def test_processes_find_each_other(manifest, first):
 
 
 def test_slices_of_tpus():
-  """Each is a Job of the set, and a number counts within its slice."""
+  """Each slice is a Job of the set, and indices count within the slice."""
   job = _job(
     nnodes=4, num_slices=2, gpu_resource='google.com/tpu', gpus_per_pod=4
   )
@@ -221,11 +221,11 @@ def test_slices_of_tpus():
 
 
 @pytest.mark.parametrize(
-  'more', [{}, {'gpu_resource': 'google.com/tpu', 'manifest': 'job'}]
+  'options', [{}, {'gpu_resource': 'google.com/tpu', 'manifest': 'job'}]
 )
-def test_slices_of_something_else_are_refused(more):
+def test_slices_of_something_else_are_refused(options):
   with pytest.raises(errors.ConfigError) as raised:
-    _job(num_slices=2, **more)
+    _job(num_slices=2, **options)
   assert raised.value.where == '--num_slices'
 
 
@@ -255,7 +255,7 @@ def test_a_mistake_is_not_repeated_and_a_stop_does_not_count():
     (None, 'RestartJobSetAndIgnoreMaxRestarts'),
     (errors.ExitStatus.FAILURE, 'RestartJobSet'),
     (errors.ExitStatus.BUG, 'RestartJobSet'),
-    (134, 'RestartJobSet'),  # JAX ends a process that lost another by SIGABRT
+    (134, 'RestartJobSet'),  # JAX aborts (SIGABRT) a process that lost another
     (137, 'RestartJobSet'),  # kill -9, or out of memory
   ],
 )
@@ -268,7 +268,7 @@ def test_what_a_jobset_does_after_each_status(status, action):
 
 
 @pytest.mark.parametrize(
-  'more, platform',
+  'options, platform',
   [
     ({}, '--platform=gpu'),
     ({'gpu_resource': 'google.com/tpu'}, '--platform=tpu'),
@@ -279,13 +279,17 @@ def test_what_a_jobset_does_after_each_status(status, action):
     ),
   ],
 )
-def test_flags_that_the_launcher_adds(more, platform):
-  added = _parts(_job(**more))[2]['command'][1 + len(_job(**more).command) :]
+def test_flags_that_the_launcher_adds(options, platform):
+  added = _parts(_job(**options))[2]['command'][
+    1 + len(_job(**options).command) :
+  ]
   assert added[0] == '--preemption_exit_code=75'
   assert [f for f in added if f.startswith('--platform')] == (
     [platform] if platform else []
   )
-  assert ('--initialization_timeout=3600' in added) == ('command' not in more)
+  assert ('--initialization_timeout=3600' in added) == (
+    'command' not in options
+  )
 
 
 def test_what_the_pods_have():
@@ -487,12 +491,12 @@ def test_misspelled_gin_file_is_reported():
   with pytest.raises(errors.ConfigError) as raised:
     job.check()
   assert raised.value.got == 'pretrain/mlmm.gin'
-  # A file that only the container has.
+  # A file that exists only in the container.
   _job(command=('train', '--gin_file=/opt/own.gin')).check()
 
 
 def test_template_of_the_user(tmp_path):
-  """It can change blocks of text and include the templates of xlflax."""
+  """It can replace blocks and include the templates of xlflax."""
   template = tmp_path / 'pod.yaml.j2'
   template.write_text(
     'apiVersion: v1\nkind: Pod\nmetadata: {name: {{ job.name | yaml }}}\n'
@@ -515,7 +519,7 @@ def test_mistakes_in_a_template(tmp_path, text):
 
 
 def _kubectl(folder: pathlib.Path, code: str) -> dict[str, str]:
-  """An environment with a kubectl that runs some shell."""
+  """Returns an environment with a kubectl that runs shell code."""
   path = folder / 'kubectl'
   path.write_text(f'#!/bin/sh\n{code}\n')
   path.chmod(path.stat().st_mode | stat.S_IXUSR)

@@ -1,4 +1,4 @@
-"""Launchers of one's own: registered by a module, started by `xlflax`."""
+"""User-defined launchers: registered by a module, started by `xlflax`."""
 
 import pytest
 
@@ -35,7 +35,7 @@ class ToyJob(job_base.Job):
 
 @pytest.fixture
 def toy(tmp_path, monkeypatch):
-  """A module `toy_launcher` in the working directory."""
+  """Module `toy_launcher` in the working directory."""
   monkeypatch.setattr(
     launcher_registry, '_launchers', launcher_registry.load_launchers()
   )

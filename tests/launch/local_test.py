@@ -1,4 +1,4 @@
-"""Processes on this machine: their logs, signals, failures, restarts."""
+"""Processes on this machine: logs, signals, failures and restarts."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from xlflax.launch import job_base, local, supervisor
 from xlflax.utils import errors, signals
 
 _ROOT = pathlib.Path(__file__).parents[2]
-# What a process of a test does, given its number `i` and the folder.
+# Code of a test process, with its number `i` and the directory.
 _WORKER = """
 import os, pathlib, signal, sys, time
 flags = dict(a[2:].split('=') for a in sys.argv if a.startswith('--'))
@@ -30,9 +30,9 @@ print('hello from', i, flush=True)
 
 @pytest.fixture
 def job(tmp_path):
-  """Makes a job whose processes run some Python."""
+  """Fixture that creates a job whose processes run Python code."""
 
-  def make(code: str, processes: int = 2, **more) -> local.LocalJob:
+  def make(code: str, processes: int = 2, **options) -> local.LocalJob:
     worker = tmp_path / 'worker.py'
     worker.write_text(_WORKER + textwrap.dedent(code))
     return local.LocalJob(
@@ -42,7 +42,7 @@ def job(tmp_path):
       logs=tmp_path / 'logs',
       grace_seconds=0.5,
       program=(sys.executable, str(worker)),
-      **more,
+      **options,
     )
 
   return make
@@ -67,36 +67,38 @@ def test_too_many_processes(job):
 
 
 def test_success(job, capsys):
-  made = job('print("result of", i)')
-  assert made.launch() == 0
+  local_job = job('print("result of", i)')
+  assert local_job.launch() == 0
   assert capsys.readouterr().out == 'hello from 0\nresult of 0\n'
-  assert made.log(1).read_text() == 'hello from 1\nresult of 1\n'
+  assert local_job.log(1).read_text() == 'hello from 1\nresult of 1\n'
 
 
 def test_the_same_command_adds_to_its_logs(job, capsys):
   for _ in range(2):
-    made = job('print("result of", i)')
-    assert made.launch() == 0
+    local_job = job('print("result of", i)')
+    assert local_job.launch() == 0
     assert capsys.readouterr().out == 'hello from 0\nresult of 0\n'
   for i in range(2):
-    assert made.log(i).read_text() == 2 * f'hello from {i}\nresult of {i}\n'
+    assert (
+      local_job.log(i).read_text() == 2 * f'hello from {i}\nresult of {i}\n'
+    )
 
 
 def test_environment_and_arguments(job):
-  made = job(
+  local_job = job(
     "print(os.environ['JAX_NUM_CPU_DEVICES'], sys.argv[1:])", port=1234
   )
-  assert made.launch() == 0
-  shown = made.log(1).read_text()
-  assert "1 ['train', " in shown
+  assert local_job.launch() == 0
+  log_text = local_job.log(1).read_text()
+  assert "1 ['train', " in log_text
   assert (
     "'--coordinator_address=localhost:1234', '--num_processes=2', "
     "'--process_id=1', '--preemption_exit_code=75', '--platform=cpu']"
-  ) in shown
+  ) in log_text
 
 
 def test_processes_inherit_the_environment(job, monkeypatch):
-  """And the variables of the launcher replace inherited ones."""
+  """The variables of the launcher replace inherited variables."""
   monkeypatch.setenv('OMP_NUM_THREADS', '3')
   monkeypatch.setenv('JAX_PLATFORMS', 'tpu')
   launched = job(
@@ -107,7 +109,7 @@ def test_processes_inherit_the_environment(job, monkeypatch):
 
 
 def test_first_failure_ends_all(job, capsys, tmp_path, caplog):
-  made = job("""
+  local_job = job("""
       touch('started')
       if i == 1:
         while not (folder / 'started_0').exists():
@@ -117,7 +119,7 @@ def test_first_failure_ends_all(job, capsys, tmp_path, caplog):
       wait()
   """)
   start = time.monotonic()
-  assert made.launch() == 1
+  assert local_job.launch() == 1
   assert time.monotonic() - start < 20
   err = capsys.readouterr().err
   assert 'Traceback' in err and 'ValueError: broken' in err
@@ -127,42 +129,42 @@ def test_first_failure_ends_all(job, capsys, tmp_path, caplog):
 
 
 def test_killed_process_ends_all(job, tmp_path, caplog):
-  made = job("""
+  local_job = job("""
       touch('started')
       if i == 1:
         os.kill(os.getpid(), signal.SIGKILL)
       wait()
   """)
-  assert made.launch() == 128 + signal.SIGKILL
+  assert local_job.launch() == 128 + signal.SIGKILL
   assert 'Process 1 of 2 was killed by SIGKILL' in caplog.text
 
 
 def test_last_checkpoint_is_named(job, tmp_path, caplog):
-  made = job('sys.exit(1)')
+  local_job = job('sys.exit(1)')
   for step in ('8', '16', '24.orbax-checkpoint-tmp'):
     (tmp_path / 'run/checkpoints' / step).mkdir(parents=True)
-  made = local.LocalJob(
-    **vars(made)
-    | {'command': (*made.command, '--model_dir', str(tmp_path / 'run'))}
+  local_job = local.LocalJob(
+    **vars(local_job)
+    | {'command': (*local_job.command, '--model_dir', str(tmp_path / 'run'))}
   )
-  made.launch()
+  local_job.launch()
   assert 'step 16' in caplog.text
 
 
-def _launch(made: local.LocalJob) -> subprocess.Popen:
-  """The launcher as a process of its own."""
+def _launch(local_job: local.LocalJob) -> subprocess.Popen:
+  """Starts the launcher as a separate process."""
   code = (
     'import sys, pathlib; from xlflax.launch import local; '
-    f'job = local.LocalJob(command={made.command!r}, nproc_per_node=2, '
-    f'cpu_devices=1, logs=pathlib.Path({str(made.logs)!r}), '
-    f'program={made.program!r}); sys.exit(job.launch())'
+    f'job = local.LocalJob(command={local_job.command!r}, nproc_per_node=2, '
+    f'cpu_devices=1, logs=pathlib.Path({str(local_job.logs)!r}), '
+    f'program={local_job.program!r}); sys.exit(job.launch())'
   )
   return subprocess.Popen([sys.executable, '-c', code], cwd=_ROOT)
 
 
 @pytest.mark.parametrize('number', signals.SIGNALS)
 def test_signals_are_passed_on(job, tmp_path, number):
-  made = job(f"""
+  local_job = job(f"""
       def stop(number, frame):
         touch('stopped')
         sys.exit(75)
@@ -170,19 +172,19 @@ def test_signals_are_passed_on(job, tmp_path, number):
       touch('started')
       wait()
   """)
-  launcher = _launch(made)
+  launcher = _launch(local_job)
   _wait_for(*(tmp_path / f'started_{i}' for i in range(2)))
   launcher.send_signal(number)
-  assert launcher.wait(30) == 0  # stopped in order
+  assert launcher.wait(30) == 0  # stopped gracefully
   assert all((tmp_path / f'stopped_{i}').exists() for i in range(2))
 
 
 def test_processes_do_not_outlive_the_launcher(job, tmp_path):
-  made = job("""
+  local_job = job("""
       touch('started')
       wait()
   """)
-  launcher = _launch(made)
+  launcher = _launch(local_job)
   files = [tmp_path / f'started_{i}' for i in range(2)]
   _wait_for(*files)
   os.kill(launcher.pid, signal.SIGKILL)
@@ -195,7 +197,7 @@ def test_processes_do_not_outlive_the_launcher(job, tmp_path):
 
 
 def test_restart_after_a_failure(job, tmp_path, caplog):
-  made = job(
+  local_job = job(
     """
       if i == 1 and not (folder / 'failed_1').exists():
         touch('failed')
@@ -203,12 +205,12 @@ def test_restart_after_a_failure(job, tmp_path, caplog):
   """,
     max_restarts=2,
   )
-  assert made.launch() == 0
-  assert made.log(1).read_text() == 'hello from 1\n' * 2  # of both
+  assert local_job.launch() == 0
+  assert local_job.log(1).read_text() == 'hello from 1\n' * 2  # of both
 
 
-def test_processes_that_start_again_know_since_when(job, tmp_path):
-  made = job(
+def test_restarted_processes_get_the_restart_time(job, tmp_path):
+  local_job = job(
     """
       told = os.environ.get('XLFLAX_RESTART')
       if told:
@@ -221,15 +223,19 @@ def test_processes_that_start_again_know_since_when(job, tmp_path):
     max_restarts=1,
   )
   before = time.time()
-  assert made.launch() == 0
-  [told] = json.loads((tmp_path / 'told_0').read_text())
-  assert told['failure'].startswith('Process 1 of 2 was killed by SIGKILL on ')
-  assert before < told['noticed'] < told['started'] < time.time()
-  assert told['started'] - told['noticed'] < 2  # the others are not waited for
+  assert local_job.launch() == 0
+  [restart] = json.loads((tmp_path / 'told_0').read_text())
+  assert restart['failure'].startswith(
+    'Process 1 of 2 was killed by SIGKILL on '
+  )
+  assert before < restart['noticed'] < restart['started'] < time.time()
+  assert (
+    restart['started'] - restart['noticed'] < 2
+  )  # does not wait for the others
 
 
 def test_restarts_are_counted_within_an_hour(job, tmp_path, monkeypatch):
-  made = job(
+  local_job = job(
     """
       with (folder / f'starts_{i}').open('a') as file:
         file.write('.')
@@ -237,29 +243,29 @@ def test_restarts_are_counted_within_an_hour(job, tmp_path, monkeypatch):
   """,
     max_restarts=1,
   )
-  assert made.launch() == 3
+  assert local_job.launch() == 3
   for i in range(2):
     (tmp_path / f'starts_{i}').unlink(missing_ok=True)
   monkeypatch.setattr(supervisor, '_RESTART_WINDOW_SECONDS', 0.0)
-  assert made.launch() == 0
+  assert local_job.launch() == 0
 
 
-def test_a_mistake_is_the_last_that_is_said(job, capsys, caplog):
-  made = job("""
+def test_the_mistake_is_reported_last(job, capsys, caplog):
+  local_job = job("""
       if i == 1:
         print('xlflax train: process 1 of 2: No such corpus. Got: x')
         print('Fix: make it')
         sys.exit(2)
       wait()
   """)
-  assert made.launch() == 2
+  assert local_job.launch() == 2
   assert capsys.readouterr().err.endswith(
     'xlflax train: process 1 of 2: No such corpus. Got: x\nFix: make it\n'
   )
 
 
 def test_no_restart_after_a_mistake(job, tmp_path):
-  made = job(
+  local_job = job(
     """
       with (folder / 'starts').open('a') as file:
         file.write(str(i))
@@ -267,25 +273,25 @@ def test_no_restart_after_a_mistake(job, tmp_path):
   """,
     max_restarts=2,
   )
-  assert made.launch() == 2
+  assert local_job.launch() == 2
   assert sorted((tmp_path / 'starts').read_text()) == ['0', '1']
 
 
 def test_gpus_are_shared():
-  made = local.LocalJob(command=('train',), nproc_per_node=2)
-  assert made.environment(1, ['0', '1', '2', '3']) == {
+  local_job = local.LocalJob(command=('train',), nproc_per_node=2)
+  assert local_job.environment(1, ['0', '1', '2', '3']) == {
     'CUDA_VISIBLE_DEVICES': '2,3'
   }
-  assert made.environment(0, []) == {
+  assert local_job.environment(0, []) == {
     'JAX_PLATFORMS': 'cpu',
     'JAX_NUM_CPU_DEVICES': '1',
   }
 
 
 def test_gpus_that_can_not_be_shared():
-  made = local.LocalJob(command=('train',), nproc_per_node=2)
+  local_job = local.LocalJob(command=('train',), nproc_per_node=2)
   with pytest.raises(errors.ConfigError) as raised:
-    made.environment(0, ['0', '1', '2'])
+    local_job.environment(0, ['0', '1', '2'])
   assert raised.value.got == '2 processes, 3 GPUs'
 
 
@@ -335,8 +341,8 @@ def test_commands_that_cannot_be_launched(command, got):
     (('train',), None),
   ],
 )
-def test_value_of_a_flag(words, expected):
-  assert job_base.flag_value(words, '--model_dir') == expected
+def test_value_of_a_flag(arguments, expected):
+  assert job_base.flag_value(arguments, '--model_dir') == expected
 
 
 @pytest.mark.parametrize(
@@ -346,9 +352,9 @@ def test_value_of_a_flag(words, expected):
     ({'nnodes': 2, 'node_rank': 2}, '--node_rank'),
   ],
 )
-def test_mistakes_of_a_node(more, where):
+def test_mistakes_of_a_node(options, where):
   with pytest.raises(errors.ConfigError) as raised:
-    local.NodeJob(command=('train',), nproc_per_node=1, **more)
+    local.NodeJob(command=('train',), nproc_per_node=1, **options)
   assert raised.value.where == where
 
 

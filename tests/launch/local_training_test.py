@@ -1,4 +1,4 @@
-"""`xlflax launch local` with real training: lost processes, other numbers."""
+"""`xlflax launch local` with real training: lost and resized jobs."""
 
 import json
 import os
@@ -68,7 +68,7 @@ def _ended(process, status: int = 0) -> str:
 
 @pytest.fixture(scope='module')
 def single(workspace):
-  """Losses of one process that nothing stopped."""
+  """Losses of one process that was never stopped."""
   directory = workspace.root / 'one_process'
   _ended(_launch(workspace, directory, processes=1))
   return losses(directory)
@@ -83,18 +83,18 @@ def _assert_close(ours, theirs, tolerance: float):
 
 
 def _pid_of(process_id: int, run: pathlib.Path) -> int:
-  """The process of a job that trains in this directory."""
-  wanted = {f'--process_id={process_id}', f'--model_dir={run}'}
-  found = []
+  """Returns the ID of the job's process that trains in this directory."""
+  expected_flags = {f'--process_id={process_id}', f'--model_dir={run}'}
+  process_ids = []
   for path in pathlib.Path('/proc').glob('[0-9]*/cmdline'):
     try:
-      words = path.read_bytes().decode().split('\0')
+      arguments = path.read_bytes().decode().split('\0')
     except OSError:
-      continue  # it has just ended
-    if wanted <= set(words):
+      continue  # the process has just ended
+    if expected_flags <= set(arguments):
       since = int((path.parent / 'stat').read_text().split(')')[1].split()[19])
-      found.append((since, int(path.parent.name)))
-  return min(found)[1]
+      process_ids.append((since, int(path.parent.name)))
+  return min(process_ids)[1]
 
 
 def test_killed_process_ends_the_job_and_a_restart_resumes(workspace, tmp_path):
@@ -125,7 +125,7 @@ def test_killed_process_ends_the_job_and_a_restart_resumes(workspace, tmp_path):
 def test_other_numbers_of_processes_after_each_restart(
   workspace, single, tmp_path
 ):
-  """1, 2, 4, 2 processes: the losses of the run that never stopped."""
+  """With 1, 2, 4, 2 processes, losses equal those of an uninterrupted run."""
   run = tmp_path / 'run'
   for processes, stop in ((1, 6), (2, 12), (4, 18), (2, 24)):
     _ended(
@@ -154,12 +154,14 @@ def test_four_processes_see_the_same_batches(workspace, tmp_path):
 
   started = [start(1, 0), *(start(4, i) for i in range(4))]
   assert [process.wait(timeout=200) for process in started] == [0] * 5
-  whole = dict(np.load(tmp_path / '1-0.npz'))
-  parts = [dict(np.load(tmp_path / f'4-{i}.npz')) for i in range(4)]
-  assert len(whole) >= 10
-  for name, expected in whole.items():
+  single_process_batches = dict(np.load(tmp_path / '1-0.npz'))
+  process_batches = [dict(np.load(tmp_path / f'4-{i}.npz')) for i in range(4)]
+  assert len(single_process_batches) >= 10
+  for name, expected in single_process_batches.items():
     np.testing.assert_array_equal(
-      np.concatenate([part[name] for part in parts]), expected, err_msg=name
+      np.concatenate([part[name] for part in process_batches]),
+      expected,
+      err_msg=name,
     )
 
 
@@ -171,7 +173,7 @@ def test_ctrl_c_saves_and_a_restart_resumes(workspace, single, tmp_path):
   output = _ended(launcher)
   assert 'Forwarding SIGINT' in output
   stopped = re.search(r'Stopped at step (\d+) of', output)
-  if stopped:  # else it was at its end already
+  if stopped:  # otherwise it had already finished
     output = _ended(_launch(workspace, run, processes=2))
     assert f'checkpoint of step {stopped[1]}.' in output
   np.testing.assert_allclose(
@@ -184,7 +186,7 @@ def test_ctrl_c_saves_and_a_restart_resumes(workspace, single, tmp_path):
 def test_a_stopped_process_is_killed_and_the_job_starts_again(
   workspace, single, tmp_path
 ):
-  """It blocks the other's collectives; nobody is lost."""
+  """It blocks the other's collectives, although no process is lost."""
   run = tmp_path / 'run'
   launcher = _launch(
     workspace, run, processes=2, launcher=('--max_restarts=1',)
@@ -199,9 +201,9 @@ def test_a_stopped_process_is_killed_and_the_job_starts_again(
 
 @pytest.mark.parametrize('kills', [20])
 def test_kills_in_a_row(workspace, tmp_path, kills):
-  """One after the other, each past what the one before has lost."""
-  whole, run = tmp_path / 'whole', tmp_path / 'run'
-  _ended(_launch(workspace, whole, processes=2, steps=30 * kills))
+  """Kills repeatedly, each time after the lost steps are recovered."""
+  expected_dir, run = tmp_path / 'whole', tmp_path / 'run'
+  _ended(_launch(workspace, expected_dir, processes=2, steps=30 * kills))
   launcher = _launch(
     workspace,
     run,
@@ -209,7 +211,7 @@ def test_kills_in_a_row(workspace, tmp_path, kills):
     steps=30 * kills,
     launcher=('--max_restarts=99',),
   )
-  # The launcher would wait for whoever reads what it says.
+  # Discards the output, because the launcher would block on a full pipe.
   reader = threading.Thread(target=launcher.communicate)
   reader.start()
   for i in range(kills):
@@ -218,15 +220,17 @@ def test_kills_in_a_row(workspace, tmp_path, kills):
   reader.join()
   assert launcher.returncode == 0
   rows = map(json.loads, (run / 'metrics.jsonl').open())
-  told = [row['restart'] for row in rows if 'restart' in row]
-  assert [one['generation'] for one in told] == list(range(1, kills + 1))
-  assert losses(run) == losses(whole)
+  restarts = [row['restart'] for row in rows if 'restart' in row]
+  assert [restart['generation'] for restart in restarts] == list(
+    range(1, kills + 1)
+  )
+  assert losses(run) == losses(expected_dir)
 
 
 def test_a_killed_process_costs_seconds(workspace, tmp_path, capsys):
-  """Four processes: all start again at once; the same losses, bit by bit."""
-  whole, run = tmp_path / 'whole', tmp_path / 'run'
-  _ended(_launch(workspace, whole, processes=4, steps=60))
+  """Four processes restart immediately, with exactly the same losses."""
+  expected_dir, run = tmp_path / 'whole', tmp_path / 'run'
+  _ended(_launch(workspace, expected_dir, processes=4, steps=60))
   launcher = _launch(
     workspace, run, processes=4, steps=60, launcher=('--max_restarts=2',)
   )
@@ -242,14 +246,14 @@ def test_a_killed_process_costs_seconds(workspace, tmp_path, capsys):
   ]
   with capsys.disabled():
     print(f'\nseconds lost by a kill -9 of one of four: {costs}')
-  assert losses(run) == losses(whole)
-  # What else runs on this machine takes its share.
+  assert losses(run) == losses(expected_dir)
+  # Other programs on this machine slow down the restart.
   assert costs['lost'] < 20 * max(1, os.getloadavg()[0] / os.cpu_count())
 
 
 @pytest.mark.parametrize('process', [0, 1])
 def test_a_frozen_process_is_named(workspace, tmp_path, process):
-  """Long before the limit of hangs, with its step and the others' stacks."""
+  """Before the hang limit, with its step and the stack traces of the others."""
   run = tmp_path / 'run'
   launcher = _launch(
     workspace, run, '--heartbeat_timeout=20', processes=2, steps=100000
@@ -259,7 +263,7 @@ def test_a_frozen_process_is_named(workspace, tmp_path, process):
   output = _ended(launcher, status=74)
   survivor = rf'process {1 - process} of 2 on \S+ was .*step \d+\)? for \d+ s'
   assert re.search(survivor, output), output
-  # JAX names the task in the log, or its coordination service: process 0.
+  # JAX logs the task, or its coordination service: process 0.
   log = run.parent / f'{run.name}.logs' / f'process_{1 - process}.log'
   text = log.read_text()
   assert 'Current thread' in text and 'train_loop.py' in text

@@ -17,12 +17,12 @@ _TINY = (
   '--gin.WARMUP_STEPS=1',
   '--gin.EncoderConfig.max_position_embeddings=32',
 )
-_LIMIT = 90  # seconds, for a machine that has much else to do
+_LIMIT = 90  # seconds, for a busy machine
 
 
 @pytest.fixture
 def together(workspace, tmp_path):
-  """Runs two processes; their outputs, statuses checked."""
+  """Fixture that runs two processes and returns their outputs."""
 
   def run(
     *different, port=None, statuses=(2, 2), join_timeout=40, **environment
@@ -52,8 +52,8 @@ def together(workspace, tmp_path):
   return run
 
 
-def _flags(i, *more, count=2):
-  return (f'--process_id={i}', f'--num_processes={count}', *more)
+def _flags(i, *extra, count=2):
+  return (f'--process_id={i}', f'--num_processes={count}', *extra)
 
 
 @pytest.mark.slow  # see also joining_test
@@ -101,7 +101,7 @@ def test_batch_that_does_not_divide_the_mesh(together):
 
 
 def test_mistake_of_one_process_ends_both(together, tmp_path):
-  """One host lacks the cache: the other would wait in a collective."""
+  """One host lacks the cache; the other would wait in a collective."""
   outputs = together(
     _flags(0), _flags(1, f'--cache={tmp_path / "none"}'), statuses=(2, 2)
   )
@@ -111,7 +111,7 @@ def test_mistake_of_one_process_ends_both(together, tmp_path):
 
 @pytest.mark.slow  # see also paths_test
 def test_unreachable_bucket(together):
-  """Before anything is compiled, on both processes."""
+  """Both processes report it before compiling."""
   pytest.importorskip('gcsfs')
   nowhere = fake_bucket.variables(f'http://127.0.0.1:{free_port()}')
   flags = ('--model_dir=gs://bucket/run',)

@@ -1,4 +1,4 @@
-"""A token cache by an array of jobs on a real Slurm of two nodes."""
+"""A token cache written by an array of jobs on a real two-node Slurm."""
 
 import argparse
 

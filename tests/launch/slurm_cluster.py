@@ -1,8 +1,8 @@
-"""A Slurm cluster of two "nodes" on one machine, made from nothing.
+"""Slurm cluster of two simulated nodes on one machine.
 
-Needs Debian's packages munge, slurmctld, slurmd and slurm-client, and root
-(for the names of the nodes in /etc/hosts). All files lie in one folder; the
-daemons are ended, and the names removed, when the context is left.
+Requires Debian's packages munge, slurmctld, slurmd and slurm-client, and root
+(for the names of the nodes in /etc/hosts). All files are in one directory. The
+context manager terminates the daemons and removes the names on exit.
 """
 
 import os
@@ -51,7 +51,7 @@ PartitionName=all Nodes={names} Default=YES State=UP MaxTime=INFINITE
 
 
 def missing() -> str | None:
-  """Why no cluster can be made here, or None."""
+  """Returns the reason why no cluster can be created here, or None."""
   absent = [name for name in PROGRAMS if not _path(name)]
   if absent:
     return 'not installed: ' + ', '.join(absent)
@@ -74,16 +74,18 @@ def _free_ports(count: int) -> list[int]:
 
 
 class TinyCluster:
-  """munged, slurmctld and one slurmd for each name; a context manager.
+  """Context manager of munged, slurmctld and one slurmd per node name.
 
   Args:
-    folder: where configuration, state and logs of the daemons lie.
-    names: of the nodes.
+    folder: Directory of the daemons' configuration, state and logs.
+    names: Names of the nodes.
   """
 
   def __init__(self, folder: pathlib.Path, names=('n1', 'n2')):
     self.folder = folder
-    self._mark = f'  # Slurm of {folder}'  # others may run beside it
+    self._mark = (
+      f'  # Slurm of {folder}'  # other clusters may run at the same time
+    )
     self._names = names
     self._daemons: list[subprocess.Popen] = []
     self._nodes: dict[str, subprocess.Popen] = {}
@@ -125,12 +127,12 @@ class TinyCluster:
     self._nodes[name] = self._daemon('slurmd', '-D', '-N', name)
 
   def kill_node(self, name: str) -> None:
-    """Ends a node's slurmd as a lost machine does: without a word."""
+    """Kills a node's slurmd without notice, as if the machine were lost."""
     self._nodes[name].kill()
     self._nodes[name].wait()
 
   def _end_jobs(self):
-    """Leaves no job's processes behind."""
+    """Terminates the processes of all jobs."""
     for _ in range(60):
       subprocess.run(
         ['scancel', '--signal=KILL', '--full', '--user=root'],
@@ -144,13 +146,13 @@ class TinyCluster:
         check=False,
         capture_output=True,
       )
-      left = subprocess.run(
+      queue = subprocess.run(
         ['squeue', '--noheader'],
         env=self.environment,
         check=False,
         capture_output=True,
       )
-      if not left.stdout.strip():
+      if not queue.stdout.strip():
         return
       time.sleep(0.5)
 
@@ -159,7 +161,7 @@ class TinyCluster:
     _HOSTS.write_text(''.join(x for x in lines if self._mark not in x))
 
   def run(self, *command: str) -> str:
-    """What a Slurm command printed; fails with its output."""
+    """Returns the output of a Slurm command; fails with its output."""
     result = subprocess.run(
       command,
       env=self.environment,
@@ -173,9 +175,9 @@ class TinyCluster:
     return result.stdout
 
   def state(self, job: str) -> str:
-    """The job's state, such as 'RUNNING'; of an array, the least final one."""
-    shown = self.run('scontrol', '--oneliner', 'show', 'job', job)
-    states = re.findall(r'JobState=(\S+)', shown)
+    """Returns the job state, such as 'RUNNING'; for arrays, the least final."""
+    description = self.run('scontrol', '--oneliner', 'show', 'job', job)
+    states = re.findall(r'JobState=(\S+)', description)
     return next((s for s in states if s in UNFINISHED), states[0])
 
   def _write_names(self):
@@ -235,7 +237,7 @@ class TinyCluster:
     return daemon
 
   def _wait_until_idle(self):
-    shown = ''
+    output = ''
     for _ in range(120):
       result = subprocess.run(
         ['sinfo', '--noheader', '--format=%D %t'],
@@ -244,14 +246,14 @@ class TinyCluster:
         text=True,
         check=False,
       )
-      shown = result.stdout + result.stderr
+      output = result.stdout + result.stderr
       if result.stdout.split() == [str(len(self._names)), 'idle']:
         return
       time.sleep(0.5)
-    raise AssertionError(f'{shown}\n{self.logs()}')
+    raise AssertionError(f'{output}\n{self.logs()}')
 
   def logs(self) -> str:
-    """The last lines of all daemons' logs."""
+    """Returns the last lines of all daemon logs."""
     return '\n'.join(
       f'--- {path.name}\n'
       + '\n'.join(path.read_text(errors='replace').splitlines()[-15:])

@@ -1,4 +1,4 @@
-"""What ends real jobs: lost tasks, lost nodes, nodes that come late."""
+"""Failures of real jobs: lost tasks, lost nodes and late nodes."""
 
 import os
 import pathlib
@@ -20,16 +20,16 @@ pytestmark = [
 
 
 def _task(number: int, run: pathlib.Path) -> int:
-  """The process id of a task that trains in this directory."""
+  """Returns the process ID of a task that trains in this directory."""
   for path in pathlib.Path('/proc').glob('[0-9]*'):
     try:
-      words = (path / 'cmdline').read_bytes().decode().split('\0')
+      arguments = (path / 'cmdline').read_bytes().decode().split('\0')
       variables = (path / 'environ').read_bytes().decode().split('\0')
     except OSError:
-      continue  # it has just ended
+      continue  # the process has just ended
     if (
-      words[0] == sys.executable
-      and f'--model_dir={run}' in words
+      arguments[0] == sys.executable
+      and f'--model_dir={run}' in arguments
       and f'SLURM_PROCID={number}' in variables
     ):
       return int(path.name)
@@ -55,14 +55,14 @@ def _kill_slurmd_and_task(cluster, run):
 
 
 def _lose_node(cluster, run):
-  """Everything of it at once, the step's own daemon included."""
+  """Kills all processes of a node at once, including the step daemon."""
   task = _task(1, run)
   cluster.kill_node('n2')
   for pid in (_parent(task), task):
     os.kill(pid, signal.SIGKILL)
 
 
-def _start(workspace, cluster, tmp_path, *arguments, **more):
+def _start(workspace, cluster, tmp_path, *arguments, **options):
   return slurm_jobs.submit(
     workspace,
     cluster,
@@ -71,7 +71,7 @@ def _start(workspace, cluster, tmp_path, *arguments, **more):
     *slurm_jobs.train(workspace, tmp_path / 'run'),
     '--gin.checkpoints.CheckpointOptions.save_interval_steps=20',
     *arguments,
-    **more,
+    **options,
   )
 
 
@@ -97,7 +97,7 @@ def test_a_failed_job_is_queued_again_and_ends_as_if_nothing_was(
 
 
 def test_a_node_that_comes_late(workspace, cluster, uninterrupted, tmp_path):
-  """Three minutes late, at a limit of one: the next attempt meets."""
+  """It is three minutes late at a limit of one; the next attempt succeeds."""
   late = tmp_path / 'late.sh'
   late.write_text(
     '#!/bin/bash\n'
@@ -121,7 +121,7 @@ def test_a_node_that_comes_late(workspace, cluster, uninterrupted, tmp_path):
 def test_a_node_that_comes_late_within_the_limit(
   workspace, cluster, uninterrupted, tmp_path
 ):
-  """Three minutes late, at the limit of five that is the default."""
+  """It is three minutes late at the default limit of five."""
   late = tmp_path / 'late.sh'
   late.write_text(
     '#!/bin/bash\n'

@@ -24,7 +24,7 @@ TINY = (
 
 
 class Job:
-  """A job of `xlflax launch slurm`, as `wait_for_step` looks at processes."""
+  """A job of `xlflax launch slurm` with the interface of `wait_for_step`."""
 
   def __init__(self, cluster, number: str):
     self.cluster, self.number = cluster, number
@@ -32,7 +32,7 @@ class Job:
     self._asked = 0.0
 
   def poll(self):
-    """The state of a job that has ended; asked for once a second."""
+    """Returns the state of a finished job, queried once a second."""
     if time.monotonic() > self._asked + 1:
       state = self.cluster.state(self.number)
       self._ended = None if state in slurm_cluster.UNFINISHED else state
@@ -43,11 +43,11 @@ class Job:
     """Blocks until Slurm has counted a restart of the job."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-      shown = self.cluster.run('scontrol', 'show', 'job', self.number)
-      if ' Restarts=0 ' not in shown:
+      description = self.cluster.run('scontrol', 'show', 'job', self.number)
+      if ' Restarts=0 ' not in description:
         return
       time.sleep(1)
-    raise AssertionError(f'{shown}\n' + self.cluster.logs())
+    raise AssertionError(f'{description}\n' + self.cluster.logs())
 
   def wait(self, seconds: float = 240) -> str:
     end = time.monotonic() + seconds
@@ -61,7 +61,7 @@ class Job:
 
 
 def submit(workspace, cluster, logs, *arguments, command=_COMMAND) -> Job:
-  """Submits a job of two nodes, whose processes run `command`."""
+  """Submits a job of two nodes whose processes run `command`."""
   answer = workspace.run(
     'launch',
     'slurm',

@@ -14,11 +14,11 @@ from xlflax.utils import errors
 
 _EXAMPLE = pathlib.Path(__file__).parents[2] / 'launch/slurm/slurm_4.sbatch'
 _PROGRAMS = {
-  # Notes its arguments; SLEEP is how long a run takes, STATUS how it ends
+  # Records its arguments; SLEEP is how long a run takes, STATUS how it ends
   # by itself, SIGNALLED how it ends after a signal.
   'srun': 'printf "%s\\n" "$@" > "$FOLDER/srun"\n'
   'trap \'kill $!; exit "$SIGNALLED"\' USR1 TERM\n'
-  # (A child keeps no output open: a signal before its exec is lost.)
+  # A child process does not keep the output open.
   'sleep "$SLEEP" > /dev/null 2>&1 &\ntouch "$FOLDER/started"\nwait $!\n'
   'exit "$STATUS"',
   'scontrol': 'echo "$@" >> "$FOLDER/scontrol"',
@@ -27,7 +27,7 @@ _PROGRAMS = {
 
 @pytest.fixture
 def start(tmp_path):
-  """Starts the script; its environment may be added to."""
+  """Fixture that starts the script with optional environment variables."""
   (tmp_path / 'bin').mkdir()
   for name, code in _PROGRAMS.items():
     program = tmp_path / 'bin' / name
@@ -68,7 +68,7 @@ def _requeued(folder) -> bool:
 
 
 def test_example(regenerate_goldens):
-  """A rendered script in launch/slurm, for people to read."""
+  """Compares the rendered example script in launch/slurm."""
   text = slurm.SlurmJob(
     command=(
       'train',
@@ -185,7 +185,7 @@ def test_failures_are_queued_again_so_often(
   'number, requeued', [(signal.SIGUSR1, True), (signal.SIGTERM, False)]
 )
 def test_signal_to_the_script(start, tmp_path, number, requeued):
-  """As `--signal=B:USR1@120`, and as `scancel` without a signal."""
+  """As for `--signal=B:USR1@120`, and for `scancel` without a signal."""
   process = start('train', SLEEP='60')
   for _ in range(500):
     if (tmp_path / 'started').exists():
@@ -199,7 +199,7 @@ def test_signal_to_the_script(start, tmp_path, number, requeued):
 
 @pytest.mark.parametrize('name, requeued', [('USR1', True), ('TERM', False)])
 def test_signal_before_the_start(start, tmp_path, name, requeued):
-  """While the script still reads its line of the sweep."""
+  """The script is still reading its line of the sweep."""
   reader = tmp_path / 'bin/sed'
   reader.write_text(f'#!/bin/sh\nkill -{name} $PPID\necho --x=1\n')
   reader.chmod(0o755)
@@ -212,8 +212,8 @@ def test_signal_before_the_start(start, tmp_path, name, requeued):
   assert not (tmp_path / 'srun').exists()
 
 
-def test_a_controller_that_is_away_is_asked_again(start, tmp_path):
-  """The third time it is there."""
+def test_requests_to_an_unreachable_controller_are_retried(start, tmp_path):
+  """The third request succeeds."""
   (tmp_path / 'bin/scontrol').write_text(
     '#!/bin/bash\necho x >> "$FOLDER/asked"\n'
     '(($(wc -l < "$FOLDER/asked") > 2)) && echo "$@" > "$FOLDER/scontrol"\n'
@@ -225,7 +225,7 @@ def test_a_controller_that_is_away_is_asked_again(start, tmp_path):
 
 
 def test_supervisors_have_the_cpus_of_their_node(start, tmp_path):
-  """One task a node, which has the processors of all."""
+  """One task per node, with all CPUs of the node."""
   (tmp_path / 'bin/scontrol').write_text('#!/bin/sh\necho n7; echo n8\n')
   process = start(
     'train',
@@ -409,13 +409,13 @@ def test_submission(tmp_path):
 
 
 def test_supervisors_are_restarted_within_the_job(start, tmp_path):
-  """Three times within an hour; then the job is queued again."""
+  """Three times within an hour; then the job is requeued."""
   (tmp_path / 'bin/srun').write_text(
     '#!/bin/bash\necho "x$XLFLAX_RESTART" | tr -d "\\n" >> "$FOLDER/steps"\n'
     'echo >> "$FOLDER/steps"\nexit "$(head -n 1 "$FOLDER/ends"; '
     'sed -i 1d "$FOLDER/ends")"\n'
   )
-  more = {
+  settings = {
     'options': {'restart_policy': 'in_place', 'nodes': 2},
     'SLURM_JOB_NUM_NODES': '2',
     'SLURM_JOB_NODELIST': 'n[1-2]',
@@ -431,9 +431,11 @@ def test_supervisors_are_restarted_within_the_job(start, tmp_path):
     (tmp_path / 'ends').write_text(ends.replace(' ', '\n') + '\n')
     (tmp_path / 'steps').unlink(missing_ok=True)
     (tmp_path / 'scontrol').unlink(missing_ok=True)
-    assert _ended(start('train', **more))[0] == status
+    assert _ended(start('train', **settings))[0] == status
     lines = (tmp_path / 'steps').read_text().splitlines()
     assert len(lines) == steps and lines[0] == 'x'
-    [told] = json.loads(lines[1][1:])
-    assert told['failure'] == 'a supervisor ended' and told['noticed'] > 10**9
+    [restart] = json.loads(lines[1][1:])
+    assert (
+      restart['failure'] == 'a supervisor ended' and restart['noticed'] > 10**9
+    )
     assert (tmp_path / 'scontrol').exists() is queued

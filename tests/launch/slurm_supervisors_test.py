@@ -11,7 +11,7 @@ import pytest
 from tests.end_to_end.conftest import losses, wait_for_step
 from tests.launch import slurm_cluster, slurm_jobs
 
-_STEPS = '--gin.TRAIN_STEPS=30'  # few, on a machine that does other things
+_STEPS = '--gin.TRAIN_STEPS=30'  # low, because the machine runs other programs
 pytestmark = [
   pytest.mark.slow,
   pytest.mark.skipif(
@@ -21,39 +21,41 @@ pytestmark = [
 ]
 
 
-def _with_words(*wanted: str, node: int | None = None) -> int:
-  """The oldest process whose command line has these words: not its children."""
-  found = {}
+def _find_process(*expected_arguments: str, node: int | None = None) -> int:
+  """Returns the oldest process with these arguments, not its children."""
+  processes = {}
   for path in pathlib.Path('/proc').glob('[0-9]*'):
     try:
-      words = (path / 'cmdline').read_bytes().decode().split('\0')
-      # What follows the name, which may have spaces: field 22 is the start.
-      begun = int((path / 'stat').read_text().rpartition(')')[2].split()[19])
+      arguments = (path / 'cmdline').read_bytes().decode().split('\0')
+      # The name may contain spaces. Field 22 is the start time.
+      start_time = int(
+        (path / 'stat').read_text().rpartition(')')[2].split()[19]
+      )
       variables = (path / 'environ').read_bytes().decode().split('\0')
     except OSError:
-      continue  # it has just ended
+      continue  # the process has just ended
     if node is not None and f'SLURM_NODEID={node}' not in variables:
       continue
-    if set(wanted) <= set(words) and 'python' in words[0]:
-      found[begun] = int(path.name)
-  assert found, f'no process {wanted}'
-  return found[min(found)]
+    if set(expected_arguments) <= set(arguments) and 'python' in arguments[0]:
+      processes[start_time] = int(path.name)
+  assert processes, f'no process {expected_arguments}'
+  return processes[min(processes)]
 
 
 def _fail(failure: str, run: pathlib.Path) -> None:
-  """Kills or stops a process, a supervisor, or all of a node."""
-  own = f'--model_dir={run}'
+  """Kills or stops a process, a supervisor, or all processes of a node."""
+  model_dir_flag = f'--model_dir={run}'
   process = 0 if failure == 'coordinator' else 1
   ends = signal.SIGSTOP if failure == 'stopped' else signal.SIGKILL
   if failure in ('supervisor', 'node'):
-    os.kill(_with_words('node', own, node=1), ends)
+    os.kill(_find_process('node', model_dir_flag, node=1), ends)
   if failure != 'supervisor':
-    os.kill(_with_words(f'--process_id={process}', own), ends)
+    os.kill(_find_process(f'--process_id={process}', model_dir_flag), ends)
 
 
-@pytest.fixture(name='whole', scope='module')
-def fixture_whole(workspace, tmp_path_factory):
-  """The run that nothing disturbs."""
+@pytest.fixture(name='uninterrupted_run', scope='module')
+def fixture_uninterrupted_run(workspace, tmp_path_factory):
+  """Run without any disturbance."""
   folder = tmp_path_factory.mktemp('whole') / 'run'
   local = 'launch local --nproc_per_node=2 --cpu_devices=1 --'.split()
   workspace.run(*local, *slurm_jobs.train(workspace, folder), _STEPS)
@@ -64,7 +66,7 @@ def fixture_whole(workspace, tmp_path_factory):
   'failure', ['task', 'coordinator', 'stopped', 'supervisor', 'node']
 )
 def test_a_failure_costs_seconds_within_the_job(
-  workspace, cluster, whole, tmp_path, capsys, failure
+  workspace, cluster, uninterrupted_run, tmp_path, capsys, failure
 ):
   run = tmp_path / 'run'
   job = slurm_jobs.submit(
@@ -78,7 +80,7 @@ def test_a_failure_costs_seconds_within_the_job(
     '--gin.checkpoints.CheckpointOptions.save_interval_steps=4',
   )
   wait_for_step(job, run, 9)
-  begun = time.time()
+  start_time = time.time()
   _fail(failure, run)
   assert job.wait(400) == 'COMPLETED', slurm_jobs.log(tmp_path / 'logs')
   log = slurm_jobs.log(tmp_path / 'logs')
@@ -92,10 +94,10 @@ def test_a_failure_costs_seconds_within_the_job(
     assert 'The supervisors ended with status' in log, log
   else:
     assert 'restart 1 of at most 20' in log, log
-  seconds = costs['noticed'] - begun + costs['lost']
+  seconds = costs['noticed'] - start_time + costs['lost']
   with capsys.disabled():
     print(f'\n{seconds:.1f} s lost under Slurm, {failure}: {costs}')
-  assert losses(run) == losses(whole)
+  assert losses(run) == losses(uninterrupted_run)
 
 
 def test_a_mistake_ends_the_job_with_its_text(workspace, cluster, tmp_path):

@@ -1,4 +1,4 @@
-"""Jobs of a real Slurm: two "nodes" on this machine, made from nothing."""
+"""Jobs on a real Slurm with two simulated nodes on this machine."""
 
 import pytest
 
@@ -93,8 +93,8 @@ def test_lines_of_a_sweep_are_tasks_of_an_array(workspace, cluster, tmp_path):
   )
   assert job.wait() == 'COMPLETED', slurm_jobs.log(tmp_path / 'logs')
   for i in (2, 3):
-    found = losses(tmp_path / f'run {i}')
-    assert found[3]['learning_rate'] == pytest.approx(10**-i, rel=1e-3)
+    trial_losses = losses(tmp_path / f'run {i}')
+    assert trial_losses[3]['learning_rate'] == pytest.approx(10**-i, rel=1e-3)
 
 
 def test_several_processes_on_each_node(workspace, cluster, tmp_path):
@@ -111,4 +111,4 @@ def test_several_processes_on_each_node(workspace, cluster, tmp_path):
   log = slurm_jobs.log(tmp_path / 'logs')
   for i in range(4):
     assert f'Process {i} of 4 (slurm)' in log
-  assert log.count('Finished at step 6') == 1  # process 0 alone reports
+  assert log.count('Finished at step 6') == 1  # only process 0 reports

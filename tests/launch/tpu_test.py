@@ -1,4 +1,4 @@
-"""The script for Cloud TPU, run against a gcloud that takes notes."""
+"""The script for Cloud TPU, run with a gcloud that records its calls."""
 
 import os
 import pathlib
@@ -15,10 +15,10 @@ from xlflax.utils import errors
 _EXAMPLE = (
   pathlib.Path(__file__).parents[2] / 'launch/tpu/create_and_run_2_slices.sh'
 )
-# Records each call; a resource exists from create to delete. `states` has the
-# state for each `describe`, a line each; the last one stays, and ERROR is a
-# lost network. A worker's commands run here, in a home of its own;
-# `connections` has how many of them fail first.
+# Records each call. A resource exists from create to delete. `states` lists the
+# state of each `describe`, one per line. The last is repeated, and ERROR is
+# a lost network. A worker's commands run here, in a separate home directory.
+# `connections` is the number of commands that fail first.
 _GCLOUD = r"""#!/bin/bash
 cd "$FOLDER"
 next() { head -n 1 "$1"; [ "$(wc -l < "$1")" -gt 1 ] && sed -i 1d "$1"; }
@@ -45,8 +45,8 @@ fi
 export HOME="$FOLDER/$5"; mkdir -p "$HOME"; cd "$HOME"
 exec bash -c "$command"
 """
-# The run: notes what it was called with, and ends as the next line of `results`
-# says.
+# The run records its arguments, and exits with the status in the next line of
+# `results`.
 _XLFLAX = r"""#!/bin/bash
 cd "$FOLDER"
 echo "$*" >> runs
@@ -59,7 +59,7 @@ _WHEEL_NAME = 'xlflax-1.0-py3-none-any.whl'
 _WHEEL = f'gs://bucket/{_WHEEL_NAME}'
 
 
-def _job(**more):
+def _job(**options):
   return tpu.TpuJob(
     **{
       'command': (
@@ -74,7 +74,7 @@ def _job(**more):
       'runtime_version': 'v2-alpha-tpuv5-lite',
       'package': 'https://example.org/xlflax.whl',
     }
-    | more
+    | options
   )
 
 
@@ -113,7 +113,7 @@ def play(tmp_path):
   return _Play(tmp_path)
 
 
-def _test_job(**more):
+def _test_job(**options):
   return _job(
     **{
       'setup_command': 'true',
@@ -121,7 +121,7 @@ def _test_job(**more):
       'poll_seconds': 0,
       'abandon_minutes': 0,
     }
-    | more
+    | options
   )
 
 
@@ -150,7 +150,7 @@ cp "$FOLDER/xlflax" venv/bin/xlflax
   ],
 )
 def test_package_is_installed_once(play, package, copied, installed):
-  """pip cannot read gs://, so that such a package is copied first."""
+  """pip cannot read gs://, so such a package is copied first."""
   for name, code in (('python3.11', _PIP), ('sudo', '#!/bin/bash\n')):
     (play.folder / name).write_text(code)
     (play.folder / name).chmod(0o755)
@@ -199,7 +199,7 @@ def test_waits_until_there_are_tpus(play):
 
 
 def test_new_tpus_after_a_loss(play):
-  """The connection is lost for good, and the resource is suspended."""
+  """The connection is lost permanently, and the resource is suspended."""
   play.write('connections', 10**6)
   states = ['ACTIVE', 'ACTIVE', 'ACTIVE', 'SUSPENDED']
   assert play(_test_job(max_restarts=1), states, [0]) == 1
@@ -208,7 +208,7 @@ def test_new_tpus_after_a_loss(play):
 
 
 def test_a_lost_connection_starts_and_deletes_nothing(play):
-  """Neither of `describe` nor of ssh: the run is followed to its end."""
+  """If `describe` or ssh fails, the run is still followed to its end."""
   play.write('connections', 5)
   states = ['ERROR', 'ERROR', 'ACTIVE', 'ERROR', 'ACTIVE']
   assert play(_test_job(), states, [0]) == 0
@@ -335,7 +335,7 @@ def test_environment_of_the_run(play):
   'age_minutes, is_deleted', [(5, False), (61, True), (None, False)]
 )
 def test_workers_delete_abandoned_tpus(tmp_path, age_minutes, is_deleted):
-  """If nothing has touched the heartbeat of the run for an hour."""
+  """If the heartbeat file of the run is unchanged for an hour."""
   script = templates.render_shell(
     'tpu/delete_abandoned.sh.j2', _job().context() | {'check_seconds': 0.1}
   )
@@ -386,7 +386,7 @@ def test_script_is_shell(tmp_path):
 
 
 def test_example(regenerate_goldens):
-  """A rendered script in launch/tpu, for people to read."""
+  """Compares the rendered example script in launch/tpu."""
   job = _job(package=_WHEEL, num_slices=2)
   if regenerate_goldens:
     _EXAMPLE.parent.mkdir(exist_ok=True)
