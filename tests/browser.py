@@ -1,4 +1,4 @@
-"""What Chromium shows of a page: whether all of it can be seen and read."""
+"""Display checks of pages in Chromium: visible and readable content."""
 
 import html
 import json
@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tempfile
 
-# Runs in a frame of the page's own width: windows have a least one.
+# Runs in a frame of the page's width, because windows have a minimum width.
 _FRAME = """<!doctype html><body style="margin:0"><iframe id="page"
 src="{page}" style="border:0;width:{width}px;height:3000px"></iframe>
 <script>
@@ -32,26 +32,33 @@ page.onload = () => {{
 
 
 def is_there() -> bool:
-  """Whether Chromium is installed."""
+  """Returns whether Chromium is installed."""
   return shutil.which('chromium') is not None
 
 
 def problems(page: pathlib.Path, width: int, *, dark: bool) -> list[str]:
-  """What a reader cannot see or read; [] for a good page.
+  """Returns the display problems of a page; [] for a valid page.
 
   Args:
-    page: the file.
-    width: of the window, in pixels.
-    dark: whether the reader's system is.
+    page: HTML file.
+    width: Window width in pixels.
+    dark: Whether to use the dark theme.
   """
-  seen = _look(page, width, dark)
-  found = [f'{one} is outside' for one in seen['outside']]
-  if seen['width'] > width:
-    found.append(f'the page is {seen["width"]} wide')
-  contrast = abs(seen['text'] - seen['background'])
-  if contrast < 0.6 or (seen['background'] < 0.5) != dark:
-    found.append(f'text {seen["text"]:.2f} on {seen["background"]:.2f}')
-  return [f'{page.name} at {width}, dark {dark}: {one}' for one in found]
+  measurements = _look(page, width, dark)
+  descriptions = [
+    f'{description} is outside' for description in measurements['outside']
+  ]
+  if measurements['width'] > width:
+    descriptions.append(f'the page is {measurements["width"]} wide')
+  contrast = abs(measurements['text'] - measurements['background'])
+  if contrast < 0.6 or (measurements['background'] < 0.5) != dark:
+    descriptions.append(
+      f'text {measurements["text"]:.2f} on {measurements["background"]:.2f}'
+    )
+  return [
+    f'{page.name} at {width}, dark {dark}: {description}'
+    for description in descriptions
+  ]
 
 
 def _look(page: pathlib.Path, width: int, dark: bool) -> dict:
@@ -59,18 +66,20 @@ def _look(page: pathlib.Path, width: int, dark: bool) -> dict:
     frame = pathlib.Path(folder) / 'frame.html'
     frame.write_text(_FRAME.format(page=page.as_uri(), width=width))
     scheme = f'--blink-settings=preferredColorScheme={0 if dark else 1}'
-    shown = content(frame.as_uri(), '--allow-file-access-from-files', scheme)
-  title = re.search(r'<title>(.*?)</title>', shown, re.S)
-  assert title, shown[-2000:]
+    page_source = content(
+      frame.as_uri(), '--allow-file-access-from-files', scheme
+    )
+  title = re.search(r'<title>(.*?)</title>', page_source, re.S)
+  assert title, page_source[-2000:]
   return json.loads(html.unescape(title[1]))
 
 
 def content(address: str, *flags: str) -> str:
-  """The HTML of a page after its scripts have run.
+  """Returns the HTML of a page after its scripts have run.
 
   Args:
-    address: such as that of a file, with a query where one is wanted.
-    flags: of Chromium.
+    address: Address of the page, such as a file URL with an optional query.
+    flags: Command-line flags of Chromium.
   """
   with tempfile.TemporaryDirectory() as profile:
     return subprocess.run(

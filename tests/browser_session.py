@@ -1,4 +1,4 @@
-"""A Chromium that a test steers: windows, themes, keys, scripts of its own."""
+"""Chromium session with window sizes, themes, keys and scripts for tests."""
 
 import base64
 import contextlib
@@ -26,17 +26,17 @@ _VIOLATIONS = """axe.run(document, {resultTypes: ['violations']}).then(
 
 @functools.cache
 def axe() -> str | None:
-  """The source of axe-core; None where npm cannot get it."""
+  """Returns the source of axe-core; None if npm cannot download it."""
   if shutil.which('npm') is None:
     return None
   with tempfile.TemporaryDirectory() as folder:
-    got = subprocess.run(
+    process = subprocess.run(
       ['npm', 'pack', '--silent', _AXE],
       cwd=folder,
       capture_output=True,
       check=False,
     )
-    if got.returncode:
+    if process.returncode:
       return None
     (package,) = pathlib.Path(folder).glob('*.tgz')
     digest = hashlib.sha512(package.read_bytes()).digest()
@@ -48,10 +48,10 @@ def axe() -> str | None:
 
 
 class Session:
-  """One tab; its commands are those of the DevTools protocol."""
+  """One tab, controlled by commands of the DevTools protocol."""
 
   def __init__(self, sent: int, received: int):
-    """Takes the ends of two pipes and opens a tab."""
+    """Opens a tab over two pipe ends."""
     self._sent, self._received = sent, os.fdopen(received, 'rb')
     self._count, self._rest, self._session = 0, b'', {}
     target = self._call('Target.createTarget', url='about:blank')
@@ -76,11 +76,11 @@ class Session:
         assert content, 'Chromium is gone'
         self._rest += content
       message, _, self._rest = self._rest.partition(b'\0')
-      if fits(found := json.loads(message)):
-        return found
+      if fits(response := json.loads(message)):
+        return response
 
   def show(self, url: str, *, width: int, dark: bool) -> None:
-    """Opens a page in a window of a width on a system of a theme."""
+    """Opens a page with a window width and a system theme."""
     self._call(
       'Emulation.setDeviceMetricsOverride',
       width=width, height=900, deviceScaleFactor=1, mobile=False,
@@ -92,11 +92,11 @@ class Session:
     self.loaded()
 
   def loaded(self) -> None:
-    """Waits for a page."""
+    """Waits until the page is loaded."""
     self._until(lambda one: one.get('method') == 'Page.loadEventFired')
 
   def run(self, script: str) -> Any:
-    """The value of an expression on the page."""
+    """Returns the value of an expression on the page."""
     answer = self._call(
       'Runtime.evaluate',
       expression=script,
@@ -107,28 +107,28 @@ class Session:
     return answer['result'].get('value')
 
   def press(self, key: str) -> None:
-    """A key that a person presses: 'Tab', 'Enter'."""
+    """Presses a key: 'Tab', 'Enter'."""
     code = {'Tab': 9, 'Enter': 13}[key]
-    more = {'key': key, 'code': key, 'windowsVirtualKeyCode': code}
+    parameters = {'key': key, 'code': key, 'windowsVirtualKeyCode': code}
     text = {'text': '\r'} if key == 'Enter' else {}
-    self._call('Input.dispatchKeyEvent', type='keyDown', **more, **text)
-    self._call('Input.dispatchKeyEvent', type='keyUp', **more)
+    self._call('Input.dispatchKeyEvent', type='keyDown', **parameters, **text)
+    self._call('Input.dispatchKeyEvent', type='keyUp', **parameters)
 
   def violations(self) -> list[str]:
-    """What axe-core finds: contrast, labels, roles, order of headings."""
+    """Returns axe-core's violations: contrast, labels, roles, heading order."""
     source = axe()
     assert source is not None
     self.run(f'{source};0')
     return self.run(_VIOLATIONS)
 
   def outside(self) -> int:
-    """Pixels by which the page is wider than its window."""
+    """Returns by how many pixels the page is wider than its window."""
     return self.run('document.documentElement.scrollWidth - window.innerWidth')
 
 
 @contextlib.contextmanager
 def opened() -> Iterator[Session]:
-  """A Chromium until the end of the block."""
+  """Context manager that runs Chromium."""
   (theirs, sent), (received, answers) = os.pipe(), os.pipe()
   with tempfile.TemporaryDirectory() as profile:
     flags = '--headless=new --no-sandbox --disable-gpu --remote-debugging-pipe'

@@ -1,4 +1,4 @@
-"""The check of pages finds what cannot be seen or read."""
+"""The page checks detect invisible and unreadable content."""
 
 import pytest
 
@@ -22,9 +22,11 @@ _DARK = '@media (prefers-color-scheme: dark) { body { %s } }'
     ('', '<p>not dark</p>', True, 'text 0.'),
   ],
 )
-def test_what_it_finds(tmp_path, style, body, dark, problem):
+def test_problems_are_detected(tmp_path, style, body, dark, problem):
   page = tmp_path / 'page.html'
   rules = f'body {{ background: #fff; color: #222 }} {style}'
   page.write_text(f'<!doctype html><style>{rules}</style><body>{body}')
-  found = browser.problems(page, 400, dark=dark)
-  assert bool(found) == bool(problem) and (problem or '') in ' '.join(found)
+  messages = browser.problems(page, 400, dark=dark)
+  assert bool(messages) == bool(problem) and (problem or '') in ' '.join(
+    messages
+  )

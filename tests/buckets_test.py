@@ -1,4 +1,4 @@
-"""Commands that read runs in a bucket, and write there."""
+"""Commands that read runs from a bucket and write to it."""
 
 import dataclasses
 import json
@@ -40,13 +40,13 @@ _RUN = 'gs://bucket/run'
 
 @pytest.fixture(scope='module')
 def bucket(pretrained):
-  """A bucket with a run, `gs://bucket/run`, of steps 10 and 20."""
+  """Bucket with a run, `gs://bucket/run`, of steps 10 and 20."""
   pytest.importorskip('gcsfs')
-  found = fake_bucket.shared()
-  found.objects.clear()
-  found.writable, found.silent = True, False
+  fake = fake_bucket.shared()
+  fake.objects.clear()
+  fake.writable, fake.silent = True, False
   fakes.copy_run(pretrained, paths.to_path(_RUN))
-  return found
+  return fake
 
 
 def _content(bucket, name: str) -> bytes:
@@ -55,7 +55,7 @@ def _content(bucket, name: str) -> bytes:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Total(eval_task.EvalTask):
-  """The sum of all parameters, and what a picture of layers is made of."""
+  """The sum of all parameters, and data for a plot of layers."""
 
   name: str = 'total'
 
@@ -86,10 +86,10 @@ def _evaluate(model_dir, **settings):
 
 
 @pytest.mark.slow
-def test_results_and_pictures(bucket, pretrained, tmp_path):
+def test_results_and_plots(bucket, pretrained, tmp_path):
   fakes.copy_run(pretrained, tmp_path / 'run')
-  expected, got = _evaluate(tmp_path / 'run'), _evaluate(_RUN)
-  assert got.failures == () and got.results == expected.results
+  expected, actual = _evaluate(tmp_path / 'run'), _evaluate(_RUN)
+  assert actual.failures == () and actual.results == expected.results
   assert _evaluate(_RUN).computed == 0
   assert {
     re.sub('all-[0-9a-f]{8}', 'all-X', name.removeprefix('run/eval/'))
@@ -115,8 +115,10 @@ def test_results_and_pictures(bucket, pretrained, tmp_path):
 def test_watching_a_finished_run(bucket, pretrained):
   fakes.copy_run(pretrained, paths.to_path('gs://bucket/watched'))
   saved_run.mark_finished(paths.to_path('gs://bucket/watched'), 20)
-  found = _evaluate('gs://bucket/watched', watch=True, poll_seconds=0.01)
-  assert list(found.results['total']) == [10, 20]
+  watched_results = _evaluate(
+    'gs://bucket/watched', watch=True, poll_seconds=0.01
+  )
+  assert list(watched_results.results['total']) == [10, 20]
 
 
 def test_curves(bucket):
@@ -134,7 +136,7 @@ def test_curves(bucket):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Size(study_base.Study):
-  """The number of a model's parameters, with a picture and a binary file."""
+  """The number of a model's parameters, with a plot and a binary file."""
 
   model: str
 
@@ -153,10 +155,10 @@ class _Size(study_base.Study):
 
 
 def test_an_analysis_reads_and_writes(bucket):
-  found = study_base.analyze(
+  results = study_base.analyze(
     _Size(model=f'{_RUN}@10'), output='gs://bucket/analysis'
   )
-  assert found.rows[0]['count'] > 1000
+  assert results.rows[0]['count'] > 1000
   assert _content(bucket, 'analysis/n.png').startswith(_PNG)
   assert _content(bucket, 'analysis/n.npz') == b'\x00\xff'
   assert b'data:image/png' in _content(bucket, 'analysis/report.html')
@@ -187,7 +189,7 @@ def test_a_grid(bucket, training_gin, fake_training):
     for name in bucket.objects
   )
   assert f'{trial}/checkpoints/10/commit_success.txt' in bucket.objects
-  # The checkpoint that is not the best is gone.
+  # Checkpoints other than the best one are deleted.
   assert not [
     name
     for name in bucket.objects
@@ -236,14 +238,14 @@ evaluate.evaluate.model_dir = %DATA
       ),
     ),
   )
-  found = evaluate_suite.evaluate_suite(
+  results = evaluate_suite.evaluate_suite(
     suite=suite,
     model_dirs=[_RUN],
     data='data',
     steps=[10, 20],
     output='gs://bucket/suite',
   )
-  assert list(found.models) == ['run@10', 'run@20'] and not found.failures
+  assert list(results.models) == ['run@10', 'run@20'] and not results.failures
   assert json.loads(_content(bucket, 'suite/suite.json'))['suite'] == 'made'
   for name in ('leaderboard.html', 'plain.png', 'plain.curves.png'):
     assert f'suite/report/{name}' in bucket.objects
@@ -261,7 +263,7 @@ def test_predictions_of_a_leaderboard(bucket):
 
 @pytest.mark.slow
 def test_an_average(bucket, pretrained, tmp_path):
-  """From a bucket to a bucket, as on disk; the second call is refused."""
+  """Bucket to bucket equals disk to disk; a second call is rejected."""
   outputs = str(tmp_path / 'mean'), 'gs://bucket/mean'
   for source, output in zip((pretrained, _RUN), outputs, strict=True):
     assert (
@@ -276,12 +278,12 @@ def test_an_average(bucket, pretrained, tmp_path):
       )
       == 0
     )
-  expected, got = (saved_run.load_run(output) for output in outputs)
-  assert got.steps == [20] and got.is_finished()
+  expected, actual = (saved_run.load_run(output) for output in outputs)
+  assert actual.steps == [20] and actual.is_finished()
   tiny.assert_trees_equal(
     *(
-      jax.tree.map(np.asarray, one.restore_params(20))
-      for one in (got, expected)
+      jax.tree.map(np.asarray, averaged.restore_params(20))
+      for averaged in (actual, expected)
     )
   )
   with raises_error(
@@ -293,12 +295,12 @@ def test_an_average(bucket, pretrained, tmp_path):
       raise AssertionError
 
 
-def test_what_fails_leaves_nothing(bucket):
+def test_failed_outputs_leave_nothing(bucket):
   with pytest.raises(ZeroDivisionError):
     with paths.new_directory(
       paths.to_path('gs://bucket/half'), where='--output'
-    ) as made:
-      (made / 'a' / 'b').write_text('x')
+    ) as output:
+      (output / 'a' / 'b').write_text('x')
       assert 'half/a/b' in bucket.objects
       raise ZeroDivisionError
   assert not [name for name in bucket.objects if name.startswith('half')]
@@ -327,14 +329,14 @@ def test_what_fails_leaves_nothing(bucket):
   ],
   ids=' '.join,
 )
-def test_what_has_to_be_on_disk(
+def test_options_that_require_a_disk(
   bucket, arguments, corpus, vocabulary_dir, tmp_path, monkeypatch, capsys
 ):
   del bucket
-  said = _refused(
+  message = _error_message(
     arguments, corpus, vocabulary_dir, tmp_path, monkeypatch, capsys
   )
-  assert_mentions(said, 'gs://bucket/x')
+  assert_mentions(message, 'gs://bucket/x')
 
 
 @pytest.mark.parametrize(
@@ -370,32 +372,36 @@ def test_what_has_to_be_on_disk(
   ],
   ids=' '.join,
 )
-def test_inputs_that_are_not_there(
+def test_missing_inputs(
   bucket, arguments, corpus, vocabulary_dir, tmp_path, monkeypatch, capsys
 ):
   del bucket
-  said = _refused(
+  message = _error_message(
     arguments, corpus, vocabulary_dir, tmp_path, monkeypatch, capsys
   )
-  assert_mentions(said, 'gs://bucket/x')
+  assert_mentions(message, 'gs://bucket/x')
 
 
-def _refused(
+def _error_message(
   arguments, corpus, vocabulary_dir, tmp_path, monkeypatch, capsys
 ) -> str:
-  """What a command says that ends with 2 and writes nothing here."""
+  """Returns the error of a command that exits with 2 and writes nothing."""
   monkeypatch.chdir(tmp_path)
-  given = [
+  resolved_arguments = [
     text.replace('CORPUS', corpus).replace('VOCABULARY', vocabulary_dir)
     for text in arguments
   ]
-  assert cli.main(given) == 2
+  assert cli.main(resolved_arguments) == 2
   assert list(tmp_path.iterdir()) == []
   return capsys.readouterr().err
 
 
-def test_a_name_that_was_given_is_no_path_of_this_disk_before_it_was_asked():
-  """`paths.to_path`, `.local` or `bucket_staging.stage_input`: pathlib takes buckets for folders."""
+def test_user_paths_are_resolved_before_use_as_local_paths():
+  """`pathlib` treats bucket URLs as local folders.
+
+  User paths must pass through `paths.to_path`, `.local` or
+  `bucket_staging.stage_input` first.
+  """
   conversions = {
     path.name
     for path in pathlib.Path(cli.__file__).parent.rglob('*.py')
@@ -414,13 +420,13 @@ def test_corpora_are_written_on_disk_in_python():
 def test_text_vocabulary_and_cache_in_a_bucket(
   bucket, corpus, tmp_path, monkeypatch
 ):
-  """The same as on disk, with no file of a corpus on disk but in the mirror."""
+  """Equals the disk; the only corpus files on disk are in the mirror."""
   monkeypatch.setenv('XLFLAX_STAGE', str(tmp_path / 'staged'))
   for path in sorted(pathlib.Path(corpus).rglob('*.t*')):
     name = path.relative_to(corpus).as_posix()
     paths.to_path(f'gs://bucket/raw/{name}').write_bytes(path.read_bytes())
   for at, text in (('gs://bucket', 'gs://bucket/raw'), (tmp_path, corpus)):
-    for words in (
+    for arguments in (
       (
         'preprocess',
         f'--corpus={text}',
@@ -433,27 +439,27 @@ def test_text_vocabulary_and_cache_in_a_bucket(
         f'--output={at}/t',
       ),
     ):
-      assert cli.main(words) == 0
-      assert cli.main(words) == 0  # it is there
+      assert cli.main(arguments) == 0
+      assert cli.main(arguments) == 0  # it exists
   for name in ('c', 'v', 't'):
     of_disk = {
       path.relative_to(tmp_path).as_posix(): path.read_bytes()
       for path in (tmp_path / name).rglob('*')
       if path.is_file() and not path.name.startswith('.')
     }
-    there = {
+    bucket_files = {
       key: content
       for key, (_, content) in bucket.objects.items()
       if key.startswith(f'{name}/') and '/.' not in key
     }
-    assert there.keys() == of_disk.keys() or name == 't'
+    assert bucket_files.keys() == of_disk.keys() or name == 't'
     if name == 'c':
-      assert there == of_disk
-  one, two = (
+      assert bucket_files == of_disk
+  bucket_cache, local_cache = (
     cache_reader.TokenCache(f'{at}/t') for at in ('gs://bucket', tmp_path)
   )
-  assert one.directory == tmp_path / 'staged/out/gs/bucket/t'
-  assert one.mixtures == two.mixtures
+  assert bucket_cache.directory == tmp_path / 'staged/out/gs/bucket/t'
+  assert bucket_cache.mixtures == local_cache.mixtures
   assert cli.main(['cache', 'verify', 'gs://bucket/t']) == 0
   for name in ('c', 'v', 't'):
     assert cli.main(['verify', f'gs://bucket/{name}']) == 0
@@ -462,18 +468,20 @@ def test_text_vocabulary_and_cache_in_a_bucket(
 
 
 def test_verify_reads_and_repairs_a_bucket(bucket):
-  """As on a disk: whole, then without files, then mended."""
+  """As on disk: first valid, then with missing files, then repaired."""
   source = paths.to_path('gs://bucket/mended')
   for name in [n for n in bucket.objects if n.startswith('run/')]:
     target = paths.to_path(f'gs://bucket/mended/{name.removeprefix("run/")}')
     target.write_bytes(_content(bucket, name))
-  found = integrity.verify_directory(source)
-  assert found.is_valid, integrity.format_report(found)
+  report = integrity.verify_directory(source)
+  assert report.is_valid, integrity.format_report(report)
   model = _content(bucket, 'mended/model.json')
   for name in ('digests.json', 'model.json'):
     (source / name).unlink()
-    said = integrity.format_report(integrity.verify_directory(source))
-    assert_mentions(said, name)
-  found = integrity.repair_directory(source, log_progress=print)
-  assert found.is_valid, integrity.format_report(found)
+    formatted_report = integrity.format_report(
+      integrity.verify_directory(source)
+    )
+    assert_mentions(formatted_report, name)
+  report = integrity.repair_directory(source, log_progress=print)
+  assert report.is_valid, integrity.format_report(report)
   assert _content(bucket, 'mended/model.json') == model

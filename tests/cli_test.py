@@ -19,7 +19,7 @@ from xlflax.utils import errors, signals
 
 @pytest.fixture(autouse=True)
 def handlers():
-  """Commands set up logging; puts it back as it was."""
+  """Restores the logging setup that commands change."""
   root = logging.getLogger()
   before, level = root.handlers[:], root.level
   yield
@@ -28,7 +28,7 @@ def handlers():
 
 
 def _run(*arguments) -> int:
-  """Exit status, as the process would have it."""
+  """Returns the exit status that the process would have."""
   try:
     return cli.main(arguments)
   except SystemExit as stop:
@@ -37,7 +37,7 @@ def _run(*arguments) -> int:
 
 @pytest.fixture
 def failing(monkeypatch):
-  """Makes `xlflax train` raise something."""
+  """Fixture that makes `xlflax train` raise an error."""
 
   def install(error):
     def run(options):
@@ -85,7 +85,7 @@ def test_version(capsys):
 
 
 def test_quiet(capsys, monkeypatch):
-  """A command's results, warnings and errors, but nothing of its progress."""
+  """Prints results, warnings and errors, but no progress."""
   logger = logging.getLogger()
   monkeypatch.setattr(logger, 'handlers', logger.handlers[:])
   assert cli.main(['--quiet', 'configs', 'list', 'models/*']) == 0
@@ -154,13 +154,16 @@ def test_bug_keeps_its_traceback(failing):
 
 
 @pytest.mark.parametrize(
-  ('number', 'told'), [(errno.EACCES, 'ermission'), (errno.ENOSPC, 'space')]
+  ('number', 'expected_message'),
+  [(errno.EACCES, 'ermission'), (errno.ENOSPC, 'space')],
 )
-def test_what_the_system_refuses_is_one_message(capsys, failing, number, told):
+def test_operating_system_errors_are_one_message(
+  capsys, failing, number, expected_message
+):
   failing(OSError(number, os.strerror(number), 'a/b.txt'))
   assert _run('train') != 0
   err = capsys.readouterr().err
-  assert told in err and 'a/b.txt' in err and err.count('\n') == 1
+  assert expected_message in err and 'a/b.txt' in err and err.count('\n') == 1
 
 
 def test_interrupt(capsys, failing):
@@ -176,7 +179,7 @@ def test_a_signal_with_nothing_to_save(capsys, failing):
 
 
 def test_a_signal_before_training(capsys, monkeypatch):
-  """A launcher's status says that the job is started again."""
+  """With a launcher's status, the job is restarted."""
 
   def run(options):
     raise signals.Stopped(signal.SIGUSR1)
@@ -187,11 +190,15 @@ def test_a_signal_before_training(capsys, monkeypatch):
   assert capsys.readouterr().err == 2 * 'xlflax train: stopped by SIGUSR1.\n'
 
 
-def test_a_command_that_only_prints_ends_where_nobody_reads():
-  """And quietly; the others have results on disk, and go on."""
-  for words, status in (('configs list', 130), ('--help', 0)):
+def test_a_command_that_only_prints_ends_on_a_broken_pipe():
+  """It ends silently; commands that write results to disk continue."""
+  for command_line, status in (('configs list', 130), ('--help', 0)):
     result = subprocess.run(
-      ['bash', '-c', f'"$0" -m xlflax.cli {words} | true; echo $PIPESTATUS']
+      [
+        'bash',
+        '-c',
+        f'"$0" -m xlflax.cli {command_line} | true; echo $PIPESTATUS',
+      ]
       + [sys.executable],
       capture_output=True,
       text=True,
@@ -229,7 +236,7 @@ def test_bindings_of_a_command_that_takes_none(capsys):
 
 
 def test_as_a_process():
-  """Exit status and streams of a real call, and no TensorFlow for help."""
+  """Checks status and streams of a real call, and no TensorFlow for help."""
   result = subprocess.run(
     [
       sys.executable,
@@ -247,8 +254,8 @@ def test_as_a_process():
   assert 'Traceback' not in result.stderr and not result.stdout
 
 
-def test_output_that_nobody_reads_is_no_failure():
-  """`xlflax ... --dry_run | head -1` says nothing of a broken pipe."""
+def test_a_closed_output_pipe_is_no_failure():
+  """`xlflax ... --dry_run | head -1` reports no broken pipe."""
   pipe = 'set -o pipefail; "$0" -m xlflax.cli launch local --nproc_per_node=99 '
   pipe += '--cpu_devices=1 --dry_run -- train --gin.A="$(printf %9999d 1)"'
   result = subprocess.run(
@@ -278,7 +285,7 @@ def test_a_process_of_a_command_collects_garbage_less_often():
 
 
 def _in_a_command(code: str) -> subprocess.CompletedProcess:
-  """What a process of a command says whose work is `code`."""
+  """Returns the output of a command process that runs `code`."""
   lines = [
     'import dataclasses, sys, types',
     'from xlflax import cli',
@@ -319,8 +326,8 @@ def test_an_event_loop_without_a_descriptor_is_no_second_message():
   assert (done.stdout, done.stderr) == ('told\n', '')
 
 
-def test_a_signal_after_the_end_is_too_late():
-  """It comes when the status is there, and nobody knows of it yet."""
+def test_a_signal_after_the_end_is_ignored():
+  """It arrives when the status is set but not yet returned."""
   code = """
     import os, signal, sys
     from xlflax import cli
@@ -344,7 +351,7 @@ def test_a_signal_after_the_end_is_too_late():
   assert (done.returncode, done.stderr) == (3, '')
 
 
-def test_a_signal_in_a_finaliser_is_told_once_and_followed():
+def test_a_signal_in_a_finalizer_is_reported_once_and_followed():
   done = _in_a_command("""
     import os, signal, time, weakref
     class Thing:

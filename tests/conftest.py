@@ -1,4 +1,4 @@
-"""A strict session: eight CPU devices and no implicit rank promotion."""
+"""Strict test session with eight CPU devices and no rank promotion."""
 
 import gc
 import os
@@ -12,14 +12,14 @@ os.environ['XLA_FLAGS'] = (
   os.environ.get('XLA_FLAGS', '')
   + ' --xla_force_host_platform_device_count=8'
   + f' {xla_flags.quick()}'
-  # Eight devices on two busy cores may wait long for each other.
+  # Eight devices on two busy cores may wait a long time for each other.
   + ' --xla_cpu_collective_call_warn_stuck_timeout_seconds=120'
   + ' --xla_cpu_collective_call_terminate_timeout_seconds=600'
 )
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 os.environ.setdefault('HF_HUB_OFFLINE', '1')
-# torch imports Triton where it is installed. Its LLVM and that of TensorFlow in
-# one process end it by a segmentation fault.
+# torch imports Triton if it is installed. Triton's and TensorFlow's LLVM in one
+# process cause a segmentation fault.
 sys.modules['triton'] = None  # type: ignore[assignment]
 
 import hypothesis  # noqa: E402
@@ -33,28 +33,28 @@ from tests.worker_memory import (  # noqa: E402, F401
   pytest_testnodedown,
 )
 
-# A background job of a shell ignores SIGINT, and so would what tests start.
+# A background job of a shell ignores SIGINT, and so would its child processes.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
   signal.signal(signal.SIGINT, signal.default_int_handler)
-# So does one that was started by nohup with SIGHUP.
+# A job that was started by nohup ignores SIGHUP.
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
   signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 jax.config.update('jax_numpy_rank_promotion', 'raise')
-# A busy machine draws slowly; that says nothing of what is tested.
+# Data generation is slow on a busy machine, which is no failure.
 hypothesis.settings.register_profile(
   'busy', deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile('busy')
-# Compiled programs stay for a while: looking for garbage finds none.
+# Compiled programs live long, so garbage collection would find nothing.
 gc.set_threshold(20_000, 20, 50)
-# Commands called in this process would turn it on for all later tests.
+# Commands called in this process would enable it for all later tests.
 jax.config.update('jax_enable_compilation_cache', False)
 
 
 @pytest.fixture(scope='session', autouse=True)
 def mirrors_of_buckets(tmp_path_factory):
-  # Copies of what is in buckets do not go to the user's own folder.
+  # Copies of bucket contents are not written to the user's cache directory.
   os.environ['XLFLAX_STAGE'] = str(tmp_path_factory.mktemp('staged'))
 
 
@@ -79,7 +79,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish():
-  # Whatever is imported stays: looking for garbage leaves it out.
+  # Imported objects are permanent, so garbage collection skips them.
   gc.freeze()
 
 

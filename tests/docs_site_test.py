@@ -1,4 +1,4 @@
-"""The documentation site: its links, its pages, its build."""
+"""The documentation site: links, pages and build."""
 
 import importlib.util
 import pathlib
@@ -78,13 +78,11 @@ def _pages(nav) -> set[str]:
   return set().union(*map(_pages, values))
 
 
-def test_the_navigation_has_all_pages():
+def test_the_navigation_lists_all_pages():
   config = yaml.safe_load((_ROOT / 'mkdocs.yml').read_text(encoding='utf-8'))
   docs = _ROOT / 'docs'
-  written = {p.relative_to(docs).as_posix() for p in docs.rglob('*.md')}
-  expected = (
-    written | set(hooks.EXTERNAL_PAGES.values()) | set(hooks.api_pages())
-  )
+  pages = {p.relative_to(docs).as_posix() for p in docs.rglob('*.md')}
+  expected = pages | set(hooks.EXTERNAL_PAGES.values()) | set(hooks.api_pages())
   assert _pages(config['nav']) == expected
 
 
@@ -113,14 +111,16 @@ def test_the_site_builds_without_a_warning(tmp_path):
   home = tmp_path / 'site/index.html'
   assert 'https://unpkg' not in home.read_text(encoding='utf-8')
   if browser.is_there():
-    found = browser.content(f'{home.as_uri()}?q=plateau')
-    assert re.search(r'search-result__meta">\d+ matching documents<', found)
+    search_page = browser.content(f'{home.as_uri()}?q=plateau')
+    assert re.search(
+      r'search-result__meta">\d+ matching documents<', search_page
+    )
     assert not _unseen(tmp_path / 'site')
 
 
 def _unseen(site: pathlib.Path) -> list[str]:
-  """Pages that are wider than a window, and columns outside of the text."""
-  found = []
+  """Returns pages wider than a window, and columns outside of the text."""
+  problems = []
   with browser_session.opened() as tab:
     for page in (
       'index',
@@ -133,7 +133,7 @@ def _unseen(site: pathlib.Path) -> list[str]:
         tab.show((site / f'{page}.html').as_uri(), width=width, dark=False)
         assert tab.run("!!document.querySelector('.md-content')")
         if tab.outside() > 0:
-          found.append(f'{page} at {width}: {tab.outside()} pixels')
-      # At 1200, the last width; narrower windows scroll a table.
-      found += [f'{page}: {table}' for table in tab.run(_WIDE_TABLES)]
-  return found
+          problems.append(f'{page} at {width}: {tab.outside()} pixels')
+      # Only at 1200, the last width, because narrower windows scroll tables.
+      problems += [f'{page}: {table}' for table in tab.run(_WIDE_TABLES)]
+  return problems

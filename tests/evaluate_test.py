@@ -23,7 +23,7 @@ _CALLS = []
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Total(eval_task.EvalTask):
-  """Scores the sum of all parameters, and notes in _CALLS that it did."""
+  """Scores the sum of all parameters and records the call in _CALLS."""
 
   name: str = 'total'
   offset: float = 0.0
@@ -143,7 +143,7 @@ def test_the_csv_has_the_results_of_earlier_calls_too(run):
 
 
 def test_the_page_grows(run):
-  """Earlier calls stay on it, and a call that fails takes nothing away."""
+  """Earlier calls stay on the page, and a failed call removes nothing."""
   page = run / 'eval/report.html'
   _evaluate(run, _Total(), steps=[10, 20])
   _evaluate(run, _Total(name='other'))
@@ -153,13 +153,13 @@ def test_the_page_grows(run):
     for path in run.glob('eval/total/all-*/20.json')
   }
   titles = re.findall('<h2>([^<]*)</h2>', page.read_text())
-  kept = [f'total-{settings}: sum (higher is better)']
-  kept.append('other: sum (higher is better)')
+  expected_entries = [f'total-{settings}: sum (higher is better)']
+  expected_entries.append('other: sum (higher is better)')
   assert titles[0] == 'total: sum (higher is better)'
-  assert set(titles[1:]) == {*kept, 'Figures'}
+  assert set(titles[1:]) == {*expected_entries, 'Figures'}
   _evaluate(run, _Total(name='broken', error='This text is broken'))
   text = page.read_text()
-  assert all(f'<h2>{title}</h2>' in text for title in kept)
+  assert all(f'<h2>{title}</h2>' in text for title in expected_entries)
   assert '<li>failed: broken: at step 30: This text is broken.</li>' in text
 
 
@@ -228,7 +228,7 @@ def test_watch_follows_checkpoints_until_training_has_finished(
       )
     )
   )
-  watcher.start()  # before there is a run
+  watcher.start()  # before a run exists
   make_run(directory)
   make_run(directory, [10])
   while not list(directory.glob('eval/total/all-*/10.json')):
@@ -306,7 +306,7 @@ def test_parameters_sharded_over_eight_devices_give_the_same_numbers(
       source=text_sources.CorpusText(directory=corpus), length=16
     ),
   )
-  one = _evaluate(run, *tasks)
+  single_device = _evaluate(run, *tasks)
   shutil.rmtree(run / 'eval')
   eight = evaluate_lib.evaluate(
     model_dir=str(run),
@@ -316,6 +316,6 @@ def test_parameters_sharded_over_eight_devices_give_the_same_numbers(
   )
   assert eight.computed == 2
   for task in ('retrieval', 'perplexity'):
-    found = eight.results[task][30].metrics
-    for name, value in one.results[task][30].metrics.items():
-      assert found[name] == pytest.approx(value, rel=1e-4), name
+    sharded_metrics = eight.results[task][30].metrics
+    for name, value in single_device.results[task][30].metrics.items():
+      assert sharded_metrics[name] == pytest.approx(value, rel=1e-4), name

@@ -1,6 +1,6 @@
-"""The programs in examples/: notebooks and a script.
+"""Programs in examples/: notebooks and a script.
 
-The code cells of notebooks run as plain programs, which needs no Jupyter.
+The code cells of notebooks run as plain programs without Jupyter.
 """
 
 import importlib.util
@@ -21,7 +21,7 @@ EXAMPLES = pathlib.Path(__file__).parent.parent / 'examples'
 
 
 def _program(name: str) -> str:
-  """The code cells of a notebook, joined."""
+  """Returns the code cells of a notebook as one program."""
   text = (EXAMPLES / f'{name}.ipynb').read_text(encoding='utf-8')
   return '\n\n'.join(
     ''.join(cell['source'])
@@ -51,7 +51,7 @@ def test_notebooks_are_small_and_compile():
 
 @pytest.mark.slow
 def test_notebooks_run(tmp_path):
-  """30 of the 200 steps are enough to find more translations than before."""
+  """30 of the 200 steps suffice to find more translations than before."""
   program = _program('pretrain_and_evaluate')
   assert program.count('STEPS = 200') == 1
   printed = _run(program.replace('STEPS = 200', 'STEPS = 30'), tmp_path)

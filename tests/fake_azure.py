@@ -1,4 +1,4 @@
-"""Azurite, the stand-in of Azure's own makers (`npm install azurite`)."""
+"""Azurite, Azure's official emulator (`npm install azurite`)."""
 
 import atexit
 import functools
@@ -11,7 +11,7 @@ import pytest
 
 from tests.end_to_end.conftest import free_port
 
-# The account that is in Azurite, and known to all.
+# The default account of Azurite, which is public.
 _NAME = 'devstoreaccount1'
 _KEY = (
   'Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K'
@@ -21,7 +21,7 @@ _KEY = (
 
 @functools.cache
 def shared() -> None:
-  """One that this process's clients see, with a container `bucket`."""
+  """Returns a server for this process's clients, with container `bucket`."""
   adlfs = pytest.importorskip('adlfs')
   program = shutil.which('azurite-blob')
   if program is None:

@@ -1,8 +1,8 @@
-"""A server on this machine that speaks the JSON API of Google's buckets.
+"""Local server with the JSON API of Google Cloud Storage.
 
-As much of it as gcsfs, google-cloud-storage and TensorStore's driver use:
-objects with generations, conditional requests, ranges, listings with
-prefixes, the three kinds of uploads, copies and deletions.
+Implements what gcsfs, google-cloud-storage and TensorStore's driver use:
+objects with generations, conditional requests, ranges, listings with prefixes,
+the three types of uploads, copies and deletions.
 """
 
 import atexit
@@ -27,28 +27,29 @@ COPY = re.compile(
 )
 
 
-# gcsfs reads it when it is imported; otherwise it asks Google's own servers,
-# over another protocol, what kind of bucket each is.
+# gcsfs reads it on import. Otherwise, it queries the type of each bucket from
+# Google's servers over another protocol.
 os.environ['GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT'] = 'false'
 
 _LASTING = contextlib.ExitStack()
-atexit.register(_LASTING.close)  # later, its threads no longer run
+atexit.register(_LASTING.close)  # its threads no longer run after this
 
 
 class Bucket:
-  """Objects by name: (generation, content).
+  """Objects by name, as (generation, content).
 
   Attributes:
-    name: of the bucket.
-    objects: name -> (generation, content).
-    writable: False refuses uploads, as missing rights do.
-    silent: True leaves requests without an answer, as a lost network does.
-    every: each so many requests one goes wrong: refused for now (503, 500), or
-      cut off in its content; 0: none.
-    told: how many did.
-    stale: so many seconds a list does not know of a change.
-    late: whether lists are stale of an object.
-    misled: how many lists were not true.
+    name: Name of the bucket.
+    objects: Mapping from name to (generation, content).
+    writable: Whether uploads are allowed; otherwise they fail like missing
+      permissions.
+    silent: Whether to leave requests without an answer, like a lost network.
+    every: Number of requests between faults: a temporary error (503, 500) or
+      truncated content. If 0, there are no faults.
+    num_faults: Number of faults so far.
+    stale: Seconds until listings show a change.
+    late: Predicate of the objects for which listings are stale.
+    num_stale_listings: Number of listings that were stale.
   """
 
   def __init__(self, name: str = 'bucket'):
@@ -58,10 +59,10 @@ class Bucket:
     self.silent = False
     self.lock = threading.Lock()
     self.sessions: dict[str, str] = {}
-    self.every = self.told = 0
-    self.stale, self.misled = 0.0, 0
+    self.every = self.num_faults = 0
+    self.stale, self.num_stale_listings = 0.0, 0
     self.late: Callable[[str], bool] = lambda name: True
-    # Name -> when it changed, and what it was before.
+    # Name -> time of the change and previous value.
     self._changes: dict[str, list] = collections.defaultdict(list)
     self._generations, self._requests = (
       itertools.count(1000),
@@ -69,11 +70,11 @@ class Bucket:
     )
 
   def goes_wrong(self) -> bool:
-    """Whether this request does."""
+    """Returns whether this request fails."""
     number = next(self._requests)
-    wrong = bool(self.every) and number % self.every == 0
-    self.told += wrong
-    return wrong
+    is_faulty = bool(self.every) and number % self.every == 0
+    self.num_faults += is_faulty
+    return is_faulty
 
   def put(self, name: str, content: bytes) -> dict:
     self._changes[name].append((time.monotonic(), self.objects.get(name)))
@@ -84,21 +85,21 @@ class Bucket:
     self._changes[name].append((time.monotonic(), self.objects.pop(name)))
 
   def listed(self) -> dict[str, tuple[int, bytes]]:
-    """What a list shows: objects as they were `stale` seconds ago."""
-    shown, moment = dict(self.objects), time.monotonic() - self.stale
+    """Returns the objects in a listing, as they were `stale` seconds ago."""
+    listed_objects, moment = dict(self.objects), time.monotonic() - self.stale
     for name in filter(self.late, self._changes):
       for when, before in reversed(self._changes[name]):
         if when < moment:
           break
-        shown.pop(name, None)
+        listed_objects.pop(name, None)
         if before is not None:
-          shown[name] = before
-    self.misled += shown != self.objects
-    return shown
+          listed_objects[name] = before
+    self.num_stale_listings += listed_objects != self.objects
+    return listed_objects
 
-  def describe(self, name: str, found: tuple[int, bytes] | None = None) -> dict:
-    generation, content = found or self.objects[name]
-    # Each change is a second after the one before.
+  def describe(self, name: str, entry: tuple[int, bytes] | None = None) -> dict:
+    generation, content = entry or self.objects[name]
+    # Each change is one second after the previous one.
     moment = time.gmtime(1767225600 + generation)
     updated = time.strftime('%Y-%m-%dT%H:%M:%S.000Z', moment)
     return {
@@ -117,14 +118,14 @@ class Bucket:
   def listing(self, query: dict[str, str]) -> dict:
     prefix, delimiter = query.get('prefix', ''), query.get('delimiter')
     items, prefixes = [], set()
-    for name, found in sorted(self.listed().items()):
-      rest = name.removeprefix(prefix)
+    for name, entry in sorted(self.listed().items()):
+      suffix = name.removeprefix(prefix)
       if not name.startswith(prefix):
         continue
-      if delimiter and delimiter in rest:
-        prefixes.add(prefix + rest.split(delimiter)[0] + delimiter)
+      if delimiter and delimiter in suffix:
+        prefixes.add(prefix + suffix.split(delimiter)[0] + delimiter)
       else:
-        items.append(self.describe(name, found))
+        items.append(self.describe(name, entry))
     return {
       'kind': 'storage#objects',
       'items': items,
@@ -132,14 +133,14 @@ class Bucket:
     }
 
   def allows(self, name: str, query: dict[str, str]) -> bool:
-    """Whether the conditions of a request hold."""
+    """Returns whether the conditions of a request hold."""
     generation = self.objects.get(name, (0, b''))[0]
-    wanted = query.get('ifGenerationMatch')
-    return wanted is None or int(wanted) == generation
+    expected_generation = query.get('ifGenerationMatch')
+    return expected_generation is None or int(expected_generation) == generation
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
-  """One connection."""
+  """Handler of one connection."""
 
   protocol_version = 'HTTP/1.1'
   bucket: Bucket
@@ -159,7 +160,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     self.wfile.write(content)
 
   def _cut(self):
-    """Ends the connection before what was promised has come."""
+    """Closes the connection before the announced content is complete."""
     self.send_response(200)
     self.send_header('Content-Length', '1000000')
     self.end_headers()
@@ -170,7 +171,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     self._answer(status, {'error': {'code': status, 'message': message}})
 
   def _request(self):
-    """Path (escaped), query and body."""
+    """Returns path (escaped), query and body."""
     parsed = urllib.parse.urlsplit(self.path)
     query = dict(urllib.parse.parse_qsl(parsed.query))
     length = int(self.headers.get('Content-Length') or 0)
@@ -178,26 +179,26 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     return parsed.path, query, body
 
   def _chunks(self):
-    """The body of a request that comes in chunks."""
-    parts = []
+    """Reads the body of a request with chunked encoding."""
+    chunks = []
     if self.headers.get('Transfer-Encoding') == 'chunked':
       while size := int(self.rfile.readline(), 16):
-        parts.append(self.rfile.read(size))
+        chunks.append(self.rfile.read(size))
         self.rfile.readline()
       self.rfile.readline()
-    return b''.join(parts)
+    return b''.join(chunks)
 
   def _handle(self):
     path, query, body = self._request()
     while self.bucket.silent:
       time.sleep(0.05)
     if self.bucket.goes_wrong():
-      kind = self.bucket.told % 3
+      kind = self.bucket.num_faults % 3
       if kind or self.command != 'GET':
         return self._refuse((503, 500)[kind % 2], 'Try again.')
       return self._cut()
-    found = re.search('/b/([^/]+)', path)
-    if found and found[1] != self.bucket.name:
+    match = re.search('/b/([^/]+)', path)
+    if match and match[1] != self.bucket.name:
       return self._refuse(404, 'The specified bucket does not exist.')
     with self.bucket.lock:
       if path.startswith('/upload/'):
@@ -207,8 +208,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
           *map(urllib.parse.unquote, copy.groups()[1:]),
           keep='moveTo' not in path,
         )
-      if found := OBJECT.fullmatch(path):
-        return self._object(urllib.parse.unquote(found[2]), query)
+      if match := OBJECT.fullmatch(path):
+        return self._object(urllib.parse.unquote(match[2]), query)
       if path.endswith('/o'):
         return self._answer(value=self.bucket.listing(query))
       return self._answer(
@@ -227,11 +228,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
   def _copy(self, source, target, *, keep):
     if source not in self.bucket.objects:
       return self._refuse(404, f'No such object: {source}')
-    made = self.bucket.put(target, self.bucket.objects[source][1])
+    copied = self.bucket.put(target, self.bucket.objects[source][1])
     if not keep:
       self.bucket.delete(source)
-      return self._answer(value=made)
-    return self._answer(value={'done': True, 'resource': made})
+      return self._answer(value=copied)
+    return self._answer(value={'done': True, 'resource': copied})
 
   def _object(self, name, query):
     objects = self.bucket.objects
@@ -255,10 +256,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
       'x_goog_stored_content_length': str(len(content)),
       'Content_Type': 'application/octet-dataset',
     }
-    wanted = re.fullmatch(r'bytes=(\d*)-(\d*)', self.headers.get('Range', ''))
-    if not wanted:
+    range_match = re.fullmatch(
+      r'bytes=(\d*)-(\d*)', self.headers.get('Range', '')
+    )
+    if not range_match:
       return self._answer(content=content, **headers)
-    first, last = wanted.groups()
+    first, last = range_match.groups()
     start = int(first) if first else max(0, len(content) - int(last))
     stop = min(int(last) + 1 if first and last else len(content), len(content))
     if start >= len(content):
@@ -304,12 +307,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 def variables(address: str) -> dict[str, str]:
-  """The environment in which all clients talk to a server at an address."""
+  """Returns the environment with which all clients use a server."""
   return {
     'STORAGE_EMULATOR_HOST': address,
     'TENSORSTORE_GCS_HTTP_URL': address,
     'GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT': 'false',
-    # Or each thread looks for Google's own machines, for seconds.
+    # Otherwise, each thread searches for Google's machines for seconds.
     'FSSPEC_GCS_TOKEN': 'anon',
     'GOOGLE_CLOUD_PROJECT': 'test',
   }
@@ -317,13 +320,13 @@ def variables(address: str) -> dict[str, str]:
 
 @functools.cache
 def shared() -> Bucket:
-  """One that this process's own clients see; it lasts as long as they.
+  """Returns the bucket of this process's own clients, which is never stopped.
 
-  The clients read the address once.
+  The clients read the address only once.
   """
   bucket, address = _LASTING.enter_context(serve())
   os.environ.update(variables(address))
-  import fsspec.config  # gcsfs brings it
+  import fsspec.config  # a dependency of gcsfs
 
   fsspec.config.conf.setdefault('gcs', {})['token'] = 'anon'
   return bucket
@@ -331,12 +334,12 @@ def shared() -> Bucket:
 
 @contextlib.contextmanager
 def serve(name: str = 'bucket'):
-  """Context with (the bucket, its address)."""
+  """Serves a bucket in this context; yields the bucket and its address."""
   bucket = Bucket(name)
   handler = type('Handler', (_Handler,), {'bucket': bucket})
   server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler)
   server.daemon_threads = True
-  server.handle_error = lambda *_: None  # clients hang up
+  server.handle_error = lambda *_: None  # clients close their connections
   thread = threading.Thread(target=server.serve_forever, daemon=True)
   thread.start()
   try:

@@ -1,4 +1,4 @@
-"""A server on this machine that speaks S3: moto's, with faults on request."""
+"""Local S3 server: moto's, with optional faults."""
 
 import atexit
 import contextlib
@@ -12,23 +12,23 @@ import pytest
 
 
 class _Faults:
-  """Answers each n-th request with an error, as a store under load does.
+  """Answers every n-th request with an error, like a store under load.
 
   Attributes:
-    every: 0 never does.
-    told: how many times it did.
+    every: Number of requests between faults. If 0, there are no faults.
+    num_faults: Number of faults so far.
   """
 
   def __init__(self, app):
     self._app, self._numbers = app, itertools.count(1)
-    self.every = self.told = 0
+    self.every = self.num_faults = 0
 
   def __call__(self, environ, start_response):
     number = next(self._numbers)
     if not self.every or number % self.every:
       return self._app(environ, start_response)
-    self.told += 1
-    code = ('503 Slow Down', '500 Internal Error')[self.told % 2]
+    self.num_faults += 1
+    code = ('503 Slow Down', '500 Internal Error')[self.num_faults % 2]
     environ['wsgi.input'].read(int(environ.get('CONTENT_LENGTH') or 0))
     name = code[4:].replace(' ', '')
     body = f'<Error><Code>{name}</Code><Message>x</Message></Error>'.encode()
@@ -37,7 +37,7 @@ class _Faults:
 
 
 def variables(address: str) -> dict[str, str]:
-  """The environment in which all clients talk to a server at an address."""
+  """Returns the environment with which all clients use a server."""
   return {
     'AWS_ENDPOINT_URL': address,
     'AWS_ACCESS_KEY_ID': 'test',
@@ -49,7 +49,7 @@ def variables(address: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def serve():
-  """Context with (the faults, the address); there is a bucket `bucket`."""
+  """Serves a bucket `bucket` in this context; yields the faults and address."""
   pytest.importorskip('s3fs')
   pytest.importorskip('moto.server')
   from moto.moto_server import werkzeug_app
@@ -85,7 +85,7 @@ def _client(address: str):
 
 
 def upload(address: str, folder: pathlib.Path, name: str) -> None:
-  """Files as objects below a name."""
+  """Uploads files as objects below a prefix."""
   client = _client(address)
   for path in sorted(folder.rglob('*')):
     if path.is_file():
@@ -94,20 +94,20 @@ def upload(address: str, folder: pathlib.Path, name: str) -> None:
 
 
 def names(address: str, prefix: str) -> list[str]:
-  """Of the objects whose names begin so."""
-  found = _client(address).list_objects_v2(Bucket='bucket', Prefix=prefix)
-  return [one['Key'] for one in found.get('Contents', ())]
+  """Returns the names of the objects with a prefix."""
+  listing = _client(address).list_objects_v2(Bucket='bucket', Prefix=prefix)
+  return [entry['Key'] for entry in listing.get('Contents', ())]
 
 
 def download(address: str, name: str, folder: pathlib.Path) -> pathlib.Path:
-  """The objects below a name as files."""
+  """Downloads the objects below a prefix as files."""
   client = _client(address)
   pages = client.get_paginator('list_objects_v2')
   for page in pages.paginate(Bucket='bucket', Prefix=f'{name}/'):
-    for found in page['Contents']:
-      path = folder / found['Key']
+    for entry in page['Contents']:
+      path = folder / entry['Key']
       path.parent.mkdir(parents=True, exist_ok=True)
-      client.download_file('bucket', found['Key'], str(path))
+      client.download_file('bucket', entry['Key'], str(path))
   return folder / name
 
 
@@ -115,7 +115,7 @@ def _quiet():
   from werkzeug import serving
 
   class Handler(serving.WSGIRequestHandler):
-    """One connection, which is kept, and of which nothing is printed."""
+    """Keeps connections open and logs nothing."""
 
     protocol_version = 'HTTP/1.1'
 
@@ -131,7 +131,10 @@ atexit.register(_LASTING.close)
 
 @functools.cache
 def shared() -> _Faults:
-  """One that this process's own clients see; it lasts as long as they."""
+  """Returns the store of this process's own clients, which is never stopped.
+
+  The clients read the address only once.
+  """
   faults, address = _LASTING.enter_context(serve())
   os.environ.update(variables(address))
   return faults

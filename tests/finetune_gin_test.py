@@ -1,4 +1,4 @@
-"""Every gin file of fine-tuning: parsed, built, its step traced."""
+"""Every gin file of fine-tuning is parsed and built, and its step is traced."""
 
 import json
 import re
@@ -56,7 +56,7 @@ _CHOICES = json.dumps(
     'label': 1,
   }
 )
-_EXAMPLES = {  # what a file of the family's default format holds
+_EXAMPLES = {  # content of the family's default format
   'classification': 'lo\tva\tyes\nva\tlo\tno\n',
   'multiple_choice': _CHOICES,
   'parsing': _TREE,
@@ -122,7 +122,7 @@ def test_training(monkeypatch, tmp_path, file):
   assert task.objective == objective.name
   assert settings.init_from.exclude == ('heads/',)
   assert [name for name, _ in settings.optimizer.lr_multipliers] == ['^heads/']
-  # A tenth of 20 steps is warm-up.
+  # A tenth of the 20 steps is warmup.
   assert settings.optimizer.rate_at(2) == pytest.approx(
     2e-5 if family.startswith('reranking') else 5e-5
   )

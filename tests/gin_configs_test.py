@@ -1,4 +1,4 @@
-"""Every gin file that comes with the package: parsed, built, shapes traced."""
+"""Every shipped gin file is parsed and built, and its shapes are traced."""
 
 import re
 
@@ -11,7 +11,7 @@ from xlflax.config import gin_config
 from xlflax.evaluation import eval_task as evaluation_base
 from xlflax.training.checkpointing import config_serialization, run_directory
 
-# Those of papers/ are tested in tests/papers/, those of recipes/ in
+# Files of papers/ are tested in tests/papers/, those of recipes/ in
 # tests/recipes_test.py, those of t5x/ in tests/interop/t5x/, those of finetune/
 # in tests/finetune_gin_test.py, those of suites/ in
 # tests/finetuning/gin_files_test.py, those of languages/ in
@@ -25,7 +25,7 @@ _ELSEWHERE = (
   'languages/',
 )
 _FILES = [f for f in gin_files.files() if not f.startswith(_ELSEWHERE)]
-# Included by others; they set nothing to train or evaluate by themselves.
+# Included by other files; insufficient for training or evaluation alone.
 _PARTS = (
   'pretrain/base.gin',
   'models/encoder.gin',
@@ -36,7 +36,7 @@ _PARTS = (
   'models/transformer.gin',
   'models/bart.gin',
 )
-# What completes parts of models, unless an encoder's size does.
+# Files that complete partial models, unless an encoder size does.
 _SIZES = {
   'models/encoder_decoder.gin': 'models/tiny_t5.gin',
   'models/t5.gin': 'models/tiny_t5.gin',
@@ -51,7 +51,7 @@ _GIVEN = dict(
   INIT_DIR='runs/encoder',
   TEACHER='runs/teacher',
 )
-# What needs another model than the tiny encoder.
+# Files that need a model other than the tiny encoder.
 _MODELS = {
   'pretrain/span_corruption.gin': 'tiny_t5',
   'pretrain/mbart.gin': 'tiny_mbart',
@@ -72,7 +72,7 @@ _TRAININGS = [f for f in _FILES if f not in _PARTS and f not in _EVALUATIONS]
 
 
 def _with_the_rest(file: str) -> list[str]:
-  """The files that are given together with this one."""
+  """Returns this file and the files that are passed together with it."""
   if _kind(file) == 'models':
     return ['pretrain/mlm.gin', file]
   if file in _DURING_TRAINING:
@@ -85,13 +85,13 @@ def _with_the_rest(file: str) -> list[str]:
 
 
 def _text(file: str) -> str:
-  """A file and those that it includes."""
+  """Returns the text of a file and its included files."""
   text = (gin_config.SHIPPED / file).read_text()
   return text + ''.join(map(_text, re.findall(r"^include '(.*)'", text, re.M)))
 
 
 def _macros(file: str) -> list[str]:
-  """Those of `_GIVEN` that the files use, and the number of steps."""
+  """Returns the used macros of `_GIVEN` and the number of steps."""
   text = ''.join(map(_text, _with_the_rest(file)))
   bindings = [
     f'{name}={value!r}' for name, value in _GIVEN.items() if f'%{name}' in text
@@ -103,16 +103,16 @@ def _macros(file: str) -> list[str]:
 
 @pytest.fixture
 def settings_of(monkeypatch, tmp_path):
-  """Parses files and returns the settings that a run would get."""
+  """Fixture that parses files and returns the settings of a run."""
   monkeypatch.chdir(tmp_path)
   gin_files.write_teacher(tmp_path / 'runs' / 'teacher')
   run_directory.write_model(
     tmp_path / 'runs' / 'base', gin_files.tiny_encoder()
   )
 
-  def build(files, bindings, **more):
+  def build(files, bindings, **fields):
     settings, build.configuration = gin_files.settings_and_configuration(
-      files, bindings, **more
+      files, bindings, **fields
     )
     return settings
 
@@ -129,7 +129,7 @@ def test_every_file_is_tested():
   mark_slow(_TRAININGS, slow=['pretrain/veco_phase2.gin', 'demo/demo.gin']),
 )
 def test_training(settings_of, file):
-  """Parsed, finalised, built; each kind of step traced on eight devices."""
+  """Parses and builds the file, and traces each step on eight devices."""
   settings = settings_of(_with_the_rest(file), _macros(file))
   gin_files.trace_steps(settings)
   if file in _DURING_TRAINING:
@@ -141,13 +141,13 @@ def test_training(settings_of, file):
 
 @pytest.mark.parametrize('file', _EVALUATIONS)
 def test_evaluation(monkeypatch, file):
-  seen = {}
+  received = {}
 
   class Stop(Exception):
     pass
 
   def check(tasks):
-    seen['tasks'] = tasks
+    received['tasks'] = tasks
     raise Stop
 
   monkeypatch.setattr(evaluate, 'check_tasks', check)
@@ -169,7 +169,7 @@ def test_evaluation(monkeypatch, file):
   )
   with pytest.raises(Stop):
     configuration.build(evaluate.evaluate, model_dir='runs/a')
-  tasks = seen['tasks']
+  tasks = received['tasks']
   assert tasks and all(isinstance(t, evaluation_base.EvalTask) for t in tasks)
 
 
@@ -181,17 +181,17 @@ def test_parts_are_read_by_others(file):
     if f"include '{file}'" in (gin_config.SHIPPED / f).read_text()
   ]
   assert users or file == 'evaluate/tasks.gin'
-  rest = (
+  other_files = (
     [] if _kind(file) == 'evaluate' else [_SIZES.get(file, 'models/tiny.gin')]
   )
   gin_config.load_gin_files(
-    [file, *rest], _macros(file) if _kind(file) == 'pretrain' else []
+    [file, *other_files], _macros(file) if _kind(file) == 'pretrain' else []
   )
 
 
 @pytest.mark.parametrize('file', _FILES)
-def test_header_says_what_people_override(file):
-  """And the names in it exist."""
+def test_header_lists_common_overrides(file):
+  """The listed names exist."""
   text = (gin_config.SHIPPED / file).read_text()
   header = '\n'.join(line for line in text.splitlines() if line.startswith('#'))
   assert header, 'a comment on what the file is for'
@@ -201,7 +201,7 @@ def test_header_says_what_people_override(file):
 
 
 def test_operative_configuration_can_be_trained_again(settings_of, tmp_path):
-  """config.gin of a run is a gin file that gives the same run."""
+  """config.gin of a run is a gin file that reproduces the run."""
   files = [
     'pretrain/mlm_tlm_contrast.gin',
     'models/tiny.gin',

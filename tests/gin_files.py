@@ -1,4 +1,4 @@
-"""Parses shipped gin files and builds what a run of them would get."""
+"""Parses shipped gin files and builds the settings of their runs."""
 
 import functools
 import pathlib
@@ -20,7 +20,7 @@ SPEC = vocabulary_spec.make_dummy_spec(320, num_languages=2)
 
 
 def files(folder: str = '') -> list[str]:
-  """Names of the shipped gin files in a folder, as --gin_file takes them."""
+  """Returns the names of the shipped gin files in a folder."""
   root = gin_config.SHIPPED
   return sorted(
     str(path.relative_to(root)) for path in (root / folder).rglob('*.gin')
@@ -29,13 +29,15 @@ def files(folder: str = '') -> list[str]:
 
 @functools.cache
 def text(file: str) -> str:
-  """The text of a shipped gin file, with that of all that it includes."""
-  own = (gin_config.SHIPPED / file).read_text()
-  return own + ''.join(map(text, re.findall(r"^include '(.*)'", own, re.M)))
+  """Returns the text of a shipped gin file and its included files."""
+  file_text = (gin_config.SHIPPED / file).read_text()
+  return file_text + ''.join(
+    map(text, re.findall(r"^include '(.*)'", file_text, re.M))
+  )
 
 
 def write_teacher(directory: pathlib.Path) -> None:
-  """What distillation reads before a run begins: a teacher's model."""
+  """Writes the input of distillation: a teacher's model."""
   run_directory.write_model(
     directory,
     encoder.Encoder(
@@ -53,7 +55,7 @@ def write_teacher(directory: pathlib.Path) -> None:
 
 
 def tiny_encoder() -> encoder.Encoder:
-  """An encoder of any vocabulary, to be adapted."""
+  """Returns an encoder of any vocabulary, for adaptation."""
   return encoder.Encoder(
     model_config.EncoderConfig(
       num_layers=2, hidden_dim=16, mlp_dim=16, num_heads=2
@@ -61,32 +63,34 @@ def tiny_encoder() -> encoder.Encoder:
   )
 
 
-def settings_of(gin_files, bindings, **more):
-  """The settings that a run with these files and bindings would get."""
-  return settings_and_configuration(gin_files, bindings, **more)[0]
+def settings_of(gin_files, bindings, **fields):
+  """Returns the settings of a run with these files and bindings."""
+  return settings_and_configuration(gin_files, bindings, **fields)[0]
 
 
-def settings_and_configuration(gin_files, bindings, **more):
-  """The settings, and the configuration that they were built from."""
+def settings_and_configuration(gin_files, bindings, **fields):
+  """Returns the settings, and the configuration they were built from."""
   configuration = gin_config.load_gin_files(gin_files, bindings)
-  given = {'vocabulary': SPEC} | more
-  found = configuration.build(trainer.Trainer, **given)
+  build_fields = {'vocabulary': SPEC} | fields
+  settings = configuration.build(trainer.Trainer, **build_fields)
   configuration.expect_build(during_training.Evaluation)  # as `finetune` does
   gin_config.check_bindings([configuration])
-  check_names(found)
-  if found.num_train_steps:
-    found = found.resolved(None)
-  return found, configuration
+  check_names(settings)
+  if settings.num_train_steps:
+    settings = settings.resolved(None)
+  return settings, configuration
 
 
 def check_names(settings) -> None:
-  """Every class of the run has a registered name, so that it can move."""
-  parts = config_serialization.config_identity(settings)
-  unnamed = [v for k, v in parts.items() if k.endswith('.class') and ':' in v]
+  """Asserts that every class of the run has a registered name."""
+  identity = config_serialization.config_identity(settings)
+  unnamed = [
+    v for k, v in identity.items() if k.endswith('.class') and ':' in v
+  ]
   assert not unnamed
 
 
-# Settings that the traced program does not depend on.
+# Settings that do not affect the traced program.
 _NOT_TRACED = re.compile(
   r'init_from\b|optimizer\.learning_rate\b|(seed|corpus|cache_dir)$'
   r'|datasets\[\d+\]\.(mixture|languages|alpha|split|sizes|max_share|max_epochs|batch_size)\b'
@@ -96,10 +100,10 @@ _traced: set[tuple] = set()
 
 
 def trace_steps(settings) -> training_setup.Setup:
-  """Traces each kind of step on eight devices, and checks what comes out.
+  """Traces each kind of step on eight devices and checks the outputs.
 
-  Rows of one program, such as those that differ in the languages or in what
-  they start from, are traced once.
+  Configurations with the same program, such as those that differ only in the
+  languages or the initialization, are traced once.
   """
   setup = training_setup.Setup(settings)
   program = _program(settings)
@@ -110,10 +114,10 @@ def trace_steps(settings) -> training_setup.Setup:
 
 
 def _program(settings) -> tuple:
-  parts = config_serialization.config_identity(settings).items()
+  identity_items = config_serialization.config_identity(settings).items()
   return (
     repr(settings.partitioner),
-    *(repr(part) for part in parts if not _NOT_TRACED.match(part[0])),
+    *(repr(part) for part in identity_items if not _NOT_TRACED.match(part[0])),
   )
 
 

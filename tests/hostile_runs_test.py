@@ -1,4 +1,4 @@
-"""Model directories whose files are whole, and say what cannot be."""
+"""Model directories with valid files and impossible values."""
 
 import copy
 import itertools
@@ -31,56 +31,62 @@ _DEEP = ('[' * 100_000, '{"a":' * 50_000, '{"x": ' + '9' * 5000 + '}')
 
 
 @pytest.fixture(scope='module')
-def made(tmp_path_factory):
-  root = tmp_path_factory.mktemp('made')
+def run_template(tmp_path_factory):
+  root = tmp_path_factory.mktemp('run_template')
   (root / 'hf').mkdir()
   handmade.write(root / 'hf')
-  made = huggingface_import.convert_import(
+  run_template = huggingface_import.convert_import(
     huggingface_import.check_import(root / 'hf'), root / 'run'
   )
   encoding = sentence_embedding.SentenceEmbedding(prompts={'query': 'ask: '})
-  sentence_embedding.write_sentence_encoding(made, encoding)
-  return made
+  sentence_embedding.write_sentence_encoding(run_template, encoding)
+  return run_template
 
 
 @pytest.fixture
-def run(made):
-  """The run; files that a test changes are put back."""
-  kept = {path: path.read_bytes() for path in made.rglob('*') if path.is_file()}
-  yield made
-  for path in made.rglob('*'):
-    if path.is_file() and path not in kept:
+def run(run_template):
+  """Run directory; files that a test changes are restored."""
+  original_files = {
+    path: path.read_bytes()
+    for path in run_template.rglob('*')
+    if path.is_file()
+  }
+  yield run_template
+  for path in run_template.rglob('*'):
+    if path.is_file() and path not in original_files:
       path.unlink()
-  for path, content in kept.items():
+  for path, content in original_files.items():
     path.write_bytes(content)
 
 
-def _places(value, place=()):
-  yield place
+def _positions(value, position=()):
+  yield position
   if isinstance(value, dict):
     for key in value:
-      yield from _places(value[key], (*place, key))
+      yield from _positions(value[key], (*position, key))
   elif isinstance(value, list) and value:
-    yield from _places(value[0], (*place, 0))
+    yield from _positions(value[0], (*position, 0))
 
 
-def _put(value, place, new):
-  if not place:
+def _put(value, position, new):
+  if not position:
     return new
   value = folder = copy.deepcopy(value)
-  for key in place[:-1]:
+  for key in position[:-1]:
     folder = folder[key]
-  folder[place[-1]] = new
+  folder[position[-1]] = new
   return value
 
 
 def _changed(path, step):
-  """Texts of a file with a value put in each place; every `step`-th of them."""
+  """Yields file texts with a value at every `step`-th position."""
   before = json.loads(path.read_text())
-  own = before.pop(checksums.OWN, None) is not None
-  for place, value in list(itertools.product(_places(before), _VALUES))[::step]:
-    new = _put(before, place, value)
-    if own and isinstance(new, dict):
+  has_digest = before.pop(checksums.OWN, None) is not None
+  for position, value in list(itertools.product(_positions(before), _VALUES))[
+    ::step
+  ]:
+    new = _put(before, position, value)
+    if has_digest and isinstance(new, dict):
       new = checksums.add_digest(new)
     yield json.dumps(new)
   yield from _DEEP
@@ -99,7 +105,7 @@ def _changed(path, step):
   ],
 )
 def test_every_value(run, name, step):
-  """Each is read, or refused in one message; nothing else is raised."""
+  """Each value is read, or rejected with one message."""
   refused = tried = 0
   for text in _changed(run / name, step):
     (run / name).write_text(text)
@@ -150,11 +156,11 @@ def test_a_model_far_larger_than_its_checkpoint(run, field, scan):
   assert time.monotonic() - start < 20
 
 
-def test_results(run):
-  """What is no result is not used, with a warning."""
+def test_invalid_results(run):
+  """Invalid results are skipped with a warning."""
   folder = run / 'eval' / 'task' / 'test-0123'
   folder.mkdir(parents=True)
-  good = {
+  valid_result = {
     'step': 7,
     'settings_hash': 'x',
     'metrics': {'a/mean': 1.0, 'a/de': None},
@@ -163,7 +169,7 @@ def test_results(run):
     'failures': [{'task': 't', 'part': 'p', 'message': 'm'}],
   }
   file = folder / '7.json'
-  file.write_text(json.dumps(checksums.add_digest(good)))
+  file.write_text(json.dumps(checksums.add_digest(valid_result)))
   assert result_store.read_result(file).metrics['a/mean'] == 1
   for text in _changed(file, 1):
     file.write_text(text)

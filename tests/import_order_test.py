@@ -11,7 +11,7 @@ _ROOT = pathlib.Path(__file__).parents[1]
 
 
 def read_rows(text: str) -> list[list[str]]:
-  """The paths in the first column of the table of layers, row by row."""
+  """Returns the paths in the first column of the layer table, row by row."""
   table = re.search(
     r'^\| layer \|.*\n\| -.*\n((?:\|.*\n)+)', text, re.MULTILINE
   )
@@ -23,19 +23,19 @@ def read_rows(text: str) -> list[list[str]]:
 
 
 def level(path: str, rows: list[list[str]]) -> int:
-  """Number of the row whose file, or longest folder, holds a path."""
-  found = [
+  """Returns the row number of the file or longest folder that holds a path."""
+  matches = [
     (len(layer), number)
     for number, row in enumerate(rows)
     for layer in row
     if path == layer or (layer.endswith('/') and path.startswith(layer))
   ]
-  assert found, f'{path} is in no layer of ARCHITECTURE.md'
-  return max(found)[1]
+  assert matches, f'{path} is in no layer of ARCHITECTURE.md'
+  return max(matches)[1]
 
 
 def public_names(package: str, source: str) -> dict[str, str]:
-  """`package.Name` -> its module, of what a package offers lazily."""
+  """Returns `package.Name` -> module for the lazy names of a package."""
   return {
     f'{package}.{alias.asname or alias.name}': str(node.module)
     for block in ast.parse(source).body
@@ -73,22 +73,22 @@ def imported(source: str, homes: dict[str, str]) -> set[str]:
     for node in tree.body
     if not _is_lazy_api(node) and not _is_type_checking(node)
   ]
-  found = set()
+  modules = set()
   for node in ast.walk(tree):
     if isinstance(node, ast.Import):
-      found |= {homes.get(alias.name) for alias in node.names}
+      modules |= {homes.get(alias.name) for alias in node.names}
     elif isinstance(node, ast.ImportFrom):
       assert not node.level, f'a relative import: {ast.unparse(node)}'
       for alias in node.names:
         home = homes.get(f'{node.module}.{alias.name}')
-        found.add(home or homes.get(str(node.module)))
-  return {home for home in found if home}
+        modules.add(home or homes.get(str(node.module)))
+  return {home for home in modules if home}
 
 
 def upward(
   imports: dict[str, set[str]], levels: dict[str, int]
 ) -> set[tuple[str, str]]:
-  """Imports of what stands in a higher row."""
+  """Returns the imports of modules in a higher row."""
   return {
     (module, target)
     for module, targets in imports.items()
@@ -98,7 +98,7 @@ def upward(
 
 
 def circles(imports: dict[str, set[str]]) -> set[str]:
-  """The modules that stand in a circle, or between two circles."""
+  """Returns the modules that are in a cycle or between two cycles."""
   inner = _peel(imports)
   importers: dict[str, set[str]] = {module: set() for module in inner}
   for module, targets in inner.items():
@@ -108,7 +108,7 @@ def circles(imports: dict[str, set[str]]) -> set[str]:
 
 
 def _peel(graph: dict[str, set[str]]) -> dict[str, set[str]]:
-  """What is left when nodes without edges go, one after the other."""
+  """Removes nodes without edges repeatedly; returns the remaining nodes."""
   while free := {node for node, targets in graph.items() if not targets}:
     graph = {n: targets - free for n, targets in graph.items() if n not in free}
   return graph
@@ -116,12 +116,12 @@ def _peel(graph: dict[str, set[str]]) -> dict[str, set[str]]:
 
 @functools.cache
 def _files() -> dict[str, pathlib.Path]:
-  """Module -> its file, those of `tasks/` among them."""
+  """Returns the file of each module, including `tasks/`."""
   files = {}
   for folder, package in (('xlflax', 'xlflax'), ('tasks', 'xlflax.tasks')):
     for path in (_ROOT / folder).rglob('*.py'):
-      parts = path.relative_to(_ROOT / folder).with_suffix('').parts
-      name = '.'.join((package, *parts)).removesuffix('.__init__')
+      components = path.relative_to(_ROOT / folder).with_suffix('').parts
+      name = '.'.join((package, *components)).removesuffix('.__init__')
       files[name] = path
   return files
 

@@ -1,4 +1,4 @@
-"""TensorFlow is for reading SeqIO tasks only: what must not import it."""
+"""Modules that must not import TensorFlow, which only SeqIO tasks need."""
 
 import importlib
 import importlib.util
@@ -42,7 +42,7 @@ def _walk(package: str) -> list[str]:
 
 
 def _loaded(modules) -> set[str]:
-  """What a fresh process has imported after these modules."""
+  """Returns the modules that a new process loads for these imports."""
   code = (
     'import importlib, sys\n'
     f'for name in {list(modules)!r}:\n'
@@ -76,7 +76,7 @@ def test_the_check_can_fail():
 
 
 def test_every_module_can_be_imported():
-  """And says what it is for; those under T5X and Beam where these are."""
+  """Every module has a docstring; T5X and Beam modules need these packages."""
   needs = {
     'xlflax.interop.t5x.': 't5x',
     'xlflax.data.cache.beam_runner': 'apache_beam',

@@ -1,8 +1,7 @@
-"""Mistakes of people who use the command line, and what each is told.
+"""Messages for mistakes on the command line.
 
-Every row is a command as somebody typed it. It ends with status 2 and one
-message: what is wrong, with the flag or the file, what was got, and what to
-do.
+Every entry is a command with a mistake. It exits with status 2 and one message
+with the problem, the flag or file, the value, and a hint.
 """
 
 import shlex
@@ -171,7 +170,7 @@ def test_the_table_is_long_enough():
 
 
 @pytest.mark.parametrize('line', _MISTAKES)
-def test_a_mistake_is_told(line, workspace, monkeypatch, capsys):
+def test_a_mistake_is_reported(line, workspace, monkeypatch, capsys):
   monkeypatch.chdir(workspace)
   before = sorted(workspace.rglob('*'))
   assert cli.main(shlex.split(line)) == 2
@@ -180,10 +179,10 @@ def test_a_mistake_is_told(line, workspace, monkeypatch, capsys):
     assert part in captured.err
   assert 'Traceback' not in captured.err
   if line.split()[0] in cli.COMMANDS:
-    told = [x for x in captured.err.splitlines() if x.startswith('xlflax ')]
-    assert len(told) == 1 and told[0] == captured.err.splitlines()[-1]
+    messages = [x for x in captured.err.splitlines() if x.startswith('xlflax ')]
+    assert len(messages) == 1 and messages[0] == captured.err.splitlines()[-1]
     assert any(
-      part in told[0]
+      part in messages[0]
       for part in ('What to do: ', 'Expected: ', 'not allowed with')
     )
-  assert sorted(workspace.rglob('*')) == before  # nothing is written
+  assert sorted(workspace.rglob('*')) == before  # writes nothing

@@ -1,4 +1,4 @@
-"""What belongs to a release: version, citation, workflows, wheel and sdist."""
+"""Contents of a release: version, citation, workflows, wheel and sdist."""
 
 import os
 import pathlib
@@ -85,13 +85,13 @@ def test_a_button_and_a_token_publish_site_and_package(tmp_path):
     env=os.environ | {'REMOTE': str(remote)},
     check=True,
   )
-  shown = subprocess.run(
+  process = subprocess.run(
     ['git', f'--git-dir={remote}', 'show', 'gh-pages:index.html'],
     capture_output=True,
     text=True,
     check=True,
   )
-  assert shown.stdout == 'here'
+  assert process.stdout == 'here'
 
 
 def test_targets_that_others_name_are_in_the_makefile():
@@ -120,7 +120,7 @@ def test_hooks_before_commits_run_what_lint_runs():
 
 @pytest.fixture(scope='module')
 def distributions(tmp_path_factory) -> pathlib.Path:
-  """A folder with the wheel, built from the sdist, and the sdist."""
+  """Folder with the wheel, built from the sdist, and the sdist."""
   folder = tmp_path_factory.mktemp('dist')
   subprocess.run(
     [sys.executable, '-m', 'build', '--no-isolation', '--outdir', str(folder)],
@@ -144,23 +144,27 @@ def _tracked(*patterns: str) -> set[str]:
 def test_wheel_and_sdist_hold_all_files(distributions):
   (wheel,) = distributions.glob('*.whl')
   names = set(zipfile.ZipFile(wheel).namelist())
-  wanted = _tracked('xlflax/**/*.py', 'xlflax/**/*.html', 'xlflax/py.typed')
+  expected_files = _tracked(
+    'xlflax/**/*.py', 'xlflax/**/*.html', 'xlflax/py.typed'
+  )
   outside = _tracked('gin_configs/**/*.gin', 'tasks/**/*.py')
-  assert len(wanted) > 300 and len(outside) > 100
-  assert wanted | {f'xlflax/{name}' for name in outside} <= names
-  others = ('tests', 'docs', 'studies', 'benchmarks')
-  assert not [name for name in names if name.startswith(others)]
+  assert len(expected_files) > 300 and len(outside) > 100
+  assert expected_files | {f'xlflax/{name}' for name in outside} <= names
+  other_folders = ('tests', 'docs', 'studies', 'benchmarks')
+  assert not [name for name in names if name.startswith(other_folders)]
   (sdist,) = distributions.glob('*.tar.gz')
   with tarfile.open(sdist) as archive:
     members = {name.partition('/')[2] for name in archive.getnames()}
-  assert wanted | outside | {'README.md', 'LICENSE', 'setup.py'} <= members
+  assert (
+    expected_files | outside | {'README.md', 'LICENSE', 'setup.py'} <= members
+  )
 
 
 def _environment(folder: pathlib.Path, wheel: pathlib.Path) -> pathlib.Path:
-  """A virtual environment with the wheel and this one's other packages.
+  """Creates an environment with the wheel and the installed packages.
 
   Returns:
-    Its `bin`.
+    Its `bin` directory.
   """
   venv.create(folder, with_pip=False)
   name = f'lib/python{sys.version_info.major}.{sys.version_info.minor}'
@@ -208,9 +212,9 @@ def test_an_installed_wheel_runs_outside_of_the_checkout(
 
 
 def test_nothing_installs_a_package_that_the_index_lacks():
-  """xlflax is no package of the index: a checkout is what is installed.
+  """xlflax is not in the package index, so a checkout is installed.
 
-  The set-up of TPU machines, `launch/`, can be given by `--setup`.
+  The setup of TPU machines, `launch/`, accepts `--setup`.
   """
   claim = re.compile(r"""pip install (-\w+ )?['"]?xlflax\b""")
   files = [_ROOT / 'README.md', *(_ROOT / 'examples').glob('*.ipynb')]

@@ -26,7 +26,7 @@ def _python(code: str) -> str:
 
 
 def test_import_is_light():
-  """Below 0.3 s of processor time, the interpreter's own start included."""
+  """Below 0.3 s of CPU time, including the start of the interpreter."""
   imports = ''.join(f'import xlflax.{room}\n' for room in ROOMS)
   seconds, *heavy = _python(
     f'{imports}import sys, time\n'

@@ -1,4 +1,4 @@
-"""Directories that a test may read and not write, for root as for others."""
+"""Directories that a test may read but not write, even as root."""
 
 import contextlib
 import ctypes
@@ -6,17 +6,16 @@ import os
 import pathlib
 from collections.abc import Iterator
 
-# Linux' capabilities that let root write where modes forbid it.
+# Linux capabilities with which root may write despite file modes.
 _OVERRIDE = (1 << 1) | (1 << 2)  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
 _VERSION = 0x20080522
 
 
 @contextlib.contextmanager
 def only_read(*folders: pathlib.Path) -> Iterator[None]:
-  """Takes the right to write to folders; nothing in them has changed after.
+  """Removes write permission from folders and asserts they are unchanged.
 
-  Root is held to the modes of files like others, in this thread and in those
-  that it starts.
+  File modes also apply to root, in this thread and in threads that it starts.
   """
   before = {
     path: (path.stat().st_mode, path.stat().st_mtime_ns)

@@ -1,4 +1,4 @@
-"""Commands on runs that cannot be written: somebody else's, a read-only disk."""
+"""Commands on runs that are not writable, such as on a read-only disk."""
 
 import dataclasses
 import json
@@ -19,7 +19,7 @@ from xlflax.utils import errors
 
 
 @pytest.fixture(scope='module')
-def place(tmp_path_factory):
+def workspace(tmp_path_factory):
   """Two models and text."""
   root = tmp_path_factory.mktemp('read_only')
   (root / 'hf').mkdir()
@@ -43,41 +43,47 @@ def one_device(monkeypatch):
   monkeypatch.setattr('xlflax.utils.logs.set_up_logging', lambda *_, **__: None)
 
 
-def _tasks(place):
-  source = text_sources.ParallelFiles(files={'de-en': str(place / 'files.tsv')})
+def _tasks(workspace):
+  source = text_sources.ParallelFiles(
+    files={'de-en': str(workspace / 'files.tsv')}
+  )
   return [retrieval_task.Retrieval(source=source)]
 
 
-def test_evaluate_asks_for_another_place(place):
-  with read_only.only_read(place / 'run'):
-    run = xlflax.load_run(place / 'run')
+def test_evaluate_requires_another_output(workspace):
+  with read_only.only_read(workspace / 'run'):
+    run = xlflax.load_run(workspace / 'run')
     with pytest.raises(errors.RunDirectoryError) as caught:
-      evaluate_lib.evaluate(model_dir=str(place / 'run'), tasks=_tasks(place))
+      evaluate_lib.evaluate(
+        model_dir=str(workspace / 'run'), tasks=_tasks(workspace)
+      )
     with raises_error(
       errors.RunDirectoryError, where='run', mentions='--output=DIR'
     ):
-      run.evaluate(_tasks(place))
+      run.evaluate(_tasks(workspace))
   assert_mentions(caught.value, '--output=DIR')
   assert caught.value.status is errors.ExitStatus.MISTAKE
 
 
-def test_evaluate_into_another_place(place, tmp_path):
+def test_evaluate_into_another_output(workspace, tmp_path):
   out = tmp_path / 'out'
 
-  with read_only.only_read(place / 'run'):
+  with read_only.only_read(workspace / 'run'):
     first, again = (
       evaluate_lib.evaluate(
-        model_dir=str(place / 'run'),
-        tasks=_tasks(place),
+        model_dir=str(workspace / 'run'),
+        tasks=_tasks(workspace),
         output=str(out),
         untrained=True,
       )
       for _ in range(2)
     )
-    found = xlflax.load_run(place / 'run').evaluate(_tasks(place), output=out)
+    returned_results = xlflax.load_run(workspace / 'run').evaluate(
+      _tasks(workspace), output=out
+    )
   assert (first.computed, again.computed) == (2, 0)  # resumed
-  written = first.results['retrieval'][0]  # whose files are on disk now
-  assert found['retrieval'] == dataclasses.replace(written, files={})
+  result = first.results['retrieval'][0]  # its files are on disk now
+  assert returned_results['retrieval'] == dataclasses.replace(result, files={})
   (folder,) = (out / 'eval' / 'retrieval').iterdir()
   assert first.folders == {'retrieval': folder}
   assert {p.name for p in folder.glob('*.json')} == {'0.json', 'untrained.json'}
@@ -88,64 +94,69 @@ def test_evaluate_into_another_place(place, tmp_path):
   }
 
 
-def test_a_place_has_the_results_of_one_run(place, tmp_path):
+def test_an_output_has_the_results_of_one_run(workspace, tmp_path):
   out = tmp_path / 'out'
 
   def evaluate(run):
     return evaluate_lib.evaluate(
-      model_dir=str(run), tasks=_tasks(place), output=str(out)
+      model_dir=str(run), tasks=_tasks(workspace), output=str(out)
     )
 
-  evaluate(place / 'run')
+  evaluate(workspace / 'run')
   with raises_error(errors.RunDirectoryError, where='out'):
-    evaluate(place / 'other')
+    evaluate(workspace / 'other')
   with raises_error(errors.RunDirectoryError, where='other'):
     evaluate_lib.evaluate(
-      model_dir=str(place / 'run'),
-      tasks=_tasks(place),
-      output=str(place / 'other'),
+      model_dir=str(workspace / 'run'),
+      tasks=_tasks(workspace),
+      output=str(workspace / 'other'),
     )
-  (tmp_path / 'link').symlink_to(place / 'run')  # mounted elsewhere
+  (tmp_path / 'link').symlink_to(workspace / 'run')  # mounted elsewhere
   assert evaluate(tmp_path / 'link').computed == 0
   record = out / 'eval' / 'run.json'
   record.write_text(json.dumps({'run': 5}))
   with raises_error(
     errors.RunDirectoryError, where='run.json', mentions='ValueError'
   ):
-    evaluate(place / 'run')
+    evaluate(workspace / 'run')
 
 
-def test_its_own_directory_as_the_place(place, tmp_path):
+def test_the_run_directory_as_the_output(workspace, tmp_path):
   report = evaluate_lib.evaluate(
-    model_dir=str(place / 'other'),
-    tasks=_tasks(place),
-    output=str(place / 'other'),
+    model_dir=str(workspace / 'other'),
+    tasks=_tasks(workspace),
+    output=str(workspace / 'other'),
   )
-  assert report.folders['retrieval'].is_relative_to(place / 'other' / 'eval')
-  assert not (place / 'other' / 'eval' / 'run.json').exists()
+  assert report.folders['retrieval'].is_relative_to(
+    workspace / 'other' / 'eval'
+  )
+  assert not (workspace / 'other' / 'eval' / 'run.json').exists()
 
 
-def _main(*words):
-  return cli.main([*map(str, words)])
+def _main(*arguments):
+  return cli.main([*map(str, arguments)])
 
 
-def test_commands(place, tmp_path, capsys):
-  """Each as a user who may only read the run and the text."""
-  run, out = place / 'run', tmp_path / 'out'
+def test_commands(workspace, tmp_path, capsys):
+  """Runs each command as a user who may only read the run and the text."""
+  run, out = workspace / 'run', tmp_path / 'out'
   evaluate = ('evaluate', f'--model_dir={run}', '--tasks=retrieval')
-  evaluate += (f'--corpus={place / "corpus"}', '--compilation_cache=')
-  pairs = f'--text=de-en={place / "files.tsv"}'
+  evaluate += (f'--corpus={workspace / "corpus"}', '--compilation_cache=')
+  pairs = f'--text=de-en={workspace / "files.tsv"}'
   analyze = (f'--model_dir={run}', '--compilation_cache=')
-  with read_only.only_read(run, place / 'corpus'):
+  with read_only.only_read(run, workspace / 'corpus'):
     assert _main(*evaluate) == 2
     assert_mentions(capsys.readouterr().err, '--output=DIR')
     assert _main(*evaluate, f'--output={out}/eval_out') == 0
     assert _main('report', run, f'--output={out}/report') == 0
     assert _main('report', f'{out}/eval_out', f'--output={out}/report2') == 0
     assert _main('analyze', 'cka', *analyze, pairs, f'--output={out}/cka') == 0
-    kept = (f'--activation_cache={out}/states', f'--output={out}/sentences')
-    kept += (pairs.replace('text', 'test'),)
-    assert _main('analyze', 'sentence-retrieval', *analyze, *kept) == 0
+    output_flags = (
+      f'--activation_cache={out}/states',
+      f'--output={out}/sentences',
+    )
+    output_flags += (pairs.replace('text', 'test'),)
+    assert _main('analyze', 'sentence-retrieval', *analyze, *output_flags) == 0
     to_hf = ('convert', 'to-hf', run, f'--output={out}/hf')
     assert _main(*to_hf) == 0
     assert _main('verify', run) == 0

@@ -1,4 +1,4 @@
-"""The programs in README.md under "Python API", run on tiny data."""
+"""Programs in README.md under "Python API", run on tiny data."""
 
 import ast
 import importlib
@@ -33,7 +33,7 @@ def _programs() -> list[str]:
 
 
 def _run(program: str, smaller: dict[str, str]) -> None:
-  """Runs a program with some of its numbers replaced."""
+  """Runs a program after replacing some of its numbers."""
   for number, tiny in smaller.items():
     assert program.count(number), number
     program = program.replace(number, tiny)
@@ -52,10 +52,10 @@ def test_training_and_evaluating_on_a_corpus(
 
 @pytest.fixture
 def folder(tmp_path):
-  made = tmp_path / 'FacebookAI' / 'xlm-roberta-base'
-  made.parent.mkdir()
-  reference_models.save(reference_models.make('xlm_roberta'), made)
-  return made
+  model_dir = tmp_path / 'FacebookAI' / 'xlm-roberta-base'
+  model_dir.parent.mkdir()
+  reference_models.save(reference_models.make('xlm_roberta'), model_dir)
+  return model_dir
 
 
 def test_encoding_with_an_imported_checkpoint(
@@ -72,7 +72,7 @@ def test_encoding_with_an_imported_checkpoint(
 
 
 def test_the_names_in_the_guide_exist():
-  """`data.DatasetConfig` in docs/python.md is a public name of `xlflax.data`."""
+  """Names such as `data.DatasetConfig` in docs/python.md are public."""
   text = (ROOT / 'docs' / 'python.md').read_text(encoding='utf-8')
   names = {
     (node.value.id, node.attr)
@@ -80,11 +80,11 @@ def test_the_names_in_the_guide_exist():
     for node in ast.walk(ast.parse(block))
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
   }
-  rooms = {'data', 'evaluation', 'models', 'objectives', 'training'}
-  found = {room for room, name in names if room in rooms}
-  assert found == rooms
-  for room, name in names:
-    if room in rooms:
-      assert name in dir(importlib.import_module(f'xlflax.{room}')), name
-    elif room == 'xlflax':
+  packages = {'data', 'evaluation', 'models', 'objectives', 'training'}
+  used_packages = {package for package, name in names if package in packages}
+  assert used_packages == packages
+  for package, name in names:
+    if package in packages:
+      assert name in dir(importlib.import_module(f'xlflax.{package}')), name
+    elif package == 'xlflax':
       assert name in dir(importlib.import_module('xlflax')), name

@@ -1,4 +1,4 @@
-"""Tests of the modern recipes: phases, tiny configurations, published values."""
+"""Modern recipes: phases, tiny configurations and published values."""
 
 import dataclasses
 import math
@@ -45,13 +45,13 @@ def _options(phases, *bindings, gin_file=(), **fields):
   )
 
 
-def _trainers(phases, *bindings, **more):
-  configured = train_phases.configure(_options(phases, *bindings, **more))
+def _trainers(phases, *bindings, **flags):
+  configured = train_phases.configure(_options(phases, *bindings, **flags))
   return {
-    one.name: one.configuration.build(
+    phase.name: phase.configuration.build(
       trainer.Trainer, vocabulary=gin_files.SPEC
     )
-    for one in configured
+    for phase in configured
   }
 
 
@@ -63,21 +63,24 @@ def _settings(file):
 
 @pytest.mark.parametrize('name', [*_CHAINS, *_TINY_RECIPES])
 def test_phases_follow_each_other(name):
-  """Built; each begins from the one before; a step of whole ones is traced."""
-  found = _trainers(f'recipes/{name}')
+  """Each phase starts from the previous one; full phases are traced."""
+  trainers = _trainers(f'recipes/{name}')
   count = _CHAINS[name.partition('/')[0]]
-  assert list(found) == [f'phase{i + 1}' for i in range(count)]
-  assert train_phases.check(list(found.values())) == [False] * count
+  assert list(trainers) == [f'phase{i + 1}' for i in range(count)]
+  assert train_phases.check(list(trainers.values())) == [False] * count
   datasets = [
-    (made.seed, made.datasets[0].seed_offset) for made in found.values()
+    (phase_trainer.seed, phase_trainer.datasets[0].seed_offset)
+    for phase_trainer in trainers.values()
   ]
-  assert datasets == [(0, i) for i in range(count)]  # whatever SEED is given
-  for before, (phase, made) in zip([None, *found], found.items(), strict=False):
-    assert made.model_dir == f'runs/a/{phase}'
-    source = made.init_from and made.init_from.model_dir
+  assert datasets == [(0, i) for i in range(count)]  # for any value of SEED
+  for before, (phase, phase_trainer) in zip(
+    [None, *trainers], trainers.items(), strict=False
+  ):
+    assert phase_trainer.model_dir == f'runs/a/{phase}'
+    source = phase_trainer.init_from and phase_trainer.init_from.model_dir
     assert source == (before and f'runs/a/{before}')
     if name in _CHAINS:
-      gin_files.trace_steps(made.resolved(None))
+      gin_files.trace_steps(phase_trainer.resolved(None))
 
 
 @pytest.mark.parametrize('file', _ALONE)
@@ -200,29 +203,29 @@ def test_a_language_is_added_to_a_model(tmp_path, file, adapters):
 )
 def test_a_tiny_configuration_differs_in_sizes_only(tiny, full):
   bindings = ["MODEL_DIR='a'", "CORPUS='c'", "VOCABULARY='v'"]
-  parts = []
+  identities = []
   for name in (tiny, full):
     file = f'recipes/{name}.gin'
-    given = (
+    flags = (
       [*bindings, "INIT_DIR='b'"]
       if 'INIT_DIR' in gin_files.text(file)
       else bindings
     )
-    parts.append(
-      config_serialization.config_identity(gin_files.settings_of([file], given))
+    identities.append(
+      config_serialization.config_identity(gin_files.settings_of([file], flags))
     )
   differ = {
     key
-    for key in parts[0].keys() | parts[1].keys()
-    if parts[0].get(key) != parts[1].get(key)
+    for key in identities[0].keys() | identities[1].keys()
+    if identities[0].get(key) != identities[1].get(key)
   }
   assert {
     k for k in differ if not any(re.fullmatch(p, k) for p in _SIZES)
   } == set()
 
 
-# Tokens, length, mask ratio, exponent, rate at the start (after its warm-up)
-# and end, decay of weights a step at that rate, rotary periods (global, local).
+# Tokens, length, mask ratio, exponent, learning rate at the start (after warmup)
+# and end, weight decay per step, rotary periods (global, local).
 _PUBLISHED = {
   'modernbert': [
     (1.719e12, 1024, 0.3, 0.7, 8e-4, 8e-4, 1e-5, (1e4, 1e4)),
@@ -243,11 +246,11 @@ _PUBLISHED = {
 
 @pytest.mark.parametrize('name', _CHAINS)
 def test_values_are_the_published_ones(name):
-  for made, row in zip(
+  for phase_trainer, row in zip(
     _trainers(f'recipes/{name}').values(), _PUBLISHED[name], strict=True
   ):
     tokens, length, ratio, alpha, peak, end, decay, periods = row
-    settings = made.resolved(None)
+    settings = phase_trainer.resolved(None)
     [dataset], optimizer = settings.datasets, settings.optimizer
     per_step = dataset.length * dataset.batch_size
     assert math.isclose(settings.steps * per_step, tokens, rel_tol=1e-3)
@@ -266,7 +269,7 @@ def test_values_are_the_published_ones(name):
 
 
 def test_a_binding_is_for_the_phases_that_read_it():
-  found = _trainers(
+  trainers = _trainers(
     'recipes/mmbert',
     'PHASE1_STEPS=700',
     "PHASE1_LANGUAGES=('de', 'en')",
@@ -276,17 +279,19 @@ def test_a_binding_is_for_the_phases_that_read_it():
     'BATCH_SIZE=768',
     "dataset_config.DatasetConfig.split='test'",
   )
-  assert [one.datasets[0].languages for one in found.values()] == [
-    ('de', 'en'),
-    ('de', 'en', 'fi'),
-    None,
-  ]
-  assert [one.num_train_steps for one in found.values()] == [700, 15_895, 2_649]
-  assert [one.datasets[0].length for one in found.values()] == [1024, 512, 512]
-  for one in found.values():
-    assert one.datasets[0].batch_size == 768
-    assert one.optimizer.learning_rate.peak_value == 1e-3
-    assert one.datasets[0].split == 'test'
+  assert [
+    phase_trainer.datasets[0].languages for phase_trainer in trainers.values()
+  ] == [('de', 'en'), ('de', 'en', 'fi'), None]
+  assert [
+    phase_trainer.num_train_steps for phase_trainer in trainers.values()
+  ] == [700, 15_895, 2_649]
+  assert [
+    phase_trainer.datasets[0].length for phase_trainer in trainers.values()
+  ] == [1024, 512, 512]
+  for phase_trainer in trainers.values():
+    assert phase_trainer.datasets[0].batch_size == 768
+    assert phase_trainer.optimizer.learning_rate.peak_value == 1e-3
+    assert phase_trainer.datasets[0].split == 'test'
 
 
 def test_phases_that_are_no_folder():

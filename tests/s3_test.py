@@ -1,4 +1,4 @@
-"""Runs, caches and leases in a store that speaks S3."""
+"""Runs, caches and leases in an S3 store."""
 
 import concurrent.futures
 
@@ -17,10 +17,10 @@ pytest_plugins = ['tests.finetuning.fixtures']
 
 @pytest.fixture
 def store():
-  found = fake_s3.shared()
-  found.every = 0
-  yield found
-  found.every = 0
+  faults = fake_s3.shared()
+  faults.every = 0
+  yield faults
+  faults.every = 0
 
 
 def test_files(store, tmp_path):
@@ -42,9 +42,11 @@ def test_files(store, tmp_path):
 def test_one_of_many_creates(store):
   path = paths.to_path('s3://bucket/created')
   with concurrent.futures.ThreadPoolExecutor(8) as pool:
-    made = list(pool.map(lambda i: paths.create_file(path, str(i)), range(8)))
-  assert made.count(True) == 1
-  assert path.read_text() == str(made.index(True))
+    results = list(
+      pool.map(lambda i: paths.create_file(path, str(i)), range(8))
+    )
+  assert results.count(True) == 1
+  assert path.read_text() == str(results.index(True))
 
 
 def test_a_lease(store):
@@ -64,12 +66,12 @@ def test_a_store_is_checked(store):
 def test_checkpoints_are_read(store, pretrained, every):
   name = f's3://bucket/run{every}'
   fakes.copy_run(pretrained, paths.to_path(name))
-  store.every, before = every, store.told
-  got = saved_run.load_run(name).restore_params(20)
+  store.every, before = every, store.num_faults
+  params = saved_run.load_run(name).restore_params(20)
   expected = saved_run.load_run(pretrained).restore_params(20)
   for key, value in param_tree.flatten_params(expected).items():
     np.testing.assert_array_equal(
-      param_tree.flatten_params(got)[key], value, err_msg=key
+      param_tree.flatten_params(params)[key], value, err_msg=key
     )
-  assert jax.tree.structure(got) == jax.tree.structure(expected)
-  assert (store.told > before) == bool(every)
+  assert jax.tree.structure(params) == jax.tree.structure(expected)
+  assert (store.num_faults > before) == bool(every)

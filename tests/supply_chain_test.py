@@ -1,4 +1,4 @@
-"""What is fetched is named by its content; what there is can be listed."""
+"""Downloads are pinned by digest, and all packages can be listed."""
 
 import json
 import pathlib
@@ -13,7 +13,7 @@ _WORKFLOWS = sorted((_ROOT / '.github/workflows').glob('*.y*ml'))
 
 
 def _mentions(node):
-  """Every `uses:` in a workflow, however deep."""
+  """Yields every `uses:` in a workflow at any depth."""
   if isinstance(node, dict):
     for key, value in node.items():
       if key == 'uses':
@@ -25,18 +25,19 @@ def _mentions(node):
 
 
 def _unpinned(text: str) -> list[str]:
-  """Actions and images of a workflow that are not named by a digest.
+  """Returns the actions and images of a workflow without a digest.
 
-  Beside a digest stands the version that it is, for people and for updates.
+  A version comment must follow each digest, for people and for updates.
   """
   lines = re.findall(r'uses: *(\S+)( +# v\d+(?:\.\d+)*)?$', text, re.M)
-  told = {name for name, version in lines if version}
+  versioned_names = {name for name, version in lines if version}
   return [
     name
     for name in _mentions(yaml.safe_load(text))
     if not name.startswith('./')
     and not (
-      re.fullmatch(r'[\w.-]+(/[\w.-]+)+@[0-9a-f]{40}', name) and name in told
+      re.fullmatch(r'[\w.-]+(/[\w.-]+)+@[0-9a-f]{40}', name)
+      and name in versioned_names
     )
     and not re.fullmatch(r'docker://\S+@sha256:[0-9a-f]{64}', name)
   ]
@@ -73,7 +74,7 @@ def test_workflows_may_only_read(path):
   workflow = yaml.safe_load(path.read_text())
   assert workflow['permissions'] == {'contents': 'read'}
   assert 'pull_request_target' not in path.read_text()
-  # Nobody's text becomes code: titles, branches, messages of commits.
+  # User text never becomes code: titles, branches, commit messages.
   assert not re.search(r'\$\{\{[^}]*github\.(event|head_ref)', path.read_text())
 
 
@@ -81,12 +82,14 @@ def test_checks_audit_and_list_what_is_locked():
   checks = yaml.safe_load((_ROOT / '.github/workflows/checks.yml').read_text())
   steps = checks['jobs']['supply-chain']['steps']
   assert {'make audit', 'make sbom'} <= {step.get('run') for step in steps}
-  kept = [s['with']['path'] for s in steps if 'upload-artifact' in str(s)]
-  assert kept == ['build/sbom']
+  artifact_paths = [
+    s['with']['path'] for s in steps if 'upload-artifact' in str(s)
+  ]
+  assert artifact_paths == ['build/sbom']
 
 
 def _commands(target: str) -> str:
-  """What `make` would run."""
+  """Returns the commands that `make` would run."""
   return subprocess.run(
     ['make', '--dry-run', '--always-make', target],
     cwd=_ROOT,
@@ -108,12 +111,12 @@ def test_targets():
 
 
 def test_tools_are_locked():
-  wanted = re.findall(
+  expected_packages = re.findall(
     r'^([\w-]+==\S+)$', (_ROOT / 'requirements/audit.in').read_text(), re.M
   )
   lock = (_ROOT / 'requirements/audit.lock').read_text()
-  assert len(wanted) == 2
-  for name in wanted:
+  assert len(expected_packages) == 2
+  for name in expected_packages:
     assert f'\n{name} \\\n    --hash=sha256:' in lock
   packages = re.findall(r'^[\w.-]+==', lock, re.M)
   with_hashes = re.findall(r'^[\w.-]+==.*\\\n +--hash=', lock, re.M)
@@ -121,12 +124,12 @@ def test_tools_are_locked():
 
 
 def test_updates():
-  found = yaml.safe_load((_ROOT / '.github/dependabot.yml').read_text())
-  assert found['version'] == 2
+  configuration = yaml.safe_load((_ROOT / '.github/dependabot.yml').read_text())
+  assert configuration['version'] == 2
   places = {
-    (update['package-ecosystem'], place)
-    for update in found['updates']
-    for place in update.get('directories', [update.get('directory')])
+    (update['package-ecosystem'], directory)
+    for update in configuration['updates']
+    for directory in update.get('directories', [update.get('directory')])
   }
   assert places >= {
     ('pip', '/'),
@@ -139,14 +142,14 @@ def test_updates():
 
 @pytest.mark.slow
 def test_list_of_packages():
-  """`make sbom`, with its tools; an index of packages has to be reachable."""
+  """Runs `make sbom` with its tools; requires a package index."""
   subprocess.run(['make', 'sbom'], cwd=_ROOT, check=True)
   for kind in ('cpu', 'gpu', 'tpu'):
     lock = (_ROOT / f'requirements/{kind}.lock').read_text()
-    wanted = set(re.findall(r'^([\w.-]+==\S+)', lock, re.M))
+    expected_packages = set(re.findall(r'^([\w.-]+==\S+)', lock, re.M))
     path = _ROOT / f'build/sbom/xlflax-{kind}.cdx.json'
-    found = json.loads(path.read_text())
-    assert found['bomFormat'] == 'CycloneDX'
+    component_list = json.loads(path.read_text())
+    assert component_list['bomFormat'] == 'CycloneDX'
     assert {
-      f'{c["name"]}=={c["version"]}' for c in found['components']
-    } == wanted
+      f'{c["name"]}=={c["version"]}' for c in component_list['components']
+    } == expected_packages

@@ -1,4 +1,4 @@
-"""What a person sees of a command on a terminal of some width."""
+"""Output of a command on a pseudo-terminal of a given width."""
 
 import fcntl
 import os
@@ -23,29 +23,30 @@ def lines(
   folder: pathlib.Path | None = None,
   interrupt_at: Callable[[str], bool] | None = None,
 ) -> list[str]:
-  """Runs a command on a pseudo-terminal; returns all lines that stay on it.
+  """Runs a command on a pseudo-terminal; returns all lines that remain on it.
 
   Args:
-    command: the program and its arguments.
-    width: of the terminal, in characters.
-    environment: variables beside this process's own.
-    folder: where it runs.
-    interrupt_at: says of which line Ctrl-C follows, once.
+    command: Program and its arguments.
+    width: Terminal width in characters.
+    environment: Additional environment variables.
+    folder: Working directory.
+    interrupt_at: Predicate of the line that Ctrl-C follows, once.
 
   Returns:
-    The lines from the first that was printed to the last that is not empty,
-    without the white space behind each; one that the terminal folded is whole.
+    Lines from the first printed line to the last nonempty line, without
+    trailing
+    white space. Lines that the terminal wrapped are joined.
   """
   leader, follower = pty.openpty()
   size = struct.pack('HHHH', _LINES, width, 0, 0)
   fcntl.ioctl(follower, termios.TIOCSWINSZ, size)
-  own = {name: v for name, v in os.environ.items() if name != 'COLUMNS'}
+  variables = {name: v for name, v in os.environ.items() if name != 'COLUMNS'}
   process = subprocess.Popen(
     command,
     stdin=subprocess.DEVNULL,
     stdout=follower,
     stderr=follower,
-    env=own | {'TERM': 'xterm-256color'} | dict(environment or {}),
+    env=variables | {'TERM': 'xterm-256color'} | dict(environment or {}),
     cwd=folder,
   )
   os.close(follower)
@@ -53,16 +54,16 @@ def lines(
   stream = pyte.ByteStream(screen)
   while content := _read(leader):
     stream.feed(content)
-    if interrupt_at and any(map(interrupt_at, _whole(screen))):
+    if interrupt_at and any(map(interrupt_at, _join_wrapped_lines(screen))):
       process.send_signal(signal.SIGINT)
       interrupt_at = None
   os.close(leader)
-  assert process.wait() == 0, '\n'.join(_whole(screen))
-  return _whole(screen)
+  assert process.wait() == 0, '\n'.join(_join_wrapped_lines(screen))
+  return _join_wrapped_lines(screen)
 
 
-def _whole(screen: pyte.HistoryScreen) -> list[str]:
-  """The lines of a screen and those that left it; folded ones are whole."""
+def _join_wrapped_lines(screen: pyte.HistoryScreen) -> list[str]:
+  """Returns the lines of a screen and its history; joins wrapped lines."""
   width = screen.columns
   past = [
     ''.join(line[column].data for column in range(width))
@@ -78,5 +79,5 @@ def _whole(screen: pyte.HistoryScreen) -> list[str]:
 def _read(leader: int) -> bytes:
   try:
     return os.read(leader, 65536)
-  except OSError:  # the command has ended
+  except OSError:  # the command has exited
     return b''

@@ -1,4 +1,4 @@
-"""A trainer made from a recipe, and what a user's type checker says."""
+"""Trainers created from a recipe, and their type annotations."""
 
 import dataclasses
 import pathlib
@@ -15,7 +15,7 @@ from xlflax.training import train_loop
 from xlflax.utils import errors
 
 _GIVEN = {'model_dir': 'runs/a', 'corpus': 'corpus', 'vocabulary': 'vocab'}
-# What people write, with the types that they count on.
+# Typical user code, with the types that it relies on.
 _SCRIPT = """
 import pathlib
 
@@ -73,19 +73,22 @@ score: float = run.evaluate([task])['retrieval'].metrics['accuracy/mean']
 
 
 def test_a_recipe_by_name():
-  made = xlflax.Trainer.from_recipe('small', **_GIVEN, train_steps=10)
-  assert (made.num_train_steps, made.corpus) == (10, 'corpus')
-  assert made.model.config.hidden_dim == 128
-  (dataset,) = made.datasets
+  recipe_trainer = xlflax.Trainer.from_recipe('small', **_GIVEN, train_steps=10)
+  assert (recipe_trainer.num_train_steps, recipe_trainer.corpus) == (
+    10,
+    'corpus',
+  )
+  assert recipe_trainer.model.config.hidden_dim == 128
+  (dataset,) = recipe_trainer.datasets
   assert dataset.length == 64
-  both = xlflax.Trainer.from_recipe(
+  combined_trainer = xlflax.Trainer.from_recipe(
     'small', pretraining='mlm_tlm', **_GIVEN, train_steps=10
   )
-  assert len(both.objectives.objectives) == 2
+  assert len(combined_trainer.objectives.objectives) == 2
 
 
 @pytest.mark.parametrize(
-  ('name', 'more', 'values'),
+  ('name', 'options', 'values'),
   [
     ('smal', {}, ('recipes/smal.gin', '--gin_file')),
     ('small', {'train_step': 3}, ('TRAIN_STEPS', 'TRAIN_STEP')),
@@ -97,19 +100,19 @@ def test_a_recipe_by_name():
     ),
   ],
 )
-def test_recipes_that_are_not_there(name, more, values, caplog):
+def test_missing_recipes(name, options, values, caplog):
   with raises_error(errors.ConfigError, mentions=values):
-    xlflax.Trainer.from_recipe(name, **_GIVEN, **more)
-  assert not caplog.records  # Gin's own search is nobody's news
+    xlflax.Trainer.from_recipe(name, **_GIVEN, **options)
+  assert not caplog.records  # Gin's own search is not logged
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_script_passes_a_strict_type_checker(tmp_path):
-  """With wrong types it does not: the package's annotations are read."""
-  right, wrong = tmp_path / 'right.py', tmp_path / 'wrong.py'
-  right.write_text(_SCRIPT)
-  wrong.write_text(
+  """With wrong types, it fails, which shows that annotations are read."""
+  valid_script, invalid_script = tmp_path / 'right.py', tmp_path / 'wrong.py'
+  valid_script.write_text(_SCRIPT)
+  invalid_script.write_text(
     textwrap.dedent("""
     import xlflax
 
@@ -119,41 +122,53 @@ def test_a_script_passes_a_strict_type_checker(tmp_path):
   )
   checked = subprocess.run(
     [sys.executable, '-m', 'mypy', '--strict', '--follow-imports=silent']
-    + [f'--cache-dir={tmp_path / "cache"}', str(right), str(wrong)],
+    + [
+      f'--cache-dir={tmp_path / "cache"}',
+      str(valid_script),
+      str(invalid_script),
+    ],
     cwd=tmp_path,
     env={'MYPYPATH': str(pathlib.Path(xlflax.__file__).parents[1])},
     capture_output=True,
     text=True,
     check=False,
   )
-  said = checked.stdout.splitlines()
-  assert not [line for line in said if 'right.py' in line], checked.stdout
-  assert sum('wrong.py' in line for line in said) == 2, checked.stdout
+  errors = checked.stdout.splitlines()
+  assert not [line for line in errors if 'right.py' in line], checked.stdout
+  assert sum('wrong.py' in line for line in errors) == 2, checked.stdout
 
 
 @pytest.mark.parametrize(
-  ('metric', 'given', 'highest'),
+  ('metric', 'greater_is_better', 'highest'),
   [
     ('perplexity/perplexity/mean', None, False),
     ('retrieval/accuracy/mean', None, True),
     ('perplexity/perplexity/mean', True, True),
   ],
 )
-def test_the_best_checkpoint_is_the_one_that_the_metric_says(
-  monkeypatch, metric, given, highest
+def test_the_metric_determines_the_best_checkpoint(
+  monkeypatch, metric, greater_is_better, highest
 ):
-  kept = []
+  used_options = []
   monkeypatch.setattr(
-    train_loop, 'train', lambda trainer, **_: kept.append(trainer.checkpoints)
+    train_loop,
+    'train',
+    lambda trainer, **_: used_options.append(trainer.checkpoints),
   )
-  made = xlflax.Trainer.from_recipe('small', **_GIVEN, train_steps=10)
+  recipe_trainer = xlflax.Trainer.from_recipe('small', **_GIVEN, train_steps=10)
   options = dataclasses.replace(
-    made.checkpoints, metric_for_best_model=metric, greater_is_better=given
+    recipe_trainer.checkpoints,
+    metric_for_best_model=metric,
+    greater_is_better=greater_is_better,
   )
   evaluation = during_training.Evaluation(tasks=(), eval_interval_steps=5)
   with raises_error(
     errors.ConfigError, where='CheckpointOptions.metric_for_best_model'
   ):
-    dataclasses.replace(made, checkpoints=options)
-  dataclasses.replace(made, checkpoints=options, evaluation=evaluation).train()
-  assert [one.greater_is_better for one in kept] == [highest]
+    dataclasses.replace(recipe_trainer, checkpoints=options)
+  dataclasses.replace(
+    recipe_trainer, checkpoints=options, evaluation=evaluation
+  ).train()
+  assert [
+    checkpoint_options.greater_is_better for checkpoint_options in used_options
+  ] == [highest]

@@ -1,4 +1,4 @@
-"""Files and streams through a model that copies."""
+"""Files and streams translated by a model that copies."""
 
 import io
 import json
@@ -77,24 +77,26 @@ def test_one_device_and_eight_write_the_same(
 ):
   copier_of_lines.file(text, tmp_path / 'eight')
   monkeypatch.setattr(jax, 'device_count', lambda: 1)
-  one = _open(copying_run)
-  assert one.translator._subject.partitioner is None
+  single_device = _open(copying_run)
+  assert single_device.translator._subject.partitioner is None
   assert copier_of_lines.translator._subject.partitioner is not None
-  one.file(text, tmp_path / 'one')
+  single_device.file(text, tmp_path / 'one')
   assert (tmp_path / 'one').read_text() == (tmp_path / 'eight').read_text()
 
 
-@pytest.mark.parametrize('left', ['the dog sleeps\n\nKEPT\n', 'X\n\nKEPT\nhal'])
-def test_an_interrupted_file_goes_on(
-  copier_of_lines, text, tmp_path, left, monkeypatch
+@pytest.mark.parametrize(
+  'existing_text', ['the dog sleeps\n\nKEPT\n', 'X\n\nKEPT\nhal']
+)
+def test_an_interrupted_file_is_resumed(
+  copier_of_lines, text, tmp_path, existing_text, monkeypatch
 ):
-  """What is done is kept, but for half a line, and not done again."""
+  """Completed lines are kept, except a partial one, and not repeated."""
   output = tmp_path / 'out'
   monkeypatch.setattr(translate, '_SORTED_BATCHES', 1)
   _interrupt(copier_of_lines, text, output, monkeypatch, after=2)
   assert not output.exists()
   assert (tmp_path / 'out.partial').read_text().count('\n') == 4
-  (tmp_path / 'out.partial').write_text(left)
+  (tmp_path / 'out.partial').write_text(existing_text)
   counts = copier_of_lines.file(text, output)
   assert counts.resumed == 3 and counts.lines == 7
   assert output.read_text().split('\n')[2:5] == [
@@ -136,15 +138,15 @@ def test_another_text_or_setting_begins_anew(
 
 
 def _interrupt(lines, text, output, monkeypatch, *, after):
-  """Stops after so many pieces of the file."""
-  whole = lines.translator.translate
+  """Stops after a number of chunks of the file."""
+  original_translate = lines.translator.translate
   calls = []
 
   def stopping(batch):
     calls.append(batch)
     if len(calls) > after:
       raise KeyboardInterrupt
-    return whole(batch)
+    return original_translate(batch)
 
   with monkeypatch.context() as patch:
     patch.setattr(lines.translator, 'translate', stopping)
@@ -153,7 +155,7 @@ def _interrupt(lines, text, output, monkeypatch, *, after):
 
 
 def test_a_stream_answers_line_by_line(copier_of_lines):
-  """Each line is answered before the next is there."""
+  """Each line is answered before the next one is available."""
   read, write = os.pipe()
   answers: queue.Queue = queue.Queue()
 

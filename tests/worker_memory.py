@@ -1,8 +1,8 @@
-"""Keeps a worker's memory small, and fails a session in which it was not.
+"""Limits a worker's memory, and fails a session that exceeds the limits.
 
-JAX's caches hold thousands of compiled programs, however large; each of them
-takes several memory maps, of which Linux allows a process 65,530. Beyond that
-XLA's compiler dies of a segmentation fault.
+JAX's caches hold thousands of compiled programs of any size. Each takes several
+memory maps, of which Linux allows a process 65,530. Beyond that, XLA's compiler
+fails with a segmentation fault.
 """
 
 import os
@@ -12,7 +12,7 @@ import pytest
 
 from xlflax.training.devices import mmap_limit
 
-# Compiled programs are freed after a module that leaves more memory maps.
+# Compiled programs are freed after a module that exceeds these memory maps.
 _MANY_MAPS = 4_000
 _MOST_MAPS = 20_000
 _MOST_MEMORY = 3_500  # megabytes
@@ -22,7 +22,7 @@ _workers: dict[str, tuple[int, int]] = {}
 
 
 def peak_memory() -> int:
-  """The most memory that this process has held, in megabytes; 0 likewise."""
+  """Returns the peak memory of this process in megabytes; 0 if unknown."""
   path = pathlib.Path('/proc/self/status')
   lines = path.read_text().splitlines() if path.exists() else []
   kilobytes = [int(x.split()[1]) for x in lines if x.startswith('VmHWM:')]
@@ -31,7 +31,7 @@ def peak_memory() -> int:
 
 @pytest.fixture(autouse=True, scope='module')
 def programs_freed():
-  """Frees the compiled programs of the modules so far, once they are many."""
+  """Frees the compiled programs of earlier modules if there are many."""
   global _most_maps
   yield
   maps = mmap_limit.memory_maps()
@@ -41,7 +41,7 @@ def programs_freed():
 
 
 def pytest_sessionfinish(session):
-  """Hands a worker's peaks on; fails a session that went over the limits."""
+  """Reports a worker's peaks; fails a session that exceeded the limits."""
   peaks = peak_memory(), _most_maps
   if hasattr(session.config, 'workeroutput'):
     session.config.workeroutput['peaks'] = peaks
@@ -60,7 +60,7 @@ def pytest_testnodedown(node):
 
 
 def pytest_terminal_summary(terminalreporter):
-  """A line per worker."""
+  """Prints a line per worker."""
   for name, (memory, maps) in sorted(_workers.items()):
     terminalreporter.write_line(
       f'{name}: at most {memory:,} MB and {maps:,} memory maps'

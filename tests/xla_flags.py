@@ -1,23 +1,23 @@
-"""Flags of XLA with which the tests' programs are compiled quickly.
+"""XLA flags that make the compilation of test programs fast.
 
-Compilation is most of what the tests cost; speed is measured elsewhere.
+Compilation dominates the cost of the tests; speed is measured elsewhere.
 """
 
 from importlib import metadata
 
 
 def quick() -> str:
-  """Flags for `XLA_FLAGS`: little optimization, few pieces of machine code.
+  """Returns `XLA_FLAGS` with little optimization and few code modules.
 
-  XLA splits a program into 32 modules for LLVM by default, to compile them in
-  parallel. Each takes three memory maps for as long as the program lives.
+  By default, XLA splits a program into 32 LLVM modules to compile them in
+  parallel. Each takes three memory maps for the lifetime of the program.
   """
   flags = [
     '--xla_backend_optimization_level=0',
     '--xla_llvm_disable_expensive_passes=true',
     '--xla_cpu_parallel_codegen_split_count=1',
   ]
-  if _jaxlib() < (0, 11):  # newer versions have no other emitters
+  if _jaxlib() < (0, 11):  # newer versions have only these emitters
     flags.append('--xla_cpu_use_fusion_emitters=false')
   return ' '.join(flags)
 

@@ -334,7 +334,7 @@ def test_commands_that_cannot_be_launched(command, got):
 
 
 @pytest.mark.parametrize(
-  'words, expected',
+  'arguments, expected',
   [
     (('--model_dir=a', '--model_dir=b'), 'b'),
     (('--model_dir', 'c'), 'c'),
@@ -346,7 +346,7 @@ def test_value_of_a_flag(arguments, expected):
 
 
 @pytest.mark.parametrize(
-  'more, where',
+  'options, where',
   [
     ({'rdzv_endpoint': 'host0'}, '--rdzv_endpoint'),
     ({'nnodes': 2, 'node_rank': 2}, '--node_rank'),

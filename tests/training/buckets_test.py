@@ -74,7 +74,7 @@ def test_checkpoints_where_lists_are_late(run, bucket, monkeypatch):
   saved = checkpoints.Checkpoints(run)
   saved.save(_state(1), {'step': 1})
   saved.close()
-  assert bucket.misled
+  assert bucket.num_stale_listings
   restored = checkpoints.Checkpoints(run).restore_last(_factory(_state(0)))
   assert restored is not None and restored.step == 1
   assert not [name for name in bucket.objects if '.last-' in name]
