@@ -19,9 +19,11 @@ run='venv/bin/xlflax train --gin_file=pretrain/mlm.gin --model_dir=gs://bucket/r
 IFS= read -r -d '' set_up << 'END_OF_SCRIPT'
 # TPU VM images have Python 3.10, so Python 3.11 is installed. A package that is
 # already installed is not installed again.
-package=gs://bucket/xlflax-1.0-py3-none-any.whl
+package=gs://bucket/xlflax-0.1.0-py3-none-any.whl
 if [[ $(cat venv/package 2> /dev/null) != "$package" ]]; then
-  sudo apt-get update -qq && sudo apt-get install -qqy git python3.11-venv &&
+  # A new VM may still be updating its packages, so apt-get waits for its lock.
+  sudo apt-get -o DPkg::Lock::Timeout=600 update -qq &&
+    sudo apt-get -o DPkg::Lock::Timeout=600 install -qqy git python3.11-venv &&
     python3.11 -m venv --clear venv &&
     # pip cannot read gs://, so the package is copied first.
     gcloud storage cp "$package" . &&

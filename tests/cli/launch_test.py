@@ -68,7 +68,7 @@ def test_local(monkeypatch):
         '--',
         'xlflax',
         'train',
-        '--x',
+        '--model_dir=r',
       ]
     )
     == 7
@@ -81,7 +81,7 @@ def test_local(monkeypatch):
     str(job.logs),
     job.grace_seconds,
     job.max_restarts,
-  ) == (('train', '--x'), 2, None, 'l', 4.0, 3)
+  ) == (('train', '--model_dir=r'), 2, None, 'l', 4.0, 3)
 
 
 def test_slurm_dry_run(capsys):
@@ -109,9 +109,21 @@ def _launch(capsys, *arguments) -> str:
 @pytest.mark.parametrize(
   'command',
   [
-    ('cache', '--shard_from_env', '--output=/r/k'),
-    ('preprocess', '--shard_from_env', '--output=/r/k', '--num_workers=8'),
-    ('vocab', '--sample_dir=/r/k', '--shard_from_env'),
+    (
+      'cache',
+      '--corpus=/r/c',
+      '--vocabulary=/r/v',
+      '--shard_from_env',
+      '--output=/r/k',
+    ),
+    (
+      'preprocess',
+      '--corpus=/r/c',
+      '--shard_from_env',
+      '--output=/r/k',
+      '--num_workers=8',
+    ),
+    ('vocab', '--corpus=/r/c', '--sample_dir=/r/k', '--shard_from_env'),
   ],
 )
 def test_shards(capsys, command):
@@ -135,8 +147,9 @@ def test_shards(capsys, command):
 
 def test_shares_on_gpus_get_no_flag_of_runs(capsys):
   flags = ('slurm', '--array=0-3', '--gpus_per_node=1', '--dry_run', '--')
-  script = _launch(capsys, *flags, 'preprocess', '--shard_from_env')
-  assert '\ncommand=(preprocess --shard_from_env)\n' in script
+  command = ('preprocess', '--corpus=c', '--output=k', '--shard_from_env')
+  script = _launch(capsys, *flags, *command)
+  assert f'\ncommand=({" ".join(command)})\n' in script
   assert '--preemption_exit_code' not in script
 
 
@@ -208,7 +221,7 @@ _BUCKET = (*_TRAIN[:-1], '--model_dir=gs://bucket/a')
 _SLICE = (
   '--name=mlm',
   '--zone=z',
-  '--accelerator_type=t',
+  '--accelerator_type=v4-8',
   '--runtime_version=v',
   '--package=git+https://example.org/xlflax',
 )
@@ -236,6 +249,9 @@ def test_tpu(monkeypatch):
     ('local', '--nproc_per_node=2', '--', 'vocab'),
     ('slurm', '--', 'preprocess', '--corpus=c'),
     ('slurm', '--', 'train', '--num_processes=2'),
+    ('slurm', '--dry_run', *_TRAIN, '--nodes=4'),
+    ('slurm', '--dry_run', '--', 'train', '--gin_file=pretrain/mlm.gin'),
+    ('slurm', '--dry_run', '--time=24h', *_TRAIN),
     ('local', '--nproc_per_node=0', *_TRAIN),
     ('cloud', *_TRAIN),
     ('kubernetes', *_POD, '--node_selector=a', *_TRAIN),

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax.launch import slurm
 from xlflax.utils import errors
 
@@ -328,6 +329,7 @@ def test_a_sweep_is_an_array(tmp_path):
       '--array',
     ),
     ({'job_name': '../../x'}, '--job_name'),
+    ({'time': '24h'}, '--time'),
     ({'sbatch_arg': ('other.sh',)}, '--sbatch_arg'),
     ({'sbatch_arg': ('--comment=a b',)}, '--sbatch_arg'),
     ({'partition': 'a#b'}, '--partition'),
@@ -388,6 +390,24 @@ def test_misspelled_gin_file_is_reported():
   with pytest.raises(errors.ConfigError) as raised:
     job.check()
   assert raised.value.got == 'pretrain/mml.gin'
+
+
+@pytest.mark.parametrize(
+  'limit', ['90', '59:30', '24:00:00', '1-0', '2-12:30', 'UNLIMITED']
+)
+def test_time_limits(limit):
+  script = slurm.SlurmJob(command=('train',), time=limit).render()
+  assert f'#SBATCH --time={limit}\n' in script
+
+
+def test_missing_model_directory_is_reported(tmp_path):
+  command = ('train', '--gin_file=pretrain/mlm.gin')
+  with raises_error(errors.ConfigError, where='the command after --'):
+    slurm.SlurmJob(command=command).check()
+  slurm.SlurmJob(command=command, sweep=tmp_path / 'sweep').check()
+  (tmp_path / 'run.gin').write_text("MODEL_DIR = 'runs/a'")
+  own_file = f'--gin_file={tmp_path / "run.gin"}'
+  slurm.SlurmJob(command=(*command, own_file)).check()
 
 
 def test_submission(tmp_path):

@@ -55,7 +55,7 @@ exit "$({ flock 9; head -n 1 results; sed -i '1{$!d}' results; } 9> lock)"
 """
 
 
-_WHEEL_NAME = 'xlflax-1.0-py3-none-any.whl'
+_WHEEL_NAME = 'xlflax-0.1.0-py3-none-any.whl'
 _WHEEL = f'gs://bucket/{_WHEEL_NAME}'
 
 

@@ -1,4 +1,4 @@
-"""Suggestions for misspelled names."""
+"""Tests of the suggestions for misspelled names."""
 
 from xlflax.utils import name_suggestions
 
@@ -12,6 +12,12 @@ def test_close_names():
   assert name_suggestions.close_matches('RETREIVAL', _NAMES) == ['retrieval']
   assert name_suggestions.close_matches('taging', _NAMES) == ['Tagging']
   assert name_suggestions.close_matches('xyz', _NAMES) == []
+
+
+def test_names_that_begin_with_the_same_words_come_first():
+  names = ['--logs', '--gpus_per_node', '--cpus_per_task']
+  matches = name_suggestions.close_matches('--gpus', names)
+  assert matches[0] == '--gpus_per_node'
 
 
 def test_sentences():

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import cyclopts
 
+from xlflax import cli
 from xlflax.cli import parsing
 from xlflax.launch import job_base, launcher_registry
 from xlflax.utils import errors, name_suggestions
@@ -65,6 +66,10 @@ def parse(arguments: Sequence[str]) -> Callable[[], int | None]:
     job_command = list(
       job_base.check_command(job_command, launcher.job.commands)
     )
+    # Otherwise, a mistake in the command's options would be reported only when
+    # the job starts. The lines of a sweep contain further options.
+    if not job_base.flag_value(options, '--sweep'):
+      cli.parse(job_command[0], job_command[1:])
   module = types.ModuleType(f'xlflax.cli.launch.{launcher.name}')
   vars(module).update(
     main=_main(launcher, tuple(job_command)), EXAMPLES=launcher.example

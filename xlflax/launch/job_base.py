@@ -55,10 +55,12 @@ class Job(abc.ABC):
     """Checks the processes' inputs before the job is rendered or launched.
 
     Raises:
-      ConfigError: If a gin file is missing, if the nodes do not share the model
-        directory, or if the processes cannot install xlflax.
+      ConfigError: If a gin file or the model directory is missing, if the nodes
+        do not share the model directory, or if the processes cannot install
+        xlflax.
     """
     check_gin_files(self.command)
+    check_model_dir(self.command)
 
   @abc.abstractmethod
   def render(self) -> str:
@@ -229,6 +231,30 @@ def check_gin_files(
         fix='Copy the file to the image or to a volume, and pass its absolute '
         'path, or pass the bindings as --gin.NAME=VALUE.',
       )
+
+
+def check_model_dir(command: Sequence[str]) -> None:
+  """Checks that a training command specifies its run directory.
+
+  Gin files that are not shipped with xlflax may bind MODEL_DIR. Commands with
+  such files are not checked.
+
+  Raises:
+    ConfigError: If the run directory is not specified.
+  """
+  gin_files = set(flag_values(command, '--gin_file'))
+  if (
+    command[0] in DISTRIBUTED_COMMANDS
+    and gin_files <= set(config_files.shipped_file_names())
+    and flag_value(command, '--model_dir') is None
+    and flag_value(command, '--gin.MODEL_DIR') is None
+  ):
+    raise errors.ConfigError(
+      'The command does not specify its run directory',
+      got=' '.join(command),
+      expected='--model_dir=DIR',
+      where='the command after --',
+    )
 
 
 def platform_flags(command: Sequence[str], platform: str | None) -> list[str]:

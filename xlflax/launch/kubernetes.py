@@ -353,6 +353,7 @@ class KubernetesJob(job_base.Job):
   def check(self) -> None:
     """Checks the gin files, and that all pods share the output directories."""
     job_base.check_gin_files(self.command, has_own_files=True)
+    job_base.check_model_dir(self.command)
     if self.template is not None:  # The template may mount further volumes.
       return
     volumes = self._volumes()

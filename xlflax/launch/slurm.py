@@ -23,6 +23,11 @@ from xlflax.utils import errors, line_splitting, validation
 # sbatch has its own quoting rules in #SBATCH lines. Only characters that need
 # no quotes are allowed.
 _DIRECTIVE = re.compile(r'[\w./:@%+=,^~*&|!()\[\]-]+')
+# Time limits of sbatch: minutes, [hours:]minutes:seconds and
+# days-hours[:minutes[:seconds]].
+_TIME_LIMIT = re.compile(
+  r'(\d+|(\d+:)?\d+:\d\d|\d+-\d+(:\d\d){0,2}|UNLIMITED|INFINITE)', re.IGNORECASE
+)
 _EXAMPLE = r"""# Two nodes of eight GPUs, with a process for each GPU; print the script only
 xlflax launch slurm --nodes=2 --gpus_per_node=8 --ntasks_per_node=8 \
     --time=24:00:00 --dry_run -- train --gin_file=... --model_dir=...
@@ -62,8 +67,9 @@ class SlurmJob(job_base.Job):
     array: Array tasks to run, such as '1-8%2'. Defaults to all lines in the
       sweep. For commands with --shard_from_env, this option specifies the
       shards, such as '0-15'.
-    max_restarts: Maximum number of restarts after failures other than user
-      errors. For restarts within the allocation, this is the maximum per hour.
+    max_restarts: Number of requeues, including those at the time limit, after
+      which a failed job is not requeued again. For restarts within the
+      allocation, the maximum number of restarts per hour.
     restart_policy: Whether to requeue a failed job, or to restart its processes
       within the allocation first.
     logs: Directory for the logs. Defaults to the directory in which `sbatch` is
@@ -142,6 +148,14 @@ class SlurmJob(job_base.Job):
         expected='a name without /',
         where='--job_name',
       )
+    if self.time is not None and not _TIME_LIMIT.fullmatch(self.time):
+      raise errors.ConfigError(
+        'The value of --time is not a time limit of Slurm',
+        got=self.time,
+        expected='minutes, hours:minutes:seconds or days-hours, such as '
+        '24:00:00 or 1-0',
+        where='--time',
+      )
     for argument in self.sbatch_arg:
       if not argument.startswith('-'):
         raise errors.ConfigError(
@@ -181,7 +195,9 @@ class SlurmJob(job_base.Job):
 
   def check(self) -> None:
     """Checks the gin files, the sweep and the model directory."""
-    super().check()
+    job_base.check_gin_files(self.command)
+    if self.sweep is None:  # The lines of a sweep contain the directories.
+      job_base.check_model_dir(self.command)
     if self.nodes > 1:
       preflight.check_not_node_local(self.command)
 

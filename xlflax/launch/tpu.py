@@ -19,6 +19,8 @@ from xlflax.utils import errors, validation
 
 # Nodes are named NAME-1023, with at most 63 characters.
 _NAME = re.compile('[a-z]([-a-z0-9]{0,56}[a-z0-9])?')
+# Cloud TPU names v5e slices v5litepod-N.
+_ACCELERATOR_TYPE = re.compile(r'(v\d+[a-z]*|tpu\d+x)-\d+')
 # URL schemes that pip supports. Workers copy packages from gs:// before that.
 _PACKAGE_SCHEMES = ('https://', 'http://', 'git+https://', 'git+ssh://')
 _PACKAGE_FILES = ('.whl', '.tar.gz', '.zip')
@@ -27,7 +29,7 @@ _WATCHDOG_SECONDS = 60
 _EXAMPLE = r"""# A spot TPU slice of several workers. A preempted slice is created again.
 xlflax launch tpu --name=mlm --zone=us-east5-a --spot \
     --accelerator_type=v5litepod-16 --runtime_version=v2-alpha-tpuv5-lite \
-    --package=gs://bucket/xlflax-1.0-py3-none-any.whl -- train \
+    --package=gs://bucket/xlflax-0.1.0-py3-none-any.whl -- train \
     --gin_file=... --model_dir=gs://bucket/runs/mlm
 """
 
@@ -109,6 +111,18 @@ class TpuJob(job_base.Job):
         ),
         where='--name',
       )
+    if not _ACCELERATOR_TYPE.fullmatch(
+      self.accelerator_type
+    ) or self.accelerator_type.startswith(('v5e-', 'v5lite-')):
+      raise errors.ConfigError(
+        'The accelerator type is unknown to Cloud TPU',
+        got=self.accelerator_type,
+        expected='a TPU version and a number of cores or chips, such as '
+        'v4-32, v5litepod-16, v5p-128 or v6e-16',
+        where='--accelerator_type',
+        fix='`gcloud compute tpus accelerator-types list --zone=ZONE` lists '
+        'the types of a zone.',
+      )
     if not (self.package or self.image or self.setup_command is not None):
       raise errors.ConfigError(
         'Installing xlflax on the workers requires a package or an image',
@@ -123,6 +137,7 @@ class TpuJob(job_base.Job):
   def check(self) -> None:
     """Checks the gin files, the output directories and the package."""
     job_base.check_gin_files(self.command, has_own_files=True)
+    job_base.check_model_dir(self.command)
     preflight.check_shared_outputs(
       self.command, (), fix='Pass a bucket, such as gs://BUCKET/...'
     )

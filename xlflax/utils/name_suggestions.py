@@ -17,7 +17,8 @@ def close_matches(
 ) -> list[str]:
   """Returns the names that resemble a misspelled name, closest first.
 
-  Letter case is ignored, and hyphens are equal to underscores.
+  Letter case is ignored, and hyphens are equal to underscores. Names that begin
+  with all words of `got` come first, as in `--gpus` and `--gpus_per_node`.
 
   Args:
     got: The name that was passed, which is probably misspelled.
@@ -27,10 +28,12 @@ def close_matches(
   plain: dict[str, str] = {}
   for name in names:
     plain.setdefault(_plain(name), name)
+  completions = [name for name in plain if name.startswith(f'{_plain(got)}_')]
   matches = difflib.get_close_matches(
     _plain(got), list(plain), n=most, cutoff=0.6
   )
-  return [plain[name] for name in matches]
+  names_by_rank = dict.fromkeys(completions + matches)
+  return [plain[name] for name in names_by_rank][:most]
 
 
 def did_you_mean(got: str, names: Iterable[str]) -> str | None:
