@@ -54,7 +54,7 @@ NEEDS = {
 MODULES = {'docs/t5x.md': 't5x.train'}
 # Pages whose commands another test runs.
 ELSEWHERE = {
-  'docs/add_language.md': 'tests/recipes_test.py',
+  'docs/add_language.md': 'tests/end_to_end/add_language_test.py',
   'docs/extending.md': 'tests/docs/extending_test.py',
   'docs/gin.md': 'tests/docs/gin_test.py',
   'docs/huggingface.md': 'tests/docs/huggingface_test.py',

@@ -325,11 +325,13 @@ def _compare_group(
     ).tolist()
     drawn = []
     for side in (0, 1):
-      part_draws = [draws[part][side] for part in old_parts]
+      part_draws = [
+        draw for part in old_parts if (draw := draws[part][side]) is not None
+      ]
       drawn.append(
-        None
-        if any(draw is None for draw in part_draws)
-        else result_tables.mean_draws(part_draws, geometric=geometric)
+        result_tables.mean_draws(part_draws, geometric=geometric)
+        if len(part_draws) == len(old_parts)
+        else None
       )
     changes.append(compare(OLD_MEAN, False, tuple(means), drawn))
   return changes
@@ -427,7 +429,7 @@ def write_report(
   )
   paths.write_atomically(
     directory / CSV,
-    text.to_csv([*records[0]], (record.values() for record in records)),
+    text.to_csv([*records[0]], (list(record.values()) for record in records)),
   )
   paths.write_atomically(
     directory / MARKDOWN, '\n'.join(table.to_markdown() for table in tables)
