@@ -232,6 +232,11 @@ def test_lines_of_a_sweep_end_like_lines_of_all_files(tmp_path, end, bom, last):
     )
     value = (task + 1) // 2
     assert recorded[5:7] == [f'--a={value}', f'--model_dir={value}']
+  folder = tmp_path / 'past the end'
+  folder.mkdir()
+  assert not _Shell(folder, 'srun')(
+    job.render(), SLURM_JOB_ID='1', SLURM_ARRAY_TASK_ID='9'
+  )
 
 
 @pytest.mark.parametrize(
