@@ -202,12 +202,13 @@ def evaluate_checkpoint(
   Returns:
     The results of all tasks, and the failures.
   """
+  name = _checkpoint_name(run, step)
   task_results: dict[str, eval_task.EvalResult] = {}
   for task in tasks:
     if (stored := store.read(task, step)) is not None:
       task_results[task.name] = stored
       _LOG.info(
-        'step %s | %s (stored)', step, result_tables.summary_line(task, stored)
+        '%s | %s (stored)', name, result_tables.summary_line(task, stored)
       )
   missing = [task for task in tasks if task.name not in task_results]
   if not missing:
@@ -222,11 +223,12 @@ def evaluate_checkpoint(
   if failures.collected():
     if step != result_store.UNTRAINED and step not in run.steps:
       _LOG.warning(
-        'step %s | the checkpoint was deleted before it could be evaluated',
-        step,
+        '%s | the checkpoint was deleted before it could be evaluated', name
       )
       return CheckpointResults(task_results)
-    return CheckpointResults(task_results, _at_step(step, failures.collected()))
+    return CheckpointResults(
+      task_results, _at_step(step, name, failures.collected())
+    )
   task_failures: list[eval_task.Failure] = []
   for task in missing:
     start = time.monotonic()
@@ -234,11 +236,11 @@ def evaluate_checkpoint(
     if distributed_job.is_lead():
       store.write(task, step, result)
     task_results[task.name] = result
-    task_failures += _at_step(step, result.failures)
+    task_failures += _at_step(step, name, result.failures)
     seconds = time.monotonic() - start
     _LOG.info(
-      'step %s | %s (%.1f s)',
-      step,
+      '%s | %s (%.1f s)',
+      name,
       result_tables.summary_line(task, result),
       seconds,
     )
@@ -293,13 +295,20 @@ def _restore_model(
   )
 
 
+def _checkpoint_name(run: saved_run.SavedRun, step: result_store.Step) -> str:
+  """Returns the name of a checkpoint in logs, such as 'base, step 100'."""
+  return f'{run.directory.name}, ' + (
+    step if isinstance(step, str) else f'step {step}'
+  )
+
+
 def _at_step(
-  step: result_store.Step, failures: Sequence[eval_task.Failure]
+  step: result_store.Step, name: str, failures: Sequence[eval_task.Failure]
 ) -> tuple[eval_task.Failure, ...]:
   """Logs failures and returns them with the step as part of the location."""
   located = []
   for failure in failures:
-    _LOG.error('step %s | %s', step, failure)
+    _LOG.error('%s | %s', name, failure)
     part = ' '.join(filter(None, (failure.part, f'at step {step}')))
     located.append(dataclasses.replace(failure, part=part))
   return tuple(located)

@@ -152,6 +152,13 @@ def test_the_log_line_says_the_mean():
   )
 
 
+def test_the_log_line_of_a_task_that_is_named_like_its_metric():
+  task = result_tables.Recorded('perplexity', 'all', 'perplexity')
+  result = eval_task.EvalResult(metrics={'perplexity/mean': 12.5})
+  line = result_tables.summary_line(task, result)
+  assert line.split() == ['perplexity', '12.500']
+
+
 def test_coverage_counts_a_pair_with_english_by_its_other_language():
   pairs = eval_task.EvalResult(metrics={}, tables={'pairs': []})
   text = eval_task.EvalResult(metrics={})

@@ -47,12 +47,16 @@ class FakeTrainer:
   on_config_mismatch: Any = class_registry.changeable_field(default=None)
 
   @property
+  def model(self):
+    return types.SimpleNamespace(config=None)
+
+  @property
   def datasets(self):
     return ()
 
   @property
   def objectives(self):
-    return types.SimpleNamespace(objectives=())
+    return types.SimpleNamespace(objectives=(), entries=())
 
   @property
   def vocabulary(self):

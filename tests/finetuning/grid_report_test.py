@@ -162,6 +162,15 @@ def test_files(tmp_path):
   ]
 
 
+def test_failed_trials_are_among_the_failures(tmp_path):
+  failed = dataclasses.replace(
+    make_trial('3', '0', None, Status.FAILED), message='a reason'
+  )
+  make_report(_1=[0.5]).with_trial(failed).write(tmp_path)
+  record = json.loads((tmp_path / 'grid.json').read_text())
+  assert record['failures'] == [f'{failed.trial.name}: a reason']
+
+
 def test_tables_name_what_is_selected():
   found = with_test(make_report(_1=[0.5], _2=[0.9]), 1, fr=0.25)
   settings, best_two, test = grid_report.grid_tables(found)

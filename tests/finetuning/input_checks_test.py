@@ -1,5 +1,6 @@
 """Files, settings and languages are checked before the first trial."""
 
+import json
 import logging
 import types
 
@@ -34,17 +35,18 @@ def write(tmp_path):
 
 @pytest.fixture
 def run(pretrained, tmp_path):
-  """Checks a grid of a tagging model without training."""
+  """Checks a grid without training, by default one of a tagging model."""
 
-  def run(*options):
+  def run(*options, task='tagging'):
     return cli.parse(
       'finetune',
       [
-        '--gin_file=finetune/tagging.gin',
+        f'--gin_file=finetune/{task}.gin',
         f'--init_from={pretrained}',
         f'--output={tmp_path / "out"}',
         '--compilation_cache=',
         '--dry_run',
+        '--gin.LENGTH=16',
         *options,
       ],
     )()
@@ -110,6 +112,75 @@ def test_all_files_are_opened(run, write, tmp_path, kind, name, error):
   )
   with raises_error(error, mentions=(name,)):
     run(train, *options)
+
+
+@pytest.mark.parametrize('part', ['en', 'mean'])
+def test_development_files_without_gold_labels_are_rejected(run, write, part):
+  files = {'en': write('train', 'a dog\tthe cat\tyes\nthe cat\ta dog\tno\n')}
+  blind = {'en': write('blind', 'a dog\tthe cat\n')}
+  with raises_error(errors.CorpusError, where='en', mentions=('gold',)):
+    run(
+      f'--gin.TRAIN_FILES={files!r}',
+      f'--gin.DEV_FILES={blind!r}',
+      f'--metric_for_best_model=classification/accuracy/{part}',
+      task='classification',
+    )
+
+
+def test_questions_without_answers_are_rejected_as_development_files(
+  run, write
+):
+  def squad(answers):
+    question = {'id': 'q', 'question': 'where?', 'answers': answers}
+    paragraph = {'context': 'a dog sleeps here', 'qas': [question]}
+    return json.dumps({'data': [{'paragraphs': [paragraph]}]})
+
+  answers = [{'text': 'here', 'answer_start': 13}]
+  files = {'en': write('train', squad(answers))}
+  blind = {'en': write('blind', squad([{'text': '', 'answer_start': 0}]))}
+  with raises_error(errors.CorpusError, where='en', mentions=('gold',)):
+    run(
+      f'--gin.TRAIN_FILES={files!r}',
+      f'--gin.DEV_FILES={blind!r}',
+      '--gin.LENGTH=16',
+      '--gin.DOC_STRIDE=4',
+      '--metric_for_best_model=question_answering/f1/en',
+      task='question_answering',
+    )
+
+
+def test_test_files_may_lack_gold_labels(run, write):
+  files = {'en': write('train', 'a dog\tthe cat\tyes\nthe cat\ta dog\tno\n')}
+  blind = {'en': write('blind', 'a dog\tthe cat\n')}
+  status = run(
+    f'--gin.TRAIN_FILES={files!r}',
+    '--eval_gin_file=evaluate/classification.gin',
+    f'--eval_gin=TEST_FILES={blind!r}',
+    task='classification',
+  )
+  assert status == 0
+
+
+def test_sequences_that_are_too_long_for_the_model_are_rejected(run, write):
+  train = f'--gin.TRAIN_FILES={ {"en": write("train", _CONLLU)}!r}'
+  with raises_error(
+    errors.ConfigError, got='length 4096', where='dataset labeled'
+  ):
+    run(train, '--gin.LENGTH=4096')
+
+
+def test_a_selection_metric_requires_development_files(run, write):
+  train = f'--gin.TRAIN_FILES={ {"en": write("train", _CONLLU)}!r}'
+  with raises_error(
+    errors.ConfigError, got='DEV_FILES={}', where='--metric_for_best_model'
+  ):
+    run(train, '--metric_for_best_model=tagging/accuracy/en')
+
+
+def test_a_file_without_a_label_column_is_named(run, write):
+  path = write('train', 'a dog\tyes\nthe cat\tno\n')
+  with raises_error(errors.CorpusError, mentions=(path, 'OPTIONS', '2')):
+    run(f'--gin.TRAIN_FILES={ {"en": path}!r}', task='classification')
 
 
 def test_labels_of_another_task_are_found(run, write):
@@ -187,6 +258,7 @@ def test_a_malformed_test_file_stops_the_command_before_training(
       f'--init_from={pretrained}',
       f'--output={tmp_path / "out"}',
       '--compilation_cache=',
+      '--gin.LENGTH=16',
       f'--gin.TRAIN_FILES={files!r}',
       *_tests(fr=write('test', 'no columns')),
     ],

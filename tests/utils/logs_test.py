@@ -46,6 +46,18 @@ def test_a_traceback_is_part_of_its_record(as_json, capsys):
   assert 'ValueError: a bug' in line['trace']
 
 
+def test_repeated_messages_of_a_module_are_logged_once(caplog):
+  repeated, other = logging.getLogger('a.module'), logging.getLogger('other')
+  for _ in range(2):
+    with logs.skip_repeated_messages('a.module'):
+      for value in (1, 2, 1):
+        repeated.warning('value %d', value)
+        other.warning('other')
+  messages = [record.getMessage() for record in caplog.records]
+  assert messages.count('value 1') == messages.count('value 2') == 2
+  assert messages.count('other') == 6
+
+
 def test_there_is_no_live_line(as_json, monkeypatch):
   monkeypatch.setattr('sys.stderr.isatty', lambda: True, raising=False)
   monkeypatch.setitem(os.environ, 'TERM', 'xterm')

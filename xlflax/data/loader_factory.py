@@ -55,9 +55,11 @@ def open_loader(
   if isinstance(dataset, supervised_dataset.LabeledDatasetConfig):
     from xlflax.data.supervised import supervised_loader
 
-    return supervised_loader.LabeledLoader(
+    labeled_loader = supervised_loader.LabeledLoader(
       dataset, vocabulary=vocabulary, seed=seed, cache_dir=cache_dir
     )
+    labeled_loader.log_lengths()
+    return labeled_loader
   assert isinstance(dataset, dataset_config.DatasetConfig)
   if isinstance(corpus, (str, os.PathLike)):
     corpus = corpus_directory.Corpus(corpus)

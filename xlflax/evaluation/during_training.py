@@ -12,6 +12,7 @@ from xlflax.evaluation import (
   task_families,
 )
 from xlflax.evaluation.metrics.metric import Better
+from xlflax.evaluation.tasks import head_task
 from xlflax.training import train_state
 from xlflax.training.checkpointing import objective_config
 from xlflax.training.distributed import distributed_job
@@ -63,11 +64,13 @@ class Evaluation:
       objectives: Objectives of the run by name.
 
     Raises:
-      XlflaxError: If a file cannot be read, or if its examples or labels do not
-        fit a task or a head.
+      XlflaxError: If a file cannot be read, if its examples or labels do not
+        fit a task or a head, or if it has no gold labels.
     """
     for task in self.tasks:
       task.check_inputs(objectives)
+      if isinstance(task, head_task.HeadTask):
+        task.check_gold_labels()
 
   def run(self, setup, state: train_state.TrainState) -> dict[str, float]:
     """Evaluates all tasks and logs their primary metrics.

@@ -455,7 +455,10 @@ def summary_line(task: eval_task.EvalTask, result: eval_task.EvalResult) -> str:
     for metric in (task.primary_metric, *task.further_metrics)
     if metric == task.primary_metric or f'{metric}/mean' in result.metrics
   )
-  return f'{task.name} {", ".join(means)}'
+  summary = ', '.join(means)
+  if task.primary_metric == task.name:
+    return summary
+  return f'{task.name} {summary}'
 
 
 def parts_of(metric: str, by_step) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from xlflax import evaluate
 from xlflax.config import binding_locations, gin_config
+from xlflax.data.supervised import supervised_loader
 from xlflax.evaluation import during_training, eval_task
 from xlflax.finetuning import (
   grid_report,
@@ -21,7 +22,7 @@ from xlflax.finetuning import (
 from xlflax.storage import bucket_access, directory_lease, paths
 from xlflax.training.checkpointing import run_directory
 from xlflax.training.distributed import distributed_job
-from xlflax.utils import errors, rich_tables, signals, validation
+from xlflax.utils import errors, logs, rich_tables, signals, validation
 
 _LOG = logging.getLogger(__name__)
 
@@ -116,6 +117,8 @@ def finetune(
   with contextlib.ExitStack() as stack:
     if distributed_job.is_lead():
       stack.enter_context(directory_lease.Lease(runner.output))
+    # All trials read the same examples.
+    stack.enter_context(logs.skip_repeated_messages(supervised_loader.__name__))
     report = _train_all(runner, trials)
     if test_tasks and not _is_stopped(report):
       report = _evaluate_settings(report, test_tasks, tested, batch_size)
@@ -329,6 +332,11 @@ def evaluate_trial(
       'The trial cannot be tested because it does not have a checkpoint',
       got=result.trial.name,
     )
+  _LOG.info(
+    'Evaluating trial %s on the test sets, checkpoint of step %d',
+    result.trial.name,
+    result.step,
+  )
   return evaluate.evaluate(
     model_dir=str(result.directory),
     tasks=renamed_tasks,

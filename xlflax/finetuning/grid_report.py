@@ -183,7 +183,15 @@ class GridReport:
           result.to_json() | {'test': self.tests.get(result.trial.name, {})}
           for result in self.trials
         ],
-        'failures': [str(failure) for failure in self.failures],
+        'failures': [
+          *(
+            f'{result.trial.name}: {result.message}'
+            for result in self.trials
+            if result.status
+            in (grid_trials.Status.FAILED, grid_trials.Status.DIVERGED)
+          ),
+          *map(str, self.failures),
+        ],
       }
     )
 

@@ -155,6 +155,29 @@ def _list_corpus_files(corpus: str) -> list[list[Any]] | None:
   return [[file.path, file.size] for file in files]
 
 
+def _build_evaluation(
+  configuration: gin_config.Configuration,
+) -> during_training.Evaluation:
+  """Builds the evaluation on the dev set, which selects a checkpoint.
+
+  Raises:
+    ConfigError: If there is no dev set, or if the configuration is invalid.
+  """
+  try:
+    return configuration.build(during_training.Evaluation)
+  except errors.ConfigError as error:
+    names = [binding.name for binding in configuration.bindings]
+    if 'DEV_FILES' not in names or configuration.macro('DEV_FILES'):
+      raise
+    raise errors.ConfigError(
+      'Selecting a model by a metric requires a development set',
+      got='DEV_FILES={}',
+      expected='a development file of each language',
+      where='--metric_for_best_model',
+      fix="Pass --gin.DEV_FILES=\"{'en': 'FILE'}\".",
+    ) from error
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrialRunner:
   """Runner that trains each trial in its own subdirectory.
@@ -204,7 +227,7 @@ class TrialRunner:
     if self.select is not None:
       if trainer.evaluation is None:
         trainer = dataclasses.replace(
-          trainer, evaluation=configuration.build(during_training.Evaluation)
+          trainer, evaluation=_build_evaluation(configuration)
         )
       if isinstance(trainer.evaluation, during_training.Evaluation):
         selection_metrics.check_exists(self.select, trainer.evaluation.tasks)

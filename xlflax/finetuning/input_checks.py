@@ -10,7 +10,8 @@ from typing import Any
 from xlflax.data.supervised.supervised_dataset import LabeledDatasetConfig
 from xlflax.data.tokenizers import base_vocabulary
 from xlflax.evaluation import eval_task
-from xlflax.training import run_header
+from xlflax.evaluation.tasks import head_task
+from xlflax.training import run_header, training_setup
 
 
 def check_inputs(
@@ -26,11 +27,15 @@ def check_inputs(
     test_tasks: Evaluation tasks for the test sets.
 
   Raises:
-    XlflaxError: If a file cannot be read, or if its examples or labels do not
-      fit a task or a head.
+    XlflaxError: If a file cannot be read, if its examples or labels do not
+      fit a task or a head, if a development file has no gold labels, or if the
+      sequences are too long for the model.
   """
   checked: list[Any] = []
   for trainer in trainers:
+    training_setup.check_lengths(
+      trainer.model, trainer.datasets, trainer.objectives
+    )
     objectives = {
       objective.name: objective for objective in trainer.objectives.objectives
     }
@@ -46,6 +51,8 @@ def check_inputs(
       if (task, objectives) not in checked:
         checked.append((task, objectives))
         task.check_inputs(objectives)
+        if task in evaluation_tasks and isinstance(task, head_task.HeadTask):
+          task.check_gold_labels()
   for message in sorted(
     {
       message

@@ -5,6 +5,7 @@ import functools
 import logging
 import math
 import pathlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -19,7 +20,7 @@ from xlflax.models import (
   model_params,
 )
 from xlflax.models.variants import parameter_sharing
-from xlflax.objectives import objective_base
+from xlflax.objectives import objective_base, objective_mixture
 from xlflax.storage import paths
 from xlflax.training import randomness, sharing_checks, train_state, train_step
 from xlflax.training.checkpointing import config_serialization, data_fingerprint
@@ -64,7 +65,7 @@ class Setup:
     self.model = settings.model.clone(
       config=encoder_config.with_vocabulary(settings.model.config, self.spec)
     )
-    self._check_lengths()
+    check_lengths(self.model, self.settings.datasets, self.settings.objectives)
     if settings.xla_sdc_check:
       machine = settings.partitioner.topology
       compile_targets.check_supports_sdc_checker(
@@ -126,27 +127,6 @@ class Setup:
       frozen=optimizer.frozen + adapter_config.frozen_patterns(adapters),
     )
     return dataclasses.replace(settings, optimizer=optimizer)
-
-  def _check_lengths(self):
-    """Checks that the model can read the sequences of all datasets.
-
-    Raises:
-      ConfigError: If a dataset's sequences are too long for the model.
-    """
-    max_length = getattr(self.model.config, 'max_position_embeddings', None)
-    lengths = {s.name: s.length for s in self.settings.datasets}
-    for entry in self.settings.objectives.entries:
-      length = entry.objective.longest_row(lengths[entry.dataset])
-      if max_length is not None and length > max_length:
-        raise errors.ConfigError(
-          'The sequences in a dataset are longer than the '
-          '`max_position_embeddings` of the model',
-          got=f'length {length}',
-          expected=f'at most {max_length}',
-          where=f'dataset {entry.dataset}',
-          fix="Reduce the dataset's `length`, or increase the model's "
-          '`max_position_embeddings`.',
-        )
 
   @functools.cached_property
   def description(self) -> dict[str, Any]:
@@ -333,3 +313,34 @@ class Setup:
   def model_dir(self) -> pathlib.Path:
     """Directory in which the run is stored."""
     return paths.to_path(self.settings.model_dir)
+
+
+def check_lengths(
+  model: Any,
+  datasets: Sequence[Any],
+  objectives: objective_mixture.ObjectiveMixture,
+) -> None:
+  """Checks that a model can read the sequences of all datasets.
+
+  Args:
+    model: Linen module of the model.
+    datasets: Configurations of the datasets.
+    objectives: Objectives with the names of their datasets.
+
+  Raises:
+    ConfigError: If a dataset's sequences are too long for the model.
+  """
+  max_length = getattr(model.config, 'max_position_embeddings', None)
+  lengths = {dataset.name: dataset.length for dataset in datasets}
+  for entry in objectives.entries:
+    length = entry.objective.longest_row(lengths[entry.dataset])
+    if max_length is not None and length > max_length:
+      raise errors.ConfigError(
+        'The sequences in a dataset are longer than the '
+        '`max_position_embeddings` of the model',
+        got=f'length {length}',
+        expected=f'at most {max_length}',
+        where=f'dataset {entry.dataset}',
+        fix="Reduce the dataset's `length` (--gin.LENGTH), or increase the "
+        "model's `max_position_embeddings`.",
+      )

@@ -1,5 +1,6 @@
 """Logging of commands to standard error, as text or as JSON lines."""
 
+import contextlib
 import datetime
 import json
 import logging
@@ -7,6 +8,7 @@ import os
 import sys
 import traceback
 import types
+from collections.abc import Iterator
 
 from xlflax.utils import errors, live_display, signals
 
@@ -65,6 +67,28 @@ def set_up_logging(level: int = logging.INFO, *, as_json: bool = False) -> None:
     logging.getLogger(name).setLevel(logging.WARNING)
   sys.excepthook, sys.unraisablehook = _excepthook, _unraisablehook
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+
+
+@contextlib.contextmanager
+def skip_repeated_messages(logger: str) -> Iterator[None]:
+  """Context in which a logger logs each message only once.
+
+  Args:
+    logger: Name of the logger, usually the name of a module.
+  """
+  logged_messages = set()
+
+  def is_new(record: logging.LogRecord) -> bool:
+    message = record.getMessage()
+    is_repeated = message in logged_messages
+    logged_messages.add(message)
+    return not is_repeated
+
+  logging.getLogger(logger).addFilter(is_new)
+  try:
+    yield
+  finally:
+    logging.getLogger(logger).removeFilter(is_new)
 
 
 def log_exit(command: str, error: errors.XlflaxError, *, as_json: bool) -> None:

@@ -12,6 +12,7 @@ import safetensors.numpy
 import torch
 from flax import linen as nn
 
+from tests.errors import raises_error
 from tests.interop.huggingface import reference_models as reference
 from tests.slow import mark_slow
 from xlflax import cli
@@ -242,6 +243,13 @@ def test_one_of_two_adapters_is_merged_or_exported(bases, tmp_path):
     peft_adapters.export_adapter(run, tmp_path / 'peft')
   adapter = peft_adapters.export_adapter(run, tmp_path / 'peft', name='task')
   assert adapter == _LORA
+
+
+def test_a_run_without_adapters_is_not_exported(bases, tmp_path):
+  _, _, run = bases('bert')
+  with raises_error(errors.ConfigError, got=run, mentions='to-hf'):
+    peft_adapters.export_adapter(run, tmp_path / 'peft')
+  assert not (tmp_path / 'peft').exists()
 
 
 def test_a_run_with_adapters_is_no_hugging_face_model(bases, tmp_path):

@@ -151,6 +151,18 @@ def test_directory_without_a_model(tmp_path):
     run_directory.read_model(tmp_path)
 
 
+def test_directories_of_other_programs_have_a_hint(tmp_path):
+  (tmp_path / 'hf').mkdir()
+  (tmp_path / 'hf' / 'config.json').write_text('{}')
+  with raises_error(errors.RunDirectoryError, mentions='from-hf'):
+    run_directory.read_model(tmp_path / 'hf')
+  run_directory.write_model(tmp_path / 'out/trials/single', tiny.make_model())
+  with raises_error(
+    errors.RunDirectoryError, mentions=tmp_path / 'out/trials/single'
+  ):
+    run_directory.read_model(tmp_path / 'out')
+
+
 def test_a_changed_record_is_told(tmp_path):
   run_directory.write_model(tmp_path, tiny.make_model())
   run = run_directory.run_id(tmp_path)

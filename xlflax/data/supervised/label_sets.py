@@ -15,6 +15,8 @@ class _Source(Protocol):
 
   def load(self, part: str) -> list[labeled_examples.Example]: ...
 
+  def describe_label_location(self) -> str: ...
+
 
 def labels_of(
   source: _Source, parts: Sequence[str] | None = None
@@ -42,7 +44,8 @@ def labels_of(
     raise errors.CorpusError(
       'None of the examples has a label.',
       where='the examples in ' + ', '.join(parts),
-      fix='Collect the labels from the training data, not from a blind test '
+      fix=source.describe_label_location()
+      or 'Collect the labels from the training data, not from a blind test '
       'set.',
     )
   return tuple(sorted(_complete_iob2(labels)))

@@ -30,6 +30,7 @@ from xlflax.data.supervised.featurizers import feature_cache, featurizer
 from xlflax.storage import checksums, manifests, paths
 from xlflax.utils import errors
 
+_LOG = logging.getLogger(__name__)
 _BLOCK = 1024  # Number of examples that are featurized together.
 FOLDER = 'labeled'
 _SUFFIX = '.npz'
@@ -74,24 +75,10 @@ class LabeledLoader:
       part: table.num_rows // group_size for part, table in self._tables.items()
     }
     for part, size in sizes.items():
-      table = self._tables[part]
       if not size:
-        raise _unusable_part_error(dataset, part, table.counts['examples'])
-      num_truncated = self._count_truncated(part)
-      tokens_per_row = table.num_tokens(batch_keys.TOKEN_IDS) / table.num_rows
-      logging.log(
-        logging.WARNING if num_truncated else logging.INFO,
-        'Dataset %s: Sequences in %s have an average length of %.0f tokens, '
-        'with a maximum of %d.%s',
-        dataset.name,
-        part,
-        tokens_per_row,
-        dataset.length,
-        f' {num_truncated} of {table.num_rows} sequences have the maximum '
-        'length. Longer text is truncated.'
-        if num_truncated
-        else '',
-      )
+        raise _unusable_part_error(
+          dataset, part, self._tables[part].counts['examples']
+        )
     # The schedule samples groups instead of single sequences.
     group_config: Any = dataclasses.replace(
       dataset, batch_size=dataset.batch_size // group_size, group_size=1
@@ -153,6 +140,25 @@ class LabeledLoader:
         sorted(self._tables.items()), self._schedule.rates(), strict=True
       )
     ]
+
+  def log_lengths(self) -> None:
+    """Logs the lengths of the sequences, and warns if texts are truncated."""
+    for part, table in self._tables.items():
+      num_truncated = self._count_truncated(part)
+      tokens_per_row = table.num_tokens(batch_keys.TOKEN_IDS) / table.num_rows
+      _LOG.log(
+        logging.WARNING if num_truncated else logging.INFO,
+        'Dataset %s: Sequences in %s have an average length of %.0f tokens, '
+        'with a maximum of %d.%s',
+        self.dataset.name,
+        part,
+        tokens_per_row,
+        self.dataset.length,
+        f' {num_truncated} of {table.num_rows} sequences have the maximum '
+        'length. Longer text is truncated.'
+        if num_truncated
+        else '',
+      )
 
   def _count_truncated(self, part: str) -> int:
     """Returns the number of sequences that may have been truncated.

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.sources import example_source, task_source
 from xlflax.evaluation import eval_task
-from xlflax.utils import validation
+from xlflax.utils import errors, validation
 
 
 @validation.validate_fields
@@ -26,6 +26,25 @@ class LabeledTask(eval_task.EvalTask):
   def check_inputs(self, objectives):
     for part in self.source.languages():
       self.source.load(part)
+
+  def check_gold_labels(self) -> None:
+    """Checks that a metric can be computed for each language or file.
+
+    Raises:
+      CorpusError: If no example of a language or file has a gold label.
+    """
+    for part in self.source.languages():
+      examples = self.source.load(part)
+      if all(example.is_blind for example in examples):
+        raise errors.CorpusError(
+          f'Task {self.name} cannot compute a metric for {part}, because the '
+          'development set has no gold labels',
+          got=f'{len(examples)} examples without gold labels',
+          expected='examples with gold labels',
+          where=part,
+          fix='Pass labeled files (DEV_FILES). If the files are labeled, check '
+          'their format and columns (DEV_FORMAT, DEV_OPTIONS).',
+        )
 
   @classmethod
   def source_factory(cls, name: str) -> Callable[..., Any]:

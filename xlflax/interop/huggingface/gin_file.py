@@ -18,7 +18,7 @@ from __gin__ import dynamic_registration
 # The model of this directory. Every field is set, so pass this file after all
 # others. To continue training from it:
 #   xlflax train --gin_file=pretrain/... --gin_file={file} \\
-#     --vocabulary={directory}/vocabulary --gin.INIT_FROM={directory} ...
+#     --vocabulary={directory}/vocabulary --gin.INIT_FROM="'{directory}'" ...
 
 {model}"""
 _ENCODER = """\

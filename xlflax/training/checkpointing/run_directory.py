@@ -328,6 +328,26 @@ def read_vocabulary_identity(
   return VocabularyIdentity(**recorded)
 
 
+def _suggest_model_directory(directory: pathlib.Path) -> str | None:
+  """Returns a hint for a directory that belongs to another command."""
+  if (directory / 'config.json').exists():
+    return (
+      'Import a Hugging Face model with `xlflax convert from-hf '
+      f'{directory} --output=RUN`, and pass RUN.'
+    )
+  trials = sorted(
+    path.parent
+    for pattern in ('trials/*', '*/trials/*')
+    for path in directory.glob(f'{pattern}/{MODEL}')
+  )
+  if trials:
+    return (
+      'The directory is the output of `xlflax finetune`. Pass one of its '
+      f'trials, such as {trials[0]}.'
+    )
+  return None
+
+
 def read_model(model_dir: pathlib.Path):
   """Builds the Linen module recorded by `write_model`.
 
@@ -342,6 +362,7 @@ def read_model(model_dir: pathlib.Path):
       'The directory is not a model directory',
       got=str(model_dir),
       expected=f'a directory with {MODEL}, written by `xlflax train`',
+      fix=_suggest_model_directory(model_dir),
     )
   model = config_serialization.from_json_config(read_json(path))
   config = getattr(model, 'config', None)

@@ -43,7 +43,10 @@ class EvaluationHook(hook_base.Hook):
       error=errors.ConfigError(
         'The evaluation does not compute `metric_for_best_model`',
         got=metric_for_best_model,
-        expected='one of ' + ', '.join(sorted(metrics)),
+        expected=f'one of {", ".join(sorted(metrics))}'
+        if metrics
+        else 'a task that computes a metric (see the errors logged above and '
+        'the notes in eval/)',
         where='CheckpointOptions.metric_for_best_model',
       ),
     )

@@ -208,13 +208,21 @@ def find_adapter(
     ConfigError: If the run does not have the adapter.
   """
   adapters = adapter_config.model_adapters(run.model)
+  if not adapters:
+    raise errors.ConfigError(
+      'The run has no adapters',
+      got=str(run.directory),
+      expected='a run with adapters',
+      where='--adapter' if name else None,
+      fix='Export a run without adapters with `xlflax convert to-hf`.',
+    )
   selected = [a for a in adapters if name in (None, a.name)]
   if len(selected) != 1:
     raise errors.ConfigError(
       'The adapter does not exist' if name else 'An adapter must be selected',
       got=name,
       expected='one of the adapters '
-      + (', '.join(adapter.name for adapter in adapters) or '(none)'),
+      + ', '.join(adapter.name for adapter in adapters),
       where=str(run.directory),
       fix='Pass --adapter=NAME.',
     )

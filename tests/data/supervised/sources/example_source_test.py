@@ -229,7 +229,9 @@ def test_labels_of_a_source(nli, tmp_path):
   blind = example_source.FileDataset(
     format='tsv', files={'ur': str(tmp_path / 'blind.tsv')}
   )
-  with raises_error(errors.CorpusError, mentions='ur'):
+  with raises_error(
+    errors.CorpusError, mentions=('ur', tmp_path / 'blind.tsv', 'OPTIONS')
+  ):
     label_sets.labels_of(blind)
 
 

@@ -18,6 +18,7 @@ from xlflax.data.corpus import language_codes
 from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.file_formats import Paths
 from xlflax.data.supervised.labeled_examples import choice_examples
+from xlflax.data.supervised.readers import classification_reader, file_reading
 from xlflax.data.supervised.readers.file_reading import Reading
 from xlflax.storage import content_hash, paths
 from xlflax.utils import class_registry, errors, name_suggestions, validation
@@ -39,6 +40,10 @@ class ExampleSource:
     """Returns messages about problems with single examples in a split."""
     del part
     return ()
+
+  def describe_label_location(self) -> str:
+    """Returns a hint on where labels are read from, or an empty text."""
+    return ''
 
   def fingerprint(self) -> str:
     """Returns a hash of the names and examples of all language splits."""
@@ -107,6 +112,27 @@ class FileDataset(ExampleSource):
 
   def problems(self, part: str) -> tuple[str, ...]:
     return self._read(part).problems
+
+  def describe_label_location(self):
+    if self.format != 'tsv':
+      return ''
+    part = self.languages()[0]
+    options = self.language_options.get(part, self.options)
+    columns = options.get('columns') or classification_reader.TSV_COLUMNS
+    if 'label' not in columns:
+      return 'Name the column of the labels in `columns` (OPTIONS).'
+    part_files = _get_files(self.files, part)
+    path = paths.to_path(
+      part_files if isinstance(part_files, str) else part_files[0]
+    )
+    first_line = next(text for _, text in file_reading.read_lines(path))
+    num_columns = len(first_line.split('\t'))
+    return (
+      f'The labels are read from column {columns["label"]!r}, where columns are '
+      f'counted from 0, and the first line of {path} has {num_columns} columns. '
+      'Set the columns of the file, such as '
+      "--gin.OPTIONS=\"{'columns': {'text': 0, 'label': 1}}\"."
+    )
 
   def _read(self, part: str) -> Reading:
     return file_formats.read_files(
