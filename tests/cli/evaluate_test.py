@@ -3,6 +3,7 @@ import json
 import jax
 import pytest
 
+from tests.errors import assert_mentions, raises_error
 from xlflax import cli, trainer
 from xlflax import evaluate as evaluate_lib
 from xlflax.cli import evaluate
@@ -325,6 +326,54 @@ def test_invalid_suites_and_models_are_rejected(flags, field, value):
 def test_options_without_effect_are_rejected(flags):
   with pytest.raises(errors.ConfigError):
     cli.parse('evaluate', ['--model_dir=run', *flags])
+
+
+_OWN_TASK = """
+import dataclasses
+from xlflax.evaluation import eval_task, text_sources
+from xlflax.evaluation.metrics.metric import ACCURACY
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class {name}(eval_task.EvalTask):
+  METRICS = (ACCURACY,)
+  name: str = '{name}'
+  source: text_sources.TextSource
+  shift: int = 0
+"""
+
+
+@pytest.mark.parametrize('folder', ['', 'own_tasks/'])
+def test_flags_set_the_options_of_a_task_in_a_module(
+  tmp_path, monkeypatch, folder
+):
+  stem = 'flag_probe' + ('_inner' if folder else '')
+  path = tmp_path / f'{folder}{stem}.py'
+  path.parent.mkdir(exist_ok=True)
+  path.write_text(_OWN_TASK.format(name=stem.title()))
+  monkeypatch.chdir(tmp_path)
+  flags = [f'--tasks={stem.title()}', f'--task_module={folder}{stem}.py']
+  binding = f'--gin.{stem}.{stem.title()}.shift'
+  (task,) = _tasks(*flags, '--corpus=c', f'{binding}=2')
+  assert task.shift == 2
+  with raises_error(errors.ConfigError, got='shft', fix='did you mean shift?'):
+    _tasks(*flags, '--corpus=c', f'--gin.{stem}.{stem.title()}.shft=2')
+
+
+def test_a_gin_file_registers_the_tasks_of_the_modules_that_it_imports(
+  tmp_path, monkeypatch, capsys
+):
+  (tmp_path / 'gin_probe.py').write_text(_OWN_TASK.format(name='GinProbe'))
+  (tmp_path / 'own.gin').write_text(
+    'from __gin__ import dynamic_registration\n'
+    'import gin_probe\n'
+    'gin_probe.GinProbe.shift = 3\n'
+  )
+  monkeypatch.chdir(tmp_path)
+  flags = ['--tasks=GinProbe', '--gin_file=own.gin']
+  assert cli.main(['evaluate', '--model_dir=.', '--corpus=c', *flags]) == 2
+  assert_mentions(capsys.readouterr().err, '--corpus')  # The task was found.
+  (task,) = _tasks(*flags, '--corpus=c')
+  assert task.shift == 3
 
 
 def test_a_task_module_builds_on_the_tasks_of_the_corpus(

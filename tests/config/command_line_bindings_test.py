@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax.config import command_line_bindings
 from xlflax.utils import errors
 
@@ -17,3 +18,19 @@ def test_binding_without_a_value():
     command_line_bindings.split_bindings(['--gin.A'])
   assert error.value.got == '--gin.A'
   assert error.value.expected == '--gin.NAME=VALUE'
+
+
+@pytest.mark.parametrize(
+  'binding, values',
+  [
+    ('OPTIMIZER=optimizers.Muon', '"@optimizers.Muon()"'),
+    ('A=true', '--gin.A=True'),
+    ('A=mean', '"\'mean\'"'),
+  ],
+)
+def test_the_hint_contains_a_value_that_gin_parses(binding, values):
+  with raises_error(
+    errors.ConfigError, got=f'--gin.{binding}', mentions=()
+  ) as error:
+    command_line_bindings.split_bindings([f'--gin.{binding}'])
+  assert values in error.value.fix

@@ -500,3 +500,29 @@ def test_placeholders_of_a_command_cause_no_warning(caplog):
   assert _trainer_settings(configuration, seed=4)['seed'] == 4
   gin_config.check_bindings([configuration])
   assert not caplog.records
+
+
+def test_an_unknown_class_of_a_module_is_reported_with_the_classes(tmp_path):
+  path = tmp_path / 'own.gin'
+  path.write_text(
+    'from __gin__ import dynamic_registration\n'
+    'from xlflax.evaluation import text_sources\n'
+    'SOURCE = @text_sources.MonolingualCorpus()\n'
+  )
+  with raises_error(
+    errors.ConfigError,
+    got='text_sources.MonolingualCorpus',
+    where=f'{path}:3',
+    mentions=('text_sources.CorpusText', 'text_sources.ParallelFiles'),
+  ) as error:
+    gin_config.load_gin_files([str(path)])
+  assert 'pydantic' not in str(error.value)
+
+
+def test_only_classes_of_the_package_are_suggested():
+  with raises_error(errors.ConfigError, got='optimizers.Moun') as error:
+    gin_config.load_gin_files(
+      ['pretrain/mlm.gin'], ['OPTIMIZER=@optimizers.Moun()'], partial=True
+    )
+  assert 'optimizers.Muon' in error.value.fix
+  assert 'jnp' not in error.value.fix and 'Any' not in error.value.fix

@@ -227,8 +227,6 @@ def main(options: EvaluateOptions) -> int:
     tasks = {'tasks': build_tasks(options, configuration)}
   elif options.mteb:
     tasks = {'tasks': build_mteb_tasks(options, configuration)}
-  else:  # The gin files configure the tasks.
-    task_modules.import_task_modules(options.task_module, options.corpus)
   arguments = tasks | {
     'model_dir': options.model_dir[0],
     'output': options.output,
@@ -289,7 +287,8 @@ def _check_values(options: EvaluateOptions) -> None:
     from xlflax.interop import mteb_task
 
     mteb_task.check_installed()
-  if options.tasks and not options.task_module:
+  # Gin files may import the modules of further tasks.
+  if options.tasks and not (options.task_module or options.gin.gin_file):
     flag_validation.check_names(
       options.tasks.split(','), flag_validation.evaluation_tasks()
     )
@@ -307,11 +306,16 @@ def configure(options: EvaluateOptions) -> gin_config.Configuration:
   macros = {}
   if not (options.tasks or options.mteb):
     macros = {'CORPUS': options.corpus, 'TATOEBA': options.tatoeba}
+  # The bindings may refer to classes in the modules.
+  task_modules.import_task_modules(
+    options.task_module, options.corpus, reads_tasks=bool(options.mixture)
+  )
   return gin_config.load_configuration(
     options.gin,
     {name: value for name, value in macros.items() if value is not None},
     defaults=[_DEFAULT_GIN_FILE],
     partial=True,
+    modules=options.task_module,
   )
 
 
@@ -330,9 +334,6 @@ def build_tasks(
   """
   from xlflax.evaluation import task_families
 
-  task_modules.import_task_modules(
-    options.task_module, options.corpus, reads_tasks=bool(options.mixture)
-  )
   text_options = {
     name: getattr(options, name)
     for name in _TEXT_OPTIONS
@@ -378,7 +379,6 @@ def build_mteb_tasks(
   """
   from xlflax.interop import mteb_task
 
-  task_modules.import_task_modules(options.task_module)
   languages = options.languages.split(',') if options.languages else None
   return [
     configuration.build(mteb_task.MtebTask, **arguments)

@@ -141,7 +141,12 @@ def list_tasks(options: ListOptions) -> None:
   ]
   if not rows:
     raise errors.CorpusError(
-      'No registered task or mixture matches the pattern', got=options.pattern
+      'No registered task or mixture matches the pattern',
+      got=options.pattern,
+      where='xlflax tasks list',
+      fix='Run `xlflax tasks list` without a pattern to list all tasks. A '
+      "pattern may contain wildcards, such as 'wiki40b.*'. Tasks of a corpus "
+      'require --corpus=DIR.',
     )
   if options.json:
     print(json.dumps(rows, indent=2))

@@ -15,7 +15,7 @@ from xlflax.cli import (
   train_phases,
 )
 from xlflax.cli import options as shared_options
-from xlflax.config import gin_config
+from xlflax.config import flag_validation, gin_config
 from xlflax.storage import paths
 from xlflax.training.devices import machine_topology
 from xlflax.utils import errors, live_display, signals
@@ -154,6 +154,7 @@ def _train_or_plan(options: TrainOptions) -> int:
     if options.target_topology is None
     else machine_topology.parse_topology(options.target_topology)
   )
+  flag_validation.check_directory('corpus', options.corpus)
   phases = train_phases.configure(options)
   if machine is None:
     compilation_cache.enable(options.compilation.compilation_cache)

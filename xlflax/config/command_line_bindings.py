@@ -54,12 +54,20 @@ def _check_value(binding: str) -> None:
   value = value.strip()
   if re.fullmatch(r'[A-Za-z][\w.:-]*', value) and value not in _WORDS:
     constants = {word.lower(): word for word in _WORDS} | {'null': 'None'}
-    suggestion = constants.get(value.lower(), f'"\'{value}\'"')
+    if constant := constants.get(value.lower()):
+      fix = f'Pass --gin.{name}={constant}.'
+    elif re.fullmatch(r'([a-z_]\w*\.)+[A-Z]\w*', value):
+      fix = f'Pass --gin.{name}="@{value}()" for an object of this class.'
+    else:
+      fix = (
+        f'Pass --gin.{name}="\'{value}\'" if the value is text. Write numbers in '
+        'digits.'
+      )
     raise errors.ConfigError(
       'The value of a --gin flag cannot be parsed',
       got=f'--gin.{binding}',
       expected=VALUES,
-      fix=f'Pass --gin.{name}={suggestion}.',
+      fix=fix,
     )
   if not value:
     raise errors.ConfigError(

@@ -357,6 +357,7 @@ def load_configuration(
   defaults: Sequence[str] = (),
   swept: Iterable[str] = (),
   partial: bool = False,
+  modules: Sequence[str] = (),
 ) -> Configuration:
   """Reads the gin files and flags of a command.
 
@@ -371,6 +372,7 @@ def load_configuration(
     defaults: Files that are read before those of `--gin_file`.
     swept: Macros that are set later, such as those varied by a grid search.
     partial: Whether required values may be missing, as in `load_gin_files`.
+    modules: Modules of `--task_module`, as in `load_gin_files`.
 
   Returns:
     The configuration.
@@ -387,6 +389,7 @@ def load_configuration(
     args.gin_search_paths,
     macros=macros,
     partial=partial,
+    modules=modules,
   )
 
 
@@ -397,6 +400,7 @@ def load_gin_files(
   *,
   macros: Mapping[str, Any] | None = None,
   partial: bool = False,
+  modules: Sequence[str] = (),
 ) -> Configuration:
   """Reads gin files and bindings.
 
@@ -407,6 +411,9 @@ def load_gin_files(
     macros: Values of macros, as in `with_macros`. Bindings override them.
     partial: Whether required values may be missing. They must be set by
       `with_macros` before an object that needs them is built.
+    modules: Names or paths of imported modules. The bindings can refer to their
+      classes, such as 'probing.LanguageProbe.layer=3' for the module
+      'my_project.probing'.
 
   Returns:
     The configuration.
@@ -452,7 +459,7 @@ def load_gin_files(
     for name, value in (macros or {}).items():
       configuration._set(name, value)
     for binding in bindings:
-      _bind(command_line_bindings.quote_bare_word(binding))
+      _bind(command_line_bindings.quote_bare_word(binding), modules)
   gin_errors.check_macros(configuration.bound, configuration.flags, SHIPPED)
   if not partial:
     gin_errors.check_required(configuration.bound)
@@ -562,16 +569,32 @@ def _is_not_from_resource_reader(record: logging.LogRecord) -> bool:
   return record.module != 'resource_reader'
 
 
-def _bind(binding: str) -> None:
-  """Parses a binding, which may use modules that a file imports."""
+def _bind(binding: str, modules: Sequence[str] = ()) -> None:
+  """Parses a binding, which may use modules that a file imports.
+
+  Args:
+    binding: The binding, such as 'NAME=VALUE'.
+    modules: Names or paths of further modules that the binding may use.
+  """
   try:
     gin.parse_config(binding)
   except ValueError as error:
     imports = sorted(
-      {i.format() for i in gin.config._IMPORTS},
+      {
+        'from __gin__ import dynamic_registration',
+        *(i.format() for i in gin.config._IMPORTS),
+        *map(_import_statement, modules),
+      },
       key=lambda line: '__gin__' not in line,
     )
     try:
       gin.parse_config([*imports, binding])
     except Exception:
       raise error from None
+
+
+def _import_statement(module: str) -> str:
+  """Returns the statement that imports a module, given by name or path."""
+  name = user_modules.importable_name(module, where='--task_module')
+  package, _, stem = name.rpartition('.')
+  return f'from {package} import {stem}' if package else f'import {stem}'

@@ -308,7 +308,22 @@ def _convert_gin_error(error: Exception) -> errors.ConfigError:
       'The gin configuration refers to an unknown class or function',
       got=match[1],
       where=where,
-      fix=name_suggestions.did_you_mean(match[1], _configurables(match[1])),
+      fix=name_suggestions.did_you_mean(match[1], _configurables(match[1]))
+      or 'Import the module of the class: pass a --gin_file with the line `from '
+      'PACKAGE import MODULE`. `xlflax evaluate` also imports --task_module.',
+    )
+  match = re.search(
+    r"Couldn't resolve selector '?@?([\w./]+)'?;.*no attribute", text
+  )
+  if match:
+    module, _, class_name = match[1].rpartition('/')[2].rpartition('.')
+    names = _members_like(class_name, str(error), module)
+    return errors.ConfigError(
+      f'The module {module} has no class or function with this name',
+      got=match[1],
+      expected=name_suggestions.format_choices(names) if names else None,
+      where=where,
+      fix=name_suggestions.did_you_mean(match[1], names),
     )
   return errors.ConfigError(
     'The gin configuration is invalid',
@@ -367,10 +382,46 @@ def _configurables(name: str) -> set[str]:
     last = (statement.alias or statement.module).rpartition('.')[2]
     if last == start and statement.module in sys.modules:
       module = sys.modules[statement.module]
+      package = statement.module.partition('.')[0]
       names |= {
-        f'{start}.{key}' for key in vars(module) if not key.startswith('_')
+        f'{start}.{key}'
+        for key, value in vars(module).items()
+        if not key.startswith('_') and _is_defined_in(value, package)
       }
+  # The name of a class starts with a capital letter.
+  last_part = name.rpartition('.')[2]
+  if last_part[:1].isupper():
+    return {other for other in names if other.rpartition('.')[2][:1].isupper()}
   return names
+
+
+def _members_like(class_name: str, text: str, module: str) -> list[str]:
+  """Returns the classes, or the functions, of the module in Gin's message.
+
+  Args:
+    class_name: Name that the module does not have. If it starts with a capital
+      letter, classes are returned.
+    text: Gin's message, which contains the representation of the module.
+    module: Name of the module in the gin file.
+  """
+  match = re.search(r"<module '([\w.]+)'", text)
+  if match is None or match[1] not in sys.modules:
+    return []
+  package = match[1].partition('.')[0]
+  return sorted(
+    f'{module}.{key}'
+    for key, value in vars(sys.modules[match[1]]).items()
+    if _is_defined_in(value, package)
+    and key[:1].isupper() == class_name[:1].isupper()
+    and not key.startswith('_')
+  )
+
+
+def _is_defined_in(value: Any, package: str) -> bool:
+  """Returns whether a value is a class or function of a package."""
+  return (
+    inspect.isclass(value) or inspect.isfunction(value)
+  ) and value.__module__.partition('.')[0] == package
 
 
 # Substrings of Gin's messages and their hints. The last hint is the default.

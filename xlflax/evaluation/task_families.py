@@ -13,7 +13,7 @@ from typing import Any
 
 from xlflax.evaluation import eval_task, tasks
 from xlflax.evaluation.metrics.metric import Better, Metric
-from xlflax.utils import errors
+from xlflax.utils import errors, name_suggestions
 
 
 def task_names() -> tuple[str, ...]:
@@ -34,7 +34,12 @@ def find_task_class(name: str) -> type[eval_task.EvalTask]:
       got=name,
       expected='one of ' + ', '.join(task_names()),
       where='--tasks',
-      fix='Pass --task_module=MODULE to import the module of a custom task.',
+      fix=name_suggestions.suggestion_or_hint(
+        name,
+        task_names(),
+        'Pass --task_module=MODULE, or a --gin_file that imports the module of '
+        'your own task.',
+      ),
     )
   return eval_task.known_tasks()[name]
 

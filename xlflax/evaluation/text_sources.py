@@ -353,10 +353,21 @@ def _check_missing(
     raise errors.CorpusError(
       'Some of the requested languages do not have any text to evaluate',
       got=', '.join(sorted(missing)),
-      expected='one or more of the languages ' + ', '.join(available),
+      expected=_describe_available(available),
       where=where,
       fix=name_suggestions.suggest_languages(sorted(missing), sorted(names)),
     )
+
+
+def _describe_available(available: tuple[str, ...]) -> str:
+  """Describes languages, or pairs such as 'de-en' and their languages."""
+  if not any('-' in name for name in available):
+    return 'one or more of the languages ' + ', '.join(available)
+  languages = sorted({code for name in available for code in name.split('-')})
+  return (
+    f'one or more of the languages {", ".join(languages)}, or of the pairs '
+    f'{", ".join(available)}'
+  )
 
 
 def _where(source) -> str:

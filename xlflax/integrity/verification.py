@@ -120,13 +120,9 @@ def _detect_type(directory: pathlib.Path) -> ArtifactType:
   kinds = ', '.join(
     artifact_type.kind.label for artifact_type in ARTIFACT_TYPES
   )
-  markers = dict.fromkeys(
-    marker
-    for artifact_type in ARTIFACT_TYPES
-    for marker in artifact_type.markers
-  )
   raise errors.RunDirectoryError(
     'The directory was not written by xlflax',
     got=str(directory),
-    expected=f'a directory ({kinds}) that contains {" or ".join(markers)}',
+    expected=f'a directory of one of the types {kinds}',
+    fix='Pass the directory that a command wrote, not its parent directory.',
   )

@@ -118,7 +118,7 @@ def _expand(module: str) -> str:
 
 def _import_module(module: str, where: str) -> None:
   """Imports a module by name or path."""
-  name = _module_name(module, where) if _is_path(module) else module
+  name = importable_name(module, where=where)
   try:
     imported = importlib.import_module(name)
   except (Exception, SystemExit) as error:
@@ -137,6 +137,19 @@ def _is_missing(name: str, error: BaseException) -> bool:
   return isinstance(error, ModuleNotFoundError) and (
     error.name is not None and f'{name}.'.startswith(f'{error.name}.')
   )
+
+
+def importable_name(module: str, *, where: str) -> str:
+  """Returns the name by which a module of `import_modules` is imported.
+
+  Args:
+    module: An importable name, which is returned unchanged, or a path.
+    where: The flag or the line that contains the module, for messages.
+
+  Raises:
+    ConfigError: If the path is not the path of a Python file.
+  """
+  return _module_name(module, where) if _is_path(module) else module
 
 
 def _module_name(module: str, where: str) -> str:

@@ -688,7 +688,11 @@ def _suggest(value: Any, hint: Any) -> str | None:
   """
   members = list(_members(hint))
   if isinstance(value, type):
-    return f'Create an instance: {value.__name__}(...).'
+    module = value.__module__.rpartition('.')[2]
+    return (
+      f'Create an instance: {value.__name__}(...) in Python, or '
+      f'@{module}.{value.__name__}() with parentheses in gin.'
+    )
   if isinstance(value, str | os.PathLike):
     for member in members:
       if opened_by := getattr(member, 'OPENED_BY', None):

@@ -69,7 +69,7 @@ def test_good_text_has_nothing_odd(tmp_path):
       '\n'.join(_lines(20)) + '\nword ' + 'more words ' * 1000,
       '--max_characters=10000',
     ),
-    ('\n'.join(_lines(20)) + '\nA\0B', ('1 of 21', 'tr -d "\\000"')),
+    ('\n'.join(_lines(20)) + '\nA\0B', ('1 of 21', 'xlflax preprocess')),
     ('\n'.join([*_lines(40), 'le cafÃ© est fermÃ©']), ('1 of 41', 'UTF-8')),
     ('\n'.join(_lines(20) * 2), ('20 of 40', '--dedup=exact')),
     ('\n'.join([*_lines(20), *map(str, range(20))]), '20 of 40'),

@@ -357,6 +357,20 @@ def test_files_of_which_nothing_is_left(source, tmp_path):
     _prepare(source, tmp_path / 'p', filters=TextFilters(min_characters=500))
 
 
+def test_null_characters_are_removed_and_logged(tmp_path, caplog):
+  path = tmp_path / 'in/mono/en.jsonl'
+  path.parent.mkdir(parents=True)
+  path.write_text(
+    '{"text": "a \\u0000cat"}\n{"text": "\\u0000"}\n{"text": "a dog"}\n'
+  )
+  (done,) = _prepare(tmp_path / 'in', tmp_path / 'out')
+  lines = Corpus(tmp_path / 'out').monolingual('en')
+  assert list(lines) == [('a cat', True), ('a dog', True)]
+  assert done.lines == 2 and list(done.dropped.values()) == [1]
+  (record,) = [r for r in caplog.records if r.levelname == 'WARNING']
+  assert_mentions(record.getMessage(), 'mono/en.jsonl', 2)
+
+
 def test_an_output_without_training_text_is_an_error(tmp_path):
   """The held-out line remains, and its duplicate was the training text."""
   for split in ('train', 'validation'):

@@ -17,7 +17,7 @@ from xlflax.data.cache import cache_format, cache_metadata, ragged_arrays
 from xlflax.data.dictionaries import code_switching
 from xlflax.data.dictionaries.bilingual_dictionary import Dictionary
 from xlflax.storage import bucket_staging, checksums, paths
-from xlflax.utils import errors, validation
+from xlflax.utils import errors, name_suggestions, validation
 
 # Maximum size in bytes of files whose content is verified whenever a cache is
 # opened.
@@ -118,7 +118,11 @@ class TokenCache:
         expected=f'{stored["size"]} tokens, hash {stored["hash"][:12]}, '
         'as in the cache',
         where=self.directory,
-        fix=rebuild_command(self.directory),
+        fix='Pass the vocabulary with which the cache was written, or write '
+        'another cache: '
+        + _format_command(
+          'DIR', min(self.mixtures, default='MIXTURE'), 'train'
+        ),
       )
 
   def rates(self, mixture: str, split: str) -> dict[str, float]:
@@ -135,7 +139,11 @@ class TokenCache:
         got=repr(mixture),
         expected='one of ' + ', '.join(sorted(self.mixtures)),
         where=self.directory,
-        fix=rebuild_command(self.directory, mixture, split),
+        fix=name_suggestions.suggestion_or_hint(
+          mixture,
+          self.mixtures,
+          rebuild_command(self.directory, mixture, split),
+        ),
       )
     splits = self.mixtures[mixture]
     if split not in splits:
@@ -388,7 +396,7 @@ def rebuild_command(
   directory, mixture: str = 'MIXTURE', split: str = 'train'
 ) -> str:
   """Returns the error hint for a cache that cannot be used."""
-  return 'Write it: ' + _format_command(directory, mixture, split)
+  return 'Write the cache: ' + _format_command(directory, mixture, split)
 
 
 def _format_command(directory, mixture, split):

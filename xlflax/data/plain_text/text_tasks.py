@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from xlflax.data import tokenized_examples
 from xlflax.data.corpus import line_reader
-from xlflax.utils import errors, user_modules
+from xlflax.utils import errors, name_suggestions, user_modules
 
 
 class FilePiece(NamedTuple):
@@ -118,6 +118,12 @@ def unknown_task_error(
     fix += (
       ' Code-switched tasks require dictionaries/<l1>-<l2>.tsv in the corpus.'
     )
+  # Tasks of the corpus are registered if the corpus was passed.
+  if name.startswith('corpus.') and registered_names:
+    fix = (
+      'Run `xlflax tasks list --corpus=DIR` to list the tasks of the corpus.'
+    )
+  fix = name_suggestions.suggestion_or_hint(name, registered_names, fix)
   matches = difflib.get_close_matches(name, registered_names, n=3, cutoff=0.5)
   return errors.CorpusError(
     f'No {kind} with this name is registered.',

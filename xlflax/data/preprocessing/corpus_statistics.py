@@ -325,7 +325,7 @@ _FINDINGS = (
     'with_nulls',
     0,
     'contain a NUL character',
-    'Remove it, for instance with tr -d "\\000".',
+    'xlflax preprocess removes it. In JSON files, it is written as \\u0000.',
   ),
   _Finding(
     'broken',

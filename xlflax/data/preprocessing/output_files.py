@@ -1,6 +1,7 @@
 """Output files of preprocessed corpora: names, order and writing."""
 
 import dataclasses
+import logging
 import pathlib
 from collections.abc import Callable, Iterator
 
@@ -22,6 +23,8 @@ from xlflax.data.preprocessing.provenance import BAD_RECORD, Prepared
 from xlflax.data.preprocessing.worker_pool import Chunk, Counts, Lines, Workers
 
 _LINES_PER_CHUNK = 1024
+# Character that is never part of text, and that other programs do not accept.
+_NULL = '\0'
 
 # Callback with the number of lines of a file that have been read, and the
 # number of bytes since the previous call.
@@ -198,7 +201,7 @@ def _read_chunks(
 
   Yields:
     The lines of the chunk, and a mapping from the indices of lines that contain
-    only markup to the reason for dropping them. Only lines with text are
+    only markup or NUL characters to the reason for dropping them. Only lines with text are
     counted, from 0.
   """
   chunk: Lines = []
@@ -214,8 +217,16 @@ def _read_chunks(
     on_bad_record = bad_records.add
   lines = corpus_directory.read_texts(file, on_bad_record)
   remover = markup.MarkupRemover()
+  num_with_nulls = 0
   for number, texts in enumerate(lines, start=1):
     num_bytes += sum(len(text.encode()) + 1 for text in texts)
+    if any(_NULL in text for text in texts):
+      num_with_nulls += 1
+      without_nulls = tuple(text.replace(_NULL, '').strip() for text in texts)
+      if all(without_nulls):
+        texts = without_nulls
+      else:
+        reasons[num_texts] = 'NUL characters'
     if strip_markup:
       stripped = _strip_markup(texts, remover)
       if texts[0] and not all(stripped):
@@ -233,6 +244,12 @@ def _read_chunks(
       num_texts = num_bytes = 0
       remaining_bytes -= chunk_bytes
   report(number, remaining_bytes)
+  if num_with_nulls:
+    logging.warning(
+      '%s: Removed NUL characters from %s lines.',
+      corpus_directory.relative_path(file),
+      f'{num_with_nulls:,}',
+    )
   if chunk:
     yield chunk, reasons
 
