@@ -31,12 +31,12 @@ page.onload = () => {{
 </script>"""
 
 
-def is_there() -> bool:
+def is_installed() -> bool:
   """Returns whether Chromium is installed."""
   return shutil.which('chromium') is not None
 
 
-def problems(page: pathlib.Path, width: int, *, dark: bool) -> list[str]:
+def find_problems(page: pathlib.Path, width: int, *, dark: bool) -> list[str]:
   """Returns the display problems of a page; [] for a valid page.
 
   Args:
@@ -66,7 +66,7 @@ def _look(page: pathlib.Path, width: int, dark: bool) -> dict:
     frame = pathlib.Path(folder) / 'frame.html'
     frame.write_text(_FRAME.format(page=page.as_uri(), width=width))
     scheme = f'--blink-settings=preferredColorScheme={0 if dark else 1}'
-    page_source = content(
+    page_source = render_page(
       frame.as_uri(), '--allow-file-access-from-files', scheme
     )
   title = re.search(r'<title>(.*?)</title>', page_source, re.S)
@@ -74,7 +74,7 @@ def _look(page: pathlib.Path, width: int, dark: bool) -> dict:
   return json.loads(html.unescape(title[1]))
 
 
-def content(address: str, *flags: str) -> str:
+def render_page(address: str, *flags: str) -> str:
   """Returns the HTML of a page after its scripts have run.
 
   Args:

@@ -25,7 +25,7 @@ _VIOLATIONS = """axe.run(document, {resultTypes: ['violations']}).then(
 
 
 @functools.cache
-def axe() -> str | None:
+def load_axe() -> str | None:
   """Returns the source of axe-core; None if npm cannot download it."""
   if shutil.which('npm') is None:
     return None
@@ -116,7 +116,7 @@ class Session:
 
   def violations(self) -> list[str]:
     """Returns axe-core's violations: contrast, labels, roles, heading order."""
-    source = axe()
+    source = load_axe()
     assert source is not None
     self.run(f'{source};0')
     return self.run(_VIOLATIONS)
@@ -127,7 +127,7 @@ class Session:
 
 
 @contextlib.contextmanager
-def opened() -> Iterator[Session]:
+def open_session() -> Iterator[Session]:
   """Context manager that runs Chromium."""
   (theirs, sent), (received, answers) = os.pipe(), os.pipe()
   with tempfile.TemporaryDirectory() as profile:

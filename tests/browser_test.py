@@ -6,7 +6,7 @@ from tests import browser
 
 pytestmark = [
   pytest.mark.slow,
-  pytest.mark.skipif(not browser.is_there(), reason='needs Chromium'),
+  pytest.mark.skipif(not browser.is_installed(), reason='needs Chromium'),
 ]
 _DARK = '@media (prefers-color-scheme: dark) { body { %s } }'
 
@@ -26,7 +26,7 @@ def test_problems_are_detected(tmp_path, style, body, dark, problem):
   page = tmp_path / 'page.html'
   rules = f'body {{ background: #fff; color: #222 }} {style}'
   page.write_text(f'<!doctype html><style>{rules}</style><body>{body}')
-  messages = browser.problems(page, 400, dark=dark)
+  messages = browser.find_problems(page, 400, dark=dark)
   assert bool(messages) == bool(problem) and (problem or '') in ' '.join(
     messages
   )

@@ -42,7 +42,7 @@ _RUN = 'gs://bucket/run'
 def bucket(pretrained):
   """Bucket with a run, `gs://bucket/run`, of steps 10 and 20."""
   pytest.importorskip('gcsfs')
-  fake = fake_bucket.shared()
+  fake = fake_bucket.get_shared_bucket()
   fake.objects.clear()
   fake.writable, fake.silent = True, False
   fakes.copy_run(pretrained, paths.to_path(_RUN))
@@ -469,13 +469,13 @@ def test_text_vocabulary_and_cache_in_a_bucket(
 
 def test_verify_reads_and_repairs_a_bucket(bucket):
   """As on disk: first valid, then with missing files, then repaired."""
-  source = paths.to_path('gs://bucket/mended')
+  source = paths.to_path('gs://bucket/repaired')
   for name in [n for n in bucket.objects if n.startswith('run/')]:
-    target = paths.to_path(f'gs://bucket/mended/{name.removeprefix("run/")}')
+    target = paths.to_path(f'gs://bucket/repaired/{name.removeprefix("run/")}')
     target.write_bytes(_content(bucket, name))
   report = integrity.verify_directory(source)
   assert report.is_valid, integrity.format_report(report)
-  model = _content(bucket, 'mended/model.json')
+  model = _content(bucket, 'repaired/model.json')
   for name in ('digests.json', 'model.json'):
     (source / name).unlink()
     formatted_report = integrity.format_report(
@@ -484,4 +484,4 @@ def test_verify_reads_and_repairs_a_bucket(bucket):
     assert_mentions(formatted_report, name)
   report = integrity.repair_directory(source, log_progress=print)
   assert report.is_valid, integrity.format_report(report)
-  assert _content(bucket, 'mended/model.json') == model
+  assert _content(bucket, 'repaired/model.json') == model

@@ -11,7 +11,7 @@ os.environ.setdefault('JAX_PLATFORMS', 'cpu')
 os.environ['XLA_FLAGS'] = (
   os.environ.get('XLA_FLAGS', '')
   + ' --xla_force_host_platform_device_count=8'
-  + f' {xla_flags.quick()}'
+  + f' {xla_flags.quick_compilation_flags()}'
   # Eight devices on two busy cores may wait a long time for each other.
   + ' --xla_cpu_collective_call_warn_stuck_timeout_seconds=120'
   + ' --xla_cpu_collective_call_terminate_timeout_seconds=600'
@@ -65,7 +65,7 @@ def pytest_addoption(parser):
   parser.addoption(
     '--regenerate_goldens',
     action='store_true',
-    help='write golden files anew instead of comparing against them',
+    help='write new golden files instead of comparing against them',
   )
 
 

@@ -110,8 +110,8 @@ def test_the_site_builds_without_a_warning(tmp_path):
   assert (tmp_path / 'site/architecture.html').exists()
   home = tmp_path / 'site/index.html'
   assert 'https://unpkg' not in home.read_text(encoding='utf-8')
-  if browser.is_there():
-    search_page = browser.content(f'{home.as_uri()}?q=plateau')
+  if browser.is_installed():
+    search_page = browser.render_page(f'{home.as_uri()}?q=plateau')
     assert re.search(
       r'search-result__meta">\d+ matching documents<', search_page
     )
@@ -121,7 +121,7 @@ def test_the_site_builds_without_a_warning(tmp_path):
 def _unseen(site: pathlib.Path) -> list[str]:
   """Returns pages wider than a window, and columns outside of the text."""
   problems = []
-  with browser_session.opened() as tab:
+  with browser_session.open_session() as tab:
     for page in (
       'index',
       'questions',

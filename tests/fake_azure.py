@@ -20,7 +20,7 @@ _KEY = (
 
 
 @functools.cache
-def shared() -> None:
+def get_shared_store() -> None:
   """Returns a server for this process's clients, with container `bucket`."""
   adlfs = pytest.importorskip('adlfs')
   program = shutil.which('azurite-blob')

@@ -306,7 +306,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     return self._answer(value=self.bucket.put(name, body))
 
 
-def variables(address: str) -> dict[str, str]:
+def client_environment(address: str) -> dict[str, str]:
   """Returns the environment with which all clients use a server."""
   return {
     'STORAGE_EMULATOR_HOST': address,
@@ -319,13 +319,13 @@ def variables(address: str) -> dict[str, str]:
 
 
 @functools.cache
-def shared() -> Bucket:
+def get_shared_bucket() -> Bucket:
   """Returns the bucket of this process's own clients, which is never stopped.
 
   The clients read the address only once.
   """
-  bucket, address = _LASTING.enter_context(serve())
-  os.environ.update(variables(address))
+  bucket, address = _LASTING.enter_context(serve_bucket())
+  os.environ.update(client_environment(address))
   import fsspec.config  # a dependency of gcsfs
 
   fsspec.config.conf.setdefault('gcs', {})['token'] = 'anon'
@@ -333,7 +333,7 @@ def shared() -> Bucket:
 
 
 @contextlib.contextmanager
-def serve(name: str = 'bucket'):
+def serve_bucket(name: str = 'bucket'):
   """Serves a bucket in this context; yields the bucket and its address."""
   bucket = Bucket(name)
   handler = type('Handler', (_Handler,), {'bucket': bucket})

@@ -36,7 +36,7 @@ class _Faults:
     return [body]
 
 
-def variables(address: str) -> dict[str, str]:
+def client_environment(address: str) -> dict[str, str]:
   """Returns the environment with which all clients use a server."""
   return {
     'AWS_ENDPOINT_URL': address,
@@ -48,7 +48,7 @@ def variables(address: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def serve():
+def serve_store():
   """Serves a bucket `bucket` in this context; yields the faults and address."""
   pytest.importorskip('s3fs')
   pytest.importorskip('moto.server')
@@ -84,7 +84,7 @@ def _client(address: str):
   )
 
 
-def upload(address: str, folder: pathlib.Path, name: str) -> None:
+def upload_files(address: str, folder: pathlib.Path, name: str) -> None:
   """Uploads files as objects below a prefix."""
   client = _client(address)
   for path in sorted(folder.rglob('*')):
@@ -93,13 +93,15 @@ def upload(address: str, folder: pathlib.Path, name: str) -> None:
       client.upload_file(str(path), 'bucket', key)
 
 
-def names(address: str, prefix: str) -> list[str]:
+def list_objects(address: str, prefix: str) -> list[str]:
   """Returns the names of the objects with a prefix."""
   listing = _client(address).list_objects_v2(Bucket='bucket', Prefix=prefix)
   return [entry['Key'] for entry in listing.get('Contents', ())]
 
 
-def download(address: str, name: str, folder: pathlib.Path) -> pathlib.Path:
+def download_files(
+  address: str, name: str, folder: pathlib.Path
+) -> pathlib.Path:
   """Downloads the objects below a prefix as files."""
   client = _client(address)
   pages = client.get_paginator('list_objects_v2')
@@ -130,11 +132,11 @@ atexit.register(_LASTING.close)
 
 
 @functools.cache
-def shared() -> _Faults:
+def get_shared_store() -> _Faults:
   """Returns the store of this process's own clients, which is never stopped.
 
   The clients read the address only once.
   """
-  faults, address = _LASTING.enter_context(serve())
-  os.environ.update(variables(address))
+  faults, address = _LASTING.enter_context(serve_store())
+  os.environ.update(client_environment(address))
   return faults

@@ -14,7 +14,7 @@ from xlflax.training.checkpointing import run_directory
 
 _FILES = [
   f
-  for f in gin_files.files('finetune')
+  for f in gin_files.list_gin_files('finetune')
   if not f.endswith(('base.gin', '_slots.gin')) and '/settings/' not in f
 ]
 _TREE = '\n'.join(
@@ -179,7 +179,7 @@ def test_every_family_has_its_file():
 def test_header_says_what_people_override(file):
   text = (gin_config.SHIPPED / file).read_text()
   header = '\n'.join(line for line in text.splitlines() if line.startswith('#'))
-  text += gin_files.text(file)
+  text += gin_files.read_with_includes(file)
   names = re.findall(r'\b[A-Z]{3,}(?:_[A-Z]+)+\b', header)
   assert names
   for macro in names:

@@ -24,7 +24,7 @@ _ELSEWHERE = (
   'suites/',
   'languages/',
 )
-_FILES = [f for f in gin_files.files() if not f.startswith(_ELSEWHERE)]
+_FILES = [f for f in gin_files.list_gin_files() if not f.startswith(_ELSEWHERE)]
 # Included by other files; insufficient for training or evaluation alone.
 _PARTS = (
   'pretrain/base.gin',
@@ -177,7 +177,7 @@ def test_evaluation(monkeypatch, file):
 def test_parts_are_read_by_others(file):
   users = [
     f
-    for f in gin_files.files()
+    for f in gin_files.list_gin_files()
     if f"include '{file}'" in (gin_config.SHIPPED / f).read_text()
   ]
   assert users or file == 'evaluate/tasks.gin'

@@ -19,7 +19,7 @@ from xlflax.training.checkpointing import config_serialization, run_directory
 SPEC = vocabulary_spec.make_dummy_spec(320, num_languages=2)
 
 
-def files(folder: str = '') -> list[str]:
+def list_gin_files(folder: str = '') -> list[str]:
   """Returns the names of the shipped gin files in a folder."""
   root = gin_config.SHIPPED
   return sorted(
@@ -28,11 +28,11 @@ def files(folder: str = '') -> list[str]:
 
 
 @functools.cache
-def text(file: str) -> str:
+def read_with_includes(file: str) -> str:
   """Returns the text of a shipped gin file and its included files."""
   file_text = (gin_config.SHIPPED / file).read_text()
   return file_text + ''.join(
-    map(text, re.findall(r"^include '(.*)'", file_text, re.M))
+    map(read_with_includes, re.findall(r"^include '(.*)'", file_text, re.M))
   )
 
 

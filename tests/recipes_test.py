@@ -208,7 +208,7 @@ def test_a_tiny_configuration_differs_in_sizes_only(tiny, full):
     file = f'recipes/{name}.gin'
     flags = (
       [*bindings, "INIT_DIR='b'"]
-      if 'INIT_DIR' in gin_files.text(file)
+      if 'INIT_DIR' in gin_files.read_with_includes(file)
       else bindings
     )
     identities.append(
@@ -354,13 +354,13 @@ def test_a_phase_that_would_not_fit_the_one_before(binding, message, tmp_path):
   assert train_phases.check([first, second]) == [False, False]
 
 
-@pytest.mark.parametrize('file', gin_files.files('recipes'))
+@pytest.mark.parametrize('file', gin_files.list_gin_files('recipes'))
 def test_header_says_what_people_override(file):
   text = (gin_config.SHIPPED / file).read_text()
   header = '\n'.join(line for line in text.splitlines() if line.startswith('#'))
   assert header, 'a comment on what the file is for'
   everything = ''.join(
-    (gin_config.SHIPPED / f).read_text() for f in gin_files.files()
+    (gin_config.SHIPPED / f).read_text() for f in gin_files.list_gin_files()
   )
   for macro in re.findall(r'\b[A-Z]{3,}[A-Z0-9]*(?:_[A-Z]+)+\b', header):
     assert re.search(rf'^{macro} =|%{macro}\b', everything, re.M), macro

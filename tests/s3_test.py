@@ -17,7 +17,7 @@ pytest_plugins = ['tests.finetuning.fixtures']
 
 @pytest.fixture
 def store():
-  faults = fake_s3.shared()
+  faults = fake_s3.get_shared_store()
   faults.every = 0
   yield faults
   faults.every = 0

@@ -15,7 +15,7 @@ import pyte
 _LINES = 40
 
 
-def lines(
+def run_in_terminal(
   command: list[str],
   width: int,
   *,

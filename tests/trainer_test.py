@@ -25,7 +25,7 @@ import xlflax
 from xlflax import data, evaluation, models, objectives, training
 
 
-def told(step: int, metrics: object) -> None:
+def print_metrics(step: int, metrics: object) -> None:
   print(step, metrics)
 
 
@@ -58,7 +58,7 @@ def train(corpus: pathlib.Path) -> str:
     num_train_steps=10,
   )
   other.train()
-  result: dict[str, object] = trainer.train(report=told)
+  result: dict[str, object] = trainer.train(report=print_metrics)
   return str(result['loss'])
 
 

@@ -6,7 +6,7 @@ Compilation dominates the cost of the tests; speed is measured elsewhere.
 from importlib import metadata
 
 
-def quick() -> str:
+def quick_compilation_flags() -> str:
   """Returns `XLA_FLAGS` with little optimization and few code modules.
 
   By default, XLA splits a program into 32 LLVM modules to compile them in

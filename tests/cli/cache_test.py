@@ -111,7 +111,7 @@ def cache_dir(request, tmp_path, monkeypatch):
   if request.param == 'disk':
     return tmp_path / 'cache'
   pytest.importorskip('gcsfs')
-  fake_bucket.shared().objects.clear()
+  fake_bucket.get_shared_bucket().objects.clear()
   monkeypatch.setenv('XLFLAX_STAGE', str(tmp_path / 'staged'))
   return 'gs://bucket/shares'
 

@@ -178,7 +178,7 @@ def test_pairs_by_the_margins_of_an_encoder(tmp_path, capsys, monkeypatch):
 def test_shards_in_a_bucket(corpus, tmp_path, monkeypatch):
   """Equals a call on disk; the last call reads the shards of all others."""
   pytest.importorskip('gcsfs')
-  fake_bucket.shared().objects.clear()
+  fake_bucket.get_shared_bucket().objects.clear()
   output, flags = 'gs://bucket/prepared', ('--moses', f'--corpus={corpus}')
   for i in range(3):
     monkeypatch.setenv('XLFLAX_STAGE', str(tmp_path / f'staged{i}'))

@@ -275,11 +275,13 @@ def test_objects_that_gin_built_in_another_way():
 
 
 _PRETRAINING = [
-  file for file in gin_files.files('pretrain') if file != 'pretrain/base.gin'
+  file
+  for file in gin_files.list_gin_files('pretrain')
+  if file != 'pretrain/base.gin'
 ]
 _FINETUNING = [
   file
-  for file in gin_files.files('finetune')
+  for file in gin_files.list_gin_files('finetune')
   if not file.endswith('base.gin') and '/settings/' not in file
 ]
 

@@ -61,14 +61,14 @@ def questions(path: pathlib.Path, seed: int) -> list[dict[str, str]]:
       for candidate in draw.sample(triples, 40)
       if candidate[2] != answer
     ]
-    beside = candidates[0]
-    passage = [sentence, beside[0]]
+    other_triple = candidates[0]
+    passage = [sentence, other_triple[0]]
     draw.shuffle(passage)
     text = ' '.join(passage)
     far = list(dict.fromkeys(o[2] for o in candidates if o[2] not in text))[:2]
-    if len(far) < 2 or beside[2] in sentence or answer in beside[0]:
+    if len(far) < 2 or other_triple[2] in sentence or answer in other_triple[0]:
       continue
-    answers = [answer, beside[2], *far]
+    answers = [answer, other_triple[2], *far]
     draw.shuffle(answers)
     rows.append(
       {

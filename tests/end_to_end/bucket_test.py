@@ -36,8 +36,8 @@ _STEPS = '--gin.TRAIN_STEPS=8'
 def bucket():
   """Bucket and the environment variables of processes that use it."""
   pytest.importorskip('gcsfs')
-  with fake_bucket.serve() as (fake, address):
-    yield fake, fake_bucket.variables(address)
+  with fake_bucket.serve_bucket() as (fake, address):
+    yield fake, fake_bucket.client_environment(address)
 
 
 def _copy_run(bucket: fake_bucket.Bucket, name: str) -> pathlib.Path:
@@ -87,8 +87,8 @@ def test_stopped_and_continued_in_a_bucket(workspace, bucket, tmp_path):
 @pytest.mark.slow
 def test_stopped_in_s3_is_the_run_on_disk(workspace, tmp_path):
   """Stops at 5 and 7 of 8 steps, with faults; compares parameters exactly."""
-  with fake_s3.serve() as (faults, address):
-    variables = fake_s3.variables(address)
+  with fake_s3.serve_store() as (faults, address):
+    variables = fake_s3.client_environment(address)
     common = ('train', *TINY, *_FLAGS, _STEPS, *workspace.inputs)
     common = (*common, workspace.cache)
     workspace.run(*common, f'--model_dir={tmp_path / "run"}')
@@ -102,7 +102,7 @@ def test_stopped_in_s3_is_the_run_on_disk(workspace, tmp_path):
       )
     assert faults.num_faults
     faults.every = 0
-    shared = fake_s3.download(address, 'run', tmp_path / 'copy')
+    shared = fake_s3.download_files(address, 'run', tmp_path / 'copy')
   expected, actual = (
     param_tree.flatten_params(saved_run.load_run(d).restore_params(8))
     for d in (tmp_path / 'run', shared)
@@ -236,17 +236,21 @@ class _Store(NamedTuple):
 @pytest.fixture(params=['s3', 'gs'])
 def store(request) -> Iterator[_Store]:
   if request.param == 's3':
-    with fake_s3.serve() as (faults, address):
+    with fake_s3.serve_store() as (faults, address):
       yield _Store(
-        *('s3', faults, fake_s3.variables(address)),
+        *('s3', faults, fake_s3.client_environment(address)),
         *(
           functools.partial(function, address)
-          for function in (fake_s3.upload, fake_s3.names, fake_s3.download)
+          for function in (
+            fake_s3.upload_files,
+            fake_s3.list_objects,
+            fake_s3.download_files,
+          )
         ),
       )
     return
   pytest.importorskip('gcsfs')
-  with fake_bucket.serve() as (fake, address):
+  with fake_bucket.serve_bucket() as (fake, address):
 
     def upload(folder: pathlib.Path, name: str) -> None:
       for path in sorted(p for p in folder.rglob('*') if p.is_file()):
@@ -254,7 +258,7 @@ def store(request) -> Iterator[_Store]:
         fake.put(key, path.read_bytes())
 
     yield _Store(
-      *('gs', fake, fake_bucket.variables(address), upload),
+      *('gs', fake, fake_bucket.client_environment(address), upload),
       lambda prefix: [n for n in list(fake.objects) if n.startswith(prefix)],
       lambda name, _: _copy_run(fake, name),
     )

@@ -118,7 +118,7 @@ class Workspace:
         'JAX_PLATFORMS': 'cpu',
         'PYTHONUNBUFFERED': '1',
         'XLA_FLAGS': f'--xla_force_host_platform_device_count={devices} '
-        + xla_flags.quick(),
+        + xla_flags.quick_compilation_flags(),
       }
       | variables
     )

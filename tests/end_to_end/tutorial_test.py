@@ -82,7 +82,7 @@ def environment(tmp_path_factory):
     # Copies the studies without the checkout's xlflax.
     'PYTHONPATH': str(root / 'studies_only'),
     'JAX_PLATFORMS': 'cpu',
-    'XLA_FLAGS': xla_flags.quick(),
+    'XLA_FLAGS': xla_flags.quick_compilation_flags(),
     'XLFLAX_COMPILATION_CACHE': str(root / 'compiled'),
     'COLUMNS': '100',
   }
@@ -114,7 +114,7 @@ def _normalize_line(line: str) -> str:
 def _run(command: str, folder, environment, *, interrupt_at: str | None) -> str:
   """Returns the terminal output of a command; Ctrl-C follows the given line."""
   stop = interrupt_at and _normalize_line(interrupt_at)
-  lines = terminal.lines(
+  lines = terminal.run_in_terminal(
     ['bash', '-c', f'exec {command}' if stop else command],
     _WIDTH,
     environment=environment,
@@ -176,7 +176,7 @@ def test_the_tour(environment, tmp_path):
       else {}
     )
   assert not missing
-  if browser.is_there():
+  if browser.is_installed():
     assert not _page_problems(tmp_path)
 
 
@@ -189,7 +189,7 @@ def _page_problems(folder: pathlib.Path) -> list[str]:
     for page in pages
     for width in (1200, 400)
     for dark in (False, True)
-    for problem in browser.problems(page, width, dark=dark)
+    for problem in browser.find_problems(page, width, dark=dark)
   ]
 
 

@@ -201,7 +201,7 @@ def test_files_have_options_of_their_own(settings_of):
 def test_every_file_of_the_papers_is_tested():
   names = {
     name.split('finetune_')[1].removesuffix('.gin')
-    for name in gin_files.files('papers')
+    for name in gin_files.list_gin_files('papers')
     if '/finetune_' in name
   }
   assert names == {
@@ -377,7 +377,7 @@ def test_english_trees_beside_labeled_words(settings_of, tmp_path):
 def test_every_setting_is_tested():
   names = {
     name.rpartition('/')[2].removesuffix('.gin')
-    for name in gin_files.files('finetune/settings')
+    for name in gin_files.list_gin_files('finetune/settings')
   }
   assert names == {
     'translate_train',

@@ -50,7 +50,7 @@ class _Settings:
   number: int
 
 
-def corpus(directory: pathlib.Path, number: int) -> pathlib.Path:
+def write_corpus(directory: pathlib.Path, number: int) -> pathlib.Path:
   """A corpus of German and English; number 1 has more of it."""
   pairs = []
   for language in ('de', 'en'):
@@ -64,14 +64,14 @@ def corpus(directory: pathlib.Path, number: int) -> pathlib.Path:
   return directory
 
 
-def vocabulary(directory: pathlib.Path, number: int) -> None:
-  text = corpus(directory.with_name(f'{directory.name}-text'), number)
+def write_vocabulary(directory: pathlib.Path, number: int) -> None:
+  text = write_corpus(directory.with_name(f'{directory.name}-text'), number)
   vocabulary_training.train_vocabulary(
     corpus_directory.Corpus(text), directory, size=50 + number, num_threads=1
   )
 
 
-def run(
+def write_run(
   directory: pathlib.Path,
   number: int,
   *,
@@ -90,7 +90,7 @@ def run(
   parent = parent or directory
   vocabulary_dir = parent.with_name(f'{parent.name}-vocabulary')
   if not vocabulary_dir.exists():
-    vocabulary(vocabulary_dir, number)
+    write_vocabulary(vocabulary_dir, number)
   loaded = base_vocabulary.Vocabulary.load(vocabulary_dir)
   settings = config_serialization.to_json_config(
     _Settings(str(vocabulary_dir), number)
@@ -163,7 +163,7 @@ def _checkpoints(directory, model, fingerprint, number) -> None:
   saved.close()
 
 
-def cache(directory: pathlib.Path, number: int) -> None:
+def write_cache(directory: pathlib.Path, number: int) -> None:
   """A token cache of three tasks, with cached labeled examples."""
   text = directory.with_name('cache-text')
   vocabulary_dir = directory.with_name('cache-vocabulary')
@@ -171,8 +171,8 @@ def cache(directory: pathlib.Path, number: int) -> None:
     text, vocabulary_dir = (
       p.with_name(f'{p.name}-1') for p in (text, vocabulary_dir)
     )
-  corpus(text, number)
-  vocabulary(vocabulary_dir, number)
+  write_corpus(text, number)
+  write_vocabulary(vocabulary_dir, number)
   cache_writer.write_cache(
     cache_writer.Plan(
       directory=directory,
@@ -184,18 +184,18 @@ def cache(directory: pathlib.Path, number: int) -> None:
       shard_size=512,
     )
   )
-  rows(directory, number)
+  write_rows(directory, number)
 
 
-def rows(directory: pathlib.Path, number: int) -> None:
+def write_rows(directory: pathlib.Path, number: int) -> None:
   source = supervised_loader_test.FakeSource(
     sizes=(('de', 3 + number), ('en', 4))
   )
   supervised_loader_test._open(cache_dir=directory, source=source)
 
 
-def prepared(directory: pathlib.Path, number: int) -> None:
-  text = corpus(directory.with_name(f'{directory.name}-text'), number)
+def write_preprocessed_corpus(directory: pathlib.Path, number: int) -> None:
+  text = write_corpus(directory.with_name(f'{directory.name}-text'), number)
   pipeline.preprocess_corpus(
     corpus_directory.Corpus(text),
     directory,
@@ -204,7 +204,7 @@ def prepared(directory: pathlib.Path, number: int) -> None:
   )
 
 
-def grid(
+def write_grid(
   directory: pathlib.Path, number: int, *, parent: pathlib.Path | None = None
 ) -> None:
   """Two trials with their records and the report of the grid."""
@@ -212,7 +212,7 @@ def grid(
   report = grid_report.GridReport(select=None)
   for seed in (0, 1):
     trial = hyperparameter_grid.Trial({'SEED': str(seed)})
-    run(runner.directory(trial), number, parent=parent or directory)
+    write_run(runner.directory(trial), number, parent=parent or directory)
     result = grid_trials.TrialResult(
       trial=trial,
       directory=runner.directory(trial),
@@ -227,7 +227,7 @@ def grid(
   grid_report.write_page(directory, {'': report})
 
 
-def suite(directory: pathlib.Path, number: int) -> None:
+def write_suite(directory: pathlib.Path, number: int) -> None:
   """A suite of a task without training and of a task with a grid."""
   results = [
     suite_results.TaskResult(
@@ -246,27 +246,27 @@ def suite(directory: pathlib.Path, number: int) -> None:
     suite='made', source_language='en', results=tuple(results)
   )
   suite_export.write(report, directory)
-  grid(directory / 'mlm@20/tuned', number, parent=directory)
+  write_grid(directory / 'mlm@20/tuned', number, parent=directory)
 
 
-def evaluation(directory: pathlib.Path, number: int) -> None:
+def write_evaluation(directory: pathlib.Path, number: int) -> None:
   """Evaluation results without the rest of their run."""
   source = directory.with_name(f'{directory.name}-run')
-  run(source, number)
+  write_run(source, number)
   source.joinpath('eval').rename(_new(directory) / 'eval')
 
 
-def report(directory: pathlib.Path, number: int) -> None:
+def write_report(directory: pathlib.Path, number: int) -> None:
   table = leaderboard_test._table('a', shift=number / 10)
   reports.write_report(directory, [table], samples=10)
 
 
-def analysis(directory: pathlib.Path, number: int) -> None:
+def write_analysis(directory: pathlib.Path, number: int) -> None:
   content = analysis_report_test._analysis(notes=[f'number {number}'])
   analysis_report.write(directory, content, command=['xlflax', str(number)])
 
 
-def states(directory: pathlib.Path, number: int) -> None:
+def write_states(directory: pathlib.Path, number: int) -> None:
   """Sentence states of two blocks, by a model that is none."""
   all_states = directory.with_name(f'{directory.name}-all')
 
@@ -284,11 +284,11 @@ def states(directory: pathlib.Path, number: int) -> None:
   folder.rename(directory)
 
 
-def export(directory: pathlib.Path, number: int) -> None:
+def write_export(directory: pathlib.Path, number: int) -> None:
   """An exported model of a run whose parameters are the model's own."""
   run_dir = directory.with_name(f'{directory.name}-run')
   vocabulary_dir = directory.with_name(f'{directory.name}-vocabulary')
-  vocabulary(vocabulary_dir, number)
+  write_vocabulary(vocabulary_dir, number)
   spec = base_vocabulary.Vocabulary.load(vocabulary_dir).spec
   model = encoder.Encoder(encoder_config.EncoderConfig(**_SIZES))
   model = model.clone(config=encoder_config.with_vocabulary(model.config, spec))
@@ -316,7 +316,7 @@ def _new(directory: pathlib.Path) -> pathlib.Path:
 
 def _row_folder(directory: pathlib.Path, number: int) -> None:
   all_rows = directory.with_name(f'{directory.name}-all')
-  rows(all_rows, number)
+  write_rows(all_rows, number)
   [folder] = (all_rows / 'labeled').iterdir()
   folder.rename(directory)
 
@@ -324,28 +324,28 @@ def _row_folder(directory: pathlib.Path, number: int) -> None:
 Kind = manifests.Kind
 
 
-def pretraining(directory: pathlib.Path, number: int) -> None:
-  vocabulary(directory / 'vocabulary', number)
-  cache(directory / 'cache', number)
-  run(directory / 'model', number)
+def write_pretraining(directory: pathlib.Path, number: int) -> None:
+  write_vocabulary(directory / 'vocabulary', number)
+  write_cache(directory / 'cache', number)
+  write_run(directory / 'model', number)
   record = json.dumps({'asked': {'steps': 5 + number}, 'choice': {}})
   manifests.write_files(directory, Kind.PRETRAINING, {'pretrain.json': record})
 
 
 MAKERS: types.MappingProxyType = types.MappingProxyType(
   {
-    Kind.RUN: run,
-    Kind.CACHE: cache,
+    Kind.RUN: write_run,
+    Kind.CACHE: write_cache,
     Kind.ROWS: _row_folder,
-    Kind.VOCABULARY: vocabulary,
-    Kind.CORPUS: prepared,
-    Kind.GRID: grid,
-    Kind.SUITE: suite,
-    Kind.EVALUATION: evaluation,
-    Kind.REPORT: report,
-    Kind.ANALYSIS: analysis,
-    Kind.STATES: states,
-    Kind.EXPORT: export,
-    Kind.PRETRAINING: pretraining,
+    Kind.VOCABULARY: write_vocabulary,
+    Kind.CORPUS: write_preprocessed_corpus,
+    Kind.GRID: write_grid,
+    Kind.SUITE: write_suite,
+    Kind.EVALUATION: write_evaluation,
+    Kind.REPORT: write_report,
+    Kind.ANALYSIS: write_analysis,
+    Kind.STATES: write_states,
+    Kind.EXPORT: write_export,
+    Kind.PRETRAINING: write_pretraining,
   }
 )

@@ -113,7 +113,7 @@ def test_mistake_of_one_process_ends_both(together, tmp_path):
 def test_unreachable_bucket(together):
   """Both processes report it before compiling."""
   pytest.importorskip('gcsfs')
-  nowhere = fake_bucket.variables(f'http://127.0.0.1:{free_port()}')
+  nowhere = fake_bucket.client_environment(f'http://127.0.0.1:{free_port()}')
   flags = ('--model_dir=gs://bucket/run',)
   outputs = together(
     _flags(0, *flags), _flags(1, *flags), statuses=(74, 74), **nowhere

@@ -19,7 +19,7 @@ _PROGRAMS = {
   # by itself, SIGNALLED how it ends after a signal.
   'srun': 'printf "%s\\n" "$@" > "$FOLDER/srun"\n'
   'trap \'kill $!; exit "$SIGNALLED"\' USR1 TERM\n'
-  # A child process does not keep the output open.
+  # A child process keeps no output open. A signal before its exec is lost.
   'sleep "$SLEEP" > /dev/null 2>&1 &\ntouch "$FOLDER/started"\nwait $!\n'
   'exit "$STATUS"',
   'scontrol': 'echo "$@" >> "$FOLDER/scontrol"',

@@ -44,7 +44,7 @@ _FINE_TUNING = {'BATCH_SIZE', 'LEARNING_RATE', 'EPOCHS'}
 
 def _rows() -> list[str]:
   found = []
-  for file in gin_files.files('papers'):
+  for file in gin_files.list_gin_files('papers'):
     paper, name = file.removeprefix('papers/').removesuffix('.gin').split('/')
     if name not in _PARTS and not name.startswith('tiny_'):
       found.append(f'{paper}/{name}')
@@ -80,7 +80,7 @@ def _required(text: str, name: str) -> bool:
 @pytest.mark.parametrize('row', _rows())
 def test_row_has_the_values_of_the_table(row):
   file = f'papers/{row}.gin'
-  text = gin_files.text(file)
+  text = gin_files.read_with_includes(file)
   expected = _expected(row)
   assert expected.keys() >= (
     _FINE_TUNING if '/finetune_' in row else _PRETRAINING

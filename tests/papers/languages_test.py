@@ -26,6 +26,6 @@ def test_datasets_read_the_languages_of_the_paper(file, row, number):
 
 
 def test_every_list_is_tested():
-  assert gin_files.files('languages') == [
+  assert gin_files.list_gin_files('languages') == [
     f'languages/{name}.gin' for name in ('metaxlm', 'ppa', 'veco', 'veco_small')
   ]

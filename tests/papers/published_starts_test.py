@@ -101,7 +101,7 @@ def _settings(gin_file, directory, corpus):
     'MIN_TOKENS': 1,
     'MAX_TOKENS': 28,
   }
-  names = gin_files.text(gin_file)
+  names = gin_files.read_with_includes(gin_file)
   given = [
     f'{name}={value!r}'
     for name, value in bindings.items()

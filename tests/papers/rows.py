@@ -26,7 +26,7 @@ def of_paper(paper: str, parts: tuple[str, ...]) -> list[str]:
   """
   names = {
     file.split('/')[-1].removesuffix('.gin')
-    for file in gin_files.files(f'papers/{paper}')
+    for file in gin_files.list_gin_files(f'papers/{paper}')
     if '/finetune_' not in file
   }  # tested in finetuning_test.py
   assert set(parts) <= names
@@ -38,7 +38,7 @@ def of_paper(paper: str, parts: tuple[str, ...]) -> list[str]:
 
 @functools.cache
 def _settings(files: tuple[str, ...], **given):
-  text = ''.join(map(gin_files.text, files))
+  text = ''.join(map(gin_files.read_with_includes, files))
   bindings = [
     f'{macro}={value!r}'
     for macro, value in _GIVEN.items()

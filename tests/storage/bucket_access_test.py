@@ -15,7 +15,7 @@ from xlflax.utils import errors
 def bucket():
   """Reachable bucket, emptied for each test."""
   pytest.importorskip('gcsfs')
-  fake = fake_bucket.shared()
+  fake = fake_bucket.get_shared_bucket()
   fake.objects.clear()
   fake.writable, fake.silent = True, False
   yield fake
@@ -64,7 +64,7 @@ def test_a_disk_is_tried_before_anything_is_computed(tmp_path):
 
 def test_a_container_in_azure():
   """Text and directories can be written there, but checkpoints cannot."""
-  fake_azure.shared()
+  fake_azure.get_shared_store()
   folder = paths.to_path('az://bucket/x')
   bucket_access.check_usable(folder, checkpoints=False)
   bucket_access.check_readable(folder)

@@ -17,14 +17,14 @@ def root(request, monkeypatch, tmp_path):
   """Empty directory in a bucket without local copies."""
   if request.param == 'gs':
     pytest.importorskip('gcsfs')
-    fake = fake_bucket.shared()
+    fake = fake_bucket.get_shared_bucket()
     fake.objects.clear()
     fake.writable, fake.silent, fake.every = True, False, 0
     fake.stale = 0.0
   elif request.param == 's3':
-    fake_s3.shared().every = 0
+    fake_s3.get_shared_store().every = 0
   else:
-    fake_azure.shared()
+    fake_azure.get_shared_store()
   monkeypatch.setenv('XLFLAX_STAGE', str(tmp_path / 'staged'))
   return paths.to_path(f'{request.param}://bucket/{tmp_path.name}')
 
@@ -286,8 +286,10 @@ def test_stores_that_answer_badly(root):
   if os.fspath(root).startswith('az:'):
     pytest.skip('Azurite answers well')
   faults = (
-    fake_s3 if os.fspath(root).startswith('s3:') else fake_bucket
-  ).shared()
+    fake_s3.get_shared_store()
+    if os.fspath(root).startswith('s3:')
+    else fake_bucket.get_shared_bucket()
+  )
   texts = {f'{number:02}': str(number) * number for number in range(30)}
   before, faults.every = faults.num_faults, 7
   try:
@@ -311,7 +313,7 @@ def test_stale_listings(root, monkeypatch, tmp_path):
   """They do not show written, replaced and deleted objects."""
   if not os.fspath(root).startswith('gs:'):
     pytest.skip("only the stand-in of Google's buckets has such lists")
-  fake = fake_bucket.shared()
+  fake = fake_bucket.get_shared_bucket()
   monkeypatch.setattr(fake, 'stale', 1000.0)
   with bucket_staging.stage_output(root) as folder:
     _write(folder, a='1', b_c='2', d='3')

@@ -18,7 +18,7 @@ from xlflax.utils import errors
 def bucket():
   """Reachable bucket, emptied for each test."""
   pytest.importorskip('gcsfs')
-  fake = fake_bucket.shared()
+  fake = fake_bucket.get_shared_bucket()
   fake.objects.clear()
   fake.writable, fake.silent = True, False
   yield fake

@@ -334,7 +334,8 @@ def test_shipped_tables(name):
 def test_runs_of_shipped_tables_have_gin_files(name):
   paper = name.split('/')[1]
   files = {
-    pathlib.Path(file).stem for file in gin_files.files(f'papers/{paper}')
+    pathlib.Path(file).stem
+    for file in gin_files.list_gin_files(f'papers/{paper}')
   }
   for run in _build(name).table.tasks_by_run:
     assert run in _IMPORTED or run.rsplit('_en_', 1)[0] in files or run in files

@@ -33,7 +33,7 @@ _OPTIMIZER = optimizers.AdamW(learning_rate=0.1)
 @pytest.fixture
 def bucket():
   pytest.importorskip('gcsfs')
-  found = fake_bucket.shared()
+  found = fake_bucket.get_shared_bucket()
   found.objects.clear()
   found.writable, found.silent, found.stale = True, False, 0.0
   return found

@@ -41,7 +41,7 @@ logging.info('the end %s', 'x' * 130)
 
 @pytest.mark.parametrize('width', [80, 120])
 def test_no_line_of_a_run_is_lost_or_joined(width):
-  screen_lines = terminal.lines([sys.executable, '-c', _RUN], width)
+  screen_lines = terminal.run_in_terminal([sys.executable, '-c', _RUN], width)
   messages = [line.partition(' I ')[2] or line for line in screen_lines]
   assert messages[0].startswith('step 1/60 | loss 9.5000 | first step: ')
   reports = [line for line in messages if ' tok/s' in line]
@@ -60,7 +60,7 @@ def test_no_line_of_a_run_is_lost_or_joined(width):
 def test_the_live_line_is_shown_during_the_command():
   """Checks the screen after the process is killed midway."""
   program = _RUN.replace('run.close()', 'import os; os._exit(0)')
-  screen_lines = terminal.lines([sys.executable, '-c', program], 80)
+  screen_lines = terminal.run_in_terminal([sys.executable, '-c', program], 80)
   (live,) = [line for line in screen_lines if '━' in line]
   assert re.search(r'step \d+/60 \| loss \d\.\d{4} \| ETA 00:00:0', live)
   assert len(live) <= 80
@@ -82,7 +82,7 @@ def test_a_log_has_plain_lines():
   )
   assert done.stderr.partition(' W ')[2] == 'a line\n'
   assert done.stdout == 'False\n'
-  dumb = terminal.lines(
+  dumb = terminal.run_in_terminal(
     [sys.executable, '-c', _PLAIN], 80, environment={'TERM': 'dumb'}
   )
   assert dumb[0][9:] == 'W a line' and dumb[1:] == ['False']
@@ -92,5 +92,5 @@ def test_quiet_shows_warnings_only():
   program = _RUN.replace(
     'logs.set_up_logging()', 'logs.set_up_logging(logging.WARNING)'
   )
-  screen_lines = terminal.lines([sys.executable, '-c', program], 80)
+  screen_lines = terminal.run_in_terminal([sys.executable, '-c', program], 80)
   assert screen_lines == ['printed', 'to standard output']

@@ -32,7 +32,7 @@ def local(tmp_path_factory, toy_corpus, toy_vocabulary):
 @pytest.fixture
 def bucket(local):
   pytest.importorskip('gcsfs')
-  found = fake_bucket.shared()
+  found = fake_bucket.get_shared_bucket()
   found.objects.clear()
   for path in local.rglob('*'):
     if path.is_file():

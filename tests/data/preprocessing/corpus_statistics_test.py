@@ -135,7 +135,7 @@ def test_the_page_says_what_the_terminal_says(tmp_path, capfd):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not browser.is_there(), reason='needs Chromium')
+@pytest.mark.skipif(not browser.is_installed(), reason='needs Chromium')
 @pytest.mark.parametrize('width', [400, 1200])
 @pytest.mark.parametrize('dark', [False, True])
 def test_the_page_can_be_seen_and_read(tmp_path, width, dark):
@@ -144,7 +144,7 @@ def test_the_page_can_be_seen_and_read(tmp_path, width, dark):
     _write(tmp_path / 'corpus', name, 'x' * 20_000 + '\n')
   page = tmp_path / 'page.html'
   assert cli.main(['inspect', str(tmp_path / 'corpus'), f'--html={page}']) == 0
-  assert browser.problems(page, width, dark=dark) == []
+  assert browser.find_problems(page, width, dark=dark) == []
 
 
 def _write_dirty(root):

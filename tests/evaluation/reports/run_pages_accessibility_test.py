@@ -9,7 +9,7 @@ from xlflax.evaluation.reports import run_pages
 
 pytestmark = [
   pytest.mark.slow,
-  pytest.mark.skipif(not browser.is_there(), reason='needs Chromium'),
+  pytest.mark.skipif(not browser.is_installed(), reason='needs Chromium'),
 ]
 _FOCUS = """(() => { const element = document.activeElement;
   return [element.textContent.trim(), getComputedStyle(element).outlineStyle];
@@ -18,9 +18,9 @@ _FOCUS = """(() => { const element = document.activeElement;
 
 @pytest.fixture(scope='module')
 def tab():
-  if browser_session.axe() is None:
+  if browser_session.load_axe() is None:
     pytest.skip('needs npm and axe-core')
-  with browser_session.opened() as session:
+  with browser_session.open_session() as session:
     yield session
 
 

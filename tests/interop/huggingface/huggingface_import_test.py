@@ -478,7 +478,7 @@ def test_parameters_are_sharded_as_they_are_read(folder):
 def test_a_bucket(folder, tmp_path):
   """A model directory is made there and read from there."""
   pytest.importorskip('gcsfs')
-  bucket = fake_bucket.shared()
+  bucket = fake_bucket.get_shared_bucket()
   bucket.objects.clear()
   bucket.writable, bucket.silent = True, False
   huggingface_import.convert_import(

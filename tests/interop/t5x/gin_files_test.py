@@ -20,7 +20,7 @@ import t5x  # noqa: E402
 from t5x import eval as t5x_eval  # noqa: E402
 from t5x import gin_utils, infer, models  # noqa: E402
 
-_FILES = gin_files.files('t5x')
+_FILES = gin_files.list_gin_files('t5x')
 _PARTS = ('t5x/tasks.gin', 't5x/model.gin')
 _MODELS = {
   't5x/encoder_mlm.gin': 'models/tiny.gin',
