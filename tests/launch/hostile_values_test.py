@@ -278,7 +278,7 @@ def test_tpu_script(tmp_path_factory, value):
     command=_command(value),
     name='mlm',
     zone=value,
-    accelerator_type=value,
+    accelerator_type='v4-8',
     runtime_version=value,
     project=value,
     setup_command='true',
