@@ -188,6 +188,30 @@ def test_the_real_tasks_on_a_corpus(run, corpus):
   assert report.results['perplexity'][30].metrics['perplexity/en'] > 1
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _TotalOfText(_Total):
+  """A task with a source of text, which is not read."""
+
+  source: text_sources.TextSource
+
+
+@pytest.mark.parametrize(
+  'language, is_unseen', [('de', False), ('de_Latn', False), ('sw', True)]
+)
+def test_languages_outside_the_vocabulary_are_logged(
+  run, tmp_path, caplog, language, is_unseen
+):
+  (tmp_path / 'text.txt').write_text('one\n')
+  source = text_sources.FileText(files={language: str(tmp_path / 'text.txt')})
+  _evaluate(run, _TotalOfText(source=source))
+  warnings = [
+    record.args
+    for record in caplog.records
+    if record.levelname == 'WARNING' and record.name == evaluate_lib.__name__
+  ]
+  assert [arguments[1] for arguments in warnings] == ['sw'] * is_unseen
+
+
 def test_splits_are_stored_and_drawn_apart(run, corpus):
   for split in ('test', 'train'):
     source = text_sources.ParallelCorpus(

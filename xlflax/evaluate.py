@@ -4,6 +4,7 @@ The parameters of each checkpoint are restored once, and each task scores the
 model. The results are stored on disk (`evaluation.result_store`).
 """
 
+import contextlib
 import dataclasses
 import logging
 import pathlib
@@ -13,6 +14,7 @@ from typing import NamedTuple
 
 import jax
 
+from xlflax.data.corpus import language_codes
 from xlflax.evaluation import (
   checkpoint_polling,
   checkpoint_selection,
@@ -20,6 +22,7 @@ from xlflax.evaluation import (
   result_store,
   result_tables,
   sentence_embedding,
+  text_sources,
 )
 from xlflax.evaluation.reports import evaluation_report
 from xlflax.training.checkpointing import saved_run
@@ -143,6 +146,8 @@ def evaluate(
   if partitioner is None and jax.device_count() > 1:
     partitioner = partitioning.Partitioner()
   store = result_store.ResultStore(run, seed=seed, output=output)
+  if distributed_job.is_lead():
+    _warn_of_unseen_languages(run, tasks)
 
   def checkpoints() -> Iterator[Sequence[result_store.Step]]:
     """Yields the steps to evaluate, then the steps of new checkpoints."""
@@ -245,6 +250,35 @@ def evaluate_checkpoint(
       seconds,
     )
   return CheckpointResults(task_results, tuple(task_failures), len(missing))
+
+
+def _warn_of_unseen_languages(
+  run: saved_run.SavedRun, tasks: Sequence[eval_task.EvalTask]
+) -> None:
+  """Logs a warning about languages on which the vocabulary was not trained."""
+  vocabulary_languages = run.vocabulary.spec.languages
+  if not vocabulary_languages:
+    return
+  evaluated: set[str] = set()
+  for task in tasks:
+    source = getattr(task, 'source', None)
+    with contextlib.suppress(errors.XlflaxError):  # The task reports it.
+      if isinstance(source, text_sources.TextSource):
+        evaluated.update(source.languages_found())
+      elif isinstance(source, text_sources.PairSource):
+        evaluated.update(code for pair in source.pairs() for code in pair)
+  unseen = sorted(
+    code
+    for code in evaluated
+    if not language_codes.match_language(code, vocabulary_languages)
+  )
+  if unseen:
+    _LOG.warning(
+      'The vocabulary of %s was not trained on %s. Its languages are %s.',
+      run.directory.name,
+      ', '.join(unseen),
+      ', '.join(vocabulary_languages),
+    )
 
 
 def check_tasks(tasks: Sequence[eval_task.EvalTask]) -> None:

@@ -52,6 +52,7 @@ def log_next_steps(trainer: Any, result: dict[str, Any]) -> None:
 
   duration = progress_lines.format_duration(sum(result['seconds'].values()))
   loss = result['loss']
+  label = 'loss' if result['finished'] else 'last reported loss'
   logging.info(
     '%s %s: step %s of %s in %s%s.',
     result['model_dir'],
@@ -59,7 +60,7 @@ def log_next_steps(trainer: Any, result: dict[str, Any]) -> None:
     f'{result["step"]:,}',
     f'{trainer.num_train_steps:,}' if trainer.num_train_steps else 'all epochs',
     duration,
-    '' if loss is None else f', loss {loss:.4f}',
+    '' if loss is None else f', {label} {loss:.4f}',
   )
   lines = next_commands(trainer, result)
   logging.info('Next steps:\n%s', '\n'.join(f'  {line}' for line in lines))

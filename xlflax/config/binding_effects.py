@@ -218,6 +218,12 @@ def unused_error(
     fix = f'did you mean {" or ".join(matches)}?'
   elif not binding.parameter:
     fix = 'Correct the name of the macro, or remove the binding.'
+  selectors = {key[1] for key in matching_keys(binding, bound)}
+  if binding.parameter and selectors.isdisjoint(x for _, x in effects.objects):
+    fix = (
+      f'The configuration does not construct {binding.selector}. Refer to it by '
+      f'@{binding.selector}(), or remove the binding. {fix}'
+    )
   others = ', '.join(f'{other.name} ({other.location})' for other in unused[1:])
   if others:
     fix += f' The following bindings have no effect either: {others}.'

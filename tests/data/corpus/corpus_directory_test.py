@@ -174,3 +174,19 @@ def test_a_corpus_of_test_text_only(tmp_path):
   made = corpus.Corpus(tmp_path)
   assert made.languages == ('de', 'en')
   assert made.parallel_pairs() == ()
+
+
+def test_all_unknown_names_are_reported_at_once(tmp_path):
+  for name in ('mono/en.txt', 'mono/english.txt', 'valid/mono/zh-Hans.txt'):
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text('a\n')
+  with raises_error(
+    errors.CorpusError, got='mono/english.txt, valid/mono/zh-Hans.txt'
+  ):
+    corpus.Corpus(tmp_path)
+  (tmp_path / 'valid/mono/zh-Hans.txt').unlink()
+  with raises_error(
+    errors.CorpusError, got='english.txt', where='mono/english.txt'
+  ):
+    corpus.Corpus(tmp_path)

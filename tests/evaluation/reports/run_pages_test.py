@@ -9,7 +9,7 @@ import rich.table
 
 from tests.errors import raises_error
 from xlflax.evaluation import eval_task, result_store
-from xlflax.evaluation.reports import run_pages
+from xlflax.evaluation.reports import run_pages, run_scores
 from xlflax.utils import errors
 
 
@@ -106,6 +106,21 @@ def test_losses_of_other_objectives_or_vocabularies_are_not_ranked(
   page = run_pages.write_comparison(tmp_path, records).read_text()
   assert ('lower is better' in page) == is_comparable
   assert ('cannot be compared' in page) != is_comparable
+
+
+@pytest.mark.parametrize('metric', ['perplexity', 'accuracy'])
+@pytest.mark.parametrize('vocabulary', ['a', 'b'])
+def test_perplexities_of_different_vocabularies_have_a_note(metric, vocabulary):
+  result = eval_task.EvalResult(
+    metrics={f'{metric}/de': 5.0, f'{metric}/mean': 5.0}
+  )
+  records = [
+    _record(name, found={_TEST: {100: result}}.items(), vocabulary=value)
+    for name, value in (('x', 'a'), ('y', vocabulary))
+  ]
+  title = run_scores.build_table(_TEST, records).title
+  has_note = metric == 'perplexity' and vocabulary == 'b'
+  assert ('vocabularies' in title) == has_note
 
 
 def test_an_untrained_model_that_is_not_worse_is_named(tmp_path):

@@ -47,6 +47,8 @@ INCOMPLETE_FILE = '.incomplete'
 # Records of the shards of a preprocessed corpus. The command without a shard
 # merges them when all files are complete.
 _SHARD_RECORDS = '.prepared-*.json'
+# Maximum number of unknown file names in an error.
+_MAX_LISTED_NAMES = 20
 
 
 class Line(NamedTuple):
@@ -503,6 +505,11 @@ def _count_lines(file: TextFile, fingerprint: corpus_files.Fingerprint) -> int:
 
 
 def _list_files(directory: pathlib.Path) -> tuple[TextFile, ...]:
+  """Lists the files of a corpus directory.
+
+  Raises:
+    CorpusError: If files have unknown names. The error lists all of them.
+  """
   for entry in _visible_entries(directory):
     if entry.name in _TOP_LEVEL_FOLDERS and entry.is_dir():
       continue
@@ -514,13 +521,34 @@ def _list_files(directory: pathlib.Path) -> tuple[TextFile, ...]:
         where=str(entry),
         fix='Rename the entry or move it elsewhere.',
       )
-  files = []
+  files: list[TextFile] = []
+  name_errors: list[errors.CorpusError] = []
   for split, folder in FOLDERS.items():
-    files += _list_split(directory / folder, split)
+    split_files, split_errors = _list_split(directory / folder, split)
+    files += split_files
+    name_errors += split_errors
+  if len(name_errors) == 1:
+    raise name_errors[0]
+  if name_errors:
+    names = [
+      pathlib.Path(str(error.where)).relative_to(directory).as_posix()
+      for error in name_errors
+    ]
+    ellipsis = ', …' if len(names) > _MAX_LISTED_NAMES else ''
+    raise errors.CorpusError(
+      f'The corpus directory contains {len(names)} files with unknown names.',
+      got=', '.join(names[:_MAX_LISTED_NAMES]) + ellipsis,
+      expected=name_errors[0].expected,
+      where=str(directory),
+      fix='Rename the files or move them elsewhere.',
+    )
   return tuple(files)
 
 
-def _list_split(folder: pathlib.Path, split: str) -> list[TextFile]:
+def _list_split(
+  folder: pathlib.Path, split: str
+) -> tuple[list[TextFile], list[errors.CorpusError]]:
+  """Returns the files of a split, and an error for each unknown file name."""
   kinds = [Kind.MONOLINGUAL, Kind.PARALLEL]
   if split == TRAIN:
     kinds.append(Kind.DICTIONARY)
@@ -534,14 +562,17 @@ def _list_split(folder: pathlib.Path, split: str) -> list[TextFile]:
           expected='a folder mono/ or parallel/',
           where=str(entry),
         )
-  return [
-    corpus_files.parse_name(path, kind, split)
-    for kind in kinds
-    if (folder / kind.value).is_dir()
-    for path in corpus_files.drop_second_files(
-      _visible_entries(folder / kind.value)
-    )
-  ]
+  files, name_errors = [], []
+  for kind in kinds:
+    if not (folder / kind.value).is_dir():
+      continue
+    entries = _visible_entries(folder / kind.value)
+    for path in corpus_files.drop_second_files(entries):
+      try:
+        files.append(corpus_files.parse_name(path, kind, split))
+      except errors.CorpusError as error:
+        name_errors.append(error)
+  return files, name_errors
 
 
 def _visible_entries(folder: pathlib.Path) -> list[pathlib.Path]:

@@ -13,6 +13,8 @@ from xlflax.evaluation.reports import text
 from xlflax.training.checkpointing import run_directory
 
 _MAX_CHECKPOINTS = 6  # of a single run
+# Metric that depends on the tokens into which a vocabulary splits text.
+_TOKEN_METRIC = 'perplexity'
 
 
 def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
@@ -55,6 +57,11 @@ def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
     title.append('± or [ ]: 95 % interval')
   if result_tables.CHANCE not in notes:
     title.append('chance level unknown')
+  if metric == _TOKEN_METRIC and _have_different_vocabularies(runs):
+    title.append(
+      'the perplexities of the runs cannot be compared, because their '
+      'vocabularies differ'
+    )
   languages = dict.fromkeys(
     code for run in runs for code in _training_languages(run)
   )
@@ -82,6 +89,11 @@ def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
       for part in parts
     ],
   )
+
+
+def _have_different_vocabularies(runs) -> bool:
+  """Returns whether the vocabularies of any two runs differ."""
+  return len({str(run.settings.get('vocabulary')) for run in runs}) > 1
 
 
 def _training_languages(run) -> list[str]:
