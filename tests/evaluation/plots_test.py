@@ -63,9 +63,7 @@ def test_the_untrained_model_is_drawn_at_step_0():
 def test_two_results_are_bars_and_more_are_curves(tmp_path, monkeypatch):
   drawn = []
   for name in ('_task_bars', '_task_curves'):
-    monkeypatch.setattr(
-      plots, name, lambda task, found, name=name: drawn.append(name)
-    )
+    monkeypatch.setattr(plots, name, lambda *_, name=name: drawn.append(name))
   monkeypatch.setattr(plots, 'save_figure', lambda *args, **options: args[1])
   plots.write_task_plots(
     tmp_path, _Task(), {'untrained': _result(0), 10: _result(1)}
@@ -126,7 +124,38 @@ def test_one_unit_in_cells_title_and_colour_bar():
   axes, bar = figure.axes
   assert [text.get_text() for text in axes.texts] == ['0.18']
   assert axes.get_title() == 'retrieval: accuracy at step 10'
-  assert bar.get_ylabel() == 'accuracy (0 to 1, higher is better)'
+  assert bar.get_ylabel().replace('\n', ' ') == (
+    'accuracy (0 to 1, higher is better)'
+  )
+  assert figure.get_figheight() >= 3  # The label of the color bar fits.
+
+
+def test_layers_of_the_untrained_model_are_drawn(tmp_path):
+  rows = [{'pair': 'de', 'layer': 0, 'accuracy': 0.18}]
+  result = eval_task.EvalResult(metrics={}, tables={'layers': rows})
+  written = plots.write_task_plots(
+    tmp_path, _Task(), {'untrained': result, 10: result}
+  )
+  assert [path.name for path in written] == [
+    'retrieval.layers.png',
+    'retrieval.untrained_layers.png',
+  ]
+
+
+def test_bars_have_their_confidence_intervals():
+  canvas = plots.bar_chart(
+    't',
+    'accuracy',
+    {'a': {'de': 0.5, 'fr': 0.2}},
+    intervals={'a': {'de': (0.4, 0.7)}},
+  )
+  (bars,) = [
+    container.errorbar
+    for container in canvas.axes[0].containers
+    if getattr(container, 'errorbar', None)
+  ]
+  segments = bars.lines[2][0].get_segments()
+  assert segments[0][:, 1].tolist() == pytest.approx([0.4, 0.7])
 
 
 def test_a_curve_says_which_way_is_better():

@@ -3,10 +3,12 @@ import dataclasses
 import math
 import re
 
+import numpy as np
 import rich.console
 
 from tests.errors import assert_mentions
 from xlflax.evaluation import eval_task, result_store, result_tables
+from xlflax.evaluation.metrics import example_statistics
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -163,11 +165,11 @@ def test_coverage_counts_a_pair_with_english_by_its_other_language():
   pairs = eval_task.EvalResult(metrics={}, tables={'pairs': []})
   text = eval_task.EvalResult(metrics={})
   assert result_tables.describe_coverage(['fr'], ['en', 'fr', 'ru'], pairs) == (
-    '1 of 2 languages (missing: ru)'
+    "1 of the model's 2 languages (not tested: ru)"
   )
   assert result_tables.describe_coverage(
     ['mean', 'en', 'fra'], ['en', 'fr'], text
-  ) == ('2 of 2 languages')
+  ) == ("2 of the model's 2 languages")
   assert not result_tables.describe_coverage(['part one'], ['en', 'fr'], text)
 
 
@@ -180,8 +182,51 @@ def test_a_page_has_chance_and_coverage(tmp_path):
     task, {7: result}, languages=('de', 'ja'), folder=tmp_path
   )
   assert_mentions(shown.title, 1, 2, 'ja')
+  assert [column.header for column in shown.columns] == [
+    '',
+    'majority',
+    'accuracy, step 7',
+  ]
   assert [[*column.cells] for column in shown.columns][1] == ['0.400', '']
-  assert len(result_tables.result_table(task, {7: result}).columns) == 2
+  assert len(result_tables.result_table(task, {7: result}).columns) == 3
+
+
+def test_retrieval_is_shown_with_its_string_matching_baseline():
+  result = eval_task.EvalResult(
+    metrics={'accuracy/de': 0.5, 'string_overlap/de': 0.25, 'chance/de': 0.1}
+  )
+  table = result_tables.result_table(_Task(), {7: result})
+  cells = {column.header: [*column.cells] for column in table.columns}
+  assert cells['string_overlap'] == ['0.250'] and cells['chance'] == ['0.100']
+
+
+def test_every_step_of_a_page_has_an_interval(tmp_path):
+  task = result_tables.Recorded('retrieval', 'all', 'accuracy')
+  by_step = {}
+  for step in (1, 2, 3):
+    statistic = example_statistics.Statistics(np.tile([1.0, 0.0], 10))
+    files = eval_task.statistics_files('de', {'accuracy': statistic})
+    (tmp_path / str(step)).mkdir()
+    for name, content in files.items():
+      (tmp_path / str(step) / name).write_text(content)
+    by_step[step] = _result(de=0.5)
+  table = result_tables.result_table(task, by_step, folder=tmp_path)
+  cells = [[*column.cells] for column in table.columns[-3:]]
+  assert all('±' in cell for [cell] in cells)
+
+
+def test_the_untrained_model_is_compared_by_intervals():
+  untrained, trained = _result(de=0.5, fr=0.9), _result(de=0.4, fr=0.2)
+  intervals = [
+    {'accuracy/de': (0.4, 0.6), 'accuracy/fr': (0.8, 1.0)},
+    {'accuracy/de': (0.3, 0.5), 'accuracy/fr': (0.1, 0.3)},
+  ]
+  comparison = result_tables.compare_with_untrained(
+    'accuracy', untrained, trained, *intervals
+  )
+  better, overlapping = comparison.split(' and ')
+  assert better.endswith('for fr')
+  assert overlapping.endswith('for de')
 
 
 def test_the_mean_of_perplexities_is_geometric():

@@ -207,7 +207,7 @@ def test_a_tasks_own_setting_is_told(published):
   source = one_hot_model.Held(parts=(('en', _RATED),))
   task = mteb_tasks.SemanticSimilarity(source=source, pooling='mean', layer=1)
   notes = task.evaluate(run.eval_model()).notes
-  assert any('special of layer 1' in note for note in notes)
+  assert any('of layer 1' in note for note in notes)
   assert any(note.endswith(str(run.sentence)) for note in notes)
   np.testing.assert_allclose(
     task.vectors(run.eval_model(), TEXTS, ['en'] * 4, []),

@@ -52,8 +52,12 @@ _MAX_PARTS_PER_COLUMN = 12  # in the legend of a task
 Points = Sequence[tuple[float, float]]
 Panels = Mapping[str, Mapping[str, Points]]
 Groups = Mapping[str, Mapping[str, float]]
+Intervals = Mapping[str, Mapping[str, tuple[float, float]]]
 Curves = Mapping[str, Sequence[tuple[int, float]]]
 ByStep = Mapping[result_store.Step, eval_task.EvalResult]
+IntervalsByStep = Mapping[
+  result_store.Step, Mapping[str, result_tables.Interval]
+]
 
 
 def line_style(index: int) -> dict[str, Any]:
@@ -275,6 +279,7 @@ def bar_chart(
   *,
   groups: Sequence[str] | None = None,
   xlabel: str = '',
+  intervals: Intervals | None = None,
 ) -> figure.Figure:
   """Draws groups of bars, with one bar per model, in one or more rows.
 
@@ -285,6 +290,7 @@ def bar_chart(
     groups: Order of the groups. If None, the groups are in the order in which
       they occur in `models`.
     xlabel: Label of the horizontal axis.
+    intervals: Lower and upper end of the error bar by model name and group.
   """
   names = list(
     groups
@@ -299,11 +305,21 @@ def bar_chart(
   )
   grid = canvas.subplots(num_rows, squeeze=False)[:, 0]
   values = [value for scores in models.values() for value in scores.values()]
+  values += [
+    bound
+    for model_intervals in (intervals or {}).values()
+    for interval in model_intervals.values()
+    for bound in interval
+  ]
   top = _bar_limit(values)
   for row, axes in enumerate(grid):
     row_names = names[row * per_row : (row + 1) * per_row]
     _draw_bars(
-      axes, models, row_names, show_numbers=len(row_names) * len(models) <= 20
+      axes,
+      models,
+      row_names,
+      intervals=intervals or {},
+      show_numbers=len(row_names) * len(models) <= 20,
     )
     axes.set_xlim(-0.6, per_row - 0.4)
     axes.set_ylim(min([0.0, *values]) * 1.15, top)
@@ -354,7 +370,12 @@ def transfer_curves(
 
 
 def _draw_bars(
-  axes, models: Groups, names: Sequence[str], *, show_numbers: bool
+  axes,
+  models: Groups,
+  names: Sequence[str],
+  *,
+  intervals: Intervals,
+  show_numbers: bool,
 ) -> None:
   """Draws the bars of the groups with the given names."""
   width = 0.8 / max(1, len(models))
@@ -363,11 +384,25 @@ def _draw_bars(
     positions = [
       position + shift for position, name in enumerate(names) if name in scores
     ]
+    heights = [scores[name] for name in names if name in scores]
+    bounds = [
+      intervals.get(model, {}).get(name, (scores[name], scores[name]))
+      for name in names
+      if name in scores
+    ]
+    error_bars = [
+      [max(0.0, y - low) for y, (low, _) in zip(heights, bounds, strict=True)],
+      [
+        max(0.0, high - y) for y, (_, high) in zip(heights, bounds, strict=True)
+      ],
+    ]
     bars = axes.bar(
       positions,
-      [scores[name] for name in names if name in scores],
+      heights,
       width=width,
       label=model,
+      yerr=error_bars if model in intervals else None,
+      error_kw=dict(linewidth=1, capsize=3, ecolor='#333333'),
       **bar_style(index),
     )
     if show_numbers:
@@ -388,19 +423,24 @@ def write_task_plots(
   directory: pathlib.Path,
   task: eval_task.EvalTask | result_tables.Recorded,
   results: ByStep,
+  *,
+  folder: pathlib.Path | None = None,
 ) -> list[pathlib.Path]:
   """Draws a task's results over training steps.
 
   `<task>.<split>.png` shows the primary metric as bars for two results, or as
   curves for more than two results, with the untrained model at step 0.
-  `<task>.<split>.layers.png` shows the table `layers` of the last result, if it
-  has one.
+  `<task>.<split>.layers.png` shows the table `layers` of the last result, and
+  `<task>.<split>.untrained_layers.png` that of the untrained model, if they have
+  one.
 
   Args:
     directory: Directory to which the figures are written.
     task: Evaluation task that produced the results.
     results: Comparable results by training step. They have the same split, text
       and settings.
+    folder: Folder with the results. If given, bars and curves have error bars
+      that show 95 % confidence intervals.
 
   Returns:
     Paths to the written files.
@@ -413,14 +453,23 @@ def write_task_plots(
   if len(scored) > 1:
     draw = _task_bars if len(scored) == 2 else _task_curves
     path = directory / f'{name}.png'
-    files.append(save_figure(draw(task, scored), path, dpi=_TASK_DPI))
+    intervals = {
+      step: result_tables.result_intervals(task, result, folder / str(step))
+      for step, result in scored.items()
+      if folder is not None
+    }
+    canvas = draw(task, scored, intervals)
+    files.append(save_figure(canvas, path, dpi=_TASK_DPI))
 
-  if results:
-    last_step, last_result = list(results.items())[-1]
-    if last_result.tables.get('layers'):
-      canvas = _task_layers(task, last_step, last_result)
-      path = directory / f'{name}.layers.png'
-      files.append(save_figure(canvas, path, dpi=_TASK_DPI))
+  figure_names = {
+    step: 'untrained_layers' if step == result_store.UNTRAINED else 'layers'
+    for step in (*list(results)[-1:], result_store.UNTRAINED)
+    if step in results and results[step].tables.get('layers')
+  }
+  for step, figure_name in figure_names.items():
+    canvas = _task_layers(task, step, results[step])
+    path = directory / f'{name}.{figure_name}.png'
+    files.append(save_figure(canvas, path, dpi=_TASK_DPI))
   return files
 
 
@@ -429,12 +478,18 @@ def _task_title(task: eval_task.EvalTask | result_tables.Recorded) -> str:
 
 
 def _task_bars(
-  task: eval_task.EvalTask | result_tables.Recorded, results: ByStep
+  task: eval_task.EvalTask | result_tables.Recorded,
+  results: ByStep,
+  intervals: IntervalsByStep | None = None,
 ) -> figure.Figure:
   """Draws bars for two results, with one bar per language or file."""
   prefix = f'{task.primary_metric}/'
+  names = {
+    step: step if isinstance(step, str) else f'step {step:,}'
+    for step in results
+  }
   models = {
-    step if isinstance(step, str) else f'step {step:,}': {
+    names[step]: {
       name.removeprefix(prefix): value
       for name, value in result.metrics.items()
       if name.startswith(prefix)
@@ -442,11 +497,26 @@ def _task_bars(
     for step, result in results.items()
   }
   label = task_families.find_metric(task.primary_metric).explained
-  return bar_chart(_task_title(task), label, models, xlabel=_PARTS)
+  return bar_chart(
+    _task_title(task),
+    label,
+    models,
+    xlabel=_PARTS,
+    intervals={
+      names[step]: {
+        name.removeprefix(prefix): interval
+        for name, interval in step_intervals.items()
+        if name.startswith(prefix)
+      }
+      for step, step_intervals in (intervals or {}).items()
+    },
+  )
 
 
 def _task_curves(
-  task: eval_task.EvalTask | result_tables.Recorded, results: ByStep
+  task: eval_task.EvalTask | result_tables.Recorded,
+  results: ByStep,
+  intervals: IntervalsByStep | None = None,
 ) -> figure.Figure:
   """Draws thin lines for languages or files, and a thick line for the mean."""
   results_by_number = {
@@ -477,6 +547,9 @@ def _task_curves(
       else dict(linewidth=1, alpha=0.8)
     )
     axes.plot(*zip(*points, strict=True), marker='.', label=part, **style)
+    # Error bars of all languages would hide the curves.
+    if part == 'mean' or len(names) == 1:
+      _draw_intervals(axes, name, intervals or {})
   metric = task_families.find_metric(task.primary_metric)
   axes.set(
     xlabel=STEP,
@@ -497,6 +570,18 @@ def _task_curves(
     bbox_to_anchor=(1, 0.5),  # An inner legend would hide parts of the curves.
   )
   return canvas
+
+
+def _draw_intervals(axes, name: str, intervals: IntervalsByStep) -> None:
+  """Draws the confidence intervals of a metric over training steps."""
+  bounds = {
+    max(result_store.step_sort_key(step), 0): step_intervals[name]
+    for step, step_intervals in intervals.items()
+    if name in step_intervals
+  }
+  if bounds:
+    lows, highs = zip(*bounds.values(), strict=True)
+    axes.vlines(list(bounds), lows, highs, color='#333333', linewidth=1)
 
 
 def _task_layers(
@@ -525,7 +610,7 @@ def _task_layers(
   canvas = figure.Figure(
     figsize=(
       max(4.5, 2 + max(0.5, 0.1 * longest) * len(pairs)),
-      1.5 + 0.4 * len(layers),
+      max(3.0, 1.5 + 0.4 * len(layers)),
     ),
     layout='constrained',
   )
@@ -537,8 +622,12 @@ def _task_layers(
   axes.set(
     xlabel=_PARTS,
     ylabel=LAYER,
-    title=f'{_task_title(task)}: {task.primary_metric} at step {step}',
+    title=f'{_task_title(task)}: {task.primary_metric} '
+    + (
+      'of the untrained model' if isinstance(step, str) else f'at step {step}'
+    ),
   )
   label = task_families.find_metric(task.primary_metric).explained
+  label = wrap_name(label, 0.75 * canvas.get_figheight())
   canvas.colorbar(image, ax=axes, label=label)
   return canvas

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import math
 import pathlib
 import statistics
@@ -21,13 +22,19 @@ from xlflax.training.checkpointing import run_directory
 from xlflax.utils import errors, rich_tables
 
 CSV = 'summary.csv'
-CHANCE = 'chance'
 # Maximum number of steps in a table: the first step and the last steps.
 _MAX_STEPS = 8
 
 Interval = tuple[float, float]
 Results = Mapping[str, Mapping[result_store.Step, eval_task.EvalResult]]
-_BASELINES = ('chance', 'majority')
+# Metrics of baselines that do not depend on the model, by the metric with which
+# they are compared.
+_BASELINES = {
+  'accuracy': ('chance', 'majority', 'string_overlap'),
+  'ndcg@10': ('first_stage_ndcg@10',),
+  'mrr@10': ('first_stage_mrr@10',),
+}
+_ALL_BASELINES = tuple(itertools.chain(*_BASELINES.values()))
 _COUNTS = ('examples', 'sentences', 'tokens')
 _COLUMNS = (*result_store.Group._fields, 'step', 'metric', 'value')
 
@@ -275,17 +282,29 @@ def result_table(
     languages: Languages of the vocabulary, if it has language codes. Table rows
       for other languages are marked, and the table contains a second mean that
       excludes these languages.
-    folder: Folder with the results. If given, the table also contains
-      confidence intervals for the first and the last checkpoint,
-      the chance level, and the coverage of the languages.
+    folder: Folder with the results. If given, the table is for a page: it also
+      contains confidence intervals and the coverage of the languages, and the
+      columns are named by metric and step.
   """
   steps = list(by_step)
   if len(steps) > _MAX_STEPS:
     steps = [steps[0], *steps[1 - _MAX_STEPS :]]
+  is_on_page = folder is not None
   columns = [
-    *((task.primary_metric, step, str(step)) for step in steps),
     *(
-      (metric, step, f'{metric}\n{step}')
+      (
+        task.primary_metric,
+        step,
+        _page_header(task.primary_metric, step) if is_on_page else str(step),
+      )
+      for step in steps
+    ),
+    *(
+      (
+        metric,
+        step,
+        _page_header(metric, step) if is_on_page else f'{metric}\n{step}',
+      )
       for metric in task.further_metrics
       if any(parts_of(metric, by_step))
       for step in dict.fromkeys((steps[0], steps[-1]))
@@ -295,10 +314,9 @@ def result_table(
   explained = task_families.find_metric(task.primary_metric).explained
   last = by_step[steps[-1]]
   unit, counts = count_items(last)
-  notes = {unit: counts}
+  notes = {unit: counts, **baseline_scores(task.primary_metric, last)}
   title = f'{task.name}: {explained}{split}'
   if folder is not None:
-    notes[CHANCE] = chance_levels(task.primary_metric, last)
     coverage = describe_coverage(
       parts_of(task.primary_metric, by_step), languages, last
     )
@@ -310,7 +328,7 @@ def result_table(
     table.add_column(name, justify='right' if name else 'left')
   bounds = {
     step: result_intervals(task, by_step[step], folder / str(step))
-    for step in (steps[0], steps[-1])
+    for step in steps
     if folder is not None
   }
   for part, label, values in _rows(task, by_step, columns, languages):
@@ -328,6 +346,11 @@ def result_table(
       style='bold' if part == 'mean' else None,
     )
   return table
+
+
+def _page_header(metric: str, step: result_store.Step) -> str:
+  """Returns a column name, such as 'accuracy, step 10'."""
+  return f'{metric}, {step if isinstance(step, str) else f"step {step:,}"}'
 
 
 def _rows(task, by_step, columns, languages: Sequence[str]):
@@ -404,19 +427,25 @@ def count_items(result: eval_task.EvalResult) -> tuple[str, dict[str, float]]:
   return '', {}
 
 
-def chance_levels(
+def baseline_scores(
   metric: str, result: eval_task.EvalResult
-) -> dict[str, float]:
-  """Returns the accuracy of guessing or of the majority class, by language.
+) -> dict[str, dict[str, float]]:
+  """Returns scores with which a metric is compared, by baseline and language.
 
-  The result is empty for metrics other than accuracy, or if a chance level was
-  not recorded.
+  The baselines of accuracy are 'chance' (guessing), 'majority' (the most
+  frequent class) and 'string_overlap' (retrieval by character 3-grams).
+  Baselines that were not recorded are omitted.
+
+  Args:
+    metric: Name of the metric of the model.
+    result: Evaluation result with the scores of the baselines.
   """
-  return {
-    name.partition('/')[2]: value
-    for name, value in result.metrics.items()
-    if metric == 'accuracy' and name.partition('/')[0] in _BASELINES
-  }
+  scores: dict[str, dict[str, float]] = {}
+  for name, value in result.metrics.items():
+    baseline, _, part = name.partition('/')
+    if baseline in _BASELINES.get(metric, ()):
+      scores.setdefault(baseline, {})[part] = value
+  return scores
 
 
 def describe_coverage(
@@ -431,8 +460,8 @@ def describe_coverage(
     result: Evaluation result of the task.
 
   Returns:
-    A text such as '2 of 4 languages (missing: ru, zh)'. It is empty if none of
-    the results is for one of the languages.
+    A text such as "2 of the model's 4 languages (not tested: ru, zh)". It is
+    empty if none of the results is for one of the languages.
   """
   codes = {code for part in parts for code in (part, *part.split('-'))}
   is_of_pairs = 'pairs' in result.tables
@@ -444,8 +473,10 @@ def describe_coverage(
   missing = [language for language in expected if language not in matches]
   if not covered:
     return ''
-  coverage = f'{len(covered)} of {len(expected)} languages'
-  return f'{coverage} (missing: {", ".join(missing)})' if missing else coverage
+  coverage = f"{len(covered)} of the model's {len(expected)} languages"
+  if missing:
+    coverage += f' (not tested: {", ".join(missing)})'
+  return coverage
 
 
 def summary_line(task: eval_task.EvalTask, result: eval_task.EvalResult) -> str:
@@ -474,10 +505,10 @@ def parts_of(metric: str, by_step) -> list[str]:
 
 
 def score_note(name: str, value: float | None) -> str:
-  """Formats the note next to a score, which is a chance level or a count."""
+  """Formats the note next to a score, which is a baseline or a count."""
   if value is None:
     return ''
-  return format_cell(value) if name == CHANCE else f'{value:,.0f}'
+  return format_cell(value) if name in _ALL_BASELINES else f'{value:,.0f}'
 
 
 def format_interval(metric: str, interval: Interval | None) -> str:
@@ -503,6 +534,8 @@ def compare_with_untrained(
   metric: str,
   untrained: eval_task.EvalResult | None,
   trained: eval_task.EvalResult,
+  untrained_intervals: Mapping[str, Interval] | None = None,
+  trained_intervals: Mapping[str, Interval] | None = None,
 ) -> str:
   """Describes the languages in which training did not improve a metric.
 
@@ -511,6 +544,9 @@ def compare_with_untrained(
     untrained: Evaluation result of the randomly initialized model. If None, the
       returned text is empty.
     trained: Evaluation result of a trained model.
+    untrained_intervals: Confidence intervals of the untrained model by metric
+      name. If None, scores are compared without intervals.
+    trained_intervals: Confidence intervals of the trained model.
 
   Returns:
     A sentence part such as 'the untrained model is better for de, fr and equal
@@ -520,7 +556,8 @@ def compare_with_untrained(
   if untrained is None or better is Better.NEITHER:
     return ''
   sign = 1 if better is Better.HIGHER else -1
-  parts: dict[str, list[str]] = {'better': [], 'equal': []}
+  overlapping = 'better within overlapping 95 % intervals'
+  parts: dict[str, list[str]] = {'better': [], overlapping: [], 'equal': []}
   for part in parts_of(metric, {0: trained}):
     before, after = (
       result.metrics.get(f'{metric}/{part}', math.nan)
@@ -529,7 +566,16 @@ def compare_with_untrained(
     if before == after:
       parts['equal'].append(part)
     elif sign * before > sign * after:
-      parts['better'].append(part)
+      bounds = [
+        (intervals or {}).get(f'{metric}/{part}')
+        for intervals in (untrained_intervals, trained_intervals)
+      ]
+      is_overlapping = (
+        bounds[0] is not None
+        and bounds[1] is not None
+        and max(bounds[0][0], bounds[1][0]) <= min(bounds[0][1], bounds[1][1])
+      )
+      parts[overlapping if is_overlapping else 'better'].append(part)
   descriptions = [
     f'{relation} for {", ".join(names)}'
     for relation, names in parts.items()

@@ -26,7 +26,7 @@ DENSE = 'sentence_dense_{}'  # name of a head with `kernel` and `bias`
 IDENTITY = 'identity'
 _LOG = logging.getLogger(__name__)
 _POOLING_DESCRIPTIONS = {
-  Pooling.MEAN: 'the mean of tokens that are not special',
+  Pooling.MEAN: 'the mean of all tokens except special tokens',
   Pooling.MEAN_ALL: 'the mean of all tokens',
   Pooling.FIRST: 'the first token',
 }
@@ -92,9 +92,12 @@ class SentenceEmbedding:
     }
 
   def __str__(self) -> str:
-    """Returns a description such as 'the first token of layer -1, length 1'."""
-    layers = ' and '.join(map(str, self.layers))
-    parts = [f'{_POOLING_DESCRIPTIONS[self.pooling]} of layer {layers}']
+    """Returns a description such as 'the first token of layer 3, length 1'."""
+    layers = ' and '.join(
+      'the last layer' if layer == -1 else f'layer {layer}'
+      for layer in self.layers
+    )
+    parts = [f'{_POOLING_DESCRIPTIONS[self.pooling]} of {layers}']
     parts += [f'dense {activation}' for activation in self.dense]
     parts += ['length 1'] * self.normalize
     if self.max_length is not None:

@@ -55,7 +55,7 @@ def test_without_single_examples_there_is_no_interval(tmp_path):
 def test_chance_and_the_languages_without_a_score_are_told(tmp_path):
   run = _run(tmp_path, [1, 0, 1, 1])
   table = run_scores.build_table(_GROUP, [run])
-  assert '1 of 3 languages (missing: ja, sw)' in table.title
+  assert "1 of the model's 3 languages (not tested: ja, sw)" in table.title
   assert 'chance level unknown' in table.title
   run.results[_GROUP][10].metrics['chance/de'] = 1 / 3
   table = run_scores.build_table(_GROUP, [run])

@@ -46,19 +46,26 @@ def write_report(
       task, stored[group], languages=languages, folder=store.folder(group)
     )
     tables.append(run_pages.convert_rich_table(table))
-    comparisons += _compare_with_untrained(task, stored[group])
-    files = plots.write_task_plots(directory, task, stored[group])
+    folder = store.folder(group)
+    comparisons += _compare_with_untrained(task, stored[group], folder)
+    files = plots.write_task_plots(
+      directory, task, stored[group], folder=folder
+    )
     figures |= {file.stem: file for file in files}
   if not tables:
     return
   run_pages.write_page(
     directory,
     f'Evaluation of {store.run.directory.name}',
-    'Columns are checkpoints, and rows are languages or language pairs. The '
-    'column "untrained" shows the randomly initialized model. The first and the '
-    'last column of tasks that store per-example scores show 95 % confidence '
-    'intervals: half of the width after ±, or [lower, upper] for metrics '
-    'without a range, such as the perplexity.',
+    'Each table shows the scores of one task by checkpoint and by language or '
+    'language pair. "untrained" is the randomly initialized model before its '
+    'first step. Scores of tasks that store per-example scores have 95 % '
+    'confidence intervals: half of the width after ±, or [lower, upper] for '
+    'metrics without a range, such as the perplexity. Vertical lines in figures '
+    'show the same intervals. Compare the scores with those of the baselines '
+    'that do not depend on the model: "chance" (guessing), "majority" (always '
+    'the most frequent class) and "string_overlap" (retrieval of translations '
+    'by common character 3-grams).',
     tables,
     figures,
     notes=[
@@ -91,7 +98,9 @@ def _tasks_by_group(
   return tasks_by_group
 
 
-def _compare_with_untrained(task: _Task, by_step) -> list[str]:
+def _compare_with_untrained(
+  task: _Task, by_step, folder: pathlib.Path
+) -> list[str]:
   """Returns a note if training did not improve the primary metric."""
   steps = [step for step in by_step if isinstance(step, int)]
   if not steps:
@@ -100,6 +109,11 @@ def _compare_with_untrained(task: _Task, by_step) -> list[str]:
     task.primary_metric,
     by_step.get(result_store.UNTRAINED),
     by_step[max(steps)],
+    *(
+      result_tables.result_intervals(task, by_step[step], folder / str(step))
+      for step in (result_store.UNTRAINED, max(steps))
+      if result_store.UNTRAINED in by_step
+    ),
   )
   if not comparison:
     return []

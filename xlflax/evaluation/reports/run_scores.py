@@ -23,7 +23,7 @@ def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
   The table contains the untrained model and, for a single run, its last
   checkpoints, or, for several runs, the last checkpoint of each run. Scores
   have 95 % confidence intervals if per-example scores are
-  stored, and chance levels if they are stored. The title lists the training
+  stored, and scores of baselines if they are stored. The title lists the training
   languages without a score.
 
   Args:
@@ -44,18 +44,20 @@ def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
   parts = result_tables.parts_of(metric, dict(enumerate(results)))
 
   notes: dict[str, dict[str, float]] = {}
+  has_baseline = False
   for result in results:
     unit, counts = result_tables.count_items(result)
     notes.setdefault(unit, {}).update(counts)
-    chance_levels = result_tables.chance_levels(metric, result)
-    notes.setdefault(result_tables.CHANCE, {}).update(chance_levels)
+    for name, scores in result_tables.baseline_scores(metric, result).items():
+      notes.setdefault(name, {}).update(scores)
+      has_baseline = True
   notes = {name: values for name, values in notes.items() if values}
 
   explanation = task_families.find_metric(metric).explained
   title = [f'{group.task}: {explanation}, {group.split} split']
   if any(intervals for _, intervals in columns.values()):
     title.append('± or [ ]: 95 % interval')
-  if result_tables.CHANCE not in notes:
+  if not has_baseline:
     title.append('chance level unknown')
   if metric == _TOKEN_METRIC and _have_different_vocabularies(runs):
     title.append(

@@ -201,7 +201,10 @@ class Retrieval(sentence_task.SentenceTask):
     files: dict[str, str] = {}
     notes = [
       f'accuracy is that of layer {layer} of '
-      f'0..{eval_model.model.config.num_layers}'
+      f'0..{eval_model.model.config.num_layers}',
+      'accuracy is the mean of both directions: each sentence of one language '
+      'retrieves its translation among the sentences of the other language '
+      '(English, if only one language is named)',
     ]
     for pair in self.source.pairs():
       name = text_sources.pair_name(pair)
