@@ -173,14 +173,17 @@ def test_failed_trials_are_among_the_failures(tmp_path):
 
 def test_tables_name_what_is_selected():
   found = with_test(make_report(_1=[0.5], _2=[0.9]), 1, fr=0.25)
-  settings, best_two, test = grid_report.grid_tables(found)
+  settings, test = grid_report.grid_tables(found)
   shown = [list(column.cells) for column in settings.columns]
   assert shown[0] == ['RATE=1', 'RATE=2']
-  assert shown[3] == ['', 'selected']
+  assert shown[3] == ['10', '10']  # The steps of the selected checkpoints.
+  assert shown[4] == ['', 'selected']
+  found = with_test(found, 0, fr=0.35)
+  _, best_two, _ = grid_report.grid_tables(found)
   assert 'RATE=1' in best_two.title and 'RATE=2' in best_two.title
   assert [list(column.cells) for column in best_two.columns] == [
-    [f'dev {METRIC}'],
-    ['0.7000'],
+    [f'dev {METRIC}', 'test nli/accuracy/fr'],
+    ['0.7000', '0.3000'],
   ]
   assert [list(column.cells) for column in test.columns] == [
     ['nli/accuracy/fr'],
@@ -207,6 +210,40 @@ def test_notes_compare_the_selected_setting_with_the_untrained_model():
   assert grid_report.untrained_notes(make_report(_1=[0.5], _2=[0.4])) == []
 
 
+def test_a_difference_within_a_standard_deviation_is_named():
+  def notes(rates_1, rates_2):
+    report = make_report(_1=rates_1, _2=rates_2)
+    trials = [
+      dataclasses.replace(
+        trial,
+        trial=dataclasses.replace(
+          trial.trial, untrained=trial.trial.values['RATE'] == '2'
+        ),
+      )
+      for trial in report.trials
+    ]
+    report = dataclasses.replace(report, trials=tuple(trials))
+    return grid_report.untrained_notes(report)
+
+  (noisy,) = notes([0.2, 0.4], [0.25, 0.45])
+  (clear,) = notes([0.2, 0.21], [0.45, 0.46])
+  assert 'within one standard deviation' in noisy
+  assert 'within one standard deviation' not in clear
+
+
+def test_test_scores_are_shown_with_their_baselines():
+  report = make_report(_1=[0.5])
+  report = with_test(report, 0, fr=0.3, mean=0.3)
+  tests = {
+    name: scores | {'nli/majority/fr': 0.4}
+    for name, scores in report.tests.items()
+  }
+  report = dataclasses.replace(report, tests=tests)
+  *_, test = grid_report.grid_tables(report)
+  cells = {column.header: [*column.cells] for column in test.columns}
+  assert cells['majority'] == ['0.4000', '']
+
+
 def test_the_page_has_both_tables_and_what_failed(tmp_path):
   found = with_test(make_report(r1=(0.5, 0.7), r2=(0.1, 0.2)), 1, fr=0.25)
   failed = make_trial('3', '0', None, Status.DIVERGED)
@@ -216,8 +253,8 @@ def test_the_page_has_both_tables_and_what_failed(tmp_path):
     command=['xlflax', 'finetune', '--grid', 'RATE=1,2'],
   )
   text = page.read_text()
-  assert '<h2>en, dev: nli/accuracy/en</h2>' in text
-  assert '<h2>en, test: mean ± std over seeds</h2>' in text
+  assert '<h2>en, development set: nli/accuracy/en</h2>' in text
+  assert '<h2>en, test: mean ± standard deviation over seeds</h2>' in text
   assert text.count('<img') == 1 and list(tmp_path.glob('*.png'))
   assert 'diverged: RATE=3' in text
   assert '<pre>xlflax finetune \\\n    --grid RATE=1,2' in text

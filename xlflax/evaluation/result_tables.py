@@ -427,6 +427,11 @@ def count_items(result: eval_task.EvalResult) -> tuple[str, dict[str, float]]:
   return '', {}
 
 
+def is_baseline(name: str, metric: str) -> bool:
+  """Returns whether a metric is a baseline with which another is compared."""
+  return name in _BASELINES.get(metric, ())
+
+
 def baseline_scores(
   metric: str, result: eval_task.EvalResult
 ) -> dict[str, dict[str, float]]:
@@ -443,7 +448,7 @@ def baseline_scores(
   scores: dict[str, dict[str, float]] = {}
   for name, value in result.metrics.items():
     baseline, _, part = name.partition('/')
-    if baseline in _BASELINES.get(metric, ()):
+    if is_baseline(baseline, metric):
       scores.setdefault(baseline, {})[part] = value
   return scores
 

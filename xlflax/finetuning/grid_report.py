@@ -14,7 +14,7 @@ from typing import Any
 import rich.table
 
 from xlflax import evaluate
-from xlflax.evaluation import eval_task, plots, task_families
+from xlflax.evaluation import eval_task, plots, result_tables, task_families
 from xlflax.evaluation.metrics.metric import Better
 from xlflax.evaluation.reports import run_pages
 from xlflax.finetuning import grid_trials, model_selection
@@ -249,7 +249,7 @@ def grid_tables(report: GridReport) -> list[rich.table.Table]:
   """Returns a table of dev scores and, if available, one of test scores."""
   tables = [_settings_table(report)]
   best_two = report.best_two()
-  if best_two:
+  if best_two and best_two['test']:
     tables.append(_best_two_table(report, best_two))
   tested_settings = [
     setting for setting in report.settings if report.test_spreads(setting)
@@ -262,12 +262,13 @@ def grid_tables(report: GridReport) -> list[rich.table.Table]:
 def _settings_table(report: GridReport) -> rich.table.Table:
   """Returns a table of the settings with their dev scores."""
   roles = {setting.name: 'selected' for setting in report.ranking[:1]} | {
-    setting.name: 'baseline' for setting in report.untrained_ranking[:1]
+    setting.name: 'random-init baseline'
+    for setting in report.untrained_ranking[:1]
   }
   table = rich_tables.make_table(
     ['setting'],
-    ['mean ± std', 'seeds', ''],
-    title=f'dev: {report.select or "last checkpoint"}',
+    ['mean ± std', 'seeds', 'step', ''],
+    title=f'development set: {report.select or "last checkpoint"}',
     title_justify='left',
   )
   for setting in report.settings:
@@ -280,6 +281,7 @@ def _settings_table(report: GridReport) -> rich.table.Table:
       setting.name,
       str(setting.dev),
       f'{len(setting.finished)}/{len(setting.results)}',
+      ', '.join(str(result.step) for result in setting.finished),
       roles.get(setting.name, ', '.join(unfinished_statuses)),
       style='bold' if roles.get(setting.name) == 'selected' else None,
     )
@@ -315,13 +317,14 @@ def untrained_notes(report: GridReport) -> list[str]:
     return []
   selected, untrained = report.ranking[0], report.untrained_ranking[0]
   tests = [report.test_spreads(s) for s in (selected, untrained)]
-  pairs = {f'dev {report.select}': (selected.dev.mean, untrained.dev.mean)} | {
-    f'test {name}': (tests[0][name].mean, tests[1][name].mean)
+  pairs = {f'dev {report.select}': (selected.dev, untrained.dev)} | {
+    f'test {name}': (tests[0][name], tests[1][name])
     for name in tests[0]
     if name in tests[1] and name.rpartition('/')[0] in report.primary_metrics
   }
   notes = []
-  for name, (score, baseline) in pairs.items():
+  for name, (score_spread, baseline_spread) in pairs.items():
+    score, baseline = score_spread.mean, baseline_spread.mean
     metric = name.partition(' ')[2].split('/')[1]
     better = task_families.find_metric(metric).better
     if score is None or baseline is None or better is Better.NEITHER:
@@ -330,10 +333,21 @@ def untrained_notes(report: GridReport) -> list[str]:
     if sign * score > sign * baseline:
       continue
     relation = 'equals' if score == baseline else 'is worse than'
-    notes.append(
-      f'{name}: the score of the selected setting ({score:.4f}) {relation} that '
-      f'of the untrained model ({baseline:.4f}).'
+    note = (
+      f'{name}: the score of the selected setting ({score_spread}) {relation} '
+      'that of the randomly initialized, fine-tuned model '
+      f'({baseline_spread}).'
     )
+    stds = [
+      spread.std
+      for spread in (score_spread, baseline_spread)
+      if spread.std is not None
+    ]
+    if len(stds) == 2 and abs(score - baseline) <= max(stds):
+      note += ' The difference is within one standard deviation over seeds.'
+    elif not stds:
+      note += ' Each score is that of a single seed.'
+    notes.append(note)
   return notes
 
 
@@ -341,13 +355,23 @@ def _test_table(
   report: GridReport, settings: Sequence[model_selection.Setting]
 ) -> rich.table.Table:
   """Returns a table of the primary metrics of tested settings."""
+  spreads_of_settings = [report.test_spreads(setting) for setting in settings]
+  baselines: dict[str, dict[str, model_selection.Spread]] = {}
+  for spreads in spreads_of_settings:
+    for name, spread in spreads.items():
+      task, _, metric_and_part = name.partition('/')
+      baseline, _, part = metric_and_part.partition('/')
+      for primary_metric in report.primary_metrics:
+        metric = primary_metric.removeprefix(f'{task}/')
+        if result_tables.is_baseline(baseline, metric):
+          scores_by_name = baselines.setdefault(baseline, {})
+          scores_by_name[f'{primary_metric}/{part}'] = spread
   table = rich_tables.make_table(
     [''],
-    [setting.name for setting in settings],
-    title='test: mean ± std over seeds',
+    [*baselines, *(setting.name for setting in settings)],
+    title='test: mean ± standard deviation over seeds',
     title_justify='left',
   )
-  spreads_of_settings = [report.test_spreads(setting) for setting in settings]
   prefixes = tuple(f'{metric}/' for metric in report.primary_metrics)
   names = dict.fromkeys(
     name
@@ -358,7 +382,11 @@ def _test_table(
   # Means follow the languages.
   for name in sorted(names, key=lambda name: name.endswith('/mean')):
     scores = (str(spreads.get(name, '-')) for spreads in spreads_of_settings)
-    table.add_row(name, *scores)
+    baseline_cells = (
+      '' if name not in by_name else f'{by_name[name].mean:.4f}'
+      for by_name in baselines.values()
+    )
+    table.add_row(name, *baseline_cells, *scores)
   return table
 
 
@@ -392,7 +420,9 @@ def write_page(
       chart_path = output / (re.sub(r'[^\w.-]+', '_', title) + '.png')
       name = metric.rpartition('/')[2]
       label = task_families.find_metric(name).explained
-      chart = plots.bar_chart(title, label, scores_by_setting)
+      chart = plots.bar_chart(
+        title, label, scores_by_setting, intervals=_test_bounds(report, metric)
+      )
       chart_paths[title] = plots.save_figure(chart, chart_path, dpi=150)
     notes += [prefix + note for note in untrained_notes(report)]
     notes += [f'failed: {failure}' for failure in report.failures]
@@ -404,17 +434,39 @@ def write_page(
   return run_pages.write_page(
     output,
     'Fine-tuning',
-    'The first table compares the settings by their score on the dev set, '
-    'which determines the selected setting. The second table shows the scores '
-    'of tested settings on the test sets. Means and standard deviations are '
-    'computed over seeds. Settings named "untrained" start from random '
-    'parameters of the same model. Their scores are due to the training data '
-    'of the task alone.',
+    'The table of the development set compares the settings by the score that '
+    'determines the selected setting, and lists the steps of the selected '
+    'checkpoints of all seeds. The table of the test sets shows the scores of '
+    'the tested settings. The number after ± and the error bars in figures are '
+    'the standard deviation over seeds. They are no confidence intervals, and '
+    'are missing for a single seed. "majority" and "chance" are the accuracies '
+    'of always predicting the most frequent class and of guessing. Settings '
+    'named "untrained" are randomly initialized and then fine-tuned in the same '
+    'way. Their scores are due to the training data of the task alone.',
     page_tables,
     chart_paths,
     notes=notes,
     command=command,
   )
+
+
+def _test_bounds(
+  report: GridReport, metric: str
+) -> dict[str, dict[str, tuple[float, float]]]:
+  """Returns mean - std and mean + std by setting and part of a test metric."""
+  return {
+    setting.name: {
+      name.removeprefix(f'{metric}/'): (
+        spread.mean - spread.std,
+        spread.mean + spread.std,
+      )
+      for name, spread in report.test_spreads(setting).items()
+      if name.startswith(f'{metric}/')
+      and spread.mean is not None
+      and spread.std is not None
+    }
+    for setting in report.settings
+  }
 
 
 def _test_scores(report: GridReport) -> dict[str, dict[str, dict[str, float]]]:
