@@ -216,12 +216,12 @@ def _format_memory_table(plans) -> list[str]:
     if mesh != 'full':
       continue
     sharding = plan['sharding']
-    split, replicated = sharding['split'], sharding['replicated']
+    split, not_split = sharding['split'], sharding['not_split']
     lines.append(
       f'| {name} | {plan["parameters"]["total"] / 1e6:.1f}M | {devices} | '
-      f'{_format_mesh(plan)} | {_format_mib(split + replicated)} | '
+      f'{_format_mesh(plan)} | {_format_mib(split + not_split)} | '
       + (
-        f'{_format_mib(split)} | {_format_mib(split * devices)} | {_format_mib(replicated)} |'
+        f'{_format_mib(split)} | {_format_mib(split * devices)} | {_format_mib(not_split)} |'
         if split
         else '- | - | - |'
       )

@@ -257,7 +257,7 @@ def test_as_a_process():
 def test_a_closed_output_pipe_is_no_failure():
   """`xlflax ... --dry_run | head -1` reports no broken pipe."""
   pipe = 'set -o pipefail; "$0" -m xlflax.cli launch local --nproc_per_node=99 '
-  pipe += '--cpu_devices=1 --dry_run -- train --gin.A="$(printf %9999d 1)"'
+  pipe += '--cpu_devices=1 --dry_run -- train --model_dir=r --gin.A="$(printf %9999d 1)"'
   result = subprocess.run(
     ['bash', '-c', f'{pipe} | head -c 9', sys.executable],
     capture_output=True,

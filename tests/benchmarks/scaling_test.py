@@ -31,7 +31,7 @@ def _plan(devices: int) -> dict:
     'sharding': {
       'split': 8 * 2**20 // devices if devices > 1 else 0,
       'whole': 8 * 2**20,
-      'replicated': 2**20,
+      'not_split': 2**20,
     },
     'compiled': devices < 64,
     'memory': {'total': 3 * 2**30},

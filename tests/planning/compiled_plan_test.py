@@ -44,6 +44,7 @@ def test_plan_for_a_described_machine(made):
     'count': 8,
     'nodes': 2,
     'per_node': 4,
+    'usable_memory': pytest.approx(0.9 * 141e9),
   }
   assert made['mesh'] == {'data': 2, 'fsdp': 4, 'tensor': 1}
   assert made['datasets'] == {}
@@ -130,7 +131,7 @@ def test_replayed_steps_need_room_for_a_second_state():
 
 def test_split_state_falls_as_the_number_of_devices():
   def split(count):
-    return memory.fully_sharded_fraction(
+    return memory.sharded_state_bytes(
       _setup(f'gpu:H200:{count}').factory.abstract_sharded
     )
 
@@ -139,8 +140,22 @@ def test_split_state_falls_as_the_number_of_devices():
   for count in (2, 4, 8):
     found = split(count)
     assert found['split'] * count == found['whole'] > 0
-    assert found['whole'] + found['replicated'] == alone['replicated']
-    assert found['replicated'] < found['whole'] / 4
+    assert found['whole'] + found['not_split'] == alone['not_split']
+    assert found['not_split'] < found['whole'] / 4
+
+
+def test_layers_are_not_split_over_the_data_axis(made):
+  config = tiny.make_model().config
+  # Parameters and two moments of AdamW, float32.
+  table = 3 * 4 * config.table_size * config.hidden_dim
+  sizes = made['sharding']
+  assert sizes['whole'] >= table
+  assert sizes['split'] == sizes['whole'] // 8
+  state = sum(
+    made['memory'][name] for name in ('parameters', 'optimizer', 'other_state')
+  )
+  assert sizes['split'] + sizes['not_split'] == state
+  assert sizes['not_split'] > sizes['split']
 
 
 def _boxed(setup):

@@ -34,27 +34,27 @@ def replay_bytes(setup: training_setup.Setup) -> dict[str, int]:
   return {'replay': bytes_per_device(setup.factory.abstract_sharded)}
 
 
-def fully_sharded_fraction(state: train_state.TrainState) -> dict[str, int]:
-  """Returns the bytes of train-state arrays that are sharded and replicated.
+def sharded_state_bytes(state: train_state.TrainState) -> dict[str, int]:
+  """Returns the sizes of the train-state arrays by their sharding.
 
   Args:
     state: The sharded train state.
 
   Returns:
-    'split': bytes per device of the arrays that the FSDP and tensor axes shard
-    completely; 'whole': the unsharded size of these arrays; 'replicated': bytes
-    per device of all other arrays, which are replicated or sharded over fewer
-    devices.
+    'split': bytes per device of the arrays that are split over all devices;
+    'whole': the unsharded size of these arrays; 'not_split': bytes per device
+    of all other arrays, which are replicated or split over fewer devices, such
+    as the layers if there is a data axis.
   """
-  sizes = {'split': 0, 'whole': 0, 'replicated': 0}
+  sizes = {'split': 0, 'whole': 0, 'not_split': 0}
   for leaf in jax.tree.leaves(
     (state.params, state.opt_state, state.ema, state.objective_state)
   ):
-    shape = leaf.sharding.mesh.shape
+    num_devices = leaf.sharding.mesh.size
     full_size, part = leaf.size * leaf.dtype.itemsize, shard_bytes(leaf)
-    if 1 < shape['fsdp'] * shape['tensor'] == full_size / max(part, 1):
+    if num_devices > 1 and full_size == num_devices * part:
       sizes['split'] += part
       sizes['whole'] += full_size
     else:
-      sizes['replicated'] += part
+      sizes['not_split'] += part
   return sizes

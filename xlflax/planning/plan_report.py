@@ -94,10 +94,15 @@ def _overview(plan) -> rich.table.Table:
     table.add_row(
       f'memory per device: {_MEMORY.get(name, name)}', format_mebibytes(size)
     )
+  usable = plan.get('machine', {}).get('usable_memory')
+  if usable is not None:
+    table.add_row(
+      'memory per device: available to a run', format_mebibytes(usable)
+    )
   if 'sharding' in plan:
     table.add_row(
-      'state that is not fully sharded',
-      format_mebibytes(plan['sharding']['replicated']),
+      'state that is not split over all devices',
+      format_mebibytes(plan['sharding']['not_split']),
     )
   table.add_row('FLOPs per step', f'{plan["flops_per_step"]:.3g}')
   if 'replay' in plan:
@@ -159,8 +164,8 @@ def _parts(step) -> rich.table.Table:
   names = ', '.join(step['objectives'])
   table = rich_tables.make_table(
     ('part', 'phase'),
-    ('operations', 'GFLOP', 'memory', 'estimate', 'fraction'),
-    title=f'Parts of a step of {names}',
+    ('operations', 'GFLOP', 'traffic', 'time', 'fraction'),
+    title=f'Parts of a step of {names} (FLOPs and memory traffic of all devices)',
   )
   total = sum(row['seconds'] for row in step['parts'])
   for row in step['parts']:
@@ -185,7 +190,8 @@ def _estimate(estimate) -> rich.table.Table:
     ('attention', 'attention kernels'),
     ('memory', 'memory traffic of other operations'),
     ('launches', 'kernel launches'),
-    ('exposed', 'communication that is not hidden'),
+    ('hidden', 'communication during computation'),
+    ('exposed', 'communication that delays the step'),
   ):
     table.add_row(label, format_milliseconds(estimate['parts'][name]))
   table.add_row(

@@ -12,12 +12,7 @@ import numpy as np
 
 from xlflax.planning import memory, plan_report, step_costs, step_time
 from xlflax.training import param_tree, training_setup
-from xlflax.training.devices import (
-  accelerators,
-  gpu_runtime,
-  machine_topology,
-  partitioning,
-)
+from xlflax.training.devices import gpu_runtime, machine_topology, partitioning
 
 if TYPE_CHECKING:
   from xlflax import trainer
@@ -135,7 +130,7 @@ def describe_memory_shortage(
   fraction, source = _TPU_MEMORY_FRACTION, ''
   if accelerator.platform == 'gpu':
     fraction, source = gpu_runtime.memory_fraction(), f', {gpu_runtime.MEMORY}'
-  if total <= _usable_memory(accelerator):
+  if total <= fraction * accelerator.memory:
     return []
   return [
     f'A step needs {_gib(total)} on each device, but a run may use only '
@@ -147,8 +142,11 @@ def describe_memory_shortage(
   ]
 
 
-def _usable_memory(accelerator: accelerators.Accelerator) -> float:
-  """Returns the number of bytes on a device that a run may use."""
+def usable_memory(machine: machine_topology.DeviceTopology) -> float | None:
+  """Returns the bytes on each device that a run may use, or None for CPUs."""
+  accelerator = machine.accelerator
+  if accelerator is None:
+    return None
   fraction = _TPU_MEMORY_FRACTION
   if accelerator.platform == 'gpu':
     fraction = gpu_runtime.memory_fraction()
@@ -180,7 +178,7 @@ def advise_batch(
   accelerator = machine.accelerator
   if accelerator is None or total < _MIN_STEP_BYTES:
     return []
-  usable = _usable_memory(accelerator)
+  usable = usable_memory(machine)
   factor = 1
   while (
     state + 2 * factor * (total - state) <= usable
@@ -240,9 +238,9 @@ def recommend_bfloat16(
     and settings.model.config.dtype == 'float32'
   ):
     return [
-      "The model computes in float32. Set dtype = 'bfloat16' in "
-      f'{type(settings.model.config).__name__} to halve the memory of '
-      'activations and to use the faster bfloat16 matmuls.'
+      'The model computes in float32. Pass '
+      f'--gin.{type(settings.model.config).__name__}.dtype="\'bfloat16\'" to '
+      'halve the memory of activations and to use the faster bfloat16 matmuls.'
     ]
   return []
 

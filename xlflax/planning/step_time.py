@@ -208,7 +208,8 @@ def describe_time(
     'seconds_per_step': time.total,
     'tokens_per_second': tokens / time.total,
     'mfu': flops / time.total / peak,
-    'parts': dataclasses.asdict(time),
+    'parts': dataclasses.asdict(time)
+    | {'hidden': time.communication - time.exposed},
     'limit': time.limit,
     'basis': BASIS,
     'known_error': KNOWN_ERROR,

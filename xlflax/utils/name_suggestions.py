@@ -1,6 +1,7 @@
 """Suggestions of similar names, for error messages about misspelled names."""
 
 import difflib
+import functools
 from collections.abc import Iterable
 
 _MAX_LISTED = 20  # Maximum number of names in a message.
@@ -18,7 +19,8 @@ def close_matches(
   """Returns the names that resemble a misspelled name, closest first.
 
   Letter case is ignored, and hyphens are equal to underscores. Names that begin
-  with all words of `got` come first, as in `--gpus` and `--gpus_per_node`.
+  with all words of `got`, such as `--gpus_per_node` for `--gpus`, come before
+  names that are less than 80 % similar.
 
   Args:
     got: The name that was passed, which is probably misspelled.
@@ -28,11 +30,13 @@ def close_matches(
   plain: dict[str, str] = {}
   for name in names:
     plain.setdefault(_plain(name), name)
-  completions = [name for name in plain if name.startswith(f'{_plain(got)}_')]
-  matches = difflib.get_close_matches(
-    _plain(got), list(plain), n=most, cutoff=0.6
+  similar = functools.partial(
+    difflib.get_close_matches, _plain(got), list(plain), n=most
   )
-  names_by_rank = dict.fromkeys(completions + matches)
+  completions = [name for name in plain if name.startswith(f'{_plain(got)}_')]
+  names_by_rank = dict.fromkeys(
+    [*similar(cutoff=0.8), *completions, *similar(cutoff=0.6)]
+  )
   return [plain[name] for name in names_by_rank][:most]
 
 
