@@ -109,7 +109,7 @@ class WebCorpus:
       if paths := sorted(directory.glob(pattern)):
         return paths
     raise errors.CorpusError(
-      'A web corpus has no files for a language.',
+      'A web corpus has no files for a language',
       got=f'no file that matches {" or ".join(patterns)}',
       where=str(directory),
       fix=f'Download the files to this directory, or unset '
@@ -133,7 +133,7 @@ class WebCorpus:
       text = record_reader.get_field(record, self.text_field)
       if not isinstance(text, str):
         raise errors.BadRecordError(
-          f'The column {self.text_field} of a record contains no text.',
+          f'The column {self.text_field} of a record contains no text',
           got=f'a record with the columns {", ".join(map(str, record))}',
           expected='a column that contains text',
           where=f'{where}:{number}',
@@ -317,7 +317,7 @@ def _document_rows(
     number = _published_counts().get((corpus.name, code))
     if split != task_registry.TRAIN or number is None:
       raise errors.CorpusError(
-        'The number of documents of a streamed corpus is not published.',
+        'The number of documents of a streamed corpus is not published',
         where=f'{corpus.name}, language {code}, split {split}',
         fix=f'Set fixed rates in the mixture, or download the corpus and set '
         f'{DIRECTORY_VARIABLE}.',

@@ -46,7 +46,7 @@ def read_curve(
   }
   if not points:
     raise errors.CheckpointError(
-      'No checkpoint of the run was evaluated with the metric.',
+      'No checkpoint of the run was evaluated with the metric',
       got=metric,
       where=run,
       fix='Run `xlflax evaluate --gin_file=evaluate/translation.gin '

@@ -237,7 +237,7 @@ class VocabOptions:
     is_increment = isinstance(self.size, _Increment)
     if self.extend is not None and not is_increment:
       raise errors.ConfigError(
-        '--extend requires the number of tokens to add.',
+        '--extend requires the number of tokens to add',
         got=f'--size={self.size}',
         expected='--size=+N',
         where='xlflax vocab',
@@ -245,7 +245,7 @@ class VocabOptions:
       )
     if self.extend is None and is_increment:
       raise errors.ConfigError(
-        'A number of tokens to add requires --extend.',
+        'A number of tokens to add requires --extend',
         got=f'--size=+{self.size}',
         where='xlflax vocab',
         fix='Pass --extend=VOCABULARY, or remove the plus sign.',

@@ -134,7 +134,7 @@ class PairOptions:
   def __post_init__(self):
     if self.max_tokens is not None and self.max_tokens < 2 * self.min_tokens:
       raise errors.ConfigError(
-        'The length filters in `PairOptions` drop every text pair.',
+        'The length filters in `PairOptions` drop every text pair',
         got=self,
         expected='`max_tokens` of at least 2 * `min_tokens`',
       )
@@ -164,7 +164,7 @@ class ReplayOptions:
   def __post_init__(self):
     if not self.new_languages:
       raise errors.ConfigError(
-        '`ReplayOptions.new_languages` must not be empty.',
+        '`ReplayOptions.new_languages` must not be empty',
         expected="the codes of the added languages, such as ('sl',)",
       )
 
@@ -317,7 +317,7 @@ def _check_sizes(dataset: DatasetConfig) -> None:
   if dataset.capacity < min_capacity:
     raise errors.ConfigError(
       '`DatasetConfig.length` leaves no space for text in addition to the '
-      'special tokens.',
+      'special tokens',
       got=dataset.length,
       expected=f'at least {dataset.length - dataset.capacity + min_capacity}',
       where=where,
@@ -326,7 +326,7 @@ def _check_sizes(dataset: DatasetConfig) -> None:
   if dataset.replay is not None and dataset.max_rate is not None:
     raise errors.ConfigError(
       '`DatasetConfig.max_rate` cannot be combined with '
-      '`DatasetConfig.replay`, which determines the sampling rates.',
+      '`DatasetConfig.replay`, which determines the sampling rates',
       got=f'max_rate={dataset.max_rate}',
       where=where,
       fix='Remove the value of DatasetConfig.max_rate or DatasetConfig.replay.',
@@ -336,7 +336,7 @@ def _check_sizes(dataset: DatasetConfig) -> None:
 def _check_alpha(dataset: DatasetConfig, where: str) -> None:
   if dataset.sizes is Sizes.TOKENS and dataset.alpha is None:
     raise errors.ConfigError(
-      '`DatasetConfig.sizes` requires `DatasetConfig.alpha`.',
+      '`DatasetConfig.sizes` requires `DatasetConfig.alpha`',
       where=where,
       fix='Set DatasetConfig.alpha, or remove the value of '
       'DatasetConfig.sizes.',
@@ -381,7 +381,7 @@ def _check_options(dataset: DatasetConfig) -> None:
       suffix = ' with packing' if name == 'max_examples' else ''
       raise errors.ConfigError(
         f'`DatasetConfig.{name}` has no effect for '
-        f'ExampleLayout.{layout.name}{suffix}.',
+        f'ExampleLayout.{layout.name}{suffix}',
         where=f'dataset {dataset.name!r}',
         fix=f'Remove the value of DatasetConfig.{name}.',
       )

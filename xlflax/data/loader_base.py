@@ -134,7 +134,7 @@ def check_sides(
   kinds = ('a monolingual', 'a parallel')
   raise errors.ConfigError(
     f'ExampleLayout.{dataset.layout.name} requires {kinds[dataset.parallel]} '
-    'task.',
+    'task',
     got=f'{task} ({"-".join(languages)}), {kinds[len(languages) == 2]} task',
     where=f'dataset {dataset.name!r}, mixture {dataset.mixture!r}',
     fix='Choose a different layout or mixture.',
@@ -165,7 +165,7 @@ def filter_tasks_by_language(
   if missing or not selected:
     raise errors.ConfigError(
       'The mixture has no text in some of the languages in '
-      '`DatasetConfig.languages`.',
+      '`DatasetConfig.languages`',
       got=', '.join(missing) or 'no language',
       expected=name_suggestions.format_choices(set().union(*tasks.values())),
       where=f'dataset {dataset.name!r}, mixture {dataset.mixture!r}, languages',
@@ -213,7 +213,7 @@ def no_examples_error(dataset, task: str, examples: int) -> errors.CorpusError:
     )
   return errors.CorpusError(
     f'The filters of the dataset {dataset.name!r} drop every example of the '
-    f'task {task}.',
+    f'task {task}',
     got=f'{examples} examples, split {dataset.split}',
     expected=expected,
     fix='Relax PairOptions.min_tokens or PairOptions.max_tokens, or remove the '

@@ -95,8 +95,7 @@ def _import_live_modules(dataset: dataset_config.DatasetConfig):
     if error.name is None or error.name.startswith('xlflax'):
       raise
     raise errors.ConfigError(
-      'Reading SeqIO tasks without a token cache requires TensorFlow and '
-      'SeqIO.',
+      'Reading SeqIO tasks without a token cache requires TensorFlow and SeqIO',
       got=f'no module {error.name!r}',
       where=f'dataset {dataset.name!r}',
       fix='Run `pip install seqio tensorflow tensorflow-datasets`, or pass the '

@@ -95,7 +95,7 @@ def _parse_options(flags: Sequence[str]) -> pipeline_options.PipelineOptions:
     runner.create_runner(name or 'DirectRunner')
   except (ValueError, ImportError, AttributeError) as error:
     raise errors.ConfigError(
-      'The Beam runner cannot be loaded.',
+      'The Beam runner cannot be loaded',
       got=f'--runner={name}: {str(error)[:200]}',
       expected='the name of a Beam runner, such as DirectRunner, '
       'DataflowRunner, FlinkRunner, SparkRunner or '
@@ -114,7 +114,7 @@ def _check_values(options: pipeline_options.PipelineOptions) -> None:
       options.get_all_options()
   except SystemExit as error:
     raise errors.ConfigError(
-      'Beam rejected the flags passed in --beam_options.',
+      'Beam rejected the flags passed in --beam_options',
       got=usage.getvalue().strip().splitlines()[-1],
       where='--beam_options',
     ) from error

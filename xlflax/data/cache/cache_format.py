@@ -262,7 +262,7 @@ def read_json(path: pathlib.Path) -> dict:
   except (OSError, ValueError, RecursionError) as error:
     errors.raise_if_system_error(error, path)
     raise errors.CacheError(
-      'A file of the token cache is damaged.',
+      'A file of the token cache is damaged',
       got=str(error)[:200],
       where=path,
       fix='Delete the cache and write it again.',
@@ -270,7 +270,7 @@ def read_json(path: pathlib.Path) -> dict:
   if not isinstance(data, dict) or data.get('format') != FORMAT:
     got = data.get('format') if isinstance(data, dict) else data
     raise errors.CacheError(
-      'The format of the token cache is not supported.',
+      'The format of the token cache is not supported',
       got=got,
       expected=FORMAT,
       where=path,

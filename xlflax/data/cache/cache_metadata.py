@@ -142,7 +142,7 @@ def open_for_writing(
     _create(directory, Header.for_vocabulary(vocabulary))
     return read_metadata(directory)
   raise errors.CacheError(
-    'The cache directory was written with a different vocabulary.',
+    'The cache directory was written with a different vocabulary',
     got=f'hash {vocabulary.hash[:12]}',
     expected=f'hash {header.vocabulary["hash"][:12]}',
     where=directory,

@@ -70,7 +70,7 @@ class TokenCache:
     path = self.directory / cache_format.CACHE_FILE
     if not path.is_file():
       raise errors.CacheError(
-        'The token cache does not exist.',
+        'The token cache does not exist',
         got=f'no file {path}',
         fix=rebuild_command(self.directory),
       )
@@ -79,14 +79,14 @@ class TokenCache:
     self.generation = num_generations if generation is None else generation
     if num_generations and not 1 <= self.generation <= num_generations:
       raise errors.CacheError(
-        'The token cache does not contain this generation.',
+        'The token cache does not contain this generation',
         got=generation,
         expected=f'a generation from 1 to {num_generations}',
         where=self.directory,
       )
     if not num_generations:
       raise errors.CacheError(
-        'The token cache is incomplete.',
+        'The token cache is incomplete',
         got='no finalized task',
         expected='all shards of the task. The order of examples and the '
         'sampling rates depend on the number of examples',
@@ -113,7 +113,7 @@ class TokenCache:
     stored = self._header.vocabulary
     if stored['hash'] != vocabulary.hash:
       raise errors.CacheError(
-        'The token cache was written with a different vocabulary.',
+        'The token cache was written with a different vocabulary',
         got=f'{vocabulary.spec.size} tokens, hash {vocabulary.hash[:12]}',
         expected=f'{stored["size"]} tokens, hash {stored["hash"][:12]}, '
         'as in the cache',
@@ -135,7 +135,7 @@ class TokenCache:
       if self._is_complete(mixture, split):
         return {mixture: 1.0}
       raise errors.CacheError(
-        'The token cache does not contain this mixture.',
+        'The token cache does not contain this mixture',
         got=repr(mixture),
         expected='one of ' + ', '.join(sorted(self.mixtures)),
         where=self.directory,
@@ -148,8 +148,7 @@ class TokenCache:
     splits = self.mixtures[mixture]
     if split not in splits:
       raise errors.CacheError(
-        'The token cache does not contain this split of the mixture '
-        f'{mixture}.',
+        f'The token cache does not contain this split of the mixture {mixture}',
         got=repr(split),
         expected='one of ' + ', '.join(sorted(splits)),
         where=self.directory,
@@ -203,7 +202,7 @@ class TokenCache:
       ]
     if problems:
       raise errors.CacheError(
-        'The token cache is damaged.',
+        'The token cache is damaged',
         got='; '.join(problems[:20]),
         expected='files that have not changed since the cache was written',
         where=self.directory,
@@ -230,7 +229,7 @@ class TokenCache:
     missing = [task for task in tasks if not self._is_complete(task, split)]
     if missing:
       raise errors.CacheError(
-        'The token cache is incomplete.',
+        'The token cache is incomplete',
         got=f'{len(tasks) - len(missing)} of {len(tasks)} tasks of '
         f'{mixture}, split {split}; missing: {", ".join(missing[:5])}'
         + (', …' if len(missing) > 5 else ''),
@@ -280,7 +279,7 @@ class TokenCache:
       changes += _find_dictionary_changes(meta, corpus)
       if changes:
         raise errors.CacheError(
-          f'The text of {task} has changed since the token cache was written.',
+          f'The text of {task} has changed since the token cache was written',
           got='; '.join(changes),
           where=corpus.directory,
           fix=rebuild_command(self.directory, mixture, split)
@@ -311,7 +310,7 @@ class TokenCache:
     if new and self.generation == len(self._header.generations):
       raise errors.CacheError(
         'The corpus has text in languages that the token cache does not '
-        'contain.',
+        'contain',
         got=', '.join(new[:5]) + (', …' if len(new) > 5 else ''),
         where=corpus.directory,
         fix=rebuild_command(self.directory, mixture, split)
@@ -344,7 +343,7 @@ class TokenCache:
     if meta.vocabulary != self._header.vocabulary['hash']:
       raise errors.CacheError(
         f'The vocabulary of the task {task} differs from the vocabulary of '
-        'the token cache.',
+        'the token cache',
         where=directory,
         fix=rebuild_command(self.directory),
       )
@@ -372,7 +371,7 @@ class TokenCache:
       problems = ['the files belong to a different task or cache']
     if problems:
       raise errors.CacheError(
-        'The token cache is damaged.',
+        'The token cache is damaged',
         got='; '.join(problems[:20]),
         where=directory,
         fix='Delete the changed files. Missing and truncated files are written '

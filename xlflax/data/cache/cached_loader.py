@@ -180,7 +180,7 @@ class CachedLoader:
       ids = batch.get(key)
       if ids is not None and not 0 <= ids.min() <= ids.max() < size:
         raise errors.CacheError(
-          'The token cache contains token ids that are not in the vocabulary.',
+          'The token cache contains token ids that are not in the vocabulary',
           got=f'{ids.min()} to {ids.max()}',
           expected=f'token ids from 0 to {size - 1}',
           where=self._directory,

@@ -56,7 +56,7 @@ def finalize_task(
   )
   if not meta.examples:
     raise errors.CorpusError(
-      'The task contains no text to cache.',
+      'The task contains no text to cache',
       got=f'{meta.empty} examples, all empty',
       where=f'task {job.task}, split {job.split}',
       fix='Add text to the task, or remove it from the mixture.',
@@ -84,7 +84,7 @@ def check_rewritten_shards(job: write_plan.Job) -> None:
     if current_entry.digest != finalized_entry.digest:
       raise errors.CacheError(
         f'A shard of the task {job.task} was written again, but it differs '
-        'from the lost shard.',
+        'from the lost shard',
         got=f'a shard written by {current_entry.library}',
         expected=f'a shard written by {finalized_entry.library}',
         where=cache_format.shard_file(job.directory, name),
@@ -157,7 +157,7 @@ def _check_libraries(
   ]
   raise errors.CacheError(
     f'The shards of the task {job.task} were tokenized by different versions '
-    'of a library, which may encode the same text differently.',
+    'of a library, which may encode the same text differently',
     got='; '.join(
       f'{len(names)} by {library}'
       for library, names in names_by_library.items()
@@ -197,7 +197,7 @@ def _incomplete_error(
   if sizes:
     return errors.CacheError(
       f'Some shards of the task {job.task} were written with a different '
-      '--shard_size.',
+      '--shard_size',
       got=f'--shard_size={job.shard_size}',
       expected=' or '.join(f'--shard_size={size}' for size in sorted(sizes)),
       where=job.directory / cache_format.SHARDS,
@@ -206,7 +206,7 @@ def _incomplete_error(
     )
   if other_shards:
     return errors.CacheError(
-      f'The text of the task {job.task} changed while its shards were written.',
+      f'The text of the task {job.task} changed while its shards were written',
       got='; '.join(
         sorted({f'shards of {other["text"]}' for other in other_shards})[:5]
       ),
@@ -217,7 +217,7 @@ def _incomplete_error(
       'current text are kept, and `xlflax cache finalize` deletes the others.',
     )
   return errors.CacheError(
-    f'Some shards of the task {job.task} are missing or truncated.',
+    f'Some shards of the task {job.task} are missing or truncated',
     got=f'{num_complete} complete, and without '
     + ', '.join(missing[:5])
     + (f' and {len(missing) - 5} more' if len(missing) > 5 else ''),

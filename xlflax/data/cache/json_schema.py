@@ -127,7 +127,7 @@ def _check(
 
 def _invalid_error(kind: str, field: str, value: Any) -> errors.CacheError:
   return errors.CacheError(
-    f'The metadata of a {kind} in the token cache is invalid.',
+    f'The metadata of a {kind} in the token cache is invalid',
     got=repr(value)[:200],
     where=field,
     fix='Delete the cache and write it again.',

@@ -117,7 +117,7 @@ def _check_free_space(directory: pathlib.Path, required: int) -> None:
   free = shutil.disk_usage(directory).free
   if required > free:
     raise errors.CacheError(
-      'The copy of the token cache does not fit on the disk.',
+      'The copy of the token cache does not fit on the disk',
       got=f'{free:,} bytes free',
       expected=f'at least {required:,} bytes',
       where=directory,
@@ -130,7 +130,7 @@ def _copy_file(source: pathlib.Path, target: pathlib.Path, digest: str) -> None:
   content = source.read_bytes()
   if checksums.digest_content(content, like=digest) != digest:
     raise errors.CacheError(
-      'A file of the token cache does not match its digest.',
+      'A file of the token cache does not match its digest',
       where=str(source),
       fix='Run `xlflax cache verify`, and write the damaged files again.',
     )

@@ -227,7 +227,7 @@ class ShardedTexts:
     expected_counts = self._counts[number]
     if counts != expected_counts:
       raise errors.CacheError(
-        "A shard of the token cache does not match its task's metadata.",
+        "A shard of the token cache does not match its task's metadata",
         got=f'{counts[0]} examples and {counts[1]} tokens',
         expected=f'{expected_counts[0]} examples and '
         f'{expected_counts[1]} tokens',

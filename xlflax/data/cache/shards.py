@@ -359,7 +359,7 @@ class Shard:
 
 def _damaged_error(path: pathlib.Path, error: Any) -> errors.CacheError:
   return errors.CacheError(
-    'A shard of the token cache is damaged or missing.',
+    'A shard of the token cache is damaged or missing',
     got=str(error)[:200],
     where=path,
     fix='Delete the shard and run `xlflax cache` again.',
@@ -383,7 +383,7 @@ def _compute_offsets(
   offsets = np.cumsum(sizes)
   if offsets[-1] >= 1 << 32:
     raise errors.CacheError(
-      'A shard contains too many tokens for one file.',
+      'A shard contains too many tokens for one file',
       got=int(offsets[-1]),
       expected=f'fewer than {1 << 32} tokens',
       where=path,

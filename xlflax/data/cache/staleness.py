@@ -122,7 +122,7 @@ def _check_tasks(
   if changed is Changed.ADD and not removed:
     return
   raise errors.CacheError(
-    f'The tasks of the mixture {mixture} differ from the tasks in the cache.',
+    f'The tasks of the mixture {mixture} differ from the tasks in the cache',
     got='; '.join(
       f'{label}: {", ".join(names[:5])}' + (', …' if len(names) > 5 else '')
       for label, names in (('added', added), ('removed', removed))
@@ -147,7 +147,7 @@ def _check_text(
     return
   if meta.shard_size != job.shard_size:
     raise errors.CacheError(
-      f'The task {job.task} was cached with a different shard size.',
+      f'The task {job.task} was cached with a different shard size',
       got=f'--shard_size={job.shard_size}',
       expected=f'--shard_size={meta.shard_size}',
       where=job.directory,
@@ -158,7 +158,7 @@ def _check_text(
   if changed is Changed.ADD and has_only_additions:
     return
   raise errors.CacheError(
-    f'The source text of {job.task} has changed since it was cached.',
+    f'The source text of {job.task} has changed since it was cached',
     where=job.directory,
     fix=_suggest_fix(changed, has_only_additions),
   )

@@ -42,7 +42,7 @@ def converting_disk_errors(directory: pathlib.Path):
     yield
   except OSError as error:
     raise errors.CacheError(
-      f'The token cache cannot be written ({error.strerror or error}).',
+      f'The token cache cannot be written ({error.strerror or error})',
       where=error.filename or directory,
       fix='Free disk space and run the same command again to resume, or '
       'choose a different --output.',

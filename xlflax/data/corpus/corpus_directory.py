@@ -97,7 +97,7 @@ class Corpus:
     self.directory = bucket_staging.stage_input(directory)
     if not self.directory.is_dir():
       raise errors.CorpusError(
-        'The corpus directory does not exist.',
+        'The corpus directory does not exist',
         got=str(directory),
         expected='a directory with a folder mono/ or parallel/',
       )
@@ -110,7 +110,7 @@ class Corpus:
     self._by_group = _group_files(self.files)
     if not self._by_group:
       raise errors.CorpusError(
-        'The corpus directory contains neither monolingual nor parallel text.',
+        'The corpus directory contains neither monolingual nor parallel text',
         got=', '.join(sorted(p.name for p in self.directory.iterdir()))
         or 'nothing',
         expected='files mono/<language>.txt or parallel/<l1>-<l2>.tsv',
@@ -307,7 +307,7 @@ class Corpus:
       hint = name_suggestions.did_you_mean(name, available)
     raise errors.CorpusError(
       f'The {split} split of the corpus contains no {kind.value} text in '
-      f'{name}.',
+      f'{name}',
       expected=', '.join(available) or None,
       where=str(self.directory),
       fix=hint,
@@ -321,7 +321,7 @@ def check_complete(directory: pathlib.Path) -> None:
     command = marker.read_text(encoding='utf-8').strip()
     raise errors.CorpusError(
       'The corpus directory is incomplete, because the command that writes it '
-      'is running or was interrupted.',
+      'is running or was interrupted',
       where=str(directory),
       fix=f'Run the same command `xlflax {command}` again to write the missing '
       'files.',
@@ -331,7 +331,7 @@ def check_complete(directory: pathlib.Path) -> None:
     ellipsis = ', …' if len(records) > 3 else ''
     raise errors.CorpusError(
       'The corpus directory is incomplete, because the shards that were '
-      'written were not merged.',
+      'written were not merged',
       got=', '.join(records[:3]) + ellipsis,
       where=str(directory),
       fix='Run the same command `xlflax preprocess` without a shard. The '
@@ -343,7 +343,7 @@ def check_split(split: str) -> None:
   """Raises a CorpusError if a name is not a split of corpus directories."""
   if split not in SPLITS:
     raise errors.CorpusError(
-      'The corpus has no split with this name.',
+      'The corpus has no split with this name',
       got=split,
       expected=', '.join(SPLITS),
       fix=name_suggestions.did_you_mean(split, SPLITS)
@@ -515,7 +515,7 @@ def _list_files(directory: pathlib.Path) -> tuple[TextFile, ...]:
       continue
     if entry.is_dir() or not entry.name.upper().startswith(IGNORED):
       raise errors.CorpusError(
-        'The corpus directory contains a file or folder with an unknown name.',
+        'The corpus directory contains a file or folder with an unknown name',
         got=entry.name,
         expected=', '.join(f'{name}/' for name in _TOP_LEVEL_FOLDERS),
         where=str(entry),
@@ -536,7 +536,7 @@ def _list_files(directory: pathlib.Path) -> tuple[TextFile, ...]:
     ]
     ellipsis = ', …' if len(names) > _MAX_LISTED_NAMES else ''
     raise errors.CorpusError(
-      f'The corpus directory contains {len(names)} files with unknown names.',
+      f'The corpus directory contains {len(names)} files with unknown names',
       got=', '.join(names[:_MAX_LISTED_NAMES]) + ellipsis,
       expected=name_errors[0].expected,
       where=str(directory),
@@ -556,8 +556,7 @@ def _list_split(
     for entry in _visible_entries(folder):
       if entry.name not in ('mono', 'parallel'):
         raise errors.CorpusError(
-          'The corpus directory contains a file or folder with an unknown '
-          'name.',
+          'The corpus directory contains a file or folder with an unknown name',
           got=entry.name,
           expected='a folder mono/ or parallel/',
           where=str(entry),
@@ -592,7 +591,7 @@ def _check_directions(pairs, directory: pathlib.Path) -> None:
   for first, second in pairs:
     if first < second and (second, first) in pairs:
       raise errors.CorpusError(
-        'The corpus has files for both directions of a language pair.',
+        'The corpus has files for both directions of a language pair',
         got=f'{first}-{second} and {second}-{first}',
         expected='files for one direction, which can be read in either order',
         where=str(directory),
@@ -605,7 +604,7 @@ def _check_has_text(text_file: TextFile) -> None:
   lines = line_reader.read_text(text_file.path)
   if not any(line for _, line in lines):
     raise errors.CorpusError(
-      f'A corpus file for {"-".join(text_file.languages)} contains no text.',
+      f'A corpus file for {"-".join(text_file.languages)} contains no text',
       got='no line of text',
       where=str(text_file.path),
       expected='at least one line',

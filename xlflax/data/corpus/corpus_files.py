@@ -145,7 +145,7 @@ def parse_name(path: pathlib.Path, kind: Kind, split: str) -> TextFile:
   match = pattern.fullmatch(path.name)
   if not match:
     raise errors.CorpusError(
-      'The corpus directory contains a file with an unknown name.',
+      'The corpus directory contains a file with an unknown name',
       got=path.name,
       expected=f'{expected}, where a language code is {LANGUAGE_RULE}',
       where=str(path),
@@ -154,7 +154,7 @@ def parse_name(path: pathlib.Path, kind: Kind, split: str) -> TextFile:
   languages = match.groups()
   if len(set(languages)) != len(languages):
     raise errors.CorpusError(
-      'A language pair must consist of two different languages.',
+      'A language pair must consist of two different languages',
       got=path.name,
       expected='two different languages',
       where=str(path),
@@ -170,7 +170,7 @@ def check_language(code: str) -> None:
   """
   if not re.fullmatch(LANGUAGE_PATTERN, code):
     raise errors.CorpusError(
-      'The language code has an invalid format.',
+      'The language code has an invalid format',
       got=code,
       expected=LANGUAGE_RULE,
     )

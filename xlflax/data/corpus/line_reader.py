@@ -82,7 +82,7 @@ def _open(
     file = stack.enter_context(open(path, 'rb', buffering=1 << 20))
     if git_lfs.is_pointer(path):
       raise errors.CorpusError(
-        'A file is a Git LFS pointer, because its content was not downloaded.',
+        'A file is a Git LFS pointer, because its content was not downloaded',
         where=str(path),
         fix=git_lfs.FIX,
       )
@@ -324,7 +324,7 @@ def _raw_lines(stream: BinaryIO, path: pathlib.Path) -> Iterator[bytes]:
   ):
     if len(line) > _MAX_LINE_BYTES:
       raise errors.CorpusError(
-        'A line of a text file is too long.',
+        'A line of a text file is too long',
         got=f'more than {_MAX_LINE_BYTES:,} bytes',
         where=f'{path}:{number}',
         fix="Check that the file's format matches its name.",
@@ -343,13 +343,13 @@ def _as_corpus_errors(
     yield
   except _DECOMPRESSION_ERRORS as error:
     raise errors.CorpusError(
-      f'A compressed file is damaged or truncated ({error}).',
+      f'A compressed file is damaged or truncated ({error})',
       where=f'{path}:{line_number()}',
       fix='Write or download the file again.',
     ) from error
   except OSError as error:
     raise errors.CorpusError(
-      f'A text file cannot be read ({error.strerror or error}).',
+      f'A text file cannot be read ({error.strerror or error})',
       where=str(error.filename or path),
       status=errors.convert_os_error(error).status,
     ) from error
@@ -371,7 +371,7 @@ def decode_line(line: bytes, path: pathlib.Path, number: int) -> str:
     return line.decode('utf-8')
   except UnicodeDecodeError as error:
     raise errors.BadRecordError(
-      'A line is not valid UTF-8.',
+      'A line is not valid UTF-8',
       got=f'byte 0x{line[error.start]:02x} at column {error.start + 1}',
       expected='UTF-8 text',
       where=f'{path}:{number}',
@@ -403,7 +403,7 @@ def split_columns(
   if len(sides) != 2:
     count = f'{len(sides)} columns' if len(sides) > 1 else 'text in 1 column'
     raise errors.BadRecordError(
-      'A line of a parallel file does not have two columns.',
+      'A line of a parallel file does not have two columns',
       got=f'{count}: {_shorten(line)}' if text.strip() else 'an empty line',
       expected='exactly two columns separated by one tab',
       where=f'{path}:{number}',
@@ -415,7 +415,7 @@ def split_columns(
       name for name, side in (('source', first), ('target', second)) if not side
     ]
     raise errors.BadRecordError(
-      'A line of a parallel file has an empty source or target.',
+      'A line of a parallel file has an empty source or target',
       got=f'an empty {" and ".join(empty_sides)}: {_shorten(line)}',
       expected='text in both columns',
       where=f'{path}:{number}',
@@ -451,7 +451,7 @@ def read_dictionary(
       count += 1
   if not count:
     raise errors.CorpusError(
-      'A dictionary contains no entries.',
+      'A dictionary contains no entries',
       where=str(path),
       fix='Add entries to the file, or delete it.',
     )
@@ -466,7 +466,7 @@ def _parse_dictionary_entry(
   is_complete = len(fields) in (2, 3) and all(fields)
   if not is_complete or (len(fields) == 3 and not _is_weight(fields[2])):
     raise errors.BadRecordError(
-      'A line of a dictionary file is malformed.',
+      'A line of a dictionary file is malformed',
       got=_shorten(line),
       expected='a line word<TAB>translation, optionally with a positive '
       'weight in a third column',

@@ -117,7 +117,7 @@ def _record_text(
       return ''
     if any(are_empty):
       raise errors.BadRecordError(
-        'A record of a sentence pair has an empty source or target.',
+        'A record of a sentence pair has an empty source or target',
         got=f'an empty {form.pair_fields[are_empty.index(True)]}',
         expected='text in both languages',
         where=f'{path}:{number}',
@@ -144,14 +144,14 @@ def _column_text(
   value = get_field(record, name)
   if isinstance(value, str) and not _is_encodable(value):
     raise errors.BadRecordError(
-      f'The column {name} of a record cannot be encoded in UTF-8.',
+      f'The column {name} of a record cannot be encoded in UTF-8',
       got=ascii(value)[:60],
       expected='text that contains no unpaired surrogates',
       where=f'{path}:{number}',
     )
   if not isinstance(value, str):
     raise errors.BadRecordError(
-      f'The column {name} of a record contains no text.',
+      f'The column {name} of a record contains no text',
       got=json.dumps(value, default=repr, ensure_ascii=False)[:60]
       if _has_column(record, name)
       else f'a record with the columns {", ".join(map(str, record))}',
@@ -205,7 +205,7 @@ def _passes_filters(
     value = get_field(record, name)
     if not isinstance(value, int | float):
       raise errors.BadRecordError(
-        f'The column {name} of a record contains no number.',
+        f'The column {name} of a record contains no number',
         got=repr(value)[:60],
         expected=f'a number, because {record_formats.FILE} requires a value '
         f'of at least {minimum}',
@@ -235,14 +235,14 @@ def _parse_object(line: bytes, path: pathlib.Path, number: int) -> Record:
     record = json.loads(line)
   except (ValueError, RecursionError) as error:
     raise errors.BadRecordError(
-      'A record is not valid JSON.',
+      'A record is not valid JSON',
       got=f'{line[:60]!r} ({error})',
       where=f'{path}:{number}',
       fix=bad_records.HINT,
     ) from error
   if not isinstance(record, dict):
     raise errors.BadRecordError(
-      'A record is not a JSON object.',
+      'A record is not a JSON object',
       got=repr(line[:60]),
       expected='{"text": ...}',
       where=f'{path}:{number}',
@@ -309,7 +309,7 @@ def _decode(text: bytes, path: pathlib.Path, number: int) -> str:
     return text.decode('utf-8')
   except UnicodeDecodeError as error:
     raise errors.BadRecordError(
-      'A record is not valid UTF-8.',
+      'A record is not valid UTF-8',
       got=f'byte 0x{text[error.start]:02x} at offset {error.start}',
       where=f'{path}:{number}',
     ) from error
@@ -368,7 +368,7 @@ def _read_zip(stream: BinaryIO, path: pathlib.Path):
     if any(len(names) != 1 for names in members.values()):
       raise errors.CorpusError(
         'A zip archive with sentence pairs must contain exactly one file for '
-        'each language.',
+        'each language',
         got=', '.join(archive.namelist()[:6]),
         expected=' and '.join(
           f'one name ending in .{language}' for language in languages
@@ -397,7 +397,7 @@ def _aligned_lines(sides, path: pathlib.Path):
   ):
     if None in numbered:
       raise errors.CorpusError(
-        'Two line-aligned files have different numbers of lines.',
+        'Two line-aligned files have different numbers of lines',
         got=f'one file ends after line {number - 1}',
         where=str(path),
         fix='Download the files again.',
@@ -449,7 +449,7 @@ def stream_dataset(
   except ImportError as error:
     raise errors.CorpusError(
       'Hugging Face datasets require the library `datasets`, which is not '
-      'installed.',
+      'installed',
       where=where,
       fix='Run `pip install ".[sources]"` in a checkout of xlflax.',
     ) from error
@@ -457,7 +457,7 @@ def stream_dataset(
     yield from datasets.load_dataset(**arguments, streaming=True)
   except Exception as error:
     raise errors.CorpusError(
-      f'A Hugging Face dataset cannot be loaded ({error}).',
+      f'A Hugging Face dataset cannot be loaded ({error})',
       got=str(dict(arguments)),
       expected='a path, and optionally name, data_files, split and revision',
       where=where,
@@ -490,7 +490,7 @@ def _parse_serialized(
     return binary_records.parse_tf_example(serialized)
   except ValueError as error:
     raise errors.BadRecordError(
-      'A record is neither a JSON object nor a `tf.train.Example`.',
+      'A record is neither a JSON object nor a `tf.train.Example`',
       got=repr(serialized[:60]),
       where=f'{path}:{number}',
     ) from error
@@ -503,7 +503,7 @@ def _as_corpus_errors(path: pathlib.Path) -> Iterator[None]:
     yield
   except ImportError as error:
     raise errors.CorpusError(
-      f'{path.suffix} files require {error.name}, which is not installed.',
+      f'{path.suffix} files require {error.name}, which is not installed',
       where=str(path),
       fix='Run `pip install ".[sources]"` in a checkout of xlflax.',
     ) from error
@@ -514,7 +514,7 @@ def _as_corpus_errors(path: pathlib.Path) -> Iterator[None]:
     ElementTree.ParseError,
   ) as error:
     raise errors.CorpusError(
-      f'A file in the format {path.suffix} is damaged ({error}).',
+      f'A file in the format {path.suffix} is damaged ({error})',
       where=f'{path}:{error.position[0]}'
       if isinstance(error, ElementTree.ParseError)
       else str(path),

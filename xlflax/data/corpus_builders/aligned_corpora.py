@@ -188,7 +188,7 @@ def check_languages(languages: Sequence[str], pivot: str) -> None:
     corpus_files.check_language(code)
   if pivot not in languages:
     raise errors.CorpusError(
-      'The languages of the corpus must include the pivot.',
+      'The languages of the corpus must include the pivot',
       got=', '.join(languages),
       expected=pivot,
       fix=f'Add {pivot} to --languages, or pass a different --pivot.',
@@ -198,7 +198,7 @@ def check_languages(languages: Sequence[str], pivot: str) -> None:
 def _check_output(output: pathlib.Path) -> None:
   if output.is_dir() and any(output.iterdir()):
     raise errors.CorpusError(
-      'The output directory already contains files.',
+      'The output directory already contains files',
       got=str(output),
       expected='a new or empty directory',
       where='--output',
@@ -346,7 +346,7 @@ def _write_language(output, code: str, train, pages, splits):
   """Writes the monolingual files of a language and returns their sizes."""
   if not train:
     raise errors.CorpusError(
-      'No training pages remain for a language.',
+      'No training pages remain for a language',
       got=code,
       expected='pages with translated paragraphs',
       fix=f'Remove {code} from the languages.',

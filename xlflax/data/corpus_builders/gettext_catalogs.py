@@ -53,7 +53,7 @@ def read_catalog(path: pathlib.Path) -> list[Message]:
     ]
   except (OSError, ValueError, KeyError, struct.error) as error:
     raise errors.CorpusError(
-      'A message catalog cannot be read.',
+      'A message catalog cannot be read',
       got=error,
       expected='a gettext .po or .mo file in UTF-8',
       where=path,

@@ -41,7 +41,7 @@ def read_folder(folder: pathlib.Path) -> tuple[list[Page], list[Page]]:
   files = sorted({*folder.rglob('*.po'), *folder.rglob('*.mo')})
   if not files:
     raise errors.CorpusError(
-      'The folder contains no gettext catalogs.',
+      'The folder contains no gettext catalogs',
       got=str(folder),
       expected='files **/*.po or **/*.mo in one language',
     )

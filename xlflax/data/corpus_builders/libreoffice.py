@@ -83,7 +83,7 @@ def unpack_packages(languages: list[str], folder: pathlib.Path) -> None:
         other = os.readlink(source.parent)
         raise errors.CorpusError(
           "A language's help package contains the pages of a different "
-          'language.',
+          'language',
           got=f'{language_name(language)} -> {other}',
           expected='help pages in the language itself',
           where=archive.name,
@@ -91,7 +91,7 @@ def unpack_packages(languages: list[str], folder: pathlib.Path) -> None:
         )
       if not source.is_dir():
         raise errors.CorpusError(
-          'A help package contains no help pages in its language.',
+          'A help package contains no help pages in its language',
           got=archive.name,
           expected=f'{_HELP}/{language_name(language)}/text',
         )
@@ -142,7 +142,7 @@ def _run_command(
 ) -> None:
   if shutil.which(command[0]) is None:
     raise errors.CorpusError(
-      f'`{command[0]}` was not found.',
+      f'`{command[0]}` was not found',
       got=f'no {command[0]}',
       expected='a Debian or Ubuntu system, or unpacked packages',
       where=str(folder),
@@ -153,7 +153,7 @@ def _run_command(
   process = subprocess.run(command, cwd=folder, capture_output=True, text=True)
   if process.returncode:
     raise errors.CorpusError(
-      'A package cannot be downloaded or unpacked.',
+      'A package cannot be downloaded or unpacked',
       got=(process.stderr.strip().splitlines() or ['no message'])[-1][:300],
       where=' '.join(command[:3]),
       fix='Run `apt-get update` once. To list the available languages, run '

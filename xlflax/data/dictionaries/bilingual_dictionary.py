@@ -109,7 +109,7 @@ class Dictionary:
     )
     if len(languages) != 2 or languages[0] == languages[1]:
       raise errors.CorpusError(
-        'A bilingual dictionary must have two different languages.',
+        'A bilingual dictionary must have two different languages',
         got=', '.join(languages),
         where=str(path),
       )
@@ -202,7 +202,7 @@ def _parse_languages(path: pathlib.Path) -> list[str]:
   languages = path.name.partition('.')[0].split('-')
   if len(languages) != 2:
     raise errors.CorpusError(
-      'The name of a dictionary file must specify its languages.',
+      'The name of a dictionary file must specify its languages',
       got=path.name,
       expected='<l1>-<l2>.<anything>',
       where=str(path),
@@ -224,7 +224,7 @@ def _read_muse(
       num_entries += 1
   if not num_entries:
     raise errors.CorpusError(
-      'The dictionary has no entries.',
+      'The dictionary has no entries',
       where=str(path),
       fix='Add entries to the file, or delete it.',
     )
@@ -237,7 +237,7 @@ def _parse_muse_entry(
   fields = line_reader.split_tokens(text)
   if len(fields) != 2:
     raise errors.BadRecordError(
-      'A line of the dictionary is malformed.',
+      'A line of the dictionary is malformed',
       got=repr(' '.join(fields)[:60]),
       expected='a word, white space and its translation',
       where=f'{path}:{number}',

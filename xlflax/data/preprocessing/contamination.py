@@ -94,7 +94,7 @@ def find_contaminated_lines(
   evaluation_keys = compute_keys(texts, decontamination.ngram_size)
   if not evaluation_keys.size:
     raise errors.CorpusError(
-      'The evaluation texts for decontamination do not contain any words.',
+      'The evaluation texts for decontamination do not contain any words',
       got=', '.join(decontamination.files),
     )
   return {

@@ -79,7 +79,7 @@ def _divide_group(
   distinct_hashes = np.unique(np.concatenate(hashes_of_files))
   if len(distinct_hashes) <= num_documents * len(splits):
     raise errors.CorpusError(
-      'The corpus has too few documents to hold out.',
+      'The corpus has too few documents to hold out',
       got=f'{len(distinct_hashes):,} distinct documents in '
       f'{"-".join(files[0].languages)}',
       expected=f'more than {num_documents * len(splits):,}, which are '

@@ -285,7 +285,7 @@ def _check_not_empty(
     return
   kind = 'training text' if training_files else 'text'
   raise errors.CorpusError(
-    f'All {kind} of the corpus was dropped.',
+    f'All {kind} of the corpus was dropped',
     got=_describe_dropped(files) or 'files without text',
     where=str(output),
     fix='Relax the filters, or hold out fewer documents, so that some lines '
@@ -390,14 +390,14 @@ def _fingerprints(corpus: Corpus) -> list[tuple]:
 def _check_inputs(corpus, output, languages, code_switching):
   if output.resolve().is_relative_to(corpus.directory.resolve()):
     raise errors.CorpusError(
-      'The output directory must not be inside the corpus directory.',
+      'The output directory must not be inside the corpus directory',
       got=str(output),
       expected='a directory outside the corpus',
     )
   unknown = sorted(set(languages or ()) - set(corpus.languages))
   if unknown:
     raise errors.CorpusError(
-      'The corpus has no text in some of the requested languages.',
+      'The corpus has no text in some of the requested languages',
       got=', '.join(unknown),
       expected=', '.join(corpus.languages),
       where=str(corpus.directory),
@@ -412,7 +412,7 @@ def _check_inputs(corpus, output, languages, code_switching):
       expected += f' into {", ".join(code_switching.languages)}'
     raise errors.CorpusError(
       'Code-switching requires a dictionary for a language with monolingual '
-      'training text.',
+      'training text',
       expected=expected,
       where=str(corpus.directory),
     )
@@ -429,14 +429,14 @@ def _check_shard(
     return
   if not 0 <= shard[0] < shard[1]:
     raise errors.ConfigError(
-      'The shard index or the number of shards is invalid.',
+      'The shard index or the number of shards is invalid',
       got=shard,
       expected='a pair (i, n) with 0 <= i < n',
     )
   if deduplication.mode is not fuzzy_deduplication.DeduplicationMode.NONE:
     raise errors.ConfigError(
       'Deduplication is not available for a single shard, because it depends '
-      'on all files.',
+      'on all files',
       got=f'shard {shard[0]}/{shard[1]} with deduplication',
       fix='Preprocess the shards without --dedup, then preprocess their output '
       'with --dedup and without a shard.',
@@ -444,14 +444,14 @@ def _check_shard(
   if hold_out:
     raise errors.ConfigError(
       'Documents cannot be held out in a single shard, because the selection '
-      'depends on all files.',
+      'depends on all files',
       got=f'shard {shard[0]}/{shard[1]} with hold_out={hold_out}',
       fix='Preprocess the shards without --hold_out, then preprocess their '
       'output with --hold_out and without a shard.',
     )
   if overwrite:
     raise errors.ConfigError(
-      'A shard cannot overwrite the output, because other shards write to it.',
+      'A shard cannot overwrite the output, because other shards write to it',
       got=f'shard {shard[0]}/{shard[1]} with overwriting',
       fix='Delete the output before you write the first shard, or choose a '
       'different output.',

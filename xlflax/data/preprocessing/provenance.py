@@ -315,7 +315,7 @@ class Record:
     if digest and path.exists() and checksums.digest_file(path) != digest:
       raise errors.CorpusError(
         'A preprocessed file was modified after it was written, and would be '
-        'overwritten.',
+        'overwritten',
         where=path,
         got=f'{paths.file_size(path):,} bytes',
         expected=f'{checksums.parse_size(digest):,} bytes, as when the file '
@@ -419,7 +419,7 @@ def check_output(output: pathlib.Path) -> None:
     any(output.glob(_SHARD_RECORD_PATTERN)) or (output / RECORD_FILE).exists()
   ):
     raise errors.CorpusError(
-      'The output directory contains files that xlflax did not write.',
+      'The output directory contains files that xlflax did not write',
       where=str(output),
       got=', '.join(other_files[:5]),
       fix='Choose a new or empty directory.',
@@ -482,7 +482,7 @@ def _other_settings_error(
 ) -> errors.CorpusError:
   return errors.CorpusError(
     'The output was written with different settings, dictionaries or source '
-    'files.',
+    'files',
     got='; '.join(differences),
     where=str(output),
     fix=fix,
@@ -512,7 +512,7 @@ def _unreadable_record_error(
   path: pathlib.Path, got, expected: str
 ) -> errors.CorpusError:
   return errors.CorpusError(
-    'The record of a preprocessed corpus cannot be read.',
+    'The record of a preprocessed corpus cannot be read',
     got=got,
     expected=expected,
     where=path,

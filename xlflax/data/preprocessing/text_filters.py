@@ -77,7 +77,7 @@ class TextFilters:
     max_characters = self.max_characters
     if max_characters is not None and max_characters < self.min_characters:
       raise errors.ConfigError(
-        'The settings of `TextFilters` drop every line.',
+        'The settings of `TextFilters` drop every line',
         got=f'min_characters={self.min_characters}, '
         f'max_characters={max_characters}',
         expected='`max_characters` of at least `min_characters`',
@@ -191,7 +191,7 @@ def scripts_of_language(language: str) -> frozenset[str]:
   scripts = language_codes.parse_language_code(language).scripts
   if not scripts:
     raise errors.CorpusError(
-      'The script of a language is unknown.',
+      'The script of a language is unknown',
       got=language,
       expected='a language code with a script, such as sr_Cyrl',
       fix='Rename the files in this language, or remove --min_script_share.',

@@ -137,7 +137,7 @@ def _normalize_rates(rates: np.ndarray) -> np.ndarray:
     total = rates.sum()
   if not (0 < total < np.inf and (rates >= 0).all()):
     raise errors.ConfigError(
-      'The mixing rates are negative, infinite or all zero.',
+      'The mixing rates are negative, infinite or all zero',
       got=', '.join(map(str, rates[:20].tolist())),
       expected='non-negative numbers with a positive, finite sum',
     )
@@ -324,7 +324,7 @@ class TaskSchedule:
     if num_draws < (offset + 1) * self._draws // self._block_steps:
       raise errors.ConfigError(
         'No sequences remain, because all tasks have been read '
-        '`DatasetConfig.max_epochs` times.',
+        '`DatasetConfig.max_epochs` times',
         got=f'batch {step}',
         where=f'dataset {self._name!r}',
         fix='Train fewer steps, add text, or increase max_epochs.',

@@ -124,7 +124,7 @@ def _add_replay(
   if missing:
     raise errors.ConfigError(
       'The mixture has no text in some of the languages in '
-      '`ReplayOptions.new_languages`.',
+      '`ReplayOptions.new_languages`',
       got=', '.join(missing),
       expected=name_suggestions.format_choices(existing),
       where=where,
@@ -136,7 +136,7 @@ def _add_replay(
   if replay.fraction and is_new.all():
     raise errors.ConfigError(
       'Every task of the mixture has text in a new language, so there is no '
-      'text to replay.',
+      'text to replay',
       got=f'ReplayOptions.fraction={replay.fraction}',
       where=where,
       fix='Add text in the old languages, or set the fraction to 0.',

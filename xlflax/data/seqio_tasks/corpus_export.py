@@ -119,7 +119,7 @@ def _list_outputs(
   unknown = sorted(set(renamed) - set(text.languages))
   if unknown:
     raise errors.CorpusError(
-      'No task contains the language to rename.',
+      'No task contains the language to rename',
       got=', '.join(unknown),
       expected=', '.join(text.languages),
       where='--rename_language',
@@ -141,7 +141,7 @@ def _list_outputs(
         outputs.append(_Output(path.as_posix(), task, split, languages))
   if not outputs:
     raise errors.CorpusError(
-      'No task has one of the splits.',
+      'No task has one of the splits',
       got=', '.join(splits),
       expected=', '.join(
         sorted(
@@ -172,7 +172,7 @@ def _open_record(output: pathlib.Path) -> dict[str, Any]:
   }:
     return {'format': _FORMAT, 'files': {}}
   raise errors.CorpusError(
-    'The output directory contains files that were not exported from tasks.',
+    'The output directory contains files that were not exported from tasks',
     got=str(output),
     expected='a new or empty directory, or a directory that '
     '`xlflax build-corpus seqio` wrote',
@@ -191,7 +191,7 @@ def _check_settings(
   for name, value in settings.items():
     if previous.get(name) != value:
       raise errors.CorpusError(
-        'The file was exported with different settings.',
+        'The file was exported with different settings',
         got=f'{name}={value}',
         expected=f'{name}={previous.get(name)}',
         where=str(output / file.path),

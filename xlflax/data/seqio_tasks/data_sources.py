@@ -124,7 +124,7 @@ def converting_task_errors(name: str) -> Iterator[None]:
   except _INVALID_TEXT as error:
     message = re.sub(r'\{\{.*?\}\}|\[\[.*?\]\]|\[Op:.*', '', str(error))
     raise errors.CorpusError(
-      'The text of a task cannot be read.',
+      'The text of a task cannot be read',
       got=' '.join(message.split()),
       where=f'task {name}',
       fix=f'Check the files and the preprocessors of the task. `xlflax tasks '
@@ -138,7 +138,7 @@ def converting_task_errors(name: str) -> Iterator[None]:
     *_, message = ['', *str(error).strip().splitlines()]
     name_of_type = f'{type(error).__name__}: '
     raise errors.CorpusError(
-      'The code of a task raised an exception.',
+      'The code of a task raised an exception',
       got=name_of_type + message.strip().removeprefix(name_of_type),
       where=f'task {name}, {line}',
     ) from error

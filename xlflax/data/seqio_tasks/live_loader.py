@@ -311,7 +311,7 @@ def _check_max_epochs(dataset: dataset_config.DatasetConfig) -> None:
   """Raises a ConfigError if `max_epochs` is set, which requires a cache."""
   if dataset.max_epochs is not None:
     raise errors.ConfigError(
-      '`DatasetConfig.max_epochs` requires a token cache.',
+      '`DatasetConfig.max_epochs` requires a token cache',
       got=f'DatasetConfig.max_epochs={dataset.max_epochs}, read live',
       where=f'dataset {dataset.name!r}',
       fix='Write a token cache with `xlflax cache`.',
@@ -327,7 +327,7 @@ def _task_size(
   """
   if dataset.sizes is dataset_config.Sizes.TOKENS:
     raise errors.ConfigError(
-      '`DatasetConfig.sizes=TOKENS` requires a token cache.',
+      '`DatasetConfig.sizes=TOKENS` requires a token cache',
       got='DatasetConfig.sizes=TOKENS, read live',
       where=f'dataset {dataset.name!r}',
       fix='Write a token cache with `xlflax cache`, or set '
@@ -339,7 +339,7 @@ def _task_size(
   if size is None and dataset.alpha is not None:
     raise errors.CorpusError(
       '`DatasetConfig.alpha` requires the number of examples, which the '
-      "task's source does not provide.",
+      "task's source does not provide",
       where=f'task {task}, split {dataset.split}',
       fix='Write a token cache, or set DatasetConfig.alpha=None to use the '
       "mixture's own rates.",

@@ -77,7 +77,7 @@ def rename_features(
   missing = sorted(set(names.values()) - set(dataset.element_spec))
   if missing:
     raise errors.CorpusError(
-      'The examples lack a required feature.',
+      'The examples lack a required feature',
       got=', '.join(sorted(dataset.element_spec)),
       expected=', '.join(missing),
     )

@@ -153,7 +153,7 @@ def _convert(block, names, task) -> tokenized_examples.Examples:
   sides = tuple(block.get(name) for name in names)
   if not all(isinstance(side, tokenized_examples.Ragged) for side in sides):
     raise errors.CorpusError(
-      'The examples of a task lack the required features with token ids.',
+      'The examples of a task lack the required features with token ids',
       got=', '.join(sorted(block)),
       expected=', '.join(names),
       where=f'task {task}',

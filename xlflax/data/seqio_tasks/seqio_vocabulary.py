@@ -169,7 +169,7 @@ class DeferredVocabulary(seqio.Vocabulary):
 
   def _raise_error(self):
     raise errors.VocabularyError(
-      'The task was registered without a vocabulary.',
+      'The task was registered without a vocabulary',
       fix='Pass a vocabulary with --vocabulary DIR, or call '
       '`seqio_vocabulary.resolve_deferred(task, vocabulary)`.',
     )
@@ -233,7 +233,7 @@ def _check_same(
   has_same_model = getattr(task_vocabulary, 'sp_model', b'') == model
   if task_vocabulary != run_vocabulary and not has_same_model:
     raise errors.VocabularyError(
-      'The vocabulary of the task differs from the vocabulary of the run.',
+      'The vocabulary of the task differs from the vocabulary of the run',
       got=repr(task_vocabulary),
       expected=repr(run_vocabulary),
       where=f'task {task}, feature {feature}',

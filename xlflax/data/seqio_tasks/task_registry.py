@@ -167,7 +167,7 @@ def add_mixture(
   """
   if name in seqio.MixtureRegistry.names():
     raise errors.CorpusError(
-      'A mixture with this name already exists.', got=name
+      'A mixture with this name already exists', got=name
     )
   registered = [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
   for task in tasks:
@@ -204,7 +204,7 @@ def task_languages(name: str) -> tuple[str, ...]:
   get_task(name)
   if name not in _languages:
     raise errors.CorpusError(
-      'No languages are registered for the task.',
+      'No languages are registered for the task',
       where=f'task {name}',
       fix='Register the task with add_monolingual_task or add_parallel_task '
       'in xlflax.data.seqio_tasks.task_registry, or call '
@@ -306,7 +306,7 @@ def num_examples(name: str, split: str = TRAIN) -> int:
   if number is None or number == float('inf'):
     raise errors.CorpusError(
       "The mixing rate requires the number of examples, which the task's "
-      'source does not provide.',
+      'source does not provide',
       where=f'task {name}, split {split}',
       fix='Implement num_input_examples in the source, or set fixed rates in '
       'the mixture.',
@@ -388,7 +388,7 @@ def check_unused_name(name: str) -> None:
   """Raises a CorpusError if a task with this name is registered."""
   if name in seqio.TaskRegistry.names():
     raise errors.CorpusError(
-      'A task with this name already exists.',
+      'A task with this name already exists',
       got=name,
       fix='Choose a different name, or remove the task from '
       'seqio.TaskRegistry.',

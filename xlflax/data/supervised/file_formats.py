@@ -101,7 +101,7 @@ def register_reader(
     registered = _formats.get(name)
     if registered is not None and _origin(registered.read) != _origin(function):
       raise errors.ConfigError(
-        'A reader is already registered for this file format.',
+        'A reader is already registered for this file format',
         got='.'.join(_origin(function)),
         expected=f'a name other than {name!r}, which '
         + '.'.join(_origin(registered.read))
@@ -143,7 +143,7 @@ def find_reader(name: str, *takes: Takes) -> Format:
   names = format_names(*takes)
   if name not in names:
     raise errors.ConfigError(
-      'No file format with this name is registered.',
+      'No file format with this name is registered',
       got=repr(name),
       expected='one of ' + ', '.join(map(repr, names)),
       fix="Import the module that defines the format's reader.",
@@ -199,7 +199,7 @@ def check_options(format: str, options: Mapping[str, Any]) -> None:
   unknown = sorted(set(options) - set(available_options))
   if unknown:
     raise errors.ConfigError(
-      f'The reader of the file format {format!r} does not have this option.',
+      f'The reader of the file format {format!r} does not have this option',
       got=', '.join(unknown),
       expected=', '.join(available_options) or 'no options',
     )
@@ -214,7 +214,7 @@ def two_languages(part: str) -> tuple[str, str]:
   languages = part.split('-')
   if len(languages) != 2 or not all(languages):
     raise errors.ConfigError(
-      'The name of a language split is invalid.',
+      'The name of a language split is invalid',
       got=part,
       expected="two language codes, such as 'fr-en'",
     )
@@ -229,7 +229,7 @@ def _parse_languages(part: str, format: Format) -> tuple[str, ...]:
   languages = tuple(part.split('-'))
   if not all(languages) or len(languages) > (2 if allows_two else 1):
     raise errors.ConfigError(
-      'The name of a language split is invalid.',
+      'The name of a language split is invalid',
       got=part,
       expected='a language code, such as fr or zh_Hans'
       + (', or two codes such as es-en' if allows_two else ''),

@@ -42,7 +42,7 @@ def labels_of(
   )
   if not labels:
     raise errors.CorpusError(
-      'None of the examples has a label.',
+      'None of the examples has a label',
       where='the examples in ' + ', '.join(parts),
       fix=source.describe_label_location()
       or 'Collect the labels from the training data, not from a blind test '
@@ -85,7 +85,7 @@ def check_labels(
     for label in example.labels or ():
       if label not in label_set:
         raise errors.CorpusError(
-          'An example has a label that was not seen in training.',
+          'An example has a label that was not seen in training',
           got=f'{label!r} in {example.language}, example {example.id}',
           expected='one of ' + ', '.join(sorted(label_set)),
           where=where,

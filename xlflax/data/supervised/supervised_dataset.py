@@ -70,7 +70,7 @@ class LabeledDatasetConfig:
       object.__setattr__(self, 'splits', tuple(self.splits))
     if self.batch_size % self.group_size:
       raise errors.ConfigError(
-        '`batch_size` must be a multiple of `group_size`.',
+        '`batch_size` must be a multiple of `group_size`',
         got=f'batch_size={self.batch_size}, group_size={self.group_size}',
         where=f'dataset {self.name!r}',
       )
@@ -89,7 +89,7 @@ class LabeledDatasetConfig:
     missing = [part for part in self.splits or () if part not in available]
     if missing or not available:
       raise errors.CorpusError(
-        'The source has no labeled examples for this language.',
+        'The source has no labeled examples for this language',
         got=', '.join(missing) or 'a source without languages',
         expected='some of ' + ', '.join(available),
         where=f'dataset {self.name!r}',

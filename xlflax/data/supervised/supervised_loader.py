@@ -192,7 +192,7 @@ def _unusable_part_error(
     )
     fix = 'Increase the length, or leave the part out'
   return errors.CorpusError(
-    'None of the labeled examples in this language can be used for training.',
+    'None of the labeled examples in this language can be used for training',
     got=got,
     where=f'dataset {dataset.name!r}, part {part}',
     fix=fix,
@@ -261,7 +261,7 @@ def _load_tables(
   problems = manifests.find_problems(folder)
   for name, problem in problems.items():
     raise errors.CacheError(
-      'A feature cache file is damaged.',
+      'A feature cache file is damaged',
       got=problem,
       where=str(folder / name),
       fix='Delete the file. It is written again from the examples.',
@@ -286,7 +286,7 @@ def _load_table(
   if contents != expected_contents:
     raise errors.CacheError(
       'A feature cache file was written for a different language split, '
-      'vocabulary or settings.',
+      'vocabulary or settings',
       got=contents,
       expected=expected_contents,
       where=str(path),

@@ -27,7 +27,7 @@ def check_index(index: Any, size: int, *, where: str) -> None:
   is_integer = not isinstance(index, bool) and hasattr(index, '__index__')
   if not is_integer or not 0 <= index < size:
     raise errors.VocabularyError(
-      'The vocabulary has no token with this id.',
+      'The vocabulary has no token with this id',
       got=index if is_integer else repr(index),
       expected=f'0..{size - 1}',
       where=where,

@@ -138,7 +138,7 @@ class Vocabulary:
     kind = description.get('type', 'sentencepiece')
     if not isinstance(kind, str) or kind not in _CLASSES_BY_KIND:
       raise errors.VocabularyError(
-        f'The vocabulary type specified in {DESCRIPTION_FILE} is unknown.',
+        f'The vocabulary type specified in {DESCRIPTION_FILE} is unknown',
         got=kind,
         expected=' or '.join(_CLASSES_BY_KIND),
         where=str(directory),
@@ -299,7 +299,7 @@ class Vocabulary:
       return self.spec.languages.index(code)
     except ValueError:
       raise errors.VocabularyError(
-        'The vocabulary does not include this language.',
+        'The vocabulary does not include this language',
         got=str(code),
         expected=', '.join(self.spec.languages),
         fix=name_suggestions.suggest_language(str(code), self.spec.languages)
@@ -352,7 +352,7 @@ def read_file(path: pathlib.Path) -> bytes:
   except OSError as error:
     errors.raise_if_system_error(error, path)
     raise errors.VocabularyError(
-      f'The vocabulary file {path.name} is missing.',
+      f'The vocabulary file {path.name} is missing',
       got=error.strerror,
       where=str(path.parent),
     ) from error
@@ -375,7 +375,7 @@ def read_description(directory) -> dict:
       description = checksums.verify_digest(description)
   except FileNotFoundError as error:
     raise errors.VocabularyError(
-      'The directory does not contain a vocabulary.',
+      'The directory does not contain a vocabulary',
       got=str(directory),
       expected=f'a directory that contains {DESCRIPTION_FILE} and the model '
       'files that it lists',
@@ -384,7 +384,7 @@ def read_description(directory) -> dict:
   except (OSError, ValueError, RecursionError) as error:
     errors.raise_if_system_error(error, path)
     raise errors.VocabularyError(
-      f'The file {DESCRIPTION_FILE} cannot be read ({error}).', where=str(path)
+      f'The file {DESCRIPTION_FILE} cannot be read ({error})', where=str(path)
     ) from error
   _check_format(description, path)
   return description
@@ -395,7 +395,7 @@ def _check_format(description, path) -> None:
   format_version = isinstance(description, dict) and description.get('format')
   if format_version != FORMAT:
     raise errors.VocabularyError(
-      f'The format of the file {DESCRIPTION_FILE} is unknown.',
+      f'The format of the file {DESCRIPTION_FILE} is unknown',
       got=format_version,
       expected=f'format {FORMAT}',
       where=str(path),

@@ -87,7 +87,7 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
     self.id_layout = id_layout
     if type(extra_ids) is not int or extra_ids < 0:
       raise errors.VocabularyError(
-        'The number of T5 sentinels is invalid.',
+        'The number of T5 sentinels is invalid',
         got=extra_ids,
         expected='a non-negative integer',
         where='extra_ids',
@@ -136,7 +136,7 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
     if tuple(model_tokens[:3]) != expected_tokens:
       raise errors.VocabularyError(
         "The first tokens of the SentencePiece model are not fairseq's "
-        'special symbols.',
+        'special symbols',
         got=', '.join(model_tokens[:3]),
         expected=', '.join(expected_tokens),
       )
@@ -156,7 +156,7 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
       }
     except (KeyError, ValueError, TypeError) as error:
       raise errors.VocabularyError(
-        f'The vocabulary description {FILE} does not define the token ids.',
+        f'The vocabulary description {FILE} does not define the token ids',
         got=f'{type(error).__name__}: {error}',
         where=base_vocabulary.DESCRIPTION_FILE,
       ) from error

@@ -76,7 +76,7 @@ class Layout:
     except (KeyError, TypeError, ValueError, OverflowError) as error:
       raise errors.VocabularyError(
         f'The file {base_vocabulary.DESCRIPTION_FILE} does not describe an '
-        'imported vocabulary.',
+        'imported vocabulary',
         got=f'{type(error).__name__}: {error}',
         where=where,
         expected='the fields roles, languages and size',
@@ -115,13 +115,13 @@ def check_ids(ids: Collection[int]) -> None:
   invalid_id = next((i for i in ids if type(i) is not int or i < 0), None)
   if invalid_id is not None:
     raise errors.VocabularyError(
-      'A token id in the tokenizer file is invalid.',
+      'A token id in the tokenizer file is invalid',
       got=repr(invalid_id),
       expected='a non-negative integer',
     )
   if max(ids, default=0) > MAX_UNUSED_IDS + 2 * len(ids):
     raise errors.VocabularyError(
-      'The ids of the tokenizer have too many gaps.',
+      'The ids of the tokenizer have too many gaps',
       got=f'{len(ids):,} tokens with ids up to {max(ids):,}',
       expected='ids that are consecutive or have only few gaps',
     )
@@ -156,7 +156,7 @@ def make_spec(
   vocabulary_spec.check_size(size)
   if size < len(pieces):
     raise errors.VocabularyError(
-      'The tokenizer has more tokens than the embedding table has rows.',
+      'The tokenizer has more tokens than the embedding table has rows',
       got=f'{len(pieces)} tokens',
       expected=f'at most {size} tokens',
     )
@@ -174,7 +174,7 @@ def make_spec(
   )
   if missing:
     raise errors.VocabularyError(
-      'The tokenizer lacks some of the required special tokens.',
+      'The tokenizer lacks some of the required special tokens',
       got=', '.join(missing),
     )
   ids = {role: ids_by_token[layout.roles[role]] for role in ROLES}
@@ -241,7 +241,7 @@ class ImportedVocabulary(base_vocabulary.Vocabulary):
     if vocabulary.hash != expected:
       raise errors.VocabularyError(
         "The vocabulary's files do not match the hash stored in "
-        f'{base_vocabulary.DESCRIPTION_FILE}.',
+        f'{base_vocabulary.DESCRIPTION_FILE}',
         got=f'hash {vocabulary.hash[:12]}',
         expected=f'hash {str(expected)[:12]}',
         where=where,

@@ -220,7 +220,7 @@ def read_reservoirs(directory, origin: Origin) -> dict[str, Reservoir]:
   ]
   if len(counts) != 1 or missing:
     raise errors.CorpusError(
-      'The text sample is incomplete, because some of its shards are missing.',
+      'The text sample is incomplete, because some of its shards are missing',
       got=', '.join(path.name for path in shard_paths[:5]) or 'no shard',
       expected='all shards of one --num_shards'
       + (f'; missing: {", ".join(missing[:5])}' if missing else ''),
@@ -303,7 +303,7 @@ def _check_origin(path: pathlib.Path, actual: Origin, required: Origin) -> None:
   if differences:
     raise errors.CorpusError(
       'A shard of the text sample was drawn with different settings or from '
-      'different text.',
+      'different text',
       got='; '.join(differences),
       expected=f'--seed={required.seed}, --max_sentences={required.capacity} '
       'or more, and the current text',
@@ -344,7 +344,7 @@ def _read_shard(path: pathlib.Path, origin: Origin) -> Iterator[tuple]:
         )
   except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
     raise errors.CorpusError(
-      'A shard of the text sample is damaged.',
+      'A shard of the text sample is damaged',
       got=str(error)[:200],
       where=str(path),
       fix='Delete the file and write the shard again.',

@@ -142,7 +142,7 @@ def _check_merges(model: bytes, requested: int, where: str | None) -> None:
   num_merges = count_merges(model)
   if num_merges != requested:
     raise errors.VocabularyError(
-      'SentencePiece created a different number of merges than requested.',
+      'SentencePiece created a different number of merges than requested',
       got=num_merges,
       expected=requested,
       where=where,
@@ -238,7 +238,7 @@ def _make_error(
     name = 'The number of merges'
   if too_high:
     return errors.VocabularyError(
-      f'{name} is too large for the training text.',
+      f'{name} is too large for the training text',
       got=requested,
       where=where,
       expected=f'at most {int(too_high.group(1)) - num_unmerged}',
@@ -246,7 +246,7 @@ def _make_error(
     )
   if too_low:
     return errors.VocabularyError(
-      f'{name} is too small for all characters of the training text.',
+      f'{name} is too small for all characters of the training text',
       got=requested,
       expected=f'at least {too_low.group(2)}',
       where=where,
@@ -254,13 +254,13 @@ def _make_error(
     )
   if 'normalization' in message.lower() or 'charsmap' in message:
     return errors.ConfigError(
-      f'SentencePiece rejected the normalization ({message}).',
+      f'SentencePiece rejected the normalization ({message})',
       got=settings.normalization,
       expected='nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf or identity',
     )
   return errors.VocabularyError(
     'SentencePiece cannot train a model with these settings '
-    f'({message.strip()}).',
+    f'({message.strip()})',
     got=f'{flag[2:]} {requested}, {settings.model_type.value}',
     where=where,
   )

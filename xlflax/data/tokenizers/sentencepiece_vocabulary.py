@@ -123,7 +123,7 @@ def read_model(directory: pathlib.Path, name: str, sha256) -> bytes:
   """
   if pathlib.PurePath(str(name)).name != name:
     raise errors.VocabularyError(
-      'The model file must be in the vocabulary directory.',
+      'The model file must be in the vocabulary directory',
       got=name,
       expected='a file name without a directory',
       where=str(directory),
@@ -133,7 +133,7 @@ def read_model(directory: pathlib.Path, name: str, sha256) -> bytes:
   if digest != sha256:
     raise errors.VocabularyError(
       f'The file {name} does not match the digest in '
-      f'{base_vocabulary.DESCRIPTION_FILE}.',
+      f'{base_vocabulary.DESCRIPTION_FILE}',
       got=f'SHA-256 {digest[:12]}…',
       expected=f'{str(sha256)[:12]}…',
       where=str(directory),
@@ -178,7 +178,7 @@ def _read_spec(processor) -> VocabularySpec:
   first_language = len(base_vocabulary.SPECIAL_PIECES)
   if tuple(pieces[:first_language]) != base_vocabulary.SPECIAL_PIECES:
     raise errors.VocabularyError(
-      "The SentencePiece model does not start with xlflax's special symbols.",
+      "The SentencePiece model does not start with xlflax's special symbols",
       got=', '.join(pieces[:first_language]),
       expected=', '.join(base_vocabulary.SPECIAL_PIECES),
       fix='Train the model with `xlflax vocab`.',

@@ -114,7 +114,7 @@ def make_extender(vocabulary: base_vocabulary.Vocabulary) -> TokenizerExtender:
   if isinstance(vocabulary, huggingface_vocabulary.TokenizersVocabulary):
     return TokenizersExtender(vocabulary)
   raise errors.VocabularyError(
-    'Vocabularies of this type cannot be extended.',
+    'Vocabularies of this type cannot be extended',
     got=vocabulary.kind,
     expected='a vocabulary with one SentencePiece model, or a tokenizer '
     'imported from tokenizer.json',
@@ -203,7 +203,7 @@ class TokenizersExtender(TokenizerExtender):
     self._model_type = self._content['model'].get('type') or 'BPE'
     if self._model_type not in ('BPE', 'Unigram', 'WordPiece'):
       raise errors.VocabularyError(
-        'Tokenizers with this model cannot be extended.',
+        'Tokenizers with this model cannot be extended',
         got=self._model_type,
         expected='BPE, Unigram or WordPiece',
         where='--extend',
@@ -281,7 +281,7 @@ class TokenizersExtender(TokenizerExtender):
     if languages and layout.symbols:
       raise errors.VocabularyError(
         'A language without a symbol cannot be added to a tokenizer with '
-        'language symbols.',
+        'language symbols',
         got=', '.join(languages),
         expected='one of ' + ', '.join(layout.languages),
         where='--new_languages',

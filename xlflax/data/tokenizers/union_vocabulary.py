@@ -101,7 +101,7 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
     except (KeyError, TypeError, ValueError, AttributeError) as error:
       raise errors.VocabularyError(
         f'The file {base_vocabulary.DESCRIPTION_FILE} does not describe a '
-        'union vocabulary.',
+        'union vocabulary',
         got=f'{type(error).__name__}: {error}',
         where=where,
         expected='the fields anchors and members, where each member has a '
@@ -118,7 +118,7 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
     if vocabulary.hash != description.get('hash'):
       raise errors.VocabularyError(
         'The SentencePiece models do not match the hash stored in '
-        f'{base_vocabulary.DESCRIPTION_FILE}.',
+        f'{base_vocabulary.DESCRIPTION_FILE}',
         got=f'hash {vocabulary.hash[:12]}',
         where=where,
         expected=f'hash {str(description.get("hash"))[:12]}',
@@ -230,7 +230,7 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
     if language is None:
       raise errors.VocabularyError(
         'This vocabulary requires the language of a text or token, because '
-        'each language has its own tokens.',
+        'each language has its own tokens',
         got='no language',
         expected='one of ' + ', '.join(self.members),
         fix='Pass language=CODE. For tasks, set the languages with '
@@ -239,7 +239,7 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
       )
     if language not in self.members:
       raise errors.VocabularyError(
-        'The vocabulary has no tokens for this language.',
+        'The vocabulary has no tokens for this language',
         got=language,
         expected='one of ' + ', '.join(self.members),
         fix='Train the vocabulary on a corpus with text of this language.',
@@ -329,7 +329,7 @@ def _count_common_symbols(
     or len(set(symbols.values())) > 1
   ):
     raise errors.VocabularyError(
-      'The models in a union vocabulary must have the same special symbols.',
+      'The models in a union vocabulary must have the same special symbols',
       got='; '.join(
         f'{code}: {len(ids)} for {"-".join(languages)}'
         for code, (ids, languages) in symbols.items()

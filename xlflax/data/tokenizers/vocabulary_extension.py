@@ -163,7 +163,7 @@ def _select_languages(
   missing = [code for code in selected if code not in with_text]
   if missing or not selected:
     raise errors.CorpusError(
-      'The corpus contains no training text of a new language.',
+      'The corpus contains no training text of a new language',
       got=', '.join(missing)
       or f'only languages of the vocabulary: {", ".join(with_text)}',
       expected='training text of each new language',
@@ -213,7 +213,7 @@ def _is_up_to_date(output_dir: pathlib.Path, extension: dict) -> bool:
   if stored == extension:
     return True
   raise errors.VocabularyError(
-    'The output directory already contains a different vocabulary.',
+    'The output directory already contains a different vocabulary',
     got='a vocabulary that is not an extension'
     if stored is None
     else 'an extension with other settings, text or base vocabulary',
@@ -241,7 +241,7 @@ def _extend(
   )
   if len(characters) > num_tokens:
     raise errors.VocabularyError(
-      'The new languages have more new characters than tokens to add.',
+      'The new languages have more new characters than tokens to add',
       got=f'{config.size} tokens',
       expected=f'at least {len(characters) + num_symbols} tokens',
       where='--size',
@@ -270,7 +270,7 @@ def _extend(
     candidates = _select_frequent(extender, candidates, new_texts, num_tokens)
   if len(candidates) < num_tokens:
     raise errors.VocabularyError(
-      'The text does not allow the requested number of new tokens.',
+      'The text does not allow the requested number of new tokens',
       got=f'{config.size} tokens',
       expected=f'at most {len(candidates) + num_symbols} tokens',
       where='--size',

@@ -81,7 +81,7 @@ def check_size(size: int) -> None:
   """
   if size > MAX_SIZE:
     raise errors.VocabularyError(
-      'The vocabulary has more tokens than are supported.',
+      'The vocabulary has more tokens than are supported',
       got=f'{size:,} tokens',
       expected=f'at most {MAX_SIZE:,} tokens',
     )
@@ -108,7 +108,7 @@ def make_dummy_spec(size: int, *, num_languages: int = 1) -> VocabularySpec:
   num_special = first_sentinel + num_sentinels
   if size < num_special + 8:
     raise errors.ConfigError(
-      'The vocabulary size leaves too few tokens for text.',
+      'The vocabulary size leaves too few tokens for text',
       got=size,
       expected=f'{num_special + 8} or more tokens',
       where='--vocabulary_size',

@@ -122,7 +122,7 @@ def _check_models(vocabulary: Vocabulary, output_dir: pathlib.Path) -> None:
     path = output_dir / name
     if path.exists() and path.read_bytes() != content:
       raise errors.VocabularyError(
-        'The output directory contains a model from a different vocabulary.',
+        'The output directory contains a model from a different vocabulary',
         got=str(path),
         expected='an empty directory, or a directory with an xlflax vocabulary',
         fix='Pass a different --output, or replace the model with --overwrite.',
@@ -159,7 +159,7 @@ def sentence_quotas(
     }
   if not sizes:
     raise errors.CorpusError(
-      'The corpus contains no training text.',
+      'The corpus contains no training text',
       where=str(corpus),
       expected='a folder mono/ or parallel/ in addition to valid/ and test/, or '
       'a mixture of tasks with a train split',
@@ -217,7 +217,7 @@ def write_vocabulary(
         path.unlink()
   except OSError as error:
     raise errors.VocabularyError(
-      f'The vocabulary cannot be written ({error.strerror}).',
+      f'The vocabulary cannot be written ({error.strerror})',
       where=str(error.filename or output_dir),
       fix='Free disk space, or choose a different --output.',
     ) from error
@@ -301,7 +301,7 @@ def _is_up_to_date(
       return True
     differences = [f'different text in {corpus}']
   raise errors.VocabularyError(
-    'The output directory already contains a different vocabulary.',
+    'The output directory already contains a different vocabulary',
     got='; '.join(differences),
     where=str(output_dir),
     fix='Choose a different --output, or replace the vocabulary with '

@@ -205,7 +205,7 @@ def _parse(contents: Mapping[str, bytes]):
     RecursionError,
   ) as error:
     raise errors.VocabularyError(
-      'The files of an XLM vocabulary cannot be read.',
+      'The files of an XLM vocabulary cannot be read',
       got=str(error),
       expected=f'{VOCABULARY} and {MERGES}',
     ) from error

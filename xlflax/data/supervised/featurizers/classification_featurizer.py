@@ -85,7 +85,7 @@ class ClassificationFeaturizer(featurizer.Featurizer):
     num_special_pair = featurizer.num_special(2, self.separator)
     if length <= num_special_pair:
       raise errors.ConfigError(
-        'The sequence has no space for text in addition to its special tokens.',
+        'The sequence has no space for text in addition to its special tokens',
         got=f'{length} tokens',
         expected=f'more than the {num_special_pair} special tokens',
       )
@@ -172,7 +172,7 @@ class DistillationFeaturizer(ClassificationFeaturizer):
       if not match or int(match[1]) > len(vectors):
         raise errors.CorpusError(
           'The file of teacher embeddings has no embedding for a line of the '
-          'text file.',
+          'text file',
           got=f'{len(vectors)} vectors of {example.language}',
           expected='one embedding for each line of a single file in the '
           'format search',
@@ -193,7 +193,7 @@ class DistillationFeaturizer(ClassificationFeaturizer):
     if vectors.ndim != 2 or vectors.dtype.kind != 'f':
       raise errors.CorpusError(
         'The teacher embeddings of a language do not have the required shape '
-        'or type.',
+        'or type',
         got=f'shape {vectors.shape} of {path}',
         expected='an array of floating-point numbers of shape [lines, size], '
         'saved by numpy.save',

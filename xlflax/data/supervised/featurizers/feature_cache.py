@@ -129,7 +129,7 @@ class FeatureTable:
         raise ValueError(f'format {int(arrays["format"])}')
     except (ValueError, OSError, KeyError, TypeError) as error:
       raise errors.CacheError(
-        f'A feature cache file cannot be read ({error}).',
+        f'A feature cache file cannot be read ({error})',
         where=str(path),
         fix='Delete the file. It is written again from the examples.',
       ) from error

@@ -218,7 +218,7 @@ class QuestionAnsweringFeaturizer(featurizer.Featurizer):
     capacity = length - num_special - len(question)
     if capacity < 1:
       raise errors.ConfigError(
-        'The question and the special tokens leave no space for the context.',
+        'The question and the special tokens leave no space for the context',
         got=f'{length} tokens, {len(question)} of the question, '
         f'{num_special} special tokens',
         fix='Increase the length, or decrease max_question_length.',

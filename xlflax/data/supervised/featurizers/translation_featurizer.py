@@ -54,7 +54,7 @@ class TranslationPairFeaturizer(Featurizer):
     if self.featurizer.leaves_rows_out:
       raise errors.ConfigError(
         '`TranslationPairFeaturizer` requires a featurizer that keeps all '
-        'windows.',
+        'windows',
         got=f'{type(self.featurizer).__name__} that drops windows without an '
         'answer',
         expected='a featurizer that keeps all windows',

@@ -78,7 +78,7 @@ def encode_words(
   """
   if isinstance(words, str):
     raise errors.VocabularyError(
-      'The sentence is a single string instead of a sequence of words.',
+      'The sentence is a single string instead of a sequence of words',
       got=repr(words),
       expected='a sequence of words',
     )

@@ -65,7 +65,7 @@ def text_rows(
   )
   if capacity < 1:
     raise errors.ConfigError(
-      'The sequence has no space for text in addition to its special tokens.',
+      'The sequence has no space for text in addition to its special tokens',
       got=f'{length} tokens',
       expected='more than the 2 special tokens',
     )

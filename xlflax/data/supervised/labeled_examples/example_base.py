@@ -72,7 +72,7 @@ class Example:
       value = getattr(self, field.name)
       return (value,) if isinstance(value, str) else value
     raise errors.ConfigError(
-      'Examples in this task family have no labels.',
+      'Examples in this task family have no labels',
       got=self.KIND,
       expected='one of '
       + ', '.join(
@@ -184,7 +184,7 @@ def class_of(kind: str) -> type[Example]:
   """
   if kind not in _classes:
     raise errors.ConfigError(
-      'No task family with this name is registered.',
+      'No task family with this name is registered',
       got=kind,
       expected='one of ' + ', '.join(sorted(_classes)),
       fix="Import the module that defines the task family's example class.",
@@ -210,7 +210,7 @@ def check_number(expected: int, actual: int, unit: str) -> None:
   """
   if expected != actual:
     raise errors.CorpusError(
-      'The number of predictions differs from the number of test items.',
+      'The number of predictions differs from the number of test items',
       got=f'{actual} {unit}',
       expected=str(expected),
     )
@@ -233,7 +233,7 @@ def _register(cls: type[Example]) -> None:
     registered.__qualname__,
   ) != (cls.__module__, cls.__qualname__):
     raise errors.ConfigError(
-      'An example class is already registered for this KIND.',
+      'An example class is already registered for this KIND',
       got=f'{cls.__module__}.{cls.__qualname__}',
       expected=f'a KIND other than {cls.KIND!r}, which is the KIND of '
       f'{registered.__module__}.{registered.__qualname__}',
@@ -250,8 +250,7 @@ def _decode_columns(
   missing = set(forms) - set(columns) - optional
   if missing:
     raise errors.CorpusError(
-      f'The examples of a task in the family {cls.KIND} lack required '
-      'features.',
+      f'The examples of a task in the family {cls.KIND} lack required features',
       got=', '.join(sorted(columns)),
       expected=', '.join(sorted(missing)),
       where=where,
@@ -273,7 +272,7 @@ def _check_word_counts(example: Example, where: str) -> None:
   }
   if len(set(sizes.values())) > 1:
     raise errors.CorpusError(
-      'An example has different numbers of words and word labels.',
+      'An example has different numbers of words and word labels',
       got=', '.join(f'{size} {name}' for name, size in sizes.items()),
       where=f'{where}, example {example.id}',
     )

@@ -95,7 +95,7 @@ def feature_types(cls: type) -> dict[str, FeatureType]:
     hint = _without_none(hints[field.name])
     if hint not in _FORMS:
       raise errors.ConfigError(
-        'An example class has a field whose type columns do not support.',
+        'An example class has a field whose type columns do not support',
         got=str(hint),
         expected='str, float, tuple[str, ...] or tuple[int, ...]',
         where=f'{cls.__name__}.{field.name}',

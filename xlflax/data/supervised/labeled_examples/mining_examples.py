@@ -94,7 +94,7 @@ class BitextSentences:
     for pair in pairs:
       if pair[0] not in self.first or pair[1] not in self.second:
         raise errors.CorpusError(
-          'A mined pair contains an unknown sentence id.',
+          'A mined pair contains an unknown sentence id',
           got=' '.join(pair),
           expected='an id of the first and an id of the second collection',
         )
@@ -117,7 +117,7 @@ class BitextSentences:
     for line in predictions:
       if not 0 <= line < len(self.first):
         raise errors.CorpusError(
-          'A predicted line number is past the end of the first collection.',
+          'A predicted line number is past the end of the first collection',
           got=line,
           expected=f'a line number from 0 to {len(self.first) - 1}',
         )

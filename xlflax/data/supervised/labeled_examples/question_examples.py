@@ -102,7 +102,7 @@ class Question(example_base.Example):
     if unmatched:
       raise errors.CorpusError(
         'The ids of the predicted answers do not match the ids of the '
-        'questions.',
+        'questions',
         got=f'{len(predictions)} answers to {len(ids)} questions, with the '
         f'unmatched id {min(unmatched)}',
         expected='one predicted answer for each question',

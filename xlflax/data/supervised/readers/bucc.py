@@ -176,7 +176,7 @@ def _read_gold_lines(
       )
   if len(lines) != len(second):
     raise errors.CorpusError(
-      'The gold file and the second file have different numbers of lines.',
+      'The gold file and the second file have different numbers of lines',
       got=f'{len(lines)} lines',
       expected=f'{len(second)} lines, one for each sentence of the second file',
       where=str(path),

@@ -266,7 +266,7 @@ def _map_label(label: str | None, options: _ReaderOptions, number: int):
     return _RENAMED_LABELS.get(label, label)
   if label not in options.labels:
     raise errors.CorpusError(
-      'The file contains a label that is not a key of `labels`.',
+      'The file contains a label that is not a key of `labels`',
       got=repr(label),
       expected='one of ' + ', '.join(map(repr, options.labels)),
       where=f'{options.path}:{number}',
@@ -336,7 +336,7 @@ def _get_field(fields, names, path, number, column: int | str) -> str | None:
     return fields[column] if column < len(fields) else None
   if column not in names:
     raise errors.CorpusError(
-      'The header of the file lacks a column that `columns` requires.',
+      'The header of the file lacks a column that `columns` requires',
       got=', '.join(names),
       expected=column,
       where=f'{path}:1',
@@ -376,7 +376,7 @@ def _check_no_header(fields: list[str], columns: Columns, path) -> None:
   are_names = all(_COLUMN_NAME.fullmatch(field.strip()) for field in fields)
   if are_names and fields[label].strip().lower() in _LABEL_COLUMNS:
     raise errors.CorpusError(
-      'The first line of the TSV file seems to contain column names.',
+      'The first line of the TSV file seems to contain column names',
       got=file_reading.shorten_quoted(' | '.join(fields)),
       expected='an example',
       where=f'{path}:1',
@@ -388,7 +388,7 @@ def _check_columns(columns: Columns) -> None:
   """Raises a ConfigError for a missing or unknown field."""
   if 'text' not in columns or set(columns) - set(_FIELDS):
     raise errors.ConfigError(
-      'The keys of `columns` are not the fields of an example.',
+      'The keys of `columns` are not the fields of an example',
       got=', '.join(columns),
       expected='text, and optionally paired_text, label, id and language',
     )

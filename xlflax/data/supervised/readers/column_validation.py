@@ -144,7 +144,7 @@ def check_scores(
   )
   if are_line_numbers or any(abs(score) == float('inf') for score in scores):
     raise errors.CorpusError(
-      'The score column does not contain similarity scores.',
+      'The score column does not contain similarity scores',
       got=', '.join(f'{score:g}' for score in scores[:5]) + ', …',
       expected='similarity scores, such as numbers from 0 to 5',
       where=str(path),
@@ -182,7 +182,7 @@ def check_tags(
     len(tags) > 2 * len(distinct_words) or num_equal > 0.8 * len(pairs)
   ):
     raise errors.CorpusError(
-      'The tag column of the file seems to contain words.',
+      'The tag column of the file seems to contain words',
       got=f'{len(tags)} different tags of {len(distinct_words)} different '
       'words, such as ' + ', '.join(map(repr, sorted(tags)[:3])),
       expected='a column with few different tags',
@@ -249,7 +249,7 @@ def check_languages(
   texts = [' '.join(side[: corpus_checks.LINES]) for side in sides]
   if corpus_checks.scripts_are_exchanged((first, second), texts):
     raise errors.CorpusError(
-      'The two languages of the file seem to be swapped.',
+      'The two languages of the file seem to be swapped',
       got=f'{corpus_checks.dominant_script(texts[0])} letters as {first}, '
       f'{corpus_checks.dominant_script(texts[1])} letters as {second}',
       where=str(path),
@@ -322,7 +322,7 @@ def _wrong_columns_error(
     suggestion['label'] = label_columns[0]
     expected += f'; the column {label_columns[0]!r} looks like the label'
   return errors.CorpusError(
-    'The label column of the file seems to contain texts or line numbers.',
+    'The label column of the file seems to contain texts or line numbers',
     got=f'{len(set(labels))} different labels of {len(labels)} examples, such '
     f'as {labels[0][:60]!r}, with columns={dict(columns)}',
     expected=expected,

@@ -54,7 +54,7 @@ def require_file(path: str | os.PathLike) -> pathlib.Path:
   path = bucket_staging.stage_input(path)
   if not path.is_file():
     raise errors.CorpusError(
-      'The file with labeled examples does not exist.', got=str(path)
+      'The file with labeled examples does not exist', got=str(path)
     )
   return path
 
@@ -195,7 +195,7 @@ def malformed_line_error(
     fix: Instruction for the user that solves the problem.
   """
   return errors.CorpusError(
-    f'Malformed {kind}.',
+    f'Malformed {kind}',
     got=reason,
     expected=expected,
     where=f'{path}:{number}',
@@ -215,7 +215,7 @@ def check_no_header(
   """
   if all(field.strip().lower() in names for field in fields):
     raise errors.CorpusError(
-      'The first line of the file seems to contain column names.',
+      'The first line of the file seems to contain column names',
       got=shorten_quoted(' | '.join(fields)),
       expected='data',
       where=f'{path}:1',
@@ -227,7 +227,7 @@ def check_any(examples: Iterable, path) -> None:
   """Raises a CorpusError if a file contains no examples."""
   if not examples:
     raise errors.CorpusError(
-      'The file contains no labeled examples.',
+      'The file contains no labeled examples',
       where=str(path),
       fix='Add examples to the file, or remove it from the source.',
     )

@@ -69,7 +69,7 @@ def read_lines(paths: Sequence[str | os.PathLike]) -> list[corpus.Pair]:
         longer, number = first, source_line[0]
       raise errors.CorpusError(
         'The two files are not line-aligned, because they have different '
-        'numbers of lines.',
+        'numbers of lines',
         got=f'more lines in {longer}',
         where=f'{longer}:{number}',
         expected=f'the same number of lines in {first} and {second}',

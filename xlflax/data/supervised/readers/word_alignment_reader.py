@@ -70,7 +70,7 @@ def read_aligned_sentences(
   if len(paths) not in (2, 3) or first_index not in (0, 1):
     raise errors.ConfigError(
       'Word alignments require two or three files and a `first_index` of 0 '
-      'or 1.',
+      'or 1',
       got=f'{len(paths)} files, first_index {first_index}',
       expected='(text, links) or (source, target, links), first_index 0 or 1',
     )
@@ -203,7 +203,7 @@ def _check_same_format(numbered_lines, paths) -> None:
   ]
   if unnumbered and numbered:
     raise errors.CorpusError(
-      'Only some of the files of a word alignment number their sentences.',
+      'Only some of the files of a word alignment number their sentences',
       got=f'sentence numbers in {", ".join(numbered)}',
       expected='a sentence number and a tab at the start of each line of all '
       'files, or of none',
@@ -215,7 +215,7 @@ def _check_same_sentences(columns, paths) -> None:
   """Raises a CorpusError if files do not contain the same sentences."""
   if len({frozenset(column) for column in columns}) > 1:
     raise errors.CorpusError(
-      'The source, target and link files contain different sentences.',
+      'The source, target and link files contain different sentences',
       got=', '.join(
         f'{len(column)} lines in {path}'
         for column, path in zip(columns, paths, strict=True)

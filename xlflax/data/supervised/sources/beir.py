@@ -99,7 +99,7 @@ class BeirDataset:
     missing = set(self.splits or ()) - set(available)
     if missing or not available:
       raise errors.CorpusError(
-        'The folder of the retrieval data set lacks a language.',
+        'The folder of the retrieval data set lacks a language',
         got=', '.join(sorted(missing)) or 'no part',
         expected=f'<part>/{RELEVANCE}'
         if not available
@@ -342,7 +342,7 @@ def _check_ids(folder, queries, documents, relevance, candidates) -> None:
       unknown = [name for name in document_ids if name not in documents]
       if query not in queries or unknown:
         raise errors.CorpusError(
-          'A line refers to a query or document that does not exist.',
+          'A line refers to a query or document that does not exist',
           got=unknown[0] if unknown else query,
           expected='the ids of an existing query and an existing document',
           where=str(folder),

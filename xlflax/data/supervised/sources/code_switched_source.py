@@ -98,7 +98,7 @@ def by_id(
     repeated_id = counts.most_common(1)[0][0]
     raise errors.CorpusError(
       'Translations cannot be matched with their originals, because two '
-      'examples have the same id.',
+      'examples have the same id',
       got=repeated_id,
       where=f'part {part}',
     )
@@ -128,7 +128,7 @@ def find_translation(
   translation = candidates.get(example.id)
   if translation is None:
     raise errors.CorpusError(
-      'No original example has the same id as a translation.',
+      'No original example has the same id as a translation',
       got=f'id {example.id}',
       where=f'part {part}',
       expected='the id of an original example',
@@ -140,7 +140,7 @@ def find_translation(
     may_be_blind and translation.is_blind
   ):
     raise errors.CorpusError(
-      'The label of a translation differs from that of its original.',
+      'The label of a translation differs from that of its original',
       got=f'{label!r} and {getattr(translation, "label", None)!r}',
       where=f'part {part}, id {example.id}',
       fix='Check that the files contain the same examples in the same order.',
@@ -177,7 +177,7 @@ def switch_halves(
       _combine_texts(original, translation, ids[1]),
     )
   raise errors.ConfigError(
-    'Code-switching requires examples with two texts.',
+    'Code-switching requires examples with two texts',
     got=original.KIND,
     expected='examples with a premise and a hypothesis, or with a question '
     'and a context',

@@ -33,7 +33,7 @@ class ConcatDataset(example_source.ExampleSource):
     repeated = sorted({part for part in parts if parts.count(part) > 1})
     if repeated:
       raise errors.ConfigError(
-        'Two of the combined sources contain the same language split.',
+        'Two of the combined sources contain the same language split',
         got=', '.join(repeated),
         where='ConcatDataset.sources',
         fix='List all files of a language split in one source.',
@@ -45,7 +45,7 @@ class ConcatDataset(example_source.ExampleSource):
       if part in source.languages():
         return source.load(part)
     raise errors.CorpusError(
-      'The source of examples has no file for this language.',
+      'The source of examples has no file for this language',
       got=part,
       expected='one of ' + ', '.join(self.languages()),
       fix=name_suggestions.suggest_language(part, self.languages()),

@@ -89,14 +89,14 @@ class FileDataset(ExampleSource):
       file_formats.check_options(self.format, options)
     if self.files and (unknown := set(self.language_options) - set(self.files)):
       raise errors.ConfigError(
-        '`language_options` contains languages for which there are no files.',
+        '`language_options` contains languages for which there are no files',
         got=', '.join(sorted(unknown)),
         expected='some of ' + ', '.join(self.files),
         where='FileDataset.language_options',
       )
     if not self.files:
       raise errors.ConfigError(
-        '`files` must not be empty.',
+        '`files` must not be empty',
         where='FileDataset.files',
         expected="a mapping from languages to files, such as {'en': "
         "'test-en.tsv'}",
@@ -305,7 +305,7 @@ class BitextMiningFiles(BitextMiningSource):
     languages = file_formats.two_languages(part)
     if isinstance(paths, str) or len(paths) not in (2, 3):
       raise errors.ConfigError(
-        'Bitext mining requires the files of two sentence collections.',
+        'Bitext mining requires the files of two sentence collections',
         got=repr(paths),
         where=f'part {part}',
         expected='the files (first, second) or (first, second, gold)',
@@ -317,7 +317,7 @@ def _get_files(files: Mapping[str, Any], part: str) -> Any:
   """Returns a language split's files, or raises a CorpusError without any."""
   if part not in files:
     raise errors.CorpusError(
-      'The source of examples has no file for this language.',
+      'The source of examples has no file for this language',
       got=part,
       expected='one of ' + ', '.join(files),
       fix=name_suggestions.suggest_language(part, files),

@@ -121,7 +121,7 @@ def add_labeled_task(
   example_kind = file_formats.find_of_examples(format).example.KIND
   if kind not in (None, example_kind):
     raise errors.ConfigError(
-      "The argument `kind` differs from the file format's task family.",
+      "The argument `kind` differs from the file format's task family",
       got=kind,
       expected=example_kind,
       where=f'task {name}',
@@ -224,7 +224,7 @@ def add_labeled_mixture(name: str, tasks: Sequence[str]) -> seqio.Mixture:
   """
   if name in seqio.MixtureRegistry.names():
     raise errors.CorpusError(
-      'A mixture with this name is already registered.', got=name
+      'A mixture with this name is already registered', got=name
     )
   return seqio.MixtureRegistry.add(name, [(task, 1.0) for task in tasks])
 
@@ -296,7 +296,7 @@ def _check_files(
   for path in (path for paths in paths_by_split.values() for path in paths):
     if not os.path.isfile(path):
       raise errors.CorpusError(
-        'The file with labeled examples does not exist.',
+        'The file with labeled examples does not exist',
         got=str(path),
         where=f'task {name}',
       )

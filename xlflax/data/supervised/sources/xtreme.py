@@ -35,14 +35,14 @@ def find_xtreme_task(
   """
   if version not in xtreme_tasks.VERSIONS:
     raise errors.ConfigError(
-      'There is no version of XTREME with this name.',
+      'There is no version of XTREME with this name',
       got=version,
       expected=' or '.join(xtreme_tasks.VERSIONS),
     )
   tasks = xtreme_tasks.VERSIONS[version]
   if name not in tasks:
     raise errors.ConfigError(
-      'There is no XTREME task with this name.',
+      'There is no XTREME task with this name',
       got=name,
       expected='one of ' + ', '.join(tasks),
       fix=name_suggestions.did_you_mean(name, tasks),
@@ -158,7 +158,7 @@ def xtreme_examples(
     )
   if not files or missing:
     raise errors.CorpusError(
-      f"XTREME's folder lacks files for the task {name}.",
+      f"XTREME's folder lacks files for the task {name}",
       got=', '.join(sorted(missing)) if languages else None,
       expected=_show_patterns(task, split)
       if split in task.files
@@ -194,7 +194,7 @@ def xtreme_rankings(
   """
   if name not in xtreme_tasks.RANKED:
     raise errors.ConfigError(
-      'There is no XTREME-R retrieval task with this name.',
+      'There is no XTREME-R retrieval task with this name',
       got=name,
       expected=' or '.join(xtreme_tasks.RANKED),
     )
@@ -203,7 +203,7 @@ def xtreme_rankings(
     folder = folder / split
   if not folder.is_dir():
     raise errors.CorpusError(
-      "XTREME-R's folder does not contain the converted retrieval data.",
+      "XTREME-R's folder does not contain the converted retrieval data",
       where=str(folder),
       fix=f'Run xlflax tasks convert {name} --input={directory}/{name} '
       f'--output={directory}/{name}/ranked.',
@@ -238,7 +238,7 @@ def mlqa_pairs(directory: str, split: str = TEST) -> example_source.FileDataset:
         files[part] = str(file)
   if not files:
     raise errors.CorpusError(
-      "XTREME's folder lacks files for the task mlqa.",
+      "XTREME's folder lacks files for the task mlqa",
       where=str(folder),
       expected='files named '
       f'{name}-context-<language>-question-<language>.json',
@@ -251,7 +251,7 @@ def _find_root(directory: str) -> pathlib.Path:
   root = paths.to_local_path(directory, where="XTREME's folder")
   if not root.is_dir():
     raise errors.CorpusError(
-      "XTREME's folder does not exist.",
+      "XTREME's folder does not exist",
       got=directory,
       expected='the path of the folder `download` created by '
       'scripts/download_data.sh in '
