@@ -67,10 +67,10 @@ def _analysis(**settings):
 
 
 def test_a_folder(tmp_path):
-  written = analysis_report.write(
+  paths = analysis_report.write(
     tmp_path / 'out', _analysis(), command=['xlflax', 'analyze', '--output=a b']
   )
-  assert sorted(path.name for path in written) == sorted(
+  assert sorted(path.name for path in paths) == sorted(
     path.name for path in (tmp_path / 'out').iterdir()
   )
   page = (tmp_path / 'out' / 'report.html').read_text()
@@ -207,8 +207,8 @@ def test_lines_can_be_told_apart():
 
 def test_axes_end_above_the_highest_value():
   lines = {'p': {'a': [(0, 28.0), (1, math.nan)]}}
-  for whole, top in ((100, 30), (None, None)):
-    axes = plots.line_panels('t', 'v', lines, whole=whole).axes[0]
+  for axis_end, top in ((100, 30), (None, None)):
+    axes = plots.line_panels('t', 'v', lines, whole=axis_end).axes[0]
     assert axes.get_xlabel() == 'layer (0: embeddings)'
     if top:
       assert axes.get_ylim()[1] == pytest.approx(1.02 * top)
@@ -252,33 +252,33 @@ def test_curves_of_evaluations(tmp_path):
     },
   )
   _write_results(run, 'perplexity', {20: {'perplexity/mean': 7.5}})
-  found = training_curves.LearningCurvesStudy(runs=(str(run),)).run(
+  result = training_curves.LearningCurvesStudy(runs=(str(run),)).run(
     fakes.FakeModels()
   )
   values = {
-    (row['task'], row['part'], row['step']): row['value'] for row in found.rows
+    (row['task'], row['part'], row['step']): row['value'] for row in result.rows
   }
   assert values['xnli', 'en', 20] == pytest.approx(70)
   assert values['perplexity', 'mean', 20] == 7.5
   assert ('xnli', 'loss', 10) not in values
   gaps = {
     (row['part'], row['step']): row['value']
-    for row in found.pictures['xnli.transfer'].rows
+    for row in result.pictures['xnli.transfer'].rows
   }
   assert gaps['gap', 10] == pytest.approx(30) and gaps['gap', 20] == (
     pytest.approx(40)
   )
   assert gaps['transfer', 10] == pytest.approx(30)
-  assert set(found.pictures) == {'xnli', 'xnli.transfer'}
+  assert set(result.pictures) == {'xnli', 'xnli.transfer'}
   for settings, values in (
     ({'tasks': ('xnli', 'pos')}, ('perplexity', 'xnli', 'pos')),
     ({'metric': 'accuracy'}, ('accuracy', 'perplexity')),
   ):  # the others are not lost
-    found = training_curves.LearningCurvesStudy(
+    result = training_curves.LearningCurvesStudy(
       runs=(str(run),), **settings
     ).run(fakes.FakeModels())
-    assert {row['task'] for row in found.rows} == {'xnli'}
-    assert_mentions(found.failures[0], *values)
+    assert {row['task'] for row in result.rows} == {'xnli'}
+    assert_mentions(result.failures[0], *values)
 
 
 def test_curves_never_join_splits(tmp_path):
@@ -288,23 +288,23 @@ def test_curves_never_join_splits(tmp_path):
     _write_results(
       run,
       'retrieval',
-      {step: {'accuracy/mean': found} for step, found in steps.items()},
+      {step: {'accuracy/mean': accuracy} for step, accuracy in steps.items()},
       split,
     )
-  found = training_curves.LearningCurvesStudy(runs=(str(run),)).run(
+  result = training_curves.LearningCurvesStudy(runs=(str(run),)).run(
     fakes.FakeModels()
   )
-  assert set(found.pictures) == {'retrieval.validation', 'retrieval.test'}
+  assert set(result.pictures) == {'retrieval.validation', 'retrieval.test'}
   values = [
     (row['step'], row['value'])
-    for row in found.rows
+    for row in result.rows
     if row['task'] == 'retrieval (test)'
   ]
   assert values == [(0, 10.0), (10, 50.0), (20, 50.0)]
 
 
 def test_a_run_without_results():
-  found = training_curves.LearningCurvesStudy(runs=('nowhere',)).run(
+  result = training_curves.LearningCurvesStudy(runs=('nowhere',)).run(
     fakes.FakeModels()
   )
-  assert found.failures
+  assert result.failures

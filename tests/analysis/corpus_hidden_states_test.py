@@ -20,17 +20,17 @@ def texts(sentences):
   return sentences('de', 20)
 
 
-def _means(eval_model, texts, words):
+def _means(eval_model, texts, vocabulary_words):
   """{word: mean [L + 1, H]}; these texts have single spaces between words."""
   places = {}
   for text in texts:
     split = text.split()
-    (one,) = word_states.word_states(eval_model, [split], [('de', 0)])
+    (reading,) = word_states.word_states(eval_model, [split], [('de', 0)])
     for i, word in enumerate(split):
-      row = word if word in words else word.lower()
-      if row in words:
-        places.setdefault(row, []).append(one.states[:, i])
-  return {word: np.mean(found, axis=0) for word, found in places.items()}
+      row = word if word in vocabulary_words else word.lower()
+      if row in vocabulary_words:
+        places.setdefault(row, []).append(reading.states[:, i])
+  return {word: np.mean(states, axis=0) for word, states in places.items()}
 
 
 def test_means_are_over_tokens_then_over_the_corpus(eval_model, texts):
@@ -41,15 +41,13 @@ def test_means_are_over_tokens_then_over_the_corpus(eval_model, texts):
   assert means.words == ('der', 'hund', 'Katze', 'Milch', 'fehlt')
   assert means.sums.shape == (5, 3, 16) and means.sentences == 20
   assert means.counts.tolist() == [
-    sum(
-      word in (given, given.lower()) for text in texts for given in text.split()
-    )
+    sum(word in (form, form.lower()) for text in texts for form in text.split())
     for word in means.words
   ]
   for layer in range(3):
-    found = means.vectors(layer)
-    assert set(found.words) == set(expected) == set(_WORDS) - {'fehlt'}
-    for word, vector in zip(found.words, found.vectors, strict=True):
+    vectors = means.vectors(layer)
+    assert set(vectors.words) == set(expected) == set(_WORDS) - {'fehlt'}
+    for word, vector in zip(vectors.words, vectors.vectors, strict=True):
       np.testing.assert_allclose(vector, expected[word][layer], atol=1e-5)
 
 
@@ -66,11 +64,11 @@ def test_text_is_read_as_it_is_written(eval_model):
   of_word = np.repeat(np.arange(5), lengths)
   comma = int(lengths[:3].sum()) - 1  # a piece of its own in this vocabulary
   of_word[comma] = -1
-  (one,) = word_states.states_of_readings(
+  (reading,) = word_states.states_of_readings(
     eval_model, [word_states.Reading(ids, of_word)], [0]
   )
-  np.testing.assert_allclose(means.sums[0], one.states[:, 2], atol=1e-5)
-  np.testing.assert_allclose(means.sums[1], one.states[:, 4], atol=1e-5)
+  np.testing.assert_allclose(means.sums[0], reading.states[:, 2], atol=1e-5)
+  np.testing.assert_allclose(means.sums[1], reading.states[:, 4], atol=1e-5)
 
 
 def test_an_interrupted_corpus_is_gone_on_with(
@@ -91,7 +89,7 @@ def test_an_interrupted_corpus_is_gone_on_with(
       eval_model, broken(), 'de', _WORDS, block=5, store=store
     )
   read = []
-  found = corpus_hidden_states.mean_word_states(
+  means = corpus_hidden_states.mean_word_states(
     eval_model,
     (read.append(text) or text for text in texts),
     'de',
@@ -105,13 +103,13 @@ def test_an_interrupted_corpus_is_gone_on_with(
     ).sentences
     == 20
   )
-  assert found.sentences == 20 and len(read) == 20
-  np.testing.assert_array_equal(found.counts, expected.counts)
-  np.testing.assert_allclose(found.sums, expected.sums, atol=1e-4)
+  assert means.sentences == 20 and len(read) == 20
+  np.testing.assert_array_equal(means.counts, expected.counts)
+  np.testing.assert_allclose(means.sums, expected.sums, atol=1e-4)
   again = corpus_hidden_states.mean_word_states(
     eval_model, texts, 'de', _WORDS, store=store
   )
-  np.testing.assert_array_equal(again.sums, found.sums)
+  np.testing.assert_array_equal(again.sums, means.sums)
 
 
 def test_a_store_of_something_else_is_refused(tmp_path):
@@ -141,9 +139,9 @@ def test_sums_by_hand():
   )
   means.update([(np.array([1]), np.array([[[2.0, 0]]]))], sentences=1)
   assert means.sentences == 3
-  found = means.vectors(0)
-  assert found.words == ('a', 'b')
-  np.testing.assert_allclose(found.vectors, [[5, 5], [2, 2]])
+  vectors = means.vectors(0)
+  assert vectors.words == ('a', 'b')
+  np.testing.assert_allclose(vectors.vectors, [[5, 5], [2, 2]])
   assert means.vectors(-1, least=2).words == ('b',)
   with raises_error(errors.AnalysisError, got=1):
     means.vectors(1)
@@ -160,7 +158,7 @@ def test_blocks_of_sentences_are_those_of_all_at_once(
       eval_model, iter(texts), 'de', block=block
     )
   )
-  assert [found.shape for found in blocks] == [(3, size, 16) for size in sizes]
+  assert [block.shape for block in blocks] == [(3, size, 16) for size in sizes]
   expected = sentence_states.sentence_states(eval_model, texts, [0] * 20).states
   np.testing.assert_allclose(np.concatenate(blocks, 1), expected, atol=1e-5)
 
@@ -183,26 +181,28 @@ def test_progress(eval_model, texts, monkeypatch, caplog):
   corpus_hidden_states.mean_word_states(
     eval_model, iter(texts), 'de', _WORDS, block=20
   )
-  found = [record.getMessage() for record in caplog.records]
-  assert len(found) == 3
-  assert_mentions(found[0], 12, 20)
-  assert_mentions(found[1], 20)
-  assert_mentions(found[2], 20)
+  messages = [record.getMessage() for record in caplog.records]
+  assert len(messages) == 3
+  assert_mentions(messages[0], 12, 20)
+  assert_mentions(messages[1], 20)
+  assert_mentions(messages[2], 20)
 
 
 def test_embeddings_of_words_that_are_one_piece(eval_model):
   vocabulary = eval_model.vocabulary
   pieces = [piece.removeprefix('▁') for piece in vocabulary.pieces()]
-  words = ['x' * 30, *pieces, 'der', '☃', *pieces]
+  queries = ['x' * 30, *pieces, 'der', '☃', *pieces]
   single = {}
-  for word in words:
+  for word in queries:
     ids = vocabulary.encode(word)
     if len(ids) == 1 and ids[0] != vocabulary.spec.unk_id:
       single[word] = ids[0]
-  assert 0 < len(single) < len(set(words))
-  found = word_vectors.embedding_vectors(eval_model, words, 'de')
-  assert found.words == tuple(single)
+  assert 0 < len(single) < len(set(queries))
+  word_embeddings = word_vectors.embedding_vectors(eval_model, queries, 'de')
+  assert word_embeddings.words == tuple(single)
   table = np.asarray(eval_model.params['model']['embeddings']['token'])
-  np.testing.assert_array_equal(found.vectors, table[list(single.values())])
+  np.testing.assert_array_equal(
+    word_embeddings.vectors, table[list(single.values())]
+  )
   with raises_error(errors.AnalysisError, where='de', mentions=1):
     word_vectors.embedding_vectors(eval_model, ['x' * 30], 'de')

@@ -138,7 +138,7 @@ def _flags(kind, folder, output):
     return [
       encoder,
       *text,
-      *(one.replace('test', 'train', 1) for one in text),
+      *(argument.replace('test', 'train', 1) for argument in text),
     ], {'layer': {0, 1, 2}, 'mapping': {'none', 'procrustes'}}
   if kind == 'lexicon-induction':
     return [
@@ -190,8 +190,8 @@ def _run(kind, folder, output):
 def test_every_analysis(folder, tmp_path, kind):
   assert _run(kind, folder, tmp_path / 'out') == 0
   rows = json.loads((tmp_path / 'out' / 'analysis.json').read_text())['rows']
-  for column, wanted in _flags(kind, folder, tmp_path / 'again')[1].items():
-    assert {row[column] for row in rows} - {None} == wanted
+  for column, expected in _flags(kind, folder, tmp_path / 'again')[1].items():
+    assert {row[column] for row in rows} - {None} == expected
   assert (tmp_path / 'out' / 'report.html').exists()
   assert list((tmp_path / 'out').glob('*.png'))
 
@@ -214,7 +214,7 @@ def test_words_of_two_models_are_aligned_by_maps(folder, tmp_path):
     == 0
   )
   links = f'--gold_alignments=en-hi={folder / "text.en"},{folder / "text.hi"},{folder / "gold"}'
-  found = {}
+  accuracies = {}
   for name, more in (('plain', []), ('mapped', [f'--maps={maps}'])):
     assert (
       cli.main(
@@ -230,11 +230,11 @@ def test_words_of_two_models_are_aligned_by_maps(folder, tmp_path):
       )
       == 0
     )
-    found[name] = [
+    accuracies[name] = [
       row['aer']
       for row in json.loads((tmp_path / name / 'analysis.json').read_text())[
         'rows'
       ]
     ]
-  assert plain.exists() and found['plain'] != found['mapped']
-  assert len(found['plain']) == 9
+  assert plain.exists() and accuracies['plain'] != accuracies['mapped']
+  assert len(accuracies['plain']) == 9

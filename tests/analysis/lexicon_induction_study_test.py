@@ -21,10 +21,10 @@ from xlflax.utils import errors
 pytest_plugins = ['tests.evaluation.fixtures']
 
 
-def _write_vectors(path, words, vectors):
-  lines = [f'{len(words)} {vectors.shape[1]}'] + [
+def _write_vectors(path, word_list, vectors):
+  lines = [f'{len(word_list)} {vectors.shape[1]}'] + [
     word + ' ' + ' '.join(map(str, row))
-    for word, row in zip(words, vectors.tolist(), strict=True)
+    for word, row in zip(word_list, vectors.tolist(), strict=True)
   ]
   path.write_text('\n'.join(lines) + '\n')
 
@@ -35,9 +35,9 @@ def vectors(tmp_path):
   random = np.random.default_rng(1)
   rows = random.normal(size=(50, 6)).astype(np.float32)
   turn = np.linalg.qr(random.normal(size=(6, 6)))[0]
-  words = [f'w{i}' for i in range(50)]
-  _write_vectors(tmp_path / 'en.vec', words, rows)
-  _write_vectors(tmp_path / 'fr.vec', ['x' + w for w in words], rows @ turn)
+  word_list = [f'w{i}' for i in range(50)]
+  _write_vectors(tmp_path / 'en.vec', word_list, rows)
+  _write_vectors(tmp_path / 'fr.vec', ['x' + w for w in word_list], rows @ turn)
   return {'en': str(tmp_path / 'en.vec'), 'fr': str(tmp_path / 'fr.vec')}
 
 
@@ -48,7 +48,7 @@ def _dictionary(path, pairs, separator):
 
 @pytest.mark.parametrize('separator', ['\t', ' '])
 def test_a_rotation_of_word_vectors_is_recovered(tmp_path, vectors, separator):
-  found = lexicon_induction_study.LexiconInductionStudy(
+  result = lexicon_induction_study.LexiconInductionStudy(
     vectors=vectors,
     train=_dictionary(
       tmp_path / 'train', [(f'w{i}', f'xw{i}') for i in range(30)], separator
@@ -57,8 +57,8 @@ def test_a_rotation_of_word_vectors_is_recovered(tmp_path, vectors, separator):
       tmp_path / 'test', [(f'w{i}', f'xw{i}') for i in range(30, 55)], separator
     ),
   ).run(fakes.FakeModels())
-  assert not found.failures and len(found.rows) == 4
-  for row in found.rows:
+  assert not result.failures and len(result.rows) == 4
+  for row in result.rows:
     assert (row['series'], row['representation'], row['layer']) == (
       'vectors',
       'vectors',
@@ -69,18 +69,18 @@ def test_a_rotation_of_word_vectors_is_recovered(tmp_path, vectors, separator):
       assert row['precision@1'] == 1 and row['learned_from'] == 30
     else:
       assert row['precision@1'] < 0.5
-  assert set(found.pictures) == {'embeddings'}
-  analysis_report.write(tmp_path / 'out', found)
+  assert set(result.pictures) == {'embeddings'}
+  analysis_report.write(tmp_path / 'out', result)
   assert 'vectors,en-fr,' in (tmp_path / 'out' / 'words.csv').read_text()
 
 
 def test_a_dictionary_of_other_words(tmp_path, vectors):
   pairs = _dictionary(tmp_path / 'd', [('foo', 'bar')], '\t')
-  found = lexicon_induction_study.LexiconInductionStudy(
+  result = lexicon_induction_study.LexiconInductionStudy(
     vectors=vectors, train=pairs, test=pairs
   ).run(fakes.FakeModels())
-  assert found.failures
-  assert not found.rows
+  assert result.failures
+  assert not result.rows
 
 
 def test_layers_and_embeddings_of_a_model(tmp_path, eval_model, sentences):
@@ -108,10 +108,10 @@ def test_layers_and_embeddings_of_a_model(tmp_path, eval_model, sentences):
     text=text_files.TextFiles(files=files),
     directory=str(tmp_path / 's'),
   )
-  found = study.run(fakes.FakeModels(eval_model=eval_model))
+  result = study.run(fakes.FakeModels(eval_model=eval_model))
   rows = [
     row
-    for row in found.rows
+    for row in result.rows
     if row['score'] == 'csls' and row['mapping'] == 'procrustes'
   ]
   assert [(row['representation'], row['layer']) for row in rows] == [
@@ -121,22 +121,21 @@ def test_layers_and_embeddings_of_a_model(tmp_path, eval_model, sentences):
   ]
   assert all(0 < row['queries'] <= 6 for row in rows)
   assert rows[-1]['coverage'] == 1  # every word of the dictionary occurs
-  kept = [np.load(path) for path in (tmp_path / 's').glob('words.*.npz')]
-  assert {json.loads(str(one['about']))['language'] for one in kept} == {
-    'de',
-    'en',
-  }
-  assert {json.loads(str(one['about']))['run'] for one in kept} == {
+  archives = [np.load(path) for path in (tmp_path / 's').glob('words.*.npz')]
+  assert {
+    json.loads(str(archive['about']))['language'] for archive in archives
+  } == {'de', 'en'}
+  assert {json.loads(str(archive['about']))['run'] for archive in archives} == {
     'runs/mine@2'
   }
   again = study.run(fakes.FakeModels(eval_model=eval_model))
-  assert again.rows == found.rows
+  assert again.rows == result.rows
 
 
 def test_vectors_of_the_words_of_a_model(tmp_path, eval_model):
   """The baseline has the same words as the embeddings of the model."""
   spec = eval_model.vocabulary
-  words = {
+  words_by_language = {
     language: [
       word
       for word in dictionary
@@ -147,10 +146,10 @@ def test_vectors_of_the_words_of_a_model(tmp_path, eval_model):
       ('en', ('1', '2', '3', '4', '5')),
     )
   }
-  assert len(words['de']) > 2
+  assert len(words_by_language['de']) > 2
   rng = np.random.default_rng(0)
   vectors = {}
-  for language, single_tokens in words.items():
+  for language, single_tokens in words_by_language.items():
     listed = [*single_tokens, 'unknownword', 'otherunknownword']
     vectors[language] = str(tmp_path / f'{language}.vec')
     _write_vectors(
@@ -165,17 +164,17 @@ def test_vectors_of_the_words_of_a_model(tmp_path, eval_model):
     vectors=vectors,
     restrict_vectors=True,
   )
-  found = study.run(fakes.FakeModels(eval_model=eval_model))
-  assert not found.failures
+  result = study.run(fakes.FakeModels(eval_model=eval_model))
+  assert not result.failures
   sizes = {
     (row['series'], row['representation']): (
       row['source_words'],
       row['target_words'],
     )
-    for row in found.rows
+    for row in result.rows
   }
   series = fakes.SERIES[0].name
-  expected = (len(words['de']), len(words['en']))
+  expected = (len(words_by_language['de']), len(words_by_language['en']))
   assert sizes['vectors', 'vectors'] == tuple(n + 2 for n in expected)
   assert sizes[series, 'vectors of the same words'] == expected
   assert sizes[series, 'embeddings'] == expected
@@ -204,7 +203,7 @@ def test_word_vectors_and_states_that_are_not_finite(
   broken = dataclasses.replace(
     eval_model, params=jax.tree.map(lambda x: x * np.nan, eval_model.params)
   )
-  found = lexicon_induction_study.LexiconInductionStudy(
+  result = lexicon_induction_study.LexiconInductionStudy(
     series=fakes.SERIES,
     train={'de-en': str(tmp_path / 'd')},
     test={'de-en': str(tmp_path / 'd')},
@@ -212,8 +211,8 @@ def test_word_vectors_and_states_that_are_not_finite(
       files={x: str(tmp_path / x) for x in ('de', 'en')}
     ),
   ).run(fakes.FakeModels(eval_model=broken))
-  assert not found.rows
-  assert [one.part for one in found.failures] == [
+  assert not result.rows
+  assert [failure.part for failure in result.failures] == [
     f'mine de-en at step 2, {kind}' for kind in ('embeddings', 'layers')
   ]
 

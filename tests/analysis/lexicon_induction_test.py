@@ -26,10 +26,10 @@ def languages():
   rng = np.random.default_rng(0)
   first = rng.normal(size=(200, 12)).astype(np.float32)
   turned = first @ scipy.stats.ortho_group.rvs(12, random_state=0)
-  words = [f'w{i}' for i in range(200)], [f'x{i}' for i in range(200)]
+  word_lists = [f'w{i}' for i in range(200)], [f'x{i}' for i in range(200)]
   return (
-    WordVectors(tuple(words[0]), first),
-    WordVectors(tuple(words[1]), turned.astype(np.float32)),
+    WordVectors(tuple(word_lists[0]), first),
+    WordVectors(tuple(word_lists[1]), turned.astype(np.float32)),
   )
 
 
@@ -131,12 +131,12 @@ def test_words_are_found_by_the_rules_of_their_language():
 )
 def test_fasttext_files(tmp_path, name, write):
   write(tmp_path / name, _VEC)
-  found = lexicon_induction.read_vectors(tmp_path / name)
-  assert found.words == ('the', 'New York', 'ñ')
+  vectors = lexicon_induction.read_vectors(tmp_path / name)
+  assert vectors.words == ('the', 'New York', 'ñ')
   np.testing.assert_allclose(
-    found.vectors, [[0.1, -2, 0.3], [1, 2, 3], [0, 0, 1]], rtol=1e-6
+    vectors.vectors, [[0.1, -2, 0.3], [1, 2, 3], [0, 0, 1]], rtol=1e-6
   )
-  assert found.vectors.dtype == np.float32
+  assert vectors.vectors.dtype == np.float32
   two = lexicon_induction.read_vectors(tmp_path / name, max_words=2)
   assert two.words == ('the', 'New York')
 

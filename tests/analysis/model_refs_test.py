@@ -73,25 +73,27 @@ def test_checkpoints_of_a_run(run, eval_model):
 
 def test_another_prompt_gives_other_states(make_run, tmp_path):
   run = make_run(tmp_path / 'run', (1,))
-  found = []
+  states = []
   for default in (None, 'passage'):
-    own = sentence_embedding.SentenceEmbedding(
+    embedding = sentence_embedding.SentenceEmbedding(
       prompts={'passage': 'passage: '}, default_prompt=default
     )
-    sentence_embedding.write_sentence_encoding(run, own)
-    found.append(model_refs.Models().identity(model_refs.ModelRef(str(run), 1)))
-  assert found[0] != found[1]
+    sentence_embedding.write_sentence_encoding(run, embedding)
+    states.append(
+      model_refs.Models().identity(model_refs.ModelRef(str(run), 1))
+    )
+  assert states[0] != states[1]
 
 
 def test_runs_of_other_lengths(run, make_run, tmp_path):
   short = model_refs.ModelRef(str(make_run(tmp_path / 'short', (1, 2))))
   opened = model_refs.Models()
-  both = model_refs.ModelRef(run), short
-  assert opened.at_steps(both, 'last') == [
+  models = model_refs.ModelRef(run), short
+  assert opened.at_steps(models, 'last') == [
     (model_refs.ModelRef(run, 3), model_refs.ModelRef(short.directory, 2))
   ]
   assert [
-    ref.step for refs in opened.at_steps(both, 'all') for ref in refs
+    ref.step for refs in opened.at_steps(models, 'all') for ref in refs
   ] == [1, 1]
 
 
@@ -144,11 +146,13 @@ def test_reading_goes_on_where_it_stopped(
   }
   np.savez(folder / '00000.npz', states=first + 1)  # is believed
   manifests.record_files(folder, manifests.Kind.STATES, ['00000.npz'])
-  found = _read(kept, opened, _LAST, texts, 'de')
-  np.testing.assert_array_equal(found[:, :8], first + 1)
-  assert found.shape == (3, 20, 16)
+  states = _read(kept, opened, _LAST, texts, 'de')
+  np.testing.assert_array_equal(states[:, :8], first + 1)
+  assert states.shape == (3, 20, 16)
   nothing = fakes.FakeModels()  # has no model: all must be there
-  np.testing.assert_array_equal(_read(kept, nothing, _LAST, texts, 'de'), found)
+  np.testing.assert_array_equal(
+    _read(kept, nothing, _LAST, texts, 'de'), states
+  )
   _read(kept, opened, _LAST, texts, 'en')  # another language, another folder
   assert len(list(tmp_path.iterdir())) == 2
 
@@ -193,9 +197,9 @@ def test_links_are_written_for_text_without_gold(
     methods=('argmax',),
     layer=0,
   )
-  found = study.run(fakes.FakeModels(eval_model=eval_model))
-  assert not found.failures and not found.pictures and not found.tables
-  lines = found.files['mine.2.de-en.argmax.txt'].splitlines()
+  result = study.run(fakes.FakeModels(eval_model=eval_model))
+  assert not result.failures and not result.pictures and not result.tables
+  lines = result.files['mine.2.de-en.argmax.txt'].splitlines()
   assert len(lines) == 4
   assert all(
     0 <= int(i) < 7
@@ -217,10 +221,10 @@ def test_gold_links_are_scored(eval_model, tmp_path):
     methods=('argmax',),
     steps='all',
   )
-  found = study.run(fakes.FakeModels(eval_model=eval_model))
-  assert found.files['mine.2.de-de.argmax.txt'] == '0-0 1-1\n'
-  assert [row['aer'] for row in found.rows] == [0] * 6
-  assert set(found.pictures) == {'layers', 'steps'}
+  result = study.run(fakes.FakeModels(eval_model=eval_model))
+  assert result.files['mine.2.de-de.argmax.txt'] == '0-0 1-1\n'
+  assert [row['aer'] for row in result.rows] == [0] * 6
+  assert set(result.pictures) == {'layers', 'steps'}
   wrong = alignment_study.AlignmentStudy(
     source=study.source, series=fakes.SERIES, layer=3
   ).run(fakes.FakeModels(eval_model=eval_model))
@@ -242,9 +246,9 @@ def test_a_map_of_words_in_context(eval_model, sentences, tmp_path):
     level='words',
     layers=(1,),
   )
-  found = study.run(fakes.FakeModels(eval_model=eval_model))
-  assert not found.failures
-  (row,) = found.rows
+  result = study.run(fakes.FakeModels(eval_model=eval_model))
+  assert not result.failures
+  (row,) = result.rows
   assert (row['pairs'], row['held_out'], row['level']) == (21, 2, 'words')
   assert row['cosine_after'] == pytest.approx(1, abs=1e-4)
   links.write_text('0-0 1-1\n' * 11 + '0-0 99-1\n')
@@ -252,8 +256,8 @@ def test_a_map_of_words_in_context(eval_model, sentences, tmp_path):
   assert_mentions(failure, 99)
   turned = dataclasses.replace(study, links={'en-de': str(links)})
   links.write_text('0-1 2-0\n')
-  (found,) = turned._read_links(('de', 'en'), 1)
-  assert sorted(found.tolist()) == [[0, 2], [1, 0]]
+  (result,) = turned._read_links(('de', 'en'), 1)
+  assert sorted(result.tolist()) == [[0, 2], [1, 0]]
   links.write_text('0-0\n')
   for count in (1, 13):
     links.write_text('0-0\n' * count)

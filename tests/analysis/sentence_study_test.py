@@ -25,9 +25,9 @@ def _part(sides, rows):
 
 def test_a_hidden_rotation_is_found_in_the_layer_that_has_it(states):
   train, test = _part(states, slice(0, 40)), _part(states, slice(40, 80))
-  found = sentence_study.score_mapped_layers(train, test)
-  assert found.forward[0] == found.backward[0] == 1
-  assert found.mean[1] < 0.2
+  scores = sentence_study.score_mapped_layers(train, test)
+  assert scores.forward[0] == scores.backward[0] == 1
+  assert scores.mean[1] < 0.2
   assert retrieval_metrics.score_layers(*test).mean[0] < 0.5
 
 

@@ -104,12 +104,12 @@ class _Models(fakes.FakeModels):
 
 def _to_target(alignment, states):
   """In float64, of length 1."""
-  found = alignment.map_source(states).astype(np.float64)
+  mapped = alignment.map_source(states).astype(np.float64)
   for mean in alignment.target.means[::-1]:
-    along = found @ mean
+    along = mapped @ mean
     root = np.sqrt(np.maximum(along**2 + 1 - mean @ mean, 0))
-    found = mean[None] + (root - along)[:, None] * found
-  return found
+    mapped = mean[None] + (root - along)[:, None] * mapped
+  return mapped
 
 
 def test_states_are_mapped_as_arrays_are():
@@ -120,12 +120,12 @@ def test_states_are_mapped_as_arrays_are():
     procrustes.fit_alignment(first, second, max_rounds=4), {}, 0.5
   )
   parameters = stitched_heads._parameters(saved)
-  found = jax.jit(stitched_heads.map_states)(
+  mapped = jax.jit(stitched_heads.map_states)(
     first.reshape(4, 10, 5).astype(np.float32), parameters
   )
   lengths = np.linalg.norm(first, axis=-1, keepdims=True)
   expected = _to_target(saved.alignment, first) * 0.5 * lengths
-  np.testing.assert_allclose(found.reshape(40, 5), expected, atol=1e-4)
+  np.testing.assert_allclose(mapped.reshape(40, 5), expected, atol=1e-4)
   assert np.isfinite(
     stitched_heads.map_states(np.zeros((1, 2, 5), np.float32), parameters)
   ).all()
@@ -135,8 +135,8 @@ def test_normalisation_is_undone():
   """Of states mapped to themselves."""
   states = np.random.default_rng(0).normal(size=(50, 4)) + [1, 0, 2, 0]
   saved = alignment_maps.SavedMap(procrustes.fit_alignment(states, states), {})
-  found = stitched_heads.map_states(states, stitched_heads._parameters(saved))
-  np.testing.assert_allclose(found, states, atol=1e-4)
+  mapped = stitched_heads.map_states(states, stitched_heads._parameters(saved))
+  np.testing.assert_allclose(mapped, states, atol=1e-4)
 
 
 def _study(tmp_path, saved, **settings):
@@ -159,13 +159,13 @@ def test_a_head_works_through_the_map_only(tmp_path, back):
   saved = _saved(
     turn.T if back else turn, layer=1, first=models[0], second=models[1]
   )
-  found = _study(tmp_path, saved).run(_Models(source, target))
-  assert not found.failures and not found.notes
-  scores = {(row['series'], row['pair']): row['value'] for row in found.rows}
+  result = _study(tmp_path, saved).run(_Models(source, target))
+  assert not result.failures and not result.notes
+  scores = {(row['series'], row['pair']): row['value'] for row in result.rows}
   assert scores['mapped', 'en'] == 1
   assert scores['without a map', 'en'] < 1
-  assert {row['layer'] for row in found.rows} == {1}
-  assert set(found.pictures) == {'layers'}
+  assert {row['layer'] for row in result.rows} == {1}
+  assert set(result.pictures) == {'layers'}
 
 
 def test_equal_heads_share_a_compiled_program():
@@ -187,13 +187,13 @@ def test_maps_that_do_not_fit(tmp_path):
     stitched_heads.stitch_eval_model(source, target, _NAME, _saved(turn[:, :5]))
   with raises_error(errors.AnalysisError, got='parsing'):
     stitched_heads.stitch_eval_model(source, target, 'parsing', None)
-  found = _study(tmp_path, _saved(turn, layer=0)).run(_Models(source, target))
-  assert_mentions(found.failures[0], 0, 1)
-  found = _study(tmp_path, _saved(turn, first='a@1', second='b@1')).run(
+  result = _study(tmp_path, _saved(turn, layer=0)).run(_Models(source, target))
+  assert_mentions(result.failures[0], 0, 1)
+  result = _study(tmp_path, _saved(turn, first='a@1', second='b@1')).run(
     _Models(source, target)
   )
-  assert found.rows
-  assert_mentions(found.notes[0], 'a@1', 'b@1', 'target@2', 'source@2')
+  assert result.rows
+  assert_mentions(result.notes[0], 'a@1', 'b@1', 'target@2', 'source@2')
 
 
 @pytest.mark.parametrize(
@@ -220,20 +220,20 @@ def test_what_is_not_finite(tmp_path, broken, values):
     )
   else:
     turn = turn * np.nan
-  found = _study(tmp_path, _saved(turn)).run(_Models(source, target))
-  assert not found.rows
-  assert_mentions(found.failures[0], *values)
+  result = _study(tmp_path, _saved(turn)).run(_Models(source, target))
+  assert not result.rows
+  assert_mentions(result.failures[0], *values)
 
 
 def test_layers_of_a_deeper_and_of_a_shallower_target(tmp_path):
   source, target, turn = _subjects()
   deep = dataclasses.replace(target, model=_Model(depth=3))
-  found = stitched_heads.stitch_eval_model(source, deep, _NAME, None)
-  assert found.objectives[_NAME].layer == 1  # the source's last
-  found = _study(tmp_path, _saved(turn)).run(
+  stitched = stitched_heads.stitch_eval_model(source, deep, _NAME, None)
+  assert stitched.objectives[_NAME].layer == 1  # the source's last
+  stitched = _study(tmp_path, _saved(turn)).run(
     _Models(source, dataclasses.replace(target, model=_Model(depth=0)))
   )
-  assert_mentions(found.failures[0], 1, 'target@2', 0)
+  assert_mentions(stitched.failures[0], 1, 'target@2', 0)
 
 
 def test_a_language_that_fails_does_not_lose_the_others(tmp_path):
@@ -243,9 +243,11 @@ def test_a_language_that_fails_does_not_lose_the_others(tmp_path):
     _task(),
     source=one_hot_model.Held(parts=(('fr', broken), *_task().source.parts)),
   )
-  found = _study(tmp_path, _saved(turn), task=task).run(_Models(source, target))
-  assert {row['pair'] for row in found.rows} == {'en'}
-  assert [one.part for one in found.failures] == [
+  result = _study(tmp_path, _saved(turn), task=task).run(
+    _Models(source, target)
+  )
+  assert {row['pair'] for row in result.rows} == {'en'}
+  assert [failure.part for failure in result.failures] == [
     f'source, {series}, fr'
     for series in ('mapped', 'without a map', 'source model')
   ]

@@ -63,19 +63,19 @@ def _procrustes(**settings):
 
 
 def test_cka_of_fewer_sentences_than_dimensions():
-  found = _cka().run(fakes.FakeModels())
-  rows = [dict(row, sentences=3, dimensions=4) for row in found.rows]
-  assert found.rows[0]['dimensions'] > 1
-  assert not found.notes
+  result = _cka().run(fakes.FakeModels())
+  rows = [dict(row, sentences=3, dimensions=4) for row in result.rows]
+  assert result.rows[0]['dimensions'] > 1
+  assert not result.notes
   [note] = _cka()._bias_notes(rows)
   assert_mentions(note, 'en-fr', 3, 4, '--estimator=debiased')
   assert _cka(estimator='debiased')._bias_notes(rows) == []
 
 
 def test_cka_of_every_two_layers():
-  found = _cka().run(fakes.FakeModels())
-  assert len(found.rows) == 9 and not found.failures
-  for row in found.rows:
+  result = _cka().run(fakes.FakeModels())
+  assert len(result.rows) == 9 and not result.failures
+  for row in result.rows:
     expected = cka.linear_cka(
       fakes.STATES['en'][row['first_layer']],
       fakes.STATES['fr'][row['second_layer']],
@@ -89,71 +89,71 @@ def test_cka_of_every_two_layers():
     )
   assert [
     row['cka']
-    for row in found.rows
+    for row in result.rows
     if row['first_layer'] == row['second_layer']
   ] == pytest.approx([1, 1, 1])  # whatever the rotation
-  assert set(found.pictures) == {'layers', 'matrix.en-fr'}
-  assert found.tables[0].rows[0] == ['layer 0', '100.0']
+  assert set(result.pictures) == {'layers', 'matrix.en-fr'}
+  assert result.tables[0].rows[0] == ['layer 0', '100.0']
 
 
 def test_a_layer_that_is_the_same_for_all_sentences():
   fakes.STATES['fr'][2] = 1
-  found = _cka(compare='diagonal').run(fakes.FakeModels())
-  assert [math.isnan(row['cka']) for row in found.rows] == [False, False, True]
-  assert found.tables[0].rows[2] == ['layer 2', '–']
-  [note] = found.notes
+  result = _cka(compare='diagonal').run(fakes.FakeModels())
+  assert [math.isnan(row['cka']) for row in result.rows] == [False, False, True]
+  assert result.tables[0].rows[2] == ['layer 2', '–']
+  [note] = result.notes
   assert_mentions(note, 'mine', 'en-fr', 2)
 
 
 def test_cka_of_some_layers_on_the_diagonal():
-  found = _cka(compare='diagonal', layers=(-1, 0)).run(fakes.FakeModels())
-  assert [(row['first_layer'], row['second_layer']) for row in found.rows] == [
+  result = _cka(compare='diagonal', layers=(-1, 0)).run(fakes.FakeModels())
+  assert [(row['first_layer'], row['second_layer']) for row in result.rows] == [
     (0, 0),
     (2, 2),
   ]
-  assert set(found.pictures) == {'layers'}
-  average = np.mean([row['cka'] for row in found.rows])
-  assert found.tables[0].rows[-1] == ['average', f'{100 * average:.1f}']
+  assert set(result.pictures) == {'layers'}
+  average = np.mean([row['cka'] for row in result.rows])
+  assert result.tables[0].rows[-1] == ['average', f'{100 * average:.1f}']
 
 
 def test_steps_give_curves():
-  found = _cka(steps='all').run(fakes.FakeModels())
-  assert {row['step'] for row in found.rows} == {1, 2}
-  assert len(found.pictures['layers'].rows) == 3  # of the last step
-  assert 'steps' in found.pictures
+  result = _cka(steps='all').run(fakes.FakeModels())
+  assert {row['step'] for row in result.rows} == {1, 2}
+  assert len(result.pictures['layers'].rows) == 3  # of the last step
+  assert 'steps' in result.pictures
 
 
 def test_a_rotation_is_recovered_in_retrieval():
-  found = _sentences(train=fakes.Text(sizes={'en': 40, 'fr': 40})).run(
+  result = _sentences(train=fakes.Text(sizes={'en': 40, 'fr': 40})).run(
     fakes.FakeModels()
   )
   by_mapping = {
-    name: [row['accuracy'] for row in found.rows if row['mapping'] == name]
+    name: [row['accuracy'] for row in result.rows if row['mapping'] == name]
     for name in ('none', 'procrustes')
   }
   assert by_mapping['procrustes'] == [1, 1, 1]
   assert max(by_mapping['none']) < 0.3
-  assert found.rows[-1]['learned_from'] == 40
-  assert set(found.pictures) == {'layers'} and len(found.tables) == 1
+  assert result.rows[-1]['learned_from'] == 40
+  assert set(result.pictures) == {'layers'} and len(result.tables) == 1
 
 
 def test_without_training_text_there_is_no_map():
-  found = _sentences(train=None).run(fakes.FakeModels())
-  assert {row['mapping'] for row in found.rows} == {'none'}
+  result = _sentences(train=None).run(fakes.FakeModels())
+  assert {row['mapping'] for row in result.rows} == {'none'}
   other = fakes.Text(sizes={'en': 9, 'de': 9}, names=(('en', 'de'),))
-  found = _sentences(train=other).run(fakes.FakeModels())
-  assert {row['mapping'] for row in found.rows} == {'none'}
-  [note] = found.notes
+  result = _sentences(train=other).run(fakes.FakeModels())
+  assert {row['mapping'] for row in result.rows} == {'none'}
+  [note] = result.notes
   assert_mentions(note, 'en-fr')
 
 
 def test_a_map_is_learned_and_kept(tmp_path):
-  found = _procrustes(layers=(1,)).run(fakes.FakeModels())
-  (row,) = found.rows
+  result = _procrustes(layers=(1,)).run(fakes.FakeModels())
+  (row,) = result.rows
   assert row['accuracy_after'] == 1 and row['accuracy_before'] < 0.8
   assert row['cosine_after'] > 0.99 > row['cosine_before']
   assert (row['pairs'], row['held_out']) == (54, 6)
-  analysis_report.write(tmp_path / 'out', found)
+  analysis_report.write(tmp_path / 'out', result)
   saved = alignment_maps.load_map(tmp_path / 'out' / 'mine.en-fr.2.layer1.npz')
   assert saved.about['layer'] == 1 and saved.about['first'] == 'runs/mine@2'
   mapped = saved.alignment.map_source(fakes.STATES['en'][1])
@@ -164,17 +164,17 @@ def test_a_map_is_learned_and_kept(tmp_path):
 @pytest.mark.parametrize('make', [_cka, _sentences, _procrustes])
 def test_states_that_are_not_finite(make):
   fakes.STATES['fr'][1, 50, 0] = np.nan
-  found = make().run(fakes.FakeModels())
-  assert found.failures
-  assert found.failures[0].part == 'mine en-fr at step 2'
+  result = make().run(fakes.FakeModels())
+  assert result.failures
+  assert result.failures[0].part == 'mine en-fr at step 2'
 
 
 @pytest.mark.parametrize('make', [_cka, _sentences, _procrustes])
 def test_a_layer_that_does_not_exist(make, tmp_path):
-  found = make(layers=(3,)).run(fakes.FakeModels())
-  assert_mentions(found.failures[0], 3, 0, 2)
+  result = make(layers=(3,)).run(fakes.FakeModels())
+  assert_mentions(result.failures[0], 3, 0, 2)
   with raises_error(errors.AnalysisError, mentions=3):
-    analysis_report.write(tmp_path, found)
+    analysis_report.write(tmp_path, result)
 
 
 @pytest.mark.parametrize(
@@ -190,29 +190,29 @@ def test_sides_of_unequal_length(make, field):
   source = parallel_data.OrientedPairs(
     source=fakes.Text(sizes={'en': 5, 'fr': 4})
   )
-  found = make(**{field: source}).run(fakes.FakeModels())
-  assert not found.rows
-  assert_mentions(found.failures[0], 5, 'en', 4, 'fr')
+  result = make(**{field: source}).run(fakes.FakeModels())
+  assert not result.rows
+  assert_mentions(result.failures[0], 5, 'en', 4, 'fr')
 
 
 def test_one_bad_pair_does_not_lose_the_others():
   fakes.STATES['de'] = np.full((3, 60, 8), np.nan, np.float32)
-  found = _cka(
+  result = _cka(
     source=fakes.Text(
       sizes={'en': 60, 'fr': 60, 'de': 60}, names=(('en', 'de'), ('en', 'fr'))
     )
   ).run(fakes.FakeModels())
-  assert {row['pair'] for row in found.rows} == {'en-fr'}
-  assert [failure.part for failure in found.failures] == [
+  assert {row['pair'] for row in result.rows} == {'en-fr'}
+  assert [failure.part for failure in result.failures] == [
     'mine en-de at step 2'
   ]
 
 
 def test_too_few_pairs_for_a_map():
-  found = _procrustes(source=fakes.Text(sizes={'en': 9, 'fr': 9})).run(
+  result = _procrustes(source=fakes.Text(sizes={'en': 9, 'fr': 9})).run(
     fakes.FakeModels()
   )
-  assert_mentions(found.failures[0], 9, 10)
+  assert_mentions(result.failures[0], 9, 10)
 
 
 @pytest.mark.parametrize('series', [(), fakes.SERIES * 2])
@@ -223,14 +223,14 @@ def test_series_need_names(series):
 
 def test_models_of_other_sizes_are_only_mapped():
   fakes.STATES['fr'] = fakes.STATES['fr'][..., :5]
-  found = _sentences().run(fakes.FakeModels())
-  assert not [row for row in found.rows if row['mapping'] == 'none']
-  assert found.failures  # no orthogonal map
+  result = _sentences().run(fakes.FakeModels())
+  assert not [row for row in result.rows if row['mapping'] == 'none']
+  assert result.failures  # no orthogonal map
 
 
 def test_word_links_are_needed():
-  found = _procrustes(level='words').run(fakes.FakeModels())
-  assert_mentions(found.failures[0], '--alignments=en-fr=FILE')
+  result = _procrustes(level='words').run(fakes.FakeModels())
+  assert_mentions(result.failures[0], '--alignments=en-fr=FILE')
 
 
 def test_orientation():

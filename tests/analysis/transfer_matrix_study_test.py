@@ -27,9 +27,9 @@ def _run(results, **settings):
 
 
 def test_models_beside_each_other(folders, tmp_path):
-  found = _run(folders)
-  assert not found.failures
-  assert found.rows[:2] == [
+  result = _run(folders)
+  assert not result.failures
+  assert result.rows[:2] == [
     {
       'series': 'a',
       'task': 'nli',
@@ -47,17 +47,17 @@ def test_models_beside_each_other(folders, tmp_path):
       'gap': 0.2,
     },
   ]
-  assert len(found.rows) == 8  # an empty cell is none
-  assert [table.title for table in found.tables] == [
+  assert len(result.rows) == 8  # an empty cell is none
+  assert [table.title for table in result.tables] == [
     'nli: a (points)',
     'nli: b (points)',
   ]
-  assert found.tables[0].head == ['trained on', 'en', 'fr', 'gap']
-  assert found.tables[1].rows == [
+  assert result.tables[0].head == ['trained on', 'en', 'fr', 'gap']
+  assert result.tables[1].rows == [
     ['en', '95.0', '65.0', '50.0', '37.5'],
     ['fr', '60.0', '–', '–', '–'],
   ]
-  analysis_report.write(tmp_path / 'out', found)
+  analysis_report.write(tmp_path / 'out', result)
   assert {path.name for path in (tmp_path / 'out').iterdir()} >= {
     'nli.png',
     'nli.csv',
@@ -109,16 +109,16 @@ def test_broken_files(folders, tmp_path, lines, location):
   (tmp_path / 'b' / 'directions.nli.csv').write_text(
     lines, errors='surrogateescape'
   )
-  found = _run(folders)
-  assert {row['series'] for row in found.rows} == {'a'}  # is not lost
-  assert_mentions(found.failures[0], location)
+  result = _run(folders)
+  assert {row['series'] for row in result.rows} == {'a'}  # is not lost
+  assert_mentions(result.failures[0], location)
 
 
 def test_nothing_to_draw(folders, tmp_path):
-  found = _run({'x': str(tmp_path)})
-  assert_mentions(found.failures[0], '--train_languages')
-  found = _run(folders, tasks=('xnli',))
-  assert_mentions(found.failures[0], 'nli', 'xnli')
-  found = _run(folders, tasks=('nli', 'xnli'))
-  assert {row['task'] for row in found.rows} == {'nli'}
-  assert_mentions(found.failures[0], 'nli', 'xnli')
+  result = _run({'x': str(tmp_path)})
+  assert_mentions(result.failures[0], '--train_languages')
+  result = _run(folders, tasks=('xnli',))
+  assert_mentions(result.failures[0], 'nli', 'xnli')
+  result = _run(folders, tasks=('nli', 'xnli'))
+  assert {row['task'] for row in result.rows} == {'nli'}
+  assert_mentions(result.failures[0], 'nli', 'xnli')

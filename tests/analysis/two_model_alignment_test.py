@@ -60,10 +60,10 @@ def _save(
 
 
 def test_two_models_as_they_are(eval_model, tmp_path):
-  found = _study(tmp_path).run(fakes.FakeModels(eval_model=eval_model))
-  assert not found.failures
-  assert [row['aer'] for row in found.rows] == [0, 0, 0]
-  assert found.files['two.2.de-de.argmax.txt'] == '0-0 1-1\n'
+  result = _study(tmp_path).run(fakes.FakeModels(eval_model=eval_model))
+  assert not result.failures
+  assert [row['aer'] for row in result.rows] == [0, 0, 0]
+  assert result.files['two.2.de-de.argmax.txt'] == '0-0 1-1\n'
 
 
 @pytest.mark.parametrize(
@@ -77,20 +77,20 @@ def test_two_models_as_they_are(eval_model, tmp_path):
 def test_states_are_mapped(eval_model, tmp_path, sign, first, second):
   """The opposite of a vector is what it is least similar to."""
   folder = _save(tmp_path, sign=sign, first=first, second=second)
-  found = _study(tmp_path, maps=folder).run(
+  result = _study(tmp_path, maps=folder).run(
     fakes.FakeModels(eval_model=eval_model)
   )
-  assert not found.failures
-  links = found.files['two.2.de-de.argmax.txt']
+  assert not result.failures
+  links = result.files['two.2.de-de.argmax.txt']
   assert links == ('0-0 1-1\n' if sign > 0 else '0-1 1-0\n')
 
 
 def test_maps_of_all_layers_are_needed(eval_model, tmp_path):
   folder = _save(tmp_path, layers=(0, 2))
-  found = _study(tmp_path, maps=folder).run(
+  result = _study(tmp_path, maps=folder).run(
     fakes.FakeModels(eval_model=eval_model)
   )
-  assert_mentions(found.failures[0], 0, 2, 'runs/a@2', 'runs/b@2', 'de-de')
+  assert_mentions(result.failures[0], 0, 2, 'runs/a@2', 'runs/b@2', 'de-de')
 
 
 class _TwoSizes(fakes.FakeModels):
@@ -115,12 +115,12 @@ def test_models_of_other_sizes(eval_model, tmp_path):
       config=dataclasses.replace(eval_model.model.config, hidden_dim=8)
     ),
   )
-  both = {'runs/a': eval_model, 'runs/b': other}
-  found = _study(tmp_path).run(_TwoSizes(both))
-  assert_mentions(found.failures[0], 16, 8)
-  assert_mentions(found.failures[0], '--maps')
-  found = _study(tmp_path).run(_TwoSizes(both, {'runs/b': 5}))
-  assert_mentions(found.failures[0], 3, 5)
+  eval_models = {'runs/a': eval_model, 'runs/b': other}
+  result = _study(tmp_path).run(_TwoSizes(eval_models))
+  assert_mentions(result.failures[0], 16, 8)
+  assert_mentions(result.failures[0], '--maps')
+  result = _study(tmp_path).run(_TwoSizes(eval_models, {'runs/b': 5}))
+  assert_mentions(result.failures[0], 3, 5)
 
 
 @pytest.mark.parametrize('series', [_SERIES, fakes.SERIES])
@@ -128,19 +128,19 @@ def test_states_that_are_not_finite(eval_model, tmp_path, series):
   broken = dataclasses.replace(
     eval_model, params=jax.tree.map(lambda x: x * np.nan, eval_model.params)
   )
-  found = _study(tmp_path, series=series).run(
+  result = _study(tmp_path, series=series).run(
     fakes.FakeModels(eval_model=broken)
   )
-  assert found.failures
-  assert not found.rows
+  assert result.failures
+  assert not result.rows
 
 
 def test_text_and_links_of_unequal_length(eval_model, tmp_path):
-  found = _study(tmp_path, gold='0-0 1-1\n0-0\n').run(
+  result = _study(tmp_path, gold='0-0 1-1\n0-0\n').run(
     fakes.FakeModels(eval_model=eval_model)
   )
-  assert_mentions(found.failures[0], 1, 2)
-  assert not found.rows
+  assert_mentions(result.failures[0], 1, 2)
+  assert not result.rows
 
 
 @pytest.mark.parametrize('methods', [(), ('itermax',)])

@@ -11,13 +11,15 @@ def test_short_lines_are_kept_in_their_file():
     'en': ['Save as', 'New folder', 'The name of the file that you opened'],
     'de': ['Neuer Ordner', 'Speichern', 'Der Name der geöffneten Datei ist da'],
   }
-  found = bitext.measure_language_filters(
+  measurements = bitext.measure_language_filters(
     {code: texts * 4 for code, texts in lines.items()}
   )
-  alone = found['0% foreign']
+  alone = measurements['0% foreign']
   assert alone['good refused, all, in its file'] == '0.00% of 24'
   assert alone['good refused, all, by itself'] != '0.00% of 24'
-  long = found['50% foreign']['foreign kept, from  25 characters, in its file']
+  long = measurements['50% foreign'][
+    'foreign kept, from  25 characters, in its file'
+  ]
   assert long.startswith('0.00%')
 
 
@@ -25,6 +27,6 @@ def test_copies(tmp_path):
   (tmp_path / 'ntrex').mkdir()
   rows = ['The committee met\tDer Ausschuss tagte', 'Save as\tSave as'] * 5
   (tmp_path / 'ntrex/en-de.tsv').write_text('\n'.join(rows))
-  found = bitext.measure_copies(tmp_path)
-  assert found['pairs'] == 10 and found['taken for copies'] == 5
-  assert found['found of copies with 0% of words replaced'] == 1
+  measurements = bitext.measure_copies(tmp_path)
+  assert measurements['pairs'] == 10 and measurements['taken for copies'] == 5
+  assert measurements['found of copies with 0% of words replaced'] == 1

@@ -23,8 +23,8 @@ _GOOD = {
 
 
 def test_what_a_check_finds_wrong():
-  def faults(found, recorded, devices='gpu:H200:8'):
-    return compile_targets.find_faults(found, recorded, devices)
+  def faults(measured, recorded, devices='gpu:H200:8'):
+    return compile_targets.find_faults(measured, recorded, devices)
 
   assert faults(_GOOD, {}) == faults(_GOOD, _GOOD) == []
   assert faults(_GOOD, {}, 'tpu:v6e:8') == [
@@ -139,8 +139,8 @@ def test_every_case_has_its_rows_on_all_devices(monkeypatch, tmp_path):
 
   monkeypatch.setattr(subprocess, 'run', run)
   for case in compile_targets.CASES:
-    made = compile_targets.compile_case(tmp_path, case, 'gpu:H200:8')
-    assert compile_targets.compile_case(tmp_path, case, 'gpu:H200:8') == made
+    plan = compile_targets.compile_case(tmp_path, case, 'gpu:H200:8')
+    assert compile_targets.compile_case(tmp_path, case, 'gpu:H200:8') == plan
   assert len(calls) == len(compile_targets.CASES)
   base = calls[0]
   assert '--devices=gpu:H200:8' in base
@@ -150,14 +150,14 @@ def test_every_case_has_its_rows_on_all_devices(monkeypatch, tmp_path):
 
 def test_recorded_bounds_are_of_cases():
   record = json.loads(compile_targets.RECORD.read_text())
-  known = {
+  case_names = {
     f'{case.name}@{devices}'
     for case in compile_targets.CASES
     for devices in (*case.checked_devices, *case.table_devices)
   }
   for table in record.values():
     for key, figures in table.items():
-      assert key in known
+      assert key in case_names
       assert not figures or figures.keys() | {'compiler'} == _GOOD.keys()
 
 
@@ -200,19 +200,19 @@ def test_a_reduced_set_compiles_without_faults(
   """What `make compile-targets` asserts of whole models, but their bounds."""
   if importlib.util.find_spec(package) is None:
     pytest.skip(f'needs {package}')
-  made = compile_targets.compile_case(tmp_path, _reduced(name), devices)
-  found = compile_targets.summarize_plan(made)
-  assert compile_targets.find_faults(found, {}, devices) == [], made.get(
+  plan = compile_targets.compile_case(tmp_path, _reduced(name), devices)
+  summary = compile_targets.summarize_plan(plan)
+  assert compile_targets.find_faults(summary, {}, devices) == [], plan.get(
     'error'
   )
-  assert found['peak_gib'] > 0 and found['mfu'] > 0
-  assert not [w for w in made['warnings'] if 'scores' in w]
+  assert summary['peak_gib'] > 0 and summary['mfu'] > 0
+  assert not [w for w in plan['warnings'] if 'scores' in w]
 
 
 def test_every_record_is_of_instructions():
   """Which names the compiler: others counted kernels by products and bytes."""
   recorded = json.loads(compile_targets.RECORD.read_text())['recorded']
-  assert recorded and all('compiler' in found for found in recorded.values())
+  assert recorded and all('compiler' in entry for entry in recorded.values())
 
 
 def test_a_case_has_only_arguments_of_the_counter():

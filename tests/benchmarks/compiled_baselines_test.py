@@ -88,8 +88,8 @@ def test_record_has_peers_beside_steps_of_equal_size():
   assert record.keys() <= {
     f'{name}@{devices}' for name, devices in compiled_baselines.DEVICES.items()
   }
-  for found in record.values():
-    assert _OURS.keys() - found.keys() == {'mfu'}
+  for entry in record.values():
+    assert _OURS.keys() - entry.keys() == {'mfu'}
 
 
 def test_page_has_the_markers():

@@ -51,12 +51,14 @@ def test_the_peer_chooses_as_many_places_in_every_batch():
   special[list(spec.special_ids)] = True
   ids = torch.randint(len(spec.special_ids), spec.size, (20, 50))
   ids[:, 0] = spec.bos_id
-  shown, places, labels = masked_lm.mask_tokens(ids, spec, special)
+  inputs, places, labels = masked_lm.mask_tokens(ids, spec, special)
   assert len(set(places.tolist())) == 150 and (places % 50 > 0).all()
   assert (labels == ids.flatten()[places]).all()
-  others = np.setdiff1d(np.arange(1000), places)
-  assert (shown.flatten()[others] == ids.flatten()[others]).all()
-  share = (shown.flatten()[places] == spec.mask_id).float().mean()
+  other_positions = np.setdiff1d(np.arange(1000), places)
+  assert (
+    inputs.flatten()[other_positions] == ids.flatten()[other_positions]
+  ).all()
+  share = (inputs.flatten()[places] == spec.mask_id).float().mean()
   assert 0.65 < share < 0.95
 
 
@@ -117,14 +119,14 @@ def test_a_stopped_peer_goes_on_as_if_it_had_not(setting, monkeypatch):
     return torch.load(folder / 'STATE.pt', weights_only=True)
 
   folder.mkdir()
-  whole = train()
+  uninterrupted = train()
   folder.rename(folder.with_name('whole'))
   folder.mkdir()
   with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
     patch.setattr(torch.nn.utils, 'clip_grad_norm_', stop)
     train()
   stopped = train()
-  assert whole['step'] == stopped['step'] == 80
+  assert uninterrupted['step'] == stopped['step'] == 80
   assert stopped['seconds'] > 0
-  for name, value in whole['model'].items():
+  for name, value in uninterrupted['model'].items():
     assert torch.equal(value, stopped['model'][name]), name

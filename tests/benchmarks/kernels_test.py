@@ -40,10 +40,10 @@ def test_a_backend_that_sees_other_segments_is_found(monkeypatch):
       q, k, v, jnp.ones((1, 1, 1, 1), bool)
     ),
   )
-  found = attention.compare_backends(
+  comparison = attention.compare_backends(
     attention.MODELS['tiny'], calls=1, variants=('xla',)
   )['xla']
-  assert all(found[error] > 0.1 for error in attention.ERRORS)
+  assert all(comparison[error] > 0.1 for error in attention.ERRORS)
 
 
 def test_heads_are_the_plain_loss():

@@ -85,8 +85,8 @@ def test_rates_leave_out_the_start():
 def test_no_rate_where_the_start_hides_it():
   small = {'tokens': 100, 'seconds': 60.0, 'shared_mb': 5, 'own_mb': 3}
   large = {'tokens': 300, 'seconds': 59.0, 'shared_mb': 7, 'own_mb': 4}
-  found = cache_rates.compute_rates(small, large)
-  assert found['tokens_per_core_second'] is None and found['with_start'] == 5
+  rates = cache_rates.compute_rates(small, large)
+  assert rates['tokens_per_core_second'] is None and rates['with_start'] == 5
 
 
 @pytest.mark.skipif(sys.platform != 'linux', reason='reads /proc')
@@ -99,7 +99,7 @@ def test_memory_of_a_process_and_its_children():
     ['sh', '-c', f'{sys.executable} -c "{code}"; true'], stdout=subprocess.PIPE
   ) as shell:
     assert shell.stdout.readline() == b'1\n'
-    found = cache_rates._measure_memory(shell.pid)
+    memory = cache_rates._measure_memory(shell.pid)
     for pid in cache_rates._list_processes(shell.pid)[1:]:
       os.kill(pid, signal.SIGKILL)
-  assert 60 < found['own_mb'] <= found['shared_mb'] < 120
+  assert 60 < memory['own_mb'] <= memory['shared_mb'] < 120

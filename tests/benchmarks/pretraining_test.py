@@ -74,11 +74,13 @@ def test_variants_change_what_they_say():
 
 def test_table_counts_the_peers_utilisation(monkeypatch, capsys):
   common = dict(peak_bytes=2e9, first_seconds=5.0, device='H200', flops=1)
-  found = {
+  results = {
     'x/as_is': dict(common, seconds=0.1, tokens_per_second=100.0, mfu=0.5),
     'torch/as_is': dict(common, seconds=0.2, tokens_per_second=50.0, mfu=None),
   }
-  monkeypatch.setattr(measure, 'run_module', lambda *args, **_: found[args[4]])
+  monkeypatch.setattr(
+    measure, 'run_module', lambda *args, **_: results[args[4]]
+  )
   training_step.main(
     ['--model', 'xlmr-base', '--variants', 'x/as_is,torch/as_is']
   )
@@ -112,7 +114,7 @@ def test_a_head_of_masked_positions_has_the_same_loss(name):
     ).items()
   }
   with torch.no_grad():
-    found = baselines._GatheredHead(network)(**masked).loss
-    torch.testing.assert_close(found, network(**batch).loss)
+    loss = baselines._GatheredHead(network)(**masked).loss
+    torch.testing.assert_close(loss, network(**batch).loss)
   assert 'torch/gathered' in pretraining.list_variants(name)
   assert 'torch/gathered' not in pretraining.list_variants('mt5-base')

@@ -14,8 +14,8 @@ def test_a_curve_has_the_means_of_quarters():
 
 def test_orders_are_compared_seed_by_seed():
   full = [[4.0, 3.0], [5.0, 2.0]]
-  found = row_orders.compare_curves([[4.5, 3.5], [5.5, 1.5]], full)
-  assert found == {
+  comparison = row_orders.compare_curves([[4.5, 3.5], [5.5, 1.5]], full)
+  assert comparison == {
     'loss': [5.0, 2.5],
     'difference': [0.5, 0.0],
     'standard_error': [0.0, 0.5],

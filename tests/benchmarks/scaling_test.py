@@ -84,8 +84,10 @@ def test_which_steps_are_compiled(monkeypatch, tmp_path):
 
   monkeypatch.setattr(subprocess, 'run', run)
   model = scaling.MODELS[0]
-  for devices, most in ((8, 64), (8, 64), (512, 64), (64, 8)):
-    assert scaling.make_plan(tmp_path, model, devices, 'full', most) == {}
+  for devices, max_devices in ((8, 64), (8, 64), (512, 64), (64, 8)):
+    assert (
+      scaling.make_plan(tmp_path, model, devices, 'full', max_devices) == {}
+    )
   assert [
     [flag.split('=')[1] for flag in command if '--cost_model' in flag]
     for command in calls

@@ -40,11 +40,12 @@ def test_the_table_compares_the_sides_of_a_seed(tmp_path):
     )
   }
   setting = _setting(tmp_path, languages='fr,de')
-  found = search_finetuning.format_table(setting, results).splitlines()
+  table_lines = search_finetuning.format_table(setting, results).splitlines()
   assert (
-    found[2] == '| xlflax | 0 | 2.0000 | 1.5000 | 50.0 | 50.0 | 50.0 | 10 |'
+    table_lines[2]
+    == '| xlflax | 0 | 2.0000 | 1.5000 | 50.0 | 50.0 | 50.0 | 10 |'
   )
-  assert found[-1] == (
+  assert table_lines[-1] == (
     'Seed 0: maximum difference of a loss 0.5000, difference of accuracy '
     '+12.50 points, ratio of CPU seconds 0.50'
   )

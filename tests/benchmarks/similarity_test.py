@@ -15,12 +15,12 @@ def _args(*flags):
 def test_peers_find_the_same_translations():
   first, second = similarity.make_vectors(300, 64)
   expected = csls.find_nearest(first, second, top=3, k=5).indices
-  found = baselines.csls_numpy(first, second, top=3, k=5)
-  np.testing.assert_array_equal(found, expected)
+  translations = baselines.csls_numpy(first, second, top=3, k=5)
+  np.testing.assert_array_equal(translations, expected)
   assert np.mean(expected[:, 0] == np.arange(300)) > 0.8
   pytest.importorskip('faiss')
-  found = baselines.csls_faiss(first, second, top=3, k=5)
-  assert np.mean(found == expected) > 0.99
+  translations = baselines.csls_faiss(first, second, top=3, k=5)
+  assert np.mean(translations == expected) > 0.99
 
 
 @pytest.mark.parametrize('diagonal', [True, False])
@@ -49,18 +49,23 @@ def test_a_variant_in_this_process(part, variants):
   args = _args(
     part, '--count=200', '--size=8', '--layers=2', '--batch=64', '--k=3'
   )
-  found = {
+  measurements = {
     name: getattr(similarity, f'measure_{part}')(name, args)
     for name in variants
   }
-  first, *others = (one.pop('outputs') for one in found.values())
-  assert all(similarity.outputs_agree(part, first, other) for other in others)
-  text = similarity.format_table(found, scale=4.0, project=400)
+  first, *other_outputs = (
+    measurement.pop('outputs') for measurement in measurements.values()
+  )
+  assert all(
+    similarity.outputs_agree(part, first, other) for other in other_outputs
+  )
+  text = similarity.format_table(measurements, scale=4.0, project=400)
   assert text.startswith(
     '| variant | seconds | CPU seconds | peak GiB | CPU minutes at 400 |'
   )
   assert all(
-    name in text and one['seconds'][0] > 0 for name, one in found.items()
+    name in text and measurement['seconds'][0] > 0
+    for name, measurement in measurements.items()
   )
 
 

@@ -36,7 +36,7 @@ def test_marks_split_the_first_step(monkeypatch):
 
 
 def test_table():
-  found = {
+  results = {
     'imports': 1.0,
     'set_up': 2.0,
     'compile': 3.0,
@@ -44,6 +44,6 @@ def test_table():
     'imports_cpu': 0.5,
     'set_up_cpu': 1.0,
   }
-  assert startup.format_table({'tiny': {'cold': found}}).splitlines()[-1] == (
+  assert startup.format_table({'tiny': {'cold': results}}).splitlines()[-1] == (
     '| tiny | cold | 1.0 | 2.0 | 3.0 | 4.0 | 10.0 | 1.5 |'
   )

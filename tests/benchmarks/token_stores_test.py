@@ -7,17 +7,17 @@ from benchmarks import token_stores
 
 def test_stores_hold_the_same_tokens(tmp_path):
   token_stores.prepare_data(tmp_path, 1500)
-  found = {}
+  tokens_by_store = {}
   for store in token_stores.STORES:
     if store in ('mds', 'datasets'):  # not installed for tests
       continue
-    written = token_stores.measure_store(tmp_path, store, 'write')['tokens']
-    read = written
+    num_tokens = token_stores.measure_store(tmp_path, store, 'write')['tokens']
+    read = num_tokens
     if store != 'bare':
       read = token_stores.measure_store(tmp_path, store, 'read')['tokens']
-    found[store] = written, read
-  assert len(set(found.values())) == 1, found
-  assert found['bare'][0] > 10_000
+    tokens_by_store[store] = num_tokens, read
+  assert len(set(tokens_by_store.values())) == 1, tokens_by_store
+  assert tokens_by_store['bare'][0] > 10_000
 
 
 def test_every_line_is_read_once():

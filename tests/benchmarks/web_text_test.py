@@ -9,8 +9,10 @@ from benchmarks import web_text
 
 def _lines(count):
   draw = random.Random(0)
-  words = [''.join(draw.choices('abcdefghij', k=6)) for _ in range(500)]
-  return [' '.join(draw.choices(words, k=15)) for _ in range(count)]
+  vocabulary_words = [
+    ''.join(draw.choices('abcdefghij', k=6)) for _ in range(500)
+  ]
+  return [' '.join(draw.choices(vocabulary_words, k=15)) for _ in range(count)]
 
 
 def test_similarity_is_of_n_grams():
@@ -24,13 +26,13 @@ def test_planted_copies_are_found_and_leave_training():
   planted = web_text.plant_copies([*_lines(200), 'short'], 200)
   assert len(planted.lines) == 200 and 'short' not in planted.lines
   assert planted.similarity.min() < 0.5 and planted.similarity.max() > 0.9
-  found = web_text._match_with_xlflax(planted.lines, planted.copies)
-  assert found[planted.similarity > 0.95].all()
-  assert not found[planted.similarity < 0.1].any()
-  left = web_text._measure_across_splits(planted)
-  assert left['dropped'] == found.sum()
-  assert left['left_with_a_band_of_a_held_out_line'] == 0
-  assert left['left_of_similarity']['0.9'].startswith('0 of ')
+  matched = web_text._match_with_xlflax(planted.lines, planted.copies)
+  assert matched[planted.similarity > 0.95].all()
+  assert not matched[planted.similarity < 0.1].any()
+  remaining_copies = web_text._measure_across_splits(planted)
+  assert remaining_copies['dropped'] == matched.sum()
+  assert remaining_copies['left_with_a_band_of_a_held_out_line'] == 0
+  assert remaining_copies['left_of_similarity']['0.9'].startswith('0 of ')
 
 
 def test_languages_that_one_knows_and_all_know(tmp_path):
@@ -48,7 +50,9 @@ def test_languages_that_one_knows_and_all_know(tmp_path):
   english = web_text.LanguageIdentifier(
     frozenset({'en', 'de'}), lambda text: 'en'
   )
-  found = web_text._evaluate_identifier(english, texts, frozenset({'en'}))
-  assert (found['texts'], found['lines']) == (2, 4)
-  assert found['identified'] == 0.5 and found['identified_of_these'] == 1
-  assert found['least'] == {'de-1996': 0.0, 'en': 1.0}
+  accuracies = web_text._evaluate_identifier(english, texts, frozenset({'en'}))
+  assert (accuracies['texts'], accuracies['lines']) == (2, 4)
+  assert (
+    accuracies['identified'] == 0.5 and accuracies['identified_of_these'] == 1
+  )
+  assert accuracies['least'] == {'de-1996': 0.0, 'en': 1.0}

@@ -34,11 +34,13 @@ _COMMAND = re.compile(
 def _blocks(page: str) -> list[tuple[str, str]]:
   """(language, text) of the fenced blocks, smaller."""
   text = (_ROOT / page).read_text('utf-8')
-  found = re.findall(r'^```(\w*)\n(.*?)^```$', text, re.M | re.S)
+  matches = re.findall(r'^```(\w*)\n(.*?)^```$', text, re.M | re.S)
   for printed, smaller in table.SMALLER.get(page, {}).items():
-    assert any(printed in block for _, block in found), (page, printed)
-    found = [(kind, block.replace(printed, smaller)) for kind, block in found]
-  return found
+    assert any(printed in block for _, block in matches), (page, printed)
+    matches = [
+      (kind, block.replace(printed, smaller)) for kind, block in matches
+    ]
+  return matches
 
 
 def _lines(block: str) -> list[str]:
@@ -50,10 +52,10 @@ def _lines(block: str) -> list[str]:
 
 def _reason(line: str) -> str | None:
   """Why a command is not run, or None."""
-  found = [
+  reasons = [
     why for start, why in table.NOT_RUN.items() if line.startswith(start)
   ]
-  return found[0] if found else None
+  return reasons[0] if reasons else None
 
 
 def _python_reason(block: str) -> str | None:
@@ -88,9 +90,9 @@ def folder(request, world, tmp_path, monkeypatch):
     monkeypatch.setenv('T5X', str(root))
     monkeypatch.setenv('GIN', str(gin_config.SHIPPED))
   for name in table.NEEDS[request.param].split():
-    place = tmp_path / name
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.symlink_to(world.path(name))
+    page_dir = tmp_path / name
+    page_dir.parent.mkdir(parents=True, exist_ok=True)
+    page_dir.symlink_to(world.path(name))
   monkeypatch.chdir(tmp_path)
   with _forgetting():
     yield request.param
@@ -114,8 +116,8 @@ def _command(line: str) -> None:
   if line.startswith('xlflax ') and not re.search(
     r' \| | > |--target_topology=', line
   ):
-    words = shlex.split(line, comments=True)
-    assert cli.main(words[1:]) == table.EXIT_CODES.get(line, 0)
+    arguments = shlex.split(line, comments=True)
+    assert cli.main(arguments[1:]) == table.EXIT_CODES.get(line, 0)
     return
   programs = pathlib.Path(sys.executable).parent
   subprocess.run(
@@ -151,8 +153,8 @@ def test_the_commands_of_a_page_run(folder, capsys):
 
 
 def test_every_page_with_something_to_run_is_run():
-  found = {page for page in _PAGES if _steps(page)} - set(table.ELSEWHERE)
-  assert found == set(table.NEEDS)
+  pages = {page for page in _PAGES if _steps(page)} - set(table.ELSEWHERE)
+  assert pages == set(table.NEEDS)
   for test in table.ELSEWHERE.values():
     assert (_ROOT / test).is_file()
 

@@ -28,8 +28,8 @@ class _Block(NamedTuple):
 
   @property
   def file(self) -> str | None:
-    found = _FILE.match(self.text)
-    return found[1] if found else None
+    match = _FILE.match(self.text)
+    return match[1] if match else None
 
 
 def _sections() -> dict[str, str]:
@@ -40,8 +40,8 @@ def _sections() -> dict[str, str]:
 
 def _blocks(section: str) -> list[_Block]:
   return [
-    _Block(*found)
-    for found in re.findall(
+    _Block(*match)
+    for match in re.findall(
       r'^```(python|bash|gin)\n(.*?)^```$', section, re.M | re.S
     )
   ]

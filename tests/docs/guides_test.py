@@ -14,8 +14,10 @@ def _text(path: str) -> str:
 def _anchors(path: str) -> set[str]:
   """What links to a page may have after the #."""
   headings = re.findall(r'^#+ (.+)$', _text(path), re.M)
-  kept = (re.sub(r'[^\w\s-]', '', one.lower()).strip() for one in headings)
-  return {re.sub(r'[\s-]+', '-', one) for one in kept}
+  slugs = (
+    re.sub(r'[^\w\s-]', '', heading.lower()).strip() for heading in headings
+  )
+  return {re.sub(r'[\s-]+', '-', slug) for slug in slugs}
 
 
 def test_the_questions_are_linked_from_the_front_page():
@@ -24,19 +26,19 @@ def test_the_questions_are_linked_from_the_front_page():
 
 def _source() -> str:
   """All strings of the package, neighbours joined; values in them are …."""
-  found = []
+  sources = []
   for path in (_ROOT / 'xlflax').rglob('*.py'):
     for node in ast.walk(ast.parse(path.read_text('utf-8'))):
       if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        found.append(node.value)
+        sources.append(node.value)
       elif isinstance(node, ast.JoinedStr):
-        found.append(
+        sources.append(
           ''.join(
             part.value if isinstance(part, ast.Constant) else '…'
             for part in node.values
           )
         )
-  return re.sub(r'%[.\d]*[sdf]', '…', '\n'.join(found))
+  return re.sub(r'%[.\d]*[sdf]', '…', '\n'.join(sources))
 
 
 def test_the_messages_of_the_page_are_those_of_the_code():

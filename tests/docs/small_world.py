@@ -119,9 +119,9 @@ class World:
 
   def path(self, name: str) -> pathlib.Path:
     """Where a file, folder or run lies; it is made at the first call."""
-    made = self._made(name)
-    assert made.exists(), name
-    return made
+    path = self._made(name)
+    assert path.exists(), name
+    return path
 
   @functools.cache  # noqa: B019
   def _made(self, name: str) -> pathlib.Path:
@@ -137,30 +137,30 @@ class World:
       return self._run(name.removeprefix('runs/').partition('/')[0])
     first = name.split('/')[0].split('.')[0].replace('-', '_')
     maker = getattr(self, f'_make_{first}')
-    place = self.root / 'made' / name
-    place.parent.mkdir(parents=True, exist_ok=True)
-    if not place.exists():
-      maker(place)
-    return place
+    path = self.root / 'made' / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+      maker(path)
+    return path
 
   def _run(self, name: str) -> pathlib.Path:
-    place = self.root / 'runs' / name
-    if place.exists():
-      return place
+    path = self.root / 'runs' / name
+    if path.exists():
+      return path
     if name == 'en_ja':
-      return self._train_translation(place)
+      return self._train_translation(path)
     if name in _TUNED:
-      return self._tune(place)
-    place = self.root / 'runs/encoder'  # all others are copies of it
-    if not place.exists():
+      return self._tune(path)
+    path = self.root / 'runs/encoder'  # all others are copies of it
+    if not path.exists():
       self.run(
         'train --gin_file=pretrain/mlm_tlm.gin '
-        f'--gin_file={self.root}/models/small.gin --model_dir={place} '
+        f'--gin_file={self.root}/models/small.gin --model_dir={path} '
         f'{self._inputs} {PAIRS}'
       )
     if name == 'encoder':
-      return place
-    shutil.copytree(place, self.root / 'runs' / name)
+      return path
+    shutil.copytree(path, self.root / 'runs' / name)
     return self.root / 'runs' / name
 
   @property
@@ -170,39 +170,39 @@ class World:
 
   def _peft_folder(self) -> pathlib.Path:
     """A LoRA adapter of `runs/encoder` in the format of PEFT."""
-    place, run = self.root / 'peft', self.root / 'runs/lora'
-    if not place.exists():
+    path, run = self.root / 'peft', self.root / 'runs/lora'
+    if not path.exists():
       self.run(
         'train --gin_file=pretrain/mlm.gin --gin_file=adapters/lora.gin '
         f'--corpus={self.path("corpus")} --model_dir={run} {MONO} '
         f'--gin.INIT_FROM="\'{self.path("runs/encoder")}\'"'
       )
-      self.run(f'convert to-peft {run} --output={place}')
-    return place
+      self.run(f'convert to-peft {run} --output={path}')
+    return path
 
-  def _train_translation(self, place: pathlib.Path) -> pathlib.Path:
+  def _train_translation(self, path: pathlib.Path) -> pathlib.Path:
     """With a checkpoint at each of its steps, to be averaged."""
     self.run(
       'train --gin_file=pretrain/translation.gin '
       f'--gin_file={self.root}/models/transformer_base.gin '
-      f'--model_dir={place} {self._inputs} {SIDES} '
+      f'--model_dir={path} {self._inputs} {SIDES} '
       '--gin.PARALLEL="\'corpus.parallel.en_ja\'" --gin.TRAIN_STEPS=10 '
       '--gin.checkpoints.CheckpointOptions.save_interval_steps=1 '
       '--gin.checkpoints.CheckpointOptions.max_to_keep=10'
     )
-    return place
+    return path
 
-  def _tune(self, place: pathlib.Path) -> pathlib.Path:
-    kind, file, flags = _TUNED[place.name]
+  def _tune(self, path: pathlib.Path) -> pathlib.Path:
+    kind, file, flags = _TUNED[path.name]
     files = json.dumps({'en': str(self.toy / file)})
     self.run(
-      f'train --gin_file=finetune/{kind}.gin --model_dir={place}',
+      f'train --gin_file=finetune/{kind}.gin --model_dir={path}',
       f'--gin.INIT_FROM={self.path("runs/encoder")!s}',
       f'--gin.TRAIN_FILES={files}',
       *flags,
       *TUNING.split(),
     )
-    return place
+    return path
 
   def run(self, line: str, *arguments: str) -> None:
     """Runs `xlflax LINE ARGUMENTS`."""
@@ -211,12 +211,12 @@ class World:
 
   # What a name of `path` begins with -> how it is made.
 
-  def _make_corpus(self, place: pathlib.Path) -> None:
-    shutil.copytree(self.toy / 'corpus', place)
+  def _make_corpus(self, path: pathlib.Path) -> None:
+    shutil.copytree(self.toy / 'corpus', path)
 
   _make_raw = _make_corpus
 
-  def _make_dump(self, place: pathlib.Path) -> None:
+  def _make_dump(self, path: pathlib.Path) -> None:
     """Web pages with markup, and records that cannot be used."""
     corpus = data.Corpus(self.toy / 'corpus')
     lines = [line.text for line in corpus.monolingual('en')][:60]
@@ -224,15 +224,15 @@ class World:
       {'text': f'<p>{first}</p>\n<script>x();</script>\n{second}'}
       for first, second in zip(lines[::2], lines[1::2], strict=True)
     ]
-    (place / 'mono').mkdir(parents=True)
-    (place / 'mono/en.jsonl').write_text(
+    (path / 'mono').mkdir(parents=True)
+    (path / 'mono/en.jsonl').write_text(
       '\n'.join(map(json.dumps, [*records, {'text': None}])) + '\n{"text": "cu'
     )
 
-  def _make_vocab(self, place: pathlib.Path) -> None:
+  def _make_vocab(self, path: pathlib.Path) -> None:
     data.train_vocabulary(
       data.Corpus(self.toy / 'corpus'),
-      place,
+      path,
       size=1500,
       model_type='bpe',  # whole words: only these have embeddings
       character_coverage=1.0,
@@ -241,38 +241,38 @@ class World:
 
   _make_vocabulary = _make_vocab
 
-  def _make_cache(self, place: pathlib.Path) -> None:
-    self.run(f'cache {self._inputs} --output={place}')
+  def _make_cache(self, path: pathlib.Path) -> None:
+    self.run(f'cache {self._inputs} --output={path}')
 
-  def _make_jaen(self, place: pathlib.Path) -> None:
+  def _make_jaen(self, path: pathlib.Path) -> None:
     """Word alignments of en-ja turned round, counted from 1."""
-    name = 'alignment/test.en-ja' + ('.txt', '.gold')[place.suffix == '.gold']
+    name = 'alignment/test.en-ja' + ('.txt', '.gold')[path.suffix == '.gold']
     lines = (self.toy / name).read_text('utf-8').splitlines()
     mark = ' ||| '
-    if place.suffix == '.gold':
+    if path.suffix == '.gold':
       lines = [' '.join(map(_turned, line.split())) for line in lines]
       mark = '\0'
     turned = [mark.join(line.split(mark)[::-1]) for line in lines]
-    _write(place, '\n'.join(turned) + '\n')
+    _write(path, '\n'.join(turned) + '\n')
 
-  def _make_simalign_sample(self, place: pathlib.Path) -> None:
+  def _make_simalign_sample(self, path: pathlib.Path) -> None:
     text = (self.toy / 'alignment/test.en-de.txt').read_text('utf-8')
     column = (
-      ('eng.txt', 'deu.txt').index(place.name.removeprefix('sample_'))
-      if (place.suffix == '.txt')
+      ('eng.txt', 'deu.txt').index(path.name.removeprefix('sample_'))
+      if (path.suffix == '.txt')
       else None
     )
     if column is None:
-      shutil.copy(self.toy / 'alignment/test.en-de.gold', place)
+      shutil.copy(self.toy / 'alignment/test.en-de.gold', path)
       return
     lines = [line.split(' ||| ')[column] for line in text.splitlines()]
-    _write(place, '\n'.join(lines) + '\n')
+    _write(path, '\n'.join(lines) + '\n')
 
-  def _make_paws(self, place: pathlib.Path) -> None:
+  def _make_paws(self, path: pathlib.Path) -> None:
     rows = (self.toy / 'paraphrase/dev.en.tsv').read_text('utf-8').splitlines()
-    _write(place, ''.join('\t'.join(r.split('\t')[:2]) + '\n' for r in rows))
+    _write(path, ''.join('\t'.join(r.split('\t')[:2]) + '\n' for r in rows))
 
-  def _make_sts_train(self, place: pathlib.Path) -> None:
+  def _make_sts_train(self, path: pathlib.Path) -> None:
     """Pairs and how many words they share."""
     rows = (self.toy / 'paraphrase/dev.en.tsv').read_text('utf-8').splitlines()
     pairs = [row.split('\t')[:2] for row in rows]
@@ -280,76 +280,76 @@ class World:
     lines = [
       f'{a}\t{b}\t{n}.0' for (a, b), n in zip(pairs, shared, strict=True)
     ]
-    _write(place, '\n'.join(lines) + '\n')
+    _write(path, '\n'.join(lines) + '\n')
 
   _make_sts_test = _make_sts_test_de = _make_sts_train
 
-  def _make_dictionary(self, place: pathlib.Path) -> None:
+  def _make_dictionary(self, path: pathlib.Path) -> None:
     """`freedict/en-fr.train.tsv`, and the like."""
-    pair, part, _ = place.name.split('.')
+    pair, part, _ = path.name.split('.')
     turned = not pair.startswith('en-')
     name = '-'.join(pair.split('-')[::-1]) if turned else pair
     file = self.toy / f'dictionaries/{name}.{part}.txt'
     rows = [line.split() for line in file.read_text('utf-8').splitlines()]
     step = -1 if turned else 1
-    _write(place, ''.join('\t'.join(row[::step]) + '\n' for row in rows))
+    _write(path, ''.join('\t'.join(row[::step]) + '\n' for row in rows))
 
   _make_freedict = _make_openrussian = _make_dictionary
 
-  def _make_panlex(self, place: pathlib.Path) -> None:
+  def _make_panlex(self, path: pathlib.Path) -> None:
     file = self.toy / 'dictionaries/en-fr.train.txt'
-    _write(place, file.read_text('utf-8').replace(' ', '\t'))
+    _write(path, file.read_text('utf-8').replace(' ', '\t'))
 
-  def _make_xtreme(self, place: pathlib.Path) -> None:
-    xtreme_files.write(place)
+  def _make_xtreme(self, path: pathlib.Path) -> None:
+    xtreme_files.write(path)
 
   _make_download = _make_xtreme
 
-  def _make_tatoeba(self, place: pathlib.Path) -> None:
+  def _make_tatoeba(self, path: pathlib.Path) -> None:
     for code, name in _TATOEBA.items():
-      pair = f'{place}/tatoeba.{name}-eng'
-      for side, there in ((code, name), ('en', 'eng')):
+      pair = f'{path}/tatoeba.{name}-eng'
+      for side, code_in_file in ((code, name), ('en', 'eng')):
         text = (self.toy / f'tatoeba/test.{code}-en.{side}').read_text('utf-8')
-        _write(pathlib.Path(f'{pair}.{there}'), text)
+        _write(pathlib.Path(f'{pair}.{code_in_file}'), text)
 
   _make_data = _make_tatoeba
 
-  def _make_texts(self, place: pathlib.Path) -> None:
+  def _make_texts(self, path: pathlib.Path) -> None:
     lines = (self.toy / 'corpus/mono/de.txt').read_text('utf-8').splitlines()
-    _write(place, ''.join(json.dumps({'text': x}) + '\n' for x in lines))
+    _write(path, ''.join(json.dumps({'text': x}) + '\n' for x in lines))
 
-  def _make_mt5(self, place: pathlib.Path) -> None:
+  def _make_mt5(self, path: pathlib.Path) -> None:
     """What T5X writes for a small T5 v1.1, and mT5's tokenizer, small."""
     from tests.interop.t5x import written_checkpoints
 
-    place.mkdir()
+    path.mkdir()
     vocabulary = self.path('vocab') / base_vocabulary.MODEL_FILE
-    shutil.copy(vocabulary, place / 'spiece.model')
+    shutil.copy(vocabulary, path / 'spiece.model')
     written_checkpoints.save(
       written_checkpoints.make_model('v1.1', 1600),
-      place,
+      path,
       orbax=True,
       step=1_000_000,
     )
 
-  def _make_QED(self, place: pathlib.Path) -> None:  # noqa: N802
+  def _make_QED(self, path: pathlib.Path) -> None:  # noqa: N802
     pairs = (self.toy / 'corpus/parallel/en-sw.tsv').read_bytes()
-    place.write_bytes(gzip.compress(pairs))
+    path.write_bytes(gzip.compress(pairs))
 
-  def _make_models(self, place: pathlib.Path) -> None:
+  def _make_models(self, path: pathlib.Path) -> None:
     """`models/xlm-roberta-base`: XLM-R's folder, small."""
-    self._hugging_face(place)
+    self._hugging_face(path)
 
   _make_xlm_roberta_base = _make_models
 
-  def _hugging_face(self, place: pathlib.Path) -> None:
+  def _hugging_face(self, path: pathlib.Path) -> None:
     import transformers
 
     from tests.interop.huggingface import reference_tokenizers
 
-    place.mkdir(parents=True)
-    tokenizer = reference_tokenizers.xlmr(place)
-    tokenizer.save_pretrained(place)
+    path.mkdir(parents=True)
+    tokenizer = reference_tokenizers.xlmr(path)
+    tokenizer.save_pretrained(path)
     config = transformers.XLMRobertaConfig(
       vocab_size=len(tokenizer),
       hidden_size=16,
@@ -359,7 +359,7 @@ class World:
       max_position_embeddings=66,
       type_vocab_size=1,
     )
-    transformers.XLMRobertaForMaskedLM(config).save_pretrained(place)
+    transformers.XLMRobertaForMaskedLM(config).save_pretrained(path)
 
 
 def _turned(link: str) -> str:

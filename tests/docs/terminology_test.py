@@ -19,12 +19,12 @@ def _names() -> list[str]:
 
 def _fields() -> set[str]:
   """Returns `Class.field` of all classes, with the fields of base classes."""
-  own: dict[str, set[str]] = {}
+  own_terms: dict[str, set[str]] = {}
   bases: dict[str, set[str]] = {}
   for path in pathlib.Path('xlflax').rglob('*.py'):
     for node in ast.walk(ast.parse(path.read_text())):
       if isinstance(node, ast.ClassDef):
-        own.setdefault(node.name, set()).update(
+        own_terms.setdefault(node.name, set()).update(
           item.target.id
           for item in node.body
           if isinstance(item, ast.AnnAssign)
@@ -35,11 +35,11 @@ def _fields() -> set[str]:
         )
 
   def collect(name: str) -> set[str]:
-    return own.get(name, set()).union(
+    return own_terms.get(name, set()).union(
       *(collect(base) for base in bases.get(name, ()) if base != name)
     )
 
-  return {f'{name}.{field}' for name in own for field in collect(name)}
+  return {f'{name}.{field}' for name in own_terms for field in collect(name)}
 
 
 def test_the_table_has_at_least_sixty_concepts():

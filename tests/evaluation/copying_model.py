@@ -62,12 +62,14 @@ class CopyingModel(nn.Module):
   ):
     del language_ids
     memory = cache.memory_keys[0, :, :, 0]  # [M, T, 1]
-    found = jnp.take(memory, position + 1, axis=1, mode='clip')
+    next_token = jnp.take(memory, position + 1, axis=1, mode='clip')
     repeats = token_ids.shape[0] // memory.shape[0]
-    return jnp.repeat(found, repeats, axis=0)[:, None], cache  # [B, 1, 1]
+    return jnp.repeat(next_token, repeats, axis=0)[:, None], cache  # [B, 1, 1]
 
   def logits(self, states: jax.Array) -> jax.Array:
-    wanted = states[..., 0].astype(jnp.int32)
+    token_ids = states[..., 0].astype(jnp.int32)
     vocab = self.config.vocab_size
-    others = jnp.linspace(1, 0, vocab).reshape((1,) * wanted.ndim + (vocab,))
-    return self.certainty * jax.nn.one_hot(wanted, vocab) + others
+    other_logits = jnp.linspace(1, 0, vocab).reshape(
+      (1,) * token_ids.ndim + (vocab,)
+    )
+    return self.certainty * jax.nn.one_hot(token_ids, vocab) + other_logits

@@ -24,10 +24,10 @@ _WORDS = {
 
 def make_sentences(language: str, count: int) -> list[str]:
   """Different sentences; number i has the same meaning in every language."""
-  words = _WORDS[language]
+  language_words = _WORDS[language]
   return [
     ' '.join(
-      words[(i * i + i + k * (i % 4 + 1)) % len(words)]
+      language_words[(i * i + i + k * (i % 4 + 1)) % len(language_words)]
       for k in range(2 + i % 5)
     )
     + f' {i}'

@@ -44,15 +44,15 @@ def _alone(eval_model, text, language, pooling):
 
 @pytest.mark.parametrize('pooling', list(Pooling))
 def test_states_are_those_of_each_sentence_alone(eval_model, pooling, texts):
-  found = hidden_states.sentence_states(
+  states = hidden_states.sentence_states(
     eval_model, texts, LANGUAGES, pooling=pooling
   )
-  assert found.states.shape == (3, 37, 16)
-  assert found.states.dtype == np.float32
-  assert found.truncated == 0
+  assert states.states.shape == (3, 37, 16)
+  assert states.states.dtype == np.float32
+  assert states.truncated == 0
   for i in (0, 24):
     np.testing.assert_allclose(
-      found.states[:, i],
+      states.states[:, i],
       _alone(eval_model, texts[i], LANGUAGES[i], pooling),
       atol=1e-5,
     )
@@ -63,10 +63,10 @@ def test_batch_size_does_not_matter(
   eval_model, with_batch_size, batch_size, texts
 ):
   expected = hidden_states.sentence_states(eval_model, texts, LANGUAGES).states
-  found = hidden_states.sentence_states(
+  batch_states = hidden_states.sentence_states(
     with_batch_size(batch_size), texts, LANGUAGES
   ).states
-  np.testing.assert_allclose(found, expected, atol=1e-5)
+  np.testing.assert_allclose(batch_states, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize('shape', [(8, 1, 1), (2, 2, 2)])
@@ -81,22 +81,24 @@ def test_eight_devices_agree_with_one(eval_model, shape, texts):
     params=jax.device_put(eval_model.params, partitioner.replicated),
   )
   expected = hidden_states.sentence_states(eval_model, texts, LANGUAGES).states
-  found = hidden_states.sentence_states(sharded, texts, LANGUAGES).states
-  np.testing.assert_allclose(found, expected, atol=1e-5)
+  batch_states = hidden_states.sentence_states(sharded, texts, LANGUAGES).states
+  np.testing.assert_allclose(batch_states, expected, atol=1e-5)
 
 
 def test_long_sentences_are_cut_and_counted(eval_model, texts):
-  given = [texts[8], texts[0], texts[8] + ' und so weiter']
+  long_texts = [texts[8], texts[0], texts[8] + ' und so weiter']
   short = len(eval_model.vocabulary.encode(texts[0]))
-  found = hidden_states.sentence_states(
-    eval_model, given, [0] * 3, max_length=short + 2
+  states = hidden_states.sentence_states(
+    eval_model, long_texts, [0] * 3, max_length=short + 2
   )
-  assert found.truncated == 2
-  np.testing.assert_allclose(found.states[:, 0], found.states[:, 2], atol=1e-5)
+  assert states.truncated == 2
+  np.testing.assert_allclose(
+    states.states[:, 0], states.states[:, 2], atol=1e-5
+  )
 
 
 def test_text_without_pieces_is_pooled_over_bos_and_eos(eval_model, texts):
-  found = hidden_states.sentence_states(
+  batch_states = hidden_states.sentence_states(
     eval_model, ['', texts[0]], [0, 0]
   ).states
   spec = eval_model.vocabulary.spec
@@ -107,7 +109,9 @@ def test_text_without_pieces_is_pooled_over_bos_and_eos(eval_model, texts):
     jnp.array([[spec.bos_id, spec.eos_id]]),
     language_ids=jnp.zeros((1, 2), int),
   )
-  np.testing.assert_allclose(found[:, 0], layers.mean(2)[:, 0], atol=1e-5)
+  np.testing.assert_allclose(
+    batch_states[:, 0], layers.mean(2)[:, 0], atol=1e-5
+  )
 
 
 def test_no_text_gives_no_states(eval_model):

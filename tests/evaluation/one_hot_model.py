@@ -54,10 +54,10 @@ class Held(example_source.ExampleSource):
     return tuple(part for part, _ in self.parts)
 
   def load(self, part):
-    found = dict(self.parts)[part]
-    if isinstance(found, Exception):
-      raise found
-    return list(found)
+    examples = dict(self.parts)[part]
+    if isinstance(examples, Exception):
+      raise examples
+    return list(examples)
 
 
 def piece(vocabulary: WordVocabulary, word: str) -> int:
@@ -82,10 +82,10 @@ def make_eval_model(
   )
 
 
-def tagger(vocabulary, labels, words) -> dict:
+def tagger(vocabulary, labels, tagged_words) -> dict:
   """The head that says `words[word]` of a word, and the first label else."""
   kernel = np.zeros((32, len(labels)), np.float32)
-  for word, label in words.items():
+  for word, label in tagged_words.items():
     kernel[piece(vocabulary, word), labels.index(label)] = 1
   return {
     'output': {'kernel': kernel, 'bias': np.zeros(len(labels), np.float32)}

@@ -31,7 +31,7 @@ def _result(value, *, layers=False, parts=('de', 'mean')):
 
 
 @pytest.mark.parametrize(
-  'found, names',
+  'results, names',
   [
     ({}, []),
     ({10: _result(0.1)}, []),
@@ -45,43 +45,45 @@ def _result(value, *, layers=False, parts=('de', 'mean')):
     ({10: eval_task.EvalResult(metrics={}), 20: _result(0.2)}, []),
   ],
 )
-def test_what_there_is_is_drawn(tmp_path, found, names):
-  written = plots.write_task_plots(tmp_path, _Task(), found)
-  assert [path.name for path in written] == names
+def test_what_there_is_is_drawn(tmp_path, results, names):
+  paths = plots.write_task_plots(tmp_path, _Task(), results)
+  assert [path.name for path in paths] == names
   assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
-  for path in written:
+  for path in paths:
     image = matplotlib.image.imread(path)
     assert image.std() > 0.05  # something is on it
 
 
 def test_the_untrained_model_is_drawn_at_step_0():
-  found = {'untrained': _result(0), 10: _result(1), 20: _result(1)}
-  (axes,) = plots._task_curves(_Task(), found).axes
+  results = {'untrained': _result(0), 10: _result(1), 20: _result(1)}
+  (axes,) = plots._task_curves(_Task(), results).axes
   assert list(axes.lines[0].get_xdata()) == [0, 10, 20]
 
 
 def test_two_results_are_bars_and_more_are_curves(tmp_path, monkeypatch):
-  drawn = []
+  drawn_axes = []
   for name in ('_task_bars', '_task_curves'):
-    monkeypatch.setattr(plots, name, lambda *_, name=name: drawn.append(name))
+    monkeypatch.setattr(
+      plots, name, lambda *_, name=name: drawn_axes.append(name)
+    )
   monkeypatch.setattr(plots, 'save_figure', lambda *args, **options: args[1])
   plots.write_task_plots(
     tmp_path, _Task(), {'untrained': _result(0), 10: _result(1)}
   )
   plots.write_task_plots(tmp_path, _Task(), {n: _result(1) for n in (1, 2, 3)})
-  assert drawn == ['_task_bars', '_task_curves']
+  assert drawn_axes == ['_task_bars', '_task_curves']
 
 
 def test_bars_name_both_models_and_every_part():
-  found = {'untrained': _result(0.25), 1000: _result(0.5)}
-  figure = plots._task_bars(_Task(), found)
+  results = {'untrained': _result(0.25), 1000: _result(0.5)}
+  figure = plots._task_bars(_Task(), results)
   (axes,) = figure.axes
-  heights = [[bar.get_height() for bar in drawn] for drawn in axes.containers]
+  heights = [[bar.get_height() for bar in bars] for bars in axes.containers]
   assert heights == [[0.25, 0.25], [0.5, 0.5]]
   assert [text.get_text() for text in axes.get_xticklabels()] == ['de', 'mean']
   (legend,) = figure.legends
-  shown = [text.get_text() for text in legend.get_texts()]
-  assert shown == ['untrained', 'step 1,000']
+  legend_labels = [text.get_text() for text in legend.get_texts()]
+  assert legend_labels == ['untrained', 'step 1,000']
   assert {text.get_text() for text in axes.texts} == {'0.25', '0.50'}
 
 
@@ -133,10 +135,10 @@ def test_one_unit_in_cells_title_and_colour_bar():
 def test_layers_of_the_untrained_model_are_drawn(tmp_path):
   rows = [{'pair': 'de', 'layer': 0, 'accuracy': 0.18}]
   result = eval_task.EvalResult(metrics={}, tables={'layers': rows})
-  written = plots.write_task_plots(
+  paths = plots.write_task_plots(
     tmp_path, _Task(), {'untrained': result, 10: result}
   )
-  assert [path.name for path in written] == [
+  assert [path.name for path in paths] == [
     'retrieval.layers.png',
     'retrieval.untrained_layers.png',
   ]

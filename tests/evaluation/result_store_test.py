@@ -78,8 +78,8 @@ def test_results_of_other_splits_text_and_settings_lie_apart(tmp_path, other):
   result_store.write_result(
     tmp_path, changed, step=20, identity=_identity(**other)
   )
-  found = result_store.find_results(tmp_path, 'task')
-  assert found == {
+  results = result_store.find_results(tmp_path, 'task')
+  assert results == {
     result_store.result_group(_identity()): {10: RESULT, 20: RESULT},
     result_store.result_group(_identity(**other)): {20: changed},
   }
@@ -146,8 +146,8 @@ def test_nothing_but_the_result_is_left_in_the_folder(tmp_path):
 def test_find_orders_by_step_after_the_untrained_model(tmp_path):
   for step in (100, 'untrained', 20):
     result_store.write_result(tmp_path, RESULT, step=step, identity=_identity())
-  (found,) = result_store.find_results(tmp_path).values()
-  assert list(found) == ['untrained', 20, 100]
+  (task_results,) = result_store.find_results(tmp_path).values()
+  assert list(task_results) == ['untrained', 20, 100]
   assert result_store.find_results(tmp_path, 'other') == {}
 
 

@@ -178,16 +178,16 @@ def test_a_page_has_chance_and_coverage(tmp_path):
   result = eval_task.EvalResult(
     metrics={'accuracy/de': 0.5, 'majority/de': 0.4, 'accuracy/mean': 0.5}
   )
-  shown = result_tables.result_table(
+  text = result_tables.result_table(
     task, {7: result}, languages=('de', 'ja'), folder=tmp_path
   )
-  assert_mentions(shown.title, 1, 2, 'ja')
-  assert [column.header for column in shown.columns] == [
+  assert_mentions(text.title, 1, 2, 'ja')
+  assert [column.header for column in text.columns] == [
     '',
     'majority',
     'accuracy, step 7',
   ]
-  assert [[*column.cells] for column in shown.columns][1] == ['0.400', '']
+  assert [[*column.cells] for column in text.columns][1] == ['0.400', '']
   assert len(result_tables.result_table(task, {7: result}).columns) == 3
 
 

@@ -44,27 +44,29 @@ def published(request, tmp_path_factory):
 def _own(published, texts, *names):
   """The library's vectors, with the first of some prompts that there is."""
   folder, _, style = published
-  found = [style.prompts[name] for name in names if name in style.prompts]
+  own_prompts = [style.prompts[name] for name in names if name in style.prompts]
   default = style.prompts.get(style.default_prompt or '', '')
-  return published_encoders.vectors(folder, texts, [*found, default][0])
+  return published_encoders.vectors(folder, texts, [*own_prompts, default][0])
 
 
 def _compared(run, tasks, monkeypatch):
   """What each task compares: name -> its vectors, all sides together."""
-  seen: dict[str, np.ndarray] = {}
+  vectors_by_task: dict[str, np.ndarray] = {}
   original = sentence_task.SentenceTask.center_vectors
 
   def centred(self, eval_model, sides, notes):
-    found = original(self, eval_model, sides, notes)
-    seen[self.name] = np.concatenate(found)  # of retrieval: the last layer's
-    return found
+    centered = original(self, eval_model, sides, notes)
+    vectors_by_task[self.name] = np.concatenate(
+      centered
+    )  # of retrieval: the last layer's
+    return centered
 
   monkeypatch.setattr(sentence_task.SentenceTask, 'center_vectors', centred)
   for task in tasks:
     result = task.evaluate(run.eval_model())
     assert not result.failures, result.failures
     assert sum('vectors are ' in note for note in result.notes) == 1
-  return seen
+  return vectors_by_task
 
 
 class _Pairs(text_sources.PairSource):
@@ -150,8 +152,8 @@ def test_queries_and_documents_have_their_prompts(
     np.testing.assert_allclose(
       run.encode(texts, prompt_name=name), vectors, atol=1e-6
     )
-  own = {'query': 'a ', 'document': 'cat ', 'default': 'dog '}
-  changed = dataclasses.replace(task, prompts=own)
+  prompts = {'query': 'a ', 'document': 'cat ', 'default': 'dog '}
+  changed = dataclasses.replace(task, prompts=prompts)
   folder = published[0]
   np.testing.assert_allclose(
     _compared(run, [changed], monkeypatch)['ranking'],
@@ -199,7 +201,9 @@ def test_mteb_has_the_prompts_of_the_side_the_task_and_the_kind(published):
       published_encoders.vectors(folder, TEXTS, text),
       atol=1e-6,
     )
-    prompts = {name: own for name, own in prompts.items() if own != text}
+    prompts = {
+      name: prompt for name, prompt in prompts.items() if prompt != text
+    }
 
 
 def test_a_tasks_own_setting_is_told(published):
@@ -238,8 +242,8 @@ def test_a_definition_is_saved_with_the_run_and_part_of_results(
     np.testing.assert_allclose(
       other.encode(TEXTS), (layers[0] + layers[2]) / 2, atol=1e-6
     )
-    found = other.evaluate([task], output=tmp_path)
-    assert found['semantic_similarity'].notes != before[task.name].notes
+    result = other.evaluate([task], output=tmp_path)
+    assert result['semantic_similarity'].notes != before[task.name].notes
     with raises_error(
       errors.RunDirectoryError, where='sentence.json', mentions='max'
     ):
@@ -258,8 +262,8 @@ def _damaged(directory, encoding):
 
 def test_without_its_dense_layers_a_vector_is_of_the_states(caplog, published):
   run = published[1]
-  found = sentence_embedding.of_run(run.directory, {'model': {}})
-  assert found.dense == () and found.pooling is run.sentence.pooling
+  embedding = sentence_embedding.of_run(run.directory, {'model': {}})
+  assert embedding.dense == () and embedding.pooling is run.sentence.pooling
   assert ('dense layers' in caplog.text) == bool(run.sentence.dense)
 
 

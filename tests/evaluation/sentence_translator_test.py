@@ -35,11 +35,12 @@ def _best(found):
 
 def test_copies_come_back_in_order(copier, sentences):
   texts = [*sentences('en', 20), '', *sentences('de', 15)]
-  found = _translate(copier, texts)
-  assert _best(found) == texts and found.cut == 0
-  assert found.hypotheses[20] == [('', 0.0)]
+  translations = _translate(copier, texts)
+  assert _best(translations) == texts and translations.cut == 0
+  assert translations.hypotheses[20] == [('', 0.0)]
   assert all(
-    -0.1 < hypotheses[0].score < 0 for hypotheses in found.hypotheses[:20]
+    -0.1 < hypotheses[0].score < 0
+    for hypotheses in translations.hypotheses[:20]
   )
 
 
@@ -63,9 +64,11 @@ def test_the_rule_full_ends_in_the_middle_of_sentences(copier, sentences):
 
 
 def test_long_sentences_are_cut_and_counted(copier):
-  found = _translate(copier, ['milk ' * 40, 'milk', 'dog ' * 50], max_length=12)
-  assert found.cut == 2
-  long, short, _ = _best(found)
+  translations = _translate(
+    copier, ['milk ' * 40, 'milk', 'dog ' * 50], max_length=12
+  )
+  assert translations.cut == 2
+  long, short, _ = _best(translations)
   assert short == 'milk' and long and ('milk ' * 40).startswith(long)
 
 
@@ -168,14 +171,14 @@ def test_options_come_from_what_was_trained(copier):
 
 def test_symbols_of_the_source_are_those_of_training(copier):
   """With `x </s> <lang:en>` the copy lacks x's first token."""
-  found = _translate(
+  translations = _translate(
     copier,
     ['warm milk'],
     source_symbols='language_suffix',
     decoder_start='language',
   )
   pieces = copier.vocabulary.encode('warm milk')
-  assert _best(found) == [copier.vocabulary.decode(pieces[1:])]
+  assert _best(translations) == [copier.vocabulary.decode(pieces[1:])]
 
 
 @pytest.mark.parametrize(

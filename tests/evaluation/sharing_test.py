@@ -36,10 +36,11 @@ _WORDS = {
 
 
 def _sentences(language: str, count: int) -> list[str]:
-  words = _WORDS[language]
+  language_words = _WORDS[language]
   return [
     ' '.join(
-      words[(i * i + k * (i % 4 + 1)) % len(words)] for k in range(3 + i % 4)
+      language_words[(i * i + k * (i % 4 + 1)) % len(language_words)]
+      for k in range(3 + i % 4)
     )
     for i in range(count)
   ]
@@ -164,7 +165,7 @@ def test_twenty_steps_make_a_run_that_learned(trained):
 def test_states_are_those_of_each_languages_own_encoder(eval_model):
   texts = _sentences('en', 5) + _sentences('fr', 9) + _sentences('en', 12)
   languages = [0] * 5 + [1] * 9 + [0] * 12
-  found = hidden_states.sentence_states(eval_model, texts, languages).states
+  states = hidden_states.sentence_states(eval_model, texts, languages).states
   for language in range(2):
     mine = np.flatnonzero(np.array(languages) == language)
     alone = hidden_states.sentence_states(
@@ -172,11 +173,11 @@ def test_states_are_those_of_each_languages_own_encoder(eval_model):
       [texts[i] for i in mine],
       [language] * len(mine),
     ).states
-    np.testing.assert_allclose(found[:, mine], alone, atol=1e-5)
+    np.testing.assert_allclose(states[:, mine], alone, atol=1e-5)
   other = hidden_states.sentence_states(
     _ordinary(eval_model, 1), texts[:1], [0]
   ).states
-  assert np.abs(found[:, :1] - other).max() > 0.1
+  assert np.abs(states[:, :1] - other).max() > 0.1
 
 
 def test_perplexity_of_a_language_is_that_of_its_own_encoder(

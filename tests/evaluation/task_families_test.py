@@ -51,8 +51,8 @@ def test_every_family_of_the_package_declares_its_metrics():
 
 
 def test_text_of_a_family():
-  made = task_families.task_arguments('tatoeba', _OPTIONS)
-  assert (made['name'], made['source'].directory) == ('tatoeba', 't')
+  arguments = task_families.task_arguments('tatoeba', _OPTIONS)
+  assert (arguments['name'], arguments['source'].directory) == ('tatoeba', 't')
   assert (
     task_families.task_arguments('tagging', _OPTIONS)['source'].kind
     == 'tagging'

@@ -38,9 +38,9 @@ def test_pairs_of_a_mixture_are_those_of_the_corpus(corpus):
 
 
 def test_a_single_task_and_chosen_languages():
-  one = task_sources.TaskText(mixture='evaluated.mono.de', max_lines=2)
-  assert one.languages_found() == ('de',)
-  assert len(one.load('de')) == 2
+  source = task_sources.TaskText(mixture='evaluated.mono.de', max_lines=2)
+  assert source.languages_found() == ('de',)
+  assert len(source.load('de')) == 2
   chosen = task_sources.SeqioPairs(
     mixture='evaluated.parallel', languages=('ja',)
   )

@@ -29,8 +29,8 @@ def test_blocks_join_lines_and_keep_the_rest():
 def test_pairs_are_filtered_and_cut():
   first = [[5, 6, 7, 8, 9], [], [4], [1] * 9]
   second = [[3], [3], [2, 2], [2] * 9]
-  found = token_batches.fitting_pairs(first, second, _dataset(8, max_tokens=9))
-  assert [[side.tolist() for side in unit] for unit in found] == [
+  pairs = token_batches.fitting_pairs(first, second, _dataset(8, max_tokens=9))
+  assert [[side.tolist() for side in unit] for unit in pairs] == [
     [[5, 6, 7], [3]],
     [[4], [2, 2]],
   ]

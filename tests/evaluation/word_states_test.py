@@ -24,17 +24,24 @@ def split(sentences):
 
 
 def _read(eval_model, split, languages, **options):
-  found = list(word_states.word_states(eval_model, split, languages, **options))
-  assert sorted(one.sentence for one in found) == list(range(len(split)))
-  for one in found:
-    assert one.words.tolist() == list(range(one.states.shape[1]))
-  return [one.states for one in sorted(found, key=lambda one: one.sentence)]
+  readings = list(
+    word_states.word_states(eval_model, split, languages, **options)
+  )
+  assert sorted(reading.sentence for reading in readings) == list(
+    range(len(split))
+  )
+  for reading in readings:
+    assert reading.words.tolist() == list(range(reading.states.shape[1]))
+  return [
+    reading.states
+    for reading in sorted(readings, key=lambda reading: reading.sentence)
+  ]
 
 
 def test_words_are_means_over_their_tokens_in_a_sentence_alone(
   eval_model, split
 ):
-  found = _read(eval_model, split, _LANGUAGES)
+  states = _read(eval_model, split, _LANGUAGES)
   spec = eval_model.vocabulary.spec
   encode = jax.jit(
     functools.partial(eval_model.model.apply, method='encode_layers')
@@ -54,11 +61,11 @@ def test_words_are_means_over_their_tokens_in_a_sentence_alone(
     start = 1
     for word, length in enumerate(lengths):
       np.testing.assert_allclose(
-        found[i][:, word], layers[:, start : start + length].mean(1), atol=1e-5
+        states[i][:, word], layers[:, start : start + length].mean(1), atol=1e-5
       )
       start += length
-    assert found[i].shape == (3, len(split[i]), 16)
-    assert found[i].dtype == np.float32
+    assert states[i].shape == (3, len(split[i]), 16)
+    assert states[i].dtype == np.float32
 
 
 def test_batch_size_and_devices_do_not_matter(eval_model, split):
@@ -78,15 +85,23 @@ def test_batch_size_and_devices_do_not_matter(eval_model, split):
 
 
 def test_words_beyond_the_limit_are_left_out_whole(eval_model, split):
-  words = split[8]
-  ids, lengths = word_ids.encode_words(eval_model.vocabulary, words, 'de')
+  sentence_words = split[8]
+  ids, lengths = word_ids.encode_words(
+    eval_model.vocabulary, sentence_words, 'de'
+  )
   assert lengths[2] > 1  # so that a limit can lie inside of a word
-  kept = int(lengths[:3].sum()) - 1
-  (short,) = _read(eval_model, [words], [('de', 0)], max_length=kept + 2)
-  of_token = np.repeat(np.arange(len(words)), lengths)[:kept]
+  max_pieces = int(lengths[:3].sum()) - 1
+  (short,) = _read(
+    eval_model, [sentence_words], [('de', 0)], max_length=max_pieces + 2
+  )
+  of_token = np.repeat(np.arange(len(sentence_words)), lengths)[:max_pieces]
   (expected,) = word_states.states_of_readings(
     eval_model,
-    [word_states.Reading(ids[:kept], np.where(of_token < 2, of_token, -1))],
+    [
+      word_states.Reading(
+        ids[:max_pieces], np.where(of_token < 2, of_token, -1)
+      )
+    ],
     [0],
   )
   assert short.shape[1] == 2
@@ -100,9 +115,9 @@ def test_each_language_is_read_by_its_own_parts(eval_model, split):
   )
   params = nn.meta.unbox(model_params.init_params(model, jax.random.key(1)))
   mixed = dataclasses.replace(eval_model, model=model, params={'model': params})
-  found = _read(mixed, split[7:11], _LANGUAGES[7:11])
+  states = _read(mixed, split[7:11], _LANGUAGES[7:11])
   for language, part in ((0, slice(0, 2)), (2, slice(2, 4))):
-    own = dataclasses.replace(
+    single_run = dataclasses.replace(
       eval_model,
       params={
         'model': parameter_sharing.select_language_params(
@@ -110,26 +125,28 @@ def test_each_language_is_read_by_its_own_parts(eval_model, split):
         )
       },
     )
-    expected = _read(own, split[7:11][part], _LANGUAGES[7:11][part])
-    for x, y in zip(found[part], expected, strict=True):
+    expected = _read(single_run, split[7:11][part], _LANGUAGES[7:11][part])
+    for x, y in zip(states[part], expected, strict=True):
       np.testing.assert_allclose(x, y, atol=1e-5)
 
 
 def test_some_tokens_may_belong_to_no_word(eval_model, split):
-  words = split[7]
-  ids, lengths = word_ids.encode_words(eval_model.vocabulary, words, 'de')
-  of_token = np.repeat(np.arange(len(words)), lengths)
+  sentence_words = split[7]
+  ids, lengths = word_ids.encode_words(
+    eval_model.vocabulary, sentence_words, 'de'
+  )
+  of_token = np.repeat(np.arange(len(sentence_words)), lengths)
   some = np.where(np.isin(of_token, [1, 3]), of_token * 10, -1)
-  (found,) = word_states.states_of_readings(
+  (states,) = word_states.states_of_readings(
     eval_model, [word_states.Reading(ids, some)], [0]
   )
-  (every,) = _read(eval_model, [words], [('de', 0)])
-  assert found.words.tolist() == [10, 30]
-  np.testing.assert_allclose(found.states, every[:, [1, 3]], atol=1e-5)
+  (states_of_all,) = _read(eval_model, [sentence_words], [('de', 0)])
+  assert states.words.tolist() == [10, 30]
+  np.testing.assert_allclose(states.states, states_of_all[:, [1, 3]], atol=1e-5)
 
 
 def test_a_sentence_without_words(eval_model, split):
-  found = _read(eval_model, [[], split[0]], [('de', 0)] * 2)
-  assert found[0].shape == (3, 0, 16)
-  assert found[1].shape == (3, len(split[0]), 16)
+  states = _read(eval_model, [[], split[0]], [('de', 0)] * 2)
+  assert states[0].shape == (3, 0, 16)
+  assert states[1].shape == (3, len(split[0]), 16)
   assert list(word_states.word_states(eval_model, [], [])) == []

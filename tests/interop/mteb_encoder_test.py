@@ -31,7 +31,7 @@ def test_texts_and_languages():
   )
   metadata = _metadata(swa=['swa-Latn'], both=['xho-Latn', 'eng-Latn'], odd=[])
   for subset in ('swa', 'both', 'odd'):
-    found = model.encode(
+    vectors = model.encode(
       [{'text': ['ab', 'c']}, {'text': ['dd']}],
       task_metadata=metadata,
       hf_split='test',
@@ -39,7 +39,7 @@ def test_texts_and_languages():
       batch_size=7,
       show_progress_bar=False,
     )
-  assert found.shape == (3, 8) and found[2, 3] == 2
+  assert vectors.shape == (3, 8) and vectors[2, 3] == 2
   assert [languages for languages, _ in run.asked] == ['sw', 'en', 'en']
   assert run.asked[0][1] == {'pooling': 'mean', 'batch_size': 7}
 

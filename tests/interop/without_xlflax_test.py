@@ -42,8 +42,8 @@ _CALLS = {
 
 @pytest.mark.parametrize('call', _CALLS)
 def test_public_calls_of_orbax_read_the_parameters(run, call):
-  found = _CALLS[call](run.directory / 'checkpoints')
-  jax.tree.map(np.testing.assert_array_equal, found, dict(run.params()))
+  parameters = _CALLS[call](run.directory / 'checkpoints')
+  jax.tree.map(np.testing.assert_array_equal, parameters, dict(run.params()))
 
 
 def test_a_model_in_nnx_computes_the_same(run):
@@ -52,9 +52,9 @@ def test_a_model_in_nnx_computes_the_same(run):
   model = nnx.bridge.ToNNX(run.model, rngs=nnx.Rngs(0))
   with nnx.use_eager_sharding(False):
     nnx.bridge.lazy_init(model, ids, language_ids=languages)
-  found = nnx.to_pure_dict(nnx.state(model, nnx.Param))
+  parameters = nnx.to_pure_dict(nnx.state(model, nnx.Param))
   params = run.params()['model']
-  assert jax.tree.structure(found) == jax.tree.structure(params)
+  assert jax.tree.structure(parameters) == jax.tree.structure(params)
   nnx.update(model, params)
   want = run.model.apply({'params': params}, ids, language_ids=languages)
   np.testing.assert_allclose(

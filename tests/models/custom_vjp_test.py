@@ -25,9 +25,9 @@ def test_values_and_gradients_are_the_functions():
 def test_only_arguments_are_kept():
   x = jnp.linspace(-1.0, 1.0, 7)
   _, pull = jax.vjp(activations.activation_function('gelu'), x)
-  kept = [leaf for leaf in jax.tree.leaves(pull) if leaf.shape == x.shape]
-  assert len(kept) == 1
-  np.testing.assert_array_equal(kept[0], x)
+  residuals = [leaf for leaf in jax.tree.leaves(pull) if leaf.shape == x.shape]
+  assert len(residuals) == 1
+  np.testing.assert_array_equal(residuals[0], x)
 
 
 @pytest.mark.parametrize('name', ['gelu', 'silu', 'relu'])
@@ -35,11 +35,11 @@ def test_of_an_activation_with_a_bias_the_product_is_kept(name):
   x = jnp.linspace(-2.0, 2.0, 12).reshape(3, 4)
   bias = jnp.arange(4.0)[None]
   activation = activations.activation_function(name)
-  found, pull = jax.vjp(custom_vjp.recompute_with_bias(activation), x, bias)
+  outputs, pull = jax.vjp(custom_vjp.recompute_with_bias(activation), x, bias)
   want, pull_plain = jax.vjp(lambda x, b: activation(x + b), x, bias)
-  np.testing.assert_array_equal(found, want)
-  for got, expected in zip(pull(found), pull_plain(found), strict=True):
+  np.testing.assert_array_equal(outputs, want)
+  for got, expected in zip(pull(outputs), pull_plain(outputs), strict=True):
     np.testing.assert_allclose(got, expected, rtol=1e-6)
-  kept = [leaf for leaf in jax.tree.leaves(pull) if leaf.shape == x.shape]
-  assert len(kept) == 1
-  np.testing.assert_array_equal(kept[0], x)
+  residuals = [leaf for leaf in jax.tree.leaves(pull) if leaf.shape == x.shape]
+  assert len(residuals) == 1
+  np.testing.assert_array_equal(residuals[0], x)

@@ -21,10 +21,10 @@ def test_no_zeros_are_read_from_memory():
   """A gather's gradient is a sum into zeros, which dropout could share."""
   machine = machine_topology.parse_topology('gpu:H200:1')
   (device,) = compilers.topology_devices(machine)
-  place = jax.sharding.SingleDeviceSharding(device)
+  device_sharding = jax.sharding.SingleDeviceSharding(device)
 
   def shaped(shape, dtype):
-    return jax.ShapeDtypeStruct(shape, dtype, sharding=place)
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=device_sharding)
 
   def loss(states, weights, rows):
     for i, matrix in enumerate(weights):
@@ -36,23 +36,23 @@ def test_no_zeros_are_read_from_memory():
     return jnp.square(chosen.astype(jnp.float32)).sum()
 
   with compilers.trace_for_machine(machine):
-    made = compilers.compile_step(
+    compiled_step = compilers.compile_step(
       machine,
       jax.jit(jax.grad(loss, argnums=(0, 1))),
       shaped((8, 128, 256), jnp.bfloat16),
       [shaped((256, 256), jnp.bfloat16)] * 3,
       shaped((8, 16), jnp.int32),
     )
-  module = hlo.parse_module(made.text)
+  module = hlo.parse_module(compiled_step.text)
   uses = module.entry.users
   for kernel in module.entry.instructions.values():
     if kernel.opcode != 'fusion':
       continue
     (fused,) = module.called(kernel, 'calls')
-    several = fused.root.opcode == 'tuple'
-    roots = fused.root.operands if several else [fused.root.name]
+    is_tuple = fused.root.opcode == 'tuple'
+    roots = fused.root.operands if is_tuple else [fused.root.name]
     for i, root in enumerate(roots):
       if fused.instructions[root].opcode == 'broadcast':
-        found = [u for u in uses[kernel.name] if not several or u.index == i]
-        readers = uses[found[0].name] if several else found
+        users = [u for u in uses[kernel.name] if not is_tuple or u.index == i]
+        readers = uses[users[0].name] if is_tuple else users
         assert len(readers) == 1, [reader.name for reader in readers]

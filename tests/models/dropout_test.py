@@ -26,10 +26,10 @@ def test_rate_and_scale(rate):
   outputs = np.asarray(
     dropout.apply_dropout(jax.random.key(1), jnp.full(_SHAPE, 3.0), rate=rate)
   )
-  kept = outputs > 0
-  deviation = np.sqrt(rate * (1 - rate) / kept.size)
-  assert abs(kept.mean() - (1 - rate)) < 4 * deviation
-  np.testing.assert_allclose(outputs[kept], 3 / (1 - rate), rtol=1e-6)
+  is_kept = outputs > 0
+  deviation = np.sqrt(rate * (1 - rate) / is_kept.size)
+  assert abs(is_kept.mean() - (1 - rate)) < 4 * deviation
+  np.testing.assert_allclose(outputs[is_kept], 3 / (1 - rate), rtol=1e-6)
 
 
 def test_module_passes_inputs_through_when_off():
@@ -90,11 +90,11 @@ def test_bits_are_uniform():
 
 def test_mask_depends_on_key_and_index_alone():
   key = jax.random.key(0)
-  whole = dropout.apply_dropout(key, jnp.ones(_SHAPE), rate=0.3)
+  full_outputs = dropout.apply_dropout(key, jnp.ones(_SHAPE), rate=0.3)
   low = dropout.apply_dropout(key, jnp.ones(_SHAPE, jnp.bfloat16), rate=0.3)
   flat = dropout.apply_dropout(key, jnp.ones(np.prod(_SHAPE)), rate=0.3)
-  np.testing.assert_array_equal(whole > 0, low > 0)
-  np.testing.assert_array_equal(whole.ravel(), flat)
+  np.testing.assert_array_equal(full_outputs > 0, low > 0)
+  np.testing.assert_array_equal(full_outputs.ravel(), flat)
   assert low.dtype == jnp.bfloat16
 
 

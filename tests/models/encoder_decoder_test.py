@@ -167,17 +167,18 @@ def test_scanned_equals_unrolled_and_rematerialised(trees, kind):
   (_, want), gradients = jax.jit(
     _loss(_model(kind, dropout_rate=0.0, attention_dropout_rate=0.0))
   )(scanned, _inputs(kind), jax.random.key(0))
-  (_, got), others = jax.jit(_loss(model))(
+  (_, got), other_outputs = jax.jit(_loss(model))(
     unrolled, _inputs(kind), jax.random.key(0)
   )
   np.testing.assert_allclose(got, want, atol=1e-5, rtol=1e-5)
   _check_all_learn(gradients)
-  others = {
-    name: layer_stacking.stack_layers(leaf) for name, leaf in others.items()
+  other_outputs = {
+    name: layer_stacking.stack_layers(leaf)
+    for name, leaf in other_outputs.items()
   }
   jax.tree.map(
     lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5, rtol=1e-3),
-    others,
+    other_outputs,
     gradients,
   )
 
@@ -249,10 +250,10 @@ def test_a_position_sees_no_later_token_and_no_padding_of_the_memory(trees):
   )
   np.testing.assert_allclose(got[:, :3], want[:, :3], atol=1e-6)
   assert np.abs(got - want)[:, 4].max() > 1e-2
-  seen = _call(
+  decoded = _call(
     model, params, 'decode', _TARGET, memory + 1, memory_segment_ids=_SEGMENTS
   )
-  assert np.abs(seen - want).max() > 1e-2
+  assert np.abs(decoded - want).max() > 1e-2
 
 
 def _pack(rows, first, second, width):

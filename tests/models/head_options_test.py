@@ -108,9 +108,9 @@ def test_classification_heads():
     classification_heads.sequence_logits(_head(False), states),
     [[1.5, 2.0, 0.0]],
   )
-  one, two = np.tanh(1.0), np.tanh(2.0)
+  tanh_one, two = np.tanh(1.0), np.tanh(2.0)
   np.testing.assert_allclose(
     jax.jit(classification_heads.sequence_logits)(_head(True), states),
-    [[two + 0.5, one, 2 * two - one]],
+    [[two + 0.5, tanh_one, 2 * two - tanh_one]],
     rtol=1e-6,
   )

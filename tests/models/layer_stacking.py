@@ -28,9 +28,9 @@ def unstack_layers(params: dict) -> dict:
   """Converts scanned parameters to those of `scan_layers=False`."""
   first = 0
   if _STACKED in params.get(_OWN, {}):
-    own = _unstack_layers(params[_OWN], axis=1)
-    first = sum(name.startswith(f'{_STACKED}_') for name in own)
-    params = {**params, _OWN: own}
+    own_layers = _unstack_layers(params[_OWN], axis=1)
+    first = sum(name.startswith(f'{_STACKED}_') for name in own_layers)
+    params = {**params, _OWN: own_layers}
   return _unstack_layers(params, axis=0, first=first)
 
 
@@ -39,26 +39,30 @@ def _stack_layers(params: dict, *, axis: int) -> dict:
   names.sort(key=lambda name: int(name.rpartition('_')[2]))
   if not names:
     return params
-  rest = {name: leaf for name, leaf in params.items() if name not in names}
+  other_params = {
+    name: leaf for name, leaf in params.items() if name not in names
+  }
   stacked = jax.tree.map(
     lambda *leaves: _stack(leaves, axis),
     *(params[name] for name in names),
     is_leaf=_is_box,
   )
-  return {**rest, _STACKED: stacked}
+  return {**other_params, _STACKED: stacked}
 
 
 def _unstack_layers(params: dict, *, axis: int, first: int = 0) -> dict:
   if _STACKED not in params:
     return params
-  rest = {name: leaf for name, leaf in params.items() if name != _STACKED}
+  other_params = {
+    name: leaf for name, leaf in params.items() if name != _STACKED
+  }
   stacked = params[_STACKED]
   count = jax.tree.leaves(stacked)[0].shape[axis]
   for i in range(count):
-    rest[f'{_STACKED}_{first + i}'] = jax.tree.map(
+    other_params[f'{_STACKED}_{first + i}'] = jax.tree.map(
       lambda leaf, i=i: _slice(leaf, i, axis), stacked, is_leaf=_is_box
     )
-  return rest
+  return other_params
 
 
 def _is_box(leaf) -> bool:

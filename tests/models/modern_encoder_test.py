@@ -147,8 +147,8 @@ def test_a_local_encoder_sees_no_farther_than_its_windows():
     np.asarray(_apply(config)(params, _IDS, ones, running))
     - np.asarray(_apply(config)(params, other, ones, running))
   )
-  seen = change.max((0, 2)) > 0
-  np.testing.assert_array_equal(np.flatnonzero(seen), [3, 4, 5, 6, 7])
+  is_changed = change.max((0, 2)) > 0
+  np.testing.assert_array_equal(np.flatnonzero(is_changed), [3, 4, 5, 6, 7])
 
 
 @pytest.mark.slow
@@ -207,7 +207,7 @@ def test_an_encoder_reads_its_factor(name):
 
 
 @pytest.mark.parametrize(
-  ('biases', 'wanted'),
+  ('biases', 'expected_layers'),
   [
     (dict(mlp_bias=False), set()),
     (dict(mlp_bias=True), {'gate', 'wi', 'wo'}),
@@ -215,10 +215,12 @@ def test_an_encoder_reads_its_factor(name):
     (dict(mlp_bias=True, mlp_output_bias=False), {'gate', 'wi'}),
   ],
 )
-def test_biases_of_the_feed_forward_block(biases, wanted):
+def test_biases_of_the_feed_forward_block(biases, expected_layers):
   config = dataclasses.replace(_MODERN, **biases)
   mlp = _params(encoder.Encoder(config))['layers']['mlp']
-  assert {name for name, one in mlp.items() if 'bias' in one} == wanted
+  assert {
+    name for name, layer in mlp.items() if 'bias' in layer
+  } == expected_layers
 
 
 def test_rotated_products_depend_on_distances_only():
@@ -230,9 +232,9 @@ def test_rotated_products_depend_on_distances_only():
   def product(i, j):
     a, b = (
       rotary.apply_rotary(
-        x, rotary.rotary_angles(jnp.array([[place]]), dim=8, theta=20.0)
+        x, rotary.rotary_angles(jnp.array([[position]]), dim=8, theta=20.0)
       )
-      for x, place in ((query, i), (key, j))
+      for x, position in ((query, i), (key, j))
     )
     return np.asarray((a * b).sum(-1))
 

@@ -20,11 +20,11 @@ def _kept(seed, rate):
   )
 
 
-def _standard(kept, rate):
+def _standard(is_kept, rate):
   """The mask of `rate` with mean 0 and variance 1, [all rows, keys]."""
-  kept = kept.reshape(-1, _SHAPE[-1])
-  assert abs(kept.mean() - (1 - rate)) < 4 * np.sqrt(rate / kept.size)
-  return (kept - kept.mean()) / kept.std()
+  is_kept = is_kept.reshape(-1, _SHAPE[-1])
+  assert abs(is_kept.mean() - (1 - rate)) < 4 * np.sqrt(rate / is_kept.size)
+  return (is_kept - is_kept.mean()) / is_kept.std()
 
 
 def _scores(first, second=None):
@@ -84,13 +84,13 @@ def test_sums_spread_as_those_of_independent_weights(rate):
 
 
 def test_without_the_product_they_are_not():
-  words = _words(0)
+  random_words = _words(0)
   index = np.arange(np.prod(_SHAPE[:-1]), dtype=np.uint32)
-  rows = np.asarray(dropout.row_bits(words, index))
-  columns = np.asarray(dropout.column_bits(words, _SHAPE[-1]))
+  rows = np.asarray(dropout.row_bits(random_words, index))
+  columns = np.asarray(dropout.column_bits(random_words, _SHAPE[-1]))
   for pair in (np.bitwise_xor, np.add):
-    kept = pair(rows[:, None], columns[None, :]) >= 0
-    assert not _independent(_scores(_standard(kept, 0.5)))
+    is_kept = pair(rows[:, None], columns[None, :]) >= 0
+    assert not _independent(_scores(_standard(is_kept, 0.5)))
 
 
 def test_products_are_uniform():
@@ -106,8 +106,8 @@ def test_rate_scale_and_gradient():
   dropped, pull = jax.vjp(
     lambda w: dropout.drop_weights(key, w, rate=rate), weights
   )
-  kept = np.asarray(dropped) > 0
-  np.testing.assert_array_equal(kept, _kept(5, rate))
-  np.testing.assert_allclose(dropped[kept], 2 / (1 - rate), rtol=1e-6)
+  is_kept = np.asarray(dropped) > 0
+  np.testing.assert_array_equal(is_kept, _kept(5, rate))
+  np.testing.assert_allclose(dropped[is_kept], 2 / (1 - rate), rtol=1e-6)
   (gradient,) = pull(jnp.ones_like(dropped))
   np.testing.assert_allclose(gradient * weights, dropped, rtol=1e-6)

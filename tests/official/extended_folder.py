@@ -48,7 +48,9 @@ class Folder(xtreme_folder.Folder):
   def _entities(self) -> None:
     folder = self.data / 'mewslix'
     entities = {f'Q{i}': self._numbers(5, 9) for i in range(60)}
-    texts = {name: self._sentence(one, 'en') for name, one in entities.items()}
+    texts = {
+      name: self._sentence(entity, 'en') for name, entity in entities.items()
+    }
     self._save_lines(
       folder / 'candidate_set_entities.jsonl',
       [
@@ -62,7 +64,7 @@ class Folder(xtreme_folder.Folder):
       ],
     )
     for language in xtreme_tasks.RANKED['mewslix'][1]:
-      asked = [
+      queries = [
         (f'{language}-{i}', self._draw.choice(list(entities)))
         for i in range(_MENTIONS)
       ]
@@ -70,12 +72,12 @@ class Folder(xtreme_folder.Folder):
         folder / f'wikinews_mentions/test-{language}.jsonl',
         [
           self._article(name, entity, entities[entity], language)
-          for name, entity in asked
+          for name, entity in queries
         ],
       )
       self._save(
         self.gold / f'mewslix/test-{language}.json',
-        json.dumps({name: [entity] for name, entity in asked}),
+        json.dumps({name: [entity] for name, entity in queries}),
       )
 
   def _article(self, name, entity, numbers, language) -> dict:
@@ -110,7 +112,7 @@ class Folder(xtreme_folder.Folder):
       )
 
   def _paragraph(self, sentences, number, language) -> dict:
-    texts = [f'{self._sentence(one, language)}.' for one in sentences]
+    texts = [f'{self._sentence(sentence, language)}.' for sentence in sentences]
     starts = [len(' '.join(texts[:i])) + (i > 0) for i in range(len(texts))]
     return {
       'context': ' '.join(texts),
@@ -121,10 +123,12 @@ class Folder(xtreme_folder.Folder):
       'qas': [
         {
           'id': f'{number}-{i}',
-          'question': f'{self._sentence(one[:2], language)}?',
+          'question': f'{self._sentence(sentence[:2], language)}?',
           'answers': [{'answer_start': start, 'text': texts[i]}],
         }
-        for i, (one, start) in enumerate(zip(sentences, starts, strict=True))
+        for i, (sentence, start) in enumerate(
+          zip(sentences, starts, strict=True)
+        )
       ],
     }
 

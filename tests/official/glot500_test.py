@@ -31,11 +31,11 @@ class _L2(laser_test._Index):
 def folder(tmp_path_factory):
   """A tiny XLM-R."""
   folder = tmp_path_factory.mktemp('xlmr')
-  made = reference_tokenizers.xlmr(folder)
-  made.save_pretrained(folder)
+  tokenizer = reference_tokenizers.xlmr(folder)
+  tokenizer.save_pretrained(folder)
   torch.manual_seed(0)
   config = transformers.XLMRobertaConfig(
-    vocab_size=len(made),
+    vocab_size=len(tokenizer),
     intermediate_size=40,
     max_position_embeddings=130,
     type_vocab_size=1,
@@ -47,8 +47,11 @@ def folder(tmp_path_factory):
 
 
 def _sentences(draw):
-  words = ' '.join(reference_tokenizers.LINES).split()
-  return [' '.join(draw.choice(words, draw.integers(3, 12))) for _ in range(60)]
+  vocabulary_words = ' '.join(reference_tokenizers.LINES).split()
+  return [
+    ' '.join(draw.choice(vocabulary_words, draw.integers(3, 12)))
+    for _ in range(60)
+  ]
 
 
 def test_the_ten_nearest_sentences(folder, tmp_path, monkeypatch):
@@ -111,12 +114,12 @@ def test_the_ten_nearest_sentences(folder, tmp_path, monkeypatch):
   result = task.evaluate(ours.eval_model())
   assert not result.failures
   for code in pairs:
-    own = text.split(f'language={code}\n')[1].split('====')[0]
-    theirs = dict(line.split(' = ') for line in own.splitlines())
+    section = text.split(f'language={code}\n')[1].split('====')[0]
+    theirs = dict(line.split(' = ') for line in section.splitlines())
     for end, line in (('', 'Acc1'), ('_top10', 'Acc10')):
-      found = result.metrics[f'backward{end}/{code}-eng_Latn']
-      assert found == pytest.approx(float(theirs[line]), abs=1e-9)
-      assert 0 < found < 1
+      accuracy = result.metrics[f'backward{end}/{code}-eng_Latn']
+      assert accuracy == pytest.approx(float(theirs[line]), abs=1e-9)
+      assert 0 < accuracy < 1
 
 
 @pytest.mark.parametrize('seed', range(40))
@@ -137,20 +140,22 @@ def test_round_trips(seed):
   for rows, columns in zip(sizes, (*sizes[1:], sizes[0]), strict=True):
     if seed % 2:
       similarity = draw.normal(size=(rows, columns))
-      both = program.simalign.simalign.SentenceAligner.get_alignment_matrix(
-        similarity
+      alignment = (
+        program.simalign.simalign.SentenceAligner.get_alignment_matrix(
+          similarity
+        )
       )
-      links.append((both[0] * both[1]).astype(bool))
+      links.append((alignment[0] * alignment[1]).astype(bool))
       ours = word_links.link_matrix(similarity, 'argmax')
       np.testing.assert_array_equal(links[-1], ours)
     else:  # several links of a word
       links.append(draw.random((rows, columns)) < 0.4)
   aligns = [
-    {i: [(0, j) for j in np.flatnonzero(row)] for i, row in enumerate(one)}
-    for one in links
+    {i: [(0, j) for j in np.flatnonzero(row)] for i, row in enumerate(link)}
+    for link in links
   ]
   expected = evaluator.eval_first_roundtrip_sentences(
     [['w'] * size for size in sizes], aligns
   )
-  found = alignment_error_rate.round_trip_words(links)
-  assert (found.sum(), len(found)) == expected
+  score = alignment_error_rate.round_trip_words(links)
+  assert (score.sum(), len(score)) == expected

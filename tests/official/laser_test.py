@@ -63,5 +63,7 @@ def test_error_rates(laser, tmp_path, margin, altered):
       augmented_json=str(tmp_path / 'altered') if altered else None,
     )
     assert 0 < wrong < count == 80
-    found = similarity_search.search_errors(*sides, texts, margin=margin).value
-    assert found == pytest.approx(wrong / count, abs=1e-12)
+    error_rate = similarity_search.search_errors(
+      *sides, texts, margin=margin
+    ).value
+    assert error_rate == pytest.approx(wrong / count, abs=1e-12)

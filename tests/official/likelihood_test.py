@@ -53,11 +53,11 @@ def both(request, tmp_path_factory):
   """(folder, the imported run's eval_model) of a tiny masked language model."""
   folder = tmp_path_factory.mktemp(request.param)
   options = {'do_lower_case': False} if request.param == 'bert' else {}
-  made = getattr(reference_tokenizers, request.param)(folder, **options)
-  made.save_pretrained(folder)
+  tokenizer = getattr(reference_tokenizers, request.param)(folder, **options)
+  tokenizer.save_pretrained(folder)
   kind = {'bert': 'Bert', 'xlmr': 'XLMRoberta', 'roberta': 'Roberta'}
   config = getattr(transformers, f'{kind[request.param]}Config')(
-    vocab_size=len(made),
+    vocab_size=len(tokenizer),
     hidden_size=20,
     num_hidden_layers=2,
     num_attention_heads=5,
@@ -65,9 +65,9 @@ def both(request, tmp_path_factory):
     max_position_embeddings=70,
     type_vocab_size=2 if request.param == 'bert' else 1,
     initializer_range=0.5,
-    pad_token_id=made.pad_token_id,
-    bos_token_id=made.cls_token_id,
-    eos_token_id=made.sep_token_id,
+    pad_token_id=tokenizer.pad_token_id,
+    bos_token_id=tokenizer.cls_token_id,
+    eos_token_id=tokenizer.sep_token_id,
   )
   torch.manual_seed(0)
   model = getattr(transformers, f'{kind[request.param]}ForMaskedLM')(config)
@@ -89,7 +89,7 @@ def test_sentences(scorer_class, both, hidden, metric):
   if hidden == 'word' and 'roberta' in folder:
     # Its pre-tokenizer takes marks off words; here they belong to them.
     texts = [''.join(c for c in t if c.isalpha() or c == ' ') for t in texts]
-  found = pseudo_likelihood.score_sentences(
+  scores = pseudo_likelihood.score_sentences(
     eval_model,
     eval_model.vocabulary.encode_batch(texts),
     [0] * len(texts),
@@ -98,9 +98,9 @@ def test_sentences(scorer_class, both, hidden, metric):
   expected = theirs.sequence_score(
     texts, PLL_metric=metric, reduction=lambda x: x.sum().item()
   )
-  np.testing.assert_allclose(-found.sums[:, 0], expected, rtol=1e-4)
+  np.testing.assert_allclose(-scores.sums[:, 0], expected, rtol=1e-4)
   lengths = [len(ids) - 2 for ids in theirs.tokenizer(texts)['input_ids']]
-  assert found.sums[:, 2].tolist() == lengths
+  assert scores.sums[:, 2].tolist() == lengths
 
 
 def test_choices_after_a_text(scorer_class, both):
@@ -121,9 +121,9 @@ def test_choices_after_a_text(scorer_class, both):
     source=one_hot_model.Held(parts=(('en', examples),))
   )
   expected = theirs.conditional_score(
-    [one.text for one in examples],
-    [one.paired_text for one in examples],
+    [example.text for example in examples],
+    [example.paired_text for example in examples],
     reduction=lambda x: x.sum().item(),
   )
-  found = task._score_choices(eval_model, 'en', examples, [])
-  np.testing.assert_allclose(found, expected, rtol=1e-4)
+  scores = task._score_choices(eval_model, 'en', examples, [])
+  np.testing.assert_allclose(scores, expected, rtol=1e-4)

@@ -23,9 +23,9 @@ _LETTERS = {
 def _massive():
   """Their dataset creator, without the package `datasets`."""
   with pytest.MonkeyPatch.context() as patch:
-    made = types.ModuleType('datasets')
-    made.Dataset = object
-    patch.setitem(sys.modules, 'datasets', made)
+    datasets_module = types.ModuleType('datasets')
+    datasets_module.Dataset = object
+    patch.setitem(sys.modules, 'datasets', datasets_module)
     creator = scorers.module('massive', 'scripts', 'create_hf_dataset.py')
   return creator.DatasetCreator._build_in_mem_dicts
 
@@ -35,10 +35,10 @@ def test_massive(locale, tmp_path):
   draw = random.Random(locale)
   rows = []
   for number in range(300):
-    chunks, words = [], []
+    chunks, tokens = [], []
     for _ in range(draw.randint(1, 5)):
       inside = draw.choices(_LETTERS[locale], k=draw.randint(1, 3))
-      words += inside
+      tokens += inside
       slot = draw.choice(('', '', 'time', 'date'))
       chunks.append(
         f'[{slot} : {" ".join(inside)}]' if slot else ' '.join(inside)
@@ -50,7 +50,7 @@ def test_massive(locale, tmp_path):
         'partition': draw.choice(('train', 'dev', 'test')),
         'scenario': 'alarm',
         'intent': 'alarm_set',
-        'utt': ' '.join(words),
+        'utt': ' '.join(tokens),
         'annot_utt': ' '.join(chunks),
         'worker_id': '1',
       }
@@ -72,11 +72,11 @@ def test_massive(locale, tmp_path):
       if block.strip()
     ]
     assert len(ours) == len(theirs['id']) > 50
-    for found, words, types_ in zip(
+    for example, tokens, types_ in zip(
       ours, theirs['utt'], theirs['slots_str'], strict=True
     ):
-      assert [word for word, _ in found] == words
-      kinds = ['Other' if tag == 'O' else tag[2:] for _, tag in found]
+      assert [word for word, _ in example] == tokens
+      kinds = ['Other' if tag == 'O' else tag[2:] for _, tag in example]
       assert kinds == types_
     intents = (output / f'intents/{locale}/{split}.tsv').read_text()
     assert len(intents.splitlines()) == len(theirs['id'])
@@ -84,7 +84,7 @@ def test_massive(locale, tmp_path):
 
 def _paragraphs(draw, language):
   """Paragraphs of some sentences, repeated ones among them."""
-  found = []
+  paragraphs = []
   for number in range(20):
     sentences = [
       f'{language} {draw.choice("abc")} {draw.randint(0, 4)}.'
@@ -94,7 +94,7 @@ def _paragraphs(draw, language):
     for sentence in sentences:
       breaks.append([len(context), len(context) + len(sentence)])
       context += sentence + draw.choice((' ', '\n'))
-    asked = [
+    questions = [
       {
         'id': f'{number}-{i}',
         'question': f'{language}{i}?',
@@ -102,8 +102,10 @@ def _paragraphs(draw, language):
       }
       for i in range(draw.randint(1, 3))
     ]
-    found.append({'context': context, 'sentence_breaks': breaks, 'qas': asked})
-  return found
+    paragraphs.append(
+      {'context': context, 'sentence_breaks': breaks, 'qas': questions}
+    )
+  return paragraphs
 
 
 def _compare_lareqa(folder, data, output):
@@ -120,19 +122,23 @@ def _compare_lareqa(folder, data, output):
   }
 
   def name(uid):
-    context, _, place = uid.rpartition('_')
-    return f'{context.split("_")[0]}-{places[context]}-{place}'
+    context, _, index = uid.rpartition('_')
+    return f'{context.split("_")[0]}-{places[context]}-{index}'
 
   texts = {
-    name(one.uid): (one.sentence + one.context).replace('\n', '')
-    for one in candidates.as_list()
+    name(candidate.uid): (candidate.sentence + candidate.context).replace(
+      '\n', ''
+    )
+    for candidate in candidates.as_list()
   }
   assert {key: text.text for key, text in held.documents.items()} == texts
-  asked = questions.as_list()
-  for one in asked:
-    right = {name(x.uid) for x in candidates.by_xling_id[one.xling_id]}
-    assert set(held.relevance[f'{one.language}-{one.xling_id}']) == right
-  return len(asked)
+  question_list = questions.as_list()
+  for question in question_list:
+    right = {name(x.uid) for x in candidates.by_xling_id[question.xling_id]}
+    assert (
+      set(held.relevance[f'{question.language}-{question.xling_id}']) == right
+    )
+  return len(question_list)
 
 
 def test_lareqa_made_up(tmp_path):
@@ -166,11 +172,21 @@ def test_lareqa_as_it_is_published(tmp_path):
 def test_mewslix_texts():
   utils = scorers.module('xtreme', 'third_party', 'utils_mewslix.py')
   draw = random.Random(0)
-  words = ('A', 'strike', '{x}', 'in', '{', '}', 'the  city', '[1]', 'end\nnow')
+  pieces = (
+    'A',
+    'strike',
+    '{x}',
+    'in',
+    '{',
+    '}',
+    'the  city',
+    '[1]',
+    'end\nnow',
+  )
   for number in range(300):
     text, spans = '', []
     for _ in range(draw.randint(1, 4)):
-      sentence = ' '.join(draw.choices(words, k=draw.randint(2, 7))) + '.'
+      sentence = ' '.join(draw.choices(pieces, k=draw.randint(2, 7))) + '.'
       spans.append({'start': len(text), 'end': len(text) + len(sentence)})
       text += sentence + draw.choice((' ', '   ', '\n', ' [note] '))
     inside = draw.choice(spans)
@@ -213,12 +229,14 @@ def test_xcopa_as_it_is_published(tmp_path):
   public_data.convert('xcopa', str(folder), str(tmp_path))
   read = 0
   for path in sorted(tmp_path.glob('*/test.jsonl')):
-    found = file_formats.read_files(
+    examples = file_formats.read_files(
       'xcopa', str(path), path.parent.name
     ).examples
     rows = [json.loads(line) for line in path.read_text('utf-8').splitlines()]
-    assert len(found) == 2 * len(rows)
-    for first, second, row in zip(found[::2], found[1::2], rows, strict=True):
+    assert len(examples) == 2 * len(rows)
+    for first, second, row in zip(
+      examples[::2], examples[1::2], rows, strict=True
+    ):
       assert first.text == row['premise'].strip()
       assert first.paired_text.endswith(row['choice1'].strip())
       assert second.paired_text.endswith(row['choice2'].strip())

@@ -64,9 +64,14 @@ def _sentences(draw, tags):
 
 def test_intents_and_slots():
   file = scorers.path('massive', 'src/massive/utils/training_utils.py')
-  wanted = ('convert_to_bio', 'eval_preds')  # the rest needs their package
+  function_names = (
+    'convert_to_bio',
+    'eval_preds',
+  )  # the rest needs their package
   tree = ast.parse(file.read_text())
-  tree.body = [one for one in tree.body if getattr(one, 'name', '') in wanted]
+  tree.body = [
+    node for node in tree.body if getattr(node, 'name', '') in function_names
+  ]
   names = {'sqrt': math.sqrt, 'f1_score': f1_score, 'sklm': metrics}
   exec(compile(tree, str(file), 'exec'), names)
   draw = random.Random(1)
@@ -82,17 +87,17 @@ def test_intents_and_slots():
     ]
     intents = [[intent for intent, _ in side] for side in sides]
     theirs = names['eval_preds'](intents[1], intents[0], types[1], types[0])
-    gold, found = (
+    gold, predicted = (
       [tagging_metrics.join_neighboring_entities(tags) for _, tags in side]
       for side in sides
     )
     right = [
       a == b and c == d
-      for a, b, c, d in zip(*intents, gold, found, strict=True)
+      for a, b, c, d in zip(*intents, gold, predicted, strict=True)
     ]
     assert sum(right) / len(right) == pytest.approx(theirs['ex_match_acc'])
     assert tagging_metrics.entity_scores(
-      gold, found
+      gold, predicted
     ).overall.f1 == pytest.approx(theirs['slot_micro_f1'])
 
 
@@ -104,9 +109,9 @@ def test_parts_of_speech_and_entities(xtreme):
       (draw.sample(_TAGS, 5), tagging_metrics.run_scores),
       (entities, tagging_metrics.entity_scores),
     ):
-      gold, found = _sentences(draw, tags)
-      expected = xtreme.f1(gold, found)
-      ours = score(gold, found).overall
+      gold, predicted = _sentences(draw, tags)
+      expected = xtreme.f1(gold, predicted)
+      ours = score(gold, predicted).overall
       for name in ('f1', 'precision', 'recall'):
         assert 100 * getattr(ours, name) == pytest.approx(
           expected[name], abs=1e-9
@@ -121,8 +126,8 @@ def test_languages(xtreme, version):
     ours |= {n: languages for n, (_, languages) in xtreme_tasks.RANKED.items()}
     assert official['lareqa'] == []
     del ours['lareqa']
-  assert {name: sorted(several) for name, several in ours.items()} == {
-    name: sorted(several) for name, several in official.items() if several
+  assert {name: sorted(codes) for name, codes in ours.items()} == {
+    name: sorted(codes) for name, codes in official.items() if codes
   }
 
 
@@ -130,25 +135,25 @@ def _rankings(draw):
   """Query -> ranked documents, and query -> relevant ones."""
   names = [f'd{i}' for i in range(40)]
   queries = [f'q{i}' for i in range(20)]
-  found = {q: draw.sample(names, draw.randint(1, 40)) for q in queries}
-  return found, {q: draw.sample(names, draw.randint(1, 15)) for q in queries}
+  rankings = {q: draw.sample(names, draw.randint(1, 40)) for q in queries}
+  return rankings, {q: draw.sample(names, draw.randint(1, 15)) for q in queries}
 
 
 def test_entities_of_mentions_in_the_file_of_a_submission(xtreme):
   draw = random.Random(8)
   for _ in range(50):
-    found, gold = _rankings(draw)
+    rankings, gold = _rankings(draw)
     run = ''.join(
-      f'{query} Q0 {name} {place} 0.5 x\n'
-      for query, names in found.items()
-      for place, name in enumerate(names, 1)
+      f'{query} Q0 {name} {rank} 0.5 x\n'
+      for query, names in rankings.items()
+      for rank, name in enumerate(names, 1)
     )
     expected = xtreme.mewslix_map20(
       {query: names[:1] for query, names in gold.items()},
       json.loads(xtreme_submission.entities_json(run)),
     )
     ours = [
-      embedding_metrics.reciprocal_rank(found[query], {names[0]: 1.0})
+      embedding_metrics.reciprocal_rank(rankings[query], {names[0]: 1.0})
       for query, names in gold.items()
     ]
     assert 100 * sum(ours) / len(ours) == pytest.approx(expected['map@20'])
@@ -158,27 +163,27 @@ def test_answers_in_any_language():
   official = scorers.module('xtreme', 'third_party', 'utils_lareqa.py')
   draw = random.Random(9)
   for _ in range(50):
-    found, gold = _rankings(draw)
+    rankings, gold = _rankings(draw)
     for query, names in gold.items():
       assert embedding_metrics.precision_at_hits(
-        found[query], dict.fromkeys(names, 1.0)
+        rankings[query], dict.fromkeys(names, 1.0)
       ) == pytest.approx(
-        official.average_precision_at_k(names, found[query], 20)
+        official.average_precision_at_k(names, rankings[query], 20)
       )
 
 
 def test_mined_pairs(xtreme):
   draw = random.Random(1)
   for _ in range(1000):
-    gold, found = (
+    gold, mined = (
       {
         (f'de-{draw.randint(0, 9)}', f'en-{draw.randint(0, 9)}')
         for _ in range(draw.randint(1, 20))
       }
       for _ in range(2)
     )
-    expected = xtreme.bucc_f1(*(list(map('\t'.join, x)) for x in (gold, found)))
-    ours = mining_metrics.mining_scores(found, gold)
+    expected = xtreme.bucc_f1(*(list(map('\t'.join, x)) for x in (gold, mined)))
+    ours = mining_metrics.mining_scores(mined, gold)
     for name in ('f1', 'precision', 'recall'):
       assert 100 * getattr(ours, name) == pytest.approx(expected[name])
 
@@ -190,7 +195,7 @@ def _questions(draw, *, unanswerable=False):
   }
   if unanswerable:
     gold |= {str(i): [] for i in range(40, 60)}
-  found = {
+  predictions = {
     key: draw.choice([_text(draw), *answers]) for key, answers in gold.items()
   }
   data = [
@@ -198,14 +203,14 @@ def _questions(draw, *, unanswerable=False):
       'paragraphs': [
         {
           'qas': [
-            {'id': key, 'answers': [{'text': one} for one in answers]}
+            {'id': key, 'answers': [{'text': answer} for answer in answers]}
             for key, answers in gold.items()
           ]
         }
       ]
     }
   ]
-  return gold, found, data
+  return gold, predictions, data
 
 
 def _same(ours, expected, exact='exact_match'):
@@ -219,27 +224,28 @@ def test_answers_by_squad_and_by_mlqa_in_every_language(xtreme):
   draw = random.Random(2)
   official = scorers.module('MLQA', 'mlqa_evaluation_v1.py')
   for _ in range(40):
-    gold, found, data = _questions(draw)
+    gold, predicted, data = _questions(draw)
     _same(
-      qa_metrics.answer_scores(gold, found), xtreme.squad_em_f1(data, found)
+      qa_metrics.answer_scores(gold, predicted),
+      xtreme.squad_em_f1(data, predicted),
     )
     for language in qa_metrics._ARTICLES:
       ours = qa_metrics.answer_scores(
-        gold, found, rules='mlqa', language=language
+        gold, predicted, rules='mlqa', language=language
       )
-      _same(ours, xtreme.mlqa_em_f1(data, found, language))
-      _same(ours, official.evaluate(data, found, language))
+      _same(ours, xtreme.mlqa_em_f1(data, predicted, language))
+      _same(ours, official.evaluate(data, predicted, language))
 
 
 def test_questions_without_an_answer_by_squad_v2():
   draw = random.Random(3)
   official = scorers.module('SQuAD-explorer', 'evaluate-v2.0.py')
   for _ in range(100):
-    gold, found, data = _questions(draw, unanswerable=True)
-    exact, f1 = official.get_raw_scores(data, found)
+    gold, predicted, data = _questions(draw, unanswerable=True)
+    exact, f1 = official.get_raw_scores(data, predicted)
     ours = qa_metrics.answer_scores(
       {key: answers or [''] for key, answers in gold.items()},
-      found,
+      predicted,
       rules='squad_v2',
     )
     _same(ours, official.make_eval_dict(exact, f1), 'exact')
@@ -249,8 +255,8 @@ def _tree(draw, count):
   """Heads of a random tree."""
   order = draw.sample(range(1, count + 1), count)
   heads = {order[0]: 0}
-  for place, word in enumerate(order[1:], 1):
-    heads[word] = draw.choice(order[:place])
+  for position, word in enumerate(order[1:], 1):
+    heads[word] = draw.choice(order[:position])
   return tuple(heads[word] for word in range(1, count + 1))
 
 
@@ -289,13 +295,13 @@ def test_trees(tmp_path):
     path.write_text(gold[0].write_predictions(gold, gold), encoding='utf-8')
     read = file_formats.read_files('conllu', str(path), 'en').examples
     assert read == gold
-    texts = [one[0].write_predictions(gold, one) for one in (gold, other)]
+    texts = [tree[0].write_predictions(gold, tree) for tree in (gold, other)]
     expected = official.evaluate(
       *(official.load_conllu(io.StringIO(text)) for text in texts)
     )
-    found = gold[0].read_predictions(gold, texts[1])
-    attached = parsing_metrics.attachment_scores(gold, found)
-    content = clas.content_word_scores(gold, found)
+    predicted = gold[0].read_predictions(gold, texts[1])
+    attached = parsing_metrics.attachment_scores(gold, predicted)
+    content = clas.content_word_scores(gold, predicted)
     for name, ours in (
       ('LAS', attached.las),
       ('UAS', attached.uas),
@@ -314,24 +320,26 @@ def test_morphology_that_is_predicted():
   draw = random.Random(5)
   for _ in range(400):
     gold = [_parsed(draw, draw.randint(2, 9), str(i)) for i in range(8)]
-    found = []
-    for one in gold:
-      other = _parsed(draw, len(one.words), one.id)
+    predicted = []
+    for tree in gold:
+      other = _parsed(draw, len(tree.words), tree.id)
       keep = draw.random() < 0.5
-      found.append(
+      predicted.append(
         labeled_examples.ParsedSentence(
           **vars(other)
-          | {'words': one.words, 'multiwords': one.multiwords}
-          | ({'heads': one.heads, 'relations': one.relations} if keep else {})
+          | {'words': tree.words, 'multiwords': tree.multiwords}
+          | ({'heads': tree.heads, 'relations': tree.relations} if keep else {})
         )
       )
     expected = official.evaluate(
       *(
-        official.load_conllu(io.StringIO(one[0].write_predictions(one, one)))
-        for one in (gold, found)
+        official.load_conllu(
+          io.StringIO(trees[0].write_predictions(trees, trees))
+        )
+        for trees in (gold, predicted)
       )
     )
-    ours = clas.content_word_scores(gold, found)
+    ours = clas.content_word_scores(gold, predicted)
     for name in ('clas', 'mlas', 'blex'):
       assert getattr(ours, name).value == pytest.approx(
         expected[name.upper()].f1, abs=1e-12
@@ -342,25 +350,25 @@ def test_word_alignment():
   official = scorers.module('awesome-align', 'tools', 'aer.py')
   draw = random.Random(6)
 
-  def links(least):
+  def links(min_links):
     return {
       (draw.randint(0, 5), draw.randint(0, 5))
-      for _ in range(draw.randint(least, 8))
+      for _ in range(draw.randint(min_links, 8))
     }
 
   for _ in range(1000):
     sure = [links(1) for _ in range(5)]
-    possible = [one | links(0) for one in sure]
-    found = [links(1) for _ in range(5)]
+    possible = [links_of_sentence | links(0) for links_of_sentence in sure]
+    predicted = [links(1) for _ in range(5)]
     precision, recall, error, *_ = official.calculate_metrics(
-      sure, possible, found, -1.0
+      sure, possible, predicted, -1.0
     )
     ours = alignment_error_rate.alignment_scores(
       [
         alignment_error_rate.GoldLinks(*pair)
         for pair in zip(sure, possible, strict=True)
       ],
-      found,
+      predicted,
     )
     assert (ours.precision, ours.recall, ours.error_rate) == pytest.approx(
       (precision, recall, error)
@@ -371,9 +379,11 @@ def test_word_alignment():
 def test_translations_by_the_command_of_sacrebleu(tmp_path, language):
   draw = random.Random(7)
   references = [_text(draw).strip() or 'x' for _ in range(2000)]
-  found = [draw.choice([_text(draw).strip(), r]) for r in references]
-  ours = translation_metrics.bleu(found, [references], target_language=language)
-  for name, lines in (('ref', references), ('sys', found)):
+  hypotheses = [draw.choice([_text(draw).strip(), r]) for r in references]
+  ours = translation_metrics.bleu(
+    hypotheses, [references], target_language=language
+  )
+  for name, lines in (('ref', references), ('sys', hypotheses)):
     (tmp_path / name).write_text('\n'.join(lines) + '\n', encoding='utf-8')
   tokenizer = ours.signature.split('tok:')[1].split('|')[0]
   command = ['ref', '-i', 'sys', '-m', 'bleu', 'chrf', '-w', '12']
@@ -384,11 +394,11 @@ def test_translations_by_the_command_of_sacrebleu(tmp_path, language):
     text=True,
     check=True,
   )
-  bleu, chrf = (one['score'] for one in json.loads(done.stdout))
+  bleu, chrf = (score['score'] for score in json.loads(done.stdout))
   assert ours.value == pytest.approx(bleu, abs=1e-9)
-  assert translation_metrics.chrf(found, [references]).value == pytest.approx(
-    chrf, abs=1e-9
-  )
+  assert translation_metrics.chrf(
+    hypotheses, [references]
+  ).value == pytest.approx(chrf, abs=1e-9)
 
 
 def test_the_scorers_say_nothing(xtreme):

@@ -29,15 +29,15 @@ class _Run:
 
 
 def _scored(run, relevance) -> dict[str, float]:
-  found = tasks.score_run(run, relevance)
-  return {name: one.value for name, one in found.items()}
+  scores = tasks.score_run(run, relevance)
+  return {name: score.value for name, score in scores.items()}
 
 
 def _scores(draw, size: int) -> np.ndarray:
   """Random ones; some draws have few values, some a single odd one."""
   values = draw.choice([2, 3, 20, 10**6])
-  found = np.array([draw.randrange(values) for _ in range(size)], float)
-  return draw.choice([found, -found, found * 1e-9, found + 1e9])
+  scores = np.array([draw.randrange(values) for _ in range(size)], float)
+  return draw.choice([scores, -scores, scores * 1e-9, scores + 1e9])
 
 
 def test_correlations_of_rated_pairs():
@@ -46,17 +46,17 @@ def test_correlations_of_rated_pairs():
   draw = random.Random(0)
   for _ in range(500):
     size = draw.randint(3, 60)
-    gold, found = _scores(draw, size), _scores(draw, size)
-    if np.ptp(gold) == 0 or np.ptp(found) == 0:
-      assert np.isnan(embedding_metrics.spearman(gold, found))
+    gold, predicted = _scores(draw, size), _scores(draw, size)
+    if np.ptp(gold) == 0 or np.ptp(predicted) == 0:
+      assert np.isnan(embedding_metrics.spearman(gold, predicted))
       continue
     kinds = ('cosine_scores', 'manhattan_distances', 'euclidean_distances')
     expected = AbsTaskSTS._calculate_scores(
       None,
-      dict.fromkeys((*kinds, 'similarity_scores'), found.tolist()),
+      dict.fromkeys((*kinds, 'similarity_scores'), predicted.tolist()),
       gold.tolist(),
     )
-    assert embedding_metrics.spearman(gold, found) == pytest.approx(
+    assert embedding_metrics.spearman(gold, predicted) == pytest.approx(
       expected['cosine_spearman'], abs=_TOLERANCE
     )
 
@@ -76,9 +76,9 @@ def test_average_precision_of_pairs():
     share = draw.choice([0.05, 0.5, 0.95, 1])
     labels = np.array([draw.random() < share for _ in range(size)], int)
     labels[draw.randrange(size)] = 1
-    found = _scores(draw, size)
-    expected = Task()._compute_metrics_values(found.tolist(), labels, True)
-    assert embedding_metrics.average_precision(labels, found) == pytest.approx(
+    scores = _scores(draw, size)
+    expected = Task()._compute_metrics_values(scores.tolist(), labels, True)
+    assert embedding_metrics.average_precision(labels, scores) == pytest.approx(
       expected['ap'], abs=_TOLERANCE
     )
 
@@ -89,14 +89,14 @@ def test_v_measure_of_clusters():
   draw = random.Random(2)
   for _ in range(500):
     size = draw.randint(1, 60)
-    gold, found = (
-      [draw.randrange(most) for _ in range(size)]
-      for most in (draw.randint(1, 9), draw.randint(1, 9))
+    gold, predicted = (
+      [draw.randrange(max_clusters) for _ in range(size)]
+      for max_clusters in (draw.randint(1, 9), draw.randint(1, 9))
     )
     expected = AbsTaskClusteringLegacy._compute_metrics(
-      None, gold, found, v_measure_only=True
+      None, gold, predicted, v_measure_only=True
     )
-    assert embedding_metrics.v_measure(gold, found) == pytest.approx(
+    assert embedding_metrics.v_measure(gold, predicted) == pytest.approx(
       expected['v_measure'], abs=_TOLERANCE
     )
 
@@ -106,10 +106,10 @@ def _rankings(draw):
   names = [f'd{i}' for i in draw.sample(range(2000), draw.randint(30, 160))]
   run, relevance = {}, {}
   for query in map(str, range(12)):
-    found = draw.sample(names, draw.randint(1, len(names)))
+    ranked_names = draw.sample(names, draw.randint(1, len(names)))
     # trec_eval keeps 32 bits of a score, as a cosine has.
-    values = _scores(draw, len(found)).astype(np.float32)
-    run[query] = dict(zip(found, values.tolist(), strict=True))
+    values = _scores(draw, len(ranked_names)).astype(np.float32)
+    run[query] = dict(zip(ranked_names, values.tolist(), strict=True))
     graded = draw.sample(names, draw.randint(1, 20))
     relevance[query] = {name: draw.randint(0, 3) for name in graded}
     relevance[query][graded[0]] = draw.randint(1, 3)
@@ -119,8 +119,10 @@ def _rankings(draw):
 def _sorted(run):
   """As `Ranking` writes a run: by score, ties by falling id."""
   return {
-    query: sorted(found.items(), key=lambda x: (x[1], x[0]), reverse=True)[:100]
-    for query, found in run.items()
+    query: sorted(ranking.items(), key=lambda x: (x[1], x[0]), reverse=True)[
+      :100
+    ]
+    for query, ranking in run.items()
   }
 
 
@@ -130,12 +132,14 @@ def test_retrieval_and_reranking():
   draw = random.Random(3)
   for _ in range(60):
     run, relevance = _rankings(draw)
-    found = mteb_evaluators.retrieval_metrics.calculate_retrieval_scores(
+    scores = mteb_evaluators.retrieval_metrics.calculate_retrieval_scores(
       run, relevance, _CUTS
     )
 
-    def mean(name, found=found):
-      values = [one[name] for one in found.all_scores.values()]
+    def mean(name, scores=scores):
+      values = [
+        query_scores[name] for query_scores in scores.all_scores.values()
+      ]
       return sum(values) / len(values)
 
     ours = _scored(_sorted(run), relevance)
@@ -143,8 +147,8 @@ def test_retrieval_and_reranking():
       {
         'ndcg@10': mean('ndcg_cut_10'),
         'map@20': mean('map_cut_20'),  # no query has more than 20 right ones
-        'mrr@10': found.mrr['MRR@10'],
-        'mrr@20': found.mrr['MRR@20'],
+        'mrr@10': scores.mrr['MRR@10'],
+        'mrr@20': scores.mrr['MRR@20'],
         'recall@100': mean('recall_100'),
       },
       abs=_TOLERANCE,
@@ -183,9 +187,9 @@ def test_sentences_among_translations():
     nearest = BitextMiningEvaluator._similarity_search(
       None, first, second, model
     )
-    assert [one['corpus_id'] for one in nearest] == cosine.find_nearest(
-      first, second
-    ).forward.tolist()
+    assert [
+      neighbor['corpus_id'] for neighbor in nearest
+    ] == cosine.find_nearest(first, second).forward.tolist()
     gold = [(i, i) for i in range(150)]
     expected = AbsTaskBitextMining._compute_metrics(None, nearest, gold)
     (ours,) = retrieval_metrics.score_layers(first[None], second[None]).forward
@@ -199,7 +203,9 @@ def test_cosines_of_pairs():
   model = mteb_encoder.MtebEncoder(_Run())
   first, second = np.random.default_rng(6).normal(size=(2, 50, 9))
   expected = 1 - pairwise.paired_cosine_distances(first, second)
-  found = model.similarity_pairwise(first, second)
-  np.testing.assert_allclose(found, expected, atol=_TOLERANCE)
-  every = model.similarity(first, second)
-  np.testing.assert_allclose(np.diagonal(every), expected, atol=_TOLERANCE)
+  pair_cosines = model.similarity_pairwise(first, second)
+  np.testing.assert_allclose(pair_cosines, expected, atol=_TOLERANCE)
+  all_cosines = model.similarity(first, second)
+  np.testing.assert_allclose(
+    np.diagonal(all_cosines), expected, atol=_TOLERANCE
+  )

@@ -34,10 +34,10 @@ def path(*parts: str) -> pathlib.Path:
   root = os.environ.get(VARIABLE)
   if not root:
     pytest.skip(f'{VARIABLE} names no folder of checkouts')
-  found = pathlib.Path(root, *parts)
-  if not found.exists():
-    pytest.skip(f'{found} does not exist')
-  return found
+  path = pathlib.Path(root, *parts)
+  if not path.exists():
+    pytest.skip(f'{path} does not exist')
+  return path
 
 
 def module(*parts: str, beside: tuple[pathlib.Path, ...] = ()):
@@ -59,13 +59,13 @@ def module(*parts: str, beside: tuple[pathlib.Path, ...] = ()):
   try:
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None and spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    sys.modules[file.stem] = made
-    spec.loader.exec_module(made)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[file.stem] = module
+    spec.loader.exec_module(module)
   finally:
     del sys.path[: len(beside)]
     for name in set(sys.modules) - before:
       if name.split('.')[0] in ('seqeval', 'third_party', file.stem):
         del sys.modules[name]
     sys.modules.update(hidden)
-  return made
+  return module

@@ -27,19 +27,19 @@ _GROUPS = {
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
-  made = xtreme_folder.Folder(tmp_path_factory.mktemp('xtreme'))
-  made.write()
-  return made
+  xtreme = xtreme_folder.Folder(tmp_path_factory.mktemp('xtreme'))
+  xtreme.write()
+  return xtreme
 
 
 def _sentences(folder):
   """Language -> its side of Tatoeba; what the model is pretrained on."""
-  found = {
+  scores = {
     language: (folder.data / f'tatoeba/{language}-en.{language}').read_text()
     for language in xtreme.find_xtreme_task('tatoeba').languages
   }
-  found['en'] = (folder.data / 'tatoeba/fr-en.en').read_text()
-  return {key: text.splitlines() for key, text in found.items()}
+  scores['en'] = (folder.data / 'tatoeba/fr-en.en').read_text()
+  return {key: text.splitlines() for key, text in scores.items()}
 
 
 @pytest.fixture(scope='module')
@@ -134,14 +134,14 @@ def ours(suite):
 @pytest.fixture(scope='module')
 def extended(space, tmp_path_factory):
   """XTREME-R's folder with rankings as `xlflax tasks convert` writes them."""
-  made = extended_folder.Folder(tmp_path_factory.mktemp('extended'))
-  made.write()
+  folder = extended_folder.Folder(tmp_path_factory.mktemp('extended'))
+  folder.write()
   for name in ('mewslix', 'lareqa'):
     space.run(
-      *('tasks', 'convert', name, f'--input={made.data / name}'),
-      f'--output={made.data / name / "ranked"}',
+      *('tasks', 'convert', name, f'--input={folder.data / name}'),
+      f'--output={folder.data / name / "ranked"}',
     )
-  return made
+  return folder
 
 
 @pytest.fixture(scope='module')
@@ -161,8 +161,8 @@ def _compare(ours, official, metrics, languages):
   """
   for metric, name in metrics.items():
     named = {
-      key.split('/')[1].removesuffix('-en'): 100 * found['mean']
-      for key, found in ours['scores'].items()
+      key.split('/')[1].removesuffix('-en'): 100 * score['mean']
+      for key, score in ours['scores'].items()
       if key.split('/')[0] == metric
     }
     named.pop('mean', None)
@@ -175,14 +175,14 @@ def _compare(ours, official, metrics, languages):
 
 @pytest.mark.parametrize('task', xtreme.TASKS)
 def test_every_number_is_the_official_one(ours, official, task):
-  known = xtreme.find_xtreme_task(task)
+  task_entry = xtreme.find_xtreme_task(task)
   names = {
     'accuracy': ('accuracy',),
     'f1': ('f1',),
     'f1 and exact match': ('f1', 'exact_match'),
-  }[known.metric]
+  }[task_entry.metric]
   metrics = {name: name for name in names}
-  _compare(ours['tasks'][task], official[task], metrics, known.languages)
+  _compare(ours['tasks'][task], official[task], metrics, task_entry.languages)
 
 
 def test_averages_are_the_official_ones(ours, official):
@@ -221,5 +221,5 @@ def test_rankings_are_better_than_chance(
     for query in held.queries
   }
   chance = mteb_tasks.score_run(run, held.relevance)[metric].value
-  found = _ours(extended_suite)['tasks'][task]['scores'][f'{metric}/mean']
-  assert found['mean'] > 2 * chance
+  score = _ours(extended_suite)['tasks'][task]['scores'][f'{metric}/mean']
+  assert score['mean'] > 2 * chance

@@ -53,9 +53,10 @@ class Folder:
           language = part.removesuffix('-en')
           write(task, split, language, 3 * size if task.is_mined else size)
 
-  def _numbers(self, least: int = 4, most: int = 9) -> list[int]:
+  def _numbers(self, minimum: int = 4, maximum: int = 9) -> list[int]:
     return [
-      self._draw.randrange(50) for _ in range(self._draw.randint(least, most))
+      self._draw.randrange(50)
+      for _ in range(self._draw.randint(minimum, maximum))
     ]
 
   def _sentence(self, numbers, language: str) -> str:
@@ -75,7 +76,9 @@ class Folder:
     for _ in range(size):
       first, second = self._numbers(), self._numbers()
       label = classes[second[0] % len(classes)]
-      texts = (self._sentence(one, language) for one in (first, second))
+      texts = (
+        self._sentence(sentence, language) for sentence in (first, second)
+      )
       lines.append('\t'.join((*texts, label)))
     (path,) = task.files[split]
     self._save(self.data / path.format(language), '\n'.join(lines) + '\n')
@@ -100,12 +103,13 @@ class Folder:
         self._tag(task, number, before)
         for number, before in zip(numbers, [None, *numbers], strict=False)
       ]
-      words = (word(number, language) for number in numbers)
-      sentences.append(list(zip(words, tags, strict=True)))
+      tokens = (word(number, language) for number in numbers)
+      sentences.append(list(zip(tokens, tags, strict=True)))
 
     def text(of_line: str) -> str:
       return '\n'.join(
-        ''.join(of_line.format(*pair) for pair in one) for one in sentences
+        ''.join(of_line.format(*pair) for pair in sentence)
+        for sentence in sentences
       )
 
     path = task.files[split][0].format(language)
@@ -115,9 +119,9 @@ class Folder:
 
   def _question(self, language: str, name: str) -> dict:
     numbers = self._numbers(12, 20)
-    place = self._draw.randrange(len(numbers) - 2)
+    position = self._draw.randrange(len(numbers) - 2)
     context = self._sentence(numbers, language) + '.'
-    spans = [(place + 1, place + 2), (place + 1, place + 3)]
+    spans = [(position + 1, position + 2), (position + 1, position + 3)]
     answers = [
       {
         'text': self._sentence(numbers[first:last], language),
@@ -127,7 +131,7 @@ class Folder:
     ]
     question = {
       'id': name,
-      'question': f'{word(numbers[place], language)}?',
+      'question': f'{word(numbers[position], language)}?',
       'answers': answers,
     }
     return {'paragraphs': [{'context': context, 'qas': [question]}]}
@@ -158,7 +162,7 @@ class Folder:
       [self._sentence(n, language) for n in numbers],
       [t for t, _ in english],
     )
-    pairs = [(i, place) for place, (_, i) in enumerate(english)]
+    pairs = [(i, position) for position, (_, i) in enumerate(english)]
     if task.name == 'bucc2018':
       pairs = sorted(self._draw.sample(pairs, size // 2))
       gold = ''.join(f'{language}-{i:05}\ten-{j:05}\n' for i, j in pairs)

@@ -18,18 +18,18 @@ def _sent(mesh, **fields):
       partitioner=partitioning.Partitioner(**mesh), **fields
     )
   )
-  split, whole = {}, {}
+  split, replicated = {}, {}
   for name, leaf in param_tree.flatten_params(
     setup.factory.abstract_sharded.params
   ).items():
-    found = whole if leaf.sharding.is_fully_replicated else split
-    found[name] = math.prod(leaf.shape)
-  return communication_lower_bound.minimum_bytes_sent(setup), split, whole
+    leaves = replicated if leaf.sharding.is_fully_replicated else split
+    leaves[name] = math.prod(leaf.shape)
+  return communication_lower_bound.minimum_bytes_sent(setup), split, replicated
 
 
 def test_copies_are_all_reduced():
-  sent, split, whole = _sent({'data': 8})
-  assert not split and sent == 4 * 2 * 7 / 8 * sum(whole.values())
+  sent, split, replicated = _sent({'data': 8})
+  assert not split and sent == 4 * 2 * 7 / 8 * sum(replicated.values())
   half, *_ = _sent({'data': 8}, model=tiny.make_model(dtype='bfloat16'))
   assert half == sent / 2
 
@@ -37,10 +37,10 @@ def test_copies_are_all_reduced():
 def test_what_is_split_is_gathered_and_its_gradient_scattered():
   """By two devices; four others have the same half. Norms are whole."""
   mesh = {'data': 4, 'fsdp': 2}
-  sent, split, whole = _sent(mesh)
+  sent, split, replicated = _sent(mesh)
   halves = sum(split.values()) / 2
-  assert halves > sum(whole.values()) > 0
-  gradients = halves * (1 + 2 * 3 / 4) + 2 * 7 / 8 * sum(whole.values())
+  assert halves > sum(replicated.values()) > 0
+  gradients = halves * (1 + 2 * 3 / 4) + 2 * 7 / 8 * sum(replicated.values())
   assert sent == 4 * (halves + gradients)
   frozen = optimizers.AdamW(learning_rate=0.1, frozen=('token',))
   less, *_ = _sent(mesh, optimizer=frozen)

@@ -101,10 +101,10 @@ def test_rates_of_the_plan(made):
 
 @pytest.mark.slow
 def test_cpus_have_memory_by_xla_and_no_roofline():
-  made = dry_run.make_plan(_settings('cpu:2'))
-  used = made['memory']
-  assert made['estimate'] is None
-  assert 'just measured' in made['seconds_per_step_basis']
+  plan = dry_run.make_plan(_settings('cpu:2'))
+  used = plan['memory']
+  assert plan['estimate'] is None
+  assert 'just measured' in plan['seconds_per_step_basis']
   assert used['total'] == (
     used['parameters']
     + used['optimizer']
@@ -138,10 +138,10 @@ def test_split_state_falls_as_the_number_of_devices():
   alone = split(1)
   assert alone['split'] == 0
   for count in (2, 4, 8):
-    found = split(count)
-    assert found['split'] * count == found['whole'] > 0
-    assert found['whole'] + found['not_split'] == alone['not_split']
-    assert found['not_split'] < found['whole'] / 4
+    split_parts = split(count)
+    assert split_parts['split'] * count == split_parts['whole'] > 0
+    assert split_parts['whole'] + split_parts['not_split'] == alone['not_split']
+    assert split_parts['not_split'] < split_parts['whole'] / 4
 
 
 def test_layers_are_not_split_over_the_data_axis(made):
@@ -313,8 +313,8 @@ def _documented() -> list[str]:
   pages = [*(_ROOT / 'docs').glob('*.md'), *_ROOT.glob('*.md')]
   pages += [*(_ROOT / 'launch').glob('*.md'), *_ROOT.glob('benchmarks/*.md')]
   pages += (_ROOT / 'xlflax' / 'cli').rglob('*.py')
-  found = [m for p in pages for m in _DOCUMENTED.findall(p.read_text())]
-  return sorted({*found, 'tpu:v5p', 'tpu:v6e', 'tpu:v7', 'gpu:B300'})
+  documented = [m for p in pages for m in _DOCUMENTED.findall(p.read_text())]
+  return sorted({*documented, 'tpu:v5p', 'tpu:v6e', 'tpu:v7', 'gpu:B300'})
 
 
 def test_documented_devices_are_known():
@@ -324,7 +324,7 @@ def test_documented_devices_are_known():
 
 @pytest.mark.parametrize('devices', ['gpu:H200:1', 'tpu:v6e:1'])
 def test_one_device_is_planned_for_by_estimate(devices):
-  made = dry_run.make_plan(_settings(devices), by=dry_run.By.ESTIMATE)
-  assert made['basis'].startswith('an estimate')
-  assert made['memory']['total'] > 0 and made['collectives'] == {}
-  assert made['estimate']['seconds_per_step'] > 0
+  plan = dry_run.make_plan(_settings(devices), by=dry_run.By.ESTIMATE)
+  assert plan['basis'].startswith('an estimate')
+  assert plan['memory']['total'] > 0 and plan['collectives'] == {}
+  assert plan['estimate']['seconds_per_step'] > 0

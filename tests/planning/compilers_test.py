@@ -14,12 +14,14 @@ from xlflax.utils import errors
 
 
 def _without_packages(monkeypatch):
-  found = importlib.util.find_spec
+  original_find_spec = importlib.util.find_spec
   monkeypatch.setattr(
     importlib.util,
     'find_spec',
     lambda name, *a: (
-      None if name == 'libtpu' or '_plugin' in name else found(name, *a)
+      None
+      if name == 'libtpu' or '_plugin' in name
+      else original_find_spec(name, *a)
     ),
   )
 
@@ -42,12 +44,14 @@ def test_what_is_missing(monkeypatch, devices, reason):
 
 
 def test_plugins_of_either_cuda(monkeypatch):
-  found = importlib.util.find_spec
+  original_find_spec = importlib.util.find_spec
   monkeypatch.setattr(
     importlib.util,
     'find_spec',
     lambda name, *a: (
-      name == 'jax_cuda13_plugin' if '_plugin' in name else found(name, *a)
+      name == 'jax_cuda13_plugin'
+      if '_plugin' in name
+      else original_find_spec(name, *a)
     ),
   )
   monkeypatch.setattr(importlib.metadata, 'version', {}.get)
@@ -57,11 +61,13 @@ def test_plugins_of_either_cuda(monkeypatch):
 
 
 def test_rocm_is_no_compiler_of_nvidia(monkeypatch):
-  found = importlib.util.find_spec
+  original_find_spec = importlib.util.find_spec
   monkeypatch.setattr(
     importlib.util,
     'find_spec',
-    lambda name, *a: 'rocm' in name if '_plugin' in name else found(name, *a),
+    lambda name, *a: (
+      'rocm' in name if '_plugin' in name else original_find_spec(name, *a)
+    ),
   )
   assert 'is not installed' in compilers.unavailable_reason(
     machine_topology.parse_topology('gpu:H200:8')
@@ -97,23 +103,25 @@ def test_devices_that_the_compilers_do_not_know(monkeypatch):
   ],
 )
 def test_names_of_slices(devices, name, more):
-  found = compilers.topology_name(machine_topology.parse_topology(devices))
-  assert found == {'topology_name': name, **more}
+  topology = compilers.topology_name(machine_topology.parse_topology(devices))
+  assert topology == {'topology_name': name, **more}
 
 
 def _runs(devices):
   machine = machine_topology.parse_topology(devices)
-  made = record.compiled(devices)
+  compiled = record.compiled(devices)
   run = execution.Execution(
-    hlo.parse_module(made.text),
+    hlo.parse_module(compiled.text),
     kernels.make_reader(machine.platform, {}),
     collectives.Placement(machine.count, machine.per_node),
     machine.accelerator,
   ).run()
   weights = record.LAYERS * record.WIDTH**2 * 4 // machine.count
   rows = record.ROWS * record.WIDTH * 2 // machine.count
-  assert made.memory.arguments == weights + rows
-  assert made.memory.peak >= made.memory.arguments + made.memory.outputs
+  assert compiled.memory.arguments == weights + rows
+  assert (
+    compiled.memory.peak >= compiled.memory.arguments + compiled.memory.outputs
+  )
   flops = sum(k.flops * n for k, n in run.kernels.items())
   expected = 3 * record.LAYERS * 2 * record.ROWS * record.WIDTH**2
   assert flops == expected / machine.count
@@ -136,14 +144,14 @@ def test_a_plan_by_the_compiler():
   settings = training_setup_test.make_settings(
     partitioner=partitioning.Partitioner()
   )
-  made = dry_run.make_plan(settings.on(machine), by=dry_run.By.COMPILER)
-  assert made['compiled'] and 'XLA:TPU' in made['basis']
-  (step,) = made['steps']
-  assert made['memory']['temporary'] == step['memory']['temporary'] > 0
-  assert made['memory']['total'] == step['memory']['total']
+  plan = dry_run.make_plan(settings.on(machine), by=dry_run.By.COMPILER)
+  assert plan['compiled'] and 'XLA:TPU' in plan['basis']
+  (step,) = plan['steps']
+  assert plan['memory']['temporary'] == step['memory']['temporary'] > 0
+  assert plan['memory']['total'] == step['memory']['total']
   # The step does the matmuls of the model, and little else.
   assert 1 <= step['program_flops'] / step['flops'] < 1.5
-  assert made['seconds_per_step'] == made['estimate']['seconds_per_step']
+  assert plan['seconds_per_step'] == plan['estimate']['seconds_per_step']
 
 
 @pytest.mark.slow
@@ -167,8 +175,8 @@ def test_a_backend_that_only_the_described_machine_has():
     model=tiny.make_model(dtype='bfloat16', attention_backend='cudnn'),
     partitioner=partitioning.Partitioner(),
   )
-  made = dry_run.make_plan(settings.on(machine), by=dry_run.By.COMPILER)
-  parts = {row['part']: row['flops'] for row in made['steps'][0]['parts']}
+  plan = dry_run.make_plan(settings.on(machine), by=dry_run.By.COMPILER)
+  parts = {row['part']: row['flops'] for row in plan['steps'][0]['parts']}
   assert parts['attention'] > 0
 
 

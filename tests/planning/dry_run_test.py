@@ -50,10 +50,10 @@ def result():
     patch.setattr(
       training_setup.Setup, 'open_loaders', lambda self: {'mono': loader}
     )
-    made = dry_run.make_plan(settings)
+    plan = dry_run.make_plan(settings)
   assert loader.closed
   return types.SimpleNamespace(
-    made=made, params=training_setup.Setup(settings).factory.abstract.params
+    made=plan, params=training_setup.Setup(settings).factory.abstract.params
   )
 
 
@@ -61,19 +61,23 @@ def test_parameters(result):
   sizes = {
     n: leaf.size for n, leaf in param_tree.flatten_params(result.params).items()
   }
-  made = result.made['parameters']
-  assert made['total'] == sum(sizes.values()) == sum(made['modules'].values())
-  assert made['trainable'] == sum(
+  parameters = result.made['parameters']
+  assert (
+    parameters['total']
+    == sum(sizes.values())
+    == sum(parameters['modules'].values())
+  )
+  assert parameters['trainable'] == sum(
     n for name, n in sizes.items() if 'embeddings' not in name
   )
-  assert made['modules']['model/output_bias'] == 64
+  assert parameters['modules']['model/output_bias'] == 64
 
 
 def test_memory_per_device(result):
   """Half of what 'embed' shards lies on each device of fsdp = 2."""
   memory = result.made['memory']
-  whole = sum(leaf.size * 4 for leaf in jax.tree.leaves(result.params))
-  assert whole / 2 < memory['parameters'] < whole
+  total_bytes = sum(leaf.size * 4 for leaf in jax.tree.leaves(result.params))
+  assert total_bytes / 2 < memory['parameters'] < total_bytes
   assert 0 < memory['optimizer'] < 2 * memory['parameters']  # some are frozen
   assert memory['batch'] == 4 * 1 * 12 * 4  # arrays, rows, tokens, bytes
   assert memory['temporary'] > 0
@@ -113,9 +117,9 @@ def test_datasets(result):
 
 
 def test_time(result):
-  made = result.made
-  assert made['flops_per_step'] > 0 and made['seconds_per_step'] > 0
-  assert 'measured on this machine' in made['seconds_per_step_basis']
-  assert (made['total_steps'], made['finished_steps']) == (100, [])
-  assert made['vocabulary'] == {'size': 64, 'languages': ['en', 'de']}
-  assert made['mesh'] == {'data': 4, 'fsdp': 2, 'tensor': 1}
+  plan = result.made
+  assert plan['flops_per_step'] > 0 and plan['seconds_per_step'] > 0
+  assert 'measured on this machine' in plan['seconds_per_step_basis']
+  assert (plan['total_steps'], plan['finished_steps']) == (100, [])
+  assert plan['vocabulary'] == {'size': 64, 'languages': ['en', 'de']}
+  assert plan['mesh'] == {'data': 4, 'fsdp': 2, 'tensor': 1}

@@ -165,13 +165,13 @@ def test_devices_divide_the_work(accelerator):
     )
     for n in (1, 8)
   }
-  one, eight = (_sum(counts[n]) for n in (1, 8))
-  for key in set(one) | set(eight):
+  single, eight = (_sum(counts[n]) for n in (1, 8))
+  for key in set(single) | set(eight):
     part, phase, _ = key
     if part in ('MLP', 'attention', 'norms', 'residuals and dropout'):
-      assert eight[key] == pytest.approx(8 * one[key], rel=0.3), key
+      assert eight[key] == pytest.approx(8 * single[key], rel=0.3), key
     if phase == 'update':
-      assert eight[key] == pytest.approx(one[key], rel=0.15)
+      assert eight[key] == pytest.approx(single[key], rel=0.15)
   operations = {n: sum(o.count for o in counts[n].operations) for n in counts}
   assert operations[8] == pytest.approx(operations[1], rel=0.05)
   assert counts[8].total('flops') == pytest.approx(

@@ -49,9 +49,9 @@ class _Lowered:
 
 
 def test_a_command_does_not_wait_for_the_machine_code(tmp_path, monkeypatch):
-  left = []
+  remaining = []
   monkeypatch.setattr(process_exit, 'is_command', lambda: True)
-  monkeypatch.setattr(process_exit, 'abandon_thread', left.append)
+  monkeypatch.setattr(process_exit, 'abandon_thread', remaining.append)
   forever = threading.Event()
   files = {
     '': 'HloModule x',
@@ -63,7 +63,7 @@ def test_a_command_does_not_wait_for_the_machine_code(tmp_path, monkeypatch):
   tpu_dumps.compile_program(lowered, {'fast': True}, tmp_path)
   assert tpu_dumps.read_program(tmp_path) == 'HloModule x'
   assert tpu_dumps.read_memory(tmp_path)['peak'] == 2415648
-  (thread,) = left
+  (thread,) = remaining
   assert thread.is_alive()
   forever.set()
 

@@ -65,28 +65,28 @@ def test_a_case_by_hand():
 def test_batches_give_what_all_sentences_give_at_once(states):
   first, second = states
   for estimator in cka.Estimator:
-    whole = cka.LayerCKA(estimator=estimator)
-    whole.update(first, second)
+    batched = cka.LayerCKA(estimator=estimator)
+    batched.update(first, second)
     parts = cka.LayerCKA(estimator=estimator)
     for start, stop in ((0, 1), (1, 13), (13, 40)):
       parts.update(first[:, start:stop], second[:, start:stop])
     assert parts.count == 40
     assert parts.result().shape == (3, 2)
-    np.testing.assert_allclose(parts.result(), whole.result(), rtol=1e-10)
+    np.testing.assert_allclose(parts.result(), batched.result(), rtol=1e-10)
     expected = [
       [cka.linear_cka(x, y, estimator=estimator) for y in second] for x in first
     ]
-    np.testing.assert_allclose(whole.result(), expected, rtol=1e-10)
+    np.testing.assert_allclose(batched.result(), expected, rtol=1e-10)
 
 
 def test_diagonal(states):
   first = states[0]
   second = first[::-1] + 1
-  every = cka.LayerCKA()
+  all_layers = cka.LayerCKA()
   diagonal = cka.LayerCKA(layers='diagonal')
-  for sums in (every, diagonal):
+  for sums in (all_layers, diagonal):
     sums.update(first, second)
-  np.testing.assert_allclose(diagonal.result(), np.diag(every.result()))
+  np.testing.assert_allclose(diagonal.result(), np.diag(all_layers.result()))
   with raises_error(errors.AnalysisError, got='3 and 2 layers'):
     cka.LayerCKA(layers='diagonal').update(*states)
 

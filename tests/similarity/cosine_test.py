@@ -12,13 +12,13 @@ def _vectors(rows, seed):
 @pytest.mark.parametrize('block_size', [1, 4, 7, 1000])
 def test_nearest_agrees_with_a_double_loop_over_cosines(block_size):
   first, second = _vectors(13, 0), _vectors(9, 1)
-  found = similarity.find_nearest(first, second, block_size=block_size)
+  nearest = similarity.find_nearest(first, second, block_size=block_size)
   for i in range(13):
     cosines = [1 - distance.cosine(first[i], second[j]) for j in range(9)]
-    assert found.forward[i] == int(np.argmax(cosines))
+    assert nearest.forward[i] == int(np.argmax(cosines))
   for j in range(9):
     cosines = [1 - distance.cosine(second[j], first[i]) for i in range(13)]
-    assert found.backward[j] == int(np.argmax(cosines))
+    assert nearest.backward[j] == int(np.argmax(cosines))
 
 
 def test_lengths_of_vectors_do_not_matter():
@@ -33,10 +33,10 @@ def test_lengths_of_vectors_do_not_matter():
 def test_equal_vectors_count_as_the_first_of_them_in_every_blocking():
   same = np.ones((8, 3), np.float32)
   for block_size in (1, 3, 100):
-    found = similarity.find_nearest(same, same, block_size=block_size)
-    assert found.forward.tolist() == [0] * 8
-    assert found.backward.tolist() == [0] * 8
-  assert similarity.retrieval_accuracy(found.forward) == 1 / 8
+    nearest = similarity.find_nearest(same, same, block_size=block_size)
+    assert nearest.forward.tolist() == [0] * 8
+    assert nearest.backward.tolist() == [0] * 8
+  assert similarity.retrieval_accuracy(nearest.forward) == 1 / 8
 
 
 def test_zero_vectors_are_similar_to_nothing():

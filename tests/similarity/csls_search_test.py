@@ -64,8 +64,8 @@ def test_few_queries_are_searched_twice(monkeypatch):
 
 def test_vectors_that_are_all_alike_get_the_first_keys():
   same = _unit(np.ones((60, 4)))
-  found = csls_search.search_keys(same, same, top=2, k=3, blocks=_BLOCKS)
-  assert found.neighbors.indices.tolist() == [[0, 1]] * 60
+  neighbors = csls_search.search_keys(same, same, top=2, k=3, blocks=_BLOCKS)
+  assert neighbors.neighbors.indices.tolist() == [[0, 1]] * 60
 
 
 def test_csls_takes_the_pass_where_it_is_worth_it(monkeypatch):
@@ -89,8 +89,8 @@ def test_large_products_are_xlas(monkeypatch):
   queries, keys = map(_unit, _sides('clusters'))
   expected = _two_passes(queries, keys, 3, 4)
   monkeypatch.setattr(block_matmul, '_LARGE', 1 << 40)
-  found = csls_search.search_keys(
+  neighbors = csls_search.search_keys(
     queries, keys, top=3, k=4, blocks=_BLOCKS
   ).neighbors
-  np.testing.assert_array_equal(found.indices, expected.indices)
-  np.testing.assert_allclose(found.scores, expected.scores, atol=1e-6)
+  np.testing.assert_array_equal(neighbors.indices, expected.indices)
+  np.testing.assert_allclose(neighbors.scores, expected.scores, atol=1e-6)

@@ -40,30 +40,30 @@ def _csls(first, second, k):
 def test_csls_is_the_double_loop(sides, k):
   scores = _csls(*sides, k)
   order = np.argsort(-scores, 1)[:, :6]
-  found = csls.find_nearest(*sides, top=6, k=k, blocks=_BLOCKS)
-  np.testing.assert_array_equal(found.indices, order)
+  nearest = csls.find_nearest(*sides, top=6, k=k, blocks=_BLOCKS)
+  np.testing.assert_array_equal(nearest.indices, order)
   np.testing.assert_allclose(
-    found.scores, np.take_along_axis(scores, order, 1), atol=1e-5
+    nearest.scores, np.take_along_axis(scores, order, 1), atol=1e-5
   )
 
 
 def test_some_queries_of_a_larger_vocabulary(sides):
   first, second = sides
-  whole = csls.find_nearest(first, second, top=2, k=3)
+  all_nearest = csls.find_nearest(first, second, top=2, k=3)
   some = csls.find_nearest(
     first[4:9], second, top=2, k=3, all_queries=first, blocks=_BLOCKS
   )
-  np.testing.assert_array_equal(some.indices, whole.indices[4:9])
-  np.testing.assert_allclose(some.scores, whole.scores[4:9], atol=1e-6)
+  np.testing.assert_array_equal(some.indices, all_nearest.indices[4:9])
+  np.testing.assert_allclose(some.scores, all_nearest.scores[4:9], atol=1e-6)
 
 
 def test_cosine(sides):
   first, second = sides
   matrix = 1 - distance.cdist(first, second, 'cosine')
-  found = csls.find_nearest(
+  nearest = csls.find_nearest(
     10 * first, second, top=3, score='cosine', blocks=_BLOCKS
   )
-  np.testing.assert_array_equal(found.indices, np.argsort(-matrix, 1)[:, :3])
+  np.testing.assert_array_equal(nearest.indices, np.argsort(-matrix, 1)[:, :3])
 
 
 def test_a_hub_is_no_longer_everyones_neighbour():
@@ -81,11 +81,11 @@ def test_a_hub_is_no_longer_everyones_neighbour():
 
 
 def test_precision_at():
-  found = np.array([[3, 1], [2, 0], [5, 4]])
+  ranked_keys = np.array([[3, 1], [2, 0], [5, 4]])
   gold = [{1, 9}, {2}, {0}]
-  assert csls.precision_at_k(found, gold, k=1) == pytest.approx(1 / 3)
-  assert csls.precision_at_k(found, gold, k=2) == pytest.approx(2 / 3)
+  assert csls.precision_at_k(ranked_keys, gold, k=1) == pytest.approx(1 / 3)
+  assert csls.precision_at_k(ranked_keys, gold, k=2) == pytest.approx(2 / 3)
   with raises_error(errors.AnalysisError, mentions=(5, 2, 3)):
-    csls.precision_at_k(found, gold, k=5)
+    csls.precision_at_k(ranked_keys, gold, k=5)
   with raises_error(errors.AnalysisError, mentions=(2, 0)):
-    csls.precision_at_k(found[:0], [], k=1)
+    csls.precision_at_k(ranked_keys[:0], [], k=1)

@@ -32,31 +32,33 @@ def _cosines(first, second):
 def _scores(first, second, kind):
   """The score of every pair, as the paper's equations 2 to 4 read."""
   cosine = _cosines(first, second)
-  found = np.zeros_like(cosine)
+  scores = np.zeros_like(cosine)
   for i in range(len(first)):
     for j in range(len(second)):
       mean = np.sort(cosine[i])[-_K:].sum() / (2 * _K) + np.sort(cosine[:, j])[
         -_K:
       ].sum() / (2 * _K)
-      found[i, j] = {
+      scores[i, j] = {
         'absolute': cosine[i, j],
         'distance': cosine[i, j] - mean,
         'ratio': cosine[i, j] / mean,
       }[kind]
-  return cosine, found
+  return cosine, scores
 
 
 def _best_of_rows(cosine, scores):
   """{(i, j)}: the best-scored of the k nearest of each row."""
-  found = set()
+  best_pairs = set()
   for i, row in enumerate(cosine):
     near = np.argsort(-row)[:_K]
-    found.add((i, int(max(near, key=lambda j, i=i: scores[i, j]))))
-  return found
+    best_pairs.add((i, int(max(near, key=lambda j, i=i: scores[i, j]))))
+  return best_pairs
 
 
-def _pairs(found):
-  return set(zip(found.first.tolist(), found.second.tolist(), strict=True))
+def _pairs(candidates):
+  return set(
+    zip(candidates.first.tolist(), candidates.second.tolist(), strict=True)
+  )
 
 
 @pytest.mark.parametrize('kind', ['absolute', 'distance', 'ratio'])
@@ -64,12 +66,12 @@ def test_candidates_are_those_of_the_double_loop(sides, kind):
   cosine, scores = _scores(*sides, kind)
   forward = _best_of_rows(cosine, scores)
   backward = {(j, i) for i, j in _best_of_rows(cosine.T, scores.T)}
-  taken = [set(), set()]
+  paired = [set(), set()]
   best = set()
   for i, j in sorted(forward | backward, key=lambda pair: -scores[pair]):
-    if i not in taken[0] and j not in taken[1]:
-      taken[0].add(i)
-      taken[1].add(j)
+    if i not in paired[0] and j not in paired[1]:
+      paired[0].add(i)
+      paired[1].add(j)
       best.add((i, j))
   for direction, expected in (
     ('forward', forward),
@@ -77,16 +79,16 @@ def test_candidates_are_those_of_the_double_loop(sides, kind):
     ('intersection', forward & backward),
     ('max', best),
   ):
-    found = margin_scoring.find_candidates(
+    candidates = margin_scoring.find_candidates(
       *sides,
       k=_K,
       margin=kind,
       direction=direction,
       blocks=neighbors.Blocks(4, 3),
     )
-    assert _pairs(found) == expected, direction
-    assert (np.diff(found.scores) <= 0).all()
-    for i, j, score in zip(*found, strict=True):
+    assert _pairs(candidates) == expected, direction
+    assert (np.diff(candidates.scores) <= 0).all()
+    for i, j, score in zip(*candidates, strict=True):
       assert score == pytest.approx(scores[i, j], rel=1e-5, abs=1e-6)
 
 
@@ -107,25 +109,25 @@ def test_given_pairs_are_scored_as_in_the_double_loop(sides, kind):
 def test_the_ratio_by_hand():
   first = np.array([[1.0, 0.0], [0.0, 1.0]])
   second = np.array([[1.0, 0.0], [0.6, 0.8]])
-  found = margin_scoring.find_candidates(
+  candidates = margin_scoring.find_candidates(
     first, second, k=2, direction='forward'
   )
   # Cosines: 1 .6; 0 .8. Means of rows: .8, .4; of columns: .5, .7.
-  assert _pairs(found) == {(0, 0), (1, 1)}
-  np.testing.assert_allclose(found.scores, [1 / 0.65, 0.8 / 0.55])
+  assert _pairs(candidates) == {(0, 0), (1, 1)}
+  np.testing.assert_allclose(candidates.scores, [1 / 0.65, 0.8 / 0.55])
 
 
 def test_vectors_without_similarity_have_finite_scores():
   first, second = np.eye(4)[:2], np.eye(4)[2:]
   for kind in margin_scoring.Margin:
     for rows in (second, -first, np.zeros((2, 4))):
-      found = margin_scoring.find_candidates(first, rows, margin=kind)
-      assert np.isfinite(found.scores).all()
+      candidates = margin_scoring.find_candidates(first, rows, margin=kind)
+      assert np.isfinite(candidates.scores).all()
 
 
 def test_k_larger_than_a_side(sides):
-  found = margin_scoring.find_candidates(sides[0][:1], sides[1][:2], k=50)
-  assert len(found.first) == 1
+  candidates = margin_scoring.find_candidates(sides[0][:1], sides[1][:2], k=50)
+  assert len(candidates.first) == 1
   with raises_error(errors.AnalysisError, got=0):
     margin_scoring.find_candidates(*sides, k=0)
 

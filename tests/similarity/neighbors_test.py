@@ -35,10 +35,10 @@ def sides():
 def test_nearest_is_the_sorted_matrix(sides, blocks, k):
   first, second = sides
   scores, order = _expected(first @ second.T, k)
-  found = neighbors.find_nearest(first, second, k=k, blocks=blocks)
-  np.testing.assert_array_equal(found.scores, scores)
-  np.testing.assert_array_equal(found.indices, order)
-  assert found.scores.dtype == np.float32
+  nearest = neighbors.find_nearest(first, second, k=k, blocks=blocks)
+  np.testing.assert_array_equal(nearest.scores, scores)
+  np.testing.assert_array_equal(nearest.indices, order)
+  assert nearest.scores.dtype == np.float32
 
 
 @pytest.mark.parametrize('blocks', _BLOCKS)
@@ -46,53 +46,55 @@ def test_penalties_are_subtracted(sides, blocks):
   first, second = sides
   penalties = np.random.default_rng(1).integers(0, 4, 31)
   scores, order = _expected(first @ second.T - penalties[None], 4)
-  found = neighbors.find_nearest(
+  nearest = neighbors.find_nearest(
     first, second, k=4, penalties=penalties, blocks=blocks
   )
-  np.testing.assert_array_equal(found.scores, scores)
-  np.testing.assert_array_equal(found.indices, order)
+  np.testing.assert_array_equal(nearest.scores, scores)
+  np.testing.assert_array_equal(nearest.indices, order)
 
 
 @pytest.mark.parametrize('blocks', _BLOCKS)
 @pytest.mark.parametrize('k', [2, 25])
 def test_both_directions_in_one_pass(sides, blocks, k):
   first, second = sides
-  both = neighbors.find_nearest_both_ways(first, second, k=k, blocks=blocks)
-  for found, expected in zip(
-    both,
+  both_directions = neighbors.find_nearest_both_ways(
+    first, second, k=k, blocks=blocks
+  )
+  for nearest, expected in zip(
+    both_directions,
     (
       neighbors.find_nearest(first, second, k=k),
       neighbors.find_nearest(second, first, k=k),
     ),
     strict=True,
   ):
-    np.testing.assert_array_equal(found.scores, expected.scores)
-    np.testing.assert_array_equal(found.indices, expected.indices)
+    np.testing.assert_array_equal(nearest.scores, expected.scores)
+    np.testing.assert_array_equal(nearest.indices, expected.indices)
 
 
 def test_wide_blocks_are_read_in_stripes_with_the_same_result():
   rng = np.random.default_rng(2)
   first, second = rng.integers(-3, 4, (6, 2)), rng.integers(-3, 4, (900, 2))
   scores, order = _expected(first @ second.T, 5)
-  found = neighbors.find_nearest(first, second, k=5)
-  np.testing.assert_array_equal(found.scores, scores)
-  np.testing.assert_array_equal(found.indices, order)
+  nearest = neighbors.find_nearest(first, second, k=5)
+  np.testing.assert_array_equal(nearest.scores, scores)
+  np.testing.assert_array_equal(nearest.indices, order)
 
 
 def test_the_worst_order_of_keys():
   """Every key is nearer than all before it."""
   keys = np.arange(300.0)[:, None]
-  found = neighbors.find_nearest(
+  nearest = neighbors.find_nearest(
     np.ones((3, 1)), keys, k=4, blocks=neighbors.Blocks(2, 130)
   )
-  assert found.indices.tolist() == [[299, 298, 297, 296]] * 3
+  assert nearest.indices.tolist() == [[299, 298, 297, 296]] * 3
 
 
 def test_vectors_that_are_all_alike_get_the_first_keys():
-  found = neighbors.find_nearest(
+  nearest = neighbors.find_nearest(
     np.ones((4, 3)), np.ones((400, 3)), k=2, blocks=neighbors.Blocks(3, 150)
   )
-  assert found.indices.tolist() == [[0, 1]] * 4
+  assert nearest.indices.tolist() == [[0, 1]] * 4
 
 
 def test_bad_vectors():

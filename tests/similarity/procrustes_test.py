@@ -60,11 +60,11 @@ def test_a_hidden_rotation_is_found_and_every_word_is_retrieved(rng, dtype):
   np.testing.assert_allclose(
     mapped, alignment.map_target(target.astype(dtype)), atol=1e-4
   )
-  found = csls.find_nearest(
+  nearest = csls.find_nearest(
     mapped[100:], alignment.target.vectors, all_queries=mapped
   )
   gold = [{i} for i in range(100, 300)]
-  assert csls.precision_at_k(found.indices, gold, k=1) == 1.0
+  assert csls.precision_at_k(nearest.indices, gold, k=1) == 1.0
   unmapped = csls.find_nearest(source[100:], target, all_queries=source)
   assert csls.precision_at_k(unmapped.indices, gold, k=1) < 0.1
 

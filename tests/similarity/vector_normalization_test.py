@@ -15,38 +15,46 @@ def vectors():
 
 @pytest.mark.parametrize('dtype', [np.float32, np.float64])
 def test_the_fixed_point_has_unit_length_and_zero_mean(vectors, dtype):
-  found = vector_normalization.iterative_normalization(vectors.astype(dtype))
-  assert found.vectors.dtype == dtype
-  np.testing.assert_allclose(
-    np.linalg.norm(found.vectors, axis=1), 1, atol=1e-6
+  normalized = vector_normalization.iterative_normalization(
+    vectors.astype(dtype)
   )
-  np.testing.assert_allclose(found.vectors.mean(0), 0, atol=1e-6)
-  assert np.linalg.norm(found.vectors.mean(0, dtype=np.float64)) <= 1e-6
-  again = vector_normalization.iterative_normalization(found.vectors)
-  np.testing.assert_allclose(again.vectors, found.vectors, atol=1e-6)
+  assert normalized.vectors.dtype == dtype
+  np.testing.assert_allclose(
+    np.linalg.norm(normalized.vectors, axis=1), 1, atol=1e-6
+  )
+  np.testing.assert_allclose(normalized.vectors.mean(0), 0, atol=1e-6)
+  assert np.linalg.norm(normalized.vectors.mean(0, dtype=np.float64)) <= 1e-6
+  again = vector_normalization.iterative_normalization(normalized.vectors)
+  np.testing.assert_allclose(again.vectors, normalized.vectors, atol=1e-6)
 
 
 def test_one_round_by_hand():
   vectors = np.array([[3.0, 0.0], [0.0, 2.0]])
-  found = vector_normalization.iterative_normalization(vectors, max_rounds=1)
+  normalized = vector_normalization.iterative_normalization(
+    vectors, max_rounds=1
+  )
   # Unit: (1, 0), (0, 1); less their mean (.5, .5): (.5, -.5), (-.5, .5).
   root = np.sqrt(0.5)
-  np.testing.assert_allclose(found.vectors, [[root, -root], [-root, root]])
-  np.testing.assert_allclose(found.means, [[0.5, 0.5]])
+  np.testing.assert_allclose(normalized.vectors, [[root, -root], [-root, root]])
+  np.testing.assert_allclose(normalized.means, [[0.5, 0.5]])
 
 
 def test_no_round_is_unit_length_only(vectors):
-  found = vector_normalization.iterative_normalization(vectors, max_rounds=0)
-  np.testing.assert_allclose(
-    found.vectors, vectors / np.linalg.norm(vectors, axis=1)[:, None]
+  normalized = vector_normalization.iterative_normalization(
+    vectors, max_rounds=0
   )
-  assert found.means.shape == (0, 8)
+  np.testing.assert_allclose(
+    normalized.vectors, vectors / np.linalg.norm(vectors, axis=1)[:, None]
+  )
+  assert normalized.means.shape == (0, 8)
 
 
 def test_others_are_taken_the_same_way(vectors):
-  found = vector_normalization.iterative_normalization(vectors)
-  np.testing.assert_allclose(found.apply(vectors), found.vectors)
-  np.testing.assert_allclose(found.apply(5 * vectors[3:5]), found.vectors[3:5])
+  normalized = vector_normalization.iterative_normalization(vectors)
+  np.testing.assert_allclose(normalized.apply(vectors), normalized.vectors)
+  np.testing.assert_allclose(
+    normalized.apply(5 * vectors[3:5]), normalized.vectors[3:5]
+  )
 
 
 def test_degenerate_vectors(vectors):

@@ -37,7 +37,7 @@ def test_conditions_train_on_the_tokens_that_they_declare(
   for condition in conditions.CONDITIONS:
     commands.clear()
     result = runs.run_condition(condition, 1, {})
-    (train,) = [words for words in commands if words[0] == 'train']
+    (train,) = [command for command in commands if command[0] == 'train']
     flags = dict(word.split('=', 1) for word in train if '=' in word)
     assert (
       result['tokens']

@@ -34,13 +34,13 @@ def pretrained(make_run, tmp_path_factory) -> str:
 
 @pytest.fixture(scope='module')
 def treebank(tmp_path_factory) -> str:
-  words = list(_TAGS)
+  tagged_words = list(_TAGS)
   path = tmp_path_factory.mktemp('treebank') / 'de.conll'
   path.write_text(
     '\n'.join(
       ''.join(
         f'{word}\t{_TAGS[word]}\n'
-        for word in (words[(i * k + i) % 4] for k in range(1, 5))
+        for word in (tagged_words[(i * k + i) % 4] for k in range(1, 5))
       )
       for i in range(1, 17)
     )

@@ -33,10 +33,14 @@ _OPTIMIZER = optimizers.AdamW(learning_rate=0.1)
 @pytest.fixture
 def bucket():
   pytest.importorskip('gcsfs')
-  found = fake_bucket.get_shared_bucket()
-  found.objects.clear()
-  found.writable, found.silent, found.stale = True, False, 0.0
-  return found
+  shared_bucket = fake_bucket.get_shared_bucket()
+  shared_bucket.objects.clear()
+  shared_bucket.writable, shared_bucket.silent, shared_bucket.stale = (
+    True,
+    False,
+    0.0,
+  )
+  return shared_bucket
 
 
 @pytest.fixture
@@ -203,9 +207,9 @@ def test_launcher_names_the_last_checkpoint_and_logs_on_disk(run, bucket):
 
 
 def _of_another_host(run, refreshed: float) -> None:
-  found = {'owner': 'x', 'host': 'other', 'pid': 7, 'place': 'other'}
+  owner_record = {'owner': 'x', 'host': 'other', 'pid': 7, 'place': 'other'}
   (run / directory_lease.FILE).write_text(
-    json.dumps(found | {'time': 'noon', 'refreshed': refreshed})
+    json.dumps(owner_record | {'time': 'noon', 'refreshed': refreshed})
   )
 
 

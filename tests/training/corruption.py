@@ -5,16 +5,16 @@ import jax.numpy as jnp
 import numpy as np
 
 
-def flipped(array, place=(), bit: int = 0) -> jax.Array:
+def flipped(array, position=(), bit: int = 0) -> jax.Array:
   """The array with one bit of one value changed."""
   values = np.array(array)
   if values.dtype == np.bool_:
-    values[place] = ~values[place]
+    values[position] = ~values[position]
     return jnp.asarray(values)
   unsigned = np.dtype(f'uint{8 * values.dtype.itemsize}')
-  words = values.view(unsigned)
-  words[place] ^= unsigned.type(1 << bit)
-  return jnp.asarray(words.view(values.dtype))
+  bit_words = values.view(unsigned)
+  bit_words[position] ^= unsigned.type(1 << bit)
+  return jnp.asarray(bit_words.view(values.dtype))
 
 
 def on_device(array: jax.Array, device, *, bit: int = 0) -> jax.Array:

@@ -32,27 +32,27 @@ class _Clock:
 
 def _run(seconds: float, steps: int):
   """Most steps in flight, and what was finished, of a device's queue."""
-  clock, told, most = _Clock(), [], 0
-  flight = dispatch_queue.DispatchQueue(told.append, clock)
+  clock, reports, max_in_flight = _Clock(), [], 0
+  flight = dispatch_queue.DispatchQueue(reports.append, clock)
   for step in range(steps):
     flight.make_room()
     flight.add(step + 1, _Array(clock, (step + 1) * seconds))
-    most = max(most, step + 1 - flight.finished)
+    max_in_flight = max(max_in_flight, step + 1 - flight.finished)
     clock.now += 1e-6
   flight.finish()
-  return most, told, clock.now
+  return max_in_flight, reports, clock.now
 
 
 def test_two_where_a_step_takes_long():
-  most, told, now = _run(2.0, 10)
-  assert most == 2 and now == 20
-  assert told == list(range(1, 11))
+  max_in_flight, reports, elapsed = _run(2.0, 10)
+  assert max_in_flight == 2 and elapsed == 20
+  assert reports == list(range(1, 11))
 
 
 def test_more_where_steps_are_quick():
-  most, told, _ = _run(0.05, 200)
-  assert most == 20  # a second of work
-  assert told[-1] == 200
+  max_in_flight, reports, _ = _run(0.05, 200)
+  assert max_in_flight == 20  # a second of work
+  assert reports[-1] == 200
   assert _run(0.001, 2000)[0] == 32
 
 
@@ -67,8 +67,8 @@ def test_real_steps_are_held_back():
       x,
     )
 
-  told = []
-  flight, x = dispatch_queue.DispatchQueue(told.append), jnp.float32(0)
+  reports = []
+  flight, x = dispatch_queue.DispatchQueue(reports.append), jnp.float32(0)
   step(x).block_until_ready()
   flight._seconds_per_step = 2.0  # as if the steps before had taken so long
   for number in range(5):
@@ -78,4 +78,4 @@ def test_real_steps_are_held_back():
     assert number + 1 - flight.finished <= 2
     flight._seconds_per_step = 2.0
   flight.finish()
-  assert told[-1] == 5 and float(x) == 5
+  assert reports[-1] == 5 and float(x) == 5

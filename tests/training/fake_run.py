@@ -106,9 +106,9 @@ class _Compiler(contextlib.nullcontext):
 
 def output(loss, *, finite=True):
   """Returns the output of a step."""
-  one = jnp.float32(1)
+  unit = jnp.float32(1)
   return train_step.StepOutput(
-    {}, jnp.float32(loss), one, jnp.asarray(finite), one, one
+    {}, jnp.float32(loss), unit, jnp.asarray(finite), unit, unit
   )
 
 

@@ -146,11 +146,13 @@ def _losses(case, partitioner):
 )
 def test_eight_devices_equal_one(name):
   case = _CASES[name]
-  wanted, one = _losses(case, tiny.one_device())
+  expected, single_device = _losses(case, tiny.one_device())
   got, eight = _losses(case, partitioning.Partitioner(data=2, fsdp=2, tensor=2))
-  np.testing.assert_allclose(got, wanted, atol=1e-4, rtol=0)
+  np.testing.assert_allclose(got, expected, atol=1e-4, rtol=0)
   spread = 0
-  for a, b in zip(jax.tree.leaves(eight), jax.tree.leaves(one), strict=True):
+  for a, b in zip(
+    jax.tree.leaves(eight), jax.tree.leaves(single_device), strict=True
+  ):
     np.testing.assert_allclose(a, b, atol=1e-3)
     spread += not a.sharding.is_fully_replicated
   assert spread > 10

@@ -91,7 +91,7 @@ def _values(i):
 def test_saved_and_restored_between_reports(cut):
   """Bit for bit what an uninterrupted accumulator gives."""
   outputs = [_values(i) for i in range(7)]
-  whole = _filled(*outputs).take()
+  uninterrupted = _filled(*outputs).take()
   saved = json.loads(json.dumps(_filled(*outputs[:cut]).to_json()))
   accumulator = metric_accumulator.MetricAccumulator.from_json(saved)
   for output in outputs[cut:]:
@@ -99,8 +99,8 @@ def test_saved_and_restored_between_reports(cut):
   assert accumulator.to_json() == _filled(*outputs).to_json()
   resumed = accumulator.take()
   for field in ('steps', 'skipped', 'loss', 'grad_norm', 'tokens'):
-    assert getattr(resumed, field) == getattr(whole, field)
-  for name, (total, weight) in whole.metrics.items():
+    assert getattr(resumed, field) == getattr(uninterrupted, field)
+  for name, (total, weight) in uninterrupted.metrics.items():
     np.testing.assert_array_equal(resumed.metrics[name][0], total)
     np.testing.assert_array_equal(resumed.metrics[name][1], weight)
     assert resumed.metrics[name][0].shape == total.shape

@@ -82,18 +82,20 @@ def single():
 
 def test_sharded_is_as_on_one_device(sharded, single):
   _, state, losses = sharded
-  _, wanted, wanted_losses = single
+  _, expected_state, wanted_losses = single
   np.testing.assert_allclose(losses, wanted_losses, rtol=1e-4)
-  kept, wanted_kept = (s.objective_state['align'] for s in (state, wanted))
-  assert int(kept['pointer']) == 8
+  key_encoder, wanted_kept = (
+    s.objective_state['align'] for s in (state, expected_state)
+  )
+  assert int(key_encoder['pointer']) == 8
   np.testing.assert_array_equal(
-    kept['queue']['prints'], wanted_kept['queue']['prints']
+    key_encoder['queue']['prints'], wanted_kept['queue']['prints']
   )
   np.testing.assert_allclose(
-    kept['queue']['keys'], wanted_kept['queue']['keys'], atol=2e-3
+    key_encoder['queue']['keys'], wanted_kept['queue']['keys'], atol=2e-3
   )
   for a, b in zip(
-    jax.tree.leaves(kept['key_encoder']),
+    jax.tree.leaves(key_encoder['key_encoder']),
     jax.tree.leaves(wanted_kept['key_encoder']),
     strict=True,
   ):
@@ -153,10 +155,10 @@ def test_key_encoder_begins_as_what_the_parameters_are_taken_from(
   fresh = initialization.initialize_from_runs(
     initialization.InitFromCheckpoint(model_dir=str(tmp_path)), fresh, factory
   )
-  kept = factory.create_objective_state(fresh.params)['align']
-  tiny.assert_trees_equal(kept['key_encoder'], state.params)
+  key_encoder = factory.create_objective_state(fresh.params)['align']
+  tiny.assert_trees_equal(key_encoder['key_encoder'], state.params)
   pointers = [
     leaf.unsafe_buffer_pointer()
-    for leaf in jax.tree.leaves((fresh.params, kept))
+    for leaf in jax.tree.leaves((fresh.params, key_encoder))
   ]
   assert len(set(pointers)) == len(pointers)

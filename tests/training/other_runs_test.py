@@ -98,16 +98,16 @@ def english(root):
 
   Its run directory is `root / 'en'`, with a checkpoint of step 2.
   """
-  words = root / 'english_vocabulary'
+  vocabulary_dir = root / 'english_vocabulary'
   config = model_config.with_vocabulary(
     model_config.EncoderConfig(num_layers=2, cross_attention=True, **_SIZES),
-    base_vocabulary.Vocabulary.load(words).spec,
+    base_vocabulary.Vocabulary.load(vocabulary_dir).spec,
   )
   model = encoder.Encoder(config)
   params = nn.unbox(model_params.init_params(model, jax.random.key(0)))
   (root / 'en').mkdir()
   run_directory.write_model(root / 'en', model)
-  run_directory.copy_vocabulary(words, root / 'en')
+  run_directory.copy_vocabulary(vocabulary_dir, root / 'en')
   saved = checkpoints.Checkpoints(
     root / 'en', checkpoints.CheckpointOptions(enable_async_checkpointing=False)
   )

@@ -17,12 +17,12 @@ def clock(monkeypatch):
 
 def _progress(first_step=0, total_steps=1000, is_compiled_long=False, **fields):
   fields = dict(flops_per_step=None, peak_flops=None) | fields
-  made = progress_lines.Progress(
+  progress = progress_lines.Progress(
     first_step=first_step, total_steps=total_steps, **fields
   )
   if not is_compiled_long:
-    made._compilation_timer.cancel()
-  return made
+    progress._compilation_timer.cancel()
+  return progress
 
 
 @pytest.mark.parametrize(
@@ -145,5 +145,5 @@ def test_a_long_compilation_is_explained(monkeypatch, caplog):
   long._compilation_timer.join(5)
   [message] = caplog.messages
   assert_mentions(message, 'XLA')
-  for one in (short, other, long):
-    one.close()
+  for duration in (short, other, long):
+    duration.close()

@@ -244,17 +244,17 @@ def test_the_activities_of_a_run(make_run):
     is_due=lambda step, _: step == 2, run=lambda *_: {}
   )
   run = make_run(last_step=2, evaluation=evaluation)
-  seen, begin = [], run.activities.start
+  activities, begin = [], run.activities.start
 
   def note(activity, detail=''):
-    seen.append((activity, detail))
+    activities.append((activity, detail))
     begin(activity, detail)
 
   run.activities.start = note
   run.activities.progress = lambda: None
   train_loop.run_steps(run)
   at = goodput.Activity
-  assert seen == [
+  assert activities == [
     (at.BATCH, "of dataset 'mono'"),
     (at.COMPILATION, '(step 1)'),
     (at.BATCH, "of dataset 'mono'"),

@@ -87,9 +87,9 @@ def test_what_it_holds(state):
 
 
 def test_what_an_objective_keeps_is_sharded_like_parameters(sharded):
-  kept = sharded.shardings.objective_state['mlm']
-  assert kept['average'] == sharded.shardings.params['model']
-  assert kept['queue'].is_fully_replicated
+  objective_shardings = sharded.shardings.objective_state['mlm']
+  assert objective_shardings['average'] == sharded.shardings.params['model']
+  assert objective_shardings['queue'].is_fully_replicated
 
 
 def test_no_average_and_no_heads_unless_asked_for():
@@ -156,25 +156,27 @@ def test_indivisible_vocabulary_is_trained_whole(warnings_logged):
 @pytest.mark.slow
 def test_a_state_compiled_quickly_is_the_same(monkeypatch):
   factory = tiny.make_factory(use_ema=False)
-  made = []
+  states = []
   for level in (1, 3):  # 3 is what XLA does by itself
     options = {'xla_backend_optimization_level': level}
     monkeypatch.setattr(compile_targets, 'single_run_options', options.copy)
-    made.append(factory.create(jax.random.key(0)).params)
-  tiny.assert_trees_equal(*made)
+    states.append(factory.create(jax.random.key(0)).params)
+  tiny.assert_trees_equal(*states)
 
 
 def test_parameters_that_will_be_replaced_are_not_drawn():
   factory = tiny.make_factory(use_ema=False)
   key = jax.random.key(0)
   names = set(param_tree.flatten_params(factory.abstract.params))
-  whole = param_tree.flatten_params(factory.create(key).params)
+  all_params = param_tree.flatten_params(factory.create(key).params)
   some = {name for name in names if name.startswith('model/layers')}
   assert some and some != names
-  found = param_tree.flatten_params(factory.create(key, without=some).params)
-  for name, values in whole.items():
+  created_params = param_tree.flatten_params(
+    factory.create(key, without=some).params
+  )
+  for name, values in all_params.items():
     expected = np.zeros_like(values) if name in some else values
-    np.testing.assert_array_equal(found[name], expected, err_msg=name)
+    np.testing.assert_array_equal(created_params[name], expected, err_msg=name)
   draws = [
     jax.jit(functools.partial(factory._create, without=without))
     .lower(key)

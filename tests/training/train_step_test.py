@@ -66,12 +66,12 @@ def _moved(builder, batches, **more):
 def test_gradient_is_that_of_the_mean_loss():
   batch = tiny.make_batch()
   moved, (output,) = _moved(_builder(_entry()), {'mono': batch})
-  wanted = _expected_gradient(batch)
-  assert float(output.loss) == pytest.approx(wanted['loss'], rel=1e-5)
-  norm = np.sqrt(wanted['bias'] ** 2 + (wanted['w'] ** 2).sum())
+  expected = _expected_gradient(batch)
+  assert float(output.loss) == pytest.approx(expected['loss'], rel=1e-5)
+  norm = np.sqrt(expected['bias'] ** 2 + (expected['w'] ** 2).sum())
   assert float(output.grad_norm) == pytest.approx(norm, rel=1e-5)
   for name in ('w', 'bias'):  # the first step of Adam with eps = 1
-    g = wanted[name]
+    g = expected[name]
     np.testing.assert_allclose(
       moved[name], -0.1 * g / (np.abs(g) + 1), rtol=1e-4, atol=1e-6
     )
@@ -81,11 +81,11 @@ def test_gradient_is_that_of_the_mean_loss():
 def test_accumulation_equals_one_batch(k):
   """Rows weigh differently, so a mean of micro-batch means would differ."""
   batches = {'mono': tiny.make_batch()}
-  whole, (a,) = _moved(_builder(_entry()), batches)
+  full_batch, (a,) = _moved(_builder(_entry()), batches)
   parts, (b,) = _moved(
     _builder(_entry(), gradient_accumulation_steps=k), batches
   )
-  for name, value in whole.items():
+  for name, value in full_batch.items():
     np.testing.assert_allclose(parts[name], value, rtol=1e-6, atol=1e-7)
   np.testing.assert_allclose(b.loss, a.loss, rtol=1e-6)
   np.testing.assert_allclose(b.grad_norm, a.grad_norm, rtol=1e-6)
@@ -183,7 +183,7 @@ def _frozen(*names):
 def test_frozen_parameters_cost_no_gradient():
   """Neither arithmetic nor the gradient's norm counts them."""
   batches = {'mono': tiny.make_batch()}
-  (whole, all_of_it), (optimizer, builder) = _frozen(), _frozen('layers')
+  (full_state, all_of_it), (optimizer, builder) = _frozen(), _frozen('layers')
   factory = tiny.make_factory(optimizer=optimizer, use_ema=False)
   state = factory.create(jax.random.key(0))
 
@@ -194,18 +194,22 @@ def test_frozen_parameters_cost_no_gradient():
   norm, grads = jax.jit(norm_and_gradients)(state, batches)
   for leaf in jax.tree.leaves(grads['model']['layers']):
     assert not np.any(leaf)
-  kept = {
+  frozen_params = {
     k: v
     for k, v in param_tree.flatten_params(grads).items()
     if 'layers' not in k
   }
-  total = np.sqrt(sum(float((leaf**2).sum()) for leaf in kept.values()))
+  total = np.sqrt(
+    sum(float((leaf**2).sum()) for leaf in frozen_params.values())
+  )
   assert total > 0
   np.testing.assert_allclose(norm, total, rtol=1e-5)
-  complete = state.replace(opt_state=whole.transform.init(state.params))
+  complete = state.replace(opt_state=full_state.transform.init(state.params))
   flops = [
-    jax.jit(one.build((0,))).lower(of, batches).cost_analysis()['flops']
-    for one, of in ((all_of_it, complete), (builder, state))
+    jax.jit(step_builder.build((0,)))
+    .lower(of, batches)
+    .cost_analysis()['flops']
+    for step_builder, of in ((all_of_it, complete), (builder, state))
   ]
   assert flops[1] < 0.9 * flops[0]
 
@@ -222,8 +226,10 @@ def test_average_of_the_parameters():
     for n in range(3)
   ]
   state, _ = _run(builder, batches, steps=2, ema=True)
-  wanted = 0.9 * (0.9 * values[0] + 0.1 * values[1]) + 0.1 * values[2]
-  np.testing.assert_allclose(state.ema['model']['w'], wanted, rtol=1e-5)
+  expected_average = 0.9 * (0.9 * values[0] + 0.1 * values[1]) + 0.1 * values[2]
+  np.testing.assert_allclose(
+    state.ema['model']['w'], expected_average, rtol=1e-5
+  )
 
 
 def test_no_average_unless_asked_for():

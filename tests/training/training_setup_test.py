@@ -55,7 +55,7 @@ def _unsized():
 
 
 def make_settings(**fields) -> trainer_lib.Trainer:
-  given = dict(
+  options = dict(
     model_dir='unused',
     model=_unsized(),
     objectives=tiny.make_mixture(_MLM),
@@ -79,7 +79,7 @@ def make_settings(**fields) -> trainer_lib.Trainer:
     stop_after_steps=None,
     on_config_mismatch=run_directory.OnConfigMismatch.ERROR,
   )
-  return trainer_lib.Trainer(**(given | fields))
+  return trainer_lib.Trainer(**(options | fields))
 
 
 def _fails(**fields) -> str:
@@ -228,9 +228,9 @@ def test_learning_rate_that_follows_from_the_run():
     'Set LEARNING_RATE to override it'
   )
   assert setup.settings.optimizer.rate_at(0) == pytest.approx(5.7e-4)
-  given = made(5.7e-4)
-  assert given.rate_description == ''
-  assert given.description == setup.description
+  settings = made(5.7e-4)
+  assert settings.rate_description == ''
+  assert settings.description == setup.description
 
 
 def test_flops_of_each_kind_of_step(setup):

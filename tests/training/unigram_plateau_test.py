@@ -63,10 +63,10 @@ _ENTROPY = _THIRDS / 2 + (3 - 2) / 2 / 12
 
 def test_entropy_of_text_given_its_language(few):
   loader = _Loader(_ROWS, _LANGUAGES, batch_size=4)
-  found = unigram_plateau.unigram_entropy([loader], tiny.SPEC)
-  assert found.within == pytest.approx(_ENTROPY, rel=1e-9)
+  entropy = unigram_plateau.unigram_entropy([loader], tiny.SPEC)
+  assert entropy.within == pytest.approx(_ENTROPY, rel=1e-9)
   joint = -(np.log(1 / 3) / 3 + np.log(1 / 6) / 6 + np.log(1 / 2) / 2)
-  assert found.joint == pytest.approx(joint + 2 / 24)
+  assert entropy.joint == pytest.approx(joint + 2 / 24)
   assert loader.read == [0]
 
 
@@ -95,36 +95,41 @@ def test_a_large_sample_is_near_the_entropy_of_its_source():
       return super().rows(step, start, stop)
 
   loader = Drawn([[0] * 32], [0], batch_size=64)
-  found = unigram_plateau.unigram_entropy([loader], tiny.SPEC)
+  entropy = unigram_plateau.unigram_entropy([loader], tiny.SPEC)
   assert (
-    found.within
-    == found.joint
+    entropy.within
+    == entropy.joint
     == pytest.approx(-np.sum(p * np.log(p)), abs=0.01)
   )
   assert loader.read == list(range(128))
 
 
 def test_what_is_said_of_a_run():
-  one = unigram_plateau.Plateau('mlm', unigram_plateau.Entropy(7.0, 6.0))
-  assert one.add(50, 8.5) == one.advice() == ''
-  reached = one.add(100, 7.2)
+  plateau = unigram_plateau.Plateau('mlm', unigram_plateau.Entropy(7.0, 6.0))
+  assert plateau.add(50, 8.5) == plateau.advice() == ''
+  reached = plateau.add(100, 7.2)
   assert reached.startswith('mlm: the loss (7.20) ')
   assert_mentions(reached, '(7.00, within a language 6.00)', '5.70')
-  assert one.add(150, 5.9) == ''
-  assert one.advice().startswith('mlm: the loss (5.90) ')
+  assert plateau.add(150, 5.9) == ''
+  assert plateau.advice().startswith('mlm: the loss (5.90) ')
   assert_mentions(
-    one.advice(), '(7.00, within a language 6.00)', 'step 100', 'LEARNING_RATE'
+    plateau.advice(),
+    '(7.00, within a language 6.00)',
+    'step 100',
+    'LEARNING_RATE',
   )
-  left = one.add(1230, 5.69, 3.1e6)
-  assert left.startswith('mlm: left the unigram plateau')
-  assert_mentions(left, 'step 1,230', '1,130', '3.1M')
-  assert one.add(1300, 5.9) == one.add(1350, 5.0) == one.advice() == ''
-  assert (one.reached, one.left) == (100, 1230)
+  plateau_end = plateau.add(1230, 5.69, 3.1e6)
+  assert plateau_end.startswith('mlm: left the unigram plateau')
+  assert_mentions(plateau_end, 'step 1,230', '1,130', '3.1M')
+  assert (
+    plateau.add(1300, 5.9) == plateau.add(1350, 5.0) == plateau.advice() == ''
+  )
+  assert (plateau.reached, plateau.left) == (100, 1230)
 
 
 def test_a_loss_that_is_no_number_says_nothing():
-  one = unigram_plateau.Plateau('mlm', unigram_plateau.Entropy(7.0, 6.0))
-  assert one.add(50, float('nan')) == one.advice() == ''
+  plateau = unigram_plateau.Plateau('mlm', unigram_plateau.Entropy(7.0, 6.0))
+  assert plateau.add(50, float('nan')) == plateau.advice() == ''
 
 
 def _plateaus(loaders):
@@ -163,17 +168,17 @@ def test_of_a_run_and_of_the_run_that_goes_on(few, caplog):
     ones.add(step, metrics, 100.0 * step)
     assert metrics['mlm/unigram_entropy'] == pytest.approx(_ENTROPY)
     records.append({'step': step, 'train': metrics})
-  told = [r.getMessage() for r in caplog.records]
-  assert len(told) == 2 and 'by step 30' in told[1]
-  whole = ones.result()
-  assert list(whole) == ['mlm']
-  assert (whole['mlm']['reached'], whole['mlm']['left']) == (20, 30)
+  messages = [r.getMessage() for r in caplog.records]
+  assert len(messages) == 2 and 'by step 30' in messages[1]
+  summary = ones.result()
+  assert list(summary) == ['mlm']
+  assert (summary['mlm']['reached'], summary['mlm']['left']) == (20, 30)
   caplog.clear()
   again = _plateaus(loaders)
   again.restore([*records[:2], {'step': 20, 'eval': {'f1': 1.0}}])
   assert caplog.records == []
   again.add(30, {'mlm/loss': _ENTROPY / 2}, 3000.0)
-  assert again.result() == whole
+  assert again.result() == summary
   again.restore(records[:2])  # back to the checkpoint of step 20
   assert again.result()['mlm']['left'] is None
   assert_mentions(caplog.text, 'since step 20')

@@ -82,7 +82,7 @@ def test_a_compiled_kernel_has_a_cycle_for_each_register():
 
   shape = (1024, 1024)
   jaxpr = jax.make_jaxpr(call)(jnp.ones(shape), jnp.ones(shape)).jaxpr
-  found = bundles.count_kernel_cycles(
+  cycles = bundles.count_kernel_cycles(
     machine_topology.parse_topology('tpu:v6e:1'), jaxpr
   )
-  assert 16 * 64 / 2 < found[('f32', shape),] < 16 * 64 * 4
+  assert 16 * 64 / 2 < cycles[('f32', shape),] < 16 * 64 * 4

@@ -7,9 +7,9 @@ Collective = collectives.Collective
 
 def _counts(module, *, devices, per_node):
   """Returns the collectives of a program."""
-  place = collectives.Placement(devices, per_node)
+  placement = collectives.Placement(devices, per_node)
   reader = kernels.make_reader('tpu', {})
-  run = execution.Execution(module, reader, place, None).run()
+  run = execution.Execution(module, reader, placement, None).run()
   return run.exchanged, run.unknown_loops
 
 
@@ -28,12 +28,12 @@ ENTRY %main (p: f32[8,4]) -> f32[8,4] {
 def test_exchanges_between_slices_of_tpus():
   """XLA:TPU writes them as transfers to its hosts, not as collectives."""
   counts, _ = _counts(hlo.parse_module(_SLICES), devices=8, per_node=4)
-  [(found, number)] = counts.items()
-  assert (found, number) == (
+  [(collective, number)] = counts.items()
+  assert (collective, number) == (
     Collective('all-reduce', 2, 2, 'f32', (8, 4), 128),
     1,
   )
-  assert found.sent_outside == 128 and found.sent == 128
+  assert collective.sent_outside == 128 and collective.sent == 128
   assert not _counts(hlo.parse_module(_SLICES), devices=4, per_node=4)[0]
   other = _SLICES.replace('_xla_megascale_transfer_type', 'another')
   assert not _counts(hlo.parse_module(other), devices=8, per_node=4)[0]

@@ -127,8 +127,8 @@ def test_waiting_for_what_has_not_arrived(negations, busy, exposed):
 
 
 def test_adding_runs():
-  one = execution.Run(busy=1.0, unknown_loops=1)
-  one.windowed['w'] = 2
+  single_run = execution.Run(busy=1.0, unknown_loops=1)
+  single_run.windowed['w'] = 2
   total = execution.Run(busy=0.5)
-  total.add(one, 3)
+  total.add(single_run, 3)
   assert (total.busy, total.unknown_loops, total.windowed['w']) == (3.5, 3, 6)

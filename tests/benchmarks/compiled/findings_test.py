@@ -28,10 +28,10 @@ def _setup(length=1024, rows=32, longest=None, accumulation=1):
 
 def _said(text, run=None, setup=None) -> str:
   run = run or execution.Run(busy=1.0)
-  found = findings.describe_findings(
+  described = findings.describe_findings(
     hlo.parse_module(text), run, setup or _setup(), _MACHINE
   )
-  return '\n'.join(found)
+  return '\n'.join(described)
 
 
 _NOTHING = """

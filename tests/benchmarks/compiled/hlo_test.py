@@ -50,17 +50,17 @@ def test_computations_and_instructions(module):
 def test_elements_of_tuples_without_instructions_of_their_own():
   """As newer versions of XLA write them: `%tuple#1`."""
   text = sharded_programs.TEXT
-  taken = r'^ *%(\S+) = .* get-tuple-element\(.*%(\S+)\), index=(\d+).*\n'
-  for name, whole, index in re.findall(taken, text, re.M):
-    text = re.sub(rf'%{re.escape(name)}(?![\w.])', f'%{whole}#{index}', text)
+  pattern = r'^ *%(\S+) = .* get-tuple-element\(.*%(\S+)\), index=(\d+).*\n'
+  for name, line, index in re.findall(pattern, text, re.M):
+    text = re.sub(rf'%{re.escape(name)}(?![\w.])', f'%{line}#{index}', text)
   text = re.sub(r'^ *%\S+#\d+ = .*\n', '', text, flags=re.M)
   assert 'get-tuple-element' not in text.split('ROOT')[0] and '#1' in text
   old, new = (hlo.parse_module(t) for t in (sharded_programs.TEXT, text))
   for name, computation in old.computations.items():
-    found = new.computations[name].instructions.values()
+    parsed_instructions = new.computations[name].instructions.values()
     assert collections.Counter(
       (i.opcode, i.arrays) for i in computation.instructions.values()
-    ) == collections.Counter((i.opcode, i.arrays) for i in found)
+    ) == collections.Counter((i.opcode, i.arrays) for i in parsed_instructions)
 
 
 def test_elements_of_nested_tuples():
@@ -85,14 +85,14 @@ def test_bytes():
 
 
 def test_op_name_and_index():
-  (made,) = hlo.parse_module(
+  (parsed_module,) = hlo.parse_module(
     'ENTRY %m (p: (f32[2])) -> f32[2] {\n'
     '  %p = (f32[2]{0:T(8,128)}) parameter(0)\n'
     '  ROOT %g.1 = f32[2]{0} get-tuple-element(%p), index=0, '
     'metadata={op_name="jit(f)/transpose(jvp(a))/b" stack_frame_id=3}\n}\n'
   ).computations.values()
-  assert made.root.op_name == 'jit(f)/transpose(jvp(a))/b'
-  assert made.root.index == 0 and made.root.bytes == 8
+  assert parsed_module.root.op_name == 'jit(f)/transpose(jvp(a))/b'
+  assert parsed_module.root.index == 0 and parsed_module.root.bytes == 8
 
 
 def _trips(text: str) -> int | None:

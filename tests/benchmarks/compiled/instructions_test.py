@@ -120,9 +120,9 @@ def test_rounds_of_warps_over_multiprocessors(monkeypatch):
   monkeypatch.setattr(
     instructions, '_compile_kernel', lambda machine, equation: (_TEXT, 4)
   )
-  found = instructions.count_kernel_cycles(_H200, _jaxpr())
+  cycles = instructions.count_kernel_cycles(_H200, _jaxpr())
   a_warp = instructions.compute_cycles(instructions.count_pipes(_TEXT, 8), 128)
-  assert found == {_TYPES: pytest.approx(2 * a_warp / 132)}
+  assert cycles == {_TYPES: pytest.approx(2 * a_warp / 132)}
 
 
 def test_a_gpu_has_a_clock_for_them():
@@ -140,5 +140,5 @@ def test_a_gpu_has_a_clock_for_them():
   reason='needs jax[cuda12] and nvdisasm',
 )
 def test_a_compiled_kernel_has_a_loop():
-  (found,) = instructions.count_kernel_cycles(_H200, _jaxpr()).values()
-  assert found > 0
+  (cycles,) = instructions.count_kernel_cycles(_H200, _jaxpr()).values()
+  assert cycles > 0

@@ -6,13 +6,13 @@ from benchmarks.compiled.programs import hlo, kernels, pallas
 from xlflax.training.devices import accelerators
 
 
-def _kernels(text, known=None):
+def _kernels(text, known_flops=None):
   module = hlo.parse_module(text)
-  read = kernels.make_reader('gpu', known or {})
-  found = (
+  read = kernels.make_reader('gpu', known_flops or {})
+  parsed_kernels = (
     read(module, module.entry, i) for i in module.entry.instructions.values()
   )
-  return [k for k in found if k]
+  return [k for k in parsed_kernels if k]
 
 
 _SLICING = """
@@ -39,10 +39,10 @@ def test_slices_and_updates_in_fusions_touch_their_part_only():
   (kernel,) = _kernels(_SLICING)
   assert kernel.kind is kernels.KernelKind.FUSED
   assert kernel.bytes == 400 + 4 + 400  # the slice, its index, the update
-  whole = _SLICING.replace('add(%row, %row)', 'add(%row, %whole)').replace(
+  full_text = _SLICING.replace('add(%row, %row)', 'add(%row, %whole)').replace(
     '  %twice', '  %whole = f32[1,100]{1,0} reduce(%a, %zero)\n  %twice'
   )
-  assert _kernels(whole)[0].bytes == 4000 + 4 + 400
+  assert _kernels(full_text)[0].bytes == 4000 + 4 + 400
 
 
 def test_what_lies_in_a_tpus_own_memory_is_free():
@@ -97,9 +97,9 @@ def test_products_of_cublas_are_products_of_a_plan():
   (kernel,) = _kernels(text)
   assert kernel.kind is kernels.KernelKind.PRODUCT
   assert (kernel.flops, kernel.rate) == (2 * 8 * 16 * 4, 1.0)
-  whole = text.replace('bf16', 'f32')
-  assert _kernels(whole)[0].rate == 0.5
-  by = whole.replace('ALG_UNSET', 'ALG_DOT_BF16_BF16_F32')
+  float32_text = text.replace('bf16', 'f32')
+  assert _kernels(float32_text)[0].rate == 0.5
+  by = float32_text.replace('ALG_UNSET', 'ALG_DOT_BF16_BF16_F32')
   assert _kernels(by)[0].rate == 1.0
   assert _kernels(text.replace('bf16', 'f8e4m3fn'))[0].rate == 2.0
 
@@ -148,16 +148,16 @@ def test_flops_of_pallas_kernels_are_those_of_the_traced_step():
     )(a, b)
 
   shapes = [jax.ShapeDtypeStruct(s, jnp.bfloat16) for s in ((32, 32), (32, 16))]
-  known = pallas.count_flops(jax.make_jaxpr(call)(*shapes).jaxpr)
+  flops = pallas.count_flops(jax.make_jaxpr(call)(*shapes).jaxpr)
   expected = 4 * 3 * 2 * 8 * 32 * 16
-  assert known == {(('f32', (32, 16)),): expected}
+  assert flops == {(('f32', (32, 16)),): expected}
   (found,) = _kernels(
     'ENTRY %m (p: bf16[32,32], q: bf16[32,16]) -> f32[32,16] {\n'
     '  %p = bf16[32,32]{1,0} parameter(0)\n'
     '  %q = bf16[32,16]{1,0} parameter(1)\n'
     '  ROOT %k = f32[32,16]{1,0} custom-call(%p, %q), '
     'custom_call_target="__gpu$xla.gpu.triton"\n}\n',
-    known,
+    flops,
   )
   assert (found.kind, found.flops) == (kernels.KernelKind.PALLAS, expected)
 
@@ -232,7 +232,7 @@ def test_flops_of_our_attention_are_those_of_all_pairs(name, products):
 
   query = jax.ShapeDtypeStruct((2, 32, 4, 16), jnp.bfloat16)
   key = jax.ShapeDtypeStruct((2, 48, 4, 16), jnp.bfloat16)
-  known = pallas.count_flops(jax.make_jaxpr(call)(query, key).jaxpr)
-  assert known == {
+  flops = pallas.count_flops(jax.make_jaxpr(call)(query, key).jaxpr)
+  assert flops == {
     (('bf16', query.shape),): products * 2 * 2 * 4 * 32 * 48 * 16
   }

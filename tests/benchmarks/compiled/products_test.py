@@ -5,10 +5,10 @@ import pytest
 from benchmarks.compiled.programs import hlo, products
 
 
-def _flops(left, right, line):
+def _flops(lhs, right, line):
   module = hlo.parse_module(
-    f'ENTRY %m (p: {left}, q: {right}) -> f32[] {{\n'
-    f'  %p = {left} parameter(0)\n  %q = {right} parameter(1)\n'
+    f'ENTRY %m (p: {lhs}, q: {right}) -> f32[] {{\n'
+    f'  %p = {lhs} parameter(0)\n  %q = {right} parameter(1)\n'
     f'  ROOT %r = {line}\n}}\n'
   )
   return products.count_matmul_flops(module.entry, module.entry.root)
@@ -28,7 +28,7 @@ def test_square_whose_operand_is_named_once():
 
 
 @pytest.mark.parametrize(
-  ('left', 'right', 'line', 'expected'),
+  ('lhs', 'right', 'line', 'expected'),
   [
     # A plain product [32, 16] x [16, 48].
     (
@@ -71,8 +71,8 @@ def test_square_whose_operand_is_named_once():
     ),
   ],
 )
-def test_convolutions_that_are_products(left, right, line, expected):
-  assert _flops(left, right, line) == expected
+def test_convolutions_that_are_products(lhs, right, line, expected):
+  assert _flops(lhs, right, line) == expected
 
 
 def test_attention_of_cudnn():
@@ -94,11 +94,11 @@ def test_attention_of_cudnn():
   assert flops('TopK') is None
 
 
-def _by_cublas(left, right, result, config, operands='%p, %q'):
+def _by_cublas(lhs, right, result, config, operands='%p, %q'):
   """FLOPs of a call, in the form that XLA:GPU writes."""
   entry = hlo.parse_module(
-    f'ENTRY %m (p: {left}, q: {right}) -> {result} {{\n'
-    f'  %p = {left} parameter(0)\n  %q = {right} parameter(1)\n'
+    f'ENTRY %m (p: {lhs}, q: {right}) -> {result} {{\n'
+    f'  %p = {lhs} parameter(0)\n  %q = {right} parameter(1)\n'
     f'  ROOT %r = ({result}, s8[4194304]) custom-call({operands}), '
     'custom_call_target="__cublas$lt$matmul", metadata={op_name="jit(f)/d"}, '
     'backend_config={"gemm_backend_config":{"selected_algorithm":"0",'

@@ -49,8 +49,8 @@ def test_times():
     max(2 * 15 / 16 / 200, 2 * 0.5 / 8 / 25)
   )
   assert times.bound == pytest.approx(0.055)
-  likely = 3 * 0.01 / 0.8 + 2 * 0.001 / 0.9 + 5 * 2e-6 + 0.005 / 0.8
-  assert times.likely == pytest.approx(likely)
+  expected_seconds = 3 * 0.01 / 0.8 + 2 * 0.001 / 0.9 + 5 * 2e-6 + 0.005 / 0.8
+  assert times.likely == pytest.approx(expected_seconds)
   assert times.expected == pytest.approx(0.055)
 
 
@@ -85,11 +85,11 @@ def test_mean_of_kinds_of_step():
 def test_figures():
   """16 devices of 100 TFLOP/s; 0.5 s at the bound for 4e14 model FLOPs."""
   step = _times(0.3, 0.5, 0.1, 0.0)
-  made = roofline.compute_rates(MACHINE, step, flops=4e14, tokens=1e6)
-  assert made['bound'] == {
+  rates = roofline.compute_rates(MACHINE, step, flops=4e14, tokens=1e6)
+  assert rates['bound'] == {
     'seconds_per_step': 0.5,
     'tokens_per_second': 2e6,
     'mfu': pytest.approx(0.5),
   }
-  assert made['expected']['mfu'] == pytest.approx(0.5)
-  assert made['seconds'] == dataclasses.asdict(step)
+  assert rates['expected']['mfu'] == pytest.approx(0.5)
+  assert rates['seconds'] == dataclasses.asdict(step)

@@ -16,13 +16,13 @@ def test_by_hand():
     alignment_error_rate.GoldLinks({(0, 0), (1, 1)}, {(2, 2)}),
     alignment_error_rate.GoldLinks({(0, 1)}),
   ]
-  found = alignment_error_rate.alignment_scores(
+  scores = alignment_error_rate.alignment_scores(
     gold, [{(0, 0), (2, 2), (3, 3)}, {(0, 1)}]
   )
-  assert found.precision == 0.75
-  assert found.recall == pytest.approx(2 / 3)
-  assert found.error_rate == pytest.approx(1 - (2 + 3) / (4 + 3))
-  assert found.statistics.rows.tolist() == [[1, 2, 3, 2], [1, 1, 1, 1]]
+  assert scores.precision == 0.75
+  assert scores.recall == pytest.approx(2 / 3)
+  assert scores.error_rate == pytest.approx(1 - (2 + 3) / (4 + 3))
+  assert scores.statistics.rows.tolist() == [[1, 2, 3, 2], [1, 1, 1, 1]]
 
 
 @hypothesis.given(_links, _links, _links)
@@ -39,11 +39,11 @@ def test_equals_the_definition(sure, possible, found):
 
 
 def test_without_links():
-  found = alignment_error_rate.alignment_scores(
+  scores = alignment_error_rate.alignment_scores(
     [alignment_error_rate.GoldLinks({(0, 0)})], [set()]
   )
-  assert found.error_rate == 1 and found.recall == 0
-  assert math.isnan(found.precision)
+  assert scores.error_rate == 1 and scores.recall == 0
+  assert math.isnan(scores.precision)
 
 
 @pytest.mark.parametrize(

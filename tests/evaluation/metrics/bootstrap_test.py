@@ -33,21 +33,33 @@ def _mean(scores):
 def test_a_clear_difference_is_significant():
   first = _mean(np.repeat([0.0, 1.0], 50))
   second = _mean(np.repeat([0.0, 1.0], [20, 80]))
-  found = bootstrap.compare_models(first, second, samples=500)
-  assert (found.first, found.second, found.runs) == (0.5, 0.8, (1, 1))
-  assert found.difference == pytest.approx(0.3)
-  assert 1e-10 < found.p_value < 1e-6  # less than draws could count
-  assert 0.2 < found.low < 0.3 < found.high < 0.4
+  comparison = bootstrap.compare_models(first, second, samples=500)
+  assert (comparison.first, comparison.second, comparison.runs) == (
+    0.5,
+    0.8,
+    (1, 1),
+  )
+  assert comparison.difference == pytest.approx(0.3)
+  assert 1e-10 < comparison.p_value < 1e-6  # less than draws could count
+  assert 0.2 < comparison.low < 0.3 < comparison.high < 0.4
   back = bootstrap.compare_models(second, first, samples=500)
   assert back.difference == pytest.approx(-0.3)
-  assert back.p_value == found.p_value
+  assert back.p_value == comparison.p_value
 
 
 def test_equal_models_do_not_differ():
-  one = _mean([0.1, 0.7, 0.3])
-  assert bootstrap.compare_models(one, one).p_value == 1
-  assert bootstrap.compare_models(one, _mean([0.7, 0.3, 0.1])).p_value == 1
-  assert bootstrap.compare_models([one] * 3, [one] * 3).p_value == 1
+  mean_statistics = _mean([0.1, 0.7, 0.3])
+  assert bootstrap.compare_models(mean_statistics, mean_statistics).p_value == 1
+  assert (
+    bootstrap.compare_models(mean_statistics, _mean([0.7, 0.3, 0.1])).p_value
+    == 1
+  )
+  assert (
+    bootstrap.compare_models(
+      [mean_statistics] * 3, [mean_statistics] * 3
+    ).p_value
+    == 1
+  )
   far = [_mean(np.zeros(9))] * 2, [_mean(np.ones(9))] * 2
   assert bootstrap.compare_models(*far, samples=99).p_value == 1 / 100
 
@@ -56,9 +68,11 @@ def test_one_example_of_many_is_chance():
   first = np.zeros(100)
   second = first.copy()
   second[3] = 1
-  found = bootstrap.compare_models(_mean(first), _mean(second), samples=4000)
+  comparison = bootstrap.compare_models(
+    _mean(first), _mean(second), samples=4000
+  )
   expected = scipy.stats.ttest_rel(second, first).pvalue
-  assert found.p_value == pytest.approx(expected, abs=0.02)
+  assert comparison.p_value == pytest.approx(expected, abs=0.02)
 
 
 def test_sums_and_a_loop_over_examples_agree():
@@ -86,14 +100,19 @@ def test_the_spread_of_seeds_counts():
   """On equal examples all of the variance is the seeds'."""
   first = [_mean(np.full(50, value)) for value in (0.50, 0.52, 0.54)]
   second = [_mean(np.full(50, value)) for value in (0.53, 0.55, 0.60)]
-  found = bootstrap.compare_models(first, second, samples=200)
+  comparison = bootstrap.compare_models(first, second, samples=200)
   expected = scipy.stats.ttest_ind(
     [0.53, 0.55, 0.60], [0.50, 0.52, 0.54], equal_var=True
   )
-  assert found.p_value == pytest.approx(expected.pvalue)
+  assert comparison.p_value == pytest.approx(expected.pvalue)
   bounds = expected.confidence_interval()
-  assert [found.low, found.high] == pytest.approx([bounds.low, bounds.high])
-  assert (found.difference, found.runs) == (pytest.approx(0.04), (3, 3))
+  assert [comparison.low, comparison.high] == pytest.approx(
+    [bounds.low, bounds.high]
+  )
+  assert (comparison.difference, comparison.runs) == (
+    pytest.approx(0.04),
+    (3, 3),
+  )
   # A single run of one model borrows the other's spread.
   assert (
     0.05 < bootstrap.compare_models(first[0], second, samples=200).p_value < 1
@@ -101,11 +120,15 @@ def test_the_spread_of_seeds_counts():
 
 
 def test_examples_count_where_seeds_agree():
-  one, other = np.random.default_rng(0).random((2, 400))
-  single = bootstrap.compare_models(_mean(one), _mean(other), samples=2000)
-  several = bootstrap.compare_models([_mean(one)] * 3, [_mean(other)] * 3)
-  assert several.p_value == pytest.approx(single.p_value, abs=0.05)
-  assert several.low == pytest.approx(single.low, abs=0.005)
+  first_scores, other = np.random.default_rng(0).random((2, 400))
+  single = bootstrap.compare_models(
+    _mean(first_scores), _mean(other), samples=2000
+  )
+  seed_comparison = bootstrap.compare_models(
+    [_mean(first_scores)] * 3, [_mean(other)] * 3
+  )
+  assert seed_comparison.p_value == pytest.approx(single.p_value, abs=0.05)
+  assert seed_comparison.low == pytest.approx(single.low, abs=0.005)
 
 
 @pytest.mark.parametrize(
@@ -124,14 +147,14 @@ def test_equal_models_differ_in_one_case_of_twenty(
 ):
   """The same as docs/measured/evaluation.md reports of more trials."""
   program = runpy.run_module('studies.evaluation.false_positives')
-  found = program['simulate_rates'](
+  error_rates = program['simulate_rates'](
     program['Setting'](runs, spread, examples, together, languages),
     difference=0.0,
     trials=800,
     samples=200,
   )
-  assert found.significant == pytest.approx(0.05, abs=0.02)
-  assert found.covered == pytest.approx(0.95, abs=0.02)
+  assert error_rates.significant == pytest.approx(0.05, abs=0.02)
+  assert error_rates.covered == pytest.approx(0.95, abs=0.02)
 
 
 def test_holm_as_its_docstring_says():
@@ -162,7 +185,7 @@ def test_bleu_of_sums_equals_sacrebleu(kind, method):
   matches = np.minimum(totals, random.integers(0, 4, (200, 4)))
   lengths = random.integers(1, 9, (200, 2))
   sums = np.concatenate([matches, totals, lengths], 1)
-  found = example_statistics.aggregate_scores(
+  score = example_statistics.aggregate_scores(
     sums, 1, example_statistics.Aggregate(kind)
   )
   expected = [
@@ -171,8 +194,8 @@ def test_bleu_of_sums_equals_sacrebleu(kind, method):
     ).score
     for row in sums.tolist()
   ]
-  np.testing.assert_allclose(found, expected, atol=1e-9)
-  assert 0 < np.count_nonzero(found) < 200
+  np.testing.assert_allclose(score, expected, atol=1e-9)
+  assert 0 < np.count_nonzero(score) < 200
 
 
 @pytest.mark.parametrize(
@@ -208,14 +231,18 @@ def test_errors():
 
 
 def test_the_interval_a_mean_is_scipys():
-  one = _mean(np.random.default_rng(0).random(60))
-  found = bootstrap.confidence_interval(
-    bootstrap.bootstrap_scores(one, samples=4000)
+  mean_statistics = _mean(np.random.default_rng(0).random(60))
+  interval = bootstrap.confidence_interval(
+    bootstrap.bootstrap_scores(mean_statistics, samples=4000)
   )
   expected = scipy.stats.bootstrap(
-    (one.rows[:, 0],), np.mean, n_resamples=4000, method='percentile', rng=1
+    (mean_statistics.rows[:, 0],),
+    np.mean,
+    n_resamples=4000,
+    method='percentile',
+    rng=1,
   ).confidence_interval
-  assert found == pytest.approx((expected.low, expected.high), abs=0.01)
+  assert interval == pytest.approx((expected.low, expected.high), abs=0.01)
 
 
 def test_the_interval_several_seeds_holds_their_spread():
@@ -235,10 +262,10 @@ def test_clusters_are_drawn_whole():
   """Two clusters of equal examples are two examples."""
   rows = np.repeat([0.0, 1.0], [3, 9])
   names = np.repeat(['b', 'a'], [3, 9])
-  found = bootstrap.bootstrap_scores(
+  draws = bootstrap.bootstrap_scores(
     example_statistics.Statistics(rows, clusters=names)
   )
-  assert found.size == 2 and set(found.values.ravel()) == {0.0, 0.75, 1.0}
+  assert draws.size == 2 and set(draws.values.ravel()) == {0.0, 0.75, 1.0}
   alone = example_statistics.Statistics(rows, clusters=np.arange(12))
   assert bootstrap.bootstrap_scores(alone).values.tolist() == (
     bootstrap.bootstrap_scores(_mean(rows)).values.tolist()
@@ -249,28 +276,30 @@ def test_clusters_are_drawn_whole():
     )
   )
   assert copy.by_cluster().rows.tolist() == [[0.0, 3.0], [9.0, 9.0]]
-  one = example_statistics.Statistics(rows, clusters=np.zeros(12))
+  single_cluster = example_statistics.Statistics(rows, clusters=np.zeros(12))
   better = example_statistics.Statistics(rows + 0.1, clusters=np.zeros(12))
-  assert bootstrap.compare_models(one, better).p_value == 1  # nothing was drawn
+  assert (
+    bootstrap.compare_models(single_cluster, better).p_value == 1
+  )  # nothing was drawn
   with pytest.raises(errors.CorpusError):
     bootstrap.compare_models(_mean(rows), copy)
 
 
 def test_means_of_translations_keep_their_correlation():
   """The mean of a language and its copy is no surer than either."""
-  one = _mean(np.random.default_rng(0).random(50))
-  drawn = bootstrap.bootstrap_scores(one)
-  both = bootstrap.combine_draws([drawn, drawn], [0.5, 0.5])
-  assert bootstrap.confidence_interval(both) == pytest.approx(
-    bootstrap.confidence_interval(bootstrap.bootstrap_scores(one))
+  mean_statistics = _mean(np.random.default_rng(0).random(50))
+  draws = bootstrap.bootstrap_scores(mean_statistics)
+  combined_draws = bootstrap.combine_draws([draws, draws], [0.5, 0.5])
+  assert bootstrap.confidence_interval(combined_draws) == pytest.approx(
+    bootstrap.confidence_interval(bootstrap.bootstrap_scores(mean_statistics))
   )
-  gap = bootstrap.combine_draws([drawn, drawn], [1.0, -1.0])
+  gap = bootstrap.combine_draws([draws, draws], [1.0, -1.0])
   assert bootstrap.confidence_interval(gap) == (0, 0)
-  three = bootstrap.bootstrap_scores([one] * 3)
-  assert len(bootstrap.combine_draws([drawn, three], [1, 1]).scores) == 3
+  three = bootstrap.bootstrap_scores([mean_statistics] * 3)
+  assert len(bootstrap.combine_draws([draws, three], [1, 1]).scores) == 3
   assert (
     bootstrap.combine_draws(
-      [bootstrap.bootstrap_scores([one] * 2), three], [1, 1]
+      [bootstrap.bootstrap_scores([mean_statistics] * 2), three], [1, 1]
     )
     is None
   )
@@ -279,12 +308,16 @@ def test_means_of_translations_keep_their_correlation():
 @pytest.mark.parametrize('kind', ['spearman', 'pearson'])
 def test_the_interval_a_correlation_is_scipys(kind):
   gold, noise = np.random.default_rng(0).normal(size=(2, 80))
-  found = gold + noise
+  predicted = gold + noise
   metric = {'spearman': scipy.stats.spearmanr, 'pearson': scipy.stats.pearsonr}
-  one = example_statistics.Statistics(np.stack([gold, found], 1), kind)
-  assert one.value == pytest.approx(metric[kind](gold, found).statistic)
+  correlation_statistics = example_statistics.Statistics(
+    np.stack([gold, predicted], 1), kind
+  )
+  assert correlation_statistics.value == pytest.approx(
+    metric[kind](gold, predicted).statistic
+  )
   expected = scipy.stats.bootstrap(
-    (gold, found),
+    (gold, predicted),
     lambda a, b: metric[kind](a, b).statistic,
     paired=True,
     vectorized=False,
@@ -293,7 +326,7 @@ def test_the_interval_a_correlation_is_scipys(kind):
     rng=1,
   ).confidence_interval
   assert bootstrap.confidence_interval(
-    bootstrap.bootstrap_scores(one)
+    bootstrap.bootstrap_scores(correlation_statistics)
   ) == pytest.approx((expected.low, expected.high), abs=0.03)
 
 

@@ -23,8 +23,8 @@ _GOLD = labeled_examples.ParsedSentence(
 
 def _values(**changes):
   predicted = dataclasses.replace(_GOLD, **changes)
-  found = clas.content_word_scores([_GOLD], [predicted])
-  return [one.value for one in (found.clas, found.mlas, found.blex)]
+  scores = clas.content_word_scores([_GOLD], [predicted])
+  return [score.value for score in (scores.clas, scores.mlas, scores.blex)]
 
 
 def test_a_right_tree():
@@ -51,7 +51,7 @@ def test_features_and_lemmas():
 
 def test_what_gold_trees_lack():
   bare = dataclasses.replace(_GOLD, lemmas=(), features=())
-  found = clas.content_word_scores([bare], [bare])
-  assert found.blex is None and found.mlas.value == 1
+  scores = clas.content_word_scores([bare], [bare])
+  assert scores.blex is None and scores.mlas.value == 1
   with raises_error(errors.CorpusError, mentions=(1, 5)):
     clas.content_word_scores([bare], [dataclasses.replace(bare, heads=(0,))])

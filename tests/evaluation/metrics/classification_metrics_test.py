@@ -8,29 +8,29 @@ from xlflax.utils import errors
 
 
 def test_by_hand():
-  found = classification_metrics.classification_scores(
+  scores = classification_metrics.classification_scores(
     list('aabb'), list('abbb')
   )
-  assert found.accuracy == 0.75
-  assert found.macro_f1 == pytest.approx((2 / 3 + 4 / 5) / 2)
-  assert found.labels == ('a', 'b')
-  assert found.confusion.tolist() == [[1, 1], [0, 2]]
-  assert found.correct.rows[:, 0].tolist() == [1, 0, 1, 1]
+  assert scores.accuracy == 0.75
+  assert scores.macro_f1 == pytest.approx((2 / 3 + 4 / 5) / 2)
+  assert scores.labels == ('a', 'b')
+  assert scores.confusion.tolist() == [[1, 1], [0, 2]]
+  assert scores.correct.rows[:, 0].tolist() == [1, 0, 1, 1]
 
 
 @pytest.mark.parametrize('seed', range(5))
 def test_equals_scikit_learn(seed):
   random = np.random.default_rng(seed)
   gold, predicted = (random.choice(list('abcd'), 60).tolist() for _ in range(2))
-  found = classification_metrics.classification_scores(gold, predicted)
-  assert found.accuracy == pytest.approx(
+  scores = classification_metrics.classification_scores(gold, predicted)
+  assert scores.accuracy == pytest.approx(
     sklearn_metrics.accuracy_score(gold, predicted)
   )
-  assert found.macro_f1 == pytest.approx(
+  assert scores.macro_f1 == pytest.approx(
     sklearn_metrics.f1_score(gold, predicted, average='macro')
   )
   np.testing.assert_array_equal(
-    found.confusion, sklearn_metrics.confusion_matrix(gold, predicted)
+    scores.confusion, sklearn_metrics.confusion_matrix(gold, predicted)
   )
 
 
@@ -41,23 +41,23 @@ def test_a_class_beside_scikit_learn(seed):
   random = np.random.default_rng(seed)
   shares = random.choice([0.0, 0.05, 0.5, 1.0], 2)
   gold, predicted = ((random.random(40) < p).astype(int) for p in shares)
-  found = classification_metrics.of_positive(
+  scores = classification_metrics.of_positive(
     list(map(str, gold)), list(map(str, predicted)), '1'
   )
-  assert found['f1'].value == pytest.approx(
+  assert scores['f1'].value == pytest.approx(
     sklearn_metrics.f1_score(gold, predicted, zero_division=0)
   )
-  assert found['matthews'].value == pytest.approx(
+  assert scores['matthews'].value == pytest.approx(
     sklearn_metrics.matthews_corrcoef(gold, predicted)
   )
 
 
 def test_a_class_that_nobody_names_does_not_count():
-  found = classification_metrics.classification_scores(
+  scores = classification_metrics.classification_scores(
     ['a'], ['a'], labels=['a', 'b']
   )
-  assert found.macro_f1 == 1
-  assert found.confusion.shape == (2, 2)
+  assert scores.macro_f1 == 1
+  assert scores.confusion.shape == (2, 2)
 
 
 @pytest.mark.parametrize(

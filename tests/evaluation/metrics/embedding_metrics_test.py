@@ -27,18 +27,18 @@ def test_similarity_and_pairs(ties):
 @pytest.mark.parametrize('classes, clusters', [(4, 3), (1, 3), (3, 1), (1, 1)])
 def test_clusters(classes, clusters):
   gold = _RANDOM.integers(0, classes, 50)
-  found = _RANDOM.integers(0, clusters, 50)
-  assert embedding_metrics.v_measure(gold, found) == pytest.approx(
-    sklearn.metrics.v_measure_score(gold, found)
+  assignments = _RANDOM.integers(0, clusters, 50)
+  assert embedding_metrics.v_measure(gold, assignments) == pytest.approx(
+    sklearn.metrics.v_measure_score(gold, assignments)
   )
 
 
 def test_k_means_finds_what_lies_apart():
   labels = np.repeat(np.arange(4), 10)
   vectors = 20 * np.eye(4)[labels] + _RANDOM.normal(size=(40, 4))
-  found = embedding_metrics.k_means(vectors, 4, seed=1)
-  assert embedding_metrics.v_measure(labels, found) == 1
-  assert (found == embedding_metrics.k_means(vectors, 4, seed=1)).all()
+  assignments = embedding_metrics.k_means(vectors, 4, seed=1)
+  assert embedding_metrics.v_measure(labels, assignments) == 1
+  assert (assignments == embedding_metrics.k_means(vectors, 4, seed=1)).all()
   assert set(embedding_metrics.k_means(np.zeros((3, 2)), 2)) <= {0, 1}
 
 

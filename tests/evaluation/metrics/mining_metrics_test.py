@@ -16,9 +16,9 @@ def _above(candidates, threshold):
 def test_by_hand():
   mined = [('a', 'x'), ('b', 'y'), ('b', 'y')]
   gold = [('a', 'x'), ('c', 'z'), ('d', 'w')]
-  found = mining_metrics.mining_scores(mined, gold)
-  assert (found.precision, found.recall) == (0.5, pytest.approx(1 / 3))
-  assert found.f1 == pytest.approx(0.4)
+  scores = mining_metrics.mining_scores(mined, gold)
+  assert (scores.precision, scores.recall) == (0.5, pytest.approx(1 / 3))
+  assert scores.f1 == pytest.approx(0.4)
   statistics = mining_metrics.of_sentences('abcde', mined, gold)
   assert statistics.rows.tolist() == [
     [1, 1, 1],
@@ -32,20 +32,26 @@ def test_by_hand():
 
 def test_the_threshold_is_between_two_scores():
   candidates = {('a', 'x'): 0.9, ('b', 'y'): 0.7, ('c', 'w'): 0.3}
-  found = mining_metrics.best_threshold(candidates, [('a', 'x'), ('b', 'y')])
-  assert found == mining_metrics.Threshold(0.5, 1.0, 1.0, 1.0)
-  assert _above(candidates, found.value) == [('a', 'x'), ('b', 'y')]
+  threshold = mining_metrics.best_threshold(
+    candidates, [('a', 'x'), ('b', 'y')]
+  )
+  assert threshold == mining_metrics.Threshold(0.5, 1.0, 1.0, 1.0)
+  assert _above(candidates, threshold.value) == [('a', 'x'), ('b', 'y')]
 
 
 def test_equal_scores_stay_together():
   candidates = {('a', 'x'): 0.5, ('b', 'w'): 0.5}
-  found = mining_metrics.best_threshold(candidates, [('a', 'x')])
-  assert (found.value, found.precision, found.recall) == (0.5, 0.5, 1.0)
+  threshold = mining_metrics.best_threshold(candidates, [('a', 'x')])
+  assert (threshold.value, threshold.precision, threshold.recall) == (
+    0.5,
+    0.5,
+    1.0,
+  )
 
 
 def test_no_right_candidate():
-  found = mining_metrics.best_threshold({('a', 'x'): 0.5}, [('b', 'y')])
-  assert found == mining_metrics.Threshold(math.inf, 0.0, 0.0, 0.0)
+  threshold = mining_metrics.best_threshold({('a', 'x'): 0.5}, [('b', 'y')])
+  assert threshold == mining_metrics.Threshold(math.inf, 0.0, 0.0, 0.0)
   assert mining_metrics.mining_scores([], [('b', 'y')]).f1 == 0
 
 
@@ -55,14 +61,16 @@ def test_no_right_candidate():
 def test_no_threshold_is_better(items):
   candidates = {(i, i): score / 4 for i, (score, _) in enumerate(items)}
   gold = {(i, i) for i, (_, right) in enumerate(items) if right} | {(99, 99)}
-  found = mining_metrics.best_threshold(candidates, gold)
+  threshold = mining_metrics.best_threshold(candidates, gold)
   best = max(
     mining_metrics.mining_scores(_above(candidates, limit), gold).f1
     for limit in candidates.values()
   )
-  assert found.f1 == pytest.approx(best)
-  reached = mining_metrics.mining_scores(_above(candidates, found.value), gold)
-  assert reached.f1 == pytest.approx(found.f1)
+  assert threshold.f1 == pytest.approx(best)
+  reached = mining_metrics.mining_scores(
+    _above(candidates, threshold.value), gold
+  )
+  assert reached.f1 == pytest.approx(threshold.f1)
 
 
 def test_no_gold_pairs():

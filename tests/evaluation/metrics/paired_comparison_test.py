@@ -11,13 +11,13 @@ from xlflax.utils import errors
 def test_as_scipy():
   rng = np.random.default_rng(0)
   first, second = rng.normal(size=5), rng.normal(1.0, size=5)
-  found = paired_comparison.compare_paired(first, second)
+  comparison = paired_comparison.compare_paired(first, second)
   expected = stats.ttest_rel(second, first)
   interval = expected.confidence_interval(0.95)
-  assert found.p_value == pytest.approx(expected.pvalue)
-  assert (found.low, found.high) == pytest.approx(tuple(interval))
-  assert found.difference == pytest.approx(second.mean() - first.mean())
-  assert found.runs == (5, 5)
+  assert comparison.p_value == pytest.approx(expected.pvalue)
+  assert (comparison.low, comparison.high) == pytest.approx(tuple(interval))
+  assert comparison.difference == pytest.approx(second.mean() - first.mean())
+  assert comparison.runs == (5, 5)
 
 
 def test_pairing_takes_off_what_seeds_share():
@@ -31,10 +31,14 @@ def test_pairing_takes_off_what_seeds_share():
 
 @pytest.mark.parametrize(('change', 'p_value'), [(0.0, 1.0), (0.5, 0.0)])
 def test_differences_without_spread(change, p_value):
-  found = paired_comparison.compare_paired(
+  comparison = paired_comparison.compare_paired(
     [1.0, 2.0], [1.0 + change, 2.0 + change]
   )
-  assert (found.low, found.high, found.p_value) == (change, change, p_value)
+  assert (comparison.low, comparison.high, comparison.p_value) == (
+    change,
+    change,
+    p_value,
+  )
 
 
 @pytest.mark.parametrize('second', [[1.0], [1.0, 2.0, 3.0]])

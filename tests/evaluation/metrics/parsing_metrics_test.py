@@ -14,10 +14,10 @@ _GUESS = parsing_metrics.Tree((2, 0, 2, 3), ('nmod', 'root', 'nsubj', 'punct'))
 
 
 def test_by_hand():
-  found = parsing_metrics.attachment_scores([_GOLD], [_GUESS])
-  assert found.uas.value == 0.75
-  assert found.las.value == 0.5  # the subtype does not count
-  assert not found.exclude_punctuation
+  scores = parsing_metrics.attachment_scores([_GOLD], [_GUESS])
+  assert scores.uas.value == 0.75
+  assert scores.las.value == 0.5  # the subtype does not count
+  assert not scores.exclude_punctuation
   without = parsing_metrics.attachment_scores(
     [_GOLD], [_GUESS], exclude_punctuation=True
   )
@@ -37,20 +37,20 @@ def test_equals_a_double_loop():
     ]
     for _ in range(2)
   ]
-  found = parsing_metrics.attachment_scores(*trees)
-  right = attached = words = 0
+  scores = parsing_metrics.attachment_scores(*trees)
+  right = attached = num_words = 0
   for gold, guess in zip(*trees, strict=True):
     for i in range(len(gold.heads)):
-      words += 1
+      num_words += 1
       if gold.heads[i] == guess.heads[i]:
         attached += 1
         right += (
           gold.relations[i].partition(':')[0]
           == guess.relations[i].partition(':')[0]
         )
-  assert 0 < right < attached < words
-  assert found.las.value == pytest.approx(right / words)
-  assert found.uas.value == pytest.approx(attached / words)
+  assert 0 < right < attached < num_words
+  assert scores.las.value == pytest.approx(right / num_words)
+  assert scores.uas.value == pytest.approx(attached / num_words)
 
 
 @pytest.mark.parametrize(

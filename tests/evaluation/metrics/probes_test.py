@@ -25,11 +25,11 @@ def test_linear_is_logistic_regression(data, penalty):
     preprocessing.StandardScaler(),
     linear_model.LogisticRegression(C=1 / penalty, max_iter=1000, tol=1e-8),
   ).fit(train, labels[:100])
-  found = probes.linear_probe(train, labels[:100], penalty=penalty)(test)
-  assert (found == theirs.predict(test)).mean() > 0.98
-  assert 0.4 < (found == labels[100:]).mean() < 0.95
+  predicted = probes.linear_probe(train, labels[:100], penalty=penalty)(test)
+  assert (predicted == theirs.predict(test)).mean() > 0.98
+  assert 0.4 < (predicted == labels[100:]).mean() < 0.95
   again = probes.linear_probe(train, labels[:100], penalty=penalty)(test)
-  assert (found == again).all()
+  assert (predicted == again).all()
 
 
 def test_nearest_is_a_vote_by_cosine(data):
@@ -38,8 +38,8 @@ def test_nearest_is_a_vote_by_cosine(data):
   theirs = neighbors.KNeighborsClassifier(7, metric='cosine').fit(
     train, labels[:100]
   )
-  found = probes.nearest_neighbor_probe(train, labels[:100], k=7)(test)
-  np.testing.assert_array_equal(found, theirs.predict(test))
+  predicted = probes.nearest_neighbor_probe(train, labels[:100], k=7)(test)
+  np.testing.assert_array_equal(predicted, theirs.predict(test))
   everything = probes.nearest_neighbor_probe(train, labels[:100], k=1000)(test)
   assert (everything == np.bincount(labels[:100]).argmax()).all()
 
@@ -47,5 +47,5 @@ def test_nearest_is_a_vote_by_cosine(data):
 def test_one_class_is_all_that_is_said():
   vectors = np.eye(4, dtype=np.float32)
   for probe in (probes.linear_probe, probes.nearest_neighbor_probe):
-    found = probe(vectors, np.zeros(4, int))(vectors)
-    assert found.tolist() == [0, 0, 0, 0]
+    predicted = probe(vectors, np.zeros(4, int))(vectors)
+    assert predicted.tolist() == [0, 0, 0, 0]

@@ -69,14 +69,14 @@ def test_answers_of_articles_only_match_without_f1():
 
 
 def test_the_best_of_several_gold_answers_counts():
-  found = qa_metrics.answer_scores(
+  scores = qa_metrics.answer_scores(
     {'1': ['x', 'red cat'], '2': ['dog'], '3': ['owl']},
     {'1': 'cat', '2': 'the dog'},
   )
-  assert found.f1.rows[:, 0].tolist() == pytest.approx([2 / 3, 1, 0])
-  assert found.exact_match.value == pytest.approx(1 / 3)
-  assert found.f1.value == pytest.approx(5 / 9)
-  assert found.ids == ('1', '2', '3')
+  assert scores.f1.rows[:, 0].tolist() == pytest.approx([2 / 3, 1, 0])
+  assert scores.exact_match.value == pytest.approx(1 / 3)
+  assert scores.f1.value == pytest.approx(5 / 9)
+  assert scores.ids == ('1', '2', '3')
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,10 @@ def test_no_answer_by_the_rules_of_squad_v2(predicted, answers, expected):
 def test_missing_predictions_are_dropped_by_squad_v2_alone():
   """Its script passes over them, that of v1.1 counts 0."""
   gold = {'a': ['x'], 'b': ['y'], 'c': ['']}
-  found = qa_metrics.answer_scores(gold, {'a': 'x', 'c': 'z'}, rules='squad_v2')
-  assert (found.ids, found.f1.value) == (('a', 'c'), 0.5)
+  scores = qa_metrics.answer_scores(
+    gold, {'a': 'x', 'c': 'z'}, rules='squad_v2'
+  )
+  assert (scores.ids, scores.f1.value) == (('a', 'c'), 0.5)
   assert qa_metrics.answer_scores(gold, {'a': 'x'}).f1.value == pytest.approx(
     1 / 3
   )

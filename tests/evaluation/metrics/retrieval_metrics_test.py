@@ -10,10 +10,10 @@ def test_layers_in_both_directions():
   """Layer 0: the first sentence of the second side finds the wrong one."""
   first = np.array([[[1.0, 0.0], [0.0, 1.0]], [[1, 0], [0, 1]]])
   second = np.array([[[0.1, 1.0], [0.0, 1.0]], [[1, 0], [0, 1]]])
-  found = retrieval_metrics.score_layers(first, second)
-  np.testing.assert_array_equal(found.forward, [1, 1])
-  np.testing.assert_array_equal(found.backward, [0.5, 1])
-  np.testing.assert_array_equal(found.mean, [0.75, 1])
+  layer_scores = retrieval_metrics.score_layers(first, second)
+  np.testing.assert_array_equal(layer_scores.forward, [1, 1])
+  np.testing.assert_array_equal(layer_scores.backward, [0.5, 1])
+  np.testing.assert_array_equal(layer_scores.mean, [0.75, 1])
 
 
 def test_csls_passes_over_a_hub():
@@ -21,16 +21,16 @@ def test_csls_passes_over_a_hub():
   angles = np.deg2rad([[0, 40, 80], [-14, 54, 12]])
   first, second = np.stack([np.cos(angles), np.sin(angles)], -1)
   assert cosine.find_nearest(first, second).forward.tolist() == [2, 1, 1]
-  found = retrieval_metrics.nearest_by_csls(first, second, k=2)
+  nearest = retrieval_metrics.nearest_by_csls(first, second, k=2)
   similar = first @ second.T
   scores = (
     2 * similar
     - np.sort(similar, 1)[:, 1:].mean(1)[:, None]
     - np.sort(similar, 0)[1:].mean(0)
   )
-  np.testing.assert_array_equal(found.forward, scores.argmax(1))
-  np.testing.assert_array_equal(found.backward, scores.argmax(0))
-  assert found.forward[0] == 0
+  np.testing.assert_array_equal(nearest.forward, scores.argmax(1))
+  np.testing.assert_array_equal(nearest.backward, scores.argmax(0))
+  assert nearest.forward[0] == 0
 
 
 def test_mean_cosines_agree_with_the_whole_matrix():
@@ -38,20 +38,28 @@ def test_mean_cosines_agree_with_the_whole_matrix():
   sides = draw.normal(size=(2, 9, 4)) + 1
   units = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in sides]
   matrix = units[0] @ units[1].T
-  found = retrieval_metrics.mean_cosines(*sides)
-  assert found.pairs == pytest.approx(matrix.trace() / 9)
-  assert found.others == pytest.approx(matrix[~np.eye(9, dtype=bool)].mean())
+  mean_cosines = retrieval_metrics.mean_cosines(*sides)
+  assert mean_cosines.pairs == pytest.approx(matrix.trace() / 9)
+  assert mean_cosines.others == pytest.approx(
+    matrix[~np.eye(9, dtype=bool)].mean()
+  )
 
 
 def test_one_pair_has_no_others():
-  found = retrieval_metrics.mean_cosines(np.ones((1, 2)), np.ones((1, 2)))
-  assert found.pairs == pytest.approx(1) and np.isnan(found.others)
+  mean_cosines = retrieval_metrics.mean_cosines(
+    np.ones((1, 2)), np.ones((1, 2))
+  )
+  assert mean_cosines.pairs == pytest.approx(1) and np.isnan(
+    mean_cosines.others
+  )
 
 
 def test_accuracies_of_kinds():
   kinds = np.array([Kind.UNSHARED, Kind.UNSHARED, Kind.EQUAL, Kind.UNSHARED])
-  found = retrieval_metrics.retrieval_accuracies(
+  accuracies = retrieval_metrics.retrieval_accuracies(
     'csls', np.array([0, 2, 2, 3]), kinds
   )
-  assert found.pop('csls_shared') != found['csls']  # NaN: there is none
-  assert found == {'csls': 3 / 4, 'csls_unshared': 2 / 3}
+  assert (
+    accuracies.pop('csls_shared') != accuracies['csls']
+  )  # NaN: there is none
+  assert accuracies == {'csls': 3 / 4, 'csls_unshared': 2 / 3}

@@ -34,7 +34,7 @@ def test_kinds(first, second, kind):
 
 
 def test_what_is_trivial():
-  assert [one for one in Kind if one.is_trivial] == [
+  assert [kind for kind in Kind if kind.is_trivial] == [
     Kind.EQUAL,
     Kind.WITHOUT_LETTERS,
   ]
@@ -59,12 +59,14 @@ def test_nearest_by_grams_agrees_with_scikit_learn(block_size):
     ]
     for count in (10, 8)
   )
-  found = string_overlap.nearest_by_ngrams(first, second, block_size=block_size)
+  nearest = string_overlap.nearest_by_ngrams(
+    first, second, block_size=block_size
+  )
   weights = sklearn_text.TfidfVectorizer(
     analyzer='char_wb', ngram_range=(3, 3)
   ).fit_transform([*first, *second])
   cosines = (weights[:10] @ weights[10:].T).toarray()
-  for indices, matrix in zip(found, (cosines, cosines.T), strict=True):
+  for indices, matrix in zip(nearest, (cosines, cosines.T), strict=True):
     for index, row in zip(indices, matrix, strict=True):
       if row.max() == 0:
         assert index == string_overlap.NOTHING
@@ -73,6 +75,6 @@ def test_nearest_by_grams_agrees_with_scikit_learn(block_size):
 
 
 def test_texts_that_share_nothing_have_no_neighbour():
-  found = string_overlap.nearest_by_ngrams(['ab', '…'], ['xy', '', 'cab'])
-  assert found.forward.tolist() == [2, string_overlap.NOTHING]
-  assert found.backward.tolist() == [-1, -1, 0]
+  nearest = string_overlap.nearest_by_ngrams(['ab', '…'], ['xy', '', 'cab'])
+  assert nearest.forward.tolist() == [2, string_overlap.NOTHING]
+  assert nearest.backward.tolist() == [-1, -1, 0]

@@ -22,14 +22,14 @@ def _sentences(seed, tags):
 def test_by_hand():
   gold = [['B-PER', 'I-PER', 'O', 'B-LOC'], ['O', 'B-LOC']]
   predicted = [['B-PER', 'I-PER', 'O', 'B-PER'], ['I-LOC', 'B-LOC']]
-  found = tagging_metrics.entity_scores(gold, predicted)
-  assert found.overall == tagging_metrics.TypeScores(
+  scores = tagging_metrics.entity_scores(gold, predicted)
+  assert scores.overall == tagging_metrics.TypeScores(
     precision=0.5, recall=2 / 3, f1=4 / 7, gold=3, predicted=4
   )
-  assert found.types['PER'].precision == 0.5
-  assert found.types['LOC'].recall == 0.5
-  assert found.statistics.rows.tolist() == [[1, 2, 2], [1, 2, 1]]
-  assert found.statistics.value == pytest.approx(4 / 7)
+  assert scores.types['PER'].precision == 0.5
+  assert scores.types['LOC'].recall == 0.5
+  assert scores.statistics.rows.tolist() == [[1, 2, 2], [1, 2, 1]]
+  assert scores.statistics.value == pytest.approx(4 / 7)
 
 
 @pytest.mark.parametrize('seed', range(8))
@@ -53,14 +53,14 @@ def test_equals_seqeval(seed):
 def _conlleval_spans(tags):
   """A span begins at B, after O, and where the type changes."""
   out, kind = [], None
-  for place, tag in enumerate(tags):
+  for position, tag in enumerate(tags):
     if tag == 'O':
       kind = None
     elif tag.startswith('B') or kind != tag[2:]:
       kind = tag[2:]
-      out.append([kind, place, place])
+      out.append([kind, position, position])
     else:
-      out[-1][2] = place
+      out[-1][2] = position
   return [tuple(span) for span in out]
 
 
@@ -85,9 +85,11 @@ def test_runs_of_equal_tags(tags, expected):
 
 
 def test_types_of_runs_keep_their_first_letter():
-  found = tagging_metrics.run_scores([['CCONJ', 'SCONJ']], [['SCONJ', 'SCONJ']])
-  assert set(found.types) == {'CCONJ', 'SCONJ'}
-  assert found.overall.f1 == 0.5
+  scores = tagging_metrics.run_scores(
+    [['CCONJ', 'SCONJ']], [['SCONJ', 'SCONJ']]
+  )
+  assert set(scores.types) == {'CCONJ', 'SCONJ'}
+  assert scores.overall.f1 == 0.5
 
 
 def test_a_run_of_equal_tags_is_one_span():
@@ -100,10 +102,10 @@ def test_a_run_of_equal_tags_is_one_span():
 
 
 def test_token_accuracy_is_over_words():
-  found = tagging_metrics.token_accuracy(
+  accuracy = tagging_metrics.token_accuracy(
     [['A'], ['A', 'B', 'B']], [['B'], ['A', 'B', 'B']]
   )
-  assert found.value == 0.75
+  assert accuracy.value == 0.75
 
 
 @pytest.mark.parametrize(
@@ -150,7 +152,7 @@ def test_nothing_to_find_scores_zero():
 
 
 def test_neighbours_of_one_type_are_joined_as_the_docstring_says():
-  found = tagging_metrics.join_neighboring_entities(
+  joined_tags = tagging_metrics.join_neighboring_entities(
     'B-time B-time O I-day'.split()
   )
-  assert found == ['B-time', 'I-time', 'O', 'B-day']
+  assert joined_tags == ['B-time', 'I-time', 'O', 'B-day']

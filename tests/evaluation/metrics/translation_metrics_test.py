@@ -20,24 +20,24 @@ _RIGHT = [
 
 
 def test_equals_sacrebleu():
-  found = translation_metrics.bleu(_FOUND, [_RIGHT], target_language='de')
-  assert found.value == pytest.approx(
+  bleu_score = translation_metrics.bleu(_FOUND, [_RIGHT], target_language='de')
+  assert bleu_score.value == pytest.approx(
     sacrebleu.corpus_bleu(_FOUND, [_RIGHT]).score
   )
-  assert 'tok:13a|smooth:exp' in found.signature
-  assert found.statistics.value == pytest.approx(found.value)
+  assert 'tok:13a|smooth:exp' in bleu_score.signature
+  assert bleu_score.statistics.value == pytest.approx(bleu_score.value)
   chrf = translation_metrics.chrf(_FOUND, [_RIGHT])
   assert chrf.value == pytest.approx(
     sacrebleu.corpus_chrf(_FOUND, [_RIGHT]).score
   )
   assert len(chrf.statistics.rows) == 4
-  words = translation_metrics.chrf(_FOUND, [_RIGHT], word_order=2)
-  for one in (chrf, words):
-    assert one.statistics.value == pytest.approx(one.value)
+  chrf_plus_plus = translation_metrics.chrf(_FOUND, [_RIGHT], word_order=2)
+  for metric in (chrf, chrf_plus_plus):
+    assert metric.statistics.value == pytest.approx(metric.value)
 
 
 @pytest.mark.parametrize(
-  'found, right',
+  'hypotheses, right',
   [
     (['a b c d'], ['a b c d e f']),
     (['a b c d'], ['a x c d']),
@@ -47,10 +47,12 @@ def test_equals_sacrebleu():
     (['a b c d e', 'q'], ['a b c d e', 'r s']),
   ],
 )
-def test_statistics_give_back_the_corpus_score(found, right):
+def test_statistics_give_back_the_corpus_score(hypotheses, right):
   for score in (
-    translation_metrics.bleu(found, [right], target_language='en'),
-    translation_metrics.tokenized_bleu(found, [right], target_language='en'),
+    translation_metrics.bleu(hypotheses, [right], target_language='en'),
+    translation_metrics.tokenized_bleu(
+      hypotheses, [right], target_language='en'
+    ),
   ):
     assert score.statistics.value == pytest.approx(score.value)
 

@@ -102,11 +102,13 @@ def test_reports_of_several_suites_are_joined(tmp_path, capsys):
   assert cli.main([*command, f'--output={tmp_path}/out', '--baseline=b']) == 0
   assert 'leaderboard.html' in capsys.readouterr().out
   record = json.loads((tmp_path / 'out' / report_files.JSON).read_text())
-  assert [list(one['tasks']) for one in record['models']] == [
+  assert [list(model['tasks']) for model in record['models']] == [
     ['xnli', 'mlqa'],
     ['xnli'],
   ]
-  assert {one['baseline'] for one in record['comparisons']} == {'b'}
+  assert {comparison['baseline'] for comparison in record['comparisons']} == {
+    'b'
+  }
   assert record['tables'][0]['cost']['cpu_seconds'] == 20
   with pytest.raises(errors.ConfigError):
     joined.merge_reports([tmp_path / 'one', tmp_path / 'one'])
@@ -123,6 +125,6 @@ def test_two_runs_of_one_name_are_not_joined(tmp_path):
 
 
 def test_costs_of_two_tasks():
-  both = _COST + score_table.Cost(parameters=2_000_000, cpu_seconds=5)
-  assert (both.cpu_seconds, both.training_seconds) == (15, 1800)
-  assert both.device == 'A, cpu'
+  total_cost = _COST + score_table.Cost(parameters=2_000_000, cpu_seconds=5)
+  assert (total_cost.cpu_seconds, total_cost.training_seconds) == (15, 1800)
+  assert total_cost.device == 'A, cpu'

@@ -29,22 +29,22 @@ def test_wide_tables_of_numbers_are_turned(columns, turned):
     ['', *(f'c{i}' for i in range(columns))],
     [['first', *map(str, range(columns))], ['second', *['–'] * columns]],
   )
-  made = page.render_page(
+  html = page.render_page(
     'T', '', [table], {}, ['a note'], command=['a', '--b']
   )
-  head = made.split('<thead>')[1].split('</thead>')[0]
+  head = html.split('<thead>')[1].split('</thead>')[0]
   assert ('>second</th>' in head) == turned
   assert ('>c0</th>' in head) != turned
-  assert '<li>a note</li>' in made and '<pre>a \\\n    --b</pre>' in made
+  assert '<li>a note</li>' in html and '<pre>a \\\n    --b</pre>' in html
 
 
 def test_tables_of_words_stay():
   table = text.Table('T', ['', *'abcdefgh'], [['x', *'abcdefgh']])
-  made = page.render_page('T', '', [table], {}, [])
-  assert '>a</th>' in made and '<pre>' not in made
+  html = page.render_page('T', '', [table], {}, [])
+  assert '>a</th>' in html and '<pre>' not in html
 
 
 def test_pictures_are_dark_on_a_dark_page():
-  made = page.render_page('T', '', [], {}, [])
-  dark = made.partition('(prefers-color-scheme: dark)')[2]
+  html = page.render_page('T', '', [], {}, [])
+  dark = html.partition('(prefers-color-scheme: dark)')[2]
   assert 'img { filter: invert(' in dark

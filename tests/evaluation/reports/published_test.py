@@ -12,11 +12,11 @@ _FILE = importlib.resources.files('xlflax.tasks') / 'published_scores.toml'
 
 
 def test_every_number_has_a_source_and_a_task_that_there_is():
-  known = {*xtreme_tasks.TASKS, *glue.TASKS, published.AVERAGE}
-  for one in tomllib.loads(_FILE.read_text())['tables']:
-    assert one['source'] and one['what']
-    for scores in one['models'].values():
-      assert scores.keys() <= known
+  known_names = {*xtreme_tasks.TASKS, *glue.TASKS, published.AVERAGE}
+  for table in tomllib.loads(_FILE.read_text())['tables']:
+    assert table['source'] and table['what']
+    for scores in table['models'].values():
+      assert scores.keys() <= known_names
       for score in scores.values():
         assert re.fullmatch(r'\d\d\.\d+( / \d\d\.\d+)?', score)
 
@@ -24,12 +24,14 @@ def test_every_number_has_a_source_and_a_task_that_there_is():
 def test_averages_are_those_of_the_numbers():
   """XTREME's mean over tasks, of F1 and exact match where both are there."""
   tables = tomllib.loads(_FILE.read_text())['tables']
-  found = {
-    model: scores for one in tables for model, scores in one['models'].items()
+  averages = {
+    model: scores
+    for table in tables
+    for model, scores in table['models'].items()
   }
-  del found['VECO, plugged out']  # prints 0.2 less than its scores give
+  del averages['VECO, plugged out']  # prints 0.2 less than its scores give
   checked = 0
-  for model, scores in found.items():
+  for model, scores in averages.items():
     if published.AVERAGE not in scores or model == 'mBERT':  # lacks a number
       continue
     means = [
@@ -54,5 +56,7 @@ def test_a_report_shows_those_of_its_tasks(tmp_path):
     row[0] for row in published.build_table(['xnli']).rows
   }
   assert not published.build_table(['reviews']).rows
-  every = published.build_table(list(xtreme_tasks.TASKS))
-  assert ('average', 'mBERT') in {row[:2] for row in map(tuple, every.rows)}
+  full_table = published.build_table(list(xtreme_tasks.TASKS))
+  assert ('average', 'mBERT') in {
+    row[:2] for row in map(tuple, full_table.rows)
+  }

@@ -48,36 +48,52 @@ def _table(model, shift=0.0):
 
 
 def test_summary_by_hand():
-  found = leaderboard.summarize_model(_table('m'))
-  assert list(found.tasks) == ['xnli', 'mlqa', 'translation', 'word_alignment']
-  assert found.tasks['xnli'].score == pytest.approx(50)
-  assert found.tasks['xnli'].gap == pytest.approx(37.5)
-  mlqa = found.tasks['mlqa']
+  summary = leaderboard.summarize_model(_table('m'))
+  assert list(summary.tasks) == [
+    'xnli',
+    'mlqa',
+    'translation',
+    'word_alignment',
+  ]
+  assert summary.tasks['xnli'].score == pytest.approx(50)
+  assert summary.tasks['xnli'].gap == pytest.approx(37.5)
+  mlqa = summary.tasks['mlqa']
   assert mlqa.languages == pytest.approx({'en': 60, 'zh': 20})
   assert (mlqa.score, mlqa.gap) == pytest.approx((40, 40))
   assert mlqa.metric_means == pytest.approx({'exact_match': 30, 'f1': 50})
-  assert found.average == pytest.approx((50 + 40 + 20) / 3)
-  assert found.gap == pytest.approx((37.5 + 40) / 2)
-  assert found.xtreme == {}
+  assert summary.average == pytest.approx((50 + 40 + 20) / 3)
+  assert summary.gap == pytest.approx((37.5 + 40) / 2)
+  assert summary.xtreme == {}
   german = leaderboard.summarize_model(_table('m'), source='de')
   assert german.tasks['xnli'].gap == pytest.approx(0)
 
 
 def test_comparison():
-  found = leaderboard.compare_models(
+  comparisons = leaderboard.compare_models(
     [_table('a'), _table('b', 0.2)], samples=200
   )
-  by_key = {(one.task, one.metric, one.language): one for one in found}
+  by_key = {
+    (comparison.task, comparison.metric, comparison.language): comparison
+    for comparison in comparisons
+  }
   # What is not finite is left out; xnli has a mean and a gap, too.
-  assert len(found) == 9 + 2
+  assert len(comparisons) == 9 + 2
   xnli = by_key['xnli', 'accuracy', 'sw']
   assert xnli.difference == pytest.approx(20) and xnli.better
   assert xnli.significance.p_value < 0.05
   assert xnli.adjusted_p >= xnli.significance.p_value
-  tested = [one for one in found if one.significance is not None]
+  tested = [
+    comparison
+    for comparison in comparisons
+    if comparison.significance is not None
+  ]
   assert len(tested) == 5  # one family, whatever the metric and the task
-  least = min(tested, key=lambda one: one.significance.p_value)
-  assert least.adjusted_p == pytest.approx(5 * least.significance.p_value)
+  most_significant = min(
+    tested, key=lambda comparison: comparison.significance.p_value
+  )
+  assert most_significant.adjusted_p == pytest.approx(
+    5 * most_significant.significance.p_value
+  )
   mean = by_key['xnli', 'accuracy', 'mean']
   assert (mean.first, mean.second) == pytest.approx((50, 70)) and mean.better
   gap = by_key['xnli', 'accuracy', 'gap']
@@ -100,9 +116,9 @@ def test_comparison():
 
 def test_all_files_are_written(tmp_path):
   tables = [_table('a|b <i>'), _table('c', 0.1)]
-  written = report_files.write_report(tmp_path, tables, samples=50)
-  assert sorted(tmp_path.iterdir()) == sorted(written)
-  for path in written:
+  paths = report_files.write_report(tmp_path, tables, samples=50)
+  assert sorted(tmp_path.iterdir()) == sorted(paths)
+  for path in paths:
     if path.suffix == '.png':
       assert matplotlib.image.imread(path).std() > 0.05
   record = json.loads(
@@ -141,15 +157,15 @@ def test_the_page_needs_no_network(tmp_path):
   assert 'a note &amp; more' in page
   sources = re.findall(r'(?:src|href)="([^"]{0,30})', page)
   assert len(sources) == 6
-  assert all(one.startswith('data:image/png;base64,') for one in sources)
+  assert all(source.startswith('data:image/png;base64,') for source in sources)
 
 
 def test_tables_are_read_back(tmp_path):
   report_files.write_report(tmp_path, [_table('a')])
-  (found,) = report_files.read_report(tmp_path)
-  assert found.to_json() == _table('a').to_json()
-  assert math.isnan(found.scores[-1].score)
-  old = found.examples('xnli', 'accuracy', 'de')
+  (score_table,) = report_files.read_report(tmp_path)
+  assert score_table.to_json() == _table('a').to_json()
+  assert math.isnan(score_table.scores[-1].score)
+  old = score_table.examples('xnli', 'accuracy', 'de')
   assert [run.value for run in old] == pytest.approx([0.5, 0.5])
 
 
@@ -176,57 +192,60 @@ def test_what_a_suite_has_and_a_model_lacks():
   ]
   expected = {'udpos': 33, 'tatoeba': 36} | {f't{i}': 9 for i in range(7)}
   table = score_table.ScoreTable('a', tuple(scores), expected=expected)
-  wanted = leaderboard.count_languages([table])
-  found = leaderboard.summarize_model(table, num_languages=wanted)
-  assert (found.average, found.gap, found.xtreme) == (None, None, {})
-  assert found.missing == '(2 of 9 tasks, 7 of 69 languages)'
-  assert found.tasks['udpos'].missing == '(2 of 33 languages)'
+  num_languages_by_task = leaderboard.count_languages([table])
+  summary = leaderboard.summarize_model(
+    table, num_languages=num_languages_by_task
+  )
+  assert (summary.average, summary.gap, summary.xtreme) == (None, None, {})
+  assert summary.missing == '(2 of 9 tasks, 7 of 69 languages)'
+  assert summary.tasks['udpos'].missing == '(2 of 33 languages)'
   assert (
     leaderboard.count_languages(
       [score_table.ScoreTable.from_json(table.to_json())]
     )
-    == wanted
+    == num_languages_by_task
   )
   other = dataclasses.replace(table, model='b')
   compared = leaderboard.compare_models([table, other], samples=20)
-  assert {one.task for one in compared} == {'udpos', 'tatoeba'}
+  assert {comparison.task for comparison in compared} == {'udpos', 'tatoeba'}
 
 
 def test_intervals_of_means_and_gaps():
   """Languages whose examples are translations are drawn together."""
   right = np.random.default_rng(0).random(200) < 0.6
-  one = (example_statistics.Statistics(right.astype(float)),)
+  first_statistics = (example_statistics.Statistics(right.astype(float)),)
   table = score_table.ScoreTable(
     'a',
     tuple(
-      score_table.Score('xnli', 'accuracy', language, right.mean(), one)
+      score_table.Score(
+        'xnli', 'accuracy', language, right.mean(), first_statistics
+      )
       for language in ('en', 'de', 'sw')
     ),
   )
-  found = leaderboard.score_intervals(table)
+  intervals = leaderboard.score_intervals(table)
   expected = 100 * 1.96 * right.std() / np.sqrt(200)
   for key in (('xnli', 'de'), ('xnli', 'mean'), ('all tasks', 'mean')):
-    assert found[key].half_width == pytest.approx(expected, rel=0.1)
+    assert intervals[key].half_width == pytest.approx(expected, rel=0.1)
   assert (
-    found['xnli', 'gap'].half_width == found['all tasks', 'gap'].half_width == 0
+    intervals['xnli', 'gap'].half_width
+    == intervals['all tasks', 'gap'].half_width
+    == 0
   )
 
 
 def test_curves(tmp_path):
   steps = {step: _table('x', step / 1000) for step in (20, 10, 30)}
-  written = report_files.write_curves(tmp_path, {'a': steps})
-  assert [path.name for path in written] == [
-    'xnli.curves.png',
-    'mlqa.curves.png',
-  ]
-  found = report_files._curves('xnli', steps, 'en')
-  assert found['source'] == [
+  paths = report_files.write_curves(tmp_path, {'a': steps})
+  assert [path.name for path in paths] == ['xnli.curves.png', 'mlqa.curves.png']
+  curves = report_files._curves('xnli', steps, 'en')
+  assert curves['source'] == [
     (10, pytest.approx(76)),
     (20, pytest.approx(77)),
     (30, pytest.approx(78)),
   ]
-  assert found['gap'][0] == (10, pytest.approx(37.5))
-  assert found['transfer'][0] == (10, pytest.approx(38.5))
+  assert curves['gap'][0] == (10, pytest.approx(37.5))
+  assert curves['transfer'][0] == (10, pytest.approx(38.5))
   assert not report_files.write_curves(tmp_path, {'a': {10: steps[10]}})
 
 
@@ -241,7 +260,7 @@ def test_no_label_is_cut_off():
     },
   )
   canvas.draw_without_rendering()
-  whole = canvas.get_window_extent()
+  canvas_extent = canvas.get_window_extent()
   labels = [
     label
     for axes in canvas.axes
@@ -250,8 +269,8 @@ def test_no_label_is_cut_off():
   assert len(labels) > 30
   for label in (*labels, *canvas.legends[0].get_texts()):
     box = label.get_window_extent()
-    assert box.x0 >= whole.x0 and box.x1 <= whole.x1
-    assert box.y0 >= whole.y0 and box.y1 <= whole.y1
+    assert box.x0 >= canvas_extent.x0 and box.x1 <= canvas_extent.x1
+    assert box.y0 >= canvas_extent.y0 and box.y1 <= canvas_extent.y1
 
 
 def test_models_have_different_names(tmp_path):

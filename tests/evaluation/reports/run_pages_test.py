@@ -24,7 +24,7 @@ _TEST = result_store.Group('retrieval', 'test', 'aaaa')
 _VALID = result_store.Group('retrieval', 'validation', 'aaaa')
 
 
-def _record(name, *, found=(), losses=None, restarts=(), **settings):
+def _record(name, *, warnings=(), losses=None, restarts=(), **settings):
   return run_pages.RunRecord(
     name=name,
     settings=settings,
@@ -34,7 +34,7 @@ def _record(name, *, found=(), losses=None, restarts=(), **settings):
     speed={'tokens_per_second': 1234.5, 'run_seconds': 1800.0},
     restarts=restarts,
     steps=(100,),
-    results=dict(found),
+    results=dict(warnings),
     directory=pathlib.Path(name),
   )
 
@@ -45,16 +45,20 @@ def runs():
   first = {_TEST: {'untrained': untrained, 50: _result(), 100: last}}
   second = {_TEST: {100: _result(accuracy_de=0.5)}, _VALID: {100: last}}
   return [
-    _record('mlm', found=first.items(), losses={10: 5.0, 100: 2.5}, seed=0),
-    _record('tlm', found=second.items(), seed=1),
+    _record('mlm', warnings=first.items(), losses={10: 5.0, 100: 2.5}, seed=0),
+    _record('tlm', warnings=second.items(), seed=1),
   ]
 
 
 def test_restarts_have_their_failure_and_phases(tmp_path):
   phases = ('lost', 'agree', 'start', 'restore', 'compile', 'repeat')
-  told = dict(zip(phases, (21.5, 1, 2, 3, 4, 11.5), strict=True))
-  told |= {'step': 9, 'generation': 2, 'failure': 'Process 3 was killed'}
-  run = _record('mlm', restarts=[told])
+  seconds_by_phase = dict(zip(phases, (21.5, 1, 2, 3, 4, 11.5), strict=True))
+  seconds_by_phase |= {
+    'step': 9,
+    'generation': 2,
+    'failure': 'Process 3 was killed',
+  }
+  run = _record('mlm', restarts=[seconds_by_phase])
   text = run_pages.write_comparison(tmp_path, [run]).read_text()
   table = text.split('Restarts and their cost')[1]
   for cell in ('2', 'Process 3 was killed', '21.5', '4.0', '11.5'):
@@ -88,7 +92,7 @@ def test_runs_side_by_side(runs, tmp_path):
 
 
 @pytest.mark.parametrize(
-  'settings, others, is_comparable',
+  'settings, other_settings, is_comparable',
   [
     ({'seed': 0}, {'seed': 1}, True),
     ({'objectives.seed': 0}, {'objectives.seed': 1}, True),
@@ -97,11 +101,11 @@ def test_runs_side_by_side(runs, tmp_path):
   ],
 )
 def test_losses_of_other_objectives_or_vocabularies_are_not_ranked(
-  tmp_path, settings, others, is_comparable
+  tmp_path, settings, other_settings, is_comparable
 ):
   records = [
     _record(name, losses={10: 5.0}, **values)
-    for name, values in (('a', settings), ('b', others))
+    for name, values in (('a', settings), ('b', other_settings))
   ]
   page = run_pages.write_comparison(tmp_path, records).read_text()
   assert ('lower is better' in page) == is_comparable
@@ -115,7 +119,7 @@ def test_perplexities_of_different_vocabularies_have_a_note(metric, vocabulary):
     metrics={f'{metric}/de': 5.0, f'{metric}/mean': 5.0}
   )
   records = [
-    _record(name, found={_TEST: {100: result}}.items(), vocabulary=value)
+    _record(name, warnings={_TEST: {100: result}}.items(), vocabulary=value)
     for name, value in (('x', 'a'), ('y', vocabulary))
   ]
   title = run_scores.build_table(_TEST, records).title
@@ -131,7 +135,7 @@ def test_an_untrained_model_that_is_not_worse_is_named(tmp_path):
     }
   }
   page = run_pages.write_comparison(
-    tmp_path, [_record('mlm', found=results.items())]
+    tmp_path, [_record('mlm', warnings=results.items())]
   ).read_text()
   assert 'the untrained model is better for de and equal for fr' in page
 
@@ -159,28 +163,28 @@ def test_a_run_as_training_leaves_it(tmp_path):
   ]
   text = '\n'.join(map(json.dumps, lines)) + '\n{"step": 3'
   (tmp_path / 'metrics.jsonl').write_text(text)
-  found = run_pages.read_run(tmp_path, name='a')
-  assert found.losses['loss'] == {10: 5.0}
-  assert found.losses['mlm/loss/de'] == {10: 4.0}
-  assert 'mlm/accuracy/en' not in found.losses
-  assert run_pages._loss_panels([found]) == {
+  run = run_pages.read_run(tmp_path, name='a')
+  assert run.losses['loss'] == {10: 5.0}
+  assert run.losses['mlm/loss/de'] == {10: 4.0}
+  assert 'mlm/accuracy/en' not in run.losses
+  assert run_pages._loss_panels([run]) == {
     'all objectives': {'a': [(10, 5.0)]},
     'mlm': {'a': [(10, 3.0)]},
     'tlm': {'a': [(10, 2.0)]},
   }
-  assert run_pages._language_loss_panels([found]) == {
+  assert run_pages._language_loss_panels([run]) == {
     'mlm': {'en': [(10, 1.0)], 'de': [(10, 4.0)]}
   }
-  page = run_pages.write_comparison(tmp_path / 'out', [found])
-  shown = page.read_text()
-  assert 'Training loss by language' in shown
-  table = shown.split('Tokens read</h2>')[1].split('</table>')[0]
+  page = run_pages.write_comparison(tmp_path / 'out', [run])
+  html = page.read_text()
+  assert 'Training loss by language' in html
+  table = html.split('Tokens read</h2>')[1].split('</table>')[0]
   cells = re.findall(r'<td[^>]*>([^<]*)</td>', table)
   assert cells == ['a', 'mlm', '3,000', '1,500']
-  table = shown.split('Environment</h2>')[1].split('</table>')[0]
+  table = html.split('Environment</h2>')[1].split('</table>')[0]
   cells = re.findall(r'<td[^>]*>([^<]*)</td>', table)
   assert cells[:4] == ['a', '10', 'H200', '8'] and '0.10.2' in cells
-  assert found.speed == {'tokens_per_second': 7.0}
+  assert run.speed == {'tokens_per_second': 7.0}
 
 
 def test_a_directory_without_a_run(tmp_path):
@@ -193,8 +197,12 @@ def test_a_table_of_the_terminal():
   table.add_column('a')
   table.add_column('b')
   table.add_row('1', '2')
-  made = run_pages.convert_rich_table(table)
-  assert (made.title, made.head, made.rows) == ('t', ['a', 'b'], [['1', '2']])
+  html_table = run_pages.convert_rich_table(table)
+  assert (html_table.title, html_table.head, html_table.rows) == (
+    't',
+    ['a', 'b'],
+    [['1', '2']],
+  )
 
 
 def test_settings_that_differ_where_one_does_not_see_it():

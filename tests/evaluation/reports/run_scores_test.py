@@ -69,8 +69,8 @@ def test_one_run_has_its_checkpoints_side_by_side(tmp_path):
   run.results[_GROUP][5] = eval_task.EvalResult(
     metrics={'accuracy/de': 0.25}, score_metrics=('accuracy',)
   )
-  one = run_scores.build_table(_GROUP, [run])
-  assert one.head[-2:] == ['mlm, step 5', 'mlm, step 10']
+  single_run_table = run_scores.build_table(_GROUP, [run])
+  assert single_run_table.head[-2:] == ['mlm, step 5', 'mlm, step 10']
   other = types.SimpleNamespace(**vars(run) | {'name': 'tlm'})
   two = run_scores.build_table(_GROUP, [run, other])
   assert two.head[-2:] == ['mlm, step 10', 'tlm, step 10']

@@ -155,13 +155,13 @@ def test_scores_of_known_predictions(fixed, sentences):
 
 def test_a_blank_label_does_not_drop_the_part(fixed, sentences):
   mixed = make_examples(sentences, 'en', ['yes', None, 'no', 'yes'])
-  whole = [example for example in mixed if example.label is not None]
+  labeled = [example for example in mixed if example.label is not None]
   task = classification_task.Classification(
     source=Examples(parts={'en': mixed})
   )
   result = task.evaluate(fixed)
   alone = dataclasses.replace(
-    task, source=Examples(parts={'en': whole})
+    task, source=Examples(parts={'en': labeled})
   ).evaluate(fixed)
   assert result.metrics == alone.metrics
   assert len(result.files['en.tsv'].splitlines()) == 4
@@ -235,14 +235,14 @@ def test_eight_devices_and_any_batch_size_predict_the_same(trained, sentences):
   task = classification_task.Classification(
     source=Examples(parts={'en': examples})
   )
-  one = task.evaluate(trained)
-  assert len(set(one.files['en.tsv'].split())) > 1
+  single_device_result = task.evaluate(trained)
+  assert len(set(single_device_result.files['en.tsv'].split())) > 1
   eight = task.evaluate(
     dataclasses.replace(trained, partitioner=partitioning.Partitioner())
   )
   small = task.evaluate(dataclasses.replace(trained, batch_size=3))
-  assert one.files == eight.files == small.files
-  assert one.metrics == eight.metrics == small.metrics
+  assert single_device_result.files == eight.files == small.files
+  assert single_device_result.metrics == eight.metrics == small.metrics
 
 
 def test_logits_come_back_in_the_order_of_rows(trained, sentences):
@@ -255,17 +255,17 @@ def test_logits_come_back_in_the_order_of_rows(trained, sentences):
   )
   examples = make_examples(sentences, 'de', [None] * 7)
   rows = maker.text_rows(examples, trained.vocabulary, length=32)
-  found = dict(
+  logits_by_row = dict(
     head_predictions.predict_rows(
       trained, objective, rows, maker, max_length=32
     )
   )
-  assert sorted(found) == list(range(7))
+  assert sorted(logits_by_row) == list(range(7))
   for index in (0, 6):
     ((_, alone),) = head_predictions.predict_rows(
       trained, objective, [rows[index]], maker, max_length=32
     )
-    np.testing.assert_allclose(found[index], alone, atol=1e-5)
+    np.testing.assert_allclose(logits_by_row[index], alone, atol=1e-5)
   assert task.primary_metric == 'accuracy'
   assert (
     list(
@@ -288,13 +288,13 @@ def test_settings_are_part_of_the_identity(sentences):
 def test_a_positive_class(fixed, sentences):
   """The metrics of GLUE, for whoever names a class."""
   examples = make_examples(sentences, 'en', ['yes', 'no', 'yes', 'yes'])
-  found = classification_task.Classification(
+  result = classification_task.Classification(
     source=Examples(parts={'en': examples}), positive='yes', length=32
   ).evaluate(fixed)
-  said = [one == 'yes' for one in _expected(fixed, examples)]
+  said = [prediction == 'yes' for prediction in _expected(fixed, examples)]
   right = said[0] + said[2] + said[3]
-  assert found.metrics['f1/en'] == pytest.approx(2 * right / (sum(said) + 3))
-  assert 'matthews/mean' in found.metrics
+  assert result.metrics['f1/en'] == pytest.approx(2 * right / (sum(said) + 3))
+  assert 'matthews/mean' in result.metrics
   plain = classification_task.Classification(
     source=Examples(parts={'en': examples})
   )

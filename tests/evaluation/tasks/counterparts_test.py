@@ -135,11 +135,11 @@ def stitch_eval_model():
 def _subject(model, objective, vocabulary):
   @jax.jit
   def make(key):
-    made = (
+    subject = (
       model_params.init_params(model, key),
       objective.init_heads(model, key),
     )
-    return nn.unbox(made)
+    return nn.unbox(subject)
 
   body, head = make(jax.random.key(0))
   eval_model = one_hot_model.make_eval_model(objective, head, vocabulary)
@@ -158,11 +158,11 @@ def test_text_is_read_beside_its_translation(
   half = len(examples) // 2
   french, english = examples[:half], examples[half:]
   vocabulary = WordVocabulary(f'{_FRENCH} {_ENGLISH} four'.split())
-  seen = {}
+  inputs = {}
   predict = head_predictions._predict
 
   def watched(objective, model, partitioner, spec, params, batch):
-    seen.update(jax.device_get(batch))
+    inputs.update(jax.device_get(batch))
     return predict(objective, model, partitioner, spec, params, batch)
 
   monkeypatch.setattr(head_predictions, '_predict', watched)
@@ -178,15 +178,15 @@ def test_text_is_read_beside_its_translation(
   result = task.evaluate(stitch_eval_model(objective, vocabulary))
   assert not result.failures
   assert not any('its own translation' in note for note in result.notes)
-  own = seen[batch_keys.TOKEN_IDS][0].tolist()
-  other = seen[batch_keys.PAIRED + batch_keys.TOKEN_IDS][0].tolist()
+  token_ids = inputs[batch_keys.TOKEN_IDS][0].tolist()
+  other = inputs[batch_keys.PAIRED + batch_keys.TOKEN_IDS][0].tolist()
   for word in _FRENCH.split():
     piece = one_hot_model.piece(vocabulary, word)
-    assert piece in own and piece not in other
+    assert piece in token_ids and piece not in other
   for word in _ENGLISH.split():
     piece = one_hot_model.piece(vocabulary, word)
-    assert piece in other and piece not in own
-  languages = seen[batch_keys.PAIRED + batch_keys.LANGUAGE_IDS][0].tolist()
+    assert piece in other and piece not in token_ids
+  languages = inputs[batch_keys.PAIRED + batch_keys.LANGUAGE_IDS][0].tolist()
   assert set(languages) == {vocabulary.language_id('en')}
 
 

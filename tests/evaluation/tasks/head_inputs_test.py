@@ -50,8 +50,8 @@ def _labels_by_size(eval_model, examples, special, length=32):
   """The class is the number of tokens modulo three."""
   encode = eval_model.vocabulary.encode
   sizes = [
-    len(encode(one.text)) + len(encode(one.paired_text)) + special
-    for one in examples
+    len(encode(example.text)) + len(encode(example.paired_text)) + special
+    for example in examples
   ]
   return [_LABELS[min(size, length) % 3] for size in sizes]
 
@@ -93,10 +93,10 @@ def test_a_run_without_a_record(fixed, sentences):
   )
   with raises_error(errors.ConfigError, where='classification'):
     task.evaluate(eval_model)
-  told = dataclasses.replace(
+  variant = dataclasses.replace(
     task, length=32, separator='bert', positions='continuous'
   )
-  assert not told.evaluate(eval_model).failures
+  assert not variant.evaluate(eval_model).failures
 
 
 def test_questions_have_the_windows_of_fine_tuning(eval_model):

@@ -63,31 +63,31 @@ def _found(task, text, folder):
   for name, content in result.files.items():
     (folder / name).write_text(content)
   recorded = result_tables.Recorded('x', 'test', 'accuracy')
-  found = recorded.statistics('en', folder)
-  assert found.keys() == task.statistics('en', folder).keys()
+  statistics = recorded.statistics('en', folder)
+  assert statistics.keys() == task.statistics('en', folder).keys()
   bounds = result_tables.result_intervals(recorded, result, folder)
   # One example tells no spread.
   assert bounds.keys() == (
     result.metrics.keys() if len(examples) > 1 else set()
   )
-  return found
+  return statistics
 
 
 def test_classes(tmp_path):
-  found = _found(_classes('a', 'a', 'b'), 'a\nb\nb\n', tmp_path)
-  assert found['accuracy'].rows.tolist() == [[1], [0], [1]]
+  scores = _found(_classes('a', 'a', 'b'), 'a\nb\nb\n', tmp_path)
+  assert scores['accuracy'].rows.tolist() == [[1], [0], [1]]
 
 
 def test_tags(tmp_path):
-  found = _found(_tags(('N', 'N'), ('N',)), 'N\nV\n\nN\n', tmp_path)
-  assert found['accuracy'].rows.tolist() == [[1, 2], [1, 1]]
-  assert found['accuracy'].value == pytest.approx(2 / 3)
+  scores = _found(_tags(('N', 'N'), ('N',)), 'N\nV\n\nN\n', tmp_path)
+  assert scores['accuracy'].rows.tolist() == [[1, 2], [1, 1]]
+  assert scores['accuracy'].value == pytest.approx(2 / 3)
 
 
 def test_entities(tmp_path):
   task = _tags(('B-X', 'O'), ('B-X',), scheme='entities')
-  found = _found(task, 'B-X\nI-X\n\nB-X\n', tmp_path)
-  assert found['f1'].rows.tolist() == [[0, 1, 1], [1, 1, 1]]
+  scores = _found(task, 'B-X\nI-X\n\nB-X\n', tmp_path)
+  assert scores['f1'].rows.tolist() == [[0, 1, 1], [1, 1, 1]]
 
 
 def test_trees(tmp_path):
@@ -101,9 +101,9 @@ def test_trees(tmp_path):
   )
   predicted = dataclasses.replace(gold, relations=('obj', 'root'))
   text = gold.write_predictions([gold], [predicted])
-  found = _found(parsing_task.Parsing(source=Held((gold,))), text, tmp_path)
-  assert found['las'].rows.tolist() == [[1, 2]]
-  assert found['uas'].rows.tolist() == [[2, 2]]
+  scores = _found(parsing_task.Parsing(source=Held((gold,))), text, tmp_path)
+  assert scores['las'].rows.tolist() == [[1, 2]]
+  assert scores['uas'].rows.tolist() == [[2, 2]]
 
 
 def test_answers(tmp_path):
@@ -123,14 +123,14 @@ def test_answers(tmp_path):
   text = task.EXAMPLE.write_predictions(
     task.source.load('en'), {'q': 'Ada Bob'}
   )
-  found = _found(task, text, tmp_path)
-  assert found['f1'].rows[0, 0] == pytest.approx(2 / 3)
-  assert found['exact_match'].rows.tolist() == [[0]]
+  scores = _found(task, text, tmp_path)
+  assert scores['f1'].rows[0, 0] == pytest.approx(2 / 3)
+  assert scores['exact_match'].rows.tolist() == [[0]]
 
 
 def test_examples_without_labels_do_not_count(tmp_path):
-  found = _found(_classes('a', None, 'b'), 'a\nb\nb\n', tmp_path)
-  assert found['accuracy'].rows.tolist() == [[1], [1]]
+  scores = _found(_classes('a', None, 'b'), 'a\nb\nb\n', tmp_path)
+  assert scores['accuracy'].rows.tolist() == [[1], [1]]
 
 
 def test_nothing_of_blind_sets_and_of_retrieval(tmp_path):

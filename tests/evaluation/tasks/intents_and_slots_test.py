@@ -36,17 +36,17 @@ _UTTERANCES = (
 def _examples(rows, language='en'):
   texts, sentences = [], []
   for number, (intent, marked) in enumerate(rows):
-    words, _, tags = zip(
-      *(one.partition('/') for one in marked.split()), strict=True
+    tokens, _, tags = zip(
+      *(token.partition('/') for token in marked.split()), strict=True
     )
     texts.append(
       labeled_examples.ClassifiedText(
-        id=str(number), language=language, text=' '.join(words), label=intent
+        id=str(number), language=language, text=' '.join(tokens), label=intent
       )
     )
     sentences.append(
       labeled_examples.TaggedSentence(
-        id=str(number), language=language, words=words, tags=tags
+        id=str(number), language=language, words=tokens, tags=tags
       )
     )
   return texts, sentences
@@ -55,17 +55,17 @@ def _examples(rows, language='en'):
 @pytest.fixture(scope='module')
 def fixed():
   vocabulary = WordVocabulary(('wake', 'me', *_SAYS, 'play'))
-  made = one_hot_model.make_eval_model(
+  eval_model = one_hot_model.make_eval_model(
     _SLOTS, one_hot_model.tagger(vocabulary, _TAGS, _SAYS), vocabulary
   )
   says = {'play': 'play', 'wake': 'wake'}
   head = one_hot_model.tagger(vocabulary, _INTENTS.labels, says)
   return dataclasses.replace(
-    made,
-    objectives={**made.objectives, _INTENTS.name: _INTENTS},
-    inputs={**made.inputs, _INTENTS.name: one_hot_model.INPUTS},
-    params=made.params
-    | {'heads': {**made.params['heads'], _INTENTS.name: head}},
+    eval_model,
+    objectives={**eval_model.objectives, _INTENTS.name: _INTENTS},
+    inputs={**eval_model.inputs, _INTENTS.name: one_hot_model.INPUTS},
+    params=eval_model.params
+    | {'heads': {**eval_model.params['heads'], _INTENTS.name: head}},
   )
 
 
@@ -104,9 +104,9 @@ def test_exact_match(fixed, tmp_path):
   assert tags == ['O', 'B-time', 'I-time']
   for name in ('en.tsv', 'en.examples'):
     (tmp_path / name).write_text(result.files[name])
-  found = task.statistics('en', tmp_path)
-  assert found['exact_match'].rows[:, 0].tolist() == [1, 1, 0, 0]
-  assert found['f1'].value == result.metrics['f1/en']
+  statistics = task.statistics('en', tmp_path)
+  assert statistics['exact_match'].rows[:, 0].tolist() == [1, 1, 0, 0]
+  assert statistics['f1'].value == result.metrics['f1/en']
 
 
 def test_blind_utterances_are_not_scored(fixed):
@@ -196,9 +196,13 @@ def test_one_run_learns_both_and_is_scored(make_run, tmp_path):
     )
     == 0
   )
-  ((found,),) = (
+  ((task_result,),) = (
     by_step.values()
     for by_step in result_store.find_results(tmp_path / 'tuned').values()
   )
-  assert not found.failures and found.metrics['exact_match/en'] == 1
-  assert found.metrics['f1/en'] == found.metrics['intent_accuracy/en'] == 1
+  assert not task_result.failures and task_result.metrics['exact_match/en'] == 1
+  assert (
+    task_result.metrics['f1/en']
+    == task_result.metrics['intent_accuracy/en']
+    == 1
+  )

@@ -57,22 +57,25 @@ def hidden(sentences):
 
 
 @pytest.mark.parametrize(
-  'margin, least', [('absolute', 1.0), ('distance', 0.8), ('ratio', 0.8)]
+  'margin, min_pairs', [('absolute', 1.0), ('distance', 0.8), ('ratio', 0.8)]
 )
 def test_sentences_that_are_the_same_on_both_sides_are_found(
-  eval_model, hidden, margin, least
+  eval_model, hidden, margin, min_pairs
 ):
   """By cosine all; an isolated pair can have a greater margin than they."""
   task = mining_task.BitextMining(
     source=Given(parts={'de-de': hidden}), margin=margin
   )
   result = task.evaluate(eval_model)
-  assert result.metrics['f1/de-de'] == result.metrics['f1/mean'] >= least
-  assert result.metrics['recall/de-de'] >= least
-  found = set(result.files['de-de.tsv'].splitlines())
+  assert result.metrics['f1/de-de'] == result.metrics['f1/mean'] >= min_pairs
+  assert result.metrics['recall/de-de'] >= min_pairs
+  mined_lines = set(result.files['de-de.tsv'].splitlines())
   right = {f'de-{i:02}\tde-{i - 10:02}' for i in range(10, 20)}
-  assert len(found & right) == 10 * result.metrics['recall/de-de']
-  assert len(found & right) == len(found) * result.metrics['precision/de-de']
+  assert len(mined_lines & right) == 10 * result.metrics['recall/de-de']
+  assert (
+    len(mined_lines & right)
+    == len(mined_lines) * result.metrics['precision/de-de']
+  )
   assert any('no development data' in note for note in result.notes)
 
 
@@ -110,18 +113,20 @@ def test_everything_agrees_with_loops_over_sentences(eval_model, sentences):
     scored[i, int(near[np.argmax(margins)])] = max(margins)
   best = 0
   for threshold in scored.values():
-    found = {pair for pair, score in scored.items() if score >= threshold}
-    best = max(best, 2 * len(found & set(gold)) / (len(found) + len(gold)))
+    mined_pairs = {pair for pair, score in scored.items() if score >= threshold}
+    best = max(
+      best, 2 * len(mined_pairs & set(gold)) / (len(mined_pairs) + len(gold))
+    )
   assert result.metrics['f1/de'] == pytest.approx(best)
   (row,) = result.tables['pairs']
   assert (row['candidates'], row['gold'], row['tuned_on']) == (9, 7, 'itself')
-  kept = {
+  expected_pairs = {
     pair
     for pair, score in scored.items()
     if score >= result.metrics['threshold/de'] - 1e-5
   }
   assert result.files['de.tsv'] == ''.join(
-    sorted(f'de-{i:02}\ten-{j:02}\n' for i, j in kept)
+    sorted(f'de-{i:02}\ten-{j:02}\n' for i, j in expected_pairs)
   )
 
 
@@ -163,16 +168,18 @@ def _official(mined, scored, pairs):
   for side in (mined.first, mined.second):
     texts = list(side.values())
     ids.append({v: k for k, v in side.items() if texts.count(v) == 1})
-  kept = {
+  candidates = {
     (ids[0][x], ids[1][y]): score
     for (x, y), score in scored.items()
     if x in ids[0] and y in ids[1]
   }
   best = (0.0, 0.0)
-  for place in range(len(kept)):
-    ranked = sorted(kept, key=lambda pair: -kept[pair])[: place + 1]
+  for position in range(len(candidates)):
+    ranked = sorted(candidates, key=lambda pair: -candidates[pair])[
+      : position + 1
+    ]
     right = len(mined.gold.intersection(ranked))
-    best = max(best, (2 * right / (len(ranked) + len(mined.gold)), -place))
+    best = max(best, (2 * right / (len(ranked) + len(mined.gold)), -position))
   right = len(mined.gold & pairs)
   return best[0], 2 * right / (len(pairs) + len(mined.gold))
 
@@ -192,10 +199,12 @@ def test_repeated_sentences_count_as_by_xtreme(eval_model, hidden):
   sides = task.sides(
     eval_model, [['de'] * len(side) for side in texts], texts, []
   )
-  found = margin_scoring.find_candidates(*sides, k=task.num_neighbors)
+  candidates = margin_scoring.find_candidates(*sides, k=task.num_neighbors)
   scored = {
     (texts[0][i], texts[1][j]): score
-    for i, j, score in zip(found.first, found.second, found.scores, strict=True)
+    for i, j, score in zip(
+      candidates.first, candidates.second, candidates.scores, strict=True
+    )
   }
   pairs = {
     tuple(line.split('\t')) for line in result.files['de-de.tsv'].splitlines()
@@ -231,22 +240,22 @@ def test_a_broken_part_is_named_and_the_others_are_scored(eval_model, hidden):
 
 
 def test_bad_settings(eval_model, hidden):
-  given = Given(parts={'de-de': hidden})
+  source = Given(parts={'de-de': hidden})
   with raises_error(
     errors.ConfigError,
     got='cosine',
     where='BitextMining.margin',
     mentions=('absolute', 'distance'),
   ):
-    mining_task.BitextMining(source=given, margin='cosine')
+    mining_task.BitextMining(source=source, margin='cosine')
   with raises_error(
     errors.ConfigError,
     got='both',
     where='BitextMining.direction',
     mentions=('forward', 'backward'),
   ):
-    mining_task.BitextMining(source=given, direction='both')
-  task = mining_task.BitextMining(source=given, layer=5)
+    mining_task.BitextMining(source=source, direction='both')
+  task = mining_task.BitextMining(source=source, layer=5)
   (failure,) = eval_task.evaluate_task(task, eval_model).failures
   assert failure
 
@@ -274,11 +283,11 @@ def test_sides_are_centred_apart(eval_model, sentences):
   task = mining_task.BitextMining(source=Given(parts={}), layer=1)
   notes = []
   sides = task.sides(eval_model, (['de'] * 60, ['en'] * 50), text, notes)
-  for i, (found, side) in enumerate(zip(sides, text, strict=True)):
+  for i, (vectors, side) in enumerate(zip(sides, text, strict=True)):
     raw = hidden_states.sentence_states(
       eval_model, side, [i] * len(side)
     ).states[1]
-    np.testing.assert_allclose(found, raw - raw.mean(0), atol=1e-5)
+    np.testing.assert_allclose(vectors, raw - raw.mean(0), atol=1e-5)
   assert notes[-1] == 'the mean of its language is subtracted from each vector'
 
 

@@ -29,24 +29,24 @@ def _pairs(*rows):
   )
 
 
-def _held(part, found):
-  return one_hot_model.Held(parts=((part, found),))
+def _held(part, examples):
+  return one_hot_model.Held(parts=((part, examples),))
 
 
 def test_pairs_of_texts(eval_model):
-  found = _pairs(
+  examples = _pairs(
     ('und', 'und', 1.0),
     ('der Hund', 'der Hund', 1.0),
     ('der Hund', 'warme Milch', 0.0),
     ('die kleine Katze', 'und', 0.0),
     ('und', 'der Hund', None),
   )
-  result = mteb_tasks.PairClassification(source=_held('de', found)).evaluate(
+  result = mteb_tasks.PairClassification(source=_held('de', examples)).evaluate(
     eval_model
   )
   assert result.metrics['average_precision/de'] == 1
   assert result.metrics['positive/mean'] == 0.5 and not result.failures
-  result = mteb_tasks.SemanticSimilarity(source=_held('de', found)).evaluate(
+  result = mteb_tasks.SemanticSimilarity(source=_held('de', examples)).evaluate(
     eval_model
   )
   assert 0.8 < result.metrics['spearman/mean'] <= 1
@@ -59,17 +59,17 @@ def test_pairs_of_texts(eval_model):
 
 def test_pairs_without_the_mean_of_either_side(eval_model):
   """Only where the task says so: single pairs have no test set about them."""
-  found = _pairs(*((a, b, 1.0) for a in _TEXTS for b in _TEXTS if a != b))
+  examples = _pairs(*((a, b, 1.0) for a in _TEXTS for b in _TEXTS if a != b))
   plain, centred = (
-    mteb_tasks.SemanticSimilarity(source=_held('de', found), **settings)
+    mteb_tasks.SemanticSimilarity(source=_held('de', examples), **settings)
     for settings in ({}, {'centering': 'language'})
   )
   notes = []
   first, second = (
-    plain.vectors(eval_model, texts, ['de'] * len(found), notes)
+    plain.vectors(eval_model, texts, ['de'] * len(examples), notes)
     for texts in (
-      [one.text for one in found],
-      [one.paired_text for one in found],
+      [example.text for example in examples],
+      [example.paired_text for example in examples],
     )
   )
   for task, sides in (
@@ -78,20 +78,20 @@ def test_pairs_without_the_mean_of_either_side(eval_model):
   ):
     units = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in sides]
     np.testing.assert_allclose(
-      mteb_tasks.pair_cosines(task, eval_model, found, notes),
+      mteb_tasks.pair_cosines(task, eval_model, examples, notes),
       (units[0] * units[1]).sum(1),
       atol=1e-5,
     )
 
 
 def test_clusters(eval_model):
-  found = tuple(
+  examples = tuple(
     labeled_examples.ClassifiedText(
       id=str(i), language='de', text=text, label=text
     )
     for i, text in enumerate(_TEXTS * 3)
   )
-  task = mteb_tasks.Clustering(source=_held('de', found))
+  task = mteb_tasks.Clustering(source=_held('de', examples))
   assert task.evaluate(eval_model).metrics['v_measure/de'] == pytest.approx(1)
 
 
@@ -145,16 +145,18 @@ def test_probes_from_the_command_line(make_run, tmp_path):
   ]
   assert cli.main(['evaluate', *arguments]) == 0
   assert list((run / 'eval').glob('probe*.layers.png'))
-  ((found,),) = (x.values() for x in result_store.find_results(run).values())
-  row = found.tables['layers'][-1]
+  ((result,),) = (x.values() for x in result_store.find_results(run).values())
+  row = result.tables['layers'][-1]
   assert row['low'] <= row['accuracy'] <= row['high'] and row['examples'] == 32
 
 
 def test_probes_of_labels_that_say_nothing_are_at_chance(eval_model):
   flips = np.random.default_rng(0).integers(2, size=400).astype(str).tolist()
-  found = [_classified(count, lambda _: flips.pop()) for count in (160, 120)]
+  accuracies = [
+    _classified(count, lambda _: flips.pop()) for count in (160, 120)
+  ]
   result = mteb_tasks.Probe(
-    train=_held('de', found[0]), source=_held('de', found[1])
+    train=_held('de', accuracies[0]), source=_held('de', accuracies[1])
   ).evaluate(eval_model)
   for row in result.tables['layers']:
     assert row['low'] < 0.55 and row['high'] > 0.45
@@ -162,11 +164,13 @@ def test_probes_of_labels_that_say_nothing_are_at_chance(eval_model):
 
 def test_probes_refuse_pairs_and_note_unknown_classes(eval_model):
   train = _classified(8, lambda text: text[0])
-  pairs = tuple(dataclasses.replace(one, paired_text='und') for one in train)
+  pairs = tuple(
+    dataclasses.replace(example, paired_text='und') for example in train
+  )
   task = mteb_tasks.Probe(train=_held('de', train), source=_held('de', pairs))
   (failure,) = task.evaluate(eval_model).failures
   assert 'single texts with a class. Got: pairs' in failure.message
-  blind = tuple(dataclasses.replace(one, label=None) for one in train)
+  blind = tuple(dataclasses.replace(example, label=None) for example in train)
   without = dataclasses.replace(task, source=_held('de', blind))
   (failure,) = without.evaluate(eval_model).failures
   assert 'Got: no texts. Where: de' in failure.message
@@ -207,10 +211,10 @@ def test_ranking(eval_model, folder):
   result = task.evaluate(eval_model)
   lines = [line.split() for line in result.files['de.tsv'].splitlines()]
   assert [line[2] for line in lines if line[3] == '1'] == ['d0', 'd2', 'd3']
-  place = next(int(x[3]) for x in lines if x[0] == 'q3' and x[2] == 'd0')
-  assert result.metrics['mrr@20/de'] == pytest.approx((2 + 1 / place) / 3)
+  rank = next(int(x[3]) for x in lines if x[0] == 'q3' and x[2] == 'd0')
+  assert result.metrics['mrr@20/de'] == pytest.approx((2 + 1 / rank) / 3)
   assert result.metrics['ndcg@10/mean'] == pytest.approx(
-    (2 + 1 / np.log2(place + 1)) / 3
+    (2 + 1 / np.log2(rank + 1)) / 3
   )
   assert result.metrics['recall@100/de'] == 1
   (folder / 'de' / 'candidates.tsv').write_text('q1 d1\nq2 d2\nq3 d0\n')

@@ -98,8 +98,8 @@ def _batch(eval_model, examples, size):
   maker = choice_featurizer.MultipleChoiceFeaturizer()
   rows = [
     row
-    for own in maker.make(examples, eval_model.vocabulary, length=16)
-    for row in own
+    for batch in maker.make(examples, eval_model.vocabulary, length=16)
+    for row in batch
   ]
   fields = maker.fields(16, eval_model.vocabulary.spec)
   batch = featurizer.stack_features(rows, fields)
@@ -128,11 +128,15 @@ def test_loss_of_known_scores(eval_model, read):
     eval_model.model, eval_model.params, batch, eval_model.vocabulary.spec
   )
   first = np.log(1 + np.exp(float(scores[1] - scores[0])))
-  found = output(eval_model.params, batch)
-  assert float(found.loss.total) == pytest.approx(first + np.log(2), rel=1e-5)
-  assert float(found.loss.weight) == 2
+  loss_output = output(eval_model.params, batch)
+  assert float(loss_output.loss.total) == pytest.approx(
+    first + np.log(2), rel=1e-5
+  )
+  assert float(loss_output.loss.weight) == 2
   padded = jax.jit(output)(eval_model.params, _batch(eval_model, examples, 8))
-  assert float(padded.loss.total) == pytest.approx(float(found.loss.total))
+  assert float(padded.loss.total) == pytest.approx(
+    float(loss_output.loss.total)
+  )
   assert float(padded.loss.weight) == 2
   gradient = jax.grad(lambda p: output(p, batch).loss.total)(eval_model.params)
   leaves = jax.tree.leaves(gradient['heads'])
@@ -159,9 +163,9 @@ def test_the_loss_is_a_sum_over_questions_with_its_gradient(eval_model, read):
     )
   ).reshape(3, 2)
   expected = -special.log_softmax(scores, -1)[[0, 1, 2], [0, 1, 0]]
-  found = output(eval_model.params, batch)
-  np.testing.assert_allclose(found.loss.total, expected.sum(), rtol=1e-5)
-  right = found.metrics['multiple_choice/accuracy']
+  loss_output = output(eval_model.params, batch)
+  np.testing.assert_allclose(loss_output.loss.total, expected.sum(), rtol=1e-5)
+  right = loss_output.metrics['multiple_choice/accuracy']
   assert (
     right.weight.sum() == 3
     and right.total.sum() == (scores.argmax(-1) == [0, 1, 0]).sum()
@@ -210,13 +214,13 @@ def test_micro_batches_are_of_whole_questions(eval_model, read):
   lines = [_line('wet', 'dry', i % 2) for i in range(4)]
   batch = _batch(eval_model, read(*lines), 8)
   micros = train_step.micro_batches(batch, 2, together=_OBJECTIVE.rows_together)
-  whole, first, second = (
+  full_batch, first, second = (
     _OBJECTIVE(
       eval_model.model, eval_model.params, part, _context(eval_model)
     ).loss
     for part in (batch, *({k: v[j] for k, v in micros.items()} for j in (0, 1)))
   )
   assert first.weight == second.weight == 2
-  assert first.total + second.total == pytest.approx(float(whole.total))
+  assert first.total + second.total == pytest.approx(float(full_batch.total))
   with raises_error(errors.ConfigError, mentions=(16, 8)):
     train_step.micro_batches(batch, 4, together=4)

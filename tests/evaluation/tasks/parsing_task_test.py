@@ -23,7 +23,7 @@ _WORDS = ('the', 'dogs', 'bark', '.')
 
 
 def _sentence(
-  words=_WORDS,
+  forms=_WORDS,
   heads=(2, 3, 0, 3),
   relations=('det', 'nsubj:pass', 'root', 'punct'),
   id='0',
@@ -32,7 +32,7 @@ def _sentence(
   return labeled_examples.ParsedSentence(
     id=id,
     language='en',
-    words=words,
+    words=forms,
     tags=tags,
     heads=heads,
     relations=relations,
@@ -103,7 +103,7 @@ def test_long_sentences_are_one_tree(eval_model):
       (
         _sentence(),
         _sentence(
-          words=('bark',), heads=(0,), relations=('root',), tags=('VERB',)
+          forms=('bark',), heads=(0,), relations=('root',), tags=('VERB',)
         ),
       ),
     ),
@@ -162,9 +162,9 @@ def _is_tree(heads) -> bool:
   if sum(head == 0 for head in heads) != 1:
     return False
   for word in range(1, len(heads) + 1):
-    seen = set()
-    while word and word not in seen:
-      seen.add(word)
+    visited = set()
+    while word and word not in visited:
+      visited.add(word)
       word = heads[word - 1]
     if word:
       return False
@@ -173,14 +173,14 @@ def _is_tree(heads) -> bool:
 
 def _best(scores):
   count = len(scores) - 1
-  words = np.arange(1, count + 1)
+  word_numbers = np.arange(1, count + 1)
   return max(
     (
       heads
       for heads in itertools.product(range(count + 1), repeat=count)
       if _is_tree(heads)
     ),
-    key=lambda heads: scores[words, list(heads)].sum(),
+    key=lambda heads: scores[word_numbers, list(heads)].sum(),
   )
 
 

@@ -54,10 +54,10 @@ def _loss_in_numpy(eval_model, objective, batches):
     choice, logits = masked_logits(batch, rng)
     log_p = special.log_softmax(np.asarray(logits, np.float64), axis=-1)
     for row, slot in np.argwhere(np.asarray(choice.weights) > 0):
-      place = int(choice.positions[row, slot])
-      label = batch['token_ids'][row, place]
-      losses.append(-log_p[row, place, label])
-      hits.append(log_p[row, place].argmax() == label)
+      position = int(choice.positions[row, slot])
+      label = batch['token_ids'][row, position]
+      losses.append(-log_p[row, position, label])
+      hits.append(log_p[row, position].argmax() == label)
   return np.mean(losses), np.mean(hits), len(losses)
 
 
@@ -163,12 +163,12 @@ def test_other_languages_do_not_change_a_language(corpus, task, eval_model):
 
 
 def test_more_draws_score_more_tokens(task, eval_model):
-  one = task.evaluate(eval_model).metrics
+  single_draw = task.evaluate(eval_model).metrics
   three = (
     dataclasses.replace(task, num_mask_samples=3).evaluate(eval_model).metrics
   )
-  assert three['tokens/de'] == 3 * one['tokens/de']
-  assert three['loss/de'] != one['loss/de']
+  assert three['tokens/de'] == 3 * single_draw['tokens/de']
+  assert three['loss/de'] != single_draw['loss/de']
 
 
 def test_sentences_one_a_row(task, eval_model):
@@ -191,9 +191,9 @@ def test_eight_devices_agree_with_one(task, eval_model, batch_size):
     params=jax.device_put(eval_model.params, partitioner.replicated),
   )
   expected = task.evaluate(eval_model).metrics
-  found = task.evaluate(sharded).metrics
+  metrics = task.evaluate(sharded).metrics
   for name, value in expected.items():
-    assert found[name] == pytest.approx(value, rel=1e-5), name
+    assert metrics[name] == pytest.approx(value, rel=1e-5), name
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -239,9 +239,11 @@ def test_rows_give_the_number_and_an_interval(tmp_path, task, eval_model):
   result = task.evaluate(eval_model)
   for name, text in result.files.items():
     (tmp_path / name).write_text(text)
-  found = task.statistics('en', tmp_path)
+  statistics = task.statistics('en', tmp_path)
   for metric in ('perplexity', 'loss', 'accuracy'):
-    assert found[metric].value == pytest.approx(result.metrics[f'{metric}/en'])
+    assert statistics[metric].value == pytest.approx(
+      result.metrics[f'{metric}/en']
+    )
   bounds = result_tables.result_intervals(task, result, tmp_path)
   assert {'perplexity/en', 'perplexity/mean', 'loss/mean'} <= set(bounds)
   low, high = bounds['perplexity/mean']

@@ -55,19 +55,19 @@ def _by_hand(eval_model, log_p, text, language, *, word):
   ids = vocabulary.encode(text, language=language)
   pieces = [vocabulary.piece(i) for i in ids]
   rows = []
-  for place in range(len(ids)):
+  for position in range(len(ids)):
     row = list(ids)
-    row[place] = vocabulary.spec.mask_id
-    for later in range(place + 1, len(ids) if word else 0):
+    row[position] = vocabulary.spec.mask_id
+    for later in range(position + 1, len(ids) if word else 0):
       if pieces[later].startswith('▁') or _is_japanese(pieces[later]):
         break
       row[later] = vocabulary.spec.mask_id
     rows.append(row)
-  found = log_p(rows, vocabulary.language_id(language))
-  at = [found[i, i + 1] for i in range(len(ids))]
+  log_probs = log_p(rows, vocabulary.language_id(language))
+  at = [log_probs[i, i + 1] for i in range(len(ids))]
   return (
-    [-one[token] for one, token in zip(at, ids, strict=True)],
-    [one.argmax() == token for one, token in zip(at, ids, strict=True)],
+    [-row[token] for row, token in zip(at, ids, strict=True)],
+    [row.argmax() == token for row, token in zip(at, ids, strict=True)],
   )
 
 
@@ -86,38 +86,41 @@ def test_pseudo_perplexity_agrees_with_numpy(
   losses = {}
   for language in ('de', 'ja'):
     texts = sentences(language, 9)
-    found = [
+    scores = [
       _by_hand(eval_model, log_p, text, language, word=hidden == 'word')
       for text in texts
     ]
-    loss = np.concatenate([one for one, _ in found])
-    right = np.concatenate([one for _, one in found])
+    loss = np.concatenate([losses for losses, _ in scores])
+    right = np.concatenate([hits for _, hits in scores])
     metrics = {name: value for name, value in result.metrics.items()}
     assert metrics[f'tokens/{language}'] == len(loss)
     assert metrics[f'loss/{language}'] == pytest.approx(loss.mean(), abs=1e-5)
     assert metrics[f'accuracy/{language}'] == pytest.approx(right.mean())
     losses[language] = loss.mean()
-    words = sum(len(text.split()) for text in texts)
+    num_words = sum(len(text.split()) for text in texts)
     num_bytes = sum(len(text.encode()) for text in texts)
     assert metrics[f'bits_per_byte/{language}'] == pytest.approx(
       loss.sum() / math.log(2) / num_bytes, rel=1e-4
     )
     if language == 'de':
       assert metrics['word_perplexity/de'] == pytest.approx(
-        math.exp(loss.sum() / words), rel=1e-4
+        math.exp(loss.sum() / num_words), rel=1e-4
       )
-      most = sorted(len(one) for one, _ in found)[4]
-      shorter = dataclasses.replace(task, max_length=most + 2)
+      max_length = sorted(len(losses) for losses, _ in scores)[4]
+      shorter = dataclasses.replace(task, max_length=max_length + 2)
       shorter = shorter.evaluate(eval_model)
-      kept = [
-        (np.sum(one), len(text.split()))
-        for (one, _), text in zip(found, texts, strict=True)
-        if len(one) <= most
+      short_texts = [
+        (np.sum(losses), len(text.split()))
+        for (losses, _), text in zip(scores, texts, strict=True)
+        if len(losses) <= max_length
       ]
-      assert 4 < len(kept) < 9
-      assert f'{9 - len(kept)} sentences of de were truncated' in shorter.notes
+      assert 4 < len(short_texts) < 9
+      assert (
+        f'{9 - len(short_texts)} sentences of de were truncated'
+        in shorter.notes
+      )
       assert shorter.metrics['word_perplexity/de'] == pytest.approx(
-        math.exp(np.divide(*np.sum(kept, 0))), rel=1e-4
+        math.exp(np.divide(*np.sum(short_texts, 0))), rel=1e-4
       )
   assert 'word_perplexity/ja' not in metrics
   assert metrics['perplexity/mean'] == pytest.approx(
@@ -131,13 +134,13 @@ def test_hiding_the_rest_of_the_word_is_harder_to_see_through(
   source = text_sources.CorpusText(
     directory=corpus, languages=('de',), max_lines=9
   )
-  found = [
+  metrics = [
     pseudo_likelihood.PseudoPerplexity(source=source, mask_unit=hidden)
     .evaluate(eval_model)
     .metrics['loss/de']
     for hidden in ('token', 'word')
   ]
-  assert found[0] != pytest.approx(found[1], abs=1e-3)
+  assert metrics[0] != pytest.approx(metrics[1], abs=1e-3)
 
 
 def test_text_in_files_cut_and_empty(tmp_path, eval_model):
@@ -162,11 +165,11 @@ def test_rows_of_any_batch_are_the_same(corpus, eval_model, with_batch_size):
     directory=corpus, languages=('en',), max_lines=5
   )
   task = pseudo_likelihood.PseudoPerplexity(source=source)
-  found = [
-    task.evaluate(one).metrics['loss/en']
-    for one in (eval_model, with_batch_size(3))
+  metrics = [
+    task.evaluate(variant).metrics['loss/en']
+    for variant in (eval_model, with_batch_size(3))
   ]
-  assert found[0] == pytest.approx(found[1], abs=1e-5)
+  assert metrics[0] == pytest.approx(metrics[1], abs=1e-5)
 
 
 @pytest.fixture
@@ -204,16 +207,18 @@ def test_the_likeliest_choice(
       length_normalize=length_normalize,
     )
     notes = []
-    found = task._score_choices(eval_model, 'de', examples, notes)
+    scores = task._score_choices(eval_model, 'de', examples, notes)
     expected = []
-    for one in examples:
-      text = f'{one.text} {one.paired_text}'
+    for example in examples:
+      text = f'{example.text} {example.paired_text}'
       losses, _ = _by_hand(eval_model, log_p, text, 'de', word=False)
-      start = len(eval_model.vocabulary.encode(one.text, language='de'))
-      kept = losses if scored == 'all' else losses[start:]
-      expected.append(-(np.mean(kept) if length_normalize else np.sum(kept)))
+      start = len(eval_model.vocabulary.encode(example.text, language='de'))
+      scored_losses = losses if scored == 'all' else losses[start:]
+      expected.append(
+        -(np.mean(scored_losses) if length_normalize else np.sum(scored_losses))
+      )
     assert not notes
-    np.testing.assert_allclose(found, expected, atol=1e-4)
+    np.testing.assert_allclose(scores, expected, atol=1e-4)
     result = task.evaluate(eval_model)
     pairs = np.reshape(expected, (-1, 2))
     chosen = pairs.argmax(1).tolist()
@@ -228,8 +233,8 @@ def test_the_likeliest_choice(
 
 def test_a_text_that_is_too_long_loses_its_start(eval_model, choices):
   long = [
-    dataclasses.replace(one, text=f'{one.text} ' * 9)
-    for one in choices['xstory_cloze']
+    dataclasses.replace(example, text=f'{example.text} ' * 9)
+    for example in choices['xstory_cloze']
   ]
   task = pseudo_likelihood.LikelihoodChoice(
     source=one_hot_model.Held(parts=(('de', long),))

@@ -26,13 +26,13 @@ from xlflax.utils import errors
 pytest_plugins = ['tests.evaluation.fixtures']
 
 
-def _question(context, answer, place=None, number=0, **more):
+def _question(context, answer, answer_start=None, number=0, **more):
   answers = (
     ()
     if answer is None
     else (
       labeled_examples.Answer(
-        answer, context.index(answer) if place is None else place
+        answer, context.index(answer) if answer_start is None else answer_start
       ),
     )
   )
@@ -58,7 +58,7 @@ def _windows(context, length, stride):
 
 def _brute_force(context, windows, logits, longest):
   """Every span of every window, by the definition."""
-  found = {}
+  best_scores = {}
   for number, (window, (start, end)) in enumerate(
     zip(windows, logits, strict=True)
   ):
@@ -68,9 +68,9 @@ def _brute_force(context, windows, logits, longest):
       token = window.first + i
 
       def margin(other, token=token):
-        left = token - other.first
+        left_context = token - other.first
         right = other.first + other.num_tokens - 1 - token
-        return min(left, right) + 0.01 * other.num_tokens
+        return min(left_context, right) + 0.01 * other.num_tokens
 
       inside = [
         k
@@ -84,8 +84,8 @@ def _brute_force(context, windows, logits, longest):
         slice(*window.characters(window.offset + i, window.offset + j))
       ].strip()
       score = float(start[window.offset + i]) + float(end[window.offset + j])
-      found[text] = max(found.get(text, -np.inf), score)
-  return sorted(found.items(), key=lambda item: -item[1])
+      best_scores[text] = max(best_scores.get(text, -np.inf), score)
+  return sorted(best_scores.items(), key=lambda item: -item[1])
 
 
 @pytest.mark.parametrize(
@@ -99,18 +99,18 @@ def test_the_best_spans_are_those_of_all_windows(length, stride, longest):
   logits = [
     tuple(rng.normal(size=(2, length)).astype(np.float32)) for _ in windows
   ]
-  found = qa_decoding.n_best(
+  best_spans = qa_decoding.n_best(
     context,
     windows,
     logits,
     decoding=qa_decoding.Decoding(n_best_size=7, max_answer_length=longest),
   )
   expected = _brute_force(context, windows, logits, longest)[:7]
-  assert [c.text for c in found] == [text for text, _ in expected]
+  assert [c.text for c in best_spans] == [text for text, _ in expected]
   np.testing.assert_allclose(
-    [c.score for c in found], [score for _, score in expected], rtol=1e-6
+    [c.score for c in best_spans], [score for _, score in expected], rtol=1e-6
   )
-  for candidate in found:
+  for candidate in best_spans:
     assert context[candidate.start :].startswith(candidate.text)
 
 
@@ -124,9 +124,9 @@ def test_the_gold_positions_give_the_gold_text():
     logits, held = [], False
     for window in windows:
       arrays = np.full((2, 14), -9.0)
-      place = window.positions(start, stop)
-      if place is not None:
-        arrays[0, place[0]] = arrays[1, place[1]] = 9
+      positions = window.positions(start, stop)
+      if positions is not None:
+        arrays[0, positions[0]] = arrays[1, positions[1]] = 9
         held = True
       logits.append(tuple(arrays))
     if held and stop - start < 5:
@@ -163,10 +163,10 @@ class Seeks(objectives.QuestionAnswering):
   token: int
 
   def predict(self, model, params, batch, vocabulary):
-    found = (batch[batch_keys.TOKEN_IDS] == self.token) & (
+    is_match = (batch[batch_keys.TOKEN_IDS] == self.token) & (
       batch[batch_keys.CONTEXT_MASK] > 0
     )
-    logits = jnp.where(found, 5.0, 0.0)
+    logits = jnp.where(is_match, 5.0, 0.0)
     return objectives.SpanLogits(logits, logits)
 
 
@@ -192,15 +192,15 @@ def test_scores_files_problems_and_failures(eval_model):
   vocabulary = eval_model.vocabulary
   seeks = _with_head(eval_model, Seeks(token=vocabulary.encode('warm')[-1]))
   context = 'the dog sleeps and the cat drinks warm milk'
-  known = [
+  questions = [
     _question(context, 'warm', number=0),
     _question(context, 'the dog', number=1),
     _question(context, 'warm', 3, number=2),
   ]
   blind = [_question(context, None, number=5)]
-  crossed = [dataclasses.replace(known[0], question_language='de')]
+  crossed = [dataclasses.replace(questions[0], question_language='de')]
   result = _task(
-    {'en': known, 'de': blind, 'en-de': crossed, 'xx': None}
+    {'en': questions, 'de': blind, 'en-de': crossed, 'xx': None}
   ).evaluate(seeks)
   answers = json.loads(result.files['en.json'])
   assert list(answers) == ['q0', 'q1', 'q2']
@@ -248,14 +248,16 @@ def test_eight_devices_and_any_batch_size_answer_the_same(
     for i in range(5)
   ]
   task = _task({'en': examples})
-  one = task.evaluate(trained)
-  assert len(set(json.loads(one.files['en.json']).values())) > 1
+  single_device_result = task.evaluate(trained)
+  assert (
+    len(set(json.loads(single_device_result.files['en.json']).values())) > 1
+  )
   eight = task.evaluate(
     dataclasses.replace(trained, partitioner=partitioning.Partitioner())
   )
   small = task.evaluate(dataclasses.replace(trained, batch_size=3))
-  assert one.files == eight.files == small.files
-  assert one.metrics == eight.metrics == small.metrics
+  assert single_device_result.files == eight.files == small.files
+  assert single_device_result.metrics == eight.metrics == small.metrics
 
 
 def test_mistakes_are_told(eval_model):

@@ -60,23 +60,29 @@ def test_correlations_are_those_of_scipy(fixed, sentences, tmp_path):
   scores = [0.0, 3.2, 5.0, 1.25, None, 4.0]
   examples = _examples(sentences, scores)
   task = regression_task.Regression(source=Examples(parts={'en': examples}))
-  found = task.evaluate(fixed)
-  lines = found.files['en.tsv'].splitlines()
+  result = task.evaluate(fixed)
+  lines = result.files['en.tsv'].splitlines()
   encode = fixed.vocabulary.encode
   lengths = [
-    len(encode(one.text)) + len(encode(one.paired_text)) + 4 for one in examples
+    len(encode(example.text)) + len(encode(example.paired_text)) + 4
+    for example in examples
   ]
-  most = fixed.model.config.max_position_embeddings
-  assert [float(line) for line in lines] == [min(one, most) for one in lengths]
-  known = [i for i, score in enumerate(scores) if score is not None]
-  sides = [scores[i] for i in known], [float(lines[i]) for i in known]
+  max_length = fixed.model.config.max_position_embeddings
+  assert [float(line) for line in lines] == [
+    min(length, max_length) for length in lengths
+  ]
+  rated_indices = [i for i, score in enumerate(scores) if score is not None]
+  sides = (
+    [scores[i] for i in rated_indices],
+    [float(lines[i]) for i in rated_indices],
+  )
   for name in ('pearson', 'spearman'):
     expected = getattr(stats, f'{name}r')(*sides).statistic
-    assert found.metrics[f'{name}/en'] == pytest.approx(expected)
+    assert result.metrics[f'{name}/en'] == pytest.approx(expected)
   assert task.score_metrics == ('pearson', 'spearman')
-  (tmp_path / 'en.examples').write_text(found.files['en.examples'])
+  (tmp_path / 'en.examples').write_text(result.files['en.examples'])
   assert task.statistics('en', tmp_path)['pearson'].value == pytest.approx(
-    found.metrics['pearson/en']
+    result.metrics['pearson/en']
   )
 
 
@@ -90,15 +96,15 @@ def test_ratings_of_two_kinds_have_an_area_under_the_curve(fixed, sentences):
       }
     )
   )
-  found = task.evaluate(fixed)
-  numbers = [float(line) for line in found.files['en.tsv'].splitlines()]
+  result = task.evaluate(fixed)
+  numbers = [float(line) for line in result.files['en.tsv'].splitlines()]
   pairs = [
     (numbers[i] > numbers[j]) + 0.5 * (numbers[i] == numbers[j])
     for i in (1, 2, 4)
     for j in (0, 3)
   ]
-  assert found.metrics['roc_auc/en'] == pytest.approx(np.mean(pairs))
-  assert 'roc_auc/de' not in found.metrics
+  assert result.metrics['roc_auc/en'] == pytest.approx(np.mean(pairs))
+  assert 'roc_auc/de' not in result.metrics
 
 
 def test_rows_keep_each_number(fixed, sentences):

@@ -56,8 +56,10 @@ def test_the_ten_nearest_agree_with_a_sort(eval_model, sentences, tmp_path):
     for way in (cosine, cosine.T)
   ]
   assert min(expected) > 10 / 30 and max(expected) < 1
-  found = [result.metrics[f'{way}_top10/de'] for way in ('forward', 'backward')]
-  assert found == pytest.approx(expected)
+  accuracies = [
+    result.metrics[f'{way}_top10/de'] for way in ('forward', 'backward')
+  ]
+  assert accuracies == pytest.approx(expected)
   assert result.metrics['accuracy_top10/de'] == pytest.approx(np.mean(expected))
   for name, content in result.files.items():
     (tmp_path / name).write_text(content)
@@ -307,11 +309,13 @@ def test_each_language_s_mean_is_taken_away(
   order = np.arange(count)
   assert result.metrics['forward/de'] == np.mean(compared.argmax(1) == order)
   assert result.metrics['backward/de'] == np.mean(compared.argmax(0) == order)
-  others = ~np.eye(count, dtype=bool)
+  off_diagonal = ~np.eye(count, dtype=bool)
   row = result.tables['layers'][0]
   for name, matrix in (('', raw), ('compared_', compared)):
     assert row[f'{name}pair_cosine'] == pytest.approx(matrix.trace() / count)
-    assert row[f'{name}other_cosine'] == pytest.approx(matrix[others].mean())
+    assert row[f'{name}other_cosine'] == pytest.approx(
+      matrix[off_diagonal].mean()
+    )
   assert result.metrics['pair_cosine/de'] == row['pair_cosine']
   said = 'the mean of its language is subtracted from each vector'
   assert (said in result.notes) == is_centred
@@ -323,7 +327,7 @@ def test_centred_states_find_what_a_mean_hides(eval_model, monkeypatch):
   sides = _language_vectors(60)
   _given_vectors(monkeypatch, np.repeat(np.concatenate(sides)[None], 3, 0))
   text = _words('de', 60), _words('en', 60)
-  found = {
+  accuracies = {
     centre: retrieval_task.Retrieval(
       source=Given(text={('de', 'en'): text}), centering=centre
     )
@@ -331,7 +335,7 @@ def test_centred_states_find_what_a_mean_hides(eval_model, monkeypatch):
     .metrics['accuracy/de']
     for centre in ('auto', 'none')
   }
-  assert found['none'] < 0.4 < 0.8 < found['auto']
+  assert accuracies['none'] < 0.4 < 0.8 < accuracies['auto']
 
 
 @pytest.mark.parametrize('centre, best', [('auto', 1), ('none', 0)])
@@ -340,9 +344,9 @@ def test_the_best_layer_is_that_of_what_is_compared(
 ):
   """Layer 1 has most, behind its means; layer 2 has nothing."""
   hidden = _language_vectors(60)
-  shown = hidden - hidden.mean(1, keepdims=True)
-  shown[1] += np.random.default_rng(1).normal(size=shown[1].shape)
-  layers = [shown, hidden, np.ones_like(hidden)]
+  centered = hidden - hidden.mean(1, keepdims=True)
+  centered[1] += np.random.default_rng(1).normal(size=centered[1].shape)
+  layers = [centered, hidden, np.ones_like(hidden)]
   _given_vectors(monkeypatch, np.array([np.concatenate(x) for x in layers]))
   text = _words('de', 60), _words('en', 60)
   metrics = (
@@ -369,9 +373,11 @@ def test_csls_agrees_with_its_formula(eval_model, monkeypatch, k):
   of_first = np.sort(cosine, 1)[:, -k:].mean(1)
   of_second = np.sort(cosine, 0)[-k:].mean(0)
   scores = 2 * cosine - of_first[:, None] - of_second
-  ways = [np.mean(scores.argmax(axis) == np.arange(12)) for axis in (1, 0)]
-  assert result.metrics['csls/de'] == np.mean(ways)
-  assert result.metrics['csls_unshared/de'] == np.mean(ways)
+  accuracies = [
+    np.mean(scores.argmax(axis) == np.arange(12)) for axis in (1, 0)
+  ]
+  assert result.metrics['csls/de'] == np.mean(accuracies)
+  assert result.metrics['csls_unshared/de'] == np.mean(accuracies)
   assert 'accuracy_shared/de' not in result.metrics  # there is no such pair
 
 

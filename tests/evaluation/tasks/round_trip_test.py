@@ -14,24 +14,24 @@ pytest_plugins = ['tests.evaluation.fixtures']
 
 
 def _links(rows, columns, *pairs):
-  found = np.zeros((rows, columns), bool)
+  matrix = np.zeros((rows, columns), bool)
   for pair in pairs:
-    found[pair] = True
-  return found
+    matrix[pair] = True
+  return matrix
 
 
 def test_words_come_back_by_hand():
   # 0 -> 1 -> 0: back. 1 -> 0 -> 2: elsewhere. 2 has no link. 3 -> 2 -> 3 or 1.
-  there = _links(4, 3, (0, 1), (1, 0), (3, 2))
+  links = _links(4, 3, (0, 1), (1, 0), (3, 2))
   back = _links(3, 4, (1, 0), (0, 2), (2, 3), (2, 1))
-  assert alignment_error_rate.round_trip_words([there, back]).tolist() == [
+  assert alignment_error_rate.round_trip_words([links, back]).tolist() == [
     True,
     False,
     False,
     True,
   ]
   assert alignment_error_rate.round_trip_words(
-    [there, back], max_words=1
+    [links, back], max_words=1
   ).tolist() == [True, False, False, False]
 
 
@@ -56,10 +56,10 @@ def _token_states(eval_model, text, language, layer):
   batch = hidden_states.token_rows(
     [ids], np.array([number]), 1, length, eval_model.vocabulary.spec
   )
-  found = hidden_states.layer_states(
+  layer_states = hidden_states.layer_states(
     eval_model.model, eval_model.params['model'], batch
   )
-  return np.asarray(found)[layer, 0, 1 : len(ids) + 1]
+  return np.asarray(layer_states)[layer, 0, 1 : len(ids) + 1]
 
 
 def _by_hand(eval_model, texts, layer):
@@ -69,15 +69,15 @@ def _by_hand(eval_model, texts, layer):
   ]
   returned = 0
   for start in range(len(sides[0])):
-    place = start
+    position = start
     for side, following in zip(sides, sides[1:] + sides[:1], strict=True):
       cosine = 1 - distance.cdist(side, following, 'cosine')
-      target = int(cosine[place].argmax())
-      if int(cosine[:, target].argmax()) != place:
-        place = None
+      target = int(cosine[position].argmax())
+      if int(cosine[:, target].argmax()) != position:
+        position = None
         break
-      place = target
-    returned += place == start
+      position = target
+    returned += position == start
   return returned, len(sides[0])
 
 
@@ -130,8 +130,8 @@ def test_no_way_round(eval_model):
     source=Given(text=text), language_cycles=('de-en', 'de', 'de-ja', 'ja-de')
   )
   result = task.evaluate(eval_model)
-  told = {one.part: one.message for one in result.failures}
-  assert 'Got: 2, 1 sentences' in told['de-en']
-  assert 'Got: 2 sentences' in told['de']
-  assert 'ja-de' in told
+  messages = {failure.part: failure.message for failure in result.failures}
+  assert 'Got: 2, 1 sentences' in messages['de-en']
+  assert 'Got: 2 sentences' in messages['de']
+  assert 'ja-de' in messages
   assert result.metrics['accuracy/de-ja'] == 0.0

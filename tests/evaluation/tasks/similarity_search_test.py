@@ -37,9 +37,9 @@ def test_error_rate_equals_a_plain_loop(extra):
     [first + random.normal(size=(40, 6)), random.normal(size=(extra, 6)) + 2]
   )
   texts = [str(i) for i in range(40 + extra)]
-  found = similarity_search.search_errors(first, second, texts).value
-  assert 0 < found < 1
-  assert found == pytest.approx(_expected(first, second, texts))
+  error_rate = similarity_search.search_errors(first, second, texts).value
+  assert 0 < error_rate < 1
+  assert error_rate == pytest.approx(_expected(first, second, texts))
 
 
 def test_altered_sentences_make_it_harder(eval_model, tmp_path):

@@ -21,9 +21,9 @@ _OBJECTIVE = token_classification.TokenClassification(labels=_LABELS)
 
 def _sentence(text, language='en', id='0'):
   """`word/TAG`s; without tags if none has one."""
-  words, _, tags = zip(*(x.partition('/') for x in text.split()), strict=True)
+  tokens, _, tags = zip(*(x.partition('/') for x in text.split()), strict=True)
   return labeled_examples.TaggedSentence(
-    id=id, language=language, words=words, tags=tags if any(tags) else None
+    id=id, language=language, words=tokens, tags=tags if any(tags) else None
   )
 
 
@@ -82,11 +82,11 @@ def test_tags_are_not_repaired(eval_model):
 
 def test_long_sentences_lose_no_word(eval_model):
   """Rows of two tokens of text; `sees` has two of its own."""
-  whole, split = (
+  full, split = (
     _task(('en', _ENGLISH), length=length).evaluate(eval_model)
     for length in (None, 4)
   )
-  assert split.files == whole.files and split.metrics == whole.metrics
+  assert split.files == full.files and split.metrics == full.metrics
   assert split.notes[1:] == (
     'en: 2 sentences exceeded the maximum length and were split',
   )

@@ -137,9 +137,9 @@ def test_files_of_pairs(tmp_path):
     ['a b', 'c', ''],
     ['ä b', 'z\u2028z', 'none'],
   )
-  one = dataclasses.replace(source, max_pairs=1)
-  assert one.load(('en', 'de')) == (['a b'], ['ä b'])
-  assert one.fingerprint() != source.fingerprint()
+  single_pair = dataclasses.replace(source, max_pairs=1)
+  assert single_pair.load(('en', 'de')) == (['a b'], ['ä b'])
+  assert single_pair.fingerprint() != source.fingerprint()
 
 
 @pytest.mark.parametrize(

@@ -41,27 +41,27 @@ def _aligned(number, first, second, links, possible=(), codes=('de', 'en')):
   )
 
 
-def _error_rate(found, pairs):
+def _error_rate(predicted_links, pairs):
   """1 - (|A & S| + |A & P|) / (|A| + |S|), over all sentences."""
   right = sum(
     len(links & pair.sure) + len(links & pair.possible)
-    for links, pair in zip(found, pairs, strict=True)
+    for links, pair in zip(predicted_links, pairs, strict=True)
   )
   return 1 - right / sum(
     len(links) + len(pair.sure)
-    for links, pair in zip(found, pairs, strict=True)
+    for links, pair in zip(predicted_links, pairs, strict=True)
   )
 
 
 @pytest.fixture
 def identical():
   """Sentences of different words, beside themselves."""
-  words = 'der Hund schläft und die kleine Katze'.split()
+  sentence_words = 'der Hund schläft und die kleine Katze'.split()
   return [
     _aligned(
       i,
-      words[i : i + 4],
-      words[i : i + 4],
+      sentence_words[i : i + 4],
+      sentence_words[i : i + 4],
       [(k, k) for k in range(4)],
       codes=('de', 'de'),
     )
@@ -118,15 +118,15 @@ def test_every_layer_and_method_is_what_the_functions_give(
   for method, layer in table:
     found_links, lines = [], []
     for pair in pairs:
-      found = sorted(
+      readings = sorted(
         word_states.word_states(
           eval_model,
           [pair.source_words, pair.target_words],
           [('de', 0), ('en', 1)],
         ),
-        key=lambda one: one.sentence,
+        key=lambda reading: reading.sentence,
       )
-      states = [one.states[layer] for one in found]
+      states = [reading.states[layer] for reading in readings]
       similarity = word_links.cosine_similarities(*states)
       plan = word_links.transport_plan(
         similarity,
@@ -170,11 +170,13 @@ def test_a_broken_part_is_named_and_the_others_are_scored(
 def test_links_that_the_source_left_out_are_listed(eval_model, tmp_path):
   (tmp_path / 'text').write_text('der Hund ||| the dog\n')
   (tmp_path / 'links').write_text('0-0 1-1 7-1\n')
-  given = example_source.FileDataset(
+  dataset = example_source.FileDataset(
     format='word_alignment',
     files={'de-en': (str(tmp_path / 'text'), str(tmp_path / 'links'))},
   )
-  result = word_alignment_task.WordAlignment(source=given).evaluate(eval_model)
+  result = word_alignment_task.WordAlignment(source=dataset).evaluate(
+    eval_model
+  )
   (problem,) = result.tables['problems']
   assert problem['part'] == 'de-en' and '7-1' in problem['problem']
   assert any('1 problems' in note for note in result.notes)
@@ -196,12 +198,12 @@ def test_sentences_that_are_cut_are_noted_and_others_unknown(eval_model):
 
 
 def test_bad_settings(eval_model, identical):
-  given = Given(parts={'de-de': identical})
+  source = Given(parts={'de-de': identical})
   with raises_error(errors.ConfigError, mentions=('itermax', 'argmax')):
-    word_alignment_task.WordAlignment(source=given, methods=('itermax',))
+    word_alignment_task.WordAlignment(source=source, methods=('itermax',))
   with raises_error(errors.ConfigError, mentions='methods'):
-    word_alignment_task.WordAlignment(source=given, methods=())
-  task = word_alignment_task.WordAlignment(source=given, layer=3)
+    word_alignment_task.WordAlignment(source=source, methods=())
+  task = word_alignment_task.WordAlignment(source=source, layer=3)
   (failure,) = eval_task.evaluate_task(task, eval_model).failures
   assert_mentions(failure, 3)
   assert eval_task.task_settings(

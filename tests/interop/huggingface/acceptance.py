@@ -85,38 +85,38 @@ def row(name: str, folder: pathlib.Path) -> str:
 
 def _write_characters(path: pathlib.Path) -> None:
   """Tokens of characters in place of those that no text has."""
-  known = json.loads(path.read_text())['model']['vocab']
+  vocabulary = json.loads(path.read_text())['model']['vocab']
   common = collections.Counter(''.join(hard_texts.TEXTS).lower()).most_common()
   common = [character for character, _ in common]
   pieces = {
     common.pop(0) if piece.startswith('##') else piece: index
-    for piece, index in known.items()
+    for piece, index in vocabulary.items()
   }
-  made = tokenizers.Tokenizer(
+  tokenizer = tokenizers.Tokenizer(
     tokenizers.models.WordPiece(pieces, unk_token='[UNK]')
   )
-  made.normalizer = tokenizers.normalizers.Sequence(
+  tokenizer.normalizer = tokenizers.normalizers.Sequence(
     [tokenizers.normalizers.NFKC(), tokenizers.normalizers.Lowercase()]
   )
-  made.pre_tokenizer = tokenizers.pre_tokenizers.Split(
+  tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Split(
     tokenizers.Regex(r'[\s\S]'), 'isolated'
   )
-  made.save(str(path))
+  tokenizer.save(str(path))
 
 
 def _alike(run, folder: pathlib.Path) -> int:
   """Texts that all three read alike."""
   theirs = [
-    post_processor.load_without_truncation(folder / place)
-    for place in ('hf', 'back')
+    post_processor.load_without_truncation(folder / folder_name)
+    for folder_name in ('hf', 'back')
   ]
-  for one in theirs:
-    one.encode_special_tokens = True
+  for tensor in theirs:
+    tensor.encode_special_tokens = True
   return sum(
     all(
-      one.encode(text, add_special_tokens=False).ids
+      tensor.encode(text, add_special_tokens=False).ids
       == list(run.vocabulary.encode(text))
-      for one in theirs
+      for tensor in theirs
     )
     for text in hard_texts.TEXTS
   )
@@ -129,9 +129,9 @@ def _rows(run) -> tuple[np.ndarray, np.ndarray]:
   ids = np.full((len(hard_texts.TEXTS), reference.LENGTH), spec.pad_id)
   mask = np.zeros_like(ids)
   for i, text in enumerate(hard_texts.TEXTS):
-    most = 2 + i % (reference.LENGTH - 3)  # rows of several lengths
-    one = [*first, *run.vocabulary.encode(text)[:most], spec.eos_id]
-    ids[i, : len(one)], mask[i, : len(one)] = one, 1
+    max_tokens = 2 + i % (reference.LENGTH - 3)  # rows of several lengths
+    token_ids = [*first, *run.vocabulary.encode(text)[:max_tokens], spec.eos_id]
+    ids[i, : len(token_ids)], mask[i, : len(token_ids)] = token_ids, 1
   return ids, mask
 
 
@@ -144,61 +144,61 @@ def _has_logits(model) -> bool:
 def _ours(model, run, params, rows):
   """Logits of the run's model, or states where there are none."""
   ids, mask = rows
-  given = {'segment_ids': mask}
+  extra_inputs = {'segment_ids': mask}
   if model.config.is_encoder_decoder:  # the text before is the target
-    given |= {
+    extra_inputs |= {
       'decoder_token_ids': jnp.roll(ids, 1, 0),
       'decoder_segment_ids': jnp.roll(mask, 1, 0),
     }
   elif getattr(model.config, 'use_lang_emb', False):
-    given |= {'language_ids': jnp.ones_like(ids)}
+    extra_inputs |= {'language_ids': jnp.ones_like(ids)}
   method = '__call__' if _has_logits(model) else 'encode'
-  return run.model.apply({'params': params}, ids, method=method, **given)
+  return run.model.apply({'params': params}, ids, method=method, **extra_inputs)
 
 
 def _theirs(model, rows) -> np.ndarray:
   """The same by transformers."""
   ids, mask = map(torch.tensor, rows)
-  given = {'input_ids': ids, 'attention_mask': mask}
+  model_inputs = {'input_ids': ids, 'attention_mask': mask}
   if model.config.is_encoder_decoder:
-    given |= {
+    model_inputs |= {
       'decoder_input_ids': ids.roll(1, 0),
       'decoder_attention_mask': mask.roll(1, 0),
     }
   elif getattr(model.config, 'use_lang_emb', False):
-    given |= {'langs': torch.ones_like(ids)}
+    model_inputs |= {'langs': torch.ones_like(ids)}
   with torch.no_grad():
-    found = model(**given, output_hidden_states=True)
+    outputs = model(**model_inputs, output_hidden_states=True)
     if not _has_logits(model):
-      return found.hidden_states[-1].numpy()
-    if 'prediction_logits' in found:
-      return found.prediction_logits.numpy()
-    if 'logits' not in found:  # a base model, such as BART's
-      return (found.last_hidden_state @ model.shared.weight.T).numpy()
-    return found.logits.numpy()
+      return outputs.hidden_states[-1].numpy()
+    if 'prediction_logits' in outputs:
+      return outputs.prediction_logits.numpy()
+    if 'logits' not in outputs:  # a base model, such as BART's
+      return (outputs.last_hidden_state @ model.shared.weight.T).numpy()
+    return outputs.logits.numpy()
 
 
 def _apart(model, run, params, rows) -> float:
   """The largest difference of logits, or of states where there are none."""
   ours = jax.jit(lambda p: _ours(model, run, p, rows))(params)
-  wanted = _theirs(model, rows)
+  expected = _theirs(model, rows)
   mask = rows[1]
   if model.config.is_encoder_decoder:
     mask = np.roll(mask, 1, 0)
-  return float(np.abs(ours - wanted)[mask > 0].max())
+  return float(np.abs(ours - expected)[mask > 0].max())
 
 
 def _after_steps(model, run, rows, folder: pathlib.Path) -> str:
   """The same of the model that is trained and exported, and its change."""
-  every = run.restore_params(0)
-  params, before = every['model'], every['model']
+  all_params = run.restore_params(0)
+  params, before = all_params['model'], all_params['model']
   optimizer = optax.adam(1e-3)
   state = optimizer.init(params)
 
   def loss(params, ids, mask):
-    found = _ours(model, run, params, (ids, mask))
-    wanted = jnp.arange(found.size).reshape(found.shape) % 7 / 7
-    return jnp.mean(jnp.where(mask[..., None] > 0, (found - wanted) ** 2, 0))
+    outputs = _ours(model, run, params, (ids, mask))
+    weights = jnp.arange(outputs.size).reshape(outputs.shape) % 7 / 7
+    return jnp.mean(jnp.where(mask[..., None] > 0, (outputs - weights) ** 2, 0))
 
   @jax.jit
   def step(params, state, ids, mask):
@@ -209,23 +209,23 @@ def _after_steps(model, run, rows, folder: pathlib.Path) -> str:
     params, state = step(
       params, state, *(part[i::_STEPS][:11] for part in rows)
     )
-  kept = checkpoints.Checkpoints(
+  checkpoint_store = checkpoints.Checkpoints(
     run.directory,
     checkpoints.CheckpointOptions(
       max_to_keep=None, enable_async_checkpointing=False
     ),
   )
-  kept.save(
+  checkpoint_store.save(
     train_state.TrainState(
       step=jnp.int32(_STEPS),
-      params=every | {'model': params},
+      params=all_params | {'model': params},
       opt_state=(),
       ema=(),
       objective_state={},
     ),
     {},
   )
-  kept.close()
+  checkpoint_store.close()
   checked = huggingface_export.check_export(run.directory, step=_STEPS)
   folder_writer.write_folder(checked, folder / 'trained')
   theirs = type(model).from_pretrained(folder / 'trained').eval()
@@ -237,8 +237,8 @@ def _after_steps(model, run, rows, folder: pathlib.Path) -> str:
 def _same(folder: pathlib.Path) -> bool:
   """Whether each tensor comes back; BART's base model gets a prefix."""
   first, back = (
-    safetensors.numpy.load_file(folder / place / 'model.safetensors')
-    for place in ('hf', 'back')
+    safetensors.numpy.load_file(folder / folder_name / 'model.safetensors')
+    for folder_name in ('hf', 'back')
   )
   if not first.keys() & back.keys():
     first = {f'model.{name}': value for name, value in first.items()}
@@ -253,9 +253,9 @@ def main(names: list[str]) -> None:
   """Prints the table."""
   print('| model | ids | logits | after 20 steps | back |')
   print('| --- | --- | --- | --- | --- |', flush=True)
-  every = [*reference.MASKED_LMS, *reference.CLASSIFIERS, *seq2seq.MODELS]
-  every += released.CONFIGS
-  for name in names or every:
+  model_names = [*reference.MASKED_LMS, *reference.CLASSIFIERS, *seq2seq.MODELS]
+  model_names += released.CONFIGS
+  for name in names or model_names:
     with tempfile.TemporaryDirectory() as folder:
       with contextlib.redirect_stderr(io.StringIO()):
         text = row(name, pathlib.Path(folder))

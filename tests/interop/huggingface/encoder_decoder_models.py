@@ -79,11 +79,11 @@ MODELS = {
 
 def make(name):
   """A model for evaluation with every weight drawn anew."""
-  kind, options, own = MODELS[name]
+  kind, options, own_options = MODELS[name]
   model = getattr(transformers, f'{kind}ForConditionalGeneration')(
     getattr(transformers, f'{kind}Config')(**options)
   )
-  if own:
+  if own_options:
     model.lm_head.weight = torch.nn.Parameter(torch.zeros(VOCAB, 30))
   if kind in ('MBart', 'Bart'):
     model.final_logits_bias.copy_(torch.linspace(-1, 1, VOCAB)[None])

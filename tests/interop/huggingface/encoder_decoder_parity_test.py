@@ -94,7 +94,7 @@ def _check_gradients(model, run, grads):
     for path, leaf in jax.tree_util.tree_leaves_with_path(grads)
   }
   parameters = dict(model.named_parameters())
-  seen = set()
+  visited = set()
   for assignment in huggingface_export.check_export(run.directory).assignments:
     if assignment.tensor == 'final_logits_bias':  # the reference's buffer
       continue
@@ -108,8 +108,8 @@ def _check_gradients(model, run, grads):
       rtol=1e-4,
       err_msg=assignment.tensor,
     )
-    seen.add(assignment.tensor)
-  assert seen == set(parameters)
+    visited.add(assignment.tensor)
+  assert visited == set(parameters)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_generating_from_an_imported_model(imported, name):
   model, _, run = imported(name)
   source, _, _ = models.inputs()
   spec = run.vocabulary.spec
-  made = decoding.generate(
+  generated = decoding.generate(
     run.model,
     run.restore_params(0),
     {'token_ids': source, 'segment_ids': models.SOURCE},
@@ -218,7 +218,7 @@ def test_generating_from_an_imported_model(imported, name):
       eos_token_id=None,
       pad_token_id=spec.pad_id,
     ).numpy()[:, 1:]
-  tokens = np.asarray(made.token_ids)[:, 0]
+  tokens = np.asarray(generated.token_ids)[:, 0]
   ended = np.cumsum(tokens == spec.eos_id, axis=1) > 0
   assert not ended.all()
   np.testing.assert_array_equal(tokens[~ended], want[~ended])

@@ -27,16 +27,16 @@ def test_the_plug_in_module_is_plugged_out():
     'model/layers_0/cross_attention_norm/scale',
     'model/layers/attention/query/kernel',
   ]
-  config, left = choices.plug_out(_ROBERTA, names)
-  assert not config.cross_attention and left == names[:2]
+  config, remaining = choices.plug_out(_ROBERTA, names)
+  assert not config.cross_attention and remaining == names[:2]
   assert choices.plug_out(config, names) == (config, [])
 
 
 def test_the_head_of_tokens_stays_behind_where_a_task_has_none():
   names = ['model/head_dense/kernel', 'model/output_bias', 'model/layers/x']
   task = architecture_registry.Task.SEQUENCE_CLASSIFICATION
-  config, left = choices.without_token_head(_ROBERTA, task, names)
-  assert config.mlm_head == 'none' and left == names[:2]
+  config, remaining = choices.without_token_head(_ROBERTA, task, names)
+  assert config.mlm_head == 'none' and remaining == names[:2]
   same = choices.without_token_head(
     _ROBERTA, architecture_registry.Task.MASKED_LM, names
   )
@@ -60,7 +60,7 @@ def test_heads_of_training_stay_behind():
 
 
 @pytest.mark.parametrize(
-  'wanted, origins, found',
+  'tokenizer_type, origins, expected_type',
   [
     (None, ['xlm-roberta', 'roberta'], 'xlm-roberta'),
     (None, [None, 'roberta'], 'roberta'),
@@ -68,14 +68,18 @@ def test_heads_of_training_stay_behind():
     ('xlm-roberta', ['roberta'], 'xlm-roberta'),
   ],
 )
-def test_the_tokenizers_type_comes_first(wanted, origins, found):
+def test_the_tokenizers_type_comes_first(
+  tokenizer_type, origins, expected_type
+):
   config, _ = choices.plug_out(_ROBERTA, [])
-  chosen, same = choices.choose_architecture(config, wanted, origins, pad_id=1)
-  assert chosen.model_type == found and same == config
+  chosen, same = choices.choose_architecture(
+    config, tokenizer_type, origins, pad_id=1
+  )
+  assert chosen.model_type == expected_type and same == config
 
 
 def test_several_labeled_heads_need_a_choice():
-  found = architecture_registry.find_architecture('roberta')
+  architecture = architecture_registry.find_architecture('roberta')
   names = [
     'heads/sequence_classification/output/bias',
     'heads/token_classification/output/bias',
@@ -85,8 +89,10 @@ def test_several_labeled_heads_need_a_choice():
     got='sequence_classification, token_classification',
     where='heads/',
   ):
-    choices.choose_task(_ROBERTA, found, task=None, origin=None, names=names)
-  one = choices.choose_task(
-    _ROBERTA, found, task=None, origin='masked_lm', names=names[1:]
+    choices.choose_task(
+      _ROBERTA, architecture, task=None, origin=None, names=names
+    )
+  task_choice = choices.choose_task(
+    _ROBERTA, architecture, task=None, origin='masked_lm', names=names[1:]
   )
-  assert one is architecture_registry.Task.TOKEN_CLASSIFICATION
+  assert task_choice is architecture_registry.Task.TOKEN_CLASSIFICATION

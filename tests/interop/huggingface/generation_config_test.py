@@ -65,19 +65,19 @@ def test_transformers_generates_the_same(translator, tmp_path, start, symbols):
     huggingface_export.check_export(directory, direction=('de', 'en')), folder
   )
   assert not notes
-  wanted = xlflax.load_run(directory).translate(
+  expected = xlflax.load_run(directory).translate(
     _TEXTS, source='de', target='en', beam_size=1
   )
   tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
   model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
-  made = tokenizer(_TEXTS, padding=True, return_tensors='pt')
-  made.pop('token_type_ids', None)
+  encoded = tokenizer(_TEXTS, padding=True, return_tensors='pt')
+  encoded.pop('token_type_ids', None)
   with torch.no_grad():
-    found = model.generate(**made, num_beams=1, do_sample=False)
-  texts = tokenizer.batch_decode(found, skip_special_tokens=True)
-  assert len(set(wanted)) > 1
-  for one, other in zip(wanted, texts, strict=True):
-    assert other.startswith(one)  # xlflax ends after 3n + 10 tokens
+    generated = model.generate(**encoded, num_beams=1, do_sample=False)
+  texts = tokenizer.batch_decode(generated, skip_special_tokens=True)
+  assert len(set(expected)) > 1
+  for translation, other in zip(expected, texts, strict=True):
+    assert other.startswith(translation)  # xlflax ends after 3n + 10 tokens
 
 
 def test_a_direction_that_is_not_given_is_said(translator, tmp_path):
@@ -86,9 +86,9 @@ def test_a_direction_that_is_not_given_is_said(translator, tmp_path):
     huggingface_export.check_export(directory), tmp_path / 'out'
   )
   assert [n for n in notes if '--target_lang' in n]
-  written = json.loads((tmp_path / 'out/generation_config.json').read_text())
-  assert 'decoder_start_token_id' not in written
-  assert written['eos_token_id'] == 2
+  config = json.loads((tmp_path / 'out/generation_config.json').read_text())
+  assert 'decoder_start_token_id' not in config
+  assert config['eos_token_id'] == 2
 
 
 def test_a_direction_of_an_encoder_is_refused(run_of):

@@ -45,7 +45,7 @@ def write(folder: pathlib.Path) -> pathlib.Path:
   (folder / 'config.json').write_text(json.dumps(CONFIG))
   (folder / 'tokenizer.json').write_text(json.dumps(TOKENIZER))
   described = config_json.describe_model(folder)
-  found = tensor_rules.assign_tensors(
+  tensors = tensor_rules.assign_tensors(
     tensor_mapping.collect_rules(
       described.architecture, described.task, described.config, has=()
     ),
@@ -53,7 +53,7 @@ def write(folder: pathlib.Path) -> pathlib.Path:
     vocab_size=len(_PIECES),
   )
   safetensors.numpy.save_file(
-    {a.tensor: np.zeros(a.whole_shape, np.float32) for a in found},
+    {a.tensor: np.zeros(a.whole_shape, np.float32) for a in tensors},
     folder / 'model.safetensors',
   )
   return folder

@@ -103,7 +103,7 @@ def test_odd_values_are_read_or_refused(folder, value):
     ('tokenizer_config.json', 'mask_token'),
     ('tokenizer_config.json', 'extra_ids'),
   ):
-    kept = {p.name: p.read_bytes() for p in folder.iterdir()}
+    contents = {p.name: p.read_bytes() for p in folder.iterdir()}
     _edit(folder, name, **{option: value})
     try:
       huggingface_import.check_import(folder)
@@ -111,7 +111,7 @@ def test_odd_values_are_read_or_refused(folder, value):
       pass
     for path in folder.iterdir():
       path.unlink()
-    for path, content in kept.items():
+    for path, content in contents.items():
       (folder / path).write_bytes(content)
 
 

@@ -146,21 +146,21 @@ def hub(tmp_path, monkeypatch):
 
 
 def test_a_model_is_fetched_by_its_name(hub, tmp_path):
-  _, asked = hub
+  _, requests = hub
   run = xlflax.from_huggingface('org/name', model_dir=tmp_path / 'run')
   assert run.steps == [0]
   record = json.loads(
     (tmp_path / 'run' / huggingface_import.RECORD).read_text()
   )
   assert record['hub'] == {'repository': 'org/name', 'revision': _COMMIT}
-  assert not [p for p in asked if p.endswith(('.h5', '.bin'))]
-  assert [p for p in asked if p.endswith('/model.safetensors')]
+  assert not [p for p in requests if p.endswith(('.h5', '.bin'))]
+  assert [p for p in requests if p.endswith('/model.safetensors')]
 
 
 def test_offline_the_cache_is_read(hub, monkeypatch):
-  found = hub_files.resolve_folder('org/name@main')
+  folder = hub_files.resolve_folder('org/name@main')
   monkeypatch.setattr(constants, 'HF_HUB_OFFLINE', True)
-  assert hub_files.resolve_folder('org/name') == found
+  assert hub_files.resolve_folder('org/name') == folder
 
 
 def test_what_is_not_there_is_said(hub):
@@ -213,8 +213,8 @@ def test_other_weights_of_the_model_go(hub, exported, monkeypatch):
     'onnx/model.onnx',
     'modules.json',
   }
-  others = ('adapter_model.safetensors', 'models/x.safetensors')
-  for name in (*stale, *others):
+  unused_files = ('adapter_model.safetensors', 'models/x.safetensors')
+  for name in (*stale, *unused_files):
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).write_bytes(b'old')
   monkeypatch.setenv('HF_TOKEN', 'hf_of_the_test')
@@ -231,9 +231,9 @@ def test_other_weights_of_the_model_go(hub, exported, monkeypatch):
 def test_a_preview_sends_nothing(hub, exported, capfd):
   assert cli.main(['push-to-hub', str(exported), 'org/new', '--dry_run']) == 0
   assert not _Hub.asked and not _Hub.sent
-  shown = capfd.readouterr().out
-  assert 'model.safetensors' in shown and 'license: mit' in shown
-  assert 'notes.txt' not in shown and 'org/new' in shown
+  output = capfd.readouterr().out
+  assert 'model.safetensors' in output and 'license: mit' in output
+  assert 'notes.txt' not in output and 'org/new' in output
 
 
 def test_public_is_asked_for(hub, exported, monkeypatch):

@@ -95,9 +95,9 @@ def test_models_of_xlflax_are_exported_exactly(
   directory, model, params = run_of(**options)
   folder = tmp_path / 'out'
   folder_writer.write_folder(huggingface_export.check_export(directory), folder)
-  written = json.loads((folder / 'config.json').read_text())
-  assert written['model_type'] == model_type
-  assert written['type_vocab_size'] == 1
+  config = json.loads((folder / 'config.json').read_text())
+  assert config['model_type'] == model_type
+  assert config['type_vocab_size'] == 1
   theirs = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
   ids = np.array([[1, 9, 8, 7, 10, 2], [1, 20, 21, 2, 0, 0]], np.int32)
   mask = ids != 0
@@ -105,11 +105,11 @@ def test_models_of_xlflax_are_exported_exactly(
     {'params': params}, ids, segment_ids=mask.astype(int)
   )
   with torch.no_grad():
-    found = theirs(
+    states = theirs(
       input_ids=torch.tensor(ids, dtype=torch.long),
       attention_mask=torch.tensor(mask, dtype=torch.long),
     ).logits.numpy()
-  np.testing.assert_allclose(found[mask], logits[mask], atol=2e-4)
+  np.testing.assert_allclose(states[mask], logits[mask], atol=2e-4)
   table = next(
     value
     for name, value in theirs.state_dict().items()
@@ -119,7 +119,7 @@ def test_models_of_xlflax_are_exported_exactly(
   assert len(table) == 12 + after_padding
   assert not table[:first_row].any()
   tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-  assert written['pad_token_id'] == tokenizer.pad_token_id == 0
+  assert config['pad_token_id'] == tokenizer.pad_token_id == 0
 
 
 def test_texts_of_several_lengths_give_the_states_of_the_run(run_of, tmp_path):
@@ -127,15 +127,15 @@ def test_texts_of_several_lengths_give_the_states_of_the_run(run_of, tmp_path):
   folder = tmp_path / 'out'
   folder_writer.write_folder(huggingface_export.check_export(directory), folder)
   texts = ['the dog sleeps', 'die Katze', 'a']
-  made = transformers.AutoTokenizer.from_pretrained(folder)(
+  tokenizer = transformers.AutoTokenizer.from_pretrained(folder)(
     texts, padding=True, truncation=True, return_tensors='pt'
   )
   theirs = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
   with torch.no_grad():
-    found = theirs(**made).logits.numpy()
-  mask = made['attention_mask'].numpy()
+    found = theirs(**tokenizer).logits.numpy()
+  mask = tokenizer['attention_mask'].numpy()
   logits = jax.jit(model.apply)(
-    {'params': params}, made['input_ids'].numpy(), segment_ids=mask
+    {'params': params}, tokenizer['input_ids'].numpy(), segment_ids=mask
   )
   real = mask > 0
   np.testing.assert_allclose(found[real], logits[real], atol=2e-4)
@@ -143,7 +143,7 @@ def test_texts_of_several_lengths_give_the_states_of_the_run(run_of, tmp_path):
 
 def test_constant_positions_that_begin_elsewhere_are_not_exported():
   sizes = {key: value for key, value in _SIZES.items() if key != 'num_layers'}
-  made = encoder_decoder_config.EncoderDecoderConfig(
+  config = encoder_decoder_config.EncoderDecoderConfig(
     **sizes,
     family='pre_ln',
     num_encoder_layers=1,
@@ -153,10 +153,10 @@ def test_constant_positions_that_begin_elsewhere_are_not_exported():
     output_bias=False,
     position_offset=2,
   )
-  assert huggingface_export.find_export_type(made, pad_id=1) == 'm2m_100'
-  told = huggingface_export.find_export_type(made, pad_id=0)
-  assert_mentions(told, 'm2m_100', 'position_offset', 2, 'id', 1)
-  moved = dataclasses.replace(made, position_offset=1)
+  assert huggingface_export.find_export_type(config, pad_id=1) == 'm2m_100'
+  export_type = huggingface_export.find_export_type(config, pad_id=0)
+  assert_mentions(export_type, 'm2m_100', 'position_offset', 2, 'id', 1)
+  moved = dataclasses.replace(config, position_offset=1)
   assert huggingface_export.find_export_type(moved, pad_id=0) == 'm2m_100'
 
 
@@ -183,12 +183,14 @@ def test_post_norm_encoder_decoders_are_exported_exactly(run_of, tmp_path):
     decoder_segment_ids=(target != 0).astype(np.int32),
   )
   with torch.no_grad():
-    found = theirs(
+    states = theirs(
       input_ids=torch.tensor(source, dtype=torch.long),
       attention_mask=torch.tensor(source != 0, dtype=torch.long),
       decoder_input_ids=torch.tensor(target, dtype=torch.long),
     ).logits.numpy()
-  np.testing.assert_allclose(found[target != 0], logits[target != 0], atol=2e-4)
+  np.testing.assert_allclose(
+    states[target != 0], logits[target != 0], atol=2e-4
+  )
   for side in (theirs.model.encoder, theirs.model.decoder):
     table = side.embed_positions.weight
     assert len(table) == 14 and not table[:2].any() and table[2:].any()
@@ -211,11 +213,11 @@ def test_files_that_others_can_read(run_of, tmp_path):
 
 
 def test_what_a_model_can_be_exported_as(vocabulary):
-  made = encoder_config.with_vocabulary(
+  config = encoder_config.with_vocabulary(
     encoder_config.EncoderConfig(**_SIZES), vocabulary.spec
   )
-  assert huggingface_export.find_export_type(made, pad_id=0) == 'bert'
-  odd = dataclasses.replace(made, scale_embeddings=True)
+  assert huggingface_export.find_export_type(config, pad_id=0) == 'bert'
+  odd = dataclasses.replace(config, scale_embeddings=True)
   text = huggingface_export.find_export_type(odd, pad_id=0)
   assert text.startswith('nothing: ') and 'scale_embeddings' in text
 
@@ -233,7 +235,7 @@ _TIED = {'veco_small_translation', 'veco_translation'}
 
 
 def _sizes_of_the_package() -> dict[str, nn.Module]:
-  found = {}
+  kinds = {}
   for name in config_files.shipped_file_names():
     if (
       name.startswith('models/')
@@ -241,17 +243,17 @@ def _sizes_of_the_package() -> dict[str, nn.Module]:
     ):
       configuration = gin_config.load_gin_files([name], partial=True)
       with contextlib.suppress(errors.ConfigError):  # a part of others
-        found[pathlib.Path(name).stem] = configuration.macro('MODEL')
-  return found
+        kinds[pathlib.Path(name).stem] = configuration.macro('MODEL')
+  return kinds
 
 
 def test_every_size_of_the_package_can_be_exported():
-  told = {
+  messages = {
     name: huggingface_export.find_export_type(model.config, pad_id=0)
     for name, model in _sizes_of_the_package().items()
   }
-  tied = {name: told.pop(name) for name in _TIED}
-  assert told == _SHIPPED
+  tied = {name: messages.pop(name) for name in _TIED}
+  assert messages == _SHIPPED
   assert all('tie_decoder is True' in why for why in tied.values())
 
 

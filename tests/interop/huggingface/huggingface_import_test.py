@@ -80,11 +80,11 @@ def test_the_card_says_what_is_known_of_the_origin(folder, tmp_path):
 
 
 def test_a_snapshot_of_the_hub_is_named(folder, tmp_path):
-  place = tmp_path / 'hub/models--org--name/snapshots/0123456789abcdef'
-  place.parent.mkdir(parents=True)
-  folder.rename(place)
+  snapshot_dir = tmp_path / 'hub/models--org--name/snapshots/0123456789abcdef'
+  snapshot_dir.parent.mkdir(parents=True)
+  folder.rename(snapshot_dir)
   huggingface_import.convert_import(
-    huggingface_import.check_import(place, languages=['de', 'zh_Hans']),
+    huggingface_import.check_import(snapshot_dir, languages=['de', 'zh_Hans']),
     tmp_path / 'ours',
   )
   record = run_directory.read_run_file(
@@ -218,8 +218,8 @@ def test_a_tensor_that_is_not_finite_is_named(folder, tmp_path, value):
 def test_a_tokenizer_of_another_model_is_not_exported(folder, tmp_path):
   """Of the files that are only handed on, too."""
   run, _ = _params(folder, tmp_path / 'ours')
-  known = run.vocabulary.description['tokenizer_files']
-  assert set(known) >= {'tokenizer_config.json'}
+  tokenizer_files = run.vocabulary.description['tokenizer_files']
+  assert set(tokenizer_files) >= {'tokenizer_config.json'}
   path = tmp_path / 'ours' / 'vocabulary' / 'tokenizer_config.json'
   path.write_text('{}')
   with raises_error(errors.VocabularyError, where='tokenizer_config.json'):
@@ -497,7 +497,9 @@ def test_a_bucket(folder, tmp_path):
   folder_writer.write_folder(
     huggingface_export.check_export(run.directory), tmp_path / 'back'
   )
-  expected, got = (_tensors(one) for one in (folder, tmp_path / 'back'))
+  expected, got = (
+    _tensors(folder_name) for folder_name in (folder, tmp_path / 'back')
+  )
   assert expected.keys() == got.keys()
   for name, value in expected.items():
     np.testing.assert_array_equal(got[name], value)

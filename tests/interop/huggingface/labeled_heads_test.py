@@ -266,5 +266,5 @@ def test_how_an_exported_head_reads_states(model_type, fields, expected):
     ):
       labeled_heads.style_options(architecture, None, objective, {})
   else:
-    found = labeled_heads.style_options(architecture, None, objective, {})
-    assert found == expected
+    options = labeled_heads.style_options(architecture, None, objective, {})
+    assert options == expected

@@ -58,12 +58,15 @@ def test_onnxruntime_computes_the_folders_logits(run_of, tmp_path, options):
   )
   session = runtime.InferenceSession(folder / onnx_files.FILE)
   ids = np.array([[1, 9, 8, 7, 2], [1, 9, 2, 0, 0], [1, 2, 0, 0, 0]])
-  given = {'input_ids': ids, 'attention_mask': (ids > 0).astype(np.int64)}
+  session_inputs = {
+    'input_ids': ids,
+    'attention_mask': (ids > 0).astype(np.int64),
+  }
   if 'type_vocab_size' in options:
-    given['token_type_ids'] = np.zeros_like(ids)
-  (found,) = session.run(['logits'], given)
-  wanted = model.apply({'params': params}, ids, segment_ids=ids > 0)
-  np.testing.assert_allclose(found[ids > 0], wanted[ids > 0], atol=1e-4)
+    session_inputs['token_type_ids'] = np.zeros_like(ids)
+  (outputs,) = session.run(['logits'], session_inputs)
+  expected = model.apply({'params': params}, ids, segment_ids=ids > 0)
+  np.testing.assert_allclose(outputs[ids > 0], expected[ids > 0], atol=1e-4)
 
 
 @pytest.mark.slow

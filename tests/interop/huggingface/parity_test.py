@@ -154,13 +154,13 @@ def _check_masked_lm(model, run):
 
 def _gradients_as_saved(model):
   """Gradients by the names of files, some of which hold several as one."""
-  found = {
+  outputs = {
     name: torch.zeros_like(p) if p.grad is None else p.grad
     for name, p in model.named_parameters(remove_duplicate=False)
   }
   if model.config.model_type in ('gte', 'jina_embeddings_v3', 'nomic_bert'):
-    return core_model_loading.revert_weight_conversion(model, found)
-  return found
+    return core_model_loading.revert_weight_conversion(model, outputs)
+  return outputs
 
 
 def _check_gradients(model, run, grads):
@@ -169,7 +169,7 @@ def _check_gradients(model, run, grads):
     for path, leaf in jax.tree_util.tree_leaves_with_path(grads)
   }
   parameters = _gradients_as_saved(model)
-  seen = set()
+  visited = set()
   for assignment in huggingface_export.check_export(run.directory).assignments:
     value = flat[assignment.parameter]
     if assignment.layer is not None:
@@ -184,16 +184,16 @@ def _check_gradients(model, run, grads):
       rtol=1e-4,
       err_msg=assignment.tensor,
     )
-    seen.add(assignment.tensor)
-  left = {
+    visited.add(assignment.tensor)
+  remaining = {
     name
-    for name in parameters.keys() - seen
+    for name in parameters.keys() - visited
     if not any(
       part in name for part in ('decoder', 'pred_layer', 'vocab_projector')
     )
   }
   tied = {'lm_head.weight'} if run.model.config.tie_word_embeddings else set()
-  assert left <= {'transformer.position_embeddings.weight'} | tied
+  assert remaining <= {'transformer.position_embeddings.weight'} | tied
 
 
 @pytest.mark.parametrize(

@@ -49,18 +49,18 @@ _LORA = adapter_config.LoRA(
 @pytest.fixture(scope='module')
 def bases(tmp_path_factory):
   """Name -> (reference model, its folder, imported run)."""
-  made = {}
+  models = {}
 
   def make(name):
-    if name not in made:
+    if name not in models:
       folder = tmp_path_factory.mktemp(name)
       model = reference.make(name)
       reference.save(model, folder / 'hf')
       huggingface_import.convert_import(
         huggingface_import.check_import(folder / 'hf'), folder / 'run'
       )
-      made[name] = model, folder / 'hf', folder / 'run'
-    return made[name]
+      models[name] = model, folder / 'hf', folder / 'run'
+    return models[name]
 
   return make
 

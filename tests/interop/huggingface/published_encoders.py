@@ -125,20 +125,22 @@ def by_hand(folder: pathlib.Path, texts, prompt: str = '') -> np.ndarray:
   tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
   model = transformers.AutoModel.from_pretrained(folder).eval()
   pooling = json.loads((folder / '1_Pooling/config.json').read_text())
-  found = []
+  vectors = []
   for text in texts:
-    given = tokenizer(
+    encoded = tokenizer(
       prompt + text, truncation=True, max_length=12, return_tensors='pt'
     )
     with torch.no_grad():
-      states = model(**given).last_hidden_state[0].numpy()
+      states = model(**encoded).last_hidden_state[0].numpy()
     first = pooling['pooling_mode'] == 'cls'
-    found.append(states[0] if first else states.mean(0))
-  made = np.stack(found)
+    vectors.append(states[0] if first else states.mean(0))
+  stacked = np.stack(vectors)
   if (folder / '2_Dense').exists():
     weights = safetensors.numpy.load_file(folder / '2_Dense/model.safetensors')
-    made = np.tanh(made @ weights['linear.weight'].T + weights['linear.bias'])
-  return made / np.linalg.norm(made, axis=1, keepdims=True)
+    stacked = np.tanh(
+      stacked @ weights['linear.weight'].T + weights['linear.bias']
+    )
+  return stacked / np.linalg.norm(stacked, axis=1, keepdims=True)
 
 
 def _write_dense(folder: pathlib.Path, size: int) -> None:

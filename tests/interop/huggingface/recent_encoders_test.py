@@ -77,9 +77,11 @@ def _published_gte(folder):
   model = transformers.GteModel(transformers.GteConfig(**options))
   generator = torch.Generator().manual_seed(0)
   with torch.no_grad():
-    for name, one in model.named_parameters():
+    for name, parameter in model.named_parameters():
       scale = 'norm' in name.lower() and name.endswith('weight')
-      one.copy_(torch.randn(one.shape, generator=generator) * 0.2 + scale)
+      parameter.copy_(
+        torch.randn(parameter.shape, generator=generator) * 0.2 + scale
+      )
   # The code's: base times factor, and all of it by factor^(2 / D).
   places = torch.arange(0, 10, 2) / 10
   periods = (20000 * 8.0) ** places * 8.0 ** (2 / 10)
@@ -118,15 +120,15 @@ def test_mgte_as_published(tmp_path):
     huggingface_import.convert_import(checked, tmp_path / 'ours')
   )
   ids, ours = _states(run)
-  given = {
+  model_inputs = {
     'input_ids': torch.tensor(ids),
     'attention_mask': torch.tensor(reference.PADDING),
   }
   with torch.no_grad():
-    theirs = model(**given).last_hidden_state.numpy()
-  kept = reference.PADDING > 0
+    theirs = model(**model_inputs).last_hidden_state.numpy()
+  is_token = reference.PADDING > 0
   np.testing.assert_allclose(
-    np.asarray(ours)[kept], theirs[kept], atol=2e-5, rtol=2e-5
+    np.asarray(ours)[is_token], theirs[is_token], atol=2e-5, rtol=2e-5
   )
   folder_writer.write_folder(
     huggingface_export.check_export(run.directory), tmp_path / 'back'
@@ -134,12 +136,14 @@ def test_mgte_as_published(tmp_path):
   back = transformers.AutoModel.from_pretrained(tmp_path / 'back')
   assert isinstance(back, gte_lib.GteModel)
   with torch.no_grad():
-    again = back(**given).last_hidden_state.numpy()
-  np.testing.assert_allclose(again[kept], theirs[kept], atol=2e-5, rtol=2e-5)
-  written = safetensors.numpy.load_file(tmp_path / 'back/model.safetensors')
+    again = back(**model_inputs).last_hidden_state.numpy()
+  np.testing.assert_allclose(
+    again[is_token], theirs[is_token], atol=2e-5, rtol=2e-5
+  )
+  tensors = safetensors.numpy.load_file(tmp_path / 'back/model.safetensors')
   for name, value in model.state_dict().items():
     if name.startswith('embeddings.'):
-      np.testing.assert_array_equal(written[name], value.numpy())
+      np.testing.assert_array_equal(tensors[name], value.numpy())
 
 
 @pytest.mark.parametrize(
@@ -182,19 +186,19 @@ def test_nomic_with_the_options_of_its_first_code_alone(tmp_path):
       input_ids=torch.tensor(ids),
       attention_mask=torch.tensor(reference.PADDING),
     ).last_hidden_state.numpy()
-  kept = reference.PADDING > 0
+  is_token = reference.PADDING > 0
   np.testing.assert_allclose(
-    np.asarray(ours)[kept], theirs[kept], atol=2e-5, rtol=2e-5
+    np.asarray(ours)[is_token], theirs[is_token], atol=2e-5, rtol=2e-5
   )
   folder_writer.write_folder(
     huggingface_export.check_export(run.directory), tmp_path / 'back'
   )
-  written = json.loads((tmp_path / 'back/config.json').read_text())
+  config = json.loads((tmp_path / 'back/config.json').read_text())
   del options['torch_dtype']  # which is written as dtype
-  assert written == written | options
+  assert config == config | options
   files = [
-    safetensors.numpy.load_file(tmp_path / f'{place}/model.safetensors')
-    for place in ('hf', 'back')
+    safetensors.numpy.load_file(tmp_path / f'{folder_name}/model.safetensors')
+    for folder_name in ('hf', 'back')
   ]
   assert files[0].keys() == files[1].keys()
   assert all(np.array_equal(files[0][k], files[1][k]) for k in files[0])
@@ -390,7 +394,7 @@ def test_xlm_v_and_glot500_with_a_sentencepiece_model_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
-  ('fields', 'wanted'),
+  ('fields', 'expected_config'),
   [
     ({}, 'jina_embeddings_v3'),
     (dict(rope_scaling_factor=2.0, type_vocab_size=0), 'jina_embeddings_v3'),
@@ -400,7 +404,7 @@ def test_xlm_v_and_glot500_with_a_sentencepiece_model_alone(tmp_path):
     (dict(position_embedding='learned', mlp_output_bias=False), 'nothing'),
   ],
 )
-def test_what_encoders_with_norms_after_blocks_become(fields, wanted):
+def test_what_encoders_with_norms_after_blocks_become(fields, expected_config):
   config = model_config.EncoderConfig(
     **dict(
       hidden_dim=16,
@@ -413,5 +417,5 @@ def test_what_encoders_with_norms_after_blocks_become(fields, wanted):
   )
   assert (
     huggingface_export.find_export_type(config, pad_id=0).partition(':')[0]
-    == wanted
+    == expected_config
   )

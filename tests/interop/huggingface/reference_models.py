@@ -354,12 +354,12 @@ def write_tokenizer(folder, size, model_type='bert'):
   padding = transformers.AutoConfig.from_pretrained(folder).pad_token_id
   special.insert(padding if padding in range(5) else 0, '[PAD]')
   pieces = special + [f'##{i}' for i in range(size - 5)]
-  made = tokenizers.Tokenizer(
+  tokenizer = tokenizers.Tokenizer(
     tokenizers.models.WordPiece(
       {piece: i for i, piece in enumerate(pieces)}, unk_token='[UNK]'
     )
   )
-  made.save(str(folder / 'tokenizer.json'))
+  tokenizer.save(str(folder / 'tokenizer.json'))
   (folder / 'tokenizer_config.json').write_text(
     '{"cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]",'
     ' "unk_token": "[UNK]", "mask_token": {"content": "[MASK]"}}'

@@ -23,12 +23,14 @@ LINES = [
 
 
 def bert(folder, **options):
-  made = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token='[UNK]'))
-  made.normalizer = tokenizers.normalizers.BertNormalizer(
+  tokenizer = tokenizers.Tokenizer(
+    tokenizers.models.WordPiece(unk_token='[UNK]')
+  )
+  tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(
     lowercase=options.get('do_lower_case', True)
   )
-  made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-  made.train_from_iterator(
+  tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+  tokenizer.train_from_iterator(
     LINES,
     trainers.WordPieceTrainer(
       vocab_size=300,
@@ -36,22 +38,22 @@ def bert(folder, **options):
       show_progress=False,
     ),
   )
-  pieces = sorted(made.get_vocab().items(), key=lambda item: item[1])
+  pieces = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
   (folder / 'vocab.txt').write_text('\n'.join(p for p, _ in pieces) + '\n')
   (folder / 'tokenizer_config.json').write_text(json.dumps(options))
   return transformers.BertTokenizer.from_pretrained(folder, **options)
 
 
 def roberta(folder):
-  made = tokenizers.ByteLevelBPETokenizer()
-  made.train_from_iterator(
+  tokenizer = tokenizers.ByteLevelBPETokenizer()
+  tokenizer.train_from_iterator(
     LINES,
     vocab_size=400,
     min_frequency=1,
     show_progress=False,
     special_tokens=['<s>', '<pad>', '</s>', '<unk>', '<mask>'],
   )
-  made.save_model(str(folder))
+  tokenizer.save_model(str(folder))
   return transformers.RobertaTokenizer.from_pretrained(folder)
 
 

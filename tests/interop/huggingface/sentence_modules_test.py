@@ -94,7 +94,7 @@ def _mean(folder, encoder):
 
 def _dense(folder, encoder):
   """CLS, a dense layer, normalisation: as version 6 writes it."""
-  made = _write(
+  written_files = _write(
     folder,
     encoder,
     [
@@ -127,9 +127,9 @@ def _dense(folder, encoder):
       'linear.weight': rng.normal(size=(8, 30)).astype('float32'),
       'linear.bias': rng.normal(size=8).astype('float32'),
     },
-    made / '2_Dense/model.safetensors',
+    written_files / '2_Dense/model.safetensors',
   )
-  return made
+  return written_files
 
 
 def _expected(folder, kind):
@@ -138,11 +138,13 @@ def _expected(folder, kind):
   model = transformers.AutoModel.from_pretrained(folder).eval()
   vectors = []
   for text in _TEXTS:
-    given = tokenizer(text, truncation=True, max_length=8, return_tensors='pt')
+    encoded = tokenizer(
+      text, truncation=True, max_length=8, return_tensors='pt'
+    )
     if kind == 'dense':
-      given = tokenizer(text, return_tensors='pt')
+      encoded = tokenizer(text, return_tensors='pt')
     with torch.no_grad():
-      states = model(**given).last_hidden_state[0].numpy()
+      states = model(**encoded).last_hidden_state[0].numpy()
     vectors.append(states.mean(0) if kind == 'mean' else states[0])
   vectors = np.stack(vectors)
   if kind == 'mean':
@@ -191,9 +193,9 @@ def test_the_library_reads_what_is_written(encoder, tmp_path, kind):
     back.encode(_TEXTS), theirs.encode(_TEXTS), atol=1e-6
   )
   theirs.save(str(tmp_path / 'saved'))  # the form of the library's version
-  found = xlflax.from_huggingface(tmp_path / 'saved', languages=['en'])
+  imported = xlflax.from_huggingface(tmp_path / 'saved', languages=['en'])
   np.testing.assert_allclose(
-    found.encode(_TEXTS), theirs.encode(_TEXTS), atol=1e-5
+    imported.encode(_TEXTS), theirs.encode(_TEXTS), atol=1e-5
   )
 
 
@@ -236,8 +238,8 @@ def test_an_older_folder_has_its_encoder_inside(tmp_path):
       ]
     )
   )
-  found = sentence_modules.transformer_folder(tmp_path)
-  assert found == tmp_path / '0_Transformer'
+  folder = sentence_modules.transformer_folder(tmp_path)
+  assert folder == tmp_path / '0_Transformer'
   (tmp_path / '1_Pooling').mkdir()
   (tmp_path / '1_Pooling/config.json').write_text(
     '{"pooling_mode_mean_tokens": true}'
@@ -255,13 +257,15 @@ def test_an_encoder_that_was_trained_here(run_of, tmp_path, pooling):
   want = xlflax.load_run(directory).encode(_TEXTS, pooling=pooling)
   tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / 'out')
   model = transformers.AutoModel.from_pretrained(tmp_path / 'out').eval()
-  given = tokenizer(_TEXTS, padding=True, truncation=True, return_tensors='pt')
+  encoded = tokenizer(
+    _TEXTS, padding=True, truncation=True, return_tensors='pt'
+  )
   with torch.no_grad():
-    states = model(**given).last_hidden_state.numpy()
-  mask = given['attention_mask'].numpy()[..., None]
+    states = model(**encoded).last_hidden_state.numpy()
+  mask = encoded['attention_mask'].numpy()[..., None]
   mean = (states * mask).sum(1) / mask.sum(1)
-  found = {'mean_all': mean, 'first': states[:, 0]}[pooling]
-  np.testing.assert_allclose(found, want, atol=1e-4)
+  pooled = {'mean_all': mean, 'first': states[:, 0]}[pooling]
+  np.testing.assert_allclose(pooled, want, atol=1e-4)
   encoding, _ = sentence_modules.read_sentence_modules(tmp_path / 'out')
   assert encoding.pooling is Pooling(pooling) and encoding.max_length == 12
 
@@ -291,16 +295,16 @@ def test_settings_under_an_older_name(tmp_path):
 
 def test_what_a_run_says_of_its_vectors_is_kept(run_of):
   directory, *_ = run_of(type_vocab_size=2, position_offset=0)
-  own = sentence_embedding.SentenceEmbedding(
+  embedding = sentence_embedding.SentenceEmbedding(
     pooling='mean_all', normalize=True, prompts={'query': 'query: '}
   )
-  sentence_embedding.write_sentence_encoding(directory, own)
+  sentence_embedding.write_sentence_encoding(directory, embedding)
   assert (
     huggingface_export.check_export(directory, pooling='mean_all').sentence
-    == own
+    == embedding
   )
   other = huggingface_export.check_export(directory, pooling='first').sentence
-  assert (other.pooling, other.prompts) == (Pooling.FIRST, own.prompts)
+  assert (other.pooling, other.prompts) == (Pooling.FIRST, embedding.prompts)
   assert not other.normalize
 
 
@@ -310,8 +314,8 @@ def test_vectors_that_an_export_leaves_out_are_noted(run_of, tmp_path):
     huggingface_export.check_export(directory), tmp_path / 'plain'
   )
   assert not any('--sentence_transformers' in note for note in plain)
-  own = sentence_embedding.SentenceEmbedding(pooling='mean_all')
-  sentence_embedding.write_sentence_encoding(directory, own)
+  embedding = sentence_embedding.SentenceEmbedding(pooling='mean_all')
+  sentence_embedding.write_sentence_encoding(directory, embedding)
   notes = folder_writer.write_folder(
     huggingface_export.check_export(directory), tmp_path / 'out'
   )
@@ -341,13 +345,13 @@ def test_vectors_that_the_library_cannot_make_are_refused(run_of):
     huggingface_export.check_export(directory, pooling='mean')
 
 
-@pytest.mark.parametrize('own', [{'layers': (0,)}, {'pooling': 'mean'}])
-def test_vectors_of_other_layers_or_tokens_are_refused(run_of, own):
+@pytest.mark.parametrize('embedding', [{'layers': (0,)}, {'pooling': 'mean'}])
+def test_vectors_of_other_layers_or_tokens_are_refused(run_of, embedding):
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
   sentence_embedding.write_sentence_encoding(
-    directory, sentence_embedding.SentenceEmbedding(**own)
+    directory, sentence_embedding.SentenceEmbedding(**embedding)
   )
   with raises_error(errors.ConfigError, where='sentence.json'):
     huggingface_export.check_export(directory, task='states')
-  if 'pooling' in own:  # another one is asked for
+  if 'pooling' in embedding:  # another one is asked for
     assert huggingface_export.check_export(directory, pooling='first').sentence

@@ -42,11 +42,11 @@ _REQUIRED = {
 _POOLING = {'pooling_mode_cls_token': bool, 'pooling_mode_mean_tokens': bool}
 
 
-def _lacking(path, wanted):
+def _lacking(path, names):
   content = json.loads(path.read_text())
   return {
     key: content.get(key)
-    for key, kind in wanted.items()
+    for key, kind in names.items()
     if not isinstance(content.get(key), kind)
   }
 
@@ -66,8 +66,8 @@ def test_a_sentence_encoder_can_be_served(
   )
   folder = tmp_path / 'out'
   folder_writer.write_folder(checked, folder)
-  wanted = _ALL | _REQUIRED[model_type]
-  assert _lacking(folder / 'config.json', wanted) == {}
+  names = _ALL | _REQUIRED[model_type]
+  assert _lacking(folder / 'config.json', names) == {}
   assert _lacking(folder / '1_Pooling/config.json', _POOLING) == {}
   lengths = {'max_seq_length': int, 'do_lower_case': bool}
   assert _lacking(folder / 'sentence_bert_config.json', lengths) == {}

@@ -127,15 +127,17 @@ def _variants(content: Any):
 
 
 @pytest.mark.parametrize(
-  'name, content, read, others',
+  'name, content, read, other_files',
   _FILES,
   ids=[
     f'{name} {content["model_type"]}' if 'model_type' in content else name
     for name, content, _, _ in _FILES
   ],
 )
-def test_unexpected_values_are_one_error(tmp_path, name, content, read, others):
-  for file, text in {**others, name: content}.items():
+def test_unexpected_values_are_one_error(
+  tmp_path, name, content, read, other_files
+):
+  for file, text in {**other_files, name: content}.items():
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_text(json.dumps(text))
   count = 0

@@ -54,8 +54,10 @@ def _converted(dataset, lengths, **options):
   dataset = dataset.map(
     lambda e: {key: value[: lengths.get(key, 1)] for key, value in e.items()}
   )  # as SeqIO
-  found = list(converter(dataset, lengths).as_numpy_iterator())
-  return {key: np.stack([row[key] for row in found]) for key in found[0]}
+  converted = list(converter(dataset, lengths).as_numpy_iterator())
+  return {
+    key: np.stack([row[key] for row in converted]) for key in converted[0]
+  }
 
 
 def _dataset(layout, length, **options):
@@ -64,10 +66,10 @@ def _dataset(layout, length, **options):
   )
 
 
-def _check(found, wanted):
-  assert set(found) == set(wanted)
-  for key, array in wanted.items():
-    np.testing.assert_array_equal(found[key], array, err_msg=key)
+def _check(features, expected):
+  assert set(features) == set(expected)
+  for key, array in expected.items():
+    np.testing.assert_array_equal(features[key], array, err_msg=key)
 
 
 def _cut(text, size):
@@ -75,11 +77,11 @@ def _cut(text, size):
 
 
 def test_sentences():
-  found = _converted(
+  converted = _converted(
     _examples(('targets', 0, 2)), {'targets': 7}, layout='sentences', pack=False
   )
   _check(
-    found,
+    converted,
     rows.build_batch(
       [rows.Row([(_cut(text, 5),)], (2,)) for text, _ in _TEXTS],
       _dataset('sentences', 7),
@@ -89,12 +91,12 @@ def test_sentences():
 
 
 def test_packed_sentences_share_rows():
-  found = _converted(
+  converted = _converted(
     _examples(('targets', 0, 2)), {'targets': 12}, layout='sentences', pack=True
   )
   texts = [(_cut(text, 10),) for text, _ in _TEXTS]
   _check(
-    found,
+    converted,
     rows.build_batch(
       [rows.Row(texts[:2], (2,)), rows.Row(texts[2:], (2,))],
       _dataset('sentences', 12, packing='next_fit'),
@@ -107,7 +109,7 @@ def test_packed_sentences_share_rows():
 @pytest.mark.parametrize('positions', ['continuous', 'reset'])
 def test_pairs(separator, positions):
   pairs = dataset_config.PairOptions(separator=separator, positions=positions)
-  found = _converted(
+  converted = _converted(
     _examples(('inputs', 0, 0), ('targets', 1, 1)),
     {'inputs': 8, 'targets': 6},
     layout='pairs',
@@ -115,27 +117,28 @@ def test_pairs(separator, positions):
     pack=False,
   )
   room = 14 - pairs.separator.num_special
-  wanted = []
+  expected = []
   for first, second in _TEXTS:
     first, second = first[:8], second[:6]  # SeqIO cuts each side first
     first = first[: max(room - len(second), (room + 1) // 2)]
-    wanted.append(
+    expected.append(
       rows.Row([(_cut(first, 99), _cut(second, room - len(first)))], (0, 1))
     )
   _check(
-    found, rows.build_batch(wanted, _dataset('pairs', 14, pairs=pairs), _SPEC)
+    converted,
+    rows.build_batch(expected, _dataset('pairs', 14, pairs=pairs), _SPEC),
   )
 
 
 def test_sides():
-  found = _converted(
+  converted = _converted(
     _examples(('inputs', 0, 0), ('targets', 1, 1)),
     {'inputs': 8, 'targets': 8},
     layout='dual',
     pack=False,
   )
   _check(
-    found,
+    converted,
     rows.build_batch(
       [rows.Row([(_cut(a, 6), _cut(b, 6))], (0, 1)) for a, b in _TEXTS],
       _dataset('dual', 8),

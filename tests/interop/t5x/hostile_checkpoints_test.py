@@ -45,12 +45,12 @@ def test_arrays_beside_the_checkpoint_are_read(tmp_path):
     tmp_path / 'checkpoint_1',
     {'a': _leaf('gs://elsewhere/target.a/'), 'b': np.ones(2, np.float32)},
   )
-  found = checkpoint_files.find_t5x_tensors(folder)
-  assert {name: t.shape for name, t in found.items()} == {
+  t5x_tensors = checkpoint_files.find_t5x_tensors(folder)
+  assert {name: t.shape for name, t in t5x_tensors.items()} == {
     'a': (4, 3),
     'b': (2,),
   }
-  assert found['a'].read().sum() == 0
+  assert t5x_tensors['a'].read().sum() == 0
 
 
 @pytest.mark.parametrize('path', ['x/..', '..', '.', '/', ''])

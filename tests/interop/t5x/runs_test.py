@@ -121,9 +121,12 @@ def test_train_resume_evaluate_infer_convert(case, t5x_script, tmp_path):
     INFER_OUTPUT_DIR=str(tmp_path / 'out'),
     **used,
   )
-  found = next((tmp_path / 'out').glob('*-predict.jsonl-00000-of-00001'))
+  prediction_file = next(
+    (tmp_path / 'out').glob('*-predict.jsonl-00000-of-00001')
+  )
   assert all(
-    'prediction' in json.loads(line) for line in found.read_text().splitlines()
+    'prediction' in json.loads(line)
+    for line in prediction_file.read_text().splitlines()
   )
   assert (
     cli.main(

@@ -37,15 +37,15 @@ def _tokens(seed, rows):
 @pytest.fixture(scope='module')
 def written(tmp_path_factory, toy_vocabulary):
   """(kind, format) -> (T5X's model, parameters, checkpoint)."""
-  kept = {}
+  arrays = {}
 
   def write(kind, orbax):
-    if (kind, orbax) not in kept:
+    if (kind, orbax) not in arrays:
       directory = tmp_path_factory.mktemp(kind)
       model = written_checkpoints.make_model(kind, len(toy_vocabulary))
       params = written_checkpoints.save(model, directory, orbax=orbax)
-      kept[kind, orbax] = model, params, directory / 'checkpoint_7'
-    return kept[kind, orbax]
+      arrays[kind, orbax] = model, params, directory / 'checkpoint_7'
+    return arrays[kind, orbax]
 
   return write
 
@@ -76,14 +76,14 @@ def test_logits_are_those_of_t5x(
   source[0, 6:] = 0
   segments = (source > 0).astype(np.int32)
   with jax.numpy_rank_promotion('allow'):
-    wanted = model.module.apply(
+    expected = model.module.apply(
       {'params': params},
       source,
       target,
       np.ones_like(target),
       enable_dropout=False,
     )
-  found = jax.jit(
+  logits = jax.jit(
     lambda p: run.model.apply(
       {'params': p['model']},
       source,
@@ -91,7 +91,7 @@ def test_logits_are_those_of_t5x(
       decoder_token_ids=target,
     )
   )(run.restore_params(7))
-  np.testing.assert_allclose(found, wanted, atol=2e-5)
+  np.testing.assert_allclose(logits, expected, atol=2e-5)
 
 
 def test_a_smaller_vocabulary_leaves_rows_unused(toy_vocabulary, tmp_path):
@@ -100,13 +100,13 @@ def test_a_smaller_vocabulary_leaves_rows_unused(toy_vocabulary, tmp_path):
   checked = t5x_import.check_t5x_import(
     tmp_path / 'checkpoint_7', vocabulary=toy_vocabulary
   )
-  found = model_directory.load_t5x_parameters(checked)['model']['encoder'][
+  encoder = model_directory.load_t5x_parameters(checked)['model']['encoder'][
     'token'
   ]
   table = params['token_embedder']['embedding']
-  assert found.shape == (256, table.shape[1])
-  np.testing.assert_array_equal(found[:180], table[:180])
-  assert not np.any(found[180:])
+  assert encoder.shape == (256, table.shape[1])
+  np.testing.assert_array_equal(encoder[:180], table[:180])
+  assert not np.any(encoder[180:])
   assert checked.model.config.vocab_size == 180
 
 

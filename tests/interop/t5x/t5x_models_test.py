@@ -62,15 +62,17 @@ def _text(seed, size):
 
 
 def _batch(layout):
-  made = [
+  examples = [
     rows.Row([(_text(2 * i, 4 + i), _text(2 * i + 1, 9 - i))], (i % 2, 2))
     for i in range(4)
   ]
   if layout == 'sentences':
-    made = [rows.Row([row.units[0][:1]], row.languages[:1]) for row in made]
+    examples = [
+      rows.Row([row.units[0][:1]], row.languages[:1]) for row in examples
+    ]
   length = 24 if layout == 'pairs' else 12
   return rows.build_batch(
-    made,
+    examples,
     dataset_config.DatasetConfig(
       name='s', mixture='m', layout=layout, length=length, batch_size=4
     ),
@@ -179,7 +181,7 @@ def _own_step(model, params, batch):
 def test_a_step_is_that_of_xlflax(case):
   model, batch, state = case
   params = objective_model.unfreeze_params(state.params)
-  output, wanted = _own_step(model, params, batch)
+  output, expected_params = _own_step(model, params, batch)
   key = randomness.purpose_key(3, randomness.Purpose.TRAINING)
   for _ in range(2):  # of the step, and of the entry
     key = jax.random.fold_in(key, 0)
@@ -187,11 +189,13 @@ def test_a_step_is_that_of_xlflax(case):
     lambda s, b: trainer.train_with_lr(s, b, _RATE, key, model, None)
   )(state, batch)
   np.testing.assert_allclose(metrics['loss'].compute(), output.loss, atol=1e-5)
-  found = param_tree.flatten_params(
+  params_by_name = param_tree.flatten_params(
     objective_model.unfreeze_params(after.params)
   )
-  for name, array in param_tree.flatten_params(wanted).items():
-    np.testing.assert_allclose(found[name], array, atol=1e-6, err_msg=name)
+  for name, array in param_tree.flatten_params(expected_params).items():
+    np.testing.assert_allclose(
+      params_by_name[name], array, atol=1e-6, err_msg=name
+    )
 
 
 def test_evaluations_mask_the_same_tokens(case):
@@ -230,12 +234,12 @@ def test_every_parameter_has_axes_that_the_partitioner_knows(case):
     objective_model.unfreeze_params(variables['params'])
   )
   mesh_axes = partitioner.get_mesh_axes(state)
-  found = param_tree.flatten_params(
+  params_by_name = param_tree.flatten_params(
     objective_model.unfreeze_params(mesh_axes.params)
   )
-  assert set(found) == set(names)
+  assert set(params_by_name) == set(names)
   token = next(n for n in names if n.endswith('token'))
-  assert found[token] == jax.sharding.PartitionSpec('model', None)
+  assert params_by_name[token] == jax.sharding.PartitionSpec('model', None)
 
 
 def test_an_encoder_fills_masks_in():
@@ -243,21 +247,21 @@ def test_an_encoder_fills_masks_in():
   params = model.get_initial_variables(jax.random.PRNGKey(1), {})['params']
   batch = _batch('sentences')
   batch['token_ids'][0, 2] = _SPEC.mask_id
-  found, aux = model.predict_batch_with_aux(params, batch)
-  changed = np.asarray(found) != batch['token_ids']
+  predictions, aux = model.predict_batch_with_aux(params, batch)
+  changed = np.asarray(predictions) != batch['token_ids']
   assert changed[0, 2] and changed.sum() == 1
-  assert int(found[0, 2]) not in _SPEC.special_ids
+  assert int(predictions[0, 2]) not in _SPEC.special_ids
   assert aux['scores'][0] < 0 and np.all(aux['scores'][1:] == 0)
-  np.testing.assert_array_equal(model.predict_batch(params, batch), found)
+  np.testing.assert_array_equal(model.predict_batch(params, batch), predictions)
 
 
 def test_an_encoder_decoder_generates():
   model, _ = _MODELS['translation']()
   params = model.get_initial_variables(jax.random.PRNGKey(1), {})['params']
   batch = _batch('dual')
-  found, aux = jax.jit(model.predict_batch_with_aux)(params, batch)
-  assert found.shape == (4, 6) and aux['scores'].shape == (4,)
-  wanted = decoding.generate(
+  predictions, aux = jax.jit(model.predict_batch_with_aux)(params, batch)
+  assert predictions.shape == (4, 6) and aux['scores'].shape == (4,)
+  expected = decoding.generate(
     model.module,
     objective_model.unfreeze_params(params),
     {k: v for k, v in batch.items() if not k.startswith('paired_')},
@@ -265,7 +269,7 @@ def test_an_encoder_decoder_generates():
     vocabulary=_SPEC,
     decoder_start=np.full(4, _SPEC.pad_id),
   )
-  np.testing.assert_array_equal(found, wanted.token_ids[:, 0])
+  np.testing.assert_array_equal(predictions, expected.token_ids[:, 0])
 
 
 def test_the_gradient_of_the_sum():

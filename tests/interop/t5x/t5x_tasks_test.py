@@ -33,16 +33,16 @@ def test_a_mixture_tells_every_language(toy_corpus, vocabulary):
   languages = vocabulary.vocabulary.spec.languages
   mixture = seqio.MixtureRegistry.get(name)
   for task in mixture.tasks:
-    found = _examples(task.name)
+    examples = _examples(task.name)
     code = task.name.split('.')[2]
-    assert len(found) == {'de': 60, 'en': 200, 'ru': 100}[code]
-    assert {int(e['targets_language'][0]) for e in found} == {
+    assert len(examples) == {'de': 60, 'en': 200, 'ru': 100}[code]
+    assert {int(e['targets_language'][0]) for e in examples} == {
       languages.index(code)
     }
-    assert mixture.get_rate(task) == pytest.approx(len(found) ** 0.7)
+    assert mixture.get_rate(task) == pytest.approx(len(examples) ** 0.7)
   assert len(mixture.tasks) == 3
-  found = _examples(name)
-  assert set(found[0]) == {'targets', 'targets_language'}
+  examples = _examples(name)
+  assert set(examples[0]) == {'targets', 'targets_language'}
 
 
 def test_ids_are_the_vocabularys(toy_corpus, vocabulary, toy_sentences):
@@ -66,13 +66,13 @@ def test_pairs_are_filtered_by_length(toy_corpus, vocabulary):
     )
   )
   sizes = [len(e['inputs']) + len(e['targets']) for e in everything]
-  most = sorted(sizes)[25]
+  max_size = sorted(sizes)[25]
   name = t5x_tasks.register_mixture(
     name='corpus.parallel.de_en',
     vocabulary=vocabulary,
-    pairs=dataset_config.PairOptions(max_tokens=most),
+    pairs=dataset_config.PairOptions(max_tokens=max_size),
   )  # again, in its place
-  assert len(_examples(name)) == sum(size <= most for size in sizes) < 50
+  assert len(_examples(name)) == sum(size <= max_size for size in sizes) < 50
 
 
 def test_an_unknown_task(vocabulary):

@@ -82,11 +82,11 @@ def test_path_with_dropout_is_the_same_attention():
     attend(dropout_rate=1e-9, dropout_key=key), attend(), atol=1e-6
   )
   # On average dropout changes nothing.
-  many = jax.vmap(lambda k: attend(dropout_rate=0.3, dropout_key=k))(
+  batched = jax.vmap(lambda k: attend(dropout_rate=0.3, dropout_key=k))(
     jax.random.split(key, 4000)
   )
-  assert np.abs(many[0] - attend()).max() > 0.1
-  np.testing.assert_allclose(many.mean(0), attend(), atol=0.1)
+  assert np.abs(batched[0] - attend()).max() > 0.1
+  np.testing.assert_allclose(batched.mean(0), attend(), atol=0.1)
 
 
 def test_auto_takes_cudnn_where_it_can_and_logs_once(caplog):

@@ -60,5 +60,5 @@ def test_of_memory():
 
 def test_a_mask_without_restrictions_is_none():
   assert masks.Mask().array(2, 3) is None
-  given = jnp.ones((1, 1, 2, 3), bool)
-  assert masks.mask_array(given, 2, 3) is given
+  mask = jnp.ones((1, 1, 2, 3), bool)
+  assert masks.mask_array(mask, 2, 3) is mask

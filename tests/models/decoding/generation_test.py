@@ -139,16 +139,18 @@ def exhaustive(params):
   rows = {
     tuple(_cut(np.array(x))) for x in itertools.product(range(_VOCAB), repeat=3)
   }
-  every = np.array(sorted(rows))
-  target = np.concatenate([np.zeros((len(every), 1), int), every], axis=1)
+  sequences = np.array(sorted(rows))
+  target = np.concatenate(
+    [np.zeros((len(sequences), 1), int), sequences], axis=1
+  )
   result = []
   for row in range(2):
     target[:, 0] = _START[row]
-    steps = _log_probs(params, target, [row] * len(every))[:, :3]
-    chosen = np.take_along_axis(steps, every[..., None], axis=2)[..., 0]
-    lengths = _lengths(every)
+    steps = _log_probs(params, target, [row] * len(sequences))[:, :3]
+    chosen = np.take_along_axis(steps, sequences[..., None], axis=2)[..., 0]
+    lengths = _lengths(sequences)
     inside = np.arange(3) < lengths[:, None]
-    result.append((every, (chosen * inside).sum(-1), lengths))
+    result.append((sequences, (chosen * inside).sum(-1), lengths))
   return result
 
 
@@ -169,11 +171,11 @@ def test_wide_beam_is_the_exhaustive_search(params, exhaustive, penalty):
     length_penalty=penalty,
     early_stopping='exact',
   )
-  for row, (every, log_probs, lengths) in enumerate(exhaustive):
+  for row, (sequences, log_probs, lengths) in enumerate(exhaustive):
     scores = log_probs / lengths**penalty
     order = np.argsort(-scores)[:5]
     np.testing.assert_allclose(got.scores[row], scores[order], atol=1e-4)
-    np.testing.assert_array_equal(got.token_ids[row], every[order])
+    np.testing.assert_array_equal(got.token_ids[row], sequences[order])
 
 
 def test_one_beam_is_greedy(params):
@@ -213,13 +215,13 @@ def test_exact_early_stopping_finds_no_worse_rows(params):
 def test_exact_stops_as_soon_as_what_is_returned_is_final(params):
   """Fewer hypotheses asked for are the first of more."""
   options = dict(beam_size=4, max_length=8, early_stopping='exact')
-  one = _generate(params, num_samples=1, **options)
+  single_sample = _generate(params, num_samples=1, **options)
   all_of_them = _generate(params, num_samples=4, **options)
   np.testing.assert_array_equal(
-    one.token_ids[:, 0], all_of_them.token_ids[:, 0]
+    single_sample.token_ids[:, 0], all_of_them.token_ids[:, 0]
   )
   np.testing.assert_allclose(
-    one.scores[:, 0], all_of_them.scores[:, 0], atol=1e-6
+    single_sample.scores[:, 0], all_of_them.scores[:, 0], atol=1e-6
   )
 
 
@@ -282,12 +284,14 @@ def test_samples_have_the_models_distribution(params):
     counts = np.bincount(got.token_ids[row, :, 0], minlength=_VOCAB)
     common = expected[row] > 5
     observed = np.append(counts[common], counts[~common].sum())
-    wanted = np.append(expected[row][common], expected[row][~common].sum())
-    kept = wanted > 0
-    assert scipy.stats.chisquare(observed[kept], wanted[kept]).pvalue > 1e-4, (
-      observed,
-      wanted,
+    expected_row = np.append(
+      expected[row][common], expected[row][~common].sum()
     )
+    is_token = expected_row > 0
+    assert (
+      scipy.stats.chisquare(observed[is_token], expected_row[is_token]).pvalue
+      > 1e-4
+    ), (observed, expected_row)
   np.testing.assert_allclose(
     got.scores,
     np.take_along_axis(log_probs, np.asarray(got.token_ids[:, :, 0]), axis=1),

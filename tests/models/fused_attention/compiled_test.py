@@ -31,10 +31,10 @@ def test_forward_and_gradients_compile(devices, head_dim, biased):
   mesh = partitioning.Partitioner(
     topology=machine, devices=compilers.topology_devices(machine)
   ).mesh
-  whole = NamedSharding(mesh, PartitionSpec())
+  replicated = NamedSharding(mesh, PartitionSpec())
 
   def shaped(*shape, dtype=jnp.bfloat16):
-    return jax.ShapeDtypeStruct(shape, dtype, sharding=whole)
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=replicated)
 
   def loss(inputs, bias, segments):
     output = attention_backends.dot_product_attention(
@@ -48,7 +48,7 @@ def test_forward_and_gradients_compile(devices, head_dim, biased):
     return output.astype(jnp.float32).sum()
 
   with compilers.trace_for_machine(machine):
-    made = compilers.compile_step(
+    compiled_step = compilers.compile_step(
       machine,
       jax.jit(jax.grad(loss, argnums=(0, 1) if biased else 0)),
       [shaped(4, 512, 2, head_dim)] * 3,
@@ -57,4 +57,4 @@ def test_forward_and_gradients_compile(devices, head_dim, biased):
     )
   # A TPU's kernel of gradients makes all of them.
   expected = 2 if platform == 'tpu' else 3 + biased
-  assert made.text.count(_KERNELS[platform]) == expected
+  assert compiled_step.text.count(_KERNELS[platform]) == expected

@@ -51,21 +51,30 @@ def test_arcs_and_relations_by_loops(scorer, params, words):
   arcs = _apply(scorer, params, 'arcs', words)
   heads = np.array([[0, 2, 0, 1], [3, 3, 3, 0]])
   relations = _apply(scorer, params, 'relations', words, heads)
-  own, words = jax.tree.map(np.asarray, (params, words))
+  scorer_params, words = jax.tree.map(np.asarray, (params, words))
   for b in range(_B):
     for i in range(_W):
-      dependent = np.append(_vector(own, 'arc_dependent', words[b, i]), 1)
+      dependent = np.append(
+        _vector(scorer_params, 'arc_dependent', words[b, i]), 1
+      )
       for j in range(_W):
-        head = _vector(own, 'arc_head', words[b, j])
+        head = _vector(scorer_params, 'arc_head', words[b, j])
         np.testing.assert_allclose(
-          arcs[b, i, j], dependent @ own['arc'] @ head, rtol=1e-4, atol=1e-5
+          arcs[b, i, j],
+          dependent @ scorer_params['arc'] @ head,
+          rtol=1e-4,
+          atol=1e-5,
         )
-      dependent = np.append(_vector(own, 'relation_dependent', words[b, i]), 1)
-      head = np.append(_vector(own, 'relation_head', words[b, heads[b, i]]), 1)
+      dependent = np.append(
+        _vector(scorer_params, 'relation_dependent', words[b, i]), 1
+      )
+      head = np.append(
+        _vector(scorer_params, 'relation_head', words[b, heads[b, i]]), 1
+      )
       for r in range(3):
         np.testing.assert_allclose(
           relations[b, i, r],
-          dependent @ own['relation'][r] @ head,
+          dependent @ scorer_params['relation'][r] @ head,
           rtol=1e-4,
           atol=1e-5,
         )
@@ -89,7 +98,7 @@ def test_fresh_scorer_prefers_nothing(scorer, words):
 
 
 def test_dropout_needs_a_key_and_changes_scores(scorer, params, words):
-  one, two = (
+  first_scores, two = (
     _apply(
       scorer,
       params,
@@ -100,7 +109,7 @@ def test_dropout_needs_a_key_and_changes_scores(scorer, params, words):
     )
     for i in range(2)
   )
-  assert not np.allclose(one, two)
+  assert not np.allclose(first_scores, two)
 
 
 def test_only_words_can_be_heads():
@@ -122,5 +131,5 @@ def test_word_vectors():
     (biaffine.Pooling.FIRST, [1.0, 3.0, 0.0]),
     (biaffine.Pooling.MEAN, [1.5, 3.0, 0.0]),
   ):
-    found = biaffine.pool_words(states, starts, lengths, pooling)
-    np.testing.assert_allclose(np.asarray(found)[0, :, 0], expected)
+    pooled = biaffine.pool_words(states, starts, lengths, pooling)
+    np.testing.assert_allclose(np.asarray(pooled)[0, :, 0], expected)

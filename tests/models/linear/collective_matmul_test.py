@@ -35,13 +35,13 @@ def test_weights_are_gathered_and_parts_of_gradients_exchanged(mesh):
   spec = NamedSharding(partitioner.mesh, PartitionSpec(tensor, 'fsdp'))
   split = jax.device_put(kernel, spec)
   rows = jax.device_put(inputs, partitioner.batch_sharding)
-  text, found = _gradients(partitioner, split, rows, _AXES, 1)
+  text, gradients = _gradients(partitioner, split, rows, _AXES, 1)
   assert 'stablehlo.all_to_all' in text
   out = 2 * inputs @ kernel
   want = jnp.einsum('btm,bte->me', inputs, out), out @ kernel.T
-  for got, wanted in zip(found, want, strict=True):
-    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
-  assert found[0].sharding.is_equivalent_to(spec, 2)
+  for got, expected_gradient in zip(gradients, want, strict=True):
+    np.testing.assert_allclose(got, expected_gradient, rtol=1e-4, atol=1e-4)
+  assert gradients[0].sharding.is_equivalent_to(spec, 2)
 
 
 def test_several_axes_of_outputs():
@@ -50,10 +50,10 @@ def test_several_axes_of_outputs():
   kernel = jax.random.normal(jax.random.key(0), (16, 2, 3))
   inputs = jax.random.normal(jax.random.key(1), (3, 5, 16))
   axes = ('embed', 'heads', 'kv')
-  _, found = _gradients(partitioner, kernel, inputs, axes, 1)
+  _, gradients = _gradients(partitioner, kernel, inputs, axes, 1)
   out = 2 * jnp.einsum('bth,hnd->btnd', inputs, kernel)
   want = jnp.einsum('bth,btnd->hnd', inputs, out)
-  np.testing.assert_allclose(found[0], want, rtol=1e-4, atol=1e-4)
+  np.testing.assert_allclose(gradients[0], want, rtol=1e-4, atol=1e-4)
 
 
 def test_only_several_tpus_split():

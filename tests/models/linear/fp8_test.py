@@ -51,16 +51,16 @@ def test_what_eight_bits_hold_is_exact():
 @pytest.mark.parametrize('value', [0.0, 1e30, 1e-30])
 def test_extreme_sizes(value):
   inputs = jnp.full((2, 4), value)
-  found = fp8.fp8_matmul(inputs, jnp.eye(4), 1)
-  np.testing.assert_allclose(found, inputs, rtol=1e-6)
+  outputs = fp8.fp8_matmul(inputs, jnp.eye(4), 1)
+  np.testing.assert_allclose(outputs, inputs, rtol=1e-6)
 
 
 def test_the_dtype_stays():
   inputs, weights, _ = _factors()
-  found = fp8.fp8_matmul(
+  outputs = fp8.fp8_matmul(
     inputs.astype(jnp.bfloat16), weights.astype(jnp.bfloat16), 2
   )
-  assert found.dtype == jnp.bfloat16
+  assert outputs.dtype == jnp.bfloat16
 
 
 @pytest.mark.parametrize(
@@ -82,10 +82,10 @@ def test_a_model_multiplies_so_in_its_layers():
   traced = jax.make_jaxpr(
     lambda key: model.init_with_output(key, batch['token_ids'])[0]
   )(jax.random.key(0))
-  found = [
+  outputs = [
     e
     for e in flops.iterate_equations(traced.jaxpr)
     if e.primitive.name == 'dot_general'
     and all(v.aval.dtype == jnp.float8_e4m3fn for v in e.invars)
   ]
-  assert len(found) >= 6
+  assert len(outputs) >= 6

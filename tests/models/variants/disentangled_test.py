@@ -15,8 +15,8 @@ from xlflax.models.variants import disentangled
 def test_buckets():
   """S = 8: one bucket each up to 4, then they grow; odd in the distance."""
   distances = np.array([0, 1, 4, 5, 9, 31, -1, -4, -31])
-  found = disentangled.log_bucket(jnp.array(distances), buckets=8, maximum=32)
-  assert found.tolist() == [0, 1, 4, 5, 6, 7, -1, -4, -7]
+  buckets = disentangled.log_bucket(jnp.array(distances), buckets=8, maximum=32)
+  assert buckets.tolist() == [0, 1, 4, 5, 6, 7, -1, -4, -7]
 
 
 def test_scores_are_those_of_the_formula():
@@ -70,11 +70,11 @@ def test_packed_rows_are_as_rows_of_their_own():
   ids = np.arange(1, 9)[None]
   params = {'params': random_parameters.of(model)}
   encode = jax.jit(functools.partial(model.apply, method='encode'))
-  whole = encode(
+  full_states = encode(
     params,
     ids,
     segment_ids=np.array([[1, 1, 1, 2, 2, 2, 2, 2]]),
     positions=np.array([[0, 1, 2, 0, 1, 2, 3, 4]]),
   )
   alone = encode(params, ids[:, 3:])
-  np.testing.assert_allclose(whole[:, 3:], alone, atol=1e-5)
+  np.testing.assert_allclose(full_states[:, 3:], alone, atol=1e-5)

@@ -80,19 +80,19 @@ def test_which_parameters_move_for_which_language(name):
   """Gradients of a language's batch: its own parts and the shared ones."""
   params = _params(plan)
   gradient = jax.tree.map(np.asarray, _gradient(plan, params, jnp.int32(1)))
-  own = gradient.pop('language_specific')
-  assert set(own) == {
+  own_gradient = gradient.pop('language_specific')
+  assert set(own_gradient) == {
     *(['embeddings', 'output_bias'] * plan.embeddings),
     *(['layers'] * (plan.layers > 0)),
   }
-  for name, leaf in param_tree.flatten_params(own).items():
+  for name, leaf in param_tree.flatten_params(own_gradient).items():
     assert leaf.shape[0] == _LANGUAGES, name
     assert np.abs(leaf[1]).max() > 1e-6 or name.endswith(_NO_EFFECT), name
     assert not leaf[0].any() and not leaf[2].any(), name
   for name, leaf in param_tree.flatten_params(gradient).items():
     assert np.abs(leaf).max() > 1e-6 or name.endswith(_NO_EFFECT), name
     assert np.isfinite(leaf).all(), name
-  shapes = jax.tree.map(np.shape, own)
+  shapes = jax.tree.map(np.shape, own_gradient)
   if plan.layers:
     assert shapes['layers']['mlp']['wi']['kernel'] == (3, plan.layers, 8, 12)
     kernel = gradient['layers']['mlp']['wi']['kernel']
@@ -107,17 +107,19 @@ def test_which_parameters_move_for_which_language(name):
 def _by_hand(plan, params, language):
   """An ordinary encoder's tree, put together with numpy."""
   params = jax.tree.map(np.asarray, params)
-  own = jax.tree.map(lambda x: x[language], params.pop('language_specific'))
+  own_params = jax.tree.map(
+    lambda x: x[language], params.pop('language_specific')
+  )
   if plan.layers:
     params['layers'] = jax.tree.map(
-      lambda *x: np.concatenate(x), own['layers'], params['layers']
+      lambda *x: np.concatenate(x), own_params['layers'], params['layers']
     )
   if plan.embeddings:
     params['embeddings'] = {
-      **own['embeddings'],
+      **own_params['embeddings'],
       'language': params['embeddings']['language'],
     }
-    params['output_bias'] = own['output_bias']
+    params['output_bias'] = own_params['output_bias']
   return params
 
 
@@ -185,8 +187,8 @@ def test_the_same_start():
     special_ids=(0, 1, 2, 3, 4),
     languages=('en', 'de', 'fr'),
   )
-  own = dataclasses.replace(_CONFIG, sharing=plan)
-  model = encoder.Encoder(model_config.with_vocabulary(own, spec))
+  shared_config = dataclasses.replace(_CONFIG, sharing=plan)
+  model = encoder.Encoder(model_config.with_vocabulary(shared_config, spec))
   params = nn.unbox(model_params.init_params(model, jax.random.key(0)))
   parts = params[parameter_sharing.LANGUAGE_SPECIFIC]
   tokens = parts['embeddings'].pop('token')
@@ -209,16 +211,21 @@ def test_the_same_start():
 @pytest.mark.parametrize('plan', _PLANS.values(), ids=_PLANS)
 def test_each_further_language_adds_its_own_parts(plan):
   params = _params(plan)
-  own = model_params.count_params(params['language_specific']) // _LANGUAGES
+  num_own_params = (
+    model_params.count_params(params['language_specific']) // _LANGUAGES
+  )
   ordinary = model_params.count_params(
     jax.eval_shape(
       lambda key: model_params.init_params(_ORDINARY, key), jax.random.key(0)
     )
   )
-  assert model_params.count_params(params) == ordinary + (_LANGUAGES - 1) * own
+  assert (
+    model_params.count_params(params)
+    == ordinary + (_LANGUAGES - 1) * num_own_params
+  )
   layer = 4 * (8 * 8 + 8) + 8 * 12 + 12 + 12 * 8 + 8 + 4 * 8
   tables = 30 * 8 + 10 * 8 + 2 * 8 + 30
-  assert own == plan.layers * layer + plan.embeddings * tables
+  assert num_own_params == plan.layers * layer + plan.embeddings * tables
 
 
 @pytest.mark.slow

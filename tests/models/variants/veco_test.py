@@ -299,14 +299,17 @@ def test_features_of_a_pair():
       {'params': params}, x, y, method=veco.pair_features
     )
   )(params)
-  own = [_apply(model, 'encode')(params, **side) for side in (x, y)]
+  encoded_sides = [_apply(model, 'encode')(params, **side) for side in (x, y)]
   for i, (side, other) in enumerate([(x, y), (y, x)]):
     plug_in = _apply(model, 'plug_in')(
-      params, **side, memory=own[1 - i], memory_segment_ids=other['segment_ids']
+      params,
+      **side,
+      memory=encoded_sides[1 - i],
+      memory_segment_ids=other['segment_ids'],
     )
     assert got[i].shape == (*side['token_ids'].shape, 24)
     np.testing.assert_allclose(
-      got[i], jnp.concatenate([own[i], plug_in], -1), atol=1e-5
+      got[i], jnp.concatenate([encoded_sides[i], plug_in], -1), atol=1e-5
     )
 
 

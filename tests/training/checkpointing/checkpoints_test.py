@@ -135,16 +135,16 @@ def test_step_that_is_there_is_not_written_again(tmp_path):
 
 
 @pytest.mark.parametrize(
-  ('options', 'kept'),
+  ('options', 'expected_steps'),
   [
     (dict(max_to_keep=2), [4, 5]),
     (dict(max_to_keep=None), [0, 1, 2, 3, 4, 5]),
     (dict(max_to_keep=1, keep_period=2), [0, 2, 4, 5]),
   ],
 )
-def test_which_are_kept(tmp_path, options, kept):
+def test_which_are_kept(tmp_path, options, expected_steps):
   _write(tmp_path, range(6), **options)
-  assert checkpoint_reader.finished_steps(tmp_path) == kept
+  assert checkpoint_reader.finished_steps(tmp_path) == expected_steps
 
 
 @pytest.mark.parametrize(('highest', 'best'), [(True, 1), (False, 2)])

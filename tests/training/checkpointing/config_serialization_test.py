@@ -146,8 +146,10 @@ def test_what_may_not_change(fields):
 
 
 def test_where_a_cache_lies_does_not_matter():
-  one, two = (_print(_trainer(cache_dir=place)) for place in ('a', 'b/c'))
-  assert one == two
+  first, two = (
+    _print(_trainer(cache_dir=cache_dir)) for cache_dir in ('a', 'b/c')
+  )
+  assert first == two
 
 
 def test_more_steps_are_another_run_where_the_schedule_ends_with_them():
@@ -184,7 +186,7 @@ def test_trainers_are_built_from_their_descriptions_classes():
 @class_registry.register('start_of_the_description_test')
 @dataclasses.dataclass(frozen=True)
 class _Start:
-  place: str = class_registry.path_field(lambda place: _PLACES.get(place))
+  folder: str = class_registry.path_field(lambda folder: _PLACES.get(folder))
   step: int = 0
 
 
@@ -193,14 +195,14 @@ _PLACES = {'run': 'content 1', '/home/me/run': 'content 1', 'other': '2'}
 
 def test_paths_count_by_what_lies_there():
   """However they are spelled; what is there now need not be there later."""
-  one, same, other = (_Settings('a', sizes=(_Start(p),)) for p in _PLACES)
-  old = _through_json(one)
-  assert config_serialization.from_json_config(old) == one
+  first, same, other = (_Settings('a', sizes=(_Start(p),)) for p in _PLACES)
+  old = _through_json(first)
+  assert config_serialization.from_json_config(old) == first
   assert config_serialization.config_fingerprint(
-    one
+    first
   ) == config_serialization.config_fingerprint(same)
   assert config_serialization.config_fingerprint(
-    one
+    first
   ) != config_serialization.config_fingerprint(other)
   assert config_serialization.config_difference(old, _through_json(same)) == []
   assert config_serialization.config_difference(old, _through_json(other)) == [

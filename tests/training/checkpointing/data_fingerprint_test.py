@@ -31,20 +31,20 @@ def _pairs(order, *languages):
 
 
 @pytest.mark.parametrize(
-  ('order', 'written'),
+  ('order', 'expected'),
   [
     (dataset_config.PairOrder.UNCHANGED, {'de', 'fr'}),
     (dataset_config.PairOrder.REVERSED, {'en'}),
     (dataset_config.PairOrder.RANDOM, {'de', 'en', 'fr'}),
   ],
 )
-def test_languages_that_a_run_learns_to_write(tmp_path, order, written):
+def test_languages_that_a_run_learns_to_write(tmp_path, order, expected):
   assert data_fingerprint.recorded_languages(tmp_path) is None
   loader = _pairs(order, ('en', 'de'), ('en', 'fr'))
   data_fingerprint.record_inputs(
     tmp_path, data_fingerprint.describe_inputs('v', {}), {'a': loader}
   )
-  assert data_fingerprint.recorded_languages(tmp_path) == written
+  assert data_fingerprint.recorded_languages(tmp_path) == expected
   data_fingerprint.record_inputs(
     tmp_path, data_fingerprint.describe_inputs('v', {}), {'a': _loader('1')}
   )
@@ -117,12 +117,14 @@ def _vocabulary(size, content):
 @pytest.mark.parametrize('other', [_vocabulary(400, 'abcd'), None])
 def test_another_vocabulary_is_refused(tmp_path, other):
   """Of another size, or of this size and another content; wherever it lies."""
-  own = _vocabulary(4000, '0123')
+  own_vocabulary = _vocabulary(4000, '0123')
   data_fingerprint.check_vocabulary(
-    own, tmp_path, where='v'
+    own_vocabulary, tmp_path, where='v'
   )  # nothing is recorded
-  run_directory.write_model(tmp_path, tiny.make_model(), vocabulary=own)
-  data_fingerprint.check_vocabulary(own, tmp_path, where='v')
+  run_directory.write_model(
+    tmp_path, tiny.make_model(), vocabulary=own_vocabulary
+  )
+  data_fingerprint.check_vocabulary(own_vocabulary, tmp_path, where='v')
   other = other or _vocabulary(4000, 'abcd')
   with pytest.raises(errors.VocabularyError) as error:
     data_fingerprint.check_vocabulary(other, tmp_path, where='v')

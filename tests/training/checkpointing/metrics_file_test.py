@@ -18,15 +18,17 @@ from xlflax.training.optimization import optimizers
 from xlflax.utils import errors
 
 
-@pytest.mark.parametrize(('step', 'kept'), [(-1, 0), (0, 0), (20, 2), (99, 3)])
-def test_metrics_past_a_step_are_dropped(tmp_path, step, kept):
+@pytest.mark.parametrize(
+  ('step', 'num_kept'), [(-1, 0), (0, 0), (20, 2), (99, 3)]
+)
+def test_metrics_past_a_step_are_dropped(tmp_path, step, num_kept):
   lines = [
     json.dumps({'step': s, 'train': {'loss': 1.0}}) + '\n' for s in (10, 20, 30)
   ]
   path = tmp_path / metrics_file.METRICS
   path.write_text(''.join(lines) + '{"step": 15, "tra')  # cut by a kill
   metrics_file.truncate_metrics(tmp_path, step)
-  assert path.read_text() == ''.join(lines[:kept])
+  assert path.read_text() == ''.join(lines[:num_kept])
 
 
 def test_metrics_are_those_that_the_checkpoint_knows(tmp_path, caplog):
@@ -34,34 +36,34 @@ def test_metrics_are_those_that_the_checkpoint_knows(tmp_path, caplog):
   lines = [f'{{"step": {s}}}\n' for s in (10, 20, 30)]
   path = tmp_path / metrics_file.METRICS
   path.write_text(''.join(lines))
-  written = checksums.digest_content(''.join(lines[:2]))
-  metrics_file.truncate_metrics(tmp_path, 20, written=written)
+  digest = checksums.digest_content(''.join(lines[:2]))
+  metrics_file.truncate_metrics(tmp_path, 20, written=digest)
   assert path.read_text() == ''.join(lines[:2]) and not caplog.text
-  for content, kept in (
+  for content, expected_count in (
     (lines[0] + lines[0] + lines[2], lines[0] * 2),
     (lines[0], lines[0]),
     ('[' * 10**5 + '\n' + lines[1], lines[1]),
   ):
     path.write_text(content)
     caplog.clear()
-    metrics_file.truncate_metrics(tmp_path, 20, written=written)
-    assert path.read_text() == kept
+    metrics_file.truncate_metrics(tmp_path, 20, written=digest)
+    assert path.read_text() == expected_count
     assert caplog.records
   path.unlink()
-  metrics_file.truncate_metrics(tmp_path, 20, written=written)
+  metrics_file.truncate_metrics(tmp_path, 20, written=digest)
   assert_mentions(caplog.text, 0)
 
 
 def test_what_restarts_cost_stays(tmp_path):
-  told = '{"step": 25, "restart": {"lost": 9.0}}\n'
+  restart_line = '{"step": 25, "restart": {"lost": 9.0}}\n'
   path, first, second = (
     tmp_path / metrics_file.METRICS,
     *(f'{{"step": {s}}}\n' for s in (10, 30)),
   )
-  for written in ('', checksums.digest_content(first)):
-    path.write_text(first + told + second)
-    metrics_file.truncate_metrics(tmp_path, 10, written=written)
-    assert path.read_text() == first + told
+  for digest in ('', checksums.digest_content(first)):
+    path.write_text(first + restart_line + second)
+    metrics_file.truncate_metrics(tmp_path, 10, written=digest)
+    assert path.read_text() == first + restart_line
 
 
 def test_line_without_its_end_is_dropped(tmp_path):

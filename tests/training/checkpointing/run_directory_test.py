@@ -280,9 +280,9 @@ def test_the_model_says_which_vocabulary_it_has(tmp_path):
   vocabulary = types.SimpleNamespace(spec=spec, hash='ab' * 32)
   run_directory.write_model(tmp_path, tiny.make_model(), vocabulary=vocabulary)
   run_directory.write_model(tmp_path, tiny.make_model())  # keeps it
-  found = run_directory.read_vocabulary_identity(tmp_path)
-  assert found == (4000, 'ab' * 32)
-  assert str(found) == '4,000 tokens, hash abababababab'
+  identity = run_directory.read_vocabulary_identity(tmp_path)
+  assert identity == (4000, 'ab' * 32)
+  assert str(identity) == '4,000 tokens, hash abababababab'
   assert run_directory.read_model(tmp_path) == tiny.make_model()
 
 

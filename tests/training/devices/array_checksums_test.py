@@ -26,12 +26,12 @@ def test_each_bit_of_each_value_counts(dtype):
   """Every one of the changed arrays has a digest of its own."""
   values = (jnp.arange(6).reshape(2, 3) % 2).astype(dtype)
   digest = jax.jit(array_checksums.checksum_array)
-  seen = {int(digest(values))}
+  digests = {int(digest(values))}
   bits = 1 if dtype == 'bool' else 8 * values.dtype.itemsize
-  for place in np.ndindex(values.shape):
+  for position in np.ndindex(values.shape):
     for bit in range(bits):
-      seen.add(int(digest(corruption.flipped(values, place, bit))))
-  assert len(seen) == 1 + 6 * bits
+      digests.add(int(digest(corruption.flipped(values, position, bit))))
+  assert len(digests) == 1 + 6 * bits
 
 
 def test_what_a_digest_tells_apart():
@@ -51,8 +51,8 @@ def test_what_a_digest_tells_apart():
 def test_a_digest_is_that_of_numpy():
   """The same mixing with 64-bit integers, so that nothing wraps by chance."""
   values = np.random.default_rng(0).normal(size=(5, 7)).astype(np.float32)
-  words = values.view(np.uint32).astype(np.uint64).reshape(-1)
-  mixed = words ^ (np.arange(35, dtype=np.uint64) * 0x9E3779B1 % 2**32)
+  bit_words = values.view(np.uint32).astype(np.uint64).reshape(-1)
+  mixed = bit_words ^ (np.arange(35, dtype=np.uint64) * 0x9E3779B1 % 2**32)
   for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
     mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor) % 2**32
   expected = int((mixed ^ (mixed >> np.uint64(16))).sum()) % 2**32

@@ -103,18 +103,18 @@ def test_convolution_in_any_layout():
       x, k, (1,), 'SAME', dimension_numbers=layout
     )
 
-  wanted = 2 * (2 * 10 * 7) * (3 * 5)  # outputs times a kernel's taps
+  expected_flops = 2 * (2 * 10 * 7) * (3 * 5)  # outputs times a kernel's taps
   assert (
     flops.count_forward(
       convolve(('NHC', 'HIO', 'NHC')), _shape(2, 10, 5), _shape(3, 5, 7)
     )
-    == wanted
+    == expected_flops
   )
   assert (
     flops.count_forward(
       convolve(('NCH', 'OIH', 'NCH')), _shape(2, 5, 10), _shape(7, 5, 3)
     )
-    == wanted
+    == expected_flops
   )
 
 

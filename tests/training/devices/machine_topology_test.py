@@ -93,7 +93,7 @@ def _devices(count, platform='gpu', *, processes=1, **attributes):
 
 
 @pytest.mark.parametrize(
-  ('found', 'environment', 'size'),
+  ('expected_nodes', 'environment', 'size'),
   [
     (_devices(8), {}, 8),
     (_devices(16, processes=2), {}, 8),
@@ -110,8 +110,8 @@ def _devices(count, platform='gpu', *, processes=1, **attributes):
     (_devices(8, slice_index=0) + _devices(4, slice_index=1), {}, 1),
   ],
 )
-def test_nodes_of_a_job(found, environment, size):
-  assert machine_topology.node_size(found, environment) == size
+def test_nodes_of_a_job(expected_nodes, environment, size):
+  assert machine_topology.node_size(expected_nodes, environment) == size
 
 
 def test_rates_of_the_table_are_those_of_real_devices():

@@ -17,7 +17,7 @@ def _shape(*shape):
 
 
 @pytest.mark.parametrize(
-  ('wanted', 'devices', 'shape'),
+  ('requested', 'devices', 'shape'),
   [
     ((-1, 1, 1), 8, (8, 1, 1)),
     ((-1, 2, 2), 8, (2, 2, 2)),
@@ -26,27 +26,27 @@ def _shape(*shape):
     ((2, 2, 2), 8, (2, 2, 2)),
   ],
 )
-def test_mesh_shape_fills_the_rest(wanted, devices, shape):
-  assert meshes.mesh_shape(wanted, devices) == shape
+def test_mesh_shape_fills_the_rest(requested, devices, shape):
+  assert meshes.mesh_shape(requested, devices) == shape
 
 
-@pytest.mark.parametrize('wanted', [(-1, -1, 1), (0, 1, 1), (2, -2, 1)])
-def test_mesh_shape_refuses_sizes(wanted):
+@pytest.mark.parametrize('requested', [(-1, -1, 1), (0, 1, 1), (2, -2, 1)])
+def test_mesh_shape_refuses_sizes(requested):
   with pytest.raises(errors.ConfigError) as error:
-    meshes.mesh_shape(wanted, 8)
+    meshes.mesh_shape(requested, 8)
   axes = ('data', 'fsdp', 'tensor')
-  assert error.value.got == dict(zip(axes, wanted, strict=True))
+  assert error.value.got == dict(zip(axes, requested, strict=True))
   assert error.value.where == 'Partitioner'
 
 
 @pytest.mark.parametrize(
-  'wanted', [(3, 1, 1), (-1, 3, 1), (16, 1, 1), (-1, 16, 1)]
+  'requested', [(3, 1, 1), (-1, 3, 1), (16, 1, 1), (-1, 16, 1)]
 )
-def test_mesh_shape_refuses_other_numbers_of_devices(wanted):
+def test_mesh_shape_refuses_other_numbers_of_devices(requested):
   with pytest.raises(errors.ConfigError) as error:
-    meshes.mesh_shape(wanted, 8)
+    meshes.mesh_shape(requested, 8)
   text = str(error.value)
-  assert f"'fsdp': {wanted[1]}" in text
+  assert f"'fsdp': {requested[1]}" in text
   assert 'sizes with the product 8' in text
 
 
@@ -287,5 +287,5 @@ def test_dimensions_kept_whole_are_listed():
   boxed = {
     'head': {'kernel': nn.LogicallyPartitioned(_shape(6, 18), ('embed', 'mlp'))}
   }
-  (whole,) = partitioning.Partitioner(fsdp=2, tensor=4).kept_whole(boxed)
-  assert whole == ('head/kernel', (6, 18), 1, 'mlp', 'tensor', 4)
+  (replicated,) = partitioning.Partitioner(fsdp=2, tensor=4).kept_whole(boxed)
+  assert replicated == ('head/kernel', (6, 18), 1, 'mlp', 'tensor', 4)

@@ -126,16 +126,16 @@ def test_cluster_that_is_not_there():
 
 
 @pytest.mark.parametrize(
-  'environment, given',
+  'environment, settings',
   [
     ({}, dict(coordinator_address='a:1')),
     ({}, dict(num_processes=2, process_id=0)),
     ({'XLFLAX_NUM_PROCESSES': '2'}, {}),
   ],
 )
-def test_job_described_in_part(environment, given):
+def test_job_described_in_part(environment, settings):
   with pytest.raises(errors.ConfigError, match='incomplete'):
-    cluster_detection.detect_job(environment, **given)
+    cluster_detection.detect_job(environment, **settings)
 
 
 def test_variable_that_is_no_number():

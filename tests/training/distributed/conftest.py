@@ -35,9 +35,9 @@ class Job:
     ]
     address = f'127.0.0.1:{free_port()}'
     self.processes = []
-    for (out, err), given in zip(self._paths, processes, strict=True):
+    for (out, err), arguments in zip(self._paths, processes, strict=True):
       with out.open('w') as stdout, err.open('w') as stderr:
-        text = json.dumps({'coordinator_address': address} | given)
+        text = json.dumps({'coordinator_address': address} | arguments)
         self.processes.append(
           subprocess.Popen(
             [sys.executable, str(_WORKER), text],
@@ -97,13 +97,13 @@ def start_job(tmp_path):
       'initialization_timeout': 60,
       'heartbeat_timeout_seconds': 10,
     }
-    given = [
-      defaults | {'process_id': i} | common | one
-      for i, one in enumerate(processes)
+    arguments = [
+      defaults | {'process_id': i} | common | arguments_of_process
+      for i, arguments_of_process in enumerate(processes)
     ]
     directory = tmp_path / f'job{len(jobs)}'
     directory.mkdir()
-    jobs.append(Job(directory, given, **(environment or {})))
+    jobs.append(Job(directory, arguments, **(environment or {})))
     return jobs[-1]
 
   yield start

@@ -11,15 +11,15 @@ from xlflax.utils import errors
 
 
 @pytest.mark.parametrize(
-  'given',
+  'settings',
   [
     dict(coordinator_address='localhost:1'),
     dict(num_processes=2, process_id=0),
   ],
 )
-def test_job_of_several_processes_described_in_part(given):
+def test_job_of_several_processes_described_in_part(settings):
   with pytest.raises(errors.ConfigError) as error:
-    distributed_job.initialize_distributed(**given)
+    distributed_job.initialize_distributed(**settings)
   assert '--coordinator_address, --num_processes and --process_id' in str(
     error.value
   )
@@ -132,5 +132,5 @@ def test_no_process_leaves_before_the_others(way):
     for number in range(2)
   ]
   outputs = [process.communicate(timeout=100)[0] for process in processes]
-  assert [one.returncode for one in processes] == [75, 75], outputs
+  assert [process.returncode for process in processes] == [75, 75], outputs
   assert all(text.splitlines()[-1] == 'done' for text in outputs), outputs

@@ -52,15 +52,15 @@ def _fail(fault: str) -> None:
 
 
 def main(text: str) -> int:
-  given = json.loads(text)
+  options = json.loads(text)
   jax.config.update('jax_platforms', 'cpu')
-  fault, versions = given.pop('fault', ''), given.pop('versions', {})
-  signal_at_start = given.pop('signal_at_start', False)
+  fault, versions = options.pop('fault', ''), options.pop('versions', {})
+  signal_at_start = options.pop('signal_at_start', False)
   package_versions = joining.package_versions()
   joining.package_versions = lambda: package_versions | versions
   try:
     with distributed_job.leaving_together('train'):
-      distributed_job.initialize_distributed(**given)
+      distributed_job.initialize_distributed(**options)
       if signal_at_start:
         from xlflax.utils import signals
 

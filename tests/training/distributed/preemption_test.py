@@ -48,15 +48,17 @@ def test_a_request_before_the_first_look_is_kept():
 
 def test_a_request_after_the_last_look_is_passed_on(monkeypatch):
   """To the caller, or in a command to what comes next."""
-  seen = []
-  before = signal.signal(signal.SIGTERM, lambda number, _: seen.append(number))
+  requests = []
+  before = signal.signal(
+    signal.SIGTERM, lambda number, _: requests.append(number)
+  )
   try:
     for is_command in (False, True):
       monkeypatch.setattr(signals.process_exit, '_is_command', is_command)
       with preemption.StopRequest() as stop:
         assert not stop.should_stop()
         os.kill(os.getpid(), signal.SIGTERM)
-    assert seen == [signal.SIGTERM]
+    assert requests == [signal.SIGTERM]
     with pytest.raises(signals.Stopped):
       signals.check_stop_request()
   finally:
@@ -99,29 +101,31 @@ def test_handlers_are_put_back():
 
 
 def test_outside_the_main_thread_it_is_silent():
-  seen = []
+  requests = []
 
   def work():
     with preemption.StopRequest() as stop:
-      seen.append(stop.should_stop())
+      requests.append(stop.should_stop())
 
   thread = threading.Thread(target=work)
   thread.start()
   thread.join()
-  assert seen == [False]
+  assert requests == [False]
 
 
 def test_what_blocks_the_main_thread_does_not_keep_a_signal_out():
   """A call into JAX that waits for devices; here one that computes."""
-  asked = []
-  with preemption.StopRequest(lambda: asked.append(time.monotonic())) as stop:
+  requests = []
+  with preemption.StopRequest(
+    lambda: requests.append(time.monotonic())
+  ) as stop:
     timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     while not stop.should_stop():
       hashlib.pbkdf2_hmac('sha256', b'', b'', 1_500_000)
       end = time.monotonic()
     timer.join()
-  assert len(asked) == 1 and asked[0] < end - 0.05
+  assert len(requests) == 1 and requests[0] < end - 0.05
 
 
 def test_who_else_hears_signals_is_put_back():
@@ -139,13 +143,15 @@ def test_who_else_hears_signals_is_put_back():
 
 
 @pytest.mark.parametrize(
-  'asked, number',
+  'requested_step, number',
   [(1, 'SIGTERM'), pytest.param(0, 'SIGINT', marks=pytest.mark.slow)],
 )
-def test_all_processes_stop_after_the_same_step(start_job, asked, number):
+def test_all_processes_stop_after_the_same_step(
+  start_job, requested_step, number
+):
   job = start_job({}, {})
   job.wait_for_step()
-  job.signal(asked, signal.Signals[number])
+  job.signal(requested_step, signal.Signals[number])
   assert job.exit_codes() == [0, 0], job.errors()
   first, second = (result['stopped_at'] for result in job.results())
   assert 5 <= first == second < 2000

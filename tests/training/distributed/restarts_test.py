@@ -14,20 +14,26 @@ class _Clock:
     return self.now
 
 
-def _restart(told, clock, records=({'step': 7},)):
+def _restart(failures, clock, records=({'step': 7},)):
   at = goodput.Activities(clock)
   clock.now += 2  # restoring
-  environment = {supervisor.RESTART_VARIABLE: json.dumps(told)} if told else {}
+  environment = (
+    {supervisor.RESTART_VARIABLE: json.dumps(failures)} if failures else {}
+  )
   return at, restarts.Restart(environment, at, records)
 
 
-def _failure(now: float, what: str = 'process 2 on n1') -> dict:
-  return {'failure': what, 'noticed': now, 'started': now + 1}
+def _failure(timestamp: float, description: str = 'process 2 on n1') -> dict:
+  return {
+    'failure': description,
+    'noticed': timestamp,
+    'started': timestamp + 1,
+  }
 
 
 def test_phases_of_a_restart():
-  now, clock = time.time(), _Clock()
-  at, restart = _restart([_failure(now - 10)], clock)
+  start_time, clock = time.time(), _Clock()
+  at, restart = _restart([_failure(start_time - 10)], clock)
   at.start(goodput.Activity.COMPILATION)
   clock.now += 3
   at.start(goodput.Activity.STEP)
@@ -46,10 +52,10 @@ def test_phases_of_a_restart():
 
 
 def test_a_failure_before_the_lost_steps_are_repeated_adds_to_it():
-  now = time.time()
-  told = [_failure(now - t, f'at {t}') for t in (90, 30, 10)]
-  records = [{'step': 4, 'restart': {'noticed': now - 90}}, {'step': 9}]
-  _, restart = _restart(told, _Clock(), records)
+  start_time = time.time()
+  failures = [_failure(start_time - t, f'at {t}') for t in (90, 30, 10)]
+  records = [{'step': 4, 'restart': {'noticed': start_time - 90}}, {'step': 9}]
+  _, restart = _restart(failures, _Clock(), records)
   costs = restart.costs(10)
   assert costs['failure'] == 'at 30; at 10' and costs['generation'] == 2
   assert abs(costs['lost'] - 30) < 1 and costs['agree'] == 1

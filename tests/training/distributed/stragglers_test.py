@@ -13,12 +13,12 @@ class _Clock:
     return self.now
 
 
-def _times(own, loading=None, step=1.0):
-  own = np.asarray(own, np.float32)
+def _times(own_seconds, loading=None, step=1.0):
+  own_seconds = np.asarray(own_seconds, np.float32)
   return stragglers.Times(
-    step=np.full(own.shape, step, np.float32),
-    own=own,
-    loading=own if loading is None else np.asarray(loading, np.float32),
+    step=np.full(own_seconds.shape, step, np.float32),
+    own=own_seconds,
+    loading=own_seconds if loading is None else np.asarray(loading, np.float32),
   )
 
 
@@ -32,10 +32,10 @@ def test_what_a_process_spends_by_itself():
     with times.waiting():
       clock.now += 4
     clock.now += 0.5
-  found = times.take(7)
-  assert (found.step[0], found.own[0], found.loading[0]) == (5.5, 1.5, 1.0)
+  report = times.take(7)
+  assert (report.step[0], report.own[0], report.loading[0]) == (5.5, 1.5, 1.0)
   assert times.take(7) is None  # no step since then
-  assert found.metrics() == {
+  assert report.metrics() == {
     'step_seconds_median': 5.5,
     'step_seconds_slowest': 5.5,
     'own_seconds_median': 1.5,
@@ -56,7 +56,7 @@ def test_what_happened_before_a_restart_does_not_count():
 
 
 @pytest.mark.parametrize(
-  ('own', 'stragglers'),
+  ('own_seconds', 'stragglers'),
   [
     ([0.1], []),
     ([0.1, 0.1, 0.12, 0.1], []),
@@ -67,8 +67,8 @@ def test_what_happened_before_a_restart_does_not_count():
     ([0.009, 0.012], []),  # a third more, and milliseconds
   ],
 )
-def test_stragglers(own, stragglers):
-  assert _times(own).stragglers() == stragglers
+def test_stragglers(own_seconds, stragglers):
+  assert _times(own_seconds).stragglers() == stragglers
 
 
 def test_milliseconds_hold_up_nobody():
@@ -80,19 +80,19 @@ def test_one_slow_report_is_no_straggler(caplog, monkeypatch):
   """Of a busy machine, whose processes are late by turns."""
   monkeypatch.setattr(stragglers, 'gather_host_names', lambda: ['a', 'b', 'c'])
   times = stragglers.StepTimes()
-  for own in ([0.6, 0.1, 0.1], [0.1, 0.6, 0.1], [0.1, 0.1, 0.1]) * 3:
-    times.report(_times(own))
+  for own_seconds in ([0.6, 0.1, 0.1], [0.1, 0.6, 0.1], [0.1, 0.1, 0.1]) * 3:
+    times.report(_times(own_seconds))
   assert not caplog.text
 
 
 def test_a_straggler_is_named_once(caplog, monkeypatch):
   monkeypatch.setattr(stragglers, 'gather_host_names', lambda: ['a', 'b', 'c'])
   times = stragglers.StepTimes()
-  for own in ([0.1, 0.1, 0.6], [0.1, 0.1, 0.6], [0.1, 0.1, 0.1]) * 3:
-    times.report(_times(own, loading=[0, 0, 0.5]))
+  for own_seconds in ([0.1, 0.1, 0.6], [0.1, 0.1, 0.6], [0.1, 0.1, 0.1]) * 3:
+    times.report(_times(own_seconds, loading=[0, 0, 0.5]))
   assert caplog.text.count('Process 2 on c') == 1
   assert '0.600 s' in caplog.text
   assert '0.500 s' in caplog.text and '0.100 s' in caplog.text
-  for own in ([0.1, 0.1, 0.1], [0.6, 0.1, 0.1], [0.6, 0.1, 0.1]):
-    times.report(_times(own))
+  for own_seconds in ([0.1, 0.1, 0.1], [0.6, 0.1, 0.1], [0.6, 0.1, 0.1]):
+    times.report(_times(own_seconds))
   assert 'Process 0 on a' in caplog.text

@@ -102,9 +102,9 @@ def test_the_update_of_a_spike_is_skipped():
   same, _ = step(state, batches, np.float32(math.inf))
   tiny.assert_trees_equal(same, plain)
   assert float(output.loss) > 0
-  kept, skipped = step(state, batches, np.float32(output.loss) / 2)
+  unchanged, skipped = step(state, batches, np.float32(output.loss) / 2)
   assert not bool(skipped.finite)
-  tiny.assert_trees_equal(kept.replace(step=state.step), state)
+  tiny.assert_trees_equal(unchanged.replace(step=state.step), state)
   accumulator = metric_accumulator.MetricAccumulator()
   accumulator.add(skipped)
   accumulator = metric_accumulator.MetricAccumulator.from_json(
@@ -178,15 +178,15 @@ def test_resumption_equals_an_uninterrupted_run(
   Only a stop (not a kill) at step 9 saves another checkpoint, to which the run
   then rewinds.
   """
-  whole = train(tmp_path / 'whole', fake_run.Checkpoints(), losses)
+  uninterrupted = train(tmp_path / 'whole', fake_run.Checkpoints(), losses)
   saved = fake_run.Checkpoints()
   train(tmp_path / 'again', saved, losses, end=_End(step, kill=kill))
   total, logged = train(tmp_path / 'again', saved, losses)
-  assert logged == whole[1]
+  assert logged == uninterrupted[1]
   if step == 9 and not kill:
     assert total == sum(losses[:9]) + sum(losses[10:17])
   else:
-    assert total == whole[0]
+    assert total == uninterrupted[0]
 
 
 def test_a_state_that_a_spike_has_changed_is_not_saved(

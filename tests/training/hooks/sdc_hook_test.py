@@ -193,10 +193,10 @@ def test_a_state_is_compared_before_it_is_saved(made, state, replayed):
   replayed.check_replicas(state)
 
 
-@pytest.mark.parametrize('every', [None, 0])
-def test_off_costs_nothing(made, state, replayed, every, monkeypatch):
+@pytest.mark.parametrize('interval', [None, 0])
+def test_off_costs_nothing(made, state, replayed, interval, monkeypatch):
   """No copy, no digest, no other program, no option of the compiler."""
-  settings = training_setup_test.make_settings(sdc_check_every=every)
+  settings = training_setup_test.make_settings(sdc_check_every=interval)
   off = sdc_hook.SilentDataCorruptionHook(
     types.SimpleNamespace(settings=settings), None
   )
@@ -209,11 +209,11 @@ def test_off_costs_nothing(made, state, replayed, every, monkeypatch):
   assert run.calls == 2
 
 
-@pytest.mark.parametrize('every', [-1, 1.5])
-def test_what_is_no_number_of_steps(every):
+@pytest.mark.parametrize('interval', [-1, 1.5])
+def test_what_is_no_number_of_steps(interval):
   with pytest.raises(errors.ConfigError) as error:
-    training_setup_test.make_settings(sdc_check_every=every)
-  assert f'Got: {every!r}' in str(error.value)
+    training_setup_test.make_settings(sdc_check_every=interval)
+  assert f'Got: {interval!r}' in str(error.value)
   assert 'sdc_check_every' in str(error.value)
 
 
@@ -290,16 +290,16 @@ def test_two_kinds_of_steps_with_micro_batches_and_a_queue(monkeypatch):
       datasets=(_MONO, _SIDES),
     )
   )
-  taken = sdc_hook.SilentDataCorruptionHook(setup, lambda: None)
+  hook = sdc_hook.SilentDataCorruptionHook(setup, lambda: None)
   with setup.settings.partitioner.scope():
     ours, theirs = setup.initial_state(), setup.initial_state()
     for step in range(2):
       active = setup.settings.objectives.active(step)
       batches, run = _batches(setup, active), setup.jitted_step(active)
-      ours, output = taken.compute_twice(run, active, step + 1, ours, batches)
+      ours, output = hook.compute_twice(run, active, step + 1, ours, batches)
       theirs, expected = run(theirs, batches)
       tiny.assert_trees_equal((ours, output), (theirs, expected))
-  assert active == (1,) and taken._last_agreed == 2
+  assert active == (1,) and hook._last_agreed == 2
 
 
 def _batches(setup, active):

@@ -78,8 +78,8 @@ def test_a_flipped_bit_is_noticed(
   content = bytearray(data.read_bytes())
   content[len(content) // 2] ^= 16
   data.write_bytes(content)
-  words = command.format(run=run, out=out, corpus=corpus).split()
-  assert cli.main([*words]) != 0
+  arguments = command.format(run=run, out=out, corpus=corpus).split()
+  assert cli.main([*arguments]) != 0
   assert not out.exists()
 
 
@@ -173,10 +173,10 @@ def test_is_taken_as_initial_parameters(directory, eval_model, tmp_path):  # noq
 
 
 def test_groups_of_parameters_make_no_difference(directory, monkeypatch):
-  whole = averaging.mean_params(_paths(directory, 2, 16))
+  full_mean = averaging.mean_params(_paths(directory, 2, 16))
   monkeypatch.setattr(averaging, '_GROUP_SIZE', 40)
   tiny.assert_trees_equal(
-    averaging.mean_params(_paths(directory, 2, 16)), whole
+    averaging.mean_params(_paths(directory, 2, 16)), full_mean
   )
 
 

@@ -137,40 +137,42 @@ def _check(got, source, layers, *, fresh=None):
   """Every parameter of `got` against the encoder's; `layers` of it in the
   decoder; `fresh`: what cross-attention keeps."""
   for name, value in got.items():
-    side, _, rest = name.partition('/')
-    own = side == 'decoder' and 'cross_attention' in rest
+    side, _, suffix = name.partition('/')
+    own = side == 'decoder' and 'cross_attention' in suffix
     if own and fresh is not None:
       want = fresh[name]
     elif '/layers/' in name:
-      rest = rest.removeprefix('layers/')
-      taken = layers if side == 'decoder' else range(3)
-      want = jnp.stack([_layer(source, rest, i) for i in taken])
+      suffix = suffix.removeprefix('layers/')
+      source_layers = layers if side == 'decoder' else range(3)
+      want = jnp.stack([_layer(source, suffix, i) for i in source_layers])
     elif '/layers_' in name:
-      place, _, rest = rest.removeprefix('layers_').partition('/')
+      layer_number, _, suffix = suffix.removeprefix('layers_').partition('/')
       want = _layer(
-        source, rest, (layers[int(place)] if side == 'decoder' else int(place))
+        source,
+        suffix,
+        (layers[int(layer_number)] if side == 'decoder' else int(layer_number)),
       )
     else:
-      want = source[rest]
+      want = source[suffix]
     np.testing.assert_array_equal(value, want, err_msg=name)
 
 
 @pytest.mark.parametrize(
-  ('layers', 'taken'), [('first', (0, 1)), ('last', (1, 2))]
+  ('layers', 'source_layers'), [('first', (0, 1)), ('last', (1, 2))]
 )
 @pytest.mark.parametrize('tied', [False, True])
 @pytest.mark.parametrize('scanned', [False, True])
 @pytest.mark.parametrize(
   'run', mark_slow(['veco', 'unrolled'], slow=['unrolled'])
 )
-def test_every_parameter(run, request, layers, taken, tied, scanned):
+def test_every_parameter(run, request, layers, source_layers, tied, scanned):
   """Tied or not, scanned or not on either side, the first or last layers."""
   run = request.getfixturevalue(run)
   params = _params(
     _translator(tie_decoder=tied, tied_layers=layers, scan_layers=scanned), 2
   )
   got = _start(run, params, layers=layers)
-  _check(got, run[1], taken)
+  _check(got, run[1], source_layers)
   if tied:  # only the cross-attention is the decoder's own
     assert all('cross_attention' in n for n in got if n.startswith('decoder'))
 
@@ -293,11 +295,11 @@ def test_encoder_from_the_other_way_of_keeping_layers(veco, unrolled, scanned):
   assert got.keys() == other.keys()
   for name, value in got.items():
     parts = name.split('/')
-    rest = '/'.join(parts[1:])
+    suffix = '/'.join(parts[1:])
     if parts[0] == 'layers':
-      want = jnp.stack([_layer(run[1], rest, i) for i in range(3)])
+      want = jnp.stack([_layer(run[1], suffix, i) for i in range(3)])
     elif parts[0].startswith('layers_'):
-      want = _layer(run[1], rest, int(parts[0].removeprefix('layers_')))
+      want = _layer(run[1], suffix, int(parts[0].removeprefix('layers_')))
     else:
       want = run[1][name]
     np.testing.assert_array_equal(value, want)

@@ -51,24 +51,24 @@ def test_sparsemax_is_the_nearest_point_of_the_simplex():
   grid = np.concatenate([grid, 1 - grid.sum(1, keepdims=True)], axis=1)
   grid = grid[grid[:, 2] >= -1e-9]
   best = grid[((grid - scores) ** 2).sum(1).argmin()]
-  found = embedding_interpolation.sparsemax(scores)
-  np.testing.assert_allclose(found, best, atol=1e-6)
-  assert found[2] == 0 and found.sum() == pytest.approx(1)
+  projection = embedding_interpolation.sparsemax(scores)
+  np.testing.assert_allclose(projection, best, atol=1e-6)
+  assert projection[2] == 0 and projection.sum() == pytest.approx(1)
 
 
 def test_tokens_are_near_those_of_their_sentences():
   rng = np.random.default_rng(0)
   texts = [rng.permutation([0, 1, 2, 3]) + 4 * (i % 2) for i in range(60)]
-  found = embedding_interpolation.static_token_vectors(texts, 9)
-  same = found[:8] @ found[:8].T
+  vectors = embedding_interpolation.static_token_vectors(texts, 9)
+  same = vectors[:8] @ vectors[:8].T
   assert same[:4, :4].min() > same[:4, 4:].max() + 0.1
-  assert not found[8].any()  # in no text
+  assert not vectors[8].any()  # in no text
 
 
 def test_rows_of_what_is_near(text, tmp_path):
   target, source = Words(PIECES), Words(PIECES[:4])
   matching = EmbeddingTransfer(text=text).match(target, source)
-  made = embedding_transfer.MatchedRows(
+  matched_rows = embedding_transfer.MatchedRows(
     target, source, matching, norms=EmbeddingNorms.SOURCE
   )
   rows = np.zeros((len(source), 2), np.float32)
@@ -76,18 +76,18 @@ def test_rows_of_what_is_near(text, tmp_path):
   rows[places] = [[1, 0], [1, 0], [0, 1], [0, 1]]
   sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
   fresh = jnp.full((len(target) + 3, 2), 7.0)
-  found = np.asarray(made.fill(fresh, jnp.asarray(rows), sharding))
+  filled = np.asarray(matched_rows.fill(fresh, jnp.asarray(rows), sharding))
   sea, oven = (target.all.index(piece) for piece in PIECES[4:])
-  assert found[sea, 0] > 0.9 > 0.2 > found[sea, 1]
-  assert found[oven, 1] > 0.9 > 0.2 > found[oven, 0]
-  np.testing.assert_allclose(found[[sea, oven]].sum(1), 1, rtol=1e-5)
-  np.testing.assert_array_equal(found[len(target) :], 7.0)
-  assert made.matching.kinds[sea] == Kind.INTERPOLATED
-  made.report(tmp_path / 'report')
-  told = json.loads(
+  assert filled[sea, 0] > 0.9 > 0.2 > filled[sea, 1]
+  assert filled[oven, 1] > 0.9 > 0.2 > filled[oven, 0]
+  np.testing.assert_allclose(filled[[sea, oven]].sum(1), 1, rtol=1e-5)
+  np.testing.assert_array_equal(filled[len(target) :], 7.0)
+  assert matched_rows.matching.kinds[sea] == Kind.INTERPOLATED
+  matched_rows.report(tmp_path / 'report')
+  report = json.loads(
     (tmp_path / 'report' / embedding_transfer.REPORT).read_text()
   )
-  assert told['counts']['interpolated'] == 2
+  assert report['counts']['interpolated'] == 2
 
 
 def test_languages_with_only_parallel_text(text, tmp_path):
@@ -104,32 +104,35 @@ def test_rows_by_a_map_between_languages(tmp_path, monkeypatch, caplog):
   draw = random.Random(0)
   english = 'sea ship sail oven bread flour king queen crown'.split()
   (tmp_path / 'mono').mkdir()
-  for code, words in (('en', english), ('xx', [f'x{own}' for own in english])):
-    groups = [words[i : i + 3] for i in (0, 3, 6)]
+  for code, language_words in (
+    ('en', english),
+    ('xx', [f'x{word}' for word in english]),
+  ):
+    groups = [language_words[i : i + 3] for i in (0, 3, 6)]
     lines = [' '.join(draw.choices(groups[i % 3], k=8)) for i in range(300)]
     (tmp_path / 'mono' / f'{code}.txt').write_text('\n'.join(lines))
   source = Words(tuple(f'▁{word}' for word in english))
   target = Words(tuple(f'▁x{word}' for word in english))
   (tmp_path / 'dictionaries').mkdir()
-  words = tmp_path / 'dictionaries/en-xx.tsv'
-  words.write_text(
+  language_words = tmp_path / 'dictionaries/en-xx.tsv'
+  language_words.write_text(
     ''.join(f'{word}\tx{word}\n' for word in english if word != 'ship')
   )
-  made = EmbeddingTransfer(
+  transfer = EmbeddingTransfer(
     text=str(tmp_path),
-    dictionaries=(str(words),),
+    dictionaries=(str(language_words),),
     mixing=EmbeddingMixing.WECHSEL,
   )
-  found = made.match(target, source)
+  matches = transfer.match(target, source)
   ship = target.all.index('▁xship')
-  assert found.kinds[ship] == Kind.INTERPOLATED
-  assert (found.kinds == Kind.DICTIONARY).sum() == 8
-  ids, weights = found.rows()
+  assert matches.kinds[ship] == Kind.INTERPOLATED
+  assert (matches.kinds == Kind.DICTIONARY).sum() == 8
+  ids, weights = matches.rows()
   assert weights[ship].sum() == pytest.approx(1, rel=1e-5)
   near = [source.all.index(f'▁{word}') for word in english[:3]]
   assert weights[ship][np.isin(ids[ship], near)].sum() > 0.9
   monkeypatch.setattr(embedding_interpolation, '_DIMENSIONS', 20)
-  assert made.match(target, source).kinds[ship] == Kind.RANDOM
+  assert transfer.match(target, source).kinds[ship] == Kind.RANDOM
   assert_mentions(caplog.text, 'xx')
 
 
@@ -142,7 +145,7 @@ def test_mixing_without_text_is_refused():
 
 def test_without_text_rows_stay_fresh():
   target, source = Words(PIECES), Words(PIECES[:4])
-  made = embedding_transfer.MatchedRows(
+  matched_rows = embedding_transfer.MatchedRows(
     target, source, vocabulary_matching.match_tokens(target, source)
   )
-  assert made.matching.counts()['interpolated'] == 0
+  assert matched_rows.matching.counts()['interpolated'] == 0

@@ -97,16 +97,22 @@ def test_matched_rows_have_the_norm_of_fresh_ones(axis):
   )
   got = got.T if axis else got
   ids = _MATCHING.source_ids
-  found = np.flatnonzero(ids >= 0)
-  norms = np.linalg.norm(got[found], axis=1)
-  ratios = norms / np.linalg.norm(source[ids[found]], axis=1)
+  transferred_rows = np.flatnonzero(ids >= 0)
+  norms = np.linalg.norm(got[transferred_rows], axis=1)
+  ratios = norms / np.linalg.norm(source[ids[transferred_rows]], axis=1)
   np.testing.assert_allclose(ratios, ratios[0], rtol=1e-5)
-  others = np.linalg.norm(fresh[:11][ids < 0], axis=1)
-  np.testing.assert_allclose(np.median(norms), np.median(others), rtol=1e-5)
+  other_norms = np.linalg.norm(fresh[:11][ids < 0], axis=1)
+  np.testing.assert_allclose(
+    np.median(norms), np.median(other_norms), rtol=1e-5
+  )
   np.testing.assert_array_equal(got[:11][ids < 0], fresh[:11][ids < 0])
   assert not got[11:].any()
-  told = rows.summary()['median_norms']['a/token']
-  assert told['matched'] == told['initialized'] < told['source']
+  median_norms = rows.summary()['median_norms']['a/token']
+  assert (
+    median_norms['matched']
+    == median_norms['initialized']
+    < median_norms['source']
+  )
 
 
 @pytest.mark.parametrize('shape', [(4,), ()], ids=['embeddings', 'biases'])
@@ -123,10 +129,10 @@ def test_other_rows_are_the_mean_of_the_transferred_rows(shape):
   )
   transferred = source[ids[ids >= 0]]
   np.testing.assert_array_equal(filled[is_matched], transferred)
-  others = ~is_matched & (np.arange(16) < 11)
-  assert others.any()
+  is_other = ~is_matched & (np.arange(16) < 11)
+  assert is_other.any()
   np.testing.assert_allclose(
-    filled[others], fresh[others] + transferred.mean(0), rtol=1e-5
+    filled[is_other], fresh[is_other] + transferred.mean(0), rtol=1e-5
   )
   np.testing.assert_array_equal(filled[11:], fresh[11:])
 
@@ -296,13 +302,15 @@ def vocabularies(tmp_path_factory):
     size=64,
     model_type=vocabulary_training.ModelType.BPE,
   )
-  both = vocabulary_training.train_vocabulary(
+  shared_vocabulary = vocabulary_training.train_vocabulary(
     corpus.Corpus(root / 'both'),
     root / 'joint',
     size=90,
     model_type=vocabulary_training.ModelType.BPE,
   )
-  return types.SimpleNamespace(root=root, run=root / 'run', both=both)
+  return types.SimpleNamespace(
+    root=root, run=root / 'run', both=shared_vocabulary
+  )
 
 
 def _params(size, value):

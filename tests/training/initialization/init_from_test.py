@@ -117,7 +117,7 @@ def test_given_step(run, caplog):
 
 
 @pytest.mark.parametrize(
-  ('fields', 'taken'),
+  ('fields', 'transferred'),
   [
     (dict(include=('embeddings',)), {'embeddings/token'}),
     (dict(exclude=('bias$',)), {'embeddings/token', 'layers/query'}),
@@ -127,11 +127,11 @@ def test_given_step(run, caplog):
     ),
   ],
 )
-def test_in_part(run, caplog, fields, taken):
+def test_in_part(run, caplog, fields, transferred):
   caplog.set_level('INFO')
   values = _values(_apply(run, _zeros(_SOURCE), **fields))
-  assert values == {n: v if n in taken else 0.0 for n, v in _ALL.items()}
-  for name in _ALL.keys() - taken:
+  assert values == {n: v if n in transferred else 0.0 for n, v in _ALL.items()}
+  for name in _ALL.keys() - transferred:
     assert_mentions(caplog.text, f'model/{name}')  # what is fresh is listed
 
 
@@ -149,8 +149,8 @@ def test_renamed_parameters_and_two_from_one(run):
     run, params, assignment_map=(('(self|cross)/', ''),), unused=('.*',)
   )
   assert _values(state) == {'layers/self/query': 2.0, 'layers/cross/query': 2.0}
-  both = jax.tree.leaves(state.params)
-  assert both[0].unsafe_buffer_pointer() != both[1].unsafe_buffer_pointer()
+  leaves = jax.tree.leaves(state.params)
+  assert leaves[0].unsafe_buffer_pointer() != leaves[1].unsafe_buffer_pointer()
 
 
 def test_renames_are_applied_in_order():
@@ -243,18 +243,18 @@ def test_what_is_replaced_for_certain(run):
     init = initialization.InitFromCheckpoint(model_dir=run, **fields)
     return initialization.replaced_parameters([init], _SOURCE)
 
-  every = {f'model/{name}' for name in _ALL}
-  assert replaced() == every
-  assert replaced(exclude=('output_bias',)) == every - {'model/output_bias'}
+  all_names = {f'model/{name}' for name in _ALL}
+  assert replaced() == all_names
+  assert replaced(exclude=('output_bias',)) == all_names - {'model/output_bias'}
   assert replaced(allow_missing=True) == set()
   matching = vocabulary_matching.EmbeddingTransfer()
   rows = {'model/embeddings/token', 'model/output_bias'}
-  assert replaced(vocabulary_matching=matching) == every - rows
+  assert replaced(vocabulary_matching=matching) == all_names - rows
   assert initialization.replaced_parameters(None, _SOURCE) == set()
-  others = [
+  other_names = [
     initialization.InitFromCheckpoint(model_dir=run, include=('layers',)),
     initialization.InitFromCheckpoint(model_dir=run, include=('embeddings',)),
   ]
-  assert initialization.replaced_parameters(others, _SOURCE) == every - {
-    'model/output_bias'
-  }
+  assert initialization.replaced_parameters(
+    other_names, _SOURCE
+  ) == all_names - {'model/output_bias'}

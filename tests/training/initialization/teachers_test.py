@@ -127,11 +127,11 @@ def test_rows_are_those_of_the_same_piece(teacher, student):
   table = _params(teacher)['embeddings']['token']
   source = {vocabulary.piece(i): i for i in range(len(vocabulary))}
   special = {'<pad>', '<s>', '</s>', '<unk>', '<mask>'}
-  seen = 0
+  num_compared = 0
   for i in range(len(student)):
     piece = student.piece(i)
     if piece in source and piece not in special:
-      seen += not piece.startswith('<')
+      num_compared += not piece.startswith('<')
       np.testing.assert_allclose(
         got.params['embeddings']['token'][i], table[source[piece]]
       )
@@ -141,7 +141,7 @@ def test_rows_are_those_of_the_same_piece(teacher, student):
         got.params['embeddings']['token'][i], table[source[piece]]
       )
       assert not got.matched[i]
-  assert seen >= 8 and got.matched.sum() < len(student)
+  assert num_compared >= 8 and got.matched.sum() < len(student)
   assert not got.matched[len(student) :].any()
   assert got.languages == ('en',)
   first = teachers.Teacher(model_dir=str(directory), step=1).load(

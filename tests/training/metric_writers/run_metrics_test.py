@@ -26,14 +26,14 @@ def _lines(directory):
 
 def _events(directory):
   """[(step, {tag: value})] of all event files, in order."""
-  found = []
+  events = []
   for path in sorted((directory / run_directory.TENSORBOARD).iterdir()):
     for event in event_file_loader.LegacyEventFileLoader(str(path)).Load():
       if event.summary.value:
-        found.append(
+        events.append(
           (event.step, {v.tag: v.simple_value for v in event.summary.value})
         )
-  return found
+  return events
 
 
 def test_same_scalars_in_both(tmp_path):

@@ -58,15 +58,15 @@ def test_mlflow_on_disk(tmp_path, monkeypatch):
 
 def _wandb_records(data: bytes):
   """The records of a run's file: after 7 bytes LevelDB's log format."""
-  place, record = 7, b''
-  while place + 7 <= len(data):
-    left = 32768 - place % 32768
-    if left < 7:
-      place += left
+  offset, record = 7, b''
+  while offset + 7 <= len(data):
+    block_remaining = 32768 - offset % 32768
+    if block_remaining < 7:
+      offset += block_remaining
       continue
-    length, kind = struct.unpack('<HB', data[place + 4 : place + 7])
-    record += data[place + 7 : place + 7 + length]
-    place += 7 + length
+    length, kind = struct.unpack('<HB', data[offset + 4 : offset + 7])
+    record += data[offset + 7 : offset + 7 + length]
+    offset += 7 + length
     if kind in (1, 4):  # whole, or its last part
       yield record
       record = b''

@@ -27,8 +27,8 @@ def test_the_point_that_the_rule_goes_out_from():
 @pytest.mark.parametrize('post_norm', [False, True])
 @pytest.mark.parametrize('steps', [100_000, 500_000])
 def test_base_size_is_near_what_published_encoders_use(post_norm, steps):
-  one = dataclasses.replace(_BASE, post_norm=post_norm, steps=steps)
-  assert 1e-4 <= one.peak() <= 8e-4  # BERT's is 1e-4, XLM-R's 7e-4
+  variant = dataclasses.replace(_BASE, post_norm=post_norm, steps=steps)
+  assert 1e-4 <= variant.peak() <= 8e-4  # BERT's is 1e-4, XLM-R's 7e-4
 
 
 def test_each_part_by_hand():

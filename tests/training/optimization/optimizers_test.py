@@ -71,8 +71,8 @@ def test_all_but_biases_and_norms_decay(params):
       'model/embeddings/language',
     )
   }
-  rest = set(param_tree.flatten_params(params)) - moved
-  assert {n.rsplit('/', 1)[-1] for n in rest} == {
+  remaining = set(param_tree.flatten_params(params)) - moved
+  assert {n.rsplit('/', 1)[-1] for n in remaining} == {
     'bias',
     'scale',
     'output_bias',
@@ -283,10 +283,10 @@ def test_moments_are_sharded_as_their_parameters():
   shardings = _state_shardings(
     optimizers.AdamW(learning_rate=0.1, frozen=('output_bias',))
   )
-  wanted = param_tree.flatten_params(shardings.params)
+  expected_shardings = param_tree.flatten_params(shardings.params)
   state = param_tree.flatten_params(shardings.opt_state)
   for moment in ('mu', 'nu'):
-    for name, sharding in wanted.items():
+    for name, sharding in expected_shardings.items():
       matching = [s for n, s in state.items() if n.endswith(f'{moment}/{name}')]
       assert matching == ([] if 'output_bias' in name else [sharding]), name
   counts = [s for n, s in state.items() if 'model/' not in n]
@@ -369,12 +369,12 @@ _SHAPES = {
 
 def _matrices(named):
   """Name -> matrices [..., inputs, outputs] of the layers' kernels."""
-  found = {}
+  matrices = {}
   for name, leaf in named.items():
     kind = name.split('/')[-2]
     if '/layers' in name and name.endswith('kernel'):
-      found[name] = np.asarray(leaf).reshape(-1, *_SHAPES[kind])
-  return found
+      matrices[name] = np.asarray(leaf).reshape(-1, *_SHAPES[kind])
+  return matrices
 
 
 @pytest.fixture(scope='module')
@@ -383,12 +383,12 @@ def muon_steps():
   optimizer = optimizers.Muon(
     learning_rate=1.0, clip_norm=None, ns_steps=12, eps=1e-30
   )
-  found = {}
+  steps = {}
   for loop in ('scan', 'unroll'):
     zeros = _encoder_params(loop)
     grads = _gradients(zeros)
-    found[loop] = zeros, grads, _step(optimizer, zeros, grads)
-  return found
+    steps[loop] = zeros, grads, _step(optimizer, zeros, grads)
+  return steps
 
 
 @pytest.mark.parametrize('loop', ['scan', 'unroll'])
@@ -404,11 +404,13 @@ def test_muon_steps_along_the_orthogonal_factor(muon_steps, loop):
     for gradient, step in zip(matrices, steps[name], strict=True):
       u, _, v = np.linalg.svd(gradient, full_matrices=False)
       step = -step / (0.2 * np.sqrt(max(step.shape)))
-      alike = u.T @ step @ v.T  # diagonal: the same singular vectors
+      diagonal = u.T @ step @ v.T  # diagonal: the same singular vectors
       np.testing.assert_allclose(
-        alike - np.diag(np.diag(alike)), 0.0, atol=2e-3
+        diagonal - np.diag(np.diag(diagonal)), 0.0, atol=2e-3
       )
-      assert 0.65 < np.diag(alike).min() <= np.diag(alike).max() < 1.2, name
+      assert 0.65 < np.diag(diagonal).min() <= np.diag(diagonal).max() < 1.2, (
+        name
+      )
 
 
 def test_muon_moves_all_else_as_adamw(muon_steps):
@@ -416,9 +418,9 @@ def test_muon_moves_all_else_as_adamw(muon_steps):
   adamw = optimizers.AdamW(learning_rate=1.0, clip_norm=None, eps=1e-30)
   expected = param_tree.flatten_params(_step(adamw, zeros, grads))
   named = param_tree.flatten_params(new)
-  rest = set(named) - set(_matrices(named))
-  assert {'model/embeddings/token', 'model/head_dense/kernel'} <= rest
-  for name in rest:
+  remaining = set(named) - set(_matrices(named))
+  assert {'model/embeddings/token', 'model/head_dense/kernel'} <= remaining
+  for name in remaining:
     np.testing.assert_allclose(named[name], expected[name], rtol=1e-5)
 
 
@@ -446,15 +448,15 @@ def test_sharded_and_frozen_steps_are_those_of_one_device(optimizer):
   factory = tiny.make_factory(
     optimizer=optimizer, partitioner=partitioning.Partitioner(fsdp=2, tensor=2)
   )
-  wanted = param_tree.flatten_params(factory.shardings.params)
+  expected_shardings = param_tree.flatten_params(factory.shardings.params)
   moments = {
     n: s
     for n, s in param_tree.flatten_params(factory.shardings.opt_state).items()
     if '/mu/' in n
   }
-  assert len(moments) == len(wanted) - 1
+  assert len(moments) == len(expected_shardings) - 1
   for n, sharding in moments.items():
-    assert sharding == wanted[n.split('/mu/')[1]], n
+    assert sharding == expected_shardings[n.split('/mu/')[1]], n
   params = jax.tree.map(
     lambda x: jnp.ones(x.shape, x.dtype), factory.abstract.params
   )
@@ -482,16 +484,16 @@ def test_stable_adamw_shortens_a_step_whose_gradient_has_outgrown_it():
   params = {'kernel': jnp.full(4, 2.0)}
   transform = optimizer.transform
   state = transform.init(params)
-  one = jax.tree.map(jnp.ones_like, params)
-  updates, state = transform.update(one, state, params)
+  ones = jax.tree.map(jnp.ones_like, params)
+  updates, state = transform.update(ones, state, params)
   np.testing.assert_allclose(updates['kernel'], -0.1 * (1 + 0.5 * 2), rtol=1e-5)
-  three = jax.tree.map(lambda x: 3 * x, one)
+  three = jax.tree.map(lambda x: 3 * x, ones)
   updates, _ = transform.update(three, state, params)
   moment = (0.99 * 0.01 * 1 + 0.01 * 9) / (1 - 0.99**2)
   rms = (9 / moment) ** 0.5
-  wanted = -0.1 / rms * (3 / moment**0.5 + 0.5 * 2)
+  expected_step = -0.1 / rms * (3 / moment**0.5 + 0.5 * 2)
   assert rms > 1
-  np.testing.assert_allclose(updates['kernel'], wanted, rtol=1e-5)
+  np.testing.assert_allclose(updates['kernel'], expected_step, rtol=1e-5)
 
 
 def test_stable_adamw_clips_each_scanned_layer_by_itself():
@@ -506,15 +508,15 @@ def test_stable_adamw_clips_each_scanned_layer_by_itself():
       updates, state = optimizer.transform.update(g, state, params)
     return jax.tree.leaves(updates)
 
-  each = [np.ones((2, 3)), np.array([[9.0] * 3, [1.0] * 3])]
+  layer_gradients = [np.ones((2, 3)), np.array([[9.0] * 3, [1.0] * 3])]
   (together,) = steps(
-    scanned, [{'layers': {'kernel': jnp.float32(g)}} for g in each]
+    scanned, [{'layers': {'kernel': jnp.float32(g)}} for g in layer_gradients]
   )
   alone = steps(
     apart,
     [
       {f'layers_{i}': {'kernel': jnp.float32(g[i])} for i in range(2)}
-      for g in each
+      for g in layer_gradients
     ],
   )
   np.testing.assert_allclose(together, np.stack(alone), rtol=1e-6)

@@ -130,14 +130,14 @@ def test_negative_warm_up_is_refused():
 def test_a_run_shorter_than_its_warm_up_warms_up_over_a_tenth(caplog):
   """As with the default of 1,000 steps and a trial run of 40."""
   schedule = schedules.Linear(peak_value=1.0, warmup_steps=1000)
-  found = schedules.resolve_schedules(schedule, 40)
-  assert found == schedules.Linear(
+  resolved = schedules.resolve_schedules(schedule, 40)
+  assert resolved == schedules.Linear(
     peak_value=1.0, warmup_steps=4, total_steps=40
   )
   assert_mentions(caplog.text, 1000, 4)
   assert float(schedules.resolve_schedules(schedule, 1)(0)) == 1.0
-  kept = schedules.resolve_schedules(schedule, 1001)
-  assert kept.warmup_steps == 1000
+  unchanged = schedules.resolve_schedules(schedule, 1001)
+  assert unchanged.warmup_steps == 1000
 
 
 def test_wsd_is_stable_and_then_falls():
@@ -166,10 +166,10 @@ def test_wsd_decays_over_a_share_of_the_run():
   )
   assert _values(share, [18, 25]) == [1.0, 0.0]  # the last seven steps
   assert float(share(19)) < 1.0
-  whole = schedules.WSD(
+  full_schedule = schedules.WSD(
     peak_value=1.0, total_steps=4, decay_steps=4, decay_shape='linear'
   )
-  assert _values(whole, range(5)) == [1.0, 0.75, 0.5, 0.25, 0.0]
+  assert _values(full_schedule, range(5)) == [1.0, 0.75, 0.5, 0.25, 0.0]
 
 
 def test_wsd_decays_over_no_more_steps_than_the_run_has():
@@ -215,8 +215,8 @@ def test_own_schedules_receive_the_number_of_steps():
   resolved = schedules.resolve_schedules((_Remaining(), _Same()), 8)
   assert resolved == (_Remaining(total_steps=8), _Same())
   assert resolved[0](2) == 0.75
-  given = _Remaining(total_steps=4)
-  assert schedules.resolve_schedules(given, 8) == given
+  schedule = _Remaining(total_steps=4)
+  assert schedules.resolve_schedules(schedule, 8) == schedule
 
 
 @pytest.mark.parametrize('total_steps', [1, 2])

@@ -65,7 +65,7 @@ def test_there_and_back(tmp_path, kind, options):
   assert record['not_compared'] == []
   params = run.restore_params(0)
   ids, _ = reference.inputs(model)
-  seen = reference.PADDING > 0
+  is_token = reference.PADDING > 0
   states = jax.jit(run.model.apply, static_argnames='method')(
     {'params': params['model']},
     ids,
@@ -75,11 +75,11 @@ def test_there_and_back(tmp_path, kind, options):
   with torch.no_grad():
     theirs = reference.run(model)
   if kind == 'EsmForMaskedLM':
-    found = run.model.apply(
+    outputs = run.model.apply(
       {'params': params['model']}, states, method='logits'
     )
   elif kind == 'EsmModel':
-    found = states
+    outputs = states
   else:
     (head,) = (h for n, h in params['heads'].items() if n != 'pooler')
     of_row = kind == 'EsmForSequenceClassification'
@@ -88,11 +88,11 @@ def test_there_and_back(tmp_path, kind, options):
       if of_row
       else classification_heads.token_logits
     )
-    found = read(head, states)
-  wanted = theirs[0].numpy()
-  if wanted.ndim == 3:
-    found, wanted = found[seen], wanted[seen]
-  np.testing.assert_allclose(found, wanted, atol=2e-5, rtol=2e-5)
+    outputs = read(head, states)
+  expected = theirs[0].numpy()
+  if expected.ndim == 3:
+    outputs, expected = outputs[is_token], expected[is_token]
+  np.testing.assert_allclose(outputs, expected, atol=2e-5, rtol=2e-5)
   folder_writer.write_folder(
     huggingface_export.check_export(run.directory), tmp_path / 'back'
   )
@@ -100,10 +100,10 @@ def test_there_and_back(tmp_path, kind, options):
     {  # transformers writes ESM's norms by names of older files
       name.replace('.gamma', '.weight').replace('.beta', '.bias'): value
       for name, value in safetensors.numpy.load_file(
-        tmp_path / place / 'model.safetensors'
+        tmp_path / folder_name / 'model.safetensors'
       ).items()
     }
-    for place in ('hf', 'back')
+    for folder_name in ('hf', 'back')
   )
   assert second.keys() == {n for n in first if 'inv_freq' not in n}
   for name in second.keys() - {n for n in first if 'contact_head' in n}:

@@ -54,8 +54,8 @@ def test_states_and_logits_are_the_runs(run_of, tmp_path, options, model_type):
     )
     == []
   )
-  written = json.loads((folder / 'config.json').read_text())
-  assert written['model_type'] == model_type and written['linear_head']
+  config = json.loads((folder / 'config.json').read_text())
+  assert config['model_type'] == model_type and config['linear_head']
   tokens, theirs = _theirs(
     transformers.AutoModelForMaskedLM, folder, ['the dog sleeps', 'die Katze']
   )

@@ -7,7 +7,7 @@ from xlflax.utils import errors
 
 
 @pytest.mark.parametrize(
-  'text, found',
+  'text, expected',
   [
     (
       '---\nlanguage:\n- en\n- "de"\nlicense: mit\ntags:\n- x\n---\n# A',
@@ -18,18 +18,18 @@ from xlflax.utils import errors
     ('---\nlicense: mit\n', {}),
   ],
 )
-def test_metadata(tmp_path, text, found):
+def test_metadata(tmp_path, text, expected):
   (tmp_path / 'README.md').write_text(text)
-  if found is None:
-    found = {'license': 'apache-2.0', 'language': ['multilingual']}
-  assert card_metadata.read_card_metadata(tmp_path) == found
+  if expected is None:
+    expected = {'license': 'apache-2.0', 'language': ['multilingual']}
+  assert card_metadata.read_card_metadata(tmp_path) == expected
 
 
 def test_languages_as_the_hub_takes_them():
-  found = card_metadata.hub_languages(
+  languages = card_metadata.hub_languages(
     ['de', 'zh_Hans', 'srp_Latn', 'pt-BR', 'x1', 'de']
   )
-  assert found == {
+  assert languages == {
     'language': ['de', 'zh', 'sr', 'pt'],
     'language_bcp47': ['zh-Hans', 'sr-Latn', 'pt-BR'],
   }

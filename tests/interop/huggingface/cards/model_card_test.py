@@ -35,11 +35,17 @@ def test_measured_results_are_in_the_card(run_of):
   checked = huggingface_export.check_export(directory)
   text = model_card.format_model_card(checked, name='mine', license='mit')
   card = huggingface_hub.ModelCard(text)
-  found = {one.metric_name: one for one in card.data.eval_results}
-  assert found.keys() == {'accuracy/mean', 'accuracy/de'}
-  assert found['accuracy/mean'].metric_value == 0.5
-  assert {one.metric_type for one in found.values()} == {'accuracy'}
-  assert {one.dataset_name for one in found.values()} == {'retrieval (test)'}
+  result_by_metric = {
+    result.metric_name: result for result in card.data.eval_results
+  }
+  assert result_by_metric.keys() == {'accuracy/mean', 'accuracy/de'}
+  assert result_by_metric['accuracy/mean'].metric_value == 0.5
+  assert {result.metric_type for result in result_by_metric.values()} == {
+    'accuracy'
+  }
+  assert {result.dataset_name for result in result_by_metric.values()} == {
+    'retrieval (test)'
+  }
   assert card.data.model_name == 'mine' and card.data.license == 'mit'
 
 
@@ -112,7 +118,7 @@ def test_results_of_other_vectors_or_parameters_are_left_out(run_of):
   for pooling, value in (('mean_all', 0.2), (None, 0.1)):
     checked = huggingface_export.check_export(directory, pooling=pooling)
     text = model_card.format_model_card(checked, name='mine')
-    found = huggingface_hub.ModelCard(text).data.eval_results
-    assert [one.metric_value for one in found if 'mean' in one.metric_name] == [
-      value
-    ]
+    results = huggingface_hub.ModelCard(text).data.eval_results
+    assert [
+      result.metric_value for result in results if 'mean' in result.metric_name
+    ] == [value]

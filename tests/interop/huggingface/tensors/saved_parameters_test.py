@@ -17,7 +17,7 @@ _TABLE = np.arange(70, dtype=np.float32).reshape(7, 10)
 
 def _saved(directory, in_pieces, ema=()):
   """A checkpoint; in pieces, as an import writes it, of two rows each."""
-  kept = checkpoints.Checkpoints(
+  checkpoint_store = checkpoints.Checkpoints(
     directory,
     checkpoints.CheckpointOptions(
       enable_async_checkpointing=False,
@@ -27,7 +27,7 @@ def _saved(directory, in_pieces, ema=()):
   table = jnp.asarray(_TABLE)
   if in_pieces:
     table = checkpoint_items.LazyArray(_TABLE.shape, lambda: _TABLE)
-  kept.save(
+  checkpoint_store.save(
     train_state.TrainState(
       step=jnp.int32(0),
       params={'model': {'table': table, 'one': {'bias': jnp.ones(3)}}},
@@ -37,7 +37,7 @@ def _saved(directory, in_pieces, ema=()):
     ),
     {},
   )
-  kept.close()
+  checkpoint_store.close()
   return saved_parameters.Reader(
     checkpoint_reader.checkpoint_path(directory, 0)
   )

@@ -31,23 +31,23 @@ def _state():
 
 
 def _read(folder):
-  found = tensor_files.find_tensors(folder)
+  tensors = tensor_files.find_tensors(folder)
   return {
-    t.name: v for t, v in tensor_files.read_tensors(found.values())
-  }, found
+    t.name: v for t, v in tensor_files.read_tensors(tensors.values())
+  }, tensors
 
 
 def _check(folder, state):
-  values, found = _read(folder)
-  assert values.keys() == state.keys() == found.keys()
+  values, tensors = _read(folder)
+  assert values.keys() == state.keys() == tensors.keys()
   for name, tensor in state.items():
     want = tensor.detach().float().numpy()
-    assert found[name].shape == want.shape
+    assert tensors[name].shape == want.shape
     np.testing.assert_array_equal(values[name].astype(np.float32), want)
   assert values['brain'].dtype.itemsize == 2
   for name, rows in (('table', [[6, 0], [6, 3]]), ('brain', [1]), ('ids', [])):
     rows = np.array(rows, int)
-    got = tensor_files.read_rows(found[name], rows)
+    got = tensor_files.read_rows(tensors[name], rows)
     np.testing.assert_array_equal(got, values[name][rows])
     assert got.dtype == values[name].dtype
 

@@ -54,10 +54,10 @@ def test_a_tokenizer_follows_the_rows(bert, tmp_path, separator):
     tmp_path, vocabulary, separator, num_types=2
   )
   assert changed == (separator is not SpecialTokenTemplate.BERT)
-  found = transformers.AutoTokenizer.from_pretrained(tmp_path)(*_PAIR)
+  encoded = transformers.AutoTokenizer.from_pretrained(tmp_path)(*_PAIR)
   row = _row(vocabulary, separator)
-  assert found['input_ids'] == row['token_ids'].tolist()
-  assert found['token_type_ids'] == row['side_ids'].tolist()
+  assert encoded['input_ids'] == row['token_ids'].tolist()
+  assert encoded['token_type_ids'] == row['side_ids'].tolist()
   single = transformers.AutoTokenizer.from_pretrained(tmp_path)(_PAIR[0])
   before = transformers.AutoTokenizer.from_pretrained(folder)(_PAIR[0])
   assert single['input_ids'] == before['input_ids']
@@ -65,28 +65,30 @@ def test_a_tokenizer_follows_the_rows(bert, tmp_path, separator):
 
 def test_other_separators_than_the_tokenizers_are_said(bert, caplog):
   _, vocabulary = bert
-  one = dict(labels=('a', 'b'))
+  options = dict(labels=('a', 'b'))
   fitting = classification_featurizer.ClassificationFeaturizer(
-    separator='bert', **one
+    separator='bert', **options
   )
   featurizer.warn_of_frame(fitting, vocabulary)
   featurizer.warn_of_frame(
-    tagging_featurizer.TaggingFeaturizer(**one), vocabulary
+    tagging_featurizer.TaggingFeaturizer(**options), vocabulary
   )
   assert not caplog.text
   featurizer.warn_of_frame(
-    classification_featurizer.ClassificationFeaturizer(**one), vocabulary
+    classification_featurizer.ClassificationFeaturizer(**options), vocabulary
   )
   assert_mentions(caplog.text, 'bert', 'SEPARATOR=')
 
 
 def _trained(directory, *datasets):
   """Notes datasets as a run's."""
-  made = [{'class': 'dataset_config', 'fields': fields} for fields in datasets]
+  dataset_configs = [
+    {'class': 'dataset_config', 'fields': fields} for fields in datasets
+  ]
   run_directory.write_run_file(
     directory,
     run_directory.TRAINER,
-    {'class': 'trainer', 'fields': {'datasets': made}},
+    {'class': 'trainer', 'fields': {'datasets': dataset_configs}},
   )
 
 
@@ -114,10 +116,10 @@ def test_types_of_an_own_vocabulary(run_of, vocabulary, tmp_path):
   folder_writer.write_folder(
     huggingface_export.check_export(directory), tmp_path / 'out'
   )
-  found = transformers.AutoTokenizer.from_pretrained(tmp_path / 'out')(*_PAIR)
+  encoded = transformers.AutoTokenizer.from_pretrained(tmp_path / 'out')(*_PAIR)
   row = _row(vocabulary, SpecialTokenTemplate.XLMR)
-  assert found['input_ids'] == row['token_ids'].tolist()
-  assert found['token_type_ids'] == row['side_ids'].tolist()
+  assert encoded['input_ids'] == row['token_ids'].tolist()
+  assert encoded['token_type_ids'] == row['side_ids'].tolist()
   assert (
     json.loads((tmp_path / 'out/config.json').read_text())['type_vocab_size']
     == 2
@@ -127,10 +129,10 @@ def test_types_of_an_own_vocabulary(run_of, vocabulary, tmp_path):
 def test_rows_that_a_file_fills_up_are_read_without(bert, tmp_path):
   """As those of some Sentence-Transformers folders."""
   folder, vocabulary = bert
-  made = post_processor.load_without_truncation(folder)
-  made.enable_padding(length=20)
-  made.enable_truncation(8)
-  made.save(str(tmp_path / 'tokenizer.json'))
+  tokenizer = post_processor.load_without_truncation(folder)
+  tokenizer.enable_padding(length=20)
+  tokenizer.enable_truncation(8)
+  tokenizer.save(str(tmp_path / 'tokenizer.json'))
   assert (
     len(post_processor.load_without_truncation(tmp_path).encode(_PAIR[0]).ids)
     < 20

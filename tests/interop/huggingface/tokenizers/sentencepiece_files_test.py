@@ -64,10 +64,10 @@ def test_ids_equal_for_composed_and_decomposed_text(rule, bytes_, form):
   content = sentencepiece_files.convert_sentencepiece(vocabulary)[
     'tokenizer.json'
   ]
-  made = tokenizers.Tokenizer.from_str(content.decode())
+  tokenizer = tokenizers.Tokenizer.from_str(content.decode())
   for text in _TEXTS:
     text = unicodedata.normalize(form, text) if form else text
-    ids = made.encode(text, add_special_tokens=False).ids
+    ids = tokenizer.encode(text, add_special_tokens=False).ids
     assert ids == vocabulary.encode(text), ascii(text)
 
 
@@ -86,25 +86,25 @@ def test_ids_equal(options, tmp_path):
   files = sentencepiece_files.convert_sentencepiece(vocabulary)
   for name, content in files.items():
     (tmp_path / name).write_bytes(content)
-  made = transformers.AutoTokenizer.from_pretrained(tmp_path)
+  tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
   spec = vocabulary.spec
   assert (
-    made.pad_token_id,
-    made.cls_token_id,
-    made.sep_token_id,
-    made.unk_token_id,
-    made.mask_token_id,
+    tokenizer.pad_token_id,
+    tokenizer.cls_token_id,
+    tokenizer.sep_token_id,
+    tokenizer.unk_token_id,
+    tokenizer.mask_token_id,
   ) == (spec.pad_id, spec.bos_id, spec.eos_id, spec.unk_id, spec.mask_id)
-  assert len(made) == spec.size
+  assert len(tokenizer) == spec.size
   keeps_marks = options.get('normalization_rule_name') == 'nfkc_cf'
   for text in LINES[:11] + EDGE_CASES:
     if keeps_marks and '▁' in text:
       continue  # the library takes the mark in a text for a space
     ids = vocabulary.encode(text)
-    assert made.encode(text, add_special_tokens=False) == ids, text
+    assert tokenizer.encode(text, add_special_tokens=False) == ids, text
   ids = vocabulary.encode(LINES[2])
-  assert made.encode(LINES[2]) == [spec.bos_id, *ids, spec.eos_id]
-  assert made.decode(ids) == vocabulary.decode(ids)
+  assert tokenizer.encode(LINES[2]) == [spec.bos_id, *ids, spec.eos_id]
+  assert tokenizer.decode(ids) == vocabulary.decode(ids)
 
 
 def test_models_that_have_no_such_form():

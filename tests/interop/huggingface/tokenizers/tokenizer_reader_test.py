@@ -95,15 +95,17 @@ def test_old_files_go_back_with_a_tokenizer_json(kind, tmp_path):
   """Written beside them, it gives the ids that were read from them."""
   model_type, make = _KINDS[kind]
   reference = make(tmp_path)
-  found = importer.read_tokenizer(
+  tokenizer = importer.read_tokenizer(
     tmp_path, model_type=model_type, size=None, languages=('en',)
   )
-  (tmp_path / 'tokenizer.json').write_bytes(found.files()['tokenizer.json'])
+  (tmp_path / 'tokenizer.json').write_bytes(tokenizer.files()['tokenizer.json'])
   (tmp_path / 'config.json').write_text(f'{{"model_type": "{model_type}"}}')
-  made = transformers.AutoTokenizer.from_pretrained(tmp_path)
+  reference_tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
   for text in reference_tokenizers.LINES[:11] + EDGE_CASES:
-    assert made.encode(text) == reference.encode(text), text
-    assert made.encode(text, text) == reference.encode(text, text), text
+    assert reference_tokenizer.encode(text) == reference.encode(text), text
+    assert reference_tokenizer.encode(text, text) == reference.encode(
+      text, text
+    ), text
 
 
 def test_old_files_give_the_same_ids(pair):
@@ -161,25 +163,29 @@ def test_symbols_of_languages(tmp_path):
   saved = tmp_path / 'saved'
   reference.save_pretrained(saved)
   for folder in (tmp_path, saved):
-    every, some = (
+    all_tokens, some = (
       importer.read_tokenizer(
         folder, model_type='mbart', size=None, languages=codes
       )
       for codes in (None, ('ro', 'en'))
     )
-    assert len(every.spec.languages) == 25
+    assert len(all_tokens.spec.languages) == 25
     for code, index in zip(
-      every.spec.languages, every.spec.language_symbol_ids, strict=True
+      all_tokens.spec.languages,
+      all_tokens.spec.language_symbol_ids,
+      strict=True,
     ):
       piece = reference.convert_ids_to_tokens(index)
-      assert piece.startswith(f'{code}_') and every.piece(index) == piece
-      assert every.piece_id(piece) == index
+      assert piece.startswith(f'{code}_') and all_tokens.piece(index) == piece
+      assert all_tokens.piece_id(piece) == index
     assert some.spec.languages == ('ro', 'en')
     assert some.spec.language_symbol_ids == tuple(
       reference.convert_tokens_to_ids(['ro_RO', 'en_XX'])
     )
-    assert set(every.spec.language_symbol_ids) <= set(some.spec.special_ids)
-    assert some != every
+    assert set(all_tokens.spec.language_symbol_ids) <= set(
+      some.spec.special_ids
+    )
+    assert some != all_tokens
     with raises_error(
       errors.VocabularyError, got='tlh', where='--languages', mentions='ro'
     ):
@@ -200,14 +206,14 @@ def test_sentinels_with_a_space_in_front(tmp_path):
     user_defined_symbols=[f'▁<extra_id_{i}>' for i in reversed(range(3))],
   )
   (tmp_path / 'tokenizer_config.json').write_text('{"extra_ids": 0}')
-  found = importer.read_tokenizer(
+  tokenizer = importer.read_tokenizer(
     tmp_path, model_type='mt5', size=None, languages=('en',)
   )
-  assert [found.piece(i) for i in found.spec.sentinel_ids] == [
+  assert [tokenizer.piece(i) for i in tokenizer.spec.sentinel_ids] == [
     f'▁<extra_id_{i}>' for i in range(3)
   ]
-  assert found.spec.mask_id == found.spec.sentinel_ids[0]
-  assert found.spec.bos_id == found.spec.pad_id == 0
+  assert tokenizer.spec.mask_id == tokenizer.spec.sentinel_ids[0]
+  assert tokenizer.spec.bos_id == tokenizer.spec.pad_id == 0
 
 
 def test_special_symbols_are_no_encoding_of_text(pair):
@@ -254,8 +260,8 @@ def test_word_starts(pair):
     marked = {piece for piece in starts if piece[0] in 'Ġ▁'}
     assert marked
     notation = token_normalization.notation_of(sorted(marked))
-    others = token_normalization.plain_tokens(sorted(starts - marked), notation)
-    assert all(map(token_normalization.may_be_word, others))
+    plain = token_normalization.plain_tokens(sorted(starts - marked), notation)
+    assert all(map(token_normalization.may_be_word, plain))
 
 
 @pytest.mark.parametrize(
@@ -275,14 +281,16 @@ def test_rows_without_a_token(tmp_path):
   short = importer.read_tokenizer(
     tmp_path, model_type='bert', size=None, languages=('en',)
   )
-  kept = importer.read_tokenizer(
+  tokenizer = importer.read_tokenizer(
     tmp_path, model_type='bert', size=len(short) + 3, languages=('en',)
   )
-  assert kept.spec.size == len(short) + 3
-  assert set(range(len(short), len(short) + 3)) <= set(kept.spec.special_ids)
-  assert kept.piece(len(short)) == f'<unused:{len(short)}>'
-  assert kept.encode('the cat') == short.encode('the cat')
-  assert kept != short
+  assert tokenizer.spec.size == len(short) + 3
+  assert set(range(len(short), len(short) + 3)) <= set(
+    tokenizer.spec.special_ids
+  )
+  assert tokenizer.piece(len(short)) == f'<unused:{len(short)}>'
+  assert tokenizer.encode('the cat') == short.encode('the cat')
+  assert tokenizer != short
 
 
 def test_a_folder_without_tokenizer_is_refused(tmp_path):
@@ -316,42 +324,44 @@ def test_folders_of_old_files_get_a_tokenizer_of_the_same_ids(
   name = {'mt5': 'spiece.model'}.get(kind, 'sentencepiece.bpe.model')
   ids = {'mt5': dict(pad_id=0, eos_id=1, unk_id=2, bos_id=-1)}.get(kind, {})
   reference_tokenizers.sentencepiece(tmp_path, name, **ids | options)
-  found = importer.read_tokenizer(
+  tokenizer = importer.read_tokenizer(
     tmp_path, model_type=kind, size=None, languages=('en',)
   )
   out = tmp_path / 'out'
   out.mkdir()
-  for path, content in sentencepiece_files.convert_sentencepiece(found).items():
+  for path, content in sentencepiece_files.convert_sentencepiece(
+    tokenizer
+  ).items():
     (out / path).write_bytes(content)
   (out / 'config.json').write_text(f'{{"model_type": "{kind}"}}')
-  made = transformers.AutoTokenizer.from_pretrained(out)
+  tokenizer = transformers.AutoTokenizer.from_pretrained(out)
   for text in reference_tokenizers.LINES[:11] + EDGE_CASES:
     if '▁' not in text:
-      ids = found.encode(text)
-      assert made.encode(text, add_special_tokens=False) == ids, text
-  assert len(made) == len(found)
-  assert made.pad_token_id == found.spec.pad_id
+      ids = tokenizer.encode(text)
+      assert tokenizer.encode(text, add_special_tokens=False) == ids, text
+  assert len(tokenizer) == len(tokenizer)
+  assert tokenizer.pad_token_id == tokenizer.spec.pad_id
   framed = {
-    'xlm-roberta': [found.spec.bos_id, *ids, found.spec.eos_id],
-    'mbart': [*ids, found.spec.eos_id, found.piece_id('en_XX')],
-    'mt5': [*ids, found.spec.eos_id],
+    'xlm-roberta': [tokenizer.spec.bos_id, *ids, tokenizer.spec.eos_id],
+    'mbart': [*ids, tokenizer.spec.eos_id, tokenizer.piece_id('en_XX')],
+    'mt5': [*ids, tokenizer.spec.eos_id],
   }[kind]
-  assert made.encode(text) == framed
+  assert tokenizer.encode(text) == framed
 
 
 def test_a_mask_after_many_pieces_of_a_unigram_model(tmp_path):
   """As XLM-R's: its added tokens alone would have a gap of 250,000 ids."""
   special = ['<s>', '<pad>', '</s>', '<unk>']
   pieces = [*special, *(f'▁w{i}' for i in range(70_000)), '<mask>']
-  made = library.Tokenizer(
+  tokenizer = library.Tokenizer(
     library.models.Unigram([(piece, -1.0) for piece in pieces], unk_id=3)
   )
-  made.add_special_tokens([*special, '<mask>'])
-  made.save(str(tmp_path / 'tokenizer.json'))
-  found = importer.read_tokenizer(
+  tokenizer.add_special_tokens([*special, '<mask>'])
+  tokenizer.save(str(tmp_path / 'tokenizer.json'))
+  imported = importer.read_tokenizer(
     tmp_path, model_type='xlm-roberta', size=None, languages=('en',)
   )
-  assert found.spec.mask_id == len(pieces) - 1
+  assert imported.spec.mask_id == len(pieces) - 1
 
 
 @pytest.mark.parametrize(

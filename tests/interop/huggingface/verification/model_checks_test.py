@@ -163,7 +163,7 @@ def test_a_wrong_translation_model_is_not_published(
   values = folder_writer._tensor_values
 
   def changed(checked):
-    order = [one for one, _ in values(checked)]
+    order = [name for name, _ in values(checked)]
     tensors = {n.removeprefix('model.'): v for n, v in values(checked)}
     if mutate:
       mutate(tensors)
@@ -213,10 +213,12 @@ def _without_normalizer(
   vocabulary, convert=sentencepiece_files.convert_sentencepiece
 ):
   files = convert(vocabulary)
-  made = json.loads(files['tokenizer.json'])
-  assert made.pop('normalizer')
+  tokenizer_config = json.loads(files['tokenizer.json'])
+  assert tokenizer_config.pop('normalizer')
   return files | {
-    'tokenizer.json': json.dumps(made | {'normalizer': None}).encode()
+    'tokenizer.json': json.dumps(
+      tokenizer_config | {'normalizer': None}
+    ).encode()
   }
 
 
