@@ -1,4 +1,4 @@
-"""A small corpus of made-up sentences in three languages, and its vocabulary."""
+"""A small synthetic corpus in three languages and its vocabulary."""
 
 import itertools
 
@@ -37,7 +37,7 @@ _WORDS = {
 
 def sentences(language: str) -> list[str]:
   """256 different sentences; those of one index translate each other."""
-  slots = [words.split('|') for words in _WORDS[language]]
+  slots = [alternatives.split('|') for alternatives in _WORDS[language]]
   everything = list(itertools.product(*slots))  # 4096; 1061 is prime to it.
   return [' '.join(everything[i * 1061 % 4096]) + '.' for i in range(256)]
 

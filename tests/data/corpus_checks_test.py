@@ -150,9 +150,13 @@ def test_trigrams_and_their_similarity():
     'b b': 1,
     ' b ': 1,
   }
-  one = corpus_checks.count_trigrams('a house')
-  assert corpus_checks.trigram_similarity(one, one) == pytest.approx(1.0)
+  trigrams = corpus_checks.count_trigrams('a house')
+  assert corpus_checks.trigram_similarity(trigrams, trigrams) == pytest.approx(
+    1.0
+  )
   assert (
-    corpus_checks.trigram_similarity(one, corpus_checks.count_trigrams('xyz'))
+    corpus_checks.trigram_similarity(
+      trigrams, corpus_checks.count_trigrams('xyz')
+    )
     == 0
   )

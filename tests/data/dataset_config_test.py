@@ -107,11 +107,15 @@ def test_capacity_leaves_room_for_special_tokens():
 
 
 def test_spec_has_the_keys_of_the_layout():
-  one = {'token_ids', 'segment_ids', 'positions', 'language_ids'}
-  assert _dataset(layout='blocks').batch_spec(_SPEC).keys() == one
-  assert _dataset(layout='pairs').batch_spec(_SPEC).keys() == one | {'side_ids'}
-  both = _dataset(layout='dual').batch_spec(_SPEC)
-  assert both.keys() == one | {f'paired_{key}' for key in one}
-  assert {(v.shape, v.dtype) for v in both.values()} == {
+  single_keys = {'token_ids', 'segment_ids', 'positions', 'language_ids'}
+  assert _dataset(layout='blocks').batch_spec(_SPEC).keys() == single_keys
+  assert _dataset(layout='pairs').batch_spec(_SPEC).keys() == single_keys | {
+    'side_ids'
+  }
+  dual_spec = _dataset(layout='dual').batch_spec(_SPEC)
+  assert dual_spec.keys() == single_keys | {
+    f'paired_{key}' for key in single_keys
+  }
+  assert {(v.shape, v.dtype) for v in dual_spec.values()} == {
     ((4, 16), jnp.dtype('int32'))
   }

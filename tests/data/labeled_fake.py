@@ -42,7 +42,7 @@ class FakeRows(featurizer.Featurizer):
     }
 
   def make(self, examples, vocabulary, *, length):
-    made = []
+    rows = []
     for example in examples:
       number = int(example.id)
       row = featurizer.text_row(
@@ -50,9 +50,9 @@ class FakeRows(featurizer.Featurizer):
         [featurizer.language_id(vocabulary, example.language)],
         vocabulary.spec,
       )
-      made.append(
+      rows.append(
         []
         if number in self.unused
         else [row | {'labels': np.int32(example.label == 'odd')}]
       )
-    return made
+    return rows

@@ -25,11 +25,11 @@ class WordVocabulary:
 
   def encode(self, text, *, language=None):
     del language
-    found = []
+    token_ids = []
     for word in text.split():
       stem, end = (word[:-1], ['s']) if word.endswith('s') else (word, [])
-      found += [f'▁{stem}', *end]
-    return [self._id(piece) for piece in found]
+      token_ids += [f'▁{stem}', *end]
+    return [self._id(piece) for piece in token_ids]
 
   def encode_batch(self, texts, *, language=None):
     return [self.encode(text, language=language) for text in texts]

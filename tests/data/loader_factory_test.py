@@ -1,4 +1,4 @@
-"""Opening loaders; what they read is tested beside each of them."""
+"""Loader construction. The tests of each loader cover its batches."""
 
 import sys
 

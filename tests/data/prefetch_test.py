@@ -75,12 +75,12 @@ def test_each_key_may_have_its_own_sharding():
 def test_only_rows_on_the_own_devices_are_read(monkeypatch):
   """As on a process that holds the devices of rows 4..7 and 12..15."""
   loader, sharding = _Loader(), _sharding('data')
-  own = [(4, 6), (6, 8), (12, 14), (14, 16)]
-  monkeypatch.setattr(prefetch, '_local_spans', lambda *unused: own)
+  local_ranges = [(4, 6), (6, 8), (12, 14), (14, 16)]
+  monkeypatch.setattr(prefetch, '_local_spans', lambda *unused: local_ranges)
 
   def make(shape, unused, callback):
     assert shape == (_B, _T)
-    return [callback((slice(*span), slice(None))) for span in own]
+    return [callback((slice(*span), slice(None))) for span in local_ranges]
 
   monkeypatch.setattr(jax, 'make_array_from_callback', make)
   parts = prefetch.device_batch(loader, 0, sharding)['token_ids']

@@ -234,8 +234,8 @@ def _alignment(*names: str) -> Callable[[pathlib.Path], Result]:
     reading = file_formats.find_reader('word_alignment').read(
       tuple(_find(folder, name) for name in names), ('de', 'en')
     )
-    words = [example.source_words[0] for example in reading.examples]
-    return words, len(reading.problems)
+    first_sentences = [example.source_words[0] for example in reading.examples]
+    return first_sentences, len(reading.problems)
 
   return read
 

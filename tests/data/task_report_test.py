@@ -43,10 +43,10 @@ def test_steps_show_ids_pieces_and_text(
   text = toy_sentences['en'][0]
   ids = toy_vocabulary.encode(text)
   assert lines[0] == 's3.mono.en: en, splits train, validation'
-  shown = '\n'.join(lines)
-  assert f'{len(ids)} ids {" ".join(map(str, ids))}' in shown
-  assert f'tokens:  {" ".join(map(toy_vocabulary.piece, ids))}' in shown
-  assert f'decoded: {text!r}' in shown
+  output = '\n'.join(lines)
+  assert f'{len(ids)} ids {" ".join(map(str, ids))}' in output
+  assert f'tokens:  {" ".join(map(toy_vocabulary.piece, ids))}' in output
+  assert f'decoded: {text!r}' in output
 
 
 def test_long_values_are_shortened_in_tables():

@@ -26,23 +26,23 @@ def test_a_dropped_line_hands_its_beginning_on():
     (_ragged([[10], [], [11], [], []]),),
     np.array([True, True, False, False, True]),
   )
-  kept, begins = tokenized_examples.drop_empty(examples, False)
-  np.testing.assert_array_equal(kept.sides[0].tokens, [10, 11])
-  np.testing.assert_array_equal(kept.starts_document, [True, True])
+  remaining, begins = tokenized_examples.drop_empty(examples, False)
+  np.testing.assert_array_equal(remaining.sides[0].tokens, [10, 11])
+  np.testing.assert_array_equal(remaining.starts_document, [True, True])
   assert begins
   # …and into the next batch.
   following = tokenized_examples.Examples(
     (_ragged([[12], [13]]),), np.array([False, False])
   )
-  kept, begins = tokenized_examples.drop_empty(following, True)
-  np.testing.assert_array_equal(kept.starts_document, [True, False])
+  remaining, begins = tokenized_examples.drop_empty(following, True)
+  np.testing.assert_array_equal(remaining.starts_document, [True, False])
   assert not begins
 
 
 def test_nothing_kept_hands_the_beginning_on():
   empty = tokenized_examples.Examples((_ragged([[]]),), np.array([False]))
-  kept, begins = tokenized_examples.drop_empty(empty, True)
-  assert len(kept) == 0 and begins
+  remaining, begins = tokenized_examples.drop_empty(empty, True)
+  assert len(remaining) == 0 and begins
   assert not tokenized_examples.drop_empty(empty, False)[1]
 
 
@@ -50,5 +50,5 @@ def test_a_pair_with_one_empty_side_is_dropped():
   pairs = tokenized_examples.Examples(
     (_ragged([[10], [11, 12]]), _ragged([[], [20]])), np.array([True, True])
   )
-  kept, _ = tokenized_examples.drop_empty(pairs, False)
-  assert [s.tokens.tolist() for s in kept.sides] == [[11, 12], [20]]
+  remaining, _ = tokenized_examples.drop_empty(pairs, False)
+  assert [s.tokens.tolist() for s in remaining.sides] == [[11, 12], [20]]

@@ -69,18 +69,18 @@ def test_every_token_is_of_its_language(cache, union, toy_corpus, layout):
   """The batches of cache and live loader are equal, and texts in place."""
   cached = _open(union, layout=layout, cache_dir=cache)
   live = _open(union, layout=layout, corpus=toy_corpus)
-  seen = set()
+  seen_languages = set()
   for step in range(12):
     batch, other = cached.rows(step, 0, 8), live.rows(step, 0, 8)
     for key, value in batch.items():
       np.testing.assert_array_equal(value, other[key], err_msg=key)
     ids, languages = batch['token_ids'], batch['language_ids']
-    words = ~np.isin(ids, union.spec.special_ids)
+    is_word = ~np.isin(ids, union.spec.special_ids)
     for index, ((start, stop),) in enumerate(union.spec.language_words):
       of_language = (ids >= start) & (ids < stop)
-      np.testing.assert_array_equal(of_language, words & (languages == index))
-      seen |= {index} if of_language.any() else set()
-  assert seen == ({0, 1} if layout == 'pairs' else {0, 1, 2})
+      np.testing.assert_array_equal(of_language, is_word & (languages == index))
+      seen_languages |= {index} if of_language.any() else set()
+  assert seen_languages == ({0, 1} if layout == 'pairs' else {0, 1, 2})
 
 
 def test_cached_text_reads_back(cache, union, toy_corpus):

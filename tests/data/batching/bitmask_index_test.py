@@ -24,10 +24,10 @@ def test_equals_the_places_in_an_array(share):
   rng = np.random.default_rng(0)
   masks = [rng.random(n) < share for n in (0, 3, 64, 61, 1000, 7)]
   expected = np.flatnonzero(np.concatenate(masks))
-  found = _built(masks)
-  assert found.size == expected.size
-  index = rng.permutation(expected.size)
-  np.testing.assert_array_equal(found.positions(index), expected[index])
+  bitmask_index = _built(masks)
+  assert bitmask_index.size == expected.size
+  order = rng.permutation(expected.size)
+  np.testing.assert_array_equal(bitmask_index.positions(order), expected[order])
 
 
 def test_none_is_kept():

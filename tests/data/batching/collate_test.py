@@ -30,11 +30,13 @@ def _batch(entries, layout, length, **settings):
     pairs=dataset_config.PairOptions(**pairs),
     **settings,
   )
-  made = [
-    rows.Row([tuple(np.array(side) for side in unit) for unit in units], *rest)
-    for units, *rest in entries
+  examples = [
+    rows.Row(
+      [tuple(np.array(side) for side in unit) for unit in units], *features
+    )
+    for units, *features in entries
   ]
-  batch = rows.build_batch(made, dataset, _SPEC)
+  batch = rows.build_batch(examples, dataset, _SPEC)
   assert list(batch) == list(dataset.batch_spec(_SPEC))
   for value in batch.values():
     assert value.dtype == np.int32 and value.shape == (len(entries), length)
@@ -53,12 +55,12 @@ def test_sentences():
   }
 
 
-def test_rows_that_are_one_piece_are_those_beside_shorter_ones():
-  """A batch of such rows alone is copied another way."""
-  whole = [([([7, 8, 9, 10],)], (1,)), ([([11, 12, 13, 14],)], (2,))]
-  alone = _batch(whole, 'sentences', 6)
-  beside = _batch([*whole, ([([7],)], (1,))], 'sentences', 6)
-  assert alone == {key: value[:2] for key, value in beside.items()}
+def test_full_rows_do_not_depend_on_shorter_rows():
+  """Batches of full rows alone are copied by another code path."""
+  full_rows = [([([7, 8, 9, 10],)], (1,)), ([([11, 12, 13, 14],)], (2,))]
+  alone = _batch(full_rows, 'sentences', 6)
+  mixed = _batch([*full_rows, ([([7],)], (1,))], 'sentences', 6)
+  assert alone == {key: value[:2] for key, value in mixed.items()}
 
 
 def test_packed_sentences():

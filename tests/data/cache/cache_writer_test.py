@@ -1,4 +1,4 @@
-"""What a written token cache holds, and what is refused."""
+"""Content of written token caches, and rejected settings."""
 
 import fcntl
 import json

@@ -1,4 +1,4 @@
-"""What batches of the cached loader hold, and what is refused."""
+"""Batches of the cached loader, and rejected settings."""
 
 import shutil
 import subprocess
@@ -69,10 +69,10 @@ def test_sides_are_exchanged_in_half_of_the_rows(open_cached):
 
 def test_sides_and_pairs_of_one_mixture_are_the_same_pairs(open_both):
   """In the same random order of sides: PPA trains two objectives on them."""
-  alike = dict(order='random', min_tokens=6, max_tokens=40, length=48)
+  settings = dict(order='random', min_tokens=6, max_tokens=40, length=48)
   for sides, pairs in zip(
-    open_both(name='sides', layout='dual', **alike),
-    open_both(name='pairs', layout='pairs', separator='bert', **alike),
+    open_both(name='sides', layout='dual', **settings),
+    open_both(name='pairs', layout='pairs', separator='bert', **settings),
     strict=True,
   ):
     for step in (0, 3):
@@ -83,8 +83,8 @@ def test_sides_and_pairs_of_one_mixture_are_the_same_pairs(open_both):
         joined['token_ids'],
         strict=True,
       ):
-        both = [*first[first > 0], *second[second > 0][1:]]
-        np.testing.assert_array_equal(row[row > 0], both)
+        expected_ids = [*first[first > 0], *second[second > 0][1:]]
+        np.testing.assert_array_equal(row[row > 0], expected_ids)
     languages = apart['language_ids'][:, 1]
     assert len(set(languages.tolist())) == 2
 

@@ -1,4 +1,4 @@
-"""Caches whose files are whole, and say what cannot be."""
+"""Caches with valid digests and invalid values."""
 
 import copy
 import itertools
@@ -25,9 +25,9 @@ def cache(written, tmp_path):
 
 def _read(cache):
   """All of a task, as training reads it."""
-  found = cache_reader.TokenCache(cache)
-  found.digest(_TASK, 'train')
-  (task,) = found.open(_TASK, 'train').values()
+  token_cache = cache_reader.TokenCache(cache)
+  token_cache.digest(_TASK, 'train')
+  (task,) = token_cache.open(_TASK, 'train').values()
   task.shards.starts_document()
   for side in task.sides:
     count = sum(len(lengths) for lengths in side.lengths())
@@ -64,10 +64,12 @@ def _write(cache, path, content):
   seal['files'][path.name] = checksums.digest_file(path)
   checksums.write_seal(directory, seal['files'], seal['about'])
   header = cache / cache_format.CACHE_FILE
-  known = json.loads(header.read_text())
+  header_values = json.loads(header.read_text())
   key = cache_format.task_key(_TASK, 'train')
-  known['generations'][-1]['tasks'][key]['digest'] = seal['files'][path.name]
-  cache_format.write_json(header, known)
+  header_values['generations'][-1]['tasks'][key]['digest'] = seal['files'][
+    path.name
+  ]
+  cache_format.write_json(header, header_values)
 
 
 @pytest.mark.parametrize('name', ['header', 'task'])
@@ -76,19 +78,21 @@ def test_every_value(cache, name):
   directory = cache_format.task_directory(cache, _TASK, 'train')
   header = cache / cache_format.CACHE_FILE
   path = header if name == 'header' else directory / 'generation-1.json'
-  kept = {p: p.read_bytes() for p in (header, path, directory / checksums.FILE)}
+  original_bytes = {
+    p: p.read_bytes() for p in (header, path, directory / checksums.FILE)
+  }
   before = json.loads(path.read_text())
   del before[checksums.OWN]
   pairs = list(itertools.product(_places(before), _VALUES))[::7]  # of each
   refused = 0
-  for place, value in pairs:
-    _write(cache, path, _put(before, place, value))
+  for key_path, value in pairs:
+    _write(cache, path, _put(before, key_path, value))
     try:
       _read(cache)
     except errors.CacheError as error:
       refused += 1
       assert len(str(error)) < 2_000
-    for file, content in kept.items():
+    for file, content in original_bytes.items():
       file.write_bytes(content)
   assert refused > len(pairs) / 2 > 10
   _read(cache)
@@ -140,7 +144,7 @@ def test_files_outside_of_the_cache(cache):
   [{'data_offsets': [0, 1 << 40], 'shape': [1 << 39]}, {'dtype': 'F8'}],
 )
 def test_headers_of_shards(cache, change):
-  """What a shard says of its arrays, with the length that it had."""
+  """The header keeps its length and declares invalid arrays."""
   directory = cache_format.task_directory(cache, _TASK, 'train')
   path = next((directory / 'shards').glob('*.safetensors'))
   content = path.read_bytes()

@@ -28,13 +28,13 @@ def test_three_workers(written, tmp_path, toy_corpus, toy_vocabulary, seed):
   """Forked, so that a start costs little; killed within a tenth of a second."""
   plan, rng = _plan(tmp_path, toy_corpus, toy_vocabulary), random.Random(seed)
   context = multiprocessing.get_context('fork')
-  left, kills = {0, 1, 2}, 0
-  while left:
+  running, kills = {0, 1, 2}, 0
+  while running:
     workers = {
       share: context.Process(
         target=cache_writer.write_partition, args=(plan, (share, 3))
       )
-      for share in sorted(left)
+      for share in sorted(running)
     }
     for worker in workers.values():
       worker.start()
@@ -45,7 +45,7 @@ def test_three_workers(written, tmp_path, toy_corpus, toy_vocabulary, seed):
         kills += 1
       worker.join()
       if worker.exitcode == 0:
-        left.remove(share)
+        running.remove(share)
   assert kills >= 3
   cache_writer.finalize_cache(plan)
   assert writing.files(tmp_path) == written

@@ -53,10 +53,10 @@ def test_two_languages_share_what_may_be_open(many):
     cwd=os.getcwd(),
   )
   assert done.returncode == 0, done.stderr
-  found, most = eval(done.stdout.replace('] ', '], '))
-  assert [name for name, _, _ in found] == ['corpus.mono.de', 'corpus.mono.en']
-  assert all(shards >= 30 for _, shards, _ in found), found
-  assert len({total for _, _, total in found}) == 1 and most <= 48
+  values, max_open = eval(done.stdout.replace('] ', '], '))
+  assert [name for name, _, _ in values] == ['corpus.mono.de', 'corpus.mono.en']
+  assert all(shards >= 30 for _, shards, _ in values), values
+  assert len({total for _, _, total in values}) == 1 and max_open <= 48
 
 
 @pytest.mark.parametrize(
@@ -72,14 +72,14 @@ def test_two_languages_share_what_may_be_open(many):
 def test_what_the_system_refuses_is_no_damage(
   many, monkeypatch, number, status
 ):
-  """When a shard is opened, and when it is read."""
+  """System errors of opening and reading shards are not reported as damage."""
   tasks = cache_reader.TokenCache(many).open('corpus.mono', 'train')
   shards = tasks['corpus.mono.en'].shards
 
   def refuse(*_):
     raise OSError(number, os.strerror(number))
 
-  def told(call):
+  def error_message(call):
     with pytest.raises((errors.XlflaxError, OSError)) as raised:
       call()
     error = raised.value
@@ -89,10 +89,10 @@ def test_what_the_system_refuses_is_no_damage(
     assert os.strerror(number) in str(error)
     return str(error)
 
-  open_one = shards.open(0)
+  open_shard = shards.open(0)
   with monkeypatch.context() as patch:
     patch.setattr(cache_shards.os, 'open', refuse)
-    told(lambda: shards.open(1))
+    error_message(lambda: shards.open(1))
   with monkeypatch.context() as patch:
     patch.setattr(cache_shards.os, 'pread', refuse)
-    assert str(many) in told(lambda: open_one.array('targets')[0:2])
+    assert str(many) in error_message(lambda: open_shard.array('targets')[0:2])

@@ -1,4 +1,4 @@
-"""How often a loader reads each task."""
+"""Sampling rates of the tasks of a loader."""
 
 import collections
 import math
@@ -35,9 +35,9 @@ def test_rates_by_tokens(open_both, open_cached):
     [row.rate for row in loader.statistics()], np.array(tokens) / sum(tokens)
   )
   pairs = {'layout': 'pairs', 'length': 64, 'alpha': 1.0, 'sizes': 'tokens'}
-  whole = open_cached(**pairs).statistics()
+  all_statistics = open_cached(**pairs).statistics()
   few = open_cached(**pairs, max_examples=3)
-  read = [3 * row.tokens // row.rows for row in whole]
+  read = [3 * row.tokens // row.rows for row in all_statistics]
   np.testing.assert_allclose(
     [row.rate for row in few.statistics()], np.array(read) / sum(read)
   )
@@ -71,10 +71,12 @@ def test_rates_follow_the_pairs_that_are_kept(open_cached, limit):
     max_examples=limit,
     alpha=1.0,
   )
-  (found,) = loader.statistics()
-  assert found.examples > found.dropped > 0
+  (task_statistics,) = loader.statistics()
+  assert task_statistics.examples > task_statistics.dropped > 0
   assert loader._schedule.sizes.tolist() == [
-    found.examples - found.dropped if limit is None else limit
+    task_statistics.examples - task_statistics.dropped
+    if limit is None
+    else limit
   ]
 
 
@@ -82,12 +84,12 @@ def test_no_row_comes_more_often_than_max_epochs(open_cached):
   """Of each task 1.5 times its rows, at any rate; then there are none."""
   loader = open_cached(max_epochs=1.5, alpha=1.0, layout='sentences')
   statistics = loader.statistics()
-  most = [math.floor(1.5 * task.rows) for task in statistics]
-  batches = sum(most) // 8
-  seen = [loader.rows(step, 0, 8) for step in range(batches)]
+  max_uses = [math.floor(1.5 * task.rows) for task in statistics]
+  batches = sum(max_uses) // 8
+  batch_rows = [loader.rows(step, 0, 8) for step in range(batches)]
   rows = collections.Counter(
     (int(language[1]), ids.tobytes())
-    for batch in seen
+    for batch in batch_rows
     for language, ids in zip(
       batch['language_ids'], batch['token_ids'], strict=True
     )
@@ -95,9 +97,9 @@ def test_no_row_comes_more_often_than_max_epochs(open_cached):
   of_languages = collections.Counter(
     language for language, _ in rows.elements()
   )
-  assert sum(most) - 8 < sum(of_languages.values()) <= sum(most)
+  assert sum(max_uses) - 8 < sum(of_languages.values()) <= sum(max_uses)
   for count, limit in zip(
-    sorted(of_languages.values()), sorted(most), strict=True
+    sorted(of_languages.values()), sorted(max_uses), strict=True
   ):
     assert limit - 8 < count <= limit
   read = sampling_order.count_rows_read(loader.dataset, statistics, 10**6)

@@ -1,4 +1,4 @@
-"""What a cached task holds, as one array."""
+"""Helpers that return the content of a cached task as one array."""
 
 import numpy as np
 

@@ -32,13 +32,13 @@ def local(tmp_path_factory, toy_corpus, toy_vocabulary):
 @pytest.fixture
 def bucket(local):
   pytest.importorskip('gcsfs')
-  found = fake_bucket.get_shared_bucket()
-  found.objects.clear()
+  shared_bucket = fake_bucket.get_shared_bucket()
+  shared_bucket.objects.clear()
   for path in local.rglob('*'):
     if path.is_file():
       name = f'cache/{path.relative_to(local).as_posix()}'
-      found.put(name, path.read_bytes())
-  return found
+      shared_bucket.put(name, path.read_bytes())
+  return shared_bucket
 
 
 def _dataset(**settings):
@@ -54,15 +54,15 @@ def test_batches_are_those_of_the_disk(bucket, local, toy_vocabulary, layout):
       _dataset(layout=layout, locality=dataset_config.Locality(block_rows=4)),
       vocabulary=toy_vocabulary,
       seed=3,
-      cache_dir=place,
+      cache_dir=directory,
       verified=None,
     )
-    for place in (local, _PLACE)
+    for directory in (local, _PLACE)
   ]
   for step in range(3):
-    one, two = (loader.rows(step, 0, 8) for loader in loaders)
-    for key, value in one.items():
-      np.testing.assert_array_equal(value, two[key])
+    local_rows, remote_rows = (loader.rows(step, 0, 8) for loader in loaders)
+    for key, value in local_rows.items():
+      np.testing.assert_array_equal(value, remote_rows[key])
   assert loaders[0].identity == loaders[1].identity
 
 
@@ -88,12 +88,14 @@ def test_a_lost_shard_in_a_bucket(bucket):
 
 
 def test_staging(bucket, local, tmp_path):
-  """What is there is not copied again; what differs is not accepted."""
+  """Existing files are not copied again, and damaged files are rejected."""
   cache = cache_reader.TokenCache(_PLACE)
   tasks = [('corpus.mono.en', 'train'), ('corpus.mono.de', 'train')]
-  seen = []
-  first = local_copy.copy_tasks(cache, tmp_path, tasks[:1], report=seen.append)
-  assert seen[-1] == first and first.done_bytes == first.total_bytes
+  staged = []
+  first = local_copy.copy_tasks(
+    cache, tmp_path, tasks[:1], report=staged.append
+  )
+  assert staged[-1] == first and first.done_bytes == first.total_bytes
   second = local_copy.copy_tasks(cache, tmp_path, tasks)
   assert 0 < second.copied_files
   copied = cache_reader.TokenCache(tmp_path)
@@ -112,7 +114,7 @@ def test_staging(bucket, local, tmp_path):
 
 
 def test_staging_over_what_was_another_cache(local, tmp_path):
-  """A file of the same size is copied anew, unless it is a shard."""
+  """A file of the same size is copied again, unless it is a shard."""
   cache = cache_reader.TokenCache(local)
   tasks = [('corpus.mono.en', 'train')]
   local_copy.copy_tasks(cache, tmp_path, tasks)

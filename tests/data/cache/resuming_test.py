@@ -1,4 +1,4 @@
-"""Writers that are stopped, killed or out of space, and go on."""
+"""Cache writers that are stopped, killed or out of disk space, and resume."""
 
 import errno
 import json
@@ -29,11 +29,11 @@ def test_resuming_gives_the_same_files(
   replace = os.replace
 
   def run(stop_after):
-    left = [stop_after]
+    remaining = [stop_after]
 
     def stop(*args):
-      left[0] -= 1
-      if left[0] < 0:
+      remaining[0] -= 1
+      if remaining[0] < 0:
         raise _Killed
       replace(*args)
 

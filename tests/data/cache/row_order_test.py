@@ -1,4 +1,4 @@
-"""Which rows a loader reads when."""
+"""Order of the rows of a loader."""
 
 import numpy as np
 import pytest
@@ -61,14 +61,14 @@ def test_locality_on_any_number_of_processes_and_after_a_restart(
     'length': 80,
     'locality': dataset_config.Locality(block_rows=4, window_blocks=3),
   }
-  one = open_cached(**settings)
-  steps = [one.rows(step, 0, 8) for step in range(12)]
-  others = [open_cached(**settings) for _ in range(processes)]
+  single_loader = open_cached(**settings)
+  steps = [single_loader.rows(step, 0, 8) for step in range(12)]
+  process_loaders = [open_cached(**settings) for _ in range(processes)]
   size = 8 // processes
   for step in (7, 11):
     parts = [
       other.rows(step, size * i, size * (i + 1))
-      for i, other in enumerate(others)
+      for i, other in enumerate(process_loaders)
     ]
     loading.assert_same(
       steps[step],
@@ -78,14 +78,14 @@ def test_locality_on_any_number_of_processes_and_after_a_restart(
 
 def test_rows_of_a_batch_do_not_depend_on_how_they_are_asked_for(open_both):
   for loader in open_both(shuffle_window=16):
-    whole = [loader.rows(step, 0, 8) for step in range(6)]
+    full_batches = [loader.rows(step, 0, 8) for step in range(6)]
     for step in (5, 2):  # The live loader goes back here.
       parts = [loader.rows(step, a, b) for a, b in ((0, 3), (3, 4), (4, 8))]
       loading.assert_same(
-        whole[step],
+        full_batches[step],
         {
           key: np.concatenate([part[key] for part in parts])
-          for key in whole[step]
+          for key in full_batches[step]
         },
       )
 
@@ -124,9 +124,13 @@ def test_replay_is_a_fraction_of_the_sequences(open_both, live, fraction):
   assert sum(rates.values()) == pytest.approx(fraction)
   steps = 64
   batches = [loader.rows(s, 0, loader.dataset.batch_size) for s in range(steps)]
-  drawn = np.concatenate([batch['language_ids'][:, 0] for batch in batches])
-  _, counts = np.unique(drawn, return_counts=True)
-  assert counts.max() / drawn.size == pytest.approx(1 - fraction, abs=0.02)
+  language_ids = np.concatenate(
+    [batch['language_ids'][:, 0] for batch in batches]
+  )
+  _, counts = np.unique(language_ids, return_counts=True)
+  assert counts.max() / language_ids.size == pytest.approx(
+    1 - fraction, abs=0.02
+  )
 
 
 def test_a_pair_with_a_new_language_is_new():

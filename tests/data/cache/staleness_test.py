@@ -1,4 +1,4 @@
-"""What may change between a sealed cache and its text."""
+"""Changes between a sealed cache and the text that it was written from."""
 
 import functools
 
@@ -99,7 +99,7 @@ def test_changed_text_is_refused_then_replaced(tmp_path, toy_vocabulary):
 
 
 def test_replacing_writes_what_seems_to_be_the_same(make_plan, tmp_path):
-  """What a task's steps do is not known to the cache."""
+  """The cache cannot detect changes in the preprocessing of a task."""
   cache_writer.write_cache(make_plan())
   [shard] = (tmp_path / 'cache').rglob('*.safetensors')
   before = shard.read_bytes()
@@ -112,18 +112,18 @@ def test_replacing_writes_what_seems_to_be_the_same(make_plan, tmp_path):
 
 
 def test_a_new_language_is_another_generation(make_plan, tmp_path):
-  """A run of the first generation goes on reading what it has read."""
+  """A run of the first generation continues to read the same data."""
   cache_writer.write_cache(make_plan())
   first = cache_reader.TokenCache(tmp_path / 'cache')
-  asked = 'corpus.mono', 'train'
-  first.check_corpus(Corpus(tmp_path / 'corpus'), *asked)
+  task_split = 'corpus.mono', 'train'
+  first.check_corpus(Corpus(tmp_path / 'corpus'), *task_split)
   header = (tmp_path / 'cache/cache.json').read_bytes()
   _write_text(tmp_path / 'corpus', 'de', ['die Katze'])
-  first.check_corpus(Corpus(tmp_path / 'corpus'), *asked, languages=['en'])
+  first.check_corpus(Corpus(tmp_path / 'corpus'), *task_split, languages=['en'])
   with raises_error(
     errors.CacheError, got='de', where='corpus', mentions='--append'
   ):
-    first.check_corpus(Corpus(tmp_path / 'corpus'), *asked)
+    first.check_corpus(Corpus(tmp_path / 'corpus'), *task_split)
   with raises_error(
     errors.CacheError, mentions=('corpus.mono', 'corpus.mono.de', '--append')
   ):
@@ -139,7 +139,7 @@ def test_a_new_language_is_another_generation(make_plan, tmp_path):
     'corpus.mono', 'train'
   )
   assert set(old.open('corpus.mono', 'train')) == {'corpus.mono.en'}
-  old.check_corpus(Corpus(tmp_path / 'corpus'), *asked)
+  old.check_corpus(Corpus(tmp_path / 'corpus'), *task_split)
   assert set(new.open('corpus.mono', 'train')) == {
     'corpus.mono.en',
     'corpus.mono.de',
@@ -248,7 +248,7 @@ def test_a_kill_before_the_end_of_a_file_is_noted(make_plan, tmp_path, count):
   (tmp_path / 'corpus/mono/en.txt').unlink()
   _write_text(tmp_path / 'corpus', 'en', ['the cat'] * count, compression='gz')
   assert cache_parts.examples_in_shard(512) == 2
-  killed, whole = (
+  killed, complete = (
     make_plan(directory=tmp_path / name, shard_size=512)
     for name in ('killed', 'whole')
   )
@@ -257,7 +257,7 @@ def test_a_kill_before_the_end_of_a_file_is_noted(make_plan, tmp_path, count):
   end.unlink()
   cache_writer.write_partition(killed, (0, 1))
   cache_writer.finalize_cache(killed)
-  cache_writer.write_cache(whole)
+  cache_writer.write_cache(complete)
   assert writing.files(tmp_path / 'killed') == writing.files(tmp_path / 'whole')
 
 
@@ -272,9 +272,9 @@ class _SaysMore(CorpusTasks):
 
 
 def test_a_source_of_which_a_step_drops_examples(make_plan, tmp_path):
-  """One process, which cuts what is expected, and a share are alike."""
+  """A single process and a partition report the same number of examples."""
   _write_text(tmp_path / 'corpus', 'en', ['the cat'] * 5)
-  shared, whole = (
+  shared, complete = (
     make_plan(
       directory=tmp_path / name,
       shard_size=512,
@@ -284,7 +284,7 @@ def test_a_source_of_which_a_step_drops_examples(make_plan, tmp_path):
   )
   cache_writer.write_partition(shared, (0, 1))
   cache_writer.finalize_cache(shared)
-  cache_writer.write_cache(whole)
+  cache_writer.write_cache(complete)
   assert writing.files(tmp_path / 'shared') == writing.files(tmp_path / 'whole')
   cache = cache_reader.TokenCache(tmp_path / 'whole')
   [task] = cache.open('corpus.mono', 'train').values()

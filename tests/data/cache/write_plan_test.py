@@ -1,4 +1,4 @@
-"""How a task is cut into units."""
+"""Partition of a task into units of work."""
 
 from xlflax.data.cache import shard_plan as cache_parts
 from xlflax.data.cache import write_plan as cache_jobs
@@ -26,14 +26,14 @@ def test_units_share_out_missing_shards(tmp_path):
   )
 
   def units(num_processes):
-    found = job._part_units(part, _TenShards(), num_processes, written)
-    return [(unit.first, unit.last) for unit in found]
+    part_units = job._part_units(part, _TenShards(), num_processes, finished)
+    return [(unit.first, unit.last) for unit in part_units]
 
-  written = set()
+  finished = set()
   assert units(1) == [(0, 4), (4, 8), (8, None)]
-  written = set(map(part.name, (0, 1, 5)))
+  finished = set(map(part.name, (0, 1, 5)))
   assert units(2) == [(2, 4), (4, 5), (6, 8), (8, None)]
-  written = set(map(part.name, range(10)))
+  finished = set(map(part.name, range(10)))
   assert units(2) == [(10, None)]
   job.end_part(part, 10)
   assert units(2) == []

@@ -43,10 +43,16 @@ def test_blank_lines_and_files_are_document_borders(tmp_path):
 
 def test_pairs_are_read_in_either_order(tmp_path):
   _write(tmp_path, {'parallel/de-en.tsv': 'ja\tyes\nnein\tno\n'})
-  made = corpus.Corpus(tmp_path)
-  assert list(made.parallel('de', 'en')) == [('ja', 'yes'), ('nein', 'no')]
-  assert list(made.parallel('en', 'de')) == [('yes', 'ja'), ('no', 'nein')]
-  assert made.count('en', 'de') == made.count('de', 'en') == 2
+  pair_corpus = corpus.Corpus(tmp_path)
+  assert list(pair_corpus.parallel('de', 'en')) == [
+    ('ja', 'yes'),
+    ('nein', 'no'),
+  ]
+  assert list(pair_corpus.parallel('en', 'de')) == [
+    ('yes', 'ja'),
+    ('no', 'nein'),
+  ]
+  assert pair_corpus.count('en', 'de') == pair_corpus.count('de', 'en') == 2
 
 
 def test_counts_and_validate_agree(toy_corpus):
@@ -68,12 +74,12 @@ def test_counts_and_validate_agree(toy_corpus):
 
 def test_a_changed_file_is_counted_again(tmp_path):
   _write(tmp_path, {'mono/en.txt': 'a\n'})
-  made = corpus.Corpus(tmp_path)
-  before = made.fingerprint()
-  assert made.count('en') == 1
+  changed_corpus = corpus.Corpus(tmp_path)
+  before = changed_corpus.fingerprint()
+  assert changed_corpus.count('en') == 1
   _write(tmp_path, {'mono/en.txt': 'a\nbc\n'})
-  assert made.count('en') == 2
-  assert made.fingerprint() != before
+  assert changed_corpus.count('en') == 2
+  assert changed_corpus.fingerprint() != before
 
 
 def test_fingerprints_by_split_and_language(toy_corpus):
@@ -149,8 +155,11 @@ def test_readme_and_hidden_files_are_left_alone(tmp_path):
 
 def test_malformed_lines_are_found_on_reading_and_by_validate(tmp_path):
   _write(tmp_path, {'parallel/de-en.tsv': 'a\tb\na b\n'})
-  made = corpus.Corpus(tmp_path)
-  for read in (made.validate, lambda: list(made.parallel('de', 'en'))):
+  malformed_corpus = corpus.Corpus(tmp_path)
+  for read in (
+    malformed_corpus.validate,
+    lambda: list(malformed_corpus.parallel('de', 'en')),
+  ):
     with pytest.raises(errors.CorpusError) as caught:
       read()
     message = str(caught.value)
@@ -171,9 +180,9 @@ def test_a_corpus_of_test_text_only(tmp_path):
   corpus_writer.write_parallel(
     tmp_path, ('de', 'en'), [('a', 'b')], split='test'
   )
-  made = corpus.Corpus(tmp_path)
-  assert made.languages == ('de', 'en')
-  assert made.parallel_pairs() == ()
+  test_corpus = corpus.Corpus(tmp_path)
+  assert test_corpus.languages == ('de', 'en')
+  assert test_corpus.parallel_pairs() == ()
 
 
 def test_all_unknown_names_are_reported_at_once(tmp_path):

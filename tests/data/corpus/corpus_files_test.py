@@ -63,9 +63,9 @@ def test_fingerprint_is_of_the_content_and_not_of_its_time(tmp_path, size):
   shutil.copy(path, tmp_path / 'copy')
   (tmp_path / 'copy').replace(path)
   assert corpus_files.fingerprint_file(path, tmp_path) == before
-  for place in (0, size - 1):
+  for offset in (0, size - 1):
     with path.open('r+b') as file:
-      file.seek(place)
+      file.seek(offset)
       file.write(b'b')
     os.utime(path, ns=(1, 1))
     assert corpus_files.fingerprint_file(path, tmp_path) != before

@@ -121,11 +121,11 @@ def test_a_file_that_ends_too_early_is_not_its_beginning(
 ):
   rng = random.Random(1)
   lines = [f'{rng.random()} {rng.random()}\n'.encode() for _ in range(5000)]
-  whole = pack(b''.join(lines[:2500])) + pack(b''.join(lines[2500:]))
+  complete = pack(b''.join(lines[:2500])) + pack(b''.join(lines[2500:]))
   path = tmp_path / f'en.txt{suffix}'
-  path.write_bytes(whole)
+  path.write_bytes(complete)
   assert len(list(corpus_lines.read_lines(path))) == 5000
-  path.write_bytes(whole[: int(keep * len(whole))])
+  path.write_bytes(complete[: int(keep * len(complete))])
   with pytest.raises(errors.CorpusError):
     list(corpus_lines.read_lines(path))
 

@@ -1,4 +1,4 @@
-"""What makes two texts the same, and how alike they are."""
+"""Text normalization for duplicate detection, and text similarity."""
 
 import pytest
 

@@ -92,8 +92,8 @@ def test_scripts_with_a_dictionary_of_words_are_split_by_icu(language, words):
 
 def test_a_known_word_is_not_found_inside_another_word():
   """`ชาย` (man) is only the end of the name `สมชาย`."""
-  words = Segmenter('th', ['ชาย', 'มชื่อ']).split('ผมชื่อสมชาย')[1::2]
-  assert words == ['ผม', 'ชื่อ', 'สมชาย']
+  segments = Segmenter('th', ['ชาย', 'มชื่อ']).split('ผมชื่อสมชาย')[1::2]
+  assert segments == ['ผม', 'ชื่อ', 'สมชาย']
 
 
 def test_a_known_word_may_consist_of_several_words():
@@ -106,11 +106,11 @@ def test_hyphens_between_words_without_spaces_are_separators():
 
 
 def test_the_longest_known_word_is_used():
-  known = KnownWords(['', 'ab', 'abc', 'd'])
-  assert known.join(list('abcxyd')) == ['abc', 'x', 'y', 'd']
-  assert known.join(list('abcxyd'), merge_rest=True) == ['abc', 'xy', 'd']
-  assert known.join(['a', 'bc', 'd']) == ['abc', 'd']
-  assert known.join(['xa', 'b', 'd']) == ['xa', 'b', 'd']
+  dictionary = KnownWords(['', 'ab', 'abc', 'd'])
+  assert dictionary.join(list('abcxyd')) == ['abc', 'x', 'y', 'd']
+  assert dictionary.join(list('abcxyd'), merge_rest=True) == ['abc', 'xy', 'd']
+  assert dictionary.join(['a', 'bc', 'd']) == ['abc', 'd']
+  assert dictionary.join(['xa', 'b', 'd']) == ['xa', 'b', 'd']
   assert KnownWords([]).join(['a', 'b']) == ['a', 'b']
   assert KnownWords([]).join(['a', 'b'], merge_rest=True) == ['ab']
 

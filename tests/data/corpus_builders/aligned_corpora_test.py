@@ -18,13 +18,13 @@ def _texts(count=40):
   languages = {'en': [], 'de': [], 'fi': []}
   for page in range(count):
     ids = [f'{page}.{i}' for i in range(3)]
-    for code, found in languages.items():
+    for code, language_texts in languages.items():
       texts = {i: f'{code} text {i}' for i in ids}
       texts['note'] = f'{code} note on all pages'
       texts['number'] = '12.5'
       if code == 'de' and page % 5 == 0:
         texts[ids[0]] = f'en TEXT {ids[0]}!'
-      found.append(Page(f'page{page}', texts))
+      language_texts.append(Page(f'page{page}', texts))
   return languages
 
 

@@ -58,10 +58,10 @@ def _write_mo(path, entries):
   sources, targets = zip(
     *((a.encode(), b.encode()) for a, b in entries), strict=True
   )
-  count, place = len(entries), 28 + 16 * len(entries)
+  count, offset = len(entries), 28 + 16 * len(entries)
   tables, body = b'', b''
   for text in (*sources, *targets):
-    tables += struct.pack('<2I', len(text), place + len(body))
+    tables += struct.pack('<2I', len(text), offset + len(body))
     body += text + b'\0'
   header = struct.pack('<7I', 0x950412DE, 0, count, 28, 28 + 8 * count, 0, 0)
   path.write_bytes(header + tables + body)

@@ -34,8 +34,8 @@ def test_paragraphs_of_an_element():
 
 
 def test_paragraphs_of_a_whole_page():
-  found = html_pages.parse_paragraphs(PAGE)
-  assert {'menu', '1', '2', '4', 'after'} == set(found)
+  paragraphs = html_pages.parse_paragraphs(PAGE)
+  assert {'menu', '1', '2', '4', 'after'} == set(paragraphs)
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,12 @@ def test_a_tsv_dictionary(tmp_path):
 def test_a_muse_dictionary(tmp_path):
   path = tmp_path / 'en-fr.0-5000.txt.gz'
   path.write_bytes(gzip.compress(b'the le\nthe\tla\n'))
-  found = Dictionary.read(path, format='muse')
-  assert found.languages == ('en', 'fr')
-  assert found.entries == (Entry('the', 'le', 1.0), Entry('the', 'la', 1.0))
+  dictionary = Dictionary.read(path, format='muse')
+  assert dictionary.languages == ('en', 'fr')
+  assert dictionary.entries == (
+    Entry('the', 'le', 1.0),
+    Entry('the', 'la', 1.0),
+  )
 
 
 @pytest.mark.parametrize(
@@ -61,8 +64,8 @@ def test_empty_files_and_unclear_names(tmp_path, kind):
     mentions=('<l1>-<l2>', 'l1>-<l2'),
   ):
     Dictionary.read(tmp_path / 'words.tsv')
-  found = Dictionary.read(tmp_path / 'words.tsv', languages=('en', 'sw'))
-  assert found.languages == ('en', 'sw')
+  dictionary = Dictionary.read(tmp_path / 'words.tsv', languages=('en', 'sw'))
+  assert dictionary.languages == ('en', 'sw')
   with raises_error(errors.CorpusError, where='words.tsv', mentions='en'):
     Dictionary.read(tmp_path / 'words.tsv', languages=('en', 'en'))
   with raises_error(
@@ -88,32 +91,31 @@ def test_both_directions_and_several_languages():
     ),
   )
   en_fr = Dictionary(('en', 'fr'), (Entry('cat', 'chat', 1.0),))
-  both = [en_de, en_fr]
-  found = dictionaries.translations_by_word('en', both)
-  assert _options(found, 'cat') == {
+  en_dictionaries = [en_de, en_fr]
+  translations = dictionaries.translations_by_word('en', en_dictionaries)
+  assert _options(translations, 'cat') == {
     ('Katze', 'de'): 3 / 8,
     ('Kater', 'de'): 1 / 8,
     ('chat', 'fr'): 1 / 2,
   }
-  assert _options(dictionaries.translations_by_word('de', both), 'Kater') == {
-    ('cat', 'en'): 0.5,
-    ('tomcat', 'en'): 0.5,
-  }
-  assert dictionaries.translations_by_word('sw', both) == {}
-  assert list(dictionaries.translations_by_word('en', both, into=['fr'])) == [
-    'cat'
-  ]
   assert _options(
-    dictionaries.translations_by_word('en', both, into=['fr']), 'cat'
+    dictionaries.translations_by_word('de', en_dictionaries), 'Kater'
+  ) == {('cat', 'en'): 0.5, ('tomcat', 'en'): 0.5}
+  assert dictionaries.translations_by_word('sw', en_dictionaries) == {}
+  assert list(
+    dictionaries.translations_by_word('en', en_dictionaries, into=['fr'])
+  ) == ['cat']
+  assert _options(
+    dictionaries.translations_by_word('en', en_dictionaries, into=['fr']), 'cat'
   ) == {('chat', 'fr'): 1.0}
 
 
 def test_the_same_translation_counts_once_with_its_largest_weight():
-  one = Dictionary(
+  dictionary = Dictionary(
     ('en', 'de'),
     (Entry('a', 'x', 1.0), Entry('a', 'y', 1.0), Entry('a', 'x', 3.0)),
   )
   other = Dictionary(('de', 'en'), (Entry('y', 'a', 1.0),))
   assert _options(
-    dictionaries.translations_by_word('en', [one, other]), 'a'
+    dictionaries.translations_by_word('en', [dictionary, other]), 'a'
   ) == {('x', 'de'): 0.75, ('y', 'de'): 0.25}

@@ -32,9 +32,11 @@ CATS = _dictionary(('cat', 'Katze'))
 
 
 def test_the_docstring_example():
-  found = Switcher('en', [CATS], ALWAYS).switch(['The cat sees a Cat.', 'CAT!'])
-  assert found.lines == ['The Katze sees a Katze.', 'KATZE!']
-  assert found[1:] == (6, 3, 3)
+  switched = Switcher('en', [CATS], ALWAYS).switch(
+    ['The cat sees a Cat.', 'CAT!']
+  )
+  assert switched.lines == ['The Katze sees a Katze.', 'KATZE!']
+  assert switched[1:] == (6, 3, 3)
 
 
 def test_everything_else_stays_byte_for_byte():
@@ -74,18 +76,18 @@ def test_the_replacement_rate_without_the_cap():
   expected = (
     scipy.stats.binom.pmf(np.arange(_PER_LINE + 1), _PER_LINE, 0.3) * _NUM_LINES
   )
-  kept = slice(2, 12)
+  group = slice(2, 12)
   assert (
     scipy.stats.chisquare(
-      [*counts[kept], _NUM_LINES - counts[kept].sum()],
-      [*expected[kept], _NUM_LINES - expected[kept].sum()],
+      [*counts[group], _NUM_LINES - counts[group].sum()],
+      [*expected[group], _NUM_LINES - expected[group].sum()],
     ).pvalue
     > SMALLEST
   )
 
 
 def test_translations_are_drawn_by_weight():
-  """de 1/2: 6 to 3 to 1; fr 1/2: two alike."""
+  """German weights are 6, 3 and 1. The French translations weigh the same."""
   german = _dictionary(('w', 'a', 6.0), ('w', 'b', 3.0), ('w', 'c', 1.0))
   french = _dictionary(('d', 'w'), ('e', 'w'), languages=('fr', 'en'))
   switcher = Switcher(
@@ -113,9 +115,9 @@ def test_the_cap_is_reached_and_never_exceeded_in_any_group(share):
   new = Switcher('en', [_dictionary(('w', 'x'))], settings).switch(lines).lines
   binding = 0
   for start in range(0, len(lines), 40):
-    words = sum(line.count('w') for line in lines[start : start + 40])
+    num_words = sum(line.count('w') for line in lines[start : start + 40])
     changed = sum(line.count('x') for line in new[start : start + 40])
-    cap = words * round(100 * share) // 100
+    cap = num_words * round(100 * share) // 100
     assert changed <= cap
     binding += changed == cap
   assert binding > (300 if share < 0.2 else 50)
@@ -161,11 +163,11 @@ def test_multi_word_entries_are_one_unit():
   dictionary = _dictionary(
     ('ice cream', 'Eis'), ('ice', 'Glatteis'), ('potato', 'pomme de terre')
   )
-  found = Switcher('en', [dictionary], ALWAYS).switch(
+  switched = Switcher('en', [dictionary], ALWAYS).switch(
     ['Ice cream, ice', 'a potato']
   )
-  assert found.lines == ['Eis, Glatteis', 'a pomme de terre']
-  assert found[1:] == (5, 3, 2 + 1 + 1)
+  assert switched.lines == ['Eis, Glatteis', 'a pomme de terre']
+  assert switched[1:] == (5, 3, 2 + 1 + 1)
 
 
 def test_several_languages_are_drawn_alike():
@@ -231,10 +233,10 @@ def numbers():
 def test_parts_of_a_text_are_switched_as_the_whole(numbers):
   settings = CodeSwitching(group_lines=16)
   lines = _numbered(100)
-  whole = Switcher('en', [numbers], settings).switch(lines, name='t').lines
+  all_lines = Switcher('en', [numbers], settings).switch(lines, name='t').lines
   other = Switcher('en', [numbers], settings)
-  assert other.switch(lines[48:], name='t', first=48).lines == whole[48:]
-  assert other.switch(lines[:48], name='t').lines == whole[:48]
+  assert other.switch(lines[48:], name='t', first=48).lines == all_lines[48:]
+  assert other.switch(lines[:48], name='t').lines == all_lines[:48]
 
 
 def test_seeds_names_and_numbers_give_other_draws(numbers):
@@ -253,10 +255,10 @@ def test_seeds_names_and_numbers_give_other_draws(numbers):
 
 def test_draws_do_not_change_between_versions(numbers):
   """A golden text: caches and published runs depend on it."""
-  found = Switcher('en', [numbers], CodeSwitching(group_lines=4)).switch(
+  switched = Switcher('en', [numbers], CodeSwitching(group_lines=4)).switch(
     _numbered(4), name='golden'
   )
-  assert found.lines == GOLDEN
+  assert switched.lines == GOLDEN
 
 
 GOLDEN = [

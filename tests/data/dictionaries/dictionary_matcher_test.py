@@ -1,4 +1,4 @@
-"""Which words of a text a table finds, and what it draws for them."""
+"""Dictionary matches in a text, and the translations drawn for them."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def _table(language, *entries, languages=('en', 'de')):
 def _found(table, *texts):
   """(first word of the unit, its words, translation with its case)."""
   parts = table.split(texts)
-  found = table.find(parts)
+  matches = table.find(parts)
   return [
     (
       parts[2 * word + 1],
@@ -29,7 +29,7 @@ def _found(table, *texts):
       Case(case).apply(table.texts[number], table.languages[number]),
     )
     for word, size, entry, case in zip(
-      *map(np.ndarray.tolist, found[:4]), strict=True
+      *map(np.ndarray.tolist, matches[:4]), strict=True
     )
     for number in table.choose(np.array([entry]), np.zeros(1)).tolist()
   ]
@@ -69,8 +69,8 @@ def test_cases(text, expected):
     ("don't", 'nicht'),
     ('café', 'Kaffee'),
   )
-  found = _found(table, text)
-  assert [t for _, _, t in found] == ([] if expected is None else [expected])
+  matches = _found(table, text)
+  assert [t for _, _, t in matches] == ([] if expected is None else [expected])
 
 
 @pytest.mark.parametrize(
@@ -131,12 +131,12 @@ def test_punctuation_around_an_entry_is_left_to_the_text():
 
 def test_places_and_lines():
   table = _table('en', ('a', 'x'), ('b c', 'y z'))
-  found = table.find(table.split(['q a', '', 'b c a', 'a']))
-  assert found.num_words == 6
-  assert found.lines[found.words].tolist() == [0, 2, 2, 3]
-  assert found.places[found.words].tolist() == [1, 0, 2, 0]
-  assert found.sizes.tolist() == [1, 2, 1, 1]
-  assert table.costs[table.choose(found.entries, np.zeros(4))].tolist() == [
+  matches = table.find(table.split(['q a', '', 'b c a', 'a']))
+  assert matches.num_words == 6
+  assert matches.lines[matches.words].tolist() == [0, 2, 2, 3]
+  assert matches.places[matches.words].tolist() == [1, 0, 2, 0]
+  assert matches.sizes.tolist() == [1, 2, 1, 1]
+  assert table.costs[table.choose(matches.entries, np.zeros(4))].tolist() == [
     1,
     2,
     1,
@@ -172,9 +172,9 @@ def test_chinese_units_of_several_segments():
     ('猫', 'cat'),
     languages=('zh', 'en'),
   )
-  found = table.find(table.split(['他是北京大学生，有猫。']))
+  matches = table.find(table.split(['他是北京大学生，有猫。']))
   assert table.spaced.all()
   assert [
     table.texts[i]
-    for i in table.choose(found.entries, np.zeros(found.entries.size))
+    for i in table.choose(matches.entries, np.zeros(matches.entries.size))
   ] == ['student in Peking', 'cat']

@@ -22,7 +22,7 @@ _NAMES = (
 
 
 @pytest.fixture
-def both(registry, toy_corpus):
+def corpus_readers(registry, toy_corpus):
   """The same corpus read without and with SeqIO."""
   from xlflax.data.seqio_tasks import cache_adapter
   from xlflax.data.seqio_tasks import corpus_tasks as seqio_tasks
@@ -35,45 +35,45 @@ def both(registry, toy_corpus):
 
 
 @pytest.mark.parametrize('split', ['train', 'validation', 'test'])
-def test_as_seqio_has_them(both, toy_vocabulary, split):
-  own, seqio = both
-  found = {}
+def test_as_seqio_has_them(corpus_readers, toy_vocabulary, split):
+  reader, seqio = corpus_readers
+  examples = {}
   for mixture in _NAMES:
     try:
       names = seqio.names(mixture, split=split)
     except errors.CorpusError as expected:
       with pytest.raises(errors.CorpusError) as caught:
-        own.names(mixture, split=split)
+        reader.names(mixture, split=split)
       assert str(caught.value) == str(expected)
       continue
-    assert own.names(mixture, split=split) == names
+    assert reader.names(mixture, split=split) == names
     sizes = {(names[0], split): 7}
-    rates = own.rates(mixture, split=split, sizes=sizes)
+    rates = reader.rates(mixture, split=split, sizes=sizes)
     assert rates == seqio.rates(mixture, split=split, sizes=sizes)
     assert list(rates) == names
-    found |= dict.fromkeys(names)
-  assert found
-  for task in found:
+    examples |= dict.fromkeys(names)
+  assert examples
+  for task in examples:
     for ask in ('fingerprint', 'files', 'source_size'):
-      answers = [getattr(tasks, ask)(task, split) for tasks in both]
+      answers = [getattr(tasks, ask)(task, split) for tasks in corpus_readers]
       assert answers[0] == answers[1], (task, ask)
-    assert own.languages(task) == seqio.languages(task)
+    assert reader.languages(task) == seqio.languages(task)
     for start in (0, 13):
       _assert_equal(
         *(
           list(
             tasks.read(task, toy_vocabulary, split=split, start=start, size=16)
           )
-          for tasks in both
+          for tasks in corpus_readers
         )
       )
 
 
 def _assert_equal(first, second):
   assert [len(batch) for batch in first] == [len(batch) for batch in second]
-  for one, other in zip(first, second, strict=True):
-    np.testing.assert_array_equal(one.starts_document, other.starts_document)
-    for side, same in zip(one.sides, other.sides, strict=True):
+  for actual, other in zip(first, second, strict=True):
+    np.testing.assert_array_equal(actual.starts_document, other.starts_document)
+    for side, same in zip(actual.sides, other.sides, strict=True):
       np.testing.assert_array_equal(side.tokens, same.tokens)
       np.testing.assert_array_equal(side.lengths, same.lengths)
 
@@ -95,18 +95,18 @@ def test_copies_of_switched_text(toy_corpus):
   )
 
 
-def test_names_and_splits_that_there_are_not(both):
+def test_names_and_splits_that_there_are_not(corpus_readers):
   for ask in (
     lambda tasks: tasks.names('corpus.mon', split='train'),
     lambda tasks: tasks.languages('corpus.mono.fr'),
     lambda tasks: tasks.source_size('corpus.mono.en', 'test'),
   ):
-    told = []
-    for tasks in both:
+    messages = []
+    for tasks in corpus_readers:
       with pytest.raises(errors.CorpusError) as caught:
         ask(tasks)
-      told.append(caught.value.what)
-    assert told[0] == told[1]
+      messages.append(caught.value.what)
+    assert messages[0] == messages[1]
 
 
 _WIRE = """
@@ -122,7 +122,7 @@ def _cache(corpus: Corpus, vocabulary, folder, *flags):
   wires.mkdir()
   for name in ('tensorflow', 'seqio', 'jax'):
     (wires / f'{name}.py').write_text(_WIRE)
-  found = subprocess.run(
+  process = subprocess.run(
     [
       *(sys.executable, '-m', 'xlflax.cli', 'cache', '--num_workers=2'),
       *(f'--corpus={corpus.directory}', f'--vocabulary={vocabulary}'),
@@ -134,7 +134,7 @@ def _cache(corpus: Corpus, vocabulary, folder, *flags):
     text=True,
     check=False,
   )
-  return found.returncode, found.stderr
+  return process.returncode, process.stderr
 
 
 def test_a_corpus_is_cached_without_tensorflow(
@@ -148,9 +148,9 @@ def test_a_corpus_is_cached_without_tensorflow(
   for number, flags in enumerate(([], ['--task_module=none'])):
     folder = tmp_path / str(number)
     folder.mkdir()
-    status, told = _cache(toy_corpus, vocabulary, folder, *flags)
+    status, output = _cache(toy_corpus, vocabulary, folder, *flags)
     tripped = (folder / 'tripped').exists()
     if flags:  # the wires are there to be tripped over
-      assert tripped and status, told
+      assert tripped and status, output
     else:
-      assert not tripped and not status, told
+      assert not tripped and not status, output

@@ -25,17 +25,19 @@ def _corpus(root, lines, pairs=()) -> Corpus:
 
 
 def _found(corpus, *files, **settings) -> dict[str, list[int]]:
-  asked = Decontamination(files=[str(file) for file in files], **settings)
-  found = contamination.find_contaminated_lines(corpus, asked)
-  return {path: lines.tolist() for path, lines in found.items()}
+  options = Decontamination(files=[str(file) for file in files], **settings)
+  matches = contamination.find_contaminated_lines(corpus, options)
+  return {path: lines.tolist() for path, lines in matches.items()}
 
 
 def test_runs_of_words_are_found_wherever_they_stand(tmp_path):
-  words = _SENTENCE.split()
+  sentence_words = _SENTENCE.split()
   lines = [
-    'Before it: ' + ' '.join(words[3:16]).upper() + ', and after.',  # 13
-    ' '.join(words[3:15]) + ' and then others',  # 12 in a row
-    ' '.join(words[:12]) + ' x ' + ' '.join(words[12:]),
+    'Before it: '
+    + ' '.join(sentence_words[3:16]).upper()
+    + ', and after.',  # 13
+    ' '.join(sentence_words[3:15]) + ' and then others',  # 12 in a row
+    ' '.join(sentence_words[:12]) + ' x ' + ' '.join(sentence_words[12:]),
     _SENTENCE,
     'nothing of it',
   ]
@@ -158,8 +160,8 @@ def test_apostrophes_do_not_separate_words(tmp_path, apostrophe):
   phrase = phrase.replace("'", apostrophe)
   evaluation = tmp_path / 'test.txt'
   evaluation.write_text(f'{phrase} ma te faatura i te mau ture atoa nei\n')
-  words = phrase.split()
-  lines = [' '.join(words[2:12]) + ' e te vai noa ra', phrase]
+  phrase_words = phrase.split()
+  lines = [' '.join(phrase_words[2:12]) + ' e te vai noa ra', phrase]
   corpus = _corpus(tmp_path / 'corpus', lines)
   assert _found(corpus, evaluation) == {'mono/en.txt': [1]}
 

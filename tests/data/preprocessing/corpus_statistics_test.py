@@ -1,4 +1,4 @@
-"""What `xlflax inspect` finds, one thing at a time."""
+"""Findings of `xlflax inspect`, one test per finding."""
 
 import html
 import json
@@ -116,21 +116,23 @@ def test_the_command(tmp_path, capsys):
   assert 'No data warnings' in capsys.readouterr().out
   arguments += [f'--decontaminate_against={tmp_path / "test.txt"}', '--json']
   assert cli.main(arguments) == 0
-  found = json.loads(capsys.readouterr().out)
-  assert [one['held_out'] for one in found['files']] == [1]
-  assert_mentions(found['findings'][0], '1 of 20', '--decontaminate_against')
+  report = json.loads(capsys.readouterr().out)
+  assert [entry['held_out'] for entry in report['files']] == [1]
+  assert_mentions(report['findings'][0], '1 of 20', '--decontaminate_against')
 
 
 def test_the_page_says_what_the_terminal_says(tmp_path, capfd):
   corpus = _write(tmp_path / 'corpus', 'mono/en.txt', 'id7\tSnow\n' * 40)
   page = tmp_path / 'page.html'
   assert cli.main(['inspect', str(tmp_path / 'corpus'), f'--html={page}']) == 0
-  shown, content = capfd.readouterr().out, page.read_text('utf-8')
+  output, content = capfd.readouterr().out, page.read_text('utf-8')
   assert 'mono/en.txt' in content and '40' in content
   said = corpus_statistics.describe_findings(
     corpus, corpus_statistics.compute_statistics(corpus)
   )
-  assert said and all(sentence in shown.replace('\n', ' ') for sentence in said)
+  assert said and all(
+    sentence in output.replace('\n', ' ') for sentence in said
+  )
   assert all(html.escape(sentence) in content for sentence in said)
 
 

@@ -22,8 +22,8 @@ _NEAR = Deduplication(mode=DeduplicationMode.FUZZY)
 def _sentences(count, seed=0):
   rng = random.Random(seed)
   letters = 'abcdefghijklmnopqrstuvwxyz'
-  words = [''.join(rng.choices(letters, k=6)) for _ in range(2000)]
-  return [' '.join(rng.choices(words, k=20)) for _ in range(count)]
+  word_list = [''.join(rng.choices(letters, k=6)) for _ in range(2000)]
+  return [' '.join(rng.choices(word_list, k=20)) for _ in range(count)]
 
 
 def _altered(sentence, share, rng):
@@ -67,24 +67,25 @@ def test_near_lines_are_found_at_the_rate_of_the_banding_curve():
   pytest.importorskip('rensa')
   rng = random.Random(1)
   lines = _sentences(300)
-  others = [
+  edited_lines = [
     _altered(line, share, rng)
     for line, share in zip(lines, np.linspace(0.02, 0.3, 300), strict=True)
   ]
   expected = np.array(
     [
-      _NEAR.probability(_jaccard(one, two))
-      for one, two in zip(lines, others, strict=True)
+      _NEAR.probability(_jaccard(first, second))
+      for first, second in zip(lines, edited_lines, strict=True)
     ]
   )
-  one, two = (
-    fuzzy_deduplication.band_keys(texts, _NEAR) for texts in (lines, others)
+  first, second = (
+    fuzzy_deduplication.band_keys(texts, _NEAR)
+    for texts in (lines, edited_lines)
   )
-  found = (one == two).any(-1)
+  is_match = (first == second).any(-1)
   assert 0.2 < expected.mean() < 0.9  # the steep part of the curve
   deviation = np.sqrt((expected * (1 - expected)).sum())
-  assert abs(found.sum() - expected.sum()) < 4 * deviation
-  assert not (one == np.roll(two, 1, axis=0)).any()  # unrelated lines
+  assert abs(is_match.sum() - expected.sum()) < 4 * deviation
+  assert not (first == np.roll(second, 1, axis=0)).any()  # unrelated lines
 
 
 @pytest.fixture
@@ -106,11 +107,11 @@ def corpus(tmp_path):
 def test_held_out_text_stays_and_training_text_gives_way(corpus, settings):
   if settings is _NEAR:
     pytest.importorskip('rensa')
-  found = {
+  duplicates = {
     k: v.tolist()
     for k, v in fuzzy_deduplication.find_duplicates(corpus, settings).items()
   }
-  assert found == {
+  assert duplicates == {
     'mono/en.txt': [20, 21, 22, 24],
     'valid/mono/en.txt': [],
     'test/parallel/de-en.tsv': [],
@@ -134,15 +135,15 @@ def test_training_pairs_with_a_side_of_held_out_text(tmp_path, settings):
   corpus_writer.write_monolingual(
     tmp_path, 'en', [[english[6]]], split='validation'
   )
-  found = fuzzy_deduplication.find_duplicates(Corpus(tmp_path), settings)
-  dropped = {name: places.tolist() for name, places in found.items()}
+  duplicates = fuzzy_deduplication.find_duplicates(Corpus(tmp_path), settings)
+  dropped = {name: places.tolist() for name, places in duplicates.items()}
   assert dropped.pop('parallel/de-en.tsv') == [2, 4, 6]
   assert not any(dropped.values())
 
 
 @pytest.mark.parametrize('settings', [_EQUAL, _NEAR], ids=['equal', 'near'])
 def test_held_out_text_may_be_a_side_of_held_out_pairs(tmp_path, settings):
-  """What is held out twice teaches a model nothing of itself."""
+  """Duplicates among held-out files do not leak into the training text."""
   if settings is _NEAR:
     pytest.importorskip('rensa')
   english, german = _sentences(6), _sentences(6, seed=1)
@@ -154,8 +155,8 @@ def test_held_out_text_may_be_a_side_of_held_out_pairs(tmp_path, settings):
   corpus_writer.write_monolingual(tmp_path, 'en', [english], split='test')
   corpus_writer.write_monolingual(tmp_path, 'de', [german], split='validation')
   corpus_writer.write_monolingual(tmp_path, 'en', [english])
-  found = fuzzy_deduplication.find_duplicates(Corpus(tmp_path), settings)
-  dropped = {name: places.tolist() for name, places in found.items()}
+  duplicates = fuzzy_deduplication.find_duplicates(Corpus(tmp_path), settings)
+  dropped = {name: places.tolist() for name, places in duplicates.items()}
   assert dropped.pop('mono/en.txt') == [0, 1, 2, 3, 4, 5]
   assert not any(dropped.values())
 

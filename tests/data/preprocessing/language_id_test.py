@@ -91,9 +91,9 @@ def test_shares_of_a_file():
 def test_probability_of_a_line():
   """Bayes' rule over what the identifier says and the shares."""
   prior = language_id.expected_languages('en', LONG)
-  found = language_id.language_likelihoods('File name') * prior.shares
+  posterior = language_id.language_likelihoods('File name') * prior.shares
   expected = (
-    found[list(language_id.language_labels()).index('en')] / found.sum()
+    posterior[list(language_id.language_labels()).index('en')] / posterior.sum()
   )
   assert prior.accepts('File name', expected - 1e-6)
   assert not prior.accepts('File name', expected + 1e-6)
@@ -111,8 +111,8 @@ def test_a_sample_of_all_of_a_file(tmp_path, monkeypatch):
     'de',
   ]
   (prior,) = language_id.file_priors(mono)
-  whole = language_id.expected_languages('en', [LONG[0], GERMAN[0]] * 100)
-  np.testing.assert_allclose(prior.shares, whole.shares, atol=0.05)
+  expected = language_id.expected_languages('en', [LONG[0], GERMAN[0]] * 100)
+  np.testing.assert_allclose(prior.shares, expected.shares, atol=0.05)
 
 
 def test_prepared_alike_by_processes_and_shares(tmp_path):
@@ -121,7 +121,7 @@ def test_prepared_alike_by_processes_and_shares(tmp_path):
     corpus_writer.write_monolingual(tmp_path / 'in', 'en', [text], name=name)
   pairs = list(zip(FILE, GERMAN * 20, strict=False)) + [(GERMAN[0], GERMAN[1])]
   corpus_writer.write_parallel(tmp_path / 'in', ('en', 'de'), pairs)
-  written = []
+  outputs = []
   for name, options in (
     ('one', [{}]),
     ('two', [{'num_processes': 2}]),
@@ -144,8 +144,8 @@ def test_prepared_alike_by_processes_and_shares(tmp_path):
       'mono/en.b.txt': {'another language': 16},
       'parallel/en-de.tsv': {'another language': 1},
     }
-    written.append({p: (tmp_path / name / p).read_bytes() for p in dropped})
-  assert written[0] == written[1] == written[2]
+    outputs.append({p: (tmp_path / name / p).read_bytes() for p in dropped})
+  assert outputs[0] == outputs[1] == outputs[2]
 
 
 @pytest.mark.parametrize(

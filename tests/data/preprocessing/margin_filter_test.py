@@ -41,18 +41,18 @@ def _filter(**fields):
 
 
 def test_wrong_pairs_of_training_text_are_found(corpus):
-  (found,) = margin_filter.find_low_margin_pairs(
+  (low_margin,) = margin_filter.find_low_margin_pairs(
     corpus, corpus.files, _filter(), _encode
   ).values()
-  assert found.tolist() == [9]
+  assert low_margin.tolist() == [9]
 
 
 def test_neighbours_are_sought_in_groups(corpus):
   """With one pair in a group each is its only neighbour: the margin is 1."""
-  (found,) = margin_filter.find_low_margin_pairs(
+  (low_margin,) = margin_filter.find_low_margin_pairs(
     corpus, corpus.files, _filter(group_size=1, min_margin=0.999), _encode
   ).values()
-  assert found.tolist() == []
+  assert low_margin.tolist() == []
 
 
 def test_they_are_left_out_and_counted(corpus, tmp_path):

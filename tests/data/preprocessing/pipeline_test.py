@@ -168,29 +168,29 @@ def test_a_second_call_does_what_is_missing(source, tmp_path):
 def test_what_was_changed_by_hand_is_not_lost(source, tmp_path, change):
   out = tmp_path / 'out'
   _prepare(source, out)
-  mended = out / 'parallel/en-zh.tsv'
-  mended.write_text('corrected\tby hand\n')
+  edited_file = out / 'parallel/en-zh.tsv'
+  edited_file.write_text('corrected\tby hand\n')
   if change == 'source':
     (source / 'parallel/en-zh.tsv').write_text('a\tb\n')
   elif change == 'gone':
     (source / 'parallel/en-zh.tsv').unlink()
   with raises_error(errors.CorpusError, where='en-zh.tsv', mentions=18):
     _prepare(source, out)
-  assert mended.read_text() == 'corrected\tby hand\n'
-  mended.unlink()
+  assert edited_file.read_text() == 'corrected\tby hand\n'
+  edited_file.unlink()
   _prepare(source, out)
-  assert mended.exists() == (change != 'gone')
+  assert edited_file.exists() == (change != 'gone')
 
 
 def test_dictionaries_are_not_lost_and_do_not_stay(source, tmp_path):
   out = tmp_path / 'out'
   _prepare(source, out)
-  mended = out / 'dictionaries/en-de.tsv'
-  mended.write_text('cat\tKatze\n')
+  edited_file = out / 'dictionaries/en-de.tsv'
+  edited_file.write_text('cat\tKatze\n')
   with raises_error(errors.CorpusError, where='en-de.tsv', mentions=10):
     _prepare(source, out)
-  assert mended.read_text() == 'cat\tKatze\n'
-  mended.unlink()
+  assert edited_file.read_text() == 'cat\tKatze\n'
+  edited_file.unlink()
   _prepare(source, out)
   _prepare(source, out, languages=['en', 'zh'])
   assert not Corpus(out).dictionaries
@@ -475,7 +475,7 @@ def test_a_line_for_each_sentence(tmp_path):
   assert english.lines == 4 and english.dropped == {'duplicate': 1}
 
 
-def test_progress_is_told(source, tmp_path, monkeypatch, caplog):
+def test_progress_is_logged(source, tmp_path, monkeypatch, caplog):
   """Of what is left to do, with the lines and bytes that were read."""
   lines = ['A line of text about the cat.'] * 40_000
   path = corpus_writer.write_monolingual(source, 'fr', [lines], name='a')
@@ -483,22 +483,24 @@ def test_progress_is_told(source, tmp_path, monkeypatch, caplog):
   monkeypatch.setattr(progress_reporting, '_LOG_INTERVAL_SECONDS', 0)
   caplog.set_level('INFO')
   _prepare(source, tmp_path / 'o', deduplication=Deduplication())
-  told = [record.getMessage().split(' | ') for record in caplog.records]
-  first = next(row for row in told if row[0].endswith('fr.a.txt, 1,024 lines'))
+  messages = [record.getMessage().split(' | ') for record in caplog.records]
+  first = next(
+    row for row in messages if row[0].endswith('fr.a.txt, 1,024 lines')
+  )
   assert first[0] == 'preprocess, file 2 of 5, mono/fr.a.txt, 1,024 lines'
   assert first[1] == '0 of 1 MB' and first[2].endswith('/s')
   assert first[3].endswith(' min left')
-  last = [row for row in told if 'mono/fr.a.txt' in row[0]][-1]
+  last = [row for row in messages if 'mono/fr.a.txt' in row[0]][-1]
   assert last[0].endswith(' 40,000 lines') and last[1] == '1 of 1 MB'
   assert path.stat().st_size == 1_200_000
-  assert not any('mono/en.txt.gz' in row[0] for row in told)  # was there
+  assert not any('mono/en.txt.gz' in row[0] for row in messages)  # was there
 
 
 def test_progress_of_duplicates(source, tmp_path, monkeypatch, caplog):
   monkeypatch.setattr(progress_reporting, '_LOG_INTERVAL_SECONDS', 0)
   caplog.set_level('INFO')
   _prepare(source, tmp_path / 'o', deduplication=Deduplication(mode='exact'))
-  told = [record.getMessage() for record in caplog.records]
+  messages = [record.getMessage() for record in caplog.records]
   assert any(
-    row.startswith('duplicates, en-zh.tsv | 2 lines | ') for row in told
+    row.startswith('duplicates, en-zh.tsv | 2 lines | ') for row in messages
   )

@@ -77,11 +77,11 @@ def test_shares_in_any_order(source, tmp_path):
     assert all(p.reused for p in done)
     texts = _content(out)
     noted = texts.pop('.prepared.json')
-    one = _content(tmp_path / 'one')
+    unsharded = _content(tmp_path / 'one')
     assert sorted(noted.splitlines()) == sorted(
-      one.pop('.prepared.json').splitlines()
+      unsharded.pop('.prepared.json').splitlines()
     )
-    assert texts == one
+    assert texts == unsharded
 
 
 # A process that dies while it writes its second file.
@@ -120,13 +120,13 @@ def test_a_killed_share_begins_again(source, tmp_path):
     'mono/fr.txt': False,
     'parallel/en-zh.tsv': False,
   }
-  done = _prepare(source, out)  # share 0 was never begun
+  done = _prepare(source, out)  # Shard 0 was never started.
   assert [p.reused for p in done] == [i % 3 > 0 for i in range(9)]
-  one, several = _content(tmp_path / 'one'), _content(out)
-  assert one.keys() == several.keys()
+  unsharded, sharded = _content(tmp_path / 'one'), _content(out)
+  assert unsharded.keys() == sharded.keys()
   assert (out / 'dictionaries/en-de.tsv').exists()
-  for name in one.keys() - {'.prepared.json'}:
-    assert one[name] == several[name]
+  for name in unsharded.keys() - {'.prepared.json'}:
+    assert unsharded[name] == sharded[name]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_shares_that_begin_at_the_same_time(source, tmp_path, monkeypatch):
 
 
 def test_text_that_changed_between_shares(source, tmp_path):
-  """The others are refused; the command without a share writes it anew."""
+  """Other shards are rejected, and the unsharded command rewrites all files."""
   _prepare(source, tmp_path / 'o', shard=(0, 3))
   (source / 'mono/zh.txt').write_text('another cat\n')
   with raises_error(
@@ -184,7 +184,7 @@ def test_text_that_changed_between_shares(source, tmp_path):
 
 
 def test_shares_of_other_settings_are_replaced_when_asked(source, tmp_path):
-  one = _prepare(source, tmp_path / 'o', shard=(0, 2))
+  first_shard = _prepare(source, tmp_path / 'o', shard=(0, 2))
   with raises_error(
     errors.CorpusError,
     where='o',
@@ -193,7 +193,7 @@ def test_shares_of_other_settings_are_replaced_when_asked(source, tmp_path):
     _prepare(source, tmp_path / 'o', code_switching=None)
   done = _prepare(source, tmp_path / 'o', code_switching=None, overwrite=True)
   assert len(done) == 7 and not any(p.reused for p in done)
-  assert any('copy' in p.path for p in one)
+  assert any('copy' in p.path for p in first_shard)
   assert not any('copy' in name for name in _content(tmp_path / 'o'))
   assert not list((tmp_path / 'o').glob('.prepared*-*'))
 

@@ -1,4 +1,4 @@
-"""Which lines of web text are dropped, and why."""
+"""Filters of web text, and the reasons that they report."""
 
 import pytest
 
@@ -30,18 +30,18 @@ def test_lines(texts, filters, expected):
 
 def test_pairs():
   sides = ('yes', 'that is so, I think')
-  both = {'languages': ('en', 'en')}
-  assert _reason(*sides, **both, max_ratio=3) == 'unequal lengths'
-  assert _reason(*sides, **both, max_ratio=7) is None
-  assert _reason(*sides, **both, min_characters=4) == 'too short'
-  found = _reason(
+  options = {'languages': ('en', 'en')}
+  assert _reason(*sides, **options, max_ratio=3) == 'unequal lengths'
+  assert _reason(*sides, **options, max_ratio=7) is None
+  assert _reason(*sides, **options, min_characters=4) == 'too short'
+  reason = _reason(
     'a cat', 'кошка', languages=('en', 'bg'), min_script_share=0.9
   )
-  assert found is None
-  found = _reason(
+  assert reason is None
+  reason = _reason(
     'a cat', 'koshka', languages=('en', 'bg'), min_script_share=0.9
   )
-  assert found == 'another script'
+  assert reason == 'another script'
 
 
 @pytest.mark.parametrize(

@@ -35,11 +35,11 @@ def test_keys_tell_names_and_numbers_apart():
 
 
 def test_draw_depends_on_key_and_counter_only():
-  whole = hashing.draw_words(7, np.arange(10))
+  all_draws = hashing.draw_words(7, np.arange(10))
   np.testing.assert_array_equal(
-    hashing.draw_words(7, np.array([4, 9])), whole[[4, 9]]
+    hashing.draw_words(7, np.array([4, 9])), all_draws[[4, 9]]
   )
-  assert not np.isin(hashing.draw_words(8, np.arange(10)), whole).any()
+  assert not np.isin(hashing.draw_words(8, np.arange(10)), all_draws).any()
 
 
 def test_shuffled_is_a_permutation():

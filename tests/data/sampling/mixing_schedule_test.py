@@ -57,10 +57,10 @@ def test_apportion(credit, total, counts):
 @pytest.mark.parametrize('batching', [_MIXED, _ONE])
 def test_shares_are_exact_to_one_draw_at_every_block(batching):
   rates = np.array([0.7, 0.25, 0.046, 0.004])
-  made = _make(rates, batching)
+  schedule = _make(rates, batching)
   counts, per_draw = np.zeros(4), 1 if batching is _MIXED else 4
   for step in range(8 * 100):
-    counts += np.bincount(made.slots(step)[0], minlength=4)
+    counts += np.bincount(schedule.slots(step)[0], minlength=4)
     if step % 8 == 7:
       expected = rates * (step + 1) * 4
       assert np.abs(counts - expected).max() <= 2 * per_draw, step
@@ -69,25 +69,25 @@ def test_shares_are_exact_to_one_draw_at_every_block(batching):
 
 @pytest.mark.parametrize('batching', [_MIXED, _ONE])
 def test_uses_count_each_task_from_zero_without_gaps(batching):
-  made = _make([0.6, 0.3, 0.1], batching)
-  seen = [[], [], []]
+  schedule = _make([0.6, 0.3, 0.1], batching)
+  uses_by_task = [[], [], []]
   for step in range(40):
-    for task, use in zip(*made.slots(step), strict=True):
-      seen[task].append(use)
-  for uses in seen:
+    for task, use in zip(*schedule.slots(step), strict=True):
+      uses_by_task[task].append(use)
+  for uses in uses_by_task:
     np.testing.assert_array_equal(uses, np.arange(len(uses)))
 
 
 def test_a_step_does_not_depend_on_what_was_asked_before():
   forward, jumping = _make([0.6, 0.4]), _make([0.6, 0.4])
-  wanted = {step: forward.slots(step) for step in range(60)}
+  expected = {step: forward.slots(step) for step in range(60)}
   for step in (57, 3, 31, 2, 59, 0):
-    np.testing.assert_array_equal(jumping.slots(step), wanted[step])
+    np.testing.assert_array_equal(jumping.slots(step), expected[step])
 
 
 def test_one_language_batches_are_of_one_task():
-  made = _make([0.5, 0.5], _ONE)
-  tasks = np.stack([made.slots(step)[0] for step in range(16)])
+  schedule = _make([0.5, 0.5], _ONE)
+  tasks = np.stack([schedule.slots(step)[0] for step in range(16)])
   assert (tasks == tasks[:, :1]).all()
   assert set(tasks[:, 0]) == {0, 1}
 
@@ -137,8 +137,8 @@ def test_limited_rates(rates, most, expected):
 
 def test_a_dataset_limits_its_rates():
   dataset = dataclasses.replace(_dataset(1.0), max_rate=0.6)
-  found = mixing_schedule.dataset_rates(dataset, [900, 100], [1, 1])(0)
-  np.testing.assert_allclose(found, [0.6, 0.4])
+  limited_rates = mixing_schedule.dataset_rates(dataset, [900, 100], [1, 1])(0)
+  np.testing.assert_allclose(limited_rates, [0.6, 0.4])
 
 
 def test_apportion_at_most_by_hand():
@@ -151,47 +151,49 @@ def test_apportion_at_most_by_hand():
 
 def test_equal_rates_with_limits_are_unimax():
   """Chung et al. (2023), UniMax, algorithm 1: the smallest language first."""
-  most = np.array([700.0, 20.0, 90.0, 5000.0, 400.0])
+  limits = np.array([700.0, 20.0, 90.0, 5000.0, 400.0])
   for total in (60, 1000, 5500):
-    left, expected = float(total), {}
-    for n, i in enumerate(np.argsort(most)):
-      expected[i] = min(left / (most.size - n), most[i])
-      left -= expected[i]
+    remaining, expected = float(total), {}
+    for n, i in enumerate(np.argsort(limits)):
+      expected[i] = min(remaining / (limits.size - n), limits[i])
+      remaining -= expected[i]
     np.testing.assert_allclose(
-      mixing_schedule.expected_draws(np.full(5, 0.2), total, most),
+      mixing_schedule.expected_draws(np.full(5, 0.2), total, limits),
       [expected[i] for i in range(5)],
     )
 
 
 @pytest.mark.parametrize('batching', [_MIXED, _ONE])
 def test_no_task_is_drawn_more_often_than_it_may(batching):
-  rates, most = np.array([0.2, 0.5, 0.3]), np.array([4000, 400, 840])
-  made = mixing_schedule.TaskSchedule(
+  rates, max_draws = np.array([0.2, 0.5, 0.3]), np.array([4000, 400, 840])
+  schedule = mixing_schedule.TaskSchedule(
     lambda step: rates,
     batch_size=4,
     batching=batching,
     key=2,
     block_steps=8,
-    max_rows=most,
+    max_rows=max_draws,
     name='text',
   )
   free = _make(rates, batching, key=2)
   counts = np.zeros(3, int)
-  for step in range(most.sum() // 4):
-    tasks, uses = made.slots(step)
+  for step in range(max_draws.sum() // 4):
+    tasks, uses = schedule.slots(step)
     if step < 160:  # none is used up
       np.testing.assert_array_equal(tasks, free.slots(step)[0])
     for task, use in zip(tasks, uses, strict=True):
-      assert use == counts[task] < most[task]
+      assert use == counts[task] < max_draws[task]
       counts[task] += 1
     if step % 8 == 7:  # all take part by their rates as long as they last
-      expected = mixing_schedule.expected_draws(rates, 4 * (step + 1), most)
+      expected = mixing_schedule.expected_draws(
+        rates, 4 * (step + 1), max_draws
+      )
       assert np.abs(counts - expected).max() <= 12, step
-  np.testing.assert_array_equal(counts, most)
+  np.testing.assert_array_equal(counts, max_draws)
   with raises_error(
     errors.ConfigError, where="dataset 'text'", mentions=('max_epochs', 1310)
   ):
-    made.slots(step + 1)
+    schedule.slots(step + 1)
   np.testing.assert_array_equal(  # any step is reached at once
     mixing_schedule.TaskSchedule(
       lambda step: rates,
@@ -199,14 +201,14 @@ def test_no_task_is_drawn_more_often_than_it_may(batching):
       batching=batching,
       key=2,
       block_steps=8,
-      max_rows=most,
+      max_rows=max_draws,
     ).slots(1000)[0],
-    made.slots(1000)[0],
+    schedule.slots(1000)[0],
   )
 
 
 def test_a_task_of_less_than_a_batch_has_one():
-  made = mixing_schedule.TaskSchedule(
+  schedule = mixing_schedule.TaskSchedule(
     lambda step: np.array([0.5, 0.5]),
     batch_size=8,
     batching=_ONE,
@@ -214,7 +216,7 @@ def test_a_task_of_less_than_a_batch_has_one():
     block_steps=8,
     max_rows=np.array([100, 3]),
   )
-  tasks = np.concatenate([made.slots(step)[0] for step in range(13)])
+  tasks = np.concatenate([schedule.slots(step)[0] for step in range(13)])
   assert np.bincount(tasks).tolist() == [96, 8]
 
 
@@ -222,12 +224,14 @@ def test_alpha_may_be_scheduled():
   rates = mixing_schedule.dataset_rates(
     _dataset(lambda step: 1.0 if step < 16 else 0.0), [900, 100], [1, 1]
   )
-  made = mixing_schedule.TaskSchedule(
+  schedule = mixing_schedule.TaskSchedule(
     rates, batch_size=5, batching=_MIXED, key=3, block_steps=8
   )
   counts = [
     np.bincount(
-      np.concatenate([made.slots(step)[0] for step in range(first, first + 8)])
+      np.concatenate(
+        [schedule.slots(step)[0] for step in range(first, first + 8)]
+      )
     )
     for first in (0, 8, 16, 24)
   ]
@@ -253,8 +257,8 @@ def test_threads_at_different_steps_get_what_one_gets():
   alone, shared = make(), make()
   steps = [40, 0, 17, 3, 60, 9, 33, 21]
   with concurrent.futures.ThreadPoolExecutor(len(steps)) as pool:
-    found = list(pool.map(shared.slots, steps))
-  for step, slots in zip(steps, found, strict=True):
+    results = list(pool.map(shared.slots, steps))
+  for step, slots in zip(steps, results, strict=True):
     for ours, theirs in zip(slots, alone.slots(step), strict=True):
       np.testing.assert_array_equal(ours, theirs)
 

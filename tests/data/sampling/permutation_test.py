@@ -28,11 +28,11 @@ def test_every_value_reaches_every_place():
   """Over 3000 keys each of 6 values stands at each place about 500 times."""
   keys = hashing.draw_words(3, np.arange(3000))
   counts = np.zeros((6, 6))
-  for place in range(6):
+  for position in range(6):
     out = permutation.permute_index(
-      np.full(3000, place), np.full(3000, 6), keys
+      np.full(3000, position), np.full(3000, 6), keys
     )
-    counts[place] = np.bincount(out, minlength=6)
+    counts[position] = np.bincount(out, minlength=6)
   # Five standard deviations of a binomial(3000, 1/6).
   assert np.abs(counts - 500).max() < 5 * np.sqrt(3000 / 6 * 5 / 6)
 
@@ -108,5 +108,5 @@ def test_blocks_are_mixed_evenly():
 def test_neighbours_are_alike_as_far_as_they_share_blocks():
   """Two rows in a row are of one window, the mean of 64 draws of blocks."""
   places = _windows(65_536, block=16, window=64).astype(float)
-  found = np.corrcoef(places[:-1], places[1:])[0, 1]
-  assert abs(found - 1 / 64) < 0.015
+  correlation = np.corrcoef(places[:-1], places[1:])[0, 1]
+  assert abs(correlation - 1 / 64) < 0.015

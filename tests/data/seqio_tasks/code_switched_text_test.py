@@ -31,13 +31,13 @@ CATS = Dictionary(('en', 'de'), (Entry('cat', 'Katze', 1.0),))
 @pytest.fixture(scope='module')
 def dictionary(toy_sentences):
   """Every English word of the toy sentences with its German at that place."""
-  words = [
+  entries = [
     (a, b)
     for e, d in zip(toy_sentences['en'], toy_sentences['de'], strict=True)
     for a, b in zip(e.strip('.').split(), d.strip('.').split(), strict=False)
   ]
   return Dictionary(
-    ('en', 'de'), tuple(Entry(a, b, 1.0) for a, b in dict.fromkeys(words))
+    ('en', 'de'), tuple(Entry(a, b, 1.0) for a, b in dict.fromkeys(entries))
   )
 
 
@@ -193,9 +193,11 @@ def test_a_cache_holds_the_text_and_notices_another_dictionary(
   corpus_writer.write_monolingual(corpus, 'en', [toy_sentences['en'][:100]])
   corpus_writer.write_dictionary(corpus, ('en', 'de'), [('cat', 'Katze')])
   meta = _write(registry, corpus, toy_vocabulary, cache)
-  name, known = meta.fingerprint['preprocessors'][2]
+  name, arguments = meta.fingerprint['preprocessors'][2]
   assert name == 'code_switch'
-  assert known['probability'] == 0.3 and len(known['dictionaries']) == 64
+  assert (
+    arguments['probability'] == 0.3 and len(arguments['dictionaries']) == 64
+  )
   [task] = cache_reader.TokenCache(cache).open(NAME, 'train').values()
   cached = reading.tokens(task.sides[0])
   texts = _texts(NAME)
@@ -225,7 +227,7 @@ def test_a_cache_holds_the_text_and_notices_another_dictionary(
 
 
 def test_fingerprints_follow_the_settings(registry, toy_corpus):
-  found = set()
+  fingerprints = set()
   for number, settings in enumerate(
     (CodeSwitching(), CodeSwitching(seed=1), CodeSwitching(num_copies=2))
   ):
@@ -235,8 +237,8 @@ def test_fingerprints_follow_the_settings(registry, toy_corpus):
     fingerprint = task_examples.task_fingerprint(
       f'k8{number}.code_switched.en', 'train'
     )
-    found.add(json.dumps(fingerprint))
-  assert len(found) == 3
+    fingerprints.add(json.dumps(fingerprint))
+  assert len(fingerprints) == 3
 
 
 def test_a_malformed_dictionary_is_told_with_its_line(

@@ -1,6 +1,6 @@
-"""What the live loader does besides giving the cached loader's batches.
+"""Behavior of the live loader other than the equality of its batches.
 
-That they are equal is tested in cached_loader_test.
+cached_loader_test.py compares its batches with those of the cached loader.
 """
 
 import logging
@@ -73,10 +73,10 @@ def test_the_identity_is_of_the_text(toy_corpus, toy_vocabulary, tmp_path):
     middle = content.index(b' ', len(content) // 2)
     return content[: middle - 1] + b'q' + content[middle:]
 
-  own = identity(toy_corpus)
-  assert identity(_copied(toy_corpus, tmp_path / 'same')) == own
+  text_identity = identity(toy_corpus)
+  assert identity(_copied(toy_corpus, tmp_path / 'same')) == text_identity
   changed = _copied(toy_corpus, tmp_path / 'other', edit)
-  assert identity(changed) != own
+  assert identity(changed) != text_identity
   pairs = dict(mixture='corpus.parallel', layout='pairs')
   assert identity(changed, **pairs) == identity(toy_corpus, **pairs)
 
@@ -114,9 +114,9 @@ def test_statistics_count_what_was_dropped_so_far(toy_corpus, toy_vocabulary):
       for pair in toy_corpus.parallel('de', 'en')
     ]
   )
-  kept = lengths.min(-1) >= 9
-  assert statistics.dropped == (~kept).sum()
-  assert statistics.truncated == (lengths[kept] > 10).any(-1).sum()
+  is_long_enough = lengths.min(-1) >= 9
+  assert statistics.dropped == (~is_long_enough).sum()
+  assert statistics.truncated == (lengths[is_long_enough] > 10).any(-1).sum()
   assert statistics.rows is None and statistics.examples == 50
 
 
@@ -131,7 +131,7 @@ def test_shuffle_window_is_a_permutation_and_mixes():
     if size >= 10:
       assert shuffled != list(range(size))
       # A row can leave the window at once, but not before it enters.
-      assert all(item < place + 11 for place, item in enumerate(shuffled))
+      assert all(item < position + 11 for position, item in enumerate(shuffled))
 
 
 def test_unknown_mixture(toy_corpus, toy_vocabulary):

@@ -83,7 +83,7 @@ def test_split_lines():
 def test_mark_documents():
   after = preprocessors.mark_documents(_dataset(text=['a']))
   assert _examples(after) == [{'text': 'a', 'starts_document': True}]
-  known = _dataset(text=['a'], starts_document=[False])
-  assert _examples(preprocessors.mark_documents(known)) == [
+  marked = _dataset(text=['a'], starts_document=[False])
+  assert _examples(preprocessors.mark_documents(marked)) == [
     {'text': 'a', 'starts_document': False}
   ]

@@ -97,17 +97,17 @@ def test_arguments_of_a_step_are_in_the_fingerprint(registry):
     del characters, by
     return dataset
 
-  found = []
+  fingerprints = []
   for characters in (3, 4):
     name = f'shortened{characters}.en'
     step = functools.partial(shortened, characters=characters, by=_long)
     registry.add_monolingual_task(
       name, source, language='en', preprocessors=[step]
     )
-    found.append(
+    fingerprints.append(
       task_examples.task_fingerprint(name, 'train')['preprocessors'][0]
     )
-  assert found == [
+  assert fingerprints == [
     ['shortened', [[], {'characters': n, 'by': '_long'}]] for n in (3, 4)
   ]
 

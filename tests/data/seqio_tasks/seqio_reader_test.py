@@ -26,16 +26,16 @@ def _assert_same_as_seqio(registry, name, vocabulary, split='train'):
   expected = list(
     task.get_dataset(split=split, shuffle=False).as_numpy_iterator()
   )
-  found = list(
+  examples = list(
     task_reader.read_tokenized_examples(name, vocabulary, split=split)
   )
-  assert len(found) == len(expected) > 0
-  for a, b in zip(found, expected, strict=True):
+  assert len(examples) == len(expected) > 0
+  for a, b in zip(examples, expected, strict=True):
     assert a.keys() == b.keys()
     for key, value in a.items():
       np.testing.assert_array_equal(value, b[key])
       assert value.dtype == b[key].dtype
-  return found
+  return examples
 
 
 @pytest.mark.parametrize(
@@ -49,9 +49,11 @@ def _assert_same_as_seqio(registry, name, vocabulary, split='train'):
 )
 def test_corpus_tasks(registry, toy_corpus, toy_vocabulary, task, split):
   corpus_tasks.register_corpus(toy_corpus, prefix='r1')
-  found = _assert_same_as_seqio(registry, f'r1.{task}', toy_vocabulary, split)
+  examples = _assert_same_as_seqio(
+    registry, f'r1.{task}', toy_vocabulary, split
+  )
   languages = task.partition('.')[2].split('_')
-  assert len(found) == toy_corpus.count(*languages, split=split)
+  assert len(examples) == toy_corpus.count(*languages, split=split)
 
 
 def test_contents(registry, tmp_path, toy_vocabulary):
@@ -91,8 +93,8 @@ def test_tasks_with_preprocessors(registry, toy_vocabulary):
   registry.add_monolingual_task(
     'r4', source, language='en', preprocessors=[upper]
   )
-  found = _assert_same_as_seqio(registry, 'r4', toy_vocabulary)
-  assert found[0]['targets'].tolist() == toy_vocabulary.encode('THE CAT')
+  examples = _assert_same_as_seqio(registry, 'r4', toy_vocabulary)
+  assert examples[0]['targets'].tolist() == toy_vocabulary.encode('THE CAT')
 
 
 def test_tasks_that_tokenise_by_themselves(registry, toy_vocabulary):
@@ -140,16 +142,16 @@ def test_malformed_lines_and_missing_splits(registry, tmp_path, toy_vocabulary):
 
 def test_start_passes_over_examples(registry, toy_corpus, toy_vocabulary):
   corpus_tasks.register_corpus(toy_corpus, prefix='r7')
-  whole = list(
+  all_texts = list(
     task_reader.read_tokenized_examples('r7.mono.de', toy_vocabulary)
   )
   (block,) = task_reader.read_blocks('r7.mono.de', toy_vocabulary, start=57)
-  rest = block['targets'].texts()
-  assert [row.tolist() for row in rest] == [
-    example['targets'].tolist() for example in whole[57:]
+  remaining_texts = block['targets'].texts()
+  assert [row.tolist() for row in remaining_texts] == [
+    example['targets'].tolist() for example in all_texts[57:]
   ]
   assert block['starts_document'].tolist() == [
-    bool(example['starts_document']) for example in whole[57:]
+    bool(example['starts_document']) for example in all_texts[57:]
   ]
 
 

@@ -117,15 +117,15 @@ def test_features_are_encoded_in_their_language(union):
     SeqioVocabulary(union).encode('the cat')
 
 
-def test_languages_come_from_the_feature_or_are_told(union):
+def test_languages_come_from_the_feature_or_the_argument(union):
   expected = union.encode('the cat', language='en')
-  for vocabulary, told in (
+  for vocabulary, given_languages in (
     (DeferredVocabulary('en'), ()),
     (DeferredVocabulary(), ('en',)),
     (SeqioVocabulary(union, language='en'), ('de',)),
     (SeqioVocabulary(union), ('en',)),
   ):
-    task = resolve_deferred(_task(vocabulary), union, languages=told)
+    task = resolve_deferred(_task(vocabulary), union, languages=given_languages)
     (example,) = task.get_dataset(split='train', shuffle=False)
     assert example['targets'].numpy().tolist() == expected
 
@@ -141,11 +141,11 @@ def test_corpus_tasks_and_mixtures_know_their_languages(
     assert example[side].tolist() == union.encode(
       toy_sentences[code][0], language=code
     )
-  shown = '\n'.join(
+  output = '\n'.join(
     task_report.describe_preprocessing('u1.mono.en', union, num_examples=1)
   )
-  assert 'tokens:  en:▁' in shown
-  assert f'decoded: {toy_sentences["en"][0]!r}' in shown
+  assert 'tokens:  en:▁' in output
+  assert f'decoded: {toy_sentences["en"][0]!r}' in output
   for code in ('de', 'ru'):
     registry.add_monolingual_task(
       f'u1.own.{code}',

@@ -35,8 +35,8 @@ def test_a_slice_is_in_the_fingerprint(monkeypatch):
     tfds_source.add_monolingual(
       name, 'some/en:1.0.0', language='en', splits={'train': part}
     )
-    made = task_examples.task_fingerprint(name, 'train')
-    assert made['source'] == f'TfdsSource {part}'
+    fingerprint = task_examples.task_fingerprint(name, 'train')
+    assert fingerprint['source'] == f'TfdsSource {part}'
 
 
 def test_a_dataset_that_is_not_prepared(tmp_path):

@@ -24,11 +24,11 @@ def test_as_documented():
   step = web_text.KeepLines(
     TextFilters(min_characters=4, min_script_share=0.5), ['en']
   )
-  found = [
+  texts = [
     (example['text'].decode(), bool(example['starts_document']))
     for example in step(_dataset()).as_numpy_iterator()
   ]
-  assert found == [('abcd', True), ('the cat', True), ('a dog', False)]
+  assert texts == [('abcd', True), ('the cat', True), ('a dog', False)]
   assert step.dropped == {'too short': 3, 'another script': 1}
 
 
@@ -39,16 +39,16 @@ def test_pairs():
   step = web_text.KeepLines(
     TextFilters(max_ratio=2), ['en', 'de'], features=('inputs', 'targets')
   )
-  [kept] = step(pairs).as_numpy_iterator()
-  assert kept == {'inputs': b'one', 'targets': b'eins'}
+  [remaining_pair] = step(pairs).as_numpy_iterator()
+  assert remaining_pair == {'inputs': b'one', 'targets': b'eins'}
 
 
 def test_what_is_kept_follows_from_languages_too():
-  one, other = (
+  first, other = (
     web_text.KeepLines(TextFilters(), [code]).fingerprint()
     for code in ('en', 'de')
   )
-  assert one != other
+  assert first != other
 
 
 def test_in_a_task(registry, toy_vocabulary):

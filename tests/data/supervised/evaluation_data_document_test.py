@@ -29,11 +29,11 @@ def _rows(header: str) -> list[list[str]]:
 def test_formats_and_options():
   rows = _rows('| `format` | the file | options, with defaults |')
   names = [re.findall(r'`(\w+)`', row[0]) for row in rows]
-  known = file_formats.format_names(
+  formats = file_formats.format_names(
     file_formats.Takes.FILE, file_formats.Takes.FILES
   )
   assert sorted(sum(names, [])) == sorted(
-    name for name in known if not name.startswith('test.')
+    name for name in formats if not name.startswith('test.')
   )
   for (name, *_), row in zip(names, rows, strict=True):
     parameters = file_formats.find_reader(name).options
@@ -44,8 +44,8 @@ def test_formats_and_options():
 
 def test_kinds():
   rows = _rows('| kind | an example is | class in ')
-  shown = {row[0].strip('`') for row in rows}
-  assert shown == {
+  documented = {row[0].strip('`') for row in rows}
+  assert documented == {
     kind
     for kind in labeled_examples.example_classes()
     if labeled_examples.class_of(kind).__module__.startswith('xlflax.')
@@ -64,13 +64,13 @@ def test_table_of_xtreme():
     for cell, split in ((train, 'train'), (dev, 'validation')):
       if cell != 'none':
         pattern = task.files[split][0].format('en').replace('-en.dev.en', '')
-        shown = (
+        documented = (
           cell.strip('`')
           .replace('*', 'en')
           .replace('-en.dev.en', '')
           .replace('en-en', 'en')
         )
-        assert pattern.endswith(shown), (pattern, shown)
+        assert pattern.endswith(documented), (pattern, documented)
 
 
 def test_table_of_xtreme_r():
@@ -91,9 +91,11 @@ def test_table_of_xtreme_r():
     assert int(re.match(r'\d+', test)[0]) == len(xtreme_tasks.RANKED[task][1])
     assert train == 'none'
     folders = [
-      one.split('`')[1] for one in (test, dev) if not one.startswith('none')
+      column.split('`')[1]
+      for column in (test, dev)
+      if not column.startswith('none')
     ]
-    assert all(one.startswith(f'{task}/ranked') for one in folders)
+    assert all(column.startswith(f'{task}/ranked') for column in folders)
 
 
 def test_the_documented_task_module(tmp_path, monkeypatch):

@@ -28,10 +28,14 @@ def read_words(path, language, *, end='', paired_language=None):
 def test_a_reader_of_ones_own(tmp_path):
   (tmp_path / 'a').write_text('x\n')
   path = str(tmp_path / 'a')
-  (one,) = example_source.FileDataset(
+  (loaded,) = example_source.FileDataset(
     format='test.words', files={'fr-en': path}
   ).load('fr-en')
-  assert (one.text, one.language, one.paired_language) == ('x!', 'fr', 'en')
+  assert (loaded.text, loaded.language, loaded.paired_language) == (
+    'x!',
+    'fr',
+    'en',
+  )
   assert file_formats.find_reader('test.words').example.KIND == 'classification'
   first, second = file_formats.read_files(
     'test.words', (path, path), 'fr', end='?'

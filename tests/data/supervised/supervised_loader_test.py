@@ -134,7 +134,7 @@ def test_rows_come_from_the_cache_where_they_are_there(tmp_path, monkeypatch):
     np.testing.assert_array_equal(first[key], again[key])
 
 
-def test_cached_rows_of_changed_examples_are_made_anew(tmp_path):
+def test_cached_rows_of_changed_examples_are_recomputed(tmp_path):
   _open(cache_dir=tmp_path)
   with_labels = _open(
     cache_dir=tmp_path, source=FakeSource(sizes=(('en', 12),))
@@ -146,12 +146,12 @@ def test_cached_rows_of_changed_examples_are_made_anew(tmp_path):
     if path.name
     == supervised_loader._cache_folder(_dataset(), _Vocabulary(), tmp_path).name
   )
-  table, written = feature_cache.FeatureTable.load(folder / 'en.npz')
-  assert written.endswith(f' {FakeSource().fingerprint()}')
-  table.save(folder / 'en.npz', written.rpartition(' ')[0] + ' 0123')
+  table, cached_rows = feature_cache.FeatureTable.load(folder / 'en.npz')
+  assert cached_rows.endswith(f' {FakeSource().fingerprint()}')
+  table.save(folder / 'en.npz', cached_rows.rpartition(' ')[0] + ' 0123')
   manifests.record_files(folder, manifests.Kind.ROWS, ['en.npz'])
   assert _open(cache_dir=tmp_path).num_rows == 10
-  assert feature_cache.FeatureTable.load(folder / 'en.npz')[1] == written
+  assert feature_cache.FeatureTable.load(folder / 'en.npz')[1] == cached_rows
 
 
 def test_cached_rows_of_something_else_are_refused(tmp_path):
@@ -203,7 +203,7 @@ def test_a_part_of_the_cached_rows_that_was_deleted_is_no_smaller_set(tmp_path):
 
 
 def test_a_row_table_keeps_rows_of_any_length():
-  made = [
+  rows_by_example = [
     [{'a': np.array([1, 2, 300]), 'b': np.int32(7)}],
     [],
     [
@@ -211,7 +211,7 @@ def test_a_row_table_keeps_rows_of_any_length():
       {'a': np.array([70000]), 'b': np.int32(2)},
     ],
   ]
-  table = feature_cache.FeatureTable.of(made)
+  table = feature_cache.FeatureTable.of(rows_by_example)
   assert table.num_rows == 3
   assert table.counts == {'examples': 3, 'unused': 1}
   assert [row['a'].tolist() for row in table.rows([2, 0, 1])] == [

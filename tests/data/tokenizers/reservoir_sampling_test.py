@@ -28,7 +28,9 @@ def corpus(tmp_path_factory):
 
 
 def _lines(drawn):
-  return {code: found.lines()[1] for code, found in sorted(drawn.items())}
+  return {
+    code: reservoir.lines()[1] for code, reservoir in sorted(drawn.items())
+  }
 
 
 @pytest.mark.parametrize('count', [1, 2, 5])
@@ -37,19 +39,19 @@ def test_the_same_lines_whoever_draws_them(
 ):
   """Over spans of 1 kB, so that one file is shared out."""
   monkeypatch.setattr(reservoir_sampling, '_SPAN_BYTES', 1000)
-  whole = reservoir_sampling.draw_reservoirs(corpus, capacity=50, seed=3)
+  expected = reservoir_sampling.draw_reservoirs(corpus, capacity=50, seed=3)
   origin = reservoir_sampling.Origin.from_corpus(corpus, capacity=50, seed=3)
   for index in range(count):
     shard = (index, count)
-    drawn = reservoir_sampling.draw_reservoirs(
+    reservoirs = reservoir_sampling.draw_reservoirs(
       corpus, capacity=50, seed=3, shard=shard
     )
-    reservoir_sampling.write_reservoirs(tmp_path, shard, drawn, origin)
-  found = reservoir_sampling.read_reservoirs(tmp_path, origin)
-  assert _lines(found) == _lines(whole)
-  counts = {code: part.count for code, part in found.items()}
+    reservoir_sampling.write_reservoirs(tmp_path, shard, reservoirs, origin)
+  loaded = reservoir_sampling.read_reservoirs(tmp_path, origin)
+  assert _lines(loaded) == _lines(expected)
+  counts = {code: part.count for code, part in loaded.items()}
   assert counts == text_sampling.count_sentences(corpus)
-  assert {code: len(texts) for code, texts in _lines(found).items()} == {
+  assert {code: len(texts) for code, texts in _lines(loaded).items()} == {
     'de': 40,
     'en': 50,
     'fr': 50,
@@ -61,24 +63,26 @@ def test_every_line_is_as_likely(corpus):
   counts = collections.Counter()
   for seed in range(400):
     # The second of three files is the French one.
-    drawn = reservoir_sampling.draw_reservoirs(
+    reservoirs = reservoir_sampling.draw_reservoirs(
       corpus, capacity=6, seed=seed, shard=(1, 3)
     )
-    counts.update(_lines(drawn)['fr'])
+    counts.update(_lines(reservoirs)['fr'])
   expected = 400 * 6 / 60
-  found = np.array([counts[f'fr {number}'] for number in range(60)])
-  assert ((found - expected) ** 2 / expected).sum() < 99  # 59 d.o.f., 0.1 %
+  frequencies = np.array([counts[f'fr {number}'] for number in range(60)])
+  assert (
+    (frequencies - expected) ** 2 / expected
+  ).sum() < 99  # 59 d.o.f., 0.1 %
 
 
 def test_quotas_are_kept(corpus):
   """Fewer than there are, and more: each whole, and some once more."""
-  drawn = reservoir_sampling.draw_reservoirs(corpus, capacity=500, seed=0)
+  reservoirs = reservoir_sampling.draw_reservoirs(corpus, capacity=500, seed=0)
   quotas = {
     'fr': text_sampling.Quota(60, 150),
     'en': text_sampling.Quota(540, 20),
   }
   counts = collections.Counter(
-    reservoir_sampling.sample_reservoirs(drawn, quotas)
+    reservoir_sampling.sample_reservoirs(reservoirs, quotas)
   )
   french = [n for text, n in counts.items() if text.startswith('fr')]
   assert sorted(french) == [2] * 30 + [3] * 30
@@ -128,11 +132,11 @@ def test_a_shard_of_another_sample(corpus, tmp_path, changes, values):
 
 def test_a_larger_sample_serves(corpus, tmp_path):
   origin = reservoir_sampling.Origin.from_corpus(corpus, capacity=9, seed=0)
-  drawn = reservoir_sampling.draw_reservoirs(corpus, capacity=9, seed=0)
-  reservoir_sampling.write_reservoirs(tmp_path, (0, 1), drawn, origin)
-  found = reservoir_sampling.read_reservoirs(
+  reservoirs = reservoir_sampling.draw_reservoirs(corpus, capacity=9, seed=0)
+  reservoir_sampling.write_reservoirs(tmp_path, (0, 1), reservoirs, origin)
+  loaded = reservoir_sampling.read_reservoirs(
     tmp_path, dataclasses.replace(origin, capacity=5)
   )
-  assert _lines(found) == _lines(
+  assert _lines(loaded) == _lines(
     reservoir_sampling.draw_reservoirs(corpus, capacity=5, seed=0)
   )

@@ -36,13 +36,13 @@ def test_shared_words_of_three_languages_are_few_runs():
     ['p012', 'p1', 'p12', 'p01'],
     ['p2', 'p12', 'p02', 'p012'],
   )
-  words = shared_tokens.assign_word_ids(pieces, 5, Anchors.SHARED)
-  assert [ids.tolist() for ids in words] == [
+  word_ids = shared_tokens.assign_word_ids(pieces, 5, Anchors.SHARED)
+  assert [ids.tolist() for ids in word_ids] == [
     [5, 6, 7, 8],
     [7, 9, 10, 6],
     [11, 10, 8, 7],
   ]
-  assert [shared_tokens.id_ranges(ids) for ids in words] == [
+  assert [shared_tokens.id_ranges(ids) for ids in word_ids] == [
     ((5, 9),),
     ((6, 8), (9, 11)),
     ((7, 9), (10, 12)),
@@ -58,8 +58,8 @@ def test_runs(ids, expected):
 
 
 def test_owners_are_the_first_languages():
-  languages, own = shared_tokens.find_owners(
+  languages, owner_ids = shared_tokens.find_owners(
     [np.array([0, 1, 2]), np.array([0, 2, 3])], 4
   )
   assert languages.tolist() == [0, 0, 0, 1]
-  assert own.tolist() == [0, 1, 2, 2]
+  assert owner_ids.tolist() == [0, 1, 2, 2]

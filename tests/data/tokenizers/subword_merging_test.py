@@ -12,16 +12,16 @@ def _learn(words, num_merges=10, **options):
 
 
 def test_frequent_pairs_are_merged_first():
-  words = {('▁a', 'b'): 3, ('▁a', 'b', 'c'): 2, ('▁x', 'y'): 1}
-  assert _learn(words) == [
+  word_counts = {('▁a', 'b'): 3, ('▁a', 'b', 'c'): 2, ('▁x', 'y'): 1}
+  assert _learn(word_counts) == [
     NewToken('▁ab', ('▁a', 'b'), 5),
     NewToken('▁abc', ('▁ab', 'c'), 2),
   ]
 
 
 def test_number_of_merges_is_a_maximum():
-  words = {('▁a', 'b', 'c'): 4}
-  assert [token.text for token in _learn(words, 1)] == ['bc']
+  word_counts = {('▁a', 'b', 'c'): 4}
+  assert [token.text for token in _learn(word_counts, 1)] == ['bc']
 
 
 def test_repeated_tokens_are_counted_in_pairs_that_exist():
@@ -33,20 +33,19 @@ def test_repeated_tokens_are_counted_in_pairs_that_exist():
 
 
 def test_excluded_tokens_are_not_created():
-  words = {('▁a', 'b', 'c'): 4}
-  assert [t.text for t in _learn(words, is_excluded=lambda t: t == 'bc')] == [
-    '▁ab',
-    '▁abc',
-  ]
+  word_counts = {('▁a', 'b', 'c'): 4}
+  assert [
+    t.text for t in _learn(word_counts, is_excluded=lambda t: t == 'bc')
+  ] == ['▁ab', '▁abc']
 
 
 def test_pairs_with_other_tokens_are_not_merged():
-  words = {('▁a', '!'): 4, ('▁a', 'b'): 2}
-  merges = _learn(words, can_merge=lambda token: token != '!')
+  word_counts = {('▁a', '!'): 4, ('▁a', 'b'): 2}
+  merges = _learn(word_counts, can_merge=lambda token: token != '!')
   assert [token.text for token in merges] == ['▁ab']
 
 
 def test_join_determines_the_notation():
-  words = {('a', '##b', '##c'): 2}
-  merges = _learn(words, join=lambda a, b: a + b.removeprefix('##'))
+  word_counts = {('a', '##b', '##c'): 2}
+  merges = _learn(word_counts, join=lambda a, b: a + b.removeprefix('##'))
   assert [token.text for token in merges] == ['##bc', 'abc']

@@ -21,22 +21,24 @@ def test_exponential_rates():
 
 
 def test_quotas_share_what_there_is():
-  made = text_sampling.sampling_quotas(
+  quotas = text_sampling.sampling_quotas(
     {'en': 100, 'sw': 1}, alpha=0.5, max_sentences=1000
   )
-  assert made == {'en': Quota(100, 92), 'sw': Quota(1, 9)}
-  made = text_sampling.sampling_quotas(
+  assert quotas == {'en': Quota(100, 92), 'sw': Quota(1, 9)}
+  quotas = text_sampling.sampling_quotas(
     {'en': 100, 'sw': 1}, alpha=0.5, max_sentences=11
   )
-  assert made == {'en': Quota(100, 10), 'sw': Quota(1, 1)}
+  assert quotas == {'en': Quota(100, 10), 'sw': Quota(1, 1)}
 
 
 def test_sentences_are_lines_and_sides(toy_corpus, toy_sentences):
   counts = text_sampling.count_sentences(toy_corpus)
   assert counts == {'de': 110, 'en': 250, 'ru': 100}
-  found = collections.Counter(text_sampling.iterate_sentences(toy_corpus, 'en'))
-  assert sum(found.values()) == 250
-  assert found[toy_sentences['en'][0]] == 2
+  sentence_counts = collections.Counter(
+    text_sampling.iterate_sentences(toy_corpus, 'en')
+  )
+  assert sum(sentence_counts.values()) == 250
+  assert sentence_counts[toy_sentences['en'][0]] == 2
 
 
 @pytest.mark.parametrize('drawn', [3, 7, 10, 25])

@@ -94,8 +94,8 @@ def test_script(text, script):
   ],
 )
 def test_scripts_without_spaces_have_words(notation, pieces, starts):
-  found = token_normalization.word_starts(pieces, notation)
-  assert found == [one == '1' for one in starts]
+  is_start = token_normalization.word_starts(pieces, notation)
+  assert is_start == [flag == '1' for flag in starts]
 
 
 def test_words():

@@ -50,9 +50,11 @@ _UNIONS = (Anchors.SHARED, Anchors.NONE, Anchors.SEPARATE)
 
 
 def _sentences(language: str) -> list[str]:
-  slots = [words.split('|') for words in _WORDS[language]]
+  slots = [alternatives.split('|') for alternatives in _WORDS[language]]
   space = '' if language == 'zh' else ' '
-  return [space.join(words) for words in itertools.product(*slots)]
+  return [
+    space.join(alternatives) for alternatives in itertools.product(*slots)
+  ]
 
 
 @pytest.fixture(scope='module')
@@ -77,10 +79,10 @@ def unions(tmp_path_factory, corpus):
     character_coverage=1.0,
   )
   models = {code: member.model for code, member in shared.members.items()}
-  made = {
+  vocabularies = {
     anchors: UnionVocabulary(models, anchors=anchors) for anchors in _UNIONS[1:]
   }
-  return {Anchors.SHARED: shared} | made
+  return {Anchors.SHARED: shared} | vocabularies
 
 
 def _words(vocabulary_, code: str) -> set[int]:
@@ -124,10 +126,12 @@ def test_text_goes_there_and_back(union, code):
 def test_pieces_are_those_of_the_languages_model(union):
   for code, member in union.members.items():
     text = _sentences(code)[5]
-    own = [member.piece(i) for i in member.encode(text)]
+    member_pieces = [member.piece(i) for i in member.encode(text)]
     ids = union.encode(text, language=code)
-    assert [union.bare_piece(i, language=code) for i in ids] == own
-    assert [union.piece_id(piece, language=code) for piece in own] == ids
+    assert [union.bare_piece(i, language=code) for i in ids] == member_pieces
+    assert [
+      union.piece_id(piece, language=code) for piece in member_pieces
+    ] == ids
   assert union.piece_id('no such piece', language='en') is None
 
 
@@ -152,8 +156,8 @@ def test_exactly_the_shared_strings_are_shared(unions):
 
 def test_without_anchors_no_row_is_shared(unions):
   union = unions[Anchors.NONE]
-  words = [_words(union, code) for code in _CODES]
-  assert sorted(itertools.chain.from_iterable(words)) == list(
+  word_ids = [_words(union, code) for code in _CODES]
+  assert sorted(itertools.chain.from_iterable(word_ids)) == list(
     range(12, union.spec.size)
   )  # Disjoint, and everything.
   assert union.spec.size == 12 + sum(
@@ -273,8 +277,8 @@ def test_unknown_characters_read_as_sentencepiece_shows_them(tmp_path, corpus):
   for text in ('漢 the cat 漢', 'the 漢', '漢'):
     ids = union.encode(text, language='en')
     assert 3 in ids
-    own = union.members['en']
-    assert union.decode(ids) == own.decode(own.encode(text))
+    english_model = union.members['en']
+    assert union.decode(ids) == english_model.decode(english_model.encode(text))
 
 
 @pytest.fixture

@@ -237,9 +237,9 @@ def test_changed_ids_are_possible(base, corpus, tmp_path):
 
 def test_an_identical_extension_is_not_written_again(base, corpus, tmp_path):
   vocabulary_extension.extend_vocabulary(base, corpus, tmp_path, size=30)
-  written = (tmp_path / 'vocabulary.json').stat().st_mtime_ns
+  modified_ns = (tmp_path / 'vocabulary.json').stat().st_mtime_ns
   vocabulary_extension.extend_vocabulary(base, corpus, tmp_path, size=30)
-  assert (tmp_path / 'vocabulary.json').stat().st_mtime_ns == written
+  assert (tmp_path / 'vocabulary.json').stat().st_mtime_ns == modified_ns
   with raises_error(errors.VocabularyError, where=tmp_path):
     vocabulary_extension.extend_vocabulary(base, corpus, tmp_path, size=31)
   replaced = vocabulary_extension.extend_vocabulary(

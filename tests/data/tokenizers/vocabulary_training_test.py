@@ -52,24 +52,24 @@ def test_description_records_layout_and_settings(toy_vocabulary):
 def test_byte_pair_encoding_with_bytes_knows_every_character(
   tmp_path, toy_corpus
 ):
-  made = train_vocabulary(
+  vocabulary = train_vocabulary(
     toy_corpus,
     tmp_path / 'v',
     size=400,
     model_type=ModelType.BPE,
     byte_fallback=True,
   )
-  ids = made.encode('ñ 漢')
-  assert made.spec.unk_id not in ids
-  assert any(made.is_byte(i) for i in ids)
-  assert made.decode(ids) == 'ñ 漢'
+  ids = vocabulary.encode('ñ 漢')
+  assert vocabulary.spec.unk_id not in ids
+  assert any(vocabulary.is_byte(i) for i in ids)
+  assert vocabulary.decode(ids) == 'ñ 漢'
 
 
 def test_further_languages_get_symbols(tmp_path, toy_corpus):
-  made = train_vocabulary(
+  vocabulary = train_vocabulary(
     toy_corpus, tmp_path / 'v', size=180, languages=('sw', 'en')
   )
-  assert made.spec.languages == ('de', 'en', 'ru', 'sw')
+  assert vocabulary.spec.languages == ('de', 'en', 'ru', 'sw')
 
 
 def test_an_identical_vocabulary_is_left_alone(tmp_path, toy_corpus):
@@ -89,8 +89,8 @@ def test_another_vocabulary_is_refused_with_the_difference(
   message = str(caught.value)
   assert_mentions(message, '0.7', '0.5', 180, 160)
   assert_mentions(message, '--overwrite')
-  made = train_vocabulary(toy_corpus, tmp_path, size=160, overwrite=True)
-  assert len(made) == 160
+  vocabulary = train_vocabulary(toy_corpus, tmp_path, size=160, overwrite=True)
+  assert len(vocabulary) == 160
 
 
 def test_other_text_is_another_vocabulary(tmp_path, toy_sentences):
@@ -111,10 +111,10 @@ def test_a_language_with_held_out_text_alone_is_another_vocabulary(
   """It gets a symbol, though the text that is trained on is the same."""
 
   def train(**more):
-    made = train_vocabulary(
+    vocabulary = train_vocabulary(
       Corpus(tmp_path / 'corpus'), tmp_path / 'v', size=50, **more
     )
-    return made.spec.languages
+    return vocabulary.spec.languages
 
   for name, code in {'mono/en.txt': 'en', 'test/mono/de.txt': 'de'}.items():
     path = tmp_path / 'corpus' / name
@@ -197,12 +197,12 @@ def test_statistics_are_of_held_text(toy_vocabulary, toy_corpus):
   }
   text = list(toy_corpus.monolingual('en', 'validation'))
   ids = [toy_vocabulary.encode(line.text) for line in text]
-  words = sum(len(line.text.split()) for line in text)
+  num_words = sum(len(line.text.split()) for line in text)
   tokens = sum(map(len, ids))
   assert rows['en']['split'] == 'validation'
   assert rows['en']['sentences'] == 20
   assert rows['en']['tokens'] == tokens
-  assert rows['en']['tokens_per_word'] == pytest.approx(tokens / words)
+  assert rows['en']['tokens_per_word'] == pytest.approx(tokens / num_words)
   assert rows['en']['unknown_rate'] == 0
   assert json.loads(json.dumps(rows)) == rows
 
@@ -248,20 +248,20 @@ def test_statistics_table_has_a_line_per_language(toy_vocabulary):
 
 
 def test_sentinels_come_after_the_languages(tmp_path, toy_corpus):
-  made = train_vocabulary(toy_corpus, tmp_path, size=180, sentinels=3)
-  spec = made.spec
+  vocabulary = train_vocabulary(toy_corpus, tmp_path, size=180, sentinels=3)
+  spec = vocabulary.spec
   assert spec.sentinel_ids == (8, 9, 10)
-  assert [made.piece(i) for i in spec.sentinel_ids] == [
+  assert [vocabulary.piece(i) for i in spec.sentinel_ids] == [
     '<extra_id_0>',
     '<extra_id_1>',
     '<extra_id_2>',
   ]
   assert spec.language_symbol_ids == (5, 6, 7)
   assert spec.special_ids == tuple(range(11))
-  assert not set(made.encode('<extra_id_0>')) & {8, 9, 10}
-  assert made.decode([*made.encode('the'), 9, *made.encode('cat')]) == (
-    'the cat'
-  )
+  assert not set(vocabulary.encode('<extra_id_0>')) & {8, 9, 10}
+  assert vocabulary.decode(
+    [*vocabulary.encode('the'), 9, *vocabulary.encode('cat')]
+  ) == ('the cat')
 
 
 def test_a_joint_vocabulary_tells_word_starts(toy_vocabulary):
@@ -279,7 +279,7 @@ def test_a_joint_vocabulary_tells_word_starts(toy_vocabulary):
 @pytest.mark.parametrize('anchors', ['joint', 'shared'])
 @pytest.mark.parametrize('byte_fallback', [False, True])
 def test_merges_are_exact(tmp_path, toy_corpus, anchors, byte_fallback):
-  made = train_vocabulary(
+  vocabulary = train_vocabulary(
     toy_corpus,
     tmp_path,
     merges=25,
@@ -288,16 +288,16 @@ def test_merges_are_exact(tmp_path, toy_corpus, anchors, byte_fallback):
     byte_fallback=byte_fallback,
     sentinels=2,
   )
-  for model in made.files().values():
+  for model in vocabulary.files().values():
     pieces = SentencePieceVocabulary(model).pieces()
     text = [
       piece
       for i, piece in enumerate(pieces)
-      if i not in made.spec.special_ids and piece[:3] != '<0x'
+      if i not in vocabulary.spec.special_ids and piece[:3] != '<0x'
     ]
     assert sum(len(piece) > 1 for piece in text) == 25
     assert len(set(pieces) - set(text)) == 10 + 256 * byte_fallback
-  assert made.description['training']['merges'] == 25
+  assert vocabulary.description['training']['merges'] == 25
 
 
 @pytest.mark.parametrize(
@@ -325,19 +325,19 @@ def test_more_merges_than_the_text_has(tmp_path, toy_corpus):
     train_vocabulary(
       toy_corpus, tmp_path, merges=10_000, model_type='bpe', anchors='none'
     )
-  found = re.search(
+  match = re.search(
     'The number of merges is too large for the training text. Got: '
     '10000. Expected: at most ([0-9]+). Where: the text of de',
     str(caught.value),
   )
-  made = train_vocabulary(  # As many as that are possible.
+  vocabulary = train_vocabulary(  # As many as that are possible.
     Corpus(_only(tmp_path / 'c', toy_corpus, 'de')),
     tmp_path / 'v',
-    merges=int(found.group(1)),
+    merges=int(match.group(1)),
     model_type='bpe',
     anchors='none',
   )
-  assert list(made.members) == ['de']
+  assert list(vocabulary.members) == ['de']
 
 
 def _only(directory, corpus, language):
@@ -363,10 +363,10 @@ def test_unions_are_the_same_for_the_same_input(tmp_path, toy_corpus):
 
 
 def test_a_unions_description(tmp_path, toy_corpus):
-  made = train_vocabulary(
+  vocabulary = train_vocabulary(
     toy_corpus, tmp_path, size=60, anchors='none', max_sentences=80
   )
-  description = made.description
+  description = vocabulary.description
   assert description['anchors'] == 'none'
   assert description['members']['en']['size'] == 60
   assert description['members']['en']['file'] == 'sentencepiece.en.model'
@@ -378,7 +378,7 @@ def test_a_unions_description(tmp_path, toy_corpus):
   rows = {row['language']: row for row in description['statistics']}
   texts = [line.text for line in toy_corpus.monolingual('ru', 'validation')]
   assert rows['ru']['tokens'] == sum(
-    len(made.members['ru'].encode(text)) for text in texts
+    len(vocabulary.members['ru'].encode(text)) for text in texts
   )
 
 
@@ -409,10 +409,10 @@ def test_overwriting_leaves_no_model_of_another_vocabulary(
     'sentencepiece.ru.model',
     'vocabulary.json',
   ]
-  made = train_vocabulary(toy_corpus, tmp_path, size=180, overwrite=True)
+  vocabulary = train_vocabulary(toy_corpus, tmp_path, size=180, overwrite=True)
   assert sorted(path.name for path in tmp_path.iterdir()) == [
     'sentencepiece.bpe.model',
     'sentencepiece.model',
     'vocabulary.json',
   ]
-  assert len(made) == 180
+  assert len(vocabulary) == 180

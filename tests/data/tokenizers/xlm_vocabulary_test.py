@@ -16,7 +16,7 @@ from xlflax.data.tokenizers import base_vocabulary, vocabulary_training
 from xlflax.interop.huggingface.tokenizers import tokenizer_reader as importer
 from xlflax.utils import errors
 
-# A folder of texts that may lie beside the repository.
+# Optional folder of texts next to the repository.
 _UDHR = pathlib.Path(__file__).parents[4] / 'shared/data/udhr'
 _MERGES = (
   't h',
@@ -130,7 +130,7 @@ def test_it_is_loaded_as_it_was_written(folder, tmp_path):
 
 def test_texts_of_every_script(folder):
   if not _UDHR.is_dir():
-    pytest.skip('no folder of texts beside the project')
+    pytest.skip('no folder of texts next to the project')
   reference, vocabulary = _reference(folder), _read(folder)
   for path in sorted(_UDHR.glob('*.txt'))[::8]:
     lines = path.read_text(encoding='utf-8', errors='replace').splitlines()

@@ -49,22 +49,26 @@ def encoded(known):
 
 
 def test_the_tokens_are_those_of_the_whole_text(known, encoded):
-  kept = {'\t', '\n', '\r', '\u200b', '\ufeff'}
+  allowed = {'\t', '\n', '\r', '\u200b', '\ufeff'}
   for text, spans in zip(_TEXTS, encoded, strict=True):
-    if not kept & set(text) and '  ' not in text and text.strip():
+    if not allowed & set(text) and '  ' not in text and text.strip():
       ids = spans.token_ids.tolist()
-      whole = known[0].encode(text, language='en')
+      expected_ids = known[0].encode(text, language='en')
       if language_codes.TEXT_WITHOUT_SPACES.search(
         text
       ):  # Unknown characters stand apart.
-        ids, whole = (_joined(x, known[0].spec.unk_id) for x in (ids, whole))
-      assert ids == whole
+        ids, expected_ids = (
+          _joined(x, known[0].spec.unk_id) for x in (ids, expected_ids)
+        )
+      assert ids == expected_ids
 
 
 def _joined(ids, unknown):
   """The ids, with one for several unknown ones that follow each other."""
   pairs = zip(ids, [None, *ids[:-1]], strict=True)
-  return [one for one, before in pairs if {one, before} != {unknown}]
+  return [
+    token_id for token_id, before in pairs if {token_id, before} != {unknown}
+  ]
 
 
 def test_neighbouring_unknown_characters_have_a_token_each(toy_vocabulary):
@@ -188,8 +192,8 @@ def test_characters_inside_of_tokens_are_covered_by_the_fewest():
   ],
 )
 def test_pieces_are_laid_over_text(text, pieces, starts, ends):
-  found = token_offsets.token_char_spans(text, pieces)
-  assert [x.tolist() for x in found] == [starts, ends]
+  spans = token_offsets.token_char_spans(text, pieces)
+  assert [x.tolist() for x in spans] == [starts, ends]
 
 
 def test_pieces_of_another_text_do_not_fit():
@@ -208,12 +212,12 @@ def test_a_chunk_whose_pieces_do_not_fit_is_cut_into_words(
       None if '(' in text or text == 'cat' else spans(text, pieces)
     ),
   )
-  (found,) = char_offsets.encode_with_offsets(
+  (encoded,) = char_offsets.encode_with_offsets(
     toy_vocabulary, ['a cat(the dog)'], 'en'
   )
   text = 'a cat(the dog)'
-  parts = {text[a:b] for a, b in zip(found.starts, found.ends, strict=True)}
+  parts = {text[a:b] for a, b in zip(encoded.starts, encoded.ends, strict=True)}
   assert 'cat' in parts  # not taken apart any further
-  assert found.cover(2, 5) is not None
-  first, last = found.cover(6, 9)
-  assert (found.starts[first], found.ends[last]) == (6, 9)
+  assert encoded.cover(2, 5) is not None
+  first, last = encoded.cover(6, 9)
+  assert (encoded.starts[first], encoded.ends[last]) == (6, 9)

@@ -77,12 +77,12 @@ def test_a_batch_is_padded_and_examples_without_a_label_are_no_use(
   toy_vocabulary,
 ):
   maker = _maker(separator='bert')
-  found = maker.make(
+  features = maker.make(
     [_example(), _example(label=None)], toy_vocabulary, length=40
   )
-  assert [len(rows) for rows in found] == [1, 0]
+  assert [len(rows) for rows in features] == [1, 0]
   batch = featurizer.stack_features(
-    found[0], maker.fields(40, toy_vocabulary.spec), num_rows=2
+    features[0], maker.fields(40, toy_vocabulary.spec), num_rows=2
   )
   assert batch['token_ids'].shape == (2, 40)
   assert batch['labels'].tolist() == [1, -1]
@@ -124,9 +124,9 @@ def test_long_pairs_fill_the_row(toy_vocabulary, separator):
   )
   assert len(row['token_ids']) == 24
   second = toy_vocabulary.encode('a dog ' * 4)
-  kept = row['token_ids'][row['side_ids'] == 1].tolist()
+  second_ids = row['token_ids'][row['side_ids'] == 1].tolist()
   half = (24 - separator.num_special) // 2
-  assert kept[-1 - min(half, len(second)) : -1] == second[:half]
+  assert second_ids[-1 - min(half, len(second)) : -1] == second[:half]
 
 
 def test_an_unknown_label_is_an_error(toy_vocabulary):
@@ -171,11 +171,11 @@ def _line(name, language='de'):
 
 def test_texts_have_the_vector_of_their_line(toy_vocabulary, taught):
   vectors, maker = taught
-  made = maker.make(
+  features = maker.make(
     [_line('1.0'), _line('3.0'), _line('3.1')], toy_vocabulary, length=16
   )
   fields = maker.fields(16, toy_vocabulary.spec)
-  batch = featurizer.stack_features([row for (row,) in made], fields)
+  batch = featurizer.stack_features([row for (row,) in features], fields)
   assert batch['vectors'].dtype == np.int32
   np.testing.assert_array_equal(
     batch['vectors'].view(np.float32), vectors[[0, 2, 2]]

@@ -43,14 +43,14 @@ class Letters(base_vocabulary.Vocabulary):
 
 
 def _question(context, answer, *, question='xy', start=None, **more):
-  place = context.index(answer) if start is None else start
+  answer_start = context.index(answer) if start is None else start
   return labeled_examples.Question(
     **{
       'id': 'q',
       'language': 'en',
       'question': question,
       'context': context,
-      'answers': (labeled_examples.Answer(answer, place),),
+      'answers': (labeled_examples.Answer(answer, answer_start),),
       **more,
     }
   )
@@ -91,13 +91,13 @@ def test_windows_hold_all_of_the_context(separator, length, stride):
   (windows,) = maker.windows(
     [_question(context, 'q')], Letters(), length=length
   )
-  seen = set()
+  covered = set()
   for window in windows:
-    place = np.flatnonzero(window.row['context_mask'])
-    assert place.tolist() == list(
+    positions = np.flatnonzero(window.row['context_mask'])
+    assert positions.tolist() == list(
       range(window.offset, window.offset + window.num_tokens)
     )
-    tokens = window.row['token_ids'][place].tolist()
+    tokens = window.row['token_ids'][positions].tolist()
     assert (
       tokens
       == window.spans.token_ids[
@@ -105,8 +105,8 @@ def test_windows_hold_all_of_the_context(separator, length, stride):
       ].tolist()
     )
     assert len(window.row['token_ids']) <= length
-    seen.update(range(window.first, window.first + window.num_tokens))
-  assert seen == set(range(14))
+    covered.update(range(window.first, window.first + window.num_tokens))
+  assert covered == set(range(14))
   assert len({w.first for w in windows}) == len(windows)
 
 
@@ -131,10 +131,10 @@ def test_answers_that_the_context_lacks_are_counted_and_left_out(caplog):
   nowhere = _question('c d', 'x', start=-1, id='w2')
   blind = _question('c d', 'd', answers=(), id='blind')
   with caplog.at_level(logging.WARNING):
-    found = question_featurizer.QuestionAnsweringFeaturizer().make(
+    features = question_featurizer.QuestionAnsweringFeaturizer().make(
       [good, wrong, nowhere, blind], Letters(), length=12
     )
-  assert [len(rows) for rows in found] == [1, 0, 0, 0]
+  assert [len(rows) for rows in features] == [1, 0, 0, 0]
   assert_mentions(caplog.text, 2)
   assert_mentions(caplog.text, 'w1', 'w2')
   assert question_featurizer.find_answer_mismatches(
@@ -216,14 +216,14 @@ def test_every_answer_is_decoded_again(language, vocabularies):
     rng = np.random.default_rng(0)
     chosen = [(a, b) for a in starts for b in ends if a < b]
     chosen = [chosen[i] for i in rng.permutation(len(chosen))[:60]]
-    asked = [
+    questions = [
       _question(context, context[a:b], start=a, id=str(i))
       for i, (a, b) in enumerate(chosen)
     ]
     for example, rows, windows in zip(
-      asked,
-      maker.make(asked, vocabulary, length=40),
-      maker.windows(asked, vocabulary, length=40),
+      questions,
+      maker.make(questions, vocabulary, length=40),
+      maker.windows(questions, vocabulary, length=40),
       strict=True,
     ):
       answer = example.answers[0]
@@ -248,12 +248,12 @@ def vocabularies(toy_vocabulary, tmp_path_factory):
   from tests.interop.huggingface.tokenizers import tokenizer_reader_test
   from xlflax.interop.huggingface.tokenizers import tokenizer_reader as importer
 
-  found = [toy_vocabulary]
+  all_vocabularies = [toy_vocabulary]
   for kind in ('bert', 'roberta', 'xlm-roberta'):
     model_type, make = tokenizer_reader_test._KINDS[kind]
     folder = tmp_path_factory.mktemp(kind)
     make(folder).save_pretrained(folder / 'saved')
-    found.append(
+    all_vocabularies.append(
       importer.read_tokenizer(
         folder / 'saved',
         model_type=model_type,
@@ -261,7 +261,7 @@ def vocabularies(toy_vocabulary, tmp_path_factory):
         languages=('en', 'de'),
       )
     )
-  return found
+  return all_vocabularies
 
 
 def test_rows_fit_their_fields():

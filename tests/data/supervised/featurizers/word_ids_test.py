@@ -53,19 +53,21 @@ def union(toy_corpus, tmp_path_factory):
 @pytest.mark.parametrize('language', list(_SENTENCES))
 def test_joined_words_are_the_vocabularys_own_encoding(vocabulary, language):
   text = _SENTENCES[language]
-  found = word_ids.encode_words(vocabulary, text.split(), language)
-  assert found.token_ids.tolist() == vocabulary.encode(text, language=language)
-  assert found.token_ids.dtype == found.lengths.dtype == np.int32
-  assert len(found.lengths) == len(text.split())
-  assert found.lengths.sum() == len(found.token_ids)
+  encoded = word_ids.encode_words(vocabulary, text.split(), language)
+  assert encoded.token_ids.tolist() == vocabulary.encode(
+    text, language=language
+  )
+  assert encoded.token_ids.dtype == encoded.lengths.dtype == np.int32
+  assert len(encoded.lengths) == len(text.split())
+  assert encoded.lengths.sum() == len(encoded.token_ids)
 
 
 @pytest.mark.parametrize('language', list(_SENTENCES))
 def test_the_tokens_of_a_word_are_its_text(vocabulary, language):
-  words = _SENTENCES[language].split()
-  ids, lengths = word_ids.encode_words(vocabulary, words, language)
+  sentence_words = _SENTENCES[language].split()
+  ids, lengths = word_ids.encode_words(vocabulary, sentence_words, language)
   ends = np.cumsum(lengths)
-  for word, end, length in zip(words, ends, lengths, strict=True):
+  for word, end, length in zip(sentence_words, ends, lengths, strict=True):
     alone = vocabulary.encode(word, language=language)
     assert (
       vocabulary.decode(ids[end - length : end], language=language).strip()
@@ -74,8 +76,8 @@ def test_the_tokens_of_a_word_are_its_text(vocabulary, language):
 
 
 def test_every_word_has_a_token(vocabulary):
-  words = ['', 'the', '\x07', '', '\u200b']
-  ids, lengths = word_ids.encode_words(vocabulary, words, 'en')
+  unusual_words = ['', 'the', '\x07', '', '\u200b']
+  ids, lengths = word_ids.encode_words(vocabulary, unusual_words, 'en')
   assert len(lengths) == 5 and lengths.min() >= 1
   assert lengths.sum() == len(ids)
   assert not set(ids.tolist()) & (
@@ -90,11 +92,11 @@ def test_no_word_has_no_token(vocabulary):
 
 
 def test_starts_and_words_of_tokens():
-  found = word_ids.EncodedWords(
+  encoded = word_ids.EncodedWords(
     np.arange(6, dtype=np.int32), np.array([2, 1, 3], np.int32)
   )
-  assert found.starts.tolist() == [0, 2, 3]
-  assert found.word_of_token.tolist() == [0, 0, 1, 2, 2, 2]
+  assert encoded.starts.tolist() == [0, 2, 3]
+  assert encoded.word_of_token.tolist() == [0, 0, 1, 2, 2, 2]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,12 +133,12 @@ class _Pieces:
 
 
 def test_no_space_between_words_of_languages_without_spaces():
-  words = ['猫', 'が', 'いる']
+  japanese_words = ['猫', 'が', 'いる']
   for language in ('ja', 'ja-JP', 'zh_TW', 'th'):
-    ids, lengths = word_ids.encode_words(_Pieces(), words, language)
+    ids, lengths = word_ids.encode_words(_Pieces(), japanese_words, language)
     assert ids.tolist() == _Pieces().encode('猫がいる', language='ja')
     assert lengths.tolist() == [2, 1, 2]
-  ids, lengths = word_ids.encode_words(_Pieces(), words, 'ko')
+  ids, lengths = word_ids.encode_words(_Pieces(), japanese_words, 'ko')
   assert ids.tolist() == _Pieces().encode('猫 が いる', language='ja')
   assert lengths.tolist() == [2, 2, 3]
 

@@ -44,20 +44,20 @@ def _lists(row):
 
 def test_tags_stand_at_first_tokens(vocabulary):
   [[row]] = _TAGS.make([_TAGGED], vocabulary, length=16)
-  found = _lists(row)
-  assert found['token_ids'] == [1, 5, 6, 7, 8, 2]
-  assert found['labels'] == [-1, 0, 1, -1, 2, -1]
-  assert set(found) == set(_TAGS.fields(16, vocabulary.spec))
+  columns = _lists(row)
+  assert columns['token_ids'] == [1, 5, 6, 7, 8, 2]
+  assert columns['labels'] == [-1, 0, 1, -1, 2, -1]
+  assert set(columns) == set(_TAGS.fields(16, vocabulary.spec))
 
 
 def test_tree_of_a_row(vocabulary):
   [[row]] = _TREES.make([_PARSED], vocabulary, length=16)
-  found = _lists(row)
-  assert found['token_ids'] == [1, 5, 6, 7, 8, 2]
-  assert found['word_starts'] == [0, 1, 2, 4]
-  assert found['word_lengths'] == [1, 1, 2, 1]
-  assert found['heads'] == [-1, 2, 3, 0]
-  assert found['relations'] == [-1, 0, 1, 2]
+  columns = _lists(row)
+  assert columns['token_ids'] == [1, 5, 6, 7, 8, 2]
+  assert columns['word_starts'] == [0, 1, 2, 4]
+  assert columns['word_lengths'] == [1, 1, 2, 1]
+  assert columns['heads'] == [-1, 2, 3, 0]
+  assert columns['relations'] == [-1, 0, 1, 2]
   batch = featurizer.stack_features([row], _TREES.fields(8, vocabulary.spec))
   assert batch['heads'].tolist() == [[-1, 2, 3, 0, -1, -1, -1, -1]]
   assert batch['word_lengths'].tolist() == [[1, 1, 2, 1, 0, 0, 0, 0]]
@@ -128,8 +128,8 @@ def test_word_longer_than_a_row_keeps_what_fits(vocabulary):
 
 def test_sentences_without_labels_give_no_row(vocabulary):
   blind = labeled_examples.TaggedSentence(id='1', language='fr', words=_WORDS)
-  found = _TAGS.make([blind, _TAGGED, blind], vocabulary, length=16)
-  assert [len(rows) for rows in found] == [0, 1, 0]
+  features = _TAGS.make([blind, _TAGGED, blind], vocabulary, length=16)
+  assert [len(rows) for rows in features] == [0, 1, 0]
   assert _TREES.make(
     [
       labeled_examples.ParsedSentence(

@@ -1,4 +1,4 @@
-"""What the classes of examples declare."""
+"""Declarations of the example classes."""
 
 import dataclasses
 import json
@@ -81,8 +81,8 @@ def test_columns_of_a_family_of_ones_own():
 
 
 def test_what_columns_leave_out():
-  found = _read(_TEXT, {'text': b'x', 'paired_text': b'y', 'label': b''})
-  assert found == labeled_examples.ClassifiedText(
+  example = _read(_TEXT, {'text': b'x', 'paired_text': b'y', 'label': b''})
+  assert example == labeled_examples.ClassifiedText(
     id='7', language='aa', text='x', paired_text='y', paired_language='bb'
   )
   with raises_error(

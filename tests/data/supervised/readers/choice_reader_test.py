@@ -55,28 +55,33 @@ def test_the_label_of_xcopa(write, label, labels):
     with raises_error(errors.CorpusError, where='a.jsonl:2'):
       choice_reader.read_xcopa(path, 'en')
   else:
-    found = choice_reader.read_xcopa(path, 'en').examples[2:]
-    assert [one.label for one in found] == labels
+    choices = choice_reader.read_xcopa(path, 'en').examples[2:]
+    assert [choice.label for choice in choices] == labels
 
 
 def test_a_limit_leaves_whole_questions(write):
   path = write('a.jsonl', '\n'.join([json.dumps(_BELEBELE)] * 3))
-  found = {
-    most: len(
+  counts = {
+    limit: len(
       example_source.FileDataset(
-        files={'sw': path}, format='belebele', max_examples=most
+        files={'sw': path}, format='belebele', max_examples=limit
       ).load('sw')
     )
-    for most in (3, 4, 6, 11, 12, 99)
+    for limit in (3, 4, 6, 11, 12, 99)
   }
-  assert found == {3: 0, 4: 4, 6: 4, 11: 8, 12: 12, 99: 12}
+  assert counts == {3: 0, 4: 4, 6: 4, 11: 8, 12: 12, 99: 12}
 
 
 def test_belebele(write):
   path = write('a.jsonl', json.dumps(_BELEBELE))
-  found = choice_reader.read_belebele(path, 'sw').examples
-  assert [one.label for one in found] == ['wrong', 'wrong', 'right', 'wrong']
-  assert found[2].paired_text == 'What? a3'
+  choices = choice_reader.read_belebele(path, 'sw').examples
+  assert [choice.label for choice in choices] == [
+    'wrong',
+    'wrong',
+    'right',
+    'wrong',
+  ]
+  assert choices[2].paired_text == 'What? a3'
 
 
 def test_a_choice_without_text(write):
@@ -100,15 +105,18 @@ def test_the_training_table_of_belebele(write):
     for number, split in enumerate(('train', 'train', 'dev'))
   )
   path = write('a.tsv', head + rows)
-  found = choice_reader.read_belebele_training(
+  choices = choice_reader.read_belebele_training(
     path, 'en', split='train'
   ).examples
-  right = [one.label == 'right' for one in found]
+  right = [choice.label == 'right' for choice in choices]
   assert right == [False, True, False, False] * 2
-  assert found[1].text == 'He said "no".\n\nThen\\the left.'
-  assert found[1].paired_text == 'What\nnow? a2'
-  whole = choice_reader.read_belebele_training(path, 'en').examples
-  assert len(whole) == 12 and len({one.question for one in whole}) == 3
+  assert choices[1].text == 'He said "no".\n\nThen\\the left.'
+  assert choices[1].paired_text == 'What\nnow? a2'
+  all_choices = choice_reader.read_belebele_training(path, 'en').examples
+  assert (
+    len(all_choices) == 12
+    and len({choice.question for choice in all_choices}) == 3
+  )
   with raises_error(errors.CorpusError, where='a.tsv'):
     choice_reader.read_belebele_training(path, 'en', split='none')
   with raises_error(
@@ -138,14 +146,14 @@ def test_xstory_cloze_as_its_own_loader_reads_it(write):
   # csv.reader(delimiter='\t', quotechar='"', skipinitialspace=True), rows of
   # eight fields, of juletxara/xstory_cloze; texts joined as by the harness.
   path = write('a.tsv', _STORY)
-  found = choice_reader.read_xstory_cloze(path, 'sw')
-  assert [(x.id, x.text, x.paired_text, x.label) for x in found.examples] == [
+  reading = choice_reader.read_xstory_cloze(path, 'sw')
+  assert [(x.id, x.text, x.paired_text, x.label) for x in reading.examples] == [
     ('a-1#0', 'One. "Two," he said. A 5" disc. Four.', 'Five.', 'right'),
     ('a-1#1', 'One. "Two," he said. A 5" disc. Four.', 'Six.', 'wrong'),
     ('b-2#0', 'One\ttab. Two. Three. Four.', 'Five.', 'wrong'),
     ('b-2#1', 'One\ttab. Two. Three. Four.', 'Six.', 'right'),
   ]
-  (problem,) = found.problems
+  (problem,) = reading.problems
   assert_mentions(problem, 'a.tsv:4', 3)
   for wrong in ('3', 'x'):
     row = f's\t1\t2\t3\t4\t5\t6\t{wrong}\n'
@@ -165,9 +173,11 @@ def test_xwinograd_as_the_harness_reads_it(write):
     'answer': '2',
   }
   ja = line | {'sentence': '太郎は次郎に_が勝ったと言った。', 'answer': ''}
-  text = '\n'.join(json.dumps(one, ensure_ascii=False) for one in (line, ja))
-  found = choice_reader.read_xwinograd(write('a.jsonl', text), 'en').examples
-  assert [(x.text, x.paired_text, x.label) for x in found] == [
+  text = '\n'.join(
+    json.dumps(record, ensure_ascii=False) for record in (line, ja)
+  )
+  choices = choice_reader.read_xwinograd(write('a.jsonl', text), 'en').examples
+  assert [(x.text, x.paired_text, x.label) for x in choices] == [
     ('A sued B because A', 'was hurt; _ won.', 'wrong'),
     ('A sued B because B', 'was hurt; _ won.', 'right'),
     ('太郎は次郎にA', 'が勝ったと言った。', None),

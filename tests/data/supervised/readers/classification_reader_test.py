@@ -184,10 +184,10 @@ def test_the_label_of_translated_xnli_is_that_of_its_test_set(write):
     ('It rains .', 'It is wet .', 'entailment'),
   ]
   columns = {'text': 'premise', 'paired_text': 'hypo', 'label': 'label'}
-  found = classification_reader.read_tsv(
+  reading = classification_reader.read_tsv(
     write('multinli.train.en.tsv', _tsv(rows)), 'en', columns=columns
   )
-  assert [one.label for one in found.examples] == [
+  assert [example.label for example in reading.examples] == [
     'contradiction',
     'entailment',
   ]

@@ -58,7 +58,7 @@ def test_every_order_of_columns(tmp_path, order, count):
   assert f'column {label} looks like the label' in text and 'a.tsv' in text
   rather = text.partition('such as columns=')[2].partition('}')[0] + '}'
   read = _read(path, columns=json.loads(rather.replace("'", '"')))
-  assert {one.label for one in read.examples} == set(_LABELS)
+  assert {example.label for example in read.examples} == set(_LABELS)
 
 
 def test_json_and_named_columns(tmp_path):

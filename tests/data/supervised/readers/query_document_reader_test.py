@@ -12,9 +12,11 @@ _LINES = [['Who?', 'She.', 'Rain.', 'Snow.'], ['Why?', 'So.', 'No.', 'Oh.']]
 
 
 def _texts(path, **options):
-  found = file_formats.read_files('search', str(path), 'en', **options).examples
-  assert {one.label for one in found} == {'query', 'document'}
-  return [one.text for one in found]
+  labeled_texts = file_formats.read_files(
+    'search', str(path), 'en', **options
+  ).examples
+  assert {example.label for example in labeled_texts} == {'query', 'document'}
+  return [example.text for example in labeled_texts]
 
 
 @pytest.mark.parametrize('suffix', ['tsv', 'jsonl'])

@@ -16,10 +16,10 @@ def test_rated_pairs(write):
 
 def test_names_may_stand_for_numbers(write):
   path = write('a.tsv', 'a\tb\tyes\nc\td\tno\n')
-  found = similarity_reader.read_rated_pairs(
+  pairs = similarity_reader.read_rated_pairs(
     path, 'en', labels={'yes': '1', 'no': '0'}
   ).examples
-  assert [one.score for one in found] == [1, 0]
+  assert [pair.score for pair in pairs] == [1, 0]
 
 
 @pytest.mark.parametrize(

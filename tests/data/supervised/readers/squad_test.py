@@ -53,8 +53,10 @@ def test_questions_with_several_answers(write):
       labeled_examples.Answer('Ομήρου Ιλιάς', 0),
     ),
   )
-  (one,) = squad.read_squad(path, 'el', question_language='el').examples
-  assert one.question_language is None
+  (second_question,) = squad.read_squad(
+    path, 'el', question_language='el'
+  ).examples
+  assert second_question.question_language is None
 
 
 def test_answers_that_do_not_match_are_moved_and_listed(write):
@@ -91,14 +93,14 @@ def test_questions_without_an_answer_among_others_are_left_out(write):
 
 def test_questions_without_an_answer_are_kept_of_squad_v2(write):
   path = _file(write, _asked('a'), _asked('b', ('η', 14)))
-  kept = file_formats.read_files('squad_v2', path, 'el').examples
-  assert [e.is_unanswerable for e in kept] == [True, False]
-  assert kept[0].answers == (labeled_examples.UNANSWERABLE,)
-  assert not kept[0].is_blind
+  questions = file_formats.read_files('squad_v2', path, 'el').examples
+  assert [e.is_unanswerable for e in questions] == [True, False]
+  assert questions[0].answers == (labeled_examples.UNANSWERABLE,)
+  assert not questions[0].is_blind
   again = labeled_examples.Question.from_columns(
-    kept[0].to_columns(), number=0, languages=('el',), where='here'
+    questions[0].to_columns(), number=0, languages=('el',), where='here'
   )
-  assert again == kept[0]
+  assert again == questions[0]
   blind = file_formats.read_files('squad_v2', _file(write, _asked('a')), 'el')
   assert blind.examples[0].is_blind
 

@@ -68,10 +68,10 @@ def make_source(**fields):
 
 def test_the_translated_pair_may_follow():
   """PPA, note 2."""
-  found = make_source(include_translated=True).load('fr')
-  assert [one.id for one in found[3:]] == ['7:0', '7:1', '7:2']
-  assert found[5] == dataclasses.replace(FRENCH.parts['fr'][1], id='7:2')
-  assert found[3:5] == make_source().load('fr')[2:]
+  examples = make_source(include_translated=True).load('fr')
+  assert [example.id for example in examples[3:]] == ['7:0', '7:1', '7:2']
+  assert examples[5] == dataclasses.replace(FRENCH.parts['fr'][1], id='7:2')
+  assert examples[3:5] == make_source().load('fr')[2:]
 
 
 def test_pairs_of_texts():
@@ -157,13 +157,13 @@ def test_an_id_twice():
 
 
 def test_single_texts_can_not_be_switched():
-  one = labeled_examples.ClassifiedText(
+  example = labeled_examples.ClassifiedText(
     id='1', language='en', text='a', label='x'
   )
   with raises_error(
     errors.ConfigError, got='classification', where='example 1'
   ):
-    code_switched_source.switch_halves(one, one)
+    code_switched_source.switch_halves(example, example)
 
 
 def test_joined_sources():
@@ -235,25 +235,28 @@ def test_rows_with_their_counterpart():
   )
   dog, man = maker.make(FRENCH.parts['fr'], Vocabulary(), length=9)
   assert len(dog) == 2 and man[1]['labels'] == 7
-  # 'homme' beside 'man', 'un' beside 'a'.
+  # 'homme' is aligned with 'man', and 'un' with 'a'.
   assert man[1]['token_ids'].tolist() == [1, 17, 24, 22, 22, 14, 2]
   assert man[1]['paired_token_ids'].tolist() == [1, 22, 10, 23, 2]
   assert man[0]['paired_token_ids'].tolist() == [1, 10, 2]
   assert set(man[0]['language_ids']) == {1}
   assert set(man[0]['paired_language_ids']) == {0}
-  (own,) = maker.make(ENGLISH.parts['en'][:1], Vocabulary(), length=9)
-  assert own[1]['paired_token_ids'].tolist() == own[1]['token_ids'].tolist()
+  (features,) = maker.make(ENGLISH.parts['en'][:1], Vocabulary(), length=9)
+  assert (
+    features[1]['paired_token_ids'].tolist()
+    == features[1]['token_ids'].tolist()
+  )
   fields = maker.fields(9, SPEC)
   assert fields['paired_token_ids'] == fields['token_ids']
   assert 'paired_labels' not in fields
 
 
-def test_windows_are_beside_those_at_the_same_share_of_the_way():
-  words = 'a b c d e'
+def test_windows_are_paired_by_relative_position():
+  context = 'a b c d e'
   maker = translation_featurizer.TranslationPairFeaturizer(
     featurizer=Letters(),
     translations=translation_featurizer.TranslationPairs(
-      english=Held({'en': [make_pair('7', 'en', words, 'x')]}),
+      english=Held({'en': [make_pair('7', 'en', context, 'x')]}),
       translations=Held({'fr': [make_pair('7', 'fr', 'x y z', 'x')]}),
     ),
   )
@@ -320,17 +323,17 @@ def test_both_of_a_pair_are_in_one_batch(batch_size):
   )
   # Of 9 pairs 4 have two rows on one side: what lacks there comes again.
   assert loader.num_rows == 2 * (5 + 2 * 4)
-  seen = []
+  batch_ids = []
   for step in range(26 // batch_size):
     batch = loader.rows(step, 0, batch_size)
     labels = batch['labels'].reshape(-1, 2)
     languages = batch['language_ids'][:, 0].reshape(-1, 2)
     np.testing.assert_array_equal(labels[:, 0], labels[:, 1])
     np.testing.assert_array_equal(languages.sum(1), 1)  # one of each
-    seen += labels[:, 0].tolist()
+    batch_ids += labels[:, 0].tolist()
   if batch_size == 2:  # an epoch: everything once, in another order
-    assert sorted(seen) == sorted([*range(9), *range(1, 9, 2)])
-    assert seen != sorted(seen)
+    assert sorted(batch_ids) == sorted([*range(9), *range(1, 9, 2)])
+    assert batch_ids != sorted(batch_ids)
 
 
 def test_slices_of_a_batch_are_of_the_whole():
@@ -345,10 +348,10 @@ def test_slices_of_a_batch_are_of_the_whole():
   loader = supervised_loader.LabeledLoader(
     dataset, vocabulary=Vocabulary(), seed=3
   )
-  whole = loader.rows(2, 0, 4)
+  full_batch = loader.rows(2, 0, 4)
   for start, stop in ((0, 1), (1, 4), (3, 4)):
     for key, value in loader.rows(2, start, stop).items():
-      np.testing.assert_array_equal(value, whole[key][start:stop])
+      np.testing.assert_array_equal(value, full_batch[key][start:stop])
 
 
 def test_groups_must_fill_a_batch():
@@ -386,7 +389,7 @@ def test_labels_of_both_sides_are_compared_unless_a_side_is_only_read():
   blind = {'7': make_pair('7', 'en', 'one', 'two', label=None)}
   with raises_error(errors.CorpusError, mentions=('yes', 'en', 'id', 7)):
     code_switched_source.find_translation(example, blind, 'en')
-  found = code_switched_source.find_translation(
+  translation = code_switched_source.find_translation(
     example, blind, 'en', may_be_blind=True
   )
-  assert found.text == 'one'
+  assert translation.text == 'one'

@@ -300,8 +300,8 @@ def test_files_of_languages_are_found(tmp_path):
     'sib200/README/notes',
   )
   root = f'{tmp_path}/sib200'
-  found = example_source.find_files(str(tmp_path), 'sib200/{language}/test.tsv')
-  assert found == {
+  files = example_source.find_files(str(tmp_path), 'sib200/{language}/test.tsv')
+  assert files == {
     'sw': f'{root}/swh_Latn/test.tsv',
     'zh_Hant': f'{root}/zho_Hant/test.tsv',
   }

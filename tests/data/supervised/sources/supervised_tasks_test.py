@@ -21,10 +21,10 @@ from xlflax.utils import errors
 @pytest.fixture
 def registries():
   """Removes the tasks and mixtures that a test registers."""
-  both = (seqio.TaskRegistry, seqio.MixtureRegistry)
-  before = [set(registry.names()) for registry in both]
+  seqio_registries = (seqio.TaskRegistry, seqio.MixtureRegistry)
+  before = [set(registry.names()) for registry in seqio_registries]
   yield
-  for registry, names in zip(both, before, strict=True):
+  for registry, names in zip(seqio_registries, before, strict=True):
     for name in set(registry.names()) - names:
       registry.remove(name)
 
@@ -240,10 +240,10 @@ def test_tasks_are_listed_and_shown(tmp_path, registries):
     'languages': ['ru'],
     'splits': ['test'],
   }
-  shown = '\n'.join(
+  output = '\n'.join(
     task_report.describe_preprocessing('l.show', None, split='test')
   )
-  assert "words: ['Да']" in shown and 'heads: [0]' in shown
+  assert "words: ['Да']" in output and 'heads: [0]' in output
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,8 @@ def test_choices_whose_labels_were_set_to_zero_are_blind(tmp_path):
 
 def test_rankings_of_xtreme_r(tmp_path):
   (tmp_path / 'mewslix/ranked/dev').mkdir(parents=True)
-  found = xtreme.xtreme_rankings(str(tmp_path), 'mewslix', 'dev')
-  assert found.directory == str(tmp_path / 'mewslix/ranked/dev')
+  rankings = xtreme.xtreme_rankings(str(tmp_path), 'mewslix', 'dev')
+  assert rankings.directory == str(tmp_path / 'mewslix/ranked/dev')
   with raises_error(errors.CorpusError, where='ranked'):
     xtreme.xtreme_rankings(str(tmp_path), 'lareqa')
   with raises_error(errors.ConfigError, got='xnli'):
