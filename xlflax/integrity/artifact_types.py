@@ -91,7 +91,7 @@ class ArtifactType:
     for files in self.files:
       if any(fnmatch.fnmatchcase(name, pattern) for pattern in files.patterns):
         return files
-    raise KeyError(f'No group of files of {self.kind} contains {name}')
+    raise KeyError(f'{name} is not in any group of files of {self.kind}')
 
   def nested_type(self, name: str) -> tuple['ArtifactType | None', str]:
     """Returns the type of the nested directory that contains a path.

@@ -150,7 +150,7 @@ class SlurmJob(job_base.Job):
       )
     if self.time is not None and not _TIME_LIMIT.fullmatch(self.time):
       raise errors.ConfigError(
-        'The value of --time is not a time limit of Slurm',
+        'The value of --time is not a valid Slurm time limit',
         got=self.time,
         expected='minutes, hours:minutes:seconds or days-hours, such as '
         '24:00:00 or 1-0',

@@ -139,7 +139,7 @@ class VocabularyConfig:
       if getattr(self, name) not in (None, ()):
         raise errors.ConfigError(
           f'`{name}` requires one joint model for all languages',
-          got=f'anchors {self.anchors.value}, {name} {getattr(self, name)}',
-          expected='the anchors joint',
+          got=f'anchors={self.anchors.value}, {name}={getattr(self, name)}',
+          expected='anchors=joint',
           fix=f'Omit --{name}, or pass --vocab_sharing=joint.',
         )

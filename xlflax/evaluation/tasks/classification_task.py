@@ -96,11 +96,11 @@ class Classification(head_task.HeadOnTexts):
     """Checks that the head has classes, and that they include the labels."""
     if not objective.labels:
       raise errors.ConfigError(
-        'The head of the run scores texts and has no classes',
+        'The head of the run computes scores instead of classes',
         got=type(objective).__name__,
         expected='a head that was trained on classes',
         where=f'{type(self).__name__}.objective',
-        fix='Evaluate --tasks=reranking, or regression.',
+        fix='Pass --tasks=reranking or --tasks=regression.',
       )
     label_checks.check_labels_known(
       examples, objective.labels, self.unseen, part=part, notes=notes

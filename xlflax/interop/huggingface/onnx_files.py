@@ -136,10 +136,9 @@ def _compare(torch: Any, model, inputs, path: pathlib.Path) -> None:
     tolerance = _TOLERANCE * max(1.0, float(np.abs(torch_output).max()))
     if not (difference <= tolerance).all():
       raise errors.CheckpointError(
-        'The outputs of the ONNX graph in onnxruntime and of transformers '
-        'differ',
+        'The outputs of onnxruntime differ from those of transformers',
         got=f'a difference of {difference.max():.3g}',
         expected=f'at most {tolerance:.1g}',
         where=str(path),
-        fix='Report the model as an issue. No folder was written.',
+        fix='Report the model in an issue. No folder was written.',
       )

@@ -298,8 +298,8 @@ class RetrievalDistillation(RetrievalContrastive):
     gold = jax.lax.bitcast_convert_type(batch[batch_keys.VECTORS], jnp.float32)
     if gold.shape[-1] != vectors.shape[-1]:
       raise errors.ConfigError(
-        'The vectors of student and teacher must have the same size',
-        got=f'{vectors.shape[-1]} dimensions of the student',
+        'The student and the teacher must have vectors of the same size',
+        got=f'{vectors.shape[-1]} dimensions in the student',
         expected=f'{gold.shape[-1]} dimensions, as in the teacher',
         where=f'objective {self.name!r}',
       )

@@ -148,7 +148,7 @@ def replace_adapter(
     source_value = source_values.get(parameter.replace(replaced, source_part))
     if source_value is None or source_value.shape != value.shape:
       raise errors.CheckpointError(
-        'The adapter belongs to a model with other parameters',
+        'The adapter was trained for a different model',
         got=f'{parameter} of shape '
         f'{None if source_value is None else source_value.shape}',
         expected=f'shape {value.shape}',
