@@ -143,7 +143,7 @@ class CorpusLines(Lines):
 def lines_of(source: text_sources.TextSource, language: str) -> Iterable[str]:
   """Returns the lines of text in a language.
 
-  The complete text is loaded only if the source cannot yield single lines.
+  The complete text is loaded only if the source cannot yield individual lines.
   """
   return (
     source.lines(language)

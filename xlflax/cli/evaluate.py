@@ -41,14 +41,14 @@ class EvaluateOptions:
     tasks: Comma-separated names of evaluation tasks. Without --suite, the tasks
       read the text from --corpus, --mixture or --tatoeba, and default to the
       tasks in --gin_file. With --suite, they default to all tasks in the suite.
-    mteb: Comma-separated names of benchmarks and tasks of the package mteb, such
-      as "MTEB(Multilingual, v2)" or STS22.v2, on which sentence embeddings are
-      evaluated. The data sets are downloaded from the Hugging Face Hub.
+    mteb: Comma-separated names of benchmarks and tasks of the package mteb,
+      such as "MTEB(Multilingual, v2)" or STS22.v2, on which sentence embeddings
+      are evaluated. The data sets are downloaded from the Hugging Face Hub.
     corpus: Corpus directory. Sets the gin macro CORPUS.
     mixture: SeqIO mixture or task that --tasks read instead of the corpus.
-    task_module: Module that defines evaluation tasks, mteb tasks or SeqIO tasks,
-      as an importable name or the path of a Python file. Repeat the option for
-      several modules.
+    task_module: Module that defines evaluation tasks, mteb tasks or SeqIO
+      tasks, as an importable name or the path of a Python file. Repeat the
+      option for several modules.
     split: Split that --tasks read, such as train, validation or test. Defaults
       to test.
     tatoeba: Directory that contains files such as tatoeba.deu-eng.deu. Sets the
@@ -322,7 +322,7 @@ def configure(options: EvaluateOptions) -> gin_config.Configuration:
 def build_tasks(
   options: EvaluateOptions, configuration: gin_config.Configuration
 ) -> list[Any]:
-  """Builds the tasks in `--tasks` on the text that other options select.
+  """Builds the tasks in `--tasks`, which read the text set by other options.
 
   Args:
     options: The command's options.

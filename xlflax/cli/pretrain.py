@@ -148,7 +148,7 @@ def build_commands(
 
 
 def run_command(command: list[str]) -> int:
-  """Runs a command of `build_commands` in this process."""
+  """Runs a command from `build_commands` in the current process."""
   return cli.parse(command[1], command[2:])() or 0
 
 

@@ -87,7 +87,7 @@ def predict_rows(
     objective: Objective that trained the head. Its `predict` is compiled once
       for each shape.
     rows: N input sequences. They need not contain labels.
-    maker: Featurizer that created the sequences and pads them.
+    maker: Featurizer of the examples, which is used to pad the sequences.
     max_length: Maximum number of tokens per sequence.
 
   Yields:

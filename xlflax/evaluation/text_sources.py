@@ -130,7 +130,7 @@ def pairs_in_directory(
   split: str = 'test',
   languages: tuple[str, ...] | None = None,
 ) -> ParallelCorpus:
-  """Returns the pairs of a corpus directory inside another directory.
+  """Returns a `ParallelCorpus` for a corpus in a subdirectory.
 
   Args:
     directory: Directory that contains the corpus directory.

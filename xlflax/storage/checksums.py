@@ -262,7 +262,8 @@ def read_json(
     message: First sentence of the error message.
     has_digest: Whether to verify the value's own digest (see `add_digest`).
     fix: Instruction that resolves the problem, for the error message.
-    convert: Function that converts the JSON value to the function's result.
+    convert: Function that is applied to the parsed JSON value. Its result is
+      returned.
 
   Raises:
     XlflaxError: If the file cannot be read, is not JSON, or has changed, or

@@ -213,8 +213,8 @@ class PaperTable:
         name of a run's directory is the name of the run in the table.
 
     Raises:
-      ConfigError: If a directory neither is nor contains a run of the table, or
-        if two directories have the same name.
+      ConfigError: If a directory contains no run that the table compares, or if
+        two directories have the same name.
     """
     directories: list[str] = []
     for directory in model_dirs:
@@ -228,11 +228,12 @@ class PaperTable:
       runs = [path for path in candidates if path.name in self.tasks_by_run]
       if not runs:
         raise errors.ConfigError(
-          'The directory neither is nor contains a run of the table',
+          'The directory contains no run that the table compares',
           got=directory,
           expected='the run names ' + ', '.join(self.tasks_by_run),
           where='--model_dir',
-          fix='Pass a directory with one of these names, or its parent.',
+          fix='Pass the directory of one of these runs, or its parent '
+          'directory.',
         )
       directories += [directory] if is_run else [os.fspath(run) for run in runs]
     names = [pathlib.Path(directory).name for directory in directories]

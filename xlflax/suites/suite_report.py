@@ -217,7 +217,7 @@ class TaskResult:
       )
     except (OSError, ValueError, StopIteration, errors.XlflaxError) as error:
       _LOG.warning(
-        '%s, %s, %s: single examples cannot be compared. %s',
+        '%s, %s, %s: individual examples cannot be compared. %s',
         self.model,
         self.task,
         part,

@@ -8,7 +8,11 @@ import numpy as np
 
 
 class Purpose(enum.IntEnum):
-  """Purpose of a random key. Changing a value would change existing runs."""
+  """Purpose of a random key.
+
+  Random keys are derived from the integer values. Do not change these values,
+  because resumed runs would then use different random numbers.
+  """
 
   PARAMETERS = 0
   TRAINING = 1

@@ -1,4 +1,7 @@
-"""Locks for writers of token caches, and conversion of disk errors."""
+"""Lock that prevents concurrent writes to a token cache.
+
+Errors of the operating system are converted to a CacheError.
+"""
 
 import contextlib
 import pathlib

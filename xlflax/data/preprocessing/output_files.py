@@ -37,7 +37,7 @@ class Output:
 
   Attributes:
     path: Path relative to the output directory.
-    source: Corpus file that is preprocessed.
+    source: Corpus file to preprocess.
     copy: Index of this code-switched copy among the copies of the source file.
   """
 
@@ -201,8 +201,8 @@ def _read_chunks(
 
   Yields:
     The lines of the chunk, and a mapping from the indices of lines that contain
-    only markup or NUL characters to the reason for dropping them. Only lines with text are
-    counted, from 0.
+    only markup or NUL characters to the reason for dropping them. Only lines
+    with text are counted, from 0.
   """
   chunk: Lines = []
   reasons: dict[int, str] = {}

@@ -110,7 +110,7 @@ class Comparison:
     better: Whether the difference is an improvement. None if the scores are
       equal.
     significance: Result of the bootstrap significance test. None if one of the
-      models has no comparable scores of single examples.
+      models has no comparable scores of individual examples.
     adjusted_p: p-value of `significance`, adjusted by Holm's method for all
       comparisons of the report.
   """

@@ -147,7 +147,7 @@ class HeadTask(labeled_task.LabeledTask):
       objective: Objective with the head, an instance of `HEAD`.
       examples: N examples.
       example_rows: Model inputs of each example.
-      maker: Featurizer that created the model inputs and pads them.
+      maker: Featurizer of the examples, which is used to pad the inputs.
       length: Maximum number of tokens per sequence.
 
     Yields:
@@ -358,7 +358,7 @@ def with_clusters(
   statistics: Mapping[str, example_statistics.Statistics],
   clusters: Sequence[str],
 ) -> dict[str, example_statistics.Statistics]:
-  """Returns per-example statistics extended by cluster names."""
+  """Returns per-example statistics with cluster names added."""
   return {
     metric: dataclasses.replace(statistic, clusters=np.array(clusters))
     for metric, statistic in statistics.items()

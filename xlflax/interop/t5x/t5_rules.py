@@ -1,4 +1,4 @@
-"""Mapping from the tensors of T5X's T5 to xlflax parameters.
+"""Mapping from the tensors of T5X's own T5 model to xlflax parameters.
 
 The implementations `t5x.examples.t5` and `scalable_t5` are supported. Their
 tensors differ from the parameters of xlflax as follows.

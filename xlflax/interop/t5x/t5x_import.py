@@ -62,14 +62,16 @@ def check_t5x_import(
   Args:
     checkpoint: Folder of a checkpoint, such as `checkpoint_1000`.
     vocabulary: Vocabulary with which the model was trained.
-    model: Module of an xlflax model. For T5X's T5, it must be None, because the
-      tensors determine the sizes.
-    scan_layers: Whether to stack the parameters of all layers (T5X's T5).
+    model: Module of an xlflax model. Must be None for checkpoints of T5X's own
+      T5 model, because the tensors determine the sizes.
+    scan_layers: Whether to stack the parameters of all layers. Used only for
+      checkpoints of T5X's own T5 model.
     activation: Activation of the feed-forward layers. See
       `t5_rules.read_config`.
 
   Raises:
-    ConfigError: If the model is missing, or if it is passed for T5X's T5.
+    ConfigError: If `model` is missing for an xlflax checkpoint, or if it is
+      passed for a checkpoint of T5X's own T5 model.
     CheckpointError: If the checkpoint is damaged, or if its tensors do not
       match the model. The message lists all tensors that are missing, are not
       part of the model, or have a different shape.
@@ -84,8 +86,8 @@ def check_t5x_import(
   else:
     if model is not None:
       raise errors.ConfigError(
-        "A model must not be passed for a checkpoint of T5X's T5, because the "
-        'tensors determine its sizes',
+        "A model must not be passed for a checkpoint of T5X's own T5 model, "
+        'because the tensors determine its sizes',
         got=type(model).__name__,
         where=str(checkpoint),
         fix='Remove --gin_file.',
@@ -175,8 +177,8 @@ def _check(
     expected_shapes: Mapping from parameters to shapes.
     sources_by_name: Mapping from parameters to source tensors.
     tensor_shapes: Mapping from the tensors of the checkpoint to shapes.
-    vocab_size: Minimum number of rows in the embedding tables of T5X's T5.
-      None for xlflax models.
+    vocab_size: Minimum number of rows in the embedding tables of T5X's own T5
+      model. None for xlflax models.
     checkpoint: Folder of the checkpoint.
 
   Raises:

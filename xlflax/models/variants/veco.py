@@ -145,12 +145,13 @@ def pair_features(
   stop_gradient_memory: bool = True,
   deterministic: bool = True,
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns VECO's features [H^L : S^L] of both sentences of each pair.
+  """Returns the VECO features of the sentences in each pair.
 
-  H^L is the result of the plug-out pass. S^L is the result of the plug-in pass
-  that attends to H^L of the other sentence (VECO, section 3.1). Plug-out
-  fine-tuning uses only `Encoder.encode`. The function can be applied as a
-  method of the encoder:
+  The features [H^L : S^L] are concatenations of hidden states. H^L is the
+  result of the plug-out pass. S^L is the result of the plug-in pass that
+  attends to H^L of the other sentence (VECO, section 3.1). Plug-out fine-tuning
+  uses only `Encoder.encode`. The function can be applied as a method of the
+  encoder:
 
     model.apply({'params': params}, first, second, method=pair_features)
 

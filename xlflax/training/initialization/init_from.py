@@ -449,7 +449,8 @@ def _find_sources(
     params: Parameters of this model.
     saved: Shapes of the arrays in the checkpoint by name.
     checkpoint: Directory of the checkpoint.
-    matched_rows: Matching of the vocabularies, or None.
+    matched_rows: Transfer of embedding rows between the vocabularies. None if
+      `vocabulary_matching` is not set.
 
   Returns:
     The mapping from parameter names to their sources.

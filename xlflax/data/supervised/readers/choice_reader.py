@@ -105,7 +105,7 @@ def read_belebele_training(
 
   Args:
     path: Path of the file.
-    language: Language code of the text. The published table is in English.
+    language: Language code of the text, such as 'en' for the published table.
     split: Split to read, 'train' or 'dev'. If None, both are read.
 
   Raises:

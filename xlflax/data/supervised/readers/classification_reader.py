@@ -38,7 +38,7 @@ _LABEL_COLUMNS = frozenset(
 )
 _COLUMN_NAME = re.compile(r'[A-Za-z]\w*([ -]\w+)?')
 _FIELDS = ('id', 'language', 'text', 'paired_text', 'label')
-_KIND = 'line of labeled text'
+_KIND = 'line with labeled text'
 # One class has another name in XNLI's machine-translated training files than in
 # its development and test files. XLM's get-data-xnli.sh renames it, too.
 _RENAMED_LABELS = {'contradictory': 'contradiction'}

@@ -23,7 +23,7 @@ from xlflax.data.supervised.readers import file_reading
 from xlflax.utils import errors, validation
 
 _COLUMNS = 10
-_KIND = 'CoNLL-U'
+_KIND = 'CoNLL-U file'
 # Reading a column as plain text is faster and cannot fail.
 _PARSERS = dict.fromkeys(
   parser.DEFAULT_FIELDS, lambda columns, index: columns[index]

@@ -186,7 +186,7 @@ def malformed_line_error(
   """Returns the error for a line that violates its file's format.
 
   Args:
-    kind: Singular noun for the line or file. It follows the word "Malformed" in
+    kind: Singular noun for the line or file. It is the subject of
       the message.
     path: Path of the file.
     number: Line number, or a different location in the file.
@@ -195,7 +195,7 @@ def malformed_line_error(
     fix: Instruction for the user that solves the problem.
   """
   return errors.CorpusError(
-    f'Malformed {kind}',
+    f'The {kind} is malformed',
     got=reason,
     expected=expected,
     where=f'{path}:{number}',

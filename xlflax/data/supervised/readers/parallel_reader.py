@@ -21,9 +21,9 @@ def read_tsv(
     columns: Indices of the source and the target column, counted from 0.
 
   Raises:
-    CorpusError: If a line has too few columns, another number of columns than
-      the first line, an empty source or an empty target (the error contains the
-      file and the line), or if the file is empty.
+    CorpusError: If a line has too few columns, a different number of columns
+      than the first line, an empty source or an empty target (the error
+      contains the file and the line), or if the file is empty.
   """
   pairs = []
   num_columns: int | None = None

@@ -9,7 +9,7 @@ from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.readers import file_reading
 
 QUERY, DOCUMENT = 'query', 'document'
-_KIND = 'line of a query and its documents'
+_KIND = 'line with a query and its documents'
 _EXPECTED = 'a query, a document that answers it, and hard negatives'
 _COLUMN_NAMES = frozenset(
   (

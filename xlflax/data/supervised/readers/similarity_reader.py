@@ -11,7 +11,7 @@ from xlflax.data.supervised.readers import (
   file_reading,
 )
 
-_KIND = 'line of a rated pair'
+_KIND = 'line with a rated pair'
 
 
 @file_formats.register_reader('rated_pairs', example=labeled_examples.RatedPair)

@@ -37,7 +37,7 @@ class ExampleSource:
     raise NotImplementedError
 
   def problems(self, part: str) -> tuple[str, ...]:
-    """Returns messages about problems with single examples in a split."""
+    """Returns messages about problems with individual examples in a split."""
     del part
     return ()
 

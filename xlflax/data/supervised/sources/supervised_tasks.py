@@ -34,8 +34,8 @@ class LabeledDataSource(data_sources.TextSource):
   """SeqIO data source of labeled examples, as dicts of column values.
 
   Attributes:
-    problems: Function that returns messages about problems with single examples
-      in a split.
+    problems: Function that returns messages about problems with individual
+      examples in a split.
   """
 
   def __init__(
@@ -254,7 +254,7 @@ def kind_of(name: str) -> str | None:
 
 
 def find_example_problems(name: str, split: str) -> tuple[str, ...]:
-  """Returns messages about problems with single examples of a task."""
+  """Returns messages about problems with individual examples of a task."""
   source = task_registry.get_task(name, split=split).source
   return source.problems(split) if isinstance(source, LabeledDataSource) else ()
 

@@ -1,4 +1,4 @@
-"""Languages of multilingual checkpoints whose files do not list them.
+"""Languages of multilingual checkpoints that contain no list of languages.
 
 The id of a language affects only models with language embeddings, whose files
 specify the languages. For all other models, a language only labels texts. A
