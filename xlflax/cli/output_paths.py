@@ -11,8 +11,8 @@ def check_outside_corpus(
   """Raises an error if the output is inside the corpus directory.
 
   Args:
-    corpus: Corpus directory, or None.
-    output: Output directory, or None.
+    corpus: Corpus directory. If None, nothing is checked.
+    output: Path of the output. If None, nothing is checked.
     content: Noun that describes the output in the error message, such as
       'cache'.
     option: Name of the option that sets the output, without dashes.

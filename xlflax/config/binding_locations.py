@@ -1,4 +1,4 @@
-"""Locations of gin bindings: the file and line, or the flag, that set a value.
+"""Locations of gin bindings: file and line, or command-line flag.
 
 Gin does not store where a value was bound. `read_bindings` parses the files and
 flags again, so that an error about a field of an object can contain the

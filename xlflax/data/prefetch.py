@@ -168,7 +168,7 @@ class _LocalRows:
     ]
 
   def get(self, key: str, index) -> np.ndarray:
-    """Returns a slice of one of the global batch's arrays.
+    """Returns a slice of an array in the global batch.
 
     Args:
       key: Batch key of the array.

@@ -152,7 +152,7 @@ def result_identity(
   parameters: str = 'default',
   sentence: sentence_embedding.SentenceEmbedding | None = None,
 ) -> dict[str, Any]:
-  """Returns the JSON values, other than the checkpoint, that identify a result.
+  """Returns the JSON values that identify a result, except the checkpoint.
 
   Args:
     task: Evaluation task. Its settings and the text that it reads are part of
@@ -396,7 +396,7 @@ def _run_id(directory: pathlib.Path) -> str:
 def check_writable(
   model_dir: str | os.PathLike[str], output: str | os.PathLike[str] | None
 ) -> None:
-  """Checks, before any computation, that results can be stored.
+  """Checks that the directory for the results is writable.
 
   Args:
     model_dir: Run directory, which need not exist yet.

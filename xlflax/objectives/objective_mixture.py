@@ -213,7 +213,7 @@ class ObjectiveMixture:
 
   @property
   def groups(self) -> tuple[tuple[int, ...], ...]:
-    """Distinct sets of entries, as tuples of indices, that steps train."""
+    """Distinct tuples of indices of entries that are trained in one step."""
     if self.combine is Combine.SUM:
       return (tuple(range(len(self.entries))),)
     if self.combine is Combine.ALTERNATE:

@@ -23,7 +23,7 @@ from xlflax.training.devices import machine_topology
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-  """Costs of those steps of a run that train a fixed set of objectives.
+  """Costs of the training steps that train a given set of objectives.
 
   Attributes:
     fraction: Fraction of the run's steps that train these objectives.

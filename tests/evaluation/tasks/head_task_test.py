@@ -1,4 +1,4 @@
-"""Statistics of single examples equal the scores that were reported."""
+"""Statistics of individual examples equal the scores that were reported."""
 
 import dataclasses
 

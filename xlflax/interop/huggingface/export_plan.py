@@ -338,7 +338,8 @@ def choose_task(
     config: Configuration of the model.
     architecture: Architecture of the exported model.
     task: Task that the user chose, or None for a default.
-    origin: Task that the model was imported with, or None.
+    origin: Task of the Hugging Face model from which the run was initialized.
+      None if it is not known.
     names: Names of the parameters.
 
   Raises:

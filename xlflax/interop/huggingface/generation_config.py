@@ -55,7 +55,8 @@ def build_generation(
     options: Options from the model's `config.json`.
     record: Record of the published model that the run was initialized from, or
       {}.
-    direction: Codes of the source and target languages, or None.
+    direction: Codes of the source and target languages. If None, the
+      configuration is written for no translation direction.
 
   Raises:
     VocabularyError: If the vocabulary has no language symbol for one of the

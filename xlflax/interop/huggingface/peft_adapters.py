@@ -281,7 +281,8 @@ def _make_config(
     modules: Names of all modules with a weight.
     head_modules: Names of the modules of the head.
     task: Task of the exported model.
-    base_model: Path or name of the base model, or None.
+    base_model: Path or name of the Hugging Face model to which the adapter
+      belongs. None if it is not known.
   """
   rank = max(ranks.values())
   other_ranks = {

@@ -60,7 +60,7 @@ def check_run_directory(
   *,
   on_config_mismatch: OnConfigMismatch = OnConfigMismatch.ERROR,
 ) -> None:
-  """Checks, without writing, that a directory is empty or belongs to this run.
+  """Checks that a directory is empty or belongs to this run.
 
   Args:
     model_dir: Model directory of the run. It need not exist.

@@ -60,8 +60,8 @@ class Accelerator:
   Attributes:
     platform: Type of the accelerator, 'gpu' or 'tpu'.
     name: Name of the accelerator in `--target_topology`.
-    kinds: Substrings of `jax.Device.device_kind`, in lower case, that identify
-      the accelerator.
+    kinds: Lowercase substrings of `jax.Device.device_kind` that identify the
+      accelerator.
     flops: Peak rate for dense bfloat16 matmuls in FLOP/s.
     memory: Memory of the device in bytes.
     bandwidth: Memory bandwidth in bytes/s.

@@ -26,7 +26,7 @@ _VARIABLES = {
 
 
 class Cluster(enum.Enum):
-  """The environment, such as a scheduler, that started the processes."""
+  """Environment that started the processes, such as a scheduler."""
 
   AUTO = 'auto'
   NONE = 'none'  # A single process, independent of the environment.

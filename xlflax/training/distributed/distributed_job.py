@@ -50,8 +50,8 @@ def initialize_distributed(
     num_processes: Number of processes in the job.
     process_id: Index of this process, starting at 0.
     cluster: Scheduler or cloud environment from which missing values are read.
-    configuration: Text, such as the configuration, that must be equal in all
-      processes.
+    configuration: Text that must be equal in all processes, such as the
+      configuration.
     initialization_timeout: Time to wait for the other processes, in seconds.
     heartbeat_timeout_seconds: Time without a heartbeat, in seconds, after which
       a process is considered lost and the others end.

@@ -110,8 +110,8 @@ def compare_processes(
 
   Args:
     job: Job that this process belongs to.
-    configuration: Text, such as the configuration, that must be equal in all
-      processes.
+    configuration: Text that must be equal in all processes, such as the
+      configuration.
     timeout_seconds: Time to wait for the other processes, in seconds.
 
   Returns:

@@ -44,7 +44,7 @@ def focus_mixture(
   """Computes embedding mixtures for tokens without a match (FOCUS).
 
   Args:
-    vocabulary: Target vocabulary, that of this run.
+    vocabulary: Vocabulary of this run (the target).
     directory: Corpus directory with text that contains the tokens.
     matched: Boolean array of shape [V], True for the tokens that mixtures may
       contain.
@@ -76,8 +76,8 @@ def wechsel_mixture(
   """Computes mixtures of source tokens across languages (WECHSEL).
 
   Args:
-    target: Target vocabulary, that of this run.
-    source: Source vocabulary, that of the run that provides embeddings.
+    target: Vocabulary of this run.
+    source: Vocabulary of the run that provides embeddings.
     directory: Corpus directory with text of the source language and of other
       languages.
     pairs: Ids of target and source tokens with the same meaning, an integer
@@ -148,7 +148,7 @@ def subword_mixture(
 
   Args:
     target_pieces: Tokens of the target vocabulary, of length V.
-    source: Source vocabulary, that of the run that provides embeddings.
+    source: Vocabulary of the run that provides embeddings.
     source_pieces: Tokens of the source vocabulary.
     matched: Boolean array of shape [V], True for the tokens that have a match.
 

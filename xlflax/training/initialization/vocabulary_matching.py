@@ -177,8 +177,8 @@ class EmbeddingTransfer:
     """Matches two vocabularies with the configured dictionaries and text.
 
     Args:
-      target: Target vocabulary, that of this run.
-      source: Source vocabulary, that of the run that provides embeddings.
+      target: Vocabulary of this run.
+      source: Vocabulary of the run that provides embeddings.
 
     Raises:
       CorpusError: If a dictionary or the text cannot be read.

@@ -104,7 +104,7 @@ def _make_collections(
     collections: For each of the two collections, a mapping from ids to
       sentences.
     path: Path of the first file, for error messages.
-    gold: Path of the gold file, or None.
+    gold: Path of the gold file. None for a blind test set.
     read_gold: Function that reads the gold pairs from the gold file.
   """
   texts = [list(sentences.values()) for sentences in collections]
