@@ -11,7 +11,7 @@ from xlflax.data.tokenizers import vocabulary_spec
 from xlflax.evaluation import eval_task
 from xlflax.storage import paths
 from xlflax.training.checkpointing import checkpoint_reader, saved_run
-from xlflax.training.checkpointing import checkpoints as checkpoints_lib
+from xlflax.training.checkpointing.checkpoints import CheckpointOptions
 from xlflax.utils import class_registry, errors
 
 CALLS: list[str] = []
@@ -37,10 +37,8 @@ class FakeTrainer:
   corpus: str | None = None
   cache_dir: str | None = None
   evaluation: Any = class_registry.changeable_field(default=None)
-  checkpoints: checkpoints_lib.CheckpointOptions = (
-    class_registry.changeable_field(
-      default_factory=checkpoints_lib.CheckpointOptions
-    )
+  checkpoints: CheckpointOptions = class_registry.changeable_field(
+    default_factory=CheckpointOptions
   )
   num_train_steps: int = class_registry.changeable_field(default=20)
   epochs: float | None = class_registry.changeable_field(default=None)

@@ -223,19 +223,21 @@ def test_what_is_kept_and_evaluated(training_gin, tmp_path):
   )
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(grid_trials, 'Trainer', fakes.FakeTrainer)
-    made = runner.make(trial)
-    every = dataclasses.replace(runner, keep=grid_trials.Keep.ALL).make(trial)
-  assert made.trainer.seed == 3
-  assert made.trainer.model_dir == str(tmp_path / 'trials' / 'SEED=3')
-  options = made.trainer.checkpoints
+    trial_run = runner.make(trial)
+    keep_all_run = dataclasses.replace(runner, keep=grid_trials.Keep.ALL).make(
+      trial
+    )
+  assert trial_run.trainer.seed == 3
+  assert trial_run.trainer.model_dir == str(tmp_path / 'trials' / 'SEED=3')
+  options = trial_run.trainer.checkpoints
   assert (options.max_to_keep, options.save_interval_steps) == (1, 10)
   assert (options.metric_for_best_model, options.greater_is_better) == (
     'dev/loss/en',
     False,
   )
-  assert [task.name for task in made.trainer.evaluation.tasks] == ['dev']
-  assert every.trainer.checkpoints.max_to_keep == 5
-  assert made.fingerprint == every.fingerprint
+  assert [task.name for task in trial_run.trainer.evaluation.tasks] == ['dev']
+  assert keep_all_run.trainer.checkpoints.max_to_keep == 5
+  assert trial_run.fingerprint == keep_all_run.fingerprint
 
 
 def test_one_trial_without_a_metric(run, tmp_path):
@@ -331,7 +333,7 @@ def test_directions(tmp_path, training_gin, fake_training):
 
 
 @pytest.mark.parametrize('axes', [(), ('LEARNING_RATE=0.2,0.4', 'SEED=0,1')])
-def test_the_same_from_random_parameters_stands_beside(
+def test_report_includes_the_baseline_from_random_parameters(
   run, pretrained, tmp_path, axes
 ):
   """Not ranked with the others; the best of either kind is tested."""
@@ -339,16 +341,18 @@ def test_the_same_from_random_parameters_stands_beside(
   report = run(
     *axes, bindings=start, untrained=True, test_tasks=[fakes.Counted()]
   )
-  names = [one.trial.name for one in report.trials]
+  names = [result.trial.name for result in report.trials]
   trained = names[: len(names) // 2]
   assert names[len(trained) :] == [
     'untrained' if name == 'single' else f'untrained,{name}' for name in trained
   ]
   assert report.ranking[0].name == ('LEARNING_RATE=0.4' if axes else 'single')
-  (best, *others) = report.untrained_ranking
-  assert best.name.startswith('untrained') and len(others) == bool(axes)
+  (best, *remaining_ranking) = report.untrained_ranking
+  assert best.name.startswith('untrained') and len(remaining_ranking) == bool(
+    axes
+  )
   assert set(report.tests) == {
-    one.trial.name for s in (report.ranking[0], best) for one in s.results
+    result.trial.name for s in (report.ranking[0], best) for result in s.results
   }
   record = json.loads((tmp_path / 'out' / 'grid.json').read_text())
   assert record['untrained'] == best.name
@@ -368,7 +372,7 @@ def test_what_an_untrained_trial_starts_from(
       partial=True,
     ),
   )
-  made = finetune_grid.make_trials(runner, (), untrained=True)
-  assert [bool(one.trainer.init_from) for one in made] == [True, False]
-  assert 'init_from = None' in made[1].gin_config()
-  assert made[0].fingerprint != made[1].fingerprint
+  trials = finetune_grid.make_trials(runner, (), untrained=True)
+  assert [bool(trial.trainer.init_from) for trial in trials] == [True, False]
+  assert 'init_from = None' in trials[1].gin_config()
+  assert trials[0].fingerprint != trials[1].fingerprint

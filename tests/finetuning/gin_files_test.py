@@ -54,22 +54,22 @@ def settings_of(tmp_path):
   )
 
   def build(*files, train=None, labeled=None, macros=None):
-    given = {
+    macro_values = {
       'MODEL_DIR': 'run',
       'INIT_FROM': str(tmp_path / 'pretrained'),
       'TRAIN_FILES': train or {'en': 'train.en'},
       'TRAIN_STEPS': 20000,
     }
-    given |= {} if labeled is None else {'LABELED_FILES': labeled}
-    given |= macros or {}
+    macro_values |= {} if labeled is None else {'LABELED_FILES': labeled}
+    macro_values |= macros or {}
     text = '\n'.join(map(_text, files))
-    given |= {
+    macro_values |= {
       name: value
       for name, value in _MACROS.items()
       if re.search(rf'^{name} = (%gin.REQUIRED|@)', text, re.M)
     }
     settings, build.configuration = gin_files.settings_and_configuration(
-      files, [f'{name}={value!r}' for name, value in given.items()]
+      files, [f'{name}={value!r}' for name, value in macro_values.items()]
     )
     return settings
 
@@ -77,8 +77,8 @@ def settings_of(tmp_path):
 
 
 def _text(file):
-  own = (gin_config.SHIPPED / file).read_text()
-  return own + ''.join(map(_text, re.findall(r"^include '(.*)'", own, re.M)))
+  text = (gin_config.SHIPPED / file).read_text()
+  return text + ''.join(map(_text, re.findall(r"^include '(.*)'", text, re.M)))
 
 
 def _numbers(settings):
@@ -195,7 +195,7 @@ def test_files_have_options_of_their_own(settings_of):
   evaluation = settings_of.configuration.build(during_training.Evaluation)
   (dataset,), (task,) = settings.datasets, evaluation.tasks
   sources = dataset.source.english, dataset.source.translations, task.source
-  assert [one.options for one in sources] == columns
+  assert [labeled_source.options for labeled_source in sources] == columns
 
 
 def test_every_file_of_the_papers_is_tested():
@@ -303,8 +303,8 @@ def test_frozen_parts_are_those_of_a_sharing_plan(settings_of):
 def test_every_optimizer_and_schedule(
   settings_of, tmp_path, optimizer, schedule
 ):
-  own = tmp_path / 'own.gin'
-  own.write_text(
+  optimizer_file = tmp_path / 'own.gin'
+  optimizer_file.write_text(
     'from __gin__ import dynamic_registration\n'
     'from xlflax.training.optimization import optimizers\n'
     'from xlflax.training.optimization import schedules\n'
@@ -313,10 +313,12 @@ def test_every_optimizer_and_schedule(
     f'HEAD_SCHEDULE = @head/schedules.{schedule}()\n'
     "FROZEN = ('model/',)\nWARMUP_RATIO = 0.06\nHEAD_LEARNING_RATE = 1e-2\n"
   )
-  made = settings_of('finetune/classification.gin', str(own)).optimizer
-  assert made.frozen == ('model/',)
-  ((pattern, head),) = made.lr_multipliers
-  for rate in (made.learning_rate, head):
+  built_optimizer = settings_of(
+    'finetune/classification.gin', str(optimizer_file)
+  ).optimizer
+  assert built_optimizer.frozen == ('model/',)
+  ((pattern, head),) = built_optimizer.lr_multipliers
+  for rate in (built_optimizer.learning_rate, head):
     assert type(rate).__name__ == schedule and rate.warmup_steps == 0.06
   assert (pattern, head.peak_value) == ('^heads/', 1e-2)
 
@@ -346,13 +348,13 @@ def test_counterparts_of_test_sets(tmp_path):
   )
   (task,) = configuration.parameter('evaluate.evaluate.tasks')
   assert task.source.languages() == ('en', 'fr')
-  (own,) = task.source.load('fr')
+  (example,) = task.source.load('fr')
   (other,) = task.translations.load('fr')
-  assert (own.id, own.language, own.text) == (other.id, 'fr', 'un')
+  assert (example.id, example.language, example.text) == (other.id, 'fr', 'un')
   assert (other.language, other.text, other.paired_text) == ('en', 'one', 'two')
 
 
-def test_english_trees_beside_labeled_words(settings_of, tmp_path):
+def test_english_trees_with_labeled_words(settings_of, tmp_path):
   (tmp_path / 'en.conllu').write_text('1\tone\t_\tNUM\t_\t_\t0\troot\t_\t_\n\n')
   (tmp_path / 'fr.conll').write_text('un\tDET\n')
   (dataset,) = settings_of(
@@ -361,14 +363,14 @@ def test_english_trees_beside_labeled_words(settings_of, tmp_path):
     train={'en': str(tmp_path / 'en.conllu')},
     labeled={'fr': str(tmp_path / 'fr.conll')},
   ).datasets
-  words = {
+  labeled_words = {
     part: [
       (example.language, example.words, example.tags)
       for example in dataset.source.load(part)
     ]
     for part in dataset.source.languages()
   }
-  assert words == {
+  assert labeled_words == {
     'en': [('en', ('one',), ('NUM',))],
     'fr': [('fr', ('un',), ('DET',))],
   }
@@ -401,8 +403,8 @@ def _suite(name):
 
 
 def test_xtreme_suite():
-  found = _suite('xtreme')
-  assert [task.name for task in found.tasks] == [
+  suite = _suite('xtreme')
+  assert [task.name for task in suite.tasks] == [
     'xnli',
     'pawsx',
     'udpos',
@@ -413,22 +415,22 @@ def test_xtreme_suite():
     'bucc2018',
     'tatoeba',
   ]
-  for task in found.tasks:
+  for task in suite.tasks:
     _configuration(task, 'folder/')
     for axis in task.grid:
       hyperparameter_grid.parse_axis(axis)
   header = (gin_config.SHIPPED / 'suites/xtreme.gin').read_text()
   assert f'OUTPUT/{suite_export.SUBMISSION}/<model>@<step>/' in header
-  assert found.task('mlqa').trials == 'xquad'
+  assert suite.task('mlqa').trials == 'xquad'
 
 
 def test_xtreme_r_suite():
-  found = _suite('xtreme_r')
-  assert {task.name for task in found.tasks} == {
+  suite = _suite('xtreme_r')
+  assert {task.name for task in suite.tasks} == {
     *xtreme_tasks.R_TASKS,
     *xtreme_tasks.RANKED,
   }
-  for task in found.tasks:
+  for task in suite.tasks:
     configuration = _configuration(task, 'folder/')
     if task.name in xtreme_tasks.R_TASKS:
       version = configuration.parameter('xtreme.xtreme_examples.version')

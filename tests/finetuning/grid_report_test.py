@@ -1,4 +1,4 @@
-"""Selection and the files of a grid, from made-up trials."""
+"""Selection and the files of a hyperparameter grid with synthetic trials."""
 
 import csv
 import dataclasses
@@ -10,7 +10,7 @@ import pathlib
 import pytest
 
 from tests.errors import raises_error
-from xlflax import evaluate as evaluate_lib
+from xlflax import evaluate
 from xlflax.evaluation import eval_task
 from xlflax.finetuning import (
   grid_report,
@@ -58,7 +58,7 @@ def with_test(grid_report, number: int, **accuracies):
   result = grid_report.trials[number]
   return grid_report.with_test(
     result,
-    evaluate_lib.Report(
+    evaluate.Report(
       (_Task(name='nli'),),
       {
         'nli': {
@@ -76,10 +76,10 @@ def with_test(grid_report, number: int, **accuracies):
 
 
 def test_the_mean_over_seeds_selects():
-  found = make_report(_1=[0.9, 0.1], _2=[0.6, 0.6], _3=[0.5, 0.5])
-  assert [s.name for s in found.ranking] == ['RATE=2', 'RATE=1', 'RATE=3']
-  assert found.ranking[0].dev.mean == pytest.approx(0.6)
-  spread = found.ranking[1].dev
+  report = make_report(_1=[0.9, 0.1], _2=[0.6, 0.6], _3=[0.5, 0.5])
+  assert [s.name for s in report.ranking] == ['RATE=2', 'RATE=1', 'RATE=3']
+  assert report.ranking[0].dev.mean == pytest.approx(0.6)
+  spread = report.ranking[1].dev
   assert spread.std == pytest.approx(math.sqrt(2 * 0.4**2))
   assert str(spread) == '0.5000 ± 0.5657'
 
@@ -98,7 +98,7 @@ def test_of_errors_the_lowest_is_best():
 
 @pytest.mark.parametrize('status', [Status.DIVERGED, Status.FAILED])
 def test_a_setting_without_all_seeds_is_not_selected(status):
-  found = grid_report.GridReport(
+  report = grid_report.GridReport(
     select=METRIC,
     trials=(
       make_trial('1', '0', 0.9),
@@ -107,9 +107,9 @@ def test_a_setting_without_all_seeds_is_not_selected(status):
       make_trial('2', '1', 0.2),
     ),
   )
-  assert [s.name for s in found.ranking] == ['RATE=2']
-  assert not found.is_complete
-  assert found.best_two() is None
+  assert [s.name for s in report.ranking] == ['RATE=2']
+  assert not report.is_complete
+  assert report.best_two() is None
 
 
 def test_several_settings_need_a_metric():
@@ -121,20 +121,20 @@ def test_several_settings_need_a_metric():
 
 
 def test_best_two_and_test_scores():
-  found = make_report(_1=[0.4, 0.6], _2=[0.7, 0.7], _3=[0.1, 0.1])
+  report = make_report(_1=[0.4, 0.6], _2=[0.7, 0.7], _3=[0.1, 0.1])
   for number, accuracy in enumerate((0.2, 0.4, 0.5, 0.7)):
-    found = with_test(found, number, fr=accuracy)
-  two = found.best_two()
+    report = with_test(report, number, fr=accuracy)
+  two = report.best_two()
   assert two['settings'] == ['RATE=2', 'RATE=1']
   assert two['dev'] == pytest.approx(0.6)
   assert two['test'] == {'nli/accuracy/fr': pytest.approx(0.45)}
-  spread = found.test_spreads(found.ranking[0])['nli/accuracy/fr']
+  spread = report.test_spreads(report.ranking[0])['nli/accuracy/fr']
   assert (spread.mean, spread.std) == pytest.approx((0.6, 0.1 * 2**0.5))
 
 
 def test_files(tmp_path):
-  found = with_test(make_report(_1=[0.5, math.nan]), 0, fr=0.25)
-  found.write(tmp_path)
+  report = with_test(make_report(_1=[0.5, math.nan]), 0, fr=0.25)
+  report.write(tmp_path)
   record = json.loads((tmp_path / 'grid.json').read_text())
   assert record['selected'] == 'RATE=1'
   assert record['settings'][0]['dev'] == {
@@ -172,14 +172,17 @@ def test_failed_trials_are_among_the_failures(tmp_path):
 
 
 def test_tables_name_what_is_selected():
-  found = with_test(make_report(_1=[0.5], _2=[0.9]), 1, fr=0.25)
-  settings, test = grid_report.grid_tables(found)
-  shown = [list(column.cells) for column in settings.columns]
-  assert shown[0] == ['RATE=1', 'RATE=2']
-  assert shown[3] == ['10', '10']  # The steps of the selected checkpoints.
-  assert shown[4] == ['', 'selected']
-  found = with_test(found, 0, fr=0.35)
-  _, best_two, _ = grid_report.grid_tables(found)
+  report = with_test(make_report(_1=[0.5], _2=[0.9]), 1, fr=0.25)
+  settings, test = grid_report.grid_tables(report)
+  setting_cells = [list(column.cells) for column in settings.columns]
+  assert setting_cells[0] == ['RATE=1', 'RATE=2']
+  assert setting_cells[3] == [
+    '10',
+    '10',
+  ]  # The steps of the selected checkpoints.
+  assert setting_cells[4] == ['', 'selected']
+  report = with_test(report, 0, fr=0.35)
+  _, best_two, _ = grid_report.grid_tables(report)
   assert 'RATE=1' in best_two.title and 'RATE=2' in best_two.title
   assert [list(column.cells) for column in best_two.columns] == [
     [f'dev {METRIC}', 'test nli/accuracy/fr'],
@@ -245,11 +248,11 @@ def test_test_scores_are_shown_with_their_baselines():
 
 
 def test_the_page_has_both_tables_and_what_failed(tmp_path):
-  found = with_test(make_report(r1=(0.5, 0.7), r2=(0.1, 0.2)), 1, fr=0.25)
+  report = with_test(make_report(r1=(0.5, 0.7), r2=(0.1, 0.2)), 1, fr=0.25)
   failed = make_trial('3', '0', None, Status.DIVERGED)
   page = grid_report.write_page(
     tmp_path,
-    {'en': found.with_trial(failed)},
+    {'en': report.with_trial(failed)},
     command=['xlflax', 'finetune', '--grid', 'RATE=1,2'],
   )
   text = page.read_text()

@@ -31,23 +31,21 @@ _DOCUMENTS = _at(20, 10, 30, 60, 90)
     ({'range_max': 2}, []),
   ],
 )
-def test_what_is_nearer_than_a_share_of_its_own_is_no_negative(
-  settings, expected
-):
-  (found,) = hard_negatives.select_negatives(
+def test_documents_above_the_score_ratio_are_not_negatives(settings, expected):
+  (negatives,) = hard_negatives.select_negatives(
     _at(0),
     _DOCUMENTS,
     np.array([[0, 0]]),
     mining=hard_negatives.Mining(**settings),
   )
-  assert found.tolist() == expected
+  assert negatives.tolist() == expected
 
 
-def test_all_documents_of_a_query_are_its_own():
-  (found,) = hard_negatives.select_negatives(
+def test_positives_of_a_query_are_not_negatives():
+  (negatives,) = hard_negatives.select_negatives(
     _at(0), _DOCUMENTS, np.array([[0, 0], [0, 2]])
   )
-  assert found.tolist() == [3]
+  assert negatives.tolist() == [3]
 
 
 class _Run:
@@ -64,16 +62,16 @@ class _Run:
 def test_what_is_written_is_what_fine_tuning_reads(tmp_path):
   pairs, output = tmp_path / 'pairs.tsv', tmp_path / 'triples.jsonl'
   pairs.write_text('q\town\nr\tfar\nq\tnear\n')
-  found = hard_negatives.mine_hard_negatives(
+  counts = hard_negatives.mine_hard_negatives(
     _Run(), pairs=str(pairs), output=str(output), language='en'
   )
-  assert found == (3, 0)
+  assert counts == (3, 0)
   first = json.loads(output.read_text().splitlines()[0])
   assert first == {'query': 'q', 'positive': 'own', 'negatives': ['far']}
   read = query_document_reader.read_query_documents(
     str(output), 'en', texts=3
   ).examples
-  assert [one.text for one in read[3:6]] == ['r', 'far', 'near']
+  assert [example.text for example in read[3:6]] == ['r', 'far', 'near']
 
 
 def test_too_few_documents(tmp_path):

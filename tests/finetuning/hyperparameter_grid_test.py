@@ -48,7 +48,8 @@ def test_trials_and_settings():
   assert trials[1].macros == {'RATE': 1e-5, 'SEED': 1}
   settings = hyperparameter_grid.group_by_setting(trials)
   assert {
-    name: [c.values['SEED'] for c in own] for name, own in settings.items()
+    name: [c.values['SEED'] for c in setting_trials]
+    for name, setting_trials in settings.items()
   } == {'RATE=1e-5': ['0', '1'], 'RATE=2e-5': ['0', '1']}
 
 

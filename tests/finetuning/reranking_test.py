@@ -26,13 +26,13 @@ def lines(sentences):
   """Queries whose relevant documents contain the word `Hund`."""
   texts = sentences('de', 60)
   relevant = [text for text in texts if 'Hund' in text]
-  others = [text for text in texts if 'Hund' not in text]
-  count = min(len(relevant), len(others) // 2)
+  other_texts = [text for text in texts if 'Hund' not in text]
+  count = min(len(relevant), len(other_texts) // 2)
   return [
     {
       'query': f'{texts[index]} ?',
       'positive': relevant[index],
-      'negatives': others[2 * index : 2 * index + 2],
+      'negatives': other_texts[2 * index : 2 * index + 2],
       'scores': [4, -2, -3],
     }
     for index in range(count)

@@ -15,8 +15,8 @@ def test_translations_get_the_vectors_of_the_text(
   sides = [sentences(code, 24) for code in ('en', 'de')]
   lines = ['\t'.join(pair) for pair in zip(*sides, strict=True)]
   (tmp_path / 'en-de.tsv').write_text('\n'.join(lines) + '\n')
-  wanted = load_run(str(teacher)).encode(sides[0], languages='en')
-  np.save(tmp_path / 'en-de.npy', wanted)
+  targets = load_run(str(teacher)).encode(sides[0], languages='en')
+  np.save(tmp_path / 'en-de.npy', targets)
   student = tmp_path / 'student'
   files = {'de': str(tmp_path / 'en-de.tsv')}
   vectors = {'de': str(tmp_path / 'en-de.npy')}
@@ -37,9 +37,9 @@ def test_translations_get_the_vectors_of_the_text(
   assert encoding is not None and not encoding.normalize
 
   def distance(run):
-    found = load_run(str(run)).encode(
+    vectors = load_run(str(run)).encode(
       sides[1], languages='de', pooling='mean_all'
     )
-    return np.square(found - wanted).mean()
+    return np.square(vectors - targets).mean()
 
   assert distance(student) < 0.6 * distance(teacher)

@@ -20,8 +20,8 @@ def matrix():
       'fr': dict(en=0.6, fr=0.8),
     }.items()
   }
-  (found,) = transfer_matrix.transfer_matrices(reports)
-  return found
+  (result,) = transfer_matrix.transfer_matrices(reports)
+  return result
 
 
 def test_training_by_test_language(matrix):

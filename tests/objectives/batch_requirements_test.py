@@ -1,4 +1,4 @@
-"""Which datasets an objective reads."""
+"""Datasets that each objective reads."""
 
 import dataclasses
 
@@ -160,11 +160,11 @@ def test_plugged_in_features_need_a_second_side():
 
 def test_the_choices_of_a_question_are_in_one_batch():
   objective = multiple_choice.MultipleChoice(num_choices=2)
-  one = dataclasses.replace(_STREAMS['choices'], group_size=1)
+  single_choice = dataclasses.replace(_STREAMS['choices'], group_size=1)
   with raises_error(
     errors.ConfigError, got='group_size=1', mentions=('multiple_choice', 's')
   ):
-    objective.check_dataset(one)
+    objective.check_dataset(single_choice)
 
 
 def test_an_objective_of_a_users_own_reads_anything():

@@ -53,9 +53,9 @@ class FakeEncoderDecoder(FakeEncoder):
     deterministic=True,
   ):
     del positions, language_ids
-    seen = (segment_ids > 0).astype(jnp.float32)
+    is_token = (segment_ids > 0).astype(jnp.float32)
     length = decoder_token_ids.shape[1]
-    causal = jnp.tril(jnp.ones((length, length)))[None] * seen[:, None, :]
+    causal = jnp.tril(jnp.ones((length, length)))[None] * is_token[:, None, :]
     causal /= jnp.maximum(jnp.sum(causal, axis=-1, keepdims=True), 1)
     present = (memory_segment_ids > 0).astype(jnp.float32)
     mean = jnp.einsum('bth,bt->bh', memory, present)

@@ -28,10 +28,10 @@ def test_cross_entropy_by_hand():
 def test_cross_entropy_takes_any_leading_axes_and_jit():
   logits = jax.random.normal(jax.random.key(0), (2, 3, 7))
   labels = jnp.array([[0, 6, 2], [3, 3, 5]])
-  whole = cross_entropy(logits, labels)
+  all_losses = cross_entropy(logits, labels)
   flat = cross_entropy(logits.reshape(6, 7), labels.reshape(6))
-  np.testing.assert_allclose(whole.loss.reshape(6), flat.loss, rtol=1e-6)
-  np.testing.assert_array_equal(whole.correct.reshape(6), flat.correct)
+  np.testing.assert_allclose(all_losses.loss.reshape(6), flat.loss, rtol=1e-6)
+  np.testing.assert_array_equal(all_losses.correct.reshape(6), flat.correct)
 
 
 def test_cross_entropy_gradient_is_softmax_minus_one_hot():
@@ -69,12 +69,12 @@ def _oracle(queries, keys, temperature, weights, excluded):
   for i in range(size):
     if weights[i] == 0:
       continue
-    kept = [
+    valid_terms = [
       j
       for j in range(size)
       if j == i or (weights[j] > 0 and not excluded[i, j])
     ]
-    scores = {j: queries[i] @ keys[j] / temperature for j in kept}
+    scores = {j: queries[i] @ keys[j] / temperature for j in valid_terms}
     loss[i] = np.log(sum(np.exp(s) for s in scores.values())) - scores[i]
     correct[i] = scores[i] >= max(scores.values())
   return loss, correct
@@ -120,10 +120,10 @@ def test_info_nce_matches_numpy(case, function):
 
 def test_info_nce_mask_is_subset(case):
   queries, keys, weights, _ = map(jnp.asarray, case)
-  kept = np.flatnonzero(weights)
+  valid_rows = np.flatnonzero(weights)
   masked = info_nce(queries, keys, temperature=0.1, weights=weights)
-  subset = info_nce(queries[kept], keys[kept], temperature=0.1)
-  np.testing.assert_allclose(masked.loss[kept], subset.loss, rtol=1e-5)
+  subset = info_nce(queries[valid_rows], keys[valid_rows], temperature=0.1)
+  np.testing.assert_allclose(masked.loss[valid_rows], subset.loss, rtol=1e-5)
   assert masked.loss[2] == 0 and masked.correct[2] == 0
 
 

@@ -77,7 +77,7 @@ def test_parts_added_equal_the_whole():
   values, weights = rng.normal(size=(2, 8, 5)).astype(np.float32)
   weights = (weights > 0).astype(np.float32)
   ids = rng.integers(0, 3, (8, 5))
-  whole = objective_metrics.by_language(values, weights, ids, 3)
+  expected_total = objective_metrics.by_language(values, weights, ids, 3)
   parts = [
     {
       'x': objective_metrics.by_language(
@@ -87,8 +87,8 @@ def test_parts_added_equal_the_whole():
     for part in (slice(0, 3), slice(3, 8))
   ]
   added = objective_metrics.add_metrics(*parts)['x']
-  np.testing.assert_allclose(added.total, whole.total, rtol=1e-5)
-  np.testing.assert_array_equal(added.weight, whole.weight)
+  np.testing.assert_allclose(added.total, expected_total.total, rtol=1e-5)
+  np.testing.assert_array_equal(added.weight, expected_total.weight)
 
 
 def test_by_language_is_a_segment_sum_that_skips_weight_zero():

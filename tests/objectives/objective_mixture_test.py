@@ -1,4 +1,4 @@
-"""Which entries each step trains, and where each dataset is."""
+"""Objectives trained at each step, and the position of each dataset."""
 
 import numpy as np
 import pytest
@@ -39,14 +39,16 @@ MIXTURES = [
 
 @pytest.mark.parametrize('mixture', MIXTURES)
 def test_dataset_step_counts_the_steps_before(mixture):
-  seen = dict.fromkeys(mixture.datasets, 0)
+  steps_by_dataset = dict.fromkeys(mixture.datasets, 0)
   groups = set()
   for step in range(60):
-    assert {s: mixture.dataset_step(s, step) for s in seen} == seen
+    assert {
+      s: mixture.dataset_step(s, step) for s in steps_by_dataset
+    } == steps_by_dataset
     active = mixture.active(step)
     groups.add(active)
     for dataset in {mixture.entries[i].dataset for i in active}:
-      seen[dataset] += 1
+      steps_by_dataset[dataset] += 1
   assert groups == set(mixture.groups)
 
 
@@ -81,16 +83,18 @@ def _sampled(weights, seed=0):
 def test_sampled_shares_are_exact_in_every_block(weights, block, counts):
   mixture = _sampled(weights)
   for start in (0, block, 7 * block):
-    drawn = [mixture.active(start + i)[0] for i in range(block)]
-    np.testing.assert_array_equal(np.bincount(drawn), counts)
+    active_entries = [mixture.active(start + i)[0] for i in range(block)]
+    np.testing.assert_array_equal(np.bincount(active_entries), counts)
 
 
 def test_samples_are_fixed_by_seed_and_step_for_ever():
-  drawn = [_sampled((3, 2), seed=1).active(s)[0] for s in range(15)]
-  assert drawn == [_sampled((3, 2), seed=1).active(s)[0] for s in range(15)]
-  assert drawn == [0, 0, 0, 1, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0, 1]
+  active_entries = [_sampled((3, 2), seed=1).active(s)[0] for s in range(15)]
+  assert active_entries == [
+    _sampled((3, 2), seed=1).active(s)[0] for s in range(15)
+  ]
+  assert active_entries == [0, 0, 0, 1, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0, 1]
   other = [_sampled((3, 2), seed=2).active(s)[0] for s in range(15)]
-  assert drawn != other
+  assert active_entries != other
 
 
 def test_sampled_order_is_uniform():

@@ -150,8 +150,10 @@ def test_softmax_is_over_the_languages_own_words(params, vocabulary, language):
   batch = _rows(language, 1)
 
   got = np.asarray(_probabilities(vocabulary, params, batch))
-  own = np.isin(np.arange(23), _own(language, vocabulary))
-  assert (got[..., ~own] == 0).all() and (got[..., own] > 0).all()
+  is_language_word = np.isin(np.arange(23), _own(language, vocabulary))
+  assert (got[..., ~is_language_word] == 0).all() and (
+    got[..., is_language_word] > 0
+  ).all()
   np.testing.assert_allclose(got.sum(-1), 1, rtol=1e-5)
 
 
@@ -188,10 +190,12 @@ def test_masked_lm_is_that_of_the_languages_own_encoder(
   )
   np.testing.assert_allclose(output.loss.total, want.loss.total, rtol=1e-6)
   assert output.loss.weight == want.loss.weight == 6 + 3 + 5
-  own = parameter_sharing.select_language_params(_PLAN, gradient, 1)
+  language_gradient = parameter_sharing.select_language_params(
+    _PLAN, gradient, 1
+  )
   jax.tree.map(
     functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6),
-    own,
+    language_gradient,
     want_gradient,
   )
   assert output.metrics['mlm/loss'].weight.tolist() == [0, 14, 0]
@@ -199,10 +203,10 @@ def test_masked_lm_is_that_of_the_languages_own_encoder(
 
 def test_masked_lm_moves_one_languages_parts_and_words(scored, vocabulary):
   _, gradient = scored(vocabulary)
-  own = gradient['language_specific']
-  for name, leaf in param_tree.flatten_params(own).items():
+  language_gradient = gradient['language_specific']
+  for name, leaf in param_tree.flatten_params(language_gradient).items():
     assert not leaf[0].any() and not leaf[2].any(), name
-  table = np.asarray(own['embeddings']['token'][1])
+  table = np.asarray(language_gradient['embeddings']['token'][1])
   moved = set(np.flatnonzero(table.any(axis=1)).tolist())
   assert set(_WORDS[1]) <= moved <= set(_own(1, vocabulary))
   assert np.abs(gradient['layers']['mlp']['wi']['kernel']).max() > 1e-4
@@ -219,8 +223,8 @@ def test_random_words_are_the_languages(vocabulary, params):
   )
   batch = _rows(1, 3, lengths=(12,) * 200)
   token_ids, choice = _masked(objective, vocabulary, batch)
-  shown = np.asarray(token_ids)[np.arange(200)[:, None], choice.positions]
-  assert set(shown[choice.weights > 0].tolist()) == set(_WORDS[1])
+  input_ids = np.asarray(token_ids)[np.arange(200)[:, None], choice.positions]
+  assert set(input_ids[choice.weights > 0].tolist()) == set(_WORDS[1])
 
 
 def _pairs():

@@ -74,27 +74,27 @@ def log_probabilities(params, states):
   return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
 
 
-def pair_terms(params, seen, positions, memory_params=None):
-  """log P of every entry at every token of a pair (equation 1).
+def pair_terms(params, token_ids, positions, memory_params=None):
+  """Computes log P of every token at every position of a pair (equation 1).
 
   Args:
-    params: of the model.
-    seen: (x̂, ŷ), lists of tokens.
-    positions: those of both.
-    memory_params: with which H^L of the pair is computed; None: `params`.
+    params: Parameters of the model.
+    token_ids: (x̂, ŷ), the token ids of both sides.
+    positions: Positions of the tokens of both sides.
+    memory_params: Parameters that compute H^L of the pair. If None, `params`.
 
   Returns:
     ((log P(. | x̂), log P(. | ŷ, x̂)), the same of y), [n, V] each.
   """
-  own, memory = (
-    [states(p, *side) for side in zip(seen, positions, strict=True)]
+  hidden_states, memory = (
+    [states(p, *side) for side in zip(token_ids, positions, strict=True)]
     for p in (params, memory_params or params)
   )
   return tuple(
     (
-      log_probabilities(params, own[i]),
+      log_probabilities(params, hidden_states[i]),
       log_probabilities(
-        params, states(params, seen[i], positions[i], memory[1 - i])
+        params, states(params, token_ids[i], positions[i], memory[1 - i])
       ),
     )
     for i in range(2)

@@ -1,4 +1,4 @@
-"""What runs of the papers' rows read."""
+"""Corpus of the runs of the papers' gin files."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.end_to_end import conftest as corpora
 
 @pytest.fixture(scope='module')
 def corpus(tmp_path_factory):
-  """A corpus directory of three made-up languages."""
+  """A corpus directory of three synthetic languages."""
   directory = tmp_path_factory.mktemp('corpus')
   corpora.write_corpus(directory)
   return directory

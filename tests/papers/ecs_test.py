@@ -66,9 +66,9 @@ def test_sharing_plan(row):
   settings = rows.settings('ecs', row)
   plan = settings.model.config.sharing
   assert _PLANS.get(row) == (plan and (plan.embeddings, plan.layers))
-  words = settings.objectives.entries[0].objective.random_words
-  own = random_words.RandomWords.LANGUAGE
-  assert (words is own) == (row.startswith('sep_emb'))
+  random_word_source = settings.objectives.entries[0].objective.random_words
+  language_words = random_words.RandomWords.LANGUAGE
+  assert (random_word_source is language_words) == (row.startswith('sep_emb'))
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,13 @@ def test_tiny_configuration(row):
 
 
 def test_parameters():
-  """80k entries, 8 layers; each language's own embeddings have 40k rows."""
+  """The joint vocabulary has 80k tokens, and that of a language 40k."""
   joint = vocabulary_spec.make_dummy_spec(80_000, num_languages=2)
-  own = vocabulary_spec.make_dummy_spec(40_000, num_languages=2)
+  separate_spec = vocabulary_spec.make_dummy_spec(40_000, num_languages=2)
   body = 8 * (12 * 768**2 + 13 * 768)
   default = rows.parameters(rows.settings('ecs', 'default', vocabulary=joint))
   assert default == pytest.approx(80_000 * 769 + body, rel=0.01)
-  separate = rows.parameters(rows.settings('ecs', 'sep_emb', vocabulary=own))
+  separate = rows.parameters(
+    rows.settings('ecs', 'sep_emb', vocabulary=separate_spec)
+  )
   assert separate == pytest.approx(default, rel=0.01)

@@ -40,11 +40,11 @@ def test_each_element_has_a_state():
 
 
 def test_places_in_the_code_exist():
-  for element, _, place, state in _elements():
-    if place == '-':
+  for element, _, code_path, state in _elements():
+    if code_path == '-':
       assert state == 'quoted baseline' or 'script' in element, element
     else:
-      assert (_ROOT / place.strip('`')).exists(), place
+      assert (_ROOT / code_path.strip('`')).exists(), code_path
 
 
 def test_deviations_have_entries():

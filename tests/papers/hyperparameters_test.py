@@ -43,34 +43,34 @@ _FINE_TUNING = {'BATCH_SIZE', 'LEARNING_RATE', 'EPOCHS'}
 
 
 def _rows() -> list[str]:
-  found = []
+  row_names = []
   for file in gin_files.list_gin_files('papers'):
     paper, name = file.removeprefix('papers/').removesuffix('.gin').split('/')
     if name not in _PARTS and not name.startswith('tiny_'):
-      found.append(f'{paper}/{name}')
-  return found
+      row_names.append(f'{paper}/{name}')
+  return row_names
 
 
 @functools.cache
 def _tables() -> list[tuple[list[str], dict[str, tuple[str, str]]]]:
-  """(patterns of rows, setting -> (value, place)) of each table."""
+  """Returns (row patterns, setting -> (value, source)) of each table."""
   tables: list[tuple[list[str], dict[str, tuple[str, str]]]] = []
   for line in _TABLE.read_text(encoding='utf-8').splitlines():
     if line.startswith('Rows: '):
       tables.append((re.findall('`([^`]+)`', line), {}))
     elif match := re.fullmatch(r'\| `(\S+)` \| (\S+) \| (.+) \|', line):
-      name, value, place = match.groups()
-      tables[-1][1][name] = (value, place)
+      name, value, source = match.groups()
+      tables[-1][1][name] = (value, source)
   return tables
 
 
 def _expected(row: str) -> dict[str, tuple[str, str]]:
-  found: dict[str, tuple[str, str]] = {}
+  expected_settings: dict[str, tuple[str, str]] = {}
   for patterns, settings in _tables():
     if any(fnmatch.fnmatch(row, pattern) for pattern in patterns):
-      assert not found.keys() & settings.keys(), row
-      found |= settings
-  return found
+      assert not expected_settings.keys() & settings.keys(), row
+      expected_settings |= settings
+  return expected_settings
 
 
 def _required(text: str, name: str) -> bool:
@@ -92,15 +92,15 @@ def test_row_has_the_values_of_the_table(row):
       rf'^{name} = %gin.REQUIRED', (gin_config.SHIPPED / file).read_text(), re.M
     )
   }
-  given = [
+  bindings = [
     f'{name}={value!r}'
     for name, value in _GIVEN.items()
     if _required(text, name)
   ] + [f'{name}=1' for name in grid]
-  configuration = gin_config.load_gin_files([file], given)
-  for name, (value, place) in expected.items():
+  configuration = gin_config.load_gin_files([file], bindings)
+  for name, (value, source) in expected.items():
     assert re.search(
-      r"section|table|appendix|not stated|authors' script", place
+      r"section|table|appendix|not stated|authors' script", source
     ), name
     if value == 'grid':
       assert name in grid, name

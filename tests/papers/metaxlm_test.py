@@ -73,7 +73,7 @@ def test_what_is_taken_over(row, layers, embeddings, dictionaries):
   """Tables 1, 4 and 5."""
   settings = rows.settings('metaxlm', row)
   init = settings.init_from
-  wanted = {
+  is_initialized = {
     name: init is not None and init.should_initialize(name)
     for name in (
       'model/layers/mlp/wi/kernel',
@@ -82,7 +82,7 @@ def test_what_is_taken_over(row, layers, embeddings, dictionaries):
       'model/embeddings/token',
     )
   }
-  assert list(wanted.values()) == [layers, layers, layers, embeddings]
+  assert list(is_initialized.values()) == [layers, layers, layers, embeddings]
   matching = init and init.vocabulary_matching
   assert bool(matching) == embeddings
   assert bool(matching and matching.dictionaries) == dictionaries

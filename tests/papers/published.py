@@ -1,7 +1,6 @@
-"""A model as it is published: its first loss here, and its way back.
+"""Comparisons of published models with transformers: first loss and export.
 
-The reference is transformers, on the masked batch that the run's objective
-made.
+The reference is transformers, on the masked batch of the run's objective.
 """
 
 import inspect
@@ -19,7 +18,7 @@ from xlflax.training import training_setup
 
 
 class _Recorder(masked_lm.MaskedLM):
-  """A masked LM that remembers what it masked."""
+  """Masked LM objective that records the batches that it masks."""
 
   def mask(self, batch, context, rng):
     token_ids, choice = super().mask(batch, context, rng)
@@ -27,8 +26,8 @@ class _Recorder(masked_lm.MaskedLM):
     return token_ids, choice
 
 
-def losses(settings, dataset, model):
-  """(our first loss, transformers' on the same masked batch)."""
+def compute_losses(settings, dataset, model):
+  """Returns the initial loss and that of transformers on the same batch."""
   setup = training_setup.Setup(settings)
   loaders = setup.open_loaders()
   batch = loaders[dataset].rows(0, 0, loaders[dataset].dataset.batch_size)
@@ -55,7 +54,7 @@ def losses(settings, dataset, model):
 
 
 def _reference_loss(model, batch, token_ids, choice):
-  """(sum, weight) of transformers' losses of the chosen tokens."""
+  """Returns the sum and the weight of transformers' masked LM losses."""
   labels = np.full(token_ids.shape, -100)
   chosen = np.asarray(choice.weights) > 0
   rows = np.broadcast_to(np.arange(len(chosen))[:, None], chosen.shape)[chosen]
@@ -72,21 +71,21 @@ def _reference_loss(model, batch, token_ids, choice):
 
 
 def _more_inputs(model, batch):
-  """Token types and languages, for models that have them."""
-  found = {}
+  """Returns token types and languages for the models that read them."""
+  inputs = {}
   kinds = getattr(model.config, 'type_vocab_size', 0)
   if kinds and 'token_type_ids' in inspect.signature(model.forward).parameters:
     types = batch.get(
       batch_keys.SIDE_IDS, np.zeros_like(batch[batch_keys.TOKEN_IDS])
     )
-    found['token_type_ids'] = np.minimum(np.array(types), kinds - 1)
+    inputs['token_type_ids'] = np.minimum(np.array(types), kinds - 1)
   if getattr(model.config, 'use_lang_emb', False):
-    found['langs'] = np.array(batch[batch_keys.LANGUAGE_IDS])
-  return {name: torch.tensor(ids).long() for name, ids in found.items()}
+    inputs['langs'] = np.array(batch[batch_keys.LANGUAGE_IDS])
+  return {name: torch.tensor(ids).long() for name, ids in inputs.items()}
 
 
 def check_folder(folder, run, model, tokenizer):
-  """The folder has our logits, the tokenizer's ids, and the model's type."""
+  """Checks the logits, tokenizer and model type of an exported folder."""
   config = json.loads((folder / 'config.json').read_text())
   assert config['model_type'] == model.config.model_type
   back = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
@@ -108,7 +107,7 @@ def check_folder(folder, run, model, tokenizer):
 
 
 def check_tokenizer(folder, tokenizer):
-  """transformers finds the folder's tokenizer, which gives the same ids."""
-  found = transformers.AutoTokenizer.from_pretrained(folder)
+  """Checks that transformers loads the folder's tokenizer with the same ids."""
+  loaded_tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
   texts = ['The cat sat', 'ein Mensch', 'Все люди']
-  assert found(texts).input_ids == tokenizer(texts).input_ids
+  assert loaded_tokenizer(texts).input_ids == tokenizer(texts).input_ids

@@ -35,10 +35,10 @@ _LANGUAGES = ('de', 'en', 'ru')
 
 
 def _bytes(folder, **symbols):
-  """A byte-level tokenizer with these symbols, in this order."""
+  """Trains a byte-level tokenizer with the given symbols, in this order."""
   del folder
-  made = tokenizers.ByteLevelBPETokenizer()
-  made.train_from_iterator(
+  byte_level = tokenizers.ByteLevelBPETokenizer()
+  byte_level.train_from_iterator(
     reference_tokenizers.LINES,
     vocab_size=400,
     min_frequency=1,
@@ -46,7 +46,7 @@ def _bytes(folder, **symbols):
     special_tokens=list(dict.fromkeys(symbols.values())),
   )
   return transformers.PreTrainedTokenizerFast(
-    tokenizer_object=made._tokenizer,
+    tokenizer_object=byte_level._tokenizer,
     **{f'{role}_token': symbol for role, symbol in symbols.items()},
   )
 
@@ -113,9 +113,9 @@ def _options(name, tokenizer):
   options = dict(released.CONFIGS[name])
   options['n_words' if 'n_words' in options else 'vocab_size'] = len(tokenizer)
   for role in ('pad', 'bos', 'eos', 'cls', 'sep', 'mask'):
-    own = getattr(tokenizer, f'{role}_token_id')
-    if own is not None and f'{role}_token_id' in options:
-      options[f'{role}_token_id'] = own
+    token_id = getattr(tokenizer, f'{role}_token_id')
+    if token_id is not None and f'{role}_token_id' in options:
+      options[f'{role}_token_id'] = token_id
   if 'lang2id' in options:
     options['lang2id'] = {x: i for i, x in enumerate(_LANGUAGES)}
     options['id2lang'] = {str(i): x for i, x in enumerate(_LANGUAGES)}
@@ -174,7 +174,7 @@ def test_masked_lm_is_trained_on_and_goes_back(name, corpus, tmp_path):
     tmp_path / 'ours',
   )
   settings = _settings(tmp_path, corpus)
-  ours, theirs = published.losses(settings, 'mono', model)
+  ours, theirs = published.compute_losses(settings, 'mono', model)
   assert abs(ours - theirs) < 1e-4
 
   settings.train()

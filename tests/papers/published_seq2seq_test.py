@@ -108,11 +108,11 @@ def _losses(settings, model, monkeypatch):
   loader = setup.open_loaders()[entry.dataset]
   batch = loader.rows(0, 0, loader.dataset.batch_size)
   loader.close()
-  seen = []
+  decoder_inputs = []
   decode = seq2seq.teacher_forcing.decode_with_teacher_forcing
 
   def watched(model, params, target_params, source, target, **more):
-    seen.append((source, target))
+    decoder_inputs.append((source, target))
     return decode(model, params, target_params, source, target, **more)
 
   monkeypatch.setattr(
@@ -128,7 +128,7 @@ def _losses(settings, model, monkeypatch):
   ours = entry.objective(
     setup.model, setup.initial_state().params, batch, context
   ).loss
-  ((source, target),) = seen
+  ((source, target),) = decoder_inputs
   labels = np.where(np.array(target.weights) > 0, np.array(target.labels), -100)
 
   def ids(array):

@@ -102,13 +102,15 @@ def _settings(gin_file, directory, corpus):
     'MAX_TOKENS': 28,
   }
   names = gin_files.read_with_includes(gin_file)
-  given = [
+  macro_bindings = [
     f'{name}={value!r}'
     for name, value in bindings.items()
     if '.' in name or f'%{name}' in names or f'{name} =' in names
   ]
   return gin_files.settings_of(
-    [gin_file], given, vocabulary=str(directory / 'ours' / 'vocabulary')
+    [gin_file],
+    macro_bindings,
+    vocabulary=str(directory / 'ours' / 'vocabulary'),
   )
 
 
@@ -128,7 +130,7 @@ def test_row_starts_from_the_published_model_and_goes_back(
     tmp_path / 'ours',
   )
   settings = _settings(gin_file, tmp_path, corpus)
-  ours, theirs = published.losses(settings, dataset, model)
+  ours, theirs = published.compute_losses(settings, dataset, model)
   np.testing.assert_allclose(ours, theirs, atol=1e-4)
 
   settings.train()

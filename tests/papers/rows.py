@@ -1,4 +1,4 @@
-"""What the tests of the papers' gin files share."""
+"""Helpers of the tests of the papers' gin files."""
 
 import functools
 import re
@@ -22,7 +22,8 @@ _GIVEN = {
 def of_paper(paper: str, parts: tuple[str, ...]) -> list[str]:
   """Returns the names of the rows of a paper, without tiny configurations.
 
-  Checks that the folder contains only rows, their parts and tiny configurations.
+  Checks that the folder contains only rows, their parts and tiny
+  configurations.
   """
   names = {
     file.split('/')[-1].removesuffix('.gin')
@@ -50,29 +51,29 @@ def _settings(files: tuple[str, ...], **given):
 
 
 def settings(paper: str, row: str, **given):
-  """The settings of a run of a row's file."""
+  """Returns the settings of a row's gin file."""
   return _settings((f'papers/{paper}/{row}.gin',), **given)
 
 
 def trace(paper: str, row: str, **given):
-  """A row's settings, after tracing every kind of its steps."""
+  """Returns the settings of a row after tracing each type of its steps."""
   text = (gin_config.SHIPPED / 'papers' / paper / f'{row}.gin').read_text()
   header = [line for line in text.splitlines() if line.startswith('#')]
   assert any('equired' in line for line in header), 'says what it requires'
-  made = settings(paper, row, **given)
-  gin_files.trace_steps(made)
-  return made
+  row_settings = settings(paper, row, **given)
+  gin_files.trace_steps(row_settings)
+  return row_settings
 
 
 def tiny_settings(paper: str, row: str, **given):
   """Returns the settings of a row's tiny configuration.
 
-  They come from a gin file of its own, or from the row and smaller sizes.
+  They come from a separate gin file, or from the row and smaller sizes.
   """
   folder = f'papers/{paper}'
-  own = f'{folder}/tiny_{row}.gin'
-  if (gin_config.SHIPPED / own).exists():
-    return _settings((own,), **given)
+  tiny_file = f'{folder}/tiny_{row}.gin'
+  if (gin_config.SHIPPED / tiny_file).exists():
+    return _settings((tiny_file,), **given)
   full = settings(paper, row, **given)
   translates = isinstance(full.model, encoder_decoder.EncoderDecoder)
   sizes = 'tiny_translation' if translates else 'tiny'
@@ -85,7 +86,7 @@ def check_tiny_row(paper: str, row: str, **given) -> None:
   gin_files.trace_steps(small)
   full = settings(paper, row, **given)
   assert small.num_train_steps <= 1000 and small.model.config.hidden_dim <= 128
-  dtypes = [one.model.config.dtype for one in (full, small)]
+  dtypes = [run_settings.model.config.dtype for run_settings in (full, small)]
   assert dtypes == ['bfloat16', 'float32']
   for field in ('combine', 'schedule'):
     assert getattr(small.objectives, field) == getattr(full.objectives, field)
@@ -105,14 +106,14 @@ def _entries(settings):
 
 
 def parameters(settings) -> int:
-  """Number of parameters, heads included."""
+  """Returns the number of parameters, including heads."""
   setup = training_setup.Setup(settings)
   leaves = jax.tree.leaves(setup.factory.abstract.params)
   return sum(leaf.size for leaf in leaves)
 
 
 def sizes(config) -> tuple[int, int, int, int]:
-  """Layers, width, feed-forward width and heads."""
+  """Returns the number of layers, width, feed-forward width and heads."""
   return (
     config.num_layers,
     config.hidden_dim,
@@ -122,5 +123,5 @@ def sizes(config) -> tuple[int, int, int, int]:
 
 
 def rates(settings, *steps: int) -> list[float]:
-  """Learning rates at some steps."""
+  """Returns the learning rates at the given steps."""
   return [float(settings.optimizer.rate_at(step)) for step in steps]

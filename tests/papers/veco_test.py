@@ -165,18 +165,20 @@ def test_where_decoders_begin(row, fresh):
   init = rows.settings('veco', row).init_from
   assert (init is None) == (fresh is None)
   if init is not None:
-    wanted = decoder_initialization.CrossAttention
+    initialization = decoder_initialization.CrossAttention
     assert init.decoder.cross_attention is (
-      wanted.RANDOM if fresh else wanted.PLUG_IN
+      initialization.RANDOM if fresh else initialization.PLUG_IN
     )
 
 
 def _departures() -> list[tuple[str, str, str, str]]:
-  """(Setting, direction, the paper's, the script's) of docs/measured/papers.md."""
+  """Returns (setting, direction, paper, script) rows of measured/papers.md."""
   rows_of = re.compile(r'\| `(\S+)` \| (en-\w\w) \| (\S+)[^|]* \| (\S+) \|')
   text = pathlib.Path('docs/measured/papers.md').read_text()
   return [
-    found.groups() for found in map(rows_of.match, text.splitlines()) if found
+    row_match.groups()
+    for row_match in map(rows_of.match, text.splitlines())
+    if row_match
   ]
 
 
@@ -204,19 +206,25 @@ def test_departures_of_the_authors_scripts():
 def test_scripts_take_all_of_veco_but_its_head(row):
   settings = rows.tiny_settings('veco', row)
   init = settings.init_from
-  own, theirs = (
-    param_tree.flatten_params(training_setup.Setup(one).factory.abstract.params)
-    for one in (settings, rows.tiny_settings('veco', 'large_phase2'))
+  script_params, veco_params = (
+    param_tree.flatten_params(
+      training_setup.Setup(run_settings).factory.abstract.params
+    )
+    for run_settings in (settings, rows.tiny_settings('veco', 'large_phase2'))
   )
-  taken = {
-    init.source_name(name) for name in own if init.should_initialize(name)
+  used = {
+    init.source_name(name)
+    for name in script_params
+    if init.should_initialize(name)
   }
-  assert taken <= theirs.keys()
-  left = {
-    name for name in theirs if name not in taken and name.startswith('model/')
+  assert used <= veco_params.keys()
+  unused = {
+    name
+    for name in veco_params
+    if name not in used and name.startswith('model/')
   }
-  assert left and not any(init.must_use(name, taken) for name in left)
-  assert all('head_' in name or 'output_bias' in name for name in left)
+  assert unused and not any(init.must_use(name, used) for name in unused)
+  assert all('head_' in name or 'output_bias' in name for name in unused)
 
 
 @pytest.mark.parametrize(

@@ -103,11 +103,14 @@ def _run(suite, runs, tmp_path, **fields):
 
 def test_all_tasks(make_suite, runs, tmp_path):
   report = _run(make_suite(), runs[:1], tmp_path)
-  found = report.results_by_task('mlm@20')
-  assert found['tuned'].setting == 'LEARNING_RATE=0.4'
-  assert found['tuned'].values['accuracy/fr'] == (0.5, 0.5)  # two seeds
-  assert found['also'].values == found['tuned'].values
-  assert found['plain'].values == {'accuracy/en': (0.8,), 'accuracy/fr': (0.5,)}
+  results = report.results_by_task('mlm@20')
+  assert results['tuned'].setting == 'LEARNING_RATE=0.4'
+  assert results['tuned'].values['accuracy/fr'] == (0.5, 0.5)  # two seeds
+  assert results['also'].values == results['tuned'].values
+  assert results['plain'].values == {
+    'accuracy/en': (0.8,),
+    'accuracy/fr': (0.5,),
+  }
   # The broken task is all that is missing.
   assert {f.task for f in report.failures} == {'mlm@20: broken'}
   trials = [name for name in fakes.CALLS if 'SEED' in name]
@@ -183,15 +186,15 @@ def test_nothing_finished_is_computed_again(make_suite, runs, tmp_path):
 def test_results_of_several_calls_are_merged(make_suite, runs, tmp_path):
   """One job for each task gives the suite's average."""
   suite = make_suite('plain', 'tuned')
-  whole = _run(suite, runs[:1], tmp_path)
+  full_report = _run(suite, runs[:1], tmp_path)
   for folder in ('results', 'mlm@20'):
     shutil.rmtree(tmp_path / 'out' / folder)
   _run(suite, runs[:1], tmp_path, names=['plain'])
   report = _run(suite, runs[:1], tmp_path, names=['tuned'])
-  assert report.to_json() == whole.to_json()
+  assert report.to_json() == full_report.to_json()
   record = json.loads((tmp_path / 'out' / 'suite.json').read_text())
   assert list(record['models'][0]['tasks']) == ['tuned', 'plain']
-  assert [one.is_earlier for one in report.results] == [False, True]
+  assert [result.is_earlier for result in report.results] == [False, True]
   plain = report.results_by_task('mlm@20')['plain']
   assert plain.evaluated[0].task == fakes.Counted(name='plain')
 
@@ -225,8 +228,8 @@ def test_costs_add_up_over_calls(make_suite, runs, tmp_path):
 
 
 def test_models_side_by_side(make_suite, runs, tmp_path):
-  found = _run(make_suite('plain'), runs, tmp_path)
-  assert found.models == ['mlm@20', 'tlm@20']
+  report = _run(make_suite('plain'), runs, tmp_path)
+  assert report.models == ['mlm@20', 'tlm@20']
   text = (tmp_path / 'out' / 'report' / 'leaderboard.md').read_text()
   assert '## Comparison with mlm@20' in text
   record = json.loads((tmp_path / 'out' / 'report' / 'scores.json').read_text())
@@ -300,14 +303,14 @@ def test_statistics_are_no_predictions(tmp_path):
   for version, task in (('xtreme-r', 'mewslix'), ('xtreme', 'udpos')):
     assert suite_export._submission_files(version, task, path) == []
   (tmp_path / 'de.tsv').write_text('')
-  one = suite_report.TaskResult(
+  result = suite_report.TaskResult(
     task=task,
     family='',
     label='m',
     step=1,
     evaluated=(suite_report.Evaluated(tmp_path, None),),
   )
-  assert one._predictions('de') == str(tmp_path / 'de.tsv')
+  assert result._predictions('de') == str(tmp_path / 'de.tsv')
 
 
 def test_predictions_of_all_test_tasks_are_found(tmp_path):
@@ -332,17 +335,19 @@ def test_predictions_of_all_test_tasks_are_found(tmp_path):
 
 def test_tasks_of_one_task_are_no_seeds():
   """Two with one metric are refused; a part that failed loses no other."""
-  made = suite_report.TaskResult(task='t', family='f', label='m', step=20)
+  empty_result = suite_report.TaskResult(
+    task='t', family='f', label='m', step=20
+  )
 
-  def report(**found):
+  def report(**results):
     return types.SimpleNamespace(
-      results=found, tasks=(), folders={}, failures=('lost',)
+      results=results, tasks=(), folders={}, failures=('lost',)
     )
 
   good, other = (eval_task.EvalResult(metrics={'f1/en': x}) for x in (0.8, 0.4))
-  found = made.with_report(report(a={20: good}, b={}), 20)
-  found = found.with_report(report(a={20: other}), 20)
-  assert found.values == {'f1/en': (0.8, 0.4)}
-  assert found.failures == ('lost', 'lost')
+  merged_result = empty_result.with_report(report(a={20: good}, b={}), 20)
+  merged_result = merged_result.with_report(report(a={20: other}), 20)
+  assert merged_result.values == {'f1/en': (0.8, 0.4)}
+  assert merged_result.failures == ('lost', 'lost')
   with raises_error(errors.ConfigError, got='f1/en', where='t'):
-    made.with_report(report(a={20: good}, b={20: other}), 20)
+    empty_result.with_report(report(a={20: good}, b={20: other}), 20)

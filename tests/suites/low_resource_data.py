@@ -42,8 +42,8 @@ def _write_sib200(folder: pathlib.Path) -> None:
   for split in ('train', 'dev', 'test'):
     lines = ['index_id\tcategory\ttext']
     lines += [
-      f'{i}\t{topic}\t{words} {i}'
-      for i, (topic, words) in enumerate(TOPICS.items())
+      f'{i}\t{topic}\t{topic_words} {i}'
+      for i, (topic, topic_words) in enumerate(TOPICS.items())
     ]
     _write_lines(folder / f'{split}.tsv', lines)
 
@@ -52,8 +52,8 @@ def _write_taxi1500(folder: pathlib.Path, language: str) -> None:
   for split in ('train', 'dev', 'test'):
     lines = ['\tid\tlabel\tverse']
     lines += [
-      f'{i}\t5500202{i}\t{topic}\t{words} ,'
-      for i, (topic, words) in enumerate(TOPICS.items())
+      f'{i}\t5500202{i}\t{topic}\t{topic_words} ,'
+      for i, (topic, topic_words) in enumerate(TOPICS.items())
     ]
     _write_lines(folder / f'{language}_{split}.tsv', lines)
 

@@ -1,4 +1,4 @@
-"""Tables of papers: selection, means and differences, and the shipped tables."""
+"""Paper tables: selection, means, differences, and the shipped tables."""
 
 import csv
 import json

@@ -20,7 +20,7 @@ _RECIPES = {
   'xtreme-r': ('xtreme_r',),
   'glue': ('glue',),
 }
-_BASED = {'xtreme-r': 'xtreme'}  # a recipe and the one whose settings it shares
+_BASED = {'xtreme-r': 'xtreme'}  # A recipe and the recipe that it extends.
 _HEADER = """# Suite recipes
 
 A recipe is a set of fine-tuning settings for the tasks of a suite. For example, `xlflax evaluate --suite=xtreme --recipe=xtreme` runs the suite with the settings from the publishers' scripts,
@@ -34,12 +34,12 @@ which xlflax deviates from a recipe are listed below the recipe's table and in a
 """
 
 
-def page() -> str:
-  """The page, from the gin files."""
+def build_page() -> str:
+  """Returns the page, generated from the gin files."""
   parts = [_HEADER]
   for recipe, suites in _RECIPES.items():
-    found = [build(name, recipe) for name in suites]
-    tasks = {task.name: task for one in found for task in one.tasks}
+    built_suites = [build_suite(name, recipe) for name in suites]
+    tasks = {task.name: task for item in built_suites for task in item.tasks}
     base = _BASED.get(recipe, '')
     based = (
       ' The table lists only the tasks whose settings differ from those of the '
@@ -53,7 +53,7 @@ def page() -> str:
       f'\n## {recipe}\n\nThis recipe is for the {noun} {names}.{based}\n'
     )
     for name in suites if base else ():
-      for task in build(name, base).tasks:
+      for task in build_suite(name, base).tasks:
         if tasks[task.name] == task:
           del tasks[task.name]
     parts.append(
@@ -62,23 +62,23 @@ def page() -> str:
     )
     parts += ['| ' + ' | '.join(row) + ' |\n' for row in _rows(tasks, suites)]
     deviations = [
-      f'- {name}: {one}.\n'
+      f'- {name}: {item}.\n'
       for name, task in tasks.items()
-      for one in task.deviations
+      for item in task.deviations
     ]
     if deviations:
       parts += ['\nDeviations from the recipe:\n\n', *deviations]
   return ''.join(parts)
 
 
-def build(name: str, recipe: str) -> suite_config.Suite:
-  """A suite with the settings of a recipe."""
+def build_suite(name: str, recipe: str) -> suite_config.Suite:
+  """Returns a suite with the settings of a recipe."""
   files = [f'suites/{name}.gin', f'suites/recipes/{recipe}.gin']
   return gin_config.load_gin_files(files).build(suite_config.Suite)
 
 
-def configuration(task: suite_config.SuiteTask, *bindings: str):
-  """What a task's gin file and some bindings configure."""
+def load_configuration(task: suite_config.SuiteTask, *bindings: str):
+  """Loads the gin file of a task with additional bindings."""
   macros = {'DATA': 'folder'}
   if task.trials:
     macros |= {'MODEL_DIR': 'run', 'INIT_FROM': 'runs/a'}
@@ -87,22 +87,24 @@ def configuration(task: suite_config.SuiteTask, *bindings: str):
   )
 
 
-def value(made: gin_config.Configuration, name: str) -> Any:
-  """What a setting is; of a field that no file binds, its default."""
+def read_setting(config: gin_config.Configuration, name: str) -> Any:
+  """Returns the value of a setting, or its default if no file binds it."""
   if '.' not in name:
     try:
-      return made.macro(name)
-    except errors.CorpusError:  # it reads data that is not there
+      return config.macro(name)
+    except errors.CorpusError:  # The macro reads data that does not exist.
       return 'on the dev set'
   try:
-    return made.parameter(name)
+    return config.parameter(name)
   except errors.ConfigError:
     module, cls, field = name.split('.')
-    found = importlib.import_module(f'xlflax.evaluation.tasks.{module}')
-    (one,) = (
-      f for f in dataclasses.fields(getattr(found, cls)) if f.name == field
+    task_module = importlib.import_module(f'xlflax.evaluation.tasks.{module}')
+    (dataclass_field,) = (
+      f
+      for f in dataclasses.fields(getattr(task_module, cls))
+      if f.name == field
     )
-    return one.default
+    return dataclass_field.default
 
 
 def _rows(tasks, suites) -> Iterator[list[str]]:
@@ -114,21 +116,26 @@ def _rows(tasks, suites) -> Iterator[list[str]]:
     .tasks
   }
   for task in tasks.values():
-    ours, theirs = (configuration(task), configuration(task, *task.recipe))
+    ours, theirs = (
+      load_configuration(task),
+      load_configuration(task, *task.recipe),
+    )
     for binding, source in task.recipe.items():
       name = binding.partition('=')[0].strip()
-      both = [_text(value(made, name)) for made in (theirs, ours)]
-      if both[0] == both[1]:
-        both[1] = 'the same'
-      yield [task.name, f'`{name}`', *both, source]
+      cells = [
+        _format_value(read_setting(config, name)) for config in (theirs, ours)
+      ]
+      if cells[0] == cells[1]:
+        cells[1] = 'the same'
+      yield [task.name, f'`{name}`', *cells, source]
     if plain[task.name].select != task.select:
-      both = [str(task.select), str(plain[task.name].select)]
-      yield [task.name, '`select`', *both, 'the last checkpoint is used']
+      cells = [str(task.select), str(plain[task.name].select)]
+      yield [task.name, '`select`', *cells, 'the last checkpoint is used']
 
 
-def _text(found: Any) -> str:
-  if isinstance(found, enum.Enum):
-    return str(found.value)
-  if dataclasses.is_dataclass(found):
-    return type(found).__name__
-  return str(found)
+def _format_value(setting: Any) -> str:
+  if isinstance(setting, enum.Enum):
+    return str(setting.value)
+  if dataclasses.is_dataclass(setting):
+    return type(setting).__name__
+  return str(setting)

@@ -13,10 +13,10 @@ from xlflax.utils import errors
 
 
 def test_the_page_is_as_the_files_say(request):
-  text = recipe_table.page()
+  text = recipe_table.build_page()
   if request.config.getoption('--regenerate_goldens'):
     recipe_table.PAGE.write_text(text)
-  assert recipe_table.PAGE.read_text() == text, 'make goldens writes it anew'
+  assert recipe_table.PAGE.read_text() == text, 'make goldens regenerates it'
 
 
 @pytest.mark.parametrize(
@@ -29,10 +29,10 @@ def test_the_page_is_as_the_files_say(request):
   ],
 )
 def test_training_is_that_of_the_scripts(task, expected):
-  """As scripts/train_*.sh and the defaults of third_party/run_*.py say."""
-  found = recipe_table.build('xtreme', 'xtreme').task(task)
-  made = recipe_table.configuration(found, *found.recipe)
-  optimizer = made.parameter('trainer.Trainer.optimizer')
+  """The settings match train_*.sh and third_party/run_*.py of XTREME."""
+  suite_task = recipe_table.build_suite('xtreme', 'xtreme').task(task)
+  config = recipe_table.load_configuration(suite_task, *suite_task.recipe)
+  optimizer = config.parameter('trainer.Trainer.optimizer')
   rate = optimizer.learning_rate
   assert (rate.peak_value, rate.warmup_steps) == (
     expected['peak'],
@@ -43,19 +43,22 @@ def test_training_is_that_of_the_scripts(task, expected):
 
 
 def test_vectors_are_those_of_the_scripts():
-  suite = recipe_table.build('xtreme', 'xtreme')
+  suite = recipe_table.build_suite('xtreme', 'xtreme')
   for name, pooling in (('tatoeba', 'mean_all'), ('bucc2018', 'first')):
     task = suite.task(name)
-    made = recipe_table.configuration(task, *task.recipe)
+    config = recipe_table.load_configuration(task, *task.recipe)
     cls = next(iter(task.recipe)).rpartition('.')[0]
     fields = ('pooling', 'layer', 'max_length', 'centering')
-    found = [recipe_table.value(made, f'{cls}.{field}') for field in fields]
-    assert found == [pooling, 8, 512, 'none']
+    values = [
+      recipe_table.read_setting(config, f'{cls}.{field}') for field in fields
+    ]
+    assert values == [pooling, 8, 512, 'none']
 
 
 def test_xtreme_r_adds_to_the_settings_of_xtreme():
   ours, base = (
-    recipe_table.build('xtreme_r', name) for name in ('xtreme-r', 'xtreme')
+    recipe_table.build_suite('xtreme_r', name)
+    for name in ('xtreme-r', 'xtreme')
   )
   assert ours.recipe == 'xtreme-r'
   for task in ours.tasks:
@@ -64,13 +67,15 @@ def test_xtreme_r_adds_to_the_settings_of_xtreme():
       assert task == base.task(task.name)
   for name, length in (('mewslix', 64), ('lareqa', 256)):
     task = ours.task(name)
-    made = recipe_table.configuration(task, *task.recipe)
-    found = [
-      recipe_table.value(made, f'mteb_tasks.Ranking.{field}')
+    config = recipe_table.load_configuration(task, *task.recipe)
+    values = [
+      recipe_table.read_setting(config, f'mteb_tasks.Ranking.{field}')
       for field in ('pooling', 'max_length', 'centering')
     ]
-    assert found == ['first', length, 'none'] and task.deviations
-  assert any('SQuAD' in one for one in ours.task('tatoeba').deviations)
+    assert values == ['first', length, 'none'] and task.deviations
+  assert any(
+    'SQuAD' in deviation for deviation in ours.task('tatoeba').deviations
+  )
 
 
 def test_the_recipe_of_xtreme_r_is_found_by_its_name(capsys):
@@ -91,7 +96,7 @@ def test_a_recipe_of_another_suite_is_refused(tmp_path, capsys):
 
 
 def test_a_result_says_which_recipe_it_has(tmp_path: pathlib.Path):
-  suite = recipe_table.build('xtreme_r', 'xtreme')
+  suite = recipe_table.build_suite('xtreme_r', 'xtreme')
   notes = suite.recipe_notes(suite.task('xcopa'))
   assert 'recipe xtreme: LEARNING_RATE = 2e-5; BATCH_SIZE = 64' in notes[0]
   assert any('Social IQa' in note for note in notes[1:])

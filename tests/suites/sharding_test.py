@@ -61,11 +61,11 @@ def test_shares_make_one_report(tmp_path, make_run):
       only=only,
     )
 
-  whole = call().to_json()
+  expected = call().to_json()
   shutil.rmtree(out)
   call({('mlm@10', 'b')})
   assert fakes.CALLS == ['b'] and not (out / 'suite.json').exists()
-  assert call({('mlm@10', 'a')}).to_json() == whole
+  assert call({('mlm@10', 'a')}).to_json() == expected
   assert fakes.CALLS == ['a'] and (out / 'report/leaderboard.html').exists()
   assert not manifests.find_problems(out)
   assert 'results/mlm@10/b.json' in manifests.read_manifest(out).files

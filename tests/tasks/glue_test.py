@@ -88,9 +88,9 @@ def test_a_line_of_each_task(name, tmp_path):
   file.parent.mkdir()
   file.write_text(''.join('\t'.join(line) + '\n' for line in lines))
   split = 'train' if path.endswith('train') else 'dev'
-  (found,) = glue.examples(str(tmp_path), name, split).load('en')
-  gold = found.score if name == 'stsb' else found.label
-  assert (found.text, found.paired_text, gold) == expected
+  (example,) = glue.examples(str(tmp_path), name, split).load('en')
+  gold = example.score if name == 'stsb' else example.label
+  assert (example.text, example.paired_text, gold) == expected
 
 
 def test_mistakes():

@@ -283,7 +283,7 @@ def test_reviews(store):
 
 def test_names_and_configurations_are_those_of_tfds():
   from tensorflow_datasets.core.dataset_builders.conll import (
-    conllu_dataset_builder_utils as conllu_lib,
+    conllu_dataset_builder_utils,
   )
   from tensorflow_datasets.datasets.universal_dependencies import (
     universal_dependencies_utils as ud,
@@ -294,7 +294,7 @@ def test_names_and_configurations_are_those_of_tfds():
   from tensorflow_datasets.question_answering import tydi_qa, xquad
   from tensorflow_datasets.text.wikiann import wikiann
 
-  assert labeled_tfds.POS_LABELS == tuple(conllu_lib.UPOS)
+  assert labeled_tfds.POS_LABELS == tuple(conllu_dataset_builder_utils.UPOS)
   assert set(labeled_tfds.TREEBANKS) <= set(ud.LANGS)
   for treebank in labeled_tfds.TREEBANKS:
     assert set(ud.UD_FILEPATHS[treebank]) == {'train', 'dev', 'test'}, treebank

@@ -49,13 +49,13 @@ def test_sib200_is_unquoted_as_by_its_own_loader(tmp_path):
   )
   _write(tmp_path / 'in/eng_Latn/dev.tsv', text)
   public_data.convert('sib200', str(tmp_path / 'in'), str(tmp_path / 'out'))
-  found = file_formats.read_files(
+  labeled_texts = file_formats.read_files(
     'tsv',
     str(tmp_path / 'out/eng_Latn/dev.tsv'),
     'en',
     columns={'text': 0, 'label': 1},
   ).examples
-  assert [(one.text, one.label) for one in found] == [
+  assert [(item.text, item.label) for item in labeled_texts] == [
     ('"We now have mice," he added.', 'science/technology'),
     ('A 12" disc, "whole".', 'sports'),
     ('One "and" another', 'sports'),
@@ -68,10 +68,10 @@ def test_two_files_of_one_name_are_refused(tmp_path):
     _write(tmp_path / f'in/{folder}/zh/test.zh.jsonl', _lines({'idx': 0}))
   with raises_error(errors.CorpusError, where='in'):
     public_data.convert('xcopa', str(tmp_path / 'in'), str(tmp_path / 'out'))
-  found = public_data.convert(
+  output_files = public_data.convert(
     'xcopa', str(tmp_path / 'in/data'), str(tmp_path / 'out')
   )
-  assert found == ['zh/test.jsonl']
+  assert output_files == ['zh/test.jsonl']
 
 
 def test_massive(tmp_path):
@@ -85,10 +85,10 @@ def test_massive(tmp_path):
     for partition in ('train', 'dev')
   ]
   _write(tmp_path / 'in/1.1/data/sw-KE.jsonl', _lines(*rows))
-  written = public_data.convert(
+  output_files = public_data.convert(
     'massive', str(tmp_path / 'in'), str(tmp_path / 'out')
   )
-  assert sorted(written) == [
+  assert sorted(output_files) == [
     'intents/sw-KE/train.tsv',
     'intents/sw-KE/validation.tsv',
     'slots/sw-KE/train.conll',
@@ -102,10 +102,10 @@ def test_massive(tmp_path):
 
 
 def test_slots_as_the_docstring_says():
-  found = public_converters.slot_lines(
+  slots = public_converters.slot_lines(
     '[day : friday] and [time : nine am] now', 'en-US'
   )
-  assert found == [
+  assert slots == [
     'friday\tB-day',
     'and\tO',
     'nine\tB-time',
@@ -126,8 +126,8 @@ def test_slots_as_the_docstring_says():
   ],
 )
 def test_slots_as_the_official_code_has_them(locale, annotated, expected):
-  found = public_converters.slot_lines(annotated, locale)
-  assert '/'.join(found).replace('\t', ' ') == expected
+  slots = public_converters.slot_lines(annotated, locale)
+  assert '/'.join(slots).replace('\t', ' ') == expected
 
 
 def test_copied_sets(tmp_path):
@@ -144,10 +144,12 @@ def test_copied_sets(tmp_path):
     ('xstory_cloze', 'sw/test.tsv'),
     ('xwinograd', 'ja/test.jsonl'),
   ):
-    written = public_data.convert(
+    output_files = public_data.convert(
       name, str(tmp_path / name), str(tmp_path / 'out')
     )
-    assert written == [expected] and (tmp_path / 'out' / expected).is_file()
+    assert (
+      output_files == [expected] and (tmp_path / 'out' / expected).is_file()
+    )
 
 
 def test_lareqa_asks_for_answers_in_every_language(tmp_path):
@@ -203,11 +205,13 @@ def test_mewslix(tmp_path):
   _write(start / 'candidate_set_entities.jsonl', _lines(*entities))
   _write(start / 'wikinews_mentions-test.jsonl', _lines(article))
   _write(start / 'wikinews_mentions/dev-fi.jsonl', _lines(article))
-  written = public_data.convert('mewslix', str(start), str(tmp_path / 'out'))
-  assert len(written) == 6 and written[0] == 'dev/all/queries.jsonl'
+  output_files = public_data.convert(
+    'mewslix', str(start), str(tmp_path / 'out')
+  )
+  assert len(output_files) == 6 and output_files[0] == 'dev/all/queries.jsonl'
   held = beir.BeirDataset(directory=str(tmp_path / 'out/test')).load('all')
-  asked = 'Helsinki: A strike in { Helsinki } began.'
-  assert held.queries['m1'] == beir.Text(asked, 'fi')
+  query = 'Helsinki: A strike in { Helsinki } began.'
+  assert held.queries['m1'] == beir.Text(query, 'fi')
   assert held.documents['Q9'] == beir.Text('A capital. Of Finland.', 'sw')
   assert held.relevance == {'m1': {'Q1757': 1.0}}
 
@@ -274,17 +278,19 @@ def test_seahorse(tmp_path):
     _lines({'gem_id': 'xsum-1', 'document': 'Long\ttext.\nMore.'}),
   )
   _write(start / 'gem/wl.jsonl', _lines({'gem_id': 'wl-3', 'source': 'Largo.'}))
-  written = public_data.convert('seahorse', str(start), str(tmp_path / 'out'))
-  assert len(written) == 7 and 'question1/es/test.tsv' in written
+  output_files = public_data.convert(
+    'seahorse', str(start), str(tmp_path / 'out')
+  )
+  assert len(output_files) == 7 and 'question1/es/test.tsv' in output_files
 
   def read(number, language):
-    (found,) = file_formats.read_files(
+    (example,) = file_formats.read_files(
       'rated_pairs',
       str(tmp_path / f'out/question{number}/{language}/test.tsv'),
       language,
       labels={'Yes': '1', 'No': '0', 'Unsure': '0'},
     ).examples
-    return found.text, found.paired_text, found.score
+    return example.text, example.paired_text, example.score
 
   assert read(1, 'en') == ('Long text. More.', 'A "short" one.', 1.0)
   assert read(4, 'en')[2] == read(5, 'en')[2] == 0.0
@@ -296,26 +302,28 @@ def test_mlqe_pe(tmp_path):
   header = (
     'segid\toriginal\ttranslation\tscores\tmean\tz_scores\tz_mean\tmodel\n'
   )
-  rest = '[90, 80]\t85.0\t[0.7, 0.8]\t0.75\t-0.5\n'
+  columns = '[90, 80]\t85.0\t[0.7, 0.8]\t0.75\t-0.5\n'
   _write(
     start / 'ru-en-dev/dev.ruen.df.short.tsv',
-    f'{header}1\tОн "тут.\tHe is "here.\t{rest}',
+    f'{header}1\tОн "тут.\tHe is "here.\t{columns}',
   )
   _write(
     start / 'en-de/test20.ende.df.short.tsv',
-    f'{header.replace("segid", "index")}0\tHe sees.\tEr sieht.\t{rest}',
+    f'{header.replace("segid", "index")}0\tHe sees.\tEr sieht.\t{columns}',
   )
-  written = public_data.convert('mlqe_pe', str(start), str(tmp_path / 'out'))
-  assert written == ['from_en/de/test.tsv', 'to_en/ru/dev.tsv']
+  output_files = public_data.convert(
+    'mlqe_pe', str(start), str(tmp_path / 'out')
+  )
+  assert output_files == ['from_en/de/test.tsv', 'to_en/ru/dev.tsv']
   for name, language, text, other in (
-    (written[0], 'de', 'Er sieht.', 'He sees.'),
-    (written[1], 'ru', 'Он "тут.', 'He is "here.'),
+    (output_files[0], 'de', 'Er sieht.', 'He sees.'),
+    (output_files[1], 'ru', 'Он "тут.', 'He is "here.'),
   ):
-    (found,) = file_formats.read_files(
+    (example,) = file_formats.read_files(
       'rated_pairs',
       str(tmp_path / 'out' / name),
       language,
       paired_language='en',
     ).examples
-    assert (found.text, found.paired_text) == (text, other)
-    assert found.score == 0.75
+    assert (example.text, example.paired_text) == (text, other)
+    assert example.score == 0.75

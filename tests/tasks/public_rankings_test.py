@@ -17,47 +17,51 @@ def _write(path, *values):
     path.write_text(text, encoding='utf-8')
 
 
-def _fetched(name, folder):
+def _convert(name, folder):
   return public_data.convert(name, str(folder / 'in'), str(folder / 'out'))
 
 
-def _held(folder, place, part):
-  return beir.BeirDataset(directory=str(folder / 'out' / place)).load(part)
+def _load_ranking(folder, path, part):
+  return beir.BeirDataset(directory=str(folder / 'out' / path)).load(part)
 
 
 def _pairs(folder, name, texts):
-  found = file_formats.read_files(
+  texts_read = file_formats.read_files(
     'search', str(folder / 'out' / name), 'en', texts=texts
   ).examples
-  return [one.text for one in found]
+  return [example.text for example in texts_read]
 
 
 def test_mldr(tmp_path):
   folder = tmp_path / 'in/mldr-v1.0-de'
-  asked = {
+  question = {
     'query_id': 'q-de-1',
     'query': 'Wer?',
     'positive_passages': [{'docid': 'doc-de-2', 'text': 'Sie.\nLang.'}],
     'negative_passages': [],
   }
   for split in ('dev', 'test'):
-    _write(folder / f'{split}.jsonl.gz', asked)
+    _write(folder / f'{split}.jsonl.gz', question)
   right, *wrong = (
     {'docid': f'doc-de-{i}', 'text': text}
     for i, text in enumerate(('Er.', 'Es.', 'Wir.'))
   )
   _write(
     folder / 'train.jsonl.gz',
-    asked | {'positive_passages': [right], 'negative_passages': wrong},
+    question | {'positive_passages': [right], 'negative_passages': wrong},
   )
   _write(
     folder / 'corpus.jsonl.gz',
     {'docid': 'doc-de-2', 'text': 'Sie.\nLang.'},
     {'docid': 'doc-de-9', 'text': 'Niemand.'},
   )
-  written = _fetched('mldr', tmp_path)
-  assert {name.split('/')[0] for name in written} == {'dev', 'test', 'train'}
-  held = _held(tmp_path, 'test', 'de')
+  output_files = _convert('mldr', tmp_path)
+  assert {name.split('/')[0] for name in output_files} == {
+    'dev',
+    'test',
+    'train',
+  }
+  held = _load_ranking(tmp_path, 'test', 'de')
   assert held.queries == {'q-de-1': beir.Text('Wer?', 'de')}
   assert held.documents['doc-de-2'].text == 'Sie.\nLang.'
   assert held.relevance == {'q-de-1': {'doc-de-2': 1.0}}
@@ -81,8 +85,8 @@ def test_miracl_as_it_is_published(tmp_path):
   ):
     path = start / f'{name}.miracl-v1.0-sw-dev.tsv'
     path.write_bytes(text.encode())
-  _fetched('miracl', tmp_path)
-  held = _held(tmp_path, '', 'sw')
+  _convert('miracl', tmp_path)
+  held = _load_ranking(tmp_path, '', 'sw')
   assert held.queries['7'] == beir.Text('Nani "huyu"?', 'sw')
   assert held.documents['1#0'].text == 'A "title" b\tc'
   assert held.documents['2#3'].text == 'é'
@@ -95,27 +99,33 @@ def test_xtreme_up_s_questions_ask_for_their_passage(tmp_path):
   ]
   folder = tmp_path / 'in/xtreme-up/retrieval_cross_lang'
   _write(folder / 'index.jsonl', *passages)
-  asked = [passages[1] | {'question': question} for question in ('Ki?', 'Ke?')]
-  _write(folder / 'test/bn.jsonl', *asked)
-  _fetched('xtreme_up_retrieval', tmp_path)
-  held = _held(tmp_path, 'retrieval_cross_lang/test', 'bn')
+  questions = [
+    passages[1] | {'question': question} for question in ('Ki?', 'Ke?')
+  ]
+  _write(folder / 'test/bn.jsonl', *questions)
+  _convert('xtreme_up_retrieval', tmp_path)
+  dataset = _load_ranking(tmp_path, 'retrieval_cross_lang/test', 'bn')
   # Lower case, title before context, as in baseline/retrieval_tasks.py.
-  assert held.documents['B'].text == 'titel b text'
-  assert [text.text for text in held.queries.values()] == ['ki?', 'ke?']
-  assert held.relevance == {'0': {'B': 1.0}, '1': {'B': 1.0}}
+  assert dataset.documents['B'].text == 'titel b text'
+  assert [text.text for text in dataset.queries.values()] == ['ki?', 'ke?']
+  assert dataset.relevance == {'0': {'B': 1.0}, '1': {'B': 1.0}}
 
 
 def test_pairs_of_squad_for_lareqa(tmp_path):
   context = 'Dr. Smith went home. He slept.\nThen he woke.'
-  asked = [
-    {'id': name, 'question': f'{name}?', 'answers': [{'answer_start': place}]}
-    for name, place in (('where', 15), ('what', 24), ('when', 31))
+  questions = [
+    {
+      'id': name,
+      'question': f'{name}?',
+      'answers': [{'answer_start': answer_start}],
+    }
+    for name, answer_start in (('where', 15), ('what', 24), ('when', 31))
   ]
-  paragraph = {'context': context, 'qas': asked}
+  paragraph = {'context': context, 'qas': questions}
   _write(
     tmp_path / 'in/train-v1.1.json', {'data': [{'paragraphs': [paragraph]}]}
   )
-  assert _fetched('lareqa_training', tmp_path) == ['train.jsonl']
+  assert _convert('lareqa_training', tmp_path) == ['train.jsonl']
   flat = context.replace('\n', '')
   assert _pairs(tmp_path, 'train.jsonl', 2) == [
     'where?',
@@ -151,7 +161,7 @@ def test_pairs_of_wikipedia_for_mewslix(tmp_path):
   }
   for split in ('train', 'dev'):
     _write(tmp_path / f'in/wikipedia_pairs-{split}.jsonl', pair)
-  assert _fetched('mewslix', tmp_path) == ['train-dev.jsonl', 'train.jsonl']
+  assert _convert('mewslix', tmp_path) == ['train-dev.jsonl', 'train.jsonl']
   assert _pairs(tmp_path, 'train.jsonl', 2) == [
     'Helsinki: A (strike) in { Helsinki } began.',
     'A capital. Of Finland.',

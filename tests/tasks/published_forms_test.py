@@ -1,4 +1,4 @@
-"""Sets that are read as they are published, beside TFDS's own loaders."""
+"""Public data sets in their published format, compared with TFDS."""
 
 import json
 
@@ -48,7 +48,7 @@ def test_xnli(write, end):
       }
       lines.append('\t'.join(fields.values()))
   path = write('xnli.test.tsv', end.join(lines) + end)
-  found = file_formats.read_files(
+  labeled_pairs = file_formats.read_files(
     'tsv',
     path,
     'sw',
@@ -62,11 +62,11 @@ def test_xnli(write, end):
     },
   ).examples
   theirs = list(xnli.Xnli._generate_examples(None, path))
-  assert [(x.id, x.text, x.paired_text, x.label) for x in found] == [
+  assert [(x.id, x.text, x.paired_text, x.label) for x in labeled_pairs] == [
     (key, row['premise']['sw'], row['hypothesis']['sw'], row['label'])
     for key, row in theirs
   ]
-  assert len(found) == 3
+  assert len(labeled_pairs) == 3
 
 
 def test_pawsx(write):
@@ -82,7 +82,7 @@ def test_pawsx(write):
     '3\tNS\tNS\tNS\n'
     '4\tÀ la fin\t"Fin , "\t1\n',
   )
-  found = file_formats.read_files(
+  labeled_pairs = file_formats.read_files(
     'tsv',
     path,
     'de',
@@ -97,7 +97,9 @@ def test_pawsx(write):
     labels={'0': '0', '1': '1', 'NS': None},
   ).examples
   theirs = builder.Builder._generate_examples(None, path)
-  assert [(x.id, x.text, x.paired_text, int(x.label)) for x in found] == [
+  assert [
+    (x.id, x.text, x.paired_text, int(x.label)) for x in labeled_pairs
+  ] == [
     (key, row['sentence1'], row['sentence2'].strip(), row['label'])
     for key, row in theirs
   ]
@@ -108,7 +110,7 @@ def test_squad_and_mlqa(write, end):
   from tensorflow_datasets.question_answering import qa_utils
 
   context = 'Größe:\n "5 cm" 𝒳 — 京都 ist\u00a0da.'
-  asked = [
+  questions = [
     {
       'id': 'a',
       'question': 'Wie "groß"?',
@@ -126,15 +128,15 @@ def test_squad_and_mlqa(write, end):
   value = {
     'version': '1.1',
     'data': [
-      {'title': 'T', 'paragraphs': [{'context': context, 'qas': asked}]}
+      {'title': 'T', 'paragraphs': [{'context': context, 'qas': questions}]}
     ],
   }
   text = json.dumps(value, ensure_ascii=False, indent=1)
   path = write('dev-context-de-question-de.json', text.replace('\n', end))
-  found = file_formats.read_files('squad', path, 'de').examples
+  read_questions = file_formats.read_files('squad', path, 'de').examples
   theirs = list(qa_utils.generate_squadlike_examples(path))
-  assert [x.id for x in found] == [key for key, _ in theirs]
-  for ours, (_, row) in zip(found, theirs, strict=True):
+  assert [x.id for x in read_questions] == [key for key, _ in theirs]
+  for ours, (_, row) in zip(read_questions, theirs, strict=True):
     assert (ours.question, ours.context) == (row['question'], row['context'])
     assert [x.text for x in ours.answers] == row['answers']['text']
     assert [x.start for x in ours.answers] == row['answers']['answer_start']
@@ -158,12 +160,17 @@ def test_belebele_as_it_is_published(write, tmp_path):
   (tmp_path / 'in').mkdir()
   write('in/deu_Latn.jsonl', json.dumps(row) + '\r\n' + json.dumps(row))
   public_data.convert('belebele', str(tmp_path / 'in'), str(tmp_path / 'out'))
-  found = file_formats.read_files(
+  choices = file_formats.read_files(
     'belebele', str(tmp_path / 'out/deu_Latn/test.jsonl'), 'de'
   ).examples
-  assert len(found) == 8 and found[0].text == row['flores_passage']
-  assert [x.label == 'right' for x in found[:4]] == [False, False, True, False]
-  assert found[6].paired_text == 'Was? C "c"'
+  assert len(choices) == 8 and choices[0].text == row['flores_passage']
+  assert [x.label == 'right' for x in choices[:4]] == [
+    False,
+    False,
+    True,
+    False,
+  ]
+  assert choices[6].paired_text == 'Was? C "c"'
 
 
 def test_flores_has_a_sentence_a_line(write):
@@ -173,22 +180,22 @@ def test_flores_has_a_sentence_a_line(write):
     write('fra_Latn.devtest', 'Un « mot\u00a0».\nLe\u2028soir \n'),
     write('eng_Latn.devtest', 'A "word".\nThe evening\n'),
   ]
-  found = text_sources.ParallelFiles(files={'fr-en': tuple(paths)}).load(
+  pairs = text_sources.ParallelFiles(files={'fr-en': tuple(paths)}).load(
     ('fr', 'en')
   )
-  assert list(found.first) == ['Un « mot\u00a0».', 'Le\u2028soir']
-  assert list(found.second) == ['A "word".', 'The evening']
+  assert list(pairs.first) == ['Un « mot\u00a0».', 'Le\u2028soir']
+  assert list(pairs.second) == ['A "word".', 'The evening']
 
 
 def test_masakhaner_as_it_is_published(write):
   path = write(
     'test.txt', 'Kenya B-LOC\nna O\n1,5 B-DATE\nJumatatu I-DATE\n\nNi O\n. O\n'
   )
-  found = file_formats.read_files('conll_iob2', path, 'sw').examples
-  assert [x.words for x in found] == [
+  sentences = file_formats.read_files('conll_iob2', path, 'sw').examples
+  assert [x.words for x in sentences] == [
     ('Kenya', 'na', '1,5', 'Jumatatu'),
     ('Ni', '.'),
   ]
-  assert found[0].tags == ('B-LOC', 'O', 'B-DATE', 'I-DATE')
+  assert sentences[0].tags == ('B-LOC', 'O', 'B-DATE', 'I-DATE')
   with raises_error(errors.CorpusError, where='empty.txt'):
     file_formats.read_files('conll_iob2', write('empty.txt', '\n'), 'sw')

@@ -51,13 +51,13 @@ def _words(row):
 
 def _infill(parts, gaps, spans, used):
   """The row with each span of words as one mask, by lists."""
-  masks, covered, place = {}, set(), 0
+  masks, covered, position = {}, set(), 0
   for gap, span, use in zip(gaps, spans, used, strict=True):
     if use:
-      place += gap
-      masks[place] = masks.get(place, 0) + 1
-      covered |= set(range(place, place + span))
-      place += span
+      position += gap
+      masks[position] = masks.get(position, 0) + 1
+      covered |= set(range(position, position + span))
+      position += span
   out, word = [], 0
   last = max(
     (i for i, p in enumerate(parts) if isinstance(p, list)), default=-1
@@ -172,13 +172,16 @@ def test_every_order_of_sentences_is_as_likely():
 
 def test_statistics_of_lengths():
   """10^5 rows: exactly round(0.35 w) words; Poisson lengths but the last."""
-  rows, words = 100_000, 40
+  rows, num_words = 100_000, 40
   word_spans = jax.tree.map(
-    np.asarray, _draw(_POLICY, jax.random.key(0), jnp.full(rows, words), words)
+    np.asarray,
+    _draw(_POLICY, jax.random.key(0), jnp.full(rows, num_words), num_words),
   )
-  wanted = math.floor(0.35 * words + 0.5)
-  assert (word_spans.spans.sum(1) == wanted).all()
-  assert ((word_spans.gaps * word_spans.used).sum(1) <= words - wanted).all()
+  num_masked = math.floor(0.35 * num_words + 0.5)
+  assert (word_spans.spans.sum(1) == num_masked).all()
+  assert (
+    (word_spans.gaps * word_spans.used).sum(1) <= num_words - num_masked
+  ).all()
   first = word_spans.spans[:, 0]
   counts = np.bincount(np.minimum(first, 10), minlength=11)
   expected = scipy.stats.poisson(3.5).pmf(np.arange(11))
@@ -188,15 +191,16 @@ def test_statistics_of_lengths():
 
 def test_statistics_of_places():
   """A single span is as likely at each place; every word as often masked."""
-  rows, words = 100_000, 9
+  rows, num_words = 100_000, 9
   policy = InfillingPolicy(mask_ratio=1 / 9, poisson_lambda=1.0)
   word_spans = jax.tree.map(
-    np.asarray, _draw(policy, jax.random.key(3), jnp.full(rows, words), words)
+    np.asarray,
+    _draw(policy, jax.random.key(3), jnp.full(rows, num_words), num_words),
   )
   assert (word_spans.spans.sum(1) == 1).all() and (
     word_spans.used.sum(1) == 1
   ).all()
-  counts = np.bincount(word_spans.gaps[:, 0], minlength=words)
+  counts = np.bincount(word_spans.gaps[:, 0], minlength=num_words)
   assert scipy.stats.chisquare(counts).pvalue > 1e-3
 
 
@@ -204,19 +208,21 @@ def test_statistics_of_places():
   'policy', [_POLICY, InfillingPolicy(mask_ratio=1.0, poisson_lambda=2.0)]
 )
 def test_counts_are_exact_and_rows_do_not_grow(policy):
-  words = np.arange(64)
+  num_words = np.arange(64)
   word_spans = jax.tree.map(
-    np.asarray, _draw(policy, jax.random.key(5), jnp.asarray(words), 63)
+    np.asarray, _draw(policy, jax.random.key(5), jnp.asarray(num_words), 63)
   )
-  wanted = np.minimum(
+  num_masked = np.minimum(
     np.maximum(
-      np.floor(np.float32(policy.mask_ratio) * words.astype(np.float32) + 0.5),
+      np.floor(
+        np.float32(policy.mask_ratio) * num_words.astype(np.float32) + 0.5
+      ),
       1,
     ),
-    words,
+    num_words,
   )
-  np.testing.assert_array_equal(word_spans.spans.sum(1), wanted)
-  assert (word_spans.used.sum(1) <= np.maximum(wanted, 0)).all()
+  np.testing.assert_array_equal(word_spans.spans.sum(1), num_masked)
+  assert (word_spans.used.sum(1) <= np.maximum(num_masked, 0)).all()
   assert (word_spans.spans[~word_spans.used] == 0).all()
 
 
@@ -226,11 +232,11 @@ def test_objective_rebuilds_the_row(batch):
   assert target is not batch and scored is None
   np.testing.assert_array_equal(target['token_ids'], batch['token_ids'])
   for b, row in enumerate(batch['token_ids']):
-    left = [t for t in fake.filled(source['token_ids'][b]) if t != fake.MASK]
+    visible = [t for t in fake.filled(source['token_ids'][b]) if t != fake.MASK]
     original = fake.filled(row)
-    for token in set(left):
-      assert left.count(token) <= original.count(token)
-    assert [t for t in left if t in (1, 2)].count(2) == original.count(2)
+    for token in set(visible):
+      assert visible.count(token) <= original.count(token)
+    assert [t for t in visible if t in (1, 2)].count(2) == original.count(2)
 
 
 def test_in_order_without_permutation(batch):

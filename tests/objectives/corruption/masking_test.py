@@ -1,4 +1,4 @@
-"""Which tokens are chosen, and what is done to them."""
+"""Selection and corruption of tokens for masked language modeling."""
 
 import functools
 
@@ -70,28 +70,32 @@ def test_exact_counts(ratio):
 
 def test_words_are_chosen_whole():
   """Of a row without text, and of rows of words of 1 to 4 tokens."""
-  words = np.array([[0, 0, 1, 2, 2, 2, 3, 4, 4, 4, 4, 5, 6, 6, 7, 7]] * 3)
-  maskable = np.ones(words.shape, bool)
+  word_ids = np.array([[0, 0, 1, 2, 2, 2, 3, 4, 4, 4, 4, 5, 6, 6, 7, 7]] * 3)
+  maskable = np.ones(word_ids.shape, bool)
   maskable[0] = False
   maskable[2, 11:] = False
   policy = MaskingPolicy(mask_ratio=0.4)
-  draw = jax.jit(lambda seed: policy(jax.random.key(seed), maskable, 0, words))
-  seen = np.zeros(words.shape, int)
+  draw = jax.jit(
+    lambda seed: policy(jax.random.key(seed), maskable, 0, word_ids)
+  )
+  times_chosen = np.zeros(word_ids.shape, int)
   for seed in range(60):
-    chosen = _chosen(draw(seed), words.shape[1])
-    seen += chosen
-    for row, own, may in zip(chosen, words, maskable, strict=True):
+    chosen = _chosen(draw(seed), word_ids.shape[1])
+    times_chosen += chosen
+    for row, row_word_ids, may in zip(chosen, word_ids, maskable, strict=True):
       for word in range(8):
-        assert len({*row[may & (own == word)]}) < 2
+        assert len({*row[may & (row_word_ids == word)]}) < 2
     counts = chosen.sum(1)
     assert counts[0] == 0 and 3 <= counts[1] <= 6 and 1 <= counts[2] <= 4
-  assert (seen[1:][maskable[1:]] > 0).all() and not seen[~maskable].any()
+  assert (times_chosen[1:][maskable[1:]] > 0).all() and not times_chosen[
+    ~maskable
+  ].any()
 
 
 def test_a_word_that_is_too_long_is_cut():
-  words = np.zeros((1, 10), np.int32)
+  word_ids = np.zeros((1, 10), np.int32)
   choice = MaskingPolicy(mask_ratio=0.3)(
-    jax.random.key(0), np.ones((1, 10), bool), 0, words
+    jax.random.key(0), np.ones((1, 10), bool), 0, word_ids
   )
   assert _chosen(choice, 10).sum() == 3
 
@@ -146,12 +150,12 @@ def test_statistics_of_actions_and_positions():
 
 
 def test_random_words_are_uniform_over_ordinary_ids(vocabulary):
-  words = np.asarray(
+  random_ids = np.asarray(
     jax.jit(masking.uniform_words, static_argnums=2)(
       jax.random.key(0), jnp.zeros((1000, 100), jnp.int32), vocabulary
     )
   )
-  counts = np.bincount(words.ravel(), minlength=vocabulary.size)
+  counts = np.bincount(random_ids.ravel(), minlength=vocabulary.size)
   special = np.asarray(vocabulary.special_ids)
   assert (counts[special] == 0).all() and counts.sum() == 1e5
   assert stats.chisquare(np.delete(counts, special)).pvalue > 1e-3

@@ -28,26 +28,26 @@ _draw = jax.jit(random_words.draw_random_words, static_argnums=(0, 3))
 
 def test_words_are_uniform_over_those_of_each_positions_language(apart):
   languages = np.random.default_rng(0).integers(0, 3, (1000, 300))
-  drawn = np.asarray(
+  samples = np.asarray(
     _draw(RandomWords.LANGUAGE, jax.random.key(1), languages, apart)
   )
-  assert drawn.shape == languages.shape and drawn.dtype == np.int32
-  for language, words in WORDS.items():
-    mine = drawn[languages == language]
+  assert samples.shape == languages.shape and samples.dtype == np.int32
+  for language, vocabulary_range in WORDS.items():
+    mine = samples[languages == language]
     counts = np.bincount(mine, minlength=apart.size)
-    assert counts[words].sum() == len(mine) > 99_000
-    if len(words) > 1:
-      assert stats.chisquare(counts[words]).pvalue > 1e-3
+    assert counts[vocabulary_range].sum() == len(mine) > 99_000
+    if len(vocabulary_range) > 1:
+      assert stats.chisquare(counts[vocabulary_range]).pvalue > 1e-3
 
 
 def test_words_of_the_whole_vocabulary_do_not_look_at_languages(apart):
   languages = jnp.ones((20, 50), jnp.int32)
   key = jax.random.key(0)
-  drawn = _draw(RandomWords.VOCABULARY, key, languages, apart)
+  samples = _draw(RandomWords.VOCABULARY, key, languages, apart)
   np.testing.assert_array_equal(
-    drawn, masking.uniform_words(key, languages, apart)
+    samples, masking.uniform_words(key, languages, apart)
   )
-  assert len(np.unique(drawn)) == apart.size - len(apart.special_ids)
+  assert len(np.unique(samples)) == apart.size - len(apart.special_ids)
 
 
 @pytest.mark.parametrize('language', WORDS)

@@ -31,15 +31,15 @@ def _apply(batch, spans, lengths):
 
 def _split(text, kept, dropped):
   """T5's inputs and targets of one text, by lists."""
-  inputs, targets, place = [], [fake.BOS], 0
+  inputs, targets, position = [], [fake.BOS], 0
   for s, (keep, drop) in enumerate(zip(kept, dropped, strict=True)):
-    inputs += text[place : place + keep]
-    place += keep
+    inputs += text[position : position + keep]
+    position += keep
     if drop:
       inputs.append(fake.SENTINELS[s])
-      targets += [fake.SENTINELS[s], *text[place : place + drop]]
-      place += drop
-  assert place == len(text)
+      targets += [fake.SENTINELS[s], *text[position : position + drop]]
+      position += drop
+  assert position == len(text)
   return inputs + [fake.EOS], targets + [fake.EOS]
 
 
@@ -146,16 +146,16 @@ def test_counts_are_exact(policy):
   traced = jax.jit(lambda n: policy.counts(n, policy.noise_density))(tokens)
   np.testing.assert_array_equal(drop, traced[0])
   np.testing.assert_array_equal(spans, traced[1])
-  drawn = _draw(policy, jax.random.key(0), jnp.asarray(tokens), 119)
+  spans_drawn = _draw(policy, jax.random.key(0), jnp.asarray(tokens), 119)
   for lengths, total in (
-    (drawn.kept_lengths, tokens - drop),
-    (drawn.dropped_lengths, drop),
+    (spans_drawn.kept_lengths, tokens - drop),
+    (spans_drawn.dropped_lengths, drop),
   ):
     lengths = np.asarray(lengths)
     np.testing.assert_array_equal(lengths.sum(1), total)
     np.testing.assert_array_equal((lengths > 0).sum(1), spans)
     assert (np.diff((lengths > 0).astype(int), axis=1) <= 0).all()
-  assert (np.asarray(drawn.kept_lengths).sum(1) + spans + 1).max() <= (
+  assert (np.asarray(spans_drawn.kept_lengths).sum(1) + spans + 1).max() <= (
     policy.lengths(119)[0]
   )
   plain = np.clip(np.round(policy.noise_density * tokens), 1, tokens - 1)
@@ -169,18 +169,18 @@ def test_statistics():
   C(m - l - 1, k - 2) / C(m - 1, k - 1).
   """
   rows, n = 100_000, 60
-  drawn = _draw(_POLICY, jax.random.key(1), jnp.full(rows, n), n)
-  dropped = np.asarray(drawn.dropped_lengths)
+  samples = _draw(_POLICY, jax.random.key(1), jnp.full(rows, n), n)
+  dropped = np.asarray(samples.dropped_lengths)
   drop, spans = 9, 3
   assert (dropped.sum(1) == drop).all() and drop / n == 0.15
-  for place in range(spans):
-    counts = np.bincount(dropped[:, place], minlength=drop)[1 : drop - 1]
+  for span in range(spans):
+    counts = np.bincount(dropped[:, span], minlength=drop)[1 : drop - 1]
     expected = np.array([drop - length - 1 for length in range(1, drop - 1)])
     expected = expected / expected.sum() * rows
     assert scipy.stats.chisquare(counts, expected).pvalue > 1e-3
   # Each token but those at the borders is dropped as often.
   starts = (
-    np.cumsum(np.asarray(drawn.kept_lengths), 1)[:, :spans]
+    np.cumsum(np.asarray(samples.kept_lengths), 1)[:, :spans]
     + (np.cumsum(dropped, 1) - dropped)[:, :spans]
   )
   counts = np.bincount(starts[:, 1], minlength=n)

@@ -1,4 +1,4 @@
-"""What XLA:GPU makes of the head's gradients."""
+"""Memory of the gradients of the output layer as compiled by XLA for GPUs."""
 
 import importlib.util
 
@@ -23,17 +23,17 @@ ROWS, WORDS, WIDTH = 4928, 250002, 768
 def test_logits_are_never_in_memory_in_float32(devices):
   machine = machine_topology.parse_topology(devices)
   (device,) = compilers.topology_devices(machine)
-  place = jax.sharding.SingleDeviceSharding(device)
+  single_device = jax.sharding.SingleDeviceSharding(device)
 
   def shaped(shape, dtype):
-    return jax.ShapeDtypeStruct(shape, dtype, sharding=place)
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=single_device)
 
   def loss(hidden, table, bias, labels):
-    found = compact_cross_entropy.cross_entropy(hidden, table, bias, labels)
-    return found.loss.mean()
+    result = compact_cross_entropy.cross_entropy(hidden, table, bias, labels)
+    return result.loss.mean()
 
   with compilers.trace_for_machine(machine):
-    made = compilers.compile_step(
+    compiled = compilers.compile_step(
       machine,
       jax.jit(jax.grad(loss, argnums=(0, 1, 2))),
       shaped((ROWS, WIDTH), jnp.bfloat16),
@@ -41,6 +41,8 @@ def test_logits_are_never_in_memory_in_float32(devices):
       shaped((WORDS,), jnp.float32),
       shaped((ROWS,), jnp.int32),
     )
-  made_of = hlo.parse_module(made.text).entry.instructions.values()
-  widest = max(array.bytes for one in made_of for array in one.arrays)
+  made_of = hlo.parse_module(compiled.text).entry.instructions.values()
+  widest = max(
+    array.bytes for instruction in made_of for array in instruction.arrays
+  )
   assert widest <= 2 * ROWS * WORDS  # bfloat16

@@ -32,7 +32,7 @@ def _case(vocab, *, rows=6, dtype=jnp.float32):
 
 
 def _plain(hidden, table, bias, labels, *, chunk_size=None):
-  """What the others must equal, by plain autodiff."""
+  """Computes the reference loss with plain automatic differentiation."""
   del chunk_size
   logits = hidden.astype(jnp.float32) @ table.T + bias[None]
   return losses.cross_entropy(logits, labels)
@@ -98,12 +98,12 @@ def test_parts_that_fit_in_the_cache_of_a_cpu(monkeypatch, vocab, devices):
   monkeypatch.setattr(linear_cross_entropy, '_cpu_chunk_size', lambda *_: 7)
   monkeypatch.setattr(jax, 'device_count', lambda: devices)
   arrays = _case(vocab)
-  kept = linear_cross_entropy._chunked_forward(
+  outputs = linear_cross_entropy._chunked_forward(
     linear_cross_entropy._plan_chunks(vocab, 7, sharded=devices > 1),
     True,
     *arrays,
   )[1][-1]
-  assert kept.size >= arrays[0].shape[0] * vocab
+  assert outputs.size >= arrays[0].shape[0] * vocab
   got, gradients = _run.__wrapped__(*arrays)
   want, plain = _run(*arrays, function=_plain)
   np.testing.assert_allclose(got.loss, want.loss, rtol=1e-5, atol=1e-5)
@@ -152,11 +152,11 @@ def test_gradient_is_numerical(chunk_size):
 def test_rows_are_independent(chunk_size):
   hidden, table, bias, labels = map(np.asarray, _case(24))
   order = np.array([4, 1, 5, 0, 2, 3])
-  whole, _ = _run(hidden, table, bias, labels, chunk_size=chunk_size)
+  all_rows, _ = _run(hidden, table, bias, labels, chunk_size=chunk_size)
   moved, _ = _run(
     hidden[order], table, bias, labels[order], chunk_size=chunk_size
   )
-  np.testing.assert_allclose(whole.loss[order], moved.loss, rtol=1e-5)
+  np.testing.assert_allclose(all_rows.loss[order], moved.loss, rtol=1e-5)
 
 
 @pytest.mark.parametrize('chunk_size', [None, 7, 8])
@@ -264,10 +264,10 @@ def test_sharded_table_and_rows_equal_one_device(chunk_size):
       arrays, ('data', 'tensor', 'tensor', 'data'), strict=True
     )
   ]
-  one = _run(*arrays, chunk_size=chunk_size)
-  many = _run(*sharded, chunk_size=chunk_size)
+  single_device = _run(*arrays, chunk_size=chunk_size)
+  all_devices = _run(*sharded, chunk_size=chunk_size)
   jax.tree.map(
     functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5),
-    one,
-    many,
+    single_device,
+    all_devices,
   )

@@ -30,10 +30,10 @@ def ran(model, params, batch):
 
 @pytest.fixture(scope='module')
 def arcs(model, params, batch):
-  found = jax.jit(_OBJECTIVE.predict, static_argnums=(0, 3))(
+  predictions = jax.jit(_OBJECTIVE.predict, static_argnums=(0, 3))(
     model, params, batch, fixtures.SPEC
   )
-  return jax.tree.map(np.asarray, found)
+  return jax.tree.map(np.asarray, predictions)
 
 
 def _relation_scores(model, params, batch):
@@ -62,7 +62,7 @@ def _relation_scores(model, params, batch):
 
 
 def test_hand_made_literal(model, batch):
-  """A fresh scorer: of 3, 3, 3, 2, 2 heads and 3 relations all are alike."""
+  """A scorer of zeros gives all candidate heads and relations equal scores."""
   params = fixtures.make_params(model, _OBJECTIVE)
   head = params['heads'][_NAME]
   params['heads'][_NAME] = head | {
@@ -124,9 +124,9 @@ def test_jitted_is_eager(batch):
 
 def test_rows_without_trees_are_as_if_not_there(model, params, batch, ran):
   """Whatever the third one says."""
-  others = batch | {'token_ids': batch['token_ids'].copy()}
-  others['token_ids'][2, 1] = 20
-  output, gradient = fixtures.run(_OBJECTIVE, model, params, others)
+  changed_batch = batch | {'token_ids': batch['token_ids'].copy()}
+  changed_batch['token_ids'][2, 1] = 20
+  output, gradient = fixtures.run(_OBJECTIVE, model, params, changed_batch)
   np.testing.assert_allclose(output.loss, ran[0].loss, rtol=1e-5)
   jax.tree.map(
     lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), gradient, ran[1]
@@ -136,11 +136,11 @@ def test_rows_without_trees_are_as_if_not_there(model, params, batch, ran):
 def test_axes_and_what_cannot_be(batch, arcs):
   assert arcs.scores.shape == arcs.relations.shape == (3, 7, 7)
   assert arcs.scores.dtype == np.float32
-  words = batch['word_lengths'] > 0
+  is_word = batch['word_lengths'] > 0
   probability = np.exp(arcs.scores)
   np.testing.assert_allclose(probability.sum(-1), 1, rtol=1e-5)
   for b in range(3):
-    assert not probability[b][:, ~words[b]].any()  # padding heads nothing
+    assert not probability[b][:, ~is_word[b]].any()  # padding heads nothing
     assert not np.diagonal(probability[b]).any()
   assert (arcs.relations[:, :, 0] == 0).all()  # the root's relation
   assert (arcs.relations[:, :, 1:] > 0).all()
@@ -169,11 +169,11 @@ def test_words_are_means_of_their_tokens_if_asked(model, params, batch, arcs):
   objective = DependencyParsing(
     relations=_RELATIONS, arc_dim=5, relation_dim=4, word_pooling='mean'
   )
-  found = jax.jit(objective.predict, static_argnums=(0, 3))(
+  predictions = jax.jit(objective.predict, static_argnums=(0, 3))(
     model, params, batch, fixtures.SPEC
   )
-  np.testing.assert_allclose(found.scores[1:], arcs.scores[1:], rtol=1e-4)
-  assert not np.allclose(found.scores[0], arcs.scores[0])
+  np.testing.assert_allclose(predictions.scores[1:], arcs.scores[1:], rtol=1e-4)
+  assert not np.allclose(predictions.scores[0], arcs.scores[0])
 
 
 def test_relations_without_a_root_are_all_allowed():

@@ -1,4 +1,4 @@
-"""What heads read: layers, plugged-in features, frozen and shared bodies."""
+"""Inputs of heads: layers, custom features, and frozen and shared encoders."""
 
 import dataclasses
 
@@ -46,11 +46,13 @@ def _every_layer(model, params, batch):
 
 def test_layer_is_the_encoders(model, batch):
   params = fixtures.make_params(model, TokenClassification(labels=_LABELS))
-  every = _every_layer(model, params, batch)
+  layer_states = _every_layer(model, params, batch)
   for layer, expected in ((None, 2), (0, 0), (1, 1), (-1, 2), (2, 2)):
     objective = TokenClassification(labels=_LABELS, layer=layer)
     np.testing.assert_allclose(
-      _states(objective, model, params, batch), every[expected], atol=1e-5
+      _states(objective, model, params, batch),
+      layer_states[expected],
+      atol=1e-5,
     )
 
 
@@ -141,22 +143,20 @@ def test_head_layers_do_not_see_padding(model, batch):
 @pytest.mark.parametrize('head', ['output', 'dense', 'dense_norm'])
 def test_fresh_heads_are_trees_of_the_heads_module(model, head):
   objective = TokenClassification(labels=_LABELS, head_type=head)
-  made = nn.meta.unbox(objective.init_heads(model, jax.random.key(0)))
-  shapes = jax.tree.map(jnp.shape, made)
+  head_params = nn.meta.unbox(objective.init_heads(model, jax.random.key(0)))
+  shapes = jax.tree.map(jnp.shape, head_params)
   expected = {'output': {'kernel': (8, 3), 'bias': (3,)}}
   if head != 'output':
     expected['dense'] = {'kernel': (8, 8), 'bias': (8,)}
   if head == 'dense_norm':
     expected['norm'] = {'scale': (8,)}
   assert shapes == expected
-  assert not np.any(made['output']['bias'])
-  spread = np.std(made['output']['kernel'])
+  assert not np.any(head_params['output']['bias'])
+  spread = np.std(head_params['output']['kernel'])
   assert 0.25 < spread < 0.75  # initializer_range is 0.5
-  assert classification_heads.token_logits(made, jnp.ones((1, 2, 8))).shape == (
-    1,
-    2,
-    3,
-  )
+  assert classification_heads.token_logits(
+    head_params, jnp.ones((1, 2, 8))
+  ).shape == (1, 2, 3)
 
 
 def test_shared_plan_reads_with_the_languages_own_parts(batch):
@@ -180,8 +180,10 @@ def test_shared_plan_reads_with_the_languages_own_parts(batch):
     _states(objective, model, params, german), expected, atol=1e-5
   )
   _, gradient = fixtures.run(objective, model, params, german)
-  own = gradient['model']['language_specific']['embeddings']['token']
-  assert [bool(np.any(x)) for x in own] == [False, True, False]
+  language_gradient = gradient['model']['language_specific']['embeddings'][
+    'token'
+  ]
+  assert [bool(np.any(x)) for x in language_gradient] == [False, True, False]
 
 
 def test_encoder_of_an_encoder_decoder(batch):

@@ -23,9 +23,11 @@ _VECTORS = np.random.default_rng(0).normal(size=(5, 3, 8)).astype(np.float32)
 
 def _torch_loss(vectors, scale=20.0):
   """MultipleNegativesRankingLoss of Sentence-Transformers, written out."""
-  made = torch.nn.functional.normalize(torch.from_numpy(vectors), dim=-1)
-  documents = torch.cat([made[:, i] for i in range(1, made.shape[1])])
-  scores = made[:, 0] @ documents.T * scale
+  normalized = torch.nn.functional.normalize(torch.from_numpy(vectors), dim=-1)
+  documents = torch.cat(
+    [normalized[:, i] for i in range(1, normalized.shape[1])]
+  )
+  scores = normalized[:, 0] @ documents.T * scale
   return torch.nn.functional.cross_entropy(scores, torch.arange(len(scores)))
 
 
@@ -33,20 +35,22 @@ def _torch_loss(vectors, scale=20.0):
 def test_the_loss_is_that_of_sentence_transformers(group):
   objective = retrieval_contrastive.RetrievalContrastive(group_size=group)
   vectors = _VECTORS[:, :group]
-  found = objective.ranking_loss(jnp.asarray(vectors))
-  np.testing.assert_allclose(found.loss.mean(), _torch_loss(vectors), rtol=1e-6)
+  output = objective.ranking_loss(jnp.asarray(vectors))
+  np.testing.assert_allclose(
+    output.loss.mean(), _torch_loss(vectors), rtol=1e-6
+  )
 
 
 def test_gradients_are_those_of_torch():
   objective = retrieval_contrastive.RetrievalContrastive(group_size=3)
-  found = jax.grad(lambda v: objective.ranking_loss(v).loss.mean())(_VECTORS)
-  given = torch.from_numpy(_VECTORS).requires_grad_()
-  made = torch.nn.functional.normalize(given, dim=-1)
-  documents = torch.cat([made[:, 1], made[:, 2]])
+  gradient = jax.grad(lambda v: objective.ranking_loss(v).loss.mean())(_VECTORS)
+  torch_vectors = torch.from_numpy(_VECTORS).requires_grad_()
+  normalized = torch.nn.functional.normalize(torch_vectors, dim=-1)
+  documents = torch.cat([normalized[:, 1], normalized[:, 2]])
   torch.nn.functional.cross_entropy(
-    made[:, 0] @ documents.T * 20, torch.arange(5)
+    normalized[:, 0] @ documents.T * 20, torch.arange(5)
   ).backward()
-  np.testing.assert_allclose(found, given.grad, atol=1e-6)
+  np.testing.assert_allclose(gradient, torch_vectors.grad, atol=1e-6)
 
 
 def test_the_library_has_the_same_loss():
@@ -56,8 +60,8 @@ def test_the_library_has_the_same_loss():
   columns = [torch.from_numpy(_VECTORS[:, i]) for i in range(3)]
   expected = theirs.compute_loss_from_embeddings(columns, None)
   objective = retrieval_contrastive.RetrievalContrastive(group_size=3)
-  found = objective.ranking_loss(jnp.asarray(_VECTORS)).loss.mean()
-  np.testing.assert_allclose(found, expected, rtol=1e-6)
+  mean_loss = objective.ranking_loss(jnp.asarray(_VECTORS)).loss.mean()
+  np.testing.assert_allclose(mean_loss, expected, rtol=1e-6)
 
 
 def test_equal_documents_and_queries_are_no_negatives():
@@ -81,12 +85,12 @@ def test_cut_vectors_have_the_sum_of_their_losses():
   objective = retrieval_contrastive.RetrievalContrastive(
     group_size=3, matryoshka_dims=(2, 8)
   )
-  found = sum(
+  total = sum(
     objective.ranking_loss(jnp.asarray(_VECTORS[..., :size])).loss.mean()
     for size in objective.matryoshka_dims
   )
   expected = _torch_loss(_VECTORS[..., :2]) + _torch_loss(_VECTORS)
-  np.testing.assert_allclose(found, expected, rtol=1e-6)
+  np.testing.assert_allclose(total, expected, rtol=1e-6)
 
 
 def _run(objective, model, params, batch):
@@ -142,8 +146,8 @@ def test_documents_of_all_devices_are_negatives(model, whole, mini_batch_size):
   objective = retrieval_contrastive.RetrievalContrastive(
     matryoshka_dims=(4, 8), mini_batch_size=mini_batch_size
   )
-  found = _run(objective, model, params, jax.device_put(batch, rows))
-  _same(found, expected)
+  result = _run(objective, model, params, jax.device_put(batch, rows))
+  _same(result, expected)
 
 
 def test_parts_have_states_of_their_rows_only(model, whole):
@@ -172,27 +176,27 @@ def test_a_teacher_s_vectors_are_met_as_by_mse_loss(model, whole):
   batch, params, contrast = whole
   gold, batch = _taught(batch)
   objective = retrieval_contrastive.RetrievalDistillation()
-  found = np.asarray(
+  losses = np.asarray(
     objective._vectors(model, params, batch, fixtures.make_context())[0]
   ).reshape(16, 8)
-  expected = torch.nn.MSELoss()(torch.tensor(found), torch.from_numpy(gold))
+  expected = torch.nn.MSELoss()(torch.tensor(losses), torch.from_numpy(gold))
   loss, gradient = _run(objective, model, params, batch)
   np.testing.assert_allclose(loss / 8, expected, rtol=1e-6)
   np.testing.assert_allclose(
-    loss / 8, np.square(found - gold).mean(), rtol=1e-6
+    loss / 8, np.square(losses - gold).mean(), rtol=1e-6
   )
   parts = retrieval_contrastive.RetrievalDistillation(mini_batch_size=4)
   _same(_run(parts, model, params, batch), (loss, gradient))
   # Cut vectors have the sum of their losses, and contrast is added.
-  both = retrieval_contrastive.RetrievalDistillation(
+  combined = retrieval_contrastive.RetrievalDistillation(
     matryoshka_dims=(4, 8), contrastive_weight=0.5
   )
   np.testing.assert_allclose(
-    _run(both, model, params, batch)[0] / 8,
-    np.square(found - gold)[:, :4].mean() + (loss + contrast[0] / 2) / 8,
+    _run(combined, model, params, batch)[0] / 8,
+    np.square(losses - gold)[:, :4].mean() + (loss + contrast[0] / 2) / 8,
     rtol=1e-5,
   )
-  assert not both.sentence['normalize']
+  assert not combined.sentence['normalize']
 
 
 def test_the_library_has_the_same_distance(model, whole):
@@ -200,10 +204,10 @@ def test_the_library_has_the_same_distance(model, whole):
   batch, params, _ = whole
   gold, batch = _taught(batch)
   objective = retrieval_contrastive.RetrievalDistillation()
-  found = np.array(
+  distances = np.array(
     objective._vectors(model, params, batch, fixtures.make_context())[0]
   ).reshape(8, 2, 8)
-  columns = [torch.from_numpy(found[:, i]) for i in range(2)]
+  columns = [torch.from_numpy(distances[:, i]) for i in range(2)]
   theirs = library.MSELoss(torch.nn.Identity())
   expected = theirs.compute_loss_from_embeddings(
     columns, [torch.from_numpy(gold[::2])] * 2
@@ -272,8 +276,8 @@ def test_packed_documents_of_all_devices_are_negatives(model, whole):
   objective = retrieval_contrastive.RetrievalContrastive(
     matryoshka_dims=(4, 8), packed=0.9
   )
-  found = _run(objective, model, params, jax.device_put(batch, rows))
-  _same(found, expected)
+  result = _run(objective, model, params, jax.device_put(batch, rows))
+  _same(result, expected)
 
 
 def test_queries_without_room_are_left_out_and_counted(
@@ -289,15 +293,15 @@ def test_queries_without_room_are_left_out_and_counted(
     batch, context.vocabulary, share=0.5, longest=16
   ).placed
   assert placed.sum() == 8  # one in each row of six tokens
-  kept = np.asarray(placed).reshape(8, 2).all(axis=1)
+  is_placed = np.asarray(placed).reshape(8, 2).all(axis=1)
   share = output.metrics['search/left_out']
-  assert share.total.sum() / share.weight.sum() == 1 - kept.mean()
+  assert share.total.sum() / share.weight.sum() == 1 - is_placed.mean()
   missing = {
     **batch,
-    'labels': np.where(np.repeat(kept, 2), batch['labels'], -1),
+    'labels': np.where(np.repeat(is_placed, 2), batch['labels'], -1),
   }
   apart = retrieval_contrastive.RetrievalContrastive()(
     model, params, missing, context
   )
   np.testing.assert_allclose(output.loss.total, apart.loss.total, rtol=1e-5)
-  assert output.loss.weight == kept.sum() == apart.loss.weight
+  assert output.loss.weight == is_placed.sum() == apart.loss.weight

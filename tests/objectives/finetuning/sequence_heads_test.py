@@ -177,9 +177,9 @@ def test_answers_are_softmaxes_over_the_context(run, states, params, batch):
       loss[row] -= log_p[allowed.index(batch[key][row])] / 2
   np.testing.assert_allclose(output.loss.total, loss.sum(), rtol=1e-5)
   assert output.loss.weight == 4
-  found = output.metrics['question_answering/loss']
+  metric = output.metrics['question_answering/loss']
   np.testing.assert_allclose(
-    found.total, [loss[0], loss[3], loss[1] + loss[2]], rtol=1e-5
+    metric.total, [loss[0], loss[3], loss[1] + loss[2]], rtol=1e-5
   )
   # The first position stands for a window without the answer.
   inside = batch['context_mask'] > 0
@@ -217,7 +217,7 @@ def test_what_no_answer_can_be_is_without_effect(run, params, batch):
 
 
 def test_a_subset_of_rows_has_its_part_of_the_loss(run, batch):
-  whole = float(run(_CLASSES)[0].loss.total)
+  total_loss = float(run(_CLASSES)[0].loss.total)
   parts = []
   for rows in ([0, 2], [1]):
     labels = np.full(4, -1, np.int32)
@@ -225,7 +225,7 @@ def test_a_subset_of_rows_has_its_part_of_the_loss(run, batch):
     output = run(_CLASSES, labels=labels)[0]
     assert output.loss.weight == len(rows)
     parts.append(float(output.loss.total))
-  np.testing.assert_allclose(sum(parts), whole, rtol=1e-6)
+  np.testing.assert_allclose(sum(parts), total_loss, rtol=1e-6)
 
 
 def test_rows_without_any_label_are_finite(run):
@@ -249,7 +249,7 @@ def test_gradients_are_those_of_finite_differences(run, params, objective):
   direction = jax.tree.map(
     lambda x: rng.normal(size=x.shape).astype(np.float32), params['heads']
   )
-  found = sum(
+  directional_derivative = sum(
     float(np.vdot(a, b))
     for a, b in zip(
       jax.tree.leaves(gradient['heads']),
@@ -273,7 +273,9 @@ def test_gradients_are_those_of_finite_differences(run, params, objective):
     )
     for sign in (1, -1)
   ]
-  np.testing.assert_allclose(found, (losses[0] - losses[1]) / 2e-2, rtol=2e-2)
+  np.testing.assert_allclose(
+    directional_derivative, (losses[0] - losses[1]) / 2e-2, rtol=2e-2
+  )
   assert any(
     np.asarray(leaf).any() for leaf in jax.tree.leaves(gradient['model'])
   )

@@ -7,28 +7,28 @@ import pytest
 
 from xlflax.objectives.finetuning import sequence_regression
 
-_FOUND = jnp.array([1.0, 2.0, -3.0])
+_PREDICTIONS = jnp.array([1.0, 2.0, -3.0])
 _GOLD = jnp.array([4.0, jnp.nan, -2.0])
 _LANGUAGES = jnp.array([0, 0, 1])
 
 
-def _loss(found, gold=_GOLD):
-  out = sequence_regression.squared_error('r', found, gold, _LANGUAGES, 2)
+def _loss(predictions, gold=_GOLD):
+  out = sequence_regression.squared_error('r', predictions, gold, _LANGUAGES, 2)
   return out.loss.total / out.loss.weight, out
 
 
 @pytest.mark.parametrize('run', [lambda f: f, jax.jit])
 def test_by_hand(run):
-  value = run(lambda found: _loss(found)[0])(_FOUND)
+  value = run(lambda predictions: _loss(predictions)[0])(_PREDICTIONS)
   assert float(value) == pytest.approx((9 + 1) / 2)
-  told = _loss(_FOUND)[1].metrics['r/loss']
-  np.testing.assert_allclose(told.total, [9, 1])
-  np.testing.assert_allclose(told.weight, [1, 1])
+  metric = _loss(_PREDICTIONS)[1].metrics['r/loss']
+  np.testing.assert_allclose(metric.total, [9, 1])
+  np.testing.assert_allclose(metric.weight, [1, 1])
 
 
 def test_the_gradient_is_finite_and_zero_without_a_number():
-  found = jax.grad(lambda x: _loss(x)[0])(_FOUND)
-  np.testing.assert_allclose(found, [-3, 0, -1])
+  gradient = jax.grad(lambda x: _loss(x)[0])(_PREDICTIONS)
+  np.testing.assert_allclose(gradient, [-3, 0, -1])
 
 
 def test_the_bits_of_a_number_come_back():

@@ -88,9 +88,9 @@ def test_jitted_is_eager(batch, logits):
 
 def test_unlabeled_rows_are_as_if_not_there(model, params, batch, ran):
   """Whatever the third one says."""
-  others = batch | {'token_ids': batch['token_ids'].copy()}
-  others['token_ids'][2, 1] = 20
-  output, gradient = fixtures.run(_OBJECTIVE, model, params, others)
+  changed_batch = batch | {'token_ids': batch['token_ids'].copy()}
+  changed_batch['token_ids'][2, 1] = 20
+  output, gradient = fixtures.run(_OBJECTIVE, model, params, changed_batch)
   np.testing.assert_allclose(output.loss, ran[0].loss, rtol=1e-5)
   jax.tree.map(
     lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), gradient, ran[1]

@@ -103,7 +103,7 @@ def _texts(batch, b, seen):
 
 def _reference(params, batch, seen, choice, memory_params=None):
   """-log P self and cross, both correct?, language of every chosen token."""
-  found = []
+  terms_by_token = []
   for b in np.flatnonzero(batch['segment_ids'].any(1)):
     terms = veco_reference.pair_terms(
       params, *_texts(batch, b, seen), memory_params
@@ -112,12 +112,12 @@ def _reference(params, batch, seen, choice, memory_params=None):
       slots = np.nonzero(choice.weights[2 * b + i])[0]
       for t in np.asarray(choice.positions[2 * b + i])[slots]:
         label = batch[prefix + 'token_ids'][b, t]
-        found.append(
+        terms_by_token.append(
           [-term[t, label] for term in terms[i]]
           + [term[t].argmax() == label for term in terms[i]]
           + [batch[prefix + 'language_ids'][b, t]]
         )
-  return np.asarray(found)
+  return np.asarray(terms_by_token)
 
 
 def test_four_terms_are_equations_1_to_13(
@@ -126,19 +126,19 @@ def test_four_terms_are_equations_1_to_13(
   context = context(3)
   output, _ = run(HALF, pairs, context)
   masked = _masked(HALF, vocabulary, pairs, context.rng)
-  found = _reference(params['model'], pairs, *masked)
-  own, cross, own_correct, cross_correct, languages = found.T
-  assert len(found) == (2 + 4 + 2 + 3 + 3) + (3 + 3 + 4 + 0 + 2)
-  assert abs(own - cross).min() > 1e-4  # two different passes
+  terms = _reference(params['model'], pairs, *masked)
+  self_losses, cross, self_correct, cross_correct, languages = terms.T
+  assert len(terms) == (2 + 4 + 2 + 3 + 3) + (3 + 3 + 4 + 0 + 2)
+  assert abs(self_losses - cross).min() > 1e-4  # two different passes
   np.testing.assert_allclose(
-    output.loss.total, own.sum() + cross.sum(), rtol=1e-5
+    output.loss.total, self_losses.sum() + cross.sum(), rtol=1e-5
   )
-  assert output.loss.weight == len(found)
+  assert output.loss.weight == len(terms)
   values = {
-    'loss': own + cross,
-    'self_loss': own,
+    'loss': self_losses + cross,
+    'self_loss': self_losses,
     'cross_loss': cross,
-    'self_accuracy': own_correct,
+    'self_accuracy': self_correct,
     'cross_accuracy': cross_correct,
   }
   for language in range(3):  # en is x of every pair, de and fr are y
@@ -168,10 +168,10 @@ def test_gradient_takes_the_memory_as_a_constant(
 
   def loss(scale, constant_memory):
     moved = jax.tree.map(lambda p, d: p + scale * d, params, direction)
-    found = _reference(
+    terms = _reference(
       moved, pairs, *masked, params if constant_memory else moved
     )
-    return found[:, :2].sum()
+    return terms[:, :2].sum()
 
   def numerical(constant_memory):
     return (loss(1e-5, constant_memory) - loss(-1e-5, constant_memory)) / 2e-5
@@ -257,13 +257,13 @@ def test_heads_and_chunks_are_one_loss(fields, pairs, context, run):
 @pytest.mark.slow
 def test_sums_of_micro_batches_add_up(pairs, context, run):
   """And the pair without a second side is one like any other."""
-  (whole, gradient), *micro = [
+  (full_batch, gradient), *micro = [
     run(ALL, jax.tree.map(lambda x, r=rows: x[r], pairs), context())
     for rows in (slice(0, 4), slice(0, 2), slice(2, 4))
   ]
   _assert_close(
     objective_metrics.add_metrics(micro[0][0].metrics, micro[1][0].metrics),
-    whole.metrics,
+    full_batch.metrics,
   )
   _assert_close(
     jax.tree.map(np.add, micro[0][1], micro[1][1]),
@@ -271,10 +271,10 @@ def test_sums_of_micro_batches_add_up(pairs, context, run):
     rtol=1e-3,
     atol=1e-4,
   )
-  assert whole.loss.weight == sum(m[0].loss.weight for m in micro)
+  assert full_batch.loss.weight == sum(m[0].loss.weight for m in micro)
 
 
-def test_sides_are_alike(pairs, context, run):
+def test_sides_are_symmetric(pairs, context, run):
   """The pair (y, x) has the loss of (x, y)."""
   swapped = {
     key: pairs[
@@ -403,20 +403,24 @@ def test_sides_with_parameters_of_their_own(params, pairs, context):
   shared = _random_params(model)
   step = jax.jit(jax.value_and_grad(loss, has_aux=True))
   (_, output), gradient = step(shared)
-  own = gradient['model'][parameter_sharing.LANGUAGE_SPECIFIC]
-  for leaf in jax.tree.leaves(own['layers']['cross_attention']['value']):
+  language_gradient = gradient['model'][parameter_sharing.LANGUAGE_SPECIFIC]
+  for leaf in jax.tree.leaves(
+    language_gradient['layers']['cross_attention']['value']
+  ):
     assert leaf[0].any() and leaf[1].any() and not leaf[2].any()
   # The same languages' parameters everywhere: no plan at all.
-  one = parameter_sharing.select_language_params(choice, shared['model'], 1)
-  alike = jax.tree.map(np.copy, shared)
-  alike['model'][parameter_sharing.LANGUAGE_SPECIFIC] = jax.tree.map(
+  language_params = parameter_sharing.select_language_params(
+    choice, shared['model'], 1
+  )
+  equal_params = jax.tree.map(np.copy, shared)
+  equal_params['model'][parameter_sharing.LANGUAGE_SPECIFIC] = jax.tree.map(
     lambda x: np.stack([x[1]] * 3),
-    alike['model'][parameter_sharing.LANGUAGE_SPECIFIC],
+    equal_params['model'][parameter_sharing.LANGUAGE_SPECIFIC],
   )
   same = jax.jit(lambda p: ALL(_encoder(), p, batch, context()))(
-    {'model': one, 'heads': {}}
+    {'model': language_params, 'heads': {}}
   )
-  _assert_close(step(alike)[0][1], same)
+  _assert_close(step(equal_params)[0][1], same)
   assert abs(output.loss.total - same.loss.total) > 0.01
 
 

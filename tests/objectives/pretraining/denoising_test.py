@@ -21,7 +21,9 @@ OBJECTIVES = [
   TextInfilling(label_smoothing=0.1),
   MaskedSeq2Seq(mask_ratio=0.3),
 ]
-_every = pytest.mark.parametrize('objective', OBJECTIVES, ids=lambda o: o.name)
+_all_objectives = pytest.mark.parametrize(
+  'objective', OBJECTIVES, ids=lambda o: o.name
+)
 
 
 def _assert_close(a, b):
@@ -55,7 +57,7 @@ def _labels(objective, batch, context):
   return rows
 
 
-@_every
+@_all_objectives
 def test_hand_made_literal(objective, batch):
   """A uniform model: every label costs log V."""
   zeros = jax.tree.map(np.zeros_like, fake.params())
@@ -67,7 +69,7 @@ def test_hand_made_literal(objective, batch):
   )
 
 
-@_every
+@_all_objectives
 def test_metrics_per_language(objective, batch):
   output, _ = fake.run(objective, batch, fake.context())
   labels = _labels(objective, batch, fake.context())
@@ -82,7 +84,7 @@ def test_metrics_per_language(objective, batch):
   assert got[f'{objective.name}/tokens/en'] > len(labels[0])
 
 
-@_every
+@_all_objectives
 def test_batch_of_padding_is_finite(objective, batch):
   empty = jax.tree.map(np.zeros_like, batch)
   output, gradient = fake.run(objective, empty, fake.context())
@@ -90,7 +92,7 @@ def test_batch_of_padding_is_finite(objective, batch):
   assert all((g == 0).all() for g in jax.tree.leaves(gradient))
 
 
-@_every
+@_all_objectives
 def test_gradient_is_numerical(objective, batch):
   context = fake.context()
   _, gradient = fake.run(objective, batch, context)

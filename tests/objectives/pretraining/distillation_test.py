@@ -147,7 +147,7 @@ def _softmax(scores):
 
 @functools.partial(jax.jit, static_argnums=0)
 def _masked(objective, batch):
-  """What the student reads, the choice, and the logits of both models."""
+  """Returns the masked batch, the choice and the logits of both models."""
   context = _CONTEXT['make'](jax.random.key(0), ())
   masked, choice = objective._masked_lm.mask(
     batch, context, jax.random.split(context.rng)[0]
@@ -175,21 +175,21 @@ def _oracle(objective, batch, temperature):
   """
   choice, student, teacher = _logits(objective, batch)
   losses, agreement, chosen = [], [], 0
-  words = np.flatnonzero(SCORED)
+  word_ids = np.flatnonzero(SCORED)
   for row, (positions, weights) in enumerate(
     zip(np.asarray(choice.positions), np.asarray(choice.weights), strict=True)
   ):
     if batch['language_ids'][row].any():
       continue  # German or French
-    for place in positions[weights > 0]:
+    for position in positions[weights > 0]:
       chosen += 1
-      if not SCORED[batch['token_ids'][row, place]]:
+      if not SCORED[batch['token_ids'][row, position]]:
         continue
-      p_teacher = _softmax(teacher[row, place] / temperature)
-      shared = np.bincount(SOURCE[words])
-      p = p_teacher[SOURCE[words]] / shared[SOURCE[words]]
+      p_teacher = _softmax(teacher[row, position] / temperature)
+      shared = np.bincount(SOURCE[word_ids])
+      p = p_teacher[SOURCE[word_ids]] / shared[SOURCE[word_ids]]
       p /= p.sum()
-      q = _softmax(student[row, place][words] / temperature)
+      q = _softmax(student[row, position][word_ids] / temperature)
       losses.append(temperature**2 * (p * np.log(p / q)).sum())
       agreement.append(p.argmax() == q.argmax())
   return np.sum(losses), np.sum(agreement), chosen, len(losses)
@@ -216,20 +216,20 @@ def test_the_masked_lm_is_added_from_the_same_states(distill, batch):
   """Its mean is over the chosen tokens of all languages."""
   objective = dataclasses.replace(distill, mlm_weight=0.5)
   alone, _ = run(distill, batch)
-  both, _ = run(objective, batch)
+  combined, _ = run(objective, batch)
   choice, logits, _ = _logits(distill, batch)
   losses = [
-    -np.log(_softmax(logits[row, place]))[batch['token_ids'][row, place]]
+    -np.log(_softmax(logits[row, position]))[batch['token_ids'][row, position]]
     for row, (places, weights) in enumerate(
       zip(np.asarray(choice.positions), np.asarray(choice.weights), strict=True)
     )
-    for place in places[weights > 0]
+    for position in places[weights > 0]
   ]
   want = alone.loss.total / alone.loss.weight + 0.5 * np.mean(losses)
   np.testing.assert_allclose(
-    both.loss.total / both.loss.weight, want, rtol=1e-4
+    combined.loss.total / combined.loss.weight, want, rtol=1e-4
   )
-  assert both.metrics['distill/masked_lm_loss'].weight == len(losses)
+  assert combined.metrics['distill/masked_lm_loss'].weight == len(losses)
 
 
 def test_in_chunks_is_as_whole(distill, batch):

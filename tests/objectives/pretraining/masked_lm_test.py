@@ -192,9 +192,9 @@ def test_order_of_rows_does_not_matter(model, params, batch, context):
     )
     return HALF.score_tokens(model, params, rows, states, choice)[0]
 
-  whole = losses(batch, choice)
+  expected_losses = losses(batch, choice)
   moved = losses(*jax.tree.map(lambda x: np.asarray(x)[order], (batch, choice)))
-  np.testing.assert_allclose(whole[order], moved, rtol=1e-5)
+  np.testing.assert_allclose(expected_losses[order], moved, rtol=1e-5)
 
 
 def test_gradient_is_numerical(params, batch, context, run):
@@ -231,7 +231,7 @@ def test_sums_of_micro_batches_add_up(batch, context, run):
   objective = MaskedLM(
     mask_ratio=1.0, mask_probability=1.0, random_probability=0.0
   )
-  (whole, gradient), *micro = [
+  (full_batch, gradient), *micro = [
     run(
       objective,
       jax.tree.map(lambda x, r=rows: np.where(r[:, None], x, 0), batch),
@@ -242,9 +242,9 @@ def test_sums_of_micro_batches_add_up(batch, context, run):
   added = objective_metrics.add_metrics(
     micro[0][0].metrics, micro[1][0].metrics
   )
-  _assert_close(added, whole.metrics)
+  _assert_close(added, full_batch.metrics)
   _assert_close(jax.tree.map(np.add, micro[0][1], micro[1][1]), gradient)
-  assert whole.loss.weight == sum(m[0].loss.weight for m in micro)
+  assert full_batch.loss.weight == sum(m[0].loss.weight for m in micro)
 
 
 def test_both_sides_of_pairs_are_rows(batch, context, run):
@@ -254,14 +254,15 @@ def test_both_sides_of_pairs_are_rows(batch, context, run):
   )
   other = jax.tree.map(lambda x: x[::-1], batch)
   paired = batch | {f'paired_{key}': value for key, value in other.items()}
-  both, first, second = (
+  both_sides, first, second = (
     run(objective, rows, context())[0] for rows in (paired, batch, other)
   )
   _assert_close(
-    both.metrics, objective_metrics.add_metrics(first.metrics, second.metrics)
+    both_sides.metrics,
+    objective_metrics.add_metrics(first.metrics, second.metrics),
   )
   np.testing.assert_allclose(
-    both.loss.total, first.loss.total + second.loss.total, rtol=1e-5
+    both_sides.loss.total, first.loss.total + second.loss.total, rtol=1e-5
   )
 
 
@@ -321,7 +322,7 @@ def test_bad_settings(settings, got):
 
 
 def test_whole_words(vocabulary):
-  """Odd ids go on with the word before; none is chosen without the others."""
+  """Odd token ids continue a word, and words are masked as a unit."""
   starts = np.packbits(
     np.arange(vocabulary.size) % 2 == 0, bitorder='little'
   ).tobytes()

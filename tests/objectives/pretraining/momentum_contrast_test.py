@@ -158,7 +158,7 @@ def _simulate(model, states, batches, queue):
 def test_matches_a_simulation_over_several_steps(
   model, trained, moco_state, accumulation
 ):
-  """Five steps fill the queue of three batches and begin it anew."""
+  """Five steps fill the queue of three batches and overwrite its start."""
   batches = [_pairs(i, empty=[1] if i == 4 else []) for i in range(STEPS)]
   states, outputs = trained(batches, accumulation=accumulation)
   losses, queue, pointer, encoder = _simulate(
@@ -311,9 +311,11 @@ def test_a_pair_in_the_queue_is_no_negative_of_its_sentences(
 
     @jax.jit
     def run(state):
-      for each in (batch, swapped):
+      for step_batch in (batch, swapped):
         state = objective.start_step(with_head, state)
-        output = objective(model, with_head, each, _context(vocabulary, state))
+        output = objective(
+          model, with_head, step_batch, _context(vocabulary, state)
+        )
         state = output.state
       return output
 

@@ -86,7 +86,7 @@ def _generated(batch, params, rng):
   """
   context = _CONTEXT['make'](rng)
   rng, _ = jax.random.split(rng)
-  made = RTD._replace_tokens(MODEL, params, batch, context, rng)
+  replaced = RTD._replace_tokens(MODEL, params, batch, context, rng)
   mask_rng = jax.random.split(rng, 3)[0]
   masked, choice = RTD._masked_lm.mask(batch, context, mask_rng)
   logits = Encoder(
@@ -98,18 +98,20 @@ def _generated(batch, params, rng):
   )
   states = MODEL.apply(
     {'params': params['model']},
-    made.token_ids,
+    replaced.token_ids,
     method='encode',
     **model_calls.model_kwargs(batch),
   )
-  return logits, choice, made.token_ids, states
+  return logits, choice, replaced.token_ids, states
 
 
 def test_matches_torch(batch):
   """Both losses, from extracted logits, with the papers' weights."""
   params = _params()
   output, _ = run(batch)
-  logits, choice, seen, states = _generated(batch, params, jax.random.key(0))
+  logits, choice, input_ids, states = _generated(
+    batch, params, jax.random.key(0)
+  )
   chosen = np.asarray(choice.weights) > 0
   rows = np.arange(4)[:, None]
   labels = batch['token_ids'][rows, choice.positions]
@@ -129,7 +131,7 @@ def test_matches_torch(batch):
     + torch.tensor(head['outer']['bias'])
   )[..., 0]
   present = batch['segment_ids'] > 0
-  replaced = np.asarray(seen) != batch['token_ids']
+  replaced = np.asarray(input_ids) != batch['token_ids']
   binary = torch.nn.functional.binary_cross_entropy_with_logits(
     scores[present], torch.tensor(replaced[present].astype(np.float32))
   )
@@ -160,8 +162,8 @@ def test_matches_torch(batch):
 
 
 def test_only_chosen_text_is_replaced(batch):
-  _, choice, seen, _ = _generated(batch, _params(), jax.random.key(0))
-  moved = np.asarray(seen) != batch['token_ids']
+  _, choice, input_ids, _ = _generated(batch, _params(), jax.random.key(0))
+  moved = np.asarray(input_ids) != batch['token_ids']
   chosen = np.zeros_like(moved)
   for row, positions, weights in zip(
     chosen, choice.positions, choice.weights, strict=True
@@ -222,11 +224,11 @@ def test_pairs_in_one_row(batch):
 def test_each_loss_trains_its_own_network(batch):
   """No gradient of the discriminator's loss flows into the generator."""
   params = _params()
-  _, both = run(batch)
+  _, combined = run(batch)
   halved = dataclasses.replace(RTD, discriminator_weight=25.0)
   _, less = run(batch, objective=halved, params=params)
   for name, factor in (('generator', 1.0), ('discriminator', 2.0)):
-    a, b = (g['heads']['rtd'][name] for g in (both, less))
+    a, b = (g['heads']['rtd'][name] for g in (combined, less))
     assert any((x != 0).any() for x in jax.tree.leaves(a))
     jax.tree.map(
       functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5),
@@ -236,11 +238,11 @@ def test_each_loss_trains_its_own_network(batch):
   assert all(
     (x != 0).any()
     for x in (
-      both['model']['embeddings']['token'],
-      both['heads']['rtd']['discriminator']['inner']['kernel'],
+      combined['model']['embeddings']['token'],
+      combined['heads']['rtd']['discriminator']['inner']['kernel'],
     )
   )
-  assert (both['model']['output_bias'] == 0).all()  # no MLM of its own
+  assert (combined['model']['output_bias'] == 0).all()  # no MLM of its own
 
 
 @pytest.mark.slow
@@ -252,8 +254,8 @@ def test_shared_embeddings_get_both_gradients(batch):
     generator_weight=3.0,
   )
   params = _params(shared)
-  own = params['heads']['rtd']['generator']['embeddings']
-  assert sorted(own) == ['norm']
+  generator_embeddings = params['heads']['rtd']['generator']['embeddings']
+  assert sorted(generator_embeddings) == ['norm']
   _, gradient = run(batch, objective=shared)
   other, other_gradient = run(
     batch,
@@ -341,12 +343,12 @@ def test_draws_have_the_frequencies_of_the_softmax(chunk_size):
   want = np.exp(logits - logits.max())
   want /= want.sum()
   count = 40_000
-  drawn = jax.jit(
+  samples = jax.jit(
     functools.partial(softmax_sampling.sample_tokens, chunk_size=chunk_size)
   )(jax.random.key(3), np.tile(state, (count, 1)), table, bias)
-  seen = np.bincount(drawn, minlength=10)
-  assert drawn.dtype == np.int32 and seen[9] == 0
-  statistic = ((seen - count * want)[:9] ** 2 / (count * want[:9])).sum()
+  frequencies = np.bincount(samples, minlength=10)
+  assert samples.dtype == np.int32 and frequencies[9] == 0
+  statistic = ((frequencies - count * want)[:9] ** 2 / (count * want[:9])).sum()
   assert statistic < 26.1  # 99.9 % of chi-square with 8 degrees of freedom
 
 

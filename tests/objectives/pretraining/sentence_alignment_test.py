@@ -112,7 +112,7 @@ def test_matches_numpy(settings, model, params, pairs, context, run):
 
 
 def test_hand_made_literal(params, pairs, context, run):
-  """All sentences alike: each is a guess among the valid pairs."""
+  """With equal sentence vectors, each prediction is a guess."""
   zeros = jax.tree.map(np.zeros_like, params)
   output, _ = run(PLAIN, pairs, context(), zeros)
   np.testing.assert_allclose(
@@ -138,9 +138,9 @@ def test_metrics_are_by_the_language_that_asks(pairs, context, run):
 def test_weights_are_a_subset(pairs, context, run):
   """The pair with an empty side counts in no numerator or denominator."""
   subset = jax.tree.map(lambda x: x[VALID], pairs)
-  whole, gradient = run(PLAIN, pairs, context())
+  all_pairs, gradient = run(PLAIN, pairs, context())
   part, part_gradient = run(PLAIN, subset, context())
-  _assert_close(whole.loss, part.loss)
+  _assert_close(all_pairs.loss, part.loss)
   _assert_close(gradient, part_gradient)
 
 
@@ -217,11 +217,11 @@ def test_both_sides_have_their_own_dropout(
   dropout_model, params, pairs, context
 ):
   """Equal sides differ by dropout, so cosine is below 1 in training only."""
-  alike = {k: v for k, v in pairs.items() if not k.startswith('paired_')}
-  alike.update({f'paired_{k}': v for k, v in alike.items()})
+  equal_sides = {k: v for k, v in pairs.items() if not k.startswith('paired_')}
+  equal_sides.update({f'paired_{k}': v for k, v in equal_sides.items()})
   rows = sentence_pairs.interleave_sides(
     *[
-      {k: alike[p + k] for k in ('token_ids', 'segment_ids', 'positions')}
+      {k: equal_sides[p + k] for k in ('token_ids', 'segment_ids', 'positions')}
       for p in ('', 'paired_')
     ]
   )

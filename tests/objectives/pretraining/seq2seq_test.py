@@ -167,10 +167,10 @@ def test_smoothing_leaves_out_rows_beyond_the_vocabulary():
 def test_weights_are_a_subset():
   """The pair without a target adds nothing."""
   batch = fake.pair_batch()
-  rest = jax.tree.map(lambda x: np.delete(x, 3, axis=0), batch)
-  whole, gradient = fake.run(SMOOTH, batch, fake.context(train=False))
-  part, other = fake.run(SMOOTH, rest, fake.context(train=False))
-  _assert_close((whole.loss, gradient), (part.loss, other))
+  remaining = jax.tree.map(lambda x: np.delete(x, 3, axis=0), batch)
+  full_output, gradient = fake.run(SMOOTH, batch, fake.context(train=False))
+  part, other = fake.run(SMOOTH, remaining, fake.context(train=False))
+  _assert_close((full_output.loss, gradient), (part.loss, other))
 
 
 def test_order_of_rows_does_not_matter():
