@@ -73,6 +73,9 @@ def test_a_language_is_added_and_forgetting_is_reported(tmp_path):
       f'--model_dir={tmp_path / name}',
       '--gin.TRAIN_STEPS=6',
     )
+  merged = tmp_path / 'lora_merged'
+  _run('convert', 'merge-adapters', tmp_path / 'lora', f'--output={merged}')
+  models[merged.name] = ()
   for name in ('start', *models):
     _run(
       *('evaluate', f'--model_dir={tmp_path / name}', *_TASK),
