@@ -34,7 +34,7 @@ _DEEP = ('[' * 100_000, '{"a":' * 50_000, '{"x": ' + '9' * 5000 + '}')
 def run_template(tmp_path_factory):
   root = tmp_path_factory.mktemp('run_template')
   (root / 'hf').mkdir()
-  handmade.write(root / 'hf')
+  handmade.write_folder(root / 'hf')
   run_template = huggingface_import.convert_import(
     huggingface_import.check_import(root / 'hf'), root / 'run'
   )

@@ -24,7 +24,7 @@ def workspace(tmp_path_factory):
   root = tmp_path_factory.mktemp('read_only')
   (root / 'hf').mkdir()
   checked = huggingface_import.check_import(
-    handmade.write(root / 'hf'), languages=['en', 'de']
+    handmade.write_folder(root / 'hf'), languages=['en', 'de']
   )
   for name in ('run', 'other'):
     huggingface_import.convert_import(checked, root / name)

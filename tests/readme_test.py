@@ -54,7 +54,9 @@ def test_training_and_evaluating_on_a_corpus(
 def folder(tmp_path):
   model_dir = tmp_path / 'FacebookAI' / 'xlm-roberta-base'
   model_dir.parent.mkdir()
-  reference_models.save(reference_models.make('xlm_roberta'), model_dir)
+  reference_models.save_model(
+    reference_models.make_model('xlm_roberta'), model_dir
+  )
   return model_dir
 
 

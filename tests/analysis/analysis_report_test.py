@@ -200,7 +200,7 @@ def test_nothing_is_cut_off(tmp_path, make):
     assert edge.min() > 0.99
 
 
-def test_lines_can_be_told_apart():
+def test_lines_are_distinguishable():
   looks = [tuple(plots.line_style(i).values()) for i in range(28)]
   assert len(set(looks)) == 28
 

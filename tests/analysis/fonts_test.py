@@ -13,7 +13,7 @@ _NAMES = ['אחד', 'العربية', 'हिन्दी', '中文模型', 'ไ
 
 
 def test_all_names_are_written(tmp_path):
-  made = [
+  written_plots = [
     figures.layer_columns(
       't', 'v', {('en-fr', name): [0.1, 0.9] for name in _NAMES}
     ),
@@ -21,7 +21,7 @@ def test_all_names_are_written(tmp_path):
       't', 'v', {name: {name: [(0, 1), (1, 2)]} for name in _NAMES}
     ),
   ]
-  for canvas in made:
+  for canvas in written_plots:
     fonts.fit(canvas)
     with warnings.catch_warnings():
       warnings.simplefilter('error')  # a character that is missing warns
@@ -30,7 +30,7 @@ def test_all_names_are_written(tmp_path):
   assert image[:, -1].min() > 0.99 and image[:, 0].min() > 0.99
 
 
-def test_what_no_font_has_is_a_code_point(monkeypatch):
+def test_missing_glyphs_are_shown_as_code_points(monkeypatch):
   monkeypatch.setattr(fonts, '_find_family', lambda _: None)
   canvas = figure.Figure()
   axes = canvas.subplots()

@@ -31,7 +31,7 @@ def run(make_run, tmp_path_factory):
 
 
 @pytest.fixture
-def kept(tmp_path):
+def stored_states(tmp_path):
   return activation_cache.SentenceReader(directory=str(tmp_path), block=8)
 
 
@@ -110,7 +110,9 @@ def test_models_that_are_not_there(run, ref, got):
     model_refs.Models().eval_model(ref)
 
 
-def test_kept_states_are_those_that_were_computed(eval_model, sentences, kept):
+def test_kept_states_are_those_that_were_computed(
+  eval_model, sentences, stored_states
+):
   texts = sentences('de', 20)
   opened = fakes.FakeModels(eval_model=eval_model)
   expected = np.concatenate(
@@ -121,7 +123,7 @@ def test_kept_states_are_those_that_were_computed(eval_model, sentences, kept):
   )
   for _ in range(2):
     np.testing.assert_array_equal(
-      _read(kept, opened, _LAST, texts, 'de'), expected
+      _read(stored_states, opened, _LAST, texts, 'de'), expected
     )
   assert expected.shape == (3, 20, 16)
   without = activation_cache.SentenceReader(block=8)
@@ -131,11 +133,11 @@ def test_kept_states_are_those_that_were_computed(eval_model, sentences, kept):
 
 
 def test_reading_goes_on_where_it_stopped(
-  eval_model, sentences, kept, tmp_path
+  eval_model, sentences, stored_states, tmp_path
 ):
   texts = sentences('de', 20)
   opened = fakes.FakeModels(eval_model=eval_model)
-  blocks = kept.blocks(opened, _LAST, texts, 'de')
+  blocks = stored_states.blocks(opened, _LAST, texts, 'de')
   first = next(blocks)
   blocks.close()
   (folder,) = tmp_path.iterdir()
@@ -146,31 +148,33 @@ def test_reading_goes_on_where_it_stopped(
   }
   np.savez(folder / '00000.npz', states=first + 1)  # is believed
   manifests.record_files(folder, manifests.Kind.STATES, ['00000.npz'])
-  states = _read(kept, opened, _LAST, texts, 'de')
+  states = _read(stored_states, opened, _LAST, texts, 'de')
   np.testing.assert_array_equal(states[:, :8], first + 1)
   assert states.shape == (3, 20, 16)
   nothing = fakes.FakeModels()  # has no model: all must be there
   np.testing.assert_array_equal(
-    _read(kept, nothing, _LAST, texts, 'de'), states
+    _read(stored_states, nothing, _LAST, texts, 'de'), states
   )
-  _read(kept, opened, _LAST, texts, 'en')  # another language, another folder
+  _read(
+    stored_states, opened, _LAST, texts, 'en'
+  )  # another language, another folder
   assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_damaged_states(eval_model, sentences, kept, tmp_path):
+def test_damaged_states(eval_model, sentences, stored_states, tmp_path):
   texts = sentences('de', 9)
   opened = fakes.FakeModels(eval_model=eval_model)
-  _read(kept, opened, _LAST, texts, 'de')
+  _read(stored_states, opened, _LAST, texts, 'de')
   next(tmp_path.glob('*/00001.npz')).write_bytes(b'PK broken')
   with raises_error(errors.AnalysisError, where='00001.npz'):
-    _read(kept, opened, _LAST, texts, 'de')
+    _read(stored_states, opened, _LAST, texts, 'de')
   [first] = tmp_path.glob('*/00000.npz')
   np.savez(first, states=np.zeros((3, 8, 16), np.float32))  # another's
   with raises_error(errors.AnalysisError, where='00000.npz'):
-    _read(kept, opened, _LAST, texts, 'de')
+    _read(stored_states, opened, _LAST, texts, 'de')
   for path in tmp_path.glob('*/*.npz'):
     path.unlink()
-  assert _read(kept, opened, _LAST, texts, 'de').shape == (3, 9, 16)
+  assert _read(stored_states, opened, _LAST, texts, 'de').shape == (3, 9, 16)
 
 
 def _tsv(tmp_path, sentences, count):

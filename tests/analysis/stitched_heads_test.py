@@ -205,7 +205,7 @@ def test_maps_that_do_not_fit(tmp_path):
     ('map', ('map',)),
   ],
 )
-def test_what_is_not_finite(tmp_path, broken, values):
+def test_non_finite_states(tmp_path, broken, values):
   source, target, turn = _subjects()
   nan = {'scale': np.float32(np.nan)}
   if broken == 'target':

@@ -26,7 +26,7 @@ def _run(results, **settings):
   ).run(fakes.FakeModels())
 
 
-def test_models_beside_each_other(folders, tmp_path):
+def test_several_models_are_compared(folders, tmp_path):
   result = _run(folders)
   assert not result.failures
   assert result.rows[:2] == [

@@ -1,4 +1,4 @@
-"""Words of one model beside words of another; bad states and text."""
+"""Alignment of the words of two models, with invalid states and text."""
 
 import dataclasses
 

@@ -115,7 +115,7 @@ def test_input_pipeline():
   assert figures['need']['cores'] > 0
 
 
-def test_what_gpus_need_of_the_input():
+def test_required_input_cores():
   """Products of one layer and the scored positions, counted by hand.
 
   The 64 rows of the embedding table are padded to 128.

@@ -1,4 +1,4 @@
-"""What is dropped and kept of lines and pairs, at a small size."""
+"""Filtering of lines and sentence pairs, at a small size."""
 
 import pytest
 

@@ -22,29 +22,29 @@ _GOOD = {
 }
 
 
-def test_what_a_check_finds_wrong():
-  def faults(measured, recorded, devices='gpu:H200:8'):
+def test_faults_found_by_the_check():
+  def find_faults(measured, recorded, devices='gpu:H200:8'):
     return compile_targets.find_faults(measured, recorded, devices)
 
-  assert faults(_GOOD, {}) == faults(_GOOD, _GOOD) == []
-  assert faults(_GOOD, {}, 'tpu:v6e:8') == [
+  assert find_faults(_GOOD, {}) == find_faults(_GOOD, _GOOD) == []
+  assert find_faults(_GOOD, {}, 'tpu:v6e:8') == [
     'Peak memory is 33.48 GiB, but a device has 29.8 GiB.'
   ]
-  assert faults(_GOOD | {'mfu': 0.2450}, _GOOD) == []
-  assert faults(_GOOD | {'mfu': 0.2440}, _GOOD) == [
+  assert find_faults(_GOOD | {'mfu': 0.2450}, _GOOD) == []
+  assert find_faults(_GOOD | {'mfu': 0.2440}, _GOOD) == [
     'The MFU bound is 24.4%, but 24.9% is recorded.'
   ]
-  assert faults(_GOOD | {'peak_gib': 34.5}, _GOOD) == [
+  assert find_faults(_GOOD | {'peak_gib': 34.5}, _GOOD) == [
     'Peak memory is 34.5 GiB, but 33.48 GiB is recorded.'
   ]
   wrong = _GOOD | {'largest_all_reduce_mb': 768.0, 'windowed_loops': 19}
-  assert faults(wrong, {}) == [
+  assert find_faults(wrong, {}) == [
     'An all-reduce exchanges 768.0 MB at once.',
     '19 loops compute partial sums.',
   ]
-  assert faults({}, _GOOD) == ['The step does not compile.']
+  assert find_faults({}, _GOOD) == ['The step does not compile.']
   new = _GOOD | {'compiler': 'libtpu 0.0.52', 'peak_gib': 99.0}
-  assert faults(new, _GOOD)[-1] == (
+  assert find_faults(new, _GOOD)[-1] == (
     'The record was compiled with libtpu 0.0.42.1, this step with '
     'libtpu 0.0.52.'
   )
@@ -197,7 +197,7 @@ def _reduced(name):
 def test_a_reduced_set_compiles_without_faults(
   tmp_path, name, devices, package
 ):
-  """What `make compile-targets` asserts of whole models, but their bounds."""
+  """Makes the assertions of `make compile-targets` without its bounds."""
   if importlib.util.find_spec(package) is None:
     pytest.skip(f'needs {package}')
   plan = compile_targets.compile_case(tmp_path, _reduced(name), devices)
@@ -210,7 +210,7 @@ def test_a_reduced_set_compiles_without_faults(
 
 
 def test_every_record_is_of_instructions():
-  """Which names the compiler: others counted kernels by products and bytes."""
+  """Every record names its compiler, since others counted kernels otherwise."""
   recorded = json.loads(compile_targets.RECORD.read_text())['recorded']
   assert recorded and all('compiler' in entry for entry in recorded.values())
 

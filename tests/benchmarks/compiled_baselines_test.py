@@ -82,7 +82,7 @@ def test_table():
   ]
 
 
-def test_record_has_peers_beside_steps_of_equal_size():
+def test_record_has_baselines_for_steps_of_equal_size():
   record = json.loads(compiled_baselines.RECORD.read_text())
   assert record
   assert record.keys() <= {

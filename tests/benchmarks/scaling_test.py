@@ -72,7 +72,7 @@ def test_tables(tmp_path):
   assert 'old' not in page.read_text()
 
 
-def test_which_steps_are_compiled(monkeypatch, tmp_path):
+def test_compiled_steps(monkeypatch, tmp_path):
   """Those of few devices; each cell is planned once."""
   calls = []
 

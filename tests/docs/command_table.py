@@ -1,7 +1,8 @@
-"""How the commands and listings of README.md and docs/ are run on small data.
+"""Replacements with which the documented commands run on small data.
 
-Everything is run as it is printed, from a folder with small files, runs and
-models of the names there (`small_world`), but for what this table says.
+All commands of README.md and docs/ run as printed, in a folder with small
+files, runs and models of the same names (`small_world`), except for the
+replacements in this table.
 """
 
 from tests.docs import small_world as world
@@ -184,7 +185,7 @@ SMALLER = {
     '--output=cache --num_workers=8': '--output=cache --num_workers=2',
     '--sample_dir=sample --output=vocab': '--sample_dir=sample --output=sampled',
     '--output=corpus --num_workers=8': '--output=prepared',
-    # the text there is of made-up languages
+    # the text is in synthetic languages
     '--min_language_probability=0.5 --max_length_ratio': '--max_length_ratio',
   },
   'docs/launch.md': {

@@ -83,7 +83,7 @@ def world(tmp_path_factory):
 
 @pytest.fixture
 def folder(request, world, tmp_path, monkeypatch):
-  """Where a page's commands run, with all that they find there."""
+  """The folder in which a page's commands run, with all files that they read."""
   if request.param in table.MODULES:
     module = pytest.importorskip(table.MODULES[request.param])
     root = pathlib.Path(module.__file__).parents[1]

@@ -12,7 +12,7 @@ def _text(path: str) -> str:
 
 
 def _anchors(path: str) -> set[str]:
-  """What links to a page may have after the #."""
+  """Returns the anchors that links to a page may use."""
   headings = re.findall(r'^#+ (.+)$', _text(path), re.M)
   slugs = (
     re.sub(r'[^\w\s-]', '', heading.lower()).strip() for heading in headings

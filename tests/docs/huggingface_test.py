@@ -1,7 +1,7 @@
 """Runs the commands of docs/huggingface.md as printed, on a small model.
 
-The folder `models/xlm-roberta-base` is XLM-R's at small size, `corpus` made-up
-text; of the commands only the number of steps is lowered.
+The folder `models/xlm-roberta-base` is a small XLM-R model, and `corpus` is
+synthetic text. Only the number of steps of the commands is reduced.
 """
 
 import os

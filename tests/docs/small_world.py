@@ -1,6 +1,7 @@
-"""What the commands of the documentation read, small, under the names there.
+"""Small versions of the files that the documented commands read.
 
-Invented languages with labeled data of every task; runs of two steps.
+The files have the names in the documentation. They hold synthetic languages
+with labeled data of every task, and runs of two steps.
 """
 
 import functools
@@ -118,7 +119,7 @@ class World:
       _write(root / name, text)
 
   def path(self, name: str) -> pathlib.Path:
-    """Where a file, folder or run lies; it is made at the first call."""
+    """Returns the path of a file, folder or run, which the first call creates."""
     path = self._made(name)
     assert path.exists(), name
     return path
@@ -319,13 +320,13 @@ class World:
     _write(path, ''.join(json.dumps({'text': x}) + '\n' for x in lines))
 
   def _make_mt5(self, path: pathlib.Path) -> None:
-    """What T5X writes for a small T5 v1.1, and mT5's tokenizer, small."""
+    """Writes a small T5 v1.1 checkpoint of T5X and a small mT5 tokenizer."""
     from tests.interop.t5x import written_checkpoints
 
     path.mkdir()
     vocabulary = self.path('vocab') / base_vocabulary.MODEL_FILE
     shutil.copy(vocabulary, path / 'spiece.model')
-    written_checkpoints.save(
+    written_checkpoints.save_checkpoint(
       written_checkpoints.make_model('v1.1', 1600),
       path,
       orbax=True,

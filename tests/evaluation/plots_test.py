@@ -45,7 +45,7 @@ def _result(value, *, layers=False, parts=('de', 'mean')):
     ({10: eval_task.EvalResult(metrics={}), 20: _result(0.2)}, []),
   ],
 )
-def test_what_there_is_is_drawn(tmp_path, results, names):
+def test_available_results_are_plotted(tmp_path, results, names):
   paths = plots.write_task_plots(tmp_path, _Task(), results)
   assert [path.name for path in paths] == names
   assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
@@ -87,7 +87,7 @@ def test_bars_name_both_models_and_every_part():
   assert {text.get_text() for text in axes.texts} == {'0.25', '0.50'}
 
 
-def test_many_parts_get_a_legend_beside_the_picture(tmp_path):
+def test_many_parts_get_a_legend_next_to_the_plot(tmp_path):
   parts = [f'l{i}' for i in range(40)]
   figure = plots._task_curves(
     _Task(), {10: _result(0.1, parts=parts), 20: _result(0.2, parts=parts)}

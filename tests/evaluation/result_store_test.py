@@ -130,7 +130,7 @@ def test_a_result_of_another_run_is_not_used(tmp_path, caplog):
 
 
 @pytest.mark.parametrize('text', ['', '{"metrics": {', '[]', '{"step": 1}'])
-def test_what_is_no_result_is_none(tmp_path, text):
+def test_invalid_result_files_are_none(tmp_path, text):
   (tmp_path / '1.json').write_text(text)
   assert result_store.read_result(tmp_path / '1.json') is None
   assert result_store.read_result(tmp_path / 'missing.json') is None
@@ -163,7 +163,7 @@ def test_the_checkpoint_identity_is_that_of_its_content(tmp_path):
 
 
 def test_predictions_that_have_changed_are_refused(tmp_path):
-  """What tables of examples and submissions are made from."""
+  """Tables of examples and submissions are made from these predictions."""
   identity = _identity()
   result = eval_task.EvalResult(metrics={'a': 1.0}, files={'en.tsv': 'x\n'})
   folder = result_store.write_result(

@@ -55,7 +55,7 @@ def test_a_long_table_shows_the_first_and_the_last_steps():
   assert list(map(int, header)) == [100, *range(113, 120)]
 
 
-def test_further_metrics_stand_beside_the_main_one():
+def test_further_metrics_are_shown_next_to_the_main_one():
   class Further(_Task):
     further_metrics = ('alone', 'not_found')
 

@@ -35,22 +35,27 @@ _FIRST, _SECOND = TEXTS[:2], TEXTS[2:]
 def published(request, tmp_path_factory):
   """(its folder, the imported run, its style)."""
   style = STYLES[request.param]
-  folder = published_encoders.write(
+  folder = published_encoders.write_encoder(
     tmp_path_factory.mktemp('published') / 'model', style
   )
   return folder, xlflax.from_huggingface(folder, languages=['en']), style
 
 
 def _own(published, texts, *names):
-  """The library's vectors, with the first of some prompts that there is."""
+  """Returns the vectors of the library with the first prompt that exists."""
   folder, _, style = published
   own_prompts = [style.prompts[name] for name in names if name in style.prompts]
   default = style.prompts.get(style.default_prompt or '', '')
-  return published_encoders.vectors(folder, texts, [*own_prompts, default][0])
+  return published_encoders.compute_vectors(
+    folder, texts, [*own_prompts, default][0]
+  )
 
 
 def _compared(run, tasks, monkeypatch):
-  """What each task compares: name -> its vectors, all sides together."""
+  """Returns the vectors that each task compares, by task name.
+
+  The vectors of all sides are concatenated.
+  """
   vectors_by_task: dict[str, np.ndarray] = {}
   original = sentence_task.SentenceTask.center_vectors
 
@@ -123,9 +128,9 @@ def test_encode_and_every_task_have_the_models_own_vectors(
   run = published[1]
   want = _own(published, TEXTS)
   np.testing.assert_allclose(run.encode(TEXTS), want, atol=1e-6)
-  found = _compared(run, _tasks(), monkeypatch)
-  assert len(found) == 6
-  for name, vectors in found.items():
+  compared_vectors = _compared(run, _tasks(), monkeypatch)
+  assert len(compared_vectors) == 6
+  for name, vectors in compared_vectors.items():
     np.testing.assert_allclose(vectors, want, atol=1e-6, err_msg=name)
 
 
@@ -140,12 +145,12 @@ def test_queries_and_documents_have_their_prompts(
   (part / 'relevance.tsv').write_text('q0 0 d0 1\nq1 0 d1 1\n')
   task = mteb_tasks.Ranking(source=beir.BeirDataset(directory=str(tmp_path)))
   run = published[1]
-  found = _compared(run, [task], monkeypatch)['ranking']
+  compared_vectors = _compared(run, [task], monkeypatch)['ranking']
   want = [
     _own(published, _FIRST, 'query'),
     _own(published, _SECOND, 'document', 'passage'),
   ]
-  np.testing.assert_allclose(found, np.concatenate(want), atol=1e-6)
+  np.testing.assert_allclose(compared_vectors, np.concatenate(want), atol=1e-6)
   for texts, name, vectors in zip(
     (_FIRST, _SECOND), ('query', 'document'), want, strict=True
   ):
@@ -159,8 +164,8 @@ def test_queries_and_documents_have_their_prompts(
     _compared(run, [changed], monkeypatch)['ranking'],
     np.concatenate(
       [
-        published_encoders.vectors(folder, _FIRST, 'a '),
-        published_encoders.vectors(folder, _SECOND, 'cat '),
+        published_encoders.compute_vectors(folder, _FIRST, 'a '),
+        published_encoders.compute_vectors(folder, _SECOND, 'cat '),
       ]
     ),
     atol=1e-6,
@@ -198,7 +203,7 @@ def test_mteb_has_the_prompts_of_the_side_the_task_and_the_kind(published):
     )
     np.testing.assert_allclose(
       encode(model, 'query'),
-      published_encoders.vectors(folder, TEXTS, text),
+      published_encoders.compute_vectors(folder, TEXTS, text),
       atol=1e-6,
     )
     prompts = {
@@ -206,7 +211,7 @@ def test_mteb_has_the_prompts_of_the_side_the_task_and_the_kind(published):
     }
 
 
-def test_a_tasks_own_setting_is_told(published):
+def test_layer_and_style_of_a_task_are_noted(published):
   run = published[1]
   source = one_hot_model.Held(parts=(('en', _RATED),))
   task = mteb_tasks.SemanticSimilarity(source=source, pooling='mean', layer=1)

@@ -29,8 +29,8 @@ def _translate(eval_model, texts, **options):
   ).translate(texts)
 
 
-def _best(found):
-  return [hypotheses[0].text for hypotheses in found.hypotheses]
+def _best(candidates):
+  return [hypotheses[0].text for hypotheses in candidates.hypotheses]
 
 
 def test_copies_come_back_in_order(copier, sentences):
@@ -141,7 +141,7 @@ def test_a_sentence_has_a_limit_of_its_own(untrained):
 
 
 def test_options_come_from_what_was_trained(copier):
-  def begun(*objectives, **options):
+  def find_decoder_start(*objectives, **options):
     return translation_options.decoding_symbols(
       _Options(**options), {o.name: o for o in objectives}
     )
@@ -150,17 +150,17 @@ def test_options_come_from_what_was_trained(copier):
     decoder_start='eos', source_symbols='language_suffix'
   )
   other = denoising.SpanCorruption(decoder_start='pad')
-  assert begun(other, trained) == (
+  assert find_decoder_start(other, trained) == (
     trained.decoder_start,
     SourceSymbols.LANGUAGE_SUFFIX,
   )
-  assert begun(other)[0] is other.decoder_start
-  assert begun(trained, decoder_start='bos')[0].value == 'bos'
+  assert find_decoder_start(other)[0] is other.decoder_start
+  assert find_decoder_start(trained, decoder_start='bos')[0].value == 'bos'
   with raises_error(
     errors.ConfigError,
     mentions=('decoder_start', 'language', 'bos', 'pad', 'eos'),
   ):
-    begun()
+    find_decoder_start()
   assert (
     'starts with bos'
     in sentence_translator.Translator(

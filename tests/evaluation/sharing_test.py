@@ -87,7 +87,7 @@ def train(corpus, vocabulary, tmp_path_factory):
 
   def call(name: str, **settings):
     objective = masked_lm.MaskedLM(random_words='language', mask_ratio=0.3)
-    given = dict(
+    arguments = dict(
       model=tiny.make_model(None, num_languages=None, sharing=_PLAN),
       objectives=tiny.make_mixture(
         objective_mixture.WeightedObjective(dataset='mono', objective=objective)
@@ -110,7 +110,7 @@ def train(corpus, vocabulary, tmp_path_factory):
       partitioner=tiny.one_device(),
     )
     return trainer.Trainer(
-      model_dir=str(root / name), **given | settings
+      model_dir=str(root / name), **arguments | settings
     ).train()
 
   yield call

@@ -154,8 +154,8 @@ def test_benchmarks_are_found_by_name_and_alias(mteb):
   sts = next(task for task in tasks if task['task'] == 'STS22.v2')
   assert (sts['task_type'], sts['score_name']) == ('STS', 'cosine_spearman')
   assert sts['name'] == 'mteb.STS22.v2' and sts['splits'] == ('test',)
-  both = mteb_task.select_tasks(f'{name},Tatoeba')
-  assert len(both) >= len(tasks)
+  selected_tasks = mteb_task.select_tasks(f'{name},Tatoeba')
+  assert len(selected_tasks) >= len(tasks)
   assert mteb_task.select_tasks('MTEB(Multilingual)') == tasks
   german = mteb_task.select_tasks(name, ['de'])
   assert 0 < len(german) < len(tasks)

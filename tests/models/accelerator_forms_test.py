@@ -36,7 +36,7 @@ _GPU, _TPU = (
 def _on_a_cpu():
   """Parameters, loss and gradients; recomputation changes none of them."""
   model = _model()
-  params = random_parameters.of(model, spread=0.1)
+  params = random_parameters.draw_parameters(model, spread=0.1)
   return params, jax.jit(lambda p: _run(model, p, tiny.make_batch()))(params)
 
 

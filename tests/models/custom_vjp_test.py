@@ -31,7 +31,7 @@ def test_only_arguments_are_kept():
 
 
 @pytest.mark.parametrize('name', ['gelu', 'silu', 'relu'])
-def test_of_an_activation_with_a_bias_the_product_is_kept(name):
+def test_activation_with_bias_stores_only_the_product(name):
   x = jnp.linspace(-2.0, 2.0, 12).reshape(3, 4)
   bias = jnp.arange(4.0)[None]
   activation = activations.activation_function(name)

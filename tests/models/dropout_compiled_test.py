@@ -1,4 +1,4 @@
-"""What XLA:GPU makes of dropout."""
+"""Dropout as compiled by XLA:GPU."""
 
 import importlib.util
 

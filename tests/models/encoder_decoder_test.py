@@ -324,7 +324,7 @@ def test_layers_of_t5s_encoder(trees, kind):
 def test_tied_decoder_is_the_causal_plug_in_of_an_encoder(trees):
   """A row of one token sees itself, so causal or not is the same."""
   model = _model('tied', num_decoder_layers=3)
-  params = random_parameters.of(model, spread=0.25)
+  params = random_parameters.draw_parameters(model, spread=0.25)
   veco = encoder.Encoder(
     dataclasses.replace(model.config.encoder, cross_attention=True)
   )

@@ -25,7 +25,7 @@ _IDS = np.arange(6)[None] + 5
 
 def _make(**fields):
   model = encoder.Encoder(model_config.EncoderConfig(**_SIZES | fields))
-  return model, random_parameters.of(model)
+  return model, random_parameters.draw_parameters(model)
 
 
 def test_an_encoder_without_a_head_has_states_only():

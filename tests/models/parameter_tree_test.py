@@ -1,7 +1,7 @@
 """Names, dtypes, shapes and logical axes of parameters, pinned as JSON.
 
-`pytest tests/models/parameter_tree_test.py --regenerate_goldens` writes
-the files anew: look at the difference before committing it.
+`pytest tests/models/parameter_tree_test.py --regenerate_goldens` regenerates
+the files. Look at the difference before committing it.
 """
 
 import json

@@ -32,7 +32,7 @@ def boxed(model, *, seed: int = 0, spread: float = 0.4):
   return draw(shapes, seed=seed, spread=spread)
 
 
-def of(model, *, seed: int = 0, spread: float = 0.4):
+def draw_parameters(model, *, seed: int = 0, spread: float = 0.4):
   """The same without boxes."""
   return nn.unbox(boxed(model, seed=seed, spread=spread))
 

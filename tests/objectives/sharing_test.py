@@ -46,7 +46,7 @@ def vocabulary(vocabulary):
 
 @pytest.fixture(scope='module')
 def params():
-  return {'model': random_parameters.of(_MODEL), 'heads': {}}
+  return {'model': random_parameters.draw_parameters(_MODEL), 'heads': {}}
 
 
 def _rows(language: int, seed: int, lengths=(12, 5, 0, 9)):

@@ -61,7 +61,7 @@ def test_translation_over_a_model(fields):
   model = encoder_decoder.EncoderDecoder(
     encoder_decoder_config.EncoderDecoderConfig(**_SIZES, **fields)
   )
-  params = {'model': random_parameters.of(model, spread=0.1)}
+  params = {'model': random_parameters.draw_parameters(model, spread=0.1)}
   batch, context = fake.pair_batch(), fake.context(train=False)
   inputs = np.zeros_like(batch['paired_token_ids'])
   for b, start in enumerate([6, 7, 6, 0, 5]):

@@ -30,7 +30,7 @@ def test_losses_and_gradients_in_bfloat16(pairs, context):
   )
 
   params = {
-    'model': random_parameters.of(model, spread=0.02),
+    'model': random_parameters.draw_parameters(model, spread=0.02),
     'heads': {o.name: random_parameters.of_heads(o, model) for o in objectives},
   }
 

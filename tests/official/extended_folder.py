@@ -1,6 +1,6 @@
-"""What XTREME-R adds to XTREME, as its download script leaves it, with gold.
+"""The additional data of XTREME-R in its original format, with gold labels.
 
-Words are those of `xtreme_folder`. The right choice of a premise repeats two
+The words are those of `xtreme_folder`. The right choice of a premise repeats two
 of its words; an entity's description and the sentence of its mention share
 most of theirs; a question asks by two words of the sentence that answers it.
 """

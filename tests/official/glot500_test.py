@@ -1,4 +1,4 @@
-"""Glot500's programs beside ours: ten nearest sentences, and round trips."""
+"""Compares retrieval of ten sentences and round trips with Glot500's programs."""
 
 import argparse
 import sys
@@ -58,7 +58,7 @@ def test_the_ten_nearest_sentences(folder, tmp_path, monkeypatch):
   faiss = types.ModuleType('faiss')
   faiss.IndexFlatL2, faiss.normalize_L2 = _L2, laser_test._normalize
   monkeypatch.setitem(sys.modules, 'faiss', faiss)
-  program = scorers.module(
+  program = scorers.load_program(
     'Glot500', 'evaluation', 'retrieval', 'evaluate_retrieval_bible.py'
   )
   draw = np.random.default_rng(0)
@@ -124,13 +124,13 @@ def test_the_ten_nearest_sentences(folder, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize('seed', range(40))
 def test_round_trips(seed):
-  folder = scorers.path('Glot500', 'evaluation', 'round-trip')
-  program = scorers.module(
+  folder = scorers.find_program('Glot500', 'evaluation', 'round-trip')
+  program = scorers.load_program(
     'Glot500',
     'evaluation',
     'round-trip',
     'evaluate_roundtrip.py',
-    beside=(folder,),
+    extra_folders=(folder,),
   )
   evaluator = program.RoundTripEvaluator.__new__(program.RoundTripEvaluator)
   evaluator.max_branch_thresh = 5

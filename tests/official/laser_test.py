@@ -1,4 +1,4 @@
-"""xsim and xsim++ beside LASER's own program."""
+"""Compares xsim and xsim++ with LASER's own program."""
 
 import sys
 import types
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 
 class _Index:
-  """What LASER needs of faiss: exact search by inner product."""
+  """The part of faiss that LASER needs: exact search by inner product."""
 
   def __init__(self, size: int):
     self._vectors = np.zeros((0, size), np.float32)
@@ -38,7 +38,7 @@ def laser():
       faiss = types.ModuleType('faiss')
       faiss.IndexFlatIP, faiss.normalize_L2 = _Index, _normalize
       patch.setitem(sys.modules, 'faiss', faiss)
-    yield scorers.module('LASER', 'source', 'xsim.py')
+    yield scorers.load_program('LASER', 'source', 'xsim.py')
 
 
 @pytest.mark.parametrize('margin', ['ratio', 'distance', 'absolute'])

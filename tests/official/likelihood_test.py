@@ -1,4 +1,4 @@
-"""Pseudo-log-likelihoods beside minicons' own, of imported models."""
+"""Compares pseudo-log-likelihoods of imported models with minicons."""
 
 import sys
 import types
@@ -30,7 +30,7 @@ _CHOICES = ['the cat ate apples', 'Die Würde, ein Wort!']
 @pytest.fixture(scope='module')
 def scorer_class():
   """minicons' scorer; what it needs for pictures and word lists is left out."""
-  scorers.path('minicons', 'minicons', 'scorer.py')
+  scorers.find_program('minicons', 'minicons', 'scorer.py')
   with pytest.MonkeyPatch.context() as patch:
     for name, members in (
       ('wonderwords', ('RandomSentence', 'RandomWord')),
@@ -42,14 +42,14 @@ def scorer_class():
         for member in members:
           setattr(module, member, object)
         patch.setitem(sys.modules, name, module)
-    patch.syspath_prepend(str(scorers.path('minicons')))
+    patch.syspath_prepend(str(scorers.find_program('minicons')))
     from minicons import scorer
 
     yield scorer.MaskedLMScorer
 
 
 @pytest.fixture(scope='module', params=['bert', 'xlmr', 'roberta'])
-def both(request, tmp_path_factory):
+def model_pair(request, tmp_path_factory):
   """(folder, the imported run's eval_model) of a tiny masked language model."""
   folder = tmp_path_factory.mktemp(request.param)
   options = {'do_lower_case': False} if request.param == 'bert' else {}
@@ -82,8 +82,8 @@ def both(request, tmp_path_factory):
 @pytest.mark.parametrize(
   'hidden, metric', [('token', 'original'), ('word', 'within_word_l2r')]
 )
-def test_sentences(scorer_class, both, hidden, metric):
-  folder, eval_model = both
+def test_sentences(scorer_class, model_pair, hidden, metric):
+  folder, eval_model = model_pair
   theirs = scorer_class(folder, 'cpu')
   texts = _TEXTS
   if hidden == 'word' and 'roberta' in folder:
@@ -103,8 +103,8 @@ def test_sentences(scorer_class, both, hidden, metric):
   assert scores.sums[:, 2].tolist() == lengths
 
 
-def test_choices_after_a_text(scorer_class, both):
-  folder, eval_model = both
+def test_choices_after_a_text(scorer_class, model_pair):
+  folder, eval_model = model_pair
   theirs = scorer_class(folder, 'cpu')
   examples = [
     labeled_examples.Choice(

@@ -1,4 +1,4 @@
-"""What `xlflax tasks convert` writes beside what the publishers' code reads."""
+"""Compares the output of `xlflax tasks convert` with the publishers' loaders."""
 
 import json
 import random
@@ -26,7 +26,7 @@ def _massive():
     datasets_module = types.ModuleType('datasets')
     datasets_module.Dataset = object
     patch.setitem(sys.modules, 'datasets', datasets_module)
-    creator = scorers.module('massive', 'scripts', 'create_hf_dataset.py')
+    creator = scorers.load_program('massive', 'scripts', 'create_hf_dataset.py')
   return creator.DatasetCreator._build_in_mem_dicts
 
 
@@ -109,7 +109,7 @@ def _paragraphs(draw, language):
 
 
 def _compare_lareqa(folder, data, output):
-  utils = scorers.module('xtreme', 'third_party', 'utils_lareqa.py')
+  utils = scorers.load_program('xtreme', 'third_party', 'utils_lareqa.py')
   questions, candidates = utils.load_data(data)
   public_data.convert('lareqa', str(folder), str(output))
   held = beir.BeirDataset(directory=str(output)).load('all')
@@ -161,7 +161,7 @@ def test_lareqa_made_up(tmp_path):
 
 
 def test_lareqa_as_it_is_published(tmp_path):
-  folder = scorers.path('lareqa', 'xquad-r')
+  folder = scorers.find_program('lareqa', 'xquad-r')
   data = {
     path.stem: json.loads(path.read_text('utf-8'))
     for path in sorted(folder.glob('*.json'))
@@ -170,7 +170,7 @@ def test_lareqa_as_it_is_published(tmp_path):
 
 
 def test_mewslix_texts():
-  utils = scorers.module('xtreme', 'third_party', 'utils_mewslix.py')
+  utils = scorers.load_program('xtreme', 'third_party', 'utils_mewslix.py')
   draw = random.Random(0)
   pieces = (
     'A',
@@ -213,11 +213,11 @@ def test_mewslix_texts():
       'description_language': 'en',
       'description_url': '',
     }
-    both = utils.ContextualMention.from_json(
+    contextual_mention = utils.ContextualMention.from_json(
       {'context': context, 'mention': mention}
     )
     assert public_rankings._mention_query(context, mention)['text'] == (
-      utils.preprocess_mention(both)
+      utils.preprocess_mention(contextual_mention)
     )
     assert public_rankings._entity_document(entity)['text'] == (
       utils.preprocess_entity_description(utils.Entity.from_json(entity))
@@ -225,7 +225,7 @@ def test_mewslix_texts():
 
 
 def test_xcopa_as_it_is_published(tmp_path):
-  folder = scorers.path('xcopa', 'data')
+  folder = scorers.find_program('xcopa', 'data')
   public_data.convert('xcopa', str(folder), str(tmp_path))
   read = 0
   for path in sorted(tmp_path.glob('*/test.jsonl')):

@@ -1,4 +1,4 @@
-"""Metrics against the official scorers on random and odd predictions."""
+"""Compares metrics with the official scorers on random and unusual predictions."""
 
 import ast
 import contextlib
@@ -51,9 +51,11 @@ def _text(draw: random.Random) -> str:
 
 @pytest.fixture(scope='module')
 def xtreme():
-  root = scorers.path('xtreme')
-  return scorers.module(
-    'xtreme', 'evaluate.py', beside=(root, scorers.path('seqeval'))
+  root = scorers.find_program('xtreme')
+  return scorers.load_program(
+    'xtreme',
+    'evaluate.py',
+    extra_folders=(root, scorers.find_program('seqeval')),
   )
 
 
@@ -63,7 +65,7 @@ def _sentences(draw, tags):
 
 
 def test_intents_and_slots():
-  file = scorers.path('massive', 'src/massive/utils/training_utils.py')
+  file = scorers.find_program('massive', 'src/massive/utils/training_utils.py')
   function_names = (
     'convert_to_bio',
     'eval_preds',
@@ -160,7 +162,7 @@ def test_entities_of_mentions_in_the_file_of_a_submission(xtreme):
 
 
 def test_answers_in_any_language():
-  official = scorers.module('xtreme', 'third_party', 'utils_lareqa.py')
+  official = scorers.load_program('xtreme', 'third_party', 'utils_lareqa.py')
   draw = random.Random(9)
   for _ in range(50):
     rankings, gold = _rankings(draw)
@@ -222,7 +224,7 @@ def _same(ours, expected, exact='exact_match'):
 
 def test_answers_by_squad_and_by_mlqa_in_every_language(xtreme):
   draw = random.Random(2)
-  official = scorers.module('MLQA', 'mlqa_evaluation_v1.py')
+  official = scorers.load_program('MLQA', 'mlqa_evaluation_v1.py')
   for _ in range(40):
     gold, predicted, data = _questions(draw)
     _same(
@@ -239,7 +241,7 @@ def test_answers_by_squad_and_by_mlqa_in_every_language(xtreme):
 
 def test_questions_without_an_answer_by_squad_v2():
   draw = random.Random(3)
-  official = scorers.module('SQuAD-explorer', 'evaluate-v2.0.py')
+  official = scorers.load_program('SQuAD-explorer', 'evaluate-v2.0.py')
   for _ in range(100):
     gold, predicted, data = _questions(draw, unanswerable=True)
     exact, f1 = official.get_raw_scores(data, predicted)
@@ -284,7 +286,7 @@ def _parsed(draw, count, name):
 
 
 def test_trees(tmp_path):
-  official = scorers.module(
+  official = scorers.load_program(
     'conll2018', 'evaluation_script', 'conll18_ud_eval.py'
   )
   draw = random.Random(4)
@@ -314,7 +316,7 @@ def test_trees(tmp_path):
 
 def test_morphology_that_is_predicted():
   """Trees whose tags, features and lemmas differ from the gold ones."""
-  official = scorers.module(
+  official = scorers.load_program(
     'conll2018', 'evaluation_script', 'conll18_ud_eval.py'
   )
   draw = random.Random(5)
@@ -347,7 +349,7 @@ def test_morphology_that_is_predicted():
 
 
 def test_word_alignment():
-  official = scorers.module('awesome-align', 'tools', 'aer.py')
+  official = scorers.load_program('awesome-align', 'tools', 'aer.py')
   draw = random.Random(6)
 
   def links(min_links):

@@ -1,7 +1,7 @@
-"""Metrics and rankings of vectors beside those of the `mteb` package.
+"""Compares metrics and rankings of vectors with the `mteb` package.
 
 It runs wherever mteb 2 can be imported. Scores are drawn with and without
-ties, labels with odd shares, relevance with grades and with none.
+ties, labels with unusual frequencies, relevance with grades and with none.
 """
 
 import random
@@ -162,12 +162,14 @@ def test_map_where_more_than_k_are_right():
   draw = random.Random(4)
   right = {f'd{i}': 1 for i in range(30)}
   scores = {f'd{i}': draw.random() for i in range(90)}
-  found = mteb_evaluators.retrieval_metrics.calculate_retrieval_scores(
-    {'q': scores}, {'q': right}, _CUTS
+  retrieval_scores = (
+    mteb_evaluators.retrieval_metrics.calculate_retrieval_scores(
+      {'q': scores}, {'q': right}, _CUTS
+    )
   )
   ours = _scored(_sorted({'q': scores}), {'q': right})
   assert ours['map@20'] * 20 / 30 == pytest.approx(
-    found.all_scores['q']['map_cut_20'], abs=_TOLERANCE
+    retrieval_scores.all_scores['q']['map_cut_20'], abs=_TOLERANCE
   )
 
 

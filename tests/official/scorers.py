@@ -1,4 +1,4 @@
-"""The official scorers, as they lie beside the project; nothing is copied.
+"""Paths and modules of official scorers in folders next to the project.
 
 `XLFLAX_OFFICIAL_SCORERS` names a folder with checkouts of these repositories
 under their own names:
@@ -29,7 +29,7 @@ import pytest
 VARIABLE = 'XLFLAX_OFFICIAL_SCORERS'
 
 
-def path(*parts: str) -> pathlib.Path:
+def find_program(*parts: str) -> pathlib.Path:
   """A file of the checkouts; the test is skipped where it lacks."""
   root = os.environ.get(VARIABLE)
   if not root:
@@ -40,22 +40,23 @@ def path(*parts: str) -> pathlib.Path:
   return path
 
 
-def module(*parts: str, beside: tuple[pathlib.Path, ...] = ()):
-  """A file of the checkouts as a module.
+def load_program(*parts: str, extra_folders: tuple[pathlib.Path, ...] = ()):
+  """Imports a file of the checkouts as a module.
 
   Args:
-    *parts: of its path.
-    beside: folders whose modules it imports before installed ones; they are
-      forgotten again, so that the project's own imports stay as they were.
+    *parts: Parts of the path of the file.
+    extra_folders: Folders that precede installed packages on the import path.
+      Their modules are removed again, so that the imports of the project do
+      not change.
   """
-  file = path(*parts)
+  file = find_program(*parts)
   before = set(sys.modules)
   hidden = {
     name: sys.modules.pop(name)
     for name in list(sys.modules)
     if name.split('.')[0] in ('seqeval', 'third_party')
   }
-  sys.path[:0] = map(str, beside)
+  sys.path[:0] = map(str, extra_folders)
   try:
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None and spec.loader is not None
@@ -63,7 +64,7 @@ def module(*parts: str, beside: tuple[pathlib.Path, ...] = ()):
     sys.modules[file.stem] = module
     spec.loader.exec_module(module)
   finally:
-    del sys.path[: len(beside)]
+    del sys.path[: len(extra_folders)]
     for name in set(sys.modules) - before:
       if name.split('.')[0] in ('seqeval', 'third_party', file.stem):
         del sys.modules[name]

@@ -94,8 +94,8 @@ def _evaluate(space, name, data, *more):
 
 
 def _official(suite, labels, version):
-  """What the official program writes of a suite's submission."""
-  script = scorers.path('xtreme', 'evaluate.py')
+  """Returns the report of the official program for a suite's submission."""
+  script = scorers.find_program('xtreme', 'evaluate.py')
   report = suite.parent / f'{version}.json'
   (submission,) = (suite / 'submission').iterdir()
   subprocess.run(
@@ -105,7 +105,7 @@ def _official(suite, labels, version):
       f'--output_file={report}',
       f'--xtreme_version={version}',
     ],
-    env=os.environ | {'PYTHONPATH': str(scorers.path('seqeval'))},
+    env=os.environ | {'PYTHONPATH': str(scorers.find_program('seqeval'))},
     check=True,
   )
   return json.loads(report.read_text())
@@ -151,13 +151,13 @@ def extended_suite(extended, space):
 
 
 def _compare(ours, official, metrics, languages):
-  """Each language's number and the average are the official ones.
+  """Checks that each language's score and the average are the official ones.
 
   Args:
-    ours: a task of `suite.json`.
-    official: the same of the official report.
-    metrics: our metrics to the official ones.
-    languages: of the task.
+    ours: Entry of a task in `suite.json`.
+    official: Entry of the same task in the official report.
+    metrics: Map from our metrics to the official ones.
+    languages: Languages of the task.
   """
   for metric, name in metrics.items():
     named = {
@@ -191,7 +191,9 @@ def test_averages_are_the_official_ones(ours, official):
   )
 
 
-def test_what_xtreme_r_adds_is_the_official_number(extended, extended_suite):
+def test_additional_xtreme_r_scores_are_the_official_ones(
+  extended, extended_suite
+):
   ours = _ours(extended_suite)['tasks']
   official = _official(extended_suite, extended.gold, 'xtreme-r')
   for task in ('xcopa', 'tatoeba'):

@@ -1,9 +1,9 @@
-"""A small folder as XTREME's download script leaves it, with gold beside it.
+"""A small folder in the format of XTREME's download script, with gold labels.
 
-Sentences are of fifty words; odd ones are the same in all languages, even ones
-end in the language's code. A word's tag, its entity and what it says of a pair
-of sentences follow from its number alone, so that a small model learns some of
-it and is wrong now and then.
+Sentences consist of fifty words. Words of uneven number are the same in all
+languages, and the other words end in the language's code. The tag, the entity
+and the pair label of a word depend on its number alone, so that a small model
+learns a part of them and makes some errors.
 """
 
 import json
@@ -22,7 +22,7 @@ _SYLLABLES = 'ba de fi go lu ma ne pi ro su'.split()
 SIZES = {xtreme.TRAIN: 200, xtreme.VALIDATION: 20, xtreme.TEST: 12}
 
 
-def word(number: int, language: str) -> str:
+def make_word(number: int, language: str) -> str:
   """The word of a number from 0 to 49."""
   stem = _SYLLABLES[number // 10] + _SYLLABLES[number % 10]
   return stem if number % 2 or language == 'en' else stem + language
@@ -60,7 +60,7 @@ class Folder:
     ]
 
   def _sentence(self, numbers, language: str) -> str:
-    return ' '.join(word(number, language) for number in numbers)
+    return ' '.join(make_word(number, language) for number in numbers)
 
   def _save(self, path: pathlib.Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ class Folder:
         self._tag(task, number, before)
         for number, before in zip(numbers, [None, *numbers], strict=False)
       ]
-      tokens = (word(number, language) for number in numbers)
+      tokens = (make_word(number, language) for number in numbers)
       sentences.append(list(zip(tokens, tags, strict=True)))
 
     def text(of_line: str) -> str:
@@ -131,7 +131,7 @@ class Folder:
     ]
     question = {
       'id': name,
-      'question': f'{word(numbers[position], language)}?',
+      'question': f'{make_word(numbers[position], language)}?',
       'answers': answers,
     }
     return {'paragraphs': [{'context': context, 'qas': [question]}]}

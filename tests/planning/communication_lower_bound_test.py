@@ -34,7 +34,7 @@ def test_copies_are_all_reduced():
   assert half == sent / 2
 
 
-def test_what_is_split_is_gathered_and_its_gradient_scattered():
+def test_sharded_parameters_are_gathered_and_gradients_scattered():
   """By two devices; four others have the same half. Norms are whole."""
   mesh = {'data': 4, 'fsdp': 2}
   sent, split, replicated = _sent(mesh)

@@ -33,70 +33,76 @@ def _settings(devices: str, **fields):
 
 
 @pytest.fixture(scope='module')
-def made():
+def h200_plan():
   """8 H200 in two nodes; the vocabulary is sizes only."""
   return dry_run.make_plan(_settings('gpu:H200:8/4'), by=dry_run.By.ESTIMATE)
 
 
-def test_plan_for_a_described_machine(made):
-  assert made['machine'] == {
+def test_plan_for_a_described_machine(h200_plan):
+  assert h200_plan['machine'] == {
     'devices': '8 x H200 in 2 nodes',
     'count': 8,
     'nodes': 2,
     'per_node': 4,
     'usable_memory': pytest.approx(0.9 * 141e9),
   }
-  assert made['mesh'] == {'data': 2, 'fsdp': 4, 'tensor': 1}
-  assert made['datasets'] == {}
-  assert made['basis'].startswith('an estimate') and not made['compiled']
-  used = made['memory']
+  assert h200_plan['mesh'] == {'data': 2, 'fsdp': 4, 'tensor': 1}
+  assert h200_plan['datasets'] == {}
+  assert (
+    h200_plan['basis'].startswith('an estimate') and not h200_plan['compiled']
+  )
+  used = h200_plan['memory']
   assert used['parameters'] > 0 and used['temporary'] > 0
   assert used['total'] == sum(v for k, v in used.items() if k != 'total')
 
 
-def test_collectives_of_the_plan(made):
+def test_collectives_of_the_plan(h200_plan):
   """Each layer's weights are gathered in both passes, inside of nodes.
 
   Only of the table of tokens, which is split over all, half crosses them.
   """
-  gathered = made['collectives']['all-gather']
+  gathered = h200_plan['collectives']['all-gather']
   assert gathered['count'] >= 2 * 2 * 6  # passes, layers, kernels
   config = tiny.make_model().config
   table = 4 * config.table_size * config.hidden_dim
   assert 0 < gathered['sent_outside'] <= table / 2
   assert gathered['sent'] < gathered['bytes']
-  crossing = sum(kind['sent_outside'] for kind in made['collectives'].values())
-  assert 0 < crossing < made['memory']['parameters'] * 2
-  (step,) = made['steps']
+  crossing = sum(
+    kind['sent_outside'] for kind in h200_plan['collectives'].values()
+  )
+  assert 0 < crossing < h200_plan['memory']['parameters'] * 2
+  (step,) = h200_plan['steps']
   assert (step['fraction'], step['tokens']) == (1.0, 8 * 12)
 
 
-def test_parts_of_the_step(made):
+def test_parts_of_the_step(h200_plan):
   """Both layers are in one row, and the parts add up to the step."""
-  (step,) = made['steps']
+  (step,) = h200_plan['steps']
   parts = {(row['part'], row['phase']): row for row in step['parts']}
   assert len(parts) == len(step['parts'])
   assert {'attention', 'MLP', 'norms', 'optimizer'} <= {p for p, _ in parts}
   assert sum(r['flops'] for r in step['parts']) == step['program_flops']
-  time = made['estimate']['parts']
+  time = h200_plan['estimate']['parts']
   assert sum(r['seconds'] for r in step['parts']) == pytest.approx(
     time['matmuls'] + time['misaligned'] + time['attention'] + time['memory']
   )
   printed = io.StringIO()
-  plan_report.print_plan(made, rich.console.Console(file=printed, width=160))
+  plan_report.print_plan(
+    h200_plan, rich.console.Console(file=printed, width=160)
+  )
   assert 'optimizer' in printed.getvalue()
 
 
-def test_rates_of_the_plan(made):
-  estimate = made['estimate']
-  assert made['seconds_per_step'] == estimate['seconds_per_step']
+def test_rates_of_the_plan(h200_plan):
+  estimate = h200_plan['estimate']
+  assert h200_plan['seconds_per_step'] == estimate['seconds_per_step']
   assert estimate['tokens_per_second'] == pytest.approx(
     96 / estimate['seconds_per_step']
   )
   assert estimate['mfu'] == pytest.approx(
-    made['flops_per_step'] / estimate['seconds_per_step'] / (8 * 989e12)
+    h200_plan['flops_per_step'] / estimate['seconds_per_step'] / (8 * 989e12)
   )
-  assert made['seconds_per_step_basis'] == step_time.BASIS
+  assert h200_plan['seconds_per_step_basis'] == step_time.BASIS
 
 
 @pytest.mark.slow
@@ -144,15 +150,16 @@ def test_split_state_falls_as_the_number_of_devices():
     assert split_parts['not_split'] < split_parts['whole'] / 4
 
 
-def test_layers_are_not_split_over_the_data_axis(made):
+def test_layers_are_not_split_over_the_data_axis(h200_plan):
   config = tiny.make_model().config
   # Parameters and two moments of AdamW, float32.
   table = 3 * 4 * config.table_size * config.hidden_dim
-  sizes = made['sharding']
+  sizes = h200_plan['sharding']
   assert sizes['whole'] >= table
   assert sizes['split'] == sizes['whole'] // 8
   state = sum(
-    made['memory'][name] for name in ('parameters', 'optimizer', 'other_state')
+    h200_plan['memory'][name]
+    for name in ('parameters', 'optimizer', 'other_state')
   )
   assert sizes['split'] + sizes['not_split'] == state
   assert sizes['not_split'] > sizes['split']

@@ -34,7 +34,7 @@ def _without_packages(monkeypatch):
     ('cpu:8', 'the properties of CPUs are not in the table'),
   ],
 )
-def test_what_is_missing(monkeypatch, devices, reason):
+def test_unavailable_reasons(monkeypatch, devices, reason):
   _without_packages(monkeypatch)
   machine = machine_topology.parse_topology(devices)
   assert compilers.unavailable_reason(machine) == reason

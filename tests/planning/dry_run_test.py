@@ -84,7 +84,7 @@ def test_memory_per_device(result):
   assert memory['total'] == sum(v for k, v in memory.items() if k != 'total')
 
 
-def test_what_replay_costs(result):
+def test_replay_cost(result):
   """A copy of the state, its step included, and one step in 20 more."""
   memory, replay = result.made['memory'], result.made['replay']
   state = memory['parameters'] + memory['optimizer'] + memory['other_state']

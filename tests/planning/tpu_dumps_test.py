@@ -1,4 +1,4 @@
-"""What XLA:TPU writes of a program, read; its threads are left alone."""
+"""Parsing of XLA:TPU dumps; the compiler's threads are left alone."""
 
 import pathlib
 import threading

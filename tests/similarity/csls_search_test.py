@@ -36,11 +36,15 @@ def test_one_pass_finds_what_two_find(kind, top, k, rows):
   queries, keys = map(_unit, _sides(kind))
   queries = queries[:rows]
   expected = _two_passes(queries, keys, top, k)
-  found = csls_search.search_keys(queries, keys, top=top, k=k, blocks=_BLOCKS)
-  np.testing.assert_array_equal(found.neighbors.indices, expected.indices)
-  np.testing.assert_allclose(found.neighbors.scores, expected.scores, atol=1e-6)
+  searched = csls_search.search_keys(
+    queries, keys, top=top, k=k, blocks=_BLOCKS
+  )
+  np.testing.assert_array_equal(searched.neighbors.indices, expected.indices)
   np.testing.assert_allclose(
-    found.query_means,
+    searched.neighbors.scores, expected.scores, atol=1e-6
+  )
+  np.testing.assert_allclose(
+    searched.query_means,
     neighbors.find_nearest(queries, keys, k=k).scores.mean(1),
     atol=1e-6,
   )
@@ -62,7 +66,7 @@ def test_few_queries_are_searched_twice(monkeypatch):
   assert sum(again) <= 0.2 * len(queries)
 
 
-def test_vectors_that_are_all_alike_get_the_first_keys():
+def test_equal_vectors_get_the_first_keys():
   same = _unit(np.ones((60, 4)))
   neighbors = csls_search.search_keys(same, same, top=2, k=3, blocks=_BLOCKS)
   assert neighbors.neighbors.indices.tolist() == [[0, 1]] * 60

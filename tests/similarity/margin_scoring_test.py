@@ -96,10 +96,12 @@ def test_candidates_are_those_of_the_double_loop(sides, kind):
 def test_given_pairs_are_scored_as_in_the_double_loop(sides, kind):
   first, second = sides[0], sides[1][: len(sides[0])]
   _, scores = _scores(first, second, kind)
-  found = margin_scoring.margin_scores(
+  pair_scores = margin_scoring.margin_scores(
     first, second, k=_K, margin=kind, blocks=neighbors.Blocks(4, 3)
   )
-  np.testing.assert_allclose(found, np.diagonal(scores), rtol=1e-5, atol=1e-6)
+  np.testing.assert_allclose(
+    pair_scores, np.diagonal(scores), rtol=1e-5, atol=1e-6
+  )
   with raises_error(
     errors.AnalysisError, where='margin_scores', mentions=(11, 14)
   ):

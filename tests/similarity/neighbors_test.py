@@ -90,7 +90,7 @@ def test_the_worst_order_of_keys():
   assert nearest.indices.tolist() == [[299, 298, 297, 296]] * 3
 
 
-def test_vectors_that_are_all_alike_get_the_first_keys():
+def test_equal_vectors_get_the_first_keys():
   nearest = neighbors.find_nearest(
     np.ones((4, 3)), np.ones((400, 3)), k=2, blocks=neighbors.Blocks(3, 150)
   )

@@ -137,7 +137,7 @@ def test_links_of_a_plan_by_hand():
   assert links('mutual_transport', 0.99) == frozenset()
 
 
-def test_words_that_are_all_alike_get_one_link():
+def test_equal_words_get_one_link():
   similarity = np.ones((3, 4))
   links = word_links.link_matrix(similarity, 'argmax')
   assert word_links.matrix_to_links(links) == {(0, 0)}

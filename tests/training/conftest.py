@@ -1,4 +1,4 @@
-"""What the tests of training share, beside `tests.training.tiny`."""
+"""Fixtures of the training tests, in addition to `tests.training.tiny`."""
 
 import pytest
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 
-def flipped(array, position=(), bit: int = 0) -> jax.Array:
+def flip_bit(array, position=(), bit: int = 0) -> jax.Array:
   """The array with one bit of one value changed."""
   values = np.array(array)
   if values.dtype == np.bool_:
@@ -27,7 +27,7 @@ def on_device(array: jax.Array, device, *, bit: int = 0) -> jax.Array:
   for shard in array.addressable_shards:
     part = np.asarray(shard.data)
     if shard.device == device:
-      part = np.asarray(flipped(part, (0,) * part.ndim, bit))
+      part = np.asarray(flip_bit(part, (0,) * part.ndim, bit))
     parts.append(jax.device_put(part, shard.device))
   return jax.make_array_from_single_device_arrays(
     array.shape, array.sharding, parts

@@ -1,4 +1,4 @@
-"""How many steps are in flight, and what is said of those that are done."""
+"""The number of steps in flight, and reports of finished steps."""
 
 import time
 

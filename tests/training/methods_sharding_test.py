@@ -163,7 +163,7 @@ def test_gradient_of_an_output_table_is_summed_early_on_several_gpus():
   case = _translation(
     family='t5', tie_word_embeddings=False, attention_backend='xla'
   )
-  params = {'model': random_parameters.of(case.model), 'heads': {}}
+  params = {'model': random_parameters.draw_parameters(case.model), 'heads': {}}
   batch = _batch('sides', 0)
 
   def loss(params):

@@ -68,7 +68,7 @@ def test_no_finite_step():
   assert math.isnan(sums.loss) and sums.skipped == 1 and not sums.metrics
 
 
-def test_take_starts_anew_and_peek_does_not():
+def test_take_resets_and_peek_does_not():
   accumulator = _filled(_output(1.0))
   assert accumulator.peek().steps == accumulator.peek().steps == 1
   assert accumulator.take().loss == 1.0
@@ -107,7 +107,7 @@ def test_saved_and_restored_between_reports(cut):
 
 
 def test_streaks_and_updates_that_are_not_finite():
-  """A streak goes on over reports and checkpoints."""
+  """A streak continues across reports and checkpoints."""
   bad = _output(math.nan, finite=False)
   accumulator = _filled(_output(1.0), bad, bad)
   assert accumulator.take().streak == 2

@@ -48,7 +48,7 @@ def test_patterns_match_anywhere(patterns, matched):
   assert param_tree.matches_pattern(patterns, 'model/b') == matched
 
 
-def test_patterns_that_select_nothing_are_told_with_names():
+def test_patterns_without_a_match_are_reported_with_names():
   with raises_error(
     errors.ConfigError,
     got='c$',

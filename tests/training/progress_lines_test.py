@@ -60,7 +60,7 @@ def test_share_of_the_peak(clock):
   assert progress.report(10, 1.0, 1)['mfu'] == pytest.approx(0.5)
 
 
-def test_what_is_left_out_counts_neither_time_nor_tokens(clock):
+def test_excluded_time_and_tokens_do_not_count(clock):
   """Compilation in step 1, and an evaluation after step 6."""
   progress = _progress()
   clock.now += 60

@@ -1,4 +1,4 @@
-"""What a run says at its start."""
+"""The header that a run logs at startup."""
 
 import types
 

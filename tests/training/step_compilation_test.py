@@ -51,7 +51,7 @@ def test_a_run_that_is_finished_compiles_nothing(compiled):
   assert not [name for name in compiled if 'step' in name]
 
 
-def test_what_compiling_raises_is_raised_at_the_step(monkeypatch):
+def test_compilation_errors_are_raised_at_the_step(monkeypatch):
   setup = training_setup.Setup(make_settings(partitioner=tiny.one_device()))
 
   def refuse(active):

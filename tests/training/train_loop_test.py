@@ -298,7 +298,7 @@ def test_an_evaluation_is_saved_for_its_best_metric(make_run, best, steps):
 
 
 def test_a_best_metric_that_was_not_evaluated_is_an_error(make_run):
-  """What was trained is saved before."""
+  """The trained parameters are saved before the error is raised."""
   saved = fake_run.Checkpoints()
   with pytest.raises(errors.ConfigError) as error:
     _evaluated(make_run, saved, 'bleu')

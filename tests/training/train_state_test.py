@@ -71,7 +71,7 @@ def test_is_sharded_as_planned(sharded, state):
   assert table.sharding.shard_shape(table.shape) == (32, 8)
 
 
-def test_what_it_holds(state):
+def test_contents_of_the_state(state):
   assert (state.step.shape, state.step.dtype, int(state.step)) == (
     (),
     jnp.int32,
@@ -86,7 +86,7 @@ def test_what_it_holds(state):
   )
 
 
-def test_what_an_objective_keeps_is_sharded_like_parameters(sharded):
+def test_objective_state_is_sharded_like_parameters(sharded):
   objective_shardings = sharded.shardings.objective_state['mlm']
   assert objective_shardings['average'] == sharded.shardings.params['model']
   assert objective_shardings['queue'].is_fully_replicated

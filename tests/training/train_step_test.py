@@ -128,7 +128,7 @@ def test_rates_go_by_steps_where_one_was_skipped():
 
 
 @pytest.mark.parametrize('rate', [1e-3, 1e25])
-def test_parameters_that_are_not_finite_are_told(rate):
+def test_non_finite_parameters_are_reported(rate):
   """The gradient is finite, and the parameters get 10^25."""
   builder = _builder(_entry(), optimizer=optimizers.AdamW(learning_rate=rate))
   _, outputs = _run(builder, {'mono': tiny.make_batch()})
@@ -275,7 +275,7 @@ def test_metrics_are_named_once_and_per_language():
   np.testing.assert_array_equal(output.metrics['regression/rows'].total, [4, 4])
 
 
-def test_entries_of_one_objective_are_told_apart_by_dataset():
+def test_entries_of_one_objective_are_distinguished_by_dataset():
   builder = _builder(_entry('mono'), _entry('other'))
   _, (output,) = _run(
     builder,

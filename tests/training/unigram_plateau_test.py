@@ -1,4 +1,4 @@
-"""When a run is on the plateau of token frequencies."""
+"""Detection of the plateau of token frequencies."""
 
 import logging
 import types
@@ -104,7 +104,7 @@ def test_a_large_sample_is_near_the_entropy_of_its_source():
   assert loader.read == list(range(128))
 
 
-def test_what_is_said_of_a_run():
+def test_messages_about_a_run():
   plateau = unigram_plateau.Plateau('mlm', unigram_plateau.Entropy(7.0, 6.0))
   assert plateau.add(50, 8.5) == plateau.advice() == ''
   reached = plateau.add(100, 7.2)
@@ -152,7 +152,7 @@ def _plateaus(loaders):
   )
 
 
-def test_of_a_run_and_of_the_run_that_goes_on(few, caplog):
+def test_messages_of_a_run_and_of_its_resumption(few, caplog):
   """Live loaders are not read; what was reported before is not said again."""
   caplog.set_level(logging.INFO)
   live = _Loader(_ROWS, _LANGUAGES, batch_size=4)

@@ -9,7 +9,7 @@ SPECIAL = ('<pad>', '<s>', '</s>', '<unk>', '<mask>')
 
 @dataclasses.dataclass(frozen=True)
 class Pieces:
-  """What matching reads of a vocabulary: `spec`, `piece(i)`, `len()`."""
+  """The part of a vocabulary that matching reads."""
 
   text: tuple[str, ...]
   languages: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What is found in compiled programs, and what is not."""
+"""Findings that are reported about compiled programs."""
 
 import types
 
@@ -111,7 +111,7 @@ ENTRY %m (p: bf16[25002,768]) -> bf16[25024,768] {
   assert 'bf16[25002, 768] is copied to be padded to [25024, 768]' in said
 
 
-def test_what_unrolled_layers_read_again():
+def test_repeated_reads_of_unrolled_layers():
   """Six kernels read one array; with five it may be that of one layer."""
 
   def program(layers):

@@ -1,4 +1,4 @@
-"""What the kernels of a compiled program cost, and where they come from."""
+"""Costs and origins of the kernels of a compiled program."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def test_slices_and_updates_in_fusions_touch_their_part_only():
   assert _kernels(full_text)[0].bytes == 4000 + 4 + 400
 
 
-def test_what_lies_in_a_tpus_own_memory_is_free():
+def test_reads_from_tpu_vmem_are_free():
   text = _SLICING.replace(
     '%q = f32[10,100]{1,0}', '%q = f32[10,100]{1,0:T(8,128)S(1)}'
   ).replace('ROOT %new = f32[10,100]{1,0}', 'ROOT %new = f32[10,100]{1,0:S(1)}')
@@ -83,7 +83,7 @@ def test_rates_of_products(dtype, rate):
 
 
 def test_products_of_cublas_are_products_of_a_plan():
-  """Whose rate is that of the factors, whatever is added to them."""
+  """The rate is that of the factors, whatever is added to them."""
   text = (
     'ENTRY %m (p: bf16[8,16], q: bf16[16,4], b: f32[4]) -> f32[8,4] {\n'
     '  %p = bf16[8,16] parameter(0)\n  %q = bf16[16,4] parameter(1)\n'

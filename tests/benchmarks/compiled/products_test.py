@@ -108,7 +108,7 @@ def _by_cublas(lhs, right, result, config, operands='%p, %q'):
 
 
 def test_products_of_cublas():
-  """What a device's autotuning takes counts as the dot that it was."""
+  """The result of a device's autotuning counts as the original dot."""
   assert (
     _by_cublas(
       'bf16[1024,768]',

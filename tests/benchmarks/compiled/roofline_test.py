@@ -54,7 +54,7 @@ def test_times():
   assert times.expected == pytest.approx(0.055)
 
 
-def test_what_an_estimate_waits_for():
+def test_exposed_communication_of_an_estimate():
   """Communication beyond what can hide behind kernels."""
   run = execution.Run(busy=0.02)
   run.exchanged[Collective('all-gather', 8, 1, 'bf16', (), 8e9)] = 1
@@ -67,7 +67,7 @@ def _times(products, device, inside, outside, waited=0.0):
   return roofline.Times(products, device, 0.0, inside, outside, waited, 0.0)
 
 
-def test_what_limits():
+def test_limiting_resource():
   assert _times(3, 4, 1, 1).limit == 'arithmetic'
   assert _times(1, 4, 1, 1).limit == 'memory bandwidth'
   assert _times(1, 4, 1, 9, 6).limit == 'links between nodes'

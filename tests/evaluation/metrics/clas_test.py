@@ -49,7 +49,7 @@ def test_features_and_lemmas():
   assert _values(lemmas=lemmas) == [1, 1, 0.5]  # '_' in the gold matches
 
 
-def test_what_gold_trees_lack():
+def test_gold_trees_without_lemmas_or_features():
   bare = dataclasses.replace(_GOLD, lemmas=(), features=())
   scores = clas.content_word_scores([bare], [bare])
   assert scores.blex is None and scores.mlas.value == 1

@@ -36,7 +36,7 @@ def test_equals_scikit_learn(seed):
 
 @pytest.mark.filterwarnings('ignore::RuntimeWarning')
 @pytest.mark.parametrize('seed', range(20))
-def test_a_class_beside_scikit_learn(seed):
+def test_positive_class_scores_equal_scikit_learn(seed):
   """GLUE's F1 and Matthews' correlation, of odd shares as well."""
   random = np.random.default_rng(seed)
   shares = random.choice([0.0, 0.05, 0.5, 1.0], 2)
@@ -68,6 +68,6 @@ def test_a_class_that_nobody_names_does_not_count():
     (['a'], ['z'], ['a', 'b'], 'z'),
   ],
 )
-def test_what_cannot_be_scored(gold, predicted, labels, values):
+def test_invalid_input_raises(gold, predicted, labels, values):
   with raises_error(errors.CorpusError, mentions=values):
     classification_metrics.classification_scores(gold, predicted, labels=labels)

@@ -1,4 +1,4 @@
-"""Metrics of vectors beside scipy's and scikit-learn's."""
+"""Compares the metrics of vectors with SciPy and scikit-learn."""
 
 import numpy as np
 import pytest
@@ -99,7 +99,7 @@ def test_average_precision_and_area_by_hand():
   assert np.isnan(embedding_metrics.roc_auc(gold, broken))
 
 
-def test_what_cannot_be_scored():
+def test_undefined_scores_are_nan_or_raise():
   assert np.isnan(embedding_metrics.spearman(np.ones(3), np.arange(3)))
   with raises_error(errors.CorpusError, got=0):
     embedding_metrics.average_precision(np.zeros(2), np.ones(2))

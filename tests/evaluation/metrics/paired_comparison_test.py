@@ -1,4 +1,4 @@
-"""Paired comparisons, beside SciPy's."""
+"""Compares the paired tests with SciPy."""
 
 import numpy as np
 import pytest

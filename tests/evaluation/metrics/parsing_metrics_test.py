@@ -67,6 +67,6 @@ def test_equals_a_double_loop():
     ([_GUESS], [_GUESS], True, 'sentence 1'),
   ],
 )
-def test_what_cannot_be_scored(gold, guess, exclude, values):
+def test_invalid_input_raises(gold, guess, exclude, values):
   with raises_error(errors.CorpusError, mentions=values):
     parsing_metrics.attachment_scores(gold, guess, exclude_punctuation=exclude)

@@ -1,4 +1,4 @@
-"""Probes beside scikit-learn's classifiers."""
+"""Compares the probes with the classifiers of scikit-learn."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_nearest_is_a_vote_by_cosine(data):
   assert (everything == np.bincount(labels[:100]).argmax()).all()
 
 
-def test_one_class_is_all_that_is_said():
+def test_single_class_is_always_predicted():
   vectors = np.eye(4, dtype=np.float32)
   for probe in (probes.linear_probe, probes.nearest_neighbor_probe):
     predicted = probe(vectors, np.zeros(4, int))(vectors)

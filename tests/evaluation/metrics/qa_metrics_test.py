@@ -83,7 +83,7 @@ def test_the_best_of_several_gold_answers_counts():
   'gold, predicted, got',
   [({}, {}, 0), ({'1': []}, {'1': 'a'}, '1'), ({'1': ['a']}, {'2': 'a'}, '2')],
 )
-def test_what_cannot_be_scored(gold, predicted, got):
+def test_invalid_input_raises(gold, predicted, got):
   with raises_error(errors.CorpusError, got=got):
     qa_metrics.answer_scores(gold, predicted)
 

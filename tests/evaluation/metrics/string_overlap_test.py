@@ -33,7 +33,7 @@ def test_kinds(first, second, kind):
   assert string_overlap.overlap_kind(second, first) is kind
 
 
-def test_what_is_trivial():
+def test_trivial_kinds():
   assert [kind for kind in Kind if kind.is_trivial] == [
     Kind.EQUAL,
     Kind.WITHOUT_LETTERS,

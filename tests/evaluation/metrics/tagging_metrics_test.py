@@ -35,17 +35,17 @@ def test_by_hand():
 @pytest.mark.parametrize('seed', range(8))
 def test_equals_seqeval(seed):
   gold, predicted = _sentences(seed, _TAGS)
-  found = tagging_metrics.entity_scores(gold, predicted)
-  assert found.overall.f1 == pytest.approx(
+  entity_score = tagging_metrics.entity_scores(gold, predicted)
+  assert entity_score.overall.f1 == pytest.approx(
     seqeval_metrics.f1_score(gold, predicted)
   )
-  assert found.overall.precision == pytest.approx(
+  assert entity_score.overall.precision == pytest.approx(
     seqeval_metrics.precision_score(gold, predicted)
   )
   report = seqeval_metrics.classification_report(
     gold, predicted, output_dict=True
   )
-  for name, scores in found.types.items():
+  for name, scores in entity_score.types.items():
     assert scores.f1 == pytest.approx(report[name]['f1-score'])
     assert scores.gold == report[name]['support']
 
@@ -142,7 +142,7 @@ def test_repaired_tags_are_valid_and_stay(tags):
     ([['B-']], [['O']], ('B-', 'sentence 1')),
   ],
 )
-def test_what_cannot_be_scored(gold, predicted, values):
+def test_invalid_input_raises(gold, predicted, values):
   with raises_error(errors.CorpusError, mentions=values):
     tagging_metrics.entity_scores(gold, predicted)
 

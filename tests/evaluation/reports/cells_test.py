@@ -1,4 +1,4 @@
-"""What stands beside the scores of a page, and reports joined into one."""
+"""Tests of table cells, their annotations, and merged reports."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Published scores: each has its source, and stands beside its own tasks."""
+"""Published scores have a source and are shown with their own tasks only."""
 
 import importlib.resources
 import re

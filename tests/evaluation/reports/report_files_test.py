@@ -182,7 +182,7 @@ def test_a_model_without_some_tasks(tmp_path):
   assert '| a | – (3 of 4 tasks, 6 of 6 languages) | 50.0 ±' in markdown
 
 
-def test_what_a_suite_has_and_a_model_lacks():
+def test_missing_tasks_of_a_model_are_counted():
   """No mean of two of nine tasks, nor of some languages of one."""
   right = (example_statistics.Statistics(np.arange(20) < 10),)
   scores = [

@@ -52,7 +52,7 @@ def test_without_single_examples_there_is_no_interval(tmp_path):
   assert '95 %' not in table.title
 
 
-def test_chance_and_the_languages_without_a_score_are_told(tmp_path):
+def test_chance_and_languages_without_a_score_are_listed(tmp_path):
   run = _run(tmp_path, [1, 0, 1, 1])
   table = run_scores.build_table(_GROUP, [run])
   assert "1 of the model's 3 languages (not tested: ja, sw)" in table.title

@@ -1,4 +1,4 @@
-"""Classification by a head that is told what to say."""
+"""Tests of the classification task with a head of fixed predictions."""
 
 import dataclasses
 
@@ -93,8 +93,8 @@ def _expected(eval_model, examples, length=32):
   ]
 
 
-def test_rows_that_are_full_are_told(fixed, sentences):
-  """Whose text may have been cut, which training warns of too."""
+def test_full_rows_are_reported(fixed, sentences):
+  """Notes list the rows that may have been truncated, as training warns."""
   examples = make_examples(sentences, 'en', ['yes'] * 4)
   long = classification_task.Classification(
     source=Examples(parts={'en': examples}), length=None

@@ -1,4 +1,4 @@
-"""Plugged-in features read test text beside its translation (VECO, 3.3)."""
+"""Plugged-in features read test text with its translation (VECO, 3.3)."""
 
 import dataclasses
 
@@ -151,7 +151,7 @@ def _subject(model, objective, vocabulary):
 
 
 @pytest.mark.parametrize('family', _CASES)
-def test_text_is_read_beside_its_translation(
+def test_text_is_read_with_its_translation(
   family, stitch_eval_model, monkeypatch
 ):
   task_class, objective, *examples = _CASES[family]

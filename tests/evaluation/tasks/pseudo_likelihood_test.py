@@ -1,4 +1,4 @@
-"""Each token from the others: beside loops over logits in numpy."""
+"""Compares pseudo-likelihoods with loops over logits in NumPy."""
 
 import dataclasses
 import json
@@ -44,7 +44,7 @@ def log_p(eval_model):
 
 
 def _is_japanese(piece):
-  """Whether its first letter is of a script without spaces."""
+  """Returns whether the first letter is of a script without spaces."""
   letter = next(filter(str.isalpha, piece), 'a')
   return unicodedata.name(letter).startswith(('CJK', 'HIRAGANA', 'KATAKANA'))
 

@@ -224,13 +224,14 @@ def test_scores_files_problems_and_failures(eval_model):
 
 def test_problems_of_the_file_are_listed_once(eval_model):
   @dataclasses.dataclass(frozen=True, kw_only=True)
-  class Told(Examples):
+  class UnpairedExamples(Examples):
     def problems(self, part):
       return ('question q0: the context has it nowhere',)
 
   context = 'the dog sleeps'
   task = question_answering_task.ExtractiveQA(
-    length=32, source=Told(parts={'en': [_question(context, 'cow', -1)]})
+    length=32,
+    source=UnpairedExamples(parts={'en': [_question(context, 'cow', -1)]}),
   )
   result = task.evaluate(_with_head(eval_model, objectives.QuestionAnswering()))
   assert [row['problem'] for row in result.tables['problems']] == [

@@ -111,7 +111,7 @@ def test_rows_keep_each_number(fixed, sentences):
   """`labels` are the bits of 3.2 and 0.25; an open pair gives no row."""
   maker = classification_featurizer.RegressionFeaturizer()
   examples = _examples(sentences, [3.2, None, 0.25])
-  made = maker.make(examples, fixed.vocabulary, length=32)
-  assert [len(rows) for rows in made] == [1, 0, 1]
-  bits = np.array([made[i][0][batch_keys.LABELS] for i in (0, 2)], np.int32)
+  batch = maker.make(examples, fixed.vocabulary, length=32)
+  assert [len(rows) for rows in batch] == [1, 0, 1]
+  bits = np.array([batch[i][0][batch_keys.LABELS] for i in (0, 2)], np.int32)
   assert bits.view(np.float32).tolist() == [np.float32(3.2), 0.25]

@@ -89,16 +89,18 @@ def test_accuracy_agrees_with_a_loop(eval_model, sentences):
   chains = [('de', 'en', 'ja'), ('en', 'ja', 'de'), ('ja', 'de', 'en')]
   accuracies = []
   for chain in chains:
-    found = np.array(
+    round_trip_accuracies = np.array(
       [
         _by_hand(eval_model, {code: text[code][i] for code in chain}, 1)
         for i in range(6)
       ]
     )
     name = '-'.join(chain)
-    accuracies.append(found[:, 0].sum() / found[:, 1].sum())
+    accuracies.append(
+      round_trip_accuracies[:, 0].sum() / round_trip_accuracies[:, 1].sum()
+    )
     assert result.metrics[f'accuracy/{name}'] == pytest.approx(accuracies[-1])
-    assert result.metrics[f'tokens/{name}'] == found[:, 1].sum()
+    assert result.metrics[f'tokens/{name}'] == round_trip_accuracies[:, 1].sum()
   assert result.metrics['accuracy/mean'] == pytest.approx(np.mean(accuracies))
   assert 0 < result.metrics['accuracy/mean'] < 1
   assert 'tokens/mean' not in result.metrics
@@ -117,7 +119,7 @@ def test_what_is_cut_is_counted(eval_model):
 
 
 def test_the_same_sentences_all_come_back(eval_model):
-  # Equal tokens in a sentence would be told apart by their places alone.
+  # Equal tokens in a sentence would differ in their positions alone.
   task = round_trip.RoundTrip(
     source=Given(text={'de': ['der Hund', '']}), language_cycles=('de-de',)
   )

@@ -1,4 +1,4 @@
-"""xsim and xsim++ beside a plain loop."""
+"""Compares xsim and xsim++ with a plain loop."""
 
 import dataclasses
 

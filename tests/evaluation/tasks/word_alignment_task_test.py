@@ -55,7 +55,7 @@ def _error_rate(predicted_links, pairs):
 
 @pytest.fixture
 def identical():
-  """Sentences of different words, beside themselves."""
+  """Sentences of distinct words, each paired with itself."""
   sentence_words = 'der Hund schläft und die kleine Katze'.split()
   return [
     _aligned(

@@ -51,7 +51,7 @@ def row(name: str, folder: pathlib.Path) -> str:
   else:
     of_pairs = name in seq2seq.MODELS
     model = (seq2seq if of_pairs else reference).make(name)
-    reference.save(model, folder / 'hf')
+    reference.save_model(model, folder / 'hf')
   _write_characters(folder / 'hf/tokenizer.json')
   kind = model.config.model_type
   title = f'| {type(model).__name__} ({name}) | '
@@ -74,7 +74,7 @@ def row(name: str, folder: pathlib.Path) -> str:
   params = run.restore_params(0)['model']
   return title + ' | '.join(
     [
-      f'{_alike(run, folder)} of {len(hard_texts.TEXTS)}',
+      f'{_count_equal_texts(run, folder)} of {len(hard_texts.TEXTS)}',
       f'{_apart(model, run, params, rows):.0e}',
       trained,
       'the same' if _same(folder) else 'OTHERS',
@@ -104,8 +104,8 @@ def _write_characters(path: pathlib.Path) -> None:
   tokenizer.save(str(path))
 
 
-def _alike(run, folder: pathlib.Path) -> int:
-  """Texts that all three read alike."""
+def _count_equal_texts(run, folder: pathlib.Path) -> int:
+  """Returns the number of texts with equal tokens in all three models."""
   theirs = [
     post_processor.load_without_truncation(folder / folder_name)
     for folder_name in ('hf', 'back')
@@ -235,7 +235,7 @@ def _after_steps(model, run, rows, folder: pathlib.Path) -> str:
 
 
 def _same(folder: pathlib.Path) -> bool:
-  """Whether each tensor comes back; BART's base model gets a prefix."""
+  """Returns whether all tensors are equal; BART's base model gets a prefix."""
   first, back = (
     safetensors.numpy.load_file(folder / folder_name / 'model.safetensors')
     for folder_name in ('hf', 'back')

@@ -77,8 +77,8 @@ MODELS = {
 }
 
 
-def make(name):
-  """A model for evaluation with every weight drawn anew."""
+def make_model(name):
+  """Returns a model for evaluation with new random weights."""
   kind, options, own_options = MODELS[name]
   model = getattr(transformers, f'{kind}ForConditionalGeneration')(
     getattr(transformers, f'{kind}Config')(**options)
@@ -87,11 +87,11 @@ def make(name):
     model.lm_head.weight = torch.nn.Parameter(torch.zeros(VOCAB, 30))
   if kind in ('MBart', 'Bart'):
     model.final_logits_bias.copy_(torch.linspace(-1, 1, VOCAB)[None])
-  return randomized(model)
+  return randomize_model(model)
 
 
-def randomized(model, scale: float = 0.2):
-  """`model` for evaluation with every weight drawn anew."""
+def randomize_model(model, scale: float = 0.2):
+  """Returns `model` for evaluation with new random weights."""
   generator = torch.Generator().manual_seed(0)
   with torch.no_grad():
     for name, parameter in model.named_parameters():
@@ -101,7 +101,7 @@ def randomized(model, scale: float = 0.2):
   return model.eval()
 
 
-def converted(model, folder):
+def convert_model(model, folder):
   """(the configuration, the parameters) of a model, without a tokenizer."""
   model.save_pretrained(folder)
   tensors = tensor_files.find_tensors(folder)
@@ -111,7 +111,7 @@ def converted(model, folder):
   )
 
 
-def inputs():
+def make_inputs():
   """(source ids [3, T], the decoder's ids [3, S], labels [3, S])."""
   rng = np.random.default_rng(0)
   source = rng.integers(5, VOCAB, SOURCE.shape)
@@ -120,9 +120,9 @@ def inputs():
   return source, target, labels
 
 
-def run(model):
+def run_model(model):
   """The reference's outputs, with a loss."""
-  source, target, labels = map(torch.tensor, inputs())
+  source, target, labels = map(torch.tensor, make_inputs())
   return model(
     input_ids=source,
     attention_mask=torch.tensor(SOURCE),

@@ -38,9 +38,9 @@ def imported(tmp_path_factory):
 
   @functools.cache
   def make(name, scan_layers=True):
-    model = models.make(name)
+    model = models.make_model(name)
     folder = tmp_path_factory.mktemp(name)
-    reference.save(model, folder / 'hf')
+    reference.save_model(model, folder / 'hf')
     huggingface_import.convert_import(
       huggingface_import.check_import(
         folder / 'hf', scan_layers=scan_layers, languages=['de', 'en']
@@ -54,7 +54,7 @@ def imported(tmp_path_factory):
 
 def _check(model, run):
   """Logits and gradients, in one compilation."""
-  source, target, labels = models.inputs()
+  source, target, labels = models.make_inputs()
 
   @jax.jit
   def loss_of(params):
@@ -76,7 +76,7 @@ def _check(model, run):
 
   (loss, logits), grads = loss_of(run.restore_params(0))
   model.zero_grad()
-  output = models.run(model)
+  output = models.run_model(model)
   want = output.logits.detach().numpy()
   text = models.TARGET > 0
   assert np.abs(want[text]).max() > 0.3  # of a size to be compared
@@ -157,7 +157,7 @@ def test_the_way_back_is_bit_identical(imported, tmp_path, name):
       assert getattr(loaded.config, key) == value, key
   with torch.no_grad():
     np.testing.assert_array_equal(
-      models.run(loaded).logits, models.run(model).logits
+      models.run_model(loaded).logits, models.run_model(model).logits
     )
 
 
@@ -188,14 +188,14 @@ def test_models_that_were_not_imported_go_there(imported, tmp_path, name):
   loaded = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / 'back')
   with torch.no_grad():
     np.testing.assert_array_equal(
-      models.run(loaded).logits, models.run(model).logits
+      models.run_model(loaded).logits, models.run_model(model).logits
     )
 
 
 @pytest.mark.parametrize('name', mark_slow(['mt5', 'mbart'], slow=['mt5']))
 def test_generating_from_an_imported_model(imported, name):
   model, _, run = imported(name)
-  source, _, _ = models.inputs()
+  source, _, _ = models.make_inputs()
   spec = run.vocabulary.spec
   generated = decoding.generate(
     run.model,
@@ -318,7 +318,7 @@ def test_heads_read_the_references_states_of_the_decoder(imported, name):
   """
   model, _, run = imported(name)
   spec = run.vocabulary.spec
-  ids = np.where(models.SOURCE > 0, models.inputs()[0], spec.pad_id)
+  ids = np.where(models.SOURCE > 0, models.make_inputs()[0], spec.pad_id)
   last = models.SOURCE.sum(1) - 1
   ids[np.arange(3), last] = spec.eos_id
   with torch.no_grad():
@@ -331,10 +331,10 @@ def test_heads_read_the_references_states_of_the_decoder(imported, name):
   objective = sequence_classification.SequenceClassification(
     name='classes', labels=('a', 'b', 'c'), head_type='output'
   )
-  found = objective.states(run.model, params, batch, spec)
+  decoder_states = objective.states(run.model, params, batch, spec)
   text = models.SOURCE > 0
   np.testing.assert_allclose(
-    np.asarray(found)[text], states[text], atol=2e-5, rtol=2e-5
+    np.asarray(decoder_states)[text], states[text], atol=2e-5, rtol=2e-5
   )
   np.testing.assert_allclose(
     objective.predict(run.model, params, batch, spec),

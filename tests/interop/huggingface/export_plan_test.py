@@ -1,4 +1,4 @@
-"""Which architecture, task and parameters an export takes."""
+"""Selection of the architecture, task and parameters of an export."""
 
 import pytest
 

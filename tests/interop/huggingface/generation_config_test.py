@@ -80,7 +80,7 @@ def test_transformers_generates_the_same(translator, tmp_path, start, symbols):
     assert other.startswith(translation)  # xlflax ends after 3n + 10 tokens
 
 
-def test_a_direction_that_is_not_given_is_said(translator, tmp_path):
+def test_missing_direction_is_reported(translator, tmp_path):
   directory = translator('language', 'bos')
   notes = folder_writer.write_folder(
     huggingface_export.check_export(directory), tmp_path / 'out'
@@ -153,7 +153,9 @@ def test_a_published_models_texts_are_framed_as_in_training(
   rows = {name: jax.numpy.asarray(value)[None] for name, value in row.items()}
   rows = seq2seq.with_symbols(rows, objective.source_symbols, vocabulary.spec)
   ids = rows['token_ids'][0].tolist()
-  written = transformers.AutoTokenizer.from_pretrained(tmp_path / 'out')
-  assert written('ein Hund').input_ids == [
+  exported_tokenizer = transformers.AutoTokenizer.from_pretrained(
+    tmp_path / 'out'
+  )
+  assert exported_tokenizer('ein Hund').input_ids == [
     i for i in ids if i != vocabulary.spec.pad_id
   ]

@@ -40,7 +40,7 @@ CONFIG = {
 }
 
 
-def write(folder: pathlib.Path) -> pathlib.Path:
+def write_folder(folder: pathlib.Path) -> pathlib.Path:
   """Writes config.json, tokenizer.json and weights of zeros; the folder."""
   (folder / 'config.json').write_text(json.dumps(CONFIG))
   (folder / 'tokenizer.json').write_text(json.dumps(TOKENIZER))

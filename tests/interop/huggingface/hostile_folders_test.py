@@ -31,7 +31,7 @@ _SECONDS = 8  # the machine may have other work
 @pytest.fixture
 def folder(tmp_path):
   (tmp_path / 'hf').mkdir()
-  return handmade.write(tmp_path / 'hf')
+  return handmade.write_folder(tmp_path / 'hf')
 
 
 def _refused(folder, text, *, kind=errors.XlflaxError, **settings):
@@ -95,7 +95,7 @@ def test_other_sizes_have_a_limit(folder, size):
 @pytest.mark.parametrize(
   'value', [[], [1], [['a', 'b']], 1, 'x', None, {'a': 'b', 'c': 1}]
 )
-def test_odd_values_are_read_or_refused(folder, value):
+def test_unusual_values_are_read_or_rejected(folder, value):
   for name, option in (
     ('config.json', 'lang2id'),
     ('config.json', 'id2label'),
@@ -164,7 +164,7 @@ def test_links_out_of_the_folder(folder):
 def test_the_cache_of_hugging_face_consists_of_links(tmp_path):
   snapshot = tmp_path / 'models--a--b' / 'snapshots' / 'c0ffee'
   snapshot.mkdir(parents=True)
-  handmade.write(snapshot)
+  handmade.write_folder(snapshot)
   blobs = tmp_path / 'models--a--b' / 'blobs'
   blobs.mkdir()
   for i, path in enumerate(list(snapshot.iterdir())):
@@ -331,7 +331,7 @@ def test_torch_files_are_read(folder):
     torch.save(
       state, folder / 'pytorch_model.bin', _use_new_zipfile_serialization=zipped
     )
-    found = tensor_files.find_tensors(folder)
-    assert found.keys() == tensors.keys()
-    for tensor, value in tensor_files.read_tensors(found.values()):
+    found_tensors = tensor_files.find_tensors(folder)
+    assert found_tensors.keys() == tensors.keys()
+    for tensor, value in tensor_files.read_tensors(found_tensors.values()):
       np.testing.assert_array_equal(value, tensors[tensor.name])

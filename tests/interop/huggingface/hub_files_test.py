@@ -122,7 +122,7 @@ def hub(tmp_path, monkeypatch):
   """The folder that the stand-in serves, and the paths it was asked for."""
   folder = tmp_path / 'repository'
   folder.mkdir()
-  handmade.write(folder)
+  handmade.write_folder(folder)
   (folder / 'tf_model.h5').write_bytes(b'x' * 100)
   (folder / 'pytorch_model.bin').write_bytes(b'x' * 100)
   monkeypatch.setattr(_Hub, 'folder', folder)
@@ -163,7 +163,7 @@ def test_offline_the_cache_is_read(hub, monkeypatch):
   assert hub_files.resolve_folder('org/name') == folder
 
 
-def test_what_is_not_there_is_said(hub):
+def test_missing_repository_raises(hub):
   with pytest.raises(errors.CheckpointError) as caught:
     hub_files.resolve_folder('org/other')
   assert 'hf download org/other' in caught.value.fix

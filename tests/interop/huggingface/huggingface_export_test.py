@@ -45,18 +45,18 @@ _SIZES = dict(
 def run_of(tmp_path, vocabulary, vocabulary_dir):
   """A function that writes a run of a model with some options."""
 
-  def make(made=None, *, change=lambda params: params, **options):
-    made = made or encoder.Encoder(
+  def make(run_model=None, *, change=lambda params: params, **options):
+    run_model = run_model or encoder.Encoder(
       encoder_config.EncoderConfig(**_SIZES | options)
     )
-    model = made.clone(
-      config=encoder_config.with_vocabulary(made.config, vocabulary.spec)
+    model = run_model.clone(
+      config=encoder_config.with_vocabulary(run_model.config, vocabulary.spec)
     )
     directory = tmp_path / 'run'
     directory.mkdir()
     run_directory.write_model(directory, model)
     run_directory.copy_vocabulary(pathlib.Path(vocabulary_dir), directory)
-    params = change(random_parameters.of(model, spread=0.3))
+    params = change(random_parameters.draw_parameters(model, spread=0.3))
     saved = checkpoints.Checkpoints(
       directory,
       checkpoints.CheckpointOptions(
@@ -127,18 +127,18 @@ def test_texts_of_several_lengths_give_the_states_of_the_run(run_of, tmp_path):
   folder = tmp_path / 'out'
   folder_writer.write_folder(huggingface_export.check_export(directory), folder)
   texts = ['the dog sleeps', 'die Katze', 'a']
-  tokenizer = transformers.AutoTokenizer.from_pretrained(folder)(
+  encoded = transformers.AutoTokenizer.from_pretrained(folder)(
     texts, padding=True, truncation=True, return_tensors='pt'
   )
   theirs = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
   with torch.no_grad():
-    found = theirs(**tokenizer).logits.numpy()
-  mask = tokenizer['attention_mask'].numpy()
+    exported_logits = theirs(**encoded).logits.numpy()
+  mask = encoded['attention_mask'].numpy()
   logits = jax.jit(model.apply)(
-    {'params': params}, tokenizer['input_ids'].numpy(), segment_ids=mask
+    {'params': params}, encoded['input_ids'].numpy(), segment_ids=mask
   )
   real = mask > 0
-  np.testing.assert_allclose(found[real], logits[real], atol=2e-4)
+  np.testing.assert_allclose(exported_logits[real], logits[real], atol=2e-4)
 
 
 def test_constant_positions_that_begin_elsewhere_are_not_exported():
@@ -212,7 +212,7 @@ def test_files_that_others_can_read(run_of, tmp_path):
   assert len(tokenizer('dog ' * 50, truncation=True)['input_ids']) == 12
 
 
-def test_what_a_model_can_be_exported_as(vocabulary):
+def test_export_types_of_a_model(vocabulary):
   config = encoder_config.with_vocabulary(
     encoder_config.EncoderConfig(**_SIZES), vocabulary.spec
   )
@@ -265,7 +265,7 @@ def test_every_size_of_the_package_can_be_exported():
     (1e6, 'float16', ('NaN', 1, 3, 'float16')),
   ],
 )
-def test_what_is_not_finite_is_not_exported(
+def test_non_finite_parameters_are_not_exported(
   run_of, tmp_path, value, dtype, values
 ):
   """Nor what the type of the folder cannot hold."""

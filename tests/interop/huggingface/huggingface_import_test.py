@@ -1,4 +1,4 @@
-"""What an import refuses, what it keeps, and other forms of checkpoints."""
+"""Import of checkpoints: rejected folders, saved files and file formats."""
 
 import json
 import math
@@ -27,7 +27,7 @@ from xlflax.utils import errors
 @pytest.fixture(scope='module')
 def bert(tmp_path_factory):
   folder = tmp_path_factory.mktemp('bert')
-  reference.save(reference.make('bert'), folder)
+  reference.save_model(reference.make_model('bert'), folder)
   return folder
 
 
@@ -105,7 +105,7 @@ def test_a_snapshot_of_the_hub_is_named(folder, tmp_path):
 
 def test_a_tokenizer_that_pads_otherwise_is_refused(tmp_path):
   folder = tmp_path / 'hf'
-  reference.save(reference.make('roberta'), folder)
+  reference.save_model(reference.make_model('roberta'), folder)
   path = folder / 'config.json'
   path.write_text(
     json.dumps(json.loads(path.read_text()) | {'pad_token_id': 0})
@@ -304,7 +304,7 @@ def test_tied_tensors_that_differ(folder):
 
 def test_positions_that_are_not_sinusoidal(tmp_path):
   folder = tmp_path / 'hf'
-  reference.save(reference.make('xlm_sinusoidal'), folder)
+  reference.save_model(reference.make_model('xlm_sinusoidal'), folder)
   tensors = _tensors(folder)
   tensors['transformer.position_embeddings.weight'][2, 3] += 0.1
   _write(folder, tensors)
@@ -340,7 +340,7 @@ def test_old_names_and_buffers(folder, tmp_path):
   )
 
 
-def test_a_pooler_beside_a_masked_lm_is_kept(folder, tmp_path):
+def test_pooler_of_a_masked_lm_is_kept(folder, tmp_path):
   rng = np.random.default_rng(0)
   more = {
     'bert.pooler.dense.weight': rng.normal(size=(30, 30)),
@@ -382,8 +382,8 @@ def test_rows_are_rounded_up_and_cut_again(folder, tmp_path):
 
 
 def test_shards_and_half_precision(folder, tmp_path):
-  model = reference.make('bert').half()
-  reference.save(model, tmp_path / 'half', max_shard_size='8KB')
+  model = reference.make_model('bert').half()
+  reference.save_model(model, tmp_path / 'half', max_shard_size='8KB')
   assert len(list((tmp_path / 'half').glob('*.safetensors'))) > 3
   run, params = _params(tmp_path / 'half', tmp_path / 'ours')
   assert params['model']['output_bias'].dtype == np.float32

@@ -50,9 +50,9 @@ def _named(model):
 def imported(tmp_path_factory):
   @functools.cache
   def make(name):
-    model = _named(reference.make(name))
+    model = _named(reference.make_model(name))
     folder = tmp_path_factory.mktemp(name)
-    reference.save(model, folder / 'hf')
+    reference.save_model(model, folder / 'hf')
     huggingface_import.convert_import(
       huggingface_import.check_import(folder / 'hf'), folder / 'ours'
     )
@@ -162,8 +162,10 @@ def test_labels_go_back(imported, tmp_path):
   assert config.label2id == {label: i for i, label in enumerate(_LABELS)}
 
 
-def test_labels_that_are_not_told_are_numbered(tmp_path):
-  reference.save(reference.make('BertForTokenClassification'), tmp_path / 'hf')
+def test_unnamed_labels_are_numbered(tmp_path):
+  reference.save_model(
+    reference.make_model('BertForTokenClassification'), tmp_path / 'hf'
+  )
   path = tmp_path / 'hf/config.json'
   config = json.loads(path.read_text())
   for key in ('id2label', 'label2id'):
@@ -177,7 +179,9 @@ def test_labels_that_are_not_told_are_numbered(tmp_path):
 
 
 def test_labels_that_do_not_fit_are_an_error(tmp_path):
-  reference.save(reference.make('BertForTokenClassification'), tmp_path / 'hf')
+  reference.save_model(
+    reference.make_model('BertForTokenClassification'), tmp_path / 'hf'
+  )
   path = tmp_path / 'hf/config.json'
   config = json.loads(path.read_text())
   path.write_text(
@@ -194,7 +198,7 @@ def test_labels_that_do_not_fit_are_an_error(tmp_path):
 
 
 def test_models_without_a_labeled_head_record_none(tmp_path):
-  reference.save(reference.make('BertModel'), tmp_path / 'hf')
+  reference.save_model(reference.make_model('BertModel'), tmp_path / 'hf')
   huggingface_import.convert_import(
     huggingface_import.check_import(tmp_path / 'hf'), tmp_path / 'ours'
   )
@@ -216,7 +220,7 @@ def test_a_published_reranker_keeps_its_head(name, tmp_path):
     getattr(transformers, config_kind)(**options | {'num_labels': 1})
   ).eval()
   model.config.sbert_ce_default_activation_function = 'torch.nn.Identity'
-  reference.save(model, tmp_path / 'hf')
+  reference.save_model(model, tmp_path / 'hf')
   huggingface_import.convert_import(
     huggingface_import.check_import(tmp_path / 'hf'), tmp_path / 'ours'
   )

@@ -87,7 +87,7 @@ def test_pairs_get_the_references_logits(pair):
     vocabulary=run.vocabulary,
     objectives=run.objectives,
   )
-  found = dict(
+  logits_by_row = dict(
     head_predictions.predict_rows(
       eval_model, objective, rows, maker, max_length=48
     )
@@ -100,7 +100,7 @@ def test_pairs_get_the_references_logits(pair):
     assert rows[i]['token_ids'].tolist() == tokens['input_ids'][0].tolist()
     with torch.no_grad():
       want = model(**tokens).logits[0].numpy()
-    np.testing.assert_allclose(found[i], want, atol=2e-4)
+    np.testing.assert_allclose(logits_by_row[i], want, atol=2e-4)
     compared += 1
   assert compared > 4
 
@@ -145,9 +145,9 @@ def test_windows_are_the_references(pair, length, overlap):
       assert np.flatnonzero(window.row['context_mask']).tolist() == inside
       for i in inside:
         start, end = window.characters(i, i)
-        left, right = expected['offset_mapping'][number][i]
+        span_start, right = expected['offset_mapping'][number][i]
         if start < end:
-          assert context[start:end] == context[left:right].strip()
+          assert context[start:end] == context[span_start:right].strip()
           compared += 1
   assert compared > 50
 

@@ -63,9 +63,9 @@ def imported(tmp_path_factory):
 
   @functools.cache
   def make(name, scan_layers=True):
-    model = reference.make(name)
+    model = reference.make_model(name)
     folder = tmp_path_factory.mktemp(name)
-    reference.save(model, folder / 'hf')
+    reference.save_model(model, folder / 'hf')
     languages = (
       ['en', 'de', 'fr'][: model.config.n_langs]
       if model.config.model_type == 'xlm'
@@ -94,7 +94,9 @@ def _jitted(model, method, params, ids, more):
 
 
 def _apply(run, params, model, method='__call__'):
-  return _jitted(run.model, method, params['model'], *reference.inputs(model))
+  return _jitted(
+    run.model, method, params['model'], *reference.make_inputs(model)
+  )
 
 
 def _compared(run):
@@ -134,7 +136,7 @@ def _check_masked_lm(model, run):
     else {}
   )
   model.zero_grad()
-  output = reference.run(model, labels=torch.tensor(labels), **more)
+  output = reference.run_model(model, labels=torch.tensor(labels), **more)
   want = (
     (output.prediction_logits if pretraining else output.logits)
     .detach()
@@ -234,7 +236,7 @@ def test_heads_equal_the_reference(imported, name):
   params = run.restore_params(0)
   states = _apply(run, params, model, method='encode')
   with torch.no_grad():
-    output = reference.run(model)
+    output = reference.run_model(model)
   compared = _compared(run)
   style = huggingface_import.head_style(run.directory)
   if name.endswith('Model'):
@@ -275,7 +277,7 @@ def test_next_sentence_logits_equal_the_reference(imported):
   states = _apply(run, params, model, method='encode')
   head = params['heads']['next_sentence'] | params['heads']['pooler']
   with torch.no_grad():
-    want = reference.run(model).seq_relationship_logits.numpy()
+    want = reference.run_model(model).seq_relationship_logits.numpy()
   np.testing.assert_allclose(
     classification_heads.sequence_logits(head, states), want, atol=2e-5
   )
@@ -339,7 +341,9 @@ def test_models_that_were_not_imported_go_there(imported, tmp_path, name):
   loaded = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / 'back')
   with torch.no_grad():  # 'gelu_new' goes by another of its names
     np.testing.assert_allclose(
-      reference.run(loaded).logits, reference.run(model).logits, atol=2e-5
+      reference.run_model(loaded).logits,
+      reference.run_model(model).logits,
+      atol=2e-5,
     )
 
 

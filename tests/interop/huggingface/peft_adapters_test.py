@@ -54,8 +54,8 @@ def bases(tmp_path_factory):
   def make(name):
     if name not in models:
       folder = tmp_path_factory.mktemp(name)
-      model = reference.make(name)
-      reference.save(model, folder / 'hf')
+      model = reference.make_model(name)
+      reference.save_model(model, folder / 'hf')
       huggingface_import.convert_import(
         huggingface_import.check_import(folder / 'hf'), folder / 'run'
       )
@@ -67,13 +67,13 @@ def bases(tmp_path_factory):
 
 def _theirs(model) -> np.ndarray:
   with torch.no_grad():
-    return reference.run(model.eval()).logits.numpy()
+    return reference.run_model(model.eval()).logits.numpy()
 
 
 def _ours(directory, model) -> np.ndarray:
   run = saved_run.load_run(directory)
   params = run.restore_params(run.steps[-1])['model']
-  ids, more = reference.inputs(model)
+  ids, more = reference.make_inputs(model)
   return np.asarray(
     run.model.apply(
       {'params': params},

@@ -26,7 +26,7 @@ _V6 = 'sentence_transformers'
 
 
 class Style(typing.NamedTuple):
-  """What follows the Transformer, and the prompts of a model.
+  """Modules that follow the Transformer, and the prompts of a model.
 
   Attributes:
     pooling: 'cls' or 'mean'.
@@ -52,7 +52,7 @@ STYLES = {
 }
 
 
-def encoder(folder: pathlib.Path) -> None:
+def make_encoder(folder: pathlib.Path) -> None:
   """The encoder alone, and its tokenizer."""
   tokenizer = reference_tokenizers.bert(folder, do_lower_case=False)
   tokenizer.save_pretrained(folder)
@@ -69,10 +69,10 @@ def encoder(folder: pathlib.Path) -> None:
   transformers.BertModel(config).save_pretrained(folder)
 
 
-def write(folder: pathlib.Path, style: Style) -> pathlib.Path:
+def write_encoder(folder: pathlib.Path, style: Style) -> pathlib.Path:
   """A folder as version 6 of the library writes it."""
   folder.mkdir(parents=True)
-  encoder(folder)
+  make_encoder(folder)
   kinds = ['base.modules.transformer.Transformer']
   kinds.append('sentence_transformer.modules.pooling.Pooling')
   if style.dense:
@@ -110,7 +110,9 @@ def write(folder: pathlib.Path, style: Style) -> pathlib.Path:
   return folder
 
 
-def vectors(folder: pathlib.Path, texts, prompt: str = '') -> np.ndarray:
+def compute_vectors(
+  folder: pathlib.Path, texts, prompt: str = ''
+) -> np.ndarray:
   """The model's own vectors of texts after a prompt, float [N, D]."""
   try:
     import sentence_transformers

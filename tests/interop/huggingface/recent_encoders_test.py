@@ -339,10 +339,10 @@ def test_mdeberta_with_spm_model_alone(tmp_path):
   size = model.get_piece_size() + 1
   _, config, options = reference.MASKED_LMS['deberta']
   options = options | dict(vocab_size=size + 3)
-  made = transformers.DebertaV2ForMaskedLM(
+  masked_lm = transformers.DebertaV2ForMaskedLM(
     getattr(transformers, config)(**options)
   )
-  made.save_pretrained(tmp_path / 'hf')
+  masked_lm.save_pretrained(tmp_path / 'hf')
   with pytest.raises(errors.VocabularyError) as caught:
     huggingface_import.check_import(tmp_path / 'hf')
   assert '--unused_embeddings=keep' in caught.value.fix
@@ -404,7 +404,7 @@ def test_xlm_v_and_glot500_with_a_sentencepiece_model_alone(tmp_path):
     (dict(position_embedding='learned', mlp_output_bias=False), 'nothing'),
   ],
 )
-def test_what_encoders_with_norms_after_blocks_become(fields, expected_config):
+def test_config_of_encoders_with_post_block_norms(fields, expected_config):
   config = model_config.EncoderConfig(
     **dict(
       hidden_dim=16,

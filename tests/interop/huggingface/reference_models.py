@@ -317,8 +317,8 @@ CLASSIFIERS = (
 )
 
 
-def make(name):
-  """A model for evaluation with every weight drawn anew."""
+def make_model(name):
+  """Returns a model for evaluation with new random weights."""
   kind, config_kind, options = (MASKED_LMS | CLASSIFIERS)[name]
   model = getattr(transformers, kind)(
     getattr(transformers, config_kind)(**options)
@@ -337,7 +337,7 @@ def make(name):
   return model.eval()
 
 
-def save(model, folder, **kwargs):
+def save_model(model, folder, **kwargs):
   """As `save_pretrained`, with a tokenizer of the model's size."""
   model.save_pretrained(folder, **kwargs)
   write_tokenizer(folder, VOCAB, model.config.model_type)
@@ -366,7 +366,7 @@ def write_tokenizer(folder, size, model_type='bert'):
   )
 
 
-def inputs(model):
+def make_inputs(model):
   """(token ids [3, T] with padding, keyword inputs in xlflax's names)."""
   rng = np.random.default_rng(0)
   ids = rng.integers(5, VOCAB, (3, LENGTH))
@@ -383,9 +383,9 @@ def inputs(model):
   return ids, more
 
 
-def run(model, **kwargs):
+def run_model(model, **kwargs):
   """The reference's outputs on `inputs`."""
-  ids, more = inputs(model)
+  ids, more = make_inputs(model)
   names = {'language_ids': 'langs'}
   return model(
     input_ids=torch.tensor(ids),

@@ -199,7 +199,7 @@ def test_the_library_reads_what_is_written(encoder, tmp_path, kind):
   )
 
 
-def test_what_is_not_supported_is_listed(encoder, tmp_path):
+def test_unsupported_modules_are_listed(encoder, tmp_path):
   folder = _write(
     tmp_path / 'st',
     encoder,
@@ -293,7 +293,7 @@ def test_settings_under_an_older_name(tmp_path):
     sentence_modules.read_sentence_modules(tmp_path)
 
 
-def test_what_a_run_says_of_its_vectors_is_kept(run_of):
+def test_sentence_embedding_of_a_run_is_kept(run_of):
   directory, *_ = run_of(type_vocab_size=2, position_offset=0)
   embedding = sentence_embedding.SentenceEmbedding(
     pooling='mean_all', normalize=True, prompts={'query': 'query: '}

@@ -39,7 +39,7 @@ def _leaf(path, driver='zarr'):
   return {'driver': driver, 'kvstore': {'driver': 'file', 'path': path}}
 
 
-def test_arrays_beside_the_checkpoint_are_read(tmp_path):
+def test_arrays_next_to_the_checkpoint_are_read(tmp_path):
   _zarr(tmp_path / 'checkpoint_1' / 'target.a', [4, 3])
   folder = _write(
     tmp_path / 'checkpoint_1',

@@ -35,7 +35,7 @@ def _tokens(seed, rows):
 
 
 @pytest.fixture(scope='module')
-def written(tmp_path_factory, toy_vocabulary):
+def write_t5x_checkpoint(tmp_path_factory, toy_vocabulary):
   """(kind, format) -> (T5X's model, parameters, checkpoint)."""
   arrays = {}
 
@@ -43,7 +43,9 @@ def written(tmp_path_factory, toy_vocabulary):
     if (kind, orbax) not in arrays:
       directory = tmp_path_factory.mktemp(kind)
       model = written_checkpoints.make_model(kind, len(toy_vocabulary))
-      params = written_checkpoints.save(model, directory, orbax=orbax)
+      params = written_checkpoints.save_checkpoint(
+        model, directory, orbax=orbax
+      )
       arrays[kind, orbax] = model, params, directory / 'checkpoint_7'
     return arrays[kind, orbax]
 
@@ -62,9 +64,9 @@ def written(tmp_path_factory, toy_vocabulary):
   ],
 )
 def test_logits_are_those_of_t5x(
-  written, toy_vocabulary, tmp_path, kind, orbax, scan_layers
+  write_t5x_checkpoint, toy_vocabulary, tmp_path, kind, orbax, scan_layers
 ):
-  model, params, checkpoint = written(kind, orbax)
+  model, params, checkpoint = write_t5x_checkpoint(kind, orbax)
   checked = t5x_import.check_t5x_import(
     checkpoint, vocabulary=toy_vocabulary, scan_layers=scan_layers
   )
@@ -96,7 +98,7 @@ def test_logits_are_those_of_t5x(
 
 def test_a_smaller_vocabulary_leaves_rows_unused(toy_vocabulary, tmp_path):
   model = written_checkpoints.make_model('v1.1', 192)  # T5X rounds up
-  params = written_checkpoints.save(model, tmp_path, orbax=True)
+  params = written_checkpoints.save_checkpoint(model, tmp_path, orbax=True)
   checked = t5x_import.check_t5x_import(
     tmp_path / 'checkpoint_7', vocabulary=toy_vocabulary
   )
@@ -111,7 +113,7 @@ def test_a_smaller_vocabulary_leaves_rows_unused(toy_vocabulary, tmp_path):
 
 
 def test_a_larger_vocabulary_is_refused(toy_vocabulary, tmp_path):
-  written_checkpoints.save(
+  written_checkpoints.save_checkpoint(
     written_checkpoints.make_model('v1.1', 170), tmp_path, orbax=True
   )
   with pytest.raises(
@@ -123,7 +125,7 @@ def test_a_larger_vocabulary_is_refused(toy_vocabulary, tmp_path):
 
 
 @pytest.fixture
-def own(toy_vocabulary, tmp_path):
+def own_model(toy_vocabulary, tmp_path):
   """An encoder of xlflax under T5X, and its checkpoint."""
   module = encoder.Encoder(
     model_config.EncoderConfig(
@@ -142,12 +144,14 @@ def own(toy_vocabulary, tmp_path):
     optimizer_def=optimizers.adamw(0.1),
   )
   (tmp_path / 't5x').mkdir()
-  params = written_checkpoints.save(model, tmp_path / 't5x', orbax=True)
+  params = written_checkpoints.save_checkpoint(
+    model, tmp_path / 't5x', orbax=True
+  )
   return model, module, params, tmp_path / 't5x' / 'checkpoint_7'
 
 
-def test_an_own_model(own, toy_vocabulary, toy_corpus, tmp_path):
-  model, module, params, checkpoint = own
+def test_an_own_model(own_model, toy_vocabulary, toy_corpus, tmp_path):
+  model, module, params, checkpoint = own_model
   run = saved_run.load_run(
     model_directory.convert_t5x_checkpoint(
       t5x_import.check_t5x_import(
@@ -171,8 +175,10 @@ def test_an_own_model(own, toy_vocabulary, toy_corpus, tmp_path):
   assert model.eval_fn(restored, batch)[0] == model.eval_fn(params, batch)[0]
 
 
-def test_an_own_model_by_the_command(own, toy_vocabulary, tmp_path, capsys):
-  _, module, _, checkpoint = own
+def test_an_own_model_by_the_command(
+  own_model, toy_vocabulary, tmp_path, capsys
+):
+  _, module, _, checkpoint = own_model
   gin = tmp_path / 'model.gin'
   gin.write_text(
     '\n'.join(
@@ -224,13 +230,13 @@ def test_an_own_model_by_the_command(own, toy_vocabulary, tmp_path, capsys):
   assert capsys.readouterr().err
 
 
-def test_an_own_model_needs_its_configuration(own, toy_vocabulary):
+def test_an_own_model_needs_its_configuration(own_model, toy_vocabulary):
   with pytest.raises(errors.ConfigError, match='--gin_file=models/SIZE.gin'):
-    t5x_import.check_t5x_import(own[-1], vocabulary=toy_vocabulary)
+    t5x_import.check_t5x_import(own_model[-1], vocabulary=toy_vocabulary)
 
 
-def test_all_problems_are_told_at_once(own, toy_vocabulary):
-  _, module, _, checkpoint = own
+def test_all_problems_are_reported_at_once(own_model, toy_vocabulary):
+  _, module, _, checkpoint = own_model
   other = module.clone(
     config=dataclasses.replace(
       module.config,
@@ -251,8 +257,8 @@ def test_all_problems_are_told_at_once(own, toy_vocabulary):
     assert part in str(caught.value)
 
 
-def test_no_t5(tmp_path, toy_vocabulary, written):
-  _, _, checkpoint = written('v1.1', True)
+def test_no_t5(tmp_path, toy_vocabulary, write_t5x_checkpoint):
+  _, _, checkpoint = write_t5x_checkpoint('v1.1', True)
   with pytest.raises(
     errors.CheckpointError, match='What to do: Pass .*checkpoint_7'
   ):
@@ -262,8 +268,10 @@ def test_no_t5(tmp_path, toy_vocabulary, written):
 
 
 @pytest.mark.parametrize('orbax', [True, False])
-def test_a_damaged_checkpoint(written, toy_vocabulary, tmp_path, orbax):
-  _, _, checkpoint = written('v1.1', orbax)
+def test_a_damaged_checkpoint(
+  write_t5x_checkpoint, toy_vocabulary, tmp_path, orbax
+):
+  _, _, checkpoint = write_t5x_checkpoint('v1.1', orbax)
   copy = tmp_path / 'checkpoint_7'
   shutil.copytree(checkpoint, copy)
   name = 'checkpoint' if not orbax else 'state/_METADATA'
@@ -272,8 +280,8 @@ def test_a_damaged_checkpoint(written, toy_vocabulary, tmp_path, orbax):
     t5x_import.check_t5x_import(copy, vocabulary=toy_vocabulary)
 
 
-def test_a_missing_array(written, toy_vocabulary, tmp_path):
-  _, _, checkpoint = written('v1.1', False)
+def test_a_missing_array(write_t5x_checkpoint, toy_vocabulary, tmp_path):
+  _, _, checkpoint = write_t5x_checkpoint('v1.1', False)
   copy = tmp_path / 'checkpoint_7'
   shutil.copytree(checkpoint, copy)
   folders = [p for p in copy.iterdir() if p.is_dir()]
@@ -297,7 +305,7 @@ def test_t5s_own_tokenizer(tmp_path, toy_sentences, capsys):
     minloglevel=2,
   )
   (tmp_path / 't5x').mkdir()
-  written_checkpoints.save(
+  written_checkpoints.save_checkpoint(
     written_checkpoints.make_model('v1.1', 256), tmp_path / 't5x', orbax=True
   )
   assert (

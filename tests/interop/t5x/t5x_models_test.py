@@ -46,7 +46,7 @@ _RATE = 0.01
 
 
 class _Vocabulary:
-  """What models take of a SeqIO vocabulary."""
+  """The part of a SeqIO vocabulary that models use."""
 
   class vocabulary:
     spec = _SPEC

@@ -73,7 +73,7 @@ def _partitioner():
   )
 
 
-def save(model, directory, *, orbax, step=7):
+def save_checkpoint(model, directory, *, orbax, step=7):
   """Writes what T5X writes at a step; returns the parameters."""
   with jax.numpy_rank_promotion('allow'):  # T5X's layers count on it
     state = train_state.FlaxOptimTrainState.create(

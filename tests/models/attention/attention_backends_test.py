@@ -184,7 +184,7 @@ def test_auto_on_tpus_and_cpus(platform, chosen):
     ),
   ],
 )
-def test_what_the_fused_kernels_cannot_do_is_refused(change, values):
+def test_unsupported_options_of_fused_kernels_raise(change, values):
   with raises_error(errors.ConfigError, mentions=values):
     attention_backends.resolve_backend(
       AttentionBackend.FUSED, _HOPPER._replace(**change)

@@ -7,8 +7,8 @@ from xlflax.models.attention import masks
 
 
 def _rows(mask, length, memory_length=None):
-  found = masks.mask_array(mask, length, memory_length or length)
-  return np.asarray(found)[0, 0].astype(int).tolist()
+  array = masks.mask_array(mask, length, memory_length or length)
+  return np.asarray(array)[0, 0].astype(int).tolist()
 
 
 def test_within_segments():
@@ -45,7 +45,7 @@ def test_window_within_segments():
   assert masks.Mask(window=0).array(3, 3).shape == (1, 1, 3, 3)
 
 
-def test_of_memory():
+def test_cross_attention_masks():
   segments = jnp.asarray([[1, 2, 0]])
   memory = jnp.asarray([[1, 1, 2, 0]])
   assert _rows(

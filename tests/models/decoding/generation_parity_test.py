@@ -28,7 +28,7 @@ _SOURCE = np.where(
 
 
 def _mt5():
-  model = hf.randomized(
+  model = hf.randomize_model(
     transformers.MT5ForConditionalGeneration(
       transformers.MT5Config(
         vocab_size=_VOCAB,
@@ -54,7 +54,7 @@ def _mt5():
 
 
 def _mbart():
-  return hf.randomized(
+  return hf.randomize_model(
     transformers.MBartForConditionalGeneration(
       transformers.MBartConfig(
         vocab_size=_VOCAB,
@@ -100,7 +100,7 @@ def _reference(model, **options):
 @pytest.mark.parametrize('make', [_mt5, _mbart])
 def test_beams_are_those_of_the_reference(make, tmp_path):
   model = make()
-  config, params = hf.converted(model, tmp_path)
+  config, params = hf.convert_model(model, tmp_path)
   early = {'full': True, 'exact': 'never'}
   endings = []
   for penalty, stopping in ((1.0, 'full'), (0.3, 'exact')):

@@ -59,8 +59,8 @@ def _t5(backend):
   return model, (), inputs
 
 
-def _run(made, params):
-  model, arguments, inputs = made
+def _run(bound_model, params):
+  model, arguments, inputs = bound_model
   text = inputs.get('decoder_segment_ids', _SEGMENTS)[..., None] > 0
 
   def loss(params):
@@ -80,7 +80,7 @@ def _run(made, params):
   'make', [_encoder, pytest.param(_t5, marks=pytest.mark.slow)]
 )
 def test_fused_attention_changes_no_model(make):
-  params = random_parameters.of(make('xla')[0], spread=0.2)
+  params = random_parameters.draw_parameters(make('xla')[0], spread=0.2)
   want, got = (_run(make(backend), params) for backend in ('xla', 'fused'))
   leaves = [jax.tree.leaves(x) for x in (got, want)]
   for ours, plain in zip(*leaves, strict=True):

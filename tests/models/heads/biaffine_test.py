@@ -114,13 +114,14 @@ def test_dropout_needs_a_key_and_changes_scores(scorer, params, words):
 
 def test_only_words_can_be_heads():
   scores = jnp.ones((1, 3, 3))
-  found = np.asarray(
+  masked_scores = np.asarray(
     biaffine.mask_non_words(scores, jnp.array([[True, True, False]]))
   )[0]
   np.testing.assert_array_equal(
-    found > 0, [[False, True, False], [True, False, False], [True, True, False]]
+    masked_scores > 0,
+    [[False, True, False], [True, False, False], [True, True, False]],
   )
-  assert np.isfinite(found).all()
+  assert np.isfinite(masked_scores).all()
 
 
 def test_word_vectors():

@@ -1,4 +1,4 @@
-"""Products in eight bits beside those in float32."""
+"""Compares matrix multiplications in eight bits with those in float32."""
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +38,7 @@ def test_products_and_gradients_are_close():
     assert 1e-3 < _error(a, b) < 0.1
 
 
-def test_what_eight_bits_hold_is_exact():
+def test_values_representable_in_eight_bits_are_exact():
   """Small whole numbers whose largest is a power of two of the format's."""
   rng = np.random.default_rng(0)
   inputs = jnp.asarray(rng.integers(-7, 8, (5, 6)), jnp.float32).at[0, 0].set(7)

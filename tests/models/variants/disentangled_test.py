@@ -51,7 +51,7 @@ def test_scores_are_those_of_the_formula():
 
 
 def test_packed_rows_are_as_rows_of_their_own():
-  """Distances are of positions, which begin anew in each segment."""
+  """Distances are between positions, which restart in each segment."""
   model = encoder.Encoder(
     model_config.EncoderConfig(
       num_layers=1,
@@ -68,7 +68,7 @@ def test_packed_rows_are_as_rows_of_their_own():
     )
   )
   ids = np.arange(1, 9)[None]
-  params = {'params': random_parameters.of(model)}
+  params = {'params': random_parameters.draw_parameters(model)}
   encode = jax.jit(functools.partial(model.apply, method='encode'))
   full_states = encode(
     params,

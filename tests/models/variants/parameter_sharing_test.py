@@ -54,7 +54,7 @@ def _model(plan, **fields) -> encoder.Encoder:
 
 
 def _params(plan: SharingPlan):
-  return random_parameters.of(_model(plan), spread=0.5)
+  return random_parameters.draw_parameters(_model(plan), spread=0.5)
 
 
 @jax.jit
@@ -75,7 +75,7 @@ def _gradient(plan, params, language):
 
 
 @pytest.mark.parametrize('name', mark_slow(_PLANS, set(_PLANS) - {'Sep Emb'}))
-def test_which_parameters_move_for_which_language(name):
+def test_languages_update_their_own_and_shared_parameters(name):
   plan = _PLANS[name]
   """Gradients of a language's batch: its own parts and the shared ones."""
   params = _params(plan)

@@ -119,7 +119,7 @@ def test_plugged_out_it_is_an_encoder_without():
   assert text == _apply(plain, 'encode').lower(_without(params), **_X).as_text()
 
 
-def test_one_seed_initialises_what_both_have_alike():
+def test_one_seed_initializes_common_parameters_equally():
   key = jax.random.key(3)
   with_it, plain = (
     nn.unbox(model_params.init_params(_model(cross_attention=c), key))

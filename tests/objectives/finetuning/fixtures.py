@@ -47,7 +47,7 @@ def make_model(**fields) -> encoder.Encoder:
 def make_params(model, *objectives):
   """Parameters of which none is zero or one."""
   return {
-    'model': random_parameters.of(model, spread=0.5),
+    'model': random_parameters.draw_parameters(model, spread=0.5),
     'heads': {
       objective.name: random_parameters.of_heads(objective, model, spread=0.5)
       for objective in objectives

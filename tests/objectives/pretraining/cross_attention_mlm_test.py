@@ -55,7 +55,7 @@ def model():
 
 
 def _random_params(model):
-  return {'model': random_parameters.of(model), 'heads': {}}
+  return {'model': random_parameters.draw_parameters(model), 'heads': {}}
 
 
 @pytest.fixture

@@ -73,8 +73,8 @@ SOURCE = np.array(
 SCORED = (SOURCE >= 0) & (np.arange(23) > 4)
 
 
-PARAMS = {'model': random_parameters.of(MODEL)}
-TEACHER_PARAMS = random_parameters.of(TEACHER, seed=1)
+PARAMS = {'model': random_parameters.draw_parameters(MODEL)}
+TEACHER_PARAMS = random_parameters.draw_parameters(TEACHER, seed=1)
 
 
 def _write(directory, model):

@@ -41,7 +41,7 @@ RTD = ReplacedTokenDetection(generator=GENERATOR, mask_ratio=0.5)
 @functools.lru_cache
 def _params(objective=RTD):
   return {
-    'model': random_parameters.of(MODEL, spread=0.3),
+    'model': random_parameters.draw_parameters(MODEL, spread=0.3),
     'heads': {
       objective.name: random_parameters.of_heads(objective, MODEL, spread=0.3)
     },

@@ -105,7 +105,7 @@ def test_round_trip_on_another_mesh(tmp_path):
 
 
 def test_written_with_little_memory(tmp_path):
-  """Later ones in the usual way; either kind is read alike."""
+  """Later ones in the usual way; both kinds are read the same way."""
   _write(tmp_path, [3], save_concurrent_gb=1)
   for step in (3, 5):
     restored = _restore(tmp_path)
@@ -142,7 +142,7 @@ def test_step_that_is_there_is_not_written_again(tmp_path):
     (dict(max_to_keep=1, keep_period=2), [0, 2, 4, 5]),
   ],
 )
-def test_which_are_kept(tmp_path, options, expected_steps):
+def test_kept_checkpoints(tmp_path, options, expected_steps):
   _write(tmp_path, range(6), **options)
   assert checkpoint_reader.finished_steps(tmp_path) == expected_steps
 
@@ -237,9 +237,9 @@ def test_a_store_that_does_not_answer_is_no_damage(
   _write(tmp_path, [1, 2])
   with monkeypatch.context() as patched:
     patched.setattr(checkpoints.checkpoint_items, 'read_arrays', refuse)
-    with pytest.raises(errors.CheckpointError) as told:
+    with pytest.raises(errors.CheckpointError) as error:
       _restore(tmp_path)
-  assert told.value.status is errors.ExitStatus.FAILURE
+  assert error.value.status is errors.ExitStatus.FAILURE
   assert _restore(tmp_path).step == 2
 
 

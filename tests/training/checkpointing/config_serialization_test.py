@@ -63,7 +63,7 @@ def test_changeable_setting_that_cannot_be_recorded_is_text():
   assert 'built-in' in described['fields']['place']
 
 
-def test_a_field_that_is_gone_is_told():
+def test_removed_field_is_reported():
   described = _through_json(_Settings('a'))
   described['fields']['gone'] = 1
   with raises_error(
@@ -116,7 +116,7 @@ def _print(run) -> str:
     {'checkpoints': checkpoints.CheckpointOptions(save_interval_steps=5)},
   ],
 )
-def test_what_may_change(fields):
+def test_changeable_fields_keep_the_fingerprint(fields):
   assert _print(_trainer(**fields)) == _print(_trainer())
 
 
@@ -141,11 +141,11 @@ def _mixture(**fields):
     {'model': tiny.make_model(num_layers=1)},
   ],
 )
-def test_what_may_not_change(fields):
+def test_other_fields_change_the_fingerprint(fields):
   assert _print(_trainer(**fields)) != _print(_trainer())
 
 
-def test_where_a_cache_lies_does_not_matter():
+def test_cache_location_does_not_matter():
   first, two = (
     _print(_trainer(cache_dir=cache_dir)) for cache_dir in ('a', 'b/c')
   )

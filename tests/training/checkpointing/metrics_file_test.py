@@ -1,4 +1,4 @@
-"""The file of metrics: what is kept when a run goes on."""
+"""The metrics file: lines that remain when a run resumes."""
 
 import json
 import shutil
@@ -54,7 +54,7 @@ def test_metrics_are_those_that_the_checkpoint_knows(tmp_path, caplog):
   assert_mentions(caplog.text, 0)
 
 
-def test_what_restarts_cost_stays(tmp_path):
+def test_restart_costs_are_kept(tmp_path):
   restart_line = '{"step": 25, "restart": {"lost": 9.0}}\n'
   path, first, second = (
     tmp_path / metrics_file.METRICS,

@@ -1,4 +1,4 @@
-"""Whose run a model directory holds, and what is recorded in it."""
+"""The owner of a model directory, and the records in it."""
 
 import dataclasses
 import types
@@ -80,14 +80,14 @@ def test_other_configuration_is_accepted_when_asked_for(tmp_path):
   _claim(tmp_path, _Run(seed=1))
 
 
-def test_what_may_change_is_recorded_anew(tmp_path):
+def test_changeable_fields_are_recorded_again(tmp_path):
   _claim(tmp_path)
   _claim(tmp_path, _Run(every_steps=7))
   recorded = run_directory.read_json(tmp_path / run_directory.TRAINER)
   assert recorded['fields']['every_steps'] == 7
 
 
-def test_a_damaged_record_is_told(tmp_path):
+def test_damaged_record_is_reported(tmp_path):
   _claim(tmp_path)
   (tmp_path / run_directory.TRAINER).write_text('{"class"')
   with raises_error(
@@ -163,7 +163,7 @@ def test_directories_of_other_programs_have_a_hint(tmp_path):
     run_directory.read_model(tmp_path / 'out')
 
 
-def test_a_changed_record_is_told(tmp_path):
+def test_changed_record_is_reported(tmp_path):
   run_directory.write_model(tmp_path, tiny.make_model())
   run = run_directory.run_id(tmp_path)
   run_directory.write_model(tmp_path, tiny.make_model(head_dim=4))
@@ -286,7 +286,7 @@ def test_the_model_says_which_vocabulary_it_has(tmp_path):
   assert run_directory.read_model(tmp_path) == tiny.make_model()
 
 
-def test_what_a_run_is_does_not_depend_on_its_place(tmp_path):
+def test_identity_of_a_run_does_not_depend_on_its_location(tmp_path):
   assert run_directory.content_identity(tmp_path) is None
   run_directory.write_model(tmp_path / 'a', tiny.make_model())
   content = run_directory.content_identity(tmp_path / 'a')

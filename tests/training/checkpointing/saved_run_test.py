@@ -35,7 +35,7 @@ def _mesh():
   return partitioning.Partitioner(fsdp=2, tensor=2)
 
 
-def test_what_it_holds(directory, eval_model):  # noqa: F811
+def test_contents_of_a_saved_run(directory, eval_model):  # noqa: F811
   run = saved_run.load_run(str(directory))
   assert run.steps == [2, 10]
   assert run.model == eval_model.model

@@ -1,4 +1,4 @@
-"""Digests of bits: what changes them, and which replica is odd."""
+"""Digests of bits: their sensitivity, and the detection of a differing replica."""
 
 import jax
 import jax.numpy as jnp
@@ -30,11 +30,11 @@ def test_each_bit_of_each_value_counts(dtype):
   bits = 1 if dtype == 'bool' else 8 * values.dtype.itemsize
   for position in np.ndindex(values.shape):
     for bit in range(bits):
-      digests.add(int(digest(corruption.flipped(values, position, bit))))
+      digests.add(int(digest(corruption.flip_bit(values, position, bit))))
   assert len(digests) == 1 + 6 * bits
 
 
-def test_what_a_digest_tells_apart():
+def test_digests_differ_by_content():
   """Places, zeros of both signs, NaNs of other bits, halves of 64 bits."""
   digest = jax.jit(array_checksums.checksum_array)
   a, b = jnp.float32([1, 2, 2, 3]), jnp.float32([2, 1, 3, 2])

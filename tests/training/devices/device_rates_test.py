@@ -1,4 +1,4 @@
-"""What is known of accelerators."""
+"""Rates of known accelerators."""
 
 import types
 

@@ -219,7 +219,7 @@ def test_encoder_with_masked_lm(fields):
   assert counted - 2 * (2 * rows * length * layer + head) in (0, 2 * gather)
 
 
-def test_what_is_split_and_has_no_output():
+def test_sharded_operations_without_output():
   """Of a kernel's dropout without dropout, places on devices are left."""
   mesh = jax.make_mesh((1,), ('data',))
 

@@ -1,4 +1,4 @@
-"""What runs on GPUs set in their environment."""
+"""Environment variables of runs on GPUs."""
 
 import os
 
@@ -21,7 +21,7 @@ def test_a_run_takes_nine_tenths_of_the_memory():
 @pytest.mark.parametrize(
   'name', ['XLA_CLIENT_MEM_FRACTION', 'XLA_PYTHON_CLIENT_MEM_FRACTION']
 )
-def test_what_is_set_stays(name):
+def test_existing_variables_are_kept(name):
   """JAX refuses both names at once."""
   environment = {name: '.6', 'NCCL_DEBUG': 'INFO'}
   gpu_runtime.set_defaults(environment)

@@ -1,4 +1,4 @@
-"""Which job a process is a part of, from flags and schedulers' variables."""
+"""Detection of a process's job from flags and schedulers' variables."""
 
 import pytest
 

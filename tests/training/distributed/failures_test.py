@@ -1,4 +1,4 @@
-"""What the other processes of a job do when one of them fails."""
+"""Behavior of the other processes of a job when one of them fails."""
 
 import signal
 import socket

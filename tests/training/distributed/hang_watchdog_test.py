@@ -40,7 +40,7 @@ def test_names_what_it_waits_for(dog, clock):
   )
 
 
-def test_progress_begins_anew(dog, clock):
+def test_activities_reset_the_timeout(dog, clock):
   for i in range(5):
     dog.activities.start(BATCH)
     assert _after(dog, clock, 90) is None
@@ -67,7 +67,7 @@ def test_long_steps_may_take_ten_times_as_long(dog, clock):
   assert _after(dog, clock, 2)
 
 
-def test_a_write_beside_the_training_is_watched_too(dog, clock):
+def test_concurrent_writes_are_watched_too(dog, clock):
   for _ in range(3):
     dog.background_write(lambda: True)
     dog.activities.start(BATCH)

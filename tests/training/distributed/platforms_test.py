@@ -8,7 +8,7 @@ from xlflax.utils import errors
 GPU, TPU = platforms.Platform.GPU, platforms.Platform.TPU
 
 
-def test_what_was_asked_for_is_there():
+def test_requested_platform_is_accepted():
   platforms.check_platform(None)
   platforms.check_platform(platforms.Platform.CPU)
   platforms.check_platform(GPU, found='gpu')

@@ -113,7 +113,7 @@ def test_outside_the_main_thread_it_is_silent():
   assert requests == [False]
 
 
-def test_what_blocks_the_main_thread_does_not_keep_a_signal_out():
+def test_signals_arrive_while_the_main_thread_is_blocked():
   """A call into JAX that waits for devices; here one that computes."""
   requests = []
   with preemption.StopRequest(
@@ -128,7 +128,7 @@ def test_what_blocks_the_main_thread_does_not_keep_a_signal_out():
   assert len(requests) == 1 and requests[0] < end - 0.05
 
 
-def test_who_else_hears_signals_is_put_back():
+def test_previous_signal_handlers_are_restored():
   reader, writer = os.pipe()
   os.set_blocking(writer, False)
   before = signal.set_wakeup_fd(writer)

@@ -1,4 +1,4 @@
-"""What a restart cost, by phase."""
+"""The cost of a restart, by phase."""
 
 import json
 import time
@@ -46,7 +46,7 @@ def test_phases_of_a_restart():
   assert abs(sum(costs[name] for name in phases) - costs['lost']) < 1e-6
   assert (costs['generation'], costs['failure']) == (1, 'process 2 on n1')
   assert 0 <= costs['processor/compile'] < 1 < costs['processor/start']
-  assert restart.costs(9) is None  # told once
+  assert restart.costs(9) is None  # reported once
   text = restarts.format_restart_costs(costs)
   assert 'lost by failure 1 (process 2 on n1): agree 1.0 s, start' in text
 

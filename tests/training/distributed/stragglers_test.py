@@ -22,7 +22,7 @@ def _times(own_seconds, loading=None, step=1.0):
   )
 
 
-def test_what_a_process_spends_by_itself():
+def test_own_time_of_a_process():
   clock = _Clock()
   times = stragglers.StepTimes(clock)
   times.restart(3)
@@ -45,7 +45,7 @@ def test_what_a_process_spends_by_itself():
   }
 
 
-def test_what_happened_before_a_restart_does_not_count():
+def test_times_before_a_restart_do_not_count():
   clock = _Clock()
   times = stragglers.StepTimes(clock)
   with times.loading():
@@ -62,7 +62,7 @@ def test_what_happened_before_a_restart_does_not_count():
     ([0.1, 0.1, 0.12, 0.1], []),
     ([0.1, 0.1, 0.5, 0.1], [2]),
     ([0.1, 0.9, 0.5, 0.1, 0.1], [1, 2]),
-    ([0.001, 0.01, 0.001], []),  # little beside a step of a second
+    ([0.001, 0.01, 0.001], []),  # little compared with a step of a second
     ([0.1, 0.9], [1]),
     ([0.009, 0.012], []),  # a third more, and milliseconds
   ],

@@ -39,7 +39,7 @@ def run(tmp_path, monkeypatch):
   monkeypatch.setattr(
     progress_logging.progress_lines.time, 'perf_counter', _Clock()
   )
-  made = fake_run.make_run(
+  training_run = fake_run.make_run(
     monkeypatch,
     tmp_path,
     [1.0] * 24,
@@ -55,16 +55,16 @@ def run(tmp_path, monkeypatch):
       mesh=types.SimpleNamespace(size=2), batch_sharding=None
     ),
   )
-  made.setup.flops = lambda active: 40 if active == (0,) else 80
+  training_run.setup.flops = lambda active: 40 if active == (0,) else 80
   lines = progress_logging.ProgressHook()
   hook = metrics_logging.MetricsHook(
-    lines, step_time_logging.StepTimeHook(made.clock)
+    lines, step_time_logging.StepTimeHook(training_run.clock)
   )
   monkeypatch.setattr(hook, 'before_training', lambda run: None)
-  made.hooks = [lines, hook]
-  made.before_training()
-  yield made
-  made.close()
+  training_run.hooks = [lines, hook]
+  training_run.before_training()
+  yield training_run
+  training_run.close()
 
 
 def _lines(directory):

@@ -1,4 +1,4 @@
-"""What ends a run whose steps are not finite."""
+"""End of a run with steps that are not finite."""
 
 import types
 

@@ -48,7 +48,7 @@ def test_a_stop_ends_the_trace(tmp_path, monkeypatch):
   assert ended == [1]
 
 
-def test_steps_that_are_past_are_told_once(tmp_path, monkeypatch, caplog):
+def test_past_steps_are_reported_once(tmp_path, monkeypatch, caplog):
   monkeypatch.setattr(profiler_hook.jax.profiler, 'start_trace', None)
   hook = profiler_hook.ProfilerHook(profiler_hook.Steps.of('2:4'), tmp_path)
   for step in (500, 501):

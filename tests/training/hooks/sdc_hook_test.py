@@ -33,7 +33,7 @@ def _settings(**fields):
 
 
 @pytest.fixture(scope='module')
-def made():
+def step_run():
   """A run on eight devices, its step, and a state to begin with."""
   inputs = step_benchmark.make_inputs(
     _settings(sdc_check_every=2, ema_decay=0.9)
@@ -46,16 +46,16 @@ def made():
 
 
 @pytest.fixture
-def state(made):
+def state(step_run):
   """The first state, in memory of its own."""
-  return jax.device_put(made.begin, made.setup.factory.shardings)
+  return jax.device_put(step_run.begin, step_run.setup.factory.shardings)
 
 
 @pytest.fixture
-def replayed(made, monkeypatch):
+def replay_hook(step_run, monkeypatch):
   monkeypatch.setattr(stragglers, 'gather_host_names', lambda: ['node-a'])
-  with made.setup.settings.partitioner.scope():
-    yield sdc_hook.SilentDataCorruptionHook(made.setup, lambda: 1)
+  with step_run.setup.settings.partitioner.scope():
+    yield sdc_hook.SilentDataCorruptionHook(step_run.setup, lambda: 1)
 
 
 class _Spoilt:
@@ -107,94 +107,108 @@ def _fails(call, *arguments) -> str:
   return str(error.value)
 
 
-def test_a_replayed_step_is_the_step(made, state, replayed):
+def test_a_replayed_step_is_the_step(step_run, state, replay_hook):
   """The same bits; what is not due is computed once."""
-  run = _Spoilt(made.step, 0)
+  run = _Spoilt(step_run.step, 0)
   theirs = jax.tree.map(jnp.copy, state)
   for step, calls in ((1, 1), (2, 3), (3, 4), (4, 6)):
-    state, output = _run_step(replayed, run, step, state, made.batches)
+    state, output = _run_step(replay_hook, run, step, state, step_run.batches)
     assert run.calls == calls
-    theirs, expected = made.step(theirs, made.batches)
+    theirs, expected = step_run.step(theirs, step_run.batches)
     tiny.assert_trees_equal((state, output), (theirs, expected))
-    replayed.check_replicas(state)
+    replay_hook.check_replicas(state)
 
 
 @pytest.mark.parametrize('call', [1, 2])
 @pytest.mark.parametrize('name', [_KERNEL, 'ema/model/output_bias', 'loss'])
-def test_a_flipped_bit_of_a_result_is_named(made, state, replayed, call, name):
+def test_a_flipped_bit_of_a_result_is_named(
+  step_run, state, replay_hook, call, name
+):
   """On one device, in either result: an array of the state, or a metric."""
 
   def spoil(*result):
     return tuple(_on_device(part, name, 5) for part in result)
 
-  run = _Spoilt(made.step, call, out_of=spoil)
-  text = _fails(replayed.compute_twice, run, _ACTIVE, 2, state, made.batches)
+  run = _Spoilt(step_run.step, call, out_of=spoil)
+  text = _fails(
+    replay_hook.compute_twice, run, _ACTIVE, 2, state, step_run.batches
+  )
   assert sdc_hook._STEP in text
   assert f'Got: {name} on process 0 on node-a (device 5: cpu).' in text
   assert f'Expected: {sdc_hook._EXPECTED[sdc_hook._STEP]}' in text
   assert 'Where: step 2 ' in text and 'checkpoint of step 1' in text
 
 
-def test_what_goes_wrong_before_gradients_are_summed(made, state, replayed):
+def test_errors_before_gradients_are_summed(step_run, state, replay_hook):
   """It is found, and said that all devices have it by then."""
 
   def spoil(batches):
     return {'mono': _on_device(batches['mono'], 'token_ids', 3, bit=5)}
 
-  run = _Spoilt(made.step, 2, into=spoil)
-  text = _fails(replayed.compute_twice, run, _ACTIVE, 2, state, made.batches)
+  run = _Spoilt(step_run.step, 2, into=spoil)
+  text = _fails(
+    replay_hook.compute_twice, run, _ACTIVE, 2, state, step_run.batches
+  )
   devices = ', '.join(str(i) for i in range(8))
   assert f'on process 0 on node-a (device {devices}: cpu)' in text
   assert ' and ' in text and ' more on process' in text  # many arrays
   assert sdc_hook._EXPECTED[sdc_hook._STEP] in text
 
 
-def test_a_replica_that_differs_is_named(made, state, replayed):
-  """Both results have it alike: only the comparison of copies finds it."""
+def test_a_replica_that_differs_is_named(step_run, state, replay_hook):
+  """Both results are equal, so only the comparison of copies finds it."""
   spoilt = _on_device(state, _NORM, 6)
-  run = _Spoilt(made.step, 0)
-  text = _fails(replayed.compute_twice, run, _ACTIVE, 2, spoilt, made.batches)
+  run = _Spoilt(step_run.step, 0)
+  text = _fails(
+    replay_hook.compute_twice, run, _ACTIVE, 2, spoilt, step_run.batches
+  )
   assert run.calls == 0
   assert sdc_hook._REPLICAS in text
   assert f'Got: {_NORM} on process 0 on node-a (device 6: cpu).' in text
 
 
-def test_a_copy_that_differs_is_named(made, state, replayed):
-  copy = replayed._copy
-  replayed._copy = lambda tree: _on_device(copy(tree), _KERNEL, 2)
-  run = _Spoilt(made.step, 0)
-  text = _fails(replayed.compute_twice, run, _ACTIVE, 2, state, made.batches)
+def test_a_copy_that_differs_is_named(step_run, state, replay_hook):
+  copy = replay_hook._copy
+  replay_hook._copy = lambda tree: _on_device(copy(tree), _KERNEL, 2)
+  run = _Spoilt(step_run.step, 0)
+  text = _fails(
+    replay_hook.compute_twice, run, _ACTIVE, 2, state, step_run.batches
+  )
   assert sdc_hook._COPY in text
   assert f'Got: {_KERNEL} on process 0 on node-a (device 2: cpu)' in text
 
 
-def test_a_result_that_is_wrong_twice_alike_on_one_device(
-  made, state, replayed
+def test_result_with_the_same_error_twice_on_one_device(
+  step_run, state, replay_hook
 ):
   """A device that is wrong in the same way each time: its copies tell."""
 
   def run(state, batches):
-    state, output = made.step(state, batches)
+    state, output = step_run.step(state, batches)
     return _on_device(state, _NORM, 4), output
 
-  text = _fails(replayed.compute_twice, run, _ACTIVE, 2, state, made.batches)
+  text = _fails(
+    replay_hook.compute_twice, run, _ACTIVE, 2, state, step_run.batches
+  )
   assert sdc_hook._REPLICAS in text
   assert f'Got: {_NORM} on process 0 on node-a (device 4: cpu)' in text
 
 
-def test_a_state_is_compared_before_it_is_saved(made, state, replayed):
+def test_a_state_is_compared_before_it_is_saved(step_run, state, replay_hook):
   """Between replays too; where it was just compared, not again."""
-  state, _ = _run_step(replayed, made.step, 1, state, made.batches)
-  text = _fails(replayed.check_replicas, _on_device(state, _NORM, 7))
+  state, _ = _run_step(replay_hook, step_run.step, 1, state, step_run.batches)
+  text = _fails(replay_hook.check_replicas, _on_device(state, _NORM, 7))
   assert f'{_NORM} on process 0 on node-a (device 7: cpu)' in text
   assert 'Where: step 1 ' in text
-  state, _ = replayed.compute_twice(made.step, _ACTIVE, 2, state, made.batches)
-  replayed._compute_digests = None
-  replayed.check_replicas(state)
+  state, _ = replay_hook.compute_twice(
+    step_run.step, _ACTIVE, 2, state, step_run.batches
+  )
+  replay_hook._compute_digests = None
+  replay_hook.check_replicas(state)
 
 
 @pytest.mark.parametrize('interval', [None, 0])
-def test_off_costs_nothing(made, state, replayed, interval, monkeypatch):
+def test_off_costs_nothing(step_run, state, replay_hook, interval, monkeypatch):
   """No copy, no digest, no other program, no option of the compiler."""
   settings = training_setup_test.make_settings(sdc_check_every=interval)
   off = sdc_hook.SilentDataCorruptionHook(
@@ -202,15 +216,15 @@ def test_off_costs_nothing(made, state, replayed, interval, monkeypatch):
   )
   monkeypatch.setattr(off, '_compute_digests', None)
   monkeypatch.setattr(off, '_copy', None)
-  run = _Spoilt(made.step, 0)
+  run = _Spoilt(step_run.step, 0)
   for step in (1, 2):
-    state, _ = _run_step(off, run, step, state, made.batches)
+    state, _ = _run_step(off, run, step, state, step_run.batches)
     off.check_replicas(state)
   assert run.calls == 2
 
 
 @pytest.mark.parametrize('interval', [-1, 1.5])
-def test_what_is_no_number_of_steps(interval):
+def test_invalid_interval_raises(interval):
   with pytest.raises(errors.ConfigError) as error:
     training_setup_test.make_settings(sdc_check_every=interval)
   assert f'Got: {interval!r}' in str(error.value)
@@ -227,7 +241,7 @@ def test_xlas_checker_is_for_tpus():
   )
 
 
-def test_xlas_checker_ends_the_run(made, state, replayed, monkeypatch):
+def test_xlas_checker_ends_the_run(step_run, state, replay_hook, monkeypatch):
   """It takes the step on a copy, by a program of its own, before the two."""
   settings = types.SimpleNamespace(sdc_check_every=2, xla_sdc_check=True)
   programs = []
@@ -235,22 +249,26 @@ def test_xlas_checker_ends_the_run(made, state, replayed, monkeypatch):
   def jitted_step(active, *, checked):
     assert (active, checked) == (_ACTIVE, True)
     programs.append(active)
-    return made.step
+    return step_run.step
 
   setup = types.SimpleNamespace(
-    settings=settings, factory=made.setup.factory, jitted_step=jitted_step
+    settings=settings, factory=step_run.setup.factory, jitted_step=jitted_step
   )
   checking = sdc_hook.SilentDataCorruptionHook(setup, lambda: None)
-  run = _Spoilt(made.step, 0)
+  run = _Spoilt(step_run.step, 0)
   for step in (2, 4):
-    state, _ = checking.compute_twice(run, _ACTIVE, step, state, made.batches)
+    state, _ = checking.compute_twice(
+      run, _ACTIVE, step, state, step_run.batches
+    )
   assert (programs, run.calls) == ([_ACTIVE], 4)
 
   def broken(*_):
     raise jax.errors.JaxRuntimeError('INTERNAL: mismatch on core 1\nat …')
 
   checking._checked_steps[_ACTIVE] = broken
-  text = _fails(checking.compute_twice, run, _ACTIVE, 6, state, made.batches)
+  text = _fails(
+    checking.compute_twice, run, _ACTIVE, 6, state, step_run.batches
+  )
   assert 'Got: INTERNAL: mismatch on core 1.' in text
   assert 'Where: step 6, process 0 on node-a' in text
   assert run.calls == 4

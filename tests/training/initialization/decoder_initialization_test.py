@@ -138,8 +138,8 @@ def _check(got, source, layers, *, fresh=None):
   decoder; `fresh`: what cross-attention keeps."""
   for name, value in got.items():
     side, _, suffix = name.partition('/')
-    own = side == 'decoder' and 'cross_attention' in suffix
-    if own and fresh is not None:
+    is_cross_attention = side == 'decoder' and 'cross_attention' in suffix
+    if is_cross_attention and fresh is not None:
       want = fresh[name]
     elif '/layers/' in name:
       suffix = suffix.removeprefix('layers/')
@@ -209,7 +209,7 @@ def test_encoder_without_cross_attention(plain):
   )
 
 
-def test_missing_cross_attention_is_said(plain):
+def test_missing_cross_attention_is_reported(plain):
   with pytest.raises(errors.CheckpointError) as raised:
     _start(plain, _params(_translator(), 2))
   text = str(raised.value)

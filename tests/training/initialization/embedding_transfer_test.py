@@ -83,7 +83,7 @@ def test_rows_of_tokens(axis, extra):
 
 @pytest.mark.parametrize('axis', [0, 1])
 def test_matched_rows_have_the_norm_of_fresh_ones(axis):
-  """Else languages are told apart by norm; directions and ratios stay."""
+  """Otherwise norms would identify languages; directions and ratios stay."""
   rng = np.random.default_rng(0)
   fresh = rng.normal(size=(16, 4)).astype(np.float32)
   source = 10 * rng.normal(size=(9, 4)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""What the model of another run says about its parameters."""
+"""Checks of the parameters against the model of another run."""
 
 import types
 

@@ -82,7 +82,7 @@ _ALL = {
 }
 
 
-def test_whole_model_from_the_newest_checkpoint(run, caplog):
+def test_complete_model_from_the_newest_checkpoint(run, caplog):
   caplog.set_level('INFO')
   state = _apply(run, _zeros(_SOURCE))
   tiny.assert_trees_equal(state.params, _SOURCE)
@@ -173,7 +173,7 @@ def test_new_parameters_must_be_named_or_allowed(run):
     assert not state.params['heads']['align'].any()
 
 
-def test_nothing_is_left_behind_without_a_word(run):
+def test_unused_parameters_raise(run):
   params = {'model': dict(_zeros(_SOURCE)['model'])}
   del params['model']['output_bias']
   text = _fails(run, params)
@@ -238,7 +238,7 @@ def test_renaming_that_is_no_regular_expression(run, rename):
   assert 'InitFromCheckpoint.assignment_map' in text
 
 
-def test_what_is_replaced_for_certain(run):
+def test_parameters_that_are_certainly_replaced(run):
   def replaced(**fields):
     init = initialization.InitFromCheckpoint(model_dir=run, **fields)
     return initialization.replaced_parameters([init], _SOURCE)

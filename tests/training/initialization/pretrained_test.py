@@ -24,7 +24,7 @@ def test_vocabulary_is_the_runs_copy(tmp_path):
   )
 
 
-def test_what_is_wrong(tmp_path):
+def test_invalid_model_directory_raises(tmp_path):
   with raises_error(errors.RunDirectoryError, mentions='model.json'):
     pretrained.load_model(model_dir=str(tmp_path))
   run_directory.write_model(tmp_path, tiny.make_model())

@@ -34,7 +34,7 @@ def test_everything_comes_in_order_and_nothing_waits():
   assert writer.seen == [(i, {}) for i in range(5)] + ['closed']
 
 
-def test_a_failure_is_told_once_and_counted(caplog):
+def test_failure_is_logged_once_and_counted(caplog):
   behind = background_writer.Background(_Writer(OSError('no route')), 'it')
   for step in range(3):
     behind.write(step, {})
@@ -43,7 +43,7 @@ def test_a_failure_is_told_once_and_counted(caplog):
   assert_mentions(caplog.text, 3)
 
 
-def test_one_that_never_answers_ends_nothing(caplog):
+def test_writer_that_hangs_does_not_block_close(caplog):
   writer = _Writer()
   behind = background_writer.Background(writer, 'it', close_within=0.1)
   behind.write(1, {})

@@ -32,7 +32,7 @@ def test_a_line_for_each_objective(caplog):
   }
 
 
-def test_nothing_is_said_of_evaluations(caplog):
+def test_evaluations_are_not_logged(caplog):
   caplog.set_level(logging.INFO)
   terminal_writer.Terminal().write(5, {'eval': {'retrieval/loss': 0.5}})
   assert not caplog.messages

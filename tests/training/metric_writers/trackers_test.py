@@ -196,7 +196,7 @@ class _Refusing:
 
 
 def test_a_tracker_out_of_order(tmp_path, monkeypatch, caplog):
-  """Told at the start; a run that goes on at night goes on without it."""
+  """The error is raised at the start; a resumed run runs without it."""
   monkeypatch.setitem(sys.modules, 'wandb', _Refusing)
   where = [metric_writer.Destination.WANDB]
   with raises_error(

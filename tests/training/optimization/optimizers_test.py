@@ -1,4 +1,4 @@
-"""Which parameters decay, which train, and where optimizer state lies."""
+"""Decayed and trained parameters, and the sharding of optimizer state."""
 
 import dataclasses
 
@@ -232,7 +232,7 @@ def test_own_rates_are_those_of_an_optimizer_with_that_rate(make):
   )
 
 
-def test_own_rates_beside_frozen_parameters_and_a_common_norm():
+def test_own_rates_with_frozen_parameters_and_a_common_norm():
   params = {'a': jnp.float32(1.0), 'b': jnp.float32(1.0), 'c': jnp.ones([])}
   optimizer = optimizers.AdamW(
     learning_rate=0.1,

@@ -1,9 +1,9 @@
-"""Writes the recorded programs anew, by the compilers of their targets.
+"""Regenerates the recorded programs with the compilers of their targets.
 
   python -m tests.benchmarks.compiled.recorded.record gpu:H200:2 tpu:v6e:2
 
-Needs the extras `plan-gpu` and `plan-tpu`. What no test reads is left out, so
-that the files stay short.
+Needs the extras `plan-gpu` and `plan-tpu`. Parts that no test reads are
+removed, so that the files stay short.
 """
 
 import pathlib

@@ -41,7 +41,7 @@ def _made(kind, folder, **options):
       noise = torch.randn(parameter.shape, generator=generator) * 0.2
       scale = 'norm' in name.lower() and name.endswith('weight')
       parameter.copy_(noise + 1 if scale else noise)
-  reference.save(model, folder)
+  reference.save_model(model, folder)
   return model
 
 
@@ -55,7 +55,7 @@ def _made(kind, folder, **options):
     ('EsmModel', {}),
   ],
 )
-def test_there_and_back(tmp_path, kind, options):
+def test_import_and_export_round_trip(tmp_path, kind, options):
   model = _made(kind, tmp_path / 'hf', **options)
   huggingface_import.convert_import(
     huggingface_import.check_import(tmp_path / 'hf'), tmp_path / 'ours'
@@ -64,7 +64,7 @@ def test_there_and_back(tmp_path, kind, options):
   record = run_directory.read_run_file(run.directory, huggingface_import.RECORD)
   assert record['not_compared'] == []
   params = run.restore_params(0)
-  ids, _ = reference.inputs(model)
+  ids, _ = reference.make_inputs(model)
   is_token = reference.PADDING > 0
   states = jax.jit(run.model.apply, static_argnames='method')(
     {'params': params['model']},
@@ -73,7 +73,7 @@ def test_there_and_back(tmp_path, kind, options):
     method='encode',
   )
   with torch.no_grad():
-    theirs = reference.run(model)
+    theirs = reference.run_model(model)
   if kind == 'EsmForMaskedLM':
     outputs = run.model.apply(
       {'params': params['model']}, states, method='logits'

@@ -66,10 +66,10 @@ def test_states_and_logits_are_the_runs(run_of, tmp_path, options, model_type):
   )
   logits = model.apply({'params': params}, states, method='logits')
   mask = mask > 0
-  found = theirs.hidden_states[-1].numpy()
-  np.testing.assert_allclose(found[mask], states[mask], atol=2e-5)
-  found = theirs.logits.numpy()
-  np.testing.assert_allclose(found[mask], logits[mask], rtol=2e-5, atol=2e-4)
+  outputs = theirs.hidden_states[-1].numpy()
+  np.testing.assert_allclose(outputs[mask], states[mask], atol=2e-5)
+  outputs = theirs.logits.numpy()
+  np.testing.assert_allclose(outputs[mask], logits[mask], rtol=2e-5, atol=2e-4)
 
 
 def test_the_way_back_gives_the_model_that_was_trained(run_of, tmp_path):
@@ -108,8 +108,8 @@ def test_states_alone_are_exported_without_a_head(run_of, tmp_path):
   states = model.apply(
     {'params': params}, tokens['input_ids'].numpy(), method='encode'
   )
-  found = theirs.last_hidden_state.numpy()
-  np.testing.assert_allclose(found, states, atol=2e-5)
+  encoder_states = theirs.last_hidden_state.numpy()
+  np.testing.assert_allclose(encoder_states, states, atol=2e-5)
 
 
 def test_the_small_recipe_can_be_exported():

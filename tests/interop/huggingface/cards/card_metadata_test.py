@@ -1,4 +1,4 @@
-"""What the README.md of a published model says."""
+"""Metadata in the README.md of a published model."""
 
 import pytest
 

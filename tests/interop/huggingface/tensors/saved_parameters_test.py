@@ -1,4 +1,4 @@
-"""Parameters are read alike whole, in pieces and by rows."""
+"""Parameters are equal if they are read at once, in pieces or by rows."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -44,7 +44,7 @@ def _saved(directory, in_pieces, ema=()):
 
 
 @pytest.mark.parametrize('in_pieces', [False, True])
-def test_whole_and_rows(tmp_path, monkeypatch, in_pieces):
+def test_complete_arrays_and_rows_are_equal(tmp_path, monkeypatch, in_pieces):
   monkeypatch.setattr(checkpoint_items, '_CHUNK_BYTES', 80)
   monkeypatch.setattr(saved_parameters, '_BLOCK_BYTES', 80)
   read = _saved(tmp_path, in_pieces)

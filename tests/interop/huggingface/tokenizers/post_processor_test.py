@@ -63,7 +63,7 @@ def test_a_tokenizer_follows_the_rows(bert, tmp_path, separator):
   assert single['input_ids'] == before['input_ids']
 
 
-def test_other_separators_than_the_tokenizers_are_said(bert, caplog):
+def test_separators_that_differ_from_the_tokenizer_are_reported(bert, caplog):
   _, vocabulary = bert
   options = dict(labels=('a', 'b'))
   fitting = classification_featurizer.ClassificationFeaturizer(

@@ -21,7 +21,7 @@ from xlflax.interop.huggingface.tokenizers import sentencepiece_files
 from xlflax.interop.huggingface.tokenizers import tokenizer_reader as importer
 from xlflax.utils import errors
 
-# A folder of texts that may lie beside the repository.
+# An optional folder of texts next to the repository.
 _UDHR = pathlib.Path(__file__).parents[5] / 'shared/data/udhr'
 EDGE_CASES = [
   '',
@@ -92,7 +92,7 @@ def test_ids_equal_the_reference(pair):
 
 @pytest.mark.parametrize('kind', ['bert', 'bert_cased', 'roberta'])
 def test_old_files_go_back_with_a_tokenizer_json(kind, tmp_path):
-  """Written beside them, it gives the ids that were read from them."""
+  """The tokenizer written next to them gives the ids read from them."""
   model_type, make = _KINDS[kind]
   reference = make(tmp_path)
   tokenizer = importer.read_tokenizer(
