@@ -186,7 +186,7 @@ def test_trainers_are_built_from_their_descriptions_classes():
 @class_registry.register('start_of_the_description_test')
 @dataclasses.dataclass(frozen=True)
 class _Start:
-  folder: str = class_registry.path_field(lambda folder: _PLACES.get(folder))
+  place: str = class_registry.path_field(lambda path: _PLACES.get(path))
   step: int = 0
 
 
