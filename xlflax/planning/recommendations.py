@@ -175,10 +175,9 @@ def advise_batch(
     seconds: Estimated time of a step in seconds.
     update_seconds: Estimated time of the parameter update in seconds.
   """
-  accelerator = machine.accelerator
-  if accelerator is None or total < _MIN_STEP_BYTES:
-    return []
   usable = usable_memory(machine)
+  if usable is None or total < _MIN_STEP_BYTES:
+    return []
   factor = 1
   while (
     state + 2 * factor * (total - state) <= usable
