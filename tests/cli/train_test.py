@@ -30,8 +30,11 @@ def quiet(monkeypatch):
 
 
 @pytest.fixture
-def arguments_of(monkeypatch):
+def arguments_of(tmp_path, monkeypatch):
   """Fixture that runs a command and returns the settings of the train loop."""
+  monkeypatch.chdir(tmp_path)
+  for corpus in ('c', 'corpus'):
+    (tmp_path / corpus).mkdir()
   received = {}
 
   def note(name):
