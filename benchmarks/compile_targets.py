@@ -350,7 +350,7 @@ def format_table(
     '| --- ' * 9 + '|',
   ]
   for key, figures in results.items():
-    name, devices = key.split('@')
+    name, devices = key.rsplit('@', 1)
     lines.append(
       f'| {name} | {devices} | {format_cells(figures, ("waited",))} | '
       f'{format_cells(first_release[key]) if key in first_release else "- | - | -"} |'
@@ -369,7 +369,7 @@ def format_counts(plans: dict[str, dict]) -> str:
     '| --- ' * 7 + '|',
   ]
   for key, plan in plans.items():
-    name, devices = key.split('@')
+    name, devices = key.rsplit('@', 1)
     if 'error' in plan:
       lines.append(f'| {name} | {devices} | does not compile |' + ' - |' * 4)
       continue

@@ -267,10 +267,15 @@ def _warn_of_unseen_languages(
         evaluated.update(source.languages_found())
       elif isinstance(source, text_sources.PairSource):
         evaluated.update(code for pair in source.pairs() for code in pair)
+  known_languages = {
+    language_codes.parse_language_code(code).language
+    for code in vocabulary_languages
+  }
   unseen = sorted(
     code
     for code in evaluated
     if not language_codes.match_language(code, vocabulary_languages)
+    and language_codes.parse_language_code(code).language not in known_languages
   )
   if unseen:
     _LOG.warning(

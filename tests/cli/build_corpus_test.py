@@ -9,7 +9,7 @@ from tests.errors import raises_error
 from xlflax import cli
 from xlflax.data.corpus import corpus_directory
 from xlflax.data.corpus_builders import libreoffice
-from xlflax.data.seqio_tasks import task_registry
+from xlflax.data.seqio_tasks import corpus_export, task_registry
 from xlflax.utils import errors
 
 
@@ -243,6 +243,22 @@ def test_an_interrupted_export_keeps_complete_files(seqio_tasks):
   assert mono.stat().st_mtime_ns == modification_time
   corpus = corpus_directory.Corpus(seqio_tasks / 'corpus')
   assert corpus.parallel_pairs() == (('en', 'zh_CN'),)
+
+
+def test_an_export_that_is_interrupted_in_its_first_file(
+  seqio_tasks, monkeypatch
+):
+  with monkeypatch.context() as patched:
+    patched.setattr(corpus_export, '_write_file', _interrupt)
+    assert _export(seqio_tasks) == errors.ExitStatus.INTERRUPTED
+  assert (seqio_tasks / 'corpus/mono').is_dir()
+  assert _export(seqio_tasks) == 0
+
+
+def _interrupt(output, file, max_examples):
+  del max_examples
+  (output / file.path).parent.mkdir(parents=True)
+  raise KeyboardInterrupt
 
 
 def test_exports_with_different_settings(seqio_tasks):

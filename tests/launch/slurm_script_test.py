@@ -201,11 +201,8 @@ def test_signal_to_the_script(start, tmp_path, number, requeued):
 @pytest.mark.parametrize('name, requeued', [('USR1', True), ('TERM', False)])
 def test_signal_before_the_start(start, tmp_path, name, requeued):
   """The script is still reading its line of the sweep."""
-  reader = tmp_path / 'bin/tr'
-  # The parent is the subshell of the pipeline, and its parent is the script.
-  reader.write_text(
-    f'#!/bin/sh\nkill -{name} $(ps -o ppid= -p $PPID)\necho --x=1\n'
-  )
+  reader = tmp_path / 'bin/sed'
+  reader.write_text(f'#!/bin/sh\nkill -{name} $PPID\necho --x=1\n')
   reader.chmod(0o755)
   (tmp_path / 'sweep').write_text('--x=1\n')
   options = {'sweep': tmp_path / 'sweep'}
@@ -396,7 +393,7 @@ def test_misspelled_gin_file_is_reported():
 
 
 @pytest.mark.parametrize(
-  'limit', ['90', '59:30', '24:00:00', '1-0', '2-12:30', 'UNLIMITED']
+  'limit', ['90', '59:30', '24:0:0', '1-0', '2-12:30', '-1', 'UNLIMITED']
 )
 def test_time_limits(limit):
   script = slurm.SlurmJob(command=('train',), time=limit).render()

@@ -44,6 +44,7 @@ _LETTER_WIDTH = 0.085  # inches, approximately
 _MAX_LEGEND_BELOW = 10  # names; a longer legend is drawn on the right
 _MAX_PANELS_PER_ROW = 3
 _MAX_BAR_GROUPS_PER_ROW = 14
+_MAX_STEPS_WITH_INTERVALS = 8
 _MAX_TICKS = 6  # on an axis of layers or steps
 _DARK = 0.55  # position in the color map below which numbers are white
 _TASK_DPI = 130
@@ -439,8 +440,8 @@ def write_task_plots(
     task: Evaluation task that produced the results.
     results: Comparable results by training step. They have the same split, text
       and settings.
-    folder: Folder with the results. If given, bars and curves have error bars
-      that show 95 % confidence intervals.
+    folder: Folder with the results. If given, bars and curves of at most eight
+      checkpoints have error bars that show 95 % confidence intervals.
 
   Returns:
     Paths to the written files.
@@ -456,7 +457,8 @@ def write_task_plots(
     intervals = {
       step: result_tables.result_intervals(task, result, folder / str(step))
       for step, result in scored.items()
-      if folder is not None
+      # Each interval requires a bootstrap, so long curves have none.
+      if folder is not None and len(scored) <= _MAX_STEPS_WITH_INTERVALS
     }
     canvas = draw(task, scored, intervals)
     files.append(save_figure(canvas, path, dpi=_TASK_DPI))

@@ -236,8 +236,9 @@ def check_gin_files(
 def check_model_dir(command: Sequence[str]) -> None:
   """Checks that a training command specifies its run directory.
 
-  Gin files that are not shipped with xlflax may bind MODEL_DIR. Commands with
-  such files are not checked.
+  Commands that do not require a run directory are not checked (`--dry_run`), and
+  neither are commands with gin files that are not shipped with xlflax, because
+  such files may bind MODEL_DIR.
 
   Raises:
     ConfigError: If the run directory is not specified.
@@ -245,6 +246,7 @@ def check_model_dir(command: Sequence[str]) -> None:
   gin_files = set(flag_values(command, '--gin_file'))
   if (
     command[0] in DISTRIBUTED_COMMANDS
+    and '--dry_run' not in command
     and gin_files <= set(config_files.shipped_file_names())
     and flag_value(command, '--model_dir') is None
     and flag_value(command, '--gin.MODEL_DIR') is None

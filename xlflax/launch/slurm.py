@@ -26,7 +26,8 @@ _DIRECTIVE = re.compile(r'[\w./:@%+=,^~*&|!()\[\]-]+')
 # Time limits of sbatch: minutes, [hours:]minutes:seconds and
 # days-hours[:minutes[:seconds]].
 _TIME_LIMIT = re.compile(
-  r'(\d+|(\d+:)?\d+:\d\d|\d+-\d+(:\d\d){0,2}|UNLIMITED|INFINITE)', re.IGNORECASE
+  r'\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|-1|UNLIMITED|INFINITE',
+  re.IGNORECASE | re.ASCII,
 )
 _EXAMPLE = r"""# Two nodes of eight GPUs, with a process for each GPU; print the script only
 xlflax launch slurm --nodes=2 --gpus_per_node=8 --ntasks_per_node=8 \

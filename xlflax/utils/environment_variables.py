@@ -49,7 +49,7 @@ def check_variables(environment: Mapping[str, str]) -> None:
     value = environment.get(name, '')
     if value and value.lower() not in accepted:
       raise errors.ConfigError(
-        'An environment variable changes the results of all computations',
+        'xlflax does not support this value of an environment variable',
         got=f'{name}={value}',
         expected=f'{name} to be unset, or ' + ' or '.join(accepted),
         where='environment variables',

@@ -276,3 +276,11 @@ def test_replay_has_the_given_fraction_of_the_rates(is_new, fraction, expected):
     np.array([0.2, 0.5, 0.3]), np.array(is_new), fraction
   )
   np.testing.assert_allclose(rates, expected)
+
+
+def test_replay_requires_a_positive_rate_on_each_side():
+  is_new = np.array([True, False, False])
+  with pytest.raises(errors.ConfigError):
+    mixing_schedule.replay_rates(np.array([0.0, 0.6, 0.4]), is_new, 0.25)
+  rates = mixing_schedule.replay_rates(np.array([1.0, 0.0, 0.0]), is_new, 0.0)
+  np.testing.assert_array_equal(rates, [1, 0, 0])

@@ -227,6 +227,13 @@ def test_the_command_reads_runs_and_trials(tmp_path):
         'accuracy',
         {pair[3:]: hits[pair] for pair in _PAIRS},
       )
+  # Baselines with randomly initialized parameters are not part of the model.
+  _store(
+    tmp_path / 'b_pos/trials/untrained,SEED=0',
+    _TAGGING,
+    'accuracy',
+    {pair[3:]: hits[pair] for pair in _PAIRS},
+  )
   output = tmp_path / 'report'
   arguments = [
     f'{name}={tmp_path / name},{tmp_path / name}_pos' for name in 'ab'

@@ -113,6 +113,15 @@ def test_metrics_before_and_after_reranking(reranker, folder, first_stage):
   assert result.inputs['length'] == one_hot_model.INPUTS['length']
 
 
+def test_development_sets_have_relevant_documents(folder):
+  task = _task(folder)
+  task.check_gold_labels()
+  judgments = folder / 'de/relevance.tsv'
+  judgments.write_text('q1 0 d2 0\n')
+  with raises_error(errors.CorpusError, where='de'):
+    task.check_gold_labels()
+
+
 def test_only_the_top_documents_are_reranked(reranker, folder, first_stage):
   result = _task(folder, first_stage=str(first_stage), top_k=2).evaluate(
     reranker

@@ -30,6 +30,16 @@ def _torch_loss(loss, scores, targets):
 
 
 @pytest.mark.parametrize('loss', ['listwise', 'margin_mse'])
+def test_equal_scores_are_not_correct(loss):
+  objective = reranking.Reranking(
+    group_size=3, loss=reranking.RerankingLoss(loss)
+  )
+  scores = jnp.array([[1.0, 1.0, 1.0], [2.0, 1.0, 1.0], [1.0, 2.0, 0.0]])
+  values = objective.group_losses(scores, jnp.zeros((3, 3)))
+  np.testing.assert_array_equal(values.correct, [0, 1, 0])
+
+
+@pytest.mark.parametrize('loss', ['listwise', 'margin_mse'])
 def test_loss_and_gradient_equal_those_of_torch(loss):
   objective = reranking.Reranking(
     group_size=4, loss=reranking.RerankingLoss(loss)

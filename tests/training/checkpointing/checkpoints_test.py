@@ -237,9 +237,9 @@ def test_a_store_that_does_not_answer_is_no_damage(
   _write(tmp_path, [1, 2])
   with monkeypatch.context() as patched:
     patched.setattr(checkpoints.checkpoint_items, 'read_arrays', refuse)
-    with pytest.raises(errors.CheckpointError) as error:
+    with pytest.raises(errors.CheckpointError) as raised:
       _restore(tmp_path)
-  assert error.value.status is errors.ExitStatus.FAILURE
+  assert raised.value.status is errors.ExitStatus.FAILURE
   assert _restore(tmp_path).step == 2
 
 

@@ -91,10 +91,22 @@ def replay_rates(
 
   Returns:
     The rates, which sum to 1, float64 [tasks].
+
+  Raises:
+    ConfigError: If all new tasks or all old tasks have the rate 0, although
+      their total rate should be positive.
   """
   rates = np.asarray(rates, np.float64)
   totals = np.where(is_new, rates[is_new].sum(), rates[~is_new].sum())
-  return np.where(is_new, 1 - fraction, fraction) * rates / totals
+  targets = np.where(is_new, 1 - fraction, fraction)
+  if (targets[totals == 0] > 0).any():
+    raise errors.ConfigError(
+      'The new tasks or the old tasks of the mixture all have the rate 0',
+      got=', '.join(f'{rate:g}' for rate in rates),
+      expected='a positive rate for a new and for an old task',
+      where=f'ReplayOptions.fraction={fraction}',
+    )
+  return targets * rates / np.where(totals > 0, totals, 1.0)
 
 
 def dataset_rates(

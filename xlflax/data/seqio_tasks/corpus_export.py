@@ -85,6 +85,8 @@ def export_tasks(
         if previous := record['files'].get(file.path):
           _check_settings(output, file, previous, settings)
     corpus_writer.mark_incomplete(output, 'build-corpus seqio')
+    # An interrupted first file must not look like a directory of other files.
+    _write_record(output, record)
     for file in outputs:
       previous = record['files'].get(file.path)
       if (
@@ -102,10 +104,7 @@ def export_tasks(
         **settings,
         **statistics,
       }
-      paths.write_atomically(
-        output / RECORD_FILE,
-        json.dumps(record, indent=2, ensure_ascii=False) + '\n',
-      )
+      _write_record(output, record)
       _LOG.info('%s: %s lines', file.path, f'{statistics["lines"]:,}')
     corpus_writer.mark_complete(output)
   return record
@@ -178,6 +177,14 @@ def _open_record(output: pathlib.Path) -> dict[str, Any]:
     '`xlflax build-corpus seqio` wrote',
     where='--output',
     fix='Pass a different directory, or remove the existing one.',
+  )
+
+
+def _write_record(output: pathlib.Path, record: Mapping[str, Any]) -> None:
+  """Writes the record of the exported files."""
+  paths.write_atomically(
+    output / RECORD_FILE,
+    json.dumps(record, indent=2, ensure_ascii=False) + '\n',
   )
 
 

@@ -32,6 +32,7 @@ CSV = 'forgetting.csv'
 MARKDOWN = 'forgetting.md'
 OLD_MEAN = 'mean of old languages'
 _TRIALS = 'trials'  # of an output of `xlflax finetune`
+_UNTRAINED = 'untrained'  # prefix of the trials of --untrained
 _SIGNIFICANT = 0.05
 # Metrics of tokens, whose values depend on the vocabulary, and metrics of the
 # same tasks that do not.
@@ -153,11 +154,18 @@ def read_model(name: str, directories: Sequence[pathlib.Path]) -> ModelResults:
 
 
 def _run_directories(directory: pathlib.Path) -> list[pathlib.Path]:
-  """Returns the directory, or the trials of an output of `xlflax finetune`."""
+  """Returns the directory, or the trials of an output of `xlflax finetune`.
+
+  Trials that start from random parameters (`--untrained`) are excluded.
+  """
   trials = directory / _TRIALS
   if not trials.is_dir():
     return [directory]
-  return sorted(path for path in paths.list_directory(trials) if path.is_dir())
+  return sorted(
+    path
+    for path in paths.list_directory(trials)
+    if path.is_dir() and not path.name.startswith(_UNTRAINED)
+  )
 
 
 def compare_results(

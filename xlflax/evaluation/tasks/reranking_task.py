@@ -91,6 +91,23 @@ class Reranking(head_task.HeadOnTexts):
     """Returns the queries and documents of a part."""
     return self.source.load(part)
 
+  def check_gold_labels(self) -> None:
+    """Checks that each part has queries with relevant documents.
+
+    Raises:
+      CorpusError: If no query of a part has a relevant document.
+    """
+    for part in self.source.languages():
+      documents = self.load_part(part)
+      if not mteb_tasks.judged_queries(documents, list(documents.queries)):
+        raise errors.CorpusError(
+          f'Task {self.name} cannot compute a metric for {part}, because no '
+          'query has a relevant document',
+          got=f'{len(documents.queries)} queries',
+          expected='relevance judgments above 0',
+          where=part,
+        )
+
   def score_part(
     self, eval_model, objective, part, examples, result, notes
   ) -> None:

@@ -386,7 +386,7 @@ def _add_bias(outputs: jax.Array, bias: jax.Array) -> jax.Array:
   rows = outputs.shape[: outputs.ndim - bias.ndim]
   shape = outputs.shape
   if compile_targets.current_target().platform == 'gpu':
-    outputs, bias = outputs.reshape(*rows, -1), bias.reshape(-1)
+    outputs, bias = outputs.reshape(*rows, bias.size), bias.reshape(-1)
   outputs += jnp.expand_dims(bias, tuple(range(len(rows))))
   return outputs.reshape(shape)
 

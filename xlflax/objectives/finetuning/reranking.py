@@ -127,11 +127,15 @@ class Reranking(sequence_regression.SequenceRegression):
       targets: Scores of a teacher, float32 [N, G]. LISTWISE ignores them.
 
     Returns:
-      Loss and correctness (the positive document has the highest score),
-      float32 arrays of shape [N].
+      Loss and correctness (the score of the positive document is higher than
+      all others), float32 arrays of shape [N].
     """
     positives = jnp.zeros(len(scores), jnp.int32)
-    values = losses.cross_entropy(scores, positives)
+    # Unlike for classes, a tie is not correct: the order would be arbitrary.
+    is_first = jnp.all(scores[:, :1] > scores[:, 1:], axis=1)
+    values = losses.cross_entropy(scores, positives)._replace(
+      correct=is_first.astype(jnp.float32)
+    )
     if self.loss is RerankingLoss.LISTWISE:
       return values
     margins = scores[:, :1] - scores[:, 1:]
