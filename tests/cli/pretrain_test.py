@@ -105,8 +105,8 @@ def test_a_dry_run_only_prints(call, capsys):
 def test_the_exit_code_of_the_command_is_returned(
   call, ends, flags, status, last
 ):
-  status, names = call('--steps=4', *flags, ends=ends)
-  assert (status, names[-1]) == (status, last)
+  exit_code, names = call('--steps=4', *flags, ends=ends)
+  assert (exit_code, names[-1]) == (status, last)
   assert call('--steps=4', *flags) == (0, _ALL)
 
 

@@ -48,13 +48,15 @@ def toy(tmp_path, monkeypatch):
 
 
 def test_a_launcher_of_ones_own_starts(toy, capsys):
-  assert cli.main([*toy, '--nodes=3', '--', 'train', '--x']) == 7
-  assert capsys.readouterr().out == 'started 3 x train --x\n'
+  assert cli.main([*toy, '--nodes=3', '--', 'train', '--model_dir=r']) == 7
+  assert capsys.readouterr().out == 'started 3 x train --model_dir=r\n'
 
 
 def test_a_launcher_of_ones_own_is_rendered(toy, capsys):
-  assert cli.main([*toy, '--dry_run', '--', 'xlflax', 'train']) == 0
-  assert capsys.readouterr().out == '1 x train\n'
+  assert (
+    cli.main([*toy, '--dry_run', '--', 'xlflax', 'train', '--model_dir=r']) == 0
+  )
+  assert capsys.readouterr().out == '1 x train --model_dir=r\n'
 
 
 def test_its_flags_have_help(toy, capsys):

@@ -144,8 +144,8 @@ def test_peak_memory_is_that_of_arrays_that_exist_together():
   """Two products of 64 x 64 exist while the third is computed."""
 
   def product(x):
-    product, right = x @ x, jnp.tanh(x) @ x
-    return product @ right
+    left, right = x @ x, jnp.tanh(x) @ x
+    return left @ right
 
   costs = _costs(product, (64, 64))
   array = 64 * 64 * 2

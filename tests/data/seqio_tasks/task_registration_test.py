@@ -43,6 +43,12 @@ def test_a_module_names_a_task_of_a_missing_corpus(
   registry, tmp_path, monkeypatch, line, error_class
 ):
   del registry
+  seqio = pytest.importorskip('seqio')
+  # Other tests may have registered the tasks of a corpus.
+  for registered in (seqio.TaskRegistry, seqio.MixtureRegistry):
+    entries = registered._REGISTRY.items()
+    other_tasks = {k: v for k, v in entries if not k.startswith('corpus.')}
+    monkeypatch.setattr(registered, '_REGISTRY', other_tasks)
   module = tmp_path / 'my_corpus_tasks.py'
   module.write_text(
     f'import seqio\nfrom xlflax.data.seqio_tasks import task_registry\n{line}\n'

@@ -108,7 +108,12 @@ def unknown_task_error(
   """
   if name.startswith('corpus.'):
     registered_names = [x for x in registered_names if x.startswith('corpus.')]
+    # Tasks of the corpus are registered if the corpus was passed.
     fix = user_modules.CORPUS_TASKS
+    if registered_names:
+      fix = (
+        'Run `xlflax tasks list --corpus=DIR` to list the tasks of the corpus.'
+      )
   else:
     fix = (
       'Run `xlflax tasks list` to list all tasks. Tasks of your own require '
@@ -117,11 +122,6 @@ def unknown_task_error(
   if '.code_switched' in name:
     fix += (
       ' Code-switched tasks require dictionaries/<l1>-<l2>.tsv in the corpus.'
-    )
-  # Tasks of the corpus are registered if the corpus was passed.
-  if name.startswith('corpus.') and registered_names:
-    fix = (
-      'Run `xlflax tasks list --corpus=DIR` to list the tasks of the corpus.'
     )
   fix = name_suggestions.suggestion_or_hint(name, registered_names, fix)
   matches = difflib.get_close_matches(name, registered_names, n=3, cutoff=0.5)

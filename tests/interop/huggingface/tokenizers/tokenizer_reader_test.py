@@ -334,19 +334,21 @@ def test_folders_of_old_files_get_a_tokenizer_of_the_same_ids(
   ).items():
     (out / path).write_bytes(content)
   (out / 'config.json').write_text(f'{{"model_type": "{kind}"}}')
-  tokenizer = transformers.AutoTokenizer.from_pretrained(out)
+  exported_tokenizer = transformers.AutoTokenizer.from_pretrained(out)
   for text in reference_tokenizers.LINES[:11] + EDGE_CASES:
     if '▁' not in text:
       ids = tokenizer.encode(text)
-      assert tokenizer.encode(text, add_special_tokens=False) == ids, text
-  assert len(tokenizer) == len(tokenizer)
-  assert tokenizer.pad_token_id == tokenizer.spec.pad_id
+      assert exported_tokenizer.encode(text, add_special_tokens=False) == ids, (
+        text
+      )
+  assert len(exported_tokenizer) == len(tokenizer)
+  assert exported_tokenizer.pad_token_id == tokenizer.spec.pad_id
   framed = {
     'xlm-roberta': [tokenizer.spec.bos_id, *ids, tokenizer.spec.eos_id],
     'mbart': [*ids, tokenizer.spec.eos_id, tokenizer.piece_id('en_XX')],
     'mt5': [*ids, tokenizer.spec.eos_id],
   }[kind]
-  assert tokenizer.encode(text) == framed
+  assert exported_tokenizer.encode(text) == framed
 
 
 def test_a_mask_after_many_pieces_of_a_unigram_model(tmp_path):
