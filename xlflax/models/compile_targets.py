@@ -29,7 +29,7 @@ class Target(NamedTuple):
 
   @property
   def has_bias_epilogues(self) -> bool:
-    """Whether matmuls add a bias to their result without another kernel."""
+    """True if matmuls add a bias to their result without another kernel."""
     return self.platform == 'gpu' and self.capability is not None
 
 

@@ -251,3 +251,13 @@ def test_lines_of_a_record_end_like_lines_of_a_file(tmp_path, end, unit):
     if unit == 'line'
     else [('a', True), ('b', False), ('c', True)]
   )
+
+
+def test_aligned_files_with_carriage_returns_in_different_lines(tmp_path):
+  folder = tmp_path / 'parallel'
+  folder.mkdir()
+  with zipfile.ZipFile(folder / 'de-en.zip', 'w') as archive:
+    archive.writestr('text.de', b'eins\rzwei\ndrei\nvier\n')
+    archive.writestr('text.en', b'one two\nthree\nfour\rfive\n')
+  with raises_error(errors.CorpusError, mentions='de-en.zip'):
+    list(Corpus(tmp_path).parallel('de', 'en'))

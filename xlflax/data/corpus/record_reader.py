@@ -388,10 +388,18 @@ def _read_moses(first: BinaryIO, second: BinaryIO, path: pathlib.Path):
 
 
 def _aligned_lines(sides, path: pathlib.Path):
-  """Yields the lines with the same number in two aligned files."""
+  """Yields the lines with the same number in two aligned files.
+
+  Raises:
+    CorpusError: If the files have different numbers of lines, or if a file with
+      lines that end with LF has a lone CR where the other file has none. The CR
+      may be part of the text, and all later pairs would be shifted.
+  """
   lines_of_sides = [
     line_splitting.read_numbered_lines(side, path) for side in sides
   ]
+  endings_of_sides: list[set[bytes]] = [set() for _ in lines_of_sides]
+  has_different_endings = False
   for number, numbered in enumerate(
     itertools.zip_longest(*lines_of_sides), start=1
   ):
@@ -402,7 +410,21 @@ def _aligned_lines(sides, path: pathlib.Path):
         where=str(path),
         fix='Download the files again.',
       )
-    yield number, [line for _, line in numbered]
+    lines = [line for _, line in numbered]
+    endings = [line[len(line.rstrip(b'\r\n')) :][-1:] for line in lines]
+    has_different_endings |= len({*endings} - {b''}) > 1
+    for seen_endings, ending in zip(endings_of_sides, endings, strict=True):
+      seen_endings.add(ending)
+    if has_different_endings and any(
+      {b'\r', b'\n'} <= seen for seen in endings_of_sides
+    ):
+      raise errors.CorpusError(
+        'Two line-aligned files contain carriage returns in different lines, '
+        'so the lines cannot be aligned',
+        where=f'{path}:{number}',
+        fix='Replace carriage returns inside of lines with spaces.',
+      )
+    yield number, lines
 
 
 def _parse_aligned_lines(

@@ -44,7 +44,7 @@ class Parsing(head_task.HeadTask):
   Attributes:
     exclude_punctuation: Whether to exclude words whose gold universal part of
       speech is PUNCT from LAS and UAS.
-    unseen: How to treat gold relations that the head was not trained with.
+    unseen: Treatment of gold relations that the head was not trained with.
       Subtypes of relations are ignored. By default, words with such a relation
       count as wrong, because treebanks differ in their relations.
   """
