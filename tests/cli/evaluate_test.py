@@ -284,6 +284,11 @@ _SUITE = ('--suite=glue', '--data=d', '--output=o')
     ([*_SUITE, '--checkpoint_steps=all'], 'got', 'all'),
     ([*_SUITE, '--recipe=none'], 'got', 'none'),
     (['--suite=none', '--data=d', '--output=o'], 'got', 'none'),
+    (
+      [*_SUITE, '--continuous', '--checkpoint_steps=best'],
+      'got',
+      '--checkpoint_steps=best',
+    ),
     (['--model_dir=other', '--tasks=retrieval'], 'got', 'run, other'),
     (['--tasks=retrieval', '--checkpoint_steps=1,x'], 'got', '1,x'),
   ],

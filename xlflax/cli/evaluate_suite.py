@@ -84,6 +84,13 @@ def _check_options(options: 'evaluate.EvaluateOptions') -> None:
         expected=f'--{name}=DIR',
         where='xlflax evaluate',
       )
+  if options.continuous and options.checkpoint_steps != 'last':
+    raise errors.ConfigError(
+      '--checkpoint_steps cannot be used together with --suite and --continuous',
+      got=f'--checkpoint_steps={options.checkpoint_steps}',
+      where='xlflax evaluate',
+      fix='Remove --continuous to evaluate selected checkpoints.',
+    )
 
 
 def _recipe_files(options: 'evaluate.EvaluateOptions') -> list[str]:
