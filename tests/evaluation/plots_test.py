@@ -1,6 +1,7 @@
 import dataclasses
 
 import matplotlib.image
+import numpy as np
 import pytest
 
 from xlflax.evaluation import eval_task, plots
@@ -158,6 +159,8 @@ def test_bars_have_their_confidence_intervals():
   ]
   segments = bars.lines[2][0].get_segments()
   assert segments[0][:, 1].tolist() == pytest.approx([0.4, 0.7])
+  # The bar for fr has no interval.
+  assert sum(bool(np.isfinite(segment).all()) for segment in segments) == 1
 
 
 def test_a_curve_says_which_way_is_better():

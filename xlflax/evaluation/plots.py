@@ -387,15 +387,18 @@ def _draw_bars(
     ]
     heights = [scores[name] for name in names if name in scores]
     bounds = [
-      intervals.get(model, {}).get(name, (scores[name], scores[name]))
+      # Bars without an interval have no error bar.
+      intervals.get(model, {}).get(name, (math.nan, math.nan))
       for name in names
       if name in scores
     ]
     error_bars = [
-      [max(0.0, y - low) for y, (low, _) in zip(heights, bounds, strict=True)],
-      [
-        max(0.0, high - y) for y, (_, high) in zip(heights, bounds, strict=True)
-      ],
+      np.maximum(
+        0.0, [y - low for y, (low, _) in zip(heights, bounds, strict=True)]
+      ),
+      np.maximum(
+        0.0, [high - y for y, (_, high) in zip(heights, bounds, strict=True)]
+      ),
     ]
     bars = axes.bar(
       positions,
