@@ -178,13 +178,16 @@ def _write_files(
   is_empty_at_end = str(files[sample.varied]).endswith('\n\n')
   is_complete = is_empty_at_end or rng.random() < 0.7
   is_compressed = not sample.varied.startswith('en/') and rng.random() < 0.1
+  line_ends = rng.choice(_LINE_ENDS)
+  seed = rng.random()
   for name, content in files.items():
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(content, str):
-      line_ends = rng.choice(_LINE_ENDS)
       text = content if is_complete else content.removesuffix('\n')
-      data = _join_lines(text.split('\n'), line_ends, rng)
+      if not sample.is_aligned:
+        line_ends, seed = rng.choice(_LINE_ENDS), rng.random()
+      data = _join_lines(text.split('\n'), line_ends, random.Random(seed))
       content = b'\xef\xbb\xbf' * (rng.random() < 0.2) + data
       if is_compressed:
         path = path.with_name(f'{path.name}.gz')

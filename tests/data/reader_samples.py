@@ -43,6 +43,8 @@ class Sample:
       first bad record raises an error.
     escapes: Whether the format escapes the characters of a text, so that no
       text is reserved.
+    is_aligned: Whether lines with the same number in different files belong to
+      one record.
   """
 
   name: str
@@ -53,6 +55,7 @@ class Sample:
   reserved: str = '\t\n\r'
   skips_bad: bool = False
   escapes: bool = False
+  is_aligned: bool = False
 
 
 def _lines(
@@ -379,6 +382,7 @@ SAMPLES: tuple[Sample, ...] = (
     *('moses', lambda texts: _moses(texts), _corpus('parallel/de-en.de'), ()),
     varied='parallel/de-en.de',
     skips_bad=True,
+    is_aligned=True,
   ),
   Sample(
     *('moses archive', _archive, _corpus('parallel/de-en.zip'), ()),

@@ -1,9 +1,10 @@
 """Errors caused by input, configuration or environment rather than by bugs.
 
 The message of each error consists of the problem, the value, the expected
-value, the location and a hint. The command line prints that message without a
-traceback and exits with the status of the error. All other exceptions keep
-their traceback.
+value, the location and a hint. The problem and the hint are sentences. The
+other parts are values, such as a number, a list of choices or a path. The
+command line prints the message without a traceback and exits with the status of
+the error. All other exceptions keep their traceback.
 """
 
 import contextlib
@@ -98,9 +99,9 @@ class XlflaxError(Exception):
   """Error caused by a user's mistake or a failure of the environment.
 
   Attributes:
-    what: One sentence that describes the problem.
+    what: Sentences that describe the problem and the requirement.
     got: The invalid value. If None, the message has no value.
-    expected: A description of valid values, or None.
+    expected: The valid values, or None.
     where: The location: file:line, gin binding, task, example index or step.
     fix: An instruction that solves the problem, or None.
     status: Exit status of the command if the error ends it. FAILURE means that
@@ -171,6 +172,30 @@ def _shorten(text: str) -> str:
   if len(text) <= _MAX_VALUE_LENGTH:
     return text
   return f'{text[:_MAX_VALUE_LENGTH]} … ({len(text):,} characters)'
+
+
+def line_location(path: str | os.PathLike, line: int) -> str:
+  """Returns the location of a line in a file, such as 'data/en.txt:3'.
+
+  Args:
+    path: The path of the file.
+    line: The number of the line, counted from 1.
+  """
+  return f'{os.fspath(path)}:{line}'
+
+
+def field_location(owner: object, name: str) -> str:
+  """Returns the location of a field, such as 'EncoderConfig.activation'.
+
+  Locations of this form are extended with the file and the line of the gin
+  binding that sets the field.
+
+  Args:
+    owner: The object with the invalid field, or its class.
+    name: The name of the field or of an argument.
+  """
+  owner_class = owner if isinstance(owner, type) else type(owner)
+  return f'{owner_class.__name__}.{name}'
 
 
 def is_temporary(error: BaseException | None) -> bool:
