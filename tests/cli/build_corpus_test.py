@@ -221,6 +221,8 @@ def test_exported_tasks(seqio_tasks, capsys):
   assert pairs == [('one', 'eins'), ('three', 'drei')]
   train = files['mono/zh.export.zh.txt.zst']
   assert (train['lines'], train['documents'], train['characters']) == (4, 2, 6)
+  num_empty = [file['empty_examples'] for file in files.values()]
+  assert num_empty == [0, 1, 0]  # The pair whose source is empty.
   assert sorted(files) == [
     'mono/zh.export.zh.txt.zst',
     'parallel/en-zh.export.en_zh.tsv.zst',

@@ -56,6 +56,15 @@ def test_short_texts_count_as_a_whole(tmp_path):
   assert _found(corpus, texts) == {'mono/en.txt': [0]}
 
 
+def test_null_characters_do_not_hide_evaluation_text(tmp_path):
+  texts = tmp_path / 'test.txt'
+  texts.write_text('The sea is calm.\n')
+  (tmp_path / 'corpus/mono').mkdir(parents=True)
+  path = tmp_path / 'corpus/mono/en.txt'
+  path.write_text('a storm\n\0\nthe se\0a is calm\n')
+  assert _found(Corpus(tmp_path / 'corpus'), texts) == {'mono/en.txt': [2]}
+
+
 def test_pairs_columns_records_and_characters(tmp_path):
   chinese = '今天下午我们在河边看见了三只白色的大鸟和两条黑色的小狗在草地上'
   table = tmp_path / 'test.tsv'

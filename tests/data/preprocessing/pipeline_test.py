@@ -371,6 +371,20 @@ def test_null_characters_are_removed_and_logged(tmp_path, caplog):
   assert_mentions(record.getMessage(), 'mono/en.jsonl', 2)
 
 
+def test_null_characters_do_not_hide_duplicates(tmp_path):
+  path = tmp_path / 'in/mono/en.txt'
+  path.parent.mkdir(parents=True)
+  path.write_text('a black cat\na bl\0ack cat\n\0\n\0\0\na dog\n')
+  (done,) = _prepare(
+    tmp_path / 'in',
+    tmp_path / 'out',
+    deduplication=Deduplication(mode='exact'),
+  )
+  lines = [line for line, _ in Corpus(tmp_path / 'out').monolingual('en')]
+  assert lines == ['a black cat', 'a dog']
+  assert (done.lines, sum(done.dropped.values())) == (2, 3)
+
+
 def test_an_output_without_training_text_is_an_error(tmp_path):
   """The held-out line remains, and its duplicate was the training text."""
   for split in ('train', 'validation'):

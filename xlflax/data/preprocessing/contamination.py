@@ -32,6 +32,7 @@ from xlflax.data.corpus import (
 )
 from xlflax.data.corpus.corpus_directory import TRAIN, Corpus
 from xlflax.data.corpus.corpus_files import Kind, TextFile
+from xlflax.data.preprocessing import text_processing
 from xlflax.data.sampling import hashing
 from xlflax.storage import bucket_staging, checksums
 from xlflax.utils import errors, progress_reporting, validation
@@ -156,8 +157,13 @@ def find_matching_lines(
 
 
 def read_sides(file: TextFile) -> Iterator[Sequence[str]]:
-  """Yields the text, or the two texts, of each line in a corpus file."""
-  return (texts for texts in corpus_directory.read_texts(file) if texts[0])
+  """Yields the text, or the two texts, of each line in a corpus file.
+
+  NUL characters are removed. A line of NUL characters is an empty text.
+  """
+  for texts in corpus_directory.read_texts(file):
+    if texts[0]:
+      yield text_processing.remove_nulls(texts)
 
 
 def hash_passages(

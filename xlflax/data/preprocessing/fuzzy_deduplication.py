@@ -21,6 +21,7 @@ import numpy as np
 from xlflax.data.corpus import corpus_directory, text_similarity
 from xlflax.data.corpus.corpus_directory import TEST, TRAIN, VALIDATION, Corpus
 from xlflax.data.corpus.corpus_files import Kind, TextFile
+from xlflax.data.preprocessing import text_processing
 from xlflax.data.sampling import hashing
 from xlflax.utils import progress_reporting, user_modules, validation
 
@@ -317,4 +318,4 @@ def _read_lines(file: TextFile) -> Iterator[str]:
     for texts in corpus_directory.read_texts(file):
       if texts[0]:
         report(1)
-        yield '\t'.join(texts)
+        yield '\t'.join(text_processing.remove_nulls(texts))

@@ -20,6 +20,7 @@ import numpy as np
 
 from xlflax.data.corpus import corpus_directory, language_codes
 from xlflax.data.corpus.corpus_files import TextFile
+from xlflax.data.preprocessing import text_processing
 from xlflax.utils import progress_reporting, user_modules
 
 # Number of lines that are sampled from a file, and of characters that are used
@@ -158,7 +159,7 @@ def _numbered_texts(file: TextFile) -> Iterator[tuple[int, Sequence[str]]]:
     for number, texts in enumerate(corpus_directory.read_texts(file), start=1):
       if texts[0]:
         report(1)
-        yield number, texts
+        yield number, text_processing.remove_nulls(texts)
 
 
 @functools.cache

@@ -18,13 +18,11 @@ from xlflax.data.corpus.corpus_directory import TRAIN
 from xlflax.data.corpus.corpus_files import Kind, TextFile
 from xlflax.data.dictionaries.bilingual_dictionary import Dictionary
 from xlflax.data.dictionaries.code_switching_config import CodeSwitching
-from xlflax.data.preprocessing import language_id, markup
+from xlflax.data.preprocessing import language_id, markup, text_processing
 from xlflax.data.preprocessing.provenance import BAD_RECORD, Prepared
 from xlflax.data.preprocessing.worker_pool import Chunk, Counts, Lines, Workers
 
 _LINES_PER_CHUNK = 1024
-# Character that is never part of text, and that other programs do not accept.
-_NULL = '\0'
 
 # Callback with the number of lines of a file that have been read, and the
 # number of bytes since the previous call.
@@ -220,9 +218,9 @@ def _read_chunks(
   num_with_nulls = 0
   for number, texts in enumerate(lines, start=1):
     num_bytes += sum(len(text.encode()) + 1 for text in texts)
-    if any(_NULL in text for text in texts):
+    without_nulls = text_processing.remove_nulls(texts)
+    if without_nulls != texts:
       num_with_nulls += 1
-      without_nulls = tuple(text.replace(_NULL, '').strip() for text in texts)
       if all(without_nulls):
         texts = without_nulls
       else:

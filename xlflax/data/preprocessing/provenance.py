@@ -18,7 +18,7 @@ _SHARD_RECORD_PATTERN = '.prepared-*.json'
 # Part of the names of records, locks and their temporary files.
 _NAME_PREFIX = '.prepared'
 _LOCK = f'{_NAME_PREFIX}.lock'
-_FORMAT = 4
+_FORMAT = 5
 _COMMAND = 'preprocess'
 # Reason for dropping lines and records that cannot be used.
 BAD_RECORD = 'bad record'

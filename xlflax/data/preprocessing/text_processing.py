@@ -23,6 +23,19 @@ _ZERO_WIDTH_SPACE = '\u200b'
 _SENTENCE_END = re.compile('(?<=[\u17d4\u17d5])\\s*|(?<=[\u0f0d\u0f0e])\\s+')
 
 
+def remove_nulls(texts: tuple[str, ...]) -> tuple[str, ...]:
+  """Removes NUL characters, which only damaged files contain, from texts.
+
+  Other programs do not accept them as part of text.
+
+  Args:
+    texts: The text, or source and target, of a line.
+  """
+  if not any('\0' in text for text in texts):
+    return texts
+  return tuple(text.replace('\0', '').strip() for text in texts)
+
+
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextProcessing:

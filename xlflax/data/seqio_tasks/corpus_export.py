@@ -14,7 +14,7 @@ from xlflax.utils import errors
 
 RECORD_FILE = 'corpus.json'
 _LOCK = '.corpus.lock'
-_FORMAT = 1
+_FORMAT = 2
 _LOG = logging.getLogger(__name__)
 
 
@@ -64,7 +64,8 @@ def export_tasks(
 
   Returns:
     The content of `corpus.json`: the task, the split, the languages and the
-    numbers of lines (or pairs), documents and characters of each file.
+    numbers of lines (or pairs), documents and characters of each file, and the
+    number of examples that were skipped because they have an empty text.
 
   Raises:
     CorpusError: If a mixture or split does not exist, if the text of a task
@@ -106,6 +107,12 @@ def export_tasks(
       }
       _write_record(output, record)
       _LOG.info('%s: %s lines', file.path, f'{statistics["lines"]:,}')
+      if statistics['empty_examples']:
+        _LOG.warning(
+          '%s: Skipped %s examples with an empty text.',
+          file.path,
+          f'{statistics["empty_examples"]:,}',
+        )
     corpus_writer.mark_complete(output)
   return record
 
@@ -223,9 +230,12 @@ def _write_file(
   """
   path = output / file.path
   path.parent.mkdir(parents=True, exist_ok=True)
-  counts = {'lines': 0, 'documents': 0, 'characters': 0}
+  counts = {'lines': 0, 'documents': 0, 'characters': 0, 'empty_examples': 0}
   with corpus_writer.open_atomic(path) as stream:
     for line, starts_document in _read_lines(file, max_examples):
+      if not line:
+        counts['empty_examples'] += 1
+        continue
       if starts_document and counts['lines'] and len(file.languages) == 1:
         stream.write('\n')
       counts['documents'] += starts_document or not counts['lines']
@@ -243,10 +253,10 @@ def _write_file(
 def _read_lines(
   file: _Output, max_examples: int | None
 ) -> Iterator[tuple[str, bool]]:
-  """Yields the lines with text, and whether a document starts at the line.
+  """Yields the line of each example, and whether a document starts at the line.
 
-  A pair is a line with a tab. It is a document of its own. Pairs with an empty
-  sentence are skipped.
+  A pair is a line with a tab. It is a document of its own. The line of an
+  example with an empty text or an empty side is empty.
   """
   starts_document = True
   examples = seqio_reader.read_texts(file.task, split=file.split)
@@ -257,10 +267,10 @@ def _read_lines(
       sentences = [
         corpus_writer.clean_line(example[key]) for key in ('inputs', 'targets')
       ]
-      if all(sentences):
-        yield '\t'.join(sentences), True
+      yield '\t'.join(sentences) if all(sentences) else '', True
       continue
     starts_document |= bool(example['starts_document'])
-    if line := corpus_writer.clean_line(example['targets']):
-      yield line, starts_document
+    line = corpus_writer.clean_line(example['targets'])
+    yield line, starts_document
+    if line:
       starts_document = False
