@@ -7,6 +7,7 @@ model. The results are stored on disk (`evaluation.result_store`).
 import contextlib
 import dataclasses
 import logging
+import os
 import pathlib
 import time
 from collections.abc import Iterator, Sequence
@@ -30,6 +31,7 @@ from xlflax.training.devices import partitioning
 from xlflax.training.distributed import distributed_job
 from xlflax.utils import (
   class_registry,
+  environment_variables,
   errors,
   progress_reporting,
   signals,
@@ -134,6 +136,7 @@ def evaluate(
     XlflaxError: If the arguments are invalid, the directory does not contain a
       run, or results cannot be written.
   """
+  environment_variables.check_variables(os.environ)
   check_tasks(tasks)
   checkpoint_selection.check_checkpoint_steps(steps)
   result_store.check_writable(model_dir, output)

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.errors import raises_error
+from xlflax import evaluate
 from xlflax.utils import environment_variables, errors
 
 
@@ -52,6 +53,24 @@ def test_only_variables_that_affect_programs_are_recorded():
     'OMP_NUM_THREADS': '2',
     'XLA_FLAGS': '--xla_a=1',
   }
+
+
+def test_xla_flags_of_a_file(tmp_path):
+  (tmp_path / 'flags').write_text('--xla_a=1\n--xla_b=2\n')
+  environment = {'XLA_FLAGS': str(tmp_path / 'flags')}
+  flags = environment_variables.read_xla_flags(environment)
+  assert flags == ['--xla_a=1', '--xla_b=2']
+  assert environment_variables.recorded_variables(environment) == {
+    'XLA_FLAGS': '--xla_a=1 --xla_b=2'
+  }
+  missing = {'XLA_FLAGS': str(tmp_path / 'missing')}
+  assert environment_variables.read_xla_flags(missing) == []
+
+
+def test_the_python_api_checks_the_variables(tmp_path, monkeypatch):
+  monkeypatch.setenv('JAX_ENABLE_X64', '1')
+  with raises_error(errors.ConfigError, got='JAX_ENABLE_X64=1'):
+    evaluate.evaluate(model_dir=tmp_path, tasks=[])
 
 
 def _run(*arguments: str, **variables: str) -> subprocess.CompletedProcess:

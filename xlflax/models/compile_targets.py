@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import jax
 
-from xlflax.utils import errors
+from xlflax.utils import environment_variables, errors
 
 
 class Target(NamedTuple):
@@ -164,7 +164,7 @@ def _without_xla_flags(
   options: Mapping[str, bool | int],
 ) -> dict[str, bool | int]:
   """Returns the options without those that XLA_FLAGS sets."""
-  flags = os.environ.get('XLA_FLAGS', '').split()
+  flags = environment_variables.read_xla_flags(os.environ)
   names = {flag.removeprefix('--').partition('=')[0] for flag in flags}
   return {name: options[name] for name in options if name not in names}
 

@@ -19,7 +19,7 @@ import jax
 from xlflax.models import compile_targets
 from xlflax.planning import gpu_targets, scratch_folder, tpu_dumps
 from xlflax.training.devices import machine_topology
-from xlflax.utils import accelerator_packages, errors
+from xlflax.utils import accelerator_packages, environment_variables, errors
 
 EXTRAS = {'gpu': 'plan-gpu', 'tpu': 'plan-tpu'}
 
@@ -138,7 +138,7 @@ def _remove_non_tpu_flags() -> None:
   libtpu reads XLA_FLAGS at its first compilation. The CPU compiler has already
   read them at that time.
   """
-  flags = os.environ.get('XLA_FLAGS', '').split()
+  flags = environment_variables.read_xla_flags(os.environ)
   other_prefixes = ('--xla_cpu_', '--xla_gpu_', '--xla_force_host_')
   os.environ['XLA_FLAGS'] = ' '.join(
     flag for flag in flags if not flag.startswith(other_prefixes)

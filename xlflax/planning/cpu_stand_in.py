@@ -14,7 +14,7 @@ import jax
 
 from xlflax.planning import scratch_folder
 from xlflax.training.devices import machine_topology
-from xlflax.utils import errors
+from xlflax.utils import environment_variables, errors
 
 # For a single device, the partitioner does not run. The call inliner does.
 _PASSES = ('spmd-partitioning', 'call-inliner')
@@ -77,9 +77,9 @@ def create_cpu_devices(machine: machine_topology.DeviceTopology) -> None:
   Raises:
     ConfigError: If JAX has already created fewer devices.
   """
-  flags = os.environ.get('XLA_FLAGS', '')
+  flags = environment_variables.read_xla_flags(os.environ)
   os.environ['XLA_FLAGS'] = ' '.join(
-    flag for flag in flags.split() if _NUMBER_OF_DEVICES not in flag
+    flag for flag in flags if _NUMBER_OF_DEVICES not in flag
   )
   jax.config.update('jax_platforms', 'cpu')
   # JAX raises an error if its devices exist already. Their number is checked

@@ -8,6 +8,7 @@ checkpoints, evaluation, fault detection) is a hook; see
 
 import contextlib
 import copy
+import os
 from typing import TYPE_CHECKING, Any
 
 from xlflax.storage import bucket_access, paths
@@ -15,6 +16,7 @@ from xlflax.training import training_run, training_setup
 from xlflax.training.checkpointing import data_fingerprint, directory_claim
 from xlflax.training.hooks import defaults
 from xlflax.training.metric_writers import metric_writer
+from xlflax.utils import environment_variables
 
 if TYPE_CHECKING:
   from xlflax.trainer import Trainer
@@ -37,6 +39,7 @@ def train(
   Returns:
     The results, as documented in `Trainer.train`.
   """
+  environment_variables.check_variables(os.environ)
   directory_claim.check_vocabulary_directory(trainer.vocabulary)
   bucket_access.check_usable(paths.to_path(trainer.model_dir))
   setup = training_setup.Setup(trainer)

@@ -5,6 +5,7 @@ resumption, are rejected. Variables that are legitimate but affect numerical
 results are recorded with the metrics of a run.
 """
 
+import pathlib
 from collections.abc import Mapping
 
 from xlflax.utils import errors
@@ -57,8 +58,32 @@ def check_variables(environment: Mapping[str, str]) -> None:
       )
 
 
+def read_xla_flags(environment: Mapping[str, str]) -> list[str]:
+  """Returns the flags of XLA_FLAGS, such as ['--xla_gpu_autotune_level=2'].
+
+  Like XLA, the function reads the flags from a file if the value of the
+  variable does not start with '-'. A file that cannot be read has no flags.
+
+  Args:
+    environment: Environment variables of the process.
+  """
+  value = environment.get('XLA_FLAGS', '').strip()
+  if value and not value.startswith('-'):
+    try:
+      value = pathlib.Path(value).read_text(encoding='utf-8')
+    except (OSError, ValueError):
+      return []
+  return value.split()
+
+
 def recorded_variables(environment: Mapping[str, str]) -> dict[str, str]:
-  """Returns the variables that can affect the numerical results of a run."""
-  return {
+  """Returns the variables that can affect the numerical results of a run.
+
+  If XLA_FLAGS is the path of a file, its value is the content of the file.
+  """
+  variables = {
     name: environment[name] for name in _RECORDED if environment.get(name)
   }
+  if flags := read_xla_flags(environment):
+    variables['XLA_FLAGS'] = ' '.join(flags)
+  return variables

@@ -376,9 +376,7 @@ def test_null_characters_do_not_hide_duplicates(tmp_path):
   path.parent.mkdir(parents=True)
   path.write_text('a black cat\na bl\0ack cat\n\0\n\0\0\na dog\n')
   (done,) = _prepare(
-    tmp_path / 'in',
-    tmp_path / 'out',
-    deduplication=Deduplication(mode='exact'),
+    tmp_path / 'in', tmp_path / 'out', deduplication=Deduplication(mode='exact')
   )
   lines = [line for line, _ in Corpus(tmp_path / 'out').monolingual('en')]
   assert lines == ['a black cat', 'a dog']
