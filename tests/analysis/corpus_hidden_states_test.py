@@ -170,7 +170,7 @@ def test_blocks_are_read_when_they_are_needed(eval_model, texts):
   )
   next(blocks)
   assert len(read) == 4
-  with raises_error(errors.ConfigError, got=0, where='block'):
+  with raises_error(errors.ConfigError, got=0, mentions='block'):
     next(corpus_hidden_states.sentence_blocks(eval_model, texts, 'de', block=0))
 
 

@@ -257,5 +257,5 @@ def test_a_dictionary_that_is_not_there():
   study = lexicon_induction_study.LexiconInductionStudy(
     series=fakes.SERIES, train={'en-fr': 'nowhere'}, test={'en-fr': 'x'}
   )
-  with raises_error(errors.CorpusError, got='en-fr=nowhere'):
+  with raises_error(errors.CorpusError, mentions='en-fr=nowhere'):
     study.run(fakes.FakeModels())

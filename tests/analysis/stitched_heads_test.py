@@ -285,8 +285,9 @@ def test_maps_lead_to_the_model_with_the_head(
 @pytest.mark.parametrize('languages', [['de'], ['en', 'fr'], ['en', 'de'], []])
 def test_languages_that_do_not_decide_are_rejected(languages):
   saved = _map_of_languages(first='a', second='a', pair='en-fr')
-  with pytest.raises(errors.AnalysisError) as caught:
+  got = ', '.join(languages)
+  mentions = ('--test', 'en', 'fr')
+  with raises_error(errors.AnalysisError, got=got, mentions=mentions):
     transfer_checks.orient_map(
       saved, target='a', source='a', languages=languages
     )
-  assert caught.value.where == '--test'

@@ -217,7 +217,7 @@ def test_too_few_pairs_for_a_map():
 
 @pytest.mark.parametrize('series', [(), fakes.SERIES * 2])
 def test_series_need_names(series):
-  with raises_error(errors.ConfigError, where='--models'):
+  with raises_error(errors.ConfigError, mentions='--models'):
     _cka(series=series)
 
 
@@ -255,5 +255,5 @@ def test_series_templates():
   assert model_refs.ModelRef.parse('a@b@10') == model_refs.ModelRef('a@b', 10)
   assert model_refs.ModelRef.parse('a@b') == model_refs.ModelRef('a@b', 'last')
   for text in ('runs/x', 'x=', '=x', 'x=a,', 'x=a,b,c'):
-    with raises_error(errors.ConfigError, where='--models'):
+    with raises_error(errors.ConfigError, mentions='--models'):
       model_refs.ModelSeries.parse(text)

@@ -156,7 +156,7 @@ def test_a_layer_that_does_not_exist(runs, folder, capsys, kind):
     f'--model_dir={runs / "good"}',
     f'{flag}=3',
   )
-  assert_mentions(message, 3, '0 (embeddings) to 2')
+  assert_mentions(message, 3, 0, 2)
 
 
 def test_embeddings_are_not_lost_with_a_layer(runs, folder, capsys):

@@ -163,7 +163,9 @@ def _read_states(path: pathlib.Path, digest: str) -> np.ndarray:
   """Reads a file of states and checks its digest."""
   try:
     if checksums.digest_file(path, like=digest) != digest:
-      raise ValueError('the digest differs from the one in the manifest')
+      raise ValueError(
+        'The digest of the file differs from the digest in the manifest'
+      )
     return npz_files.load_arrays(path)['states']
   except (OSError, ValueError, KeyError) as error:
     errors.raise_if_system_error(error, path)
@@ -171,5 +173,5 @@ def _read_states(path: pathlib.Path, digest: str) -> np.ndarray:
       'A file in the activation cache cannot be read',
       got=str(error),
       where=str(path),
-      fix='Delete the file. The states are then computed again.',
+      fix='Delete the file. The hidden states are then computed again.',
     ) from error

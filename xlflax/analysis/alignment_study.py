@@ -193,9 +193,8 @@ class AlignmentStudy(study_base.SeriesStudy):
     depths = [models.num_layers(ref) for ref in (case.first, case.second)]
     if len(set(depths)) > 1:
       raise errors.AnalysisError(
-        'A layer-by-layer comparison requires models with equal numbers of '
-        'layers',
-        got=' and '.join(f'{depth} layers' for depth in depths),
+        'A layer-by-layer comparison requires models with the same number of '
+        f'layers, but the models have {depths[0]} and {depths[1]} layers'
       )
     if self.maps is not None:
       return two_model_alignment.load_maps(
@@ -211,8 +210,8 @@ class AlignmentStudy(study_base.SeriesStudy):
     ]
     if len(set(sizes)) > 1:
       raise errors.AnalysisError(
-        'Hidden states of different sizes can only be compared with maps',
-        got=f'{sizes[0]} and {sizes[1]} dimensions',
+        f'Hidden states with {sizes[0]} and {sizes[1]} dimensions can only be '
+        'compared with maps between the models',
         fix='Pass --maps with the output of `xlflax analyze procrustes`.',
       )
     return None

@@ -234,10 +234,7 @@ def _blocks(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
   """Yields lists of `size` items. The last one may be shorter."""
   if size < 1:
     raise errors.ConfigError(
-      'The number of sentences per block must be positive',
-      got=size,
-      expected='a positive integer',
-      where='block',
+      '`block` must be a positive number of sentences', got=size
     )
   iterator = iter(items)
   while block := list(itertools.islice(iterator, size)):

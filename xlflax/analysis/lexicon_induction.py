@@ -133,11 +133,10 @@ def read_vectors(
     row = _parse_floats(fields[-dimension:])
     if not word or len(row) != dimension or not np.isfinite(row).all():
       raise errors.CorpusError(
-        'A line in the file of word vectors is malformed',
+        f'Each line of a word-vector file must contain a word and {dimension} '
+        'finite numbers, separated by single spaces',
         got=repr(line[:60].decode(errors='replace')),
-        expected=f'a word and {dimension} finite numbers, separated by single '
-        'spaces',
-        where=f'{path}:{line_number}',
+        where=errors.line_location(path, line_number),
       )
     text = line_reader.decode_line(word, path, line_number)
     if text not in row_of_word:
@@ -145,13 +144,12 @@ def read_vectors(
       row_of_word[text] = len(row_of_word)
   if not row_of_word:
     raise errors.CorpusError(
-      'The file of word vectors does not contain any words', where=str(path)
+      'The word-vector file does not contain any words', where=str(path)
     )
   if num_lines < count:
     raise errors.CorpusError(
-      'The file of word vectors is truncated',
-      got=f'{num_lines:,} words',
-      expected=f'{size:,} words, as stated in the first line',
+      f'The word-vector file is truncated. It contains {num_lines:,} words, '
+      f'but its first line specifies {size:,} words',
       where=str(path),
       fix='Download the file again.',
     )
@@ -265,8 +263,8 @@ def _group_translations(rows: np.ndarray) -> dict[int, set[int]]:
   """
   if not len(rows):
     raise errors.AnalysisError(
-      'None of the pairs in the test dictionary has vectors for both words',
-      got='no pair whose words both have vectors',
+      'None of the word pairs in the test dictionary has vectors for both '
+      'words',
       fix='Check the letter case of the words and the order of the languages.',
     )
   translations: dict[int, set[int]] = {}
@@ -293,9 +291,9 @@ def _parse_header(
       raise ValueError
   except ValueError:
     raise errors.CorpusError(
-      'The first line of a word-vector file must specify its size',
+      'The first line of a word-vector file must contain the number of words '
+      'and the number of dimensions',
       got=repr(line[1][:60].decode(errors='replace')),
-      expected='the number of words and the number of dimensions',
-      where=f'{path}:1',
+      where=errors.line_location(path, 1),
     ) from None
   return size, dimension

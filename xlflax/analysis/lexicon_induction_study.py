@@ -92,11 +92,12 @@ class LexiconInductionStudy(study_base.SeriesStudy):
     if not self.vectors:
       super().__post_init__()
     if set(self.train) != set(self.test):
+      train_pairs = ', '.join(self.train) or 'no pair'
+      test_pairs = ', '.join(self.test) or 'no pair'
       raise errors.ConfigError(
-        'Each language pair requires both a training dictionary and a test '
-        'dictionary',
-        got=f'{", ".join(self.train)} for training and '
-        f'{", ".join(self.test)} for test',
+        'The training and test dictionaries must be for the same language '
+        f'pairs, but the training dictionaries are for {train_pairs} and the '
+        f'test dictionaries are for {test_pairs}'
       )
     self._check_vectors()
 
@@ -157,10 +158,10 @@ class LexiconInductionStudy(study_base.SeriesStudy):
     unused_languages = set(self.vectors) - used_languages
     if unused_languages:
       raise errors.ConfigError(
-        'Word-vector files are required for both languages of a dictionary',
-        got='only ' + ', '.join(sorted(unused_languages)),
-        where='--vec',
-        expected='files of both languages of one of ' + ', '.join(self.test),
+        'The flag --vec must specify word-vector files for both languages of '
+        'a dictionary',
+        got=', '.join(sorted(unused_languages)),
+        expected=', '.join(self.test),
       )
 
   def _translate(
@@ -351,10 +352,8 @@ def _read_dictionaries(files: Mapping[str, str]) -> Entries:
     first, dash, second = name.partition('-')
     if not dash or not pathlib.Path(path).is_file():
       raise errors.CorpusError(
-        'The dictionary file does not exist, or its language pair is not '
-        'specified',
-        got=f'{name}={path}',
-        expected='two language codes and a file, such as en-fr=en-fr.txt',
+        f"The dictionary '{name}={path}' must consist of two language codes "
+        'and the path of an existing file, such as en-fr=en-fr.txt'
       )
     with open(path, 'rb') as stream:
       has_tabs = b'\t' in stream.readline()

@@ -48,9 +48,8 @@ class ModelRef:
       directory, step = text, LAST
     if not directory:
       raise errors.ConfigError(
-        'The model reference does not contain a directory',
+        'A model reference must have the format DIR, DIR@STEP or DIR@untrained',
         got=repr(text),
-        expected='DIR, DIR@STEP or DIR@untrained',
       )
     return cls(directory, int(step) if step.isdecimal() else step)
 
@@ -90,10 +89,9 @@ class ModelSeries:
     first, comma, second = models.partition(',')
     if not (name and first) or ',' in second or (comma and not second):
       raise errors.ConfigError(
-        'The value of --models does not have the required format',
+        'The flag --models must have the format NAME=MODEL, or '
+        'NAME=MODEL,MODEL for the two languages of a pair',
         got=repr(text),
-        expected='NAME=MODEL, or NAME=MODEL,MODEL for the two languages',
-        where='--models',
       )
     return cls(name, first, second)
 

@@ -83,12 +83,10 @@ class OrientedPairs(text_sources.PairSource):
     sides = text if source_pair == pair else text[::-1]
     if len(sides[0]) != len(sides[1]) or not sides[0]:
       raise errors.CorpusError(
-        'The two languages of a pair have different numbers of sentences, or '
-        'none',
-        got=f'{len(sides[0])} sentences of {pair[0]}, '
-        f'{len(sides[1])} sentences of {pair[1]}',
+        'Both languages of a pair must have the same number of sentences, '
+        f'and at least one sentence, but {pair[0]} has {len(sides[0])} and '
+        f'{pair[1]} has {len(sides[1])}',
         where='-'.join(pair),
-        expected='the same number of sentences, and at least one',
       )
     return PairedText(
       *(list(itertools.islice(side, self.max_pairs)) for side in sides)

@@ -123,9 +123,9 @@ class ProcrustesStudy(study_base.SeriesStudy):
     test = [side[is_held_out][:_MAX_TEST_PAIRS] for side in sides]
     if not len(test[0]):
       raise errors.AnalysisError(
-        'There are too few sentence or word pairs to evaluate a map',
-        got=f'{len(sides[0])} pairs',
-        expected=f'at least {_HOLD_OUT_EVERY} pairs',
+        f'At least {_HOLD_OUT_EVERY} pairs of sentences or words are required '
+        'to evaluate a map',
+        got=len(sides[0]),
       )
     mapped = alignment.map_source(test[0]), alignment.map_target(test[1])
     row = case.columns | {
@@ -225,9 +225,9 @@ class ProcrustesStudy(study_base.SeriesStudy):
     path = self.links.get(name, self.links.get(reversed_name))
     if path is None:
       raise errors.AnalysisError(
-        'A word alignment file is missing for the language pair',
+        'A word alignment file is required for each language pair',
         got=name,
-        expected=f'--alignments={name}=FILE',
+        fix=f'Pass --alignments={name}=FILE.',
       )
     links = []
     for line_number, line in file_reading.read_lines(path):
@@ -239,10 +239,9 @@ class ProcrustesStudy(study_base.SeriesStudy):
     max_pairs = getattr(self.source, 'max_pairs', None)
     if len(links) < size or (len(links) > size and size != max_pairs):
       raise errors.AnalysisError(
-        'The word alignment and the sentence pairs differ in number',
-        got=f'{len(links)} lines for {size} sentence pairs',
+        'The word alignment file must contain one line for each sentence '
+        f'pair, but it contains {len(links)} lines for {size} sentence pairs',
         where=path,
-        expected='one line for each sentence pair',
         fix='Run `xlflax analyze alignment --text` on the same text.',
       )
     return links[:size]
@@ -287,11 +286,11 @@ def _word_vectors(
       indices = word_indices[start + result.sentence]
       if indices.size and indices.max() >= num_words:
         raise errors.AnalysisError(
-          'A word link refers to a word position past the end of the sentence',
-          got=f'word {indices.max()}',
-          expected=f'0 to {num_words - 1}',
-          where=f'sentence {start + result.sentence + 1} of {language}',
-          fix='Create the links from the same text, with words counted from 0.',
+          f'In sentence {start + result.sentence + 1} of {language}, a word '
+          f'link refers to word {indices.max()}, but the words of the sentence '
+          f'are numbered from 0 to {num_words - 1}',
+          fix='Create the word links from the same text, and number the '
+          'words from 0.',
         )
       rows = np.full(num_words, -1)
       rows[result.words] = np.arange(len(result.words))

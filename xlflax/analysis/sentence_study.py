@@ -108,10 +108,10 @@ class SentenceRetrievalStudy(study_base.SeriesStudy):
     """Returns retrieval scores without a map, and with a learned map."""
     depths = {models.num_layers(ref) for ref in (case.first, case.second)}
     if len(depths) > 1:
+      first_depth, second_depth = sorted(depths)
       raise errors.AnalysisError(
-        'A layer-by-layer comparison requires models with equal numbers of '
-        'layers',
-        got=' and '.join(f'{depth} layers' for depth in sorted(depths)),
+        'A layer-by-layer comparison requires models with the same number of '
+        f'layers, but the models have {first_depth} and {second_depth} layers'
       )
     layers = study_base.chosen_layers(self.layers, depths.pop())
     test_states = self._states(case, test, layers, models)
@@ -150,7 +150,7 @@ class SentenceRetrievalStudy(study_base.SeriesStudy):
     )
     for states, language in zip((first, second), case.pair, strict=True):
       where = f'language {language}, {case.series}'
-      study_base.check_finite(states, 'A sentence state', where)
+      study_base.check_finite(states, 'A sentence vector', where)
     return SentenceSides(first, second)
 
 
@@ -244,9 +244,9 @@ def score_mapped_layers(
   depths = [len(side) for sides in (train, test) for side in sides]
   if len(set(depths)) != 1:
     raise errors.AnalysisError(
-      'Layer-by-layer maps require equal numbers of layers',
-      got=f'{depths} layers',
-      expected='the same number for both languages, in training and test',
+      'Layer-by-layer maps require the same number of layers for both '
+      'languages in the training and test data, but the numbers of layers are '
+      f'{depths}'
     )
   first, second = [], []
   for train_source, train_target, test_source, test_target in zip(

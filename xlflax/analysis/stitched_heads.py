@@ -48,20 +48,17 @@ def stitch_eval_model(
   head = source.params.get('heads', {}).get(name)
   if not isinstance(objective, finetuning_objective.FineTuning) or head is None:
     raise errors.AnalysisError(
-      'The source model does not have a head for the objective',
+      'The source model does not have a head for this objective',
       got=name,
-      expected='one of '
-      + (', '.join(source.params.get('heads', {})) or 'none'),
-      fix=(
-        'Pass the name of a head as --objective, or fine-tune the source model.'
-      ),
+      expected=', '.join(source.params.get('heads', {})) or None,
+      fix='Pass the name of a head as --objective, or fine-tune the source '
+      'model.',
     )
   if objective.reads_decoder(source.model):
     raise errors.AnalysisError(
-      'Mapped hidden states require a head that reads the encoder',
-      got=f'objective {name!r}, which reads the states of a decoder',
-      expected="a head with states_from='encoder'",
-      fix="Fine-tune with states_from='encoder'.",
+      f'The head of the objective {name!r} must read the hidden states of the '
+      'encoder, but it reads the hidden states of the decoder',
+      fix="Fine-tune the model with states_from='encoder'.",
     )
   source_depth = source.model.config.num_layers
   target_depth = target.model.config.num_layers

@@ -84,10 +84,9 @@ class SeriesStudy(Study):
     names = [series.name for series in self.series]
     if not names or len(set(names)) < len(names):
       raise errors.ConfigError(
-        'An analysis requires at least one model series, and series names must '
-        'be distinct',
+        'The flag --models must specify at least one model series, and the '
+        'names of the series must be different',
         got=', '.join(names) or 'no series',
-        where='--models',
       )
 
   def cases(
@@ -154,8 +153,7 @@ def check_finite(states: np.ndarray, what: str, where: str) -> None:
   """
   if not np.isfinite(states).all():
     raise errors.AnalysisError(
-      f'{what} contains values that are not finite',
-      got='NaN or infinity',
+      f'{what} contains NaN or infinity',
       where=where,
       fix="Check that the checkpoint's parameters are finite.",
     )
@@ -177,9 +175,9 @@ def chosen_layers(layers: Sequence[int] | None, count: int) -> list[int]:
   for layer in layers:
     if not -count <= layer < count:
       raise errors.AnalysisError(
-        'The model does not have the requested layer',
+        'A layer index must be between 0 (the embeddings) and '
+        f'{count - 1}, or negative to count from the last layer',
         got=layer,
-        expected=f'0 (embeddings) to {count - 1}, or counted from the end',
       )
   return sorted({layer % count for layer in layers})
 

@@ -83,7 +83,7 @@ class LearningCurvesStudy(study_base.Study):
     if missing or not tasks:
       with failures.guard(str(directory)):
         raise errors.AnalysisError(
-          'The run does not have evaluation results for a task',
+          'The run does not contain evaluation results for the requested tasks',
           got=', '.join(available_tasks) or None,
           where=str(folder),
           expected=', '.join(missing)
@@ -115,10 +115,9 @@ class LearningCurvesStudy(study_base.Study):
     metric = self.metric or (*result.score_metrics, *scores)[0]
     if metric not in scores:
       raise errors.AnalysisError(
-        'The task does not report the requested metric',
+        f'Task {task!r} does not report the requested metric at step {step}',
         got=metric,
         expected='one of ' + ', '.join(scores),
-        where=f'step {step}',
         fix='Pass tasks that report this metric, or a different metric.',
       )
     return [

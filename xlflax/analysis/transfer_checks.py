@@ -41,10 +41,10 @@ def finite_states(
   depth = eval_model.model.config.num_layers
   if layer > depth:
     raise errors.AnalysisError(
-      'The model does not have the layer of the head',
+      'The model does not have the layer of the head. The layers of the '
+      f'model are numbered from 0 (the embeddings) to {depth}',
       got=layer,
       where=name,
-      expected=f'a layer from 0 (embeddings) to {depth}',
       fix='Use a head on a layer that both models have.',
     )
   for part in source.languages():
@@ -71,7 +71,7 @@ def finite_head(
     AnalysisError: If a parameter is not finite.
   """
   for leaf in jax.tree.leaves(eval_model.params['heads'][objective]):
-    study_base.check_finite(np.asarray(leaf, np.float32), 'A head', name)
+    study_base.check_finite(np.asarray(leaf, np.float32), 'The head', name)
 
 
 def orient_map(
@@ -110,10 +110,9 @@ def orient_map(
     endpoint_indices = {pair.index(code) for code in languages if code in pair}
     if len(endpoint_indices) != 1 or not set(languages) <= set(pair):
       raise errors.AnalysisError(
-        "The languages of the text do not determine the map's direction",
+        f'The text of --test must be in only one of the languages {pair[0]} '
+        f'and {pair[1]}, which determines the direction of the map',
         got=', '.join(languages),
-        expected=f'text in one of the two languages {pair[0]} and {pair[1]}',
-        where='--test',
       )
     return (
       alignment_maps.invert_map(saved) if endpoint_indices == {1} else saved

@@ -79,7 +79,8 @@ class TransferMatrixStudy(study_base.Study):
     if missing or not tasks:
       with failures.guard(str(directory)):
         raise errors.AnalysisError(
-          'The folder does not contain a transfer matrix for a task',
+          'The folder does not contain a transfer matrix for each requested '
+          'task',
           got=', '.join(available) or None,
           where=str(directory),
           expected=', '.join(missing) or 'directions.<task>.csv',
@@ -95,7 +96,8 @@ def _read_matrix(path: pathlib.Path) -> list[analysis_report.Row]:
       lines = list(csv.DictReader(stream))
   except ValueError as error:
     raise errors.AnalysisError(
-      'The transfer matrix is not UTF-8', where=str(path)
+      'The file of the transfer matrix must be encoded in UTF-8',
+      where=str(path),
     ) from error
   rows: list[analysis_report.Row] = []
   for number, line in enumerate(lines, 2):
@@ -109,10 +111,10 @@ def _read_matrix(path: pathlib.Path) -> list[analysis_report.Row]:
       ]
     except (KeyError, TypeError, ValueError) as error:
       raise errors.AnalysisError(
-        'A line of the transfer matrix cannot be parsed',
+        'Each line of a transfer matrix must contain the columns `train` and '
+        '`gap` and one score per language',
         got=str(line),
-        expected='the columns train and gap, and one score per language',
-        where=f'{path}:{number}',
+        where=errors.line_location(path, number),
       ) from error
   if not rows:
     raise errors.AnalysisError(

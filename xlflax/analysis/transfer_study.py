@@ -136,13 +136,12 @@ class HeadTransferStudy(study_base.Study):
     layer = _head_layer(source, name)
     if saved.about.get('layer', layer) != layer:
       raise errors.AnalysisError(
-        'The map belongs to a different layer than the head',
+        'The map must belong to the same layer as the head',
         got=saved.about['layer'],
         expected=layer,
         where=head.map,
-        fix=(
-          'Pass one --alignment_map for each --head_model, in the same order.'
-        ),
+        fix='Pass one --alignment_map for each --head_model, in the same '
+        'order.',
       )
     transfer_checks.finite_head(source, name, name=str(source_ref))
     for eval_model, ref in ((source, source_ref), (target, target_ref)):

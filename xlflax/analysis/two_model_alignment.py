@@ -40,7 +40,7 @@ class CheckedAlignment(word_alignment_task.WordAlignment):
       block, self._unchecked_states(eval_model, block, notes), strict=True
     ):
       for side in sides:
-        study_base.check_finite(side, 'A word state', f'sentence {example.id}')
+        study_base.check_finite(side, 'A word vector', f'sentence {example.id}')
       yield sides
 
   def _unchecked_states(self, eval_model, block, notes):
@@ -167,12 +167,13 @@ def load_maps(
       )
   if any(layer not in maps_by_layer for layer in range(layers)):
     available_layers = ', '.join(map(str, sorted(maps_by_layer)))
+    contents = (
+      f'maps of the layers {available_layers}' if maps_by_layer else 'no maps'
+    )
     raise errors.AnalysisError(
-      'Some layers do not have a map between the two models',
-      got=f'maps of layers {available_layers}' if maps_by_layer else 'no maps',
-      expected=(
-        f'maps of layers 0 to {layers - 1} from {first} to {second}, {pair}'
-      ),
+      f'The directory must contain maps from {first} to {second} for the '
+      f'language pair {pair} and the layers 0 to {layers - 1}, but it '
+      f'contains {contents}',
       where=str(directory),
       fix='Run `xlflax analyze procrustes` on the same series.',
     )

@@ -108,16 +108,14 @@ class WordMeans:
     """
     if not -self.sums.shape[1] <= layer < self.sums.shape[1]:
       raise errors.AnalysisError(
-        'The model does not have the requested layer',
+        f'The layer index must be between 0 and {self.sums.shape[1] - 1}',
         got=layer,
-        expected=f'a layer from 0 to {self.sums.shape[1] - 1}',
       )
     rows = np.flatnonzero(self.counts >= max(least, 1))
     if not rows.size:
       raise errors.AnalysisError(
-        'None of the words occurs often enough in the corpus',
-        got=f'{len(self.words)} words, {self.sentences} sentences',
-        expected=f'a word that occurs at least {least} times',
+        f'None of the {len(self.words)} words occurs at least {least} times '
+        f'in the {self.sentences} sentences of the corpus'
       )
     counts = self.counts[rows, None].astype(np.float32)
     return lexicon_induction.WordVectors(
@@ -188,7 +186,7 @@ class Store:
         'The file of word sums cannot be read',
         got=str(error),
         where=str(path),
-        fix='Delete the file. The sums are then computed again.',
+        fix='Delete the file. The word sums are then computed again.',
       ) from error
     if (
       identity != self.identity
@@ -196,9 +194,9 @@ class Store:
       or sums.shape != fresh.sums.shape
     ):
       raise errors.AnalysisError(
-        'The file contains word sums from a different computation',
-        got=f'{len(stored_words)} words, {identity}',
-        expected=f'{len(fresh.words)} words, {self.identity}',
+        f'The file contains sums for {len(stored_words)} words with the '
+        f'identifier {identity}, but sums for {len(fresh.words)} words with '
+        f'the identifier {self.identity} are required',
         where=str(path),
         fix='Choose a different file, or delete the existing file.',
       )
@@ -236,8 +234,7 @@ def embedding_vectors(
   }
   if not single_tokens:
     raise errors.AnalysisError(
-      'None of the words is a single token of the vocabulary',
-      got=f'{len(words)} words',
+      f'None of the {len(words)} words is a single token of the vocabulary',
       where=language,
     )
   params = parameter_sharing.select_language_params(
