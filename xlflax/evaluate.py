@@ -40,6 +40,9 @@ from xlflax.utils import (
 
 _LOG = logging.getLogger(__name__)
 
+# The location of the gin binding is added to this name.
+_TASKS_LOCATION = 'evaluate.tasks'
+
 
 @class_registry.register('report')
 @dataclasses.dataclass(frozen=True)
@@ -298,16 +301,15 @@ def check_tasks(tasks: Sequence[eval_task.EvalTask]) -> None:
   names = [task.name for task in tasks]
   if not names:
     raise errors.ConfigError(
-      'Evaluation requires at least one task',
-      expected='a list with one or more evaluation tasks',
-      where='evaluate.tasks',
+      '`tasks` must contain at least one evaluation task',
+      where=_TASKS_LOCATION,
       fix='Select tasks with --tasks or in a gin file.',
     )
   if len(set(names)) < len(names):
     raise errors.ConfigError(
-      'Evaluation tasks must have different names',
+      'The evaluation tasks must have different names',
       got=', '.join(names),
-      where='evaluate.tasks',
+      where=_TASKS_LOCATION,
       fix='Set a different `name` for one of the tasks.',
     )
 

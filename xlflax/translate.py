@@ -147,7 +147,7 @@ class LineTranslator:
       record.unlink()
     except OSError as error:
       raise errors.CorpusError(
-        'Reading or writing a file failed during translation',
+        'A file could not be read or written during the translation',
         got=error.strerror or str(error),
         where=error.filename or f'{source} into {output}',
       ) from error
@@ -271,11 +271,10 @@ def _parse_step(step: str | int) -> str | list[int]:
     return step
   if isinstance(step, str) and not step.isdigit():
     raise errors.ConfigError(
-      'The checkpoint step is invalid',
+      "The step of the checkpoint must be 'last' or a training step",
       got=repr(step),
-      expected="'last' or a training step",
-      where='open_translator.step',
-      fix="Pass 'last' or the training step of one of the run's checkpoints.",
+      fix="Pass step='last' or the training step of one of the run's "
+      'checkpoints.',
     )
   return [int(step)]
 
@@ -320,10 +319,9 @@ def _resume(
       )
     elif partial.exists() and partial.stat().st_size:
       raise errors.CorpusError(
-        'The file for partial translations already exists, but was not written '
-        'by an interrupted call',
+        'The file for partial translations already exists, but the record '
+        f'{record.name}, which is written next to it, does not exist',
         got=str(partial),
-        expected=f'no file, or a file with the record {record.name} next to it',
         fix='Remove the file, or pass a different output.',
       )
     partial.write_bytes(b'')

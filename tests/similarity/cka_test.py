@@ -87,7 +87,7 @@ def test_diagonal(states):
   for sums in (all_layers, diagonal):
     sums.update(first, second)
   np.testing.assert_allclose(diagonal.result(), np.diag(all_layers.result()))
-  with raises_error(errors.AnalysisError, got='3 and 2 layers'):
+  with raises_error(errors.AnalysisError, mentions=(3, 2)):
     cka.LayerCKA(layers='diagonal').update(*states)
 
 
@@ -172,7 +172,7 @@ def test_bad_states(states):
     cka.LayerCKA().update(first, second[:, :39])
   broken = first.copy()
   broken[1, 17, 3] = np.nan
-  with raises_error(errors.AnalysisError, where='row 17', mentions=('NaN', 17)):
+  with raises_error(errors.AnalysisError, mentions=('NaN', 17)):
     cka.LayerCKA().update(broken, second)
   sums = cka.LayerCKA()
   sums.update(first, second)

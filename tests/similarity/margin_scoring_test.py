@@ -102,9 +102,7 @@ def test_given_pairs_are_scored_as_in_the_double_loop(sides, kind):
   np.testing.assert_allclose(
     pair_scores, np.diagonal(scores), rtol=1e-5, atol=1e-6
   )
-  with raises_error(
-    errors.AnalysisError, where='margin_scores', mentions=(11, 14)
-  ):
+  with raises_error(errors.AnalysisError, mentions=('margin_scores', 11, 14)):
     margin_scoring.margin_scores(*sides)
 
 

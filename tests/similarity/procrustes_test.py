@@ -96,5 +96,5 @@ def test_bad_sides(rng):
   with pytest.raises(errors.AnalysisError):
     procrustes.fit_vocabulary_alignment(source, target, [])
   target[5] = np.nan
-  with raises_error(errors.AnalysisError, where='row 5', mentions='NaN'):
+  with raises_error(errors.AnalysisError, mentions=('NaN', 5)):
     procrustes.orthogonal_map(source, target)

@@ -67,5 +67,5 @@ def test_degenerate_vectors(vectors):
   with raises_error(errors.AnalysisError, mentions=(0, 3)):
     vector_normalization.iterative_normalization(np.ones((0, 3)))
   vectors[7, 2] = np.nan
-  with raises_error(errors.AnalysisError, where='row 7', mentions='NaN'):
+  with raises_error(errors.AnalysisError, mentions=('NaN', 7)):
     vector_normalization.iterative_normalization(vectors)

@@ -73,7 +73,7 @@ def test_little_entropy_gives_the_best_assignment():
 
 def test_too_little_entropy_is_refused():
   uniform = np.full(2, 0.5)
-  with raises_error(errors.AnalysisError, got=0.001, where='regularization'):
+  with raises_error(errors.AnalysisError, got=0.001, mentions='regularization'):
     word_links.transport_plan(np.eye(2), uniform, uniform, regularization=0.001)
 
 

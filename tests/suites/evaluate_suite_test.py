@@ -258,7 +258,7 @@ def test_watching_a_run(make_suite, runs, tmp_path):
 @pytest.mark.parametrize(
   'fields, values',
   [
-    (dict(names=['nothing']), "suite 'made'"),
+    (dict(names=['nothing']), ('made', 'nothing')),
     (dict(steps=[15]), (15, 'mlm')),
     (dict(watch=True), '--continuous'),
   ],
@@ -269,7 +269,7 @@ def test_mistakes(make_suite, runs, tmp_path, fields, values):
 
 
 def test_a_suite_of_unknown_models():
-  with raises_error(errors.ConfigError, got='b', mentions='s'):
+  with raises_error(errors.ConfigError, got='b', mentions=('a', 's')):
     suite_config.Suite(
       name='s',
       tasks=(

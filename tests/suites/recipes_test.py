@@ -105,5 +105,7 @@ def test_a_result_says_which_recipe_it_has(tmp_path: pathlib.Path):
   )
   suite_result_store.write(result, tmp_path)
   suite_result_store.check_run('m@1', 'r', 'xtreme', tmp_path)
-  with raises_error(errors.RunDirectoryError, where='a.json'):
+  with raises_error(
+    errors.RunDirectoryError, where='a.json', mentions=('xlflax', 'xtreme')
+  ):
     suite_result_store.check_run('m@1', 'r', 'xlflax', tmp_path)

@@ -67,16 +67,15 @@ def load_map(path: validation.FilePath) -> SavedMap:
   except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
     errors.raise_if_system_error(error, path)
     raise errors.AnalysisError(
-      'The alignment map file cannot be read',
+      'The file cannot be read as an alignment map, which must be written by '
+      '`xlflax analyze procrustes`',
       got=str(error),
       where=str(path),
-      expected='a file written by `xlflax analyze procrustes`',
     ) from error
   numbers: list[Any] = [matrix, scale, *(side.means for side in normalizations)]
   if not all(np.isfinite(array).all() for array in numbers):
     raise errors.AnalysisError(
-      'The alignment map contains values that are not finite',
-      got='NaN or infinity',
+      'The alignment map contains NaN or infinity',
       where=str(path),
       fix='Fit the map again with `xlflax analyze procrustes`.',
     )

@@ -159,9 +159,7 @@ class LayerCKA:
     minimum = 4 if self._debiased else 2
     if self.count < minimum:
       raise errors.AnalysisError(
-        'CKA cannot be computed from so few sentences',
-        got=self.count,
-        expected=f'at least {minimum}',
+        f'CKA requires at least {minimum} sentences', got=self.count
       )
     hsic = self._hsic()
     first, second = (
@@ -220,9 +218,8 @@ class LayerCKA:
     if self._diagonal and len(first) != len(second):
       raise errors.AnalysisError(
         "layers='diagonal' requires that both models have the same number of "
-        'layers',
-        got=f'{len(first)} and {len(second)} layers',
-        expected="equal numbers of layers, or layers='all'",
+        f'layers, but found {len(first)} and {len(second)} layers',
+        fix="Pass models with the same number of layers, or set layers='all'.",
       )
     sizes = [(len(states), states.shape[2]) for states in (first, second)]
     if self.count and self._sizes != sizes:

@@ -53,10 +53,8 @@ def find_nearest(
   vector_checks.check_same_dimension(first, second)
   if bool(len(first)) != bool(len(second)):
     raise errors.AnalysisError(
-      'One of the two sets of vectors is empty, but the other set is not',
-      got=f'shapes {first.shape} and {second.shape}',
-      expected='two non-empty sets',
-      where='cosine.find_nearest',
+      '`find_nearest` requires two non-empty sets of vectors, but found arrays '
+      f'of shape {first.shape} and {second.shape}',
       fix='Check that both sets of texts contain at least one text.',
     )
   first, second = normalize_rows(first), normalize_rows(second)
@@ -80,10 +78,7 @@ def retrieval_accuracy(indices: np.ndarray) -> float:
   indices = vector_checks.check_axes(indices, 'indices', 'vectors')
   if not len(indices):
     raise errors.AnalysisError(
-      'The retrieval accuracy of an empty array is undefined',
-      got='shape (0,)',
-      expected='at least one index',
-      where='cosine.retrieval_accuracy',
+      '`retrieval_accuracy` requires at least one index', got=len(indices)
     )
   return float(np.mean(indices == np.arange(len(indices))))
 

@@ -109,11 +109,10 @@ def precision_at_k(
   indices = vector_checks.check_axes(indices, 'indices', 'queries, top')
   if not len(indices) or len(indices) != len(gold) or indices.shape[1] < k:
     raise errors.AnalysisError(
-      'The precision at k is undefined for these translations',
-      got=f'{indices.shape[-1]} translations for each of {len(indices)} '
-      'queries, '
-      f'gold translations of {len(gold)} queries',
-      expected=f'at least {k} translations per query, and at least one query',
+      f'The precision at k={k} requires gold translations and at least {k} '
+      f'translations for every query. Found {len(indices)} queries with '
+      f'{indices.shape[1]} translations each, and gold translations for '
+      f'{len(gold)} queries'
     )
   is_correct = [
     not set(row[:k].tolist()).isdisjoint(correct)

@@ -145,10 +145,8 @@ def margin_scores(
   ]
   if len(first) != len(second):
     raise errors.AnalysisError(
-      'Paired sets of vectors must contain the same number of vectors',
-      got=f'{len(first)} and {len(second)} vectors',
-      expected='equal numbers of vectors',
-      where='margin_scores',
+      '`margin_scores` requires two sets with the same number of vectors, but '
+      f'found {len(first)} and {len(second)} vectors'
     )
   means = [
     result.scores.mean(1, dtype=np.float64)

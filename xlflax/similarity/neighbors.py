@@ -110,9 +110,7 @@ def check_arguments(queries: np.ndarray, keys: np.ndarray, k: int) -> None:
   )
   if k < 1:
     raise errors.AnalysisError(
-      'The number of neighbors `k` must be positive',
-      got=k,
-      expected='at least 1',
+      'The number of neighbors `k` must be at least 1', got=k
     )
 
 

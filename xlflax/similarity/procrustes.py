@@ -136,8 +136,8 @@ def fit_vocabulary_alignment(
   pairs = _check_pairs(pairs, (len(source), len(target)))
   if not len(pairs):
     raise errors.AnalysisError(
-      'Fitting an alignment map requires at least one pair of words',
-      got='no dictionary pair for which both words have vectors',
+      'Fitting an alignment map requires at least one dictionary pair for '
+      'which both words have vectors',
       fix='Check the letter case of both languages and the order of each pair.',
     )
   sides = [
@@ -154,10 +154,9 @@ def _check_pairs(pairs: np.ndarray, sizes: tuple[int, int]) -> np.ndarray:
   """Returns valid pairs of row indices, int64 of shape [P, 2]."""
   if pairs.size and (pairs.ndim != 2 or pairs.shape[1] != 2):
     raise errors.AnalysisError(
-      '`pairs` must have two columns',
-      got=f'shape {pairs.shape}',
-      expected='an array of shape [pairs, 2]',
-      where='fit_vocabulary_alignment.pairs',
+      '`pairs` of `fit_vocabulary_alignment` must be an array of shape [pairs, '
+      '2]',
+      got=pairs.shape,
       fix='Create `pairs` with xlflax.analysis.lexicon_induction.index_pairs.',
     )
   pairs = pairs.astype(np.int64).reshape(-1, 2)
@@ -165,14 +164,11 @@ def _check_pairs(pairs: np.ndarray, sizes: tuple[int, int]) -> np.ndarray:
     outside = column[(column < 0) | (column >= size)]
     if outside.size:
       raise errors.AnalysisError(
-        '`pairs` contains an invalid row index',
-        got=f'row {outside[0]}',
-        expected=f'a row from 0 to {size - 1}',
-        where='fit_vocabulary_alignment.pairs',
-        fix=(
-          'Pass pairs of row indices: first the row of `source`, then the '
-          'row of `target`.'
-        ),
+        '`pairs` of `fit_vocabulary_alignment` must contain row indices from 0 '
+        f'to {size - 1}',
+        got=outside[0],
+        fix='Pass pairs of row indices: first the row of `source`, then the '
+        'row of `target`.',
       )
   return pairs
 

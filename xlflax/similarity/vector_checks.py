@@ -21,18 +21,17 @@ def check_vectors(array: np.ndarray, name: str) -> np.ndarray:
   array = np.asarray(array)
   if array.ndim != 2 or not array.size:
     raise errors.AnalysisError(
-      f'The vectors of {name} must be a non-empty matrix',
-      got=f'shape {array.shape}',
-      expected='an array of shape [vectors, dimensions]',
+      f'The vectors of {name} must be a non-empty array of shape [vectors, '
+      'dimensions]',
+      got=array.shape,
     )
   step = max(1, _BLOCK // array.shape[1])
   for start in range(0, len(array), step):
     finite = np.isfinite(array[start : start + step]).all(-1)
     if not finite.all():
       raise errors.AnalysisError(
-        f'The vectors of {name} must be finite',
-        got='NaN or infinity',
-        where=f'row {start + int(finite.argmin())}',
+        f'The vectors of {name} must be finite, but row '
+        f'{start + int(finite.argmin())} contains NaN or infinity',
         fix='Check that all parameters in the checkpoint are finite.',
       )
   return array
@@ -42,9 +41,8 @@ def check_same_dimension(first: np.ndarray, second: np.ndarray) -> None:
   """Raises AnalysisError if two arrays differ in their last dimension."""
   if first.shape[-1] != second.shape[-1]:
     raise errors.AnalysisError(
-      'Both sets of vectors must have the same number of dimensions',
-      got=f'{first.shape[-1]} and {second.shape[-1]} dimensions',
-      expected='equal dimensions',
+      'Both sets of vectors must have the same number of dimensions, but found '
+      f'{first.shape[-1]} and {second.shape[-1]} dimensions'
     )
 
 
@@ -52,9 +50,8 @@ def check_same_length(first: np.ndarray, second: np.ndarray) -> None:
   """Raises AnalysisError if two arrays have different lengths."""
   if len(first) != len(second):
     raise errors.AnalysisError(
-      'Paired sets of vectors must contain the same number of vectors',
-      got=f'{len(first)} and {len(second)} vectors',
-      expected='equal numbers of vectors',
+      'Paired sets of vectors must contain the same number of vectors, but '
+      f'found {len(first)} and {len(second)} vectors'
     )
 
 
@@ -77,11 +74,10 @@ def check_axes(array: np.ndarray, name: str, axes: str) -> np.ndarray:
     is_valid = array.ndim >= len(names)
   if not is_valid:
     raise errors.AnalysisError(
-      f'`{name}` has the wrong number of axes',
-      got=f'shape {array.shape}',
-      expected=f'an array with the axes [{axes}]',
-      where=name,
-      fix='Pass one array with these axes. array[None] adds a leading axis.',
+      f'`{name}` must be an array with the axes [{axes}]',
+      got=array.shape,
+      fix='Pass one array with these axes. Use array[None] to add a leading '
+      'axis.',
     )
   return array
 
@@ -92,9 +88,7 @@ def check_shape(
   """Raises AnalysisError if an array does not have the expected shape."""
   if array.shape != expected:
     raise errors.AnalysisError(
-      f'The shape of `{name}` does not match the shapes of the other arrays',
-      got=f'shape {array.shape}',
-      expected=f'shape {expected}',
-      where=name,
+      f'`{name}` must have the shape {expected} to match the other arrays',
+      got=array.shape,
       fix='Pass arrays for the same words in the same order.',
     )

@@ -92,9 +92,8 @@ def iterative_normalization(
     norms = np.linalg.norm(normalized, axis=-1, keepdims=True)
     if not means and norms.max() <= 1e-6:
       raise errors.AnalysisError(
-        'Iterative normalization requires vectors that are not all equal',
-        got=f'{len(normalized)} vectors',
-        expected='at least two different vectors',
+        'Iterative normalization requires at least two different vectors, but '
+        f'all {len(normalized)} vectors are equal'
       )
     normalized /= np.where(norms > 0, norms, 1)
     means.append(mean)

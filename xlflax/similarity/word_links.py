@@ -56,7 +56,6 @@ def parse_methods(
   if not methods:
     raise errors.ConfigError(
       'Word alignment requires at least one method',
-      got='no method',
       expected=' or '.join(method.value for method in Method),
       where=where,
     )
@@ -154,10 +153,9 @@ def transport_plan(
   )
   if regularization < _MIN_REGULARIZATION:
     raise errors.AnalysisError(
-      'The entropic regularization is too small, which would cause underflow',
+      f'`regularization` must be at least {_MIN_REGULARIZATION}, because '
+      'smaller values cause underflow',
       got=regularization,
-      expected=f'at least {_MIN_REGULARIZATION}',
-      where='regularization',
     )
   kernel = np.exp(
     (similarity - similarity.max((-1, -2), keepdims=True)) / regularization
@@ -220,7 +218,7 @@ def link_matrix(
     return links if threshold is None else links & (similarity > threshold)
   if plan is None:
     raise errors.AnalysisError(
-      'The transport methods require a transport plan',
+      'This word alignment method requires a transport plan',
       got=method.value,
       fix='Pass plan=transport_plan(...).',
     )

@@ -132,9 +132,8 @@ def _watch(model_dirs, evaluate, poll_seconds, timeout_seconds):
   """Evaluates the checkpoints of a run as they are written."""
   if len(model_dirs) != 1:
     raise errors.ConfigError(
-      'Continuous evaluation supports only a single run',
+      'The flag --continuous supports only a single run',
       got=', '.join(model_dirs),
-      where='--continuous',
     )
   run = saved_run.load_run(model_dirs[0])
   report = None

@@ -164,31 +164,38 @@ class PaperTable:
     for name, count in collections.Counter(row_names).items():
       if count > 1:
         raise errors.ConfigError(
-          'Row identifiers must be unique',
+          'The values in the column `row` of the published scores must be '
+          'unique',
           got=name,
-          where=f'{self.published}, column row',
+          where=self.published,
         )
     for row in self.rows:
       if row.run:
-        self._check_names([row.setting], self.scores, f'setting of {row.row}')
+        self._check_names(
+          [row.setting], self.scores, f'the setting of row {row.row!r}'
+        )
       if row.reference:
-        self._check_names([row.reference], row_names, f'reference of {row.row}')
+        self._check_names(
+          [row.reference], row_names, f'the reference of row {row.row!r}'
+        )
     for setting, sources in self.scores.items():
-      self._check_names(sources, self.columns, f'columns of {setting!r}')
+      self._check_names(
+        sources, self.columns, f'the columns of setting {setting!r}'
+      )
       for column, source in sources.items():
         if not 2 <= len(source) <= len(ScoreSource._fields):
           raise errors.ConfigError(
-            'A score must have a task and a metric, and optionally a run',
+            f'The score in column {column!r} must consist of a task, a metric '
+            "and optionally a run, such as ('xnli', 'accuracy/fr')",
             got=source,
-            expected="a tuple such as ('xnli', 'accuracy/fr')",
-            where=f'PaperTable.scores, column {column!r}',
+            where=errors.field_location(self, 'scores'),
           )
       names = [source[0] for source in sources.values()]
-      self._check_names(names, tasks, f'tasks of {setting!r}')
+      self._check_names(names, tasks, f'the tasks of setting {setting!r}')
     for column, parts in self.means.items():
       names = [column, *(name for part in parts for name in _to_tuple(part))]
-      self._check_names(names, self.columns, f'mean {column!r}')
-    self._check_names(self.summary, self.columns, 'summary')
+      self._check_names(names, self.columns, f'the mean {column!r}')
+    self._check_names(self.summary, self.columns, 'the summary')
 
   def _check_names(
     self, names: Iterable[str], valid: Iterable[str], place: str
@@ -198,10 +205,10 @@ class PaperTable:
     for name in names:
       if name not in valid_names:
         raise errors.ConfigError(
-          'The table refers to a name that does not exist',
+          f'In {place}, the PaperTable {self.source!r} refers to a name that '
+          'does not exist',
           got=name,
           expected='one of ' + ', '.join(valid_names),
-          where=f'PaperTable {self.source!r}, {place}',
           fix=name_suggestions.did_you_mean(name, valid_names),
         )
 
@@ -228,10 +235,9 @@ class PaperTable:
       runs = [path for path in candidates if path.name in self.tasks_by_run]
       if not runs:
         raise errors.ConfigError(
-          'The directory contains no run that the table compares',
+          '--model_dir must contain at least one run of the table',
           got=directory,
-          expected='the run names ' + ', '.join(self.tasks_by_run),
-          where='--model_dir',
+          expected='one of the runs ' + ', '.join(self.tasks_by_run),
           fix='Pass the directory of one of these runs, or its parent '
           'directory.',
         )
@@ -240,10 +246,9 @@ class PaperTable:
     for name, count in collections.Counter(names).items():
       if count > 1:
         raise errors.ConfigError(
-          'Two model directories have the same name',
+          '--model_dir must contain one directory for each run of the table, '
+          'but two directories have the same name',
           got=name,
-          expected='one directory for each run of the table',
-          where='--model_dir',
         )
     return directories
 
@@ -327,10 +332,10 @@ def _find_file(name: str) -> pathlib.Path:
     if path.is_file():
       return path
   raise errors.ConfigError(
-    'The file of published scores does not exist',
+    'The file of published scores does not exist. The name must be the path of '
+    'a CSV file, or a path relative to gin_configs/',
     got=name,
-    expected='a CSV file, as a path or as a path in gin_configs/',
-    where='PaperTable.published',
+    where=errors.field_location(PaperTable, 'published'),
   )
 
 
@@ -342,37 +347,36 @@ def _read_published(
     text = path.read_text(encoding='utf-8-sig')
   except ValueError as error:
     raise errors.ConfigError(
-      'The file of published scores is not UTF-8', where=str(path)
+      'The file of published scores must be encoded in UTF-8', where=str(path)
     ) from error
   with io.StringIO(text, newline='') as file:
     reader = csv.DictReader(file)
     names = tuple(reader.fieldnames or ())
     if names[: len(_ROW_COLUMNS)] != _ROW_COLUMNS:
       raise errors.ConfigError(
-        'The file of published scores has an invalid header',
+        'The header of the published scores must start with the columns '
+        f'{",".join(_ROW_COLUMNS)}, followed by the columns of the table',
         got=','.join(names),
-        expected=','.join(_ROW_COLUMNS) + ' and the columns of the table',
-        where=f'{path}:1',
+        where=errors.line_location(path, 1),
       )
     columns = names[len(_ROW_COLUMNS) :]
     rows = tuple(
-      _parse_row(record, columns, f'{path}:{reader.line_num}')
+      _parse_row(record, columns, errors.line_location(path, reader.line_num))
       for record in reader
     )
   return columns, rows
 
 
 def _parse_row(
-  record: Mapping[str, str], columns: Sequence[str], place: str
+  record: Mapping[str, str], columns: Sequence[str], location: str
 ) -> PublishedRow:
   """Returns a row of the published table."""
   scores = {}
   if None in record or None in record.values():
     raise errors.ConfigError(
-      'A row and the header of the published scores have different numbers of '
-      'columns',
-      expected=f'{len(_ROW_COLUMNS) + len(columns)} columns',
-      where=place,
+      'Every row of the published scores must have as many columns as the '
+      f'header, which has {len(_ROW_COLUMNS) + len(columns)} columns',
+      where=location,
     )
   for column in columns:
     text = record[column]
@@ -382,9 +386,9 @@ def _parse_row(
       scores[column] = float(text)
     except ValueError:
       raise errors.ConfigError(
-        'A published score must be a number',
+        f'The published score in column {column!r} must be a number',
         got=text,
-        where=f'{place}, column {column!r}',
+        where=location,
       ) from None
   return PublishedRow(
     **{name: record[name] for name in _ROW_COLUMNS}, scores=scores

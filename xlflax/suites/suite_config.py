@@ -92,18 +92,17 @@ class Suite:
     names = [task.name for task in self.tasks]
     if not names or len(set(names)) < len(names):
       raise errors.ConfigError(
-        'A suite must contain at least one task, and task names must be '
-        'distinct',
+        f'The suite {self.name!r} must contain at least one task, and its '
+        'tasks must have different names',
         got=', '.join(names) or 'no tasks',
-        where=f'suite {self.name!r}',
       )
     for task in self.tasks:
       if task.trials is not None and task.trials not in names:
         raise errors.ConfigError(
-          '`trials` must name a task of the same suite',
+          f'The field `trials` of the task {task.name!r} must be the name of a '
+          f'task of the suite {self.name!r}',
           got=task.trials,
           expected='one of ' + ', '.join(names),
-          where=f'suite {self.name!r}, task {task.name}',
         )
     if self.table is not None:
       self.table.check(names)
@@ -142,10 +141,9 @@ class Suite:
     unknown_names = sorted(set(names or ()) - set(available_names))
     if unknown_names:
       raise errors.ConfigError(
-        'The suite does not contain the requested task',
+        f'The suite {self.name!r} does not contain the requested tasks',
         got=', '.join(unknown_names),
         expected='some of ' + ', '.join(available_names),
-        where=f'suite {self.name!r}',
         fix=name_suggestions.did_you_mean(unknown_names[0], available_names)
         or 'Pass names of its tasks with --tasks.',
       )

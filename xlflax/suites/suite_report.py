@@ -106,7 +106,8 @@ class TaskResult:
         continue
       if duplicates := metrics.keys() & result.metrics.keys():
         raise errors.ConfigError(
-          "Two evaluation tasks of a suite's task report the same metric",
+          'The task of the suite contains two evaluation tasks that report the '
+          'same metric',
           got=', '.join(sorted(duplicates)),
           where=self.task,
           fix='Define the evaluation tasks in two separate tasks of the suite.',

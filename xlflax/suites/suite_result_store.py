@@ -90,19 +90,15 @@ def check_run(model: str, run: str, recipe: str, output: pathlib.Path) -> None:
     )
     if stored_recipe != recipe:
       raise errors.RunDirectoryError(
-        'The output directory contains results of a different recipe',
-        got=f'recipe {recipe}',
-        expected=f'recipe {stored_recipe}',
+        f'The suite uses the recipe {recipe!r}, but the output directory '
+        f'contains results of the recipe {stored_recipe!r}',
         where=str(path),
         fix='Pass a separate --output for each recipe.',
       )
     if stored_run != run:
       raise errors.RunDirectoryError(
-        'The output directory contains results of a different run with the '
-        'name '
-        f'{model}',
-        got=f'run {run}',
-        expected=f'run {stored_run}',
+        f'The output directory contains results of the run {stored_run}, but '
+        f'the run {run} has the same name {model!r}',
         where=str(path),
         fix='Pass a different --output, or rename one of the two model '
         'directories.',
@@ -128,7 +124,7 @@ def _read_record(path: pathlib.Path, into: Callable[[Any], Any]) -> Any:
   return checksums.read_json(
     path,
     error=errors.RunDirectoryError,
-    message="The record of a suite's result is damaged",
+    message='The file with a result of the suite is damaged',
     has_digest=True,
     fix='Delete the file and run the suite again.',
     convert=into,

@@ -64,7 +64,7 @@ def models(model_dirs: Sequence[str], step: int | None = None) -> list[Model]:
       raise errors.CheckpointError(
         'The run does not have the requested checkpoint',
         where=directory,
-        got='the last checkpoint' if step is None else f'step {step}',
+        got='last' if step is None else step,
         expected='one of the steps ' + ', '.join(map(str, steps))
         if steps
         else 'a run with a finished checkpoint',
@@ -151,9 +151,8 @@ def _labels(model_dirs: Sequence[str]) -> list[str]:
   parts = [pathlib.Path(path).absolute().parts for path in model_dirs]
   if len(set(parts)) < len(parts):
     raise errors.ConfigError(
-      'The same model directory is given more than once',
+      '--model_dir must not contain the same directory more than once',
       got=', '.join(model_dirs),
-      where='--model_dir',
     )
   for size in range(1, max(map(len, parts)) + 1):
     names = ['_'.join(path_parts[-size:]).strip('/') for path_parts in parts]
