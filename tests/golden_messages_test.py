@@ -18,8 +18,8 @@ _MISSING_RUN = (
   'written by `xlflax train`.'
 )
 _MISSING_CORPUS = (
-  'The corpus directory does not exist. Got: nowhere. Expected: a directory '
-  'with a folder mono/ or parallel/.'
+  'The corpus directory does not exist. Got: nowhere. What to do: Pass a '
+  'directory that contains a folder mono/ or parallel/.'
 )
 _MISSING_VOCABULARY = (
   'The directory does not contain a vocabulary. Got: nowhere. Expected: a '
@@ -31,9 +31,9 @@ _SAME_NAME = (
   "entry 1, dataset 'b'. What to do: Set a different `name` for one of them."
 )
 _NOT_UTF8 = (
-  'A line is not valid UTF-8. Got: byte 0xff at column 3. Expected: UTF-8 '
-  'text. Where: corpus/mono/en.txt:2. What to do: Convert the file, for '
-  'instance with iconv -t UTF-8.'
+  'A line of a text file is not valid UTF-8. Got: byte 0xff at column 3. '
+  'Where: corpus/mono/en.txt:2. What to do: Convert the file to UTF-8, for '
+  'example with `iconv -t UTF-8`.'
 )
 
 

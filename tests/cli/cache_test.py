@@ -236,8 +236,11 @@ def test_own_tasks_by_module(folders, tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(
   'flags, message',
   [
-    (['--mixture=corpus.mon'], 'No task or mixture with this name'),
-    (['--split=test'], 'The test split contains no text'),
+    (
+      ['--mixture=corpus.mon'],
+      'The requested task or mixture is not registered',
+    ),
+    (['--split=test'], 'The test split of the task or mixture'),
     (['--num_workers=0'], 'Got: 0'),
     (['--beam_options=--runner=DirectRunner'], 'Got: --beam_options'),
   ],

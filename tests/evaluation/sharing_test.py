@@ -234,7 +234,7 @@ def test_retrieval_needs_a_language_of_the_model(eval_model, corpus):
     retrieval_task.Retrieval(source=_Unknown()), eval_model
   ).failures
   assert failure.message == (
-    'The model has no parameters for this language. Got: ja. '
+    'The model has no parameters for the requested language. Got: ja. '
     'Expected: one of en, fr.'
   )
 

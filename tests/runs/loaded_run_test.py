@@ -219,7 +219,11 @@ def test_truncated_texts_are_logged(run, sentences, caplog):
     ('Hund', dict(languages='de'), 'into a list'),
     (['Hund'], {}, 'Run.encode.languages'),
     (['Hund'], dict(languages=['de', 'ja']), '2 languages for 1 texts'),
-    (['Hund'], dict(languages='fr'), 'no parameters for this language'),
+    (
+      ['Hund'],
+      dict(languages='fr'),
+      'no parameters for the requested language',
+    ),
     (['Hund'], dict(languages='de', layer=3), r'0 \(embeddings\) to 2'),
     (['Hund'], dict(languages='de', layer='first'), "'first'"),
     (['Hund'], dict(languages='de', pooling='max'), 'mean'),

@@ -117,10 +117,10 @@ def test_mistakes_are_refused(tmp_path):
   with raises_error(errors.CorpusError, mentions=('sw', 'en', 'de', 'fi')):
     aligned_corpora.write_aligned_corpus(_texts(), tmp_path / 'c', pivot='sw')
   (tmp_path / 'file').touch()
-  with raises_error(errors.CorpusError, where='--output'):
+  with raises_error(errors.CorpusError, got=tmp_path, mentions='--output'):
     aligned_corpora.write_aligned_corpus(_texts(), tmp_path, pivot='en')
   texts = _texts() | {'fi': _texts()['en']}
-  with raises_error(errors.CorpusError, got='fi'):
+  with raises_error(errors.CorpusError, mentions='fi'):
     aligned_corpora.write_aligned_corpus(texts, tmp_path / 'c', pivot='en')
 
 
@@ -141,9 +141,8 @@ def test_a_late_error_leaves_no_corpus(tmp_path):
   languages = {**_texts(), 'xx': [Page('page0', {'note': '12'})]}
   output = tmp_path / 'c'
   output.mkdir()
-  with raises_error(errors.CorpusError) as caught:
+  with raises_error(errors.CorpusError, mentions='xx'):
     aligned_corpora.write_aligned_corpus(
       languages, output, pivot='en', held_out=HALF
     )
-  assert caught.value.got == 'xx'
   assert list(tmp_path.rglob('*')) == [output]

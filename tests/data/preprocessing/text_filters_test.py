@@ -109,10 +109,7 @@ def test_a_language_without_a_known_script():
     ({'max_ratio': 0.5}, 0.5),
     ({'max_ratio': float('nan')}, 'nan'),
     ({'min_characters': -1}, -1),
-    (
-      {'min_characters': 9, 'max_characters': 8},
-      'min_characters=9, max_characters=8',
-    ),
+    ({'min_characters': 9, 'max_characters': 8}, 8),
   ],
 )
 def test_settings_that_cannot_be(settings, got):

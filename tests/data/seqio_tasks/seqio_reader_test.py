@@ -131,7 +131,7 @@ def test_malformed_lines_and_missing_splits(registry, tmp_path, toy_vocabulary):
       task_reader.read_tokenized_examples('r6.parallel.de_en', toy_vocabulary)
     )
   with raises_error(
-    errors.CorpusError, got='test', where='task r6.parallel.de_en'
+    errors.CorpusError, got='test', mentions='r6.parallel.de_en'
   ):
     list(
       task_reader.read_tokenized_examples(

@@ -35,7 +35,7 @@ class BadRecordCount:
   examples: tuple[str, ...]
 
   def __str__(self) -> str:
-    return f'{self.count:,} × {self.problem} {"; ".join(self.examples)}'
+    return f'{self.count:,} × {self.problem}: {"; ".join(self.examples)}'
 
 
 class BadRecords:

@@ -20,7 +20,7 @@ def read_tf_records(stream: BinaryIO) -> Iterator[bytes]:
     size = int.from_bytes(header[:8], 'little')
     body = stream.read(size + 4) if size <= _MAX_RECORD_BYTES else b''
     if len(body) < size + 4:
-      raise ValueError('a record is truncated')
+      raise ValueError('A record of the TFRecord file is truncated')
     yield body[:-4]
 
 
@@ -31,7 +31,7 @@ def read_array_records(path: pathlib.Path) -> Iterator[bytes]:
   try:
     reader = array_record_module.ArrayRecordReader(str(path))
     if not reader.ok():
-      raise ValueError('the index of the file cannot be read')
+      raise ValueError('The index of the ArrayRecord file cannot be read')
     count = reader.num_records()
     for start in range(0, count, _RECORDS_PER_READ):
       yield from reader.read(start, min(start + _RECORDS_PER_READ, count))
@@ -59,7 +59,9 @@ def parse_tf_example(record: bytes) -> dict[str, Any]:
           for _, value in itertools.islice(_fields(value_list), 1):
             values[name.decode()] = parse_value(value)
   except (LookupError, TypeError, struct.error) as error:
-    raise ValueError('a record is neither JSON nor tf.train.Example') from error
+    raise ValueError(
+      'A record must be a JSON object or a serialized `tf.train.Example`'
+    ) from error
   return values
 
 
@@ -72,7 +74,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
     if kind:
       value, size = stream.read(value), value
       if len(value) < size:
-        raise LookupError('the message is truncated')
+        raise LookupError('The protocol buffer message is truncated')
     yield number, value
 
 

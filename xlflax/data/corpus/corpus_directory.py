@@ -99,7 +99,7 @@ class Corpus:
       raise errors.CorpusError(
         'The corpus directory does not exist',
         got=str(directory),
-        expected='a directory with a folder mono/ or parallel/',
+        fix='Pass a directory that contains a folder mono/ or parallel/.',
       )
     check_complete(self.directory)
     record_formats.check_corpus_toml(self.directory)
@@ -110,11 +110,11 @@ class Corpus:
     self._by_group = _group_files(self.files)
     if not self._by_group:
       raise errors.CorpusError(
-        'The corpus directory contains neither monolingual nor parallel text',
+        'The corpus directory must contain monolingual or parallel text',
         got=', '.join(sorted(p.name for p in self.directory.iterdir()))
-        or 'nothing',
-        expected='files mono/<language>.txt or parallel/<l1>-<l2>.tsv',
+        or 'an empty directory',
         where=str(self.directory),
+        fix='Add files mono/<language>.txt or parallel/<l1>-<l2>.tsv.',
       )
     _check_directions(self.pairs, self.directory)
     if not skip_bad_records:
@@ -306,7 +306,7 @@ class Corpus:
     else:
       hint = name_suggestions.did_you_mean(name, available)
     raise errors.CorpusError(
-      f'The {split} split of the corpus contains no {kind.value} text in '
+      f'The {split} split of the corpus contains no {kind.name.lower()} text in '
       f'{name}',
       expected=', '.join(available) or None,
       where=str(self.directory),
@@ -321,7 +321,7 @@ def check_complete(directory: pathlib.Path) -> None:
     command = marker.read_text(encoding='utf-8').strip()
     raise errors.CorpusError(
       'The corpus directory is incomplete, because the command that writes it '
-      'is running or was interrupted',
+      'is still running or was interrupted',
       where=str(directory),
       fix=f'Run the same command `xlflax {command}` again to write the missing '
       'files.',
@@ -330,12 +330,11 @@ def check_complete(directory: pathlib.Path) -> None:
   if records:
     ellipsis = ', …' if len(records) > 3 else ''
     raise errors.CorpusError(
-      'The corpus directory is incomplete, because the shards that were '
-      'written were not merged',
+      'The corpus directory is incomplete, because its shards were not merged',
       got=', '.join(records[:3]) + ellipsis,
       where=str(directory),
-      fix='Run the same command `xlflax preprocess` without a shard. The '
-      'command writes missing files and merges the records of the shards.',
+      fix='Run the same `xlflax preprocess` command without a shard. It '
+      'writes the missing files and merges the records of the shards.',
     )
 
 
@@ -343,12 +342,12 @@ def check_split(split: str) -> None:
   """Raises a CorpusError if a name is not a split of corpus directories."""
   if split not in SPLITS:
     raise errors.CorpusError(
-      'The corpus has no split with this name',
+      'The requested split does not exist in corpus directories',
       got=split,
       expected=', '.join(SPLITS),
       fix=name_suggestions.did_you_mean(split, SPLITS)
-      or 'use one of the expected names; the folder of the validation split is '
-      'valid/',
+      or 'Use one of the expected names. The folder of the validation split is '
+      'valid/.',
     )
 
 
@@ -515,11 +514,11 @@ def _list_files(directory: pathlib.Path) -> tuple[TextFile, ...]:
       continue
     if entry.is_dir() or not entry.name.upper().startswith(IGNORED):
       raise errors.CorpusError(
-        'The corpus directory contains a file or folder with an unknown name',
+        'The corpus directory contains an unexpected file or folder',
         got=entry.name,
         expected=', '.join(f'{name}/' for name in _TOP_LEVEL_FOLDERS),
         where=str(entry),
-        fix='Rename the entry or move it elsewhere.',
+        fix='Rename the file or folder, or move it to a different directory.',
       )
   files: list[TextFile] = []
   name_errors: list[errors.CorpusError] = []
@@ -536,11 +535,12 @@ def _list_files(directory: pathlib.Path) -> tuple[TextFile, ...]:
     ]
     ellipsis = ', …' if len(names) > _MAX_LISTED_NAMES else ''
     raise errors.CorpusError(
-      f'The corpus directory contains {len(names)} files with unknown names',
+      f'The names of {len(names)} files in the corpus directory are not valid. '
+      f'Language codes must consist of {corpus_files.LANGUAGE_RULE}',
       got=', '.join(names[:_MAX_LISTED_NAMES]) + ellipsis,
       expected=name_errors[0].expected,
       where=str(directory),
-      fix='Rename the files or move them elsewhere.',
+      fix='Rename the files, or move them to a different directory.',
     )
   return tuple(files)
 
@@ -556,10 +556,11 @@ def _list_split(
     for entry in _visible_entries(folder):
       if entry.name not in ('mono', 'parallel'):
         raise errors.CorpusError(
-          'The corpus directory contains a file or folder with an unknown name',
+          f'The folder {folder.name}/ of a corpus directory must contain only '
+          'the folders mono/ and parallel/',
           got=entry.name,
-          expected='a folder mono/ or parallel/',
           where=str(entry),
+          fix='Rename the file or folder, or move it to a different directory.',
         )
   files, name_errors = [], []
   for kind in kinds:
@@ -591,12 +592,12 @@ def _check_directions(pairs, directory: pathlib.Path) -> None:
   for first, second in pairs:
     if first < second and (second, first) in pairs:
       raise errors.CorpusError(
-        'The corpus has files for both directions of a language pair',
-        got=f'{first}-{second} and {second}-{first}',
-        expected='files for one direction, which can be read in either order',
+        f'The corpus must not contain files for both {first}-{second} and '
+        f'{second}-{first}. Files for one direction can be read in either '
+        'order',
         where=str(directory),
         fix=f'Swap the columns of the {second}-{first} files and rename '
-        f'them {first}-{second}.<name>.tsv, or delete them.',
+        f'the files to {first}-{second}.<name>.tsv, or delete these files.',
       )
 
 
@@ -604,10 +605,9 @@ def _check_has_text(text_file: TextFile) -> None:
   lines = line_reader.read_text(text_file.path)
   if not any(line for _, line in lines):
     raise errors.CorpusError(
-      f'A corpus file for {"-".join(text_file.languages)} contains no text',
-      got='no line of text',
+      f'The corpus file for {"-".join(text_file.languages)} contains no text. '
+      'It must contain at least one line of text',
       where=str(text_file.path),
-      expected='at least one line',
       fix='Add text to the file, or delete it.',
     )
 

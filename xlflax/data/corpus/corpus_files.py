@@ -18,8 +18,8 @@ from xlflax.utils import errors
 
 LANGUAGE_PATTERN = r'[a-z]{2,3}(?:_[A-Za-z0-9]+)*'
 LANGUAGE_RULE = (
-  'two or three lowercase letters, then subtags after underscores, such as en, '
-  'gsw or zh_Hans (hyphens are reserved for language pairs <l1>-<l2>)'
+  'two or three lowercase letters and optional subtags after underscores, such '
+  'as en, gsw or zh_Hans (hyphens are reserved for language pairs <l1>-<l2>)'
 )
 
 
@@ -145,19 +145,20 @@ def parse_name(path: pathlib.Path, kind: Kind, split: str) -> TextFile:
   match = pattern.fullmatch(path.name)
   if not match:
     raise errors.CorpusError(
-      'The corpus directory contains a file with an unknown name',
+      'The name of a file in the corpus directory is not valid. '
+      f'Language codes must consist of {LANGUAGE_RULE}',
       got=path.name,
-      expected=f'{expected}, where a language code is {LANGUAGE_RULE}',
+      expected=expected,
       where=str(path),
-      fix='Rename the file or move it elsewhere.',
+      fix='Rename the file, or move it to a different directory.',
     )
   languages = match.groups()
   if len(set(languages)) != len(languages):
     raise errors.CorpusError(
       'A language pair must consist of two different languages',
       got=path.name,
-      expected='two different languages',
       where=str(path),
+      fix='Rename the file, or move it to a different directory.',
     )
   return TextFile(path, kind, split, languages)
 
@@ -170,7 +171,7 @@ def check_language(code: str) -> None:
   """
   if not re.fullmatch(LANGUAGE_PATTERN, code):
     raise errors.CorpusError(
-      'The language code has an invalid format',
+      'The language code does not have a valid format',
       got=code,
       expected=LANGUAGE_RULE,
     )

@@ -162,7 +162,7 @@ def _prepare_path(
   parsed = corpus_files.parse_name(path, kind, split)
   if parsed.languages != languages:
     raise errors.CorpusError(
-      'The language code has an invalid format',
+      'The language code does not have a valid format',
       got='-'.join(languages),
       expected=corpus_files.LANGUAGE_RULE,
     )

@@ -325,7 +325,7 @@ def language_id(
     return vocabulary.language_id(matched)
   if required:
     raise errors.VocabularyError(
-      'The model has no parameters for this language',
+      'The model has no parameters for the requested language',
       got=code,
       expected='one of ' + ', '.join(vocabulary.spec.languages),
       fix=name_suggestions.suggest_language(code, vocabulary.spec.languages),

@@ -82,7 +82,7 @@ def _open(
     file = stack.enter_context(open(path, 'rb', buffering=1 << 20))
     if git_lfs.is_pointer(path):
       raise errors.CorpusError(
-        'A file is a Git LFS pointer, because its content was not downloaded',
+        'The file is a Git LFS pointer, because its content was not downloaded',
         where=str(path),
         fix=git_lfs.FIX,
       )
@@ -115,7 +115,7 @@ def _zstd_frames(file: BinaryIO) -> Iterator[bytes]:
       if frame.eof:
         compressed, frame = frame.unused_data, None
   if frame is not None:
-    raise EOFError('the last frame is incomplete')
+    raise EOFError('The last Zstandard frame of the file is incomplete')
 
 
 def split_tokens(text: str) -> list[str]:
@@ -324,10 +324,10 @@ def _raw_lines(stream: BinaryIO, path: pathlib.Path) -> Iterator[bytes]:
   ):
     if len(line) > _MAX_LINE_BYTES:
       raise errors.CorpusError(
-        'A line of a text file is too long',
-        got=f'more than {_MAX_LINE_BYTES:,} bytes',
-        where=f'{path}:{number}',
-        fix="Check that the file's format matches its name.",
+        'A line of a text file must not be longer than '
+        f'{_MAX_LINE_BYTES:,} bytes',
+        where=errors.line_location(path, number),
+        fix='Check that the name of the file matches its format.',
       )
     yield line
 
@@ -339,17 +339,17 @@ def _as_corpus_errors(
   """Context in which errors of reading a file are raised as CorpusErrors."""
   try:
     if path.exists() and not path.is_file():
-      raise OSError(errno.EINVAL, 'not a regular file')
+      raise OSError(errno.EINVAL, 'The path is not a regular file')
     yield
   except _DECOMPRESSION_ERRORS as error:
     raise errors.CorpusError(
-      f'A compressed file is damaged or truncated ({error})',
-      where=f'{path}:{line_number()}',
+      f'The compressed file is damaged or truncated ({error})',
+      where=errors.line_location(path, line_number()),
       fix='Write or download the file again.',
     ) from error
   except OSError as error:
     raise errors.CorpusError(
-      f'A text file cannot be read ({error.strerror or error})',
+      f'The text file cannot be read ({error.strerror or error})',
       where=str(error.filename or path),
       status=errors.convert_os_error(error).status,
     ) from error
@@ -371,11 +371,10 @@ def decode_line(line: bytes, path: pathlib.Path, number: int) -> str:
     return line.decode('utf-8')
   except UnicodeDecodeError as error:
     raise errors.BadRecordError(
-      'A line is not valid UTF-8',
-      got=f'byte 0x{line[error.start]:02x} at column {error.start + 1}',
-      expected='UTF-8 text',
-      where=f'{path}:{number}',
-      fix='Convert the file, for instance with iconv -t UTF-8.',
+      'A line of a text file is not valid UTF-8',
+      got=_describe_invalid_byte(error),
+      where=errors.line_location(path, number),
+      fix='Convert the file to UTF-8, for example with `iconv -t UTF-8`.',
     ) from error
 
 
@@ -401,12 +400,13 @@ def split_columns(
   if len(sides) != 2:  # Further tabs at the ends of a line are ignored.
     sides = text.strip().split('\t')
   if len(sides) != 2:
-    count = f'{len(sides)} columns' if len(sides) > 1 else 'text in 1 column'
     raise errors.BadRecordError(
-      'A line of a parallel file does not have two columns',
-      got=f'{count}: {_shorten(line)}' if text.strip() else 'an empty line',
-      expected='exactly two columns separated by one tab',
-      where=f'{path}:{number}',
+      'Each line of a parallel file must have exactly two columns, which are '
+      'separated by one tab',
+      got=_describe_columns(line, len(sides))
+      if text.strip()
+      else 'an empty line',
+      where=errors.line_location(path, number),
       fix=bad_records.HINT,
     )
   first, second = sides[0].strip(), sides[1].strip()
@@ -414,11 +414,11 @@ def split_columns(
     empty_sides = [
       name for name, side in (('source', first), ('target', second)) if not side
     ]
+    description = f'an empty {" and ".join(empty_sides)}: {_shorten(line)}'
     raise errors.BadRecordError(
-      'A line of a parallel file has an empty source or target',
-      got=f'an empty {" and ".join(empty_sides)}: {_shorten(line)}',
-      expected='text in both columns',
-      where=f'{path}:{number}',
+      'Each line of a parallel file must contain text in both columns',
+      got=description,
+      where=errors.line_location(path, number),
       fix=bad_records.HINT,
     )
   return first, second
@@ -451,7 +451,7 @@ def read_dictionary(
       count += 1
   if not count:
     raise errors.CorpusError(
-      'A dictionary contains no entries',
+      'The dictionary file contains no entries',
       where=str(path),
       fix='Add entries to the file, or delete it.',
     )
@@ -466,11 +466,11 @@ def _parse_dictionary_entry(
   is_complete = len(fields) in (2, 3) and all(fields)
   if not is_complete or (len(fields) == 3 and not _is_weight(fields[2])):
     raise errors.BadRecordError(
-      'A line of a dictionary file is malformed',
+      'Each line of a dictionary file must have the format '
+      'word<TAB>translation, optionally with a positive weight in a third '
+      'column',
       got=_shorten(line),
-      expected='a line word<TAB>translation, optionally with a positive '
-      'weight in a third column',
-      where=f'{path}:{number}',
+      where=errors.line_location(path, number),
       fix='Correct or delete the line.',
     )
   return fields[0], fields[1], float(fields[2]) if len(fields) == 3 else None
@@ -490,6 +490,17 @@ def _is_weight(text: str) -> bool:
     return 0 < float(text) < float('inf')
   except ValueError:
     return False
+
+
+def _describe_invalid_byte(error: UnicodeDecodeError) -> str:
+  """Returns the first invalid byte of a line and its column, from 1."""
+  return f'byte 0x{error.object[error.start]:02x} at column {error.start + 1}'
+
+
+def _describe_columns(line: bytes, num_columns: int) -> str:
+  """Returns the number of columns of a line, and the line itself."""
+  count = f'{num_columns} columns' if num_columns > 1 else 'text in 1 column'
+  return f'{count}: {_shorten(line)}'
 
 
 def _shorten(line: bytes, limit: int = 60) -> str:

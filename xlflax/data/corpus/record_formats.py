@@ -204,12 +204,15 @@ def _parse_toml(path: pathlib.Path, text: bytes) -> tuple[RecordFormat, ...]:
   try:
     content = tomllib.loads(text.removeprefix(line_splitting.BOM).decode())
   except ValueError as error:
-    raise _invalid_toml(path, f'is not valid TOML ({error})') from error
+    raise _invalid_toml(
+      path, f'The file {FILE} is not valid TOML ({error})'
+    ) from error
   entries = content.pop('records', [])
   if content or not isinstance(entries, list):
     raise _invalid_toml(
       path,
-      f'must contain only [[records]] tables; other keys: {", ".join(content)}',
+      f'The file {FILE} must contain only [[records]] tables',
+      got=', '.join(content) or repr(entries),
     )
   try:
     return tuple(RecordFormat(**entry) for entry in entries)
@@ -223,9 +226,13 @@ def _parse_toml(path: pathlib.Path, text: bytes) -> tuple[RecordFormat, ...]:
     ) from error
 
 
-def _invalid_toml(path: pathlib.Path, problem: str) -> errors.CorpusError:
+def _invalid_toml(
+  path: pathlib.Path, problem: str, got: str | None = None
+) -> errors.CorpusError:
   return errors.CorpusError(
-    f'{FILE} {problem}',
-    expected='[[records]] tables with keys such as text = … and sides = …',
+    problem,
+    got=got,
     where=str(path),
+    fix='Specify the settings in [[records]] tables with keys such as '
+    '`text_field` and `pair_fields`.',
   )

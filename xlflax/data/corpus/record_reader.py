@@ -116,11 +116,11 @@ def _record_text(
     if all(are_empty):
       return ''
     if any(are_empty):
+      empty_field = form.pair_fields[are_empty.index(True)]
       raise errors.BadRecordError(
-        'A record of a sentence pair has an empty source or target',
-        got=f'an empty {form.pair_fields[are_empty.index(True)]}',
-        expected='text in both languages',
-        where=f'{path}:{number}',
+        f'The column {empty_field!r} of a record is empty, but both sentences of '
+        'a pair must contain text',
+        where=errors.line_location(path, number),
         fix=bad_records.HINT,
       )
     return '\t'.join(map(line_splitting.join_lines, sides)) + '\n'
@@ -144,19 +144,18 @@ def _column_text(
   value = get_field(record, name)
   if isinstance(value, str) and not _is_encodable(value):
     raise errors.BadRecordError(
-      f'The column {name} of a record cannot be encoded in UTF-8',
+      f'The column {name!r} of a record must not contain unpaired surrogates, '
+      'because they cannot be encoded in UTF-8',
       got=ascii(value)[:60],
-      expected='text that contains no unpaired surrogates',
-      where=f'{path}:{number}',
+      where=errors.line_location(path, number),
     )
   if not isinstance(value, str):
     raise errors.BadRecordError(
-      f'The column {name} of a record contains no text',
+      f'The column {name!r} of a record must contain text',
       got=json.dumps(value, default=repr, ensure_ascii=False)[:60]
       if _has_column(record, name)
       else f'a record with the columns {", ".join(map(str, record))}',
-      expected='a column that contains text',
-      where=f'{path}:{number}',
+      where=errors.line_location(path, number),
       fix=f'Specify the column in {record_formats.FILE} in the corpus '
       'directory (see docs/data.md), or drop such records with '
       '`xlflax preprocess --bad_records=drop`.',
@@ -205,11 +204,10 @@ def _passes_filters(
     value = get_field(record, name)
     if not isinstance(value, int | float):
       raise errors.BadRecordError(
-        f'The column {name} of a record contains no number',
+        f'The column {name!r} of a record must contain a number, because '
+        f'{record_formats.FILE} requires a value of at least {minimum}',
         got=repr(value)[:60],
-        expected=f'a number, because {record_formats.FILE} requires a value '
-        f'of at least {minimum}',
-        where=f'{path}:{number}',
+        where=errors.line_location(path, number),
       )
     if not value >= minimum:
       return False
@@ -234,18 +232,18 @@ def _parse_object(line: bytes, path: pathlib.Path, number: int) -> Record:
   try:
     record = json.loads(line)
   except (ValueError, RecursionError) as error:
+    description = f'{line[:60]!r} ({error})'
     raise errors.BadRecordError(
       'A record is not valid JSON',
-      got=f'{line[:60]!r} ({error})',
-      where=f'{path}:{number}',
+      got=description,
+      where=errors.line_location(path, number),
       fix=bad_records.HINT,
     ) from error
   if not isinstance(record, dict):
     raise errors.BadRecordError(
-      'A record is not a JSON object',
+      'A record must be a JSON object, such as {"text": "A sentence."}',
       got=repr(line[:60]),
-      expected='{"text": ...}',
-      where=f'{path}:{number}',
+      where=errors.line_location(path, number),
     )
   return record
 
@@ -308,10 +306,11 @@ def _decode(text: bytes, path: pathlib.Path, number: int) -> str:
   try:
     return text.decode('utf-8')
   except UnicodeDecodeError as error:
+    description = f'byte 0x{text[error.start]:02x} at offset {error.start}'
     raise errors.BadRecordError(
       'A record is not valid UTF-8',
-      got=f'byte 0x{text[error.start]:02x} at offset {error.start}',
-      where=f'{path}:{number}',
+      got=description,
+      where=errors.line_location(path, number),
     ) from error
 
 
@@ -366,13 +365,11 @@ def _read_zip(stream: BinaryIO, path: pathlib.Path):
       for language in languages
     }
     if any(len(names) != 1 for names in members.values()):
+      endings = ' and '.join(f'.{language}' for language in languages)
       raise errors.CorpusError(
         'A zip archive with sentence pairs must contain exactly one file for '
-        'each language',
+        f'each language. The names of these files must end in {endings}',
         got=', '.join(archive.namelist()[:6]),
-        expected=' and '.join(
-          f'one name ending in .{language}' for language in languages
-        ),
         where=str(path),
       )
     with contextlib.ExitStack() as stack:
@@ -405,8 +402,8 @@ def _aligned_lines(sides, path: pathlib.Path):
   ):
     if None in numbered:
       raise errors.CorpusError(
-        'Two line-aligned files have different numbers of lines',
-        got=f'one file ends after line {number - 1}',
+        'Two line-aligned files must have the same number of lines, but one '
+        f'file ends after line {number - 1}',
         where=str(path),
         fix='Download the files again.',
       )
@@ -421,8 +418,8 @@ def _aligned_lines(sides, path: pathlib.Path):
       raise errors.CorpusError(
         'Two line-aligned files contain carriage returns in different lines, '
         'so the lines cannot be aligned',
-        where=f'{path}:{number}',
-        fix='Replace carriage returns inside of lines with spaces.',
+        where=errors.line_location(path, number),
+        fix='Replace the carriage returns inside lines with spaces.',
       )
     yield number, lines
 
@@ -479,9 +476,10 @@ def stream_dataset(
     yield from datasets.load_dataset(**arguments, streaming=True)
   except Exception as error:
     raise errors.CorpusError(
-      f'A Hugging Face dataset cannot be loaded ({error})',
+      f'The Hugging Face dataset cannot be loaded ({error}). The argument '
+      '`path` is required, and the arguments `name`, `data_files`, `split` and '
+      '`revision` are optional',
       got=str(dict(arguments)),
-      expected='a path, and optionally name, data_files, split and revision',
       where=where,
       fix=fix,
       status=errors.ExitStatus.FAILURE,
@@ -512,9 +510,9 @@ def _parse_serialized(
     return binary_records.parse_tf_example(serialized)
   except ValueError as error:
     raise errors.BadRecordError(
-      'A record is neither a JSON object nor a `tf.train.Example`',
+      'A record must be a JSON object or a serialized `tf.train.Example`',
       got=repr(serialized[:60]),
-      where=f'{path}:{number}',
+      where=errors.line_location(path, number),
     ) from error
 
 
@@ -525,7 +523,8 @@ def _as_corpus_errors(path: pathlib.Path) -> Iterator[None]:
     yield
   except ImportError as error:
     raise errors.CorpusError(
-      f'{path.suffix} files require {error.name}, which is not installed',
+      f'Files in the format {path.suffix} require the package {error.name}, '
+      'which is not installed',
       where=str(path),
       fix='Run `pip install ".[sources]"` in a checkout of xlflax.',
     ) from error
@@ -536,8 +535,8 @@ def _as_corpus_errors(path: pathlib.Path) -> Iterator[None]:
     ElementTree.ParseError,
   ) as error:
     raise errors.CorpusError(
-      f'A file in the format {path.suffix} is damaged ({error})',
-      where=f'{path}:{error.position[0]}'
+      f'The {path.suffix} file is damaged ({error})',
+      where=errors.line_location(path, error.position[0])
       if isinstance(error, ElementTree.ParseError)
       else str(path),
       fix='Download or write the file again.',

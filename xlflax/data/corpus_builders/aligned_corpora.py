@@ -188,7 +188,7 @@ def check_languages(languages: Sequence[str], pivot: str) -> None:
     corpus_files.check_language(code)
   if pivot not in languages:
     raise errors.CorpusError(
-      'The languages of the corpus must include the pivot',
+      'The languages of the corpus must include the pivot language',
       got=', '.join(languages),
       expected=pivot,
       fix=f'Add {pivot} to --languages, or pass a different --pivot.',
@@ -198,11 +198,9 @@ def check_languages(languages: Sequence[str], pivot: str) -> None:
 def _check_output(output: pathlib.Path) -> None:
   if output.is_dir() and any(output.iterdir()):
     raise errors.CorpusError(
-      'The output directory already contains files',
+      'The output directory must be new or empty, but it contains files',
       got=str(output),
-      expected='a new or empty directory',
-      where='--output',
-      fix='Pass a different directory, or remove the existing one.',
+      fix='Pass a different --output directory, or remove the existing one.',
     )
 
 
@@ -346,9 +344,8 @@ def _write_language(output, code: str, train, pages, splits):
   """Writes the monolingual files of a language and returns their sizes."""
   if not train:
     raise errors.CorpusError(
-      'No training pages remain for a language',
-      got=code,
-      expected='pages with translated paragraphs',
+      'No training pages with translated paragraphs remain for the language '
+      f'{code!r}',
       fix=f'Remove {code} from the languages.',
     )
   sizes = {}

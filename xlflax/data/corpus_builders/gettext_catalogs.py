@@ -53,9 +53,9 @@ def read_catalog(path: pathlib.Path) -> list[Message]:
     ]
   except (OSError, ValueError, KeyError, struct.error) as error:
     raise errors.CorpusError(
-      'A message catalog cannot be read',
+      'The message catalog cannot be read. It must be a gettext file (.po or '
+      '.mo) in UTF-8',
       got=error,
-      expected='a gettext .po or .mo file in UTF-8',
       where=path,
       fix='Reinstall the software package that contains the file.',
     ) from error

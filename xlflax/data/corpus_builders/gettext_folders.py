@@ -41,9 +41,10 @@ def read_folder(folder: pathlib.Path) -> tuple[list[Page], list[Page]]:
   files = sorted({*folder.rglob('*.po'), *folder.rglob('*.mo')})
   if not files:
     raise errors.CorpusError(
-      'The folder contains no gettext catalogs',
+      'The folder does not contain any gettext catalogs. It must contain files '
+      'that match **/*.po or **/*.mo',
       got=str(folder),
-      expected='files **/*.po or **/*.mo in one language',
+      fix='Pass a folder with catalogs in one language.',
     )
   translated_pages, source_pages = [], []
   for path in files:

@@ -80,9 +80,9 @@ def read_folder(
   files = sorted(folder.rglob('*.html'))
   if not files:
     raise errors.CorpusError(
-      'The folder contains no HTML pages',
+      'The folder does not contain any HTML pages. It must contain files that '
+      'match **/*.html',
       got=str(folder),
-      expected='files **/*.html',
       fix='Pass a folder with the pages in one language, such as help/ru/text.',
     )
   for path in files:
@@ -90,7 +90,7 @@ def read_folder(
       text = path.read_text(encoding='utf-8')
     except UnicodeDecodeError as error:
       raise errors.CorpusError(
-        'An HTML page is not valid UTF-8', got=str(error), where=str(path)
+        'The HTML page is not valid UTF-8', got=str(error), where=str(path)
       ) from error
     yield Page(
       path.relative_to(folder).as_posix(),

@@ -82,18 +82,17 @@ def unpack_packages(languages: list[str], folder: pathlib.Path) -> None:
       if source.parent.is_symlink():
         other = os.readlink(source.parent)
         raise errors.CorpusError(
-          "A language's help package contains the pages of a different "
-          'language',
-          got=f'{language_name(language)} -> {other}',
-          expected='help pages in the language itself',
+          f'The help package for {language_name(language)} must contain help '
+          'pages in this language, but it contains a link to the pages in '
+          f'{other}',
           where=archive.name,
           fix=f'Remove {language} from --languages, or use {other}.',
         )
       if not source.is_dir():
         raise errors.CorpusError(
-          'A help package contains no help pages in its language',
+          'The help package does not contain any help pages in its language. '
+          f'It must contain the folder {_HELP}/{language_name(language)}/text',
           got=archive.name,
-          expected=f'{_HELP}/{language_name(language)}/text',
         )
       source.rename(target)
 
@@ -142,20 +141,19 @@ def _run_command(
 ) -> None:
   if shutil.which(command[0]) is None:
     raise errors.CorpusError(
-      f'`{command[0]}` was not found',
-      got=f'no {command[0]}',
-      expected='a Debian or Ubuntu system, or unpacked packages',
+      f'The command `{command[0]}` was not found. Help packages can be unpacked '
+      'only on a Debian or Ubuntu system',
       where=str(folder),
-      fix=f'Unpack {package_name(language)} on a different machine into a '
-      f'folder with {_HELP}/{language_name(language)}/text, and pass the '
-      'folder as --packages.',
+      fix=f'Unpack the package {package_name(language)} on a different machine '
+      f'into a folder, so that it contains '
+      f'{_HELP}/{language_name(language)}/text. Pass the folder as --packages.',
     )
   process = subprocess.run(command, cwd=folder, capture_output=True, text=True)
   if process.returncode:
     raise errors.CorpusError(
-      'A package cannot be downloaded or unpacked',
+      f'The package cannot be downloaded or unpacked, because the command '
+      f'`{" ".join(command[:3])}` failed',
       got=(process.stderr.strip().splitlines() or ['no message'])[-1][:300],
-      where=' '.join(command[:3]),
       fix='Run `apt-get update` once. To list the available languages, run '
       '`apt-cache search ^libreoffice-help-`.',
     )

@@ -202,11 +202,11 @@ def _parse_languages(path: pathlib.Path) -> list[str]:
   languages = path.name.partition('.')[0].split('-')
   if len(languages) != 2:
     raise errors.CorpusError(
-      'The name of a dictionary file must specify its languages',
+      'The name of a dictionary file must specify its two languages in the '
+      'format <l1>-<l2>.<anything>',
       got=path.name,
-      expected='<l1>-<l2>.<anything>',
       where=str(path),
-      fix='Rename the file, or pass `languages`.',
+      fix='Rename the file, or pass the argument `languages`.',
     )
   return languages
 
@@ -224,7 +224,7 @@ def _read_muse(
       num_entries += 1
   if not num_entries:
     raise errors.CorpusError(
-      'The dictionary has no entries',
+      'The dictionary file contains no entries',
       where=str(path),
       fix='Add entries to the file, or delete it.',
     )
@@ -237,10 +237,10 @@ def _parse_muse_entry(
   fields = line_reader.split_tokens(text)
   if len(fields) != 2:
     raise errors.BadRecordError(
-      'A line of the dictionary is malformed',
+      'Each line of a MUSE dictionary must consist of a word, white space and '
+      'the translation of the word',
       got=repr(' '.join(fields)[:60]),
-      expected='a word, white space and its translation',
-      where=f'{path}:{number}',
+      where=errors.line_location(path, number),
       fix='Correct or delete the line.',
     )
   return fields[0], fields[1], None

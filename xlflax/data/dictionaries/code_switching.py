@@ -89,12 +89,16 @@ class Switcher:
     )
     self.table = TranslationTable(language, self._translations)
     if not self.table:
-      into = settings.languages
+      targets = (
+        'other languages'
+        if settings.languages is None
+        else ', '.join(settings.languages)
+      )
       raise errors.CorpusError(
-        f'No dictionary translates words in {language}'
-        + (f' into {", ".join(into)}' if into is not None else ''),
-        expected=f'a dictionary dictionaries/{language}-<other>.tsv or '
-        f'dictionaries/<other>-{language}.tsv with entries',
+        f'No dictionary translates words in {language} into {targets}',
+        fix='Add a dictionary with entries, such as '
+        f'dictionaries/{language}-<other>.tsv or '
+        f'dictionaries/<other>-{language}.tsv.',
       )
     self._max_fraction = fractions.Fraction(
       str(settings.max_replaced_ratio)

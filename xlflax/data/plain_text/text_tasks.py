@@ -116,7 +116,7 @@ def unknown_task_error(
       )
   else:
     fix = (
-      'Run `xlflax tasks list` to list all tasks. Tasks of your own require '
+      'Run `xlflax tasks list` to list all tasks. To use your own tasks, pass '
       '--task_module=MODULE.'
     )
   if '.code_switched' in name:
@@ -126,7 +126,7 @@ def unknown_task_error(
   fix = name_suggestions.suggestion_or_hint(name, registered_names, fix)
   matches = difflib.get_close_matches(name, registered_names, n=3, cutoff=0.5)
   return errors.CorpusError(
-    f'No {kind} with this name is registered',
+    f'The requested {kind} is not registered',
     got=name,
     expected=', '.join(matches) or None,
     fix=fix,
@@ -136,7 +136,7 @@ def unknown_task_error(
 def no_text_error(name: str, split: str | None) -> errors.CorpusError:
   """Returns the error for a mixture that has no text in a split."""
   return errors.CorpusError(
-    f'The {split} split contains no text', where=f'task or mixture {name}'
+    f'The {split} split of the task or mixture {name!r} contains no text'
   )
 
 
@@ -145,8 +145,7 @@ def missing_split_error(
 ) -> errors.CorpusError:
   """Returns the error for a task that does not have a split."""
   return errors.CorpusError(
-    'The task does not have the requested split',
+    f'The task {name!r} does not have the requested split',
     got=split,
     expected=', '.join(splits),
-    where=f'task {name}',
   )

@@ -79,11 +79,10 @@ def _divide_group(
   distinct_hashes = np.unique(np.concatenate(hashes_of_files))
   if len(distinct_hashes) <= num_documents * len(splits):
     raise errors.CorpusError(
-      'The corpus has too few documents to hold out',
-      got=f'{len(distinct_hashes):,} distinct documents in '
-      f'{"-".join(files[0].languages)}',
-      expected=f'more than {num_documents * len(splits):,}, which are '
-      f'{num_documents:,} for each of {" and ".join(splits)}',
+      'The corpus contains too few distinct documents in '
+      f'{"-".join(files[0].languages)} ({len(distinct_hashes):,}). More than '
+      f'{num_documents * len(splits):,} are required to hold out '
+      f'{num_documents:,} documents for each split ({", ".join(splits)})',
       where=str(files[0].path),
       fix='Pass a smaller --hold_out.',
     )

@@ -285,10 +285,10 @@ def _check_not_empty(
     return
   kind = 'training text' if training_files else 'text'
   raise errors.CorpusError(
-    f'All {kind} of the corpus was dropped',
+    f'Preprocessing dropped all {kind} of the corpus',
     got=_describe_dropped(files) or 'files without text',
     where=str(output),
-    fix='Relax the filters, or hold out fewer documents, so that some lines '
+    fix='Relax the filters or hold out fewer documents, so that some lines '
     'remain.',
   )
 
@@ -392,12 +392,12 @@ def _check_inputs(corpus, output, languages, code_switching):
     raise errors.CorpusError(
       'The output directory must not be inside the corpus directory',
       got=str(output),
-      expected='a directory outside the corpus',
+      fix='Choose an output directory outside the corpus directory.',
     )
   unknown = sorted(set(languages or ()) - set(corpus.languages))
   if unknown:
     raise errors.CorpusError(
-      'The corpus has no text in some of the requested languages',
+      'The corpus does not contain text in all of the requested languages',
       got=', '.join(unknown),
       expected=', '.join(corpus.languages),
       where=str(corpus.directory),
@@ -407,14 +407,13 @@ def _check_inputs(corpus, output, languages, code_switching):
     code_switching.sources(f.languages for f in corpus.dictionaries)
     & set(corpus.monolingual_languages())
   ):
-    expected = 'dictionaries/<l1>-<l2>.tsv'
-    if code_switching.languages is not None:
-      expected += f' into {", ".join(code_switching.languages)}'
+    targets = code_switching.languages
+    target = 'another language' if targets is None else ' or '.join(targets)
     raise errors.CorpusError(
-      'Code-switching requires a dictionary for a language with monolingual '
-      'training text',
-      expected=expected,
+      'Code-switching requires a dictionary from a language with monolingual '
+      f'training text into {target}',
       where=str(corpus.directory),
+      fix='Add a dictionary dictionaries/<l1>-<l2>.tsv to the corpus.',
     )
 
 
@@ -427,34 +426,34 @@ def _check_shard(
 ) -> None:
   if not shard:
     return
-  if not 0 <= shard[0] < shard[1]:
+  index, num_shards = shard
+  if not 0 <= index < num_shards:
     raise errors.ConfigError(
-      'The shard index or the number of shards is invalid',
+      'The shard must be a pair (i, n) of the shard index and the number of '
+      'shards, with 0 <= i < n',
       got=shard,
-      expected='a pair (i, n) with 0 <= i < n',
     )
   if deduplication.mode is not fuzzy_deduplication.DeduplicationMode.NONE:
     raise errors.ConfigError(
-      'Deduplication is not available for a single shard, because it depends '
-      'on all files',
-      got=f'shard {shard[0]}/{shard[1]} with deduplication',
+      f'Shard {index}/{num_shards} cannot be deduplicated, because '
+      'deduplication depends on all files',
       fix='Preprocess the shards without --dedup, then preprocess their output '
       'with --dedup and without a shard.',
     )
   if hold_out:
     raise errors.ConfigError(
-      'Documents cannot be held out in a single shard, because the selection '
-      'depends on all files',
-      got=f'shard {shard[0]}/{shard[1]} with hold_out={hold_out}',
+      f'Documents cannot be held out from shard {index}/{num_shards} with '
+      f'hold_out={hold_out}, because the selection of documents depends on all '
+      'files',
       fix='Preprocess the shards without --hold_out, then preprocess their '
       'output with --hold_out and without a shard.',
     )
   if overwrite:
     raise errors.ConfigError(
-      'A shard cannot overwrite the output, because other shards write to it',
-      got=f'shard {shard[0]}/{shard[1]} with overwriting',
-      fix='Delete the output before you write the first shard, or choose a '
-      'different output.',
+      f'Shard {index}/{num_shards} cannot overwrite the output directory, '
+      'because other shards write to it',
+      fix='Delete the output directory before you write the first shard, or '
+      'choose a different directory.',
     )
 
 

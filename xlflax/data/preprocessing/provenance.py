@@ -314,12 +314,10 @@ class Record:
     path = self.output / name
     if digest and path.exists() and checksums.digest_file(path) != digest:
       raise errors.CorpusError(
-        'A preprocessed file was modified after it was written, and would be '
-        'overwritten',
+        'A preprocessed file would be overwritten, but it was modified after '
+        f'it was written. It had {checksums.parse_size(digest):,} bytes and '
+        f'now has {paths.file_size(path):,} bytes',
         where=path,
-        got=f'{paths.file_size(path):,} bytes',
-        expected=f'{checksums.parse_size(digest):,} bytes, as when the file '
-        'was written',
         fix='Move the file to a different directory, or choose a different '
         '--output.',
       )
@@ -481,8 +479,8 @@ def _other_settings_error(
   output: pathlib.Path, differences: Iterable[str], fix: str
 ) -> errors.CorpusError:
   return errors.CorpusError(
-    'The output was written with different settings, dictionaries or source '
-    'files',
+    'The existing output was written with different settings, dictionaries or '
+    'source files',
     got='; '.join(differences),
     where=str(output),
     fix=fix,
@@ -501,20 +499,17 @@ def _read_record(path: pathlib.Path) -> dict:
     if isinstance(stored, dict) and stored.get('format') == _FORMAT:
       stored = checksums.verify_digest(stored)
   except (ValueError, RecursionError) as error:
-    raise _unreadable_record_error(path, error, 'JSON') from error
+    raise _unreadable_record_error(path, error) from error
   if not isinstance(stored, dict) or stored.get('format') != _FORMAT:
-    expected = f'an object of format {_FORMAT}'
-    raise _unreadable_record_error(path, stored, expected)
+    raise _unreadable_record_error(path, stored)
   return stored
 
 
-def _unreadable_record_error(
-  path: pathlib.Path, got, expected: str
-) -> errors.CorpusError:
+def _unreadable_record_error(path: pathlib.Path, got) -> errors.CorpusError:
   return errors.CorpusError(
-    'The record of a preprocessed corpus cannot be read',
+    'The provenance record of the preprocessed corpus cannot be read. It must '
+    f'be a JSON object with format {_FORMAT}',
     got=got,
-    expected=expected,
     where=path,
     fix='Delete the directory and preprocess the corpus again.',
   )

@@ -77,10 +77,10 @@ class TextFilters:
     max_characters = self.max_characters
     if max_characters is not None and max_characters < self.min_characters:
       raise errors.ConfigError(
-        'The settings of `TextFilters` drop every line',
-        got=f'min_characters={self.min_characters}, '
-        f'max_characters={max_characters}',
-        expected='`max_characters` of at least `min_characters`',
+        'The field `max_characters` of `TextFilters` must be at least '
+        f'{self.min_characters}, which is the value of `min_characters`. '
+        'Otherwise, every line is dropped',
+        got=max_characters,
       )
 
   @property
@@ -191,9 +191,9 @@ def scripts_of_language(language: str) -> frozenset[str]:
   scripts = language_codes.parse_language_code(language).scripts
   if not scripts:
     raise errors.CorpusError(
-      'The script of a language is unknown',
+      'The script of a language is unknown. The language code must contain a '
+      'script, such as sr_Cyrl',
       got=language,
-      expected='a language code with a script, such as sr_Cyrl',
       fix='Rename the files in this language, or remove --min_script_share.',
     )
   return frozenset().union(
