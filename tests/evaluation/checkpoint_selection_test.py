@@ -128,6 +128,6 @@ def test_a_run_without_checkpoints(tmp_path):
 
 def test_an_unknown_choice():
   with raises_error(
-    errors.ConfigError, got='newest', where='steps', mentions='last'
+    errors.ConfigError, got='newest', mentions=('steps', 'last')
   ):
     checkpoint_selection.check_checkpoint_steps('newest')

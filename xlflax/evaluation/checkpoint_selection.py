@@ -19,10 +19,9 @@ def check_checkpoint_steps(steps: str | Sequence[int]) -> None:
   """
   if isinstance(steps, str) and steps not in CHOICES:
     raise errors.ConfigError(
-      'The checkpoint selection is not supported',
+      f'`steps` must be one of {", ".join(CHOICES)}, or a list of steps such '
+      'as 1000,2000',
       got=repr(steps),
-      expected=f'{", ".join(CHOICES)}, or steps such as 1000,2000',
-      where='steps',
     )
 
 
@@ -72,12 +71,11 @@ def _check_steps_exist(
   missing = sorted(set(steps) - set(available))
   if missing:
     raise errors.CheckpointError(
-      'Some of the requested steps do not have a checkpoint',
+      'The run does not have checkpoints for some of the requested steps',
       got=', '.join(map(str, missing)),
-      expected='one of the steps '
-      + (
-        ', '.join(map(str, available)) or 'none, as the run has no checkpoint'
-      ),
+      expected='one of the steps ' + ', '.join(map(str, available))
+      if available
+      else 'a run with checkpoints',
       where=run.directory,
     )
   return sorted(set(steps))
@@ -100,15 +98,16 @@ def _best_checkpoint(run, available: list[int], metric: str | None) -> int:
     failures = _describe_failures(run, metric)
     if failures:
       raise errors.ConfigError(
-        'The metric that selects the best checkpoint failed during training',
+        f'The best checkpoint cannot be selected by the metric {metric!r}, '
+        'because its computation failed during training',
         got=failures,
-        expected=metric,
         where=run.directory,
       )
 
   if metric is None or not values:
     raise errors.ConfigError(
-      'The best checkpoint must be selected by a metric from training',
+      'Selecting the best checkpoint requires a metric that was recorded '
+      'during training',
       got=metric,
       where=run.directory / run_directory.METRICS,
       expected='one of '

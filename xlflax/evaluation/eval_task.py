@@ -271,11 +271,10 @@ class EvalTask(validation.ValidatedFields):
     """Name of the metric to show in summary tables, such as 'accuracy'."""
     if not self.METRICS:
       raise errors.ConfigError(
-        'An evaluation task must declare at least one metric',
+        'The evaluation task must declare at least one metric',
         where=type(self).__name__,
-        expected=(
-          "a field METRICS = (Metric('accuracy'), ...), primary metric first"
-        ),
+        fix="Define the field METRICS = (Metric('accuracy'), ...), with the "
+        'primary metric first.',
       )
     return self.METRICS[0].name
 
@@ -428,17 +427,16 @@ def _register(cls: type[EvalTask]) -> None:
     registered = _tasks.get(name, cls)
     if _origin(registered) != _origin(cls):
       raise errors.ConfigError(
-        'Two evaluation tasks are registered under the same name',
-        got=f'{name!r} for {_origin(cls)}',
-        expected=f'a name that differs from that of {_origin(registered)}',
+        f'The evaluation tasks {_origin(registered)} and {_origin(cls)} are '
+        f'both registered under the name {name!r}, but names must be unique'
       )
   for metric in cls.METRICS:
     if _metrics.get(metric.name, metric) != metric:
       raise errors.ConfigError(
-        'Two evaluation tasks declare the same metric differently',
+        f'`{cls.__qualname__}.METRICS` declares the metric {metric.name!r} '
+        'differently from another evaluation task',
         got=str(metric),
         expected=str(_metrics[metric.name]),
-        where=f'{cls.__qualname__}.METRICS',
       )
   _tasks.update(dict.fromkeys(names, cls))
   _metrics.update({metric.name: metric for metric in cls.METRICS})

@@ -37,13 +37,13 @@ def objective_of(
   objective = eval_model.objectives.get(name)
   if not isinstance(objective, kind):
     raise errors.ConfigError(
-      'The run was not fine-tuned for this evaluation task',
+      'The evaluation task requires a run that was fine-tuned with the '
+      f'objective {name!r} of class {kind.__name__}',
       got=', '.join(
         f'{key}: {type(value).__name__}'
         for key, value in eval_model.objectives.items()
       )
       or 'no objective',
-      expected=f'{name}: {kind.__name__}',
       fix="Fine-tune the model first, or set the task's `objective`.",
     )
   if name not in eval_model.params.get('heads', {}):

@@ -227,13 +227,11 @@ def length_limit(
   limit = model_limit if max_length is None else min(max_length, model_limit)
   if limit < 3:
     raise errors.ConfigError(
-      '`max_length` leaves no position for text between <bos> and <eos>',
+      '`max_length` must be at least 3 tokens, because <bos> and <eos> already '
+      'take two positions',
       got=limit,
-      expected='at least 3 tokens',
-      where='max_length',
-      fix=(
-        'Increase `max_length`, or set it to None for the limit of the model.'
-      ),
+      fix='Increase `max_length`, or set it to None for the limit of the '
+      'model.',
     )
   return limit
 
@@ -246,8 +244,7 @@ def layer_index(
   Args:
     eval_model: Model that contains the layer.
     layer: Layer number. Negative numbers count from the last layer.
-    where: Name of the setting that contains the layer number, for error
-      messages.
+    where: Location that the error message reports, such as the name of a task.
 
   Raises:
     ConfigError: If the model does not have the layer.
@@ -255,10 +252,10 @@ def layer_index(
   num_layers = eval_model.model.config.num_layers
   if not -num_layers - 1 <= layer <= num_layers:
     raise errors.ConfigError(
-      'The model does not have the requested layer',
+      f'`layer` must be from 0 (the embeddings) to {num_layers}, or a negative '
+      'number that counts from the last layer',
       got=layer,
-      expected=f'0 (embeddings) to {num_layers}, or counted from the end',
-      where=f'{where}.layer',
+      where=where,
     )
   return layer % (num_layers + 1)
 

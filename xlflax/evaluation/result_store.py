@@ -354,16 +354,16 @@ def _load(file: pathlib.Path, directory: pathlib.Path) -> dict[str, Any] | None:
     record = checksums.read_json(
       file,
       error=errors.RunDirectoryError,
-      message='An evaluation result is damaged and is ignored',
+      message='The file with an evaluation result is damaged and is ignored',
       has_digest=True,
-      fix='Evaluate again.',
+      fix='Run the evaluation again.',
     )
   except errors.RunDirectoryError as error:
     logging.warning('%s', error)
     return None
   try:
     if str(record.get('step')) != file.stem:
-      raise ValueError(f'step {record.get("step")}')
+      raise ValueError(f'The result is for step {record.get("step")}.')
     eval_task.EvalResult.from_json(record)
   except (TypeError, ValueError, LookupError, AttributeError) as error:
     logging.warning(
@@ -415,9 +415,9 @@ def check_writable(
     if error.status is not errors.ExitStatus.MISTAKE:
       raise
     raise errors.RunDirectoryError(
-      'The run directory is read-only',
+      'Evaluation results cannot be stored, because the run directory is not '
+      'writable',
       got=error.got,
-      expected='a writable directory',
       where=str(run),
       fix='Pass --output=DIR (in Python, output=DIR) to store results, tables '
       'and predictions in a different directory.',
@@ -449,9 +449,9 @@ def _store_directory(
   else:
     return directory
   raise errors.RunDirectoryError(
-    'The output directory belongs to a different run',
+    'The output directory belongs to a different run. It must be new, or '
+    f'contain results of {run.directory}',
     got=got,
-    expected=f'a new directory, or a directory with results of {run.directory}',
     where=str(directory),
     fix='Pass a different --output.',
   )
@@ -482,13 +482,14 @@ def _read_owner(directory: pathlib.Path) -> dict[str, Any]:
   owner = checksums.read_json(
     path,
     error=errors.RunDirectoryError,
-    message='The record of the run of these results is damaged',
+    message='The file that identifies the run of these results is damaged',
     has_digest=True,
     fix='Pass a different --output.',
   )
   if not all(isinstance(owner.get(key), str) for key in ('run', 'id')):
     raise errors.RunDirectoryError(
-      'The record of the run to which the results belong is invalid',
+      'The file that identifies the run of these results must contain the '
+      'strings `run` and `id`',
       where=str(path),
     )
   return owner

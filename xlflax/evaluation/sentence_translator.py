@@ -233,12 +233,11 @@ def check_model(model) -> None:
   """
   if not hasattr(model, 'start_decoding'):
     raise errors.ConfigError(
-      'The model has no decoder, which translation requires',
+      'Translation requires an EncoderDecoder, but the model of the run does '
+      'not have a decoder',
       got=type(model).__name__,
-      expected='an EncoderDecoder',
-      where='the model of the run',
-      fix='Train one with pretrain/translation.gin. It can be initialized from '
-      'an encoder.',
+      fix='Train a model with pretrain/translation.gin. It can be initialized '
+      'from an encoder.',
     )
 
 

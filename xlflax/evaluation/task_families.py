@@ -30,10 +30,9 @@ def find_task_class(name: str) -> type[eval_task.EvalTask]:
   """
   if name not in task_names():
     raise errors.ConfigError(
-      'No evaluation task is registered under this name',
+      'The flag --tasks must contain names of registered evaluation tasks',
       got=name,
       expected='one of ' + ', '.join(task_names()),
-      where='--tasks',
       fix=name_suggestions.suggestion_or_hint(
         name,
         task_names(),
@@ -76,8 +75,8 @@ def task_arguments(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     if parameter.default is parameter.empty and parameter.name not in options:
       value = 'NAME' if parameter.name == 'mixture' else 'DIR'
       raise errors.ConfigError(
-        f'The evaluation task {name} requires a source of text',
-        expected=f'--{parameter.name}={value}',
+        f'The evaluation task {name!r} requires a source of text',
+        fix=f'Pass --{parameter.name}={value}.',
       )
   name_argument = (
     {} if getattr(task_class, 'name', '') == name else {'name': name}
@@ -113,10 +112,9 @@ def better_of(recorded: str) -> Better:
   metric = eval_task.known_metrics().get(name)
   if metric is None or metric.better is Better.NEITHER:
     raise errors.ConfigError(
-      'The metric does not declare whether higher or lower values are better',
+      'The metric must have a name of the form <task>/<metric>/<part>, and its '
+      'declaration must specify that higher or lower values are better',
       got=recorded,
-      expected='a name <task>/<metric>/<part> whose metric declares that '
-      'higher or lower values are better',
       fix='Pass --task_module=MODULE to import the module of the task, or '
       'declare the metric in its METRICS.',
     )

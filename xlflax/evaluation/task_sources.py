@@ -109,8 +109,7 @@ def _examples(source, languages: tuple[str, ...]) -> Iterator[dict]:
     steps = registry.get_task(name).preprocessors
     if not steps or steps[-1] is not registry.tokenize:
       raise errors.CorpusError(
-        'The SeqIO task does not use the tokenization of xlflax',
-        where=f'task {name}',
+        f'The SeqIO task {name!r} does not use the tokenization of xlflax',
         fix='Register the task with add_monolingual_task or add_parallel_task.',
       )
     yield from seqio_reader.read_texts(name, split=source.split)

@@ -53,16 +53,14 @@ class Tatoeba(text_sources.PairSource):
     first, second = map(_read_lines, self._files()[pair])
     if len(first) != len(second):
       raise errors.CorpusError(
-        'The two files of a Tatoeba language pair have different numbers of '
+        'The two files of a Tatoeba language pair must be translations of each '
+        f'other line by line, but they have {len(first)} and {len(second)} '
         'lines',
-        got=f'{len(first)} and {len(second)} lines',
-        expected='two files in which lines with the same number are '
-        'translations of each other',
         where=' and '.join(map(str, self._files()[pair])),
       )
     if not first:
       raise errors.CorpusError(
-        'A Tatoeba file does not contain any sentences',
+        'The Tatoeba file does not contain any sentences',
         where=self._files()[pair][0],
       )
     return text_sources.PairedText(first, second)
@@ -90,9 +88,9 @@ class Tatoeba(text_sources.PairSource):
         )
     if not files_by_pair:
       raise errors.CorpusError(
-        'The folder does not contain any Tatoeba files',
+        'The folder must contain Tatoeba files such as tatoeba.deu-eng.deu and '
+        'tatoeba.deu-eng.eng',
         got=directory,
-        expected='files such as tatoeba.deu-eng.deu and tatoeba.deu-eng.eng',
       )
     return files_by_pair
 
@@ -101,7 +99,7 @@ def _read_lines(path: pathlib.Path) -> list[str]:
   """Returns the stripped lines of a file."""
   if not path.is_file():
     raise errors.CorpusError(
-      'One of the two files of a Tatoeba language pair is missing',
+      'One of the two files of a Tatoeba language pair does not exist',
       expected=path,
     )
   return [line.strip() for _, line in file_reading.read_lines(path)]

@@ -255,7 +255,7 @@ def _require_corpus(corpus: str | None) -> str:
   if corpus is None:
     raise errors.ConfigError(
       'The evaluation task requires a source of text',
-      expected='--corpus=DIR or --mixture=NAME',
+      fix='Pass --corpus=DIR or --mixture=NAME.',
     )
   return corpus
 
@@ -419,10 +419,10 @@ class ParallelFiles(PairSource):
     for name in self.files:
       if len(name.split('-')) != 2:
         raise errors.ConfigError(
-          'A language pair must be named by two language codes',
+          'The keys of `files` must consist of two language codes, such as '
+          'en-ja',
           got=name,
-          where='ParallelFiles.files',
-          expected='a name such as en-ja',
+          where=errors.field_location(self, 'files'),
         )
 
   def pairs(self) -> tuple[Pair, ...]:

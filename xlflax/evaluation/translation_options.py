@@ -50,10 +50,10 @@ class TranslationOptions:
   def __post_init__(self):
     if self.n_best > self.beam_size:
       raise errors.ConfigError(
-        '`n_best` must not exceed `beam_size`',
+        '`n_best` must be an integer from 1 to `beam_size`, which is '
+        f'{self.beam_size}',
         got=self.n_best,
-        expected=f'an integer from 1 to {self.beam_size}',
-        where='TranslationOptions.n_best',
+        where=errors.field_location(self, 'n_best'),
       )
 
 

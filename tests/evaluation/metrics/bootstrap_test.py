@@ -226,7 +226,7 @@ def test_errors():
     bootstrap.compare_models(mean, example_statistics.Statistics(np.zeros(3)))
   with raises_error(errors.CorpusError, got=0):
     bootstrap.compare_models(*2 * [example_statistics.Statistics(np.zeros(0))])
-  with raises_error(errors.ConfigError, got=0, where='samples'):
+  with raises_error(errors.ConfigError, got=0, mentions='samples'):
     bootstrap.compare_models(mean, mean, samples=0)
 
 

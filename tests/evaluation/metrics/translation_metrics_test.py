@@ -115,11 +115,15 @@ def test_errors():
     translation_metrics.chrf(['a'], [['a'], []])
   with raises_error(errors.ConfigError, got='list'):
     translation_metrics.bleu(['a'], ['a'], target_language='de')
-  with raises_error(errors.ConfigError, got='moses', where='bleu.tokenizer'):
+  with raises_error(
+    errors.ConfigError, got='moses', mentions=('tokenizer', 'bleu')
+  ):
     translation_metrics.bleu(
       ['a'], [['a']], target_language='de', tokenizer='moses'
     )
-  with raises_error(errors.ConfigError, got='zh-Hans', where='tokenized_bleu'):
+  with raises_error(
+    errors.ConfigError, got='zh-Hans', mentions='tokenized_bleu'
+  ):
     translation_metrics.tokenized_bleu(
       ['a'], [['a']], target_language='zh-Hans'
     )

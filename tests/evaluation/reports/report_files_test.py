@@ -277,7 +277,7 @@ def test_models_have_different_names(tmp_path):
   for tables in ([], [_table('a'), _table('a')]):
     with raises_error(errors.ConfigError, mentions='ScoreTable'):
       report_files.write_report(tmp_path, tables)
-  with raises_error(errors.ConfigError, where="ScoreTable 'a'", mentions='en'):
+  with raises_error(errors.ConfigError, got='xnli accuracy en', mentions='a'):
     score_table.ScoreTable('a', 2 * (_score('xnli', 'accuracy', 'en', 1),))
 
 

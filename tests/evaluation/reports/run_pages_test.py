@@ -188,7 +188,7 @@ def test_a_run_as_training_leaves_it(tmp_path):
 
 
 def test_a_directory_without_a_run(tmp_path):
-  with raises_error(errors.RunDirectoryError, where='xlflax report'):
+  with raises_error(errors.RunDirectoryError, got=tmp_path):
     run_pages.read_run(tmp_path, name='a')
 
 

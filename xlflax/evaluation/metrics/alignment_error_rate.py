@@ -130,9 +130,9 @@ def read_pharaoh(
     match = _LINK.fullmatch(item)
     if not match or min(int(match[1]), int(match[3])) < first:
       raise errors.CorpusError(
-        'A link of the word alignment is malformed',
+        'A link of the word alignment must have the format i-j or ipj, with '
+        f'words numbered from {first}',
         got=repr(item),
-        expected=f'a link i-j or ipj, with words numbered from {first}',
         where=where,
       )
     links[match[2]].add((int(match[1]) - first, int(match[3]) - first))

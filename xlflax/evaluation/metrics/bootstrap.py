@@ -169,9 +169,9 @@ def score_difference(first: Drawn, second: Drawn) -> Significance:
   """
   if first.size != second.size:
     raise errors.CorpusError(
-      'The two models were scored on test sets of different sizes',
-      got=f'{first.size} and {second.size} examples or clusters of examples',
-      expected='the same examples in the same order',
+      'The two models must be scored on the same examples in the same order, '
+      f'but their test sets contain {first.size} and {second.size} examples or '
+      'clusters of examples'
     )
   scores = np.concatenate([first.scores, second.scores])
   values = np.concatenate([first.values, second.values], 1)
@@ -353,22 +353,25 @@ def _check_comparable(
   for statistics in runs:
     if statistics.aggregate is not reference.aggregate:
       raise errors.ConfigError(
-        'The statistics belong to different metrics and cannot be compared',
-        got=f'{reference.aggregate.value!r} and {statistics.aggregate.value!r}',
-        expected='statistics with the same aggregation function',
+        'The statistics to compare must belong to the same metric, but found '
+        f'the aggregation functions {reference.aggregate.value!r} and '
+        f'{statistics.aggregate.value!r}'
       )
-    metric_checks.same_length(reference.rows, statistics.rows, what='examples')
+    if len(reference.rows) != len(statistics.rows):
+      raise errors.CorpusError(
+        'The runs to compare must have the same number of examples, but found '
+        f'{len(reference.rows)} and {len(statistics.rows)} examples'
+      )
     if not np.array_equal(
       np.asarray(reference.clusters), np.asarray(statistics.clusters)
     ):
       raise errors.CorpusError(
-        'Two runs divide their examples into different clusters'
+        'The runs to compare must divide their examples into the same clusters'
       )
   metric_checks.not_empty(reference.rows, what='examples')
   if samples < 2:
     raise errors.ConfigError(
-      'A confidence interval requires at least two bootstrap samples',
+      '`samples` must be an integer of at least 2, such as 1000, because a '
+      'confidence interval requires several bootstrap samples',
       got=samples,
-      expected='an integer of at least 2, such as 1000',
-      where='samples',
     )

@@ -108,7 +108,7 @@ def confusion_matrix(
   for label in (*gold, *predicted):
     if label not in indices:
       raise errors.CorpusError(
-        'A label is missing from the list of classes',
+        'Every gold and predicted label must be in the list of classes',
         got=repr(label),
         expected='one of ' + ', '.join(map(repr, labels)),
       )

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.evaluation.metrics import embedding_metrics, metric_checks
+from xlflax.evaluation.metrics import embedding_metrics
 from xlflax.utils import errors, validation
 
 _BLEU_ORDER = 4
@@ -118,11 +118,11 @@ class Statistics:
       rows = rows[:, None]  # [N, 1]
     if rows.ndim != 2 or rows.shape[1] != self.aggregate.columns:
       raise errors.ConfigError(
-        'The array of per-example statistics has the wrong shape',
+        'The per-example statistics for the aggregate '
+        f'{self.aggregate.value!r} must be an array of shape [examples, '
+        f'{self.aggregate.columns}]',
         got=rows.shape,
-        expected=f'[examples, {self.aggregate.columns}] for the aggregate '
-        f'{self.aggregate.value!r}',
-        where='Statistics.rows',
+        where=errors.field_location(self, 'rows'),
       )
     object.__setattr__(self, 'rows', rows)
     if self.clusters is not None:
@@ -132,7 +132,11 @@ class Statistics:
         numbers.setdefault(cluster, len(numbers)) for cluster in self.clusters
       ]
       object.__setattr__(self, 'clusters', np.array(clusters, np.int64))
-      metric_checks.same_length(rows, clusters, what='clusters')
+      if len(rows) != len(clusters):
+        raise errors.CorpusError(
+          '`clusters` must have one entry for each example, but found '
+          f'{len(clusters)} entries for {len(rows)} examples'
+        )
 
   def by_cluster(self) -> 'Statistics':
     """Returns statistics in which each row sums the examples of a cluster.

@@ -21,10 +21,9 @@ def same_length(
   """
   if len(gold) != len(predicted):
     raise errors.CorpusError(
-      f'The number of predicted {what} differs from the number of gold {what}',
-      got=f'{len(predicted)} predicted, {len(gold)} gold',
+      f'The numbers of gold and predicted {what} must be equal, but found '
+      f'{len(gold)} and {len(predicted)}',
       where=where,
-      expected='one prediction for each gold value',
     )
 
 
@@ -40,5 +39,5 @@ def not_empty(values: Sized, *, what: str) -> None:
   """
   if not len(values):
     raise errors.CorpusError(
-      f'There are no {what} to score', got=0, expected='at least one value'
+      f'There are no {what} to score, but at least one is required', got=0
     )

@@ -31,9 +31,7 @@ def compare_paired(
   if len(first) != len(second) or len(first) < 2:
     raise errors.ConfigError(
       'A paired comparison requires at least two seeds and one run per system '
-      'and seed',
-      got=f'{len(first)} and {len(second)} runs',
-      expected='the same number of runs of both systems, at least 2',
+      f'and seed, but the two systems have {len(first)} and {len(second)} runs'
     )
   first_scores = np.asarray(first, float)
   second_scores = np.asarray(second, float)

@@ -118,10 +118,10 @@ def _scored_words(
     return np.ones(len(gold.heads), bool)
   if len(gold.tags) != len(gold.heads) or '_' in gold.tags:
     raise errors.CorpusError(
-      'Punctuation can only be excluded if gold parts of speech are available',
-      got=f'tags {tuple(gold.tags)}',
+      'Excluding punctuation requires a universal part of speech for each gold '
+      'word',
+      got=tuple(gold.tags),
       where=where,
-      expected='a universal part of speech for each gold word',
       fix='Score with exclude_punctuation=False.',
     )
   return np.array([tag != 'PUNCT' for tag in gold.tags], bool)

@@ -93,12 +93,10 @@ def answer_scores(
   unknown = [key for key in predicted if key not in gold]
   if unknown:
     raise errors.CorpusError(
-      "A prediction's question id is missing from the gold data",
+      'Every prediction must have the id of a question in the gold data',
       got=repr(unknown[0]),
-      expected="the id of one of the set's questions",
-      fix=(
-        'Check that the predictions and the gold answers are for the same file.'
-      ),
+      fix='Check that the predictions and the gold answers are for the same '
+      'file.',
     )
   if validation.validate(rules, Rules, name='rules') is Rules.SQUAD_V2:
     gold = {key: answers for key, answers in gold.items() if key in predicted}
@@ -107,9 +105,9 @@ def answer_scores(
   for key, answers in gold.items():
     if not answers:
       raise errors.CorpusError(
-        'A question does not have a gold answer',
+        'Every question must have at least one gold answer. Blind test sets '
+        'cannot be scored',
         got=repr(key),
-        expected='one or more answers (blind test sets cannot be scored)',
       )
     if key in predicted:
       scores = best_answer_scores(
@@ -221,7 +219,7 @@ def normalize_answer(
 def _check_language(language: str) -> None:
   if language not in _ARTICLES:
     raise errors.ConfigError(
-      "MLQA's normalization does not support the language",
+      "MLQA's answer normalization does not support this language",
       got=repr(language),
       expected='one of ' + ', '.join(_ARTICLES),
       fix="Score this language with rules='squad'.",

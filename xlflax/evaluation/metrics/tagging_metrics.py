@@ -248,8 +248,8 @@ def _check_entity_tags(tags: Sequence[str], *, where: str) -> None:
   for tag in tags:
     if tag != 'O' and not (tag.startswith(_PREFIXES) and len(tag) > 2):
       raise errors.CorpusError(
-        'An entity tag has an unsupported format',
+        "An entity tag must be 'O', or 'B-' or 'I-' followed by the type of "
+        'the entity',
         got=repr(tag),
-        expected="'O', or 'B-' or 'I-' followed by the type of the entity",
         where=where,
       )

@@ -138,10 +138,9 @@ def tokenized_bleu(
 def _check_uses_spaces(language: str) -> None:
   if not language_codes.uses_spaces(language):
     raise errors.ConfigError(
-      'The Moses tokenizer requires a language with spaces between words',
+      'The Moses tokenizer of `tokenized_bleu` requires a language with spaces '
+      'between words',
       got=repr(language),
-      where='tokenized_bleu',
-      expected='a language with spaces between words',
       fix='Use sacreBLEU, which has a tokenizer for this language.',
     )
 
@@ -217,11 +216,10 @@ def _bleu_metric(tokenizer: str) -> metrics.BLEU:
   tokenizer_names = metrics.BLEU.TOKENIZERS
   if tokenizer not in tokenizer_names or not _is_installed(tokenizer):
     raise errors.ConfigError(
-      'The requested sacreBLEU tokenizer is unknown or not installed',
+      'The `tokenizer` of `bleu` must be an installed tokenizer of sacreBLEU',
       got=repr(tokenizer),
-      where='bleu.tokenizer',
       expected='one of ' + ', '.join(tokenizer_names),
-      fix='Install sacrebleu[ja] or sacrebleu[ko] for MeCab.',
+      fix='Install sacrebleu[ja] or sacrebleu[ko] to use MeCab.',
     )
   return metrics.BLEU(tokenize=tokenizer)
 
@@ -266,9 +264,9 @@ def _check_references(hypotheses, references) -> None:
     or any(isinstance(reference, str) for reference in references)
   ):
     raise errors.ConfigError(
-      '`references` must contain lists of strings',
+      '`references` must contain one or more lists of strings, each with one '
+      'reference for every translation',
       got=type(references).__name__,
-      expected='R lists, each with one reference for every translation',
       fix='Pass [references] for a single reference per translation.',
     )
   for number, reference in enumerate(references, 1):

@@ -138,11 +138,10 @@ def read_model(name: str, directories: Sequence[pathlib.Path]) -> ModelResults:
         vocabularies.add(str(identity))
     if not has_results:
       raise errors.RunDirectoryError(
-        'The directory contains no evaluation results of a checkpoint',
+        f'The directory of the model {name!r} does not contain evaluation '
+        'results of a checkpoint. It must be a run directory with eval/, or an '
+        'output directory of `xlflax finetune` with --eval_gin_file',
         got=str(directory),
-        expected='a run directory with eval/, or an output directory of '
-        '`xlflax finetune` with --eval_gin_file',
-        where=f'model {name!r}',
         fix='Run `xlflax evaluate` with the same tasks and texts for each '
         'model.',
       )
@@ -195,11 +194,9 @@ def compare_results(
   """
   if len(models) < 2:
     raise errors.ConfigError(
-      'A forgetting report requires a start model and at least one model that '
-      'was trained further',
+      'DIRECTORIES must contain the start model, followed by at least one '
+      'model that was trained further',
       got=', '.join(model.name for model in models) or 'no model',
-      expected='at least two models, the start model first',
-      where='DIRECTORIES',
     )
   start, *others = models
   changes: list[ScoreChange] = []
@@ -227,11 +224,10 @@ def compare_results(
         )
   if not any(change.is_new for change in changes):
     raise errors.ConfigError(
-      'None of the compared results is for a new language',
+      'None of the compared results is for a language of --new_languages',
       got=', '.join(new_languages),
       expected='one of '
       + (', '.join(sorted({c.language for c in changes})) or 'the languages'),
-      where='--new_languages',
       fix='Evaluate all models on the same texts, including the new languages.',
     )
   return _adjust_p_values(changes), list(dict.fromkeys(notes))

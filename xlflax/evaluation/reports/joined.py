@@ -38,9 +38,9 @@ def _report_folder(folder: pathlib.Path) -> pathlib.Path:
     if (candidate / report_files.JSON).exists():
       return candidate
   raise errors.RunDirectoryError(
-    'The directory does not contain a report',
+    'The directory must be the output directory of a suite, which contains '
+    f'report/{report_files.JSON}',
     got=str(folder),
-    expected=f'the output directory of a suite with report/{report_files.JSON}',
     fix='Run the suite with `xlflax evaluate --suite=NAME --output=DIR`.',
   )
 
@@ -51,16 +51,16 @@ def _merge_tables(
   """Returns the scores of two tables of the same model in one table."""
   if first.run and second.run and first.run != second.run:
     raise errors.ConfigError(
-      'Two reports use the same model name for two different runs',
-      got=f'{first.model} for the runs {first.run} and {second.run}',
+      f'Two reports use the model name {first.model!r} for two different runs, '
+      f'{first.run} and {second.run}',
       fix='Rename the folder of one run and write its report again.',
     )
   common_tasks = sorted(set(first.tasks) & set(second.tasks))
   if common_tasks:
     raise errors.ConfigError(
-      'Two reports contain scores for the same task and model',
-      got=f'{", ".join(common_tasks)} of {first.model}',
-      expected='reports of different tasks, or of different models',
+      'The reports must be of different tasks or of different models, but two '
+      f'reports contain scores of the model {first.model!r} for the same tasks',
+      got=', '.join(common_tasks),
     )
 
   costs = [cost for cost in (first.cost, second.cost) if cost is not None]

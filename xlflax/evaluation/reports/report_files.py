@@ -358,7 +358,7 @@ def _check_models(tables: Sequence[score_table.ScoreTable]) -> None:
   names = [table.model for table in tables]
   if not names or len(set(names)) < len(names):
     raise errors.ConfigError(
-      'A report requires one or more models with distinct names',
+      'A report requires at least one ScoreTable, and every ScoreTable must be '
+      'for a different model',
       got=names,
-      expected='one ScoreTable for each model',
     )

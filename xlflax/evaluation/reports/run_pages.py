@@ -147,10 +147,9 @@ def read_run(directory: pathlib.Path, *, name: str) -> RunRecord:
   results = result_store.find_results(directory)
   if not (steps or losses or (results and run != directory)):
     raise errors.RunDirectoryError(
-      'The directory does not contain a run',
+      '`xlflax report` requires a run directory with checkpoints or '
+      'metrics.jsonl',
       got=str(directory),
-      expected='a run directory with checkpoints or metrics.jsonl',
-      where='xlflax report',
     )
   return RunRecord(
     name=name,

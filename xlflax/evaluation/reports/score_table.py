@@ -122,10 +122,10 @@ class ScoreTable:
       key = (score.task, score.metric, score.language)
       if key in keys:
         raise errors.ConfigError(
-          'The score table contains the same score twice',
+          f'The ScoreTable of the model {self.model!r} must contain one score '
+          'for each task, metric and language, but contains the same score '
+          'twice',
           got=' '.join(key),
-          expected='one score for each task, metric and language',
-          where=f'ScoreTable {self.model!r}',
         )
       keys.add(key)
 
