@@ -212,6 +212,8 @@ def test_a_head_that_is_plugged_out_reads_none(stitch_eval_model):
   )
   vocabulary = WordVocabulary(f'{_FRENCH} {_ENGLISH}'.split())
   with raises_error(
-    errors.ConfigError, got='tagging.translations', where='tagging'
+    errors.ConfigError,
+    where=f'{task_class.__name__}.translations',
+    mentions=('tagging', objective.name, 'plug_in'),
   ):
     task.evaluate(stitch_eval_model(objective, vocabulary))

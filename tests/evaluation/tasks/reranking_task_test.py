@@ -118,7 +118,7 @@ def test_development_sets_have_relevant_documents(folder):
   task.check_gold_labels()
   judgments = folder / 'de/relevance.tsv'
   judgments.write_text('q1 0 d2 0\n')
-  with raises_error(errors.CorpusError, where='de'):
+  with raises_error(errors.CorpusError, where='de', mentions=task.name):
     task.check_gold_labels()
 
 

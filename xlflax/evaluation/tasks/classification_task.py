@@ -69,10 +69,10 @@ class Classification(head_task.HeadOnTexts):
     """Adds predictions and scores for a language or file to the result."""
     if self.positive not in (None, *objective.labels):
       raise errors.ConfigError(
-        'The positive class is not one of the classes of the head',
+        'The positive class must be one of the classes of the head',
         got=repr(self.positive),
-        expected=f'one of {", ".join(objective.labels)}',
-        where='Classification.positive',
+        expected='one of ' + ', '.join(objective.labels),
+        where=errors.field_location(self, 'positive'),
       )
     self.check_labels(objective, part, examples, notes)
     predictions = [
@@ -96,10 +96,10 @@ class Classification(head_task.HeadOnTexts):
     """Checks that the head has classes, and that they include the labels."""
     if not objective.labels:
       raise errors.ConfigError(
-        'The head of the run computes scores instead of classes',
+        'The evaluation task requires a head that was trained on classes, but '
+        'the head of the run computes scores',
         got=type(objective).__name__,
-        expected='a head that was trained on classes',
-        where=f'{type(self).__name__}.objective',
+        where=errors.field_location(self, 'objective'),
         fix='Pass --tasks=reranking or --tasks=regression.',
       )
     label_checks.check_labels_known(

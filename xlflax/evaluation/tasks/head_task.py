@@ -208,10 +208,9 @@ class HeadTask(labeled_task.LabeledTask):
     if objective.features is not finetuning_objective.Features.PLUG_IN:
       if self.translations is not None:
         raise errors.ConfigError(
-          'Translations require a head with plugged-in features',
-          got=f'{self.name}.translations',
-          expected=f"objective {self.objective!r} with features='plug_in'",
-          where=self.name,
+          f'The field `translations` of the task {self.name!r} can only be set '
+          f"if the objective {self.objective!r} has features='plug_in'",
+          where=errors.field_location(self, 'translations'),
           fix='Remove the translations, or evaluate a run with plugged-in '
           'features.',
         )
@@ -245,9 +244,9 @@ class HeadTask(labeled_task.LabeledTask):
     missing = [name for name in inherited if name not in recorded]
     if missing:
       raise errors.ConfigError(
-        "The run does not record how the head's inputs were created",
-        got=f'objective {self.objective!r}: '
-        + (', '.join(recorded) or 'no settings'),
+        'The run does not record all input settings of the objective '
+        f'{self.objective!r}',
+        got=', '.join(recorded) or 'no settings',
         expected=', '.join(missing),
         where=self.name,
         fix='Set '
@@ -378,17 +377,15 @@ def check_examples(
     example for example in examples if not isinstance(example, example_class)
   ]
   if wrong or not examples:
+    contents = f'{wrong[0].KIND} examples' if wrong else 'no examples'
     raise errors.CorpusError(
-      f'The task requires {example_class.KIND} examples',
-      where=f'part {part}',
-      got=f'{wrong[0].KIND} examples' if wrong else 'no examples',
+      f'The task requires {example_class.KIND} examples, but {part!r} contains '
+      f'{contents}'
     )
   empty = [example.id for example in examples if not example.has_words]
   if empty:
     raise errors.CorpusError(
-      'A sentence does not contain any words',
-      where=f'part {part}',
-      got=f'example {empty[0]}',
+      f'Example {empty[0]} of {part!r} does not contain any words'
     )
   return list(examples)
 

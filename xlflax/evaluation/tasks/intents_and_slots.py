@@ -116,10 +116,8 @@ def _check_same_utterances(texts, sentences, part: str) -> None:
   # Some of MASSIVE's annotated utterances are spelled differently.
   if len(texts) != len(sentences) or 2 * num_equal < len(texts):
     raise errors.CorpusError(
-      'Intents and slots do not belong to the same utterances',
-      got=f'{len(texts)} and {len(sentences)} utterances, of which '
-      f'{num_equal} agree',
-      expected='the same utterances in the same order',
-      where=f'part {part}',
+      f'The intents and the slots of {part!r} must belong to the same '
+      f'utterances in the same order, but found {len(texts)} and '
+      f'{len(sentences)} utterances, of which {num_equal} are equal',
       fix='Create both files with `xlflax tasks convert massive`.',
     )

@@ -37,10 +37,9 @@ class LabeledTask(eval_task.EvalTask):
       examples = self.source.load(part)
       if all(example.is_blind for example in examples):
         raise errors.CorpusError(
-          f'Task {self.name} cannot compute a metric for {part}, because the '
-          'development set has no gold labels',
-          got=f'{len(examples)} examples without gold labels',
-          expected='examples with gold labels',
+          f'The task {self.name!r} cannot compute a metric for {part!r}, '
+          f'because none of the {len(examples)} examples of the development '
+          'set has a gold label',
           where=part,
           fix='Pass labeled files (DEV_FILES). If the files are labeled, check '
           'their format and columns (DEV_FORMAT, DEV_OPTIONS).',

@@ -181,9 +181,10 @@ class BitextMining(sentence_task.CollectionTask):
       tuned_on = 'development'
       collections = _deduplicate(self.development.load(part))
     if collections.gold is None:
+      split = 'test' if self.development is None else 'development'
       raise errors.CorpusError(
-        'The similarity threshold cannot be chosen without gold pairs',
-        where=f'{part}, {tuned_on}',
+        f'The similarity threshold for {part!r} cannot be chosen, because the '
+        f'{split} data does not contain gold pairs',
         fix='Provide development data with gold pairs.',
       )
     if self.development is not None:
@@ -206,7 +207,8 @@ class BitextMining(sentence_task.CollectionTask):
     ):
       if not texts:
         raise errors.CorpusError(
-          'A collection does not contain any sentences', where=code
+          f'The collection of the language {code!r} does not contain any '
+          'sentences'
         )
       codes.append([code] * len(texts))
     sides = self.sides(eval_model, codes, collections.texts, notes)
@@ -235,8 +237,8 @@ def _deduplicate(mined: labeled_examples.BitextSentences) -> _Collections:
   for first_id, second_id in mined.gold or ():
     if first_id not in mined.first or second_id not in mined.second:
       raise errors.CorpusError(
-        'A gold pair refers to a sentence that does not exist',
-        got=f'{first_id} and {second_id}',
+        f'The gold pair of the sentences {first_id!r} and {second_id!r} '
+        'contains a sentence that does not exist',
         where='-'.join(mined.languages),
       )
   sides: list[dict[str, str | None]] = []

@@ -253,10 +253,10 @@ class Probe(_LabeledVectors):
     """Returns the vectors of every layer, centered as `encoding` specifies."""
     has_pairs = any(example.paired_text is not None for example in examples)
     if has_pairs or not examples:
+      contents = 'pairs of texts' if has_pairs else 'no texts'
       raise errors.CorpusError(
-        'A probe requires examples that are single texts with a class',
-        got='pairs of texts' if has_pairs else 'no texts',
-        where=name,
+        f'A probe requires single texts with a class, but {name!r} contains '
+        f'{contents}'
       )
     texts = [example.text for example in examples]
     languages = [example.language for example in examples]

@@ -112,10 +112,10 @@ class Perplexity(_MaskedPerplexity):
     )
     if self.layout not in allowed:
       raise errors.ConfigError(
-        'Perplexity of monolingual text does not support this example layout',
+        f'The layout of the task {self.name!r} must be ExampleLayout.BLOCKS or '
+        'ExampleLayout.SENTENCES',
         got=self.layout,
-        expected='ExampleLayout.BLOCKS or ExampleLayout.SENTENCES',
-        where=f'{self.name}.layout',
+        where=errors.field_location(self, 'layout'),
       )
 
   def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
@@ -182,9 +182,9 @@ class TranslationPerplexity(_MaskedPerplexity):
     """Evaluates a model and lists failed languages or files in the result."""
     if eval_model.sharing is not None:
       raise errors.ConfigError(
-        'Sequences in two languages require a model that shares all parameters',
-        got=f'{eval_model.sharing}',
-        expected='a model that shares all parameters',
+        'Perplexity of sequences in two languages requires a model that shares '
+        'all parameters between languages',
+        got=eval_model.sharing,
         where=self.name,
         fix='Remove this task from the evaluation.',
       )

@@ -101,10 +101,9 @@ class Reranking(head_task.HeadOnTexts):
       documents = self.load_part(part)
       if not mteb_tasks.judged_queries(documents, list(documents.queries)):
         raise errors.CorpusError(
-          f'Task {self.name} cannot compute a metric for {part}, because no '
-          'query has a relevant document',
-          got=f'{len(documents.queries)} queries',
-          expected='relevance judgments above 0',
+          f'The task {self.name!r} cannot compute a metric for {part!r}, '
+          f'because none of the {len(documents.queries)} queries has a '
+          'relevant document. Relevance judgments above 0 are required',
           where=part,
         )
 
@@ -175,10 +174,10 @@ class Reranking(head_task.HeadOnTexts):
       return candidates
     if data.candidates is None:
       raise errors.ConfigError(
-        'Reranking requires a ranking of the documents',
-        got=f'no {beir.CANDIDATES} of {part} and no first stage',
-        expected='a directory with TREC runs, or candidates in the data',
-        where=f'{type(self).__name__}.first_stage',
+        'Reranking requires a ranking of the documents: a directory with TREC '
+        f'runs in `first_stage`, or the file {beir.CANDIDATES} in the data of '
+        f'{part!r}',
+        where=errors.field_location(self, 'first_stage'),
         fix='Evaluate --tasks=ranking, and set `first_stage` to the directory '
         'with the result files.',
       )

@@ -233,10 +233,8 @@ class Retrieval(sentence_task.SentenceTask):
     size = len(text.first)
     if not size or len(text.second) != size:
       raise errors.CorpusError(
-        'The two languages of a pair have different numbers of sentences, or '
-        'none',
-        got=f'{size} and {len(text.second)} sentences',
-        expected='the same number of sentences, and at least one',
+        'Both languages of a pair must have the same number of sentences, and '
+        f'at least one, but found {size} and {len(text.second)} sentences'
       )
     kinds = [
       string_overlap.overlap_kind(first, second)
@@ -254,9 +252,9 @@ class Retrieval(sentence_task.SentenceTask):
     )
     if not scored_indices:
       raise errors.CorpusError(
-        'All sentence pairs of the test set are trivial',
+        'The test set must contain pairs of different sentences with letters, '
+        'but all of its pairs are trivial',
         got=trivial_pairs,
-        expected='pairs of different sentences that contain letters',
         fix="Set pair_filter='none' to score all pairs.",
       )
     if len(scored_indices) < size:

@@ -75,10 +75,9 @@ class RoundTrip(eval_task.EvalTask):
       ]
       if len(sides) < 2 or len(set(map(len, sides))) > 1:
         raise errors.CorpusError(
-          'The languages of a round trip have different numbers of sentences, '
-          'or none',
-          got=f'{", ".join(str(len(side)) for side in sides)} sentences',
-          expected='the same number of lines in two or more languages',
+          'A round trip requires at least two languages with the same number '
+          'of sentences, but found '
+          f'{", ".join(str(len(side)) for side in sides)} sentences',
           where=chain,
         )
       rows = []

@@ -61,11 +61,11 @@ class SimilaritySearch(sentence_task.SentenceTask):
     unknown = set(self.altered) - {second for _, second in pairs}
     if unknown:
       raise errors.ConfigError(
-        'Altered sentences must be in the second language of a language pair',
+        'The keys of `altered` must be second languages of the language pairs',
         got=', '.join(sorted(unknown)),
         expected='second languages of '
         + ', '.join(map(text_sources.pair_name, pairs)),
-        where='SimilaritySearch.altered',
+        where=errors.field_location(self, 'altered'),
       )
     return self.score_parts(
       pairs,

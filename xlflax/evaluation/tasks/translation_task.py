@@ -99,10 +99,9 @@ class TranslationEval(eval_task.EvalTask):
     text = self.source.load(pair)
     if not text.first or len(text.first) != len(text.second):
       raise errors.CorpusError(
-        'The two languages of a pair have different numbers of sentences, or '
-        'none',
-        got=f'{len(text.first)} and {len(text.second)} sentences',
-        expected='the same number of sentences, and at least one',
+        'Both languages of a pair must have the same number of sentences, and '
+        f'at least one, but found {len(text.first)} and {len(text.second)} '
+        'sentences'
       )
     sources, references = text if pair == (source, target) else text[::-1]
     translator = sentence_translator.Translator(
@@ -141,10 +140,10 @@ class TsvPairs(text_sources.PairSource):
     for name in self.files:
       if len(name.split('-')) != 2:
         raise errors.ConfigError(
-          'A file of sentence pairs must be named by two language codes',
+          'The keys of `files` must consist of two language codes, such as '
+          'en-ja',
           got=name,
-          expected='a name such as en-ja',
-          where='TsvPairs.files',
+          where=errors.field_location(self, 'files'),
         )
 
   def pairs(self) -> tuple[text_sources.Pair, ...]:
@@ -163,10 +162,9 @@ class TsvPairs(text_sources.PairSource):
     for line_number, row in enumerate(rows, 1):
       if len(row) != 2:
         raise errors.CorpusError(
-          'A line does not consist of a sentence and its translation',
-          got=f'{len(row)} columns',
-          expected='2 columns separated by a tab',
-          where=f'{path}:{line_number}',
+          'The line must have 2 columns, a sentence and its translation '
+          f'separated by a tab, but has {len(row)} columns',
+          where=errors.line_location(path, line_number),
         )
     paired_text = text_sources.PairedText(
       [first for first, _ in rows], [second for _, second in rows]

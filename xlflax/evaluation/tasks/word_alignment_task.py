@@ -206,9 +206,8 @@ class WordAlignment(labeled_task.LabeledTask):
     ]
     if not examples:
       raise errors.CorpusError(
-        f'The task requires {labeled_examples.AlignedSentence.KIND} examples',
-        where=f'part {part}',
-        expected='sentences with gold links',
+        f'The task requires {labeled_examples.AlignedSentence.KIND} examples '
+        f'with gold links, but {part!r} does not contain any'
       )
     return examples
 
