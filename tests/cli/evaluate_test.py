@@ -94,7 +94,7 @@ def test_a_task_may_have_another_name(caplog):
       ['--tasks=bleu'],
       'Got: bleu. Expected: one of .*perplexity, .*retrieval, .*tatoeba',
     ),
-    (['--tasks=tatoeba', '--corpus=c'], 'Expected: --tatoeba=DIR'),
+    (['--tasks=tatoeba', '--corpus=c'], '--tatoeba=DIR'),
     (
       [
         '--tasks=perplexity',
