@@ -101,11 +101,11 @@ def register_reader(
     registered = _formats.get(name)
     if registered is not None and _origin(registered.read) != _origin(function):
       raise errors.ConfigError(
-        'A reader is already registered for this file format',
+        f'The name {name!r} cannot be used for this file format, because the '
+        f'reader {".".join(_origin(registered.read))} is already registered '
+        'with it',
         got='.'.join(_origin(function)),
-        expected=f'a name other than {name!r}, which '
-        + '.'.join(_origin(registered.read))
-        + ' has',
+        fix='Register the reader with a different name.',
       )
     read = functools.partial(function, **defaults) if defaults else function
     _formats[name] = Format(name=name, read=read, example=example, takes=takes)
@@ -199,7 +199,8 @@ def check_options(format: str, options: Mapping[str, Any]) -> None:
   unknown = sorted(set(options) - set(available_options))
   if unknown:
     raise errors.ConfigError(
-      f'The reader of the file format {format!r} does not have this option',
+      'All options must be supported by the reader of the file format '
+      f'{format!r}',
       got=', '.join(unknown),
       expected=', '.join(available_options) or 'no options',
     )
@@ -214,9 +215,9 @@ def two_languages(part: str) -> tuple[str, str]:
   languages = part.split('-')
   if len(languages) != 2 or not all(languages):
     raise errors.ConfigError(
-      'The name of a language split is invalid',
+      'The name of the language split must consist of two language codes, '
+      "such as 'fr-en'",
       got=part,
-      expected="two language codes, such as 'fr-en'",
     )
   return languages[0], languages[1]
 
@@ -229,10 +230,12 @@ def _parse_languages(part: str, format: Format) -> tuple[str, ...]:
   languages = tuple(part.split('-'))
   if not all(languages) or len(languages) > (2 if allows_two else 1):
     raise errors.ConfigError(
-      'The name of a language split is invalid',
+      "The name of the language split must be a language code, such as 'fr', "
+      "or two language codes, such as 'es-en'"
+      if allows_two
+      else "The name of the language split must be a language code, such as 'fr' "
+      "or 'zh_Hans'",
       got=part,
-      expected='a language code, such as fr or zh_Hans'
-      + (', or two codes such as es-en' if allows_two else ''),
     )
   return languages
 

@@ -42,8 +42,8 @@ def labels_of(
   )
   if not labels:
     raise errors.CorpusError(
-      'None of the examples has a label',
-      where='the examples in ' + ', '.join(parts),
+      'At least one example must have a label, but the examples of the '
+      f'language splits {", ".join(parts)} have no labels',
       fix=source.describe_label_location()
       or 'Collect the labels from the training data, not from a blind test '
       'set.',
@@ -85,10 +85,11 @@ def check_labels(
     for label in example.labels or ():
       if label not in label_set:
         raise errors.CorpusError(
-          'An example has a label that was not seen in training',
-          got=f'{label!r} in {example.language}, example {example.id}',
+          f'The example {example.id!r} of the language {example.language!r} '
+          'has a label that does not occur in the training data',
+          got=label,
           expected='one of ' + ', '.join(sorted(label_set)),
           where=where,
-          fix='Train on data with this label, or map the label to a known '
-          'one when the file is read.',
+          fix='Train on data with this label, or map the label to a known one '
+          'when the file is read.',
         )

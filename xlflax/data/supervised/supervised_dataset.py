@@ -70,9 +70,9 @@ class LabeledDatasetConfig:
       object.__setattr__(self, 'splits', tuple(self.splits))
     if self.batch_size % self.group_size:
       raise errors.ConfigError(
-        '`batch_size` must be a multiple of `group_size`',
-        got=f'batch_size={self.batch_size}, group_size={self.group_size}',
-        where=f'dataset {self.name!r}',
+        f'The batch_size of the dataset {self.name!r} must be a multiple of '
+        f'its group_size, but batch_size is {self.batch_size} and group_size '
+        f'is {self.group_size}'
       )
 
   def input_settings(self) -> dict[str, int | str]:
@@ -89,10 +89,12 @@ class LabeledDatasetConfig:
     missing = [part for part in self.splits or () if part not in available]
     if missing or not available:
       raise errors.CorpusError(
-        'The source has no labeled examples for this language',
-        got=', '.join(missing) or 'a source without languages',
+        f'The source of the dataset {self.name!r} has no labeled examples for '
+        'some of the requested language splits'
+        if missing
+        else f'The source of the dataset {self.name!r} has no labeled examples',
+        got=', '.join(missing) or None,
         expected='some of ' + ', '.join(available),
-        where=f'dataset {self.name!r}',
         fix=name_suggestions.suggest_languages(missing, available),
       )
     return available if self.splits is None else self.splits

@@ -183,19 +183,17 @@ def _unusable_part_error(
   """Returns the error for a language split without any sequences."""
   is_blind = all(example.is_blind for example in dataset.source.load(part))
   if is_blind:
-    got = f'{num_examples} examples without gold labels (a blind test set)'
-    fix = 'Use files with labels'
-  else:
-    got = (
-      f'{num_examples} examples that do not fit into {dataset.length} tokens '
-      'with their labels'
+    return errors.CorpusError(
+      f'The {num_examples} examples of the language split {part!r} cannot be '
+      f'used for training in the dataset {dataset.name!r}, because they have no '
+      'gold labels (a blind test set)',
+      fix='Use files with labels.',
     )
-    fix = 'Increase the length, or leave the part out'
   return errors.CorpusError(
-    'None of the labeled examples in this language can be used for training',
-    got=got,
-    where=f'dataset {dataset.name!r}, part {part}',
-    fix=fix,
+    f'The {num_examples} examples of the language split {part!r} cannot be '
+    f'used for training in the dataset {dataset.name!r}, because they do not '
+    f'fit into {dataset.length} tokens with their labels',
+    fix='Increase the length, or remove the language split.',
   )
 
 
@@ -261,10 +259,10 @@ def _load_tables(
   problems = manifests.find_problems(folder)
   for name, problem in problems.items():
     raise errors.CacheError(
-      'A feature cache file is damaged',
+      'The feature cache file is damaged',
       got=problem,
       where=str(folder / name),
-      fix='Delete the file. It is written again from the examples.',
+      fix='Delete the file. It will be created again from the examples.',
     )
   parts = [name.removesuffix(_SUFFIX) for name in _cached_file_names(folder)]
   return {part: _load_table(folder, part, parts) for part in parts}
@@ -285,12 +283,13 @@ def _load_table(
   expected_contents = _describe_contents(folder, part, parts)
   if contents != expected_contents:
     raise errors.CacheError(
-      'A feature cache file was written for a different language split, '
+      'The feature cache file was created for a different language split, '
       'vocabulary or settings',
       got=contents,
       expected=expected_contents,
       where=str(path),
-      fix="Delete the file's folder. It is written again from the examples.",
+      fix='Delete the folder that contains the file. It will be created again '
+      'from the examples.',
     )
   return table, fingerprint
 

@@ -185,8 +185,8 @@ def test_texts_have_the_vector_of_their_line(toy_vocabulary, taught):
 @pytest.mark.parametrize(
   'example, values',
   [
-    (_line('4.0'), (3, 'de', 'text 4.0')),
-    (_line('b.tsv:1.0'), (3, 'de', 'text b.tsv:1.0')),
+    (_line('4.0'), (3, 'de', '4.0')),
+    (_line('b.tsv:1.0'), (3, 'de', 'b.tsv:1.0')),
     (_line('1.0', 'fr'), ('fr', 0, 'DistillationFeaturizer.vectors')),
   ],
 )

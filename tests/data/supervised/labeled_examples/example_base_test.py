@@ -137,6 +137,6 @@ def test_a_field_that_no_column_holds():
     place: complex
 
   with raises_error(
-    errors.ConfigError, got="<class 'complex'>", where='_Odd.place'
+    errors.ConfigError, got="<class 'complex'>", mentions='_Odd.place'
   ):
     _Odd.columns()

@@ -50,7 +50,7 @@ def test_gold_lines_go_from_the_second_file_to_the_first(write):
   [
     ('a.zh', 'zh-1\t\n', ('zh-1\\t', 'a.zh:1')),
     ('a.zh', 'zh-1\ta\nzh-1\tb\n', ('id', 'zh-1', 'a.zh:2')),
-    ('a.gold', 'zh-2\ten-9\n', ('id', 'en-9', 'a.gold:1')),
+    ('a.gold', 'zh-2\ten-9\n', ('en-9', 'a.gold:1')),
     ('a.en', '\n', 'a.en'),
   ],
 )

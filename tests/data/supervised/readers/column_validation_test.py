@@ -54,8 +54,8 @@ def test_every_order_of_columns(tmp_path, order, count):
     _read(path)
   text = str(error.value)
   label = order.index(0)
-  assert f'{count} different labels of {count} examples' in text
-  assert f'column {label} looks like the label' in text and 'a.tsv' in text
+  assert f'{count} different labels for {count} examples' in text
+  assert f'The column {label} seems to contain' in text and 'a.tsv' in text
   rather = text.partition('such as columns=')[2].partition('}')[0] + '}'
   read = _read(path, columns=json.loads(rather.replace("'", '"')))
   assert {example.label for example in read.examples} == set(_LABELS)

@@ -92,7 +92,7 @@ def test_agrees_with_the_conllu_library(write):
     ('1\tde\n', ('1\\tde', 2, 10, 'bad.conllu:1')),
     (_line(1, 'a').replace('root', ' '), (8, 'bad.conllu:1')),
     (_line(1, 'a') + _line(3, 'b', head=1), (3, 'bad.conllu:2')),
-    (_line('2-3', 'ab') + _line(1, 'a'), ('1-…', 'bad.conllu:1')),
+    (_line('2-3', 'ab') + _line(1, 'a'), ('2-3', 1, 'bad.conllu:1')),
     (_line('2.1', 'ab'), ('2.1', 2, 'bad.conllu:1')),
     (_line(1, 'a', head=4) + _line(2, 'b'), (4, 0, 2, 'bad.conllu:1')),
     (_line(1, 'a', head=1), 'bad.conllu:1'),

@@ -140,7 +140,7 @@ def test_questions_keep_the_answer_of_their_context():
 @pytest.mark.parametrize(
   'translation, values',
   [
-    (make_pair('9', 'fr', 'x', 'y'), ('id', 9, 'part fr')),
+    (make_pair('9', 'fr', 'x', 'y'), ('id', 9, "'fr'")),
     (make_pair('7', 'fr', 'x', 'y', 'no'), ('no', 'yes', 'fr', 'id')),
   ],
 )
@@ -152,7 +152,7 @@ def test_translations_that_do_not_fit(translation, values):
 
 def test_an_id_twice():
   english = Held({'en': ENGLISH.parts['en'] * 2})
-  with raises_error(errors.CorpusError, got=7, where='part en', mentions='id'):
+  with raises_error(errors.CorpusError, got=7, mentions=("'en'", 'id')):
     make_source(english=english).load('fr')
 
 
@@ -160,9 +160,7 @@ def test_single_texts_can_not_be_switched():
   example = labeled_examples.ClassifiedText(
     id='1', language='en', text='a', label='x'
   )
-  with raises_error(
-    errors.ConfigError, got='classification', where='example 1'
-  ):
+  with raises_error(errors.ConfigError, got='classification', mentions="'1'"):
     code_switched_source.switch_halves(example, example)
 
 
@@ -356,7 +354,7 @@ def test_slices_of_a_batch_are_of_the_whole():
 
 def test_groups_must_fill_a_batch():
   with raises_error(
-    errors.ConfigError, got='batch_size=5, group_size=2', where="dataset 's'"
+    errors.ConfigError, mentions=('batch_size', 5, 'group_size', 2, "'s'")
   ):
     supervised_dataset.LabeledDatasetConfig(
       name='s',

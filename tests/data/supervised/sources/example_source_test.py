@@ -218,7 +218,7 @@ def test_mined_files(tmp_path):
     )
   }
   assert len(prints) == 4
-  with raises_error(errors.ConfigError, where='part fr-en', mentions='(first'):
+  with raises_error(errors.ConfigError, mentions=('fr-en', '(first')):
     mined('fr', format='lines').load('fr-en')
 
 
@@ -326,7 +326,9 @@ def test_files_of_a_language_are_concatenated(tmp_path):
     ),
     'yo': f'{tmp_path}/UD_Yoruba-YTB/yo_ytb-ud-test.conllu',
   }
-  with raises_error(errors.CorpusError, where=f'directory {tmp_path}'):
+  with raises_error(
+    errors.CorpusError, where=tmp_path, mentions=(pattern, 'sw')
+  ):
     example_source.find_files(str(tmp_path), pattern, languages=('fr', 'sw'))
-  with raises_error(errors.CorpusError, expected='files that match {language}'):
+  with raises_error(errors.CorpusError, mentions='{language}'):
     example_source.find_files(str(tmp_path), '{language}')

@@ -173,8 +173,10 @@ def test_what_lacks_is_told(folder):
   )
   with raises_error(
     errors.CorpusError,
-    got='sw',
+    where=folder,
     mentions=(
+      'sw',
+      'test',
       'xnli/test-<language>',
       'xnli/test-<language>.tsv',
       'download_data.sh',

@@ -85,9 +85,9 @@ class ClassificationFeaturizer(featurizer.Featurizer):
     num_special_pair = featurizer.num_special(2, self.separator)
     if length <= num_special_pair:
       raise errors.ConfigError(
-        'The sequence has no space for text in addition to its special tokens',
-        got=f'{length} tokens',
-        expected=f'more than the {num_special_pair} special tokens',
+        f'The sequence length must be greater than {num_special_pair}, '
+        f'because a pair of texts requires {num_special_pair} special tokens',
+        got=length,
       )
     rows = []
     for example, first_tokens, second_tokens, *languages in zip(
@@ -171,12 +171,11 @@ class DistillationFeaturizer(ClassificationFeaturizer):
       match = re.fullmatch(r'(\d+)\.\d+', example.id)
       if not match or int(match[1]) > len(vectors):
         raise errors.CorpusError(
-          'The file of teacher embeddings has no embedding for a line of the '
-          'text file',
-          got=f'{len(vectors)} vectors of {example.language}',
-          expected='one embedding for each line of a single file in the '
-          'format search',
-          where=f'text {example.id}',
+          f'The teacher embeddings of the language {example.language!r} must '
+          'have one vector for each line of a single file in the format '
+          f'`search`. There are {len(vectors)} vectors, but none for the text '
+          f'with the id {example.id!r}',
+          where=errors.field_location(self, 'vectors'),
         )
       bits = vectors[int(match[1]) - 1].astype(np.float32).view(np.int32)
       rows[:] = [row | {batch_keys.VECTORS: bits} for row in rows]
@@ -192,12 +191,11 @@ class DistillationFeaturizer(ClassificationFeaturizer):
         vectors = np.load(file_reading.require_file(path), mmap_mode='r')
     if vectors.ndim != 2 or vectors.dtype.kind != 'f':
       raise errors.CorpusError(
-        'The teacher embeddings of a language do not have the required shape '
-        'or type',
-        got=f'shape {vectors.shape} of {path}',
-        expected='an array of floating-point numbers of shape [lines, size], '
-        'saved by numpy.save',
-        where=f'DistillationFeaturizer.vectors, language {language!r}',
+        f'The teacher embeddings of the language {language!r} must be an '
+        'array of floating-point numbers of shape [lines, size], saved with '
+        f'`numpy.save`. The array in {path} has the shape {vectors.shape} and '
+        f'the data type {vectors.dtype}',
+        where=errors.field_location(self, 'vectors'),
       )
     return vectors
 

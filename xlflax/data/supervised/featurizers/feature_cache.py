@@ -126,12 +126,14 @@ class FeatureTable:
     try:
       arrays = npz_files.load_arrays(path)
       if int(arrays['format']) != FORMAT:
-        raise ValueError(f'format {int(arrays["format"])}')
+        raise ValueError(
+          f'the format version {int(arrays["format"])} is not supported'
+        )
     except (ValueError, OSError, KeyError, TypeError) as error:
       raise errors.CacheError(
-        f'A feature cache file cannot be read ({error})',
+        f'The feature cache file cannot be read ({error})',
         where=str(path),
-        fix='Delete the file. It is written again from the examples.',
+        fix='Delete the file. It will be created again from the examples.',
       ) from error
 
     def arrays_with_prefix(prefix):
@@ -176,9 +178,7 @@ def _downcast(values: np.ndarray) -> np.ndarray:
       limits.min <= values.min() and values.max() <= limits.max
     ):
       return values.astype(dtype)
-  raise ValueError(
-    'A sequence contains a number that does not fit into 32 bits.'
-  )
+  raise ValueError('All values of the sequences must fit into 32-bit integers.')
 
 
 def _write_npz(arrays: dict[str, np.ndarray], file: BinaryIO) -> None:

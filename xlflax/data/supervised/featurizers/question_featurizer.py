@@ -218,9 +218,9 @@ class QuestionAnsweringFeaturizer(featurizer.Featurizer):
     capacity = length - num_special - len(question)
     if capacity < 1:
       raise errors.ConfigError(
-        'The question and the special tokens leave no space for the context',
-        got=f'{length} tokens, {len(question)} of the question, '
-        f'{num_special} special tokens',
+        f'The question has {len(question)} tokens and the template has '
+        f'{num_special} special tokens, so the sequence length of {length} '
+        'tokens leaves no space for the context',
         fix='Increase the length, or decrease max_question_length.',
       )
     num_tokens = len(spans.token_ids)

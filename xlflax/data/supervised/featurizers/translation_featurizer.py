@@ -54,11 +54,9 @@ class TranslationPairFeaturizer(Featurizer):
     if self.featurizer.leaves_rows_out:
       raise errors.ConfigError(
         '`TranslationPairFeaturizer` requires a featurizer that keeps all '
-        'windows',
-        got=f'{type(self.featurizer).__name__} that drops windows without an '
-        'answer',
-        expected='a featurizer that keeps all windows',
-        where='TranslationPairFeaturizer.featurizer',
+        'windows, but this featurizer drops windows without an answer',
+        got=type(self.featurizer).__name__,
+        where=errors.field_location(self, 'featurizer'),
         fix="Set QuestionAnsweringFeaturizer.no_answer to 'cls_token'.",
       )
 

@@ -78,9 +78,8 @@ def encode_words(
   """
   if isinstance(words, str):
     raise errors.VocabularyError(
-      'The sentence is a single string instead of a sequence of words',
+      'A sentence must be a sequence of words, not a single string',
       got=repr(words),
-      expected='a sequence of words',
     )
   if not words:
     return EncodedWords(np.zeros(0, np.int32), np.zeros(0, np.int32))

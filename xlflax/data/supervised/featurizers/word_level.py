@@ -65,9 +65,9 @@ def text_rows(
   )
   if capacity < 1:
     raise errors.ConfigError(
-      'The sequence has no space for text in addition to its special tokens',
-      got=f'{length} tokens',
-      expected='more than the 2 special tokens',
+      'The sequence length must be greater than 2, because a sentence '
+      'requires 2 special tokens',
+      got=length,
     )
   return [
     _split_sentence(example, vocabulary, capacity) for example in examples

@@ -72,7 +72,7 @@ class Example:
       value = getattr(self, field.name)
       return (value,) if isinstance(value, str) else value
     raise errors.ConfigError(
-      'Examples in this task family have no labels',
+      'The examples of this task family have no labels',
       got=self.KIND,
       expected='one of '
       + ', '.join(
@@ -166,7 +166,7 @@ class Example:
     Raises:
       CorpusError: If the predictions do not match the examples.
     """
-    check_number(len(examples), len(predictions), 'predictions')
+    check_number(len(examples), len(predictions), 'examples')
     return join_lines(predictions)
 
   @classmethod
@@ -203,16 +203,17 @@ def check_number(expected: int, actual: int, unit: str) -> None:
   Args:
     expected: Number of items in the test set.
     actual: Number of predictions in the file.
-    unit: Plural noun for the predictions, for the error message.
+    unit: Plural noun for the items, for the error message.
 
   Raises:
     CorpusError: If `expected` and `actual` differ.
   """
   if expected != actual:
     raise errors.CorpusError(
-      'The number of predictions differs from the number of test items',
-      got=f'{actual} {unit}',
-      expected=str(expected),
+      f'The number of {unit} must be the same in the predictions and in the '
+      'test set',
+      got=actual,
+      expected=expected,
     )
 
 
@@ -233,10 +234,11 @@ def _register(cls: type[Example]) -> None:
     registered.__qualname__,
   ) != (cls.__module__, cls.__qualname__):
     raise errors.ConfigError(
-      'An example class is already registered for this KIND',
-      got=f'{cls.__module__}.{cls.__qualname__}',
-      expected=f'a KIND other than {cls.KIND!r}, which is the KIND of '
-      f'{registered.__module__}.{registered.__qualname__}',
+      f'The example class {cls.__module__}.{cls.__qualname__} must have a '
+      'different KIND, because '
+      f'{registered.__module__}.{registered.__qualname__} is already '
+      'registered with this KIND',
+      got=repr(cls.KIND),
     )
   _classes[cls.KIND] = cls
 
@@ -250,9 +252,9 @@ def _decode_columns(
   missing = set(forms) - set(columns) - optional
   if missing:
     raise errors.CorpusError(
-      f'The examples of a task in the family {cls.KIND} lack required features',
+      f'The examples of a task of the family {cls.KIND!r} must have the '
+      f'features {", ".join(sorted(missing))}',
       got=', '.join(sorted(columns)),
-      expected=', '.join(sorted(missing)),
       where=where,
       fix="Rename the features in one of the task's preprocessors.",
     )
@@ -272,7 +274,8 @@ def _check_word_counts(example: Example, where: str) -> None:
   }
   if len(set(sizes.values())) > 1:
     raise errors.CorpusError(
-      'An example has different numbers of words and word labels',
+      f'The example {example.id!r} must have the same number of words and '
+      'word labels',
       got=', '.join(f'{size} {name}' for name, size in sizes.items()),
-      where=f'{where}, example {example.id}',
+      where=where,
     )

@@ -95,10 +95,10 @@ def feature_types(cls: type) -> dict[str, FeatureType]:
     hint = _without_none(hints[field.name])
     if hint not in _FORMS:
       raise errors.ConfigError(
-        'An example class has a field whose type columns do not support',
+        f'The field {cls.__name__}.{field.name} has a type that cannot be '
+        'stored in a column. The supported types are str, float, tuple[str, '
+        '...] and tuple[int, ...]',
         got=str(hint),
-        expected='str, float, tuple[str, ...] or tuple[int, ...]',
-        where=f'{cls.__name__}.{field.name}',
         fix='Override columns(), values() and of_values() in the example '
         'class.',
       )

@@ -94,9 +94,9 @@ class BitextSentences:
     for pair in pairs:
       if pair[0] not in self.first or pair[1] not in self.second:
         raise errors.CorpusError(
-          'A mined pair contains an unknown sentence id',
+          'A mined pair must consist of the id of a sentence in the first '
+          'collection and the id of a sentence in the second collection',
           got=' '.join(pair),
-          expected='an id of the first and an id of the second collection',
         )
     return example_base.join_lines('\t'.join(pair) for pair in pairs)
 
@@ -117,8 +117,9 @@ class BitextSentences:
     for line in predictions:
       if not 0 <= line < len(self.first):
         raise errors.CorpusError(
-          'A predicted line number is past the end of the first collection',
+          'A predicted line number must be between 0 and '
+          f'{len(self.first) - 1}, because the first collection has '
+          f'{len(self.first)} sentences',
           got=line,
-          expected=f'a line number from 0 to {len(self.first) - 1}',
         )
     return example_base.join_lines(str(int(line)) for line in predictions)

@@ -101,11 +101,10 @@ class Question(example_base.Example):
     unmatched = set(ids) ^ set(predictions)
     if unmatched:
       raise errors.CorpusError(
-        'The ids of the predicted answers do not match the ids of the '
-        'questions',
-        got=f'{len(predictions)} answers to {len(ids)} questions, with the '
-        f'unmatched id {min(unmatched)}',
-        expected='one predicted answer for each question',
+        'There must be exactly one predicted answer for each question, but '
+        f'there are {len(predictions)} answers for {len(ids)} questions. The '
+        f'id {min(unmatched)!r} occurs only in the answers or only in the '
+        'questions'
       )
     ordered = {question_id: predictions[question_id] for question_id in ids}
     return json.dumps(ordered, ensure_ascii=False, indent=1) + '\n'

@@ -10,8 +10,6 @@ from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.readers import column_validation, file_reading
 from xlflax.utils import errors
 
-_KIND = 'bitext mining file'
-
 
 @file_formats.register_reader(
   'bucc',
@@ -126,11 +124,10 @@ def _read_sentences(path) -> dict[str, str]:
     sentence_id, text = _split_pair(line, path, number)
     if sentence_id in sentences:
       raise file_reading.malformed_line_error(
-        _KIND,
+        'The id of a sentence must occur only once in the file',
         path,
         number,
-        f'the repeated id {sentence_id}',
-        expected='an id that occurs only once in the file',
+        got=sentence_id,
       )
     sentences[sentence_id] = text
   file_reading.check_any(sentences, path)
@@ -149,11 +146,10 @@ def _read_gold_pairs(
     for sentence_id, sentences in zip(pair, (first, second), strict=True):
       if sentence_id not in sentences:
         raise file_reading.malformed_line_error(
-          _KIND,
+          'The gold file must contain only ids of existing sentences',
           path,
           number,
-          f'the id {sentence_id}',
-          expected='an id of one of the sentences',
+          got=sentence_id,
         )
     pairs.add(pair)
   file_reading.check_any(pairs, path)
@@ -168,17 +164,16 @@ def _read_gold_lines(
   for number, line in lines:
     if line.strip() not in first:
       raise file_reading.malformed_line_error(
-        'file of gold line numbers',
+        'Each line of the gold file must be a line number from 0 to '
+        f'{len(first) - 1}',
         path,
         number,
-        file_reading.shorten_quoted(line),
-        expected=f'one line number from 0 to {len(first) - 1}',
+        got=file_reading.shorten_quoted(line),
       )
   if len(lines) != len(second):
     raise errors.CorpusError(
-      'The gold file and the second file have different numbers of lines',
-      got=f'{len(lines)} lines',
-      expected=f'{len(second)} lines, one for each sentence of the second file',
+      f'The gold file must contain one line for each of the {len(second)} '
+      f'sentences of the second file, but it contains {len(lines)} lines',
       where=str(path),
     )
   return frozenset(
@@ -192,10 +187,10 @@ def _split_pair(line: str, path, number: int) -> tuple[str, str]:
   sentence_id, _, text = line.partition('\t')
   if not sentence_id.strip() or not text.strip():
     raise file_reading.malformed_line_error(
-      _KIND,
+      'Each line must consist of an id, a tab and a sentence, or of two ids '
+      'that are separated by a tab in a gold file',
       path,
       number,
-      file_reading.shorten_quoted(line),
-      expected='an id, a tab, and a sentence (or a second id in a gold file)',
+      got=file_reading.shorten_quoted(line),
     )
   return sentence_id.strip(), text.strip()

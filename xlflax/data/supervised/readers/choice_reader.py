@@ -16,7 +16,6 @@ from xlflax.data.supervised.labeled_examples import choice_examples
 from xlflax.data.supervised.readers import file_reading
 from xlflax.utils import validation
 
-_KIND = 'multiple-choice question'
 _QUESTIONS = {'cause': 'What was the cause?', 'effect': 'What was the effect?'}
 _BELEBELE_ANSWERS = ('mc_answer1', 'mc_answer2', 'mc_answer3', 'mc_answer4')
 _NUM_STORY_FIELDS = 8
@@ -176,11 +175,10 @@ def _check_story_header(row: Sequence[str], path) -> None:
   """Raises a CorpusError if the first row is a story instead of a header."""
   if len(row) == _NUM_STORY_FIELDS and row[-1].strip() in ('1', '2'):
     raise file_reading.malformed_line_error(
-      'header',
+      f'The header must contain the names of {_NUM_STORY_FIELDS} columns',
       path,
       1,
-      file_reading.shorten_quoted(' | '.join(row)),
-      expected=f'the names of {_NUM_STORY_FIELDS} columns',
+      got=file_reading.shorten_quoted(' | '.join(row)),
     )
 
 
@@ -206,11 +204,10 @@ def read_xwinograd(
     )
     if not gap:
       raise file_reading.malformed_line_error(
-        _KIND,
+        'The sentence must contain the character _, which marks the gap',
         path,
         number,
-        'no _',
-        expected='a sentence whose gap is marked by _',
+        got=file_reading.shorten_quoted(before),
       )
     nouns = [_get_text(value, f'option{i}', path, number) for i in (1, 2)]
     right = _parse_answer(value.get('answer'), path, number, 1, 2)
@@ -237,11 +234,10 @@ def _parse_answer(
     return None
   if str(answer) not in map(str, range(first, last + 1)):
     raise file_reading.malformed_line_error(
-      'answer',
+      f'The answer must be a number from {first} to {last}',
       path,
       number,
-      repr(answer),
-      expected=f'a number from {first} to {last}',
+      got=repr(answer),
     )
   return int(answer) - first
 
@@ -297,11 +293,11 @@ def _get_id(
   question_id = str(index)
   if not isinstance(index, int | str) or question_id in seen_ids:
     raise file_reading.malformed_line_error(
-      _KIND,
+      'The value of `idx` must be an integer or a text that occurs only once '
+      'in the file',
       path,
       number,
-      f'idx: {index!r:.60}',
-      expected='an integer or a text that occurs only once in the file',
+      got=repr(index)[:60],
     )
   seen_ids.add(question_id)
   return question_id
@@ -312,10 +308,9 @@ def _get_text(value: dict, key: str, path, number: int) -> str:
   text = value.get(key)
   if not isinstance(text, str) or not text.strip():
     raise file_reading.malformed_line_error(
-      _KIND,
+      f'The object must have a key {key!r} that contains text. The keys of '
+      f'the object are {", ".join(value)}',
       path,
       number,
-      'the keys ' + ', '.join(value),
-      expected=f'an object whose key {key} contains text',
     )
   return text.strip()

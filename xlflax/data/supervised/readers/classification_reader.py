@@ -38,7 +38,6 @@ _LABEL_COLUMNS = frozenset(
 )
 _COLUMN_NAME = re.compile(r'[A-Za-z]\w*([ -]\w+)?')
 _FIELDS = ('id', 'language', 'text', 'paired_text', 'label')
-_KIND = 'line with labeled text'
 # One class has another name in XNLI's machine-translated training files than in
 # its development and test files. XLM's get-data-xnli.sh renames it, too.
 _RENAMED_LABELS = {'contradictory': 'contradiction'}
@@ -229,7 +228,7 @@ def _read_examples(options: _ReaderOptions, lines) -> file_reading.Reading:
     for field in ('text', 'paired_text'):
       if field in values and not values[field]:
         raise file_reading.malformed_line_error(
-          _KIND, options.path, number, f'an empty {field}', expected='text'
+          f'The field {field!r} must not be empty', options.path, number
         )
     label = _map_label(values.pop('label', None), options, number)
     if label is _SKIPPED:
@@ -266,10 +265,10 @@ def _map_label(label: str | None, options: _ReaderOptions, number: int):
     return _RENAMED_LABELS.get(label, label)
   if label not in options.labels:
     raise errors.CorpusError(
-      'The file contains a label that is not a key of `labels`',
+      'The label must be a key of the option `labels`',
       got=repr(label),
       expected='one of ' + ', '.join(map(repr, options.labels)),
-      where=f'{options.path}:{number}',
+      where=errors.line_location(options.path, number),
     )
   class_name = options.labels[label]
   return _SKIPPED if class_name is None else class_name
@@ -295,12 +294,11 @@ def _read_tsv_rows(path, quoting: Quoting) -> Iterator[tuple[int, list[str]]]:
         (fields,) = csv.reader([line], delimiter='\t', strict=True)
       except csv.Error as error:
         raise file_reading.malformed_line_error(
-          'quoted TSV line',
+          f'The quoted line cannot be parsed ({error}). Fields must be '
+          'enclosed in quotation marks, and quotation marks within a field '
+          'must be doubled',
           path,
           number,
-          f'{error}',
-          expected='fields in quotation marks, in which other quotation '
-          'marks are doubled',
           fix="Set quoting='none' if quotation marks are ordinary characters.",
         ) from error
     yield number, [field.strip() for field in fields]
@@ -319,13 +317,14 @@ def _check_widths(rows, names, path, columns) -> Iterator:
     if len(fields) != width or width < min_width:
       shown_fields = file_reading.shorten_quoted(' | '.join(fields))
       raise file_reading.malformed_line_error(
-        _KIND,
+        f'The line must have at least {min_width} columns, but it has '
+        f'{len(fields)} columns'
+        if width < min_width
+        else f'The line must have {width} columns, as in the first line, but it '
+        f'has {len(fields)} columns',
         path,
         number,
-        f'{len(fields)} columns: {shown_fields}',
-        expected=f'at least {min_width} columns'
-        if width < min_width
-        else f'{width} columns, as in the first line',
+        got=shown_fields,
       )
     yield number, fields
 
@@ -336,10 +335,10 @@ def _get_field(fields, names, path, number, column: int | str) -> str | None:
     return fields[column] if column < len(fields) else None
   if column not in names:
     raise errors.CorpusError(
-      'The header of the file lacks a column that `columns` requires',
+      f'The option `columns` requires the column {column!r}, which does not '
+      'exist in the header of the file',
       got=', '.join(names),
-      expected=column,
-      where=f'{path}:1',
+      where=errors.line_location(path, 1),
     )
   return fields[names.index(column)]
 
@@ -350,20 +349,18 @@ def _get_value(
   """Returns the value of a key of a JSON object as text, or None."""
   if key not in value and key != columns.get('label'):
     raise file_reading.malformed_line_error(
-      'JSON line',
+      f'The object must have the key {key!r}',
       path,
       number,
-      'the keys ' + ', '.join(value),
-      expected=f'the key {key}',
+      got=', '.join(value),
     )
   field = value.get(key)
   if isinstance(field, dict | list):
     raise file_reading.malformed_line_error(
-      'JSON line',
+      f'The value of the key {key!r} must be a text or a number',
       path,
       number,
-      f'{key}: {field!r:.60}',
-      expected='text or a number',
+      got=repr(field)[:60],
     )
   return None if field is None else str(field).strip()
 
@@ -376,10 +373,10 @@ def _check_no_header(fields: list[str], columns: Columns, path) -> None:
   are_names = all(_COLUMN_NAME.fullmatch(field.strip()) for field in fields)
   if are_names and fields[label].strip().lower() in _LABEL_COLUMNS:
     raise errors.CorpusError(
-      'The first line of the TSV file seems to contain column names',
+      'The first line of the file must be an example, but it seems to contain '
+      'column names',
       got=file_reading.shorten_quoted(' | '.join(fields)),
-      expected='an example',
-      where=f'{path}:1',
+      where=errors.line_location(path, 1),
       fix='Set the option has_header=True, or delete the line.',
     )
 
@@ -388,9 +385,9 @@ def _check_columns(columns: Columns) -> None:
   """Raises a ConfigError for a missing or unknown field."""
   if 'text' not in columns or set(columns) - set(_FIELDS):
     raise errors.ConfigError(
-      'The keys of `columns` are not the fields of an example',
+      'The option `columns` must have the key text, and can have the keys '
+      'paired_text, label, id and language',
       got=', '.join(columns),
-      expected='text, and optionally paired_text, label, id and language',
     )
 
 

@@ -144,9 +144,9 @@ def check_scores(
   )
   if are_line_numbers or any(abs(score) == float('inf') for score in scores):
     raise errors.CorpusError(
-      'The score column does not contain similarity scores',
+      'The score column must contain similarity scores, such as numbers from '
+      '0 to 5, but it seems to contain line numbers or infinite values',
       got=', '.join(f'{score:g}' for score in scores[:5]) + ', …',
-      expected='similarity scores, such as numbers from 0 to 5',
       where=str(path),
       fix='Set the index of the score column: columns={…, "label": NUMBER}.',
     )
@@ -182,10 +182,10 @@ def check_tags(
     len(tags) > 2 * len(distinct_words) or num_equal > 0.8 * len(pairs)
   ):
     raise errors.CorpusError(
-      'The tag column of the file seems to contain words',
-      got=f'{len(tags)} different tags of {len(distinct_words)} different '
-      'words, such as ' + ', '.join(map(repr, sorted(tags)[:3])),
-      expected='a column with few different tags',
+      'The tag column of the file must contain few different tags, but it '
+      f'seems to contain words. It contains {len(tags)} different tags for '
+      f'{len(distinct_words)} different words',
+      got=', '.join(map(repr, sorted(tags)[:3])),
       where=str(path),
       fix='Set the indices of the word and tag columns, counted from 0: '
       'word=NUMBER, tag=NUMBER.',
@@ -217,12 +217,11 @@ def check_answers(
     answer.text in example.question for example, answer in missing
   )
   raise errors.CorpusError(
-    'The questions and contexts of the file seem to be swapped.'
+    'The questions and contexts of the file seem to be swapped, because '
+    f'{len(missing)} of {len(answers)} answers do not occur in their contexts'
     if num_in_questions > len(missing) / 2
-    else 'Most answers in the file do not occur in their contexts.',
-    got=f'{len(missing)} of {len(answers)} answers that are not in their '
-    'contexts',
-    expected='answers that are spans of their contexts',
+    else f'Answers must be spans of their contexts, but {len(missing)} of '
+    f'{len(answers)} answers in the file do not occur in their contexts',
     where=str(path),
     fix='Check that the key "context" contains the text in which the answer '
     'occurs.',
@@ -249,9 +248,11 @@ def check_languages(
   texts = [' '.join(side[: corpus_checks.LINES]) for side in sides]
   if corpus_checks.scripts_are_exchanged((first, second), texts):
     raise errors.CorpusError(
-      'The two languages of the file seem to be swapped',
-      got=f'{corpus_checks.dominant_script(texts[0])} letters as {first}, '
-      f'{corpus_checks.dominant_script(texts[1])} letters as {second}',
+      'The two languages of the file seem to be swapped: the text of the '
+      f'language {first!r} is mostly written in '
+      f'{corpus_checks.dominant_script(texts[0])} letters, and the text of '
+      f'the language {second!r} in {corpus_checks.dominant_script(texts[1])} '
+      'letters',
       where=str(path),
       fix='Swap the two columns or files, or rename the language split to '
       f'{second}-{first}.',
@@ -317,16 +318,17 @@ def _wrong_columns_error(
     file_columns.get_name(key) for key in file_columns.find_text_columns()
   ]
   suggestion = dict(zip(('text', 'paired_text'), text_columns, strict=False))
-  expected = 'few different class names'
+  hint = ''
   if label_columns:
     suggestion['label'] = label_columns[0]
-    expected += f'; the column {label_columns[0]!r} looks like the label'
+    hint = f' The column {label_columns[0]!r} seems to contain the class names.'
   return errors.CorpusError(
-    'The label column of the file seems to contain texts or line numbers',
-    got=f'{len(set(labels))} different labels of {len(labels)} examples, such '
-    f'as {labels[0][:60]!r}, with columns={dict(columns)}',
-    expected=expected,
+    'The label column of the file must contain few different class names, '
+    'but it seems to contain texts or line numbers. With '
+    f'columns={dict(columns)}, it contains {len(set(labels))} different '
+    f'labels for {len(labels)} examples',
+    got=repr(labels[0][:60]),
     where=str(path),
     fix=f'Set the option columns, such as columns={suggestion}, or set the '
-    'option labels to the class names.',
+    f'option labels to the class names.{hint}',
   )

@@ -21,7 +21,6 @@ from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.readers import column_validation, file_reading
 from xlflax.utils import validation
 
-_KIND = 'file of tagged sentences'
 _COMMENT = re.compile(
   r'#\s*(?:[\w.]+(?: [\w.]+)*\s*=\s|(?:newdoc|newpar)\b|id\s\S+\s+\w+=)'
 )
@@ -192,11 +191,11 @@ def _read_sentences(
       num_columns = num_columns or len(fields)
       if len(fields) != num_columns:
         raise file_reading.malformed_line_error(
-          _KIND,
+          f'The line must have {num_columns} columns, as in the previous '
+          f'lines, but it has {len(fields)} columns',
           path,
           number,
-          f'{len(fields)} columns: {file_reading.shorten_quoted(text)}',
-          expected=f'{num_columns} columns, as in the previous lines',
+          got=file_reading.shorten_quoted(text),
         )
       lines.append(
         _parse_line(fields, word, tag, language_prefix, path, number)
@@ -220,29 +219,27 @@ def _parse_line(
   )
   if not 0 <= word_column < size or (size > 1 and not 0 <= tag_column < size):
     raise file_reading.malformed_line_error(
-      _KIND,
+      f'The line must contain a word in column {word} and its tag in column '
+      f'{tag} (columns are counted from 0), but it has {size} columns',
       path,
       number,
-      f'{size} columns: ' + file_reading.shorten_quoted(' | '.join(fields)),
-      expected=f'a word in column {word} and its tag in column {tag} (columns '
-      'are counted from 0)',
+      got=file_reading.shorten_quoted(' | '.join(fields)),
     )
   text = fields[word_column]
   if language_prefix:
     code, colon, text = text.partition(':')
     if not colon or not re.fullmatch(r'[A-Za-z][\w-]*', code):
       raise file_reading.malformed_line_error(
-        _KIND,
+        'The word must have a language code as prefix, as in fr:mot',
         path,
         number,
-        f'the word {fields[word_column]!r}',
-        expected='a word with a language code as prefix, as in fr:mot',
+        got=repr(fields[word_column]),
       )
   has_tag = size > 1 and word_column != tag_column
   label = fields[tag_column] if has_tag else None
   if label == '':
     raise file_reading.malformed_line_error(
-      _KIND, path, number, f'an empty tag of {text!r}'
+      f'The tag of the word {text!r} must not be empty', path, number
     )
   return _Line(number, text.strip(), label)
 
@@ -264,11 +261,10 @@ def _check_blind(lines: list[_Line], is_blind: bool | None, path) -> bool:
     is_blind = is_untagged if is_blind is None else is_blind
     if is_untagged != is_blind:
       raise file_reading.malformed_line_error(
-        _KIND,
+        'Either all words of the file or none of them must have a tag, but '
+        f'the word {line.word!r} has {"no" if is_untagged else "a"} tag',
         path,
         line.number,
-        f'{"no" if is_untagged else "a"} tag of {line.word!r}',
-        expected='either a tag for each word or no tags in the complete file',
       )
   return bool(is_blind)
 
@@ -296,11 +292,11 @@ def _read_tags(
   for line, tag in zip(lines, tags, strict=True):
     if not re.fullmatch(rf'O|[{prefixes}]-.+', tag):
       raise file_reading.malformed_line_error(
-        _KIND,
+        'The tag must be O or start with one of the prefixes '
+        f'{", ".join(f"{p}-" for p in prefixes)}',
         path,
         line.number,
-        f'the tag {tag!r}',
-        expected='O, or one of ' + ', '.join(f'{p}-…' for p in prefixes),
+        got=repr(tag),
       )
   if scheme is not Scheme.IOB2:
     return to_iob2(tags)

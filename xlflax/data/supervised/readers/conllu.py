@@ -23,7 +23,6 @@ from xlflax.data.supervised.readers import file_reading
 from xlflax.utils import errors, validation
 
 _COLUMNS = 10
-_KIND = 'CoNLL-U file'
 # Reading a column as plain text is faster and cannot fail.
 _PARSERS = dict.fromkeys(
   parser.DEFAULT_FIELDS, lambda columns, index: columns[index]
@@ -131,11 +130,10 @@ def read_tags(path: str | os.PathLike, language: str) -> file_reading.Reading:
 def _missing_tag_error(word, path: str | os.PathLike) -> errors.CorpusError:
   """Returns the error for a word without a tag."""
   return file_reading.malformed_line_error(
-    _KIND,
+    'Either all words of a sentence or none of them must have a part of '
+    f'speech, but the word {word.form!r} has no part of speech',
     path,
     word.line_number,
-    f'no part of speech of {word.form!r}',
-    expected='a part of speech for all words of a sentence, or for none',
   )
 
 
@@ -193,7 +191,7 @@ def _parse_token(line: str, path, number: int) -> conllu.Token:
     )
   except conllu.exceptions.ParseException as error:
     raise file_reading.malformed_line_error(
-      _KIND, path, number, str(error)
+      f'The CoNLL-U file cannot be parsed: {error}', path, number
     ) from error
 
 
@@ -202,23 +200,22 @@ def _check_columns(line: str, path, number: int) -> None:
   columns = line.split('\t')
   if len(columns) != _COLUMNS:
     raise file_reading.malformed_line_error(
-      _KIND,
+      f'The line must have {_COLUMNS} tab-separated columns, be a comment '
+      'that starts with #, or be an empty line between sentences, but it has '
+      f'{len(columns)} columns',
       path,
       number,
-      f'{len(columns)} columns: {file_reading.shorten_quoted(line)}',
-      expected=f'{_COLUMNS} tab-separated columns, a comment that starts with '
-      '#, or an empty line between sentences',
-      fix='If the file is not in the format CoNLL-U, set FORMAT, for example to '
-      "'conll' or 'uner'.",
+      got=file_reading.shorten_quoted(line),
+      fix='If the file is not in the format CoNLL-U, set FORMAT, for example '
+      "to 'conll' or 'uner'.",
     )
   empty = [i for i, text in enumerate(columns, start=1) if not text.strip()]
   if empty:
     raise file_reading.malformed_line_error(
-      _KIND,
+      f'The column {empty[0]} must not be empty. If the value is missing, the '
+      'column must contain _',
       path,
       number,
-      f'the empty column {empty[0]}',
-      expected='text, or _ if the value is missing',
     )
 
 
@@ -228,12 +225,11 @@ def _check_word_number(
   """Raises a CorpusError if words are not numbered consecutively."""
   if word_number != expected:
     raise file_reading.malformed_line_error(
-      _KIND,
+      f'The number of the word must be {expected}. Words are numbered from 1 '
+      'in each sentence, and an empty line separates sentences',
       path,
       number,
-      f'the word number {word_number}',
-      expected=f'the word number {expected}. Words are numbered from 1 in '
-      'each sentence, and an empty line separates sentences',
+      got=word_number,
     )
 
 
@@ -252,13 +248,11 @@ def _check_range(
   """
   if first != num_words + 1 or first <= last_covered:
     raise file_reading.malformed_line_error(
-      _KIND,
+      f'The multiword token {first}-{last} is invalid. A multiword token in '
+      f'this line must start with the word {num_words + 1}, and multiword '
+      'tokens must not overlap',
       path,
       number,
-      f'the multiword token {first}-{last}',
-      expected=f'a multiword token {num_words + 1}-… directly before word '
-      f'{num_words + 1} that does not overlap another multiword '
-      'token',
     )
 
 
@@ -266,11 +260,10 @@ def _check_empty_node(node, is_in_order: bool, path, number: int) -> None:
   """Raises a CorpusError if an empty node does not follow its word."""
   if not is_in_order:
     raise file_reading.malformed_line_error(
-      _KIND,
+      f'The line of the empty node {node[0]}.{node[2]} must be after the line '
+      f'of the word {node[0]}',
       path,
       number,
-      f'the empty node {node[0]}.{node[2]}',
-      expected=f'the number of an empty node that follows word {node[0]}',
     )
 
 
@@ -289,20 +282,18 @@ def _read_heads(sentence: _Sentence, path) -> tuple[int, ...] | None:
   ]
   if heads.count(0) != 1:
     raise file_reading.malformed_line_error(
-      _KIND,
+      'Each sentence must have exactly one word with the head 0, which is '
+      f'the root, but this sentence has {heads.count(0)} roots',
       path,
       sentence.last_line_number,
-      f'{heads.count(0)} roots in a sentence',
-      expected='exactly one word with head 0',
     )
   cycle = _find_cycle(heads)
   if cycle:
     raise file_reading.malformed_line_error(
-      _KIND,
+      'The heads of a sentence must form a tree, but they form the cycle '
+      f'{" → ".join(map(str, cycle))}',
       path,
       sentence_words[cycle[0] - 1].line_number,
-      'the heads form a cycle: ' + ' → '.join(map(str, cycle)),
-      expected='heads that form a tree',
     )
   return tuple(heads)
 
@@ -312,12 +303,11 @@ def _read_head(word: _Word, index: int, num_words: int, path) -> int:
   head = word.head
   if head is None or not 0 <= head <= num_words or head == index:
     raise file_reading.malformed_line_error(
-      _KIND,
+      f'The head of the word {index} must be 0 (the root) or the number of '
+      f'another word. The sentence has {num_words} words',
       path,
       word.line_number,
-      f'the head {"_" if head is None else head} of word {index}',
-      expected='0 for the root, or the number of another word among the '
-      f'{num_words} words',
+      got='_' if head is None else head,
     )
   return head
 

@@ -71,12 +71,12 @@ def read_json(path: str | os.PathLike) -> Any:
     value = json.loads(text)
   except json.JSONDecodeError as error:
     raise malformed_line_error(
-      'JSON file', path, error.lineno, error.msg
+      f'The JSON file cannot be parsed ({error.msg})', path, error.lineno
     ) from error
   except (ValueError, RecursionError) as error:
     # A number has too many digits, or brackets are nested too deeply.
     raise malformed_line_error(
-      'JSON file', path, 1, str(error)[:200]
+      f'The JSON file cannot be parsed ({str(error)[:200]})', path, 1
     ) from error
   check_encodable(text, value, path)
   return value
@@ -104,11 +104,10 @@ def check_encodable(
     if number is None:
       number = text[: text.lower().find(escape)].count('\n') + 1
     raise malformed_line_error(
-      'JSON string',
+      'JSON strings must not contain unpaired surrogates',
       path,
       number,
-      escape,
-      expected='text that contains no unpaired surrogates',
+      got=escape,
     ) from error
 
 
@@ -119,17 +118,21 @@ def read_json_lines(path: str | os.PathLike) -> Iterator[tuple[int, dict]]:
     CorpusError: If the file does not exist, or if a line is not a JSON object.
       The error contains the file and the line.
   """
-  kind = 'JSON line'
   for number, line in read_lines(path):
     if line.strip():
       try:
         value = json.loads(line)
       except (ValueError, RecursionError) as error:
         reason = getattr(error, 'msg', str(error))[:200]
-        raise malformed_line_error(kind, path, number, reason) from error
+        raise malformed_line_error(
+          f'The line is not valid JSON ({reason})', path, number
+        ) from error
       if not isinstance(value, dict):
         raise malformed_line_error(
-          kind, path, number, shorten_quoted(line), expected='a JSON object'
+          'Each line must be a JSON object',
+          path,
+          number,
+          got=shorten_quoted(line),
         )
       check_encodable(line, value, path, number)
       yield number, value
@@ -163,44 +166,36 @@ def read_csv(
   try:
     names = rows.fieldnames or ()
     if len(set(names)) < len(names):
-      raise csv.Error('the header contains a column name twice')
+      raise csv.Error('The header contains a column name twice')
     for row in rows:
       if _WRONG_FIELD in row or _WRONG_FIELD in row.values():
-        raise csv.Error('the number of fields differs from the header')
+        raise csv.Error('The number of fields differs from the header')
       yield rows.line_num, row
   except csv.Error as error:
     raise malformed_line_error(
-      'table', path, rows.line_num, str(error)
+      f'The table cannot be parsed ({error})', path, rows.line_num
     ) from error
 
 
 def malformed_line_error(
-  kind: str,
+  what: str,
   path: str | os.PathLike,
   number: int | str,
-  reason: str,
   *,
-  expected: str | None = None,
+  got: Any = None,
   fix: str | None = None,
 ) -> errors.CorpusError:
-  """Returns the error for a line that violates its file's format.
+  """Creates the error for a line or file that violates its format.
 
   Args:
-    kind: Singular noun for the line or file. It is the subject of
-      the message.
+    what: Sentence that describes the requirement.
     path: Path of the file.
     number: Line number, or a different location in the file.
-    reason: Value that violates the format.
-    expected: Description of valid values.
+    got: Value that violates the format, or None.
     fix: Instruction for the user that solves the problem.
   """
-  return errors.CorpusError(
-    f'The {kind} is malformed',
-    got=reason,
-    expected=expected,
-    where=f'{path}:{number}',
-    fix=fix,
-  )
+  location = f'{os.fspath(path)}:{number}'
+  return errors.CorpusError(what, got=got, where=location, fix=fix)
 
 
 def check_no_header(
@@ -215,10 +210,10 @@ def check_no_header(
   """
   if all(field.strip().lower() in names for field in fields):
     raise errors.CorpusError(
-      'The first line of the file seems to contain column names',
+      'The first line of the file must contain data, but it seems to contain '
+      'column names',
       got=shorten_quoted(' | '.join(fields)),
-      expected='data',
-      where=f'{path}:1',
+      where=errors.line_location(path, 1),
       fix='Delete the line.',
     )
 

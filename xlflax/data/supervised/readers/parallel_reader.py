@@ -8,8 +8,6 @@ from xlflax.data.corpus import corpus_directory as corpus
 from xlflax.data.supervised.readers import file_reading
 from xlflax.utils import errors
 
-_KIND = 'file of parallel text'
-
 
 def read_tsv(
   path: str | os.PathLike, *, columns: tuple[int, int] = (0, 1)
@@ -32,14 +30,15 @@ def read_tsv(
     num_columns = num_columns or len(fields)
     if max(columns) >= len(fields) or len(fields) != num_columns:
       raise file_reading.malformed_line_error(
-        _KIND,
+        f'The line must contain a source text in column {columns[0]} and a '
+        f'target text in column {columns[1]} (columns are counted from 0), '
+        f'but it has {len(fields)} columns'
+        if max(columns) >= len(fields)
+        else f'The line must have {num_columns} columns, as in the first line, '
+        f'but it has {len(fields)} columns',
         path,
         number,
-        f'{len(fields)} columns: {file_reading.shorten_quoted(line)}',
-        expected=f'a source text in column {columns[0]} and a target text in '
-        f'column {columns[1]} (columns are counted from 0)'
-        if max(columns) >= len(fields)
-        else f'{num_columns} columns, as in the first line',
+        got=file_reading.shorten_quoted(line),
       )
     source, target = (fields[column] for column in columns)
     pairs.append(_make_pair(source, target, path, number))
@@ -68,11 +67,10 @@ def read_lines(paths: Sequence[str | os.PathLike]) -> list[corpus.Pair]:
       else:
         longer, number = first, source_line[0]
       raise errors.CorpusError(
-        'The two files are not line-aligned, because they have different '
-        'numbers of lines',
-        got=f'more lines in {longer}',
-        where=f'{longer}:{number}',
-        expected=f'the same number of lines in {first} and {second}',
+        f'The files {first} and {second} must have the same number of lines, '
+        'because each line is the translation of the line with the same '
+        f'number. The file {longer} has more lines',
+        where=errors.line_location(longer, number),
       )
     number, source = source_line
     empty_file = second if source.strip() else first
@@ -93,10 +91,9 @@ def _make_pair(source: str, target: str, path, number: int) -> corpus.Pair:
   pair = corpus.Pair(source.strip(), target.strip())
   if not all(pair):
     raise file_reading.malformed_line_error(
-      _KIND,
+      'A pair must consist of a source text and its translation, but the '
+      f'{"target" if pair.source else "source"} text is empty',
       path,
       number,
-      f'an empty {"target" if pair.source else "source"}',
-      expected='a source text and its translation',
     )
   return pair

@@ -9,7 +9,6 @@ from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.readers import file_reading
 
 QUERY, DOCUMENT = 'query', 'document'
-_KIND = 'line with a query and its documents'
 _EXPECTED = 'a query, a document that answers it, and hard negatives'
 _COLUMN_NAMES = frozenset(
   (
@@ -135,12 +134,11 @@ def _check_scores(
   )
   if not is_valid:
     raise file_reading.malformed_line_error(
-      _KIND,
+      f'The key `scores` must contain a list of {documents} numbers, which '
+      "are a teacher's scores of the positive document and the negatives",
       path,
       number,
-      f'scores: {teacher_scores!r:.60}',
-      expected=f'JSON lines with the key `scores`, a list of {documents} '
-      "numbers: a teacher's scores of the positive document and the negatives",
+      got=repr(teacher_scores)[:60],
     )
   return [float(value) for value in values[:documents]]
 
@@ -163,12 +161,11 @@ def _read_rows(path, num_texts: int):
       text.strip() for text in fields[:num_texts]
     ):
       raise file_reading.malformed_line_error(
-        _KIND,
+        f'The line must contain {num_texts} texts that are not empty: '
+        f'{_EXPECTED}. It contains {len(fields)} texts',
         path,
         number,
-        f'{len(fields)} texts: '
-        + file_reading.shorten_quoted(' | '.join(fields)),
-        expected=f'{num_texts} texts that are not empty: {_EXPECTED}',
+        got=file_reading.shorten_quoted(' | '.join(fields)),
       )
     yield number, fields, scores
 
@@ -196,7 +193,10 @@ def _read_json_rows(path):
     for text in texts:
       if not isinstance(text, str):
         raise file_reading.malformed_line_error(
-          _KIND, path, number, repr(text)[:60], expected=f'texts: {_EXPECTED}'
+          f'The line must contain texts: {_EXPECTED}',
+          path,
+          number,
+          got=repr(text)[:60],
         )
     yield number, texts, value.get('scores')
 

@@ -17,7 +17,6 @@ from xlflax.utils import line_splitting
 
 POSITIVE, NEGATIVE = 'positive', 'negative'
 _NEUTRAL_STARS = 3.0
-_KIND = 'review file'
 
 
 @file_formats.register_reader(
@@ -53,11 +52,10 @@ def read_reviews(
     text = ' '.join(filter(None, parts))
     if not text:
       raise file_reading.malformed_line_error(
-        _KIND,
+        'The review must contain text in the element '
+        f'{" or ".join(f"<{field}>" for field in fields)}',
         path,
         f'item[{number}]',
-        'no text',
-        expected='text in ' + ' or '.join(f'<{f}>' for f in fields),
       )
     if stars != _NEUTRAL_STARS:
       examples.append(
@@ -79,11 +77,11 @@ def _parse_xml(path) -> ElementTree.Element:
     return ElementTree.fromstring(text)
   except ElementTree.ParseError as error:
     raise file_reading.malformed_line_error(
-      'XML file', path, error.position[0], str(error)
+      f'The XML file cannot be parsed ({error})', path, error.position[0]
     ) from error
   except ValueError as error:  # The XML declaration has another encoding.
     raise file_reading.malformed_line_error(
-      'XML file', path, 1, str(error)
+      f'The XML file cannot be parsed ({error})', path, 1
     ) from error
 
 
@@ -94,9 +92,8 @@ def _parse_stars(item: ElementTree.Element, path, number: int) -> float:
     return float(rating or '')
   except ValueError as error:
     raise file_reading.malformed_line_error(
-      _KIND,
+      'The element <rating> of a review must contain the number of stars',
       path,
       f'item[{number}]',
-      f'the rating {rating!r}',
-      expected='a number of stars in <rating>',
+      got=repr(rating),
     ) from error

@@ -11,8 +11,6 @@ from xlflax.data.supervised.readers import (
   file_reading,
 )
 
-_KIND = 'line with a rated pair'
-
 
 @file_formats.register_reader('rated_pairs', example=labeled_examples.RatedPair)
 def read_rated_pairs(
@@ -62,11 +60,7 @@ def _check_score(label: str, path, number: int) -> None:
     is_number = False
   if not is_number:
     raise file_reading.malformed_line_error(
-      _KIND,
-      path,
-      number,
-      f'the score {label!r}',
-      expected='a score that is a number',
+      'The score must be a number', path, number, got=repr(label)
     )
 
 
@@ -74,11 +68,10 @@ def _to_rated_pair(example: labeled_examples.ClassifiedText, path):
   """Converts the label of an example to a score."""
   if example.paired_text is None:
     raise file_reading.malformed_line_error(
-      _KIND,
+      'Each line must contain two texts, but this line contains only one',
       path,
       f'example {example.id}',
-      f'one text: {file_reading.shorten_quoted(example.text)}',
-      expected='two texts',
+      got=file_reading.shorten_quoted(example.text),
     )
   return labeled_examples.RatedPair(
     id=example.id,

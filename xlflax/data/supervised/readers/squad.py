@@ -15,8 +15,6 @@ from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.readers import column_validation, file_reading
 from xlflax.utils import validation
 
-_KIND = 'question file'
-
 
 class _Item(NamedTuple):
   """A question of the JSON file, with its location, title and context."""
@@ -219,10 +217,9 @@ def _get_field(
       t.__name__ for t in (types if isinstance(types, tuple) else (types,))
     ]
     raise file_reading.malformed_line_error(
-      _KIND,
+      f'The object must have a field {key!r} of type {" or ".join(type_names)}',
       path,
       where,
-      f'{contents} in {where}',
-      expected=f'a field {key!r} of type {" or ".join(type_names)}',
+      got=contents,
     )
   return field

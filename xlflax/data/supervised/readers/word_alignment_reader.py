@@ -12,7 +12,6 @@ from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.readers import column_validation, file_reading
 from xlflax.utils import errors
 
-_KIND = 'file of word alignments'
 _LINK = re.compile(r'(\d+)([-p?])(\d+)([SP]?)')
 _NUMBERED = re.compile(r'(\d+)\t(.*)')
 _SEPARATOR = ' ||| '
@@ -69,10 +68,9 @@ def read_aligned_sentences(
   """
   if len(paths) not in (2, 3) or first_index not in (0, 1):
     raise errors.ConfigError(
-      'Word alignments require two or three files and a `first_index` of 0 '
-      'or 1',
-      got=f'{len(paths)} files, first_index {first_index}',
-      expected='(text, links) or (source, target, links), first_index 0 or 1',
+      'Word alignments require two files (text, links) or three files '
+      '(source, target, links), and `first_index` must be 0 or 1, but found '
+      f'{len(paths)} files and first_index={first_index}'
     )
   naacl_links = _read_naacl_links(paths[-1])
   if naacl_links is not None:
@@ -141,15 +139,18 @@ def _read_numbered_lines(path) -> dict[int, tuple[int, str]] | None:
       return None
     if not match:
       raise file_reading.malformed_line_error(
-        _KIND,
+        'The line must consist of a sentence number, a tab and text, as in '
+        'the previous lines',
         path,
         number,
-        file_reading.shorten_quoted(text),
-        expected='a sentence number, a tab and text, as in the previous lines',
+        got=file_reading.shorten_quoted(text),
       )
     if int(match[1]) in lines:
       raise file_reading.malformed_line_error(
-        _KIND, path, number, f'the repeated sentence number {match[1]}'
+        'Each sentence number must occur only once in the file',
+        path,
+        number,
+        got=match[1],
       )
     lines[int(match[1])] = number, match[2]
   return lines
@@ -174,12 +175,11 @@ def _read_naacl_links(path) -> dict[int, tuple[int, str]] | None:
       return None
     if not match:
       raise file_reading.malformed_line_error(
-        _KIND,
+        'The line must consist of a sentence number and the numbers of two '
+        'words, as in the previous lines',
         path,
         number,
-        file_reading.shorten_quoted(text),
-        expected='a sentence number and the numbers of two words, as in the '
-        'previous lines',
+        got=file_reading.shorten_quoted(text),
       )
     key = int(match[1])
     items = links[key][1] if key in links else ''
@@ -203,10 +203,9 @@ def _check_same_format(numbered_lines, paths) -> None:
   ]
   if unnumbered and numbered:
     raise errors.CorpusError(
-      'Only some of the files of a word alignment number their sentences',
-      got=f'sentence numbers in {", ".join(numbered)}',
-      expected='a sentence number and a tab at the start of each line of all '
-      'files, or of none',
+      'Either all files of a word alignment or none of them must have a '
+      'sentence number and a tab at the start of each line. Sentence numbers '
+      f'were found only in {", ".join(numbered)}',
       where=unnumbered[0],
     )
 
@@ -215,12 +214,11 @@ def _check_same_sentences(columns, paths) -> None:
   """Raises a CorpusError if files do not contain the same sentences."""
   if len({frozenset(column) for column in columns}) > 1:
     raise errors.CorpusError(
-      'The source, target and link files contain different sentences',
+      'The source, target and link files must contain the same sentences',
       got=', '.join(
         f'{len(column)} lines in {path}'
         for column, path in zip(columns, paths, strict=True)
       ),
-      expected='files that contain the same sentences',
     )
 
 
@@ -229,11 +227,11 @@ def _split_sides(text: str, path, number: int) -> list[str]:
   sides = text.split(_SEPARATOR)
   if len(sides) != 2 or not all(side.strip() for side in sides):
     raise file_reading.malformed_line_error(
-      _KIND,
+      'The line must consist of a source text and a target text in the form '
+      f'source{_SEPARATOR}target',
       path,
       number,
-      file_reading.shorten_quoted(text),
-      expected=f'source{_SEPARATOR}target',
+      got=file_reading.shorten_quoted(text),
     )
   return sides
 
@@ -247,20 +245,18 @@ def _parse_links(
     match = _LINK.fullmatch(item)
     if not match or (match[2] != '-' and match[4]):
       raise file_reading.malformed_line_error(
-        _KIND,
+        'The link must be in the format i-j, ipj, i?j, i-jS or i-jP',
         path,
         number,
-        f'the link {item!r}',
-        expected='a link in the format i-j, ipj, i?j, i-jS or i-jP',
+        got=repr(item),
       )
     link = int(match[1]) - first, int(match[3]) - first
     if min(link) < 0:
       raise file_reading.malformed_line_error(
-        _KIND,
+        f'The word numbers of a link must be at least {first}',
         path,
         number,
-        f'the link {item!r}',
-        expected=f'word numbers that start at {first}',
+        got=repr(item),
         fix='Set first_index=0 if words are numbered from 0.',
       )
     if any(index >= len(side) for index, side in zip(link, words, strict=True)):

@@ -19,7 +19,6 @@ from xlflax.utils import class_registry, errors
 QUERIES, DOCUMENTS = 'queries', 'documents'
 RELEVANCE, CANDIDATES = 'relevance.tsv', 'candidates.tsv'
 ALL = 'all'  # Part with queries in many languages.
-_KIND = 'retrieval file'
 _ID_FIELDS = ('_id', 'docid', 'id')
 # Names in the header of a TSV file of texts, which must not have a header.
 _COLUMN_NAMES = frozenset(
@@ -99,11 +98,13 @@ class BeirDataset:
     missing = set(self.splits or ()) - set(available)
     if missing or not available:
       raise errors.CorpusError(
-        'The folder of the retrieval data set lacks a language',
-        got=', '.join(sorted(missing)) or 'no part',
-        expected=f'<part>/{RELEVANCE}'
-        if not available
-        else ', '.join(available),
+        'The folder of the retrieval data set does not contain all requested '
+        'languages'
+        if missing
+        else 'The folder of the retrieval data set must contain at least one '
+        f'subfolder with a file {RELEVANCE}',
+        got=', '.join(sorted(missing)) or None,
+        expected=', '.join(available) or None,
         where=str(root),
       )
     return tuple(available) if self.splits is None else tuple(self.splits)
@@ -168,14 +169,14 @@ def read_run(
       query, _, document, _, score, _ = fields
       value = float(score)
       if math.isnan(value):
-        raise ValueError('NaN')
+        raise ValueError('The score is not a number.')
     except ValueError:
       raise file_reading.malformed_line_error(
-        'TREC run',
+        'The line must consist of a query, Q0, a document, a rank, a score '
+        'and a name',
         path,
         number,
-        file_reading.shorten_quoted(line),
-        expected='a query, Q0, a document, a rank, a score and a name',
+        got=file_reading.shorten_quoted(line),
       ) from None
     scores.setdefault(query, {})[document] = value
   run = {query: sort_by_score(items) for query, items in scores.items()}
@@ -208,11 +209,10 @@ def _read_texts(folder: pathlib.Path, name: str, part: str) -> dict[str, Text]:
       )
       if not isinstance(value.get('language', ''), str | None):
         raise file_reading.malformed_line_error(
-          _KIND,
+          'The value of the key `language` must be a language code',
           path,
           number,
-          f'language: {value["language"]!r:.60}',
-          expected='a language code',
+          got=repr(value['language'])[:60],
         )
       title_and_text = ' '.join(filter(None, (title, text)))
       _add_text(
@@ -226,11 +226,11 @@ def _read_texts(folder: pathlib.Path, name: str, part: str) -> dict[str, Text]:
       file_reading.check_no_header([key, *columns], _COLUMN_NAMES, path)
     if len(columns) != 1:
       raise file_reading.malformed_line_error(
-        _KIND,
+        'The line must consist of an id, a tab and a text, but it has '
+        f'{len(columns) + 1} columns',
         path,
         number,
-        f'{len(columns) + 1} columns: {file_reading.shorten_quoted(line)}',
-        expected='an id, a tab and a text',
+        got=file_reading.shorten_quoted(line),
       )
     (text,) = columns
     _add_text(texts_by_id, key.strip(), text.strip(), part, path, number)
@@ -247,7 +247,10 @@ def _get_text(
   content = value[name]
   if isinstance(content, bool) or not isinstance(content, str | int | float):
     raise file_reading.malformed_line_error(
-      _KIND, path, number, f'{name}: {content!r:.60}', expected='text'
+      f'The value of the key {name!r} must be text',
+      path,
+      number,
+      got=repr(content)[:60],
     )
   return str(content)
 
@@ -258,11 +261,11 @@ def _add_text(
   """Adds a text and checks that its id is unique and the text not empty."""
   if not key or not text or key in texts:
     raise file_reading.malformed_line_error(
-      _KIND,
+      'Each line must have a unique id and a text that is not empty, but the '
+      f'line with the id {key!r} has no text or repeats an earlier id',
       path,
       number,
-      f'the id {key!r} with {file_reading.shorten_quoted(text)}',
-      expected='a unique id and a text that is not empty',
+      got=file_reading.shorten_quoted(text),
     )
   texts[key] = Text(text, language)
 
@@ -280,24 +283,22 @@ def _read_relevance(path):
       query, document, value = fields
       relevance = float(value)
       if not math.isfinite(relevance):
-        raise ValueError('the relevance is not finite')
+        raise ValueError('The relevance is not finite.')
     except ValueError:
       raise file_reading.malformed_line_error(
-        _KIND,
+        'The line must have columns for query, document and relevance, or for '
+        'query, 0, document and relevance',
         path,
         number,
-        file_reading.shorten_quoted(line),
-        expected='columns for query, document and relevance, or for query, '
-        '0, document and relevance',
+        got=file_reading.shorten_quoted(line),
       ) from None
     if judgments.setdefault((query, document), relevance) != relevance:
       raise file_reading.malformed_line_error(
-        _KIND,
+        'Each pair of a query and a document must have only one relevance, '
+        f'which is {judgments[query, document]:g} in an earlier line',
         path,
         number,
-        file_reading.shorten_quoted(line),
-        expected='one relevance for each query and document, which is '
-        f'{judgments[query, document]:g} in an earlier line',
+        got=file_reading.shorten_quoted(line),
       )
     yield query, document, relevance
 
@@ -313,21 +314,20 @@ def _read_candidates(path) -> dict[str, tuple[str, ...]] | None:
       continue
     if len(fields) not in (2, 3):
       raise file_reading.malformed_line_error(
-        _KIND,
+        'The line must have columns for query, document, and optionally a '
+        f'score, but it has {len(fields)} columns',
         path,
         number,
-        f'{len(fields)} columns: {file_reading.shorten_quoted(line)}',
-        expected='columns for query, document, and optionally a score',
+        got=file_reading.shorten_quoted(line),
       )
     query, document = fields[:2]
     documents = candidates.setdefault(query, {})
     if document in documents:
       raise file_reading.malformed_line_error(
-        _KIND,
+        'A document must occur only once in the candidates of a query',
         path,
         number,
-        file_reading.shorten_quoted(line),
-        expected='each document only once per query',
+        got=file_reading.shorten_quoted(line),
       )
     documents[document] = None
   return {
@@ -342,8 +342,7 @@ def _check_ids(folder, queries, documents, relevance, candidates) -> None:
       unknown = [name for name in document_ids if name not in documents]
       if query not in queries or unknown:
         raise errors.CorpusError(
-          'A line refers to a query or document that does not exist',
+          'A line contains the id of a query or document that does not exist',
           got=unknown[0] if unknown else query,
-          expected='the ids of an existing query and an existing document',
           where=str(folder),
         )

@@ -97,10 +97,9 @@ def by_id(
     counts = collections.Counter(example.id for example in examples)
     repeated_id = counts.most_common(1)[0][0]
     raise errors.CorpusError(
-      'Translations cannot be matched with their originals, because two '
-      'examples have the same id',
+      f'The ids of the examples in the language split {part!r} must be '
+      'unique, because translations are matched with their originals by id',
       got=repeated_id,
-      where=f'part {part}',
     )
   return examples_by_id
 
@@ -128,21 +127,20 @@ def find_translation(
   translation = candidates.get(example.id)
   if translation is None:
     raise errors.CorpusError(
-      'No original example has the same id as a translation',
-      got=f'id {example.id}',
-      where=f'part {part}',
-      expected='the id of an original example',
-      fix='Add ids to both files, or use files with the same lines in the same '
-      'order.',
+      f'The example with the id {example.id!r} in the language split {part!r} '
+      'must exist in both the original and the translated file',
+      got=example.id,
+      fix='Add ids to both files, or use files with the same lines in the '
+      'same order.',
     )
   label = getattr(example, 'label', None)
   if label != getattr(translation, 'label', None) and not (
     may_be_blind and translation.is_blind
   ):
     raise errors.CorpusError(
-      'The label of a translation differs from that of its original',
-      got=f'{label!r} and {getattr(translation, "label", None)!r}',
-      where=f'part {part}, id {example.id}',
+      'A translation must have the same label as its original, but the '
+      f'labels of the example with the id {example.id!r} in the language split '
+      f'{part!r} are {label!r} and {getattr(translation, "label", None)!r}',
       fix='Check that the files contain the same examples in the same order.',
     )
   return translation
@@ -177,11 +175,9 @@ def switch_halves(
       _combine_texts(original, translation, ids[1]),
     )
   raise errors.ConfigError(
-    'Code-switching requires examples with two texts',
+    f'The example {original.id!r} cannot be code-switched, because it does '
+    'not have a premise and a hypothesis or a question and a context',
     got=original.KIND,
-    expected='examples with a premise and a hypothesis, or with a question '
-    'and a context',
-    where=f'example {original.id}',
   )
 
 

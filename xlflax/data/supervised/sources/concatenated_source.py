@@ -33,9 +33,10 @@ class ConcatDataset(example_source.ExampleSource):
     repeated = sorted({part for part in parts if parts.count(part) > 1})
     if repeated:
       raise errors.ConfigError(
-        'Two of the combined sources contain the same language split',
+        'Each language split must be provided by only one of the combined '
+        'sources',
         got=', '.join(repeated),
-        where='ConcatDataset.sources',
+        where=errors.field_location(self, 'sources'),
         fix='List all files of a language split in one source.',
       )
     return tuple(parts)
@@ -45,7 +46,7 @@ class ConcatDataset(example_source.ExampleSource):
       if part in source.languages():
         return source.load(part)
     raise errors.CorpusError(
-      'The source of examples has no file for this language',
+      'The source has no examples for this language split',
       got=part,
       expected='one of ' + ', '.join(self.languages()),
       fix=name_suggestions.suggest_language(part, self.languages()),

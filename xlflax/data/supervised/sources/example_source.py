@@ -89,17 +89,16 @@ class FileDataset(ExampleSource):
       file_formats.check_options(self.format, options)
     if self.files and (unknown := set(self.language_options) - set(self.files)):
       raise errors.ConfigError(
-        '`language_options` contains languages for which there are no files',
+        'The keys of `language_options` must also be keys of `files`',
         got=', '.join(sorted(unknown)),
         expected='some of ' + ', '.join(self.files),
-        where='FileDataset.language_options',
+        where=errors.field_location(self, 'language_options'),
       )
     if not self.files:
       raise errors.ConfigError(
-        '`files` must not be empty',
-        where='FileDataset.files',
-        expected="a mapping from languages to files, such as {'en': "
-        "'test-en.tsv'}",
+        '`files` must not be empty. It must map languages to files, such as '
+        "{'en': 'test-en.tsv'}",
+        where=errors.field_location(self, 'files'),
       )
 
   def languages(self) -> tuple[str, ...]:
@@ -180,9 +179,9 @@ def dataset_in_directory(
     for name in (names,) if isinstance(names, str) else names:
       if not paths.to_path(name).is_file():
         raise errors.CorpusError(
-          'A file of labeled examples does not exist',
+          'A file with labeled examples does not exist',
           got=name,
-          where=f'directory {directory}',
+          where=str(directory),
           fix='Download the data set, or pass another directory.',
         )
   return FileDataset(
@@ -236,10 +235,9 @@ def find_files(
   missing = [code for code in selected if code not in files_by_language]
   if missing or not files_by_language:
     raise errors.CorpusError(
-      'Files of labeled examples do not exist',
-      got=f'no file for {", ".join(missing) or "any language"}',
-      expected=f'files that match {pattern}',
-      where=f'directory {directory}',
+      f'The directory must contain files that match {pattern!r}, but it '
+      f'contains no file for {", ".join(missing) or "any language"}',
+      where=str(directory),
       fix='Download the data set, or pass another directory.',
     )
   return {
@@ -305,10 +303,10 @@ class BitextMiningFiles(BitextMiningSource):
     languages = file_formats.two_languages(part)
     if isinstance(paths, str) or len(paths) not in (2, 3):
       raise errors.ConfigError(
-        'Bitext mining requires the files of two sentence collections',
+        f'The language split {part!r} must have two files (first, second) or '
+        'three files (first, second, gold), because bitext mining requires '
+        'two sentence collections',
         got=repr(paths),
-        where=f'part {part}',
-        expected='the files (first, second) or (first, second, gold)',
       )
     return read(*paths, languages=languages)
 
@@ -317,7 +315,7 @@ def _get_files(files: Mapping[str, Any], part: str) -> Any:
   """Returns a language split's files, or raises a CorpusError without any."""
   if part not in files:
     raise errors.CorpusError(
-      'The source of examples has no file for this language',
+      'The source has no files for this language split',
       got=part,
       expected='one of ' + ', '.join(files),
       fix=name_suggestions.suggest_language(part, files),

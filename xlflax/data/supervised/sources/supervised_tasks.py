@@ -121,10 +121,10 @@ def add_labeled_task(
   example_kind = file_formats.find_of_examples(format).example.KIND
   if kind not in (None, example_kind):
     raise errors.ConfigError(
-      "The argument `kind` differs from the file format's task family",
+      f'The argument `kind` of the task {name!r} must be the task family of '
+      f'the file format {format!r}',
       got=kind,
       expected=example_kind,
-      where=f'task {name}',
     )
   file_formats.check_options(format, options)
 
@@ -296,8 +296,7 @@ def _check_files(
   for path in (path for paths in paths_by_split.values() for path in paths):
     if not os.path.isfile(path):
       raise errors.CorpusError(
-        'The file with labeled examples does not exist',
+        f'A file with labeled examples of the task {name!r} does not exist',
         got=str(path),
-        where=f'task {name}',
       )
   return paths_by_split

@@ -46,7 +46,8 @@ class SeqioDataset(example_source.ExampleSource):
     missing = set(self.splits or ()) - set(available)
     if missing:
       raise errors.CorpusError(
-        'The mixture contains no tasks for some of the requested languages',
+        'The mixture contains no tasks for some of the requested language '
+        'splits',
         got=', '.join(sorted(missing)),
         expected='some of ' + ', '.join(available),
         where=_describe_source(self),
@@ -67,7 +68,7 @@ class SeqioDataset(example_source.ExampleSource):
       ]
     if not examples:
       raise errors.CorpusError(
-        'The task has no examples in this split',
+        'The tasks contain no examples for this language split',
         got=part,
         where=_describe_source(self),
       )
@@ -132,7 +133,7 @@ def _task_names(
   tasks = _tasks_by_part(source.mixture, source.split)
   if part not in tasks:
     raise errors.CorpusError(
-      'The mixture contains no task for this language',
+      'The mixture contains no tasks for this language split',
       got=part,
       expected='one of ' + ', '.join(tasks),
       where=_describe_source(source),

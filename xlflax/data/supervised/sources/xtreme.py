@@ -35,14 +35,14 @@ def find_xtreme_task(
   """
   if version not in xtreme_tasks.VERSIONS:
     raise errors.ConfigError(
-      'There is no version of XTREME with this name',
+      'XTREME has no version with this name',
       got=version,
       expected=' or '.join(xtreme_tasks.VERSIONS),
     )
   tasks = xtreme_tasks.VERSIONS[version]
   if name not in tasks:
     raise errors.ConfigError(
-      'There is no XTREME task with this name',
+      'XTREME has no task with this name',
       got=name,
       expected='one of ' + ', '.join(tasks),
       fix=name_suggestions.did_you_mean(name, tasks),
@@ -158,12 +158,16 @@ def xtreme_examples(
     )
   if not files or missing:
     raise errors.CorpusError(
-      f"XTREME's folder lacks files for the task {name}",
-      got=', '.join(sorted(missing)) if languages else None,
+      'The XTREME folder contains no files for the languages '
+      f'{", ".join(sorted(missing))} in the split {split!r} of the task '
+      f'{name!r}'
+      if missing
+      else f'The XTREME folder contains no files for the split {split!r} of the '
+      f'task {name!r}',
       expected=_show_patterns(task, split)
       if split in task.files
       else 'one of the splits ' + ', '.join(task.files),
-      where=f'{directory}, split {split}',
+      where=directory,
       fix="Run XTREME's scripts/download_data.sh to create the files.",
     )
   if task.is_mined:
@@ -194,7 +198,7 @@ def xtreme_rankings(
   """
   if name not in xtreme_tasks.RANKED:
     raise errors.ConfigError(
-      'There is no XTREME-R retrieval task with this name',
+      'XTREME-R has no retrieval task with this name',
       got=name,
       expected=' or '.join(xtreme_tasks.RANKED),
     )
@@ -203,7 +207,7 @@ def xtreme_rankings(
     folder = folder / split
   if not folder.is_dir():
     raise errors.CorpusError(
-      "XTREME-R's folder does not contain the converted retrieval data",
+      'The XTREME-R folder does not contain the converted retrieval data',
       where=str(folder),
       fix=f'Run xlflax tasks convert {name} --input={directory}/{name} '
       f'--output={directory}/{name}/ranked.',
@@ -238,10 +242,9 @@ def mlqa_pairs(directory: str, split: str = TEST) -> example_source.FileDataset:
         files[part] = str(file)
   if not files:
     raise errors.CorpusError(
-      "XTREME's folder lacks files for the task mlqa",
+      'The XTREME folder must contain files named '
+      f'{name}-context-LANGUAGE-question-LANGUAGE.json for the task mlqa',
       where=str(folder),
-      expected='files named '
-      f'{name}-context-<language>-question-<language>.json',
     )
   return example_source.FileDataset(format='squad', files=files)
 
@@ -251,11 +254,10 @@ def _find_root(directory: str) -> pathlib.Path:
   root = paths.to_local_path(directory, where="XTREME's folder")
   if not root.is_dir():
     raise errors.CorpusError(
-      "XTREME's folder does not exist",
+      'The XTREME folder does not exist',
       got=directory,
-      expected='the path of the folder `download` created by '
-      'scripts/download_data.sh in '
-      'github.com/google-research/xtreme',
+      fix='Pass the folder `download`, which scripts/download_data.sh in '
+      'github.com/google-research/xtreme creates.',
     )
   if (
     not any((root / name).is_dir() for name in TASKS)
