@@ -297,6 +297,6 @@ def test_invalid_options_of_an_export(seqio_tasks, options, fields):
 def test_an_export_to_a_directory_with_other_files(seqio_tasks):
   (seqio_tasks / 'corpus/mono').mkdir(parents=True)
   (seqio_tasks / 'corpus/mono/zh.txt').write_text('own\n')
-  with raises_error(errors.CorpusError, where='--output'):
+  with raises_error(errors.CorpusError, mentions='--output'):
     cli.parse('build-corpus', _export_arguments(seqio_tasks))()
   assert (seqio_tasks / 'corpus/mono/zh.txt').read_text() == 'own\n'

@@ -278,7 +278,7 @@ def test_a_task_that_tokenizes_its_text_is_rejected():
     preprocessors=[seqio.preprocessors.tokenize],
   )
   task_registry.set_task_languages(task.name, ['en'])
-  with raises_error(errors.CorpusError, where=f'task {task.name}'):
+  with raises_error(errors.CorpusError, mentions=task.name):
     mixture_text.MixtureText([task.name])
   task_registry.remove_task(task.name)
 

@@ -19,8 +19,7 @@ def test_live_without_tensorflow(monkeypatch):
   )
   with raises_error(
     errors.ConfigError,
-    where="dataset 's'",
-    mentions=('tensorflow', 'TensorFlow', 'SeqIO'),
+    mentions=("dataset 's'", 'tensorflow', 'TensorFlow', 'SeqIO'),
   ):
     vocabulary = base_vocabulary.Vocabulary.__new__(base_vocabulary.Vocabulary)
     loader_factory.open_loader(dataset, vocabulary=vocabulary, seed=0)

@@ -134,9 +134,10 @@ class PairOptions:
   def __post_init__(self):
     if self.max_tokens is not None and self.max_tokens < 2 * self.min_tokens:
       raise errors.ConfigError(
-        'The length filters in `PairOptions` drop every text pair',
+        '`PairOptions.max_tokens` must be at least twice '
+        '`PairOptions.min_tokens`. Otherwise, the length filters drop every '
+        'text pair',
         got=self,
-        expected='`max_tokens` of at least 2 * `min_tokens`',
       )
 
 
@@ -164,8 +165,8 @@ class ReplayOptions:
   def __post_init__(self):
     if not self.new_languages:
       raise errors.ConfigError(
-        '`ReplayOptions.new_languages` must not be empty',
-        expected="the codes of the added languages, such as ('sl',)",
+        '`ReplayOptions.new_languages` must not be empty. It must contain the '
+        "codes of the added languages, such as ('sl',)"
       )
 
 
@@ -312,32 +313,30 @@ class DatasetConfig:
 
 
 def _check_sizes(dataset: DatasetConfig) -> None:
-  where = f'dataset {dataset.name!r}'
   min_capacity = 2 if dataset.layout is ExampleLayout.PAIRS else 1
   if dataset.capacity < min_capacity:
     raise errors.ConfigError(
-      '`DatasetConfig.length` leaves no space for text in addition to the '
-      'special tokens',
+      f'`DatasetConfig.length` of the dataset {dataset.name!r} must be at '
+      f'least {dataset.length - dataset.capacity + min_capacity}, because the '
+      'sequences must have space for text in addition to the special tokens',
       got=dataset.length,
-      expected=f'at least {dataset.length - dataset.capacity + min_capacity}',
-      where=where,
     )
-  _check_alpha(dataset, where)
+  _check_alpha(dataset)
   if dataset.replay is not None and dataset.max_rate is not None:
     raise errors.ConfigError(
-      '`DatasetConfig.max_rate` cannot be combined with '
-      '`DatasetConfig.replay`, which determines the sampling rates',
-      got=f'max_rate={dataset.max_rate}',
-      where=where,
+      '`DatasetConfig.max_rate` and `DatasetConfig.replay` cannot be '
+      f'combined in the dataset {dataset.name!r}, because '
+      '`DatasetConfig.replay` determines the sampling rates',
+      got=dataset.max_rate,
       fix='Remove the value of DatasetConfig.max_rate or DatasetConfig.replay.',
     )
 
 
-def _check_alpha(dataset: DatasetConfig, where: str) -> None:
+def _check_alpha(dataset: DatasetConfig) -> None:
   if dataset.sizes is Sizes.TOKENS and dataset.alpha is None:
     raise errors.ConfigError(
-      '`DatasetConfig.sizes` requires `DatasetConfig.alpha`',
-      where=where,
+      '`DatasetConfig.sizes` requires `DatasetConfig.alpha`, which is None '
+      f'in the dataset {dataset.name!r}',
       fix='Set DatasetConfig.alpha, or remove the value of '
       'DatasetConfig.sizes.',
     )
@@ -380,8 +379,8 @@ def _check_options(dataset: DatasetConfig) -> None:
     if ignored:
       suffix = ' with packing' if name == 'max_examples' else ''
       raise errors.ConfigError(
-        f'`DatasetConfig.{name}` has no effect for '
+        f'`DatasetConfig.{name}` has no effect in the dataset '
+        f'{dataset.name!r}, because its layout is '
         f'ExampleLayout.{layout.name}{suffix}',
-        where=f'dataset {dataset.name!r}',
         fix=f'Remove the value of DatasetConfig.{name}.',
       )

@@ -133,10 +133,10 @@ def check_sides(
     return
   kinds = ('a monolingual', 'a parallel')
   raise errors.ConfigError(
-    f'ExampleLayout.{dataset.layout.name} requires {kinds[dataset.parallel]} '
-    'task',
-    got=f'{task} ({"-".join(languages)}), {kinds[len(languages) == 2]} task',
-    where=f'dataset {dataset.name!r}, mixture {dataset.mixture!r}',
+    f'The dataset {dataset.name!r} requires {kinds[dataset.parallel]} task, '
+    f'because its layout is ExampleLayout.{dataset.layout.name}. The task '
+    f'{task} ({"-".join(languages)}) of the mixture {dataset.mixture!r} is '
+    f'{kinds[len(languages) == 2]} task',
     fix='Choose a different layout or mixture.',
   )
 
@@ -164,11 +164,13 @@ def filter_tasks_by_language(
   missing = sorted(set(languages).difference(*selected.values()))
   if missing or not selected:
     raise errors.ConfigError(
-      'The mixture has no text in some of the languages in '
-      '`DatasetConfig.languages`',
-      got=', '.join(missing) or 'no language',
+      f'The mixture {dataset.mixture!r} has no text in some of the languages '
+      f'in `DatasetConfig.languages` of the dataset {dataset.name!r}'
+      if missing
+      else '`DatasetConfig.languages` must not be empty in the dataset '
+      f'{dataset.name!r}',
+      got=', '.join(missing) or None,
       expected=name_suggestions.format_choices(set().union(*tasks.values())),
-      where=f'dataset {dataset.name!r}, mixture {dataset.mixture!r}, languages',
       fix='Correct the language codes, or add text in these languages.',
     )
   return list(selected)
@@ -197,25 +199,23 @@ def check_range(
   """Raises a ValueError if a range of rows is not within the batch."""
   if step < 0 or not 0 <= start < stop <= dataset.batch_size:
     raise ValueError(
-      f'The range of rows {start}..{stop} for step {step} is not within the '
-      f'batch of size {dataset.batch_size}.'
+      f'The rows of step {step} must be within the batch of size '
+      f'{dataset.batch_size}, but the range of rows is {start}..{stop}.'
     )
 
 
 def no_examples_error(dataset, task: str, examples: int) -> errors.CorpusError:
   """Returns the error for a task in which the filters drop every example."""
-  expected = (
-    f'examples with at least {dataset.pairs.min_tokens} tokens on each side'
+  limits = (
+    f'at least {dataset.pairs.min_tokens} tokens in the source and in the '
+    'target'
   )
   if dataset.pairs.max_tokens:
-    expected += (
-      f' and at most {dataset.pairs.max_tokens} on both sides together'
-    )
+    limits += f' and at most {dataset.pairs.max_tokens} tokens in total'
   return errors.CorpusError(
-    f'The filters of the dataset {dataset.name!r} drop every example of the '
-    f'task {task}',
-    got=f'{examples} examples, split {dataset.split}',
-    expected=expected,
-    fix='Relax PairOptions.min_tokens or PairOptions.max_tokens, or remove the '
-    'task from the mixture.',
+    f'The filters of the dataset {dataset.name!r} drop all {examples} '
+    f'examples of the split {dataset.split!r} of the task {task}. They keep '
+    f'only examples with {limits}',
+    fix='Relax PairOptions.min_tokens or PairOptions.max_tokens, or remove '
+    'the task from the mixture.',
   )

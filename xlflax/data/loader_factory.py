@@ -95,10 +95,10 @@ def _import_live_modules(dataset: dataset_config.DatasetConfig):
     if error.name is None or error.name.startswith('xlflax'):
       raise
     raise errors.ConfigError(
-      'Reading SeqIO tasks without a token cache requires TensorFlow and SeqIO',
-      got=f'no module {error.name!r}',
-      where=f'dataset {dataset.name!r}',
-      fix='Run `pip install seqio tensorflow tensorflow-datasets`, or pass the '
-      'directory of a token cache.',
+      f'The dataset {dataset.name!r} cannot be read, because SeqIO tasks '
+      'without a token cache require TensorFlow and SeqIO, and the module '
+      f'{error.name!r} is not installed',
+      fix='Run `pip install seqio tensorflow tensorflow-datasets`, or pass '
+      'the directory of a token cache.',
     ) from error
   return live_loader, task_registration

@@ -55,7 +55,7 @@ def test_what_is_wrong_in_a_worker_is_told(tmp_path, toy_vocabulary):
 
 
 def test_an_unknown_runner():
-  with raises_error(errors.ConfigError, got='--runner=Nothing'):
+  with raises_error(errors.ConfigError, got='Nothing'):
     beam_runner.runner(['--runner=Nothing'])
 
 

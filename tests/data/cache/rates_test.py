@@ -42,9 +42,7 @@ def test_rates_by_tokens(open_both, open_cached):
     [row.rate for row in few.statistics()], np.array(read) / sum(read)
   )
   with raises_error(
-    errors.ConfigError,
-    where="dataset 's'",
-    mentions='DatasetConfig.sizes=TOKENS',
+    errors.ConfigError, mentions=("dataset 's'", 'DatasetConfig.sizes=TOKENS')
   ):
     open_both(alpha=1.0, sizes='tokens')
 
@@ -105,16 +103,14 @@ def test_no_row_comes_more_often_than_max_epochs(open_cached):
   read = sampling_order.count_rows_read(loader.dataset, statistics, 10**6)
   np.testing.assert_array_equal(read, [1.5 * task.rows for task in statistics])
   with raises_error(
-    errors.ConfigError, where="dataset 's'", mentions=('max_epochs', 68)
+    errors.ConfigError, mentions=("dataset 's'", 'max_epochs', 68)
   ):
     loader.rows(batches + 1, 0, 8)
 
 
 def test_a_limit_of_epochs_needs_a_cache(open_both):
   with raises_error(
-    errors.ConfigError,
-    where="dataset 's'",
-    mentions='DatasetConfig.max_epochs=2.0',
+    errors.ConfigError, mentions=("dataset 's'", 'DatasetConfig.max_epochs=2.0')
   ):
     open_both(max_epochs=2)
 

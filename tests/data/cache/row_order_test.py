@@ -149,7 +149,9 @@ def test_a_pair_with_a_new_language_is_new():
 
 
 def test_replay_excludes_a_maximum_rate():
-  with raises_error(errors.ConfigError, got='max_rate=0.5'):
+  with raises_error(
+    errors.ConfigError, got=0.5, mentions='DatasetConfig.max_rate'
+  ):
     loading.dataset(max_rate=0.5, replay=_replay('de'))
 
 

@@ -191,7 +191,7 @@ def test_no_task_is_drawn_more_often_than_it_may(batching):
       assert np.abs(counts - expected).max() <= 12, step
   np.testing.assert_array_equal(counts, max_draws)
   with raises_error(
-    errors.ConfigError, where="dataset 'text'", mentions=('max_epochs', 1310)
+    errors.ConfigError, mentions=("dataset 'text'", 'max_epochs', 1310)
   ):
     schedule.slots(step + 1)
   np.testing.assert_array_equal(  # any step is reached at once

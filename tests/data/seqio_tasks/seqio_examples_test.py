@@ -164,9 +164,7 @@ def test_examples_without_a_side(toy_vocabulary):
   task_registry.set_task_languages(name, ('de', 'en'))
   try:
     with raises_error(
-      errors.CorpusError,
-      where='task sideless.en',
-      mentions=('starts_document', 'inputs'),
+      errors.CorpusError, mentions=('sideless.en', 'starts_document', 'inputs')
     ):
       next(
         task_examples.read_task_examples(name, toy_vocabulary, split='train')

@@ -197,7 +197,7 @@ def test_errors_of_own_tasks(
     language='en',
     preprocessors=[getattr(steps, preprocessor)],
   )
-  mentions = ('task reader.own', *mentions)
+  mentions = ('reader.own', *mentions)
   with raises_error(errors.CorpusError, mentions=mentions):
     list(task_reader.read_texts('reader.own'))
   with raises_error(errors.CorpusError, mentions=mentions):

@@ -68,7 +68,7 @@ def test_taken_names_are_refused(registry):
 
 def test_languages_of_plain_seqio_tasks_must_be_told(registry):
   seqio.TaskRegistry.add('t9', _source(), output_features={})
-  with raises_error(errors.CorpusError, where='task t9'):
+  with raises_error(errors.CorpusError, mentions='t9'):
     registry.task_languages('t9')
   registry.set_task_languages('t9', ['sw'])
   assert registry.task_languages('t9') == ('sw',)

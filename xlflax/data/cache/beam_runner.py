@@ -95,12 +95,11 @@ def _parse_options(flags: Sequence[str]) -> pipeline_options.PipelineOptions:
     runner.create_runner(name or 'DirectRunner')
   except (ValueError, ImportError, AttributeError) as error:
     raise errors.ConfigError(
-      'The Beam runner cannot be loaded',
-      got=f'--runner={name}: {str(error)[:200]}',
-      expected='the name of a Beam runner, such as DirectRunner, '
-      'DataflowRunner, FlinkRunner, SparkRunner or '
+      'The Beam runner in --beam_options cannot be loaded '
+      f'({str(error)[:200]}). Examples of Beam runners are DirectRunner, '
+      'DataflowRunner, FlinkRunner, SparkRunner and '
       'apache_beam.runners.dask.dask_runner.DaskRunner',
-      where='--beam_options',
+      got=name,
     ) from error
   _check_values(options)
   return options
@@ -114,7 +113,6 @@ def _check_values(options: pipeline_options.PipelineOptions) -> None:
       options.get_all_options()
   except SystemExit as error:
     raise errors.ConfigError(
-      'Beam rejected the flags passed in --beam_options',
+      'The flags in --beam_options are not valid flags of Beam',
       got=usage.getvalue().strip().splitlines()[-1],
-      where='--beam_options',
     ) from error

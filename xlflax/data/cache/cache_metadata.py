@@ -142,9 +142,10 @@ def open_for_writing(
     _create(directory, Header.for_vocabulary(vocabulary))
     return read_metadata(directory)
   raise errors.CacheError(
-    'The cache directory was written with a different vocabulary',
-    got=f'hash {vocabulary.hash[:12]}',
-    expected=f'hash {header.vocabulary["hash"][:12]}',
+    'The cache directory was written with a vocabulary that has a different '
+    'hash',
+    got=vocabulary.hash[:12],
+    expected=header.vocabulary['hash'][:12],
     where=directory,
     fix='Choose a different --output, or replace the cache with --overwrite. '
     'With --shard_index, delete the directory before you start the first '

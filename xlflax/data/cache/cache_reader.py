@@ -70,8 +70,8 @@ class TokenCache:
     path = self.directory / cache_format.CACHE_FILE
     if not path.is_file():
       raise errors.CacheError(
-        'The token cache does not exist',
-        got=f'no file {path}',
+        'The token cache does not exist, because the directory '
+        f'{self.directory} contains no file {cache_format.CACHE_FILE}',
         fix=rebuild_command(self.directory),
       )
     self._header = cache_metadata.read_metadata(self.directory)
@@ -79,17 +79,17 @@ class TokenCache:
     self.generation = num_generations if generation is None else generation
     if num_generations and not 1 <= self.generation <= num_generations:
       raise errors.CacheError(
-        'The token cache does not contain this generation',
+        'The generation of the token cache must be between 1 and '
+        f'{num_generations}',
         got=generation,
-        expected=f'a generation from 1 to {num_generations}',
         where=self.directory,
       )
     if not num_generations:
       raise errors.CacheError(
-        'The token cache is incomplete',
-        got='no finalized task',
-        expected='all shards of the task. The order of examples and the '
-        'sampling rates depend on the number of examples',
+        'The token cache is incomplete, because none of its tasks is '
+        'finalized. A task is finalized when all its shards have been '
+        'written, because the order of examples and the sampling rates depend '
+        'on the number of examples',
         where=self.directory,
         fix='Wait until the cache has been written, or run the same `xlflax '
         'cache` command again to resume. If you use --shard_index, run '
@@ -113,10 +113,10 @@ class TokenCache:
     stored = self._header.vocabulary
     if stored['hash'] != vocabulary.hash:
       raise errors.CacheError(
-        'The token cache was written with a different vocabulary',
-        got=f'{vocabulary.spec.size} tokens, hash {vocabulary.hash[:12]}',
-        expected=f'{stored["size"]} tokens, hash {stored["hash"][:12]}, '
-        'as in the cache',
+        'The token cache was written with a different vocabulary. The '
+        f'vocabulary of the cache has {stored["size"]} tokens and the hash '
+        f'{stored["hash"][:12]}, but the current vocabulary has '
+        f'{vocabulary.spec.size} tokens and the hash {vocabulary.hash[:12]}',
         where=self.directory,
         fix='Pass the vocabulary with which the cache was written, or write '
         'another cache: '
@@ -135,7 +135,7 @@ class TokenCache:
       if self._is_complete(mixture, split):
         return {mixture: 1.0}
       raise errors.CacheError(
-        'The token cache does not contain this mixture',
+        'The mixture does not exist in the token cache',
         got=repr(mixture),
         expected='one of ' + ', '.join(sorted(self.mixtures)),
         where=self.directory,
@@ -148,7 +148,8 @@ class TokenCache:
     splits = self.mixtures[mixture]
     if split not in splits:
       raise errors.CacheError(
-        f'The token cache does not contain this split of the mixture {mixture}',
+        f'The split of the mixture {mixture!r} does not exist in the token '
+        'cache',
         got=repr(split),
         expected='one of ' + ', '.join(sorted(splits)),
         where=self.directory,
@@ -202,9 +203,9 @@ class TokenCache:
       ]
     if problems:
       raise errors.CacheError(
-        'The token cache is damaged',
+        'Some files of the token cache have changed since the cache was '
+        'written',
         got='; '.join(problems[:20]),
-        expected='files that have not changed since the cache was written',
         where=self.directory,
         fix='Delete the changed files. '
         + rebuild_command(self.directory, mixture, split),
@@ -229,10 +230,10 @@ class TokenCache:
     missing = [task for task in tasks if not self._is_complete(task, split)]
     if missing:
       raise errors.CacheError(
-        'The token cache is incomplete',
-        got=f'{len(tasks) - len(missing)} of {len(tasks)} tasks of '
-        f'{mixture}, split {split}; missing: {", ".join(missing[:5])}'
-        + (', …' if len(missing) > 5 else ''),
+        f'The token cache contains only {len(tasks) - len(missing)} of '
+        f'{len(tasks)} tasks of the mixture {mixture!r} for the split '
+        f'{split!r}. The missing tasks are '
+        f'{", ".join(missing[:5])}{", …" if len(missing) > 5 else ""}',
         where=self.directory,
         fix='Run the same command again to resume: '
         + _format_command(self.directory, mixture, split),
@@ -279,7 +280,8 @@ class TokenCache:
       changes += _find_dictionary_changes(meta, corpus)
       if changes:
         raise errors.CacheError(
-          f'The text of {task} has changed since the token cache was written',
+          f'The text of the task {task} has changed since the token cache was '
+          'written',
           got='; '.join(changes),
           where=corpus.directory,
           fix=rebuild_command(self.directory, mixture, split)
@@ -342,8 +344,8 @@ class TokenCache:
     meta = self._meta(task, split)
     if meta.vocabulary != self._header.vocabulary['hash']:
       raise errors.CacheError(
-        f'The vocabulary of the task {task} differs from the vocabulary of '
-        'the token cache',
+        f'The task {task} in the token cache was tokenized with a different '
+        'vocabulary than the rest of the cache',
         where=directory,
         fix=rebuild_command(self.directory),
       )

@@ -180,9 +180,9 @@ class CachedLoader:
       ids = batch.get(key)
       if ids is not None and not 0 <= ids.min() <= ids.max() < size:
         raise errors.CacheError(
-          'The token cache contains token ids that are not in the vocabulary',
-          got=f'{ids.min()} to {ids.max()}',
-          expected=f'token ids from 0 to {size - 1}',
+          f'The token ids in the cache must be between 0 and {size - 1}, '
+          f'because the vocabulary has {size} tokens, but the cache contains '
+          f'ids from {ids.min()} to {ids.max()}',
           where=self._directory,
           fix='Run `xlflax cache verify`, and write the cache again.',
         )

@@ -56,9 +56,8 @@ def finalize_task(
   )
   if not meta.examples:
     raise errors.CorpusError(
-      'The task contains no text to cache',
-      got=f'{meta.empty} examples, all empty',
-      where=f'task {job.task}, split {job.split}',
+      f'The split {job.split!r} of the task {job.task} contains no text to '
+      f'cache, because all of its {meta.empty} examples are empty',
       fix='Add text to the task, or remove it from the mixture.',
     )
   path = cache_format.generation_file(job.directory, generation)
@@ -83,13 +82,12 @@ def check_rewritten_shards(job: write_plan.Job) -> None:
       continue
     if current_entry.digest != finalized_entry.digest:
       raise errors.CacheError(
-        f'A shard of the task {job.task} was written again, but it differs '
-        'from the lost shard',
-        got=f'a shard written by {current_entry.library}',
-        expected=f'a shard written by {finalized_entry.library}',
+        f'The lost shard of the task {job.task} was written with '
+        f'{finalized_entry.library}, but its replacement was written with '
+        f'{current_entry.library} and has a different content',
         where=cache_format.shard_file(job.directory, name),
-        fix='Delete the shard, and write it again with the expected version of '
-        'the library.',
+        fix='Delete the shard, and write it again with the version of the '
+        'library that wrote the lost shard.',
       )
     path.unlink()
 
@@ -156,13 +154,13 @@ def _check_libraries(
     for name in names_by_library[library][:3]
   ]
   raise errors.CacheError(
-    f'The shards of the task {job.task} were tokenized by different versions '
-    'of a library, which may encode the same text differently',
+    f'All shards of the task {job.task} must be tokenized with the same '
+    f'version of a library, such as {preferred}, because different versions '
+    'may encode the same text differently',
     got='; '.join(
       f'{len(names)} by {library}'
       for library, names in names_by_library.items()
     ),
-    expected=f'a single version, such as {preferred}',
     where=job.directory / cache_format.SHARDS,
     fix='Install one version for all workers. Delete '
     + ', '.join(deletable)
@@ -196,34 +194,34 @@ def _incomplete_error(
   sizes = {other['shard_size'] for other in other_shards} - {job.shard_size}
   if sizes:
     return errors.CacheError(
-      f'Some shards of the task {job.task} were written with a different '
-      '--shard_size',
-      got=f'--shard_size={job.shard_size}',
-      expected=' or '.join(f'--shard_size={size}' for size in sorted(sizes)),
+      f'All shards of the task {job.task} must be written with the same '
+      '--shard_size. Some shards were written with '
+      f'{" or ".join(f"--shard_size={size}" for size in sorted(sizes))}, but '
+      f'this job uses --shard_size={job.shard_size}',
       where=job.directory / cache_format.SHARDS,
       fix='Pass the same --shard_size to all jobs and to `xlflax cache '
       'finalize`.',
     )
   if other_shards:
     return errors.CacheError(
-      f'The text of the task {job.task} changed while its shards were written',
-      got='; '.join(
-        sorted({f'shards of {other["text"]}' for other in other_shards})[:5]
-      ),
-      expected='the same text for all shards: '
-      + ', '.join(part.text for part in job.parts[:3]),
+      f'All shards of the task {job.task} must be written from the same text, '
+      'but the text changed while the shards were written',
+      got='; '.join(sorted({other['text'] for other in other_shards})[:5]),
+      expected=', '.join(part.text for part in job.parts[:3]),
       where=job.directory,
       fix='Run `xlflax cache` again for every --shard_index. Shards of the '
-      'current text are kept, and `xlflax cache finalize` deletes the others.',
+      'current text are kept, and `xlflax cache finalize` deletes the '
+      'others.',
     )
+  more = f' and {len(missing) - 5} more' if len(missing) > 5 else ''
   return errors.CacheError(
-    f'Some shards of the task {job.task} are missing or truncated',
-    got=f'{num_complete} complete, and without '
-    + ', '.join(missing[:5])
-    + (f' and {len(missing) - 5} more' if len(missing) > 5 else ''),
+    f'The task {job.task} has {num_complete} complete shards, but other '
+    'shards are missing or truncated: '
+    f'{", ".join(missing[:5])}{more}',
     where=job.directory / cache_format.SHARDS,
-    fix='Run `xlflax cache` again with the same flags, or with --shard_index=I '
-    'for the incomplete jobs. Complete shards are not written again.',
+    fix='Run `xlflax cache` again with the same flags, or with '
+    '--shard_index=I for the incomplete jobs. Complete shards are not '
+    'written again.',
   )
 
 

@@ -117,9 +117,8 @@ def _check_free_space(directory: pathlib.Path, required: int) -> None:
   free = shutil.disk_usage(directory).free
   if required > free:
     raise errors.CacheError(
-      'The copy of the token cache does not fit on the disk',
-      got=f'{free:,} bytes free',
-      expected=f'at least {required:,} bytes',
+      f'The copy of the token cache requires {required:,} bytes, but only '
+      f'{free:,} bytes are free on the disk',
       where=directory,
       fix='Choose a different destination, or read the original cache.',
     )

@@ -227,10 +227,9 @@ class ShardedTexts:
     expected_counts = self._counts[number]
     if counts != expected_counts:
       raise errors.CacheError(
-        "A shard of the token cache does not match its task's metadata",
-        got=f'{counts[0]} examples and {counts[1]} tokens',
-        expected=f'{expected_counts[0]} examples and '
-        f'{expected_counts[1]} tokens',
+        f'The shard must contain {expected_counts[0]} examples and '
+        f'{expected_counts[1]} tokens, according to the metadata of its task, '
+        f'but it contains {counts[0]} examples and {counts[1]} tokens',
         where=self._shards.entries[number].name,
         fix='Delete the cache and write it again.',
       )

@@ -320,9 +320,14 @@ class Shard:
       start, end = array_info['data_offsets']
       [size] = array_info['shape']
       if (end - start) != size * dtype.itemsize or start < 0:
-        raise ValueError(f'{name} has {end - start} bytes')
+        raise ValueError(
+          f'The array {name!r} has {end - start} bytes, which does not match '
+          'its shape.'
+        )
       if self._begin + end > self._size:
-        raise ValueError(f'{name} exceeds the end of the file')
+        raise ValueError(
+          f'The array {name!r} extends past the end of the file.'
+        )
       return self._slice(name, start, size, dtype)
     except (KeyError, ValueError, TypeError) as error:
       raise _damaged_error(self._path, error) from error
@@ -383,9 +388,8 @@ def _compute_offsets(
   offsets = np.cumsum(sizes)
   if offsets[-1] >= 1 << 32:
     raise errors.CacheError(
-      'A shard contains too many tokens for one file',
+      f'A shard must contain fewer than {1 << 32} tokens',
       got=int(offsets[-1]),
-      expected=f'fewer than {1 << 32} tokens',
       where=path,
       fix='Pass a smaller --shard_size.',
     )

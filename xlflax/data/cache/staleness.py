@@ -147,18 +147,16 @@ def _check_text(
     return
   if meta.shard_size != job.shard_size:
     raise errors.CacheError(
-      f'The task {job.task} was cached with a different shard size',
-      got=f'--shard_size={job.shard_size}',
-      expected=f'--shard_size={meta.shard_size}',
+      f'The task {job.task} was cached with --shard_size={meta.shard_size}, '
+      f'but the current value is --shard_size={job.shard_size}',
       where=job.directory,
-      fix='Pass the expected --shard_size, or replace the cache with '
-      '--overwrite.',
+      fix='Pass the same --shard_size, or replace the cache with --overwrite.',
     )
   has_only_additions = set(cached_prefixes) <= set(current_prefixes)
   if changed is Changed.ADD and has_only_additions:
     return
   raise errors.CacheError(
-    f'The source text of {job.task} has changed since it was cached',
+    f'The source text of the task {job.task} has changed since it was cached',
     where=job.directory,
     fix=_suggest_fix(changed, has_only_additions),
   )
@@ -172,5 +170,7 @@ def _suggest_fix(changed: Changed, has_only_additions: bool) -> str:
       'are unchanged and that the task is read file by file.'
     )
   if has_only_additions:
-    return 'Replace it with --overwrite, or add its new files with --append.'
-  return 'Replace it with --overwrite.'
+    return (
+      'Replace the task with --overwrite, or add its new files with --append.'
+    )
+  return 'Replace the task with --overwrite.'

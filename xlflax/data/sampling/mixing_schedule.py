@@ -101,10 +101,10 @@ def replay_rates(
   targets = np.where(is_new, 1 - fraction, fraction)
   if (targets[totals == 0] > 0).any():
     raise errors.ConfigError(
-      'The new tasks or the old tasks of the mixture all have the rate 0',
+      'At least one new task and one old task of the mixture must have a '
+      f'positive rate if ReplayOptions.fraction={fraction}',
       got=', '.join(f'{rate:g}' for rate in rates),
-      expected='a positive rate for a new and for an old task',
-      where=f'ReplayOptions.fraction={fraction}',
+      where=errors.field_location(dataset_config.ReplayOptions, 'fraction'),
     )
   return targets * rates / np.where(totals > 0, totals, 1.0)
 
@@ -149,9 +149,9 @@ def _normalize_rates(rates: np.ndarray) -> np.ndarray:
     total = rates.sum()
   if not (0 < total < np.inf and (rates >= 0).all()):
     raise errors.ConfigError(
-      'The mixing rates are negative, infinite or all zero',
+      'The mixing rates must be non-negative numbers with a positive, finite '
+      'sum',
       got=', '.join(map(str, rates[:20].tolist())),
-      expected='non-negative numbers with a positive, finite sum',
     )
   return rates / total
 
@@ -335,10 +335,9 @@ class TaskSchedule:
     """
     if num_draws < (offset + 1) * self._draws // self._block_steps:
       raise errors.ConfigError(
-        'No sequences remain, because all tasks have been read '
-        '`DatasetConfig.max_epochs` times',
-        got=f'batch {step}',
-        where=f'dataset {self._name!r}',
+        f'The dataset {self._name!r} has no sequences for batch {step}, '
+        'because all of its tasks have been read `DatasetConfig.max_epochs` '
+        'times',
         fix='Train fewer steps, add text, or increase max_epochs.',
       )
 

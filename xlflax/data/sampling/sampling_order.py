@@ -118,16 +118,14 @@ def _add_replay(
   """
   replay = dataset.replay
   assert replay is not None
-  where = f'dataset {dataset.name!r}, mixture {dataset.mixture!r}'
   existing = set().union(*languages)
   missing = [code for code in replay.new_languages if code not in existing]
   if missing:
     raise errors.ConfigError(
-      'The mixture has no text in some of the languages in '
-      '`ReplayOptions.new_languages`',
+      f'The mixture {dataset.mixture!r} of the dataset {dataset.name!r} has '
+      'no text in some of the languages in `ReplayOptions.new_languages`',
       got=', '.join(missing),
       expected=name_suggestions.format_choices(existing),
-      where=where,
       fix='Correct the language codes, or add text in these languages.',
     )
   is_new = np.array(
@@ -135,10 +133,10 @@ def _add_replay(
   )
   if replay.fraction and is_new.all():
     raise errors.ConfigError(
-      'Every task of the mixture has text in a new language, so there is no '
-      'text to replay',
-      got=f'ReplayOptions.fraction={replay.fraction}',
-      where=where,
+      f'The mixture {dataset.mixture!r} of the dataset {dataset.name!r} has '
+      'no text to replay, because all of its tasks have text in a new '
+      'language. `ReplayOptions.fraction` must be 0 for such a mixture',
+      got=replay.fraction,
       fix='Add text in the old languages, or set the fraction to 0.',
     )
   if is_new.all():

@@ -125,10 +125,9 @@ def _list_outputs(
   unknown = sorted(set(renamed) - set(text.languages))
   if unknown:
     raise errors.CorpusError(
-      'No task contains the language to rename',
+      'The language codes in --rename_language must occur in at least one task',
       got=', '.join(unknown),
       expected=', '.join(text.languages),
-      where='--rename_language',
     )
   outputs = []
   for task in text.tasks:
@@ -147,7 +146,7 @@ def _list_outputs(
         outputs.append(_Output(path.as_posix(), task, split, languages))
   if not outputs:
     raise errors.CorpusError(
-      'No task has one of the splits',
+      'At least one task must have one of the splits in --splits',
       got=', '.join(splits),
       expected=', '.join(
         sorted(
@@ -155,7 +154,6 @@ def _list_outputs(
         )
       )
       or 'tasks with the split train, validation or test',
-      where='--splits',
     )
   return sorted(outputs)
 
@@ -178,11 +176,10 @@ def _open_record(output: pathlib.Path) -> dict[str, Any]:
   }:
     return {'format': _FORMAT, 'files': {}}
   raise errors.CorpusError(
-    'The output directory contains files that were not exported from tasks',
+    'The directory in --output must be new or empty, or it must have been '
+    'written by `xlflax build-corpus seqio`. The existing directory contains '
+    'files that were not exported from tasks',
     got=str(output),
-    expected='a new or empty directory, or a directory that '
-    '`xlflax build-corpus seqio` wrote',
-    where='--output',
     fix='Pass a different directory, or remove the existing one.',
   )
 
@@ -205,9 +202,8 @@ def _check_settings(
   for name, value in settings.items():
     if previous.get(name) != value:
       raise errors.CorpusError(
-        'The file was exported with different settings',
-        got=f'{name}={value}',
-        expected=f'{name}={previous.get(name)}',
+        f'The file was exported with {name}={previous.get(name)}, but the '
+        f'current value is {name}={value}',
         where=str(output / file.path),
         fix='Pass a different --output, or pass --overwrite to replace the '
         'existing files.',

@@ -124,10 +124,9 @@ def converting_task_errors(name: str) -> Iterator[None]:
   except _INVALID_TEXT as error:
     message = re.sub(r'\{\{.*?\}\}|\[\[.*?\]\]|\[Op:.*', '', str(error))
     raise errors.CorpusError(
-      'The text of a task cannot be read',
+      f'The text of the task {name!r} cannot be read',
       got=' '.join(message.split()),
-      where=f'task {name}',
-      fix=f'Check the files and the preprocessors of the task. `xlflax tasks '
+      fix='Check the files and the preprocessors of the task. `xlflax tasks '
       f'show {name}` prints examples after each step.',
     ) from error
   except Exception as error:
@@ -138,9 +137,9 @@ def converting_task_errors(name: str) -> Iterator[None]:
     *_, message = ['', *str(error).strip().splitlines()]
     name_of_type = f'{type(error).__name__}: '
     raise errors.CorpusError(
-      'The code of a task raised an exception',
+      f'The code of the task {name!r} raised an exception',
       got=name_of_type + message.strip().removeprefix(name_of_type),
-      where=f'task {name}, {line}',
+      where=line,
     ) from error
 
 

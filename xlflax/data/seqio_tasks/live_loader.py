@@ -311,9 +311,8 @@ def _check_max_epochs(dataset: dataset_config.DatasetConfig) -> None:
   """Raises a ConfigError if `max_epochs` is set, which requires a cache."""
   if dataset.max_epochs is not None:
     raise errors.ConfigError(
-      '`DatasetConfig.max_epochs` requires a token cache',
-      got=f'DatasetConfig.max_epochs={dataset.max_epochs}, read live',
-      where=f'dataset {dataset.name!r}',
+      f'DatasetConfig.max_epochs={dataset.max_epochs} requires a token cache, '
+      f'but the dataset {dataset.name!r} is read without one',
       fix='Write a token cache with `xlflax cache`.',
     )
 
@@ -327,9 +326,8 @@ def _task_size(
   """
   if dataset.sizes is dataset_config.Sizes.TOKENS:
     raise errors.ConfigError(
-      '`DatasetConfig.sizes=TOKENS` requires a token cache',
-      got='DatasetConfig.sizes=TOKENS, read live',
-      where=f'dataset {dataset.name!r}',
+      'DatasetConfig.sizes=TOKENS requires a token cache, but the dataset '
+      f'{dataset.name!r} is read without one',
       fix='Write a token cache with `xlflax cache`, or set '
       'DatasetConfig.sizes=EXAMPLES.',
     )
@@ -338,9 +336,9 @@ def _task_size(
   size = seqio_examples.source_size(task, dataset.split)
   if size is None and dataset.alpha is not None:
     raise errors.CorpusError(
-      '`DatasetConfig.alpha` requires the number of examples, which the '
-      "task's source does not provide",
-      where=f'task {task}, split {dataset.split}',
+      '`DatasetConfig.alpha` requires the number of examples, but the source '
+      f'of the task {task!r} does not provide this number for the split '
+      f'{dataset.split!r}',
       fix='Write a token cache, or set DatasetConfig.alpha=None to use the '
       "mixture's own rates.",
     )

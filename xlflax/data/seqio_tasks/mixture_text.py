@@ -126,8 +126,7 @@ def _check_has_text(name: str) -> None:
   steps = task_registry.get_task(name).preprocessors
   if not steps or steps[-1] is not task_registry.tokenize:
     raise errors.CorpusError(
-      'The task provides tokens instead of text',
-      where=f'task {name}',
+      f'The task {name!r} must provide text, but it provides tokens',
       fix='Register the task with add_monolingual_task or add_parallel_task '
       'in xlflax.data.seqio_tasks.task_registry.',
     )

@@ -77,9 +77,8 @@ def rename_features(
   missing = sorted(set(names.values()) - set(dataset.element_spec))
   if missing:
     raise errors.CorpusError(
-      'The examples lack a required feature',
+      f'The examples must have the features {", ".join(missing)}',
       got=', '.join(sorted(dataset.element_spec)),
-      expected=', '.join(missing),
     )
 
   @tf.autograph.experimental.do_not_convert

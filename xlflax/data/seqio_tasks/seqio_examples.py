@@ -153,10 +153,9 @@ def _convert(block, names, task) -> tokenized_examples.Examples:
   sides = tuple(block.get(name) for name in names)
   if not all(isinstance(side, tokenized_examples.Ragged) for side in sides):
     raise errors.CorpusError(
-      'The examples of a task lack the required features with token ids',
+      f'The examples of the task {task!r} must have the features '
+      f'{", ".join(names)}, and these features must contain token ids',
       got=', '.join(sorted(block)),
-      expected=', '.join(names),
-      where=f'task {task}',
     )
   starts_document = block.get('starts_document')
   if starts_document is None:

@@ -233,10 +233,10 @@ def _check_same(
   has_same_model = getattr(task_vocabulary, 'sp_model', b'') == model
   if task_vocabulary != run_vocabulary and not has_same_model:
     raise errors.VocabularyError(
-      'The vocabulary of the task differs from the vocabulary of the run',
+      f'The feature {feature!r} of the task {task!r} must have the same '
+      'vocabulary as the run',
       got=repr(task_vocabulary),
       expected=repr(run_vocabulary),
-      where=f'task {task}, feature {feature}',
       fix="Register the task without a vocabulary, or use the task's "
       'vocabulary for the run.',
     )

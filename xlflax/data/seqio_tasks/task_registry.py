@@ -204,8 +204,7 @@ def task_languages(name: str) -> tuple[str, ...]:
   get_task(name)
   if name not in _languages:
     raise errors.CorpusError(
-      'No languages are registered for the task',
-      where=f'task {name}',
+      f'No languages are registered for the task {name!r}',
       fix='Register the task with add_monolingual_task or add_parallel_task '
       'in xlflax.data.seqio_tasks.task_registry, or call '
       'set_task_languages.',
@@ -305,9 +304,8 @@ def num_examples(name: str, split: str = TRAIN) -> int:
   number = get_task(name, split=split).num_input_examples(split)
   if number is None or number == float('inf'):
     raise errors.CorpusError(
-      "The mixing rate requires the number of examples, which the task's "
-      'source does not provide',
-      where=f'task {name}, split {split}',
+      'The mixing rate requires the number of examples, but the source of '
+      f'the task {name!r} does not provide this number for the split {split!r}',
       fix='Implement num_input_examples in the source, or set fixed rates in '
       'the mixture.',
     )

@@ -62,7 +62,7 @@ class TfdsSource(seqio.TfdsDataSource):
     except (AssertionError, KeyError, ValueError, OSError) as error:
       dataset, _, _ = self._tfds_name.partition(':')
       raise errors.CorpusError(
-        'A TensorFlow dataset cannot be read',
+        'The TensorFlow dataset cannot be read',
         got=_first_line(error),
         where=self._tfds_name,
         fix=f'Prepare the dataset with `tfds build {dataset}`, and pass its '
