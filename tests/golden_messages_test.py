@@ -22,8 +22,8 @@ _MISSING_CORPUS = (
   'directory that contains a folder mono/ or parallel/.'
 )
 _MISSING_VOCABULARY = (
-  'The directory does not contain a vocabulary. Got: nowhere. Expected: a '
-  'directory that contains vocabulary.json and the model files that it lists. '
+  'The directory does not contain a vocabulary. A vocabulary consists of the '
+  'file vocabulary.json and the model files that it lists. Got: nowhere. '
   'What to do: Run `xlflax vocab --corpus=DIR --output=DIR --size=N`.'
 )
 _SAME_NAME = (

@@ -131,12 +131,12 @@ def test_another_model_than_described(directory):
   'content, what',
   [
     ('{', 'cannot be read'),
-    ('[]', 'Expected: format 1'),
+    ('[]', 'Expected: 1'),
     ('{"format": 9, "sha256": ""}', 'Got: 9'),
     ('{"format": 1, "sha256": ""}', 'no digest of its own'),
-    ({'format': 1, 'sha256': ''}, 'Got: SHA-256'),
+    ({'format': 1, 'sha256': ''}, 'SHA-256'),
     ({'format': 1}, 'Expected: None'),
-    ({'format': 1, 'type': 'x'}, 'unknown. Got: x. Expected: sentence'),
+    ({'format': 1, 'type': 'x'}, 'Got: x. Expected: sentence'),
   ],
 )
 def test_malformed_description(directory, content, what):

@@ -259,13 +259,13 @@ def test_the_extension_is_read_back(base, corpus, tmp_path):
 
 
 def test_more_tokens_than_the_text_allows(base, corpus, tmp_path):
-  with raises_error(errors.VocabularyError, where='--size'):
+  with raises_error(errors.VocabularyError, mentions='--size'):
     vocabulary_extension.extend_vocabulary(base, corpus, tmp_path, size=5000)
   assert not (tmp_path / 'vocabulary.json').exists()
 
 
 def test_fewer_tokens_than_new_characters(base, corpus, tmp_path):
-  with raises_error(errors.VocabularyError, where='--size'):
+  with raises_error(errors.VocabularyError, mentions='--size'):
     vocabulary_extension.extend_vocabulary(base, corpus, tmp_path, size=2)
 
 

@@ -326,8 +326,8 @@ def test_more_merges_than_the_text_has(tmp_path, toy_corpus):
       toy_corpus, tmp_path, merges=10_000, model_type='bpe', anchors='none'
     )
   match = re.search(
-    'The number of merges is too large for the training text. Got: '
-    '10000. Expected: at most ([0-9]+). Where: the text of de',
+    'The number of merges is too large for the training text. It must be at '
+    'most ([0-9]+). Got: 10000. Where: the text of de',
     str(caught.value),
   )
   vocabulary = train_vocabulary(  # As many as that are possible.

@@ -27,9 +27,8 @@ def check_index(index: Any, size: int, *, where: str) -> None:
   is_integer = not isinstance(index, bool) and hasattr(index, '__index__')
   if not is_integer or not 0 <= index < size:
     raise errors.VocabularyError(
-      'The vocabulary has no token with this id',
+      f'The token id must be an integer between 0 and {size - 1}',
       got=index if is_integer else repr(index),
-      expected=f'0..{size - 1}',
       where=where,
       fix='Use an id that `encode` or `piece_id` returns.',
     )

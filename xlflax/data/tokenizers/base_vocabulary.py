@@ -138,7 +138,7 @@ class Vocabulary:
     kind = description.get('type', 'sentencepiece')
     if not isinstance(kind, str) or kind not in _CLASSES_BY_KIND:
       raise errors.VocabularyError(
-        f'The vocabulary type specified in {DESCRIPTION_FILE} is unknown',
+        f'The vocabulary type in {DESCRIPTION_FILE} is not supported',
         got=kind,
         expected=' or '.join(_CLASSES_BY_KIND),
         where=str(directory),
@@ -375,10 +375,9 @@ def read_description(directory) -> dict:
       description = checksums.verify_digest(description)
   except FileNotFoundError as error:
     raise errors.VocabularyError(
-      'The directory does not contain a vocabulary',
+      'The directory does not contain a vocabulary. A vocabulary consists of '
+      f'the file {DESCRIPTION_FILE} and the model files that it lists',
       got=str(directory),
-      expected=f'a directory that contains {DESCRIPTION_FILE} and the model '
-      'files that it lists',
       fix='Run `xlflax vocab --corpus=DIR --output=DIR --size=N`.',
     ) from error
   except (OSError, ValueError, RecursionError) as error:
@@ -395,9 +394,9 @@ def _check_format(description, path) -> None:
   format_version = isinstance(description, dict) and description.get('format')
   if format_version != FORMAT:
     raise errors.VocabularyError(
-      f'The format of the file {DESCRIPTION_FILE} is unknown',
+      f'The format of the file {DESCRIPTION_FILE} is not supported',
       got=format_version,
-      expected=f'format {FORMAT}',
+      expected=FORMAT,
       where=str(path),
       fix='Train the vocabulary with this version of xlflax.',
     )

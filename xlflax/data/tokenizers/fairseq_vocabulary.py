@@ -87,10 +87,9 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
     self.id_layout = id_layout
     if type(extra_ids) is not int or extra_ids < 0:
       raise errors.VocabularyError(
-        'The number of T5 sentinels is invalid',
+        '`extra_ids`, the number of T5 sentinels, must be a non-negative '
+        'integer',
         got=extra_ids,
-        expected='a non-negative integer',
-        where='extra_ids',
       )
     vocabulary_spec.check_size(extra_ids)
     self.extra_ids = extra_ids
@@ -135,8 +134,8 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
     expected_tokens = ('<unk>', '<s>', '</s>')
     if tuple(model_tokens[:3]) != expected_tokens:
       raise errors.VocabularyError(
-        "The first tokens of the SentencePiece model are not fairseq's "
-        'special symbols',
+        'The first tokens of the SentencePiece model must be the special '
+        'symbols of fairseq',
         got=', '.join(model_tokens[:3]),
         expected=', '.join(expected_tokens),
       )
@@ -156,8 +155,8 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
       }
     except (KeyError, ValueError, TypeError) as error:
       raise errors.VocabularyError(
-        f'The vocabulary description {FILE} does not define the token ids',
-        got=f'{type(error).__name__}: {error}',
+        'The description of the vocabulary does not define the token ids '
+        f'({type(error).__name__}: {error})',
         where=base_vocabulary.DESCRIPTION_FILE,
       ) from error
     return cls(contents[FILE], layout, description=description, **arguments)

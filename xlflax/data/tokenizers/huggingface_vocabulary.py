@@ -105,7 +105,9 @@ class TokenizersVocabulary(imported_vocabulary.ImportedVocabulary):
     strings = [
       text.decode() if isinstance(text, bytes) else text for text in texts
     ]
-    with tokenizer_errors.converting_tokenizer_errors('Encoding a text failed'):
+    with tokenizer_errors.converting_tokenizer_errors(
+      'The text cannot be encoded'
+    ):
       encodings = self._encoder.encode_batch_fast(
         strings, add_special_tokens=False
       )
@@ -113,7 +115,9 @@ class TokenizersVocabulary(imported_vocabulary.ImportedVocabulary):
 
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
     """Decodes token ids to text; see `Vocabulary.decode`."""
-    with tokenizer_errors.converting_tokenizer_errors('Decoding ids failed'):
+    with tokenizer_errors.converting_tokenizer_errors(
+      'The token ids cannot be decoded'
+    ):
       return self._tokenizer.decode(
         [int(i) for i in ids if int(i) not in self._skipped_ids],
         skip_special_tokens=False,
@@ -134,7 +138,9 @@ def _parse(content: bytes) -> dict:
   The ids are checked before the library loads the file, because unused ids also
   cost the library time and memory.
   """
-  with tokenizer_errors.converting_tokenizer_errors(f'Reading {FILE} failed'):
+  with tokenizer_errors.converting_tokenizer_errors(
+    f'The file {FILE} cannot be read'
+  ):
     parsed = json.loads(content)
     model, added = parsed['model'], parsed.get('added_tokens') or []
     ids = [token['id'] for token in added]
@@ -146,7 +152,9 @@ def _parse(content: bytes) -> dict:
 
 def _load(content: bytes) -> tokenizers.Tokenizer:
   """Loads a tokenizer without truncation, padding and special tokens."""
-  with tokenizer_errors.converting_tokenizer_errors(f'Reading {FILE} failed'):
+  with tokenizer_errors.converting_tokenizer_errors(
+    f'The file {FILE} cannot be read'
+  ):
     tokenizer = tokenizers.Tokenizer.from_buffer(content)
   tokenizer.no_truncation()
   tokenizer.no_padding()

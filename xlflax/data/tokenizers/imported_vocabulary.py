@@ -66,8 +66,8 @@ class Layout:
       if set(layout.roles) != set(ROLES):
         role_names = ', '.join(map(str, layout.roles))
         raise ValueError(
-          f'`roles` must have the keys {", ".join(ROLES)}, but '
-          f'it has {role_names}'
+          f'The field `roles` must have the keys {", ".join(ROLES)}, but it '
+          f'has the keys {role_names}'
         )
       texts = (*layout.roles.values(), *layout.languages, *layout.symbols)
       if not all(isinstance(text, str) for text in texts):
@@ -76,10 +76,9 @@ class Layout:
     except (KeyError, TypeError, ValueError, OverflowError) as error:
       raise errors.VocabularyError(
         f'The file {base_vocabulary.DESCRIPTION_FILE} does not describe an '
-        'imported vocabulary',
-        got=f'{type(error).__name__}: {error}',
+        f'imported vocabulary ({type(error).__name__}: {error}). It must '
+        'contain the fields roles, languages and size',
         where=where,
-        expected='the fields roles, languages and size',
       ) from error
 
   def digest(self, kind: str, files: Mapping[str, bytes], size: int) -> str:
@@ -115,15 +114,13 @@ def check_ids(ids: Collection[int]) -> None:
   invalid_id = next((i for i in ids if type(i) is not int or i < 0), None)
   if invalid_id is not None:
     raise errors.VocabularyError(
-      'A token id in the tokenizer file is invalid',
+      'The token ids in the tokenizer file must be non-negative integers',
       got=repr(invalid_id),
-      expected='a non-negative integer',
     )
   if max(ids, default=0) > MAX_UNUSED_IDS + 2 * len(ids):
     raise errors.VocabularyError(
-      'The ids of the tokenizer have too many gaps',
-      got=f'{len(ids):,} tokens with ids up to {max(ids):,}',
-      expected='ids that are consecutive or have only few gaps',
+      'The ids of the tokenizer must be consecutive or have only a few gaps, '
+      f'but its {len(ids):,} tokens have ids up to {max(ids):,}'
     )
 
 
@@ -156,9 +153,9 @@ def make_spec(
   vocabulary_spec.check_size(size)
   if size < len(pieces):
     raise errors.VocabularyError(
-      'The tokenizer has more tokens than the embedding table has rows',
-      got=f'{len(pieces)} tokens',
-      expected=f'at most {size} tokens',
+      f'The tokenizer must have at most {size} tokens, because the embedding '
+      f'table has {size} rows',
+      got=len(pieces),
     )
   ids_by_token = {piece: i for i, piece in enumerate(pieces)}
   for piece, i in list(ids_by_token.items()):
@@ -240,10 +237,10 @@ class ImportedVocabulary(base_vocabulary.Vocabulary):
     expected = description.get('hash')
     if vocabulary.hash != expected:
       raise errors.VocabularyError(
-        "The vocabulary's files do not match the hash stored in "
+        'The files of the vocabulary do not match the hash in '
         f'{base_vocabulary.DESCRIPTION_FILE}',
-        got=f'hash {vocabulary.hash[:12]}',
-        expected=f'hash {str(expected)[:12]}',
+        got=vocabulary.hash[:12],
+        expected=str(expected)[:12],
         where=where,
         fix='Copy all files of one vocabulary, or import it again.',
       )

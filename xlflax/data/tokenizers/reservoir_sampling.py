@@ -220,10 +220,12 @@ def read_reservoirs(directory, origin: Origin) -> dict[str, Reservoir]:
   ]
   if len(counts) != 1 or missing:
     raise errors.CorpusError(
-      'The text sample is incomplete, because some of its shards are missing',
+      'The directory must contain all shards of a text sample that have the '
+      f'same --num_shards, but the shards {", ".join(missing[:5])} are missing'
+      if missing
+      else 'The directory must contain all shards of a text sample that have the '
+      'same --num_shards',
       got=', '.join(path.name for path in shard_paths[:5]) or 'no shard',
-      expected='all shards of one --num_shards'
-      + (f'; missing: {", ".join(missing[:5])}' if missing else ''),
       where=str(directory),
       fix='Run `xlflax vocab --corpus=DIR --sample_dir=DIR --shard_index=I '
       '--num_shards=N` for the missing shards.',
@@ -302,11 +304,11 @@ def _check_origin(path: pathlib.Path, actual: Origin, required: Origin) -> None:
   differences = list(actual.find_differences(required))
   if differences:
     raise errors.CorpusError(
-      'A shard of the text sample was drawn with different settings or from '
+      'All shards of a text sample must be drawn from the current text with '
+      f'--seed={required.seed} and with --max_sentences={required.capacity} '
+      'or more, but this shard was drawn with different settings or from '
       'different text',
       got='; '.join(differences),
-      expected=f'--seed={required.seed}, --max_sentences={required.capacity} '
-      'or more, and the current text',
       where=str(path),
       fix='Write all shards again with the same flags.',
     )

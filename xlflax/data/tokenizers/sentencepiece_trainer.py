@@ -238,29 +238,29 @@ def _make_error(
     name = 'The number of merges'
   if too_high:
     return errors.VocabularyError(
-      f'{name} is too large for the training text',
+      f'{name} is too large for the training text. It must be at most '
+      f'{int(too_high.group(1)) - num_unmerged}',
       got=requested,
       where=where,
-      expected=f'at most {int(too_high.group(1)) - num_unmerged}',
       fix=f'Choose a smaller {flag}, or provide more text.',
     )
   if too_low:
     return errors.VocabularyError(
-      f'{name} is too small for all characters of the training text',
+      f'{name} is too small for all characters of the training text. It must '
+      f'be at least {too_low.group(2)}',
       got=requested,
-      expected=f'at least {too_low.group(2)}',
       where=where,
       fix=f'Choose a larger {flag} or a lower --character_coverage.',
     )
   if 'normalization' in message.lower() or 'charsmap' in message:
     return errors.ConfigError(
-      f'SentencePiece rejected the normalization ({message})',
+      f'SentencePiece does not support the normalization ({message}). It must '
+      'be nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf or identity',
       got=settings.normalization,
-      expected='nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf or identity',
     )
   return errors.VocabularyError(
-    'SentencePiece cannot train a model with these settings '
+    'SentencePiece cannot train a model of type '
+    f'{settings.model_type.value!r} with {flag}={requested} '
     f'({message.strip()})',
-    got=f'{flag[2:]} {requested}, {settings.model_type.value}',
     where=where,
   )

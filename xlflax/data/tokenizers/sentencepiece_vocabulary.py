@@ -123,19 +123,19 @@ def read_model(directory: pathlib.Path, name: str, sha256) -> bytes:
   """
   if pathlib.PurePath(str(name)).name != name:
     raise errors.VocabularyError(
-      'The model file must be in the vocabulary directory',
+      'The name of the model file must not contain a directory, because the '
+      'file must be in the vocabulary directory',
       got=name,
-      expected='a file name without a directory',
       where=str(directory),
     )
   model = base_vocabulary.read_file(directory / name)
   digest = hashlib.sha256(model).hexdigest()
   if digest != sha256:
     raise errors.VocabularyError(
-      f'The file {name} does not match the digest in '
+      f'The SHA-256 digest of the file {name} does not match the digest in '
       f'{base_vocabulary.DESCRIPTION_FILE}',
-      got=f'SHA-256 {digest[:12]}…',
-      expected=f'{str(sha256)[:12]}…',
+      got=digest[:12],
+      expected=str(sha256)[:12],
       where=str(directory),
       fix='Copy all files of one vocabulary, or train it again.',
     )
@@ -167,7 +167,7 @@ def load_model(model: bytes) -> sentencepiece.SentencePieceProcessor:
     return sentencepiece.SentencePieceProcessor(model_proto=model)
   except Exception as error:  # The library raises bare RuntimeErrors.
     raise errors.VocabularyError(
-      f'Loading the SentencePiece model failed ({error}).'
+      f'The SentencePiece model cannot be loaded ({error})'
     ) from error
 
 
@@ -178,7 +178,7 @@ def _read_spec(processor) -> VocabularySpec:
   first_language = len(base_vocabulary.SPECIAL_PIECES)
   if tuple(pieces[:first_language]) != base_vocabulary.SPECIAL_PIECES:
     raise errors.VocabularyError(
-      "The SentencePiece model does not start with xlflax's special symbols",
+      'The SentencePiece model must start with the special symbols of xlflax',
       got=', '.join(pieces[:first_language]),
       expected=', '.join(base_vocabulary.SPECIAL_PIECES),
       fix='Train the model with `xlflax vocab`.',

@@ -114,11 +114,9 @@ def make_extender(vocabulary: base_vocabulary.Vocabulary) -> TokenizerExtender:
   if isinstance(vocabulary, huggingface_vocabulary.TokenizersVocabulary):
     return TokenizersExtender(vocabulary)
   raise errors.VocabularyError(
-    'Vocabularies of this type cannot be extended',
+    'The flag --extend requires a vocabulary with one SentencePiece model, or '
+    'a tokenizer that was imported from tokenizer.json',
     got=vocabulary.kind,
-    expected='a vocabulary with one SentencePiece model, or a tokenizer '
-    'imported from tokenizer.json',
-    where='--extend',
   )
 
 
@@ -203,10 +201,9 @@ class TokenizersExtender(TokenizerExtender):
     self._model_type = self._content['model'].get('type') or 'BPE'
     if self._model_type not in ('BPE', 'Unigram', 'WordPiece'):
       raise errors.VocabularyError(
-        'Tokenizers with this model cannot be extended',
+        'The flag --extend requires a tokenizer with a BPE, Unigram or '
+        'WordPiece model',
         got=self._model_type,
-        expected='BPE, Unigram or WordPiece',
-        where='--extend',
       )
     self.needs_parts = self._model_type == 'BPE'
     components = [self._content.get(k) for k in ('pre_tokenizer', 'decoder')]
@@ -216,7 +213,9 @@ class TokenizersExtender(TokenizerExtender):
       self._prefix = self._content['model'].get(
         'continuing_subword_prefix', '##'
       )
-    with tokenizer_errors.converting_tokenizer_errors('Reading a tokenizer'):
+    with tokenizer_errors.converting_tokenizer_errors(
+      'The tokenizer cannot be read'
+    ):
       self._tokenizer = tokenizers.Tokenizer.from_buffer(vocabulary.content)
     self._tokenizer.no_truncation()
     self._tokenizer.no_padding()
@@ -248,7 +247,9 @@ class TokenizersExtender(TokenizerExtender):
   def split_words(self, texts: Iterable[str]) -> Iterator[SegmentedWord]:
     """Yields segmented words; see `TokenizerExtender.split_words`."""
     for batch in _split_batches(texts):
-      with tokenizer_errors.converting_tokenizer_errors('Encoding texts'):
+      with tokenizer_errors.converting_tokenizer_errors(
+        'The texts cannot be encoded'
+      ):
         encodings = self._tokenizer.encode_batch(
           batch, add_special_tokens=False
         )
@@ -280,11 +281,10 @@ class TokenizersExtender(TokenizerExtender):
     languages = [code for code in languages if code not in layout.languages]
     if languages and layout.symbols:
       raise errors.VocabularyError(
-        'A language without a symbol cannot be added to a tokenizer with '
-        'language symbols',
+        'A language without a symbol cannot be added with --new_languages, '
+        'because the tokenizer has language symbols',
         got=', '.join(languages),
         expected='one of ' + ', '.join(layout.languages),
-        where='--new_languages',
       )
     model = dict(self._content['model'])
     if self._model_type == 'Unigram':

@@ -101,11 +101,10 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
     except (KeyError, TypeError, ValueError, AttributeError) as error:
       raise errors.VocabularyError(
         f'The file {base_vocabulary.DESCRIPTION_FILE} does not describe a '
-        'union vocabulary',
-        got=f'{type(error).__name__}: {error}',
+        f'union vocabulary ({type(error).__name__}: {error}). It must contain '
+        'the fields anchors and members, and each member must have a file '
+        'and a sha256',
         where=where,
-        expected='the fields anchors and members, where each member has a '
-        'file and a sha256',
       ) from error
     vocabulary = cls(
       {
@@ -117,11 +116,11 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
     )
     if vocabulary.hash != description.get('hash'):
       raise errors.VocabularyError(
-        'The SentencePiece models do not match the hash stored in '
+        'The SentencePiece models do not match the hash in '
         f'{base_vocabulary.DESCRIPTION_FILE}',
-        got=f'hash {vocabulary.hash[:12]}',
+        got=vocabulary.hash[:12],
+        expected=str(description.get('hash'))[:12],
         where=where,
-        expected=f'hash {str(description.get("hash"))[:12]}',
         fix='Train the vocabulary with this version of xlflax.',
       )
     return vocabulary
@@ -229,13 +228,12 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
     """Returns the language, or raises an error if it is missing or unknown."""
     if language is None:
       raise errors.VocabularyError(
-        'This vocabulary requires the language of a text or token, because '
-        'each language has its own tokens',
-        got='no language',
+        'The language of the text or token is required, because each language '
+        'of this vocabulary has its own tokens',
         expected='one of ' + ', '.join(self.members),
         fix='Pass language=CODE. For tasks, set the languages with '
-        'add_monolingual_task, add_parallel_task or set_task_languages '
-        'in xlflax.data.seqio_tasks.task_registry.',
+        'add_monolingual_task, add_parallel_task or set_task_languages in '
+        'xlflax.data.seqio_tasks.task_registry.',
       )
     if language not in self.members:
       raise errors.VocabularyError(
@@ -329,14 +327,15 @@ def _count_common_symbols(
     or len(set(symbols.values())) > 1
   ):
     raise errors.VocabularyError(
-      'The models in a union vocabulary must have the same special symbols',
+      'All models of a union vocabulary must have the same special symbols, '
+      f'which must include the symbols of the languages {", ".join(members)}'
+      if members
+      else 'A union vocabulary requires at least one model',
       got='; '.join(
         f'{code}: {len(ids)} for {"-".join(languages)}'
         for code, (ids, languages) in symbols.items()
       )
-      or 'no model',
-      expected='models that all have the symbols of '
-      f'{", ".join(members) or "at least one language"}',
+      or None,
       fix='Train the models together with `xlflax vocab`.',
     )
   return len(next(iter(symbols.values()))[0])

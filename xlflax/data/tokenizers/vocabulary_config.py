@@ -103,7 +103,7 @@ class VocabularyConfig:
     for code in self.languages:
       if not re.fullmatch(corpus_files.LANGUAGE_PATTERN, code):
         raise errors.ConfigError(
-          'A language code is invalid',
+          'The language code is invalid',
           got=code,
           expected=corpus_files.LANGUAGE_RULE,
         )
@@ -121,15 +121,14 @@ class VocabularyConfig:
     """Raises a ConfigError unless exactly one of size and merges is set."""
     if (self.size is None) == (self.merges is None):
       raise errors.ConfigError(
-        'A vocabulary requires exactly one of `size` and `merges`',
-        got=f'size {self.size}, merges {self.merges}',
+        'Exactly one of `size` and `merges` must be set for a vocabulary, '
+        f'but size={self.size} and merges={self.merges}',
         fix='Pass --size=N, or --num_merges=N with --model_type=bpe.',
       )
     if self.merges is not None and self.model_type is not ModelType.BPE:
       raise errors.ConfigError(
-        '`merges` requires byte-pair encoding',
+        '`merges` requires byte-pair encoding (the model_type bpe)',
         got=self.model_type.value,
-        expected='the model_type bpe',
         fix='Pass --size=N, or --model_type=bpe.',
       )
 
@@ -138,8 +137,8 @@ class VocabularyConfig:
     for name in ('alpha', 'languages'):
       if getattr(self, name) not in (None, ()):
         raise errors.ConfigError(
-          f'`{name}` requires one joint model for all languages',
-          got=f'anchors={self.anchors.value}, {name}={getattr(self, name)}',
-          expected='anchors=joint',
+          f'`{name}` requires one joint model for all languages '
+          f'(anchors=joint), but anchors={self.anchors.value}',
+          got=getattr(self, name),
           fix=f'Omit --{name}, or pass --vocab_sharing=joint.',
         )

@@ -163,13 +163,14 @@ def _select_languages(
   missing = [code for code in selected if code not in with_text]
   if missing or not selected:
     raise errors.CorpusError(
-      'The corpus contains no training text of a new language',
-      got=', '.join(missing)
-      or f'only languages of the vocabulary: {", ".join(with_text)}',
-      expected='training text of each new language',
+      'The corpus must contain training text of each new language'
+      if missing
+      else 'The corpus must contain training text of a new language, but it '
+      'contains only languages of the vocabulary',
+      got=', '.join(missing or with_text),
       where=str(corpus),
-      fix='Add text to the corpus, or pass the codes of languages with text in '
-      '--new_languages.',
+      fix='Add text to the corpus, or pass the codes of languages with text '
+      'in --new_languages.',
     )
   return selected, tuple(code for code in with_text if code not in selected)
 
@@ -213,10 +214,11 @@ def _is_up_to_date(output_dir: pathlib.Path, extension: dict) -> bool:
   if stored == extension:
     return True
   raise errors.VocabularyError(
-    'The output directory already contains a different vocabulary',
-    got='a vocabulary that is not an extension'
+    'The output directory already contains a vocabulary that is not an '
+    'extension'
     if stored is None
-    else 'an extension with other settings, text or base vocabulary',
+    else 'The output directory already contains a vocabulary that was extended '
+    'with different settings or text, or from a different base vocabulary',
     where=str(output_dir),
     fix='Choose a different --output, or replace the vocabulary with '
     '--overwrite.',
@@ -241,10 +243,10 @@ def _extend(
   )
   if len(characters) > num_tokens:
     raise errors.VocabularyError(
-      'The new languages have more new characters than tokens to add',
-      got=f'{config.size} tokens',
-      expected=f'at least {len(characters) + num_symbols} tokens',
-      where='--size',
+      f'The flag --size must be at least {len(characters) + num_symbols}, '
+      f'because the new languages require tokens for {len(characters)} new '
+      f'characters and {num_symbols} language symbols',
+      got=config.size,
       fix='Pass a larger --size, or a smaller --character_coverage.',
     )
   segmenter = tokenizer_extenders.make_extender(extender.extend(characters))
@@ -270,10 +272,9 @@ def _extend(
     candidates = _select_frequent(extender, candidates, new_texts, num_tokens)
   if len(candidates) < num_tokens:
     raise errors.VocabularyError(
-      'The text does not allow the requested number of new tokens',
-      got=f'{config.size} tokens',
-      expected=f'at most {len(candidates) + num_symbols} tokens',
-      where='--size',
+      f'The flag --size must be at most {len(candidates) + num_symbols}, '
+      'because the text contains no other tokens that can be added',
+      got=config.size,
       fix=f'Pass --size=+{len(candidates) + num_symbols}, or add text of the '
       'new languages to the corpus.',
     )

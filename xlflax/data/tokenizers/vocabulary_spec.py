@@ -63,8 +63,8 @@ class VocabularySpec:
       )
     if any(not 0 <= i < self.size for i in self.special_ids):
       raise ValueError(
-        f'All `special_ids` must be between 0 and {self.size - 1}. The value '
-        f'is {self.special_ids}.'
+        f'All `special_ids` must be between 0 and {self.size - 1}, but they '
+        f'are {self.special_ids}.'
       )
 
 
@@ -81,9 +81,7 @@ def check_size(size: int) -> None:
   """
   if size > MAX_SIZE:
     raise errors.VocabularyError(
-      'The vocabulary has more tokens than are supported',
-      got=f'{size:,} tokens',
-      expected=f'at most {MAX_SIZE:,} tokens',
+      f'A vocabulary must have at most {MAX_SIZE:,} tokens', got=size
     )
 
 
@@ -108,10 +106,9 @@ def make_dummy_spec(size: int, *, num_languages: int = 1) -> VocabularySpec:
   num_special = first_sentinel + num_sentinels
   if size < num_special + 8:
     raise errors.ConfigError(
-      'The vocabulary size leaves too few tokens for text',
+      f'The flag --vocabulary_size must be at least {num_special + 8}, so '
+      'that the vocabulary has tokens for text',
       got=size,
-      expected=f'{num_special + 8} or more tokens',
-      where='--vocabulary_size',
     )
   return VocabularySpec(
     size=size,

@@ -122,9 +122,9 @@ def _check_models(vocabulary: Vocabulary, output_dir: pathlib.Path) -> None:
     path = output_dir / name
     if path.exists() and path.read_bytes() != content:
       raise errors.VocabularyError(
-        'The output directory contains a model from a different vocabulary',
+        'The output directory contains a model from a different vocabulary. '
+        'It must be empty or contain an xlflax vocabulary',
         got=str(path),
-        expected='an empty directory, or a directory with an xlflax vocabulary',
         fix='Pass a different --output, or replace the model with --overwrite.',
       )
 
@@ -159,10 +159,10 @@ def sentence_quotas(
     }
   if not sizes:
     raise errors.CorpusError(
-      'The corpus contains no training text',
+      'The corpus contains no training text. It must have a folder mono/ or '
+      'parallel/ in addition to valid/ and test/, or it must be a mixture of '
+      'tasks with a train split',
       where=str(corpus),
-      expected='a folder mono/ or parallel/ in addition to valid/ and test/, or '
-      'a mixture of tasks with a train split',
     )
   if settings.anchors is Anchors.JOINT:
     assert settings.alpha is not None  # `Settings` sets a default.

@@ -205,9 +205,9 @@ def _parse(contents: Mapping[str, bytes]):
     RecursionError,
   ) as error:
     raise errors.VocabularyError(
-      'The files of an XLM vocabulary cannot be read',
+      f'The files {VOCABULARY} and {MERGES} of the XLM vocabulary cannot be '
+      'read',
       got=str(error),
-      expected=f'{VOCABULARY} and {MERGES}',
     ) from error
   if not ids_by_token:
     raise errors.VocabularyError(f'The file {VOCABULARY} contains no tokens.')
