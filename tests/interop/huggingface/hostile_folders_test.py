@@ -195,7 +195,7 @@ def test_ids_of_older_files(folder):
   (folder / 'tokenizer.json').unlink()
   (folder / 'vocab.json').write_text('{"a": 1000000000}')
   (folder / 'merges.txt').write_text('#version: 0.2\n')
-  _refused(folder, 'too many gaps')
+  _refused(folder, '1,000,000,000')
   _edit(folder, model_type='xlm')
   _refused(folder, '.')
 
@@ -208,7 +208,7 @@ def _with_regex(folder, pattern):
 
 def test_an_invalid_expression(folder):
   _with_regex(folder, '(')
-  _refused(folder, 'tokenizer.json failed')
+  _refused(folder, 'tokenizer.json cannot be read')
 
 
 def test_expressions_that_do_not(folder):

@@ -120,7 +120,7 @@ def check_ids(ids: Collection[int]) -> None:
   if max(ids, default=0) > MAX_UNUSED_IDS + 2 * len(ids):
     raise errors.VocabularyError(
       'The ids of the tokenizer must be consecutive or have only a few gaps, '
-      f'but its {len(ids):,} tokens have ids up to {max(ids):,}'
+      f'but the largest of {len(ids):,} ids is {max(ids):,}'
     )
 
 
