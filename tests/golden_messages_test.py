@@ -27,8 +27,9 @@ _MISSING_VOCABULARY = (
   'What to do: Run `xlflax vocab --corpus=DIR --output=DIR --size=N`.'
 )
 _SAME_NAME = (
-  "Two different objectives of a mixture have the same name. Got: 'mlm'. Where: "
-  "entry 1, dataset 'b'. What to do: Set a different `name` for one of them."
+  'Different objectives of a mixture must have different names, but entry 1, '
+  "which uses dataset 'b', has the name of an earlier objective. Got: 'mlm'. "
+  'What to do: Set a different `name` for one of them.'
 )
 _NOT_UTF8 = (
   'A line of a text file is not valid UTF-8. Got: byte 0xff at column 3. '

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from xlflax.data import dataset_config
 from xlflax.data.supervised import supervised_dataset
 from xlflax.data.supervised.featurizers import (
@@ -112,9 +112,13 @@ def test_an_objective_reads_its_datasets_and_no_others(objective, name):
     return
   with pytest.raises(errors.ConfigError) as caught:
     objective.check_dataset(_STREAMS[name])
-  text = str(caught.value)
-  assert f'objective {objective.name!r}, dataset' in text
-  assert 'Got: ' in text and 'Expected: ' in text and 'What to do: ' in text
+  assert_mentions(
+    caught.value,
+    f'Objective {objective.name!r}',
+    repr(_STREAMS[name].name),
+    'Got',
+    'What to do',
+  )
 
 
 @pytest.mark.parametrize(
@@ -162,7 +166,9 @@ def test_the_choices_of_a_question_are_in_one_batch():
   objective = multiple_choice.MultipleChoice(num_choices=2)
   single_choice = dataclasses.replace(_STREAMS['choices'], group_size=1)
   with raises_error(
-    errors.ConfigError, got='group_size=1', mentions=('multiple_choice', 's')
+    errors.ConfigError,
+    got=1,
+    mentions=('multiple_choice', 's', 'group_size', 'num_choices=2'),
   ):
     objective.check_dataset(single_choice)
 

@@ -35,36 +35,32 @@ class Rows(enum.Enum):
   TRANSLATIONS = 'translations'
 
 
-_EXPECTED = {
-  Rows.SINGLE: 'one sequence per example',
-  Rows.PAIR: 'sequences such as <s> text </s> </s> translation </s>',
-  Rows.DUAL: f'batches that contain {_PAIRED_TOKEN_IDS}',
-  Rows.TRANSLATIONS: (
-    f'batches that contain {_PAIRED_TOKEN_IDS} in a different language'
-  ),
-}
 # Error message and hint for each requirement.
 _ERRORS: Mapping[Rows, tuple[str, str]] = {
   Rows.SINGLE: (
-    'The objective reads single texts and would ignore the second text of '
-    'each pair',
-    'Use a dataset with ExampleLayout.BLOCKS, SENTENCES or PAIRS',
+    'Objective {objective} reads single texts and would ignore the second text '
+    'of each pair. Dataset {dataset} must provide one sequence per example',
+    'Use a dataset with ExampleLayout.BLOCKS, SENTENCES or PAIRS.',
   ),
   Rows.PAIR: (
-    'The objective requires that both texts of a pair are joined in one '
-    'sequence',
+    'Objective {objective} requires that both texts of a pair are joined in one '
+    'sequence. Dataset {dataset} must provide sequences such as <s> text </s> '
+    '</s> translation </s>',
     'Use a dataset over a parallel mixture with ExampleLayout.PAIRS, or train '
-    'MaskedLM on monolingual text',
+    'MaskedLM on monolingual text.',
   ),
   Rows.DUAL: (
-    'The objective requires the two texts of a pair as separate sequences',
-    'Use a dataset with ExampleLayout.DUAL or ExampleLayout.INTERLEAVED, or '
-    'TranslationPairFeaturizer of '
-    'labeled examples',
+    'Objective {objective} requires the two texts of a pair as separate '
+    'sequences. The batches of dataset {dataset} must contain '
+    f'{_PAIRED_TOKEN_IDS}',
+    'Use a dataset with ExampleLayout.DUAL or ExampleLayout.INTERLEAVED, or a '
+    'TranslationPairFeaturizer of labeled examples.',
   ),
   Rows.TRANSLATIONS: (
-    'The objective requires a text and its translation as separate sequences',
-    'Use a dataset over a parallel mixture with ExampleLayout.DUAL',
+    'Objective {objective} requires a text and its translation as separate '
+    'sequences. The batches of dataset {dataset} must contain '
+    f'{_PAIRED_TOKEN_IDS} in a different language',
+    'Use a dataset over a parallel mixture with ExampleLayout.DUAL.',
   ),
 }
 
@@ -89,15 +85,12 @@ def check_batches(
     key: len(array_spec.shape)
     for key, array_spec in dataset.batch_spec(_DUMMY_VOCABULARY).items()
   }
-  where = f'objective {objective!r}, dataset {dataset.name!r}'
 
   if not _provides_rows(dataset, ranks, rows):
     requirement, fix = _ERRORS[rows]
     raise errors.ConfigError(
-      requirement,
+      requirement.format(objective=repr(objective), dataset=repr(dataset.name)),
       got=_describe_dataset(dataset),
-      expected=_EXPECTED[rows],
-      where=where,
       fix=fix,
     )
 
@@ -107,10 +100,10 @@ def check_batches(
       f'{key} {_SHAPES[rank]}' for key, rank in labels.items()
     )
     raise errors.ConfigError(
-      'The batches of the dataset lack labels that the objective requires',
+      f'Objective {objective!r} requires labels that the batches of dataset '
+      f'{dataset.name!r} do not contain. The batches must contain '
+      f'{required_arrays}',
       got=_describe_dataset(dataset),
-      expected=f'batches with {required_arrays}',
-      where=where,
       fix='Use a LabeledDatasetConfig with the featurizer of this task family.',
     )
 
@@ -137,11 +130,9 @@ def check_class_names(
   dataset_names = getattr(featurizer, field, None)
   if dataset_names is not None and tuple(dataset_names) != tuple(class_names):
     raise errors.ConfigError(
-      f'The objective and its dataset have different values of `{field}`',
-      got=f'{", ".join(class_names)} in the objective, '
-      f'{", ".join(dataset_names)} in the dataset',
-      expected='the same names in the same order',
-      where=f'objective {objective!r}, dataset {dataset.name!r}',
+      f'Objective {objective!r} and dataset {dataset.name!r} must have the same '
+      f'names in `{field}`, in the same order. The objective has '
+      f'{", ".join(class_names)}, but the dataset has {", ".join(dataset_names)}',
       fix=(
         f'Pass the same tuple as `{field}` to the objective and to the dataset.'
       ),

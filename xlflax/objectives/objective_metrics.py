@@ -179,8 +179,8 @@ def finalize_metrics(
     weight = np.asarray(value.weight, np.float64)
     if total.shape not in ((), (len(languages),)):
       raise ValueError(
-        f'Metric {name!r} has shape {total.shape}. Expected () or '
-        f'({len(languages)},), the number of languages.'
+        f'Metric {name!r} must have the shape () or ({len(languages)},), with '
+        f'one value per language, but has the shape {total.shape}.'
       )
     if weight.sum() > 0:
       results[name] = _finalize_metric(

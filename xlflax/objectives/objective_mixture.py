@@ -145,8 +145,7 @@ class ObjectiveMixture:
   def __post_init__(self):
     if not self.entries:
       raise errors.ConfigError(
-        'The objective mixture has no entries',
-        expected='at least one `WeightedObjective`',
+        'The objective mixture must contain at least one `WeightedObjective`'
       )
     self._check_entries()
     self._check_pattern()
@@ -158,9 +157,10 @@ class ObjectiveMixture:
       name = entry.objective.name
       if by_name.setdefault(name, entry.objective) != entry.objective:
         raise errors.ConfigError(
-          'Two different objectives of a mixture have the same name',
+          'Different objectives of a mixture must have different names, but '
+          f'entry {i}, which uses dataset {entry.dataset!r}, has the name of an '
+          'earlier objective',
           got=repr(name),
-          where=f'entry {i}, dataset {entry.dataset!r}',
           fix='Set a different `name` for one of them.',
         )
 
@@ -170,7 +170,7 @@ class ObjectiveMixture:
       return
     if self.combine is not Combine.ALTERNATE:
       raise errors.ConfigError(
-        '`schedule` requires Combine.ALTERNATE',
+        '`schedule` requires that `combine` is Combine.ALTERNATE',
         got=self.combine,
         fix='Set `combine` to Combine.ALTERNATE, or remove `schedule`.',
       )
@@ -179,10 +179,10 @@ class ObjectiveMixture:
       not group or len(set(group)) != len(group) for group in self._cycle
     ):
       raise errors.ConfigError(
-        '`schedule` does not match the entries of the mixture',
+        '`schedule` must contain the index of every entry, from 0 to '
+        f'{len(self.entries) - 1}, and each group must contain an index at most '
+        'once',
         got=self.schedule,
-        expected='every index from 0 to '
-        f'{len(self.entries) - 1}, at most once in each group',
       )
 
   @property
@@ -262,9 +262,9 @@ class ObjectiveMixture:
     """
     if dataset not in self.datasets:
       raise errors.ConfigError(
-        'No entry of the objective mixture uses the dataset',
+        'The dataset is not used by any entry of the objective mixture',
         got=repr(dataset),
-        expected=f'one of {self.datasets}',
+        expected=name_suggestions.format_choices(self.datasets),
         fix=name_suggestions.did_you_mean(str(dataset), self.datasets),
       )
     if self.combine is Combine.SUM:

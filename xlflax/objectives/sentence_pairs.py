@@ -32,10 +32,10 @@ def split_sides(batch, *, objective: str) -> tuple[_Side, _Side]:
   )
   if not second:
     raise errors.ConfigError(
-      'The objective requires the two texts of a pair as separate sequences',
-      got=f'a batch with the keys {sorted(batch)}',
-      expected=f'a batch with {batch_keys.PAIRED}{batch_keys.TOKEN_IDS}',
-      where=f'objective {objective!r}',
+      f'Objective {objective!r} requires the two texts of a pair as separate '
+      'sequences. The batch must contain '
+      f'{batch_keys.PAIRED}{batch_keys.TOKEN_IDS}, but it contains only the keys '
+      f'{sorted(batch)}',
       fix='Use a dataset with ExampleLayout.DUAL or ExampleLayout.INTERLEAVED.',
     )
   return first, second

@@ -113,9 +113,9 @@ def language_symbols(
   symbols = vocabulary.language_symbol_ids
   if len(symbols) != len(vocabulary.languages) or not symbols:
     raise errors.VocabularyError(
-      'The vocabulary does not contain a language symbol for each language',
-      got=f'{len(symbols)} symbols for {len(vocabulary.languages)} languages',
-      expected='one symbol <lang:xx> per language',
+      'The vocabulary must contain one symbol <lang:xx> for each language, but '
+      f'it contains {len(symbols)} symbols for {len(vocabulary.languages)} '
+      'languages',
       fix='Train the vocabulary with `xlflax vocab`, or set '
       "decoder_start='bos'.",
     )

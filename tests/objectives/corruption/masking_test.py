@@ -241,7 +241,7 @@ def test_draws_depend_on_the_key_only():
       {'mask_ratio': 0.3, 'max_mask_ratio': 0.2},
       ('max_mask_ratio', '0.2', 0.3),
     ),
-    ({'mask_ratio': lambda step: 0.1}, 'max_mask_ratio=None'),
+    ({'mask_ratio': lambda step: 0.1}, ('max_mask_ratio', None)),
     ({'random_probability': 0.3}, (1, '0.8', '0.3')),
     ({'mask_probability': -0.1}, (-0.1, 'MaskingPolicy.mask_probability')),
   ],

@@ -66,8 +66,7 @@ def test_every_word_is_everyones_where_the_vocabulary_does_not_say(vocabulary):
 def test_vocabulary_that_does_not_say_whose_words_are(vocabulary):
   with raises_error(
     errors.VocabularyError,
-    where="random_words='language'",
-    mentions="random_words='vocabulary'",
+    mentions=("random_words='language'", "random_words='vocabulary'"),
   ):
     random_words.language_words(
       jax.random.key(0), jnp.zeros((1, 1), jnp.int32), vocabulary
@@ -79,7 +78,7 @@ def test_language_without_words(vocabulary):
     vocabulary, language_words=(((5, 9),), (), ((9, 10),))
   )
   with raises_error(
-    errors.VocabularyError, where="random_words='language'", mentions='de'
+    errors.VocabularyError, mentions=("random_words='language'", 'de')
   ):
     random_words.language_words(
       jax.random.key(0), jnp.zeros((1, 1), jnp.int32), empty

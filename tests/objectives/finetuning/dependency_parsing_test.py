@@ -184,7 +184,10 @@ def test_relations_without_a_root_are_all_allowed():
 @pytest.mark.parametrize(
   ('fields', 'values'),
   [
-    (dict(head_type='dense'), ('head_type=dense', 'DependencyParsing')),
+    (
+      dict(head_type='dense'),
+      ('dense', 'output', 'DependencyParsing.head_type'),
+    ),
     (dict(arc_dim=0), (0, 'DependencyParsing.arc_dim')),
     (dict(relations=('x', 'x')), ("('x', 'x')", 'DependencyParsing.relations')),
   ],

@@ -77,9 +77,7 @@ def test_plugged_in_features_are_those_of_pairs(batch):
     _states(objective, model, params, pairs), expected, atol=1e-5
   )
   with raises_error(
-    errors.ConfigError,
-    where="objective 'token_classification'",
-    mentions='heads',
+    errors.ConfigError, mentions=("'token_classification'", 'heads')
   ):
     objective.states(model, params, batch, fixtures.SPEC)
 
@@ -120,9 +118,7 @@ def test_head_layers_that_would_not_see_positions_are_refused(model):
   )
   objective = TokenClassification(labels=_LABELS, head_layers=2)
   with raises_error(
-    errors.ConfigError,
-    where='TokenClassification.head_layers',
-    mentions='head_layers=2',
+    errors.ConfigError, where='TokenClassification.head_layers', got=2
   ):
     objective._check(model.clone(config=config))
 
@@ -212,7 +208,9 @@ def test_encoder_of_an_encoder_decoder(batch):
 
 
 def test_states_from_a_decoder_that_cannot_be_read(model):
-  with raises_error(errors.ConfigError, got="layer=1, features='plug_out'"):
+  with raises_error(
+    errors.ConfigError, mentions=('layer=1', "features='plug_out'")
+  ):
     TokenClassification(labels=_LABELS, layer=1, states_from='decoder')
   objective = TokenClassification(labels=_LABELS, states_from='decoder')
   with raises_error(errors.ConfigError, got='Encoder'):
@@ -239,8 +237,11 @@ def test_states_are_those_of_encode(model, batch):
   [
     (dict(head_dropout=1.0), (1.0, 'TokenClassification.head_dropout')),
     (dict(head_layers=-1), (-1, 'TokenClassification.head_layers')),
-    (dict(activation='tan'), ('tan', 'TokenClassification')),
-    (dict(features='plug_in', layer=1), ('layer=1', 'TokenClassification')),
+    (dict(activation='tan'), ('tan', 'TokenClassification.activation')),
+    (
+      dict(features='plug_in', layer=1),
+      ("features='plug_in'", 1, 'TokenClassification.layer'),
+    ),
     (
       dict(freeze_encoder='cold'),
       ('cold', 'TokenClassification.freeze_encoder'),

@@ -132,12 +132,12 @@ def test_the_dataset_must_provide_complete_groups():
     group_size=2,
   )
   reranking.Reranking(group_size=2).check_dataset(dataset)
-  with raises_error(errors.ConfigError, got='group_size=2'):
+  with raises_error(errors.ConfigError, got=2, expected=4):
     reranking.Reranking(group_size=4).check_dataset(dataset)
   batch = _batch([0.0] * 6, [0] * 6)
   objective = reranking.Reranking(group_size=4)
   model = fixtures.make_model()
-  with raises_error(errors.ConfigError, got='6 sequences'):
+  with raises_error(errors.ConfigError, got=6, mentions='group_size=4'):
     objective(
       model,
       fixtures.make_params(model, objective),

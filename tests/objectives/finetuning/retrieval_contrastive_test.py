@@ -219,9 +219,7 @@ def test_the_library_has_the_same_distance(model, whole):
 def test_a_teacher_of_another_size_is_refused(model, whole):
   batch, params, _ = whole
   objective = retrieval_contrastive.RetrievalDistillation()
-  with raises_error(
-    errors.ConfigError, where="objective 'search'", mentions=(8, 6)
-  ):
+  with raises_error(errors.ConfigError, mentions=("'search'", 8, 6)):
     _run(objective, model, params, _taught(batch, 6)[1])
 
 
@@ -241,8 +239,8 @@ def test_parts_that_do_not_fill_the_batch():
   objective = retrieval_contrastive.RetrievalContrastive(mini_batch_size=4)
   with raises_error(
     errors.ConfigError,
-    got='mini_batch_size=4, batch_size=6',
-    mentions=('search', 'pairs'),
+    got=4,
+    mentions=('search', 'pairs', 'mini_batch_size', 6),
   ):
     objective.check_dataset(dataset)
 

@@ -426,10 +426,14 @@ def test_sides_with_parameters_of_their_own(params, pairs, context):
 
 def test_a_model_without_cross_attention(pairs, context):
   model = _encoder(cross_attention=False)
-  got = 'cross_attention=False'
-  with raises_error(errors.ConfigError, got=got, where="objective 'ca_mlm'"):
+  value = 'cross_attention=False'
+  with raises_error(
+    errors.ConfigError, where="objective 'ca_mlm'", mentions=value
+  ):
     HALF.init_heads(model, jax.random.key(0))
-  with raises_error(errors.ConfigError, got=got, where='Encoder.plug_in'):
+  with raises_error(
+    errors.ConfigError, where='Encoder.plug_in', mentions=value
+  ):
     jax.eval_shape(lambda: HALF(model, _random_params(model), pairs, context()))
   assert HALF.init_heads(_encoder(), jax.random.key(0)) == {}
 
@@ -437,8 +441,13 @@ def test_a_model_without_cross_attention(pairs, context):
 def test_a_stream_with_one_side(model, params, batch, context):
   with raises_error(
     errors.ConfigError,
-    where="objective 'ca_mlm'",
-    mentions=('language_ids', 'positions', 'segment_ids', 'token_ids'),
+    mentions=(
+      "'ca_mlm'",
+      'language_ids',
+      'positions',
+      'segment_ids',
+      'token_ids',
+    ),
   ):
     HALF(model, params, batch, context())
 

@@ -394,10 +394,7 @@ def test_directory_that_is_no_run(tmp_path, vocabulary):
 def test_language_that_the_student_lacks(distill, vocabulary):
   objective = dataclasses.replace(distill, language='xx')
   with raises_error(
-    errors.ConfigError,
-    got='xx',
-    where="objective 'distill'",
-    mentions=('en', 'de', 'fr'),
+    errors.ConfigError, got='xx', mentions=("'distill'", 'en', 'de', 'fr')
   ):
     objective.init_state(MODEL, PARAMS, vocabulary)
 
@@ -409,9 +406,7 @@ def test_rows_longer_than_the_teacher_reads(distill, batch, tmp_path):
   objective = dataclasses.replace(
     distill, teacher=_teacher(_write(tmp_path, short))
   )
-  with raises_error(
-    errors.ConfigError, where="objective 'distill'", mentions=(14, 9)
-  ):
+  with raises_error(errors.ConfigError, mentions=("'distill'", 14, 9)):
     run(objective, batch)
 
 

@@ -462,8 +462,7 @@ def test_queue_of_another_size_than_whole_batches(
 def test_queue_asks_in_one_direction():
   with raises_error(
     errors.ConfigError,
-    where="objective 'align'",
-    mentions=('both', 'forward', 'random', 'direction='),
+    mentions=("'align'", 'both', 'forward', 'random', 'direction='),
   ):
     SentenceAlignment(queue=MoCoQueue())
   assert MOCO.direction is Direction.FORWARD

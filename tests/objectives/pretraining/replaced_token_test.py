@@ -373,8 +373,8 @@ def test_generator_of_another_vocabulary():
   with raises_error(
     errors.VocabularyError,
     got=99,
-    where="objective 'rtd'",
-    mentions=(23, 'vocab_size'),
+    expected=23,
+    mentions=("'rtd'", 'vocab_size'),
   ):
     objective.init_heads(MODEL, jax.random.key(0))
 

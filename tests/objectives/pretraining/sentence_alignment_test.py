@@ -324,8 +324,13 @@ def test_pool_leaves_special_symbols_out(vocabulary):
 def test_batch_without_second_sides(model, params, batch, context):
   with raises_error(
     errors.ConfigError,
-    where="objective 'align'",
-    mentions=('ExampleLayout.DUAL', 'language_ids', 'positions', 'segment_ids'),
+    mentions=(
+      "'align'",
+      'ExampleLayout.DUAL',
+      'language_ids',
+      'positions',
+      'segment_ids',
+    ),
   ):
     PLAIN(model, params, batch, context())
 
@@ -344,7 +349,5 @@ def test_bad_settings(settings, got):
 
 
 def test_layer_beyond_the_model(model):
-  with raises_error(
-    errors.ConfigError, got=3, where="objective 'align'", mentions=(0, 2)
-  ):
+  with raises_error(errors.ConfigError, got=3, mentions=("'align'", 0, 2)):
     SentenceAlignment(layer=3).init_heads(model, jax.random.key(0))

@@ -243,7 +243,7 @@ def test_teacher_is_loaded_sharded_kept_and_resumed(teacher, student, tmp_path):
 
 def test_run_without_a_vocabulary(teacher, student):
   objective = Distillation(teacher=teachers.Teacher(model_dir=str(teacher[0])))
-  with raises_error(errors.VocabularyError, where="objective 'distill'"):
+  with raises_error(errors.VocabularyError, mentions="'distill'"):
     objective.load_state({}, model=None, params=None, vocabulary=None)
 
 

@@ -130,9 +130,8 @@ def uniform_words(
   ordinary = vocabulary.size - len(special)
   if ordinary < 1:
     raise errors.VocabularyError(
-      'Random words cannot be drawn because the vocabulary contains only '
-      'special tokens',
-      got=f'{vocabulary.size} special tokens',
+      'Random words cannot be drawn, because all '
+      f'{vocabulary.size} tokens of the vocabulary are special tokens'
     )
   rank = jax.random.randint(rng, (language_ids.size,), 0, ordinary, jnp.int32)
   rank = rank.reshape(language_ids.shape)  # See `_uniform`.
@@ -197,16 +196,13 @@ def check_bound(name: str, value: Any, bound: float | None) -> None:
   """
   if callable(value) and bound is None:
     raise errors.ConfigError(
-      f'A scheduled `{name}` requires `max_{name}`',
-      got=f'max_{name}=None',
-      expected='a number in (0, 1]',
+      f'`max_{name}` must be a number in (0, 1] if `{name}` is a schedule, but '
+      'it is None',
       fix=f'Set `max_{name}` to the largest value of the schedule.',
     )
   if not callable(value) and bound is not None and value > bound:
     raise errors.ConfigError(
-      f'`{name}` exceeds `max_{name}`',
-      got=value,
-      expected=f'a number of at most {bound}',
+      f'`{name}` must be at most `max_{name}`, which is {bound}', got=value
     )
 
 
@@ -240,10 +236,8 @@ class MaskingPolicy:
     total = self.mask_probability + self.random_probability
     if total > 1 + 1e-6:
       raise errors.ConfigError(
-        '`mask_probability` and `random_probability` must not sum to more '
-        'than 1',
-        got=f'{self.mask_probability} and {self.random_probability}',
-        expected='two probabilities that sum to at most 1',
+        '`mask_probability` and `random_probability` must sum to at most 1, but '
+        f'they are {self.mask_probability} and {self.random_probability}'
       )
 
   @property

@@ -99,14 +99,14 @@ def _count_language_words(vocabulary: VocabularySpec) -> np.ndarray:
       for code, count in zip(vocabulary.languages, counts, strict=False)
       if not count
     ]
-    raise errors.VocabularyError(
-      "random_words='language' requires a vocabulary that records each "
-      "language's words",
-      got=f'no words of {", ".join(empty_languages)}'
+    problem = (
+      f'this vocabulary has no words of {", ".join(empty_languages)}'
       if empty_languages
-      else 'a vocabulary that all languages share',
-      expected='a vocabulary that records the words of each language',
-      where="random_words='language'",
+      else 'this vocabulary is shared by all languages and does not record them'
+    )
+    raise errors.VocabularyError(
+      "random_words='language' requires a vocabulary that records the words of "
+      f'each language, but {problem}',
       fix='Train the vocabulary with `xlflax vocab` and '
       '--vocab_sharing=shared, none or separate, or set '
       "random_words='vocabulary'.",

@@ -315,9 +315,9 @@ def _sentinel_ids(slots: int, vocabulary: VocabularySpec) -> jax.Array:
   sentinel_ids = vocabulary.sentinel_ids
   if len(sentinel_ids) < slots:
     raise errors.VocabularyError(
-      'The vocabulary has fewer sentinels than span corruption requires',
-      got=f'{len(sentinel_ids)} sentinels',
-      expected=f'at least {slots}, the maximum number of spans in a sequence',
+      f'Span corruption requires at least {slots} sentinel tokens, one for each '
+      'span of a sequence, but the vocabulary contains only '
+      f'{len(sentinel_ids)}',
       fix=f'Train the vocabulary with `xlflax vocab --extra_ids {slots}`, or '
       'use shorter sequences or longer spans.',
     )

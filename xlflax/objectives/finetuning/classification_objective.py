@@ -37,9 +37,7 @@ class Classification(finetuning.FineTuning):
 
   def __post_init__(self):
     super().__post_init__()
-    object.__setattr__(
-      self, 'labels', check_labels(self.labels, type(self).__name__)
-    )
+    object.__setattr__(self, 'labels', check_labels(self.labels, self))
 
   def check_dataset(self, dataset) -> None:
     """Checks a dataset's batches, and that it has the same class names."""
@@ -95,12 +93,14 @@ class Classification(finetuning.FineTuning):
     return self.apply_head(head, model, params, batch, vocabulary, rng)
 
 
-def check_labels(labels, where: str, field: str = 'labels') -> tuple[str, ...]:
+def check_labels(
+  labels, owner: object, field: str = 'labels'
+) -> tuple[str, ...]:
   """Checks a head's class names and returns them as a tuple.
 
   Args:
     labels: Class names of the head.
-    where: Name of the objective's Python class, for error messages.
+    owner: The objective, whose class the error message contains.
     field: Name of the field that holds the names.
 
   Raises:
@@ -109,10 +109,10 @@ def check_labels(labels, where: str, field: str = 'labels') -> tuple[str, ...]:
   labels = tuple(labels)
   if len(labels) < 2 or len(set(labels)) < len(labels):
     raise errors.ConfigError(
-      f'`{field}` must contain at least two distinct names',
+      f'`{field}` must contain at least two names, and all names must be '
+      'different',
       got=labels,
-      expected='two or more distinct names',
-      where=f'{where}.{field}',
+      where=errors.field_location(owner, field),
     )
   return labels
 

@@ -79,17 +79,15 @@ class DependencyParsing(finetuning.FineTuning):
     object.__setattr__(
       self,
       'relations',
-      classification_objective.check_labels(
-        self.relations, type(self).__name__, 'relations'
-      ),
+      classification_objective.check_labels(self.relations, self, 'relations'),
     )
     if self.head_type is not finetuning.HeadKind.OUTPUT:
       raise errors.ConfigError(
-        '`head_type` does not apply to dependency parsing, which always uses '
-        'a biaffine head',
-        got=f'head_type={self.head_type!s}',
-        expected=f'head_type={finetuning.HeadKind.OUTPUT!s}',
-        where=type(self).__name__,
+        '`head_type` must keep its default value, because dependency parsing '
+        'always uses a biaffine head',
+        got=self.head_type,
+        expected=finetuning.HeadKind.OUTPUT,
+        where=errors.field_location(self, 'head_type'),
       )
 
   def check_dataset(self, dataset) -> None:

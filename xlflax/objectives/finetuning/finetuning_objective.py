@@ -105,29 +105,28 @@ class FineTuning(objective_base.Objective):
   stop_gradient_memory: bool = True
 
   def __post_init__(self):
-    where = type(self).__name__
     if self.activation not in activations.activation_names():
       raise errors.ConfigError(
-        'The activation of the head is not registered',
+        '`activation` must be the name of a registered activation function',
         got=repr(self.activation),
         expected='one of ' + ', '.join(activations.activation_names()),
-        where=where,
+        where=errors.field_location(self, 'activation'),
       )
     if self.features is Features.PLUG_IN and self.layer not in (None, -1):
       raise errors.ConfigError(
-        'PLUG_IN features can only be computed from the last layer',
-        got=f'layer={self.layer}',
-        expected='layer=None or layer=-1',
-        where=where,
+        "features='plug_in' requires that `layer` is None or -1, because these "
+        'features can only be computed from the last layer',
+        got=self.layer,
+        where=errors.field_location(self, 'layer'),
       )
     if self.states_from is StatesFrom.DECODER and (
       self.layer is not None or self.features is Features.PLUG_IN
     ):
       raise errors.ConfigError(
-        'Heads can only read the final hidden states of a decoder',
-        got=f'layer={self.layer}, features={self.features.value!r}',
-        expected="layer=None and features='plug_out'",
-        where=f'{where}.states_from',
+        "states_from='decoder' requires layer=None and features='plug_out', "
+        'because heads can only read the final hidden states of a decoder. '
+        f'Found layer={self.layer} and features={self.features.value!r}',
+        where=errors.field_location(self, 'states_from'),
       )
 
   def reads_decoder(self, model) -> bool:
@@ -152,12 +151,11 @@ class FineTuning(objective_base.Objective):
       return Pooling.FIRST if pooling is None else pooling
     if pooling is Pooling.FIRST:
       raise errors.ConfigError(
-        "pooling='first' requires the hidden states of an encoder, because the "
-        'first position of a decoder is its start symbol',
-        got="pooling='first'",
-        expected="pooling='last' or pooling='mean', or None for 'last'",
-        where=f'{type(self).__name__}.pooling',
-        fix="Set states_from='encoder' to read the encoder's first state.",
+        "`pooling` cannot be 'first' if the head reads the hidden states of a "
+        'decoder, because the first position of a decoder is its start symbol',
+        where=errors.field_location(self, 'pooling'),
+        fix="Set `pooling` to 'last', 'mean', or None, which selects 'last'. To "
+        "read the first hidden state of the encoder, set states_from='encoder'.",
       )
     return Pooling.LAST if pooling is None else pooling
 
@@ -380,38 +378,35 @@ class FineTuning(objective_base.Objective):
     """
     if self.states_from is StatesFrom.DECODER and not hasattr(model, 'decode'):
       raise errors.ConfigError(
-        "states_from='decoder' requires a model with a decoder",
+        "states_from='decoder' requires a model with an encoder and a decoder",
         got=type(model).__name__,
-        expected='an encoder-decoder',
-        where=f'{type(self).__name__}.states_from',
+        where=errors.field_location(self, 'states_from'),
       )
     depth = body_config(model).num_layers
     if self.layer is not None and not -depth - 1 <= self.layer <= depth:
       raise errors.ConfigError(
-        'The model does not have the layer that `layer` selects',
+        f'`layer` must be between 0 (the embeddings) and {depth}, or between -1 '
+        f'and {-depth - 1}, because the model has {depth} layers',
         got=self.layer,
-        expected=(
-          f'a layer from 0 (embeddings) to {depth}, or from -1 to {-depth - 1}'
-        ),
-        where=f'{type(self).__name__}.layer',
+        where=errors.field_location(self, 'layer'),
       )
     positions = getattr(body_config(model), 'position_embedding', None)
     if self.head_layers and positions == 'disentangled':
       raise errors.ConfigError(
-        '`head_layers` does not support models with disentangled attention',
-        got=f'head_layers={self.head_layers}',
-        expected='head_layers=0',
-        where=f'{type(self).__name__}.head_layers',
+        '`head_layers` must be 0 for models with disentangled attention',
+        got=self.head_layers,
+        where=errors.field_location(self, 'head_layers'),
       )
     if self.features is Features.PLUG_IN:
-      veco.check_enabled(model.config, where=f'{type(self).__name__}.features')
+      veco.check_enabled(
+        model.config, where=errors.field_location(self, 'features')
+      )
       if parameter_sharing.get_sharing_plan(model) is not None:
         raise errors.ConfigError(
-          "features='plug_in' does not support models with a sharing plan, "
-          'which selects parameters for one language',
-          got="features='plug_in'",
-          expected="features='plug_out'",
-          where=f'{type(self).__name__}.features',
+          "features='plug_in' does not support models with a sharing plan, because "
+          'a sharing plan selects the parameters of one language',
+          where=errors.field_location(self, 'features'),
+          fix="Set features='plug_out'.",
         )
 
 

@@ -49,10 +49,10 @@ class MultipleChoice(finetuning.FineTuning):
     super().check_dataset(dataset)
     if dataset.group_size % self.num_choices:
       raise errors.ConfigError(
-        'All choices of a question must be in the same batch',
-        got=f'group_size={dataset.group_size}',
-        expected=f'a multiple of num_choices={self.num_choices}',
-        where=f'objective {self.name!r}, dataset {dataset.name!r}',
+        f'Objective {self.name!r} requires that all choices of a question are in '
+        f'the same batch. The `group_size` of dataset {dataset.name!r} must be a '
+        f'multiple of num_choices={self.num_choices}',
+        got=dataset.group_size,
         fix='Set LabeledDatasetConfig.group_size to the number of choices.',
       )
 
@@ -96,12 +96,12 @@ class MultipleChoice(finetuning.FineTuning):
     """
     if len(values) % self.num_choices:
       raise errors.ConfigError(
-        'All choices of a question must be in the same batch',
-        got=f'{len(values)} sequences',
-        expected=f'a multiple of num_choices={self.num_choices}',
-        fix='Set LabeledDatasetConfig.group_size to the number of choices, '
-        'and the '
-        'batch size to a multiple of it.',
+        'All choices of a question must be in the same batch. The number of '
+        f'sequences in a batch must be a multiple of '
+        f'num_choices={self.num_choices}',
+        got=len(values),
+        fix='Set LabeledDatasetConfig.group_size to the number of choices, and '
+        'the batch size to a multiple of it.',
       )
     return values.reshape(-1, self.num_choices)
 

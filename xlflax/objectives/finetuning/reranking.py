@@ -72,11 +72,10 @@ class Reranking(sequence_regression.SequenceRegression):
     super().check_dataset(dataset)
     if dataset.group_size != self.group_size:
       raise errors.ConfigError(
-        'The `group_size` of the dataset must equal the `group_size` of the '
-        'objective',
-        got=f'group_size={dataset.group_size}',
-        expected=f'group_size={self.group_size}',
-        where=f'objective {self.name!r}, dataset {dataset.name!r}',
+        f'The `group_size` of dataset {dataset.name!r} must equal the '
+        f'`group_size` of objective {self.name!r}',
+        got=dataset.group_size,
+        expected=self.group_size,
         fix='Set the macro DOCUMENTS, which finetune/reranking.gin binds to '
         'both.',
       )
@@ -151,10 +150,10 @@ class Reranking(sequence_regression.SequenceRegression):
     """
     if len(values) % self.group_size:
       raise errors.ConfigError(
-        'All documents of a query must be in the same batch',
-        got=f'{len(values)} sequences',
-        expected=f'a multiple of group_size={self.group_size}',
-        where=f'objective {self.name!r}',
+        f'Objective {self.name!r} requires that all documents of a query are in '
+        'the same batch. The number of sequences in a batch must be a multiple '
+        f'of group_size={self.group_size}',
+        got=len(values),
         fix='Set the batch size to a multiple of the macro DOCUMENTS.',
       )
     return values.reshape(-1, self.group_size)

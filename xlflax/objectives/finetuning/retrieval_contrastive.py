@@ -88,21 +88,16 @@ class RetrievalContrastive(objective_base.Objective):
     super().check_dataset(dataset)
     if dataset.batch_size % (self.mini_batch_size or 1):
       raise errors.ConfigError(
-        '`mini_batch_size` must divide the batch size',
-        got=(
-          f'mini_batch_size={self.mini_batch_size}, '
-          f'batch_size={dataset.batch_size}'
-        ),
-        expected=f'a divisor of {dataset.batch_size}',
-        where=f'objective {self.name!r}, dataset {dataset.name!r}',
+        f'Objective {self.name!r}: `mini_batch_size` must divide the batch size '
+        f'of dataset {dataset.name!r}, which is {dataset.batch_size}',
+        got=self.mini_batch_size,
       )
     if dataset.group_size != self.group_size:
       raise errors.ConfigError(
-        'The `group_size` of the dataset must equal the `group_size` of the '
-        'objective',
-        got=f'group_size={dataset.group_size}',
-        expected=f'group_size={self.group_size}',
-        where=f'objective {self.name!r}, dataset {dataset.name!r}',
+        f'The `group_size` of dataset {dataset.name!r} must equal the '
+        f'`group_size` of objective {self.name!r}',
+        got=dataset.group_size,
+        expected=self.group_size,
         fix='Set the macro GROUP, which finetune/search.gin binds to both.',
       )
 
@@ -122,9 +117,8 @@ class RetrievalContrastive(objective_base.Objective):
     """Computes the mean loss over the queries of a batch."""
     if context.micro_batches > 1:
       raise errors.ConfigError(
-        f'The objective {self.name!r} does not support gradient accumulation',
-        got=f'{context.micro_batches} micro-batches',
-        expected='1 micro-batch',
+        f'Objective {self.name!r} does not support gradient accumulation, but '
+        f'the batch is split into {context.micro_batches} micro-batches',
         fix=(
           'Set the macro ROWS_AT_ONCE instead of the number of micro-batches.'
         ),
@@ -298,10 +292,9 @@ class RetrievalDistillation(RetrievalContrastive):
     gold = jax.lax.bitcast_convert_type(batch[batch_keys.VECTORS], jnp.float32)
     if gold.shape[-1] != vectors.shape[-1]:
       raise errors.ConfigError(
-        'The student and the teacher must have vectors of the same size',
-        got=f'{vectors.shape[-1]} dimensions in the student',
-        expected=f'{gold.shape[-1]} dimensions, as in the teacher',
-        where=f'objective {self.name!r}',
+        f'Objective {self.name!r} requires that the student and the teacher have '
+        'vectors of the same size. The student has '
+        f'{vectors.shape[-1]} dimensions, but the teacher has {gold.shape[-1]}'
       )
     squares = jnp.square(vectors - self._grouped(gold))
     sizes = self.matryoshka_dims or (gold.shape[-1],)

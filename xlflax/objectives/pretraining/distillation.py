@@ -14,7 +14,7 @@ from xlflax.objectives import model_calls, objective_base, objective_metrics
 from xlflax.objectives.corruption import masking
 from xlflax.objectives.losses import linear_kl
 from xlflax.objectives.pretraining import masked_lm
-from xlflax.utils import class_registry, errors, validation
+from xlflax.utils import class_registry, errors, name_suggestions, validation
 
 
 @class_registry.register('distillation')
@@ -127,11 +127,9 @@ class Distillation(objective_base.Objective):
     del params
     if vocabulary is None:
       raise errors.VocabularyError(
-        'Distillation requires a vocabulary directory, because the tokens of '
-        'teacher and student are compared',
-        got='a vocabulary specification without tokens',
-        where=f'objective {self.name!r}',
-        expected='a vocabulary directory',
+        f'Objective {self.name!r} requires a vocabulary directory, because '
+        'distillation compares the tokens of the teacher and the student. The '
+        'vocabulary specification of the run does not contain tokens'
       )
     module = self.teacher.encoder(model.config)
     teacher_parameters = self.teacher.load(
@@ -159,10 +157,10 @@ class Distillation(objective_base.Objective):
     """Returns the index of `language` in the languages of `owner`."""
     if self.language not in languages:
       raise errors.ConfigError(
-        f'`language` is not one of the languages of {owner}',
+        f'Objective {self.name!r}: `language` must be one of the languages of '
+        f'{owner}',
         got=repr(self.language),
-        expected=f'one of {tuple(languages)}',
-        where=f'objective {self.name!r}',
+        expected=name_suggestions.format_choices(languages),
       )
     return languages.index(self.language)
 
@@ -171,11 +169,9 @@ class Distillation(objective_base.Objective):
     module = self.teacher.encoder(model.config)
     if token_ids.shape[1] > module.config.max_position_embeddings:
       raise errors.ConfigError(
-        'The sequences are longer than the maximum sequence length of the '
-        'teacher',
-        got=f'{token_ids.shape[1]} tokens',
-        expected=f'at most {module.config.max_position_embeddings} tokens',
-        where=f'objective {self.name!r}',
+        f'Objective {self.name!r}: the sequences have {token_ids.shape[1]} '
+        'tokens, but the teacher accepts at most '
+        f'{module.config.max_position_embeddings}',
         fix='Reduce the `length` of the dataset.',
       )
     params = jax.lax.stop_gradient({'model': state['teacher']})

@@ -50,9 +50,8 @@ class MoCoQueue:
     if self.size % pairs:
       nearest_size = max(round(self.size / pairs), 1) * pairs
       raise errors.ConfigError(
-        'The size of the queue must be a multiple of the batch size',
-        got=f'a queue of {self.size} keys and batches of {pairs} pairs',
-        expected=f'a multiple of {pairs}',
+        'The size of the queue must be a multiple of the batch size, but the '
+        f'queue contains {self.size} keys and a batch contains {pairs} pairs',
         where=where,
         fix=f'Set MoCoQueue.size to {nearest_size}, or change the batch size.',
       )

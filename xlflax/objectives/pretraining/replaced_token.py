@@ -130,10 +130,10 @@ class ReplacedTokenDetection(objective_base.Objective):
     for field in ('vocab_size', 'num_languages'):
       if getattr(config, field) not in (None, getattr(model_config, field)):
         raise errors.VocabularyError(
-          f'The generator and the model have different values of `{field}`',
+          f'Objective {self.name!r}: the generator and the model must have the '
+          f'same `{field}`',
           got=getattr(config, field),
           expected=getattr(model_config, field),
-          where=f'objective {self.name!r}',
           fix=f'Do not set `{field}` in the configuration of the generator.',
         )
     config = dataclasses.replace(
@@ -151,10 +151,9 @@ class ReplacedTokenDetection(objective_base.Objective):
     """Checks that the generator can use the model's embeddings."""
     if config.sharing is not None:
       raise errors.ConfigError(
-        'A generator with shared embeddings does not support a sharing plan',
+        f'Objective {self.name!r}: a generator that shares the embeddings of the '
+        'model does not support a sharing plan',
         got=config.sharing,
-        expected='sharing=None',
-        where=f'objective {self.name!r}',
         fix="Set the generator's EncoderConfig.sharing to None.",
       )
     for field in (
@@ -166,11 +165,10 @@ class ReplacedTokenDetection(objective_base.Objective):
       value, model_value = getattr(config, field), getattr(model_config, field)
       if value != model_value:
         raise errors.ConfigError(
-          'Shared embeddings require that generator and model have the same '
-          f'`{field}`',
-          got=f'{value} in the generator, {model_value} in the model',
-          expected=f'{field}={model_value} in the generator',
-          where=f'objective {self.name!r}',
+          f'Objective {self.name!r}: the generator and the model must have the '
+          f'same `{field}` to share embeddings',
+          got=value,
+          expected=model_value,
           fix=(
             f'Set the same `{field}` in both models, or set '
             'share_embeddings=False.'

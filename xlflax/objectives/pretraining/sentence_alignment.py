@@ -133,10 +133,9 @@ class SentenceAlignment(objective_base.Objective):
   def __post_init__(self):
     if self.queue is not None and self.direction is not Direction.FORWARD:
       raise errors.ConfigError(
-        "Momentum contrast requires direction='forward'",
-        got=f'direction={self.direction.value!r} with a queue',
-        expected="direction='forward'",
-        where=f'objective {self.name!r}',
+        f'Objective {self.name!r} has a queue for momentum contrast, which '
+        "requires direction='forward'",
+        got=repr(self.direction.value),
         fix="Set direction='forward'. To use both sentences as queries, set "
         "PairOptions.order of the dataset to 'random'.",
       )
@@ -153,10 +152,9 @@ class SentenceAlignment(objective_base.Objective):
     """
     if self.layer is not None and self.layer > model.config.num_layers:
       raise errors.ConfigError(
-        '`layer` exceeds the number of layers in the model',
+        f'Objective {self.name!r}: `layer` must be between 0 and '
+        f'{model.config.num_layers}, the number of layers of the model',
         got=self.layer,
-        expected=f'a layer from 0 to {model.config.num_layers}',
-        where=f'objective {self.name!r}',
       )
     if self.projection_dim is None:
       return {}

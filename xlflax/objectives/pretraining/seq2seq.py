@@ -89,10 +89,8 @@ class SequenceToSequence(objective_base.Objective):
     """
     if not hasattr(model, 'decode'):
       raise errors.ConfigError(
-        'The objective requires an encoder-decoder',
+        f'Objective {self.name!r} requires a model with an encoder and a decoder',
         got=type(model).__name__,
-        expected='a model with a decoder',
-        where=f'objective {self.name!r}',
         fix='Set the macro MODEL to an EncoderDecoder.',
       )
     return super().init_heads(model, rng)
