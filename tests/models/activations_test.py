@@ -67,6 +67,6 @@ def test_one_registration_serves_configurations_and_imports(registry):
 def test_an_activation_that_hugging_face_lacks(registry):
   activations.register_activation('square', jnp.square)
   with raises_error(
-    errors.ConfigError, got='square', where='EncoderConfig.activation'
+    errors.ConfigError, got='square', mentions='EncoderConfig.activation'
   ):
     activations.to_huggingface('square')

@@ -79,5 +79,7 @@ def test_states_do_not_change():
 
 def test_disentangled_attention_is_rejected():
   model = _model(position_embedding='disentangled')
-  with raises_error(errors.ConfigError, got='position_embedding=disentangled'):
+  with raises_error(
+    errors.ConfigError, mentions="position_embedding='disentangled'"
+  ):
     attention_weights.compute_attention_weights(model, {}, jnp.asarray(_TOKENS))

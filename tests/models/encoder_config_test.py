@@ -73,8 +73,8 @@ def test_bad_values_are_refused(name, value, values):
 def test_heads_must_divide_the_width_unless_their_width_is_given():
   with raises_error(
     errors.ConfigError,
-    got='hidden_dim=12, num_heads=5',
     where='EncoderConfig.hidden_dim',
+    mentions=('hidden_dim=12', 'num_heads=5'),
   ):
     _config(num_heads=5)
   assert _config(num_heads=5, head_dim=4).dim_per_head == 4

@@ -111,7 +111,7 @@ def test_a_model_directory_remembers_the_model(tmp_path):
     (dict(family='t5', relative_max_distance=16), 'EncoderDecoderConfig'),
     (
       dict(family='t5', num_heads=3),
-      ('hidden_dim=16, num_heads=3', 'EncoderConfig.hidden_dim'),
+      ('hidden_dim=16', 'num_heads=3', 'EncoderConfig.hidden_dim'),
     ),
   ],
 )

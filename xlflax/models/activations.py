@@ -81,10 +81,10 @@ def to_huggingface(name: str) -> str:
       name for name, activation in _registered.items() if activation.huggingface
     )
     raise errors.ConfigError(
-      'The activation has no registered Hugging Face name',
+      'EncoderConfig.activation must be an activation function with a '
+      'registered Hugging Face name',
       got=repr(name),
       expected=f'one of {supported}',
-      where='EncoderConfig.activation',
       fix='Pass huggingface=(NAME,) to activations.register_activation.',
     )
   return huggingface_names[0]

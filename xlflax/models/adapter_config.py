@@ -23,6 +23,8 @@ PREFIX = 'adapters_'
 LINEAR_MODULES = ('query', 'key', 'value', 'output', 'wi', 'gate', 'wo')
 LORA_A, LORA_B = 'lora_a', 'lora_b'
 _NAME = re.compile(r'[A-Za-z0-9_]+')
+# Location of invalid adapters in error messages.
+_ADAPTERS_LOCATION = 'EncoderConfig.adapters'
 _PARAMETER = re.compile(rf'(?:^|/){PREFIX}({_NAME.pattern})/')
 
 
@@ -43,10 +45,10 @@ class Adapter:
   def __post_init__(self):
     if not _NAME.fullmatch(self.name):
       raise errors.ConfigError(
-        'The name of an adapter contains unsupported characters',
+        'The name of an adapter must contain only letters, digits and '
+        'underscores',
         got=repr(self.name),
-        expected='letters, digits and underscores',
-        where=f'{type(self).__name__}.name',
+        where=errors.field_location(self, 'name'),
       )
 
 
@@ -79,10 +81,11 @@ class LoRA(Adapter):
     unknown = [m for m in self.target_modules if m not in LINEAR_MODULES]
     if unknown or not self.target_modules:
       raise errors.ConfigError(
-        'LoRA cannot be applied to these modules',
+        '`target_modules` must contain the names of one or more modules that '
+        'LoRA supports',
         got=', '.join(unknown) or 'no module',
         expected='one or more of ' + ', '.join(LINEAR_MODULES),
-        where='LoRA.target_modules',
+        where=errors.field_location(self, 'target_modules'),
       )
 
   @property
@@ -124,10 +127,10 @@ class Bottleneck(Adapter):
     super().__post_init__()
     if self.activation not in activations.activation_names():
       raise errors.ConfigError(
-        'The activation is not supported',
+        '`activation` must be the name of a registered activation function',
         got=repr(self.activation),
         expected='one of ' + ', '.join(activations.activation_names()),
-        where='Bottleneck.activation',
+        where=errors.field_location(self, 'activation'),
       )
 
 
@@ -148,11 +151,10 @@ def as_adapters(adapters: Adapters | None) -> tuple[Adapter, ...] | None:
   names = [adapter.name for adapter in adapters or ()]
   if len(set(names)) != len(names):
     raise errors.ConfigError(
-      'Two adapters have the same name',
+      'The adapters of a model must have different names',
       got=', '.join(names),
-      expected='different names',
-      where='EncoderConfig.adapters',
-      fix='Set the field `name` of the adapters.',
+      where=_ADAPTERS_LOCATION,
+      fix='Set the field `name` of each adapter.',
     )
   return tuple(adapters) if adapters else None
 

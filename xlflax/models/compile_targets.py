@@ -139,10 +139,8 @@ def check_supports_sdc_checker(platform: str) -> None:
   """Raises ConfigError if XLA has no data corruption check for a platform."""
   if platform != 'tpu':
     raise errors.ConfigError(
-      '`Trainer.xla_sdc_check` requires TPUs',
+      'Trainer.xla_sdc_check is supported only on TPUs',
       got=platform,
-      expected='tpu',
-      where='Trainer.xla_sdc_check',
       fix='Use Trainer.sdc_check_every alone, which supports all devices.',
     )
 

@@ -236,10 +236,9 @@ class Embeddings(nn.Module):
     length = shape[1]
     if length > config.max_position_embeddings:
       raise errors.ConfigError(
-        'The sequences are longer than `max_position_embeddings`',
-        got=f'{length} tokens',
-        expected=f'at most {config.max_position_embeddings} tokens',
-        where='EncoderConfig.max_position_embeddings',
+        f'The sequences have {length} tokens, but `max_position_embeddings` is '
+        f'{config.max_position_embeddings}',
+        where=errors.field_location(config, 'max_position_embeddings'),
         fix='Shorten the sequences of the dataset, or increase '
         'max_position_embeddings.',
       )
@@ -267,10 +266,9 @@ class Embeddings(nn.Module):
     if language_ids is None:
       if not self.is_initializing():
         raise errors.ConfigError(
-          'An encoder with language embeddings requires `language_ids`',
-          got='language_ids=None',
-          expected='language_ids of the same shape as token_ids',
-          where='EncoderConfig.use_language_embeddings',
+          'An encoder with language embeddings requires `language_ids`, which '
+          'must have the shape of `token_ids`',
+          where=errors.field_location(self.config, 'use_language_embeddings'),
           fix='Pass the language_ids of the batch, or set '
           'use_language_embeddings to False.',
         )

@@ -301,22 +301,19 @@ class EncoderConfig(TransformerConfig):
 
   def _check_choices(self) -> None:
     """Raises ConfigError for unknown activations and dtypes."""
-    _check_choice('activation', self.activation, activations.activation_names())
-    _check_choice('dtype', self.dtype, DTYPES)
+    _check_choice(self, 'activation', activations.activation_names())
+    _check_choice(self, 'dtype', DTYPES)
     if self.head_activation is not None:
-      _check_choice(
-        'head_activation', self.head_activation, activations.activation_names()
-      )
+      _check_choice(self, 'head_activation', activations.activation_names())
 
   @property
   def table_size(self) -> int:
     """Number of rows of the embedding table: vocab_size, rounded up."""
     if self.vocab_size is None:
       raise errors.ConfigError(
-        '`vocab_size` is not set',
-        got='vocab_size=None',
-        expected='a number of tokens',
-        where='EncoderConfig.vocab_size',
+        '`vocab_size` must be set to the number of tokens in the vocabulary, '
+        'but is None',
+        where=errors.field_location(self, 'vocab_size'),
         fix='Set vocab_size, or call '
         'xlflax.models.encoder_config.with_vocabulary.',
       )
@@ -343,9 +340,10 @@ def with_vocabulary(
     model_size = getattr(config, name)
     if model_size is not None and model_size != size:
       raise errors.VocabularyError(
-        f'The vocabulary does not match the model: {name} differs',
-        got=f'{model_size} in the model, {size} in the vocabulary',
-        where=f'{class_name}.{name}',
+        'The model and the vocabulary must have the same '
+        f'`{name}`, which is {model_size} in the model and {size} in the '
+        'vocabulary',
+        where=errors.field_location(config, name),
         fix=f'Leave {class_name}.{name} unset to use the value of the '
         'vocabulary, or use the vocabulary of the model.',
       )
@@ -369,22 +367,23 @@ def require_num_languages(config: Any, owner: str) -> int:
   """
   if config.num_languages is None:
     raise errors.ConfigError(
-      f'{owner} requires a number of languages',
-      got='num_languages=None',
-      expected='a number of languages',
-      where='EncoderConfig.num_languages',
+      f'{owner} requires `num_languages`, which is not set',
+      where=errors.field_location(config, 'num_languages'),
       fix='Set num_languages, or call '
       'xlflax.models.encoder_config.with_vocabulary.',
     )
   return config.num_languages
 
 
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+def _check_choice(
+  config: EncoderConfig, name: str, choices: tuple[str, ...]
+) -> None:
   """Raises ConfigError if a field has none of the supported values."""
+  value = getattr(config, name)
   if value not in choices:
     raise errors.ConfigError(
       f'The value of `{name}` is not supported',
       got=repr(value),
       expected='one of ' + ', '.join(repr(str(choice)) for choice in choices),
-      where=f'EncoderConfig.{name}',
+      where=errors.field_location(config, name),
     )

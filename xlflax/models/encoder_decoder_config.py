@@ -165,34 +165,32 @@ class EncoderDecoderConfig(encoder_config.TransformerConfig):
     for name, default in unsupported_fields.items():
       if getattr(self, name) != default:
         raise errors.ConfigError(
-          f"The family '{self.family!s}' does not support `{name}`",
+          f'The model family {str(self.family)!r} does not support `{name}`',
           got=getattr(self, name),
           expected=default,
-          where=f'EncoderDecoderConfig.{name}',
+          where=errors.field_location(self, name),
         )
     if self.position_embedding in _ENCODER_ONLY:
       raise errors.ConfigError(
-        'An encoder-decoder does not support this `position_embedding`',
+        "`position_embedding` must be 'learned', 'sinusoidal' or "
+        "'sinusoidal_halves' for an encoder-decoder",
         got=repr(str(self.position_embedding)),
-        expected="'learned', 'sinusoidal' or 'sinusoidal_halves'",
-        where='EncoderDecoderConfig.position_embedding',
+        where=errors.field_location(self, 'position_embedding'),
       )
     if self.mlm_head is encoder_config.MlmHead.NONE:
       raise errors.ConfigError(
-        'An encoder-decoder requires a head that computes logits',
-        got="mlm_head='none'",
-        expected="mlm_head='tied' or mlm_head='transform'",
-        where='EncoderDecoderConfig.mlm_head',
+        "An encoder-decoder requires mlm_head='tied' or mlm_head='transform', "
+        "because the decoder computes logits. Found mlm_head='none'",
+        where=errors.field_location(self, 'mlm_head'),
       )
     if (
       self.is_t5
       and self.attention_backend is encoder_config.AttentionBackend.CUDNN
     ):
       raise errors.ConfigError(
-        'cuDNN attention does not support relative position biases',
-        got="attention_backend='cudnn' with family='t5'",
-        expected="attention_backend='auto', 'xla' or 'fused'",
-        where='EncoderDecoderConfig.attention_backend',
+        "attention_backend='cudnn' does not support the relative position biases "
+        "of family='t5'. Supported backends are 'auto', 'xla' and 'fused'",
+        where=errors.field_location(self, 'attention_backend'),
         fix="Set attention_backend to 'auto'.",
       )
 
@@ -204,19 +202,16 @@ class EncoderDecoderConfig(encoder_config.TransformerConfig):
       or self.relative_max_distance <= self.relative_buckets // 2
     ):
       raise errors.ConfigError(
-        '`relative_buckets` and `relative_max_distance` are inconsistent',
-        got=f'relative_buckets={self.relative_buckets}, '
+        '`relative_buckets` must be a positive multiple of 4, and '
+        '`relative_max_distance` must be above relative_buckets / 2. Found '
+        f'relative_buckets={self.relative_buckets} and '
         f'relative_max_distance={self.relative_max_distance}',
-        expected=(
-          'a relative_buckets that is a multiple of 4, and a '
-          'relative_max_distance above relative_buckets / 2'
-        ),
-        where='EncoderDecoderConfig',
+        where=type(self).__name__,
       )
     if self.tie_decoder and self.num_decoder_layers > self.num_encoder_layers:
       raise errors.ConfigError(
-        'A tied decoder must not have more layers than the encoder',
-        got=f'num_decoder_layers={self.num_decoder_layers}',
-        expected=f'at most num_encoder_layers={self.num_encoder_layers}',
-        where='EncoderDecoderConfig.num_decoder_layers',
+        'A tied decoder must not have more layers than the encoder. Found '
+        f'num_decoder_layers={self.num_decoder_layers} and '
+        f'num_encoder_layers={self.num_encoder_layers}',
+        where=errors.field_location(self, 'num_decoder_layers'),
       )

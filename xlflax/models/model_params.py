@@ -91,10 +91,9 @@ def count_params(tree) -> int:
   for leaf in leaves:
     if not hasattr(leaf, 'shape'):
       raise errors.ConfigError(
-        '`count_params` requires a tree of parameters',
+        '`count_params` requires a tree of arrays or shapes, such as '
+        'run.params(), but a leaf of the tree has no shape',
         got=repr(leaf)[:80],
-        expected='a tree of arrays or shapes, such as run.params()',
-        where='count_params.tree',
         fix='Pass init_params(model, key), or the parameters of a run.',
       )
   return sum(int(np.prod(leaf.shape)) for leaf in leaves)

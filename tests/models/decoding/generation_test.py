@@ -489,5 +489,5 @@ def test_mistakes_are_told(params):
   ):
     with raises_error(errors.ConfigError, mentions=values):
       _generate(params, **options)
-  with raises_error(errors.ConfigError, where='decoder_start', mentions=(3, 1)):
+  with raises_error(errors.ConfigError, mentions=('decoder_start', 3, 1)):
     _generate(params, start=_START[:3], max_length=3)

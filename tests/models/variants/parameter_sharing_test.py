@@ -292,9 +292,9 @@ def test_without_a_plan_nothing_is_selected():
   [
     (
       {'layers': 1, 'special_ids': (0,)},
-      ('special_ids=(0,), share_init=False', 'SharingPlan.special_ids'),
+      ('(0,)', 'share_init=True', 'SharingPlan.special_ids'),
     ),
-    ({}, ('embeddings=False, layers=0', 'SharingPlan')),
+    ({}, ('embeddings=False', 'layers=0', 'SharingPlan')),
     ({'layers': -1}, (-1, 'SharingPlan.layers')),
   ],
 )
@@ -305,7 +305,7 @@ def test_impossible_plans(fields, values):
 
 def test_layers_that_do_not_exist():
   with raises_error(
-    errors.ConfigError, where='EncoderConfig.sharing', mentions=(8, 9)
+    errors.ConfigError, got=9, where='SharingPlan.layers', mentions=8
   ):
     _model(SharingPlan(layers=9))
 

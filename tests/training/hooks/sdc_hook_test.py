@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from tests.errors import raises_error
 from tests.training import corruption, tiny, training_setup_test
 from xlflax.data import dataset_config
 from xlflax.models import compile_targets
@@ -234,11 +235,10 @@ def test_invalid_interval_raises(interval):
 def test_xlas_checker_is_for_tpus():
   with pytest.raises(errors.ConfigError, match='without sdc_check_every'):
     training_setup_test.make_settings(xla_sdc_check=True)
-  with pytest.raises(errors.ConfigError) as error:
+  with raises_error(
+    errors.ConfigError, got='cpu', mentions='Trainer.xla_sdc_check'
+  ):
     training_setup.Setup(_settings(sdc_check_every=2, xla_sdc_check=True))
-  assert 'Got: cpu. Expected: tpu. Where: Trainer.xla_sdc_check' in str(
-    error.value
-  )
 
 
 def test_xlas_checker_ends_the_run(step_run, state, replay_hook, monkeypatch):
@@ -283,9 +283,10 @@ def test_options_of_compilers():
         options = compile_targets.sdc_checker_options()
         assert options and all(o.startswith('xla_tpu_') for o in options)
       else:
-        with pytest.raises(errors.ConfigError) as error:
+        with raises_error(
+          errors.ConfigError, got=platform, mentions='Trainer.xla_sdc_check'
+        ):
           compile_targets.sdc_checker_options()
-        assert error.value.where == 'Trainer.xla_sdc_check'
 
 
 def test_the_option_of_repeatable_programs_is_xlas():

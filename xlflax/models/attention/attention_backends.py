@@ -18,6 +18,8 @@ from xlflax.models.attention.masks import MASKED_SCORE
 from xlflax.utils import errors
 
 _Backend = encoder_config.AttentionBackend
+# Location of an unsupported backend in error messages.
+_BACKEND_LOCATION = 'EncoderConfig.attention_backend'
 
 
 def dot_product_attention(
@@ -207,14 +209,12 @@ def resolve_backend(backend: _Backend, case: Case) -> _Backend:
   if limitation:
     value, expected = limitation
     raise errors.ConfigError(
-      f'{_TITLES[backend]} attention does not support this configuration',
+      f'{_TITLES[backend]} attention does not support this model or device',
       got=value,
       expected=expected,
-      where='EncoderConfig.attention_backend',
-      fix=(
-        "Change the unsupported setting, or set attention_backend to 'xla' "
-        "or 'auto'."
-      ),
+      where=_BACKEND_LOCATION,
+      fix="Change the unsupported setting, or set attention_backend to 'xla' or "
+      "'auto'.",
     )
   return backend
 

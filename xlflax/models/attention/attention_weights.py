@@ -71,8 +71,8 @@ def compute_attention_weights(
   position_embedding = model.config.position_embedding
   if position_embedding is encoder_config.PositionEmbedding.DISENTANGLED:
     raise errors.ConfigError(
-      'Attention weights are not available for disentangled attention',
-      got=f'position_embedding={position_embedding.value}',
+      'Attention weights are not available for encoders with '
+      f'position_embedding={position_embedding.value!r}'
     )
   _, variables = model.apply(
     {'params': params},

@@ -81,10 +81,10 @@ class DecodingOptions:
     )
     if max_samples is not None and self.num_samples > max_samples:
       raise errors.ConfigError(
-        f'`num_samples` is too large for the method {self.method.value!r}',
+        f'`num_samples` must be at most {max_samples} for the decoding method '
+        f'{self.method.value!r}',
         got=self.num_samples,
-        expected=f'at most {max_samples}',
-        where='DecodingOptions.num_samples',
+        where=errors.field_location(self, 'num_samples'),
       )
 
   @property

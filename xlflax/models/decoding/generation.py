@@ -123,24 +123,20 @@ def _check_arguments(model, options, inputs, prefix, rng) -> None:
   num_positions = prefix.shape[1] - 1 + options.max_length
   if num_positions > model.config.max_position_embeddings:
     raise errors.ConfigError(
-      'Decoding requires more positions than the decoder supports',
-      got=f'{num_positions} (max_length={options.max_length} and '
-      f'{prefix.shape[1]} start tokens)',
-      expected=f'at most {model.config.max_position_embeddings}',
-      where='DecodingOptions.max_length',
+      f'Decoding requires {num_positions} positions for '
+      f'max_length={options.max_length} and {prefix.shape[1]} start tokens, but '
+      'the decoder supports at most '
+      f'{model.config.max_position_embeddings} positions',
+      where=errors.field_location(options, 'max_length'),
     )
   batch_size = inputs['token_ids'].shape[0]
   if prefix.shape[0] != batch_size or prefix.ndim != 2:
     raise errors.ConfigError(
-      'The shape of `decoder_start` does not match the batch',
-      got=f'shape {prefix.shape}',
-      expected=f'shape [{batch_size}] or [{batch_size}, length]',
-      where='decoder_start',
+      f'`decoder_start` must have the shape [{batch_size}] or [{batch_size}, '
+      'length], because its first dimension is the batch',
+      got=prefix.shape,
     )
   if options.method is Method.SAMPLE and rng is None:
     raise errors.ConfigError(
-      'Sampling requires a random key',
-      got='rng=None',
-      expected='a jax.random key',
-      where='generate',
+      '`generate` requires a jax.random key for sampling, but `rng` is None'
     )

@@ -47,15 +47,14 @@ def _check_target(target: compile_targets.Target) -> None:
   if target.platform == 'cpu' or (target.capability or ()) >= _MIN_CAPABILITY:
     return
   capability = '.'.join(map(str, target.capability or ('?',)))
+  device = (
+    'a TPU'
+    if target.platform == 'tpu'
+    else f'a GPU of compute capability {capability}'
+  )
   raise errors.ConfigError(
-    'The devices do not support FP8 matmuls',
-    got=(
-      'a TPU'
-      if target.platform == 'tpu'
-      else f'a GPU of compute capability {capability}'
-    ),
-    expected='an NVIDIA GPU of compute capability 8.9 or later',
-    where="EncoderConfig.matmul_precision='fp8'",
+    "EncoderConfig.matmul_precision='fp8' requires an NVIDIA GPU of compute "
+    f'capability 8.9 or later, but the device is {device}',
     fix="Set matmul_precision to 'default'.",
   )
 

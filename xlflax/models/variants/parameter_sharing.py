@@ -70,18 +70,16 @@ class SharingPlan:
   def __post_init__(self):
     if not (self.embeddings or self.layers):
       raise errors.ConfigError(
-        'A sharing plan must separate embeddings or layers',
-        got='embeddings=False, layers=0',
-        expected='embeddings=True, layers of at least 1, or both',
-        where='SharingPlan',
+        'A SharingPlan must separate the embeddings, at least one layer, or '
+        'both, but found embeddings=False and layers=0',
         fix='Set EncoderConfig.sharing to None to share all parameters.',
       )
     if self.special_ids and not self.share_init:
       raise errors.ConfigError(
-        '`special_ids` requires `share_init`',
-        got=f'special_ids={self.special_ids}, share_init=False',
-        expected='no special_ids, because they are set from the vocabulary',
-        where='SharingPlan.special_ids',
+        '`special_ids` requires share_init=True. It can be left empty, because '
+        'it is set from the vocabulary',
+        got=self.special_ids,
+        where=errors.field_location(self, 'special_ids'),
         fix='Set SharingPlan.share_init = True, or remove special_ids.',
       )
 
@@ -96,10 +94,10 @@ def check_sharing_plan(plan: SharingPlan | None, num_layers: int) -> None:
   """
   if plan is not None and plan.layers > num_layers:
     raise errors.ConfigError(
-      'A sharing plan must not have more layers than the encoder',
-      got=f'layers={plan.layers}',
-      expected=f'at most {num_layers}',
-      where='EncoderConfig.sharing',
+      'A sharing plan must not have more layers than the encoder, which has '
+      f'{num_layers} layers',
+      got=plan.layers,
+      where=errors.field_location(plan, 'layers'),
     )
 
 

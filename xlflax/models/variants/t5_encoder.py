@@ -28,10 +28,9 @@ def check_length(
   """
   if token_ids.shape[1] > config.max_position_embeddings:
     raise errors.ConfigError(
-      'The sequences are longer than `max_position_embeddings`',
-      got=f'{token_ids.shape[1]} tokens',
-      expected=f'at most {config.max_position_embeddings} tokens',
-      where='EncoderDecoderConfig.max_position_embeddings',
+      f'The sequences have {token_ids.shape[1]} tokens, but '
+      f'`max_position_embeddings` is {config.max_position_embeddings}',
+      where=errors.field_location(config, 'max_position_embeddings'),
       fix='Shorten the sequences of the dataset, or increase '
       'max_position_embeddings.',
     )

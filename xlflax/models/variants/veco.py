@@ -93,11 +93,9 @@ def check_memory(
     or memory.shape[2] != config.hidden_dim
   ):
     raise errors.ConfigError(
-      'The shape of `memory` does not match the shape of `token_ids`',
-      got=f'memory of shape {tuple(memory.shape)} for token ids of shape '
-      f'{tuple(token_ids.shape)}',
-      expected=f'memory of shape ({rows}, length, {config.hidden_dim})',
-      where='Encoder.plug_in',
+      f'Encoder.plug_in requires `memory` of shape ({rows}, length, '
+      f'{config.hidden_dim}) for token ids of shape {tuple(token_ids.shape)}',
+      got=tuple(memory.shape),
       fix='Pass the result of `encode` for the paired sequences.',
     )
   if (
@@ -105,10 +103,10 @@ def check_memory(
     and memory_segment_ids.shape != memory.shape[:2]
   ):
     raise errors.ConfigError(
-      'The shape of `memory_segment_ids` does not match the shape of `memory`',
+      'Encoder.plug_in requires that the shape of `memory_segment_ids` equals '
+      'the first two dimensions of `memory`',
       got=tuple(memory_segment_ids.shape),
       expected=tuple(memory.shape[:2]),
-      where='Encoder.plug_in',
     )
 
 
@@ -121,17 +119,15 @@ def check_enabled(config, *, where: str) -> None:
   """
   if not hasattr(config, 'cross_attention'):
     raise errors.ConfigError(
-      'The plug-in module requires an encoder',
+      'The plug-in module requires a model with an EncoderConfig',
       got=type(config).__name__,
-      expected='EncoderConfig',
       where=where,
       fix='Set the macro MODEL to an Encoder.',
     )
   if not config.cross_attention:
     raise errors.ConfigError(
-      'The encoder has no cross-attention',
-      got='cross_attention=False',
-      expected='cross_attention=True',
+      'The plug-in module requires an encoder with cross_attention=True, but '
+      'found cross_attention=False',
       where=where,
       fix='Set EncoderConfig.cross_attention = True.',
     )
