@@ -10,6 +10,7 @@ import pytest
 import yaml
 from hypothesis import strategies
 
+from tests.errors import raises_error
 from xlflax.launch import job_base, kubernetes, local, slurm, tpu
 from xlflax.utils import errors
 
@@ -302,18 +303,16 @@ def test_tpu_script(tmp_path_factory, value):
 def test_images(kind):
   attacks = set(_ATTACKS) - {'1e3', 'y'}
   for image in [*attacks, 'a b', '--volume=/:/host', '']:
-    with pytest.raises(errors.ConfigError) as raised:
+    with raises_error(errors.ConfigError, got=image, mentions='--image'):
       kind(**{'command': ('train',)} | _REQUIRED[kind] | {'image': image})
-    assert raised.value.where == '--image'
 
 
 @pytest.mark.parametrize('name', ['--flags-file=x', 'a b', 'A', '$(x)', ''])
 def test_names_of_tpus(name):
-  with pytest.raises(errors.ConfigError) as raised:
+  with raises_error(errors.ConfigError, got=name, mentions='--name'):
     tpu.TpuJob(
       **{'command': ('train',)} | _REQUIRED[tpu.TpuJob] | {'name': name}
     )
-  assert raised.value.where == '--name'
 
 
 def _expanded(text: str) -> str:

@@ -91,16 +91,14 @@ def parse_pairs(values: Sequence[str], option: str) -> dict[str, str]:
     name, sign, text = value.partition('=')
     if not name or not sign:
       raise errors.ConfigError(
-        f'Invalid value for {option}',
+        f'Each value of {option} must have the form NAME=VALUE',
         got=value,
-        expected='NAME=VALUE',
         where=option,
       )
     if name in pairs:
       raise errors.ConfigError(
-        f'Two values of {option} set the same name',
+        f'Each value of {option} must set a different name',
         got=value,
-        expected='one value per name',
         where=option,
       )
     pairs[name] = text
@@ -122,9 +120,9 @@ def parse_variables(values: Sequence[str], option: str) -> dict[str, str]:
   for name in pairs:
     if not _VARIABLE_NAME.fullmatch(name):
       raise errors.ConfigError(
-        'The name of an environment variable is invalid',
+        'The name of an environment variable must consist of letters, digits '
+        'and underscores, and must not start with a digit',
         got=name,
-        expected='a name that consists of letters, digits and underscores',
         where=option,
       )
   return pairs
@@ -148,10 +146,9 @@ def check_command(
     arguments = arguments[1:]
   if not arguments:
     raise errors.ConfigError(
-      'Missing required argument: the command to launch',
-      expected='an xlflax command after --',
+      'The arguments must end with -- and the xlflax command to launch',
       fix=(
-        'Run a command such as `xlflax launch local --nproc_per_node=2 -- '
+        'Pass a command, as in `xlflax launch local --nproc_per_node=2 -- '
         'train --gin_file=...`.'
       ),
     )
@@ -167,7 +164,7 @@ def check_command(
       f'The command `{name}` requires --shard_from_env to divide its work '
       'among processes',
       got=' '.join(arguments),
-      expected='--shard_from_env',
+      fix='Add --shard_from_env to the command.',
     )
   if name in DISTRIBUTED_COMMANDS:
     for flag in _LAUNCHER_FLAGS:
@@ -223,11 +220,10 @@ def check_gin_files(
     path = config_files.find_gin_file(name, folders)
     if has_own_files and not path.is_relative_to(config_files.SHIPPED):
       raise errors.ConfigError(
-        'The processes of the job cannot read a gin file of this machine',
+        'The processes of the job cannot read this gin file, because it is '
+        'stored only on this machine. --gin_file must be a gin file shipped with '
+        'xlflax, or an absolute path in the container or on a mounted volume',
         got=name,
-        expected='a gin file shipped with xlflax, or an absolute path in the '
-        'container or on a mounted volume',
-        where='--gin_file',
         fix='Copy the file to the image or to a volume, and pass its absolute '
         'path, or pass the bindings as --gin.NAME=VALUE.',
       )
@@ -252,10 +248,9 @@ def check_model_dir(command: Sequence[str]) -> None:
     and flag_value(command, '--gin.MODEL_DIR') is None
   ):
     raise errors.ConfigError(
-      'The command does not specify its run directory',
+      'The command after -- must specify its run directory',
       got=' '.join(command),
-      expected='--model_dir=DIR',
-      where='the command after --',
+      fix='Add --model_dir=DIR to the command.',
     )
 
 
@@ -326,9 +321,9 @@ def check_text(job: Any) -> None:
       for character in text:
         if _is_control(character) and character not in allowed:
           raise errors.ConfigError(
-            'An option of the job contains a control character',
+            'The options of a job must not contain the control character '
+            f'{character!r}',
             got=repr(text),
-            expected=f'text without {character!r}',
             where=field.name,
           )
 
@@ -345,10 +340,9 @@ def check_image(image: str | None) -> None:
   """
   if image is not None and not _IMAGE.fullmatch(image):
     raise errors.ConfigError(
-      'The name of the container image is invalid',
+      '--image must be the name of a container image, in the form '
+      'REGISTRY/NAME:TAG or REGISTRY/NAME@DIGEST',
       got=image,
-      expected='REGISTRY/NAME:TAG or REGISTRY/NAME@DIGEST',
-      where='--image',
     )
 
 

@@ -87,13 +87,9 @@ class Volume:
       or not name_and_path[1].startswith('/')
     ):
       raise errors.ConfigError(
-        'Invalid value for --volume',
+        'Each value of --volume must have the form SOURCE:NAME:/DIR or '
+        'SOURCE:NAME:/DIR:ro, where SOURCE is claim, host, secret or config',
         got=text,
-        expected=(
-          'SOURCE:NAME:/DIR or SOURCE:NAME:/DIR:ro, where SOURCE is claim, '
-          'host, secret or config'
-        ),
-        where='--volume',
       )
     name, path = name_and_path
     return cls(source=source, name=name, path=path, read_only=read_only)  # type: ignore[arg-type]
@@ -130,11 +126,9 @@ class Toleration:
     key, sign, value = taint.partition('=')
     if not key or (effect and effect not in _EFFECTS):
       raise errors.ConfigError(
-        'Invalid value for --toleration',
+        'Each value of --toleration must have the form KEY[=VALUE][:EFFECT], '
+        f'where EFFECT is one of {", ".join(_EFFECTS)}',
         got=text,
-        expected='KEY[=VALUE][:EFFECT] with an effect of '
-        + ', '.join(_EFFECTS),
-        where='--toleration',
       )
     return cls(key=key, value=value if sign else None, effect=effect or None)
 
@@ -164,10 +158,8 @@ class SecretVariable:
     secret, _, key = reference.partition(':')
     if not (variable and secret and key):
       raise errors.ConfigError(
-        'Invalid value for --secret_env',
+        'Each value of --secret_env must have the form VARIABLE=SECRET:KEY',
         got=text,
-        expected='VARIABLE=SECRET:KEY',
-        where='--secret_env',
       )
     return cls(variable=variable, secret=secret, key=key)
 
@@ -278,18 +270,15 @@ class KubernetesJob(job_base.Job):
       self.manifest is not Manifest.JOBSET or self.platform != 'tpu'
     ):
       raise errors.ConfigError(
-        '--num_slices requires TPUs and a JobSet',
-        got=f'--num_slices={self.num_slices} '
-        f'--manifest={self.manifest.value} --gpu_resource={self.gpu_resource}',
-        expected='--manifest=jobset --gpu_resource=google.com/tpu',
-        where='--num_slices',
+        f'--num_slices={self.num_slices} requires --manifest=jobset and '
+        '--gpu_resource=google.com/tpu, but found '
+        f'--manifest={self.manifest.value} and '
+        f'--gpu_resource={self.gpu_resource}'
       )
     if len(self.gke_network) != 8:
       raise errors.ConfigError(
-        'GPUDirect-TCPXO requires the names of eight networks',
+        'GPUDirect-TCPXO requires the names of eight networks in --gke_network',
         got=', '.join(self.gke_network),
-        expected='the names of eight networks',
-        where='--gke_network',
       )
     # All options are parsed here, so that invalid values are reported when the
     # job is constructed.
@@ -302,9 +291,8 @@ class KubernetesJob(job_base.Job):
     for directory in directories:
       if directories.count(directory) > 1:
         raise errors.ConfigError(
-          'Two volumes are mounted at the same directory',
+          'A directory given with --volume is already used by another volume',
           got=directory,
-          where='--volume',
         )
 
   def _check_name(self):
@@ -314,13 +302,10 @@ class KubernetesJob(job_base.Job):
     is_valid = re.fullmatch(r'[a-z]([-a-z0-9]*[a-z0-9])?', self.name)
     if not is_valid or len(self.name) > max_length:
       raise errors.ConfigError(
-        'The name of the Kubernetes job is invalid',
+        'The --name of a Kubernetes job must consist of at most '
+        f'{max_length} lowercase letters, digits and hyphens. It must start '
+        'with a letter, and must not end with a hyphen',
         got=self.name,
-        expected=(
-          f'a name of at most {max_length} lower-case letters, digits and '
-          'hyphens that starts with a letter'
-        ),
-        where='--name',
       )
 
   def _check_variables(self):
@@ -332,8 +317,8 @@ class KubernetesJob(job_base.Job):
       for name in names:
         if name in _RESERVED_VARIABLES:
           raise errors.ConfigError(
-            f'The environment variable {name} is set by the launcher and '
-            'cannot be changed',
+            f'The environment variable {name} is set by the launcher, so it '
+            f'cannot be set with {option}',
             got=name,
             where=option,
             fix=f'Remove {name} from {option}.',

@@ -51,8 +51,8 @@ def register(
     registered = _launchers.get(name)
     if registered is not None and registered.job.__module__ != job.__module__:
       raise errors.ConfigError(
-        'Two launchers have the same name',
-        got=f'{name!r} in {registered.job.__module__} and {job.__module__}',
+        f'The modules {registered.job.__module__} and {job.__module__} both '
+        f'register a launcher with the name {name!r}',
         fix='Rename one of the launchers.',
       )
     _launchers[name] = Launcher(name=name, help=help, example=example, job=job)
@@ -90,7 +90,7 @@ def find_launcher(name: str, modules: Sequence[str] = ()) -> Launcher:
   if name not in launchers:
     close_matches = difflib.get_close_matches(name, launchers, n=1)
     raise errors.ConfigError(
-      'There is no launcher with this name',
+      'The launcher does not exist',
       got=name,
       expected='one of ' + ', '.join(launchers),
       fix=f'did you mean {close_matches[0]}?'

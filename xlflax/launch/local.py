@@ -123,8 +123,8 @@ class _SupervisedJob(job_base.Job):
     if self.cpu_devices is None and gpus:
       if len(gpus) % self.nproc_per_node:
         raise errors.ConfigError(
-          'The processes cannot share the GPUs equally',
-          got=f'{self.nproc_per_node} processes, {len(gpus)} GPUs',
+          f'The number of GPUs ({len(gpus)}) must be a multiple of the number '
+          f'of processes ({self.nproc_per_node})',
           fix='Change --nproc_per_node or CUDA_VISIBLE_DEVICES, or pass '
           '--cpu_devices.',
         )
@@ -236,17 +236,14 @@ class NodeJob(_SupervisedJob):
     host, separator, port = self.rdzv_endpoint.rpartition(':')
     if not (host and separator and port.isdecimal()):
       raise errors.ConfigError(
-        'The rendezvous endpoint must be an address with a port',
+        '--rdzv_endpoint must be an address with a port, in the form HOST:PORT',
         got=self.rdzv_endpoint,
-        expected='HOST:PORT',
-        where='--rdzv_endpoint',
       )
     if self._node_rank >= self.nnodes:
       raise errors.ConfigError(
-        'The node rank must be less than the number of nodes',
-        got=f'--node_rank={self._node_rank} --nnodes={self.nnodes}',
-        expected=f'a rank from 0 to {self.nnodes - 1}',
-        where='--node_rank',
+        f'--node_rank must be less than --nnodes={self.nnodes}, because ranks '
+        'start at 0',
+        got=self._node_rank,
       )
 
   @property

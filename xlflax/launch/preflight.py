@@ -33,10 +33,10 @@ def check_shared_outputs(
   for flag, directory in _output_directories(command):
     if not _is_below(directory, mounts):
       raise errors.ConfigError(
-        f'All nodes of the job must be able to access {flag}',
+        f'The directory of {flag} must be accessible to all nodes of the job. '
+        'It must be on a shared volume, or be a bucket path gs://... or '
+        's3://...',
         got=directory,
-        expected='a directory on a shared volume, or a bucket path gs://... '
-        'or s3://...',
         where=flag,
         fix=fix,
       )
@@ -52,10 +52,10 @@ def check_not_node_local(command: Sequence[str]) -> None:
   for flag, directory in _output_directories(command):
     if _is_below(directory, _NODE_LOCAL):
       raise errors.ConfigError(
-        f'All nodes of the job must be able to access {flag}',
+        f'The directory of {flag} must be accessible to all nodes of the job. '
+        'It must be on a shared file system, or be a bucket path gs://... or '
+        's3://...',
         got=directory,
-        expected='a directory on a shared file system, or a bucket path '
-        'gs://... or s3://...',
         where=flag,
       )
 

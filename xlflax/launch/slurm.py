@@ -114,29 +114,26 @@ class SlurmJob(job_base.Job):
     self._check_directives()
     if self.gpus_per_node and self.gpus_per_node % self.ntasks_per_node:
       raise errors.ConfigError(
-        'The processes on a node cannot share its GPUs equally',
-        got=f'{self.ntasks_per_node} processes, {self.gpus_per_node} GPUs',
-        where='--ntasks_per_node',
+        f'--gpus_per_node={self.gpus_per_node} must be a multiple of '
+        f'--ntasks_per_node={self.ntasks_per_node}, so that all processes of a '
+        'node have the same number of GPUs'
       )
     is_sharded = self.command[0] in job_base.SHARDED_COMMANDS
     if self.array and not self.sweep and not is_sharded:
       raise errors.ConfigError(
-        'The option --array requires --sweep for the command '
-        f'{self.command[0]}',
-        got=f'--array={self.array}',
-        expected=(
-          '--sweep=FILE, where the file has one line of options for each '
-          'array task'
+        f'--array requires --sweep for the command `{self.command[0]}`',
+        got=self.array,
+        fix=(
+          'Pass --sweep=FILE, where the file contains one line of options for '
+          'each array task.'
         ),
-        where='--array',
       )
     num_processes = self.nodes * self.ntasks_per_node
     if self.array and is_sharded and num_processes > 1:
       raise errors.ConfigError(
-        'Each array task that processes a shard must run a single process',
-        got=f'--array={self.array} and {num_processes} processes',
-        expected='a job with one node and one process',
-        where='--array',
+        'Each array task processes one shard, so a job with '
+        f'--array={self.array} must have one node and one process, but found '
+        f'{num_processes} processes',
         fix='Pass a larger --array, or pass --nodes without --array.',
       )
 
@@ -144,26 +141,21 @@ class SlurmJob(job_base.Job):
     """Raises ConfigError if a value is not allowed in an #SBATCH line."""
     if '/' in self.job_name:
       raise errors.ConfigError(
-        'The job name must not contain /, because it is part of a file name',
+        '--job_name must not contain /, because it is part of a file name',
         got=self.job_name,
-        expected='a name without /',
-        where='--job_name',
       )
     if self.time is not None and not _TIME_LIMIT.fullmatch(self.time):
       raise errors.ConfigError(
-        'The value of --time is not a valid Slurm time limit',
+        '--time must be a Slurm time limit in the form minutes, '
+        'hours:minutes:seconds or days-hours, such as 24:00:00 or 1-0',
         got=self.time,
-        expected='minutes, hours:minutes:seconds or days-hours, such as '
-        '24:00:00 or 1-0',
-        where='--time',
       )
     for argument in self.sbatch_arg:
       if not argument.startswith('-'):
         raise errors.ConfigError(
-          'The value of --sbatch_arg must be an option',
+          'Each value of --sbatch_arg must be a complete option of `sbatch`, '
+          'such as --exclusive or --comment=TEXT',
           got=argument,
-          expected='an option with its value, such as --exclusive',
-          where='--sbatch_arg',
         )
     values = [
       *(
@@ -176,9 +168,10 @@ class SlurmJob(job_base.Job):
     for option, value in values:
       if value is not None and not _DIRECTIVE.fullmatch(value):
         raise errors.ConfigError(
-          f'The value of {option} is not allowed in an #SBATCH line',
+          f'The value of {option} cannot be written to an #SBATCH line. It '
+          'must not contain spaces, quotes, backslashes or the characters #, '
+          '$, ;, < and >',
           got=value,
-          expected='text without spaces, quotes, #, $, ;, <, > or backslashes',
           where=option,
           fix=(
             'Print the script with --dry_run, and pass the value to '
@@ -261,9 +254,9 @@ class SlurmJob(job_base.Job):
       text = self.sweep.read_bytes().removeprefix(codecs.BOM_UTF8).decode()
     except (OSError, UnicodeError) as error:
       raise errors.ConfigError(
-        'The sweep file cannot be read',
+        'The sweep file cannot be read. It must be a text file that contains '
+        'the options of one array task on each line',
         got=str(error),
-        expected='a file that contains the options of one array task on each line',
         where=str(self.sweep),
       ) from error
     indices = [
@@ -313,7 +306,7 @@ def submit_job(job: SlurmJob, environment: dict[str, str]) -> str:
   if not shutil.which('sbatch', path=environment.get('PATH')):
     raise errors.ConfigError(
       '`sbatch` was not found',
-      fix='Run this on a login node, or print the script with --dry_run.',
+      fix='Run the command on a login node, or print the script with --dry_run.',
     )
   script = job.render()
   if job.logs:

@@ -115,8 +115,9 @@ def _render(
     return loaded.render(context)
   except jinja2.TemplateError as error:
     raise errors.ConfigError(
-      'The template cannot be rendered',
-      got=f'{type(error).__name__}: {error}',
+      'The template cannot be rendered, because Jinja raised '
+      f'{type(error).__name__}',
+      got=str(error),
       where=str(template or name),
     ) from error
   except (OSError, UnicodeError) as error:

@@ -103,30 +103,25 @@ class TpuJob(job_base.Job):
     job_base.parse_variables(self.env, '--env')
     if not _NAME.fullmatch(self.name):
       raise errors.ConfigError(
-        'The name of the queued resource is invalid',
+        'The --name of a queued resource must consist of at most 58 '
+        'lowercase letters, digits and hyphens. It must start with a letter, '
+        'and must not end with a hyphen',
         got=self.name,
-        expected=(
-          'a name of at most 58 lower-case letters, digits and hyphens '
-          'that starts with a letter'
-        ),
-        where='--name',
       )
     if not _ACCELERATOR_TYPE.fullmatch(
       self.accelerator_type
     ) or self.accelerator_type.startswith(('v5e-', 'v5lite-')):
       raise errors.ConfigError(
-        'The accelerator type is unknown to Cloud TPU',
+        '--accelerator_type must consist of a TPU version and a number of '
+        'cores or chips, such as v4-32, v5litepod-16, v5p-128 or v6e-16',
         got=self.accelerator_type,
-        expected='a TPU version and a number of cores or chips, such as '
-        'v4-32, v5litepod-16, v5p-128 or v6e-16',
-        where='--accelerator_type',
-        fix='`gcloud compute tpus accelerator-types list --zone=ZONE` lists '
-        'the types of a zone.',
+        fix='Run `gcloud compute tpus accelerator-types list --zone=ZONE` to '
+        'list the types of a zone.',
       )
     if not (self.package or self.image or self.setup_command is not None):
       raise errors.ConfigError(
-        'Installing xlflax on the workers requires a package or an image',
-        expected='one of --package, --image and --setup_command',
+        'One of --package, --image and --setup_command is required to install '
+        'xlflax on the workers',
         fix=(
           'Pass the URL of a wheel or repository, such as '
           '--package=git+https://HOST/xlflax or '
@@ -152,11 +147,10 @@ class TpuJob(job_base.Job):
     is_object = package.startswith('gs://') and package.endswith(_PACKAGE_FILES)
     if not is_object and not package.startswith(_PACKAGE_SCHEMES):
       raise errors.ConfigError(
-        'The workers cannot install the package from this location',
+        '--package must have the form gs://BUCKET/NAME.whl, '
+        'https://HOST/NAME.whl or git+https://HOST/REPOSITORY, so that the '
+        'workers can install the package',
         got=package,
-        expected='gs://BUCKET/NAME.whl, https://HOST/NAME.whl or '
-        'git+https://HOST/REPOSITORY',
-        where='--package',
         fix='Copy a local wheel to a bucket with `gcloud storage cp`.',
       )
 
