@@ -317,7 +317,7 @@ def test_veco_begins_from_a_run_of_the_user(tmp_path):
     (
       'recipes/modernbert/phase2.gin,recipes/modernbert/phase1.gin',
       ("INIT_DIR='a'",),
-      'phase1.gin, which does not read %INIT_DIR',
+      '%INIT_DIR. Got: recipes/modernbert/phase1.gin',
     ),
     ('recipes/modernbert', ('PHASE4_STEPS=3',), 'PHASE4_STEPS'),
   ],

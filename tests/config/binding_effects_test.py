@@ -5,6 +5,7 @@ import pathlib
 import pytest
 
 from tests import gin_files
+from tests.errors import assert_mentions
 from xlflax import evaluate, trainer
 from xlflax.config import gin_config, gin_errors
 from xlflax.finetuning import finetune_grid, hyperparameter_grid
@@ -350,8 +351,8 @@ def test_an_include_below_a_binding_that_replaces_it(tmp_path):
     'LENGTH',
     f'{mine}:{_FIRST_LINE}',
   )
-  assert "include 'pretrain/mlm.gin'" in error.value.expected
-  assert 'pretrain/base.gin' in error.value.fix
+  assert_mentions(error.value, "include 'pretrain/mlm.gin'")
+  assert 'pretrain/base.gin' in str(error.value)
   text = pathlib.Path(mine).read_text() + 'LENGTH = 64\n'
   pathlib.Path(mine).write_text(text)
   gin_config.check_bindings([_configuration([mine])])

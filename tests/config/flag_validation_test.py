@@ -48,11 +48,11 @@ def test_macros():
   flag_validation.check_configuration(
     _args('suites/xtreme/xnli.gin', bindings=["DATA='d'"]), partial=True
   )
-  with pytest.raises(errors.ConfigError, match='none for DATA'):
+  with pytest.raises(errors.ConfigError, match='a value for DATA'):
     flag_validation.check_configuration(
       _args('suites/xtreme/xnli.gin'), partial=True
     )
-  with pytest.raises(errors.ConfigError, match='none for .*INIT_FROM'):
+  with pytest.raises(errors.ConfigError, match='a value for .*INIT_FROM'):
     flag_validation.check_configuration(_args('suites/xtreme/xnli.gin'))
   custom_bindings = ['TRAIN_STEPS=3', 'MINE=4', 'trainer.Trainer.seed=%MINE']
   flag_validation.check_configuration(
@@ -62,7 +62,9 @@ def test_macros():
     flag_validation.check_configuration(
       _args(*files, bindings=custom_bindings[:2]), required_macros
     )
-  with pytest.raises(errors.ConfigError, match='none for MODEL. .*models/SIZE'):
+  with pytest.raises(
+    errors.ConfigError, match='a value for MODEL. .*models/SIZE'
+  ):
     flag_validation.check_configuration(
       _args(files[0], bindings=['TRAIN_STEPS=3']), required_macros
     )

@@ -100,23 +100,23 @@ def test_word_without_quotes():
 
 def test_required_macro():
   assert _fails(bindings=_GIVEN[1:]) == (
-    'Required values of the configuration are missing. Got: none for '
-    'MODEL_DIR. What to do: Pass --model_dir=DIR.'
+    'The configuration must set a value for MODEL_DIR. What to do: Pass '
+    '--model_dir=DIR.'
   )
 
 
 @pytest.mark.parametrize('files', [_FILES[:1], _FILES[::-1]])
 def test_model_is_missing_or_came_too_early(files):
   assert _fails(files) == (
-    'Required values of the configuration are missing. Got: none for MODEL.'
-    ' What to do: Pass --gin_file=models/SIZE.gin after the other files.'
+    'The configuration must set a value for MODEL. What to do: Pass '
+    '--gin_file=models/SIZE.gin after the other files.'
   )
 
 
 def test_misspelt_macro():
   assert _fails(bindings=(*_GIVEN, 'LENTGH=3')) == (
-    'A gin macro is set, but never used. Got: LENTGH. Expected: one of '
-    'LENGTH. What to do: Correct its name.'
+    'The configuration sets a macro that it never uses. Got: LENTGH. '
+    'Expected: one of LENGTH. What to do: Correct the name of the macro.'
   )
 
 
@@ -143,7 +143,7 @@ def test_macro_of_an_overridden_binding_may_be_idle(tmp_path):
 def test_macro_that_is_not_set(tmp_path):
   mine = _write(tmp_path / 'mine.gin', 'trainer.Trainer.seed = %MY_SEED')
   assert _fails([mine], ()) == (
-    'Macros of the configuration are not set. Got: MY_SEED. What to '
+    'The configuration uses macros that are not set. Got: MY_SEED. What to '
     'do: Pass --gin.MY_SEED=VALUE.'
   )
 
@@ -197,8 +197,8 @@ def test_lines_that_can_not_be_read(tmp_path, line, named):
 
 def test_missing_file():
   text = _fails(['pretrain/mlmm.gin'])
-  assert 'A gin file does not exist. Got: pretrain/mlmm.gin' in text
-  assert 'such as pretrain/mlm.gin' in text and 'Where: --gin_file' in text
+  assert 'The gin file does not exist. Got: pretrain/mlmm.gin' in text
+  assert 'such as pretrain/mlm.gin' in text and '--gin_file' in text
 
 
 def test_search_paths_come_before_the_shipped_files(tmp_path):
@@ -335,9 +335,8 @@ def test_unmentioned_classes_are_called_directly():
     schedules.Constant, peak_value=2.0
   )
   assert schedule(0) == 2.0
-  with pytest.raises(errors.ConfigError) as error:
+  with raises_error(errors.ConfigError, mentions='<lambda>: a'):
     gin_config.load_gin_files([]).build(lambda *, a, b, c=1: a, b=2)
-  assert 'Got: no a. ' in str(error.value)
 
 
 def test_a_macro_is_built_anew():
@@ -349,7 +348,7 @@ def test_a_macro_is_built_anew():
 
 def test_a_macro_that_is_not_set():
   configuration = gin_config.load_gin_files(['models/tiny.gin'])
-  with pytest.raises(errors.ConfigError, match='Got: no MODELL'):
+  with pytest.raises(errors.ConfigError, match='the macro `MODELL`'):
     configuration.macro('MODELL')
 
 
@@ -409,10 +408,10 @@ def test_values_that_come_later():
   assert complete.parameter('Trainer.num_train_steps') == 5000
   with pytest.raises(errors.ConfigError) as error:
     configuration.parameter('Trainer.num_train_steps')
-  assert 'none for TRAIN_STEPS.' in str(error.value)
+  assert 'a value for TRAIN_STEPS.' in str(error.value)
   with pytest.raises(errors.ConfigError) as error:
     configuration.build(trainer.Trainer, model_dir='a')
-  assert 'none for MODEL, VOCABULARY, TRAIN_STEPS.' in str(error.value)
+  assert 'a value for MODEL, VOCABULARY, TRAIN_STEPS.' in str(error.value)
 
 
 def test_what_the_caller_gives_is_not_built(tmp_path):

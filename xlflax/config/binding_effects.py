@@ -228,11 +228,10 @@ def unused_error(
   if others:
     fix += f' The following bindings have no effect either: {others}.'
   return errors.ConfigError(
-    'A gin binding has no effect',
+    'The gin binding has no effect on any object that the configuration '
+    'constructs',
     got=binding.name,
-    expected=name_suggestions.format_choices(choices)
-    if choices
-    else 'a parameter of an object that the configuration constructs',
+    expected=name_suggestions.format_choices(choices) if choices else None,
     where=binding.location,
     fix=fix,
   )

@@ -147,11 +147,11 @@ def check_order(tree: config_files.Tree) -> None:
           replaced[key] = pending[key], other, statement.filename
   for binding, other, name in replaced.values():
     raise errors.ConfigError(
-      'A gin binding has no effect',
+      f"The gin binding has no effect, because the later `include '{name}'` "
+      f'replaces its value with the value at {other.location}',
       got=binding.name,
-      expected=f"a binding below `include '{name}'`",
       where=binding.location,
-      fix=f'Move it below the include, which replaces it ({other.location}).',
+      fix='Move the binding below the include statement.',
     )
 
 
@@ -235,10 +235,12 @@ def _parse_all(text: str, path: str | None = None) -> Iterator[Any]:
     line = getattr(error, 'lineno', None) or 1
     source = text.splitlines()[line - 1].strip() if text else ''
     raise errors.ConfigError(
-      'The gin statement is malformed',
+      'A gin statement must have the form NAME = VALUE, where '
+      f'{command_line_bindings.VALUES}',
       got=source if path else f'--gin.{text}',
-      expected=f'NAME = VALUE; {command_line_bindings.VALUES}',
-      where=f'{path}:{line}' if path else f'--gin.{text.partition("=")[0]}',
+      where=errors.line_location(path, line)
+      if path
+      else f'--gin.{text.partition("=")[0]}',
     ) from error
 
 

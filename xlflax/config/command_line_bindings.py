@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from xlflax.utils import errors
 
 VALUES = (
-  'the value must be a number, True, False, None, text in quotes, a list in '
-  '[], %MACRO or @module.Class()'
+  'VALUE is a number, True, False, None, text in quotes, a list in [], %MACRO '
+  'or @module.Class()'
 )
 _WORDS = ('True', 'False', 'None')
 
@@ -36,9 +36,7 @@ def split_bindings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     binding = argument.removeprefix('--gin.')
     if '=' not in binding:
       raise errors.ConfigError(
-        'A --gin flag requires a value',
-        got=argument,
-        expected='--gin.NAME=VALUE',
+        'A --gin flag must have the form --gin.NAME=VALUE', got=argument
       )
     _check_value(binding)
     bindings.append(binding)
@@ -64,16 +62,14 @@ def _check_value(binding: str) -> None:
         'digits.'
       )
     raise errors.ConfigError(
-      'The value of a --gin flag cannot be parsed',
-      got=f'--gin.{binding}',
-      expected=VALUES,
+      f'The value of --gin.{name} cannot be parsed. In --gin.NAME=VALUE, '
+      f'{VALUES}',
+      got=value,
       fix=fix,
     )
   if not value:
     raise errors.ConfigError(
-      'A --gin flag has an empty value',
-      got=f'--gin.{binding}',
-      expected='--gin.NAME=VALUE',
+      f'The flag --gin.{name} must not have an empty value',
       fix=f'Pass --gin.{name}="\'\'" for an empty string.',
     )
 

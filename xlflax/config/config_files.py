@@ -129,8 +129,7 @@ def required_macros(macros: Mapping[str, str]) -> list[str]:
 def missing_value_error(names: Sequence[str]) -> errors.ConfigError:
   """Creates the error that reports macros or parameters without a value."""
   return errors.ConfigError(
-    'Required values of the configuration are missing',
-    got='none for ' + ', '.join(names),
+    f'The configuration must set a value for {", ".join(names)}',
     fix='Pass '
     + ' '.join(
       _FLAG_BY_MACRO.get(macro, f'--gin.{macro}=VALUE') for macro in names
@@ -178,12 +177,11 @@ def find_gin_file(name: str, search: Sequence[str] = ()) -> pathlib.Path:
     if name in (shipped_name, pathlib.Path(shipped_name).stem)
   ][:3]
   raise errors.ConfigError(
-    'A gin file does not exist',
+    'The gin file does not exist',
     got=name,
-    expected='the path of a gin file, or a file shipped with xlflax, such as '
-    + ', '.join(close or shipped[:5]),
-    where='--gin_file',
-    fix='Run `xlflax configs list` to list the gin files that xlflax ships.',
+    fix='Pass the path of a gin file with --gin_file, or the name of a file '
+    f'that xlflax ships, such as {", ".join(close or shipped[:5])}. Run `xlflax '
+    'configs list` to list these files.',
   )
 
 
@@ -210,11 +208,10 @@ def split_phases(value: str, search: Sequence[str] = ()) -> list[str]:
   ]
   if not names or len({pathlib.PurePath(n).stem for n in names}) < len(names):
     raise errors.ConfigError(
-      'The gin files passed to --phases must have different names',
+      '--phases must be a folder that contains phase1.gin, phase2.gin and so '
+      'on, such as recipes/modernbert, or a list FIRST.gin,SECOND.gin of gin '
+      'files with different names',
       got=value,
-      expected='a folder that contains phase1.gin, phase2.gin and so on, such '
-      'as recipes/modernbert, or gin files: FIRST.gin,SECOND.gin',
-      where='--phases',
     )
   return names
 
@@ -236,9 +233,9 @@ def _read(name: str, search: tuple[str, ...], above: tuple[str, ...]) -> Tree:
   """Reads a gin file; `above` are the files that include it."""
   if name in above:
     raise errors.ConfigError(
-      'A gin file includes itself',
+      'A gin file must not include itself',
       got=' -> '.join((*above, name)),
-      fix='Remove one of these includes.',
+      fix='Remove one of these include statements.',
     )
   try:
     path = find_gin_file(name, search)
@@ -264,7 +261,7 @@ def _text(path: pathlib.Path) -> str:
   except UnicodeDecodeError as error:
     got = str(error)
   raise errors.ConfigError(
-    'A gin file must be UTF-8 without a byte order mark',
+    'A gin file must be encoded as UTF-8 without a byte order mark',
     got=got,
     where=str(path),
     fix='Save the file as UTF-8 without a byte order mark (BOM).',

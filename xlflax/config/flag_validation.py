@@ -34,11 +34,11 @@ def check_names(
         'suite': 'Pass the path of your own gin file, NAME.gin.',
         'recipe': 'Pass the path of your own gin file, NAME.gin.',
       }
+      noun = 'evaluation task' if flag == 'tasks' else flag
       raise errors.ConfigError(
-        'Unknown ' + ('evaluation task' if flag == 'tasks' else flag),
+        f'The {noun} given with --{flag} does not exist',
         got=name,
         expected=name_suggestions.format_choices(known_names),
-        where=f'--{flag}',
         fix=name_suggestions.suggestion_or_hint(name, known_names, hints[flag]),
       )
 
@@ -56,10 +56,9 @@ def check_value(flag: str, value: str, known: Sequence[str]) -> None:
   """
   if value not in known:
     raise errors.ConfigError(
-      f'The value of --{flag} is unknown',
+      f'The value of --{flag} must be one of {", ".join(known)}, or numbers '
+      'such as 1000,2000',
       got=value,
-      expected=f'{", ".join(known)}, or numbers such as 1000,2000',
-      where=f'--{flag}',
       fix=name_suggestions.did_you_mean(value, known),
     )
 
@@ -79,11 +78,8 @@ def check_directory(flag: str, directory: str | None) -> None:
   path = pathlib.Path(directory).expanduser()
   if not path.is_dir():
     raise errors.CorpusError(
-      'The corpus directory does not exist'
-      if flag == 'corpus'
-      else 'A directory does not exist',
+      f'The directory given with --{flag} does not exist',
       got=directory,
-      where=f'--{flag}',
       fix=_suggest_sibling(path),
     )
 
@@ -101,10 +97,9 @@ def check_run(where: str, directory: str) -> None:
   path = pathlib.Path(directory).expanduser()
   if '://' not in directory and not path.is_dir():
     raise errors.RunDirectoryError(
-      'The model directory does not exist',
+      'The model directory does not exist. It must be the --model_dir of '
+      '`xlflax train`, or a directory that `xlflax convert` wrote',
       got=directory,
-      expected='the --model_dir of `xlflax train`, or a directory that `xlflax '
-      'convert` wrote',
       where=where,
       fix=_suggest_sibling(path),
     )
@@ -164,15 +159,16 @@ def _check_user_macros(
     for name, value in file.macros.items():
       if name not in uses:
         raise errors.ConfigError(
-          'A macro in a gin file is never used',
-          got=f'{name} = {value}',
+          f'The gin file sets the macro {name} = {value}, but the '
+          'configuration never uses this macro',
+          got=name,
           expected=name_suggestions.format_choices(
             name_suggestions.close_matches(name, uses, most=5)
             or [macro for macro in uses if name in macro]
             or uses
           ),
           where=str(file.path),
-          fix='Correct its name, or remove the line.',
+          fix='Correct the name of the macro, or remove the line.',
         )
 
 
@@ -180,12 +176,11 @@ def _unused(name: str, uses: set[str]) -> errors.ConfigError:
   """Returns the error for a macro that is set by a flag but never used."""
   close = name_suggestions.close_matches(name, uses)
   return errors.ConfigError(
-    'A gin macro is set, but never used',
+    f'The flag --gin.{name} sets a macro that the configuration never uses',
     got=name,
     expected='one of ' + ', '.join(close or sorted(uses)),
-    where=f'--gin.{name}',
-    fix='Correct its name. `xlflax configs show FILE` lists the macros in a '
-    'file.',
+    fix='Correct the name of the macro. Run `xlflax configs show FILE` to list '
+    'the macros in a file.',
   )
 
 

@@ -194,16 +194,16 @@ class Configuration:
     Raises:
       ConfigError: If the macro is not set, or its value cannot be built.
     """
-    return self.parameter(f'{name}/macro.value', what='a macro', shown=name)
+    return self.parameter(f'{name}/macro.value', what='the macro', shown=name)
 
   def parameter(
-    self, name: str, *, what: str = 'a parameter', shown: str | None = None
+    self, name: str, *, what: str = 'the parameter', shown: str | None = None
   ) -> Any:
     """Builds a parameter's value. Each call builds a new object.
 
     Args:
       name: The name of the parameter, such as 'evaluate.tasks'.
-      what: Type of the value for the error message, such as 'a macro'.
+      what: Description of the value for the error message, such as 'the macro'.
       shown: Name shown in the error message. If None, `name` is shown.
 
     Raises:
@@ -214,9 +214,8 @@ class Configuration:
         value = gin.query_parameter(name)
       except ValueError as error:
         raise errors.ConfigError(
-          f'The configuration does not set {what}',
-          got=f'no {shown or name}',
-          expected=f'{shown or name} = ...',
+          f'The configuration does not set {what} `{shown or name}`',
+          fix=f'Add a binding `{shown or name} = VALUE`.',
         ) from error
       gin_errors.check_required_by(self.bound, value)
       self._record_parameter(name, value)
@@ -498,12 +497,11 @@ def _check_given(target: Callable, fields: Mapping[str, Any]) -> None:
   if missing:
     name = getattr(target, '__name__', str(target))
     raise errors.ConfigError(
-      f'{name} is not configured',
-      got=f'no {", ".join(missing)}',
-      expected=f'a gin file that binds {name}',
-      where='--gin_file',
-      fix='Pass a gin file, such as --gin_file=pretrain/mlm.gin. `xlflax '
-      'configs` lists the gin files that xlflax ships.',
+      f'The configuration does not set the required parameters of {name}: '
+      f'{", ".join(missing)}',
+      fix=f'Pass a gin file that binds {name}, such as '
+      '--gin_file=pretrain/mlm.gin. Run `xlflax configs list` to list the gin '
+      'files that xlflax ships.',
     )
 
 

@@ -55,9 +55,8 @@ def converting_build_errors(
       raise _convert_gin_error(error) from error
     if _raised_by_a_check(error):
       raise errors.ConfigError(
-        'A field has an invalid value',
+        'A field must have a value of its documented type',
         got=str(error).splitlines()[0][:200],
-        expected='a value of the documented type of the field',
         where=_configurable_of(error),
       ) from error
     raise
@@ -103,15 +102,15 @@ def check_macros(
     if name not in flags and (not similar or _is_macro_of(shipped, name)):
       continue
     raise errors.ConfigError(
-      'A gin macro is set, but never used',
+      'The configuration sets a macro that it never uses',
       got=name,
       expected='one of ' + ', '.join(close or sorted(used)),
-      fix='Correct its name.',
+      fix='Correct the name of the macro.',
     )
   missing = sorted(used - defined)
   if missing:
     raise errors.ConfigError(
-      'Macros of the configuration are not set',
+      'The configuration uses macros that are not set',
       got=', '.join(missing),
       fix='Pass ' + ' '.join(f'--gin.{name}=VALUE' for name in missing),
     )
@@ -326,7 +325,7 @@ def _convert_gin_error(error: Exception) -> errors.ConfigError:
       fix=name_suggestions.did_you_mean(match[1], names),
     )
   return errors.ConfigError(
-    'The gin configuration is invalid',
+    'The gin configuration is not valid',
     got=text,
     where=where,
     fix=next((fix for part, fix in _FIXES if part in text), _FIXES[-1][1]),
@@ -337,7 +336,7 @@ def _location(text: str) -> str | None:
   """Returns the file and line, or the flag, that Gin adds to a message."""
   match = re.search(r'In file "(.+?)",? line (\d+)', text)
   if match:
-    return f'{match[1]}:{match[2]}'
+    return errors.line_location(match[1], int(match[2]))
   match = re.search(r'In bindings string line \d+\s+(\S+?)\s*=', text)
   return f'--gin.{match[1]}' if match else None
 

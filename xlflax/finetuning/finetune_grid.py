@@ -272,7 +272,7 @@ def finetune_directions(
 def bound_tasks(test: gin_config.Configuration) -> list[eval_task.EvalTask]:
   """Returns the evaluation tasks that a configuration binds."""
   return list(
-    test.parameter('evaluate.evaluate.tasks', what='evaluation tasks')
+    test.parameter('evaluate.evaluate.tasks', what='the evaluation tasks')
   )
 
 
