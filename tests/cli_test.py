@@ -12,6 +12,7 @@ import textwrap
 import pytest
 
 import xlflax
+from tests.errors import assert_mentions
 from xlflax import cli
 from xlflax.cli import train
 from xlflax.utils import errors, signals
@@ -221,7 +222,7 @@ def test_mistake_of_the_configuration(capsys):
   err = capsys.readouterr().err
   assert err.count('\n') == 1
   assert (
-    'none for TRAIN_STEPS. What to do: Pass --gin.TRAIN_STEPS=VALUE.' in err
+    'a value for TRAIN_STEPS. What to do: Pass --gin.TRAIN_STEPS=VALUE.' in err
   )
 
 
@@ -232,7 +233,7 @@ def test_binding_without_value(capsys):
 
 def test_bindings_of_a_command_that_takes_none(capsys):
   assert _run('tasks', '--gin.A=1', 'list') == 2
-  assert 'Got: --gin.A=1' in (capsys.readouterr().err)
+  assert_mentions(capsys.readouterr().err, '--gin.A=1')
 
 
 def test_as_a_process():
@@ -250,7 +251,7 @@ def test_as_a_process():
     check=False,
   )
   assert result.returncode == 2
-  assert 'A gin file does not exist. Got: nope.gin' in result.stderr
+  assert 'The gin file does not exist. Got: nope.gin' in result.stderr
   assert 'Traceback' not in result.stderr and not result.stdout
 
 

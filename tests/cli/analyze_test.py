@@ -199,7 +199,10 @@ def test_a_part_that_fails(run, corpus, tmp_path, capsys):
       {'got': 'a,b,c', 'where': '--text'},
     ),
     (['cka', '--text=a=x', '--text=a=y', '--model_dir=z'], {'got': 'a=y'}),
-    (['alignment', '--model_dir=y'], {'got': 'neither'}),
+    (
+      ['alignment', '--model_dir=y'],
+      {'mentions': ('--gold_alignments', '--text', 'none')},
+    ),
     (
       ['alignment', '--model_dir=y', '--text=a-b=x', '--methods=argmx'],
       {'mentions': ('--methods', 'argmx')},
@@ -221,7 +224,7 @@ def test_a_part_that_fails(run, corpus, tmp_path, capsys):
         '--test=en-fr=x',
         '--text=en=nowhere',
       ],
-      {'got': 'nowhere', 'where': '--text'},
+      {'got': 'nowhere', 'mentions': '--text'},
     ),
     (
       [
@@ -232,12 +235,12 @@ def test_a_part_that_fails(run, corpus, tmp_path, capsys):
         '--target_model=z',
         '--test=fr=x',
       ],
-      {'got': '2 heads, 1 maps'},
+      {'mentions': ('--alignment_map', '--head_model', '1 and 2')},
     ),
     (['learning-curves'], {'mentions': '--model_dir'}),
     (
       ['transfer-matrix', '--result=a=x', '--result=a=y'],
-      {'got': 'a=y', 'where': '--result'},
+      {'got': 'a=y', 'mentions': '--result'},
     ),
     (['transfer-matrix', '--result=nowhere'], {'mentions': 'nowhere'}),
   ],

@@ -49,7 +49,9 @@ def test_bindings_only_for_training_are_not_required():
 def test_what_a_task_needs_is_asked_for(tmp_path, capsys):
   arguments = ['--gin_file=suites/xtreme/xnli.gin']
   assert cli.main(['evaluate', f'--model_dir={tmp_path}', *arguments]) == 2
-  assert 'none for DATA. What to do: Pass --gin.DATA' in capsys.readouterr().err
+  assert (
+    'a value for DATA. What to do: Pass --gin.DATA' in capsys.readouterr().err
+  )
 
 
 def test_tasks_by_name():
@@ -278,17 +280,13 @@ _SUITE = ('--suite=glue', '--data=d', '--output=o')
 @pytest.mark.parametrize(
   ('flags', 'field', 'value'),
   [
-    (['--suite=glue', '--data=d'], 'expected', '--output=DIR'),
-    (['--suite=glue', '--output=o'], 'expected', '--data=DIR'),
+    (['--suite=glue', '--data=d'], 'fix', 'Pass --output=DIR.'),
+    (['--suite=glue', '--output=o'], 'fix', 'Pass --data=DIR.'),
     ([*_SUITE, '--tasks=retrieval'], 'got', 'retrieval'),
     ([*_SUITE, '--checkpoint_steps=all'], 'got', 'all'),
     ([*_SUITE, '--recipe=none'], 'got', 'none'),
     (['--suite=none', '--data=d', '--output=o'], 'got', 'none'),
-    (
-      [*_SUITE, '--continuous', '--checkpoint_steps=best'],
-      'got',
-      '--checkpoint_steps=best',
-    ),
+    ([*_SUITE, '--continuous', '--checkpoint_steps=best'], 'got', 'best'),
     (['--model_dir=other', '--tasks=retrieval'], 'got', 'run, other'),
     (['--tasks=retrieval', '--checkpoint_steps=1,x'], 'got', '1,x'),
   ],

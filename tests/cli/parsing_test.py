@@ -6,6 +6,7 @@ from typing import Literal
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax.cli import options as cli_options
 from xlflax.cli import parsing
 from xlflax.utils import errors
@@ -114,9 +115,8 @@ def test_suggestions():
 
 
 def test_bindings_of_a_command_without_gin():
-  with pytest.raises(errors.ConfigError) as caught:
+  with raises_error(errors.ConfigError, mentions='--gin.A=1'):
     _parse('check', 'path', gin_bindings=['A=1'])
-  assert caught.value.got == '--gin.A=1'
 
 
 def test_help_ends_with_the_examples(capsys):

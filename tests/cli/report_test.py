@@ -35,7 +35,11 @@ def test_compare_runs(runs, capsys):
   [
     (['x=a', 'x=b'], errors.ConfigError, {'got': 'x, x'}),
     (['aa'], errors.RunDirectoryError, {'got': 'aa'}),
-    (['a', 'suite'], errors.ConfigError, {'mentions': '1 runs'}),
+    (
+      ['a', 'suite'],
+      errors.ConfigError,
+      {'mentions': ('1 of the former', '1 of the latter')},
+    ),
     (['a', '--baseline=b'], errors.ConfigError, {'mentions': '--baseline'}),
     ([], errors.ConfigError, {'where': 'xlflax report'}),
   ],

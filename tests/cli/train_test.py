@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from studies.papers import plans
+from tests.errors import raises_error
 from xlflax import cli, trainer
 from xlflax.cli import train_next_steps, train_phases
 from xlflax.planning import cpu_stand_in
@@ -327,6 +328,6 @@ def test_described_devices_reach_the_plan(arguments_of):
   ],
 )
 def test_invalid_options_are_rejected(flags):
-  with pytest.raises(errors.ConfigError) as caught:
+  option = flags[-1].partition('=')[0]
+  with raises_error(errors.ConfigError, mentions=option):
     cli.parse('train', flags)
-  assert caught.value.got

@@ -223,7 +223,7 @@ def test_outputs_in_the_corpus(corpus, tmp_path, capsys, flag):
   if flag == '--output':
     flags[1:] = ['--size=32']
   assert cli.main(['vocab', f'--corpus={corpus}', *flags]) == 2
-  assert f'{flag}={corpus}/mono/new' in capsys.readouterr().err
+  assert_mentions(capsys.readouterr().err, f'{corpus}/mono/new', flag)
   assert not (corpus / 'mono/new').exists()
 
 
@@ -322,19 +322,25 @@ def test_extends_a_vocabulary(corpus, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-  ('options', 'value'),
+  ('options', 'fields'),
   [
-    (['--size=+20'], '--size=+20'),
-    (['--extend=v', '--size=20'], '--size=20'),
-    (['--extend=v', '--size=+20', '--alpha=0.5'], 'both'),
-    (['--size=20', '--new_languages=sw'], '--new_languages without --extend'),
+    (['--size=+20'], {'mentions': ('--size=+20', '--extend')}),
+    (['--extend=v', '--size=20'], {'got': 20, 'mentions': '--extend'}),
+    (
+      ['--extend=v', '--size=+20', '--alpha=0.5'],
+      {'mentions': ('--alpha', '--extend')},
+    ),
+    (
+      ['--size=20', '--new_languages=sw'],
+      {'mentions': ('--new_languages', '--extend')},
+    ),
     (
       ['--size=20', '--allow_changed_ids'],
-      '--allow_changed_ids without --extend',
+      {'mentions': ('--allow_changed_ids', '--extend')},
     ),
   ],
 )
-def test_options_of_an_extension(corpus, tmp_path, options, value):
+def test_options_of_an_extension(corpus, tmp_path, options, fields):
   arguments = [f'--corpus={corpus}', f'--output={tmp_path / "v"}', *options]
-  with raises_error(errors.ConfigError, got=value):
+  with raises_error(errors.ConfigError, **fields):
     cli.parse('vocab', arguments)

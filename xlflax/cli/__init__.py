@@ -179,10 +179,9 @@ def _check_encoding(name: str, arguments: Sequence[str]) -> None:
       validation.check_path(argument)
     except ValueError as error:
       raise errors.ConfigError(
-        'An argument contains invalid characters',
+        f'An argument of `xlflax {name}` contains invalid characters',
         got=ascii(argument),
         expected=str(error),
-        where=f'xlflax {name}',
         fix='Rename the file or directory, or remove the characters.',
       ) from None
 

@@ -292,8 +292,9 @@ def corpus_mixtures(directory: str | None) -> list[str]:
   """
   if not directory:
     raise errors.ConfigError(
-      'Missing required argument: --mixture or --corpus',
-      fix='Pass --mixture=NAME. `xlflax tasks list` lists the mixtures.',
+      'Either --mixture or --corpus is required',
+      fix='Pass --mixture=NAME or --corpus=DIR. Run `xlflax tasks list` to '
+      'list the mixtures.',
     )
   from xlflax.data.corpus.corpus_directory import Corpus
 
@@ -353,17 +354,17 @@ def _beam_runner(options: CacheOptions):
     if error.name != 'apache_beam':
       raise
     raise errors.ConfigError(
-      'Apache Beam is not installed',
-      where='--runner=beam',
+      '--runner=beam requires Apache Beam, which is not installed',
       fix='Run `pip install ".[beam]"` in a checkout of xlflax.',
     ) from error
   try:
     return beam_runner.make_runner(shlex.split(options.beam_options or ''))
   except ValueError as error:
     raise errors.ConfigError(
-      'Invalid value for --beam_options',
-      got=f'{options.beam_options}: {error}',
-      expected='options of Apache Beam, in quotes if they contain spaces',
+      f'The value of --beam_options cannot be parsed: {error}',
+      got=options.beam_options,
+      fix='Pass options of Apache Beam, and put options that contain spaces in '
+      'quotes.',
     ) from error
 
 

@@ -59,8 +59,8 @@ def list_configs(options: ListOptions) -> None:
     raise errors.ConfigError(
       'No gin file matches the pattern',
       got=options.pattern,
-      expected="a pattern such as 'pretrain/*' or '*mlm*'",
-      where='xlflax configs list',
+      fix="Pass a pattern such as 'pretrain/*' or '*mlm*' to `xlflax configs "
+      'list`.',
     )
   if options.json:
     print(json.dumps(summaries, indent=2))

@@ -274,9 +274,8 @@ def _check_single_model(options: EvaluateOptions) -> None:
   """Raises ConfigError if several models are evaluated without a suite."""
   if len(options.model_dir) > 1:
     raise errors.ConfigError(
-      'Several values of --model_dir require --suite',
+      'Evaluating more than one --model_dir requires --suite',
       got=', '.join(options.model_dir),
-      where='--model_dir',
       fix='Pass --suite=NAME, or pass a single --model_dir.',
     )
 
@@ -353,9 +352,9 @@ def build_tasks(
   for name in text_options:
     if name not in read:
       raise errors.ConfigError(
-        f'--{name} has no effect on any of the selected tasks',
-        got=f'--tasks={options.tasks}',
-        where='xlflax evaluate',
+        f'--{name} has no effect on any of the tasks that are selected with '
+        '--tasks',
+        got=options.tasks,
         fix=f'Remove --{name}, or add a task that uses it.',
       )
   return [

@@ -80,15 +80,13 @@ def _check_options(options: 'evaluate.EvaluateOptions') -> None:
   for name in ('data', 'output'):
     if getattr(options, name) is None:
       raise errors.ConfigError(
-        f'The option --suite requires --{name}',
-        expected=f'--{name}=DIR',
-        where='xlflax evaluate',
+        f'`xlflax evaluate --suite` requires --{name}',
+        fix=f'Pass --{name}=DIR.',
       )
   if options.continuous and options.checkpoint_steps != 'last':
     raise errors.ConfigError(
       '--checkpoint_steps cannot be used together with --suite and --continuous',
-      got=f'--checkpoint_steps={options.checkpoint_steps}',
-      where='xlflax evaluate',
+      got=options.checkpoint_steps,
       fix='Remove --continuous to evaluate selected checkpoints.',
     )
 
@@ -126,9 +124,9 @@ def _build_suite(options: 'evaluate.EvaluateOptions') -> Any:
   has_recipe = any(task.recipe for task in suite.tasks)
   if suite.recipe != suite_config.DEFAULT_RECIPE and not has_recipe:
     raise errors.ConfigError(
-      "The recipe has no settings for this suite's tasks",
-      got=f'--recipe={options.recipe}',
-      where=f'suite {suite.name!r}',
+      'The recipe given with --recipe has no settings for the tasks of suite '
+      f'{suite.name!r}',
+      got=options.recipe,
       fix='Pass a recipe for this suite, or remove --recipe.',
     )
   return suite
@@ -145,10 +143,9 @@ def _parse_steps(
   parts = options.checkpoint_steps.split(',')
   if not all(part.isdigit() for part in parts):
     raise errors.ConfigError(
-      'A suite can only evaluate the last checkpoint, the best checkpoint or '
-      'a list of training steps',
-      where='--checkpoint_steps',
+      'With --suite, the value of --checkpoint_steps must be `last`, `best` or '
+      'a list of training steps such as 1000,2000',
       got=options.checkpoint_steps,
-      expected='last, best, training steps such as 1000,2000, or --continuous',
+      fix='Pass one of these values, or pass --continuous instead.',
     )
   return [int(part) for part in parts]

@@ -53,10 +53,9 @@ def parse(arguments: Sequence[str]) -> Callable[[], int | None]:
   launchers = launcher_registry.load_launchers(modules)
   if not arguments or arguments[0].startswith('-'):
     raise errors.ConfigError(
-      'Missing required argument: the name of a launcher',
+      '`xlflax launch` must be followed by the name of a launcher',
       got=arguments[0] if arguments else None,
       expected=name_suggestions.format_choices(list(launchers)),
-      where='xlflax launch',
       fix='Run `xlflax launch --help` to list the launchers.',
     )
   launcher = launcher_registry.find_launcher(arguments[0], modules)
@@ -145,7 +144,7 @@ def _split_modules(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
       module = other_arguments.pop(0) if other_arguments else ''
     if not module:
       raise errors.ConfigError(
-        f'{option} requires a value', where='xlflax launch'
+        f'The option {option} of `xlflax launch` requires a value'
       )
     modules.append(module)
   return modules, other_arguments

@@ -28,7 +28,7 @@ def parse_integer(type_: Any, tokens: Sequence[cyclopts.Token]) -> int:
   except ValueError:
     number = float(text)
   if not number.is_integer() or abs(number) >= 2**53:
-    raise ValueError(f'{text} is not an integer')
+    raise ValueError(f'The value {text} is not an integer')
   return int(number)
 
 
@@ -61,7 +61,7 @@ def _split_at_commas(
   """Splits 'en,de' into ('en', 'de')."""
   values = [value for token in tokens for value in token.value.split(',')]
   if not all(values):
-    raise ValueError('a value between two commas is empty')
+    raise ValueError('The list contains an empty value')
   return tuple(values)
 
 
@@ -216,21 +216,19 @@ class ShardOptions:
     if self.shard_from_env and set_options(self) != {'shard_from_env'}:
       raise errors.ConfigError(
         '--shard_from_env cannot be used together with --shard_index or '
-        '--num_shards',
-        got='both',
+        '--num_shards'
       )
     if self.shard_index is None and self.num_shards is None:
       return
     if self.shard_index is None or self.num_shards is None:
       raise errors.ConfigError(
-        '--shard_index and --num_shards must be used together',
-        got='only one of them',
+        '--shard_index and --num_shards must be used together, but only one '
+        'of them is given'
       )
     if self.shard_index >= self.num_shards:
       raise errors.ConfigError(
-        'The shard index is out of range',
-        got=f'--shard_index={self.shard_index}',
-        expected=f'an integer from 0 to {self.num_shards - 1}',
+        f'--shard_index must be less than --num_shards={self.num_shards}',
+        got=self.shard_index,
       )
 
   def resolve(self) -> tuple[int, int] | None:
@@ -261,18 +259,16 @@ def _shard_from_env() -> tuple[int, int]:
       if index < count:
         return index, count
       raise errors.ConfigError(
-        'The indices of a Slurm array must be consecutive',
-        got=f'index {index} of {count}',
-        where='--shard_from_env',
+        '--shard_from_env requires a Slurm array with consecutive indices, '
+        f'but found index {index} in an array of {count} tasks',
         fix=(
           'Submit an array with consecutive indices, or pass --shard_index '
           'and --num_shards.'
         ),
       )
   raise errors.ConfigError(
-    'The environment variables do not define a shard',
-    expected='one of SLURM_ARRAY_TASK_ID, XLFLAX_PROCESS_ID and SLURM_PROCID',
-    where='--shard_from_env',
+    '--shard_from_env requires one of the environment variables '
+    'SLURM_ARRAY_TASK_ID, XLFLAX_PROCESS_ID and SLURM_PROCID',
     fix='Pass --shard_index and --num_shards.',
   )
 
@@ -297,9 +293,9 @@ def parse_language_paths(
     language, path = name_path_pairs.split_name(item)
     if not (language and path) or language in paths_by_language:
       raise errors.ConfigError(
-        f'Invalid value for {option}',
+        f'Each value of {option} must have the form LANGUAGE=PATH, with a '
+        'different language for each path',
         got=item,
-        expected='LANGUAGE=PATH, with each language once',
         where=option,
       )
     paths_by_language[language] = path
@@ -344,7 +340,6 @@ def check_requires(
     if name in set_options(options):
       raise errors.ConfigError(
         f'--{name} requires {requires}',
-        got=f'--{name} without {requires}',
         fix=fix or f'Add {requires}, or remove --{name}.',
       )
 
@@ -376,6 +371,5 @@ def check_excludes(
     if name in set_options(options):
       raise errors.ConfigError(
         f'--{name} cannot be used together with {excluded_by}',
-        got='both',
         fix=fix or f'Remove --{name}.',
       )

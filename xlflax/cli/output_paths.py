@@ -25,10 +25,10 @@ def check_outside_corpus(
   corpus_path, output_path = _absolute(corpus), _absolute(output)
   if f'{output_path}/'.startswith(f'{corpus_path}/'):
     raise errors.ConfigError(
-      f'The {content} cannot be written into the corpus directory',
-      got=f'--{option}={output}',
-      expected=f'a directory outside of {corpus}',
-      fix=f'Pass a path next to the corpus: --{option}={corpus_path}-{content}',
+      f'The {content} cannot be written into the corpus directory {corpus}',
+      got=output,
+      fix='Pass a directory outside of the corpus, such as '
+      f'--{option}={corpus_path}-{content}.',
     )
 
 
@@ -45,10 +45,8 @@ def check_differs(input_path: str, output: str, *, option: str) -> None:
   """
   if _absolute(input_path) == _absolute(output):
     raise errors.ConfigError(
-      'The output path is the same as the input path',
-      got=f'--{option}={output}',
-      expected=f'a path other than {input_path}',
-      where=f'--{option}',
+      f'--{option} must be a different path than the input {input_path}',
+      got=output,
     )
 
 

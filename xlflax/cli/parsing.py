@@ -169,7 +169,7 @@ def _validate(options: Any, prog: str) -> None:
       pydantic.TypeAdapter(hints[field.name]).validate_python(value)
     except pydantic.ValidationError as error:
       raise errors.ConfigError(
-        f'Invalid value for --{field.name}',
+        f'The value of --{field.name} is not valid',
         got=value,
         expected=_describe_constraint(error),
         where=prog,
@@ -190,10 +190,10 @@ def _add_bindings(options: Any, bindings: Sequence[str], prog: str) -> Any:
       group = dataclasses.replace(group, gin_bindings=tuple(bindings))
       return dataclasses.replace(options, **{field.name: group})
   raise errors.ConfigError(
-    'This command does not support gin bindings',
-    got=f'--gin.{bindings[0]}',
+    'This command does not support gin bindings, but found '
+    f'--gin.{bindings[0]}',
     where=prog,
-    fix=f'Remove the binding. `{prog} --help` lists the options.',
+    fix=f'Remove the binding. Run `{prog} --help` to list the options.',
   )
 
 
@@ -223,12 +223,12 @@ def _unknown_subcommand(
   names = list(module.SUBCOMMANDS)
   word = arguments[0] if arguments else ''
   return errors.ConfigError(
-    'Unknown subcommand' if word else 'Missing subcommand',
+    'The subcommand does not exist' if word else 'A subcommand is required',
     got=word or None,
     expected=name_suggestions.format_choices(names),
     where=prog,
     fix=name_suggestions.suggestion_or_hint(
-      word, names, f'`{prog} --help` lists the subcommands.'
+      word, names, f'Run `{prog} --help` to list the subcommands.'
     ),
   )
 
@@ -258,7 +258,7 @@ def _convert_error(
   if isinstance(error, cyclopts.UnknownOptionError):
     option = (error.token.keyword or error.token.value or '').partition('=')[0]
     return errors.ConfigError(
-      'Unknown option',
+      'The command does not have this option',
       got=option,
       where=prog,
       fix=name_suggestions.suggestion_or_hint(
@@ -268,14 +268,16 @@ def _convert_error(
   name = error.argument.name if error.argument is not None else None
   if isinstance(error, cyclopts.MissingArgumentError):
     return errors.ConfigError(
-      f'Missing required argument: {name}', where=prog, fix=help_hint
+      f'The argument {name} is required', where=prog, fix=help_hint
     )
   if isinstance(error, cyclopts.RepeatArgumentError):
     option = error.token.keyword or ''
-    return errors.ConfigError(f'{option} is given more than once', where=prog)
+    return errors.ConfigError(
+      f'The option {option} cannot be given more than once', where=prog
+    )
   if isinstance(error, cyclopts.UnusedCliTokensError):
     return errors.ConfigError(
-      'Unexpected argument',
+      'The command does not accept this argument',
       got=(error.unused_tokens or [''])[0],
       where=prog,
       fix='Write --OPTION=VALUE, and quote values that contain spaces.',
@@ -303,7 +305,7 @@ def _convert_value_error(
   else:
     expected = _TYPE_NAMES.get(_plain_type(argument))
   return errors.ConfigError(
-    f'Invalid value for {name}',
+    f'The value of {name} is not valid',
     got=got,
     expected=expected,
     where=prog,

@@ -241,8 +241,8 @@ def main(options: PreprocessOptions) -> None:
         got=error.got,
         expected=error.expected,
         where=error.where,
-        fix='Correct it, or pass --bad_records=drop to drop all bad lines and '
-        'records. `xlflax inspect` lists them.',
+        fix='Correct the line or record, or pass --bad_records=drop to drop '
+        'all invalid lines and records. Run `xlflax inspect` to list them.',
       ) from error
   if shard is not None and not options.format.json:
     print(f'Shard {shard[0]} of {shard[1]}: {len(files)} files are complete.')

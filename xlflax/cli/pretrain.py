@@ -55,9 +55,7 @@ class PretrainOptions:
 
   def __post_init__(self):
     if self.hours is None and self.steps is None:
-      raise errors.ConfigError(
-        'Missing required argument: either --hours or --steps'
-      )
+      raise errors.ConfigError('Either --hours or --steps is required')
     shared_options.check_excludes(
       self, ['hours'], excluded_by='--steps', given=self.steps is not None
     )
@@ -218,21 +216,23 @@ def _load_record(options: PretrainOptions) -> dict | None:
     return None
   if problems := manifests.find_problems(output):
     raise errors.RunDirectoryError(
-      'The recorded pretraining settings are damaged',
+      'The pretraining settings that are recorded in the output directory '
+      'are damaged',
       got='; '.join(problems.values()),
       where=str(output),
-      fix=f'Run `xlflax verify {output}`.',
+      fix=f'Run `xlflax verify {output}` to find the damaged files.',
     )
   record = json.loads(path.read_text(encoding='utf-8'))
   if record['options'] != _recorded_options(options):
     raise errors.RunDirectoryError(
-      'The output directory contains a run with different options',
+      'The output directory contains a run that was started with different '
+      'options',
       got=str(_recorded_options(options)),
       expected=str(record['options']),
       where=str(path),
       fix=(
-        'Pass a different --output, or change the commands that --dry_run '
-        'prints.'
+        'Pass a different --output directory, or edit and run the commands '
+        'that --dry_run prints.'
       ),
     )
   return record

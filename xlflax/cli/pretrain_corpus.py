@@ -60,15 +60,16 @@ class LinkedCorpus:
     available = sorted({code for pair in codes.values() for code in pair})
     if not available:
       raise errors.CorpusError(
-        'No text was found in the corpus',
-        expected='a corpus directory, or files such as en.txt and de-en.tsv',
+        'The corpus does not contain any text. It must be a corpus directory '
+        'or a directory with files such as en.txt and de-en.tsv',
         where=corpus,
-        fix='Run `xlflax build-corpus --help` for commands that build a corpus.',
+        fix='Run `xlflax build-corpus --help` to list the commands that build '
+        'a corpus.',
       )
     requested = languages.split(',') if languages else available
     if missing := [code for code in requested if code not in available]:
       raise errors.CorpusError(
-        'The corpus has no text in a requested language',
+        'The corpus does not contain text in a requested language',
         got=', '.join(missing),
         expected=', '.join(available),
         where=corpus,
@@ -126,10 +127,10 @@ def _check_links_only(root: pathlib.Path) -> pathlib.Path:
   files = [p for p in root.rglob('*') if not (p.is_symlink() or p.is_dir())]
   if files or root.is_symlink():
     raise errors.RunDirectoryError(
-      'The directory for links to the text contains other files',
+      'The directory for links to the text must contain only links, or must '
+      'not exist',
       got=str(files[0] if files else root),
-      expected='a directory that contains only links, or that does not exist',
-      fix='Pass a different --output.',
+      fix='Pass a different --output directory.',
     )
   return root
 
@@ -165,8 +166,8 @@ def _files(root: pathlib.Path) -> dict[str, pathlib.Path]:
       kind = 'parallel' if '-' in name.partition('.')[0] else 'mono'
       if file != files.setdefault(f'{kind}/{name}', file):
         raise errors.CorpusError(
-          'Two files would have the same name in the corpus',
-          got=f'{files[f"{kind}/{name}"]} and {file}',
+          f'The files {files[f"{kind}/{name}"]} and {file} would have the '
+          'same name in the corpus',
           fix='Rename one of the files.',
         )
   return {

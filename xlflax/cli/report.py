@@ -92,11 +92,10 @@ def main(options: ReportOptions) -> None:
     page = _join_suites(options)
   else:
     raise errors.ConfigError(
-      'A report cannot compare run directories with suite outputs',
-      got=f'{are_suites.count(False)} runs and {are_suites.count(True)} '
-      'outputs of suites',
-      where='xlflax report',
-      fix='Write one report for the runs and one for the suites.',
+      'A report cannot compare run directories with suite outputs, but found '
+      f'{are_suites.count(False)} of the former and {are_suites.count(True)} '
+      'of the latter',
+      fix='Write one report for the runs and another one for the suites.',
     )
   print(page)
 
@@ -135,9 +134,8 @@ def _report_forgetting(
   }
   if len(models) < len(options.directories):
     raise errors.ConfigError(
-      'Two models have the same name',
+      'The models of a report must have different names',
       got=', '.join(options.directories),
-      where='xlflax report',
       fix='Pass NAME=DIR,DIR with a different name for each model.',
     )
   from xlflax.evaluation.reports import forgetting_report
@@ -197,9 +195,8 @@ def _parse_runs(items: Sequence[str]) -> dict[str, str]:
   ]
   if len(dict(runs)) < len(runs):
     raise errors.ConfigError(
-      'Two runs have the same name',
+      'The runs of a report must have different names',
       got=', '.join(name for name, _ in runs),
-      where='xlflax report',
       fix='Pass NAME=DIR with a different name for each run.',
     )
   return dict(runs)

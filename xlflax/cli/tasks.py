@@ -143,10 +143,9 @@ def list_tasks(options: ListOptions) -> None:
     raise errors.CorpusError(
       'No registered task or mixture matches the pattern',
       got=options.pattern,
-      where='xlflax tasks list',
       fix='Run `xlflax tasks list` without a pattern to list all tasks. A '
-      "pattern may contain wildcards, such as 'wiki40b.*'. Tasks of a corpus "
-      'require --corpus=DIR.',
+      "pattern may contain wildcards, such as 'wiki40b.*'. Pass --corpus=DIR "
+      'to include the tasks of a corpus.',
     )
   if options.json:
     print(json.dumps(rows, indent=2))

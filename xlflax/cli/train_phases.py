@@ -83,7 +83,8 @@ def check(trainers: Sequence[Any]) -> list[bool]:
     last_step = saved_run.read_finished_step(setup.model_dir)
     if not all(finished) and checkpoint_reader.finished_steps(setup.model_dir):
       raise errors.RunDirectoryError(
-        'A phase has started although the previous phase has not finished',
+        'A training phase has checkpoints, although the previous phase has '
+        'not finished',
         got=str(setup.model_dir),
         fix=(
           'Pass the same number of steps as before, or a different --model_dir.'
@@ -185,8 +186,10 @@ def _check_reads_previous(file: str, macros: set[str]) -> None:
   """Raises ConfigError if a phase does not use the previous checkpoint."""
   if _INIT_MACRO not in macros:
     raise errors.ConfigError(
-      'A phase must start from the checkpoint of the previous phase',
-      got=f'{file}, which does not read %{_INIT_MACRO}',
-      expected=f'initialization.InitFromCheckpoint.model_dir = %{_INIT_MACRO}',
-      where='--phases',
+      'Each phase after the first phase of --phases must start from the '
+      'checkpoint of the previous phase, but this gin file does not read the '
+      f'macro %{_INIT_MACRO}',
+      got=file,
+      fix='Add the binding `initialization.InitFromCheckpoint.model_dir = '
+      f'%{_INIT_MACRO}` to the file.',
     )

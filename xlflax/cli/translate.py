@@ -153,8 +153,7 @@ def _check_paths(options: TranslateOptions) -> None:
     output_paths.check_differs(source, options.output, option='output')
   if options.input != '-' and not pathlib.Path(options.input).is_file():
     raise errors.CorpusError(
-      'The input file does not exist',
+      'The file given with --input does not exist',
       got=options.input,
-      expected='the path of a text file, or - for standard input',
-      where='--input',
+      fix='Pass the path of a text file, or pass - to read standard input.',
     )

@@ -172,8 +172,7 @@ class VocabOptions:
   def __post_init__(self):
     if self.corpus is None and not self.mixture:
       raise errors.ConfigError(
-        'Missing required argument: --corpus',
-        where='xlflax vocab',
+        '`xlflax vocab` requires --corpus or --mixture',
         fix='Pass --corpus=DIR, or --mixture=NAME for SeqIO tasks.',
       )
     shared_options.check_requires(
@@ -212,8 +211,8 @@ class VocabOptions:
     )
     if not is_sharded and self.output is None:
       raise errors.ConfigError(
-        'Missing required argument: --output',
-        where='xlflax vocab',
+        '`xlflax vocab` requires --output, unless it writes a sample of the '
+        'text',
         fix=(
           'Pass --output=DIR, or pass --sample_dir and --shard_index to '
           'write a sample.'
@@ -237,17 +236,14 @@ class VocabOptions:
     is_increment = isinstance(self.size, _Increment)
     if self.extend is not None and not is_increment:
       raise errors.ConfigError(
-        '--extend requires the number of tokens to add',
-        got=f'--size={self.size}',
-        expected='--size=+N',
-        where='xlflax vocab',
+        '--extend requires the number of tokens to add, in the form --size=+N',
+        got=self.size,
         fix='Pass a number with a plus sign, such as --size=+8000.',
       )
     if self.extend is None and is_increment:
       raise errors.ConfigError(
-        'A number of tokens to add requires --extend',
-        got=f'--size=+{self.size}',
-        where='xlflax vocab',
+        f'--size=+{self.size} adds tokens to a vocabulary, so it requires '
+        '--extend',
         fix='Pass --extend=VOCABULARY, or remove the plus sign.',
       )
 

@@ -58,9 +58,9 @@ class AlignmentOptions(analysis_options.ModelAnalysisOptions):
   def __post_init__(self):
     if bool(self.gold_alignments) == bool(self.text):
       raise errors.ConfigError(
-        'Word alignment requires either --gold_alignments or --text',
-        got='both' if self.text else 'neither',
-        expected='either --gold_alignments=PAIR=TEXT,LINKS or --text=PAIR=FILE',
+        'Word alignment requires exactly one of '
+        '--gold_alignments=PAIR=TEXT,LINKS and --text=PAIR=FILE, but '
+        f'{"both" if self.text else "none"} of them are given'
       )
     shared_options.check_requires(
       self,

@@ -86,8 +86,8 @@ class ModelOptions:
 
     if not self.are_given():
       raise errors.ConfigError(
-        'Missing required argument: --model_dir or --models',
-        expected='at least one model, as --model_dir=DIR or --models=NAME=DIR',
+        'The analysis requires at least one model',
+        fix='Pass --model_dir=DIR or --models=NAME=DIR.',
       )
     series = [model_refs.ModelSeries.parse(text) for text in self.models]
     for text in self.model_dir:
@@ -182,10 +182,9 @@ def _parse_pairs(items: Sequence[str], option: str, languages: tuple[str, ...]):
   mixed = any('-' in name or ',' in value for name, value in files.items())
   if mixed or len(files) < 2:
     raise errors.ConfigError(
-      f'Invalid value for {option}',
+      f'The values of {option} must have the form PAIR=FILE or '
+      'PAIR=FILE,FILE, or the form LANGUAGE=FILE for two or more languages',
       got=' '.join(items),
-      expected='PAIR=FILE, PAIR=FILE,FILE, or LANGUAGE=FILE for two or more '
-      'languages',
       where=option,
     )
   return parallel_data.MultiwayFiles(files=files)
@@ -220,9 +219,9 @@ def parse_named_files(items: Sequence[str], option: str) -> dict[str, str]:
     name, path = name_path_pairs.split_name(item)
     if not (name and path) or name in files:
       raise errors.ConfigError(
-        f'Invalid value for {option}',
+        f'Each value of {option} must have the form NAME=FILE, with a '
+        'different name for each file',
         got=item,
-        expected='NAME=FILE with a different name for each file',
         where=option,
       )
     files[name] = path
@@ -242,7 +241,9 @@ def one_or_two_files(value: str, option: str) -> str | tuple[str, str]:
   files = value.split(',')
   if len(files) > 2:
     raise errors.ConfigError(
-      'A language pair requires one or two files', got=value, where=option
+      f'Each language pair of {option} must have one or two files',
+      got=value,
+      where=option,
     )
   return value if len(files) == 1 else (files[0], files[1])
 
@@ -306,10 +307,9 @@ def run(
   output = paths.to_path(options.output)
   if (output / run_directory.MODEL).exists():
     raise errors.ConfigError(
-      'The output directory of an analysis must not be a run directory',
-      got=f'--output={options.output}',
-      expected='a directory that contains no run',
-      where='--output',
+      'The --output directory of an analysis must not contain a run',
+      got=options.output,
+      fix='Pass a different --output directory.',
     )
   result = study_base.analyze(
     analysis, output=options.output, command=options.command_line, **arguments

@@ -113,6 +113,6 @@ def _open_text(options: LexiconInductionOptions):
   for path in files.values():
     if not pathlib.Path(path).is_file():
       raise errors.CorpusError(
-        'The file given with --text does not exist', got=path, where='--text'
+        'A file given with --text does not exist', got=path
       )
   return text_files.TextFiles(files=files, max_lines=options.max_lines)

@@ -53,9 +53,9 @@ class TransferOptions(analysis_options.ModelAnalysisOptions):
   def __post_init__(self):
     if len(self.head_model) != len(self.alignment_map):
       raise errors.ConfigError(
-        'Each --head_model requires one --alignment_map',
-        got=f'{len(self.head_model)} heads, {len(self.alignment_map)} maps',
-        expected='one --alignment_map for each --head_model',
+        'The number of --alignment_map values must equal the number of '
+        f'--head_model values, but found {len(self.alignment_map)} and '
+        f'{len(self.head_model)}'
       )
 
 

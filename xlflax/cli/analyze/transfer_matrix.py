@@ -50,10 +50,9 @@ def _parse_results(items: tuple[str, ...]) -> dict[str, str]:
     name = name or pathlib.Path(directory).name or directory
     if not (name and directory) or name in results:
       raise errors.ConfigError(
-        'Invalid value for --result',
+        'Each value of --result must have the form DIR or NAME=DIR, with a '
+        'different name for each directory',
         got=item,
-        expected='DIR or NAME=DIR with a different name for each directory',
-        where='--result',
       )
     results[name] = directory
   return results
