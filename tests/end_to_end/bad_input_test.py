@@ -47,8 +47,7 @@ def test_missing_corpus(fails, workspace, tmp_path):
   message = fails(
     *_train(workspace, tmp_path / 'run', corpus=tmp_path / 'nowhere')
   )
-  assert 'The corpus directory does not exist' in message
-  assert str(tmp_path / 'nowhere') in message
+  assert '--corpus' in message and str(tmp_path / 'nowhere') in message
 
 
 def test_malformed_line(fails, workspace, corpus, tmp_path):
