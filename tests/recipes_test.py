@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests import gin_files
+from tests.errors import raises_error
 from xlflax import trainer
 from xlflax.cli import options as cli_options
 from xlflax.cli import train as train_command
@@ -148,32 +149,41 @@ def test_the_small_recipe_goes_after_every_objective(file):
   assert set(masked) == {0.4}
 
 
+def _write_start_model(directory):
+  """Writes a model with fewer tokens and languages than the vocabulary."""
+  small = gin_files.tiny_encoder()
+  config = dataclasses.replace(
+    small.config, vocab_size=gin_files.SPEC.size - 20, num_languages=1
+  )
+  run_directory.write_model(
+    directory, dataclasses.replace(small, config=config)
+  )
+
+
+def _added_language_bindings(start):
+  return [
+    "MODEL_DIR='a'",
+    "CORPUS='c'",
+    "VOCABULARY='v'",
+    f'RUN={str(start)!r}',
+    "NEW_LANGUAGES=('sl',)",
+    'REPLAY=0.1',
+    'LEARNING_RATE=1e-4',
+    'TRAIN_STEPS=200',
+  ]
+
+
+_REPLAY = dataset_config.ReplayOptions(new_languages=('sl',), fraction=0.1)
+
+
 @pytest.mark.parametrize('file', ['mlm', 'mlm_tlm_contrast'])
 @pytest.mark.parametrize('adapters', [(), ('adapters/lora.gin',)])
 def test_a_language_is_added_to_a_model(tmp_path, file, adapters):
   start = tmp_path / 'start'
-  small = gin_files.tiny_encoder()
-  run_directory.write_model(
-    start,
-    dataclasses.replace(
-      small,
-      config=dataclasses.replace(
-        small.config, vocab_size=gin_files.SPEC.size - 20, num_languages=1
-      ),
-    ),
-  )
+  _write_start_model(start)
   settings = gin_files.settings_of(
     [f'pretrain/{file}.gin', *adapters, 'recipes/add_language.gin'],
-    [
-      "MODEL_DIR='a'",
-      "CORPUS='c'",
-      "VOCABULARY='v'",
-      f'RUN={str(start)!r}',
-      "NEW_LANGUAGES=('sl',)",
-      'REPLAY=0.1',
-      'LEARNING_RATE=1e-4',
-      'TRAIN_STEPS=200',
-    ],
+    _added_language_bindings(start),
   )
   gin_files.trace_steps(settings)  # with the size of the new vocabulary
   assert settings.model.config.hidden_dim == 16
@@ -181,13 +191,75 @@ def test_a_language_is_added_to_a_model(tmp_path, file, adapters):
   assert settings.init_from.model_dir == str(start)
   assert settings.init_from.vocabulary_matching is not None
   for dataset in settings.datasets:
-    assert dataset.replay == dataset_config.ReplayOptions(
-      new_languages=('sl',), fraction=0.1
-    )
+    assert dataset.replay == _REPLAY
   # Warmed up over 1 % of the steps, then decayed to 0.
   peak = settings.optimizer.learning_rate.peak_value
   rates = [float(settings.optimizer.rate_at(step)) for step in (0, 2, 101, 200)]
   np.testing.assert_allclose(rates, [0, peak, peak / 2, 0], atol=1e-3 * peak)
+
+
+@pytest.mark.parametrize('file', gin_files.list_gin_files('pretrain'))
+def test_the_recipe_sets_the_replay_of_all_pretraining_datasets(file):
+  """The scopes of the recipe are those of the datasets in pretrain/."""
+  scopes = set(
+    re.findall(
+      r'@(?:(\w+)/)?dataset_config\.DatasetConfig\(\)',
+      gin_files.read_with_includes(file),
+    )
+  )
+  recipe = gin_files.read_with_includes('recipes/add_language.gin')
+  for scope in scopes:
+    assert f'\n{scope}/dataset_config.DatasetConfig.replay = ' in recipe
+
+
+def test_replay_is_set_for_the_datasets_that_mix_languages(tmp_path):
+  start, file = tmp_path / 'start', tmp_path / 'two.gin'
+  _write_start_model(start)
+  file.write_text(
+    """
+from __gin__ import dynamic_registration
+from xlflax import trainer
+from xlflax.data import dataset_config
+from xlflax.objectives import objective_mixture
+from xlflax.objectives.pretraining import masked_lm
+include 'pretrain/mlm.gin'
+objective_mixture.ObjectiveMixture.entries = [
+    @mlm/objective_mixture.WeightedObjective(),
+    @old/objective_mixture.WeightedObjective()]
+old/objective_mixture.WeightedObjective:
+  dataset = 'old'
+  objective = @old/masked_lm.MaskedLM()
+old/masked_lm.MaskedLM.name = 'old'
+trainer.Trainer.datasets = [
+    @mono/dataset_config.DatasetConfig(), @old/dataset_config.DatasetConfig()]
+old/dataset_config.DatasetConfig:
+  name = 'old'
+  mixture = 'corpus.mono'
+  layout = 'blocks'
+  length = 16
+  batch_size = 8
+"""
+  )
+
+  def read_replay(name, *bindings):
+    settings = gin_files.settings_of(
+      [name, 'recipes/add_language.gin'],
+      [*_added_language_bindings(start), *bindings],
+    )
+    return {dataset.name: dataset.replay for dataset in settings.datasets}
+
+  replay = 'dataset_config.DatasetConfig.replay'
+  assert read_replay(str(file)) == {'mono': _REPLAY, 'old': None}
+  assert read_replay(
+    str(file), f'old/{replay}=@dataset_config.ReplayOptions()'
+  ) == {'mono': _REPLAY, 'old': _REPLAY}
+  assert read_replay('pretrain/mlm_tlm.gin', f'pairs/{replay}=None') == {
+    'mono': _REPLAY,
+    'pairs': None,
+  }
+  # Without a dataset that replays text, the new languages have no effect.
+  with raises_error(errors.ConfigError, mentions='ReplayOptions'):
+    read_replay('pretrain/mlm.gin', f'mono/{replay}=None')
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,7 @@ def test_files(tmp_path):
   }
   assert record['trials'][1]['value'] is None
   assert record['trials'][0]['test'] == {'nli/accuracy/fr': 0.25}
+  assert [trial['setting'] for trial in record['trials']] == ['RATE=1'] * 2
   rows = list(csv.DictReader(io.StringIO((tmp_path / 'grid.csv').read_text())))
   assert [
     (
@@ -192,6 +193,24 @@ def test_tables_name_what_is_selected():
     ['nli/accuracy/fr'],
     ['0.2500'],
   ]
+
+
+def test_a_baseline_that_is_not_a_number_has_an_empty_score(tmp_path):
+  result = eval_task.EvalResult(
+    metrics={'accuracy/fr': 0.25, 'majority/fr': math.nan}
+  )
+  report = make_report(_1=[0.5])
+  report = report.with_test(
+    report.trials[0],
+    evaluate.Report((_Task(name='nli'),), {'nli': {10: result}}, (), 1),
+  )
+  _, test = grid_report.grid_tables(report)
+  assert [list(column.cells) for column in test.columns] == [
+    ['nli/accuracy/fr'],
+    ['-'],
+    ['0.2500'],
+  ]
+  assert grid_report.write_page(tmp_path, {'': report}).exists()
 
 
 def test_notes_compare_the_selected_setting_with_the_untrained_model():

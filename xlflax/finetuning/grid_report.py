@@ -180,7 +180,11 @@ class GridReport:
           for setting in self.settings
         ],
         'trials': [
-          result.to_json() | {'test': self.tests.get(result.trial.name, {})}
+          result.to_json()
+          | {
+            'setting': result.trial.setting,
+            'test': self.tests.get(result.trial.name, {}),
+          }
           for result in self.trials
         ],
         'failures': [
@@ -383,11 +387,16 @@ def _test_table(
   for name in sorted(names, key=lambda name: name.endswith('/mean')):
     scores = (str(spreads.get(name, '-')) for spreads in spreads_of_settings)
     baseline_cells = (
-      '' if name not in by_name else f'{by_name[name].mean:.4f}'
+      _format_mean(by_name[name]) if name in by_name else ''
       for by_name in baselines.values()
     )
     table.add_row(name, *baseline_cells, *scores)
   return table
+
+
+def _format_mean(spread: model_selection.Spread) -> str:
+  """Formats a mean. Without finite numbers, the result is '-'."""
+  return '-' if spread.mean is None else f'{spread.mean:.4f}'
 
 
 def write_page(

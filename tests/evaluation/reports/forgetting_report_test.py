@@ -12,6 +12,7 @@ from xlflax import cli
 from xlflax.evaluation import eval_task, result_store
 from xlflax.evaluation.metrics.example_statistics import Aggregate, Statistics
 from xlflax.evaluation.reports import forgetting_report
+from xlflax.training.checkpointing import run_directory
 from xlflax.utils import errors
 
 _RETRIEVAL = result_store.Group('retrieval', 'test', 'aaaa')
@@ -155,11 +156,17 @@ def _perplexities(scale, *, with_bytes):
 
 
 @pytest.mark.parametrize('with_bytes', [True, False])
-def test_perplexities_of_other_vocabularies_are_not_compared(
-  tmp_path, with_bytes
+@pytest.mark.parametrize(
+  'vocabularies',
+  [('start', 'more'), ('start', None), (None, 'more'), (None, None)],
+)
+def test_perplexities_of_other_or_unknown_vocabularies_are_not_compared(
+  tmp_path, with_bytes, vocabularies
 ):
   models, all_losses = [], []
-  for name, scale in (('start', 3), ('more', 2)):
+  for name, scale, vocabulary in zip(
+    ('start', 'more'), (3, 2), vocabularies, strict=True
+  ):
     losses, by_metric = _perplexities(scale, with_bytes=with_bytes)
     metrics, files = {}, {}
     for metric, parts in by_metric.items():
@@ -177,7 +184,7 @@ def test_perplexities_of_other_vocabularies_are_not_compared(
     models.append(
       forgetting_report.ModelResults(
         name=name,
-        vocabularies=frozenset([name]),
+        vocabularies=frozenset([vocabulary]),
         results={_PERPLEXITY: (stored,)},
       )
     )
@@ -186,11 +193,38 @@ def test_perplexities_of_other_vocabularies_are_not_compared(
     with raises_error(errors.ConfigError, got='sl'):
       _compare(*models)
     return
-  changes, _ = _compare(*models)
+  changes, notes = _compare(*models)
   assert {change.metric for change in changes.values()} == {'bits_per_byte'}
+  [note] = notes
+  assert _PERPLEXITY.task in note
   before, after = (losses['en-sl'].sum() / 160 for losses in all_losses)
   assert changes['en-sl'].difference == pytest.approx(after - before)
   assert changes['en-sl'].better is True
+
+
+def test_perplexities_of_the_same_vocabulary_are_compared(tmp_path):
+  runs = []
+  for name in ('start', 'more'):
+    _, by_metric = _perplexities(2, with_bytes=True)
+    run = tmp_path / name
+    _store(run, _PERPLEXITY, 'perplexity', by_metric['perplexity'])
+    runs.append(run)
+
+  def compare():
+    return _compare(
+      *(forgetting_report.read_model(run.name, [run]) for run in runs)
+    )
+
+  # Without a recorded vocabulary, nothing can be compared.
+  with raises_error(errors.ConfigError, got='sl'):
+    compare()
+  for run in runs:
+    run_directory.write_json(
+      run / run_directory.MODEL, {'vocabulary': {'size': 20, 'hash': 'ab'}}
+    )
+  changes, notes = compare()
+  assert changes['en-sl'].metric == 'perplexity'
+  assert not notes
 
 
 def test_results_on_other_texts_are_not_compared(tmp_path):
@@ -220,20 +254,11 @@ def test_the_command_reads_runs_and_trials(tmp_path):
     _store(tmp_path / name, _RETRIEVAL, 'accuracy', _hits(rates), step=90)
     _store(tmp_path / name, _RETRIEVAL, 'accuracy', hits, step=100)
     expected[name] = hits['en-sl'].value
-    for trial in ('seed_0', 'seed_1'):
-      _store(
-        tmp_path / f'{name}_pos' / 'trials' / trial,
-        _TAGGING,
-        'accuracy',
-        {pair[3:]: hits[pair] for pair in _PAIRS},
-      )
-  # Baselines with randomly initialized parameters are not part of the model.
-  _store(
-    tmp_path / 'b_pos/trials/untrained,SEED=0',
-    _TAGGING,
-    'accuracy',
-    {pair[3:]: hits[pair] for pair in _PAIRS},
-  )
+    tagged = {10: {pair[3:]: hits[pair] for pair in _PAIRS}}
+    trials = {f'SEED={seed}': ('single', 10, tagged) for seed in (0, 1)}
+    # Baselines with randomly initialized parameters are not part of the model.
+    trials['untrained,SEED=0'] = 'untrained', 10, tagged
+    _write_grid(tmp_path / f'{name}_pos', trials, selected='single')
   output = tmp_path / 'report'
   arguments = [
     f'{name}={tmp_path / name},{tmp_path / name}_pos' for name in 'ab'
@@ -253,6 +278,59 @@ def test_the_command_reads_runs_and_trials(tmp_path):
   assert float(rows[0]['difference']) == content['changes'][0]['difference']
   assert 'en-sl' in (output / 'forgetting.md').read_text()
   assert 'en-sl' in (output / 'report.html').read_text()
+
+
+def _write_grid(output, trials, *, selected):
+  """Writes the results of trials, and the report of their grid.
+
+  Args:
+    output: Output directory of the grid.
+    trials: Right and wrong answers of each checkpoint by trial name, with the
+      setting and the selected step of the trial.
+    selected: Setting that the development set selects.
+  """
+  for name, (_, _, hits_by_step) in trials.items():
+    for step, hits in hits_by_step.items():
+      run = output / 'trials' / name
+      _store(run, _TAGGING, 'accuracy', hits, step=step)
+  grid = {
+    'selected': selected,
+    'trials': [
+      {'setting': setting, 'directory': name, 'step': step}
+      for name, (setting, step, _) in trials.items()
+    ],
+  }
+  (output / 'grid.json').write_text(json.dumps(grid))
+
+
+def test_only_the_selected_setting_and_step_of_a_grid_are_read(tmp_path):
+  all_hits = [
+    {pair[3:]: hits for pair, hits in _hits((rate,) * 3, seed=i).items()}
+    for i, rate in enumerate((0.1, 0.3, 0.5, 0.7, 0.9))
+  ]
+  _write_grid(
+    tmp_path,
+    {
+      'RATE=1,SEED=0': ('RATE=1', 20, {10: all_hits[0], 20: all_hits[1]}),
+      'RATE=2,SEED=0': ('RATE=2', 10, {10: all_hits[2], 20: all_hits[0]}),
+      'RATE=2,SEED=1': ('RATE=2', 20, {10: all_hits[1], 20: all_hits[3]}),
+      'untrained,RATE=2,SEED=0': ('untrained,RATE=2', 10, {10: all_hits[4]}),
+    },
+    selected='RATE=2',
+  )
+  model = forgetting_report.read_model('model', [tmp_path])
+  [results] = model.results.values()
+  assert [stored.result.metrics['accuracy/sl'] for stored in results] == [
+    all_hits[2]['sl'].value,
+    all_hits[3]['sl'].value,
+  ]
+
+
+def test_a_grid_without_a_selected_setting_is_rejected(tmp_path):
+  hits = {pair[3:]: hits for pair, hits in _hits((0.5,) * 3).items()}
+  _write_grid(tmp_path, {'SEED=0': ('single', None, {10: hits})}, selected=None)
+  with raises_error(errors.RunDirectoryError, where=str(tmp_path)):
+    forgetting_report.read_model('model', [tmp_path])
 
 
 def test_a_model_without_results(tmp_path, capsys):

@@ -10,7 +10,7 @@ import json
 import math
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from xlflax.evaluation import (
 from xlflax.evaluation.metrics import bootstrap
 from xlflax.evaluation.metrics.metric import Better
 from xlflax.evaluation.reports import run_pages, text
-from xlflax.storage import paths
+from xlflax.storage import checksums, paths
 from xlflax.training.checkpointing import run_directory
 from xlflax.utils import errors
 
@@ -31,8 +31,8 @@ JSON = 'forgetting.json'
 CSV = 'forgetting.csv'
 MARKDOWN = 'forgetting.md'
 OLD_MEAN = 'mean of old languages'
-_TRIALS = 'trials'  # of an output of `xlflax finetune`
-_UNTRAINED = 'untrained'  # prefix of the trials of --untrained
+# Folder of the trials in an output of `xlflax finetune`, and its report.
+_TRIALS, _GRID = 'trials', 'grid.json'
 _SIGNIFICANT = 0.05
 # Metrics of tokens, whose values depend on the vocabulary, and metrics of the
 # same tasks that do not.
@@ -58,13 +58,15 @@ class ModelResults:
 
   Attributes:
     name: Display name of the model.
-    vocabularies: Identities of the vocabularies of the model's runs.
-    results: Results of the last checkpoint by group. Several results of a group
+    vocabularies: Identities of the vocabularies of the model's runs. None
+      stands for a run without a recorded vocabulary.
+    results: Results of a checkpoint by group. The checkpoint is the last one,
+      or the one that a fine-tuning run selected. Several results of a group
       are those of fine-tuning runs with different seeds.
   """
 
   name: str
-  vocabularies: frozenset[str]
+  vocabularies: frozenset[str | None]
   results: Mapping[result_store.Group, tuple[StoredResult, ...]]
 
 
@@ -112,30 +114,35 @@ def read_model(name: str, directories: Sequence[pathlib.Path]) -> ModelResults:
   Args:
     name: Display name of the model.
     directories: Run directories, outputs of `xlflax evaluate --output`, and
-      outputs of `xlflax finetune`, all of the same model.
+      outputs of `xlflax finetune`, all of the same model. An output of
+      `xlflax finetune` contributes the selected checkpoints of the trials of
+      the selected setting. Other directories contribute the last checkpoint.
 
   Raises:
-    RunDirectoryError: If a directory contains no evaluation results.
+    RunDirectoryError: If a directory contains no evaluation results, or if a
+      grid has no selected setting.
   """
   results: dict[result_store.Group, list[StoredResult]] = {}
-  vocabularies = set()
+  vocabularies: set[str | None] = set()
   for directory in directories:
     has_results = False
-    for run in _run_directories(directory):
+    for run, selected_step in _list_runs(directory):
       for group, by_step in result_store.find_results(run).items():
-        steps = [step for step in by_step if isinstance(step, int)]
-        if not steps:
+        step = selected_step
+        if step is None:
+          steps = [step for step in by_step if isinstance(step, int)]
+          step = max(steps, default=None)
+        if step is None or step not in by_step:
           continue
         has_results = True
         folder = run / run_directory.EVALUATION / group.folder
         results.setdefault(group, []).append(
-          StoredResult(by_step[max(steps)], folder / str(max(steps)))
+          StoredResult(by_step[step], folder / str(step))
         )
       identity = run_directory.read_vocabulary_identity(
         result_store.run_of(run)
       )
-      if identity is not None:
-        vocabularies.add(str(identity))
+      vocabularies.add(None if identity is None else str(identity))
     if not has_results:
       raise errors.RunDirectoryError(
         f'The directory of the model {name!r} does not contain evaluation '
@@ -152,19 +159,45 @@ def read_model(name: str, directories: Sequence[pathlib.Path]) -> ModelResults:
   )
 
 
-def _run_directories(directory: pathlib.Path) -> list[pathlib.Path]:
-  """Returns the directory, or the trials of an output of `xlflax finetune`.
+def _list_runs(
+  directory: pathlib.Path,
+) -> list[tuple[pathlib.Path, int | None]]:
+  """Returns run directories, and the step that is selected in each of them.
 
-  Trials that start from random parameters (`--untrained`) are excluded.
+  The runs of an output of `xlflax finetune` are the trials of the setting that
+  was selected on the development set. Any other directory is a single run
+  without a selected step.
+
+  Raises:
+    RunDirectoryError: If the report of a grid is missing or damaged, or if no
+      setting is selected.
   """
   trials = directory / _TRIALS
   if not trials.is_dir():
-    return [directory]
-  return sorted(
-    path
-    for path in paths.list_directory(trials)
-    if path.is_dir() and not path.name.startswith(_UNTRAINED)
+    return [(directory, None)]
+
+  def find_selected(grid: dict[str, Any]) -> list[tuple[pathlib.Path, int]]:
+    return [
+      (trials / trial['directory'], trial['step'])
+      for trial in grid['trials']
+      if trial['setting'] == grid['selected']
+    ]
+
+  selected_runs = checksums.read_json(
+    directory / _GRID,
+    error=errors.RunDirectoryError,
+    message='The report of a hyperparameter grid cannot be read',
+    fix='Run the same `xlflax finetune` command again.',
+    convert=find_selected,
   )
+  if not selected_runs:
+    raise errors.RunDirectoryError(
+      'The hyperparameter grid has no selected setting, because no setting has '
+      'finished trials for all seeds',
+      where=str(directory),
+      fix='Run the same `xlflax finetune` command again to finish the trials.',
+    )
+  return selected_runs
 
 
 def compare_results(
@@ -236,29 +269,38 @@ def compare_results(
 def _comparable_metric(
   group: result_store.Group,
   stored: Sequence[StoredResult],
-  vocabularies: frozenset[str],
+  vocabularies: frozenset[str | None],
   notes: list[str],
 ) -> str:
   """Returns the primary metric, or one that does not depend on tokens.
 
-  If the vocabularies differ, perplexities of tokens cannot be compared. If the
-  result has no metric of the same text that can be compared, a note is added
-  and the result is ''.
+  Perplexities of tokens can only be compared if all runs have the same recorded
+  vocabulary. Otherwise, a note is added. If the result has no metric of the same
+  text that can be compared, the returned name is ''.
   """
   result = stored[0].result
   names = [
     name.partition('/')[0] for name in (*result.score_metrics, *result.metrics)
   ]
   primary = next(iter(names), '')
-  if primary not in _TOKEN_METRICS or len(vocabularies) < 2:
+  if primary not in _TOKEN_METRICS or (
+    len(vocabularies) == 1 and None not in vocabularies
+  ):
     return primary
+  reason = 'the vocabularies of the models differ'
+  if None in vocabularies:
+    reason = 'the vocabulary of a model is not recorded in its run directory'
   for metric in _TEXT_METRICS:
     if metric in names:
+      notes.append(
+        f'{group.task} ({group.split}): {metric} is compared instead of '
+        f'{primary}, because {reason}.'
+      )
       return metric
   notes.append(
-    f'{group.task} ({group.split}) is not compared, because the vocabularies '
-    'of the models differ. Use the task pseudo_perplexity, whose bits per byte '
-    'do not depend on the vocabulary.'
+    f'{group.task} ({group.split}) is not compared, because {reason}. Use the '
+    'task pseudo_perplexity, whose bits per byte do not depend on the '
+    'vocabulary.'
   )
   return ''
 

@@ -59,11 +59,18 @@ def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
     title.append('± or [ ]: 95 % interval')
   if not has_baseline:
     title.append('chance level unknown')
-  if metric == _TOKEN_METRIC and _have_different_vocabularies(runs):
-    title.append(
-      'the perplexities of the runs cannot be compared, because their '
-      'vocabularies differ'
-    )
+  if metric == _TOKEN_METRIC and len(runs) > 1:
+    vocabularies = {run.settings.get('vocabulary') for run in runs}
+    if None in vocabularies:
+      title.append(
+        'the perplexities of the runs cannot be compared, because the '
+        'vocabulary of a run is not recorded'
+      )
+    elif len(set(map(str, vocabularies))) > 1:
+      title.append(
+        'the perplexities of the runs cannot be compared, because their '
+        'vocabularies differ'
+      )
   languages = dict.fromkeys(
     code for run in runs for code in _training_languages(run)
   )
@@ -91,11 +98,6 @@ def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
       for part in parts
     ],
   )
-
-
-def _have_different_vocabularies(runs) -> bool:
-  """Returns whether the vocabularies of any two runs differ."""
-  return len({str(run.settings.get('vocabulary')) for run in runs}) > 1
 
 
 def _training_languages(run) -> list[str]:
