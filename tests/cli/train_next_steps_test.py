@@ -8,7 +8,12 @@ from tests.training import tiny
 from xlflax import cli
 from xlflax.cli import train_next_steps
 from xlflax.models import encoder_decoder, encoder_decoder_config
-from xlflax.objectives.finetuning import token_classification
+from xlflax.objectives.finetuning import (
+  reranking,
+  sequence_classification,
+  sequence_regression,
+  token_classification,
+)
 
 
 def _trainer(model=None, objectives=None):
@@ -66,6 +71,23 @@ def test_suggested_commands_are_valid(trainer, names):
   for arguments in lines:
     cli.parse(arguments[1], arguments[2:])
     assert any('runs/a b' in word for word in arguments)
+
+
+@pytest.mark.parametrize(
+  ('objective', 'file'),
+  [
+    (
+      sequence_classification.SequenceClassification(labels=('A', 'B')),
+      'classification',
+    ),
+    (sequence_regression.SequenceRegression(), 'regression'),
+    (reranking.Reranking(), 'reranking'),
+  ],
+)
+def test_the_evaluation_fits_the_head(objective, file):
+  trainer = _trainer(objectives=types.SimpleNamespace(objectives=[objective]))
+  evaluation, *_ = train_next_steps.next_commands(trainer, _RESULT)
+  assert f'--gin_file=evaluate/{file}.gin' in evaluation
 
 
 def test_log_next_steps(caplog):

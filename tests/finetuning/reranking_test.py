@@ -209,6 +209,62 @@ def test_a_reranker_is_trained_evaluated_and_exported(
 
 
 @pytest.mark.slow
+def test_a_regression_model_is_exported_with_one_label(
+  pretrained, lines, tmp_path
+):
+  pairs = [
+    (line['query'], text)
+    for line in lines
+    for text in (line['positive'], *line['negatives'])
+  ]
+  rows = [
+    f'{text}\t{paired_text}\t{5.0 if "Hund" in paired_text else 0.0}\n'
+    for text, paired_text in pairs
+  ]
+  (tmp_path / 'train.tsv').write_text(''.join(rows))
+  files = {'de': str(tmp_path / 'train.tsv')}
+  directory, folder = tmp_path / 'regression', tmp_path / 'exported'
+  command = [
+    *('train', '--gin_file=finetune/regression.gin'),
+    f'--model_dir={directory}',
+    f'--gin.INIT_FROM="{pretrained}"',
+    f'--gin.TRAIN_FILES={files}',
+    f'--gin.DEV_FILES={files}',
+    '--gin.EVALUATION=@during_training.Evaluation()',
+    *('--gin.EPOCHS=None', '--gin.TRAIN_STEPS=20', '--gin.BATCH_SIZE=8'),
+    *(f'--gin.LENGTH={_LENGTH}', '--gin.LEARNING_RATE=3e-3'),
+  ]
+  assert cli.main(command) == 0
+  command = ['convert', 'to-hf', str(directory), f'--output={folder}']
+  assert cli.main(command) == 0
+
+  long_text = ' '.join(line['positive'] for line in lines)
+  scored = [*pairs[:4], (pairs[0][0], long_text)]
+  scores = load_run(str(directory)).score_pairs(scored)
+  # The sigmoid of these scores differs from the scores.
+  assert np.ptp(scores) > 0.01 and scores.max() > 1
+  tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+  model = transformers.AutoModelForSequenceClassification.from_pretrained(
+    folder
+  ).eval()
+  inputs = tokenizer(scored, truncation=True, padding=True, return_tensors='pt')
+  assert inputs['input_ids'].shape[1] == _LENGTH
+  with torch.no_grad():
+    logits = model(**inputs).logits
+  assert logits.shape == (5, 1)
+  np.testing.assert_allclose(scores, logits[:, 0], atol=2e-5)
+  config = json.loads((folder / 'config.json').read_text())
+  assert config['sentence_transformers']['activation_fn'].endswith('Identity')
+  if importlib.util.find_spec('sentence_transformers') is not None:
+    import sentence_transformers
+
+    cross_encoder = sentence_transformers.CrossEncoder(
+      str(folder), device='cpu'
+    )
+    np.testing.assert_allclose(scores, cross_encoder.predict(scored), atol=2e-5)
+
+
+@pytest.mark.slow
 def test_a_teachers_margins_are_learned(pretrained, lines, tmp_path):
   directory = tmp_path / 'distilled'
   _train(

@@ -7,7 +7,6 @@ from typing import Any
 # Gin files in `evaluate/` by objective, if the names differ.
 _EVALUATION_FILES = {
   'sequence_classification': 'classification',
-  'sequence_regression': 'regression',
   'token_classification': 'tagging',
   'dependency_parsing': 'parsing',
 }
@@ -83,7 +82,7 @@ def next_commands(trainer: Any, result: dict[str, Any]) -> list[str]:
     ]
   corpus = shlex.quote(trainer.corpus or 'CORPUS')
   from xlflax.models import encoder_decoder
-  from xlflax.objectives.finetuning import finetuning_objective, reranking
+  from xlflax.objectives.finetuning import finetuning_objective
 
   if isinstance(trainer.model, encoder_decoder.EncoderDecoder):
     return [
@@ -93,9 +92,7 @@ def next_commands(trainer: Any, result: dict[str, Any]) -> list[str]:
       f'--gin_file=evaluate/translation.gin --corpus={corpus}',
     ]
   tasks = [
-    'reranking'
-    if isinstance(objective, reranking.Reranking)
-    else _EVALUATION_FILES.get(objective.name, objective.name)
+    _evaluation_file(objective)
     for objective in trainer.objectives.objectives
     if isinstance(objective, finetuning_objective.FineTuning)
   ]
@@ -113,3 +110,14 @@ def next_commands(trainer: Any, result: dict[str, Any]) -> list[str]:
     "--gin.TRAIN_FILES=\"{'en': 'FILE'}\" --output=DIR",
     export,
   ]
+
+
+def _evaluation_file(objective: Any) -> str:
+  """Returns the name of the gin file in `evaluate/` for an objective."""
+  from xlflax.objectives.finetuning import reranking, sequence_regression
+
+  if isinstance(objective, reranking.Reranking):
+    return 'reranking'
+  if isinstance(objective, sequence_regression.SequenceRegression):
+    return 'regression'
+  return _EVALUATION_FILES.get(objective.name, objective.name)

@@ -33,7 +33,7 @@ class Regression(head_task.HeadOnTexts):
   HEAD = sequence_regression.SequenceRegression
   ROWS = classification_featurizer.RegressionFeaturizer
   name: str = 'regression'
-  objective: str = 'sequence_regression'
+  objective: str = 'sequence_classification'
 
   @property
   def score_metrics(self) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from xlflax.evaluation import sentence_embedding
 from xlflax.interop.huggingface import (
   config_json,
   generation_config,
+  labeled_heads,
   onnx_files,
   sentence_modules,
 )
@@ -32,7 +33,6 @@ from xlflax.interop.huggingface.verification import (
   model_checks,
   tokenizer_checks,
 )
-from xlflax.objectives.finetuning import reranking
 from xlflax.storage import checksums, manifests, paths
 from xlflax.training import nonfinite_checks, param_tree
 from xlflax.training.checkpointing import (
@@ -198,14 +198,16 @@ def _write_max_length(folder: pathlib.Path, export: Export) -> None:
   """Writes the length to which the tokenizer truncates texts.
 
   `CrossEncoder` truncates text pairs to the length of the tokenizer, so the
-  tokenizer of a reranker has the length with which the run was fine-tuned.
+  tokenizer of a reranker or a regression model has the length with which the
+  run was fine-tuned.
   """
   path = folder / 'tokenizer_config.json'
   settings = config_json.read_json(path) if path.exists() else {}
   length = getattr(export.run.model.config, 'max_position_embeddings', None)
   objective = export.run.objectives.get(export.task.value)
   inputs = export.run.inputs.get(export.task.value, {})
-  if isinstance(objective, reranking.Reranking) and 'length' in inputs:
+  is_scorer = labeled_heads.is_trained_scorer(export.run, objective)
+  if is_scorer and 'length' in inputs:
     trained_length = int(inputs['length'])
     length = trained_length if length is None else min(length, trained_length)
   elif 'model_max_length' in settings:

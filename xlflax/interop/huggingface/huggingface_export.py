@@ -425,7 +425,7 @@ def _add_run_options(options, architecture, task, run, shapes, dtype):
       options['label2id'] = {f'LABEL_{i}': i for i in range(num_labels)}
     objective = run.objectives.get(task.value)
     options |= labeled_heads.label_options(objective, num_labels)
-    options |= labeled_heads.cross_encoder_options(objective)
+    options |= labeled_heads.cross_encoder_options(run, objective)
     if task is Task.SEQUENCE_CLASSIFICATION and objective is not None:
       options |= labeled_heads.style_options(
         architecture, run.model.config, objective, options

@@ -18,11 +18,11 @@ from xlflax.models import activations
 from xlflax.objectives.finetuning import (
   finetuning_objective,
   question_answering,
-  reranking,
   sequence_classification,
   sequence_regression,
   token_classification,
 )
+from xlflax.training.checkpointing import run_directory, saved_run
 from xlflax.utils import errors
 
 _QUESTION_LENGTH = 384  # Value of `max_seq_length` in run_qa.py, transformers.
@@ -139,7 +139,24 @@ def label_options(objective: Any, num_labels: int) -> dict[str, Any]:
   }
 
 
-def cross_encoder_options(objective: Any) -> dict[str, Any]:
+def is_trained_scorer(run: saved_run.SavedRun, objective: Any) -> bool:
+  """Returns whether a run trained a head that scores texts or text pairs.
+
+  The head of an imported model that was not trained further is not included,
+  because the options and the tokenizer of such a model remain unchanged.
+
+  Args:
+    run: Run with the head.
+    objective: Objective that trained the head, or None if it was not recorded.
+  """
+  return isinstance(objective, sequence_regression.SequenceRegression) and bool(
+    run_directory.read_trainer(run.directory)
+  )
+
+
+def cross_encoder_options(
+  run: saved_run.SavedRun, objective: Any
+) -> dict[str, Any]:
   """Returns the `config.json` options that `CrossEncoder` reads.
 
   By default, `sentence_transformers.CrossEncoder` applies a sigmoid to the
@@ -147,9 +164,10 @@ def cross_encoder_options(objective: Any) -> dict[str, Any]:
   run instead.
 
   Args:
+    run: Run with the head.
     objective: Objective that trained the head, or None if it was not recorded.
   """
-  if not isinstance(objective, reranking.Reranking):
+  if not is_trained_scorer(run, objective):
     return {}
   return {
     'sentence_transformers': {

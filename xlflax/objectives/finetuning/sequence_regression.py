@@ -24,10 +24,13 @@ class SequenceRegression(sequence_classification.SequenceClassification):
 
   Attributes:
     labels: Unused. A regression head has no class names.
+    name: Name of the objective, which prefixes its metrics and identifies its
+      head. With the default name, the head is exported to Hugging Face as a
+      sequence-classification head with one label.
   """
 
   labels: tuple[str, ...] = ()
-  name: str = 'sequence_regression'
+  name: str = 'sequence_classification'
 
   def __post_init__(self):
     finetuning.FineTuning.__post_init__(self)
