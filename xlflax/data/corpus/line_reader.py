@@ -271,12 +271,12 @@ def absolute_line_numbers(
     error_path, _, number = str(error.where).rpartition(':')
     if error_path != str(path) or not number.isdigit():
       raise
-    where = f'{path}:{int(number) + _lines_before(path, span.start)}'
+    line_number = int(number) + _lines_before(path, span.start)
     raise type(error)(
       error.what,
       got=error.got,
       expected=error.expected,
-      where=where,
+      where=errors.line_location(path, line_number),
       fix=error.fix,
     ) from error
 

@@ -368,7 +368,7 @@ def _read_zip(stream: BinaryIO, path: pathlib.Path):
       endings = ' and '.join(f'.{language}' for language in languages)
       raise errors.CorpusError(
         'A zip archive with sentence pairs must contain exactly one file for '
-        f'each language. The names of these files must end in {endings}',
+        f'each language. The names of the files must end in {endings}',
         got=', '.join(archive.namelist()[:6]),
         where=str(path),
       )

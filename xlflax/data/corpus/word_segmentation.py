@@ -172,7 +172,8 @@ def _icu_breakers():
   """
   return user_modules.import_optional(
     'icu4py.breakers',
-    'Word segmentation of a language without spaces requires icu4py',
+    'Word segmentation of a language that is written without spaces requires '
+    'the package icu4py',
     fix='Run `pip install icu4py`.',
   )
 
@@ -257,7 +258,7 @@ def chinese_words():
   """
   jieba = user_modules.import_optional(
     'jieba',
-    'Word segmentation of Chinese requires jieba',
+    'Word segmentation of Chinese requires the package jieba',
     fix='Run `pip install jieba`.',
   )
   jieba.setLogLevel(logging.WARNING)

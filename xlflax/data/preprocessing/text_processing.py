@@ -104,7 +104,7 @@ def split_sentences(text: str, language: str) -> list[str]:
   """
   sentencex = user_modules.import_optional(
     'sentencex',
-    'Sentence splitting requires sentencex',
+    'Sentence splitting requires the package sentencex',
     fix='Run `pip install ".[web]"` in a checkout of xlflax.',
   )
   sentences: list[str] = []
@@ -117,7 +117,7 @@ def _moses_steps(language: str, *, tokenize: bool) -> list:
   """Returns the steps of Moses processing as functions from text to text."""
   sacremoses = user_modules.import_optional(
     'sacremoses',
-    'Moses processing requires sacremoses',
+    'Moses processing requires the package sacremoses',
     fix='Run `pip install sacremoses`.',
   )
   normalizer = sacremoses.MosesPunctNormalizer(
