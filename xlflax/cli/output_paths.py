@@ -45,7 +45,7 @@ def check_differs(input_path: str, output: str, *, option: str) -> None:
   """
   if _absolute(input_path) == _absolute(output):
     raise errors.ConfigError(
-      f'--{option} must be a different path than the input {input_path}',
+      f'--{option} must differ from the path of the input, {input_path}',
       got=output,
     )
 

@@ -127,8 +127,8 @@ def _check_links_only(root: pathlib.Path) -> pathlib.Path:
   files = [p for p in root.rglob('*') if not (p.is_symlink() or p.is_dir())]
   if files or root.is_symlink():
     raise errors.RunDirectoryError(
-      'The directory for links to the text must contain only links, or must '
-      'not exist',
+      'The directory for links to the text must be new, or must contain only '
+      'links',
       got=str(files[0] if files else root),
       fix='Pass a different --output directory.',
     )

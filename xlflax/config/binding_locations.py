@@ -235,7 +235,7 @@ def _parse_all(text: str, path: str | None = None) -> Iterator[Any]:
     line = getattr(error, 'lineno', None) or 1
     source = text.splitlines()[line - 1].strip() if text else ''
     raise errors.ConfigError(
-      'A gin statement must have the form NAME = VALUE, where '
+      'A gin statement must have the form NAME = VALUE, where VALUE is '
       f'{command_line_bindings.VALUES}',
       got=source if path else f'--gin.{text}',
       where=errors.line_location(path, line)

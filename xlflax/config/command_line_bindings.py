@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from xlflax.utils import errors
 
 VALUES = (
-  'VALUE is a number, True, False, None, text in quotes, a list in [], %MACRO '
+  'a number, True, False, None, text in quotes, a list in [], %MACRO '
   'or @module.Class()'
 )
 _WORDS = ('True', 'False', 'None')
@@ -62,10 +62,7 @@ def _check_value(binding: str) -> None:
         'digits.'
       )
     raise errors.ConfigError(
-      f'The value of --gin.{name} cannot be parsed. In --gin.NAME=VALUE, '
-      f'{VALUES}',
-      got=value,
-      fix=fix,
+      f'The value of --gin.{name} must be {VALUES}', got=value, fix=fix
     )
   if not value:
     raise errors.ConfigError(
