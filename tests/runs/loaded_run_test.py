@@ -85,8 +85,8 @@ def test_parameters_of_another_step(run, eval_model):
 @pytest.mark.parametrize(
   'step, message',
   [
-    (30, 'do not have a checkpoint'),
-    ('best', 'selected by a metric'),
+    (30, 'Got: 30. Expected: one of the steps 10, 20.'),
+    ('best', '--metric_for_best_model=NAME'),
     ('newest', "'last', 'best' or 'untrained'"),
   ],
 )
@@ -224,7 +224,7 @@ def test_truncated_texts_are_logged(run, sentences, caplog):
       dict(languages='fr'),
       'no parameters for the requested language',
     ),
-    (['Hund'], dict(languages='de', layer=3), r'0 \(embeddings\) to 2'),
+    (['Hund'], dict(languages='de', layer=3), r'0 \(the embeddings\) to 2'),
     (['Hund'], dict(languages='de', layer='first'), "'first'"),
     (['Hund'], dict(languages='de', pooling='max'), 'mean'),
   ],

@@ -147,9 +147,9 @@ def read_run(directory: pathlib.Path, *, name: str) -> RunRecord:
   results = result_store.find_results(directory)
   if not (steps or losses or (results and run != directory)):
     raise errors.RunDirectoryError(
-      '`xlflax report` requires a run directory with checkpoints or '
-      'metrics.jsonl',
+      '`xlflax report` requires a run with checkpoints or metrics.jsonl',
       got=str(directory),
+      fix='Pass the directory of a run.',
     )
   return RunRecord(
     name=name,
