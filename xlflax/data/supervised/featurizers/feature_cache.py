@@ -127,11 +127,11 @@ class FeatureTable:
       arrays = npz_files.load_arrays(path)
       if int(arrays['format']) != FORMAT:
         raise ValueError(
-          f'the format version {int(arrays["format"])} is not supported'
+          f'The format version {int(arrays["format"])} is not supported.'
         )
     except (ValueError, OSError, KeyError, TypeError) as error:
       raise errors.CacheError(
-        f'The feature cache file cannot be read ({error})',
+        f'The feature cache file cannot be read: {error}',
         where=str(path),
         fix='Delete the file. It will be created again from the examples.',
       ) from error

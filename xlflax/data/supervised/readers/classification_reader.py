@@ -385,8 +385,8 @@ def _check_columns(columns: Columns) -> None:
   """Raises a ConfigError for a missing or unknown field."""
   if 'text' not in columns or set(columns) - set(_FIELDS):
     raise errors.ConfigError(
-      'The option `columns` must have the key text, and can have the keys '
-      'paired_text, label, id and language',
+      'The option `columns` must have the key `text`. It can also have the '
+      'keys `paired_text`, `label`, `id` and `language`',
       got=', '.join(columns),
     )
 

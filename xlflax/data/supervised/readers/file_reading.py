@@ -166,14 +166,14 @@ def read_csv(
   try:
     names = rows.fieldnames or ()
     if len(set(names)) < len(names):
-      raise csv.Error('The header contains a column name twice')
+      raise csv.Error('The header contains a column name twice.')
     for row in rows:
       if _WRONG_FIELD in row or _WRONG_FIELD in row.values():
-        raise csv.Error('The number of fields differs from the header')
+        raise csv.Error('The number of fields differs from the header.')
       yield rows.line_num, row
   except csv.Error as error:
     raise malformed_line_error(
-      f'The table cannot be parsed ({error})', path, rows.line_num
+      f'The table cannot be parsed: {error}', path, rows.line_num
     ) from error
 
 
