@@ -111,7 +111,7 @@ def test_japanese_without_mecab_is_of_characters(monkeypatch):
 def test_errors():
   with raises_error(errors.CorpusError, got=0):
     translation_metrics.bleu([], [[]], target_language='de')
-  with raises_error(errors.CorpusError, where='references 2', mentions=(1, 0)):
+  with raises_error(errors.CorpusError, mentions=('references', 2, 1, 0)):
     translation_metrics.chrf(['a'], [['a'], []])
   with raises_error(errors.ConfigError, got='list'):
     translation_metrics.bleu(['a'], ['a'], target_language='de')

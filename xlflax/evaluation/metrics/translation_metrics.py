@@ -270,6 +270,9 @@ def _check_references(hypotheses, references) -> None:
       fix='Pass [references] for a single reference per translation.',
     )
   for number, reference in enumerate(references, 1):
-    metric_checks.same_length(
-      reference, hypotheses, what='translations', where=f'references {number}'
-    )
+    if len(reference) != len(hypotheses):
+      raise errors.CorpusError(
+        f'List {number} of `references` must have one reference for each of '
+        f'the {len(hypotheses)} translations, but it has {len(reference)} '
+        'references'
+      )
