@@ -61,9 +61,9 @@ def register(name: str) -> Callable[[_Class], _Class]:
     registered_class = _classes.get(name)
     if registered_class is not None and _path(registered_class) != _path(cls):
       raise errors.ConfigError(
-        f'The name {name!r} is already registered for a different class',
+        f'The name {name!r} is already registered for the class '
+        f'{_path(registered_class)}. Every class must have a different name',
         got=_path(cls),
-        expected=f'a unique name; {name!r} is {_path(registered_class)}',
       )
     _classes[name] = cls
     _names[cls] = name
@@ -90,11 +90,11 @@ def find_class(name: str) -> type:
     _import_packages()
   if name not in _classes:
     raise errors.RunDirectoryError(
-      'A class that the run was trained with is not registered',
+      'The run was trained with a class that is not registered',
       got=name,
-      fix='Import the module that registers it: in a gin file, in Python, or '
-      'with --task_module=MODULE in commands with this option. The class needs '
-      'the decorator @xlflax.register(NAME).',
+      fix='Import the module that registers the class in a gin file or in Python, '
+      'or pass --task_module=MODULE to commands with this option. The class must '
+      'have the decorator @xlflax.register(NAME).',
     )
   return _classes[name]
 

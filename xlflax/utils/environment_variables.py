@@ -50,10 +50,9 @@ def check_variables(environment: Mapping[str, str]) -> None:
     value = environment.get(name, '')
     if value and value.lower() not in accepted:
       raise errors.ConfigError(
-        'xlflax does not support this value of an environment variable',
-        got=f'{name}={value}',
-        expected=f'{name} to be unset, or ' + ' or '.join(accepted),
-        where='environment variables',
+        f'The environment variable {name} has a value that xlflax does not '
+        f'support. It must be unset or set to {" or ".join(accepted)}',
+        got=value,
         fix=f'Unset {name}.',
       )
 

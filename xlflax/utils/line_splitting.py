@@ -59,9 +59,9 @@ def read_numbered_lines(
   for number, line in enumerate(split_lines(stream), start=1):
     if len(line) > MAX_LINE_BYTES:
       raise errors.CorpusError(
-        'A line of a text file is too long',
-        got=f'more than {MAX_LINE_BYTES:,} bytes',
-        where=f'{path}:{number}',
+        'A line of a text file must not be longer than '
+        f'{MAX_LINE_BYTES:,} bytes',
+        where=errors.line_location(path, number),
         fix="Check that the file's format matches its name.",
       )
     yield number, line.removeprefix(BOM * (number == 1))

@@ -176,9 +176,9 @@ def _module_name(module: str, where: str) -> str:
   *packages, stem = path.relative_to(root).with_suffix('').parts
   if '.' in stem:
     raise errors.ConfigError(
-      'The file name of a module contains a dot',
+      'The file name of a module must not contain dots before the extension, as '
+      'in my_module.py',
       got=module,
-      expected='a name without dots, such as my_module.py',
       where=where,
     )
   return '.'.join(packages if stem == '__init__' else (*packages, stem))
@@ -189,9 +189,9 @@ def _check_file(imported: Any, module: str, where: str) -> None:
   file = getattr(imported, '__file__', None)
   if file is None or not os.path.samefile(file, _expand(module)):
     raise errors.ConfigError(
-      'A different module has the same name',
+      'The name of the module is already used by a different module, '
+      f'{file or imported!r}',
       got=module,
-      expected=f'a file name that differs from that of {file or imported!r}',
       where=where,
       fix='Rename the file.',
     )
@@ -252,8 +252,7 @@ def _import_error(
   elif re.search(r'\bcorpus\.(mono|parallel)\b', text):
     fix = CORPUS_TASKS
   return errors.ConfigError(
-    f'The module {module} cannot be imported',
-    got=f'{type(error).__name__}: {text}',
+    f'The import of the module {module} raised {type(error).__name__}: {text}',
     where=place,
     fix=fix,
   )
@@ -311,7 +310,8 @@ def import_optional(name: str, needs: str, *, fix: str) -> Any:
 
   Args:
     name: The name of the module.
-    needs: The start of the error message, such as 'Plots require matplotlib'.
+    needs: The sentence of the error message that explains why the package is
+      required, such as 'Plots require matplotlib'.
     fix: The instruction that installs the package.
 
   Raises:
@@ -320,6 +320,7 @@ def import_optional(name: str, needs: str, *, fix: str) -> Any:
   try:
     return importlib.import_module(name)
   except ImportError as error:
+    package = name.partition('.')[0]
     raise errors.ConfigError(
-      f'{needs}, which is not installed', fix=fix
+      f'The package {package} is not installed. {needs}', fix=fix
     ) from error

@@ -116,7 +116,7 @@ _VALIDATED = '__xlflax_validated__'
 _UNIONS = (typing.Union, types.UnionType)
 _MAX_REPR_LENGTH = 80
 # Parts of pydantic's messages that the fields of an error repeat.
-_PREFIX = re.compile(r'^Input should be |, got .*')
+_PREFIX = re.compile(r'^(?:Input should be |Value error, )|, got .*')
 
 
 def validate_fields(cls: _Class) -> _Class:
@@ -578,10 +578,10 @@ def _invalid_call(
       )
     if kind == 'unexpected_positional_argument':
       return errors.ConfigError(
-        f'{name} accepts fewer positional arguments',
+        f'{name} was called with too many positional arguments',
         got=detail['input'],
-        expected=f'keyword arguments, one of {", ".join(names)}',
         where=name,
+        fix=f'Pass the following arguments by keyword: {", ".join(names)}.',
       )
   missing = [
     str(detail['loc'][0])
@@ -592,7 +592,6 @@ def _invalid_call(
   if not invalid:
     return errors.ConfigError(
       f'{name} requires {", ".join(f"`{key}`" for key in missing)}',
-      got=f'no {", ".join(missing)}',
       where=name,
       fix=f'Pass {name}({missing[0]}=...), or bind it in a gin file or with '
       f'--gin.{name}.{missing[0]}=VALUE.',
@@ -641,7 +640,7 @@ def _invalid_value(
     _PREFIX.sub('', message) for other, _, message in resolved if other == path
   )
   return errors.ConfigError(
-    f'Invalid value for `{name}`',
+    f'The value of `{name}` is invalid',
     got=_shorten(invalid),
     expected=_description(hint) or ' or '.join(expected),
     where=(where or name) + path + suffix,

@@ -68,7 +68,7 @@ def test_sizes_that_no_tensor_has(folder, option, size):
   _edit(folder, **{option: size})
   error = _refused(
     folder,
-    'do not match the shapes|Invalid value for|do not match the model',
+    'do not match the shapes|is invalid|do not match the model',
     scan_layers=False,
   )
   assert str(size) in error.got
