@@ -113,14 +113,15 @@ def read_moses(
   )
   for first_item, second_item in numbered_lines:
     if first_item is None or second_item is None:
-      longer, item = (
-        (first, first_item) if second_item is None else (second, second_item)
+      longer, shorter, item = (
+        (first, second, first_item)
+        if second_item is None
+        else (second, first, second_item)
       )
       raise errors.CorpusError(
-        'The two line-aligned files have different numbers of lines',
-        got=f'more lines in {longer}',
-        where=f'{longer}:{item[0]}',
-        expected=f'the same number of lines in {first} as in {second}',
+        'Line-aligned files must have the same number of lines, but '
+        f'{longer} has more lines than {shorter}',
+        where=errors.line_location(longer, item[0]),
       )
     first_number, first_line = first_item
     second_number, second_line = second_item
@@ -144,9 +145,7 @@ def _add_files(name, languages, reader, files) -> seqio.Task:
   for path in itertools.chain.from_iterable(files.values()):
     if not path.is_file():
       raise errors.CorpusError(
-        'A text file of the task does not exist',
-        got=str(path),
-        where=f'task {name}',
+        f'A text file of the task {name!r} does not exist', got=str(path)
       )
 
   def fingerprint(split: str) -> tuple[corpus_files.Fingerprint, ...]:

@@ -47,12 +47,10 @@ def _create_copy_converter(
       name = output_name(path)
       if name in file_names:
         raise errors.CorpusError(
-          'Two downloaded files would have the same name in the output folder',
-          got=f'{path}, written as {name}',
+          'Two downloaded files would have the same name in the output folder. '
+          f'The second one is {path}, which would be written as {name}',
           where=str(source),
-          fix=(
-            'Pass the folder that contains only one of the files as --input.'
-          ),
+          fix='Pass the folder that contains only one of the files as --input.',
         )
       target = output / name
       target.parent.mkdir(parents=True, exist_ok=True)
@@ -125,17 +123,17 @@ def convert_flores_plus(
   english = sentences.pop('eng_Latn', None)
   if english is None:
     raise errors.CorpusError(
-      'The English sentences of FLORES+ are missing',
-      expected='devtest/eng_Latn.parquet, .jsonl or .devtest',
+      'The folder does not contain the English sentences of FLORES+, which are '
+      'stored in devtest/eng_Latn.parquet, .jsonl or .devtest',
       where=str(source),
     )
   file_names = []
   for language, lines in sentences.items():
     if len(lines) != len(english):
       raise errors.CorpusError(
-        'A language of FLORES+ has another number of sentences than English',
-        got=f'{len(lines)} sentences in {language}',
-        expected=f'{len(english)} sentences',
+        f'The files of FLORES+ must contain the same number of sentences in '
+        f'every language, but {language} has {len(lines)} sentences and English '
+        f'has {len(english)}',
         where=str(source),
         fix='Download the files again.',
       )

@@ -122,16 +122,15 @@ def convert(name: str, input_dir: str, output: str) -> list[str]:
     raise errors.ConfigError(
       'The data set can be read without a conversion',
       got=name,
-      expected=data.use,
-      where='--input',
+      fix=f'Use the data set as follows: {data.use}.',
     )
   output_path = paths.to_local_path(output, where='--output')
   file_names = data.convert(source, output_path)
   if not file_names:
     raise errors.CorpusError(
-      "The folder does not contain the data set's files",
+      'The folder does not contain the files of the data set',
       got=str(source),
-      expected=data.fetch,
+      fix=f'Follow the download instructions: {data.fetch}.',
     )
   return file_names
 

@@ -109,11 +109,11 @@ class WebCorpus:
       if paths := sorted(directory.glob(pattern)):
         return paths
     raise errors.CorpusError(
-      'A web corpus has no files for a language',
-      got=f'no file that matches {" or ".join(patterns)}',
+      f'The directory must contain a file of the corpus {self.name} whose name '
+      f'matches {" or ".join(patterns)}',
       where=str(directory),
-      fix=f'Download the files to this directory, or unset '
-      f'{DIRECTORY_VARIABLE} to stream the text.',
+      fix='Download the files to this directory. To stream the text instead, '
+      f'unset {DIRECTORY_VARIABLE}.',
     )
 
   def read_documents(
@@ -133,10 +133,11 @@ class WebCorpus:
       text = record_reader.get_field(record, self.text_field)
       if not isinstance(text, str):
         raise errors.BadRecordError(
-          f'The column {self.text_field} of a record contains no text',
-          got=f'a record with the columns {", ".join(map(str, record))}',
-          expected='a column that contains text',
-          where=f'{where}:{number}',
+          'The columns of a record must include the text of the document, which '
+          'must be a string',
+          got=', '.join(map(str, record)),
+          expected=self.text_field,
+          where=errors.line_location(where, number),
         )
       if not self.has_blank_lines:
         if self.has_escaped_line_ends:
@@ -317,9 +318,9 @@ def _document_rows(
     number = _published_counts().get((corpus.name, code))
     if split != task_registry.TRAIN or number is None:
       raise errors.CorpusError(
-        'The number of documents of a streamed corpus is not published',
-        where=f'{corpus.name}, language {code}, split {split}',
-        fix=f'Set fixed rates in the mixture, or download the corpus and set '
+        'The number of documents of the streamed corpus '
+        f'{corpus.name} is not published for language {code} and split {split}',
+        fix='Set fixed rates in the mixture, or download the corpus and set '
         f'{DIRECTORY_VARIABLE}.',
       )
     return number

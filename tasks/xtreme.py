@@ -86,9 +86,9 @@ def register(directory: str, *, prefix: str = 'xtreme') -> Registered:
       supervised_tasks.add_labeled_mixture(mixtures[-1], task_names)
   if not names:
     raise errors.CorpusError(
-      'The folder does not contain any XTREME files',
+      'The folder must contain folders of XTREME, such as xnli, udpos, panx, '
+      'squad or xquad',
       got=directory,
-      expected='folders such as xnli, udpos, panx, squad, xquad',
     )
   for sentence in missing:
     logging.warning('%s', sentence)
@@ -119,9 +119,9 @@ def register_treebanks(directory: str, *, prefix: str = 'ud') -> Registered:
       )
   if not files:
     raise errors.CorpusError(
-      'The folder does not contain any treebanks',
+      'The folder must contain treebanks, which are files such as '
+      'UD_English-EWT/en_ewt-ud-dev.conllu',
       got=directory,
-      expected='files such as UD_English-EWT/en_ewt-ud-dev.conllu',
     )
   names = [
     supervised_tasks.add_labeled_task(

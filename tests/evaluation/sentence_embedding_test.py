@@ -224,7 +224,7 @@ def test_layer_and_style_of_a_task_are_noted(published):
     atol=1e-6,
   )
   with raises_error(
-    errors.ConfigError, got='qeury', where='Run.encode.prompt_name'
+    errors.ConfigError, got='qeury', mentions=('Run.encode', 'prompt_name')
   ):
     run.encode(TEXTS, prompt_name='qeury')
 

@@ -111,14 +111,14 @@ def test_a_failed_trial_is_tried_again(run):
 
 def test_another_configuration_in_the_folder(run):
   run('LEARNING_RATE=0.2')
-  with raises_error(errors.RunDirectoryError, where='--output'):
+  with raises_error(errors.RunDirectoryError, mentions='--output'):
     run('LEARNING_RATE=0.2', bindings=('SEED=3',))
 
 
 def test_scores_of_another_metric_are_not_taken_for_this_ones(run):
   """The best checkpoint by the new one may be gone."""
   first = run('LEARNING_RATE=0.2,0.4')
-  with raises_error(errors.RunDirectoryError, where='--output'):
+  with raises_error(errors.RunDirectoryError, mentions='--output'):
     run('LEARNING_RATE=0.2,0.4', select='dev/f1/en')
   assert fakes.CALLS == []
   assert run('LEARNING_RATE=0.2,0.4').to_json() == first.to_json()
@@ -141,7 +141,7 @@ def test_scores_of_two_dev_sets_are_not_compared(
     with contextlib.suppress(KeyboardInterrupt):
       run('LEARNING_RATE=0.2')
   other = ("dev/fakes.Counted.scores=(('en', 0.1),)",)
-  with raises_error(errors.RunDirectoryError, where='--output'):
+  with raises_error(errors.RunDirectoryError, mentions='--output'):
     run(
       'LEARNING_RATE=0.2', bindings=other, on_config_mismatch=on_config_mismatch
     )
@@ -198,12 +198,12 @@ def test_what_a_finished_trial_began_from(make_run, pretrained, tmp_path):
   source.rename(moved)
   assert begin(moved) == first and fakes.CALLS == []
   text.write_text('a\nb\n')
-  with raises_error(errors.RunDirectoryError, where='--output'):
+  with raises_error(errors.RunDirectoryError, mentions='--output'):
     begin(moved)
   text.write_text('a\n')
   assert begin(moved) == first
   make_run(moved, [2])
-  with raises_error(errors.RunDirectoryError, where='--output'):
+  with raises_error(errors.RunDirectoryError, mentions='--output'):
     begin(moved)
   assert fakes.CALLS == []
 
@@ -249,7 +249,7 @@ def test_one_trial_without_a_metric(run, tmp_path):
 
 def test_several_settings_need_a_metric(run):
   with raises_error(
-    errors.ConfigError, where='--metric_for_best_model', mentions=2
+    errors.ConfigError, mentions=('--metric_for_best_model', 2)
   ):
     run('LEARNING_RATE=0.2,0.4', select=None)
   assert fakes.CALLS == []
@@ -324,7 +324,7 @@ def test_directions(tmp_path, training_gin, fake_training):
   assert fake_training == ['single', 'counted', 'single', 'counted']
   table = (tmp_path / 'out' / 'directions.counted.csv').read_text()
   assert table.splitlines()[0] == 'train,en,fr,gap'
-  with raises_error(errors.ConfigError, where='--train_languages'):
+  with raises_error(errors.ConfigError, mentions='--train_languages'):
     finetune_grid.finetune_directions(
       languages=['en', 'fr'],
       output=str(tmp_path / 'other'),

@@ -114,7 +114,7 @@ def test_a_setting_without_all_seeds_is_not_selected(status):
 
 def test_several_settings_need_a_metric():
   with raises_error(
-    errors.ConfigError, where='--metric_for_best_model', mentions=2
+    errors.ConfigError, mentions=('--metric_for_best_model', 2)
   ):
     model_selection.check_metric(None, 2)
   model_selection.check_metric(None, 1)

@@ -24,12 +24,12 @@ def test_an_axis_is_read(text, values):
 
 @pytest.mark.parametrize('text', ['LEARNING_RATE', '=1', 'A=', 'a b=1'])
 def test_a_wrong_axis(text):
-  with raises_error(errors.ConfigError, where='--grid'):
+  with raises_error(errors.ConfigError, got=text, mentions='--grid'):
     hyperparameter_grid.parse_axis(text)
 
 
 def test_a_value_twice():
-  with raises_error(errors.ConfigError, got='A=1,2,1', where='--grid'):
+  with raises_error(errors.ConfigError, got='A=1,2,1', mentions='--grid'):
     hyperparameter_grid.parse_axis('A=1,2,1')
 
 
@@ -66,14 +66,14 @@ def test_names_are_names_of_folders():
 
 
 def test_trials_of_one_folder_are_refused():
-  with raises_error(errors.ConfigError, got='FILE=a_b', where='--grid'):
+  with raises_error(errors.ConfigError, got='FILE=a_b', mentions='--grid'):
     hyperparameter_grid.expand_grid(
       [hyperparameter_grid.parse_axis("FILE='a/b','a_b'")]
     )
 
 
 def test_two_axes_of_one_macro():
-  with raises_error(errors.ConfigError, got='A, A', where='--grid'):
+  with raises_error(errors.ConfigError, got='A, A', mentions='--grid'):
     hyperparameter_grid.expand_grid(
       [
         hyperparameter_grid.Axis('A', ('1',)),

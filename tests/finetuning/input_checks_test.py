@@ -172,7 +172,7 @@ def test_sequences_that_are_too_long_for_the_model_are_rejected(run, write):
 def test_a_selection_metric_requires_development_files(run, write):
   train = f'--gin.TRAIN_FILES={ {"en": write("train", _CONLLU)}!r}'
   with raises_error(
-    errors.ConfigError, got='DEV_FILES={}', where='--metric_for_best_model'
+    errors.ConfigError, mentions=('DEV_FILES', '--metric_for_best_model')
   ):
     run(train, '--metric_for_best_model=tagging/accuracy/en')
 

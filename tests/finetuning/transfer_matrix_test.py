@@ -60,5 +60,7 @@ def test_without_a_score_there_is_a_table_only(matrix, tmp_path):
 
 @pytest.mark.parametrize('languages', [['en'], ['en', 'en']])
 def test_directions_are_between_languages(languages):
-  with raises_error(errors.ConfigError, where='--train_languages'):
+  with raises_error(
+    errors.ConfigError, got=','.join(languages), mentions='--train_languages'
+  ):
     transfer_matrix.check_directions(languages)

@@ -217,8 +217,8 @@ def test_truncated_texts_are_logged(run, sentences, caplog):
   'texts, options, message',
   [
     ('Hund', dict(languages='de'), 'into a list'),
-    (['Hund'], {}, 'Run.encode.languages'),
-    (['Hund'], dict(languages=['de', 'ja']), '2 languages for 1 texts'),
+    (['Hund'], {}, 'languages.*Run.encode'),
+    (['Hund'], dict(languages=['de', 'ja']), 'languages, 2, .*texts, 1'),
     (
       ['Hund'],
       dict(languages='fr'),
@@ -255,7 +255,7 @@ def test_evaluate_needs_a_readable_checkpoint(directory, tmp_path, corpus):
   task = evaluation.Retrieval(
     source=evaluation.ParallelCorpus(directory=corpus)
   )
-  with pytest.raises(errors.CheckpointError, match='at step 20'):
+  with pytest.raises(errors.CheckpointError, match='step 20'):
     _open(copy).evaluate([task])
 
 

@@ -55,7 +55,7 @@ def test_tsv_files(tmp_path, name):
 
 
 def test_missing_files(tmp_path, name):
-  with raises_error(errors.CorpusError, where=f'task {name}'):
+  with raises_error(errors.CorpusError, mentions=repr(name)):
     opus.add_tsv_task(
       name, languages=('en', 'sw'), files={'train': tmp_path / 'none.tsv'}
     )

@@ -254,7 +254,9 @@ def test_mistakes(tmp_path):
     public_data.find_data_set('sib')
   with raises_error(errors.CorpusError, mentions='data/annotated'):
     public_data.convert('sib200', str(tmp_path), str(tmp_path / 'out'))
-  with raises_error(errors.ConfigError, got='flores200', where='--input'):
+  with raises_error(
+    errors.ConfigError, got='flores200', mentions='--tasks=flores'
+  ):
     public_data.convert('flores200', str(tmp_path), str(tmp_path / 'out'))
   (tmp_path / 'dev-v1.1.json').write_text('{}')
   digest = hashlib.sha256(b'{}').hexdigest()

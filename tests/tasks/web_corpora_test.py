@@ -242,7 +242,7 @@ def test_rates_of_streamed_corpora_use_published_sizes(monkeypatch):
   monkeypatch.delenv(web_corpora.DIRECTORY_VARIABLE, raising=False)
   assert task_registry.num_examples('fineweb2.sw') == 1206300
   with raises_error(
-    errors.CorpusError, where='hplt3, language swh_Latn, split train'
+    errors.CorpusError, mentions=('hplt3', 'swh_Latn', 'train')
   ):
     task_registry.num_examples('hplt3.sw')
 

@@ -84,11 +84,11 @@ def _find_package_file(package: str) -> str:
   spec = importlib.util.find_spec(package)
   if spec is None or spec.origin is None:
     raise errors.CorpusError(
-      'The demo requires a package that is not installed',
+      'The demo requires the dependencies of xlflax, which include packages with '
+      'message catalogs, and SeqIO and TensorFlow to write a token cache. One of '
+      'these packages is not installed',
       got=package,
-      expected='the dependencies of xlflax, which include packages with '
-      'message catalogs, and SeqIO and TensorFlow to write a token cache',
-      fix=f'Run pip install {package}.',
+      fix=f'Run `pip install {package}`.',
     )
   return spec.origin
 
@@ -109,9 +109,9 @@ def read_messages(language: str, directory: pathlib.Path) -> dict[str, str]:
   paths = _catalog_paths(_DJANGO_LOCALES.get(language, language), directory)
   if not paths:
     raise errors.CorpusError(
-      f'Django does not have message catalogs for {language!r}',
+      f'Django does not have message catalogs for {language!r}. The language '
+      'must be one of the directories of django/conf/locale',
       where=directory,
-      expected='a language in django/conf/locale',
       fix=name_suggestions.suggest_language(language, LANGUAGES)
       or f'Choose one or more of the languages {", ".join(LANGUAGES[1:])}.',
     )

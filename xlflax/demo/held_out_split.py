@@ -67,10 +67,9 @@ def select_held_out(
       break
   if len(selected) < _MIN_MESSAGES:
     raise errors.CorpusError(
-      'Too few messages are translated into all requested languages',
-      got=f'{len(selected)} messages in {", ".join(messages)}',
-      expected=f'at least {_MIN_MESSAGES} messages',
-      where="Django's message catalogs",
+      f'The demo requires at least {_MIN_MESSAGES} messages that are translated '
+      'into all requested languages. The message catalogs of Django contain only '
+      f'{len(selected)} such messages in {", ".join(messages)}',
       fix='Choose fewer languages, or install a newer version of Django.',
     )
   return [candidates[index] for index in selected]

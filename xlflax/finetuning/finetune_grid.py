@@ -246,9 +246,8 @@ def finetune_directions(
   transfer_matrix.check_directions(languages)
   if arguments.get('test') is None and not arguments.get('test_tasks'):
     raise errors.ConfigError(
-      'A transfer matrix requires evaluation tasks for the test sets',
-      got='no test task',
-      where='--train_languages',
+      'The flag --train_languages requires evaluation tasks for the test sets, but no '
+      'task is configured',
       fix='Pass --eval_gin_file=evaluate/NAME.gin and --eval_gin.',
     )
   reports = {}
@@ -329,7 +328,7 @@ def evaluate_trial(
   ]
   if result.step is None:
     raise errors.ConfigError(
-      'The trial cannot be tested because it does not have a checkpoint',
+      'The trial cannot be tested, because it has no checkpoint',
       got=result.trial.name,
     )
   _LOG.info(

@@ -170,10 +170,8 @@ def _build_evaluation(
     if 'DEV_FILES' not in names or configuration.macro('DEV_FILES'):
       raise
     raise errors.ConfigError(
-      'Selecting a model by a metric requires a development set',
-      got='DEV_FILES={}',
-      expected='a development file of each language',
-      where='--metric_for_best_model',
+      'The flag --metric_for_best_model requires a development file for each language, '
+      'but the macro DEV_FILES is empty',
       fix="Pass --gin.DEV_FILES=\"{'en': 'FILE'}\".",
     ) from error
 
@@ -277,28 +275,33 @@ class TrialRunner:
     """Raises RunDirectoryError unless the recorded trial may be resumed."""
     if record.judged_by != self._selection_fingerprint(trial):
       raise errors.RunDirectoryError(
-        'The trial was evaluated with a different metric or dev set',
+        'The directory given with --output contains a trial that was evaluated '
+        'with a different metric or development set',
         got=str(record.directory),
-        where='--output',
-        fix='Pass a different --output. Scores on different dev sets cannot be '
-        'compared.',
+        fix='Pass a different --output. Scores on different development sets '
+        'cannot be compared.',
       )
     if self.on_config_mismatch is not run_directory.OnConfigMismatch.ERROR:
       return
     recorded_hashes = record.config.split()
     current_hashes = trial.fingerprint.split()
     if recorded_hashes[0] != current_hashes[0]:
-      message = 'The trial was run with a different configuration'
+      message = (
+        'The directory given with --output contains a trial with a different '
+        'configuration'
+      )
     elif record.is_final and recorded_hashes[-1] != current_hashes[-1]:
-      message = 'The trial was run from a different checkpoint, corpus or cache'
+      message = (
+        'The directory given with --output contains a trial that was started '
+        'from a different checkpoint, corpus or cache'
+      )
     else:
       return
     raise errors.RunDirectoryError(
       message,
       got=str(record.directory),
-      where='--output',
-      fix='Pass a different --output, or resume the trial with the new '
-      'settings with --on_config_mismatch=continue.',
+      fix='Pass a different --output. To resume the trial with the new settings, '
+      'pass --on_config_mismatch=continue.',
     )
 
   def _initial_fields(self, trial: MadeTrial) -> dict[str, Any]:

@@ -157,10 +157,10 @@ def mine_hard_negatives(
   ]
   if not lines:
     raise errors.CorpusError(
-      'None of the queries has enough negatives',
-      got=f'{len(documents)} documents',
-      expected=f'{mining.num_negatives} documents with a cosine of at most '
-      f'{mining.max_score_ratio} times that of the positive',
+      'None of the queries has enough negatives. Each query requires '
+      f'{mining.num_negatives} documents with a cosine of at most '
+      f'{mining.max_score_ratio} times that of the positive document. The '
+      f'file contains {len(documents)} documents',
       where=str(pairs),
       fix='Pass a smaller --num_negatives, or a larger --range_max or '
       '--max_score_ratio.',

@@ -100,14 +100,13 @@ def parse_axis(text: str) -> Axis:
     parsed_values = tuple(map(_to_gin_value, _split_values(values)))
   if not equals or not _MACRO_PATTERN.fullmatch(macro) or not parsed_values:
     raise errors.ConfigError(
-      'A grid axis must consist of a macro and its values',
+      'Each --grid axis must have the form MACRO=VALUE,VALUE, such as '
+      'LEARNING_RATE=1e-5,2e-5',
       got=text,
-      where='--grid',
-      expected='MACRO=VALUE,VALUE such as LEARNING_RATE=1e-5,2e-5',
     )
   if len(set(parsed_values)) < len(parsed_values):
     raise errors.ConfigError(
-      'A grid axis contains the same value twice', got=text, where='--grid'
+      'The values of each --grid axis must be different', got=text
     )
   return Axis(macro, parsed_values)
 
@@ -125,7 +124,7 @@ def expand_grid(axes: Sequence[Axis]) -> tuple[Trial, ...]:
   macros = [axis.macro for axis in axes]
   if len(set(macros)) < len(macros):
     raise errors.ConfigError(
-      'Two grid axes have the same macro', got=', '.join(macros), where='--grid'
+      'Each macro can be used in only one --grid axis', got=', '.join(macros)
     )
   trials = tuple(
     Trial(dict(zip(macros, values, strict=True)))
@@ -134,10 +133,9 @@ def expand_grid(axes: Sequence[Axis]) -> tuple[Trial, ...]:
   names = [trial.name for trial in trials]
   if len(set(names)) < len(names):
     raise errors.ConfigError(
-      'Two trials of the grid have the same directory name',
-      where='--grid',
+      'Two trials of the --grid have the same directory name. The values must '
+      'differ in letters, digits, or the characters . + -',
       got=next(name for name in names if names.count(name) > 1),
-      expected='values that differ in letters, digits, or the characters . + -',
     )
   return trials
 

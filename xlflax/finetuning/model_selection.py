@@ -148,8 +148,8 @@ def check_metric(metric: str | None, num_settings: int) -> None:
   """
   if metric is None and num_settings > 1:
     raise errors.ConfigError(
-      'A grid with several settings requires --metric_for_best_model',
-      got=f'{num_settings} settings',
-      where='--metric_for_best_model',
-      expected='a metric of the dev set, such as classification/accuracy/en',
+      f'A grid with {num_settings} settings requires --metric_for_best_model, '
+      'because the best setting is selected by a metric of the development set',
+      fix='Pass a metric such as '
+      '--metric_for_best_model=classification/accuracy/en.',
     )

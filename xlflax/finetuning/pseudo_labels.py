@@ -119,7 +119,6 @@ def pseudo_label(
       'The teacher must have exactly one TokenClassification objective',
       where=teacher,
       got=', '.join(run.objectives) or 'no objective',
-      expected='a single TokenClassification objective',
     )
   step = checkpoint_selection.select_checkpoints(
     run, 'last' if step is None else [step]
@@ -153,11 +152,11 @@ def pseudo_label(
       paths_by_part[part] = str(path)
   if result.failures:
     raise errors.CorpusError(
-      'Some languages could not be labeled',
+      'The text of some languages could not be labeled. The labels of the '
+      'following languages were written: '
+      f'{", ".join(paths_by_part) or "none"}',
       where=teacher,
       got='; '.join(map(str, result.failures)),
-      expected='labels for all languages (written: '
-      f'{", ".join(paths_by_part) or "none"})',
     )
   return paths_by_part
 

@@ -51,9 +51,9 @@ def check_exists(metric: str, tasks: Sequence[eval_task.EvalTask]) -> None:
         )
       return
   raise errors.ConfigError(
-    'None of the evaluation tasks in training reports this metric',
+    'The metric given with --metric_for_best_model is not reported by any '
+    'evaluation task in training',
     got=metric,
-    where='--metric_for_best_model',
     expected='; '.join(map(list_metrics, tasks))
     or 'evaluation tasks during training',
     fix=name_suggestions.did_you_mean(metric, suggestions),

@@ -73,10 +73,9 @@ def check_directions(languages: Sequence[str]) -> None:
   """Raises ConfigError unless there are at least two distinct languages."""
   if len(languages) < 2 or len(set(languages)) < len(languages):
     raise errors.ConfigError(
-      'A transfer matrix requires at least two distinct languages',
+      'The flag --train_languages must contain at least two different language codes, '
+      'such as en,fr,ja',
       got=','.join(languages),
-      where='--train_languages',
-      expected='distinct language codes such as en,fr,ja',
     )
 
 

@@ -113,10 +113,9 @@ def to_huggingface(
   """
   if isinstance(run.step, str):
     raise errors.CheckpointError(
-      'Only a saved checkpoint can be exported',
-      got=f'step {run.step!r}',
-      expected=f'one of the steps {run.steps}',
-      where='to_huggingface',
+      '`to_huggingface` can export only a saved checkpoint, but the run was '
+      f'loaded with step={run.step!r}',
+      expected=run.steps,
     )
   checked_export = huggingface_export.check_export(
     run.directory,

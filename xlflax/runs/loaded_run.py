@@ -412,10 +412,10 @@ class Run(saved_run.SavedRun):
       evaluation_report.write_report(store, tasks, failures=evaluated.failures)
     if len(evaluated.results) < len(tasks):
       raise errors.CheckpointError(
-        'The checkpoint cannot be evaluated',
+        f'The checkpoint of step {self.step} cannot be evaluated',
         got='; '.join(map(str, evaluated.failures))
         or 'a checkpoint that was deleted',
-        where=f'{self.directory} at step {self.step}',
+        where=self.directory,
       )
     return evaluated.results
 

@@ -48,11 +48,9 @@ def choose_step(
     return step
   if isinstance(step, str) and step not in ('last', 'best'):
     raise errors.ConfigError(
-      'The checkpoint does not exist',
+      "The argument `step` must be the step of a checkpoint, 'last', 'best' or 'untrained'",
       got=repr(step),
-      expected="the step of a checkpoint, 'last', 'best' or 'untrained'",
-      where='step',
-      fix=f'Pass step={step}'
+      fix=f'Pass step={step}.'
       if step.isdigit()
       else name_suggestions.did_you_mean(
         step, ('last', 'best', result_store.UNTRAINED)
@@ -73,11 +71,10 @@ def layer_index(eval_model: eval_task.EvalModel, layer: int | str) -> int:
   """
   if isinstance(layer, str) and layer != 'last':
     raise errors.ConfigError(
-      'The model does not have the requested layer',
+      "The argument `layer` of `Run.encode` must be 'last' or the index of a "
+      'layer',
       got=repr(layer),
-      expected="'last' or the index of a layer",
-      where='Run.encode.layer',
-      fix=f'Pass layer={layer}' if layer.lstrip('-').isdigit() else None,
+      fix=f'Pass layer={layer}.' if layer.lstrip('-').isdigit() else None,
     )
   index = -1 if isinstance(layer, str) else layer
   return hidden_states.layer_index(eval_model, index, where='Run.encode')
@@ -109,16 +106,15 @@ def language_ids(
   codes = [languages] * len(texts) if isinstance(languages, str) else languages
   if codes is None or len(codes) != len(texts):
     if codes is None:
-      message = 'The model requires the languages of the texts'
-      got = 'None'
+      problem = 'The model requires the languages of the texts'
     else:
-      message = 'The number of languages differs from the number of texts'
-      got = f'{len(codes)} languages for {len(texts)} texts'
+      problem = (
+        f'The number of languages, {len(codes)}, differs from the number of '
+        f'texts, {len(texts)}'
+      )
     raise errors.ConfigError(
-      message,
-      got=got,
-      expected='one language code for all texts, or one code per text',
-      where='Run.encode.languages',
+      f'{problem}. The argument `languages` of `Run.encode` must be one language '
+      'code for all texts, or one code for each text'
     )
   notes: list[str] = []
   ids = {
@@ -188,10 +184,10 @@ def select_prompt(encoding: SentenceEmbedding, name: str | None) -> str:
   )
   if name is not None and name not in accepted_names:
     raise errors.ConfigError(
-      'The run has no such prompt',
+      'The argument `prompt_name` of `Run.encode` must be the name of a prompt of '
+      'the run',
       got=repr(name),
       expected='one of ' + ', '.join(accepted_names),
-      where='Run.encode.prompt_name',
       fix=name_suggestions.did_you_mean(name, accepted_names)
       or 'Pass the text of the prompt as prompt=TEXT.',
     )

@@ -101,9 +101,8 @@ def attention_weights(
   """
   if not isinstance(eval_model.model, encoder.Encoder):
     raise errors.ConfigError(
-      'Attention weights are available only for encoders',
+      '`attention_weights` is supported only for encoders',
       got=type(eval_model.model).__name__,
-      where='Run.attention_weights',
     )
   spec = eval_model.vocabulary.spec
   second_prefix = {
@@ -126,9 +125,9 @@ def attention_weights(
   plan = parameter_sharing.get_sharing_plan(eval_model.model)
   if plan is not None and len(set(language_ids)) > 1:
     raise errors.ConfigError(
-      'A model with language-specific parameters reads texts in one language',
-      got=f'{len(set(language_ids))} languages',
-      where='Run.attention_weights',
+      '`attention_weights` requires texts in a single language, because the '
+      'model has language-specific parameters. The texts are in '
+      f'{len(set(language_ids))} languages'
     )
   weights = models_attention_weights.compute_attention_weights(
     eval_model.model,
@@ -164,10 +163,9 @@ def fill_mask(
   for text in texts:
     if text.count(MASK) != 1:
       raise errors.ConfigError(
-        'Each text must contain exactly one mask',
-        got=f'{text.count(MASK)} masks in {text!r}',
-        expected=f'{MASK} exactly once in each text',
-        where='Run.fill_mask.texts',
+        f'Each text must contain {MASK} exactly once, but a text contains it '
+        f'{text.count(MASK)} times',
+        got=repr(text),
       )
   vocabulary = eval_model.vocabulary
   spec = vocabulary.spec
@@ -192,10 +190,9 @@ def fill_mask(
     mask_position = len(left_ids[index])
     if mask_position >= text_states.shape[1]:
       raise errors.ConfigError(
-        "The mask is located beyond the model's maximum length",
-        got=f'token {mask_position + 1}',
-        expected=f'one of the first {text_states.shape[1]} tokens',
-        where='Run.fill_mask.texts',
+        'The mask must be one of the first '
+        f'{text_states.shape[1]} tokens, because the model cannot read longer '
+        f'sequences, but it is token {mask_position + 1}'
       )
     params = parameter_sharing.select_language_params(
       parameter_sharing.get_sharing_plan(eval_model.model),
