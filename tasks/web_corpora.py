@@ -109,8 +109,9 @@ class WebCorpus:
       if paths := sorted(directory.glob(pattern)):
         return paths
     raise errors.CorpusError(
-      f'The directory must contain a file of the corpus {self.name} whose name '
-      f'matches {" or ".join(patterns)}',
+      f'The directory does not contain files of the corpus {self.name} for the '
+      f'language {code}. The names of the files must match '
+      f'{" or ".join(patterns)}',
       where=str(directory),
       fix='Download the files to this directory. To stream the text instead, '
       f'unset {DIRECTORY_VARIABLE}.',
@@ -133,8 +134,8 @@ class WebCorpus:
       text = record_reader.get_field(record, self.text_field)
       if not isinstance(text, str):
         raise errors.BadRecordError(
-          'The columns of a record must include the text of the document, which '
-          'must be a string',
+          'A record must have a column that contains the text of the document as '
+          'a string',
           got=', '.join(map(str, record)),
           expected=self.text_field,
           where=errors.line_location(where, number),

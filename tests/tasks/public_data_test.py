@@ -255,7 +255,9 @@ def test_mistakes(tmp_path):
   with raises_error(errors.CorpusError, mentions='data/annotated'):
     public_data.convert('sib200', str(tmp_path), str(tmp_path / 'out'))
   with raises_error(
-    errors.ConfigError, got='flores200', mentions='--tasks=flores'
+    errors.ConfigError,
+    got='flores200',
+    mentions='evaluate/similarity_search.gin',
   ):
     public_data.convert('flores200', str(tmp_path), str(tmp_path / 'out'))
   (tmp_path / 'dev-v1.1.json').write_text('{}')

@@ -110,7 +110,7 @@ def read_messages(language: str, directory: pathlib.Path) -> dict[str, str]:
   if not paths:
     raise errors.CorpusError(
       f'Django does not have message catalogs for {language!r}. The language '
-      'must be one of the directories of django/conf/locale',
+      'must have a directory in django/conf/locale',
       where=directory,
       fix=name_suggestions.suggest_language(language, LANGUAGES)
       or f'Choose one or more of the languages {", ".join(LANGUAGES[1:])}.',

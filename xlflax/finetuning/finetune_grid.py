@@ -246,9 +246,9 @@ def finetune_directions(
   transfer_matrix.check_directions(languages)
   if arguments.get('test') is None and not arguments.get('test_tasks'):
     raise errors.ConfigError(
-      'The flag --train_languages requires evaluation tasks for the test sets, but no '
-      'task is configured',
-      fix='Pass --eval_gin_file=evaluate/NAME.gin and --eval_gin.',
+      'The flag --train_languages requires evaluation tasks for the test sets, '
+      'but no task is configured',
+      fix='Pass --eval_gin_file=evaluate/NAME.gin and --eval_gin NAME=VALUE.',
     )
   reports = {}
   for language in languages:

@@ -100,13 +100,14 @@ def parse_axis(text: str) -> Axis:
     parsed_values = tuple(map(_to_gin_value, _split_values(values)))
   if not equals or not _MACRO_PATTERN.fullmatch(macro) or not parsed_values:
     raise errors.ConfigError(
-      'Each --grid axis must have the form MACRO=VALUE,VALUE, such as '
-      'LEARNING_RATE=1e-5,2e-5',
+      'Each axis given with --grid must have the format MACRO=VALUE,VALUE, such '
+      'as LEARNING_RATE=1e-5,2e-5',
       got=text,
     )
   if len(set(parsed_values)) < len(parsed_values):
     raise errors.ConfigError(
-      'The values of each --grid axis must be different', got=text
+      'An axis given with --grid must not contain the same value twice',
+      got=text,
     )
   return Axis(macro, parsed_values)
 
@@ -124,7 +125,8 @@ def expand_grid(axes: Sequence[Axis]) -> tuple[Trial, ...]:
   macros = [axis.macro for axis in axes]
   if len(set(macros)) < len(macros):
     raise errors.ConfigError(
-      'Each macro can be used in only one --grid axis', got=', '.join(macros)
+      'Each macro must occur in only one axis given with --grid',
+      got=', '.join(macros),
     )
   trials = tuple(
     Trial(dict(zip(macros, values, strict=True)))
@@ -133,8 +135,9 @@ def expand_grid(axes: Sequence[Axis]) -> tuple[Trial, ...]:
   names = [trial.name for trial in trials]
   if len(set(names)) < len(names):
     raise errors.ConfigError(
-      'Two trials of the --grid have the same directory name. The values must '
-      'differ in letters, digits, or the characters . + -',
+      'The values given with --grid result in two trials with the same '
+      'directory name. The values must differ in letters, digits, or one of the '
+      "characters '.', '+' and '-'",
       got=next(name for name in names if names.count(name) > 1),
     )
   return trials

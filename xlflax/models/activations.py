@@ -84,7 +84,7 @@ def to_huggingface(name: str) -> str:
       'EncoderConfig.activation must be an activation function with a '
       'registered Hugging Face name',
       got=repr(name),
-      expected=f'one of {supported}',
+      expected='one of ' + supported,
       fix='Pass huggingface=(NAME,) to activations.register_activation.',
     )
   return huggingface_names[0]

@@ -180,8 +180,7 @@ class ObjectiveMixture:
     ):
       raise errors.ConfigError(
         '`schedule` must contain the index of every entry, from 0 to '
-        f'{len(self.entries) - 1}, and each group must contain an index at most '
-        'once',
+        f'{len(self.entries) - 1}, and must not repeat an index within a group',
         got=self.schedule,
       )
 

@@ -31,11 +31,11 @@ def split_sides(batch, *, objective: str) -> tuple[_Side, _Side]:
     batch_keys.select_side(batch, prefix) for prefix in ('', batch_keys.PAIRED)
   )
   if not second:
+    required_key = batch_keys.PAIRED + batch_keys.TOKEN_IDS
     raise errors.ConfigError(
       f'Objective {objective!r} requires the two texts of a pair as separate '
-      'sequences. The batch must contain '
-      f'{batch_keys.PAIRED}{batch_keys.TOKEN_IDS}, but it contains only the keys '
-      f'{sorted(batch)}',
+      f'sequences. The batch must contain {required_key}, but it contains only '
+      f'the keys {sorted(batch)}',
       fix='Use a dataset with ExampleLayout.DUAL or ExampleLayout.INTERLEAVED.',
     )
   return first, second

@@ -113,8 +113,8 @@ def language_ids(
         f'texts, {len(texts)}'
       )
     raise errors.ConfigError(
-      f'{problem}. The argument `languages` of `Run.encode` must be one language '
-      'code for all texts, or one code for each text'
+      'The argument `languages` of `Run.encode` must be one language code for all '
+      f'texts, or one code for each text. {problem}'
     )
   notes: list[str] = []
   ids = {

@@ -101,7 +101,7 @@ def attention_weights(
   """
   if not isinstance(eval_model.model, encoder.Encoder):
     raise errors.ConfigError(
-      '`attention_weights` is supported only for encoders',
+      '`Run.attention_weights` is supported only for encoders',
       got=type(eval_model.model).__name__,
     )
   spec = eval_model.vocabulary.spec
@@ -125,7 +125,7 @@ def attention_weights(
   plan = parameter_sharing.get_sharing_plan(eval_model.model)
   if plan is not None and len(set(language_ids)) > 1:
     raise errors.ConfigError(
-      '`attention_weights` requires texts in a single language, because the '
+      '`Run.attention_weights` requires texts in a single language, because the '
       'model has language-specific parameters. The texts are in '
       f'{len(set(language_ids))} languages'
     )
@@ -163,8 +163,8 @@ def fill_mask(
   for text in texts:
     if text.count(MASK) != 1:
       raise errors.ConfigError(
-        f'Each text must contain {MASK} exactly once, but a text contains it '
-        f'{text.count(MASK)} times',
+        f'`Run.fill_mask` requires that each text contains {MASK} exactly once, '
+        f'but a text contains it {text.count(MASK)} times',
         got=repr(text),
       )
   vocabulary = eval_model.vocabulary
@@ -190,9 +190,8 @@ def fill_mask(
     mask_position = len(left_ids[index])
     if mask_position >= text_states.shape[1]:
       raise errors.ConfigError(
-        'The mask must be one of the first '
-        f'{text_states.shape[1]} tokens, because the model cannot read longer '
-        f'sequences, but it is token {mask_position + 1}'
+        f'The mask of a text is token {mask_position + 1}, but the model can read '
+        f'only the first {text_states.shape[1]} tokens'
       )
     params = parameter_sharing.select_language_params(
       parameter_sharing.get_sharing_plan(eval_model.model),

@@ -176,8 +176,7 @@ def _module_name(module: str, where: str) -> str:
   *packages, stem = path.relative_to(root).with_suffix('').parts
   if '.' in stem:
     raise errors.ConfigError(
-      'The file name of a module must not contain dots before the extension, as '
-      'in my_module.py',
+      'The file name of a module must not contain a dot before the extension .py',
       got=module,
       where=where,
     )

@@ -570,7 +570,7 @@ def _invalid_call(
     kind, key = detail['type'], detail['loc'][0]
     if kind == 'unexpected_keyword_argument':
       return errors.ConfigError(
-        f'{name} has no {noun} `{key}`',
+        f'The {noun} `{key}` of {name} does not exist',
         got=key,
         expected=name_suggestions.format_choices(names),
         where=name,
@@ -591,7 +591,7 @@ def _invalid_call(
   invalid = [x for x in error.errors() if x['loc'][0] not in missing]
   if not invalid:
     return errors.ConfigError(
-      f'{name} requires {", ".join(f"`{key}`" for key in missing)}',
+      f'{name} requires a value for {", ".join(f"`{key}`" for key in missing)}',
       where=name,
       fix=f'Pass {name}({missing[0]}=...), or bind it in a gin file or with '
       f'--gin.{name}.{missing[0]}=VALUE.',

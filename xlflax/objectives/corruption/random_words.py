@@ -100,13 +100,13 @@ def _count_language_words(vocabulary: VocabularySpec) -> np.ndarray:
       if not count
     ]
     problem = (
-      f'this vocabulary has no words of {", ".join(empty_languages)}'
+      f'The vocabulary has no words of {", ".join(empty_languages)}'
       if empty_languages
-      else 'this vocabulary is shared by all languages and does not record them'
+      else 'The vocabulary is shared by all languages and does not record these words'
     )
     raise errors.VocabularyError(
       "random_words='language' requires a vocabulary that records the words of "
-      f'each language, but {problem}',
+      f'each language. {problem}',
       fix='Train the vocabulary with `xlflax vocab` and '
       '--vocab_sharing=shared, none or separate, or set '
       "random_words='vocabulary'.",
