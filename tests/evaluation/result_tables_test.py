@@ -8,7 +8,7 @@ import rich.console
 
 from tests.errors import assert_mentions
 from xlflax.evaluation import eval_task, result_store, result_tables
-from xlflax.evaluation.metrics import example_statistics
+from xlflax.evaluation.metrics import bootstrap, example_statistics
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -238,3 +238,75 @@ def test_the_mean_of_perplexities_is_geometric():
   lines = _printed({20: result}, task, languages=('de', 'en'))
   [last] = [line for line in lines if 'vocabulary' in line]
   assert last[-1] == '100.000'
+
+
+def _write_statistics(folder, hits):
+  """Writes right and wrong answers, and returns the result."""
+  folder.mkdir(parents=True, exist_ok=True)
+  single = {'accuracy': example_statistics.Statistics(np.array(hits, float))}
+  for name, text in eval_task.statistics_files('de', single).items():
+    (folder / name).write_text(text)
+  return eval_task.EvalResult(metrics={'accuracy/de': float(np.mean(hits))})
+
+
+def test_intervals_of_an_unchanged_result_are_computed_once(
+  tmp_path, monkeypatch
+):
+  num_bootstraps = 0
+  bootstrap_scores = bootstrap.bootstrap_scores
+
+  def count_bootstrap(*arguments, **options):
+    nonlocal num_bootstraps
+    num_bootstraps += 1
+    return bootstrap_scores(*arguments, **options)
+
+  monkeypatch.setattr(bootstrap, 'bootstrap_scores', count_bootstrap)
+  by_step = {
+    step: _write_statistics(tmp_path / str(step), [1, 0] * 30 + [1] * step)
+    for step in range(1, 4)
+  }
+  for _ in range(3):
+    result_tables.result_table(_Task(), by_step, folder=tmp_path)
+  assert num_bootstraps == 3
+
+
+def test_intervals_follow_the_content_of_the_result(tmp_path):
+  task = result_tables.Recorded('nli', 'test', 'accuracy')
+  widths = []
+  for hits in ([1, 0] * 20, [1, 1, 0, 0] * 10, [1, 0] * 80):
+    result = _write_statistics(tmp_path, hits)
+    bounds = result_tables.result_intervals(task, result, tmp_path)
+    bounds['accuracy/fr'] = (0.0, 1.0)  # The caller's own copy.
+    low, high = bounds['accuracy/de']
+    widths.append(high - low)
+  # Four times as many examples have intervals of half the width.
+  assert 0.4 < widths[2] / widths[0] < 0.6
+  assert 'accuracy/fr' not in result_tables.result_intervals(
+    task, result, tmp_path
+  )
+  # The score is that of other examples.
+  other = eval_task.EvalResult(metrics={'accuracy/de': 0.25})
+  assert not result_tables.result_intervals(task, other, tmp_path)
+  (tmp_path / eval_task.statistics_file('de')).unlink()
+  assert not result_tables.result_intervals(task, result, tmp_path)
+
+
+class _TaskWithOwnStatistics(_Task):
+  """Task that reads no statistics files."""
+
+  def statistics(self, part, folder):
+    text = (folder / 'hits.txt').read_text()
+    rows = np.array([float(character) for character in text])
+    return {'accuracy': example_statistics.Statistics(rows)}
+
+
+def test_intervals_of_a_task_with_its_own_files_are_not_cached(tmp_path):
+  task = _TaskWithOwnStatistics()
+  result = eval_task.EvalResult(metrics={'accuracy/de': 0.5})
+  widths = []
+  for text in ('01' * 20, '01' * 80):
+    (tmp_path / 'hits.txt').write_text(text)
+    bounds = result_tables.result_intervals(task, result, tmp_path)
+    low, high = bounds['accuracy/de']
+    widths.append(high - low)
+  assert 0.4 < widths[1] / widths[0] < 0.6

@@ -1,8 +1,13 @@
 """Result tables: a CSV file of all numbers, and tables of primary metrics."""
 
+import contextlib
 import csv
+import dataclasses
+import functools
+import hashlib
 import io
 import itertools
+import json
 import math
 import pathlib
 import statistics
@@ -135,14 +140,63 @@ def result_intervals(
 
   The intervals are computed by resampling the examples of the test set. A
   metric without per-example statistics does not have an interval. The mean over
-  languages has an interval if all languages have one.
+  languages has an interval if all languages have one. The intervals of results
+  with the same metrics and statistics files are computed only once in a process.
 
   Args:
     task: Task that produced the result.
     result: Result for one checkpoint.
     folder: Folder that contains the result files.
   """
-  parts = dict.fromkeys(name.partition('/')[2] for name in result.metrics)
+  if not isinstance(task, Recorded) and (
+    type(task).statistics is not eval_task.EvalTask.statistics
+  ):
+    return _compute_intervals(task, result, folder)
+  digest = hashlib.sha256(json.dumps(list(result.metrics.items())).encode())
+  for part in _parts_of_all_metrics(result):
+    digest.update(f'\0{part}\0'.encode())
+    with contextlib.suppress(OSError):
+      file = folder / eval_task.statistics_file(part)
+      digest.update(file.read_bytes())
+  inputs = _IntervalInputs(digest.hexdigest(), task, result, folder)
+  return dict(_compute_intervals_once(inputs))
+
+
+@dataclasses.dataclass(frozen=True)
+class _IntervalInputs:
+  """Arguments of `result_intervals`, which are compared by their content.
+
+  Attributes:
+    digest: Hash of the result's metrics and of its statistics files.
+    task: Task that produced the result.
+    result: Result for one checkpoint.
+    folder: Folder that contains the result files.
+  """
+
+  digest: str
+  task: Any = dataclasses.field(compare=False)
+  result: eval_task.EvalResult = dataclasses.field(compare=False)
+  folder: pathlib.Path = dataclasses.field(compare=False)
+
+
+@functools.lru_cache(maxsize=2048)
+def _compute_intervals_once(inputs: _IntervalInputs) -> dict[str, Interval]:
+  """Computes the intervals of a result, unless the content is known."""
+  return _compute_intervals(inputs.task, inputs.result, inputs.folder)
+
+
+def _parts_of_all_metrics(result: eval_task.EvalResult) -> list[str]:
+  """Returns the languages or files with a value, in the order of metrics."""
+  return list(dict.fromkeys(name.partition('/')[2] for name in result.metrics))
+
+
+def _compute_intervals(
+  task: eval_task.EvalTask | Recorded,
+  result: eval_task.EvalResult,
+  folder: pathlib.Path,
+) -> dict[str, Interval]:
+  """Computes the intervals of a result; see `result_intervals`."""
+  parts = _parts_of_all_metrics(result)
   scores = {
     f'{metric}/{part}': part_scores
     for part in parts
