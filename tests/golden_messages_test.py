@@ -14,8 +14,8 @@ from xlflax.training.checkpointing import saved_run
 from xlflax.utils import errors
 
 _MISSING_RUN = (
-  'The model directory does not exist. Got: nowhere. Expected: a directory '
-  'written by `xlflax train`.'
+  'The model directory does not exist. It must be a directory that `xlflax '
+  'train` has written. Got: nowhere.'
 )
 _MISSING_CORPUS = (
   'The corpus directory does not exist. Got: nowhere. What to do: Pass a '

@@ -202,23 +202,19 @@ class Trainer:
     if self.profile_memory and self.profile_steps is None:
       raise errors.ConfigError(
         '`profile_memory` requires `profile_steps`',
-        got='profile_memory without profile_steps',
+        where=errors.field_location(self, 'profile_memory'),
         fix='Pass --profile_steps=FIRST:LAST.',
-        where='Trainer.profile_memory',
       )
     if self.xla_sdc_check and not self.sdc_check_every:
       raise errors.ConfigError(
         '`xla_sdc_check` requires `sdc_check_every`',
-        got='xla_sdc_check without sdc_check_every',
-        fix='Set sdc_check_every, for example to 1000.',
-        where='Trainer.xla_sdc_check',
+        where=errors.field_location(self, 'xla_sdc_check'),
+        fix='Set `sdc_check_every`, for example to 1000.',
       )
     if self.num_train_steps is None and self.epochs is None:
       raise errors.ConfigError(
-        'A run requires `num_train_steps` or `epochs`',
-        got='num_train_steps=None, epochs=None',
-        where='Trainer',
-        fix='Set num_train_steps (gin: TRAIN_STEPS).',
+        'The Trainer requires `num_train_steps` or `epochs`, but both are None',
+        fix='Set `num_train_steps` (gin: TRAIN_STEPS).',
       )
 
   def _check_best_metric(self):
@@ -229,8 +225,8 @@ class Trainer:
     ):
       raise errors.ConfigError(
         '`metric_for_best_model` requires an evaluation during training',
-        got=f'metric_for_best_model={self.checkpoints.metric_for_best_model!r}',
-        where='CheckpointOptions.metric_for_best_model',
+        got=self.checkpoints.metric_for_best_model,
+        where=errors.field_location(self.checkpoints, 'metric_for_best_model'),
         fix='Set an evaluation (--gin_file=evaluate/during_training.gin).',
       )
 
@@ -239,15 +235,18 @@ class Trainer:
     names = [dataset.name for dataset in self.datasets]
     if len(set(names)) != len(names):
       raise errors.ConfigError(
-        'Two datasets have the same name', got=names, where='Trainer.datasets'
+        'Two datasets have the same name. Each dataset must have a unique name',
+        got=names,
+        where=errors.field_location(self, 'datasets'),
       )
     read_datasets = {entry.dataset for entry in self.objectives.entries}
     if read_datasets != set(names):
       raise errors.ConfigError(
-        'The datasets differ from those that the objectives read',
-        got=f'datasets {sorted(names)}, objectives read {sorted(read_datasets)}',
-        expected='the datasets that the objectives read, and no others',
-        where='Trainer.datasets and ObjectiveMixture.entries',
+        'The datasets of the trainer must be exactly those that the entries of '
+        'its `ObjectiveMixture` read',
+        got=sorted(names),
+        expected=sorted(read_datasets),
+        where=errors.field_location(self, 'datasets'),
       )
     by_name = dict(zip(names, self.datasets, strict=True))
     for entry in self.objectives.entries:
@@ -416,14 +415,11 @@ class Trainer:
       dataset, supervised_dataset.LabeledDatasetConfig
     ):
       raise errors.ConfigError(
-        '`epochs` requires labeled examples',
-        got=f'epochs={self.epochs} of dataset {dataset.name!r}',
-        expected=(
-          'a LabeledDatasetConfig and a vocabulary, or a value for '
-          'num_train_steps'
-        ),
-        where='Trainer.epochs',
-        fix='Set num_train_steps (gin: TRAIN_STEPS).',
+        f'`epochs` requires labeled examples. Dataset {dataset.name!r} must be '
+        'a LabeledDatasetConfig, and a vocabulary is required',
+        got=self.epochs,
+        where=errors.field_location(self, 'epochs'),
+        fix='Set `num_train_steps` (gin: TRAIN_STEPS).',
       )
     loader = supervised_loader.LabeledLoader(
       dataset, vocabulary=vocabulary, seed=self.seed

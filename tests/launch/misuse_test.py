@@ -67,7 +67,7 @@ def test_missing_process(together):
   for output in together(
     _flags(0, count=3), _flags(1, count=3), join_timeout=15, statuses=(74, 74)
   ):
-    assert '2 of 3 processes within 15 s; missing: 2.' in output
+    assert '2 of the 3 processes joined' in output and 'missing: 2.' in output
 
 
 @pytest.mark.slow
@@ -87,7 +87,7 @@ def test_port_that_is_taken(together):
       join_timeout=10,
       statuses=(74, 74),
     )
-  assert 'could not open the coordinator port' in outputs[0]
+  assert 'could not open the port' in outputs[0]
   assert 'Process 0 of the job did not accept this process' in outputs[1]
 
 
@@ -96,8 +96,7 @@ def test_batch_that_does_not_divide_the_mesh(together):
   for output in together(
     _flags(0, '--gin.BATCH_SIZE=7'), _flags(1, '--gin.BATCH_SIZE=7')
   ):
-    assert 'The batch size does not divide over the devices. Got: 7' in output
-    assert 'a multiple of 2 (data 2' in output
+    assert 'a multiple of 2 (data 2' in output and 'Got: 7' in output
 
 
 def test_mistake_of_one_process_ends_both(together, tmp_path):
@@ -119,6 +118,6 @@ def test_unreachable_bucket(together):
     _flags(0, *flags), _flags(1, *flags), statuses=(74, 74), **nowhere
   )
   for output in outputs:
-    assert 'The bucket cannot be used. Got: ValueError: ABORTED' in output
+    assert 'Got: ValueError: ABORTED' in output
     assert 'Where: gs://bucket/run.' in output
     assert 'Attention backend' not in output

@@ -113,6 +113,6 @@ def test_a_mistake_ends_the_job_with_its_text(workspace, cluster, tmp_path):
   assert job.wait(200) == 'FAILED'
   log = slurm_jobs.log(tmp_path / 'logs')
   last = log.strip().rpartition('\nxlflax train: ')[2]
-  assert 'The batch size does not divide over the devices' in last, log
+  assert 'The batch size must be a multiple of' in last, log
   assert len(last.splitlines()) <= 6, log
   assert 'restart 1' not in log and 'Requeueing' not in log

@@ -67,7 +67,7 @@ def test_mistake_fails_the_job_at_once(workspace, cluster, tmp_path):
   )
   assert job.wait(120) == 'FAILED'
   log = slurm_jobs.log(tmp_path / 'logs')
-  assert log.count('The batch size does not divide over the devices') == 2
+  assert log.count('The batch size must be a multiple of') == 2
   assert 'Traceback' not in log
 
 

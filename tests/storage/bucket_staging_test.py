@@ -247,7 +247,7 @@ def test_damage_after_the_upload(root, damage):
   assert {
     'missing': 'are missing: a',
     'other': 'a has changed',
-    'manifest': 'no digest of its own',
+    'manifest': 'its own digest',
   }[damage] in message
   assert os.fspath(root) in message
 

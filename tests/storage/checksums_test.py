@@ -80,7 +80,7 @@ def test_the_digests_themselves(sealed):
   path.write_text(text.replace('"step": 3', '"step": 4'))
   (problem,) = checksums.find_problems(sealed)
   assert problem == (
-    'digests.json is damaged (ValueError: the content does not match its own '
+    'digests.json is damaged (ValueError: The content does not match its own '
     'digest)'
   )
   path.write_text(text[:20])

@@ -8,6 +8,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
+from tests.errors import assert_mentions
 from tests.training import tiny
 from xlflax.config import gin_config
 from xlflax.integrity import verification
@@ -151,7 +152,7 @@ def test_a_frozen_adapter_must_be_in_the_checkpoint(
   )
   with pytest.raises(errors.CheckpointError) as raised:
     trainer.train()
-  assert raised.value.where == 'Trainer.init_from'
+  assert_mentions(raised.value, 'Trainer.init_from')
 
 
 def test_an_adapter_of_the_checkpoint_must_not_be_lost(

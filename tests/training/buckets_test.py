@@ -87,7 +87,7 @@ def test_checkpoints_where_lists_are_late(run, bucket, monkeypatch):
 def test_lists_that_stay_late(run, bucket, monkeypatch):
   monkeypatch.setattr(bucket, 'stale', 1000.0)
   saved = checkpoints.Checkpoints(run)
-  with pytest.raises(errors.CheckpointError, match='Failed to write'):
+  with pytest.raises(errors.CheckpointError, match='could not be written'):
     saved.save(_state(1), {'step': 1})
     saved.wait()
   assert not checkpoint_reader.finished_steps(run)

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests.errors import assert_mentions
 from tests.training import tiny, training_setup_test
 from xlflax.data import dataset_config
 from xlflax.models.variants.parameter_sharing import SharingPlan
@@ -75,16 +76,16 @@ def test_batches_of_mixed_languages():
     _SIDES, batching=dataset_config.LanguageBatching.MIXED
   )
   text = _fails(mixed)
-  assert 'Got: batching=MIXED. Expected: batching=ONE_LANGUAGE.' in text
-  assert "Where: dataset 'sides'." in text and "batching='one_language'" in text
+  assert_mentions(
+    text, "'sides'", 'MIXED', 'ONE_LANGUAGE', "batching='one_language'"
+  )
 
 
 def test_rows_of_two_languages():
   text = _fails(
     dataclasses.replace(_SIDES, layout=dataset_config.ExampleLayout.PAIRS)
   )
-  assert 'Got: layout=PAIRS.' in text
-  assert "Where: dataset 'sides'" in text
+  assert_mentions(text, "'sides'", 'PAIRS', 'DUAL')
 
 
 def test_sides_exchanged_at_random():
@@ -93,13 +94,15 @@ def test_sides_exchanged_at_random():
       _SIDES, pairs=dataset_config.PairOptions(order='random')
     )
   )
-  assert 'Got: pairs.order=RANDOM' in text and "dataset 'sides'" in text
+  assert_mentions(
+    text, "'sides'", 'pairs.order=RANDOM', 'pairs.order=UNCHANGED'
+  )
 
 
 @pytest.mark.parametrize('plan', [None, SharingPlan(layers=2)])
 def test_one_id_for_two_words_needs_separate_embeddings(plan):
   text = _fails(_SIDES, plan=plan)
-  assert 'Expected: SharingPlan(embeddings=True)' in text
+  assert_mentions(text, 'EncoderConfig.sharing', 'embeddings=True', plan)
 
 
 def test_a_run_is_checked_when_it_is_set_up():

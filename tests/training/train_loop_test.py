@@ -8,6 +8,7 @@ import types
 
 import pytest
 
+from tests.errors import assert_mentions
 from tests.training import fake_run
 from xlflax.storage import directory_lease
 from xlflax.training import train_loop
@@ -134,7 +135,7 @@ def test_a_hook_rejects_a_checkpoint(make_run):
 def test_states_of_two_hooks_need_different_keys(make_run):
   with pytest.raises(errors.ConfigError) as error:
     make_run(hooks=[_Counter(), _Counter()])
-  assert error.value.where == 'Trainer.hooks'
+  assert_mentions(error.value, 'Trainer.hooks', 'state_key')
 
 
 def test_further_signals_wait_for_the_last_checkpoint(make_run):

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.errors import raises_error
 from tests.training import tiny
 from xlflax.models import compile_targets
 from xlflax.objectives import objective_mixture
@@ -135,7 +136,7 @@ def test_entries_of_one_objective_share_its_head():
 
 
 def test_patterns_of_the_optimizer_are_checked():
-  with pytest.raises(errors.ConfigError, match='matches no parameter'):
+  with raises_error(errors.ConfigError, got='no_such'):
     tiny.make_factory(
       optimizer=optimizers.Adam(learning_rate=0.1, frozen=('no_such',))
     )

@@ -91,7 +91,10 @@ class ArtifactType:
     for files in self.files:
       if any(fnmatch.fnmatchcase(name, pattern) for pattern in files.patterns):
         return files
-    raise KeyError(f'{name} is not in any group of files of {self.kind}')
+    raise KeyError(
+      f'The file {name} does not belong to any group of files of the type '
+      f'{self.kind}'
+    )
 
   def nested_type(self, name: str) -> tuple['ArtifactType | None', str]:
     """Returns the type of the nested directory that contains a path.

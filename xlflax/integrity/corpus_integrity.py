@@ -59,7 +59,7 @@ def verify_vocabulary(directory: pathlib.Path) -> Iterator[Finding]:
   def load() -> str:
     name = base_vocabulary.DESCRIPTION_FILE
     if not (directory / name).exists():
-      raise FileNotFoundError(f'{name} is missing')
+      raise FileNotFoundError(f'The file {name} does not exist')
     vocabulary = base_vocabulary.Vocabulary.load(directory)
     for name in vocabulary.description.get('tokenizer_files', ()):
       (directory / name).stat()

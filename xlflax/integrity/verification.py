@@ -121,8 +121,8 @@ def _detect_type(directory: pathlib.Path) -> ArtifactType:
     artifact_type.kind.label for artifact_type in ARTIFACT_TYPES
   )
   raise errors.RunDirectoryError(
-    'The directory was not written by xlflax',
+    'The directory was not written by xlflax. It must be a directory of one of '
+    f'the types {kinds}',
     got=str(directory),
-    expected=f'a directory of one of the types {kinds}',
     fix='Pass the directory that a command wrote, not its parent directory.',
   )

@@ -161,10 +161,9 @@ def topology_name(machine: machine_topology.DeviceTopology) -> dict[str, Any]:
   count, remainder = divmod(machine.per_node, machine.accelerator.halves)
   if remainder or count & (count - 1):
     raise errors.ConfigError(
-      'No TPU slice has the requested number of chips',
+      'The flag --target_topology must specify a number of TPU chips that is a '
+      'power of two',
       got=machine.per_node / machine.accelerator.halves,
-      expected='a number of chips that is a power of two',
-      where='--target_topology',
     )
   sizes = [1] * dimensions
   for _ in range(int(math.log2(count))):
@@ -265,12 +264,10 @@ def _compiler_error(
   """Returns the error for the message of the compiler, without its stack."""
   message = re.split(r'\n|: __in__|\[tf-allocator', str(error))[0]
   return errors.TrainingError(
-    f'The compiler for {machine} rejected the step',
+    f'The compiler for {machine} rejected the step in the dry run',
     got=message[:600],
-    where='the dry run',
     fix='Change the array shape in the message so that its number of rows is a '
-    'multiple of 64, or pass '
-    '--cost_model=estimate.',
+    'multiple of 64, or pass --cost_model=estimate.',
   )
 
 

@@ -57,9 +57,8 @@ def _partitioned(folder: pathlib.Path) -> str:
     if files:
       return files[-1].read_text(encoding='utf-8')
   raise errors.TrainingError(
-    'XLA did not write the partitioned program',
-    got=f'no dump of {" or ".join(_PASSES)}',
-    where='the dry run',
+    'XLA did not write a dump of the partitioned program in the dry run. A '
+    f'dump of {" or ".join(_PASSES)} is required',
     fix='Unset XLA_FLAGS and run the command again.',
   )
 
@@ -88,8 +87,7 @@ def create_cpu_devices(machine: machine_topology.DeviceTopology) -> None:
     jax.config.update('jax_num_cpu_devices', machine.count)
   if jax.device_count() < machine.count:
     raise errors.ConfigError(
-      'The plan requires more CPU devices than JAX has created',
-      got=f'{jax.device_count()} devices for {machine}',
-      where='--target_topology',
+      f'The plan for {machine} (--target_topology) requires {machine.count} '
+      f'CPU devices, but JAX has created only {jax.device_count()}',
       fix='Run the plan in a separate process.',
     )

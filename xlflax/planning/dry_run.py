@@ -108,10 +108,9 @@ def check_compiler(machine: machine_topology.DeviceTopology) -> None:
   obstacle = compilers.unavailable_reason(machine)
   if obstacle:
     raise errors.ConfigError(
-      'The compiler of the target machine cannot be used',
+      'The flag --cost_model=compiler requires a compiler package for the '
+      'target machine that matches the installed version of JAX',
       got=obstacle,
-      expected='the compiler package that matches the installed version of JAX',
-      where='--cost_model=compiler',
       fix='Install the corresponding extra of xlflax, or pass '
       '--cost_model=estimate.',
     )

@@ -49,11 +49,11 @@ def gpu_target_config(accelerator: accelerators.Accelerator) -> str:
   chip = accelerator.chip
   if chip is None or accelerator.capability is None:
     raise errors.ConfigError(
-      'The GPU properties that the compiler requires are unknown',
+      'The flag --target_topology specifies a GPU whose properties are '
+      'unknown. The compiler requires these properties',
       got=accelerator.name,
       expected='one of '
       + ', '.join(a.name for a in accelerators.TABLE if a.chip),
-      where='--target_topology',
       fix='Pass the most similar GPU, add the GPU to '
       'xlflax/training/devices/accelerators.py, or pass '
       '--cost_model=estimate.',

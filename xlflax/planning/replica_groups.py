@@ -51,7 +51,7 @@ def parse_replica_groups(attributes: str, devices: int) -> np.ndarray:
     return _of_mesh(*match.groups())
   if 'replica_groups=' in attributes and not _EMPTY.search(attributes):
     raise ValueError(
-      'Unknown format of replica groups: '
+      'The format of the replica groups is not supported: '
       + attributes[attributes.index('replica_groups=') :][:120]
     )
   return np.arange(devices)[None]

@@ -89,9 +89,8 @@ def _read(folder: pathlib.Path, pattern: str) -> str:
   path = _largest(folder, pattern)
   if path is None:
     raise errors.TrainingError(
-      'XLA:TPU did not write the compiled program',
-      got=f'no file {pattern}',
-      where='the dry run',
+      'XLA:TPU did not write the compiled program in the dry run. A file that '
+      f'matches {pattern} is required',
       fix='Unset XLA_FLAGS and LIBTPU_INIT_ARGS, and run the command again.',
     )
   return path.read_text(encoding='utf-8')

@@ -39,7 +39,7 @@ def check_usable(
       functools.partial(_probe, path, checkpoints),
       path,
       seconds,
-      expected='permission to write, read and delete objects',
+      permission='permission to write, read and delete objects',
     )
   else:
     _probe_disk(path)
@@ -61,13 +61,17 @@ def check_readable(path: pathlib.Path, *, seconds: float = SECONDS) -> None:
       functools.partial(paths.list_directory, path),
       path,
       seconds,
-      expected='permission to list and read objects',
+      permission='permission to list and read objects',
     )
     _READABLE.add(os.fspath(path))
 
 
 def _request(
-  send: Callable[[], Any], path: pathlib.Path, seconds: float, *, expected: str
+  send: Callable[[], Any],
+  path: pathlib.Path,
+  seconds: float,
+  *,
+  permission: str,
 ) -> None:
   """Sends a request to a bucket within a time limit.
 
@@ -75,7 +79,8 @@ def _request(
     send: Function that sends the request.
     path: Path in the bucket, for the error message.
     seconds: Time limit in seconds for the response.
-    expected: Required permissions, for the error message.
+    permission: Required permissions, such as 'permission to read objects', for
+      the error message.
 
   Raises:
     RunDirectoryError: If the request fails or exceeds the time limit.
@@ -95,14 +100,13 @@ def _request(
   try:
     error = responses.get(timeout=seconds)
   except queue.Empty:
-    error = TimeoutError(f'no response within {seconds:g} s')
+    error = TimeoutError(f'The bucket sent no response within {seconds:g} s')
   if isinstance(error, errors.XlflaxError):
     raise error
   if error is not None:
     raise errors.RunDirectoryError(
-      'The bucket cannot be used',
+      f'The bucket cannot be used. The command requires {permission}',
       got=_one_line(error),
-      expected=expected,
       where=os.fspath(path),
       fix="Check the bucket's name, this machine's credentials "
       '(gs: `gcloud auth application-default login`, or '
@@ -135,9 +139,9 @@ def _probe_disk(path: pathlib.Path) -> None:
       probe.unlink(missing_ok=True)
   except OSError as error:
     raise errors.RunDirectoryError(
-      'The output directory is not writable',
+      'The output directory is not writable. It must be writable and have free '
+      'space',
       got=error.strerror or type(error).__name__,
-      expected='a writable directory with free space',
       where=str(path),
       fix='Pass a different directory, or check its permissions and its disk.',
       status=errors.convert_os_error(error).status,

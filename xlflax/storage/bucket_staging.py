@@ -342,10 +342,8 @@ class _Mirror:
     free = shutil.disk_usage(existing_parent).free / 1e6
     if needed > free:
       raise errors.RunDirectoryError(
-        'The disk does not have enough free space for a copy of the files in '
-        'the bucket',
-        got=f'{free:,.0f} MB free in {existing_parent}',
-        expected=f'{needed:,.0f} MB for {self._name}',
+        f'A copy of the files of {self._name} requires {needed:,.0f} MB, but '
+        f'only {free:,.0f} MB are free in {existing_parent}',
         fix=f'Set {VARIABLE} to a folder on a larger disk.',
       )
 
@@ -361,7 +359,8 @@ class _Mirror:
         size, _ = self._remote[name] = self._state(name)
         if received != size:
           raise ConnectionError(
-            f'received {received} of {size} bytes of {name}'
+            f'The file {name} has {size} bytes, but {received} bytes were '
+            'received'
           )
       if digest and checksums.digest_file(pathlib.Path(file.name)) != digest:
         raise self._bucket_error(f'{name} has changed since its upload')
@@ -412,11 +411,12 @@ class _Mirror:
 
   def _bucket_error(self, got: str) -> errors.RunDirectoryError:
     return errors.RunDirectoryError(
-      'The path in the bucket cannot be used',
+      'The path in the bucket cannot be used. An input must be a complete '
+      'upload, and an output must be a new path',
       got=got,
-      expected='a complete upload as input, or a new path as output',
       where=self._name,
-      fix='Correct the path, or let the command that writes it finish.',
+      fix='Correct the path, or wait until the command that writes it has '
+      'finished.',
     )
 
 

@@ -183,7 +183,7 @@ def read_seal(directory: pathlib.Path) -> Seal:
   )
   files, about = content.get('files'), content.get('about')
   if not isinstance(files, dict) or not isinstance(about, dict):
-    raise ValueError('the file does not contain a list of digests')
+    raise ValueError('The file does not contain a list of digests')
   for name, digest in files.items():
     parts = pathlib.PurePosixPath(name).parts
     if not isinstance(digest, str) or not parts or {'..', '/'} & set(parts):
@@ -236,12 +236,14 @@ def verify_digest(content: Any) -> dict[str, Any]:
     ValueError: If the object has no digest, or its content has changed.
   """
   if not isinstance(content, dict) or OWN not in content:
-    raise ValueError('it has no digest of its own')
+    raise ValueError(
+      f'The JSON object does not contain its own digest, {OWN!r}'
+    )
   content_without_digest = {
     key: value for key, value in content.items() if key != OWN
   }
   if content[OWN] != digest_json(content_without_digest):
-    raise ValueError('the content does not match its own digest')
+    raise ValueError('The content does not match its own digest')
   return content_without_digest
 
 
@@ -283,9 +285,8 @@ def read_json(
   ) as cause:
     errors.raise_if_system_error(cause, path)
     raise error(
-      message,
+      f'{message}. It must be a JSON file that xlflax has written',
       got=_short(cause),
-      expected='a JSON file written by xlflax',
       where=str(path),
       fix=fix,
     ) from cause

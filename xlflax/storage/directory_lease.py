@@ -63,9 +63,10 @@ class Lease:
     try:
       self._take()
     except OSError as error:
+      reason = f'{type(error).__name__}: {error.strerror or error}'
       raise errors.RunDirectoryError(
         'The directory is not writable',
-        got=f'{type(error).__name__}: {error.strerror or error}',
+        got=reason,
         where=str(self._path.parent),
         fix='Pass a different directory, or check its permissions and its '
         'disk.',
@@ -237,14 +238,11 @@ def _lease_error(
   path: pathlib.Path, content: dict[str, Any], problem: str
 ) -> errors.RunDirectoryError:
   return errors.RunDirectoryError(
-    problem,
+    f'{problem}. Only one process can write to a directory at a time',
     got=_describe_owner(content),
-    expected='only one writing process at a time',
     where=str(path.parent),
     fix='Wait until that process finishes, stop it, or pass a different '
-    'directory. The lease '
-    f'of a lost host can be taken over {STALE_SECONDS:.0f} s after its last '
-    'refresh.',
-    # The other process may have ended when this one is restarted.
+    'directory. The lease of a lost host can be taken over '
+    f'{STALE_SECONDS:.0f} s after its last refresh.',
     status=errors.ExitStatus.FAILURE,
   )

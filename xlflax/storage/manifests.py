@@ -194,9 +194,9 @@ def check_file(directory: pathlib.Path, name: str) -> None:
   manifest = read_manifest(directory)
   if manifest and name in manifest.files and not (directory / name).exists():
     raise errors.RunDirectoryError(
-      'The manifest lists a file that is missing',
-      got=f'no {name}',
-      expected='all files that the manifest lists',
+      'The manifest lists a file that does not exist. All files that the '
+      'manifest lists are required',
+      got=name,
       where=str(directory),
       fix=f'Run `xlflax verify {directory} --repair`.',
     )

@@ -21,11 +21,11 @@ def load_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
   try:
     with zipfile.ZipFile(path) as archive:
       if any(info.compress_type for info in archive.infolist()):
-        raise ValueError('the arrays in the file are compressed')
+        raise ValueError('The arrays in the file must not be compressed')
     with np.load(path, allow_pickle=False) as saved:
       arrays = {name: saved[name] for name in saved.files}
     if not all(isinstance(array, np.ndarray) for array in arrays.values()):
-      raise ValueError('an entry in the file is not an array')
+      raise ValueError('Every entry in the file must be an array')
     return arrays
   except (
     zipfile.BadZipFile,
@@ -37,4 +37,6 @@ def load_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     NotImplementedError,
     RuntimeError,
   ) as error:
-    raise ValueError(f'{type(error).__name__}: {error}') from error
+    raise ValueError(
+      f'The file is not a valid .npz file ({type(error).__name__}: {error})'
+    ) from error

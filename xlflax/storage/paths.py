@@ -59,10 +59,9 @@ def to_path(name: str | os.PathLike) -> pathlib.Path:
     return pathlib.Path(text)
   if scheme not in _PACKAGES or not bucket_path.strip('/'):
     raise errors.RunDirectoryError(
-      'The scheme of the path is not supported',
+      'The scheme of the path is not supported. The path must be a directory, '
+      'gs://BUCKET/NAME, s3://BUCKET/NAME or az://CONTAINER/NAME',
       got=text,
-      expected='a directory, gs://BUCKET/NAME, s3://BUCKET/NAME or '
-      'az://CONTAINER/NAME',
       fix='Mount the bucket as a file system, or pass a different path.',
     )
   return cast(pathlib.Path, _bucket_path(text))
@@ -73,9 +72,9 @@ def _bucket_path(text: str):
   package, extra = _PACKAGES[scheme]
   if importlib.util.find_spec(package) is None:
     raise errors.RunDirectoryError(
-      f'Buckets with {scheme}:// require the package {package}',
+      f'The package {package} is required for buckets with the scheme '
+      f'{scheme}://, but it is not installed',
       got=text,
-      expected=package,
       fix=f'Run `pip install ".[{extra}]"` in a checkout of xlflax.',
     )
   import fsspec.config
@@ -141,9 +140,8 @@ def to_local_path(name: str | os.PathLike, *, where: str) -> pathlib.Path:
   """
   if '://' in os.fspath(name):
     raise errors.RunDirectoryError(
-      'The path must not be in a bucket',
+      'The path must be a file or directory on disk. It must not be in a bucket',
       got=os.fspath(name),
-      expected='a file or directory on disk',
       where=where,
       fix='Pass a path on disk, and copy the files from or to the bucket.',
     )
@@ -372,16 +370,15 @@ def new_directory(
     target = target.resolve()  # A symbolic link is preserved.
   if os.path.ismount(target):
     raise errors.RunDirectoryError(
-      'The output directory is a mount point, which cannot be replaced',
+      'The output directory is a mount point, which cannot be replaced. It '
+      'must be a folder below the mount point',
       got=str(target),
-      expected='a folder below the mount point',
       fix=f'Pass a different {where}.',
     )
   if target.exists() and (not target.is_dir() or list_directory(target)):
     raise errors.RunDirectoryError(
-      'The output already exists',
+      'The output already exists. It must be a new or empty directory',
       got=str(target),
-      expected='a new or empty directory',
       fix=f'Pass a different {where}.',
     )
   partial = target if is_bucket(target) else _temporary(target)

@@ -34,9 +34,9 @@ def kvstore_spec(path: str) -> dict[str, Any]:
     return {'driver': driver, **location}
   if scheme == 'az':
     raise errors.RunDirectoryError(
-      'Checkpoints cannot be written to az://, which TensorStore does not support',
+      'Checkpoints cannot be written to az://, which TensorStore does not '
+      'support. The directory must be on disk, or start with gs:// or s3://',
       got=path,
-      expected='a directory on disk, gs:// or s3://',
       fix='Mount the container as a file system (blobfuse2) and pass that path.',
     )
   region = os.environ.get('AWS_REGION') or os.environ.get('AWS_DEFAULT_REGION')

@@ -90,9 +90,8 @@ def _is_on_host(array: jax.Array) -> bool:
 
 def _nonfinite_error(problem: str, where, fix: str) -> errors.CheckpointError:
   return errors.CheckpointError(
-    'Some of the parameters are not finite',
+    'All values of the parameters must be finite numbers',
     got=problem,
-    expected='only finite numbers',
     where=str(where),
     fix=fix
     or 'Copy the file again, or use a checkpoint from before the training '

@@ -83,12 +83,13 @@ def check_patterns(patterns: Sequence[str], tree, *, where: str) -> None:
   parameter_names = list(flatten_params(tree))
   for pattern in patterns:
     if not _matches_any(pattern, parameter_names, where):
+      names = ', '.join(parameter_names[:8]) + (
+        ', …' if len(parameter_names) > 8 else ''
+      )
       raise errors.ConfigError(
-        'A parameter pattern matches no parameter',
+        'The pattern does not match the name of any parameter. The parameters '
+        f'have names such as {names}',
         got=pattern,
-        expected='a regular expression that matches one of '
-        + ', '.join(parameter_names[:8])
-        + (', …' if len(parameter_names) > 8 else ''),
         where=where,
       )
 
@@ -105,9 +106,8 @@ def _matches_any(
     return any(re.search(pattern, name) for name in parameter_names)
   except re.error as error:
     raise errors.ConfigError(
-      'A parameter pattern is not a valid regular expression',
+      'The pattern of parameter names is not a valid regular expression: '
+      f'{error}',
       got=pattern,
-      expected='a Python regular expression',
       where=where,
-      fix=str(error),
     ) from error

@@ -31,10 +31,8 @@ def check_sharing(
   if spec.words_overlap and not (plan is not None and plan.embeddings):
     raise errors.ConfigError(
       'The languages of the vocabulary use the same ids for different words, '
-      'which requires separate embeddings',
-      got=f'sharing={plan}',
-      expected='SharingPlan(embeddings=True)',
-      where='EncoderConfig.sharing',
+      'which requires separate embeddings. `EncoderConfig.sharing` must be a '
+      f'SharingPlan with embeddings=True, but it is {plan}',
       fix='Set SharingPlan.embeddings, or train the vocabulary with '
       '`xlflax vocab --vocab_sharing=none`.',
     )
@@ -45,22 +43,18 @@ def check_sharing(
 
 def _check_dataset(dataset: loader_base.AnyDatasetConfig) -> None:
   """Raises ConfigError if a batch of a dataset can mix languages."""
-  where = f'dataset {dataset.name!r}'
   text = dataset if isinstance(dataset, dataset_config.DatasetConfig) else None
   if text and text.layout is dataset_config.ExampleLayout.PAIRS:
     raise errors.ConfigError(
-      'A sharing plan requires that each sequence contains a single language',
-      got='layout=PAIRS',
-      expected='layout=DUAL',
-      where=where,
+      f'Dataset {dataset.name!r} has the layout PAIRS, but a sharing plan '
+      'requires that each sequence contains a single language',
       fix='Use ExampleLayout.DUAL, or do not set EncoderConfig.sharing.',
     )
   if dataset.batching is not dataset_config.LanguageBatching.ONE_LANGUAGE:
     raise errors.ConfigError(
-      'A sharing plan requires that each batch contains a single language',
-      got=f'batching={dataset.batching.name}',
-      expected='batching=ONE_LANGUAGE',
-      where=where,
+      f'Dataset {dataset.name!r} has the batching {dataset.batching.name}, but '
+      'a sharing plan requires ONE_LANGUAGE, so that each batch contains a '
+      'single language',
       fix="Set batching='one_language' for the dataset.",
     )
   if (
@@ -69,11 +63,9 @@ def _check_dataset(dataset: loader_base.AnyDatasetConfig) -> None:
     and text.pairs.order is dataset_config.PairOrder.RANDOM
   ):
     raise errors.ConfigError(
-      'A sharing plan requires that all first sentences of pairs have one '
-      'language, and all second sentences another. Swapping them at random '
-      'mixes the languages',
-      got='pairs.order=RANDOM',
-      expected='pairs.order=UNCHANGED',
-      where=where,
+      f'Dataset {dataset.name!r} swaps the sentences of pairs at random '
+      '(pairs.order=RANDOM). A sharing plan requires pairs.order=UNCHANGED, so '
+      'that all first sentences have one language and all second sentences '
+      'another',
       fix="Set order='unchanged' in the PairOptions of the dataset.",
     )

@@ -389,12 +389,10 @@ def micro_batches(batch, count: int, *, together: int = 1):
     rows, other_dims = x.shape[0], x.shape[1:]
     if rows % (count * together):
       raise errors.ConfigError(
-        'The batch size must be a multiple of the number of micro-batches '
-        'times the group size',
-        got=f'{rows} sequences',
-        expected=f'a multiple of {count * together} sequences ({count} '
-        'micro-batches, '
-        f'groups of {together})',
+        f'The batch size must be a multiple of {count * together}, the product '
+        f'of the number of micro-batches ({count}) and the group size '
+        f'({together})',
+        got=rows,
         fix='Change the batch size or the number of micro-batches.',
       )
     groups = x.reshape(-1, count, together, *other_dims)

@@ -123,10 +123,9 @@ class TrainingRun:
     keys = [hook.state_key for hook in self.hooks if hook.state_dict()]
     if len(set(keys)) != len(keys):
       raise errors.ConfigError(
-        'Two hooks have the same `state_key`',
+        'Two hooks have the same `state_key`. Each hook in `Trainer.hooks` '
+        'must have a unique `state_key`',
         got=sorted(keys),
-        expected='a unique `state_key` for each hook',
-        where='Trainer.hooks',
       )
     self._initial_states = {
       hook.state_key: copy.deepcopy(hook.state_dict()) for hook in self.hooks

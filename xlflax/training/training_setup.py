@@ -336,11 +336,8 @@ def check_lengths(
     length = entry.objective.longest_row(lengths[entry.dataset])
     if max_length is not None and length > max_length:
       raise errors.ConfigError(
-        'The sequences in a dataset are longer than the '
-        '`max_position_embeddings` of the model',
-        got=f'length {length}',
-        expected=f'at most {max_length}',
-        where=f'dataset {entry.dataset}',
+        f'Dataset {entry.dataset!r}: the sequences have {length} tokens, but '
+        f'the model accepts at most {max_length} (`max_position_embeddings`)',
         fix="Reduce the dataset's `length` (--gin.LENGTH), or increase the "
         "model's `max_position_embeddings`.",
       )

@@ -133,7 +133,7 @@ def test_another_model_than_described(directory):
     ('{', 'cannot be read'),
     ('[]', 'Expected: 1'),
     ('{"format": 9, "sha256": ""}', 'Got: 9'),
-    ('{"format": 1, "sha256": ""}', 'no digest of its own'),
+    ('{"format": 1, "sha256": ""}', 'its own digest'),
     ({'format': 1, 'sha256': ''}, 'SHA-256'),
     ({'format': 1}, 'Expected: None'),
     ({'format': 1, 'type': 'x'}, 'Got: x. Expected: sentence'),

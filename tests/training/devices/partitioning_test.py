@@ -6,6 +6,7 @@ import pytest
 from flax import linen as nn
 from jax.sharding import PartitionSpec
 
+from tests.errors import assert_mentions
 from tests.training import tiny
 from xlflax.training import param_tree
 from xlflax.training.devices import machine_topology, meshes, partitioning
@@ -36,7 +37,7 @@ def test_mesh_shape_refuses_sizes(requested):
     meshes.mesh_shape(requested, 8)
   axes = ('data', 'fsdp', 'tensor')
   assert error.value.got == dict(zip(axes, requested, strict=True))
-  assert error.value.where == 'Partitioner'
+  assert_mentions(error.value, 'Partitioner', -1)
 
 
 @pytest.mark.parametrize(
@@ -45,9 +46,9 @@ def test_mesh_shape_refuses_sizes(requested):
 def test_mesh_shape_refuses_other_numbers_of_devices(requested):
   with pytest.raises(errors.ConfigError) as error:
     meshes.mesh_shape(requested, 8)
-  text = str(error.value)
-  assert f"'fsdp': {requested[1]}" in text
-  assert 'sizes with the product 8' in text
+  axes = ('data', 'fsdp', 'tensor')
+  assert error.value.got == dict(zip(axes, requested, strict=True))
+  assert_mentions(error.value, 'Partitioner', 8)
 
 
 def test_mesh_has_auto_axes_over_all_devices():
@@ -167,9 +168,7 @@ def test_batch_that_does_not_divide():
   with pytest.raises(errors.ConfigError) as error:
     partitioner.check_batch_size(12, accumulation=2, where='dataset mono')
   assert error.value.got == 12
-  assert error.value.expected == (
-    'a multiple of 8 (data 2 x fsdp 2 x accumulation 2)'
-  )
+  assert_mentions(error.value, 8, 'data 2 x fsdp 2 x accumulation 2')
   assert error.value.where == 'dataset mono'
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax.training.distributed import cluster_detection
 from xlflax.utils import errors
 
@@ -121,7 +122,7 @@ def test_none_looks_at_nothing():
 
 
 def test_cluster_that_is_not_there():
-  with pytest.raises(errors.ConfigError, match='Got: --cluster=slurm'):
+  with raises_error(errors.ConfigError, mentions='--cluster=slurm'):
     cluster_detection.detect_job({}, cluster=cluster_detection.Cluster.SLURM)
 
 
@@ -139,7 +140,9 @@ def test_job_described_in_part(environment, settings):
 
 
 def test_variable_that_is_no_number():
-  with pytest.raises(errors.ConfigError, match="Got: 'two'.*NUM_PROCESSES"):
+  with raises_error(
+    errors.ConfigError, got="'two'", mentions='XLFLAX_NUM_PROCESSES'
+  ):
     cluster_detection.detect_job({'XLFLAX_NUM_PROCESSES': 'two'})
 
 
@@ -152,7 +155,9 @@ def test_unusable_address(coordinator):
 
 
 def test_number_out_of_range():
-  with pytest.raises(errors.ConfigError, match='process_id=2, num_proc.*=2'):
+  with raises_error(
+    errors.ConfigError, got=2, mentions=('process_id', 'num_processes', 2)
+  ):
     cluster_detection.detect_job(
       {}, coordinator_address='a:1', num_processes=2, process_id=2
     )
@@ -188,7 +193,7 @@ def test_gpus_of_an_mpi_process():
 
 
 def test_gpus_that_can_not_be_shared():
-  with pytest.raises(errors.ConfigError, match='4 processes, 6 GPUs'):
+  with raises_error(errors.ConfigError, mentions=(4, 6, 'GPUs')):
     cluster_detection.local_devices(
       _SLURM | {'SLURM_GPUS_ON_NODE': '6'}, cluster_detection.Cluster.SLURM
     )
@@ -207,7 +212,7 @@ def test_tasks_on_a_node(node, tasks):
 def test_tasks_of_slurm_without_srun_are_refused():
   """In a batch script, xlflax by itself would be one process of many."""
   environment = {'SLURM_JOB_ID': '7', 'SLURM_NTASKS': '4'}
-  with pytest.raises(errors.ConfigError, match='srun did not start'):
+  with raises_error(errors.ConfigError, mentions=(4, 'SLURM_NTASKS', 'srun')):
     cluster_detection.detect_job(environment)
   assert (
     cluster_detection.detect_job(

@@ -185,7 +185,7 @@ def test_a_tied_decoder_takes_the_layers_that_it_shares(tied):
   with raises_error(
     errors.ConfigError,
     where='InitDecoderFromEncoder.layers',
-    mentions='layers=',
+    mentions='EncoderDecoderConfig.tied_layers',
   ):
     InitDecoderFromEncoder(layers=other).resolve(model)
   plain = _translator(tie_decoder=False, tied_layers=tied)

@@ -138,7 +138,7 @@ def test_rows_by_a_map_between_languages(tmp_path, monkeypatch, caplog):
 
 def test_mixing_without_text_is_refused():
   with raises_error(
-    errors.ConfigError, got='text=None', where='EmbeddingTransfer.text'
+    errors.ConfigError, where='EmbeddingTransfer.text', mentions="'wechsel'"
   ):
     EmbeddingTransfer(mixing='wechsel')
 

@@ -96,7 +96,8 @@ def test_rows_of_other_languages_are_refused(tmp_path, monkeypatch):
   with raises_error(
     errors.VocabularyError,
     got='en, fr',
-    where='InitFromCheckpoint.model_dir, model/embeddings/language',
-    mentions=('en', 'de', 'fr'),
+    expected='de, en',
+    where='InitFromCheckpoint.model_dir',
+    mentions='model/embeddings/language',
   ):
     init_checks.check_vocabulary(init, rows, _vocabulary('cd', 'en', 'fr'))

@@ -208,33 +208,32 @@ def test_shapes_count_even_where_absence_is_allowed(run):
 
 def test_nothing_in_common(run):
   text = _fails(run, {'model': {'other': jnp.zeros(2)}}, allow_missing=True)
-  assert 'Got: no parameter in common' in text
+  assert 'do not have any parameters in common' in text
 
 
 def test_no_such_step(run):
   assert _fails(run, step=3).endswith(
-    f'Got: step 3. Expected: one of [1, 5]. Where: {run}.'
+    f'Got: 3. Expected: [1, 5]. Where: {run}.'
   )
 
 
 def test_no_such_run(tmp_path):
   assert _fails(str(tmp_path / 'none')).endswith(
-    'Got: no finished checkpoint. Expected: a run with checkpoints. Where: '
-    f'{tmp_path / "none"}.'
+    f'does not have a finished checkpoint. Where: {tmp_path / "none"}.'
   )
 
 
 @pytest.mark.parametrize('field', ['include', 'exclude'])
 def test_pattern_that_matches_nothing(run, field):
   text = _fails(run, error=errors.ConfigError, **{field: ('no_such',)})
-  assert 'A parameter pattern matches no parameter. Got: no_such' in text
+  assert 'Got: no_such' in text
   assert f'InitFromCheckpoint.{field}' in text
 
 
 @pytest.mark.parametrize('rename', [('(', ''), ('a', r'\1')])
 def test_renaming_that_is_no_regular_expression(run, rename):
   text = _fails(run, error=errors.ConfigError, assignment_map=(rename,))
-  assert f'Got: {rename[0]!r} -> {rename[1]!r}' in text
+  assert f'Got: {rename}' in text
   assert 'InitFromCheckpoint.assignment_map' in text
 
 

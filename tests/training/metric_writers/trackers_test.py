@@ -200,7 +200,7 @@ def test_a_tracker_out_of_order(tmp_path, monkeypatch, caplog):
   monkeypatch.setitem(sys.modules, 'wandb', _Refusing)
   where = [metric_writer.Destination.WANDB]
   with raises_error(
-    errors.ConfigError, where='--report_to=wandb', mentions='ConnectionError'
+    errors.ConfigError, mentions=('--report_to=wandb', 'ConnectionError')
   ):
     run_metrics.RunMetrics(tmp_path, where)
   writer = run_metrics.RunMetrics(tmp_path, where, first_time=False)

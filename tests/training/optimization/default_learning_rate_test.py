@@ -79,5 +79,7 @@ def test_optimizers_whose_steps_are_others_have_no_rule(kind):
   ],
 )
 def test_a_schedule_whose_peak_is_open_says_so(schedule):
-  with raises_error(errors.ConfigError, mentions='peak=None'):
+  with raises_error(
+    errors.ConfigError, mentions=(type(schedule).__name__, 'peak_value')
+  ):
     schedule(0)

@@ -255,7 +255,7 @@ def test_pattern_that_matches_nothing(field, params):
   with pytest.raises(errors.ConfigError) as error:
     optimizer.check(params)
   text = str(error.value)
-  assert 'A parameter pattern matches no parameter. Got: no_such' in text
+  assert 'Got: no_such' in text
   assert 'model/embeddings/language' in text
   assert f'Where: {field} parameters' in text
 
@@ -268,7 +268,9 @@ def test_pattern_that_is_no_regular_expression(params):
 
 def test_nothing_left_to_train(params):
   optimizer = optimizers.AdamW(learning_rate=0.1, frozen=('model',))
-  with raises_error(errors.ConfigError, got="trainable=(), frozen=('model',)"):
+  with raises_error(
+    errors.ConfigError, mentions=('trainable=()', "frozen=('model',)")
+  ):
     optimizer.check(params)
 
 

@@ -99,7 +99,10 @@ def test_inverse_sqrt_needs_a_warm_up():
 @pytest.mark.parametrize('make', [schedules.Linear, schedules.Cosine])
 def test_warm_up_must_end_before_the_run(make):
   with raises_error(
-    errors.ConfigError, got='warmup_steps=10, total_steps=10', where='schedules'
+    errors.ConfigError,
+    got=10,
+    where=f'{make.__name__}.warmup_steps',
+    mentions=('total_steps', 10),
   ):
     make(peak_value=1.0, total_steps=10, warmup_steps=10)
 

@@ -209,7 +209,7 @@ def read_meta(checkpoint: pathlib.Path) -> dict[str, Any]:
   path = paths.to_absolute_path(checkpoint) / META / _META_FILE
   meta = json.loads(path.read_text(encoding='utf-8'))
   if not isinstance(meta, dict):
-    raise ValueError(f'{path} does not contain a JSON object')
+    raise ValueError(f'The file {path} does not contain a JSON object')
   return meta
 
 
@@ -362,9 +362,9 @@ def _make_damage_error(
   checkpoint: pathlib.Path, problems: list[str]
 ) -> errors.CheckpointError:
   return errors.CheckpointError(
-    'The checkpoint is damaged',
+    'The checkpoint is damaged. Its files must be unchanged and must belong to '
+    'the same checkpoint',
     got='; '.join(problems[:20]),
-    expected='unchanged files that belong to the same checkpoint',
     where=str(checkpoint),
     fix='Use a different checkpoint, or copy this checkpoint again.',
   )

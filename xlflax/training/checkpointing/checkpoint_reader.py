@@ -66,9 +66,10 @@ def checkpoint_path(model_dir: str | pathlib.Path, step: int) -> pathlib.Path:
   tensorstore_specs.kvstore_spec(os.fspath(checkpoint))
   if not checkpoint.is_dir():
     raise errors.CheckpointError(
-      'The checkpoint does not exist',
+      'The requested checkpoint does not exist. The step must be that of a '
+      'finished checkpoint',
       got=step,
-      expected=f'one of {finished_steps(model_dir)}',
+      expected=finished_steps(model_dir),
       where=str(model_dir),
     )
   return checkpoint
@@ -101,8 +102,8 @@ def verify_checkpoint(checkpoint: pathlib.Path, *items: str) -> None:
     any_failed = _is_true_anywhere(error is not None)
     if any_failed and error is None:
       error = errors.CheckpointError(
-        'The checkpoint is damaged',
-        got='damaged files in the shard that another process verified',
+        'The checkpoint is damaged. Another process found damaged files in its '
+        'shard of the checkpoint',
         where=str(checkpoint),
       )
   if error:
@@ -185,13 +186,13 @@ def check_fit(checkpoint: pathlib.Path, state: train_state.TrainState) -> None:
   problems = _shape_differences(checkpoint, make_train_item(state), 'train')
   if problems:
     raise errors.CheckpointError(
-      'The checkpoint does not match the optimizer, EMA or objectives',
+      'The checkpoint does not match the train state of this run. The '
+      'optimizer, the frozen parameters, `ema_decay` and the objectives must '
+      'be the same as in the checkpoint',
       got=_join_first(problems),
       where=str(checkpoint),
-      expected='a train state with the same optimizer, frozen parameters, '
-      'ema_decay and objectives',
       fix='Use the settings with which the run was started, or train in a '
-      'different model directory with init_from.',
+      'different model directory with `init_from`.',
     )
 
 
@@ -211,13 +212,13 @@ def check_shapes(checkpoint: pathlib.Path, abstract_params) -> None:
   problems = _shape_differences(checkpoint, abstract_params, 'params')
   if problems:
     raise errors.CheckpointError(
-      'The checkpoint does not match the model',
+      'The checkpoint does not match the model. The parameters must have the '
+      'same names and shapes as in the checkpoint. The first dimension of the '
+      'embedding table is the vocabulary size',
       got=_join_first(problems),
-      expected='parameters with the same names and shapes (the vocabulary '
-      'size is the first dimension of the embedding table)',
       where=str(checkpoint),
-      fix='Use the model and the vocabulary with which the run was started, '
-      'or a different model directory.',
+      fix='Use the model and the vocabulary with which the run was started, or '
+      'train in a different model directory.',
     )
 
 
@@ -287,10 +288,10 @@ def restore_params(model_dir: str | pathlib.Path, step: int, abstract) -> Any:
     return restore_subtree(checkpoint, 'params', abstract)
   except Exception as error:
     raise errors.CheckpointError(
-      'The checkpoint is unreadable',
+      'The checkpoint cannot be read',
       got=summarize_error(error),
       where=str(checkpoint),
-      fix='Use a different step.',
+      fix='Use the checkpoint of a different step.',
     ) from error
 
 

@@ -157,7 +157,7 @@ class Checkpoints:
       problem = checkpoint_items.find_score_problem(self.directory / str(step))
       if problem:
         raise errors.CheckpointError(
-          'The score of a checkpoint is damaged',
+          'The file with the score of the checkpoint is damaged',
           got=problem,
           where=str(self.directory / str(step)),
           fix=f'Run `xlflax verify {self._model_dir} --repair`.',
@@ -315,7 +315,8 @@ class Checkpoints:
           for step, error in failed.items()
         ),
         where=str(self.directory),
-        fix='Resolve the cause, or use a different model directory.',
+        fix='Resolve the cause of the errors, or use a different model '
+        'directory.',
       )
     return None
 
@@ -379,7 +380,7 @@ class _FailureReport:
       return
     last = max(checkpoint_reader.finished_steps(self._model_dir), default=None)
     raise errors.CheckpointError(
-      'Failed to write a checkpoint',
+      'The checkpoint could not be written',
       got=errors.system_reason(error)
       or checkpoint_reader.summarize_error(error),
       where=str(self._model_dir / checkpoint_reader.DIRECTORY)
@@ -404,8 +405,8 @@ def _raise_if_unavailable(error: Exception) -> None:
     raise errors.CheckpointError(
       'The checkpoint is temporarily unavailable',
       got=checkpoint_reader.summarize_error(error),
-      fix='Check that its file system or bucket responds, and run the same '
-      'command again.',
+      fix='Check that the file system or bucket of the checkpoint responds, '
+      'and run the same command again.',
       status=errors.ExitStatus.FAILURE,
     ) from error
 

@@ -69,9 +69,9 @@ def to_json_config(value: Any) -> Any:
   if value is None or isinstance(value, (bool, int, float, str)):
     return value
   raise errors.ConfigError(
-    'A setting has a type that cannot be recorded as JSON',
+    'A setting has a type that cannot be saved as JSON. The supported types '
+    'are numbers, strings, enums, dataclasses and lists of them',
     got=repr(value),
-    expected='numbers, strings, enums, dataclasses, or lists of them',
     fix='Use a frozen dataclass. If the setting is a function, define '
     '`__call__`.',
   )
@@ -98,9 +98,9 @@ def from_json_config(description: Any) -> Any:
     RecursionError,
   ) as error:
     raise errors.RunDirectoryError(
-      'An object could not be built from its recorded description',
+      'An object could not be created from its saved configuration. The '
+      'configuration must be one that xlflax has written',
       got=f'{type(error).__name__}: {error}'[:300],
-      expected='a description that xlflax wrote',
       fix='Copy the complete model directory again.',
     ) from error
 
@@ -117,10 +117,10 @@ def _build(description: Any) -> Any:
   unknown = sorted(set(description[FIELDS]) - set(fields_by_name))
   if unknown:
     raise errors.RunDirectoryError(
-      'The recorded description of an object contains fields that its class '
-      'does not have',
-      got=f'{description[CLASS]}: {", ".join(unknown)}',
-      expected='only the fields ' + ', '.join(fields_by_name),
+      f'The saved configuration of {description[CLASS]} contains fields that '
+      'the class does not have',
+      got=', '.join(unknown),
+      expected=', '.join(fields_by_name),
     )
   return cls(
     **{

@@ -57,9 +57,10 @@ def check_inputs(
   differences = describe_differences(saved, current)
   if differences:
     raise errors.RunDirectoryError(
-      'The data differ from those on which the run was trained',
+      'The training data differ from the data on which the run was trained. '
+      'The tokens and the vocabulary must be those that are recorded in the '
+      'checkpoint',
       got='; '.join(differences),
-      expected='the tokens and the vocabulary recorded in the checkpoint',
       where=str(where),
       fix='Pass the text or cache and the vocabulary with which the run was '
       'started, or pass --on_config_mismatch=continue to resume with the new '
@@ -164,10 +165,10 @@ def check_vocabulary(
   )
   if run_identity is not None and given_identity != run_identity:
     raise errors.VocabularyError(
-      'The vocabulary differs from the one with which the model was trained',
+      f'According to {model_dir / run_directory.MODEL}, the model was trained '
+      'with a different vocabulary',
       got=str(given_identity),
-      expected=f'{run_identity}, according to '
-      f'{model_dir / run_directory.MODEL}',
+      expected=str(run_identity),
       where=str(where),
       fix=fix,
     )

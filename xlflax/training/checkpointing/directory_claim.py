@@ -168,10 +168,7 @@ def check_vocabulary_directory(
   """
   if isinstance(vocabulary, vocabulary_spec.VocabularySpec):
     raise errors.ConfigError(
-      'Training requires a vocabulary directory, not only the sizes of a '
-      'vocabulary',
-      got='a VocabularySpec',
-      expected='the directory of a vocabulary',
-      where='Trainer.vocabulary',
+      '`Trainer.vocabulary` must be the directory of a vocabulary, but it is a '
+      'VocabularySpec, which contains only the sizes of a vocabulary'
     )
   return paths.to_path(vocabulary)

@@ -86,9 +86,9 @@ def check_run_directory(
     not path.name.startswith('.') for path in paths.list_directory(model_dir)
   ):
     raise errors.RunDirectoryError(
-      'The model directory contains files, but no run',
+      'The model directory contains files, but no run. It must be empty or '
+      f'new, or contain a run with the file {TRAINER}',
       got=str(model_dir),
-      expected=f'an empty or new directory, or a run with {TRAINER}',
       fix='Pass a different --model_dir.',
     )
 
@@ -102,9 +102,9 @@ def check_not_a_file(model_dir: pathlib.Path) -> None:
   is_bucket = paths.is_bucket(model_dir)  # Folders of buckets need not exist.
   if not is_bucket and model_dir.exists() and not model_dir.is_dir():
     raise errors.RunDirectoryError(
-      'The path of the model directory is a file',
+      'The path of the model directory is a file. It must be a directory, or a '
+      'path that does not exist',
       got=str(model_dir),
-      expected='a directory, or a path that does not exist',
     )
 
 
@@ -155,8 +155,8 @@ def _check_same_config(model_dir, old, new, on_config_mismatch) -> None:
       + '\n',
       where=str(model_dir),
       fix='Pass a different --model_dir, or pass --on_config_mismatch=continue '
-      'to '
-      'resume that run with the new settings (docs/trouble.md#rejected-input).',
+      'to resume that run with the new settings '
+      '(docs/trouble.md#rejected-input).',
     )
 
 
@@ -191,9 +191,10 @@ def read_run_file(
   file_run, model_run = content.pop(_RUN_KEY, ''), run_id(model_dir)
   if file_run and model_run and file_run != model_run and not allow_other_run:
     raise errors.RunDirectoryError(
-      f'{name} belongs to another run',
-      got=f'run {file_run}',
-      expected=f'run {model_run}, according to {MODEL}',
+      f'{name} belongs to another run. The id of this run is recorded in '
+      f'{MODEL}',
+      got=file_run,
+      expected=model_run,
       where=str(model_dir / name),
       fix=f'Restore the file, or {MODEL}, from a backup of this run. Run '
       '`xlflax verify` to find other files that do not belong to it.',
@@ -319,9 +320,9 @@ def read_vocabulary_identity(
     or not all(isinstance(recorded[name], str) for name in fields[1:])
   ):
     raise errors.RunDirectoryError(
-      'The recorded identity of the vocabulary is invalid',
+      'The record of the vocabulary is invalid. It must contain the size and '
+      'the hash of the vocabulary',
       got=repr(recorded)[:100],
-      expected='the size and the hash of the vocabulary',
       where=str(path),
       fix='Copy the complete model directory again.',
     )
@@ -359,18 +360,18 @@ def read_model(model_dir: pathlib.Path):
   path = model_dir / MODEL
   if not path.exists():
     raise errors.RunDirectoryError(
-      'The directory is not a model directory',
+      'The directory is not a model directory. A model directory contains '
+      f'{MODEL}, which `xlflax train` writes',
       got=str(model_dir),
-      expected=f'a directory with {MODEL}, written by `xlflax train`',
       fix=_suggest_model_directory(model_dir),
     )
   model = config_serialization.from_json_config(read_json(path))
   config = getattr(model, 'config', None)
   if not isinstance(model, nn.Module) or not dataclasses.is_dataclass(config):
     raise errors.RunDirectoryError(
-      f'{MODEL} does not describe a valid model',
+      f'{MODEL} does not describe a valid model. The model must be a Linen '
+      'module with a configuration',
       got=type(model).__name__,
-      expected='a Linen module with a configuration',
       where=str(path),
     )
   return model
@@ -451,9 +452,9 @@ def check_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
     other = source / path.name
     if not (other.exists() and path.read_bytes() == other.read_bytes()):
       raise errors.RunDirectoryError(
-        'The vocabulary differs from the one in the model directory',
+        'A file of the vocabulary differs from its copy in the model '
+        f'directory. It must have the same content as {path}',
         got=str(other),
-        expected=f'the same content as {path}',
         fix='Train with the vocabulary with which the run was started, or '
         'pass a different --model_dir.',
       )

@@ -127,7 +127,8 @@ class SavedRun:
     )
     if problems:
       raise errors.CheckpointError(
-        'The sizes of the model do not match its checkpoints',
+        'The sizes of the model do not match the shapes of the parameters in '
+        'its checkpoints',
         got='; '.join(problems),
         where=str(self.directory / run_directory.MODEL),
         fix='Copy the complete model directory again.',
@@ -209,9 +210,9 @@ def load_run(model_dir: str | os.PathLike[str]) -> SavedRun:
   bucket_access.check_readable(directory)
   if not directory.is_dir():
     raise errors.RunDirectoryError(
-      'The model directory does not exist',
+      'The model directory does not exist. It must be a directory that `xlflax '
+      'train` has written',
       got=str(model_dir),
-      expected='a directory written by `xlflax train`',
     )
   return SavedRun(
     directory,

@@ -41,11 +41,11 @@ def memory_fraction(
     fraction = 0.0
   if not 0 < fraction <= 1:
     raise errors.ConfigError(
-      "The fraction of a GPU's memory is invalid",
+      f'The environment variable {name} must contain the fraction of GPU '
+      'memory to use, which is a number greater than 0 and at most 1',
       got=text,
-      expected='a number greater than 0 and at most 1',
-      where=f'the environment variable {name}',
-      fix=f'Unset the variable to use {DEFAULT_MEMORY_FRACTION}.',
+      fix='Unset the variable to use the default value, '
+      f'{DEFAULT_MEMORY_FRACTION}.',
     )
   return fraction
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from xlflax.training.devices import accelerators
 from xlflax.training.distributed import cluster_detection
-from xlflax.utils import errors, validation
+from xlflax.utils import errors, name_suggestions, validation
 
 FORM = 'PLATFORM:KIND:COUNT, for example gpu:H200:512, tpu:v5p:256 or cpu:8'
 
@@ -64,10 +64,7 @@ def parse_topology(text: str) -> DeviceTopology:
   )
   if not match:
     raise errors.ConfigError(
-      'The device topology is invalid',
-      got=text,
-      expected=FORM,
-      where='--target_topology',
+      f'The flag --target_topology must have the format {FORM}', got=text
     )
   cpu, platform, kind, count, node = match.groups()
   num_devices = _parse_count(count, text)
@@ -78,13 +75,10 @@ def parse_topology(text: str) -> DeviceTopology:
   )
   if num_devices % per_node:
     raise errors.ConfigError(
-      'The number of devices must be a multiple of the number of devices per '
-      'node',
-      got=f'{num_devices} devices in nodes of {per_node}',
-      expected=f'a multiple of {per_node}',
-      where='--target_topology',
-      fix='Change the number of devices, or append the number per node, as in '
-      f'{text.split("/")[0]}/4.',
+      f'The flag --target_topology specifies {num_devices} devices in nodes of '
+      f'{per_node}. The number of devices must be a multiple of {per_node}',
+      fix='Change the number of devices, or append the number of devices per '
+      f'node, as in {text.split("/")[0]}/4.',
     )
   return DeviceTopology(
     platform=(cpu or platform).lower(),
@@ -98,10 +92,9 @@ def _parse_count(text: str, topology: str) -> int:
   """Parses a positive number in a topology."""
   if not text.isdigit() or int(text) < 1:
     raise errors.ConfigError(
-      'The number of devices is invalid',
-      got=f'{text} in {topology}',
-      expected='a positive integer',
-      where='--target_topology',
+      f'The numbers of devices in --target_topology={topology} must be '
+      'positive integers',
+      got=text,
     )
   return int(text)
 
@@ -117,11 +110,11 @@ def _find_accelerator(platform: str, name: str) -> accelerators.Accelerator:
     return accelerator
   candidates = [a for a in accelerators.TABLE if a.platform == platform]
   raise errors.ConfigError(
-    f'The type of {platform.upper()} is unknown',
+    'The flag --target_topology specifies an unsupported type of '
+    f'{platform.upper()}',
     got=name,
-    expected='one of ' + ', '.join(a.name for a in candidates),
-    where='--target_topology',
-    fix='Use the most similar type, or add the type to '
+    expected=name_suggestions.format_choices(a.name for a in candidates),
+    fix='Pass the most similar type, or add the type to '
     'xlflax/training/devices/accelerators.py.',
   )
 

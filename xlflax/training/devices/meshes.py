@@ -30,10 +30,9 @@ def mesh_shape(sizes: Sequence[int], num_devices: int) -> tuple[int, ...]:
   num_unknown = sum(size == -1 for size in sizes)
   if num_unknown > 1 or any(size < 1 and size != -1 for size in sizes):
     raise errors.ConfigError(
-      'The sizes of the mesh are invalid',
+      'The mesh sizes of the Partitioner must be positive integers, and at '
+      'most one of them can be -1',
       got=sizes_by_axis,
-      expected='positive integers, of which at most one is -1',
-      where='Partitioner',
     )
   known_product = math.prod(size for size in sizes if size != -1)
   shape = tuple(
@@ -41,10 +40,9 @@ def mesh_shape(sizes: Sequence[int], num_devices: int) -> tuple[int, ...]:
   )
   if math.prod(shape) != num_devices:
     raise errors.ConfigError(
-      'The sizes of the mesh do not match the number of devices',
+      'The product of the mesh sizes of the Partitioner must be the number of '
+      f'devices, which is {num_devices}',
       got=sizes_by_axis,
-      expected=f'sizes with the product {num_devices}',
-      where='Partitioner',
       fix='Set one size to -1, or start the job with as many devices as the '
       'mesh has.',
     )

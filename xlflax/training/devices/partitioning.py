@@ -28,7 +28,7 @@ from flax import linen as nn
 from jax.sharding import NamedSharding, PartitionSpec
 
 from xlflax.training.devices import machine_topology, meshes
-from xlflax.utils import class_registry, errors, validation
+from xlflax.utils import class_registry, errors, name_suggestions, validation
 
 AXES = meshes.AXES
 BATCH_AXES = ('data', 'fsdp')
@@ -100,10 +100,10 @@ class Partitioner:
     for rule in self.rules:
       if not set(_as_tuple(rule[1])) <= set(AXES):
         raise errors.ConfigError(
-          'A sharding rule contains an unknown mesh axis',
+          'A sharding rule contains an axis that the mesh does not have',
           got=rule,
-          expected='the mesh axes ' + ', '.join(AXES),
-          where='Partitioner.rules',
+          expected=name_suggestions.format_choices(AXES),
+          where=errors.field_location(self, 'rules'),
         )
 
   @functools.cached_property
@@ -283,14 +283,11 @@ class Partitioner:
     """
     divisor = self.batch_divisor * accumulation
     if batch_size % divisor:
+      axes = [f'{axis} {self.mesh.shape[axis]}' for axis in self.batch_axes]
+      factors = ' x '.join([*axes, f'accumulation {accumulation}'])
       raise errors.ConfigError(
-        'The batch size does not divide over the devices',
+        f'The batch size must be a multiple of {divisor} ({factors})',
         got=batch_size,
-        expected=f'a multiple of {divisor} ('
-        + ' x '.join(
-          f'{axis} {self.mesh.shape[axis]}' for axis in self.batch_axes
-        )
-        + f' x accumulation {accumulation})',
         where=where or None,
         fix='Change the batch size, the number of accumulation steps or the '
         'mesh.',

@@ -69,16 +69,15 @@ class Job:
     host, _, port = self.coordinator_address.rpartition(':')
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
       raise errors.ConfigError(
-        'The address of the coordinator is invalid',
+        'The coordinator address (--coordinator_address) must have the format '
+        'HOST:PORT',
         got=self.coordinator_address,
-        expected='an address in the format HOST:PORT',
-        where='--coordinator_address',
       )
     if self.process_id >= self.num_processes:
       raise errors.ConfigError(
-        '`process_id` must be less than `num_processes`',
-        got=f'process_id={self.process_id}, num_processes={self.num_processes}',
-        expected='a number from 0 to num_processes - 1',
+        '`process_id` must be less than `num_processes`, which is '
+        f'{self.num_processes}',
+        got=self.process_id,
         where=self.source,
       )
 
@@ -153,10 +152,9 @@ def _add_variables(flags, environment, cluster):
   for name in ('num_processes', 'process_id'):
     if job_values[name] is not None and not str(job_values[name]).isdigit():
       raise errors.ConfigError(
-        f'`{name}` is not a number',
+        f'`{name}` must be a nonnegative integer. It is set with --{name} or '
+        f'the environment variable {_VARIABLES[name]}',
         got=repr(job_values[name]),
-        expected='a nonnegative integer',
-        where=f'--{name} or {_VARIABLES[name]}',
       )
   if None not in job_values.values() and flags['process_id'] is None:
     num_slices = _read_number(environment, 'XLFLAX_NUM_SLICES') or 1
@@ -174,19 +172,17 @@ def _check_single_process(job_values, cluster) -> None:
   """
   if cluster not in (Cluster.AUTO, Cluster.NONE):
     raise errors.ConfigError(
-      'This process was not started by the environment specified in --cluster',
-      got=f'--cluster={cluster.value}, and none of its variables',
+      f'The flag --cluster={cluster.value} is set, but the environment '
+      'variables of that cluster are not set',
       fix='Start the processes through the cluster (with srun for Slurm, with '
       'mpirun for Open MPI), or pass --coordinator_address, --num_processes '
-      'and '
-      '--process_id.',
+      'and --process_id.',
     )
   if any(value is not None for value in job_values.values()):
     raise errors.ConfigError(
-      'The description of the multi-process job is incomplete',
+      'The description of the multi-process job is incomplete. The flags '
+      '--coordinator_address, --num_processes and --process_id are all required',
       got=', '.join(f'{name}={value}' for name, value in job_values.items()),
-      expected='values for --coordinator_address, --num_processes and '
-      '--process_id',
     )
 
 
@@ -204,12 +200,11 @@ def _check_srun(environment: Mapping[str, str], cluster: Cluster) -> None:
     and not _is_in_slurm_step(environment)
   ):
     raise errors.ConfigError(
-      'Slurm allocated several tasks, but srun did not start this process',
-      got=f'SLURM_NTASKS={num_tasks}, and no SLURM_STEP_NODELIST',
-      expected='one process for each task',
+      f'Slurm allocated {num_tasks} tasks (SLURM_NTASKS), but srun did not '
+      'start this process (SLURM_STEP_NODELIST is not set). One process is '
+      'required for each task',
       fix='Start the processes with `srun xlflax ...` (as `xlflax launch '
-      'slurm` '
-      'does), or pass --cluster=none for a single process.',
+      'slurm` does), or pass --cluster=none for a single process.',
     )
 
 
@@ -278,8 +273,8 @@ def _detect_with_jax(known_values, cluster: Cluster, initialization_timeout):
   detected_values = dict(zip(job_values, values[:3], strict=True))
   if None in detected_values.values():
     raise errors.ConfigError(
-      'JAX did not detect all values that describe the job under '
-      f'{cluster.value}',
+      'JAX could not detect all of the values that describe the '
+      f'{cluster.value} job',
       got=', '.join(
         f'{name}={value}' for name, value in detected_values.items()
       ),
@@ -328,8 +323,8 @@ def local_devices(
     return None
   if num_visible % num_processes:
     raise errors.ConfigError(
-      'The GPUs on a host cannot be divided equally among its processes',
-      got=f'{num_processes} processes, {num_visible} GPUs',
+      f'The {num_visible} GPUs of a host cannot be divided equally among its '
+      f'{num_processes} processes',
       where=cluster.value,
       fix='Start one process per GPU, or one per host.',
     )

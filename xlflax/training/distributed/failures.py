@@ -306,15 +306,13 @@ class FailureMonitor:
     if self._exit_code is None:
       _write_stacks()
       error = errors.TrainingError(
-        'A process of the job was lost, or this process failed inside JAX',
-        got=f'{self.name} was {_call_safely(self.doing)}',
-        expected='heartbeats from all processes',
-        where='the task number in the message of JAX above, or, without a '
-        'number, process 0, which runs the coordination service; '
-        f'{describe_hosts(self.hosts)}',
+        'A process of the job was lost, or this process failed inside JAX. At '
+        f'that time, {self.name} was {_call_safely(self.doing)}. The message '
+        'of JAX above may contain the task number of the lost process. If it '
+        'does not, process 0, which runs the coordination service, was lost',
+        where=describe_hosts(self.hosts),
         fix='Check the machine of that process. Start the run again to resume '
-        'from its last '
-        'checkpoint (docs/trouble.md#interrupted-runs).',
+        'from its last checkpoint (docs/trouble.md#interrupted-runs).',
         status=errors.ExitStatus.FAILURE,
       )
       write_to_stderr(f'xlflax: {error}\n')

@@ -141,10 +141,10 @@ def _duration_factor(activity: Activity) -> int:
 def _end_job(message: str) -> None:
   """Writes the stacks of all threads and ends the job."""
   error = errors.TrainingError(
-    'The run makes no progress',
+    'The run makes no progress. Each step, batch and checkpoint must finish '
+    'within the time limit',
     got=message,
-    expected='a finished step, batch or checkpoint within the time limit',
-    fix='See the stacks of all threads above. Start the run again to resume '
+    fix='Read the stacks of all threads above. Start the run again to resume '
     'from its last checkpoint. If the activity is slow but not stuck, pass a '
     'larger --watchdog_timeout (docs/trouble.md#hangs).',
     status=errors.ExitStatus.FAILURE,

@@ -124,10 +124,11 @@ def compare_processes(
     result = _exchange(job, configuration, 1000 * timeout_seconds)
   except RuntimeError as error:
     raise errors.ConfigError(
-      'The processes of the job lost each other while joining',
+      f'Process {job.process_id} lost the connection to the other processes '
+      f'while it joined the job. All {job.num_processes} processes must join '
+      f'the coordinator within {timeout_seconds} s',
       got=str(error).splitlines()[0],
-      expected=f'{job.num_processes} processes within {timeout_seconds} s',
-      where=f'process {job.process_id}, coordinator {job.coordinator_address}',
+      where=job.coordinator_address,
       fix='Check the logs of the other processes.',
       status=errors.ExitStatus.FAILURE,
     ) from error
@@ -213,22 +214,22 @@ def _describe_difference(
 
   if settings['num_processes'] != first['num_processes']:
     return dict(
-      what='The processes expect different numbers of processes',
+      what='The processes expect different numbers of processes. '
+      '--num_processes must be the same in all processes',
       got=values('num_processes'),
-      expected='the same --num_processes in all processes',
     )
   if settings['versions'] != first['versions']:
     return dict(
-      what='The processes have different versions of packages',
+      what='The processes have different versions of packages. The versions '
+      'must be the same in all processes',
       got=values('versions'),
-      expected='the same versions in all processes',
     )
   if settings['digest'] != first['digest']:
     lines = _changed_lines(first_configuration(), configuration, names)
     return dict(
-      what='The processes have different configurations',
+      what='The processes have different configurations. The flags and gin '
+      'files must be the same in all processes',
       got='\n' + '\n'.join(lines) + '\n',
-      expected='the same flags and gin files in all processes',
     )
   return None
 
@@ -334,11 +335,10 @@ def _check_port(job: cluster_detection.Job) -> None:
     except OSError as error:
       if time.monotonic() > deadline:
         raise errors.ConfigError(
-          'Process 0 could not open the coordinator port',
-          got=f'port {port}: {error.strerror}',
-          expected='a port that no other program uses',
-          where=f'process 0 on {socket.gethostname()}, coordinator '
-          f'{job.coordinator_address}',
+          f'Process 0 on {socket.gethostname()} could not open the port {port} '
+          'of the coordinator. The port must not be used by another program',
+          got=error.strerror,
+          where=job.coordinator_address,
           fix='End the program that uses the port, or choose a different port.',
           status=errors.ExitStatus.FAILURE,
         ) from error
@@ -370,39 +370,38 @@ def _make_joining_error(
   if missing:
     joined = job.num_processes - len(missing)
     return errors.ConfigError(
-      'Processes of the job did not join',
-      got=f'{joined} of {job.num_processes} processes within '
-      f'{timeout_seconds} s; missing: {failures.describe_processes(missing)}',
-      expected=f'{job.num_processes} processes',
+      f'Only {joined} of the {job.num_processes} processes joined the job '
+      f'within {timeout_seconds} s. These processes are missing: '
+      f'{failures.describe_processes(missing)}',
       where=where,
-      fix='Check the logs of the missing processes, that they run, and that '
-      'they can connect to the coordinator.',
+      fix='Check the logs of the missing processes. Check that they run and '
+      'can connect to the coordinator.',
       status=failure,
     )
   if 'ALREADY_EXISTS' in text:
     return errors.ConfigError(
-      'Another process of the job has the same process id',
+      'Another process of the job has the same process id. Each process id '
+      'from 0 to num_processes - 1 must be used exactly once',
       got=got,
-      expected='each id from 0 to num_processes - 1 exactly once',
       where=where,
       fix='Correct --process_id. If it is correct, a different job uses the '
       'coordinator address. In that case, choose a different port.',
     )
   if job.process_id == 0:
     return errors.ConfigError(
-      'Process 0 failed to start the job',
+      f'Process 0 failed to start the job. All {job.num_processes} processes '
+      f'must join within {timeout_seconds} s',
       got=got,
-      expected=f'{job.num_processes} processes within {timeout_seconds} s',
       where=where,
       fix='Check the logs of the other processes.',
       status=failure,
     )
   return errors.ConfigError(
-    'Process 0 of the job did not accept this process',
+    'Process 0 of the job did not accept this process within '
+    f'{timeout_seconds} s',
     got=got,
-    expected=f'process 0 within {timeout_seconds} s',
     where=where,
-    fix='Check the log of process 0, and that its host and port can be reached '
-    'from this machine.',
+    fix='Check the log of process 0. Check that its host and port can be '
+    'reached from this machine.',
     status=failure,
   )

@@ -70,10 +70,10 @@ def check_platform(
     )
     status = errors.ExitStatus.FAILURE
   raise errors.ConfigError(
-    f'No {platform.value.upper()} was found',
+    f'No {platform.value.upper()} was found, but --platform={platform.value} '
+    'requires one',
     got=backend,
     expected=platform.value,
-    where=f'--platform={platform.value}',
     fix=fix,
     status=status,
   )

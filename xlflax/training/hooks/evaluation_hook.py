@@ -38,15 +38,21 @@ class EvaluationHook(hook_base.Hook):
       return None
     if metric_for_best_model in metrics:
       return hook_base.Request(save=True, metrics=metrics)
+    problem = (
+      'The evaluation does not compute the metric `metric_for_best_model`'
+      if metrics
+      else 'The evaluation did not compute a metric, which '
+      '`metric_for_best_model` requires. See the errors logged above and the '
+      'notes in eval/'
+    )
     return hook_base.Request(
       save=True,
       error=errors.ConfigError(
-        'The evaluation does not compute `metric_for_best_model`',
+        problem,
         got=metric_for_best_model,
-        expected=f'one of {", ".join(sorted(metrics))}'
-        if metrics
-        else 'a task that computes a metric (see the errors logged above and '
-        'the notes in eval/)',
-        where='CheckpointOptions.metric_for_best_model',
+        expected=', '.join(sorted(metrics)) or None,
+        where=errors.field_location(
+          run.trainer.checkpoints, 'metric_for_best_model'
+        ),
       ),
     )

@@ -100,10 +100,9 @@ class LossSpikeHook(hook_base.Hook):
     self._rewinds = (run.step, num_rewinds)
     if num_rewinds > self._options.max_rewinds:
       raise errors.TrainingError(
-        'The loss spikes after every rewind to the same checkpoint',
-        got=f'{num_rewinds} spikes after step {run.step}, the last one up to '
-        f'step {from_step}',
-        where=f'up to step {from_step}',
+        'The loss spikes after every rewind to the checkpoint of step '
+        f'{run.step}. It has spiked {num_rewinds} times, most recently at or '
+        f'before step {from_step}',
         fix='Lower the learning rate or clip the gradient. '
         'LossSpikeGuard.max_rewinds is the maximum number of rewinds.',
       )

@@ -53,7 +53,7 @@ def check_finite_step(
   """
   problem = _find_problem(sums, step, trainer)
   if problem:
-    message, got, fix = problem
+    message, fix = problem
     last = last_good()
     checkpoint = (
       'No good checkpoint exists.'
@@ -61,10 +61,8 @@ def check_finite_step(
       else f'The last good checkpoint is that of step {last}.'
     )
     raise errors.TrainingError(
-      message,
-      got=got,
-      where=f'up to step {step}',
-      fix=f'{fix}. {checkpoint} See docs/trouble.md#nan-or-inf-loss.',
+      f'Training stopped at step {step}. {message}',
+      fix=f'{fix} {checkpoint} See docs/trouble.md#nan-or-inf-loss.',
     )
   if sums.skipped or sums.spikes:
     logging.warning(
@@ -78,34 +76,30 @@ def check_finite_step(
 
 def _find_problem(
   sums: metric_accumulator.Sums, step: int, trainer: 'Trainer'
-) -> tuple[str, str, str] | None:
-  """Returns the message, the value and the hint of an error, or None."""
+) -> tuple[str, str] | None:
+  """Returns the message and the hint of an error, or None."""
   if sums.unsound:
     return (
-      'The parameters are not finite',
-      f'{sums.unsound} of the last {sums.steps} steps',
-      'Lower the learning rate',
+      f'The parameters were not finite in {sums.unsound} of the last '
+      f'{sums.steps} steps',
+      'Lower the learning rate.',
     )
   if sums.skipped and trainer.non_finite is train_step.NonFinitePolicy.STOP:
     return (
-      'The loss or its gradient is not finite',
-      f'{sums.skipped} of the last {sums.steps} steps',
+      f'The loss or its gradient was not finite in {sums.skipped} of the last '
+      f'{sums.steps} steps',
       'Lower the learning rate or clip the gradient. To skip such steps, pass '
-      '--gin.trainer.Trainer.non_finite="\'skip\'"',
+      '--gin.trainer.Trainer.non_finite="\'skip\'".',
     )
   all_skipped = step >= trainer.steps and sums.skipped == sums.steps
   if (sums.skipped or sums.spikes) and (
     sums.streak >= trainer.max_consecutive_skips or all_skipped
   ):
-    message = (
-      'Too many consecutive steps were skipped because of loss spikes'
-      if sums.spikes
-      else 'Too many consecutive steps are not finite'
-    )
+    reason = 'of loss spikes' if sums.spikes else 'they were not finite'
     return (
-      message,
-      f'{sums.streak} consecutive skipped steps',
-      'Lower the learning rate or clip the gradient. Trainer.max_consecutive_skips is '
-      'the maximum number of consecutive skipped steps',
+      f'Too many consecutive steps ({sums.streak}) were skipped because {reason}',
+      'Lower the learning rate or clip the gradient. '
+      'Trainer.max_consecutive_skips is the maximum number of consecutive '
+      'skipped steps.',
     )
   return None

@@ -13,6 +13,7 @@ from xlflax.utils import errors
 
 DIRECTORY = 'profile'
 MEMORY = 'memory.prof'
+_LOCATION = 'Trainer.profile_steps'  # The gin-configured field.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,10 +35,10 @@ class Steps:
     match = re.fullmatch(r'(\d+):(\d+)', text)
     if not match or not int(match[1]) < int(match[2]):
       raise errors.ConfigError(
-        'The range of steps to profile is invalid',
+        '`profile_steps` must be a range FIRST:LAST with FIRST < LAST, such as '
+        '100:105',
         got=text,
-        expected='a range FIRST:LAST with FIRST < LAST, such as 100:105',
-        where='Trainer.profile_steps',
+        where=_LOCATION,
       )
     return cls(int(match[1]), int(match[2]))
 

@@ -28,12 +28,12 @@ _OUT_OF_MEMORY = 'RESOURCE_EXHAUSTED'
 _REPLICAS = 'the replicas of an array on different devices differ'
 _COPY = 'a state and its copy differ'
 _STEP = 'two computations of one step differ'
-_EXPECTED = {
-  _REPLICAS: 'the same bits on all devices. If there are only two replicas, '
-  'either may be wrong',
-  _COPY: 'the same bits',
-  _STEP: 'the same bits in both computations. If all devices differ, one of '
-  'them was wrong before the devices exchanged their results',
+_REQUIREMENTS = {
+  _REPLICAS: 'The bits must be equal on all devices. If there are only two '
+  'replicas, either of them may be wrong',
+  _COPY: 'The bits of the copy must be equal to those of the state',
+  _STEP: 'The bits of both results must be equal. If all devices differ, one '
+  'of them was wrong before the devices exchanged their results',
 }
 
 
@@ -148,20 +148,20 @@ class SilentDataCorruptionHook(hook_base.Hook):
     assert self._hosts is not None
     last = self._last_good()
     checkpoint = (
-      'No good checkpoint exists'
+      'No good checkpoint exists.'
       if last is None
-      else f'To resume from the checkpoint of step {last}, start the run again'
+      else f'To resume from the checkpoint of step {last}, start the run again.'
     )
     last_agreed = (
-      'no earlier replay'
+      'No earlier step was compared'
       if self._last_agreed is None
-      else f'last agreement at step {self._last_agreed}'
+      else 'The last comparison without a difference was that of step '
+      f'{self._last_agreed}'
     )
     raise errors.TrainingError(
-      f'A device has computed or stored wrong values: {comparison}',
+      f'A device computed or stored wrong values at step {step}: {comparison}. '
+      f'{_REQUIREMENTS[comparison]}. {last_agreed}',
       got=mismatches.describe(self._hosts),
-      expected=_EXPECTED[comparison],
-      where=f'step {step} ({last_agreed})',
       fix='Remove the machine from the job and test it. The state was not '
       f'saved. {checkpoint}',
       status=errors.ExitStatus.FAILURE,
@@ -186,9 +186,9 @@ class SilentDataCorruptionHook(hook_base.Hook):
       assert self._hosts is not None
       process = jax.process_index()
       raise errors.TrainingError(
-        "XLA's checker detected an error in a step",
+        f'The checker of XLA detected an error in step {step} on process '
+        f'{process} ({self._hosts[process]})',
         got=str(error).splitlines()[0],
-        where=f'step {step}, process {process} on {self._hosts[process]}',
         fix='Remove the machine from the job and test it. To resume from the '
         'last checkpoint, start the run again.',
         status=errors.ExitStatus.FAILURE,

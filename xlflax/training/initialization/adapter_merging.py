@@ -26,7 +26,7 @@ from xlflax.training.checkpointing import (
   run_directory,
   saved_run,
 )
-from xlflax.utils import errors
+from xlflax.utils import errors, name_suggestions
 
 RECORD = 'adapters.json'
 _Path = str | os.PathLike[str]
@@ -66,10 +66,9 @@ def merge_adapters(
   loras = [a for a in merged if isinstance(a, adapter_config.LoRA)]
   if not loras or len(loras) < len(merged):
     raise errors.ConfigError(
-      'Only LoRA adapters can be merged into the base',
-      got=', '.join(a.name for a in merged if a not in loras)
-      or 'a model without LoRA adapters',
-      expected='one or more LoRA adapters',
+      'Only LoRA adapters can be merged into the base model. At least one LoRA '
+      'adapter is required',
+      got=', '.join(a.name for a in merged if a not in loras) or None,
       where=str(run.directory),
     )
   params = _host_params(run, step)
@@ -129,8 +128,9 @@ def replace_adapter(
     source_adapter, name=name, frozen=adapter.frozen
   ):
     raise errors.ConfigError(
-      'The adapter cannot be replaced by an adapter with different settings',
-      got=f'{source_adapter} in {source_run.directory}',
+      f'The adapter {name!r} can only be replaced by an adapter with the same '
+      f'settings. The adapter in {source_run.directory} has different settings',
+      got=source_adapter,
       expected=str(adapter),
       where=str(run.directory),
     )
@@ -147,11 +147,14 @@ def replace_adapter(
       continue
     source_value = source_values.get(parameter.replace(replaced, source_part))
     if source_value is None or source_value.shape != value.shape:
+      difference = (
+        'the parameter does not exist in the other run'
+        if source_value is None
+        else f'its shape in the other run is {source_value.shape}'
+      )
       raise errors.CheckpointError(
-        'The adapter was trained for a different model',
-        got=f'{parameter} of shape '
-        f'{None if source_value is None else source_value.shape}',
-        expected=f'shape {value.shape}',
+        'The adapter was trained for a different model. The parameter '
+        f'{parameter} must have the shape {value.shape}, but {difference}',
         where=str(source_run.directory),
       )
     named[parameter] = source_value
@@ -210,19 +213,19 @@ def find_adapter(
   adapters = adapter_config.model_adapters(run.model)
   if not adapters:
     raise errors.ConfigError(
-      'The run has no adapters',
+      'The run does not have any adapters, but the command requires an adapter '
+      '(--adapter)',
       got=str(run.directory),
-      expected='a run with adapters',
-      where='--adapter' if name else None,
       fix='Export a run without adapters with `xlflax convert to-hf`.',
     )
   selected = [a for a in adapters if name in (None, a.name)]
   if len(selected) != 1:
     raise errors.ConfigError(
-      'The adapter does not exist' if name else 'An adapter must be selected',
+      'The run does not have this adapter'
+      if name
+      else 'The run has several adapters, of which one must be selected',
       got=name,
-      expected='one of the adapters '
-      + ', '.join(adapter.name for adapter in adapters),
+      expected=name_suggestions.format_choices(a.name for a in adapters),
       where=str(run.directory),
       fix='Pass --adapter=NAME.',
     )

@@ -50,9 +50,9 @@ def last_steps(
   steps = checkpoint_reader.finished_steps(model_dir)
   if len(steps) < count:
     raise errors.CheckpointError(
-      'The run has too few checkpoints to average',
-      got=f'{len(steps)} checkpoints: {steps}',
-      expected=f'at least {count} checkpoints',
+      'The run has too few checkpoints to compute their average. At least '
+      f'{count} finished checkpoints are required',
+      got=steps,
       where=str(model_dir),
       fix='Average fewer checkpoints, or train with a larger '
       'CheckpointOptions.max_to_keep.',
@@ -207,9 +207,9 @@ def _check_same_model(
 
 def _make_difference_error(path, first) -> errors.CheckpointError:
   return errors.CheckpointError(
-    'Only checkpoints of the same model can be averaged',
+    'Only checkpoints of the same model can be averaged. This checkpoint must '
+    f'contain the same model as {first}',
     got=str(path),
-    expected=f'a checkpoint with the same model as {first}',
   )
 
 
@@ -218,8 +218,10 @@ def _check_steps(run: saved_run.SavedRun, steps: Iterable[int]) -> None:
   missing = sorted(set(steps) - set(run.steps))
   if missing or not steps:
     raise errors.CheckpointError(
-      'Some of the checkpoints to average do not exist',
-      got=f'steps {missing}' if missing else 'no step',
-      expected=f'one or more of the steps {run.steps}',
+      'Some of the checkpoints to average do not exist'
+      if missing
+      else 'At least one checkpoint is required to compute an average',
+      got=missing or None,
+      expected=run.steps,
       where=str(run.directory),
     )

@@ -74,10 +74,11 @@ class InitDecoderFromEncoder:
     tied = Layers(config.tied_layers.value)
     if self.layers is not None and self.layers is not tied:
       raise errors.ConfigError(
-        '`layers` must be the layers that the tied decoder shares',
-        got=f'layers={self.layers.value!r}',
-        expected=f'{tied.value!r}, the value of EncoderDecoderConfig.tied_layers',
-        where='InitDecoderFromEncoder.layers',
+        f'`layers` must be {tied.value!r}, the value of '
+        '`EncoderDecoderConfig.tied_layers`, because the tied decoder shares '
+        'these layers',
+        got=self.layers.value,
+        where=errors.field_location(self, 'layers'),
       )
     return dataclasses.replace(self, layers=tied)
 

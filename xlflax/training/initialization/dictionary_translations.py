@@ -72,11 +72,11 @@ def _find_files(
       files.append((file, file_format))
   if not files:
     raise errors.CorpusError(
-      f'No bilingual dictionary of the language {language!r} was found',
+      f'No bilingual dictionary of the language {language!r} was found. '
+      '`EmbeddingTransfer.dictionaries` must be a file such as '
+      f'{language}-de.txt or de-{language}.tsv, or a directory that contains '
+      'such files',
       got=path,
-      expected=f'a file such as {language}-de.txt or de-{language}.tsv, or a '
-      'directory of them',
-      where='EmbeddingTransfer.dictionaries',
       fix='Name the file after the languages of its columns, or set '
       'EmbeddingTransfer.source_language.',
     )

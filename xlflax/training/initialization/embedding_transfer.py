@@ -80,11 +80,8 @@ class MatchedRows:
     """
     if vocabulary is None:
       raise errors.VocabularyError(
-        '`vocabulary_matching` requires a vocabulary with its tokens, not '
-        'only its size',
-        got='only the size of the vocabulary',
-        expected='the directory of a vocabulary',
-        where='InitFromCheckpoint.vocabulary_matching',
+        '`InitFromCheckpoint.vocabulary_matching` requires the directory of a '
+        'vocabulary, but this run has only the size of its vocabulary'
       )
     source = data_fingerprint.load_vocabulary(paths.to_path(model_dir))
     matching = settings.match(vocabulary, source)

@@ -28,11 +28,10 @@ def check_renames(init: Any) -> None:
       re.compile(pattern)
     except re.error as error:
       raise errors.ConfigError(
-        'A rename must consist of a regular expression and a replacement',
-        got=f'{pattern!r} -> {replacement!r}',
-        expected='a pattern and a replacement that `re.sub` accepts',
-        where='InitFromCheckpoint.assignment_map',
-        fix=str(error),
+        f'An entry of `assignment_map` is invalid: {error}. It must consist of '
+        'a regular expression and a replacement that `re.sub` accepts',
+        got=(pattern, replacement),
+        where=errors.field_location(init, 'assignment_map'),
       ) from error
 
 
@@ -54,10 +53,9 @@ def check_fit(init: Any, sources, saved, checkpoint, model) -> None:
   if problems:
     raise errors.CheckpointError(
       'The model would compute a different function than the model in the '
-      'checkpoint',
+      'checkpoint. It must use all parameters of the checkpoint and the same '
+      'positions',
       got='; '.join(problems),
-      expected='a model that uses all parameters of the checkpoint and the '
-      'same positions',
       where=str(checkpoint),
       fix=f'{build_hint(init.model_dir)} If parameters may remain unused, list '
       'them in InitFromCheckpoint.unused.',
@@ -118,14 +116,14 @@ def _check_languages(init: Any, names: Sequence[str], vocabulary) -> None:
   ).spec.languages
   if source_languages != vocabulary.spec.languages:
     raise errors.VocabularyError(
-      'Language-specific parameters of the checkpoint belong to different '
-      'languages',
+      'Language-specific parameters of the checkpoint, such as '
+      f'{language_parameters[0]}, cannot be used, because the checkpoint and '
+      'this run have different languages',
       got=', '.join(vocabulary.spec.languages),
       expected=', '.join(source_languages),
-      where=f'InitFromCheckpoint.model_dir, {language_parameters[0]}',
+      where=errors.field_location(init, 'model_dir'),
       fix='Exclude the parameters with InitFromCheckpoint.exclude, or use the '
-      'same '
-      'languages in the same order.',
+      'same languages in the same order.',
     )
 
 

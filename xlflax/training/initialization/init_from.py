@@ -258,10 +258,10 @@ def _check_frozen_adapters(model, random_names: Sequence[str]) -> None:
   ]
   if missing:
     raise errors.CheckpointError(
-      'The parameters of a frozen adapter are not in a checkpoint',
+      'The parameters of a frozen adapter do not exist in any of the '
+      'checkpoints. `Trainer.init_from` must include a run that contains the '
+      'adapter',
       got=', '.join(missing),
-      expected='a run in `init_from` that contains the adapter',
-      where='Trainer.init_from',
       fix='Initialize the adapter from the run in which it was trained, or set '
       'the field `frozen` of the adapter to False.',
     )
@@ -364,11 +364,10 @@ def _match_vocabularies(
     for name in param_tree.flatten_params(params)
   ):
     raise errors.ConfigError(
-      'The patterns of `vocabulary_matching` match none of the included '
-      'parameters',
+      'The patterns of `vocabulary_matching` do not match any of the included '
+      'parameters. They must match embeddings or output biases',
       got=init.vocabulary_matching.parameters,
-      expected='patterns that match included embeddings or output biases',
-      where='EmbeddingTransfer.parameters',
+      where=errors.field_location(init.vocabulary_matching, 'parameters'),
       fix='To initialize only the body, do not set '
       'InitFromCheckpoint.vocabulary_matching.',
     )
@@ -431,9 +430,11 @@ def _find_checkpoint(init: InitFromCheckpoint) -> pathlib.Path:
   step = init.step if init.step is not None else max(steps, default=None)
   if step not in steps:
     raise errors.CheckpointError(
-      'The checkpoint to initialize from does not exist',
-      got=f'step {step}' if step is not None else 'no finished checkpoint',
-      expected=f'one of {steps}' if steps else 'a run with checkpoints',
+      'The run from which to initialize does not have a finished checkpoint'
+      if not steps
+      else 'The checkpoint from which to initialize does not exist',
+      got=step,
+      expected=steps or None,
       where=init.model_dir,
     )
   return paths.to_path(init.model_dir) / checkpoint_reader.DIRECTORY / str(step)
@@ -484,10 +485,11 @@ def _find_sources(
     sources[name] = source
   if problems or not sources:
     raise errors.CheckpointError(
-      'The checkpoint does not match the model',
-      got='; '.join(problems) or 'no parameter in common',
-      expected='the same vocabulary and sizes, or patterns that exclude the '
-      'parameters that differ',
+      'The checkpoint does not match the model. The vocabulary and the sizes '
+      'must be the same, or patterns must exclude the parameters that differ'
+      if problems
+      else 'The checkpoint and the model do not have any parameters in common',
+      got='; '.join(problems) or None,
       where=str(checkpoint),
       fix='Set InitFromCheckpoint.exclude, InitFromCheckpoint.assignment_map or InitFromCheckpoint.allow_missing.'
       + init_checks.mismatch_hint(init, problems),

@@ -69,13 +69,13 @@ def check_optimizer_state(
   if different_names:
     raise errors.CheckpointError(
       'The saved state of the optimizer does not match the optimizer of this '
-      'run',
+      'run. The optimizer and the parameters must be the same as in the '
+      'checkpoint',
       got='; '.join(
         f'{name} is {shapes.get(name, "missing")} in this run, '
         f'{saved.get(name, "missing")} in the checkpoint'
         for name in different_names[:20]
       ),
-      expected='the same optimizer with the same parameters',
       where=str(where),
       fix='To start with new moments, do not set InitFromCheckpoint.optimizer_state.',
     )

@@ -44,10 +44,10 @@ def load_model(
   unknown = sorted(set(overrides) - set(field_names))
   if unknown:
     raise errors.ConfigError(
-      'The configuration of the model does not have this field',
+      'The `overrides` of `pretrained.model` contain fields that the '
+      'configuration of the model does not have',
       got=', '.join(unknown),
       expected='one of ' + ', '.join(field_names),
-      where='pretrained.model.overrides',
     )
   return dataclasses.replace(
     model, config=dataclasses.replace(model.config, **overrides)

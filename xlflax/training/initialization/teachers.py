@@ -52,9 +52,9 @@ class Teacher:
     module = run_directory.read_model(paths.to_path(self.model_dir))
     if type(module) is not encoder.Encoder or module.config.sharing is not None:
       raise errors.ConfigError(
-        'The teacher must be an encoder that all languages share',
-        got=f'{type(module).__name__} with {module.config}',
-        expected='an Encoder without a sharing plan',
+        'The teacher must be an `Encoder` without a sharing plan. The class of '
+        f'this model is {type(module).__name__}',
+        got=module.config,
         where=self.model_dir,
       )
     return encoder.Encoder(
@@ -103,8 +103,8 @@ class Teacher:
     is_scored[list(vocabulary.spec.special_ids)] = False
     if not is_scored.any():
       raise errors.VocabularyError(
-        'The vocabularies of the student and the teacher have no tokens in '
-        'common',
+        'The vocabularies of the student and the teacher do not have any '
+        'tokens in common',
         got=matching.counts(),
         where=self.model_dir,
         fix='Use a teacher with the same language and script.',
@@ -127,9 +127,8 @@ class Teacher:
       return self.step
     if not run.steps:
       raise errors.CheckpointError(
-        'The teacher has no finished checkpoint',
+        'The teacher must be a run with a finished checkpoint',
         where=self.model_dir,
-        expected='a run with a finished checkpoint',
       )
     return run.steps[-1]
 

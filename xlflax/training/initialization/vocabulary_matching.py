@@ -158,18 +158,16 @@ class EmbeddingTransfer:
   def __post_init__(self):
     if self.mixing is EmbeddingMixing.WECHSEL and self.text is None:
       raise errors.ConfigError(
-        "`mixing='wechsel'` requires `text`",
-        got='text=None',
-        expected='a corpus directory',
-        where='EmbeddingTransfer.text',
+        "`mixing='wechsel'` requires a corpus directory in the field `text`, "
+        'but `text` is None',
+        where=errors.field_location(self, 'text'),
         fix="Set `text`, or do not set mixing='wechsel'.",
       )
     if self.mixing is EmbeddingMixing.SUBWORDS and self.text is not None:
       raise errors.ConfigError(
-        "`mixing='subwords'` does not use `text`",
-        got=f'text={self.text!r}',
-        expected='text=None',
-        where='EmbeddingTransfer.text',
+        "`text` must be None if `mixing` is 'subwords', because it is not used",
+        got=self.text,
+        where=errors.field_location(self, 'text'),
         fix="Remove `text`, or set mixing='focus'.",
       )
 

@@ -127,9 +127,8 @@ def _import_library(name: str) -> Any:
     return importlib.import_module(name)
   except ImportError as error:
     raise errors.ConfigError(
-      f'{name} is not installed',
+      f'The package {name} is not installed, but --report_to={name} requires it',
       got=str(error),
-      where=f'--report_to={name}',
       fix=f"Run `pip install '.[{name}]'` in a checkout of xlflax, or remove "
       f'{name} from --report_to.',
     ) from error
@@ -164,10 +163,11 @@ def open_tracker(
     raise
   except Exception as error:
     if first_time:
+      reason = f'{type(error).__name__}: {error}'
       raise errors.ConfigError(
-        f'A run could not be opened in {destination.value}',
-        got=f'{type(error).__name__}: {error}',
-        where=f'--report_to={destination.value}',
+        f'The flag --report_to={destination.value} is set, but a run could not '
+        'be opened in this tracker',
+        got=reason,
         fix='Log in to the tracker, and check its environment variables and '
         'the network. WANDB_MODE=offline requires neither.',
       ) from error

@@ -94,9 +94,9 @@ def with_peak(optimizer: optimizers.Optimizer, basis: Basis) -> Any:
   if not optimizer.steps_as_adam:
     raise errors.ConfigError(
       'The learning rate must be set, because this optimizer does not have a '
-      'default',
+      'default learning rate. The optimizers with a default are AdamW, '
+      'StableAdamW, Muon and Adam',
       got=type(optimizer).__name__,
-      expected='a learning rate, or one of AdamW, StableAdamW, Muon and Adam',
       fix='Set LEARNING_RATE.',
     )
   schedule = optimizer.learning_rate

@@ -61,10 +61,9 @@ class LossSpikeGuard:
   def __post_init__(self):
     if self.min_history > self.window:
       raise errors.ConfigError(
-        '`min_history` must not exceed `window`',
-        got=f'min_history={self.min_history}, window={self.window}',
-        expected=f'at most {self.window}',
-        where='LossSpikeGuard.min_history',
+        f'`min_history` must not exceed `window`, which is {self.window}',
+        got=self.min_history,
+        where=errors.field_location(self, 'min_history'),
       )
 
   def limit(self, losses: list[float]) -> float:

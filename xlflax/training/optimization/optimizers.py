@@ -145,9 +145,8 @@ class Optimizer(validation.ValidatedFields, abc.ABC):
     )
     if not any(self.is_trainable(n) for n in param_tree.flatten_params(tree)):
       raise errors.ConfigError(
-        'The optimizer does not have any trainable parameters',
-        got=f'trainable={self.trainable}, frozen={self.frozen}',
-        expected='at least one trainable parameter',
+        'The optimizer must have at least one trainable parameter, but it has '
+        f'none with trainable={self.trainable} and frozen={self.frozen}'
       )
 
   def _with_rates(self, common) -> optax.GradientTransformation:

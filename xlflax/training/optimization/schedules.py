@@ -55,10 +55,8 @@ class Peaked(Schedule):
     """
     if self.peak_value is None:
       raise errors.ConfigError(
-        '`peak_value` is not set, and no run that uses the schedule as '
-        'learning rate has filled it in',
-        got='peak=None',
-        where=f'schedules.{type(self).__name__}',
+        f'The schedule {type(self).__name__} requires `peak_value`, which is '
+        'only set automatically if the schedule is the learning rate of a run',
         fix='Set `peak_value`.',
       )
     return self.peak_value
@@ -103,9 +101,8 @@ class _Decay(Peaked):
   def __call__(self, step):
     if self.total_steps is None:
       raise errors.ConfigError(
-        '`total_steps` is not set, and no run has filled it in',
-        got='total_steps=None',
-        where=f'schedules.{type(self).__name__}',
+        f'The schedule {type(self).__name__} requires `total_steps`, which is '
+        'only set automatically if the schedule is used in a run',
         fix='Set `total_steps`.',
       )
     decay = self._make_decay(self._num_decay_steps())
@@ -130,11 +127,10 @@ class _Decay(Peaked):
     assert self.total_steps is not None
     if self._num_warmup_steps() >= self.total_steps:
       raise errors.ConfigError(
-        '`warmup_steps` must be less than `total_steps`',
-        got=f'warmup_steps={self._num_warmup_steps()}, '
-        f'total_steps={self.total_steps}',
-        expected='values with warmup_steps < total_steps',
-        where='schedules',
+        '`warmup_steps` must be less than `total_steps`, which is '
+        f'{self.total_steps}',
+        got=self._num_warmup_steps(),
+        where=errors.field_location(self, 'warmup_steps'),
       )
     return self.total_steps - self._num_warmup_steps()
 
@@ -256,11 +252,12 @@ class Piecewise(Schedule):
     is_increasing = self.boundaries == tuple(sorted(set(self.boundaries)))
     if len(self.values) != len(self.boundaries) + 1 or not is_increasing:
       raise errors.ConfigError(
-        'A piecewise schedule requires increasing boundaries, and one more '
-        'value than it has boundaries',
-        got=f'{len(self.values)} values, boundaries {list(self.boundaries)}',
-        expected=f'{len(self.boundaries) + 1} values, increasing boundaries',
-        where='schedules.Piecewise',
+        'A piecewise schedule must have increasing boundaries, and one more '
+        'value than it has boundaries. These boundaries require '
+        f'{len(self.boundaries) + 1} values, but {len(self.values)} values are '
+        'set',
+        got=list(self.boundaries),
+        where=errors.field_location(self, 'boundaries'),
       )
 
   def __call__(self, step):
