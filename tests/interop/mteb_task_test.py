@@ -123,7 +123,7 @@ def test_languages_select_subsets(mteb, directory):
   result = _read_result(directory, 'OwnPairs')
   assert set(result.metrics) == {'main_score/en', 'main_score/mean'}
   assert _evaluate(directory, *flags, '--languages=sw') == 2
-  with raises_error(errors.ConfigError, got='sw', where='--mteb'):
+  with raises_error(errors.ConfigError, got='sw', mentions='--mteb'):
     mteb_task.select_tasks('OwnPairs', ['sw'])
 
 
@@ -179,7 +179,7 @@ def test_a_task_whose_data_is_unreachable_does_not_stop_the_others(
   [('MTEB(Multilingual, v3)', 'MTEB(Multilingual, v2)'), ('STS22.v9', 'STS22')],
 )
 def test_unknown_names(mteb, directory, name, suggestion):
-  with raises_error(errors.ConfigError, got=name, where='--mteb') as caught:
+  with raises_error(errors.ConfigError, got=name, mentions='--mteb') as caught:
     mteb_task.select_tasks(name)
   assert suggestion in caught.value.fix
   assert _evaluate(directory, f'--mteb={name}') == 2
@@ -187,7 +187,7 @@ def test_unknown_names(mteb, directory, name, suggestion):
 
 def test_the_package_is_required(monkeypatch, directory):
   monkeypatch.setattr(mteb_task.importlib.util, 'find_spec', lambda name: None)
-  with raises_error(errors.ConfigError, where='--mteb'):
+  with raises_error(errors.ConfigError, mentions='--mteb'):
     mteb_task.check_installed()
   assert _evaluate(directory, '--mteb=STS22.v2') == 2
 
@@ -214,7 +214,7 @@ def test_aggregated_tasks_are_scored_by_mteb(mteb, directory):
 
 
 def test_only_text_is_evaluated(mteb):
-  with raises_error(errors.ConfigError, where='--mteb=MIEB(lite)'):
+  with raises_error(errors.ConfigError, mentions='--mteb=MIEB(lite)'):
     mteb_task.select_tasks('MIEB(lite)')
 
 

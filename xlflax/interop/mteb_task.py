@@ -113,12 +113,12 @@ class MtebTask(sentence_task.SentenceTask):
   def _loading_error(self, reason: str) -> errors.CorpusError:
     """Returns the error for a data set that cannot be loaded."""
     return errors.CorpusError(
-      'The data set of a task of mteb cannot be loaded',
+      f'The data set {self.dataset} of the mteb task {self.task} cannot be '
+      'loaded',
       got=reason,
-      where=f'{self.task} ({self.dataset})',
-      fix='Check the connection to the Hugging Face Hub and the access to the '
-      'data set. Without a connection, copy a cache that contains the data set '
-      'to HF_HOME.',
+      fix='Check the connection to the Hugging Face Hub and the access to '
+      'the data set. Without a connection, copy a cache that contains '
+      'the data set to HF_HOME.',
     )
 
   def _part_scores(self, task_result: Any) -> dict[str, float]:
@@ -172,11 +172,12 @@ class _TextEncoder:
       )
     elif reads_languages(self._eval_model):
       raise errors.ConfigError(
-        'The vocabulary of the run does not contain the language of the texts',
-        got=self._task.task,
+        'The vocabulary of the run does not contain the language of the '
+        f'texts in the mteb task {self._task.task}',
         expected=', '.join(self._eval_model.vocabulary.spec.languages),
-        where='MtebTask.default_language',
-        fix='Set --gin.mteb_task.MtebTask.default_language to one of them.',
+        where=errors.field_location(self._task, 'default_language'),
+        fix='Set --gin.mteb_task.MtebTask.default_language to a language of '
+        'the vocabulary.',
       )
     vectors = hidden_states.sentence_vectors(
       self._eval_model,
@@ -219,8 +220,7 @@ def check_installed() -> None:
   """
   if importlib.util.find_spec('mteb') is None:
     raise errors.ConfigError(
-      'The package mteb is not installed',
-      where='--mteb',
+      'The flag --mteb requires the package mteb, which is not installed',
       fix='Run `pip install ".[mteb]"` in a checkout of xlflax.',
     )
 
@@ -261,19 +261,19 @@ def select_tasks(
     for task in _tasks_of(name):
       modalities = set(task.metadata.modalities)
       if modalities != {'text'}:
+        modality_names = ', '.join(sorted(modalities))
         raise errors.ConfigError(
-          'Only tasks of mteb that consist of text can be evaluated',
-          got=f'{task.metadata.name} with {", ".join(sorted(modalities))}',
-          where=f'--mteb={name}',
+          'Only mteb tasks that consist of text can be evaluated, but the task '
+          f'{task.metadata.name} in --mteb={name} consists of {modality_names}'
         )
       arguments = _task_arguments(task, languages)
       if arguments is not None:
         selected[task.metadata.name] = arguments
   if not selected:
     raise errors.ConfigError(
-      'None of the selected tasks of mteb has texts in the languages',
+      'None of the mteb tasks selected with --mteb has texts in the '
+      'requested languages',
       got=', '.join(languages or ()) or repr(names),
-      where='--mteb',
     )
   return list(selected.values())
 
@@ -292,11 +292,10 @@ def _tasks_of(name: str) -> list[Any]:
   if name in classes:
     return [classes[name]()]
   raise errors.ConfigError(
-    'mteb has no benchmark and no task with this name',
+    'The flag --mteb must contain names of mteb tasks or benchmarks. There '
+    f'are {len(benchmarks)} benchmarks, such as MTEB(Multilingual, v2), and '
+    f'{len(classes)} tasks',
     got=name,
-    expected=f'one of {len(benchmarks)} benchmarks, such as '
-    f'MTEB(Multilingual, v2), or one of {len(classes)} tasks',
-    where='--mteb',
     fix=name_suggestions.did_you_mean(name, [*benchmarks, *classes]),
   )
 
@@ -306,9 +305,9 @@ def _find_task(name: str) -> Any:
   classes = _task_classes()
   if name not in classes:
     raise errors.ConfigError(
-      'mteb has no task with this name',
+      '`task` must be the name of a task in mteb',
       got=name,
-      where='MtebTask.task',
+      where=errors.field_location(MtebTask, 'task'),
       fix=name_suggestions.did_you_mean(name, classes),
     )
   return classes[name]()

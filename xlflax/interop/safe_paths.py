@@ -58,9 +58,8 @@ def check_no_links(folder: pathlib.Path, names: Iterable[str]) -> None:
 
 def _outside_error(name: str, folder: pathlib.Path) -> errors.CheckpointError:
   return errors.CheckpointError(
-    'A file name or link points outside the folder',
+    'A file name or link must not point outside the folder',
     got=name,
-    expected='a file inside the folder',
     where=str(folder),
     fix='If you trust the source of the file, copy the file into the folder.',
   )

@@ -198,6 +198,16 @@ def field_location(owner: object, name: str) -> str:
   return f'{owner_class.__name__}.{name}'
 
 
+def describe_problem(error: XlflaxError) -> str:
+  """Returns an error's problem and value, without the location and the hint.
+
+  Args:
+    error: The error to describe, for example in a list of problems.
+  """
+  problem = error.what.rstrip('.')
+  return problem if error.got is None else f'{problem}. Got: {error.got}'
+
+
 def is_temporary(error: BaseException | None) -> bool:
   """Returns whether an operating-system error may be temporary."""
   return isinstance(error, OSError) and error.errno in _TEMPORARY

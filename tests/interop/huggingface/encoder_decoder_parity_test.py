@@ -259,7 +259,7 @@ def test_unsupported_options_are_all_listed(imported, tmp_path):
     'shape = 3 is not an option',
     'model.encoder.layers.0.fc1.bias',
     'is missing',
-    'extra [2] has no place',
+    'extra [2] is not part of',
     '60 tokens',
   ):
     assert part in str(caught.value), part

@@ -87,7 +87,7 @@ def test_several_labeled_heads_need_a_choice():
   with raises_error(
     errors.ConfigError,
     got='sequence_classification, token_classification',
-    where='heads/',
+    mentions=('--head', '--exclude=heads/NAME'),
   ):
     choices.choose_task(
       _ROBERTA, architecture, task=None, origin=None, names=names

@@ -93,9 +93,7 @@ def test_missing_direction_is_reported(translator, tmp_path):
 
 def test_a_direction_of_an_encoder_is_refused(run_of):
   directory, *_ = run_of()
-  with raises_error(
-    errors.ConfigError, where='direction', mentions='masked_lm'
-  ):
+  with raises_error(errors.ConfigError, mentions=('direction', 'masked_lm')):
     huggingface_export.check_export(directory, direction=('de', 'en'))
 
 

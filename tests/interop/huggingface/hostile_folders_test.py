@@ -138,7 +138,7 @@ def _into_shards(folder, file):
 def test_shards_outside_of_the_folder(folder, name):
   outside = str(folder.parent / 'elsewhere.safetensors')
   _into_shards(folder, name.format(outside=outside))
-  error = _refused(folder, 'points outside the folder')
+  error = _refused(folder, 'outside the folder')
   assert name.format(outside=outside) in error.got
 
 

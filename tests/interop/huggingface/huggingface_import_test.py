@@ -189,8 +189,8 @@ def test_wrong_tensors_are_all_listed(folder):
   for part in (
     'bert.encoder.layer.1.output.dense.weight [30, 52] is missing',
     'cls.predictions.transform.dense.bias [30] is missing',
-    'bert.encoder.layer.3.output.dense.bias [30] has no place',
-    'extra [2] has no place',
+    'bert.encoder.layer.3.output.dense.bias [30] is not part of',
+    'extra [2] is not part of',
     f'{name} is [15, 30], not [16, 30]',
   ):
     assert part in message, part
@@ -246,13 +246,12 @@ def test_a_damaged_file(folder):
     huggingface_import.check_import(folder)
 
 
-@pytest.mark.parametrize('size, got', [(60, '60 tokens'), (62, '62 tokens')])
-def test_a_tokenizer_of_another_size(folder, size, got):
+@pytest.mark.parametrize('size', [60, 62])
+def test_a_tokenizer_of_another_size(folder, size):
   reference.write_tokenizer(folder, size)
   with pytest.raises(errors.VocabularyError) as caught:
     huggingface_import.check_import(folder)
-  assert got in str(caught.value)
-  assert_mentions(caught.value, 61)
+  assert_mentions(caught.value, size, 61)
   assert ('--unused_embeddings=keep' in str(caught.value)) == (size < 61)
 
 
@@ -516,7 +515,7 @@ def test_a_short_code_stands_for_the_one_symbol_of_its_language():
     symbols,
     symbols,
   )
-  with raises_error(errors.VocabularyError, got='zh', where='--languages'):
+  with raises_error(errors.VocabularyError, got='zh', mentions='--languages'):
     checkpoint_languages.choose_languages(symbols, ('zh', 'en'))
 
 

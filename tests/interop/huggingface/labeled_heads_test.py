@@ -189,8 +189,8 @@ def test_labels_that_do_not_fit_are_an_error(tmp_path):
   )
   with raises_error(
     errors.ConfigError,
-    got="id2label {'0': 'A', '1': 'A', '2': 'B'}",
-    mentions=3,
+    got={'0': 'A', '1': 'A', '2': 'B'},
+    mentions=('id2label', 3),
   ):
     huggingface_import.convert_import(
       huggingface_import.check_import(tmp_path / 'hf'), tmp_path / 'ours'
@@ -265,9 +265,7 @@ def test_how_an_exported_head_reads_states(model_type, fields, expected):
   )
   architecture = architecture_registry.find_architecture(model_type)
   if expected is None:
-    with raises_error(
-      errors.ConfigError, where="objective 'sequence_classification'"
-    ):
+    with raises_error(errors.ConfigError, mentions='sequence_classification'):
       labeled_heads.style_options(architecture, None, objective, {})
   else:
     options = labeled_heads.style_options(architecture, None, objective, {})

@@ -22,7 +22,7 @@ def test_missing_packages_are_named_before_anything_is_written(
   directory, *_ = run_of()
   monkeypatch.setattr(onnx_files, '_PACKAGES', ('numpy', 'no_such_package'))
   with raises_error(
-    errors.ConfigError, got='no_such_package', where='--onnx', mentions='onnx'
+    errors.ConfigError, got='no_such_package', mentions=('--onnx', 'onnx')
   ):
     folder_writer.write_folder(
       huggingface_export.check_export(directory), tmp_path / 'out', onnx=True
@@ -32,7 +32,7 @@ def test_missing_packages_are_named_before_anything_is_written(
 @pytest.mark.parametrize('end', ['ConditionalGeneration', 'QuestionAnswering'])
 def test_models_of_other_outputs_are_refused(monkeypatch, end):
   monkeypatch.setattr(onnx_files, '_PACKAGES', ())
-  with raises_error(errors.ConfigError, where='--onnx'):
+  with raises_error(errors.ConfigError, mentions='--onnx'):
     onnx_files.check_onnx_support({'architectures': [f'BartFor{end}']})
 
 

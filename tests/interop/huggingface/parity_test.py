@@ -388,7 +388,7 @@ def test_models_that_were_not_imported_go_there(imported, tmp_path, name):
       (
         "rope_parameters is {'rope_type': 'yarn'",
         'pretraining_tp is 2',
-        'num_heads=6 with num_kv_heads=4',
+        'num_heads=6 and num_kv_heads=4',
         "hidden_act is 'mish'",
       ),
     ),

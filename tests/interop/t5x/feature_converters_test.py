@@ -148,12 +148,14 @@ def test_sides():
 
 
 def test_sides_can_not_be_packed():
-  with pytest.raises(errors.ConfigError, match='Set pack = False'):
+  with pytest.raises(
+    errors.ConfigError, match='utils.DatasetConfig.pack = False'
+  ):
     feature_converters.RowConverter(spec=_SPEC, layout='dual', pack=True)
 
 
 def test_blocks_are_no_layout_of_examples():
   with pytest.raises(
-    errors.ConfigError, match='Got: blocks. Expected: sentences'
+    errors.ConfigError, match='`layout`.*Got: blocks. Expected: sentences'
   ):
     feature_converters.RowConverter(spec=_SPEC, layout='blocks')

@@ -58,10 +58,10 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
   except (OSError, ValueError, RecursionError) as error:
     errors.raise_if_system_error(error, path)
     raise errors.ConfigError(
-      f'Reading {path.name} failed',
+      f'The file {path.name} cannot be read. It must be a JSON file in a '
+      'folder written by `save_pretrained`',
       got=str(error),
       where=str(path),
-      expected='a folder written by `save_pretrained`',
     ) from error
   if not isinstance(content, dict):
     raise errors.ConfigError(
@@ -146,10 +146,10 @@ def describe_model_with_errors(
     return _describe_options(path, options, tensors, ignored_options, settings)
   except _TYPE_ERRORS as error:
     raise errors.ConfigError(
-      f'The file {path.name} contains an invalid value',
+      f'The file {path.name} contains an invalid value. The file must be '
+      'written by `save_pretrained`',
       got=f'{type(error).__name__}: {error}'[:300],
       where=str(path),
-      expected='a file written by `save_pretrained`',
     ) from error
 
 
@@ -183,18 +183,18 @@ def _describe_options(
   try:
     config = architecture.config_class(**(fields | settings))
   except errors.ConfigError as error:
-    expectation = f', not {error.expected}' if error.expected else ''
+    requirement = f'. Expected: {error.expected}' if error.expected else ''
+    location = f' ({error.where})' if error.where else ''
     parsed.problems.append(
-      f'{error.what}: {error.got}{expectation} ({error.where})'
+      f'{errors.describe_problem(error)}{requirement}{location}'
     )
   config_error = None
   if parsed.problems:
     config_error = errors.ConfigError(
-      'The configuration of the model is not supported',
+      f'The configuration of the {architecture.model_type} model contains '
+      'options that xlflax does not support',
       got='; '.join(parsed.problems),
       where=str(path),
-      expected=f'a model of type {architecture.model_type} with options that '
-      'xlflax supports',
       fix='Pass --ignore_config_keys=' + ','.join(parsed.unknown) + ' if these '
       'keys do not change the outputs of the model.'
       if parsed.unknown

@@ -356,9 +356,8 @@ def choose_task(
   ]
   if len(labeled_tasks) > 1:
     raise errors.ConfigError(
-      'The run has heads for several tasks, but only one head can be exported',
+      'Only one head can be exported, but the run has heads for several tasks',
       got=', '.join(labeled_task.value for labeled_task in labeled_tasks),
-      where='heads/',
       fix='Choose one head with --head, and exclude the other heads with '
       '--exclude=heads/NAME.',
     )
@@ -382,9 +381,9 @@ def _validate_task(architecture: Architecture, task: str) -> Task:
   task_names = [supported.value for supported in architecture.classes]
   if task not in task_names:
     raise errors.ConfigError(
-      f'The architecture {architecture.model_type} does not support the task',
+      f'The architecture {architecture.model_type} does not support the task '
+      'that is specified with --head',
       got=task,
       expected='one of ' + ', '.join(task_names),
-      where='--head',
     )
   return Task(task)

@@ -135,10 +135,9 @@ def _language_symbol(vocabulary, code: str) -> int:
   index = vocabulary.language_id(code)
   if index >= len(spec.language_symbol_ids):
     raise errors.VocabularyError(
-      'The vocabulary has no language symbol for the language',
+      'The languages of --source_lang and --target_lang must have a language '
+      'symbol such as <lang:en> in the vocabulary',
       got=code,
-      expected='a symbol <lang:xx> for each language',
-      where='--source_lang, --target_lang',
     )
   return spec.language_symbol_ids[index]
 

@@ -59,14 +59,14 @@ def resolve_folder(folder: str | os.PathLike[str]) -> pathlib.Path:
   try:
     return _download(name, revision or None)
   except (hub_errors.HfHubHTTPError, OSError, ValueError) as error:
+    local_name = name.rpartition('/')[2]
     raise errors.CheckpointError(
-      'The folder does not exist, and downloading the model from the Hugging '
-      'Face Hub failed',
-      got=f'{text}: {type(error).__name__}: {error}'[:500],
-      expected='a folder with config.json, weights and tokenizer, or a name '
-      'such as FacebookAI/xlm-roberta-base',
-      fix='Download the model on a machine with network access: '
-      f'hf download {name} --local-dir=models/{name.rpartition("/")[2]}',
+      f'The folder {text} does not exist, and the model cannot be downloaded '
+      'from the Hugging Face Hub. The model must be a folder with config.json, '
+      'weights and a tokenizer, or a name such as FacebookAI/xlm-roberta-base',
+      got=f'{type(error).__name__}: {error}'[:500],
+      fix=f'Run `hf download {name} --local-dir=models/{local_name}` on a '
+      'machine with network access.',
     ) from error
 
 
@@ -146,12 +146,13 @@ def prepare_upload(folder: validation.FilePath) -> Upload:
   manifest = None if problems else manifests.read_manifest(local_folder)
   if manifest is None or manifest.kind != manifests.Kind.EXPORT:
     raise errors.CheckpointError(
-      'The folder is not an unchanged export of `xlflax convert to-hf`',
+      'The folder must be an export of `xlflax convert to-hf` in which only '
+      'README.md was changed',
       got='; '.join([*problems.values()][:20])
       or f'kind={manifest and manifest.kind!r} in {manifests.FILE}',
-      expected='an exported folder in which only README.md was changed',
       where=str(local_folder),
-      fix='Export the run again: xlflax convert to-hf RUN --output=FOLDER.',
+      fix='Export the run again with `xlflax convert to-hf RUN '
+      '--output=FOLDER`.',
     )
   try:
     card = huggingface_hub.ModelCard.load(
@@ -159,9 +160,9 @@ def prepare_upload(folder: validation.FilePath) -> Upload:
     ).data.to_dict()
   except (OSError, ValueError, yaml.YAMLError) as error:
     raise errors.CheckpointError(
-      'Reading the model card failed',
+      'The model card cannot be read. README.md must start with YAML '
+      'metadata between two lines of `---`',
       got=f'{type(error).__name__}: {error}'[:500],
-      expected='a README.md that starts with YAML between two lines of ---',
       where=str(local_folder / 'README.md'),
       fix='Correct the first lines of README.md, or export the run again.',
     ) from error
@@ -185,10 +186,10 @@ def check_name(name: str) -> None:
   except hub_errors.HFValidationError:
     pass
   raise errors.ConfigError(
-    'The model name is not valid on the Hugging Face Hub',
+    'A model name on the Hugging Face Hub must have the format '
+    'organization/name, such as me/my-xlm',
     got=repr(name),
-    expected='a name of the form organization/name, such as me/my-xlm',
-    fix='Use the name of your user or organization on the Hub as a prefix.',
+    fix='Add the name of your user or organization on the Hub as a prefix.',
   )
 
 
@@ -223,10 +224,11 @@ def push_to_hub(upload: Upload, name: str, *, private: bool = True) -> str:
     )
   except (hub_errors.HfHubHTTPError, OSError, ValueError) as error:
     raise errors.CheckpointError(
-      'Uploading the model to the Hugging Face Hub failed',
-      got=f'{name}: {type(error).__name__}: {error}'[:500],
+      f'The model {name} cannot be uploaded to the Hugging Face Hub',
+      got=f'{type(error).__name__}: {error}'[:500],
       where=str(upload.folder),
-      fix='Log in with `hf auth login`. The exported folder is complete.',
+      fix='The exported folder is complete. Log in with `hf auth login`, and '
+      'upload the folder again.',
     ) from error
   return f'{constants.ENDPOINT}/{name}'
 

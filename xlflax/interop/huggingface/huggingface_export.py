@@ -126,10 +126,9 @@ def check_export(
   """
   if dtype not in DTYPES:
     raise errors.ConfigError(
-      'The data type is not supported for Hugging Face folders',
+      '`dtype` must be a data type that is supported for Hugging Face exports',
       got=repr(dtype),
       expected=' or '.join(map(repr, DTYPES)),
-      where='dtype',
       fix=name_suggestions.did_you_mean(dtype, DTYPES),
     )
   if pooling is not None:
@@ -153,9 +152,8 @@ def check_export(
   )
   if direction and choice.task is not Task.SEQ2SEQ:
     raise errors.ConfigError(
-      'A translation direction can only be set for a translation model',
-      got=f'a model for {choice.task.value}',
-      where='direction',
+      '`direction` can only be set for translation models, but the task of '
+      f'the model is {choice.task.value!r}',
       fix='Export the model without a direction.',
     )
 
@@ -233,18 +231,14 @@ def _sentence_encoding_with_pooling(
   has_languages = getattr(choice.config, 'use_language_embeddings', False)
   if choice.task is not Task.STATES or pooling is Pooling.MEAN or has_languages:
     raise errors.ConfigError(
-      'Sentence-Transformers cannot compute these sentence embeddings',
-      got=f'pooling {pooling.value}, task {choice.task.value}, '
-      f'use_language_embeddings={has_languages}',
-      expected=(
-        'an encoder without language embeddings and without a head, and the '
-        'pooling first or mean_all (Sentence-Transformers includes special '
-        'tokens in the mean)'
-      ),
+      'A Sentence-Transformers export requires an encoder without a head and '
+      'without language embeddings, and the pooling first or mean_all, because '
+      'Sentence-Transformers includes special tokens in the mean. The run has '
+      f'the task {choice.task.value}, use_language_embeddings={has_languages} '
+      f'and the pooling {pooling.value}',
       where=str(run.directory),
-      fix=(
-        'Evaluate the model with pooling="mean_all", and export that pooling.'
-      ),
+      fix='Evaluate the model with pooling="mean_all", and export that '
+      'pooling.',
     )
   encoding = _sentence_encoding(run, choice.task, choice.shapes, pooling)
   return encoding or sentence_embedding.SentenceEmbedding(
@@ -274,13 +268,13 @@ def _sentence_encoding(
     encoding.layers != (-1,)
     or encoding.pooling not in sentence_modules.POOLINGS
   ):
+    supported_poolings = ', '.join(
+      sorted(supported.value for supported in sentence_modules.POOLINGS)
+    )
     raise errors.ConfigError(
-      'Sentence-Transformers cannot compute the sentence embeddings of the run',
-      got=f'pooling {encoding.pooling.value} of layers {encoding.layers}',
-      expected='the last layer, with one of the poolings '
-      + ', '.join(
-        sorted(supported.value for supported in sentence_modules.POOLINGS)
-      ),
+      'Sentence-Transformers supports only the last layer and the poolings '
+      f'{supported_poolings}, but the sentence embeddings of the run use the '
+      f'layers {encoding.layers} and the pooling {encoding.pooling.value}',
       where=str(run.directory / run_directory.SENTENCE),
       fix='Pass --sentence_transformers with a supported pooling.',
     )
@@ -307,12 +301,12 @@ def _check_adapters(run: saved_run.SavedRun, drop: Sequence[str]) -> None:
   ]
   if names:
     raise errors.ConfigError(
-      'A Hugging Face model cannot contain adapters',
+      'The run cannot be exported, because a Hugging Face model cannot '
+      'contain adapters',
       got=', '.join(names),
-      expected='a run without adapters',
       where=str(run.directory),
-      fix='Merge LoRA adapters with `xlflax convert merge-adapters`, or export '
-      'an adapter with `xlflax convert to-peft`.',
+      fix='Merge LoRA adapters with `xlflax convert merge-adapters`, or '
+      'export an adapter with `xlflax convert to-peft`.',
     )
 
 
@@ -325,9 +319,9 @@ def _model_config(run: saved_run.SavedRun) -> Config:
   model_classes = (encoder.Encoder, encoder_decoder.EncoderDecoder)
   if type(run.model) not in model_classes:
     raise errors.ConfigError(
-      'The model class cannot be converted to the Hugging Face format',
+      'Only an Encoder or an EncoderDecoder can be converted to the Hugging '
+      'Face format',
       got=type(run.model).__name__,
-      expected='an Encoder or an EncoderDecoder',
       where=str(run.directory),
     )
   return run.model.config
@@ -376,7 +370,7 @@ def _assignments(choice: export_plan.Choice, checkpoint) -> list[Assignment]:
   used = {assignment.parameter for assignment in assignments}
   used.update(tensor_rules.unused_layer_parameters(rules, shapes))
   problems = [
-    f'{name} has no place in {architecture.classes[task]}'
+    f'{name} is not part of {architecture.classes[task]}'
     for name in sorted(shapes.keys() - used)
     if not name.startswith(_SENTENCE_DENSE)
   ]

@@ -113,7 +113,7 @@ def check_digests(folder: pathlib.Path) -> None:
       got='; '.join(problems[:20]),
       where=str(folder),
       fix='Copy the folder again. If the changes are intentional, delete '
-      f'{checksums.FILE}',
+      f'{checksums.FILE}.',
     )
 
 
@@ -159,9 +159,9 @@ def check_import(
     reject_unsupported(config_json.read_json(path), path)
   elif (folder / config_json.ADAPTER_CONFIG).is_file():
     raise errors.ConfigError(
-      'The folder contains an adapter and not a model',
+      f'The folder must contain a model with {config_json.CONFIG}, but it '
+      'contains an adapter',
       got=config_json.ADAPTER_CONFIG,
-      expected=f'a folder with {config_json.CONFIG}',
       where=str(folder),
       fix='Convert the base model, and add the adapter with `xlflax convert '
       'from-peft`.',
@@ -239,14 +239,18 @@ def _combined_error(problems: list[errors.XlflaxError]) -> errors.XlflaxError:
   first = problems[0]
   if len(problems) == 1:
     return first
-  got = ' | '.join(f'{error.what}: {error.got}' for error in problems)
-  fixes = dict.fromkeys(error.fix for error in problems if error.fix)
+  got = ' | '.join(errors.describe_problem(error) for error in problems)
+  fixes = dict.fromkeys(
+    error.fix if error.fix.endswith(('.', '?')) else f'{error.fix}.'
+    for error in problems
+    if error.fix
+  )
   return type(first)(
-    'Importing the model failed for several reasons',
+    'The model cannot be imported for several reasons',
     got=got,
     expected=first.expected,
     where=first.where,
-    fix='; '.join(fixes) or None,
+    fix=' '.join(fixes) or None,
   )
 
 
@@ -283,11 +287,10 @@ def _read_tokenizer(folder, description, languages, unused_rows):
       ', or keep embeddings that have no token with --unused_embeddings=keep'
     )
   raise errors.VocabularyError(
-    'The size of the tokenizer does not match the size of the embedding table',
-    got=f'{len(tokenizer)} tokens',
-    expected=f'{num_rows} rows',
+    'The tokenizer must have one token for each row of the embedding table, '
+    f'but it has {len(tokenizer)} tokens for {num_rows} rows',
     where=str(folder),
-    fix=hint,
+    fix=f'{hint}.',
   )
 
 
@@ -301,10 +304,10 @@ def _check_padding(description, vocabulary) -> None:
   pad_id = vocabulary.spec.pad_id
   if description.architecture.positions_after_padding and first != pad_id + 1:
     raise errors.VocabularyError(
-      'The padding id of the tokenizer must equal pad_token_id of config.json, '
-      'because this architecture counts positions from it',
-      got=f'{pad_id} ({vocabulary.piece(pad_id)})',
-      expected=f'pad_token_id of config.json, {first - 1}',
+      f'The padding id of the tokenizer is {pad_id} '
+      f'({vocabulary.piece(pad_id)}), but pad_token_id in config.json is '
+      f'{first - 1}. The ids must be equal, because this architecture numbers '
+      'the positions from pad_token_id',
       fix='Copy the tokenizer that belongs to the model.',
     )
 

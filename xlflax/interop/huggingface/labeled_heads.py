@@ -205,11 +205,10 @@ def style_options(
   expected_pooling = style.get('pooling', 'first')
   if (objective.activation, pooling) != (expected_activation, expected_pooling):
     raise errors.ConfigError(
-      'The head of the run differs from the head of '
-      f'{architecture.model_type} models',
-      got=f'activation {objective.activation}, pooling {pooling}',
-      expected=f'activation {expected_activation}, pooling {expected_pooling}',
-      where=f'objective {objective.name!r}',
+      f'The head of the objective {objective.name!r} has the activation '
+      f'{objective.activation} and the pooling {pooling}, but the heads of '
+      f'{architecture.model_type} models have the activation '
+      f'{expected_activation} and the pooling {expected_pooling}'
     )
   return head_options
 
@@ -230,9 +229,9 @@ def _labels(options: Mapping[str, Any], count: int) -> tuple[str, ...]:
   names = tuple(labels.get(i, '') for i in range(count))
   if len(labels) != count or len(set(names)) != count or '' in names:
     raise errors.ConfigError(
-      'The labels in config.json do not match the outputs of the head',
-      got=f'id2label {id2label}',
-      expected=f'{count} different names, numbered from 0',
+      f'The head has {count} outputs, so `id2label` in config.json must map '
+      f'the numbers from 0 to {count - 1} to different names',
+      got=id2label,
     )
   return names
 

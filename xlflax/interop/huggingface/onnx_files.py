@@ -29,19 +29,17 @@ def check_onnx_support(options: Mapping[str, Any]) -> None:
   missing = [name for name in _PACKAGES if not importlib.util.find_spec(name)]
   if missing:
     raise errors.ConfigError(
-      'The ONNX export requires packages that are not installed',
+      'The flag --onnx requires packages that are not installed',
       got=', '.join(missing),
-      where='--onnx',
       fix="Install xlflax with the extra 'onnx'.",
     )
   name = options['architectures'][0]
   if name.endswith(('ForConditionalGeneration', 'ForQuestionAnswering')):
     raise errors.ConfigError(
-      'The ONNX export requires a model that consists of a single graph with '
-      'one output',
+      'The flag --onnx requires an encoder that returns logits or hidden '
+      'states, because only models with a single graph and one output can be '
+      'exported',
       got=name,
-      expected='an encoder that returns logits or hidden states',
-      where='--onnx',
       fix='Export the model without --onnx.',
     )
 
@@ -136,9 +134,8 @@ def _compare(torch: Any, model, inputs, path: pathlib.Path) -> None:
     tolerance = _TOLERANCE * max(1.0, float(np.abs(torch_output).max()))
     if not (difference <= tolerance).all():
       raise errors.CheckpointError(
-        'The outputs of onnxruntime differ from those of transformers',
-        got=f'a difference of {difference.max():.3g}',
-        expected=f'at most {tolerance:.1g}',
+        'The outputs of onnxruntime and transformers must not differ by more '
+        f'than {tolerance:.1g}, but they differ by {difference.max():.3g}',
         where=str(path),
         fix='Report the model in an issue. No folder was written.',
       )

@@ -113,9 +113,9 @@ def export_adapter(
   adapter = adapter_merging.find_adapter(run, name)
   if not isinstance(adapter, adapter_config.LoRA):
     raise errors.ConfigError(
-      'PEFT does not support this type of adapter',
-      got=f'{type(adapter).__name__} {adapter.name!r}',
-      expected='a LoRA adapter',
+      f'Adapter {adapter.name!r} cannot be converted to the PEFT format, '
+      'because it is not a LoRA adapter',
+      got=type(adapter).__name__,
       where=str(run.directory),
       fix='Pass --adapter with the name of a LoRA adapter.',
     )
@@ -256,10 +256,10 @@ def _check_complete(
     and parameter not in exported
   ]
   if missing:
+    class_name = export.architecture.classes[export.task]
     raise errors.ConfigError(
-      'The adapter has parameters that the architecture does not contain',
+      f'The adapter contains parameters that do not exist in {class_name}',
       got=', '.join(missing),
-      expected=f'adapted modules of {export.architecture.classes[export.task]}',
       where=str(export.run.directory),
     )
 
@@ -485,9 +485,9 @@ def _read_config(path: pathlib.Path) -> _PeftConfig:
   ]
   if problems:
     raise errors.ConfigError(
-      'The adapter uses options that are not supported',
+      'The options of the adapter are not supported. Only LoRA adapters of '
+      'linear layers without biases can be imported',
       got='; '.join(problems),
-      expected='a LoRA adapter of linear maps, without biases',
       where=str(path / CONFIG),
     )
   types = {
@@ -506,10 +506,9 @@ def _read_config(path: pathlib.Path) -> _PeftConfig:
       re.compile(pattern)
     except re.error as error:
       raise errors.ConfigError(
-        'A pattern of modules is not a valid regular expression',
+        f'`alpha_pattern` must contain valid regular expressions: {error}',
         got=pattern,
-        where=f'{path / CONFIG}, alpha_pattern',
-        fix=str(error),
+        where=str(path / CONFIG),
       ) from error
   return _PeftConfig(**options)
 
@@ -526,10 +525,12 @@ def _split_tensors(
       module = module.removesuffix(_LORA_A)
       lora_b = tensors.get(f'{name.removesuffix(_LORA_A)}{_LORA_B}')
       if lora_b is None or lora_b.shape[1:] != value.shape[:1]:
+        description = (
+          'is missing' if lora_b is None else f'has the shape {lora_b.shape}'
+        )
         raise errors.CheckpointError(
-          'The matrices of an adapter do not have the same rank',
-          got=f'{module}: A {value.shape}, '
-          f'B {None if lora_b is None else lora_b.shape}',
+          f'The LoRA matrices of the module {module} must have the same rank, '
+          f'but A has the shape {value.shape} and B {description}',
           where=str(path),
         )
       loras[module] = _LoRAWeights(value, lora_b)
@@ -559,13 +560,14 @@ def _find_assignments(
     else:
       found[module] = assignments
   if missing:
+    class_name = base.architecture.classes[base.task]
     raise errors.CheckpointError(
-      'The adapter contains modules that the base does not have',
+      'The adapter contains modules that do not exist in the base model, '
+      f'which is of the class {class_name}',
       got=', '.join(missing),
-      expected=f'modules of {base.architecture.classes[base.task]}',
       where=str(path),
-      fix='Convert the base with the same head as the adapter, such as a '
-      'folder that AutoModelForSequenceClassification has written.',
+      fix='Convert a base model that has the same head as the adapter, such '
+      'as a folder written by AutoModelForSequenceClassification.',
     )
   return found
 
@@ -610,9 +612,9 @@ def _make_adapter(
         problems.append(f'{module} is not a linear map of an encoder layer')
   if problems or not loras:
     raise errors.CheckpointError(
-      'The adapter does not match the base',
+      'The adapter does not match the base model. It must contain LoRA '
+      'matrices for linear layers of the encoder',
       got='; '.join(problems) or 'no LoRA matrices',
-      expected='adapters of the linear maps of encoder layers',
       where=str(where),
     )
   rank = max(lora.rank for lora in loras.values())

@@ -130,10 +130,10 @@ def _read(folder: pathlib.Path) -> tuple[SentenceEmbedding, Heads]:
     problems.append('do_lower_case is true')
   if problems:
     raise errors.ConfigError(
-      'The combination of Sentence-Transformers modules is not supported',
+      'The Sentence-Transformers modules are not supported. Only a '
+      'Transformer and a Pooling (cls or mean), optionally followed by Dense '
+      'and Normalize, can be imported',
       got='; '.join(problems),
-      expected='a Transformer and a Pooling (cls or mean), optionally followed '
-      'by Dense and Normalize',
       where=str(folder / MODULES),
       fix=f'Remove {MODULES} to import only the encoder.',
     )
@@ -223,11 +223,13 @@ def _read_modules(folder: pathlib.Path) -> list[dict[str, str]]:
     modules = json.loads((folder / MODULES).read_text(encoding='utf-8'))
     for module in modules:
       if not all(isinstance(module[key], str) for key in ('path', 'type')):
-        raise TypeError('Each module must have a path and a type.')
+        raise TypeError('Each module must have a `path` and a `type`')
     return sorted(modules, key=lambda module: module['idx'])
   except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
     raise errors.ConfigError(
-      f'Reading {MODULES} failed', got=str(error), where=str(folder / MODULES)
+      f'The file {MODULES} cannot be read',
+      got=str(error),
+      where=str(folder / MODULES),
     ) from error
 
 

@@ -322,7 +322,7 @@ def _check(
     if name not in present
   ]
   problems += [
-    f'{tensor.name} {list(tensor.shape)} has no place in the model'
+    f'{tensor.name} {list(tensor.shape)} is not part of the model'
     for name, tensor in present.items()
     if name not in shapes
   ]

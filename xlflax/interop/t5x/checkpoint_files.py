@@ -67,9 +67,8 @@ def find_t5x_tensors(checkpoint: str | pathlib.Path) -> dict[str, Tensor]:
     raise _not_a_checkpoint_error(folder)
   if not tensors:
     raise errors.CheckpointError(
-      'The checkpoint contains no parameters',
-      got='no parameters under `target`',
-      expected='a checkpoint written by the T5X trainer',
+      'The checkpoint does not contain parameters under `target`. It must be '
+      'written by the T5X trainer',
       where=str(folder),
     )
   _check_size(folder, tensors)
@@ -92,9 +91,8 @@ def _check_size(folder: pathlib.Path, tensors: list[Tensor]) -> None:
   )
   if num_values > num_bytes + _NUM_UNSTORED_VALUES:
     raise errors.CheckpointError(
-      'The files of the checkpoint are too small to contain its parameters',
-      got=f'{num_values:,} values in files of {num_bytes:,} bytes',
-      expected='at least one byte per value',
+      'The files of the checkpoint must contain at least one byte per value, '
+      f'but they contain {num_bytes:,} bytes for {num_values:,} values',
       where=str(folder),
       fix='Copy the checkpoint again, with all of its files.',
     )
@@ -114,9 +112,9 @@ def _not_a_checkpoint_error(folder: pathlib.Path) -> errors.CheckpointError:
   else:
     hint = 'Pass a folder such as MODEL_DIR/checkpoint_1000'
   return errors.CheckpointError(
-    'The folder is not a T5X checkpoint',
+    f'A T5X checkpoint must contain the file {_MSGPACK} or '
+    f'{_STATE}/{_ORBAX_METADATA}',
     got=str(folder),
-    expected=f'a folder with {_MSGPACK} or {_STATE}/{_ORBAX_METADATA}',
     fix=hint,
   )
 
@@ -186,7 +184,8 @@ def _tensor(folder: pathlib.Path, name: str, leaf) -> Tensor:
     leaf = leaf['base']
   if leaf['driver'] not in _DRIVERS:
     raise ValueError(
-      f'{name} is stored with the unsupported driver {leaf["driver"]!r}'
+      f'Tensor {name} is stored with the driver {leaf["driver"]!r}, which is '
+      'not supported'
     )
   # The path at which the array was written, possibly on another file system.
   # Only the last component of the path is used.
@@ -220,9 +219,8 @@ def _read_error(where, error: Exception, name: str = '') -> errors.XlflaxError:
   """Returns an error with the first line of a library's message."""
   message = (str(error).strip() or type(error).__name__).splitlines()[0]
   return errors.CheckpointError(
-    'Reading the T5X checkpoint failed',
+    'The T5X checkpoint cannot be read',
     got=f'{name}: {message}' if name else message,
-    expected='a complete checkpoint',
     where=str(where),
     fix='Copy the checkpoint again, with all of its files.',
   )

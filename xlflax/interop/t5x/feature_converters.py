@@ -234,18 +234,15 @@ def _check(layout: ExampleLayout, pack: bool) -> None:
   supported = (ExampleLayout.SENTENCES, ExampleLayout.PAIRS, ExampleLayout.DUAL)
   if layout not in supported:
     raise errors.ConfigError(
-      'The layout is not supported by feature converters',
+      '`layout` is not supported by feature converters',
       got=layout.value,
       expected=', '.join(
         supported_layout.value for supported_layout in supported
       ),
-      where='layout',
     )
   if pack and layout is ExampleLayout.DUAL:
     raise errors.ConfigError(
       'Examples with the layout DUAL cannot be packed, because the two texts '
       'of a pair are separate sequences',
-      got='pack = True',
-      where='utils.DatasetConfig.pack',
-      fix='Set pack = False.',
+      fix='Set utils.DatasetConfig.pack = False.',
     )

@@ -219,13 +219,12 @@ def _check(objective: objective_base.Objective, module) -> None:
   adapters = adapter_config.model_adapters(module)
   if adapters:
     raise errors.ConfigError(
-      'Adapters are not supported, because T5X trains all parameters',
+      'Models with adapters are not supported, because T5X trains all '
+      'parameters',
       got=', '.join(adapter.name for adapter in adapters),
-      expected='a model without adapters',
-      where='EncoderConfig.adapters',
+      where=errors.field_location(module.config, 'adapters'),
       fix='Train the model with `xlflax train`.',
     )
-  where = f'objective {objective.name!r}'
   schedules = [
     field.name
     for field in dataclasses.fields(objective)
@@ -233,14 +232,11 @@ def _check(objective: objective_base.Objective, module) -> None:
   ]
   if schedules:
     raise errors.ConfigError(
-      'Schedules of an objective are not supported, because T5X does not pass '
-      'the training step to the model',
+      f'The objective {objective.name!r} must not use schedules, because T5X '
+      'does not pass the training step to the model',
       got=', '.join(schedules),
-      expected='constant numbers',
-      where=where,
-      fix=(
-        'Set these fields to numbers, or train the model with `xlflax train`.'
-      ),
+      fix='Set the scheduled fields to constant numbers, or train the model '
+      'with `xlflax train`.',
     )
   objective_class = type(objective)
   has_state = any(
@@ -250,11 +246,8 @@ def _check(objective: objective_base.Objective, module) -> None:
   )
   if has_state:
     raise errors.ConfigError(
-      'Objectives with a state are not supported, because T5X does not store '
-      'the state',
+      f'The objective {objective.name!r} has a state, which T5X does not store',
       got=objective_class.__name__,
-      expected='an objective without a state',
-      where=where,
       fix='Train the model with `xlflax train`.',
     )
   objective.init_heads(module, jax.random.key(0))

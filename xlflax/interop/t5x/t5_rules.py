@@ -252,13 +252,14 @@ def read_config(
   )
   missing = [name for name in required if name not in shapes]
   if missing:
+    present_names = ', '.join(sorted(shapes)[:6])
+    missing_names = ', '.join(missing)
     raise errors.CheckpointError(
-      'The checkpoint does not contain a supported T5 model',
-      got=f'the tensors {", ".join(sorted(shapes)[:6])} without '
-      + ', '.join(missing),
-      expected='the tensors of t5x.examples.t5 or scalable_t5',
-      fix='For an xlflax model, pass the gin file of the model that was passed '
-      'to t5x.train: --gin_file=models/SIZE.gin.',
+      'The checkpoint must contain the tensors of t5x.examples.t5 or '
+      f'scalable_t5. It contains tensors such as {present_names}, but it does '
+      f'not contain {missing_names}',
+      fix='For an xlflax model, pass the gin file of the model that was '
+      'passed to t5x.train: --gin_file=models/SIZE.gin.',
     )
 
   layer = 0 if scanned else None

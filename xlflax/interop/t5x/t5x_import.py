@@ -120,13 +120,11 @@ def _configure_model(model, vocabulary, checkpoint):
   """
   if model is None:
     raise errors.ConfigError(
-      'Importing a checkpoint of an xlflax model requires the configuration '
-      'of the model',
-      got='no model',
+      'The configuration of the model is required to import a T5X checkpoint '
+      'of an xlflax model',
       where=str(checkpoint),
-      fix='Pass the gin file that was passed to t5x.train for the model, such '
-      'as '
-      '--gin_file=models/SIZE.gin.',
+      fix='Pass the gin file that was passed to t5x.train for the model, '
+      'such as --gin_file=models/SIZE.gin.',
     )
   return model.clone(
     config=encoder_config.with_vocabulary(model.config, vocabulary.spec)
@@ -145,9 +143,8 @@ def _build_t5(shapes, vocabulary, scan_layers, activation):
   num_rows = shapes[t5_rules.EMBEDDING][0]
   if len(vocabulary) > num_rows:
     raise errors.VocabularyError(
-      'The vocabulary is larger than the embedding table',
-      got=f'{len(vocabulary)} tokens',
-      expected=f'at most {num_rows}',
+      f'The vocabulary has {len(vocabulary)} tokens, but the embedding table '
+      f'has only {num_rows} rows',
       fix='Pass the vocabulary with which the model was trained.',
     )
   return encoder_decoder.EncoderDecoder(
@@ -193,7 +190,7 @@ def _check(
     f'{name} is missing' for name in sorted(used - set(tensor_shapes))
   ]
   problems += [
-    f'{name} has no place in the model'
+    f'{name} is not part of the model'
     for name in sorted(set(tensor_shapes) - used)
   ]
   for name, sources in sources_by_name.items():
@@ -224,14 +221,12 @@ def _check(
         )
   if problems:
     raise errors.CheckpointError(
-      'The tensors of the checkpoint do not match the parameters of the model',
+      f'The tensors of the checkpoint must match the {len(expected_shapes)} '
+      'parameters of the model',
       got='; '.join(dict.fromkeys(problems)),
       where=str(checkpoint),
-      expected=f'the {len(expected_shapes)} parameters of the model',
-      fix=(
-        'Pass the model that was trained and the vocabulary with which it '
-        'was trained.'
-      ),
+      fix='Pass the model that was trained and the vocabulary with which it '
+      'was trained.',
     )
 
 

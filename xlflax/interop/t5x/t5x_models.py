@@ -82,12 +82,9 @@ class EncoderDecoderModel(ObjectiveModel):
     if not isinstance(objective, seq2seq.SequenceToSequence):
       raise errors.ConfigError(
         'EncoderDecoderModel requires an objective that predicts target '
-        'sequences',
+        'sequences, such as translation or span corruption',
         got=objective.name,
-        expected='a sequence-to-sequence objective, such as translation or '
-        'span '
-        'corruption',
-        where='EncoderDecoderModel.objective',
+        where=errors.field_location(self, 'objective'),
         fix='Use an EncoderModel for this objective.',
       )
     super().__init__(objective=objective, **arguments)

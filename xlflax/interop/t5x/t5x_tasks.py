@@ -193,7 +193,7 @@ def exact_match(targets, predictions) -> dict[str, float]:
   """
   if not targets:
     raise errors.CorpusError(
-      'Exact match requires at least one prediction', got='no predictions'
+      'The metric exact_match requires at least one prediction'
     )
   matches = [
     str(target).strip() == str(prediction).strip()

@@ -187,7 +187,7 @@ def test_symbols_of_languages(tmp_path):
     )
     assert some != all_tokens
     with raises_error(
-      errors.VocabularyError, got='tlh', where='--languages', mentions='ro'
+      errors.VocabularyError, got='tlh', mentions=('--languages', 'ro')
     ):
       importer.read_tokenizer(
         folder, model_type='mbart', size=None, languages=('en', 'tlh')

@@ -193,16 +193,16 @@ _UNSUPPORTED = {
     'blocks with a layer norm on both sides, and attention with capped logits '
     'or normalized queries',
     'Use mmBERT or EuroBERT for hidden states, or umT5 or mT5 for text '
-    'generation',
+    'generation.',
   ),
   'lora_adaptations': (
     'custom code with a LoRA adapter for each task',
     'Use jinaai/jina-embeddings-v3-hf, which has the format of transformers. '
-    'Merge an adapter into its matrices first',
+    'Merge an adapter into its matrices first.',
   ),
   'moe_every_n_layers': (
     'mixture-of-experts layers',
-    'Use nomic-embed-text-v1.5, or gte-multilingual-base for many languages',
+    'Use nomic-embed-text-v1.5, or gte-multilingual-base for many languages.',
   ),
 }
 
@@ -222,9 +222,11 @@ def reject_unsupported(options: Mapping[str, Any], path: pathlib.Path) -> None:
   settings = {**options, model_type.rstrip('2'): model_type}
   for name, (feature, hint) in _UNSUPPORTED.items():
     if settings.get(name):
+      option = name if name in options else 'model_type'
       raise errors.ConfigError(
-        f'The model requires a feature that xlflax does not support: {feature}',
-        got=f'{name}: {settings[name]}',
+        f'xlflax does not support {feature}. The option {option!r} in '
+        f'{path.name} requires this feature',
+        got=settings[name],
         where=str(path),
         fix=hint,
       )
@@ -238,10 +240,9 @@ def find_architecture(model_type) -> Architecture:
   """
   if model_type not in _MODULES:
     raise errors.ConfigError(
-      'The Hugging Face architecture is not supported',
+      'The `model_type` of the Hugging Face model is not supported',
       got=model_type,
       expected='one of ' + ', '.join(MODEL_TYPES),
-      where='model_type',
     )
   module = importlib.import_module(f'{__package__}.{_MODULES[model_type]}')
   return module.ARCHITECTURES[model_type]

@@ -108,12 +108,12 @@ def check_license(name: str | None) -> None:
   """
   if name is not None and name not in LICENSES:
     raise errors.ConfigError(
-      'The license identifier is not valid in model cards',
+      '`license` must be a license identifier that the Hugging Face Hub '
+      'accepts in model cards',
       got=repr(name),
       expected=name_suggestions.format_choices(LICENSES),
-      where='license',
       fix=name_suggestions.did_you_mean(name, LICENSES)
-      or "Pass 'other', and add license_name to the card",
+      or "Pass 'other', and add license_name to the card.",
     )
 
 

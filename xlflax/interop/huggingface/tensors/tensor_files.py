@@ -146,7 +146,7 @@ def find_tensors(
     try:
       tensors |= _list_tensors(file)
     except errors.CheckpointError as error:
-      problems.append(f'{file.name}: {error.got}')
+      problems.append(f'{file.name}: {error.got or error.what}')
   if index is not None and not problems:
     problems += _index_problems(index, tensors)
   if not tensors and not problems:
@@ -223,7 +223,7 @@ def _open(
   """
   try:
     if not file.is_file():
-      raise FileNotFoundError('The file does not exist.')
+      raise FileNotFoundError('The checkpoint file does not exist')
     if file.suffix == '.safetensors':
       return _open_safetensors(file)
     state = torch_files.load_tensors(file)
@@ -281,7 +281,7 @@ def _read_rows(file, start: int, shape, dtype, rows: np.ndarray):
 
 def _read_error(file: pathlib.Path, error: Exception) -> errors.CheckpointError:
   return errors.CheckpointError(
-    'Reading a file of the checkpoint failed',
+    'A checkpoint file cannot be read',
     got=str(error),
     where=str(file),
     fix='Copy the file again.',
@@ -301,10 +301,10 @@ def _read_index(path: pathlib.Path) -> dict[str, str]:
     RecursionError,
   ) as error:
     raise errors.CheckpointError(
-      'Reading the index file of the checkpoint failed',
-      got=f'{type(error).__name__}: {error}',
+      'The index file of the checkpoint cannot be read. It must be a JSON '
+      'file with a `weight_map`',
+      got=repr(error),
       where=str(path),
-      expected='a JSON file with a "weight_map"',
     ) from error
 
 

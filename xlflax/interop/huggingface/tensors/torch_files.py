@@ -26,14 +26,13 @@ def check_installed(file: pathlib.Path) -> None:
   """
   if importlib.util.find_spec('torch') is None:
     raise errors.CheckpointError(
-      'Reading a checkpoint written by torch.save requires torch, which is not '
-      'installed',
-      got=file.name,
-      expected='model.safetensors, which is read without torch',
+      f'The file {file.name} was written by torch.save and can only be read '
+      'if torch is installed',
       where=str(file),
-      fix='Convert the checkpoint to safetensors (the Hugging Face Hub has a '
-      'conversion service, https://huggingface.co/spaces/safetensors/convert),'
-      ' or install torch.',
+      fix='Convert the file to model.safetensors, which is read without '
+      'torch (the Hugging Face Hub has a conversion service, '
+      'https://huggingface.co/spaces/safetensors/convert), or install '
+      'torch.',
     )
 
 
@@ -63,7 +62,8 @@ def load_tensors(file: pathlib.Path) -> dict[str, Any]:
     ) from error
   if not isinstance(state, dict):
     raise ValueError(
-      f'The file contains a {type(state).__name__} instead of named tensors.'
+      f'The file contains a {type(state).__name__} instead of a dictionary of '
+      'named tensors'
     )
   other_keys = [
     name if isinstance(name, str) else f'a key of type {type(name).__name__}'

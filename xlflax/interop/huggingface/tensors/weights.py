@@ -129,7 +129,7 @@ def _check_copies(plan: tensor_mapping.Plan) -> None:
       problems.append(f'{tensor.name} differs from the constant table')
   if problems:
     raise errors.CheckpointError(
-      'The values of the tensors contradict config.json',
+      'The values of the tensors do not match the options in config.json',
       got='; '.join(problems),
       where=str(next(iter(plan.assignments)).file.parent),
       fix='Set tie_word_embeddings or sinusoidal_embeddings to false in '

@@ -281,11 +281,10 @@ def choose_languages(
   ]
   if missing:
     raise errors.VocabularyError(
-      'The tokenizer has no language symbols for some of the requested '
-      'languages',
+      'The tokenizer does not have a language symbol for every language in '
+      '--languages',
       got=', '.join(missing),
-      expected='any of the languages ' + ', '.join(symbol_by_code),
-      where='--languages',
+      expected=', '.join(symbol_by_code),
     )
   return codes, tuple(symbol_by_code[match] for match in matches if match)
 

@@ -131,8 +131,8 @@ def read_tokenizer(
     return huggingface_vocabulary.TokenizersVocabulary(content, layout)
   if model_type == 'm2m_100':
     raise errors.VocabularyError(
-      'Importing M2M-100 and NLLB requires tokenizer.json, because the '
-      'SentencePiece model uses different ids',
+      'M2M-100 and NLLB models can only be imported with tokenizer.json, '
+      'because their SentencePiece models use different ids',
       got=', '.join(tokenizer_file_names(folder)) or 'no tokenizer',
       expected=huggingface_vocabulary.FILE,
       where=str(folder),
@@ -163,13 +163,12 @@ def read_tokenizer(
   tokenizer = _build_tokenizer(folder, settings)
   if tokenizer is None:
     raise errors.VocabularyError(
-      'The folder contains no supported tokenizer files',
-      got=str(folder),
-      expected='tokenizer.json, vocab.txt, vocab.json with merges.txt, '
-      f'{_FAIRSEQ_MODEL}, {_T5_MODEL} or {_DEBERTA_MODEL}',
+      'The folder must contain one of the tokenizer files tokenizer.json, '
+      f'vocab.txt, vocab.json with merges.txt, {_FAIRSEQ_MODEL}, {_T5_MODEL} '
+      f'or {_DEBERTA_MODEL}',
       fix='Save the tokenizer files in the folder, or pass an xlflax '
-      'vocabulary with '
-      '--vocabulary=DIR.',
+      'vocabulary with --vocabulary=DIR.',
+      where=str(folder),
     )
   return huggingface_vocabulary.TokenizersVocabulary(
     tokenizer.to_str().encode(), layout
@@ -186,7 +185,7 @@ def _read(path: pathlib.Path) -> bytes:
     return path.read_bytes()
   except OSError as error:
     raise errors.VocabularyError(
-      'Reading a tokenizer file failed', got=error.strerror, where=str(path)
+      'The tokenizer file cannot be read', got=error.strerror, where=str(path)
     ) from error
 
 
@@ -208,7 +207,9 @@ def _read_settings(folder: pathlib.Path) -> dict[str, Any]:
       continue
     except (OSError, ValueError, TypeError, RecursionError) as error:
       raise errors.VocabularyError(
-        f'Reading {name} failed', got=str(error), where=str(folder / name)
+        f'The file {name} cannot be read',
+        got=str(error),
+        where=str(folder / name),
       ) from error
   return settings
 
@@ -248,7 +249,8 @@ def _token_text(token) -> str:
   text = token.get('content') if isinstance(token, dict) else token
   if not isinstance(text, str):
     raise errors.VocabularyError(
-      'A special token must be a string', got=str(token)[:300]
+      'Each special token in the tokenizer settings must be a string',
+      got=str(token)[:300],
     )
   return text
 
@@ -261,7 +263,7 @@ def _build_tokenizer(
   Returns None if there are no such files.
   """
   with tokenizer_errors.converting_tokenizer_errors(
-    'Reading the tokenizer files failed'
+    'The tokenizer files cannot be read'
   ):
     if (folder / 'vocab.txt').is_file():
       _check_class(settings, _WORDPIECE_CLASSES)
@@ -288,12 +290,13 @@ def _check_class(settings, supported: Sequence[str]) -> None:
     class_stem not in ('', 'PreTrained', *supported)
     or word_tokenizer != 'basic'
   ):
+    tokenizer = class_name or 'A tokenizer'
+    supported_classes = ', '.join(supported)
     raise errors.VocabularyError(
-      'The tokenizer class is only supported if tokenizer.json exists',
-      got=f'{class_name or "a tokenizer"}, word_tokenizer_type '
-      f'{word_tokenizer!r}',
-      expected=f'{huggingface_vocabulary.FILE}, or one of the classes '
-      + ', '.join(supported),
+      f'{tokenizer} with the word_tokenizer_type {word_tokenizer!r} can only '
+      f'be imported from {huggingface_vocabulary.FILE}. Without this file, '
+      'xlflax supports only the basic word tokenizer and the classes '
+      f'{supported_classes}',
       fix='Pass an xlflax vocabulary with --vocabulary=DIR.',
     )
 

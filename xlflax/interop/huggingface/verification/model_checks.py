@@ -117,19 +117,19 @@ def check_export(
     parameters = weights.parameter_readers(plan)
   except errors.XlflaxError as error:
     raise _mismatch(
-      'the imported model',
+      'The exported folder cannot be imported',
       folder,
-      got=f'{error.what}: {error.got}',
-      expected='a folder that can be imported',
+      got=errors.describe_problem(error),
     ) from error
   options = description.options
   spec = run.vocabulary.spec
   if options.get('pad_token_id') not in (None, spec.pad_id):
     raise _mismatch(
-      'the imported model',
+      f'pad_token_id in {config_json.CONFIG} must be the padding id of the '
+      'vocabulary',
       folder,
-      got=f'pad_token_id {options["pad_token_id"]} in {config_json.CONFIG}',
-      expected=f'{spec.pad_id}, the padding id of the vocabulary',
+      got=options['pad_token_id'],
+      expected=spec.pad_id,
     )
   sample = make_sample(run)
   task = description.task
@@ -499,21 +499,21 @@ def _compare_all(
     if not (difference <= limit).all():  # NaN is not below the limit.
       row = int(np.argmax(difference.max(-1)))
       raise _mismatch(
-        reference,
+        f'The outputs {name!r} of the run and of {reference} must not differ '
+        f'by more than {limit:.1g}, but they differ by '
+        f'{difference.max():.3g} for the text {sample.texts[row]!r} with the '
+        f'ids {ids[row].tolist()}',
         folder,
-        got=f'{name} differ by {difference.max():.3g} for '
-        f'{sample.texts[row]!r} with the ids {ids[row].tolist()}',
-        expected=f'a difference of at most {limit:.1g}',
       )
 
 
 def _mismatch(
-  reference: str, folder: pathlib.Path, *, got: str, expected: str
+  what: str, folder: pathlib.Path, *, got: Any = None, expected: Any = None
 ) -> ConversionMismatchError:
   return ConversionMismatchError(
-    f'The outputs of the model and of {reference} differ',
+    what,
     got=got,
     expected=expected,
     where=str(folder),
-    fix='Report the model as an issue. Nothing was written.',
+    fix='Report the model in an issue. Nothing was written.',
   )

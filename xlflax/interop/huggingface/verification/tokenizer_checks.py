@@ -65,7 +65,9 @@ def check_tokenizer(
   for text in (*DIFFICULT_TEXTS, *decoded, *texts):
     if _SPACE_MARKER not in text:
       actual = tokenizer.encode(text, add_special_tokens=False).ids
-      _compare_ids(text, actual, vocabulary.encode(text), folder)
+      _compare_ids(
+        f'the text {text!r}', actual, vocabulary.encode(text), folder
+      )
 
   config_path = folder / 'tokenizer_config.json'
   pad_token = None
@@ -75,7 +77,10 @@ def check_tokenizer(
     pad_token = pad_token.get('content')
   if pad_token is not None:
     _compare_ids(
-      pad_token, [tokenizer.token_to_id(pad_token)], [spec.pad_id], folder
+      f'the padding token {pad_token!r}',
+      [tokenizer.token_to_id(pad_token)],
+      [spec.pad_id],
+      folder,
     )
   return []
 
@@ -113,16 +118,17 @@ def check_pair_template(
 
 
 def _compare_ids(
-  text: str,
+  name: str,
   actual: Sequence[int | None],
   expected: Sequence[int],
   folder: pathlib.Path,
 ) -> None:
   if list(actual) != list(expected):
     raise errors.VocabularyError(
-      'The exported tokenizer and the vocabulary return different token ids',
-      got=f'{list(actual)[:40]} for {text!r}',
-      expected=str(list(expected)[:40]),
+      'The exported tokenizer and the vocabulary must return the same token '
+      f'ids for {name}',
+      got=list(actual)[:40],
+      expected=list(expected)[:40],
       where=str(folder / post_processor.FILE),
-      fix='Report the vocabulary as an issue. Nothing was written.',
+      fix='Report the vocabulary in an issue. Nothing was written.',
     )
