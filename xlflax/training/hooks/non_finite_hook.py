@@ -95,9 +95,15 @@ def _find_problem(
   if (sums.skipped or sums.spikes) and (
     sums.streak >= trainer.max_consecutive_skips or all_skipped
   ):
-    reason = 'of loss spikes' if sums.spikes else 'they were not finite'
+    message = (
+      f'Too many consecutive steps ({sums.streak}) were skipped because of loss '
+      'spikes'
+      if sums.spikes
+      else f'Too many consecutive steps ({sums.streak}) were skipped because '
+      'they were not finite'
+    )
     return (
-      f'Too many consecutive steps ({sums.streak}) were skipped because {reason}',
+      message,
       'Lower the learning rate or clip the gradient. '
       'Trainer.max_consecutive_skips is the maximum number of consecutive '
       'skipped steps.',
