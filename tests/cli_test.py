@@ -75,7 +75,7 @@ def test_unknown_command(capsys):
   assert _run('trian') == 2
   captured = capsys.readouterr()
   assert captured.err.startswith(
-    "xlflax: Unknown command: 'trian', did you mean train or pretrain?"
+    "xlflax: Unknown command: 'trian'. Did you mean train or pretrain?"
   )
   assert 'train' in captured.err and not captured.out
 

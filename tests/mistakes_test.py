@@ -18,13 +18,13 @@ _VOCAB = 'vocab --output=new --size=100'
 # Command line -> parts of the message.
 _MISTAKES: dict[str, tuple[str, ...]] = {
   # Names.
-  'trian': ('Unknown command', 'did you mean train or pretrain?'),
+  'trian': ('Unknown command', 'Did you mean train or pretrain?'),
   'eval --model_dir=run': ('Unknown command', "'eval'"),
   'configs show models/smal.gin': ('Got: models/smal.gin', 'models/small.gin'),
   'configs list nothing/*': ('Got: nothing/*', 'pretrain/*'),
-  'configs lst': ('Got: lst', 'did you mean list?'),
-  'analyze cak --output=o': ('Got: cak', 'did you mean cka?'),
-  'convert to_hf run --output=o': ('Got: to_hf', 'did you mean to-hf or'),
+  'configs lst': ('Got: lst', 'Did you mean list?'),
+  'analyze cak --output=o': ('Got: cak', 'Did you mean cka?'),
+  'convert to_hf run --output=o': ('Got: to_hf', 'Did you mean to-hf or'),
   'convert': ('from-hf',),
   'tasks convert sib20': ('sib20',),
   # Flags.
@@ -43,7 +43,7 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   'vocab --corpus --size=100': ('--corpus',),
   f'{_TRAIN} --on_config_mismatch=yes': ('Got: yes', 'continue, error'),
   f'{_TRAIN} --platform=cuda': ('Got: cuda', 'cpu, gpu, tpu'),
-  f'{_VOCAB} --corpus=c --model_type=BPE': ('Got: BPE', 'did you mean bpe?'),
+  f'{_VOCAB} --corpus=c --model_type=BPE': ('Got: BPE', 'Did you mean bpe?'),
   'convert average --model_dir=run --output=o': ('--last', '--checkpoint_steps'),
   'convert from-hf f --output=o --vocabulary=v --languages=en': (
     '--languages', '--vocabulary'),
@@ -74,7 +74,7 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   f'{_GIVEN} --gin.BATCH_SZIE=4': ('Got: BATCH_SZIE', 'BATCH_SIZE'),
   f'{_GIVEN} --gin.batch_size=4': ('Got: batch_size', 'BATCH_SIZE'),
   f'{_GIVEN} --gin.EncoderConfig.num_layer=3': (
-    'Got: num_layer', 'did you mean num_layers'),
+    'Got: num_layer', 'Did you mean num_layers'),
   f'{_GIVEN} --gin.trainer.Trainr.seed=3': ('Trainr', 'mean trainer.Trainer'),
   f'{_GIVEN} --gin.MONO=corpus.mono': ('--gin.MONO="\'corpus.mono\'"',),
   f'{_GIVEN} --gin.CACHE_DIR=none': ('--gin.CACHE_DIR=None',),
@@ -96,23 +96,23 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   f'{_GIVEN} --gin.LEARNING_RATE=1e--3': (
     'Got: --gin.LEARNING_RATE=1e--3', 'a number'),
   f'{_GIVEN} --gin.trainer.Trainer.optimizer=@optimizers.Adamw()': (
-    'did you mean optimizers.AdamW',),
+    'Did you mean optimizers.AdamW',),
   f'{_TRAIN} --model_dir=a --vocabulary=v --gin_file=mine/no_sign.gin': (
     'Got: TRAIN_STEPS 2', 'mine/no_sign.gin:2'),
   f'{_GIVEN} --gin_file=mine/marked.gin': ('byte order mark', 'marked.gin'),
   f'{_GIVEN} --gin_file=mine/utf16.gin': ('UTF-8', 'utf16.gin'),
   'train --gin_file=mine/circle.gin': ('circle.gin -> mine/circle.gin',),
   # Files.
-  f'{_EVALUATE}s --tasks=retrieval': ('Got: runs', 'did you mean run'),
+  f'{_EVALUATE}s --tasks=retrieval': ('Got: runs', 'Did you mean run'),
   f'{_EVALUATE} --tasks=retreival --corpus=corpus': (
-    'Got: retreival', 'did you mean retrieval?'),
+    'Got: retreival', 'Did you mean retrieval?'),
   f'{_EVALUATE} --tasks=retrieval --corpus=corpsu': (
-    'Got: corpsu', 'did you mean corpus?'),
+    'Got: corpsu', 'Did you mean corpus?'),
   f'{_EVALUATE} --tasks=retrieval --checkpoint_steps=first': ('Got: first', 'last, all'),
   f'{_EVALUATE} --suite=xtrem --data=d --output=o': (
-    'Got: xtrem', 'did you mean xtreme or xtreme_r?'),
+    'Got: xtrem', 'Did you mean xtreme or xtreme_r?'),
   f'{_EVALUATE} --suite=xtreme --output=o': ('--data=DIR',),
-  'finetune --output=o --init_from=rnu': ('Got: rnu', 'did you mean run?'),
+  'finetune --output=o --init_from=rnu': ('Got: rnu', 'Did you mean run?'),
   'report run --output=o': ('Got: run', 'checkpoints or metrics.jsonl'),
   'report run run=run --output=o': ('Got: run, run', 'NAME=DIR'),
   f'{_VOCAB} --corpus=nowhere': ('Got: nowhere',),
@@ -132,7 +132,7 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   'translate --model_dir=run --source=en --target=de --input=nowhere.txt': (
     'Got: nowhere.txt', '--input'),
   'preprocess --corpus=corpus --output=o --moses --languages=eng': (
-    'Got: eng', 'did you mean en?'),
+    'Got: eng', 'Did you mean en?'),
 }  # fmt: skip
 
 

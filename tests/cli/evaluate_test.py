@@ -358,7 +358,7 @@ def test_flags_set_the_options_of_a_task_in_a_module(
   binding = f'--gin.{stem}.{stem.title()}.shift'
   (task,) = _tasks(*flags, '--corpus=c', f'{binding}=2')
   assert task.shift == 2
-  with raises_error(errors.ConfigError, got='shft', fix='did you mean shift?'):
+  with raises_error(errors.ConfigError, got='shft', fix='Did you mean shift?'):
     _tasks(*flags, '--corpus=c', f'--gin.{stem}.{stem.title()}.shft=2')
 
 

@@ -306,7 +306,7 @@ def test_misspellings_in_shipped_configurations(file):
     error = _misspelled(file, f'{scope}x/{name}=None')
     assert error.got == f'{scope}x/{name}'
     assert f'{scope}/{name}' in error.expected
-    assert 'did you mean' in error.fix
+    assert 'Did you mean' in error.fix
   for scope, selector in sorted(objects):
     prefix = f'{scope}/' if scope.islower() else ''
     short = gin_errors.short_name(selector, configuration.imports)

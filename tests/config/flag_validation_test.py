@@ -75,7 +75,7 @@ def test_directories(tmp_path):
   flag_validation.check_directory('corpus', str(tmp_path / 'corpus'))
   flag_validation.check_directory('corpus', None)
   flag_validation.check_run('--model_dir', 'gs://bucket/run')
-  with pytest.raises(errors.CorpusError, match='did you mean .*/corpus'):
+  with pytest.raises(errors.CorpusError, match='Did you mean .*/corpus'):
     flag_validation.check_directory('corpus', str(tmp_path / 'corpsu'))
   with pytest.raises(errors.RunDirectoryError):
     flag_validation.check_run('--model_dir', str(tmp_path / 'run'))

@@ -110,7 +110,7 @@ def test_a_missing_package_is_named():
   ('languages', 'message'),
   [
     (('en', 'tlh'), "message catalogs for 'tlh'"),
-    (('en', 'jp'), 'did you mean ja?'),
+    (('en', 'jp'), 'Did you mean ja?'),
     (('de', 'fr'), 'requires English'),
     (('en',), 'at least one additional language'),
   ],

@@ -22,12 +22,12 @@ def test_names_that_begin_with_the_same_words_come_first():
 
 def test_sentences():
   assert name_suggestions.did_you_mean('retreival', _NAMES) == (
-    'did you mean retrieval?'
+    'Did you mean retrieval?'
   )
   assert name_suggestions.did_you_mean('xyz', _NAMES) is None
   assert name_suggestions.suggestion_or_hint('xyz', _NAMES, 'look.') == 'look.'
   assert name_suggestions.suggestion_or_hint('taging', _NAMES, 'look.') == (
-    'did you mean Tagging? look.'
+    'Did you mean Tagging? look.'
   )
 
 
@@ -44,15 +44,15 @@ def test_other_codes_and_names_of_languages():
     'DE': 'de',
   }.items():
     assert (
-      name_suggestions.suggest_language(name, codes) == f'did you mean {code}?'
+      name_suggestions.suggest_language(name, codes) == f'Did you mean {code}?'
     ), name
   assert name_suggestions.suggest_language('qx', codes) is None
   assert (
     name_suggestions.suggest_languages(['en', 'jp'], codes)
-    == 'did you mean ja?'
+    == 'Did you mean ja?'
   )
   assert name_suggestions.suggest_languages(['jp', 'deu', 'qx'], codes) == (
-    'jp: did you mean ja?; deu: did you mean de?'
+    'Did you mean ja for jp, de for deu?'
   )
   assert name_suggestions.suggest_languages(['qx', 'qy'], codes) is None
   assert name_suggestions.suggest_languages(['en'], codes) is None

@@ -122,8 +122,8 @@ def _report_unknown_command(name: str) -> None:
   """Prints an error and the overview of all commands."""
   suggestion = name_suggestions.did_you_mean(name, COMMANDS)
   print(
-    f'xlflax: Unknown command: {name!r}'
-    + (f', {suggestion}' if suggestion else '.')
+    f'xlflax: Unknown command: {name!r}.'
+    + (f' {suggestion}' if suggestion else '')
     + f'\n\n{_overview()}',
     file=sys.stderr,
   )

@@ -215,7 +215,7 @@ def unused_error(
       'this object. Add a reference to the object, or remove the binding.'
     )
   elif matches:
-    fix = f'did you mean {" or ".join(matches)}?'
+    fix = f'Did you mean {" or ".join(matches)}?'
   elif not binding.parameter:
     fix = 'Correct the name of the macro, or remove the binding.'
   selectors = {key[1] for key in matching_keys(binding, bound)}

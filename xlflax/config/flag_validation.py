@@ -262,7 +262,7 @@ def _suggest_sibling(path: pathlib.Path) -> str | None:
     return f'Create {path.parent} first, or correct the path.'
   close = name_suggestions.close_matches(path.name, names)
   return (
-    f'did you mean {" or ".join(str(path.parent / name) for name in close)}?'
+    f'Did you mean {" or ".join(str(path.parent / name) for name in close)}?'
     if close
     else None
   )

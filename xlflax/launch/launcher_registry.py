@@ -93,7 +93,7 @@ def find_launcher(name: str, modules: Sequence[str] = ()) -> Launcher:
       'The launcher does not exist',
       got=name,
       expected='one of ' + ', '.join(launchers),
-      fix=f'did you mean {close_matches[0]}?'
+      fix=f'Did you mean {close_matches[0]}?'
       if close_matches
       else 'Pass --launcher_module=MODULE to add your own launchers.',
     )

@@ -275,6 +275,5 @@ def describe_unknown_language(
   hint = name_suggestions.suggest_language(language, vocabulary_languages)
   return (
     f'{subject} contains text in {language}, but the vocabulary was trained on '
-    f'text in {listed_languages}. Check the language code'
-    + (f': {hint}' if hint else '.')
+    f'text in {listed_languages}. ' + (hint or 'Check the language code.')
   )

@@ -41,18 +41,18 @@ def close_matches(
 
 
 def did_you_mean(got: str, names: Iterable[str]) -> str | None:
-  """Formats similar names as 'did you mean a or b?', or returns None.
+  """Formats similar names as 'Did you mean a or b?', or returns None.
 
   Args:
     got: The name that was passed, which is probably misspelled.
     names: The valid names, from which suggestions are made.
   """
   matches = close_matches(got, names)
-  return f'did you mean {" or ".join(matches)}?' if matches else None
+  return f'Did you mean {" or ".join(matches)}?' if matches else None
 
 
 def suggest_language(got: str, codes: Iterable[str]) -> str | None:
-  """Suggests a code, as in 'did you mean de?', for an unknown language.
+  """Suggests a code, as in 'Did you mean de?', for an unknown language.
 
   Suggestions are made for similar codes, for codes of other standards (deu),
   for codes with a region or script (de-AT), for country codes (jp) and for
@@ -65,14 +65,18 @@ def suggest_language(got: str, codes: Iterable[str]) -> str | None:
   Returns:
     The suggestion, or None if no code is similar.
   """
-  codes = list(codes)
+  matches = _similar_languages(got, list(codes))
+  return f'Did you mean {" or ".join(matches)}?' if matches else None
+
+
+def _similar_languages(got: str, codes: list[str]) -> list[str]:
+  """Returns the codes that may stand for an unknown language."""
   head = got.lower().replace('-', '_').split('_')[0]
   candidates = [head, _LANGUAGES_BY_COUNTRY.get(head), *_standard_codes(head)]
   matches = [
     code for code in dict.fromkeys(candidates) if code in codes and code
   ]
-  matches = matches or close_matches(got, codes)
-  return f'did you mean {" or ".join(matches)}?' if matches else None
+  return matches or close_matches(got, codes)
 
 
 def suggest_languages(got: Iterable[str], codes: Iterable[str]) -> str | None:
@@ -83,23 +87,22 @@ def suggest_languages(got: Iterable[str], codes: Iterable[str]) -> str | None:
     codes: The valid language codes.
 
   Returns:
-    The suggestions of `suggest_language`, or None if there are none.
+    The suggestions, such as 'Did you mean de for deu, ja for jp?', or None.
   """
   codes = list(codes)
   unknown = [code for code in got if code not in codes]
-  suggestions = {code: suggest_language(code, codes) for code in unknown}
   if len(unknown) == 1:
-    return suggestions[unknown[0]]
-  lines = [
-    f'{code}: {suggestion}'
-    for code, suggestion in suggestions.items()
-    if suggestion
+    return suggest_language(unknown[0], codes)
+  suggestions = [
+    f'{" or ".join(matches)} for {code}'
+    for code in unknown
+    if (matches := _similar_languages(code, codes))
   ]
-  return '; '.join(lines) or None
+  return f'Did you mean {", ".join(suggestions)}?' if suggestions else None
 
 
 def suggestion_or_hint(got: str, names: Iterable[str], text: str) -> str:
-  """Prepends 'did you mean a?' to a text if a valid name is similar.
+  """Prepends 'Did you mean a?' to a text if a valid name is similar.
 
   Args:
     got: The name that was passed, which is probably misspelled.
