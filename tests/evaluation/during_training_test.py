@@ -100,6 +100,7 @@ def test_results_are_returned_and_recorded(tmp_path):
   record = json.loads(file.read_text())
   assert record['settings']['seed'] == 4
   assert record['step'] == 7
+  assert record['is_development'] is True
   assert record['metrics'] == {'bias': 0.5, 'seed': 4.0, 'nan': None}
 
 

@@ -128,6 +128,11 @@ def test_best_two_and_test_scores():
   assert two['settings'] == ['RATE=2', 'RATE=1']
   assert two['dev'] == pytest.approx(0.6)
   assert two['test'] == {'nli/accuracy/fr': pytest.approx(0.45)}
+  [*_, test] = grid_report.grid_tables(report)
+  assert [column.header for column in test.columns][1:] == [
+    f'{setting.name}, mean ± standard deviation'
+    for setting in report.settings[:2]
+  ]
   spread = report.test_spreads(report.ranking[0])['nli/accuracy/fr']
   assert (spread.mean, spread.std) == pytest.approx((0.6, 0.1 * 2**0.5))
 

@@ -149,7 +149,10 @@ def _write_result(
       sentence=sentence_embedding.read_sentence_encoding(setup.model_dir),
     )
     result_store.write_result(
-      setup.model_dir, result, step=step, identity=identity
+      setup.model_dir,
+      dataclasses.replace(result, is_development=True),
+      step=step,
+      identity=identity,
     )
 
 

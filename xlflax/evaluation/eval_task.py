@@ -139,6 +139,8 @@ class EvalResult:
     inputs: Settings that turned labeled examples into model inputs, such as
       `length` and `separator`. The run's settings are used unless the task
       overrides them.
+    is_development: Whether the task was evaluated during training. Such results
+      select checkpoints and settings, so their data is development data.
   """
 
   metrics: dict[str, float]
@@ -148,6 +150,7 @@ class EvalResult:
   files: dict[str, str] = dataclasses.field(default_factory=dict)
   score_metrics: tuple[str, ...] = ()
   inputs: dict[str, Any] = dataclasses.field(default_factory=dict)
+  is_development: bool = False
 
   def _repr_html_(self) -> str:
     rows = {**self.metrics, 'failures': self.failures or 'none'}
@@ -190,6 +193,7 @@ class EvalResult:
       failures=tuple(Failure(**f) for f in value['failures']),
       score_metrics=tuple(value.get('score_metrics', ())),
       inputs=dict(value.get('inputs', {})),
+      is_development=bool(value.get('is_development', False)),
     )
 
 

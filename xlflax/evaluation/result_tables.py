@@ -11,7 +11,7 @@ import json
 import math
 import pathlib
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -196,6 +196,27 @@ def _compute_intervals(
   folder: pathlib.Path,
 ) -> dict[str, Interval]:
   """Computes the intervals of a result; see `result_intervals`."""
+  return {
+    name: bootstrap.confidence_interval(metric_scores)
+    for name, metric_scores in bootstrap_result(task, result, folder).items()
+  }
+
+
+def bootstrap_result(
+  task: eval_task.EvalTask | Recorded,
+  result: eval_task.EvalResult,
+  folder: pathlib.Path,
+) -> dict[str, bootstrap.Drawn]:
+  """Returns the scores of a result on resampled test sets, by metric name.
+
+  A metric without per-example statistics is omitted. The mean over languages is
+  included if all languages are.
+
+  Args:
+    task: Task that produced the result.
+    result: Result for one checkpoint.
+    folder: Folder that contains the result files.
+  """
   parts = _parts_of_all_metrics(result)
   scores = {
     f'{metric}/{part}': part_scores
@@ -219,10 +240,7 @@ def _compute_intervals(
       mean = mean_draws(part_scores, geometric=geometric)
       if mean is not None and _matches_value(mean, result.metrics[name]):
         scores[name] = mean
-  return {
-    name: bootstrap.confidence_interval(metric_scores)
-    for name, metric_scores in scores.items()
-  }
+  return scores
 
 
 def mean_draws(
@@ -369,7 +387,9 @@ def result_table(
   last = by_step[steps[-1]]
   unit, counts = count_items(last)
   notes = {unit: counts, **baseline_scores(task.primary_metric, last)}
-  title = f'{task.name}: {explained}{split}'
+  title = (
+    f'{task.name}: {explained}{split}{label_development(by_step.values())}'
+  )
   if folder is not None:
     coverage = describe_coverage(
       parts_of(task.primary_metric, by_step), languages, last
@@ -377,14 +397,18 @@ def result_table(
     title = '; '.join(filter(None, (title, coverage)))
   notes = {name: values for name, values in notes.items() if values}
 
-  table = rich.table.Table(title=title, title_justify='left')
-  for name in ('', *notes, *(header for *_, header in columns)):
-    table.add_column(name, justify='right' if name else 'left')
   bounds = {
     step: result_intervals(task, by_step[step], folder / str(step))
     for step in steps
     if folder is not None
   }
+  headers = [
+    header + label_intervals(metric, bounds.get(step, {}))
+    for metric, step, header in columns
+  ]
+  table = rich.table.Table(title=title, title_justify='left')
+  for name in ('', *notes, *headers):
+    table.add_column(name, justify='right' if name else 'left')
   for part, label, values in _rows(task, by_step, columns, languages):
     # The label of the mean over the vocabulary's languages is no part of the
     # result, so that mean has no interval.
@@ -587,6 +611,33 @@ def format_interval(metric: str, interval: Interval | None) -> str:
     low, high = (f'{bound:{digits}}' for bound in interval)
     return f' [{low}, {high}]'
   return f' ± {(interval[1] - interval[0]) / 2:.3f}'
+
+
+def label_intervals(metric: str, intervals: Mapping[str, Interval]) -> str:
+  """Returns the end of the heading of a column of scores with intervals.
+
+  The heading is ' ± 95 % interval', or ' [95 % interval]' for metrics without a
+  range. It is empty if none of the scores has an interval.
+
+  Args:
+    metric: Name of the metric.
+    intervals: Intervals by metric name, such as 'accuracy/de'.
+  """
+  if not any(name.partition('/')[0] == metric for name in intervals):
+    return ''
+  is_unbounded = task_families.find_metric(metric).unit is Unit.UNBOUNDED
+  return ' [95 % interval]' if is_unbounded else ' ± 95 % interval'
+
+
+def label_development(results: Iterable[eval_task.EvalResult]) -> str:
+  """Returns the part of a title that marks results of evaluations in training.
+
+  Evaluations during training select checkpoints and settings, so their data is
+  development data.
+  """
+  if any(result.is_development for result in results):
+    return ', development set'
+  return ''
 
 
 def compare_with_untrained(

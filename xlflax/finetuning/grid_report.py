@@ -271,7 +271,7 @@ def _settings_table(report: GridReport) -> rich.table.Table:
   }
   table = rich_tables.make_table(
     ['setting'],
-    ['mean ± std', 'seeds', 'step', ''],
+    ['mean ± standard deviation', 'seeds', 'step', ''],
     title=f'development set: {report.select or "last checkpoint"}',
     title_justify='left',
   )
@@ -372,7 +372,13 @@ def _test_table(
           scores_by_name[f'{primary_metric}/{part}'] = spread
   table = rich_tables.make_table(
     [''],
-    [*baselines, *(setting.name for setting in settings)],
+    [
+      *baselines,
+      *(
+        _score_heading(setting.name, spreads)
+        for setting, spreads in zip(settings, spreads_of_settings, strict=True)
+      ),
+    ],
     title='test: mean ± standard deviation over seeds',
     title_justify='left',
   )
@@ -392,6 +398,15 @@ def _test_table(
     )
     table.add_row(name, *baseline_cells, *scores)
   return table
+
+
+def _score_heading(
+  name: str, spreads: Mapping[str, model_selection.Spread]
+) -> str:
+  """Returns the heading of a setting's scores, which explains the number after ±."""
+  if all(spread.std is None for spread in spreads.values()):
+    return name
+  return f'{name}, mean ± standard deviation'
 
 
 def _format_mean(spread: model_selection.Spread) -> str:

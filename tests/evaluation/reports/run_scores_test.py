@@ -1,10 +1,11 @@
 """Scores of runs side by side: their number and their intervals."""
 
+import dataclasses
 import types
 
 import numpy as np
 
-from xlflax.evaluation import eval_task, result_store
+from xlflax.evaluation import eval_task, result_store, result_tables
 from xlflax.evaluation.metrics import example_statistics
 from xlflax.evaluation.reports import run_scores
 
@@ -32,14 +33,14 @@ def _run(tmp_path, right: list[int]):
 
 def test_numbers_have_their_examples_and_intervals(tmp_path):
   table = run_scores.build_table(_GROUP, [_run(tmp_path, [1, 0, 1, 1] * 25)])
-  assert table.head == ['', 'examples', 'mlm, step 10']
+  assert table.head == ['', 'examples', 'mlm, step 10 ± 95 % interval']
   [[part, count, cell]] = table.rows
   assert (part, count) == ('de', '100')
   value, reach = map(float, cell.split(' ± '))
   # Of 100 draws with p = 3/4 by the normal approximation.
   assert value == 0.75
   assert abs(reach - 1.96 * (0.75 * 0.25 / 100) ** 0.5) < 0.02
-  assert 'higher is better' in table.title and '95 %' in table.title
+  assert 'higher is better' in table.title
 
 
 def test_without_single_examples_there_is_no_interval(tmp_path):
@@ -49,7 +50,7 @@ def test_without_single_examples_there_is_no_interval(tmp_path):
       file.unlink()
   table = run_scores.build_table(_GROUP, [run])
   assert table.rows == [['de', '2', '0.500']]
-  assert '95 %' not in table.title
+  assert table.head[-1] == 'mlm, step 10'
 
 
 def test_chance_and_languages_without_a_score_are_listed(tmp_path):
@@ -70,7 +71,69 @@ def test_one_run_has_its_checkpoints_side_by_side(tmp_path):
     metrics={'accuracy/de': 0.25}, score_metrics=('accuracy',)
   )
   single_run_table = run_scores.build_table(_GROUP, [run])
-  assert single_run_table.head[-2:] == ['mlm, step 5', 'mlm, step 10']
+  assert single_run_table.head[-2:] == [
+    'mlm, step 5',
+    'mlm, step 10 ± 95 % interval',
+  ]
   other = types.SimpleNamespace(**vars(run) | {'name': 'tlm'})
   two = run_scores.build_table(_GROUP, [run, other])
-  assert two.head[-2:] == ['mlm, step 10', 'tlm, step 10']
+  assert two.head[-3:] == [
+    'mlm, step 10 ± 95 % interval',
+    'tlm, step 10 ± 95 % interval',
+    'tlm - mlm [95 % interval]',
+  ]
+  three = run_scores.build_table(_GROUP, [run, other, run])
+  assert not any(' - ' in heading for heading in three.head)
+
+
+def test_two_runs_have_a_paired_difference(tmp_path):
+  rng = np.random.default_rng(0)
+  hits = [(rng.random(400) < rate).astype(int) for rate in (0.6, 0.7)]
+  # The runs agree on most examples, so the paired interval is narrow.
+  hits[1] = np.where(np.arange(400) < 300, hits[0], hits[1])
+  runs = [
+    _run(tmp_path / name, list(values))
+    for name, values in zip(('first', 'second'), hits, strict=True)
+  ]
+  runs[1].name = 'tlm'
+  table = run_scores.build_table(_GROUP, runs)
+  assert table.head[-1] == 'tlm - mlm [95 % interval]'
+  [[*_, cell]] = table.rows
+  difference, low, high = (
+    float(number.strip('[],')) for number in cell.split()
+  )
+  paired = hits[1] - hits[0]
+  half_width = 1.97 * paired.std(ddof=1) / 20
+  assert difference == round(paired.mean(), 3)
+  assert abs(low - (paired.mean() - half_width)) < 0.15 * half_width
+  assert abs(high - (paired.mean() + half_width)) < 0.15 * half_width
+
+
+def test_perplexities_of_unknown_vocabularies_have_no_difference(tmp_path):
+  runs = []
+  for name in ('mlm', 'tlm'):
+    run = _run(tmp_path / name, [1, 0, 1, 1])
+    result = run.results[_GROUP][10]
+    result.metrics['perplexity/de'] = result.metrics.pop('accuracy/de')
+    run.results[_GROUP][10] = dataclasses.replace(
+      result, score_metrics=('perplexity',)
+    )
+    run.name, run.settings = name, {}
+    runs.append(run)
+  table = run_scores.build_table(_GROUP, runs)
+  assert table.head[-1] == 'tlm, step 10'
+  assert 'cannot be compared' in table.title
+
+
+def test_results_of_a_development_set_are_labeled(tmp_path):
+  run = _run(tmp_path, [1, 0, 1, 1])
+  assert 'development set' not in run_scores.build_table(_GROUP, [run]).title
+  by_step = run.results[_GROUP]
+  by_step[10] = dataclasses.replace(by_step[10], is_development=True)
+  assert 'development set' in run_scores.build_table(_GROUP, [run]).title
+  task = result_tables.summarize_group(_GROUP, by_step, is_one_of_many=False)
+  table = result_tables.result_table(task, by_step, folder=tmp_path)
+  assert 'development set' in table.title
+  # The label is stored with the result.
+  stored = eval_task.EvalResult.from_json(by_step[10].to_json())
+  assert stored.is_development

@@ -269,7 +269,10 @@ def write_comparison(
     'Comparison of runs' if len(runs) > 1 else runs[0].name,
     'Tables show the last evaluated checkpoint of each run, or the last '
     'checkpoints of a single run. Each table has the results of one task, '
-    'split and text. Untrained: the model before its first step.',
+    'split and text. Untrained: the model before its first step. Development set: '
+    'results of evaluations during training. For two runs, the last column is '
+    'the difference of their last checkpoints, whose interval is that of the '
+    'paired bootstrap on the same examples.',
     tables,
     figures,
     notes=_untrained_notes(runs),

@@ -9,6 +9,7 @@ from xlflax.evaluation import (
   result_tables,
   task_families,
 )
+from xlflax.evaluation.metrics import bootstrap
 from xlflax.evaluation.reports import text
 from xlflax.training.checkpointing import run_directory
 
@@ -21,10 +22,11 @@ def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
   """Returns a table of the primary metric by language (or file) and run.
 
   The table contains the untrained model and, for a single run, its last
-  checkpoints, or, for several runs, the last checkpoint of each run. Scores
-  have 95 % confidence intervals if per-example scores are
-  stored, and scores of baselines if they are stored. The title lists the training
-  languages without a score.
+  checkpoints, or, for several runs, the last checkpoint of each run. For two
+  runs, the table also contains the difference of their last checkpoints, with the
+  interval of the paired bootstrap. Scores have 95 % confidence intervals if
+  per-example scores are stored, and scores of baselines if they are stored. The
+  title lists the training languages without a score.
 
   Args:
     group: Group of comparable results, which have the same task, split and
@@ -54,23 +56,25 @@ def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
   notes = {name: values for name, values in notes.items() if values}
 
   explanation = task_families.find_metric(metric).explained
-  title = [f'{group.task}: {explanation}, {group.split} split']
-  if any(intervals for _, intervals in columns.values()):
-    title.append('± or [ ]: 95 % interval')
+  title = [
+    f'{group.task}: {explanation}, {group.split} split'
+    f'{result_tables.label_development(results)}'
+  ]
   if not has_baseline:
     title.append('chance level unknown')
-  if metric == _TOKEN_METRIC and len(runs) > 1:
-    vocabularies = {run.settings.get('vocabulary') for run in runs}
-    if None in vocabularies:
-      title.append(
-        'the perplexities of the runs cannot be compared, because the '
-        'vocabulary of a run is not recorded'
-      )
-    elif len(set(map(str, vocabularies))) > 1:
-      title.append(
-        'the perplexities of the runs cannot be compared, because their '
-        'vocabularies differ'
-      )
+  if len(runs) > 1 and (problem := _find_vocabulary_problem(metric, runs)):
+    title.append(
+      f'the perplexities of the runs cannot be compared, because {problem}'
+    )
+  headers = [
+    name + result_tables.label_intervals(metric, intervals)
+    for name, (_, intervals) in columns.items()
+  ]
+  differences: dict[str, str] = {}
+  if len(runs) == 2 and not _find_vocabulary_problem(metric, runs):
+    differences = _format_differences(group, metric, parts, runs)
+  if differences:
+    headers.append(f'{runs[1].name} - {runs[0].name} [95 % interval]')
   languages = dict.fromkeys(
     code for run in runs for code in _training_languages(run)
   )
@@ -79,7 +83,7 @@ def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
   )
   return text.Table(
     ', '.join(filter(None, title)),
-    ['', *notes, *columns],
+    ['', *notes, *headers],
     [
       [
         part,
@@ -94,10 +98,59 @@ def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
           )
           for result, intervals in columns.values()
         ),
+        *([differences.get(part, '-')] if differences else []),
       ]
       for part in parts
     ],
   )
+
+
+def _find_vocabulary_problem(metric: str, runs: Sequence[Any]) -> str:
+  """Returns why perplexities of runs cannot be compared, or ''."""
+  if metric != _TOKEN_METRIC:
+    return ''
+  vocabularies = {run.settings.get('vocabulary') for run in runs}
+  if None in vocabularies:
+    return 'the vocabulary of a run is not recorded'
+  if len(set(map(str, vocabularies))) > 1:
+    return 'their vocabularies differ'
+  return ''
+
+
+def _format_differences(
+  group: result_store.Group,
+  metric: str,
+  parts: Sequence[str],
+  runs: Sequence[Any],
+) -> dict[str, str]:
+  """Returns the difference of two runs' last checkpoints by part.
+
+  Both runs are scored on the same resampled test sets. Parts without
+  per-example statistics are omitted.
+  """
+  draws = []
+  for run in runs:
+    by_step = run.results.get(group, {})
+    steps = [step for step in by_step if isinstance(step, int)]
+    task = result_tables.summarize_group(group, by_step, is_one_of_many=False)
+    if task is None or not steps:
+      return {}
+    folder = run.directory / run_directory.EVALUATION / group.folder
+    step = max(steps)
+    draws.append(
+      result_tables.bootstrap_result(task, by_step[step], folder / str(step))
+    )
+  differences = {}
+  for part in parts:
+    first, second = (draw.get(f'{metric}/{part}') for draw in draws)
+    if first is None or second is None or first.size != second.size:
+      continue
+    comparison = bootstrap.score_difference(first, second)
+    differences[part] = (
+      f'{comparison.difference:+.3f} '
+      f'[{comparison.low:+.3f}, {comparison.high:+.3f}]'
+    )
+  return differences
 
 
 def _training_languages(run) -> list[str]:

@@ -91,6 +91,13 @@ def build_tables(
   ]
   if comparisons:
     tables.append(_comparisons_table(comparisons))
+  for table in tables:
+    if any(
+      isinstance(cell, cells.Cell) and cell.note.startswith('±')
+      for row in table.rows
+      for cell in row
+    ):
+      table.title += ', ± 95 % interval'
   return [table for table in tables if table.rows and len(table.head) > 1]
 
 
