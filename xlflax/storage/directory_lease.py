@@ -101,7 +101,7 @@ class Lease:
       content = _read(self._path)
       if content is not None and not self._is_gone(content):
         raise _lease_error(
-          self._path, content, 'Another process writes to this directory'
+          self._path, content, 'Another process is writing to this directory'
         )
       if content is not None:
         logging.info(
@@ -112,7 +112,7 @@ class Lease:
       content = _read(self._path)
       if content is not None and not self._is_own(content):
         raise _lease_error(
-          self._path, content, 'Another process writes to this directory'
+          self._path, content, 'Another process is writing to this directory'
         )
 
   def _create(self) -> bool:

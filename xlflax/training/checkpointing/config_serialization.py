@@ -72,8 +72,8 @@ def to_json_config(value: Any) -> Any:
     'A setting has a type that cannot be saved as JSON. The supported types '
     'are numbers, strings, enums, dataclasses and lists of them',
     got=repr(value),
-    fix='Use a frozen dataclass. If the setting is a function, define '
-    '`__call__`.',
+    fix='Use a frozen dataclass instead. A frozen dataclass that defines '
+    '`__call__` can replace a function.',
   )
 
 

@@ -187,8 +187,8 @@ def _split_pair(line: str, path, number: int) -> tuple[str, str]:
   sentence_id, _, text = line.partition('\t')
   if not sentence_id.strip() or not text.strip():
     raise file_reading.malformed_line_error(
-      'Each line must consist of an id, a tab and a sentence, or of two ids '
-      'that are separated by a tab in a gold file',
+      'Each line of a text file must contain an id, a tab and a sentence, and '
+      'each line of a gold file must contain two ids with a tab in between',
       path,
       number,
       got=file_reading.shorten_quoted(line),
