@@ -137,5 +137,5 @@ def _compare(torch: Any, model, inputs, path: pathlib.Path) -> None:
         'The outputs of onnxruntime and transformers must not differ by more '
         f'than {tolerance:.1g}, but they differ by {difference.max():.3g}',
         where=str(path),
-        fix='Report the model in an issue. No folder was written.',
+        fix='Open an issue that describes the model. No folder was written.',
       )

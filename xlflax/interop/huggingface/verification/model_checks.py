@@ -515,5 +515,5 @@ def _mismatch(
     got=got,
     expected=expected,
     where=str(folder),
-    fix='Report the model in an issue. Nothing was written.',
+    fix='Open an issue that describes the model. Nothing was written.',
   )

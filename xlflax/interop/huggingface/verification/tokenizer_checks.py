@@ -130,5 +130,5 @@ def _compare_ids(
       got=list(actual)[:40],
       expected=list(expected)[:40],
       where=str(folder / post_processor.FILE),
-      fix='Report the vocabulary in an issue. Nothing was written.',
+      fix='Open an issue that describes the vocabulary. Nothing was written.',
     )
