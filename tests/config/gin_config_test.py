@@ -479,6 +479,19 @@ def test_a_file_imports_own_modules(own_modules, gin_file, module, statement):
   assert configuration.parameter('trainer.Trainer.seed') == 3
 
 
+def test_folder_in_the_working_directory_does_not_hide_shipped_files(
+  own_modules,
+):
+  (own_modules / 'models').mkdir()
+  (own_modules / 'gc_parts.py').write_text('')
+  custom_file = _write(
+    own_modules / 'own.gin', 'import gc_parts', "include 'models/tiny.gin'"
+  )
+  configuration = gin_config.load_gin_files([custom_file], partial=True)
+  field = 'model_config.EncoderConfig.num_layers'
+  assert configuration.parameter(field) == 2
+
+
 def test_an_own_module_that_cannot_be_imported(own_modules):
   custom_file = _write(own_modules / 'own.gin', 'import gc_broken')
   with raises_error(errors.ConfigError, got='gc_broken', where='own.gin:3'):

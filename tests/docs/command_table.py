@@ -191,6 +191,8 @@ SMALLER = {
   'docs/launch.md': {
     '--target_topology=gpu:H200:64': (
       '--target_topology=gpu:H200:64 --cost_model=estimate'),
+    '--target_topology=gpu:H100:8': (
+      '--target_topology=gpu:H100:8 --cost_model=estimate'),
     '-- train ...': '--dry_run -- train --gin_file=pretrain/mlm.gin '
     '--model_dir=runs/mlm',
     '-- train --gin_file=...': '--dry_run -- train --gin_file=pretrain/mlm.gin',

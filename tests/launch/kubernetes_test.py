@@ -484,6 +484,12 @@ def test_gin_file_of_this_machine_is_rejected(tmp_path, monkeypatch):
   ).check()
 
 
+def test_gin_file_in_a_bucket_is_rejected():
+  name = 'gs://bucket/own.gin'
+  with raises_error(errors.ConfigError, got=name):
+    _job(command=('train', f'--gin_file={name}')).check()
+
+
 def test_misspelled_gin_file_is_reported():
   job = _job(command=('train', '--gin_file=pretrain/mlmm.gin'))
   with pytest.raises(errors.ConfigError) as raised:

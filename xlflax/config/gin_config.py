@@ -527,15 +527,38 @@ def _search_in(folders: Sequence[str]) -> Iterator[None]:
   records are dropped.
   """
   prefixes = gin.config._LOCATION_PREFIXES
-  before = list(prefixes)
+  readers = gin.config._FILE_READERS
+  before = list(prefixes), list(readers)
   prefixes[:] = ['', *folders, str(SHIPPED)]
+  readers[:] = [
+    (read, _without_type_errors(exists)) for read, exists in readers
+  ]
   root = logging.getLogger()
   root.addFilter(_is_not_from_resource_reader)
   try:
     yield
   finally:
     root.removeFilter(_is_not_from_resource_reader)
-    prefixes[:] = before
+    prefixes[:], readers[:] = before
+
+
+def _without_type_errors(
+  exists: Callable[[str], bool],
+) -> Callable[[str], bool]:
+  """Returns an existence check that is False if `exists` raises a TypeError.
+
+  Gin also searches the file models/tiny.gin in the package `models`. A folder
+  models/ in the working directory is such a package, but has no file
+  __init__.py, for which Gin's check raises a TypeError.
+  """
+
+  def check(path: str) -> bool:
+    try:
+      return exists(path)
+    except TypeError:
+      return False
+
+  return check
 
 
 @contextlib.contextmanager

@@ -462,11 +462,12 @@ def write_page(
     'determines the selected setting, and lists the steps of the selected '
     'checkpoints of all seeds. The table of the test sets shows the scores of '
     'the tested settings. The number after ± and the error bars in figures are '
-    'the standard deviation over seeds. They are no confidence intervals, and '
-    'are missing for a single seed. "majority" and "chance" are the accuracies '
-    'of always predicting the most frequent class and of guessing. Settings '
-    'named "untrained" are randomly initialized and then fine-tuned in the same '
-    'way. Their scores are due to the training data of the task alone.',
+    'the standard deviation over seeds. Standard deviations are not confidence '
+    'intervals. For a single seed, there is no standard deviation. "majority" '
+    'and "chance" are the accuracies of always predicting the most frequent '
+    'class and of guessing. Settings named "untrained" are randomly initialized '
+    'and then fine-tuned in the same way. Their scores are due to the training '
+    'data of the task alone.',
     page_tables,
     chart_paths,
     notes=notes,

@@ -28,6 +28,12 @@ _LAUNCHER_FLAGS = (
   '--cluster',
   PREEMPTION_FLAG.partition('=')[0],
 )
+# Instruction for gin files that only this machine has.
+_OWN_GIN_FILE = (
+  'Copy the file to the image, to a volume or, with --setup_command, to the TPU '
+  'workers, and pass its absolute path, or pass the bindings as '
+  '--gin.NAME=VALUE.'
+)
 MULTILINE = 'multiline'  # Key in the metadata of a dataclass field.
 _VARIABLE_NAME = re.compile(r'[A-Za-z_]\w*', re.ASCII)
 _IMAGE = re.compile(r'[A-Za-z0-9][\w./:@+-]*', re.ASCII)
@@ -208,12 +214,16 @@ def check_gin_files(
 
   Raises:
     ConfigError: If a file is neither shipped with xlflax nor found on the
-      search path, or if only this machine has the file.
+      search path, if only this machine has the file, or if it is in a bucket.
   """
   search_paths = flag_values(command, '--gin_search_paths')
   folders = config_files.split_search_paths(search_paths)
   for name in flag_values(command, '--gin_file'):
-    if has_own_files and (name.startswith('/') or paths.is_bucket(name)):
+    if paths.is_bucket(name):
+      raise errors.ConfigError(
+        'Gin files cannot be read from a bucket', got=name, fix=_OWN_GIN_FILE
+      )
+    if has_own_files and name.startswith('/'):
       continue
     if has_own_files and any(folder.startswith('/') for folder in folders):
       continue
@@ -222,10 +232,10 @@ def check_gin_files(
       raise errors.ConfigError(
         'The processes of the job cannot read this gin file, because it is '
         'stored only on this machine. --gin_file must be a gin file shipped with '
-        'xlflax, or an absolute path in the container or on a mounted volume',
+        'xlflax, or an absolute path in the container, on a mounted volume or on '
+        'the TPU workers',
         got=name,
-        fix='Copy the file to the image or to a volume, and pass its absolute '
-        'path, or pass the bindings as --gin.NAME=VALUE.',
+        fix=_OWN_GIN_FILE,
       )
 
 

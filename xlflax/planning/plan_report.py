@@ -212,7 +212,7 @@ def _dataset(name, tasks) -> rich.table.Table:
   for column in (
     'examples',
     'dropped',
-    'rows',
+    'sequences',
     'fraction',
     'batches',
     'epochs',

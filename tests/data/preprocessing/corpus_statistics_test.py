@@ -2,6 +2,7 @@
 
 import html
 import json
+import re
 
 import pytest
 
@@ -185,6 +186,10 @@ def test_bad_records_of_all_files_are_counted(tmp_path):
   ]
   problems = statistics['mono/de.jsonl'].problems
   assert [problem.count for problem in problems] == [2, 1]
+  findings = corpus_statistics.describe_findings(
+    corpus, list(statistics.values())
+  )
+  assert not re.search(r'[^.] Examples', '\n'.join(findings))
 
 
 def test_exit_code_reflects_bad_records(tmp_path, capsys):

@@ -374,8 +374,9 @@ _FINDINGS = (
     0,
     'have 13 consecutive words, or all words, in common with held-out or '
     'evaluation text',
-    'Run xlflax preprocess --decontaminate_against=FILES, or --dedup=exact for '
-    'equal lines, to drop them.',
+    'To drop these lines, pass the files with this text to xlflax preprocess '
+    '--decontaminate_against=FILES. --dedup=exact drops only lines that equal a '
+    'held-out line.',
   ),
 )
 
@@ -391,7 +392,7 @@ def _describe_file(counts: FileCounts) -> Iterator[str]:
       f'{counts.path}: {problem.count:,} '
       f'{"line or record" if problem.count == 1 else "lines or records"} cannot '
       'be used. '
-      f'{problem.problem} Examples: {"; ".join(problem.examples)}. Correct '
+      f'{problem.problem}. Examples: {"; ".join(problem.examples)}. Correct '
       'them, or run xlflax preprocess --bad_records=drop to drop them.'
     )
   for finding in _FINDINGS:

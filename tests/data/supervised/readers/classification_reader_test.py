@@ -87,6 +87,8 @@ def test_single_texts_named_columns_and_left_out_labels(write):
     ('r1', 'Bon Très bon', None, 'positive'),
     ('r4', 'Nul', None, 'negative'),
   ]
+  with raises_error(errors.CorpusError, got='es', where=path):
+    classification_reader.read_tsv(path, 'es', columns=columns)
 
 
 def test_header_with_column_numbers(write):

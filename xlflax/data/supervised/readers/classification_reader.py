@@ -244,7 +244,11 @@ def _read_examples(options: _ReaderOptions, lines) -> file_reading.Reading:
         **values,
       )
     )
-  file_reading.check_any(examples, options.path)
+  file_reading.check_any(
+    examples,
+    options.path,
+    options.language if 'language' in options.columns else None,
+  )
   texts = [
     [example.text for example in examples],
     [example.paired_text or '' for example in examples],

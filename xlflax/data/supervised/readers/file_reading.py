@@ -218,14 +218,30 @@ def check_no_header(
     )
 
 
-def check_any(examples: Iterable, path) -> None:
-  """Raises a CorpusError if a file contains no examples."""
-  if not examples:
+def check_any(examples: Iterable, path, language: str | None = None) -> None:
+  """Raises a CorpusError if a file contains no examples.
+
+  Args:
+    examples: Examples of the file.
+    path: Path of the file, for error messages.
+    language: Language code of the examples, if the file may contain examples in
+      several languages.
+  """
+  if examples:
+    return
+  if language is None:
     raise errors.CorpusError(
       'The file contains no labeled examples',
       where=str(path),
       fix='Add examples to the file, or remove it from the source.',
     )
+  raise errors.CorpusError(
+    'The file contains no labeled examples in this language',
+    got=language,
+    where=str(path),
+    fix='Add examples in the language to the file, or remove the language from '
+    'the source.',
+  )
 
 
 def shorten_quoted(text: str, limit: int = 60) -> str:
