@@ -56,16 +56,17 @@ def test_unknown_metric(arguments, metric, dry_run):
   metric_option = f'--metric_for_best_model={metric}'
   run = cli.parse('finetune', [*arguments, metric_option, *dry_run])
   with raises_error(
-    errors.ConfigError, got=metric, where='--metric_for_best_model'
+    errors.ConfigError, got=metric, mentions='--metric_for_best_model'
   ) as caught:
     run()
   assert_mentions(caught.value.fix, 'dev/accuracy/mean')
+  assert_mentions(caught.value.expected, 'dev/METRIC/mean')
 
 
 def test_grid_of_settings_requires_a_metric(arguments):
   grid = ['--grid=LEARNING_RATE=1,2', '--dry_run']
   run = cli.parse('finetune', [*arguments, *grid])
-  with raises_error(errors.ConfigError, where='--metric_for_best_model'):
+  with raises_error(errors.ConfigError, mentions='--metric_for_best_model'):
     run()
 
 

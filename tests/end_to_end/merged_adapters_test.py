@@ -93,9 +93,9 @@ def _tagger_logits(directory, token_ids, *, zero_updates=False):
 def _assert_update_is_kept(logits, adapted, base):
   """Asserts that logits are those with the update, and not those of the base.
 
-  B starts at zero, so after a few steps with a small learning rate the logits
-  with and without the update differ by less than the tolerance. The comparison
-  would then not notice a missing update.
+  B starts at zero, so the update is small after a few steps with a small
+  learning rate. The first assertion requires an update that is much larger than
+  the tolerance of the comparison.
   """
   assert np.abs(adapted - base).max() > 1000 * _TOLERANCE
   np.testing.assert_allclose(logits, adapted, atol=_TOLERANCE)

@@ -61,15 +61,15 @@ def check_exists(metric: str, tasks: Sequence[eval_task.EvalTask]) -> None:
 
 
 def list_metrics(task: eval_task.EvalTask) -> str:
-  """Lists the metrics of a task that can select a model.
+  """Lists the metrics of a task that can be used to select a model.
 
   For example, the metrics of a classification task with development sets in two
-  languages are `classification/{accuracy,macro_f1}/{en,fr,mean}`.
+  languages are `classification/{accuracy,macro_f1}/{en,fr,mean}`. The metric of
+  a task that does not declare its metrics is listed as `METRIC`.
   """
+  names = metric_names(task) or ['METRIC']
   parts = [*_task_languages(task), 'mean']
-  return '/'.join(
-    (task.name, _format_choices(metric_names(task)), _format_choices(parts))
-  )
+  return '/'.join((task.name, _format_choices(names), _format_choices(parts)))
 
 
 def metric_names(
