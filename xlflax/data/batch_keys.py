@@ -66,10 +66,10 @@ Batch = dict[str, np.ndarray]
 
 
 def select_side(batch, prefix: str = ''):
-  """Returns the arrays for one text of each pair, under keys without a prefix.
+  """Returns the arrays of either the first or the second text of each pair.
 
-  For example, `select_side({'token_ids': a, 'paired_token_ids': b}, PAIRED)`
-  returns `{'token_ids': b}`.
+  The prefix is removed from the keys. For example, `select_side({'token_ids':
+  a, 'paired_token_ids': b}, PAIRED)` returns `{'token_ids': b}`.
 
   Args:
     batch: Mapping from keys to arrays.

@@ -86,7 +86,7 @@ class SpecialTokenTemplate(enum.Enum):
 
 
 class PositionIds(enum.Enum):
-  """Numbering of the position ids of a pair's second text.
+  """Position ids of the second text in a pair.
 
   CONTINUOUS continues the positions of the first text (PPA). RESET restarts at
   0 (XLM).
@@ -144,7 +144,7 @@ class PairOptions:
 @class_registry.register('replay_options')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReplayOptions:
-  """Fraction of old languages in a dataset that adds languages to a model.
+  """Sampling of old languages in a dataset that adds languages to a model.
 
   The tasks of a mixture are divided into two groups: tasks with text in a new
   language, which includes pairs of a new and an old language, and all other
@@ -173,7 +173,7 @@ class ReplayOptions:
 @class_registry.register('locality')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Locality:
-  """Settings of a shuffled order that reads nearby sequences together.
+  """Settings for block-wise shuffling, which reads nearby sequences together.
 
   Use this order for caches on network file systems and in buckets. The
   sequences of a task are divided into blocks of consecutive sequences. The
@@ -231,9 +231,9 @@ class DatasetConfig:
     shuffle_window: Number of sequences in the shuffle buffer if tasks are read
       without a token cache. With a cache, sequences are shuffled over the
       entire task.
-    locality: Settings of a shuffled order that reads nearby sequences together,
-      for caches that are read over a network. If None, sequences are shuffled
-      over the entire task.
+    locality: Settings for block-wise shuffling, which reads nearby sequences
+      together, for caches that are read over a network. If None, sequences are
+      shuffled over the entire task.
     max_examples: Maximum number of examples to use from each task. Only the
       first `max_examples` examples that pass the filters are used, and N_i is
       at most this number. This requires one example per sequence: SENTENCES,
@@ -277,7 +277,7 @@ class DatasetConfig:
 
   @property
   def capacity(self) -> int:
-    """Number of text tokens that fit into a sequence with one example.
+    """Maximum number of tokens in an example, without special tokens.
 
     For PAIRS, this is the total number of tokens in both texts.
     """

@@ -86,11 +86,11 @@ class Loader(Protocol):
 
   @property
   def identity(self) -> str:
-    """Digest of the dataset's examples or of the texts they are made from."""
+    """Digest of the examples, or of the texts from which they are created."""
 
   @property
   def signature(self) -> str:
-    """Signature of the token cache that changes whenever its files change.
+    """Signature that changes whenever the files of the token cache change.
 
     The signature is empty if the loader does not read a cache.
     """
@@ -118,7 +118,7 @@ class Loader(Protocol):
 def check_sides(
   dataset: dataset_config.DatasetConfig, task: str, languages: tuple[str, ...]
 ) -> None:
-  """Checks that a dataset's layout fits a monolingual or parallel task.
+  """Checks that a dataset and a task are both monolingual or both parallel.
 
   Args:
     dataset: Dataset that reads the task.
@@ -144,7 +144,7 @@ def check_sides(
 def filter_tasks_by_language(
   dataset: dataset_config.DatasetConfig, tasks: Mapping[str, tuple[str, ...]]
 ) -> list[str]:
-  """Returns the tasks of a mixture whose languages the dataset selects.
+  """Returns the tasks of a mixture that are in the languages of the dataset.
 
   Args:
     dataset: Dataset that reads the mixture.

@@ -20,7 +20,7 @@ class Ragged(NamedTuple):
   lengths: np.ndarray
 
   def select(self, keep: np.ndarray) -> 'Ragged':
-    """Returns the texts that a mask selects, bool of shape [examples]."""
+    """Returns the texts that a boolean mask of shape [examples] selects."""
     return Ragged(
       self.tokens[np.repeat(keep, self.lengths)], self.lengths[keep]
     )

@@ -18,7 +18,7 @@ from xlflax.storage import manifests
 
 
 class Requirement(enum.Enum):
-  """Importance of a file for the directory that contains it."""
+  """Requirement for a directory's file: required, optional or not verified."""
 
   REQUIRED = 'required'
   # Damage is reported, but a missing file is not.

@@ -51,7 +51,10 @@ def verify_cache(directory: pathlib.Path) -> Iterator[Finding]:
 
 
 def damaged_files(directory: pathlib.Path) -> list[pathlib.Path]:
-  """Returns the damaged files, which `xlflax cache` writes again if removed."""
+  """Returns the damaged files that `xlflax cache` can regenerate.
+
+  The command writes these files again if they are removed.
+  """
   damaged = []
   for _, task in find_subdirectories(directory, 'tasks/*/*'):
     try:

@@ -1,4 +1,4 @@
-"""Reports on the verification of a directory."""
+"""Verification reports: the results of checking the files of a directory."""
 
 import dataclasses
 import pathlib
@@ -85,7 +85,7 @@ def verify_item(
   fix: str,
   repair: RepairFn | None = None,
 ) -> Finding:
-  """Verifies an item, such as a file, with a function that raises an error.
+  """Verifies an item, such as a file, by calling the function `check`.
 
   Args:
     item: Name of the item.
@@ -145,7 +145,7 @@ def verify_manifest(
 def nest_findings(
   name: str, findings: Iterable[Finding], *, summarize: bool = True
 ) -> Iterator[Finding]:
-  """Converts a nested directory's findings to findings of the outer directory.
+  """Yields a nested directory's findings with paths in the outer directory.
 
   Args:
     name: Path of the nested directory, relative to the outer one.

@@ -70,7 +70,7 @@ class MtebTask(sentence_task.SentenceTask):
 
   @property
   def split(self) -> str:
-    """Splits of the data, joined by a plus sign."""
+    """Names of the evaluated splits, joined by plus signs."""
     return '+'.join(self.splits)
 
   def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
@@ -240,7 +240,7 @@ def import_mteb() -> Any:
 def select_tasks(
   names: str, languages: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
-  """Returns the arguments of `MtebTask` for benchmarks and tasks of `mteb`.
+  """Selects tasks of `mteb` by name and returns arguments of `MtebTask`.
 
   Args:
     names: Comma-separated names of benchmarks and tasks, such as

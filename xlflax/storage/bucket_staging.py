@@ -45,7 +45,7 @@ _State = tuple[int, int]  # Size in bytes and modification time in ns.
 
 
 def staging_path(name: str | os.PathLike, kind: str = 'out') -> pathlib.Path:
-  """Returns the local path at which an output for a bucket is first written.
+  """Returns the local path of an output that is later uploaded to a bucket.
 
   The staging path is below the folder in XLFLAX_STAGE, or in the user's cache.
   """
@@ -92,7 +92,9 @@ def _copied(name: str, folder: pathlib.Path) -> pathlib.Path:
 
 
 def find_written_copy(directory: pathlib.Path, mark: str) -> pathlib.Path:
-  """Returns an output's local copy if it is current, else the output's path.
+  """Returns the path of an output's local copy if it is current.
+
+  Otherwise, the result is the path of the output itself.
 
   Args:
     directory: Output directory, on disk or in a bucket.
@@ -113,7 +115,7 @@ def stage_output(
   new: bool = False,
   share: tuple[int, int] | None = None,
 ) -> Iterator[pathlib.Path]:
-  """Context with a local folder that is uploaded to `name` at the end.
+  """Context that yields a local output folder and uploads it to `name` on exit.
 
   If `name` is on disk, the folder is that path itself. For a bucket, the folder
   initially contains the existing output, or what a killed process wrote here
@@ -161,7 +163,7 @@ class _Mirror:
     self._digests: dict[str, str] | None = {}  # None during an upload.
 
   def lock(self, *, wait: bool = False) -> contextlib.AbstractContextManager:
-    """Context in which no other process on this machine uses the copy."""
+    """Context in which no other process on this machine uses the local copy."""
     return file_lock.lock_directory(
       self.folder.parent,
       name=f'.{self.folder.name}.lock',
@@ -201,7 +203,7 @@ class _Mirror:
       paths.write_atomically(self.folder / MANIFEST, self._text)
 
   def prepare(self, *, new: bool) -> None:
-    """Prepares the local copy so that writing an existing output can resume."""
+    """Updates the local copy of an existing output, so writing can resume."""
     self._load_state()
     is_complete = self._digests is not None
     if new and is_complete and self._remote:
@@ -237,7 +239,7 @@ class _Mirror:
     self._move('Copying', self._get, json_files)
 
   def upload(self, *, is_shard: bool = False) -> None:
-    """Uploads the copy's content to the bucket, with the manifest last.
+    """Uploads the local copy to the bucket. The manifest is the last file.
 
     Args:
       is_shard: Whether the copy is one shard of an output, so the bucket may

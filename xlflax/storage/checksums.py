@@ -164,7 +164,7 @@ def write_seal(
   files: Mapping[str, str],
   about: Mapping[str, Any] = {},
 ) -> None:
-  """Writes `digests.json` from precomputed digests."""
+  """Writes `digests.json` with digests that have already been computed."""
   content = {'files': dict(sorted(files.items())), 'about': dict(about)}
   paths.write_atomically(
     directory / FILE, json.dumps(add_digest(content), indent=1) + '\n'

@@ -205,7 +205,7 @@ def check_file(directory: pathlib.Path, name: str) -> None:
 def iterate_texts(
   directory: pathlib.Path, *, max_bytes: int
 ) -> Iterator[tuple[str, str]]:
-  """Yields (path, content) for each short text file that matches its digest.
+  """Yields (path, content) for each undamaged text file up to a maximum size.
 
   Args:
     directory: Directory that contains the manifest.

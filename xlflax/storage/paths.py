@@ -129,7 +129,7 @@ def create_file(path: pathlib.Path, content: str) -> bool:
 
 
 def to_local_path(name: str | os.PathLike, *, where: str) -> pathlib.Path:
-  """Converts a name to a path, which must be on disk.
+  """Converts a name to a local path, and rejects paths in buckets.
 
   Args:
     name: Name of a file or directory.

@@ -49,7 +49,7 @@ class Selection:
 
 
 class Builder:
-  """Builder that creates a `Selection` (subset) from consecutive masks.
+  """Builder of a subset (`Selection`) from masks of consecutive elements.
 
   Attributes:
     num_elements: Number of elements added so far, selected or not.
@@ -62,7 +62,7 @@ class Builder:
     self._pending = np.zeros(0, bool)
 
   def add(self, keep: np.ndarray) -> None:
-    """Selects or excludes the next `len(keep)` elements.
+    """Appends elements, and records which of them are in the subset.
 
     Args:
       keep: Whether each element is in the subset, bool [n].

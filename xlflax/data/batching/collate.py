@@ -1,4 +1,4 @@
-"""Conversion of texts to the arrays of a batch, used by both loaders.
+"""Conversion of tokenized text to batch arrays, for cached and live loaders.
 
 `sequence_index` (random access to a cache) and `sequence_iterator` (examples in
 order) assign texts to sequences. This module adds special tokens to all

@@ -10,7 +10,7 @@ from xlflax.data import dataset_config
 def passes_length_filter(
   lengths: Sequence[np.ndarray], dataset: dataset_config.DatasetConfig
 ) -> np.ndarray:
-  """Returns a mask of the examples that pass the filters of `dataset.pairs`.
+  """Returns a mask of the examples that pass the length filters for pairs.
 
   Monolingual examples always pass.
 

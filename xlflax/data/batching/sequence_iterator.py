@@ -1,4 +1,4 @@
-"""Sequences of a task, created in order while examples are read.
+"""Creation of a task's sequences in order, while its examples are read.
 
 The sequences equal the sequences 0, 1, 2, … of `sequence_index`. This module
 supports sources that can be read only from the beginning.

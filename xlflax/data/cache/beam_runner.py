@@ -24,7 +24,7 @@ _XLFLAX_ERROR = re.compile(
 
 
 class WriteUnit(beam.DoFn):
-  """Beam DoFn that writes ranges of shards and yields their tasks' names."""
+  """Beam DoFn that writes shard ranges and yields the names of their tasks."""
 
   def __init__(self, plan: cache_writer.Plan):
     self._plan = plan

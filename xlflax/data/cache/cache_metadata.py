@@ -22,7 +22,9 @@ _TEMPORARY_PREFIX = '.creating-'
 
 @dataclasses.dataclass
 class Generation:
-  """Generation: tasks and sampling rates of a cache after text was added.
+  """Generation of a cache: its tasks and sampling rates at one point in time.
+
+  Adding text to a cache creates a new generation.
 
   Attributes:
     mixtures: SeqIO mixing rate of each task, by mixture, split and task.
@@ -34,7 +36,7 @@ class Generation:
   tasks: dict[str, dict[str, Any]]
 
   def copy(self) -> 'Generation':
-    """Returns a copy of the generation with the same tasks and mixtures."""
+    """Returns a copy of the generation to which tasks can be added."""
     return Generation(dict(self.mixtures), dict(self.tasks))
 
 
@@ -75,7 +77,9 @@ class Header:
     return self.generations[-1] if self.generations else Generation({}, {})
 
   def older(self, key: str) -> set[int]:
-    """Returns the numbers of a task's metadata files in older generations.
+    """Returns the file numbers of a task's metadata in older generations.
+
+    The files are named `generation-<number>.json`.
 
     Args:
       key: Key of the task and split, as returned by `cache_format.task_key`.

@@ -170,7 +170,7 @@ class TokenCache:
     return {task: self._open_task(task, split) for task in tasks}
 
   def digest(self, mixture: str, split: str) -> str:
-    """Returns a digest of a mixture's tokens, to compare different caches."""
+    """Returns a digest of a mixture's tokens, for the comparison of caches."""
     return checksums.digest_json(
       {
         task: self._tasks[cache_format.task_key(task, split)]['digest']
@@ -179,7 +179,7 @@ class TokenCache:
     )
 
   def signature(self, mixture: str, split: str) -> str:
-    """Returns a signature that changes if a file of the mixture is written.
+    """Returns a signature that changes whenever a file of a mixture changes.
 
     The signature is computed without reading the shards.
     """

@@ -148,7 +148,7 @@ def write_partition(
   *,
   report: multiprocessing_runner.Report = lambda progress: None,
 ) -> int:
-  """Writes one partition of a cache, concurrently with other processes.
+  """Writes one partition of a cache, while other processes write the others.
 
   Args:
     plan: Content and options of the cache, the same for all processes.
@@ -189,7 +189,7 @@ def write_partition(
 
 @validation.validate_call
 def finalize_cache(plan: Plan) -> list[cache_format.TaskMeta]:
-  """Finalizes the tasks after all partitions have been written.
+  """Finalizes the tasks once all processes have written their shards.
 
   Args:
     plan: Content and options of the cache, as passed to `write_partition`.

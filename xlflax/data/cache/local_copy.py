@@ -18,7 +18,7 @@ from xlflax.utils import errors, validation
 
 @dataclasses.dataclass(frozen=True)
 class Staged:
-  """Progress of a copy.
+  """Progress of copying a cache to a local directory.
 
   Attributes:
     done_bytes: Number of bytes that exist in the copy so far.

@@ -1,4 +1,4 @@
-"""Access to a task's shards as a single array of texts in each language."""
+"""View of a cached task's shards as one array of texts for each language."""
 
 import collections
 import errno
@@ -181,7 +181,7 @@ class ShardedTexts:
     return texts
 
   def bounds(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the bounds of texts; see `sequence_index.Texts.bounds`."""
+    """Returns the start and end of texts; see `sequence_index.Texts.bounds`."""
     starts = np.empty(index.shape, np.int64)
     stops = np.empty(index.shape, np.int64)
     shard_numbers = np.searchsorted(self._shards.ends, index, 'right')

@@ -106,7 +106,7 @@ class RemoteShard(shards.Shard):
     self._begin = 8 + length
 
   def release_pages(self) -> None:
-    """Does nothing, because remote shards are not mapped into memory."""
+    """Does nothing, because a remote shard has no memory-mapped pages."""
 
   def _map(self, start: int, size: int, dtype: np.dtype) -> np.ndarray:
     content = self._read(start, start + size * dtype.itemsize)

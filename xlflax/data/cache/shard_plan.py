@@ -28,7 +28,7 @@ _BYTES_PER_EXAMPLE = 256
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-  """Part of a task's text: one of its files, or the complete task.
+  """Part of a task that is divided into shards: one file or the complete task.
 
   Attributes:
     prefix: Prefix of the shards' names. It contains a hash of all inputs on
@@ -70,7 +70,9 @@ class Part:
 
 
 def examples_in_shard(size: int) -> int:
-  """Returns the shard size in examples, for sources not divided by bytes.
+  """Converts the size of a shard from bytes to a number of examples.
+
+  It applies to sources whose shards are not ranges of bytes.
 
   Args:
     size: Amount of text in each shard in bytes, S in the module's docstring.

@@ -1,4 +1,4 @@
-"""Writing of a range of consecutive shards (unit) of a task."""
+"""Writer for a unit, which is a range of consecutive shards of a task."""
 
 import dataclasses
 import itertools

@@ -70,7 +70,7 @@ def needs_generation(
 
 
 def is_finalized(job: write_plan.Job, header: cache_metadata.Header) -> bool:
-  """Returns whether the newest generation contains all text of a job's task."""
+  """Returns whether the cache's newest generation has all text of a task."""
   cached_prefixes = _shard_prefixes(find_cached_task(job, header))
   return cached_prefixes == _part_prefixes(job) and all(
     map(job.entry, job.finalized)

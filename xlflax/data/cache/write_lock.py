@@ -15,7 +15,7 @@ from xlflax.utils import errors
 def lock_cache(
   directory: pathlib.Path, partition: tuple[int, int] | None = None
 ) -> Iterator[None]:
-  """Context in which no other process can write to a cache or partition.
+  """Context in which no other process writes to a cache, or to one partition.
 
   Args:
     directory: Directory of the cache.

@@ -62,7 +62,7 @@ class Job:
 
   @functools.cached_property
   def finalized(self) -> dict[str, cache_format.ShardEntry]:
-    """Metadata of the task's shards in all generations, by shard name."""
+    """Metadata of the task's shards in all cache generations, by name."""
     entries = [
       entry
       for path in sorted(self.directory.glob('generation-*.json'))
@@ -97,7 +97,7 @@ class Job:
     return shard_entry if is_complete else None
 
   def num_shards(self, part: shard_plan.Part) -> int | None:
-    """Returns the number of shards in a part, or None if it is unknown.
+    """Returns the number of shards in a part of a task, or None if unknown.
 
     The number may be unknown until the part has been read to its end.
     """
@@ -113,10 +113,10 @@ class Job:
   def expected_shards(
     self, part: shard_plan.Part, tasks: text_tasks.Tasks
   ) -> int:
-    """Returns the known or estimated number of shards in a part, at least one.
+    """Returns the known or estimated number of shards in a part of a task.
 
-    If the number is unknown before the part has been read, it is estimated from
-    the source's size.
+    The result is at least one. If the number is unknown before the part has
+    been read, it is estimated from the source's size.
     """
     if part.shards is not None:
       return part.shards
@@ -140,7 +140,7 @@ class Job:
     ]
 
   def all_units(self, num_processes: int) -> list['Unit']:
-    """Returns the ranges (units) of all shards, including those that exist.
+    """Returns all ranges of shards (units), including those already written.
 
     The result is the same in every process.
     """
@@ -157,7 +157,7 @@ class Job:
     ]
 
   def end_part(self, part: shard_plan.Part, num_shards: int) -> None:
-    """Records the number of shards in a part that was read to its end."""
+    """Records a part's number of shards, once the part was read to its end."""
     cache_format.write_json(
       self._end_file(part),
       {'format': cache_format.FORMAT, 'shards': num_shards},

@@ -60,7 +60,7 @@ class BadRecords:
 
   @property
   def problems(self) -> tuple[BadRecordCount, ...]:
-    """Number and examples of each problem, starting with the most frequent."""
+    """Count and examples of each problem, in descending order of the count."""
     return tuple(
       BadRecordCount(problem, count, tuple(self._examples[problem]))
       for problem, count in self._counts.most_common()

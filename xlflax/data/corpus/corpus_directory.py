@@ -339,7 +339,7 @@ def check_complete(directory: pathlib.Path) -> None:
 
 
 def check_split(split: str) -> None:
-  """Raises a CorpusError if a name is not a split of corpus directories."""
+  """Raises a CorpusError if corpus directories have no split of this name."""
   if split not in SPLITS:
     raise errors.CorpusError(
       'The requested split does not exist in corpus directories',
@@ -371,7 +371,7 @@ def _mark_documents(lines: Iterable[tuple[str, ...]]) -> Iterator[Line]:
 
 
 def handler_of_bad_records(file: TextFile) -> OnBadRecord | None:
-  """Returns the function that skips a file's bad records, or None."""
+  """Returns a handler that skips bad records, or None if they are errors."""
   return bad_records.ignore if file.skips_bad_records else None
 
 

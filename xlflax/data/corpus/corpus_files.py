@@ -60,7 +60,7 @@ _NAME_RULES = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LineSplits:
-  """Division of the lines of a file into splits.
+  """Assignment of the lines of a file to splits.
 
   Attributes:
     names: Names of the splits.
@@ -178,7 +178,7 @@ def check_language(code: str) -> None:
 
 
 def drop_second_files(paths: Sequence[pathlib.Path]) -> Iterator[pathlib.Path]:
-  """Yields the paths, but omits the second file of each line-aligned pair."""
+  """Yields all paths except the second file of each line-aligned pair."""
   second_files = {
     second_file
     for path in paths

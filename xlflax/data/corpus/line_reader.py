@@ -255,7 +255,9 @@ def follows_blank(path: pathlib.Path, start: int) -> bool:
 def absolute_line_numbers(
   path: pathlib.Path, span: Span | None
 ) -> Iterator[None]:
-  """Context that converts line numbers in errors from span to file numbering.
+  """Context that makes line numbers in errors relative to the complete file.
+
+  While a range of bytes is read, lines are counted from the start of the range.
 
   Args:
     path: Path of the file.

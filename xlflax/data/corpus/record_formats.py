@@ -101,7 +101,7 @@ def format_suffix(path: pathlib.Path) -> str:
 
 
 def source_files(path: pathlib.Path) -> list[pathlib.Path]:
-  """Returns the files that store a corpus: the file, or two aligned files.
+  """Returns the one or two files in which a corpus is stored.
 
   The Moses format consists of two files. All other formats consist of one file.
   """

@@ -568,7 +568,7 @@ _PARSERS: dict[str, Parser] = {
 
 
 class Stream(io.RawIOBase):
-  """Binary file whose content is created in chunks while it is read."""
+  """Binary file that reads its content from an iterator of chunks."""
 
   def __init__(self, chunks: Iterator[bytes]):
     self._chunks = chunks

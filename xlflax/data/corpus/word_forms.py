@@ -131,7 +131,7 @@ class WordIndex:
       self._positions.setdefault(normalize_word(word), position)
 
   def find(self, word: str) -> int | None:
-    """Returns the position in the word list of a word or spelling variant.
+    """Returns the position of a word, or of a variant of it, in the word list.
 
     The word is looked up first in its given spelling and then in lower case. If
     the list contains neither spelling, the result is None.

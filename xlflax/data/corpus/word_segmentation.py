@@ -48,8 +48,9 @@ _ICU_SCRIPTS = frozenset(
 
 @functools.cache
 def word_pattern(language: str) -> re.Pattern[str]:
-  """Returns a regular expression for a text's words and line borders.
+  """Returns a regular expression that matches the words of a text.
 
+  It also matches `BORDER`, which separates texts that are processed together.
   For 'en', the matches in `don't re-read it - now` are `don't`, `re-read`,
   `it`, `now`. For 'fr', the matches in `l'au-delà` are `l'` and `au-delà`.
   """
@@ -75,7 +76,11 @@ def _pattern(eliding: bool, last_mark: int) -> re.Pattern[str]:
 
 
 def count_words(text: str, language: str) -> int:
-  """Counts the words in a text without splitting scripts without spaces."""
+  """Counts the words in a text.
+
+  In scripts without spaces, text is not segmented: a run of letters counts as
+  one word.
+  """
   return len(word_pattern(language).findall(text))
 
 
@@ -287,7 +292,7 @@ def _bmp_mark() -> re.Pattern[str]:
 
 @functools.cache
 def combining_marks(last: int = _LAST_MARK) -> str:
-  r"""Returns combining marks in the syntax of a regular expression's class.
+  r"""Returns all combining marks, for use in a regular expression's `[…]`.
 
   Vowel signs in Indic and Thai text and decomposed accents are marks, but they
   are not included in the class `\w`.

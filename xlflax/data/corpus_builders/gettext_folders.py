@@ -25,7 +25,7 @@ _SHORTCUT = re.compile(
 
 
 def read_folder(folder: pathlib.Path) -> tuple[list[Page], list[Page]]:
-  """Returns translated pages of a language, and their pages in the original.
+  """Reads gettext catalogs as pages of translations and of source texts.
 
   Each catalog is a page. The source text of a message is its id.
 

@@ -112,7 +112,7 @@ def read_help_pages(
 
 
 def package_version(folder: pathlib.Path) -> str:
-  """Returns the versions of the help packages in a folder.
+  """Returns the versions of the LibreOffice help packages in a folder.
 
   Returns:
     The versions, separated by commas, or 'of an unknown version' if the folder

@@ -116,7 +116,7 @@ class Dictionary:
     return cls((languages[0], languages[1]), entries)
 
   def from_language(self, language: str) -> Iterator[tuple[str, str, Entry]]:
-    """Yields each word in `language` with its translation and its entry.
+    """Yields (word, translation, entry), where the word is in `language`.
 
     The order is that of the file. If the dictionary does not contain
     `language`, nothing is yielded.

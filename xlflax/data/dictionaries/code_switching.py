@@ -131,9 +131,10 @@ class Switcher:
     )
 
   def fingerprint(self) -> dict:
-    """Returns the settings and dictionary hash that determine the output.
+    """Returns JSON data that determines how a text is code-switched.
 
-    The result is JSON data. Only the input text is not included.
+    The data consists of the settings, a hash of the dictionaries, and the
+    version of the word segmenter if one is used.
     """
     fingerprint = dataclasses.asdict(self.settings) | {
       'version': _VERSION,

@@ -32,7 +32,7 @@ class Case(enum.IntEnum):
   UPPER = 2
 
   def apply(self, text: str, language: str) -> str:
-    """Applies the letter case to a translation by the rules of its language.
+    """Converts a translation to this letter case by the rules of its language.
 
     For example, `CAPITALIZED` converts `rouge vif` to `Rouge vif`, and Turkish
     `iyi` to `İyi`.
@@ -176,7 +176,7 @@ class TranslationTable:
     )
 
   def choose(self, entries: np.ndarray, uniform: np.ndarray) -> np.ndarray:
-    """Draws a translation for each dictionary entry.
+    """Draws one of the translations of each dictionary entry at random.
 
     Args:
       entries: Indices of the entries in the table, [n].

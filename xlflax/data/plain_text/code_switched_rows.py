@@ -13,12 +13,12 @@ FEATURE = 'targets'
 
 
 class SwitchedRows:
-  """Preprocessing step that code-switches `targets` in groups of examples.
+  """Preprocessing step that code-switches the feature `targets` of a task.
 
-  For example, with the dictionary `cat Katze`, a probability of 1 and a ratio
-  of 1, `{'targets': 'the cat'}` becomes `{'targets': 'the Katze'}`. Other
-  features are not changed. The dictionaries are read when the step is first
-  used.
+  The examples are processed in groups of consecutive examples. For example,
+  with the dictionary `cat Katze`, a probability of 1 and a ratio of 1,
+  `{'targets': 'the cat'}` becomes `{'targets': 'the Katze'}`. Other features
+  are not changed. The dictionaries are read when the step is first used.
 
   Attributes:
     settings: Code-switching settings: probability, ratio, target languages and
@@ -49,7 +49,7 @@ class SwitchedRows:
 
   @functools.cached_property
   def switcher(self) -> Switcher:
-    """Code-switcher for the task's language."""
+    """Code-switcher for text in the task's language."""
     dictionaries = [
       dictionary
       if isinstance(dictionary, Dictionary)

@@ -42,14 +42,14 @@ class TextTask:
 
   @property
   def rows(self) -> text_source.TextRows:
-    """Source of the task's rows, repeated once for each code-switched copy."""
+    """Source of the task's rows, with one pass for each code-switched copy."""
     if self.switch is None:
       return self.source
     return self.source.repeated(self.switch.settings.num_copies)
 
   @property
   def steps(self) -> list[str | list]:
-    """Names of the preprocessing steps, and the code-switching fingerprint."""
+    """Names of the preprocessing steps, with a code-switching fingerprint."""
     steps: list[str | list] = [*_STEPS[len(self.languages)]]
     if self.switch is not None:
       steps.append([self.switch.__name__, self.switch.fingerprint()])
@@ -116,7 +116,7 @@ def _code_switched(corpus, language, prefix, settings) -> TextTask:
 
 
 def mixture_members(tasks: Sequence[TextTask]) -> list[TextTask]:
-  """Returns the tasks of a corpus that its mixture contains.
+  """Returns the tasks that belong to the mixture of a corpus directory.
 
   The mixture contains all tasks that have training text, or all tasks if none
   of them has training text.

@@ -1,4 +1,4 @@
-"""Text sources for tasks, which are read as rows."""
+"""Sources of text for tasks. Each row of a source is an example."""
 
 import dataclasses
 import itertools
@@ -50,11 +50,14 @@ class TextRows:
 
   @property
   def names(self) -> list[str]:
-    """Names of the columns as task features, where `text` is `targets`."""
+    """Names of the columns as features of a task: `text` is named `targets`."""
     return ['targets' if name == TEXT else name for name in self.columns]
 
   def paths(self, split: str) -> list[pathlib.Path]:
-    """Returns the paths of the files whose fingerprints the source contains."""
+    """Returns the paths of the text files from which a split is read.
+
+    These are the files that the fingerprints describe, unless `origins` is set.
+    """
     if self.origins:
       return list(self.origins(split))
     return [pathlib.Path(file.path) for file in self.fingerprint(split)]

@@ -63,7 +63,10 @@ class Decontamination:
   ngram_size: validation.PositiveInt = 13
 
   def identity(self) -> dict:
-    """Returns JSON data that determines which lines are contaminated."""
+    """Returns the digests of the evaluation files and the n-gram size.
+
+    This JSON data determines which lines are considered contaminated.
+    """
     digests = [
       checksums.digest_file(bucket_staging.stage_input(name))
       for name in self.files
@@ -236,7 +239,11 @@ def split_tokens(text: str) -> list[str]:
 
 @functools.lru_cache(maxsize=1 << 18)
 def token_weight(token: str) -> int:
-  """Returns the amount of text in a token, `ENGLISH_WORD` for a word."""
+  """Returns a token's length in thousandths of an English word.
+
+  A word in a script with spaces has the length `ENGLISH_WORD` (1000). In
+  scripts without spaces, a token is a character and has a smaller length.
+  """
   if not language_codes.TEXT_WITHOUT_SPACES.match(token):
     return ENGLISH_WORD
   word_equivalents = text_length.WEIGHTS[token] / text_length.LETTERS_PER_WORD

@@ -105,7 +105,7 @@ class FileCounts:
 
   @property
   def is_usable(self) -> bool:
-    """True if the file contains text, and only lines that can be used."""
+    """True if the file can be read, contains text and has no bad lines."""
     return bool(self.lines) and not self.bad_records and not self.error
 
 

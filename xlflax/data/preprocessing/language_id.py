@@ -114,7 +114,7 @@ def expected_languages(
 
 
 def is_supported(language: str) -> bool:
-  """Returns whether the identifier supports a language in its script.
+  """Returns whether the language identifier supports a language and its script.
 
   For example, Turkmen is supported as `tk` and `tk_Latn`, but not as `tk_Cyrl`.
   """
@@ -129,7 +129,9 @@ def is_supported(language: str) -> bool:
 
 
 def file_priors(file: TextFile) -> tuple[Prior | None, ...]:
-  """Estimates a language prior for each column of a file from its lines.
+  """Estimates the language distribution of each column in a file.
+
+  The prior distributions are estimated from a sample of the file's lines.
 
   Returns:
     A prior for each column (language) of the file, or None for a language that
@@ -164,7 +166,7 @@ def _numbered_texts(file: TextFile) -> Iterator[tuple[int, Sequence[str]]]:
 
 @functools.cache
 def name_prior(language: str) -> Prior | None:
-  """Returns the language prior that depends only on a file's language."""
+  """Returns the language prior of a file, based only on its language code."""
   return expected_languages(language)
 
 

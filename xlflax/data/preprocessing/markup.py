@@ -115,7 +115,7 @@ class MarkupRemover:
     self.start_document()
 
   def start_document(self) -> None:
-    """Starts a new document, in which all elements are closed."""
+    """Resets the state for a new document, in which no HTML element is open."""
     # Pattern that ends the current comment, tag or hidden element.
     self._end: re.Pattern | None = None
     self._num_hidden_lines = 0

@@ -105,7 +105,7 @@ class Record:
   def open_complete(
     cls, output: pathlib.Path, settings: dict, *, overwrite: bool
   ) -> 'Record':
-    """Opens the record of all files, and merges the shards' records into it.
+    """Opens the record of all output files, which includes the shards' records.
 
     A new output and an output with different settings are marked as incomplete
     until `finish` is called.
@@ -266,14 +266,14 @@ class Record:
     self._save()
 
   def check_dictionaries(self) -> None:
-    """Raises a CorpusError if a written dictionary was modified afterwards."""
+    """Raises a CorpusError if a dictionary was changed after it was written."""
     for name, digest in self._data['dictionaries'].items():
       self._check_as_written(name, digest)
 
   def set_dictionaries(
     self, dictionary_paths: Sequence[pathlib.Path], *, remove_others: bool
   ) -> None:
-    """Adds output dictionaries to the provenance record.
+    """Records the dictionaries that were written to the output directory.
 
     Args:
       dictionary_paths: Paths of the dictionaries.

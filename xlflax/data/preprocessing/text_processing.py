@@ -61,7 +61,10 @@ class TextProcessing:
 
 
 class Processor:
-  """Callable that applies the optional processing to lines in one language."""
+  """Callable that processes a line of text with Moses, jieba, both or neither.
+
+  `TextProcessing` selects the steps for the language.
+  """
 
   def __init__(self, language: str, processing: TextProcessing):
     """Creates a processor.

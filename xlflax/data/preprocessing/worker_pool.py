@@ -48,7 +48,7 @@ class Chunk(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-  """Statistics of processed lines, counting only lines with text.
+  """Statistics of processed lines. Lines without text are not counted.
 
   Attributes:
     lines: Number of written lines.
@@ -135,7 +135,7 @@ class Workers:
 
 
 def processor_factory(processing: TextProcessing) -> Callable[[str], Processor]:
-  """Returns a cached function that maps a language to its line processor."""
+  """Returns a cached function that creates the `Processor` of a language."""
   return functools.cache(lambda language: Processor(language, processing))
 
 

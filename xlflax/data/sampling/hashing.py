@@ -45,7 +45,9 @@ def mix_bits(values: np.ndarray) -> np.ndarray:
 
 
 def draw_words(key, counters: np.ndarray) -> np.ndarray:
-  """Returns the pseudorandom 64-bit integers at the given sequence positions.
+  """Hashes each counter with a key to a pseudorandom 64-bit integer.
+
+  Each key defines a random sequence, of which the counters are positions.
 
   Args:
     key: 64-bit key that selects the random sequence, or one key for each

@@ -78,7 +78,9 @@ def limit_rates(rates: np.ndarray, max_rate: float | None) -> np.ndarray:
 def replay_rates(
   rates: np.ndarray, is_new: np.ndarray, fraction: float
 ) -> np.ndarray:
-  """Scales sampling rates so that old tasks have a given total rate.
+  """Scales sampling rates so that the rates of old tasks sum to `fraction`.
+
+  Old tasks are tasks without text in a new language.
 
   The proportions within the new tasks and within the old tasks do not change.
   For example, `replay_rates([0.2, 0.5, 0.3], [True, False, False], 0.4)` is
@@ -157,7 +159,7 @@ def _normalize_rates(rates: np.ndarray) -> np.ndarray:
 
 
 def apportion_draws(credit: np.ndarray, total: int) -> np.ndarray:
-  """Rounds fractional numbers of draws to integers that sum to `total`.
+  """Rounds the number of draws from each task to integers that sum to `total`.
 
   The rounding follows the largest-remainder method with non-negative counts.
   For example, `apportion_draws([1.5, 0.9, -0.4], 2)` is `[1, 1, 0]`.
@@ -187,11 +189,11 @@ def apportion_draws(credit: np.ndarray, total: int) -> np.ndarray:
 def apportion_at_most(
   credit: np.ndarray, max_draws: np.ndarray, rates: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Rounds draws like `apportion_draws`, but with a maximum for each task.
+  """Rounds the number of draws from each task to integers, up to a maximum.
 
-  The excess is distributed among the other tasks in proportion to their rates.
-  For example, the draws for `apportion_at_most([3, 2, 1], [1, 9, 9], [0.5,
-  0.33, 0.17])` are `[1, 3, 2]`.
+  The rounding follows `apportion_draws`. The excess is distributed among the
+  other tasks in proportion to their rates. For example, the draws for
+  `apportion_at_most([3, 2, 1], [1, 9, 9], [0.5, 0.33, 0.17])` are `[1, 3, 2]`.
 
   Args:
     credit: Fractional number of draws to assign to each task, float64 [tasks].
@@ -226,7 +228,7 @@ def apportion_at_most(
 def expected_draws(
   rates: np.ndarray, total: float, max_draws: np.ndarray
 ) -> np.ndarray:
-  """Returns how many of the first `total` draws are expected from each task.
+  """Returns the expected number of draws from each task among `total` draws.
 
   Draws above `max_draws` are distributed among the other tasks, up to their own
   maximum.

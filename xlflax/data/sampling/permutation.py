@@ -17,7 +17,7 @@ _ROUNDS = 8
 def permute_index(
   index: np.ndarray, size: np.ndarray, key: np.ndarray
 ) -> np.ndarray:
-  """Maps indices to their positions in permutations selected by keys.
+  """Applies a pseudorandom permutation, selected by a key, to each index.
 
   Args:
     index: Indices with 0 <= index < size, int64 [n].

@@ -13,7 +13,7 @@ _ALL_BITS = 2**64 - 1
 
 
 class RowSchedule:
-  """Schedule of the tasks to sample in each step, with shuffling keys.
+  """Tasks to sample in each step, and the keys that shuffle each task.
 
   The keys depend on the names of the tasks and not on their indices, so that
   the order within a task does not change if a task is added to the mixture.
@@ -83,7 +83,9 @@ class RowSchedule:
     return self._schedule.slots(step)
 
   def swaps(self, tasks: np.ndarray, uses: np.ndarray) -> list[int]:
-    """Returns a bit mask of the pairs to swap in each sequence.
+    """Returns a bit mask for each sequence that marks the pairs to swap.
+
+    In a swapped pair, the source and the target are exchanged.
 
     Args:
       tasks: Index of each sequence's task, int64 [sequences].

@@ -153,7 +153,11 @@ def original_error(error: tf.errors.OpError) -> Exception:
 
 
 def record_errors(rows: Iterable) -> Iterator:
-  """Yields rows and stores any XlflaxError for `original_error`."""
+  """Yields rows, and records an XlflaxError that is raised meanwhile.
+
+  TensorFlow replaces the exception by its own. `original_error` returns the
+  recorded exception.
+  """
   try:
     yield from rows
   except errors.XlflaxError as error:

@@ -1,4 +1,4 @@
-"""Text of SeqIO mixtures in the form of a corpus. Requires TensorFlow."""
+"""Plain text of SeqIO mixtures, read like a corpus. Requires TensorFlow."""
 
 from collections.abc import Iterator, Sequence
 
@@ -16,7 +16,7 @@ _SPLITS = (TRAIN, VALIDATION, TEST)
 
 
 class MixtureText:
-  """Untokenized text of the tasks in mixtures.
+  """Text of all tasks in the given mixtures, before it is tokenized.
 
   The class implements `data.tokenizers.text_sampling.MultilingualText`. The
   rates of the mixtures are ignored. A task that occurs in several mixtures is
@@ -64,7 +64,7 @@ class MixtureText:
     return tuple(self._tasks)
 
   def task_splits(self, task: str) -> list[str]:
-    """Returns the splits of a task that a corpus can have."""
+    """Returns which of the splits train, validation and test a task has."""
     splits = task_registry.get_task(task).splits
     return [split for split in _SPLITS if split in splits]
 

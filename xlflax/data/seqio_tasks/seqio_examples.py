@@ -1,4 +1,7 @@
-"""Tokenized examples and fingerprints for SeqIO tasks. Requires TensorFlow."""
+"""Tokenized examples of SeqIO tasks, and fingerprints of the tasks.
+
+Requires TensorFlow.
+"""
 
 import dataclasses
 import functools

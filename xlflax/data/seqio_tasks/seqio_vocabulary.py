@@ -187,7 +187,7 @@ class DeferredVocabulary(seqio.Vocabulary):
 def resolve_deferred(
   task: seqio.Task, vocabulary: Vocabulary, *, languages: Sequence[str] = ()
 ) -> seqio.Task:
-  """Returns a task in which `vocabulary` replaces the placeholders.
+  """Returns a task in which `vocabulary` replaces placeholder vocabularies.
 
   Args:
     task: Task, which may contain placeholders (`DeferredVocabulary`).

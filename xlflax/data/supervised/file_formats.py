@@ -26,7 +26,7 @@ _formats: dict[str, 'Format'] = {}
 
 
 class Takes(enum.Enum):
-  """Signature of a file format's reader: its positional arguments.
+  """Type of arguments that a file format's reader takes.
 
   FILE: (path, language), to read one file at a time. FILES: (paths, (first
   language, second language)), to read all files of a language split together.
@@ -115,7 +115,7 @@ def register_reader(
 
 
 def format_names(*takes: Takes) -> tuple[str, ...]:
-  """Returns the names of the file formats with a certain reader signature.
+  """Returns the names of the file formats whose readers take certain arguments.
 
   Args:
     *takes: Kinds of reader arguments to select. If empty, all formats are
@@ -152,7 +152,10 @@ def find_reader(name: str, *takes: Takes) -> Format:
 
 
 def find_of_examples(name: str) -> Format:
-  """Returns a format whose reader returns examples; see `find_reader`."""
+  """Returns a file format for labeled examples by name; see `find_reader`.
+
+  Formats of sentence collections for bitext mining are not accepted.
+  """
   return find_reader(name, Takes.FILE, Takes.FILES)
 
 

@@ -76,7 +76,7 @@ class LabeledDatasetConfig:
       )
 
   def input_settings(self) -> dict[str, int | str]:
-    """Returns the length and the featurizer settings that affect the tokens."""
+    """Returns the settings that affect the model inputs, such as the length."""
     return {'length': self.length} | self.featurizer.input_settings()
 
   def chosen_parts(self) -> tuple[str, ...]:

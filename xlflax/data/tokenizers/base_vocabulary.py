@@ -219,7 +219,7 @@ class Vocabulary:
     raise NotImplementedError
 
   def bare_piece(self, index: int, *, language: str | None = None) -> str:
-    """Returns a token like `piece`, but without the prefix of its language."""
+    """Returns the token with an id, without the prefix of its language."""
     return self.piece(index, language=language)
 
   def piece_id(self, piece: str, *, language: str | None = None) -> int | None:

@@ -47,7 +47,7 @@ class Layout:
 
   @classmethod
   def from_description(cls, description: Mapping, where: str) -> 'Layout':
-    """Parses the layout in the content of `vocabulary.json`.
+    """Creates a layout from the content of `vocabulary.json`.
 
     Args:
       description: Content of `vocabulary.json`.

@@ -40,7 +40,9 @@ _ORIGIN_NAME = 'origin'  # name of the array that stores the `Origin`
 
 
 class Reservoir:
-  """Random sample of a language's lines: those with the smallest keys.
+  """Random sample of a language's lines, limited to `capacity` lines.
+
+  Each line has a random key, and the lines with the smallest keys are kept.
 
   Attributes:
     count: Total number of lines that were added.
@@ -53,7 +55,7 @@ class Reservoir:
     self._texts: list[list[str]] = []
 
   def add(self, keys: np.ndarray, texts: list[str]) -> None:
-    """Adds lines and keeps those with the smallest keys.
+    """Adds lines, and keeps only the lines with the smallest random keys.
 
     Args:
       keys: Random key of each line, uint64 [lines].
@@ -73,7 +75,10 @@ class Reservoir:
     self.count = count
 
   def lines(self) -> tuple[np.ndarray, list[str]]:
-    """Returns the sample: keys in ascending order, uint64 [n], and lines."""
+    """Returns the sampled lines and their keys, in ascending order of the keys.
+
+    The result is a pair (keys, lines), where the keys are uint64 of shape [n].
+    """
     self._prune()
     return self._keys[0], self._texts[0]
 
@@ -133,7 +138,7 @@ def draw_reservoirs(
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-  """Settings and training text from which a text sample was drawn.
+  """Provenance of a text sample: the sampling settings and the training files.
 
   Attributes:
     capacity: Maximum number of lines to keep for each language.
@@ -147,12 +152,15 @@ class Origin:
 
   @classmethod
   def from_corpus(cls, corpus: Corpus, *, capacity: int, seed: int) -> 'Origin':
-    """Returns the origin for a sample of a corpus's current training text."""
+    """Returns the provenance of a sample that is drawn from a corpus.
+
+    It contains the fingerprints of the current files with training text.
+    """
     files = corpus.fingerprint(TRAIN)
     return cls(capacity, seed, tuple(map(dataclasses.astuple, files)))
 
   def find_differences(self, required: 'Origin') -> Iterator[str]:
-    """Yields the settings and files that differ from a required origin.
+    """Yields the settings and files in which this origin differs from another.
 
     A larger capacity does not count as a difference.
     """
@@ -172,7 +180,7 @@ def write_reservoirs(
   reservoirs: Mapping[str, Reservoir],
   origin: Origin,
 ) -> None:
-  """Writes a shard's reservoirs to the directory of the sample.
+  """Writes the lines that one of several jobs sampled, as a file of the sample.
 
   Args:
     directory: Directory of the sample, which is the same for all shards.

@@ -17,7 +17,7 @@ _NUM_BYTES = 256
 
 
 class Recorder:
-  """Iterable over training sentences that hashes them and stores any error.
+  """Iterable that yields training sentences, hashes them and records an error.
 
   Attributes:
     error: Exception raised while reading the sentences, or None.
@@ -91,7 +91,11 @@ def train_sentencepiece(
 
 
 def count_merges(model: bytes) -> int:
-  """Counts the merges in a BPE model: its tokens of several characters."""
+  """Counts the tokens that a BPE model created by merging.
+
+  These are the tokens with several characters, except for special symbols and
+  byte tokens.
+  """
   processor = sentencepiece.SentencePieceProcessor(model_proto=model)
   return sum(
     len(processor.id_to_piece(i)) > 1

@@ -87,7 +87,7 @@ def _order_shared_tokens(pieces: Sequence[Sequence[str]]) -> list[str]:
 def find_owners(
   ids: Sequence[np.ndarray], size: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Maps each union id to a language and an id in its own vocabulary.
+  """Maps each union id to a language and an id in that language's vocabulary.
 
   Args:
     ids: For each language, the union ids of its tokens, [tokens].

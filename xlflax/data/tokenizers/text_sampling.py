@@ -58,7 +58,7 @@ class MultilingualText(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Quota:
-  """Number of sentences to draw from those available in a language.
+  """Numbers of sentences that are available and to be drawn in a language.
 
   Attributes:
     available: Number of sentences available for the language.

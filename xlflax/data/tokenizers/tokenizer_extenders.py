@@ -72,7 +72,7 @@ class TokenizerExtender:
     raise NotImplementedError
 
   def count_characters(self, texts: Iterable[str]) -> Counter[str]:
-    """Counts the characters of texts, as tokens of the vocabulary's notation.
+    """Counts the texts' characters, each written like a token (such as `##a`).
 
     The result is empty if all characters are composed of bytes.
     """
@@ -83,7 +83,7 @@ class TokenizerExtender:
     raise NotImplementedError
 
   def join(self, left: str, right: str) -> str:
-    """Returns the token for two adjacent tokens."""
+    """Returns the token that results from merging two adjacent tokens."""
     return left + right
 
   def can_merge(self, token: str) -> bool:
@@ -263,11 +263,11 @@ class TokenizersExtender(TokenizerExtender):
             yield from _split_at_spaces(tokens, self._is_known)
 
   def join(self, left: str, right: str) -> str:
-    """Joins two tokens; see `TokenizerExtender.join`."""
+    """Merges two adjacent tokens; see `TokenizerExtender.join`."""
     return left + right.removeprefix(self._prefix)
 
   def can_merge(self, token: str) -> bool:
-    """Returns whether a token may be merged; see the base class."""
+    """Returns whether a token may be part of a merge; see the base class."""
     if self._is_byte_level:
       content = token_normalization.byte_level_content(token)
       return content is not None and _is_word_part_in_bytes(content)

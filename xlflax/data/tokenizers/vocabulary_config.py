@@ -1,4 +1,7 @@
-"""Settings that determine a vocabulary together with its training text."""
+"""Settings for training a vocabulary.
+
+The settings and the training text together determine the vocabulary.
+"""
 
 import dataclasses
 import enum
@@ -42,7 +45,9 @@ class ModelType(enum.Enum):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VocabularyConfig:
-  """Settings that determine a vocabulary together with its training text.
+  """Settings for training a vocabulary.
+
+  The settings and the training text together determine the vocabulary.
 
   Attributes:
     size: Number of tokens, including special symbols. If there is one model for

@@ -180,7 +180,7 @@ def sentence_quotas(
 def write_vocabulary(
   vocabulary: Vocabulary, description: dict, output_dir
 ) -> None:
-  """Writes a vocabulary and deletes the previous vocabulary's models.
+  """Writes a vocabulary and deletes the model files of the previous one.
 
   Each file is written atomically.
 

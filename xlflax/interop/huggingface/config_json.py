@@ -120,7 +120,10 @@ def describe_model_with_errors(
   ignored_options: Collection[str] = (),
   **settings,
 ) -> tuple[Description | None, errors.ConfigError | None]:
-  """Reads `config.json` and returns, not raises, unsupported-option errors.
+  """Reads the description of a model, and any error about its options.
+
+  Unlike `describe_model`, the function returns an error about unsupported
+  options instead of raising it.
 
   Args:
     folder: Folder written by `save_pretrained`.

@@ -137,7 +137,7 @@ def choose_export(
 def equivalent_configs(
   config: Config, *, first: int, by_linear_head: bool = False
 ) -> list[Config]:
-  """Returns configurations with which the model computes the same function.
+  """Returns a model's configuration and configurations equivalent to it.
 
   A model without token types is equivalent to a model with one type whose
   embedding is zero. Likewise, the row of the first position in the position
@@ -239,7 +239,7 @@ def without_token_head(
 def training_heads(
   names: Sequence[str], objectives: Mapping[str, Any]
 ) -> list[str]:
-  """Returns the parameters of heads that no transformers class contains.
+  """Returns the names of head parameters that transformers cannot represent.
 
   The heads of fine-tuning objectives are not included, because they are the
   purpose of the run. If no transformers class contains such a head, the user
@@ -268,7 +268,9 @@ def choose_architecture(
   *,
   pad_id: int,
 ) -> tuple[Architecture, Config]:
-  """Selects an architecture and a configuration that it can represent.
+  """Selects an architecture that can represent a model.
+
+  If necessary, the configuration is replaced by an equivalent one.
 
   Args:
     config: Configuration of the model.

@@ -143,7 +143,7 @@ def _language_symbol(vocabulary, code: str) -> int:
 
 
 def set_source_template(folder: pathlib.Path, single: Sequence[str]) -> bool:
-  """Sets a tokenizer's special-token template for source texts.
+  """Sets the special-token template with which source texts are encoded.
 
   Args:
     folder: Folder with the tokenizer files.

@@ -84,7 +84,7 @@ def head_input_settings(
   *,
   max_length: int,
 ) -> dict[str, dict[str, Any]]:
-  """Returns the input settings for evaluating imported heads.
+  """Returns default input settings for the evaluation of imported heads.
 
   `config.json` does not record these settings. Text pairs use the special-token
   template of the tokenizer. If the tokenizer has no such template, `separator`

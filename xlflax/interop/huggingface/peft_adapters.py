@@ -74,7 +74,7 @@ class _LoRAWeights:
 
   @property
   def rank(self) -> int:
-    """Number of rows of A."""
+    """Rank of the LoRA update, which is the number of rows of the matrix A."""
     return len(self.a)
 
 

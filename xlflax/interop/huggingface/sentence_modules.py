@@ -153,7 +153,9 @@ def _read(folder: pathlib.Path) -> tuple[SentenceEmbedding, Heads]:
 def write_sentence_modules(
   encoding: SentenceEmbedding, heads: Mapping[str, Any], folder: pathlib.Path
 ) -> None:
-  """Writes the modules next to the encoder's files.
+  """Writes Sentence-Transformers modules to the folder of an encoder.
+
+  The modules pool, project and normalize the encoder's hidden states.
 
   Args:
     encoding: Sentence encoding of the model.

@@ -64,7 +64,10 @@ class Plan:
   def tensor_assignments(
     self,
   ) -> Iterator[tuple[tensor_files.Tensor, Assignment]]:
-    """Yields all pairs of a tensor and one of its assignments."""
+    """Yields one (tensor, assignment) pair for each assignment to a parameter.
+
+    A tensor that is assigned to several parameters occurs several times.
+    """
     for tensor, assignments in self.assignments.items():
       for assignment in assignments:
         yield tensor, assignment

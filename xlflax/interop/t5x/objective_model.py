@@ -198,7 +198,7 @@ class ObjectiveModel(t5x_models.BaseModel):
 
 
 def unfreeze_params(params):
-  """Returns the parameters as plain dicts. T5X freezes its parameters."""
+  """Converts the parameters from T5X's `FrozenDict` to plain dicts."""
   if isinstance(params, flax.core.FrozenDict):
     return flax.core.unfreeze(params)
   return params

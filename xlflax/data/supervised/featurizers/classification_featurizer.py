@@ -201,7 +201,7 @@ class DistillationFeaturizer(ClassificationFeaturizer):
 
 
 def longest_first(first: int, second: int, capacity: int) -> tuple[int, int]:
-  """Returns the lengths of two texts that are truncated to fit a sequence.
+  """Returns the lengths of two texts after truncation to a total `capacity`.
 
   Tokens are removed one by one from the end of the longer text. If both texts
   have the same length, a token of the second text is removed (data of Devlin et

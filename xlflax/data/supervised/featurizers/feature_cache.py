@@ -1,4 +1,4 @@
-"""Table of the sequences that a featurizer created, with a file format."""
+"""Tables of the sequences that a featurizer created, and their file format."""
 
 import functools
 import pathlib
@@ -48,7 +48,7 @@ class FeatureTable:
 
   @classmethod
   def of(cls, groups: Iterable[list[featurizer.Row]]) -> 'FeatureTable':
-    """Creates a table from the sequences of each example."""
+    """Creates a table from lists of sequences, one list for each example."""
     counts = {'examples': 0, 'unused': 0}
     chunks: dict[str, list[np.ndarray]] = {}
     lengths: dict[str, list[np.ndarray]] = {}
@@ -97,11 +97,11 @@ class FeatureTable:
     )
 
   def num_tokens(self, key: str) -> int:
-    """Returns the total length of all sequences' values for a batch key."""
+    """Returns the total number of values of a batch key in all sequences."""
     return int(self._values[key].size) if key in self._values else 0
 
   def num_full(self, key: str, length: int) -> int:
-    """Returns the number of sequences with `length` values for a batch key."""
+    """Counts the sequences with exactly `length` values for a batch key."""
     ends = self._ends.get(key, np.zeros(0, np.int64))
     return int((np.diff(ends, prepend=0) == length).sum())
 

@@ -56,11 +56,11 @@ class Featurizer:
 
   @property
   def leaves_rows_out(self) -> bool:
-    """True if `make` may drop sequences of an example that `texts` returns."""
+    """True if `make` may return fewer sequences than `texts` for an example."""
     return False
 
   def input_settings(self) -> dict[str, int | str]:
-    """Returns the settings of the featurizer that affect its tokens.
+    """Returns the settings of the featurizer that affect the model inputs.
 
     A head is evaluated with the settings with which it was fine-tuned. The
     settings are the featurizer's number, string and enum fields, represented by
@@ -123,7 +123,7 @@ class Featurizer:
 
 
 def text_fields(length: int, spec: VocabularySpec) -> dict[str, Field]:
-  """Returns the batch keys of the sequences created by `text_row`."""
+  """Returns the shape and padding of each array that `text_row` creates."""
   return {
     batch_keys.TOKEN_IDS: Field((length,), spec.pad_id),
     batch_keys.SEGMENT_IDS: Field((length,)),
@@ -141,7 +141,7 @@ def text_row(
   separator: SpecialTokenTemplate = SpecialTokenTemplate.XLMR,
   positions: PositionIds = PositionIds.CONTINUOUS,
 ) -> Row:
-  """Creates a sequence of one or two texts in the format of pretraining.
+  """Creates a model input sequence from one or two texts, as in pretraining.
 
   For example, `[7, 8]` and `[9]` in the languages 0 and 1 with
   SpecialTokenTemplate.XLMR, bos 1 and eos 2 give token_ids `[1, 7, 8, 2, 2, 9,

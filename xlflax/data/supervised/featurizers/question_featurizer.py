@@ -51,7 +51,7 @@ class Window(NamedTuple):
     return int(self.row[batch_keys.CONTEXT_MASK].sum())
 
   def characters(self, start: int, end: int) -> tuple[int, int]:
-    """Returns the character range of the context between two tokens."""
+    """Converts a range of sequence positions to characters of the context."""
     shift = self.first - self.offset
     return (
       int(self.spans.starts[start + shift]),
@@ -68,7 +68,7 @@ class Window(NamedTuple):
   def token_positions(
     self, covered: tuple[int, int] | None
   ) -> tuple[int, int] | None:
-    """Returns the sequence positions of a range of context tokens.
+    """Converts a range of context tokens to positions in the sequence.
 
     Args:
       covered: Indices of the range's first and last token among all tokens of
@@ -280,7 +280,7 @@ class QuestionAnsweringFeaturizer(featurizer.Featurizer):
 def contains_answer(
   example: labeled_examples.Question, answer: labeled_examples.Answer
 ) -> bool:
-  """Returns whether the context has the answer's text at its position."""
+  """Returns whether the answer's text occurs at its position in the context."""
   return (
     answer.start >= 0
     and bool(answer.text.strip())

@@ -80,7 +80,7 @@ class TranslationPairFeaturizer(Featurizer):
   def add_counterparts(
     self, examples, sequences: list[list[Row]], vocabulary, *, length: int
   ) -> list[list[Row]]:
-    """Adds the tokens of each example's translation to its sequences.
+    """Adds the tokens of each example's translation to the example's sequences.
 
     Args:
       examples: N labeled examples.
@@ -142,7 +142,7 @@ def _pair_rows(rows: list[Row], paired_rows: list[Row]) -> list[Row]:
 @class_registry.register('translation_pairs')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslationPairs(example_source.ExampleSource):
-  """Source of the translations that are paired with examples.
+  """Source of the translation with which each example is paired.
 
   Attributes:
     english: Source of the English originals, in its language split 'en'.

@@ -107,12 +107,13 @@ def encode_words(
 
 @functools.lru_cache(maxsize=256)
 def space_before(vocabulary: base_vocabulary.Vocabulary, language: str) -> str:
-  """Returns the prefix with which words after the first are encoded.
+  """Returns the prefix to put before a word that follows another word.
 
-  The prefix is '' or ' '. SentencePiece and WordPiece encode the start of a
-  text like the start of a word, but byte-level BPE does not. The function
-  encodes probe texts with each prefix and returns the prefix that reproduces
-  more of them.
+  Words are encoded one by one. The prefix, which is '' or ' ', makes their
+  tokens the same as in a complete sentence. SentencePiece and WordPiece encode
+  the start of a text like the start of a word, but byte-level BPE does not. The
+  function encodes probe texts with each prefix and returns the prefix that
+  reproduces more of them.
   """
 
   def count_matches(space: str) -> int:

@@ -35,7 +35,7 @@ class WordRow(NamedTuple):
 
   @property
   def words(self) -> slice:
-    """Slice of the sentence's words that are in the sequence."""
+    """Range of the sentence's words that the sequence contains."""
     return slice(self.first, self.first + len(self.starts))
 
 
@@ -77,7 +77,7 @@ def text_rows(
 def featurize_texts(
   examples: Sequence[Sentence], vocabulary, *, length: int
 ) -> list[list[featurizer.Row]]:
-  """Returns each example's sequences without labels, as `Featurizer.texts`."""
+  """Returns unlabeled sequences for each example; see `Featurizer.texts`."""
   return [
     [row.row for row in word_rows]
     for word_rows in text_rows(examples, vocabulary, length=length)
@@ -85,7 +85,7 @@ def featurize_texts(
 
 
 def split_windows(lengths: Sequence[int], capacity: int) -> list[slice]:
-  """Splits words into consecutive windows that fit the capacity.
+  """Splits words into consecutive windows of at most `capacity` tokens.
 
   For example, words with the lengths [2, 2, 5, 1] and a capacity of 4 tokens
   are split into the windows 0:2, 2:3 (which loses a token) and 3:4.

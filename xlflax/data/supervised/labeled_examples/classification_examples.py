@@ -32,5 +32,5 @@ class ClassifiedText(example_base.Example):
 
   @property
   def cluster(self) -> str:
-    """Premise, which groups dependent pairs, or the id of a single text."""
+    """Group of dependent examples: a pair's premise, or a single text's id."""
     return self.text if self.paired_text is not None else self.id

@@ -63,7 +63,7 @@ class Example:
 
   @property
   def labels(self) -> tuple[str, ...] | None:
-    """Names of the example's classes, tags or relations. None if not available.
+    """Names of the example's classes, tags or relations, or None if unlabeled.
 
     Raises:
       ConfigError: If examples in this task family never have labels.

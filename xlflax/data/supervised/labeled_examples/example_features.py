@@ -27,7 +27,7 @@ class FeatureType(enum.Enum):
 
 
 class Role(enum.Flag):
-  """Use of a field in an example class, such as gold label.
+  """Role of a field in an example class, such as a gold label.
 
   GOLD: Gold label against which predictions are scored. It is empty in a blind
   test set. LABELS: Class name or class names that the model's head predicts.
@@ -116,7 +116,10 @@ def encode_feature(value: Any, form: FeatureType) -> Any:
 
 
 def decode_feature(value: Any, form: FeatureType) -> Any:
-  """Decodes a column value, whose text may be `str` or `bytes`, for a field."""
+  """Converts the value of a column to the value of an example's field.
+
+  Text in the column may be `str` or `bytes`.
+  """
   if form is FeatureType.TEXT:
     return _text(value)
   if form is FeatureType.NUMBER:

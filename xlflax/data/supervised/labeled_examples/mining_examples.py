@@ -67,7 +67,10 @@ class BitextSentences:
   def of(
     cls, sentences: Iterable[BitextSentence], languages: tuple[str, str]
   ) -> 'BitextSentences':
-    """Groups sentences into two collections; the inverse of `sentences`."""
+    """Groups the sentences by language into two collections.
+
+    This is the inverse of `sentences`.
+    """
     collections: dict[str, dict[str, str]] = {code: {} for code in languages}
     gold: set[tuple[str, str]] = set()
     for sentence in sentences:

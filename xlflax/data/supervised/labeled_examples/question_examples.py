@@ -62,7 +62,7 @@ class Question(example_base.Example):
 
   @property
   def cluster(self) -> str:
-    """Article title, which groups its questions, or the context without one."""
+    """Group of dependent questions: the article's title, else the context."""
     return self.title or self.context
 
   @property

@@ -131,7 +131,7 @@ def read_columns(
   paired_language: str | None,
   check_label: Callable[[str, str | os.PathLike, int], None] | None = None,
 ) -> tuple[file_reading.Reading, column_validation.Columns]:
-  """Reads the same examples as `read_tsv` but does not check their columns.
+  """Reads examples like `read_tsv`, but without checking the columns' content.
 
   The other arguments are those of `read_tsv`.
 

@@ -28,7 +28,10 @@ Key = int | str
 
 
 class Columns:
-  """Values in the columns of a file, including columns that are not read."""
+  """First values of each column in a file of labeled examples.
+
+  Columns that the reader does not use are included.
+  """
 
   def __init__(self, names: Sequence[str] = ()):
     """Creates columns without values.
@@ -41,7 +44,7 @@ class Columns:
     self._values: dict[Key, list[str]] = {}
 
   def add(self, row: Iterable[tuple[Key, Any]]) -> None:
-    """Adds the values of a row, as pairs of a column and a value."""
+    """Adds the values of one row, given as (column, value) pairs."""
     for key, value in row:
       values = self._values.setdefault(key, [])
       if isinstance(value, (str, int, float)) and len(values) < _MAX_ROWS:

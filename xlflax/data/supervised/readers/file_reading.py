@@ -141,7 +141,10 @@ def read_json_lines(path: str | os.PathLike) -> Iterator[tuple[int, dict]]:
 def read_csv(
   path: str | os.PathLike, delimiter: str = '\t', *, quoted: bool = True
 ) -> Iterator[tuple[int, dict[str, str]]]:
-  """Yields each row's last line number and its fields by column name.
+  """Yields (line number, fields) for each row of a table with a header.
+
+  The line number is that of the row's last line. The fields are a dict by
+  column name.
 
   Args:
     path: Path of a table with a header.

@@ -1,4 +1,4 @@
-"""Source of code-switched text pairs: one text English, one translated.
+"""Source of code-switched text pairs: one text in English, one translated.
 
 Source: Pan et al. (2021), "Multilingual BERT Post-Pretraining Alignment",
 section 2.3.
@@ -19,7 +19,7 @@ ENGLISH = 'en'  # Part with the original examples.
 @class_registry.register('code_switched')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CodeSwitched(ExampleSource):
-  """Source of text pairs that combine an English and a translated text.
+  """Source of text pairs in which one text is English and one is translated.
 
   An English example (a_en, b_en) and its translation (a_t, b_t) with the same
   id give the consecutive examples (a_t, b_en) and (a_en, b_t). By default, the
@@ -149,7 +149,9 @@ def find_translation(
 def switch_halves(
   original: labeled_examples.Example, translation: labeled_examples.Example
 ) -> tuple[labeled_examples.Example, labeled_examples.Example]:
-  """Exchanges a text of two pairs: returns (a_t, b_en) and (a_en, b_t).
+  """Returns the two code-switched pairs (a_t, b_en) and (a_en, b_t).
+
+  The original is the pair (a_en, b_en), and the translation is (a_t, b_t).
 
   Raises:
     ConfigError: If the examples are not text pairs.

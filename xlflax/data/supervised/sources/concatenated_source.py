@@ -1,4 +1,4 @@
-"""Sources that combine other sources, such as originals and translations."""
+"""Sources that wrap other sources: concatenations and translated test sets."""
 
 import dataclasses
 from typing import Any
@@ -66,7 +66,7 @@ class ConcatDataset(example_source.ExampleSource):
 @class_registry.register('translated_dataset')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslatedDataset(example_source.ExampleSource):
-  """Source of test sets that were translated into one language.
+  """Source of test sets in several languages, translated into one language.
 
   It is used for translate-test evaluation. The language splits are named after
   the original languages, but the text in all splits is read as text in the

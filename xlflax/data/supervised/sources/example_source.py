@@ -152,7 +152,7 @@ def dataset_in_directory(
   language_options: Mapping[str, Mapping[str, Any]] | None = None,
   max_examples: validation.PositiveInt | None = None,
 ) -> FileDataset:
-  """Returns a dataset whose files are given relative to a directory.
+  """Returns a `FileDataset` of files whose paths are relative to a directory.
 
   Args:
     directory: Directory that contains the files.
@@ -197,11 +197,12 @@ def dataset_in_directory(
 def find_files(
   directory: str, pattern: str, *, languages: tuple[str, ...] | None = None
 ) -> dict[str, Paths]:
-  """Finds the files of each language, as `files` of a `FileDataset`.
+  """Finds the files that match a pattern, and groups them by language.
 
-  For example, the pattern 'sib200/{language}/test.tsv' finds
-  `sib200/swh_Latn/test.tsv` for the language `sw`, and the pattern
-  'ud/UD_*/{language}_*-ud-test.conllu' finds all treebanks of a language.
+  The result can be passed as `files` to a `FileDataset`. For example, the
+  pattern 'sib200/{language}/test.tsv' finds `sib200/swh_Latn/test.tsv` for the
+  language `sw`, and the pattern 'ud/UD_*/{language}_*-ud-test.conllu' finds all
+  treebanks of a language.
 
   Args:
     directory: Directory that contains the files.

@@ -156,7 +156,7 @@ class Architecture:
     )
 
   def find_task(self, class_name: str) -> Task | None:
-    """Returns the task of a class, or None if the class is not supported."""
+    """Returns the task of a transformers class, or None if unsupported."""
     for task, task_class_name in self.classes.items():
       if task_class_name == class_name:
         return task

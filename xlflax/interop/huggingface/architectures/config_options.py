@@ -1,6 +1,7 @@
-"""Reader for `config.json` files that uses, ignores or rejects every option.
+"""Reader for `config.json` that reports unknown and unsupported options.
 
-Silently skipping an unknown option could change the model's outputs.
+Each option is used, is known not to affect the outputs, or is reported as a
+problem. Silently skipping an unknown option could change the model's outputs.
 """
 
 import contextlib
@@ -168,7 +169,7 @@ class Options:
     table: Mapping[str, tuple[str, Any]],
     defaults: Mapping[str, Any] | None = None,
   ) -> dict[str, Any]:
-    """Returns configuration fields with the values of the options in a table.
+    """Reads the options in a table and returns them as configuration fields.
 
     Args:
       table: Mapping from each option to its configuration field and default
@@ -185,7 +186,9 @@ class Options:
     }
 
   def choose(self, name: str, default: str, choices: Mapping[str, str]) -> str:
-    """Returns the choice that corresponds to an option's value.
+    """Reads an option and returns the choice that corresponds to its value.
+
+    An unsupported value is added to `problems`.
 
     Args:
       name: Name of the option.

@@ -29,7 +29,7 @@ NAMES = (
 
 
 def head_shapes(width: int) -> dict[str, tuple[int, ...]]:
-  """Returns the shapes of the identity transform's parameters.
+  """Returns the parameter shapes of a head transform that acts as the identity.
 
   Args:
     width: Size of the hidden states.
@@ -38,9 +38,10 @@ def head_shapes(width: int) -> dict[str, tuple[int, ...]]:
 
 
 def head_tensors(architecture, config) -> set[str]:
-  """Returns the names of the head's tensors if the head has no transform.
+  """Returns the names of the tensors that form an identity head transform.
 
-  Otherwise, the result is an empty set.
+  The result is empty if the model itself has a head transform, or if the
+  architecture does not support an identity transform.
   """
   if not architecture.linear_head or config.mlm_head != 'tied':
     return set()
@@ -48,7 +49,9 @@ def head_tensors(architecture, config) -> set[str]:
 
 
 def read_head_parameter(name: str, read, epsilon: float) -> np.ndarray:
-  """Computes a parameter of the identity transform, as float32.
+  """Computes a parameter of a head transform that acts as the identity.
+
+  The parameter is float32.
 
   Args:
     name: Name of the parameter, one of `NAMES`.

@@ -87,13 +87,16 @@ class Assignment:
 
   @property
   def whole_shape(self) -> tuple[int, ...]:
-    """Shape of the complete tensor, with the rows of all its parameters."""
+    """Shape of the complete tensor, which may combine several parameters.
+
+    The rows of the parameters are concatenated.
+    """
     if self.part[1] == 1:
       return self.tensor_shape
     return (self.tensor_shape[0] * self.part[1], *self.tensor_shape[1:])
 
   def read(self, tensor: np.ndarray, parameter: np.ndarray) -> None:
-    """Writes the tensor into its slice of the parameter, without a copy.
+    """Writes the tensor into its slice of a parameter array, in place.
 
     Args:
       tensor: Complete tensor of shape [*whole_shape].
@@ -117,7 +120,11 @@ class Assignment:
       parameter[...] = tensor.reshape(self.shape)
 
   def write(self, part: np.ndarray) -> np.ndarray:
-    """Converts a parameter's slice [*shape] to the tensor [*tensor_shape]."""
+    """Converts a slice of a parameter to the values of a checkpoint tensor.
+
+    The slice has the shape [*shape], and the result has the shape
+    [*tensor_shape].
+    """
     if self.transform is Transform.ROWS:
       return part[: self.tensor_shape[0]]
     if self.transform is Transform.ROW:
@@ -224,7 +231,10 @@ def assign_tensors(
 def unused_layer_parameters(
   rules: Iterable[Rule], shapes: dict[str, tuple[int, ...]]
 ) -> list[str]:
-  """Returns layer parameters that no tensor fills and no layer uses."""
+  """Returns per-layer parameters that no tensor fills and the model ignores.
+
+  They belong to the layers before `Rule.first_layer`.
+  """
   unused = []
   for rule in rules:
     if rule.first_layer:

@@ -25,7 +25,7 @@ Place = Callable[[str, np.ndarray], Any]
 def parameter_readers(
   plan: tensor_mapping.Plan,
 ) -> dict[str, Callable[[], np.ndarray]]:
-  """Returns a function for each parameter that reads its values.
+  """Returns one function per parameter, which reads the parameter's values.
 
   Args:
     plan: Mapping from the folder's tensors to model parameters.

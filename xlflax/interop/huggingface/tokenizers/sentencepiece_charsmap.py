@@ -27,7 +27,7 @@ _END = 0x1FFFF
 
 
 def build_normalizer(charsmap: bytes, *, keeps_tilde: bool):
-  """Returns a normalizer for a model's replacement table.
+  """Converts a SentencePiece model's replacement table to a normalizer.
 
   For example, nmt_nfkc maps 'e' + U+0323 + U+0302 and 'e' + U+0302 + U+0323 to
   'ệ' (one character) and 'ê' + U+0323.

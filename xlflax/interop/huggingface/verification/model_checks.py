@@ -72,7 +72,7 @@ class ConversionMismatchError(errors.CheckpointError):
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-  """Batch of texts that are difficult to tokenize.
+  """Batch of difficult-to-tokenize texts for the comparison of two models.
 
   Attributes:
     texts: Text of each sequence. The last sequence is a pair.
@@ -222,7 +222,10 @@ def is_transformers_installed() -> bool:
 
 
 def make_sample(run: saved_run.SavedRun) -> Sample:
-  """Builds a batch of three texts of different lengths and of a text pair."""
+  """Builds a batch with three single texts and one text pair.
+
+  The texts have different lengths.
+  """
   vocabulary, spec = run.vocabulary, run.vocabulary.spec
   separator = (
     post_processor.read_separator(run.directory) or SpecialTokenTemplate.XLMR
