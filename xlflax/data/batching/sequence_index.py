@@ -43,7 +43,10 @@ class Texts(Protocol):
     """
 
   def lengths(self) -> Iterator[np.ndarray]:
-    """Yields the lengths of consecutive texts, excluding eos, int64 [texts]."""
+    """Yields arrays of consecutive texts' lengths, without their eos tokens.
+
+    Each array is int64 of shape [texts].
+    """
 
 
 class RowIndex:

@@ -63,7 +63,7 @@ class SideStatistics:
     return self.unknown / max(self.tokens, 1)
 
   def to_json(self) -> dict:
-    """Returns the values as JSON data."""
+    """Returns the statistics as JSON data."""
     return dataclasses.asdict(self) | {
       'tokens_per_sentence': self.tokens_per_sentence,
       'unknown_rate': self.unknown_rate,
@@ -102,7 +102,7 @@ class ShardEntry:
   starts: bool = False
 
   def to_json(self) -> dict:
-    """Returns the values as JSON data."""
+    """Returns the metadata of the shard as JSON data."""
     return dataclasses.asdict(self)
 
   @classmethod

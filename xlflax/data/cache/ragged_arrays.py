@@ -104,7 +104,7 @@ class Shards:
     self._open.pop(number, None)
 
   def count_offset_read(self) -> None:
-    """Counts reads of text offsets, and periodically releases mapped pages.
+    """Counts reads of text offsets. After many reads, releases mapped pages.
 
     Otherwise, mapped pages would count as memory of the process until it ends.
     """

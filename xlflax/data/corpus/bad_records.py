@@ -75,7 +75,7 @@ def ignore(error: errors.BadRecordError) -> None:
 def skip_bad_records(
   parse: Callable[..., T], on_bad_record: OnBadRecord | None
 ) -> Callable[..., T | None]:
-  """Returns a parser of lines or records that returns None for bad ones.
+  """Returns a parser of lines or records that returns None for bad records.
 
   Args:
     parse: Function that parses a line or record, and raises a `BadRecordError`

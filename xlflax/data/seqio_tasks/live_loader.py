@@ -1,4 +1,6 @@
-"""Live loader, which reads SeqIO tasks. Requires TensorFlow and SeqIO.
+"""Loader that reads SeqIO tasks while training, without a token cache.
+
+Requires TensorFlow and SeqIO.
 
 The task of each sequence is the same as with a token cache. Without shuffling,
 the batches are also the same. With shuffling, the differences are:

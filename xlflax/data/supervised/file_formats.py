@@ -68,7 +68,7 @@ class Format:
 
   @property
   def second_language(self) -> str | None:
-    """Name of the reader's option that sets the second text's language.
+    """Name of the reader option that sets the language of the second text.
 
     If a format has this option, a language split may be named after two
     languages.

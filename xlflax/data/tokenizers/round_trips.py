@@ -29,7 +29,9 @@ def decode_encoded(
 
 
 def count_changed(texts: Sequence[str], decoded: Sequence[str]) -> int:
-  """Counts texts with changes other than white space after a round trip.
+  """Counts the texts that encoding and decoding changes.
+
+  Changes of white space are ignored.
 
   Args:
     texts: Original texts.

@@ -16,7 +16,10 @@ MODEL_TYPE, CHARSMAP = 3, 2
 
 
 class ModelTypeNumber(enum.IntEnum):
-  """Values of the field `model_type` in the trainer's settings."""
+  """Types of SentencePiece models in a model file.
+
+  The values are those of the field `model_type` in the trainer's settings.
+  """
 
   UNIGRAM = 1
   BPE = 2
@@ -25,7 +28,10 @@ class ModelTypeNumber(enum.IntEnum):
 
 
 class PieceType(enum.IntEnum):
-  """Values of the field `type` of a token."""
+  """Types of tokens in a SentencePiece model file.
+
+  The values are those of the field `type`.
+  """
 
   NORMAL = 1
   CONTROL = 3

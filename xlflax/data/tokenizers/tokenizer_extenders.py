@@ -87,7 +87,10 @@ class TokenizerExtender:
     return left + right
 
   def can_merge(self, token: str) -> bool:
-    """Returns whether a token consists of letters of one word."""
+    """Returns whether a token may be part of a merge.
+
+    The token must consist of letters of a single word.
+    """
     return _is_word_part(token.removeprefix(_SPACE)) or token == _SPACE
 
   def extend(

@@ -57,7 +57,7 @@ class Choice(example_base.Example):
   def read_predictions(
     cls, examples: Sequence['Choice'], text: str
   ) -> list[int]:
-    """Parses the index of the choice that was selected for each question."""
+    """Parses predictions: the index of the selected choice per question."""
     del examples
     return [json.loads(line)['label'] for line in text.splitlines()]
 
