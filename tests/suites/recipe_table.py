@@ -29,7 +29,7 @@ so that its scores are comparable with published scores. `--recipe=default`, the
 The result of a task contains a note with the settings of the task. The settings are also part of the key under which the result is stored. Results that were
 obtained with different recipes cannot be written to the same `--output`.
 
-Each of the following tables compares a recipe with the xlflax defaults. "The same" means that the recipe and the defaults have the same value. The points in
+Each of the following tables compares a recipe with the xlflax defaults. "The same" means that the recipe and the defaults have the same value. The settings in
 which xlflax deviates from a recipe are listed below the recipe's table and in a note in each result.
 """
 
