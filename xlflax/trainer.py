@@ -357,13 +357,16 @@ class Trainer:
 
   @property
   def steps(self) -> int:
-    """Number of optimizer steps in a `resolved` run."""
+    """Number of optimizer steps of the run, which must be `resolved`."""
     assert self.num_train_steps is not None
     return self.num_train_steps
 
   @property
   def last_step(self) -> int:
-    """Step at which this call of a `resolved` run stops."""
+    """Step at which training stops: the last one, or `stop_after_steps`.
+
+    The run must be `resolved`.
+    """
     return min(self.steps, self.stop_after_steps or self.steps)
 
   def on(
@@ -372,7 +375,7 @@ class Trainer:
     *,
     devices: tuple[Any, ...] | None = None,
   ) -> 'Trainer':
-    """Returns the same run, configured for the described machine.
+    """Returns a copy of the run's settings for the described machine.
 
     Args:
       machine: Description of the machine.

@@ -20,7 +20,7 @@ _MAX_SUGGESTIONS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Effects:
-  """Gin bindings that supply values, and the objects built with the values.
+  """Gin bindings that supply values to objects, and the objects that are built.
 
   Attributes:
     parameters: Bindings that supply a value: scope, selector and parameter.
@@ -38,7 +38,7 @@ class Effects:
     scope: tuple[str, ...] = (),
     given: Collection[str] = (),
   ) -> None:
-    """Adds the effects of calling a configurable class or function.
+    """Records the bindings and objects that a call of a configurable uses.
 
     Args:
       bound: The bindings in Gin's internal representation.
@@ -57,7 +57,9 @@ class Effects:
   def add_value(
     self, bound: gin_errors.Bound, value: Any, *, scope: tuple[str, ...] = ()
   ) -> None:
-    """Adds the effects of building a gin value, which may contain references.
+    """Records the bindings and objects that are used to build a gin value.
+
+    The value may contain references to configurables.
 
     Args:
       bound: The bindings in Gin's internal representation.
@@ -71,7 +73,7 @@ class Effects:
         self.add_call(bound, selector, scope=inner)
 
   def add_used(self, bound: gin_errors.Bound, used: gin_errors.Bound) -> None:
-    """Adds the effects of the bindings that Gin used while it built objects.
+    """Records the objects that Gin has built and the bindings that it used.
 
     Args:
       bound: The bindings in Gin's internal representation.
@@ -91,7 +93,9 @@ class Effects:
 
 
 def file_effects(stages: Iterable[gin_errors.Bound]) -> Effects:
-  """Returns the effects that bindings in gin files can have in any command.
+  """Returns the bindings in gin files that have an effect in any command.
+
+  The result also contains the objects that the commands build.
 
   Args:
     stages: Copies of the bindings after each gin file was read. A binding that

@@ -73,7 +73,7 @@ class GinFile:
 
   @property
   def macros(self) -> dict[str, str]:
-    """Values of the macros, as text, by name."""
+    """Values of the macros that the file sets, as text, by macro name."""
     return dict(_MACRO.findall(self.text))
 
   @property

@@ -222,7 +222,10 @@ def shipped_suites() -> set[str]:
 
 
 def suite_recipes() -> set[str]:
-  """Returns the valid names of recipes for evaluation suites, and 'xlflax'."""
+  """Returns the recipes for evaluation suites that `--recipe` accepts.
+
+  They are 'xlflax' and the recipes in the gin files shipped with xlflax.
+  """
   folder = config_files.SHIPPED / 'suites' / 'recipes'
   return {'xlflax', *(path.stem for path in folder.glob('*.gin'))}
 

@@ -150,7 +150,9 @@ class Configuration:
   def expect_build(
     self, target: Callable, fields: Collection[str] = ()
   ) -> None:
-    """Announces a later call of `build`, so that `check_bindings` considers it.
+    """Declares a later call of `build`.
+
+    `check_bindings` counts its bindings as used.
 
     Args:
       target: The class or function to call.
@@ -199,7 +201,7 @@ class Configuration:
   def parameter(
     self, name: str, *, what: str = 'the parameter', shown: str | None = None
   ) -> Any:
-    """Builds a parameter's value. Each call builds a new object.
+    """Builds the value of a gin parameter. Each call builds a new object.
 
     Args:
       name: The name of the parameter, such as 'evaluate.tasks'.

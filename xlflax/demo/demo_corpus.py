@@ -45,7 +45,7 @@ _DJANGO_LOCALES = {'zh': 'zh_Hans', 'pt': 'pt_BR', 'no': 'nb'}
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-  """Parallel messages in each split of the demo corpus.
+  """Parallel messages of the demo corpus, divided into three splits.
 
   Each field maps a language code to translations by English text.
 

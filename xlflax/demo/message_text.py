@@ -30,7 +30,7 @@ _DELETE_INVISIBLE = {ord(character): None for character in _INVISIBLE}
 
 
 def plain_text(message: str) -> str:
-  """Removes placeholders, markup and accelerator keys from a message.
+  """Removes placeholders, markup and keyboard accelerators from a UI message.
 
   For example, `<b>The %(name)s “%(obj)s” was &amp; is deleted.</b>` becomes
   `The was & is deleted.` Spaces are collapsed, and empty quotes and brackets

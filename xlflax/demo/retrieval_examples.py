@@ -53,7 +53,7 @@ def find(
 
 
 def table(examples: list[dict[str, str]]) -> rich.table.Table:
-  """Returns a table of messages, their nearest messages and correctness."""
+  """Formats retrieval examples as a table that marks correct results."""
   result = rich_tables.make_table(
     ['', 'held-out message', 'nearest English message', ''],
     [],

@@ -207,7 +207,7 @@ def trainable_patterns(adapters: tuple[Adapter, ...]) -> tuple[str, ...]:
 
 
 def frozen_patterns(adapters: tuple[Adapter, ...]) -> tuple[str, ...]:
-  """Returns patterns of the parameters of the adapters that are frozen."""
+  """Returns patterns that match the parameters of all frozen adapters."""
   return tuple(
     f'/{PREFIX}{adapter.name}/' for adapter in adapters if adapter.frozen
   )

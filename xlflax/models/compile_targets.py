@@ -29,7 +29,7 @@ class Target(NamedTuple):
 
   @property
   def has_bias_epilogues(self) -> bool:
-    """True if matmuls add a bias to their result without another kernel."""
+    """True if the kernels of matmuls can add a bias to the result."""
     return self.platform == 'gpu' and self.capability is not None
 
 
@@ -43,7 +43,10 @@ _compiler_platform: contextvars.ContextVar[str | None] = contextvars.ContextVar(
 
 
 def current_target() -> Target:
-  """Returns the target set by `compiling_for`, or else the default device."""
+  """Returns the target for which programs are traced.
+
+  It is set by `compiling_for`, and otherwise describes the default device.
+  """
   target = _target.get()
   if target is not None:
     return target

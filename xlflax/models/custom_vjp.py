@@ -48,9 +48,10 @@ def recompute_in_backward(
 
 
 def recompute_with_bias(function: Callable[[jax.Array], jax.Array]):
-  """Returns (x, bias) -> function(x + bias) with a recomputing backward pass.
+  """Returns a function that computes `function(x + bias)` from x and the bias.
 
-  A matmul then writes only x, which the backward pass reads.
+  Its backward pass recomputes the intermediate values. A matmul then writes
+  only x, which the backward pass reads.
 
   Args:
     function: Element-wise function.

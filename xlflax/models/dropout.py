@@ -113,7 +113,10 @@ _drop.defvjp(_drop_forward, _drop_backward)
 
 
 def keep_threshold(rate: float) -> np.uint32:
-  """Returns the smallest value of the random bits that keeps an element."""
+  """Returns the uint32 threshold that dropout compares with random bits.
+
+  Elements with random bits below the threshold are dropped.
+  """
   return np.uint32(rate * 2**32)
 
 
@@ -158,7 +161,7 @@ def _indices(shape: tuple[int, ...]) -> jax.Array:
 def attention_keep_mask(
   key_words: jax.Array, shape: tuple[int, ...], *, rate: float
 ) -> jax.Array:
-  """Returns a mask of attention weights, false for dropped weights.
+  """Computes a dropout mask of attention weights, False for dropped weights.
 
   Args:
     key_words: Key of the hash, uint32 of shape [2].
@@ -175,7 +178,7 @@ def attention_keep_mask(
 
 
 def row_bits(key_words: jax.Array, index: jax.Array) -> jax.Array:
-  """Returns an odd random number for each row of attention weights.
+  """Returns an odd random number per row of attention weights, for dropout.
 
   Args:
     key_words: Key of the hash, uint32 of shape [2].
@@ -189,7 +192,7 @@ def row_bits(key_words: jax.Array, index: jax.Array) -> jax.Array:
 
 
 def column_bits(key_words: jax.Array, size: int) -> jax.Array:
-  """Returns an odd random number for each column of attention weights.
+  """Returns an odd random number per column of attention weights, for dropout.
 
   Unlike in `row_bits`, the words of the key are used in reverse order.
 
@@ -206,14 +209,14 @@ def column_bits(key_words: jax.Array, size: int) -> jax.Array:
 def pair_keep_mask(
   row: jax.Array, column: jax.Array, *, rate: float
 ) -> jax.Array:
-  """Returns whether dropout keeps the weight at each row and column.
+  """Computes an attention dropout mask from random numbers of rows and columns.
 
-  The mask costs one multiplication modulo 2^32 per weight (Dietzfelbinger et
-  al. 1997, "A reliable randomized algorithm for the closest-pair problem"). The
-  weights in a row are as independent of each other as the numbers of the
-  columns, and the weights in a column are as independent as the numbers of the
-  rows. Two rows depend on each other only if small multiples of their numbers
-  are equal.
+  The mask is True for the attention weights that are kept. The mask costs one
+  multiplication modulo 2^32 per weight (Dietzfelbinger et al. 1997, "A reliable
+  randomized algorithm for the closest-pair problem"). The weights in a row are
+  as independent of each other as the numbers of the columns, and the weights in
+  a column are as independent as the numbers of the rows. Two rows depend on
+  each other only if small multiples of their numbers are equal.
 
   Args:
     row: Random numbers of the rows, as returned by `row_bits`.

@@ -202,7 +202,7 @@ class TransformerConfig:
 
   @property
   def dim_per_head(self) -> int:
-    """Width of a head."""
+    """Width of an attention head."""
     return self.head_dim or self.hidden_dim // self.num_heads
 
   @property

@@ -179,7 +179,7 @@ class EncoderDecoder(nn.Module):
     memory_segment_ids: jax.Array | None = None,
     rows_per_memory: int = 1,
   ) -> decoder.Cache:
-    """Returns a cache for `decode_step` with keys and values of the memory.
+    """Returns a cache for `decode_step` with the source's keys and values.
 
     Args:
       memory: Encoder states returned by `encode`, of shape [M, T, H].

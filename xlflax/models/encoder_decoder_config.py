@@ -141,7 +141,10 @@ class EncoderDecoderConfig(encoder_config.TransformerConfig):
 
   @property
   def encoder(self) -> encoder_config.EncoderConfig:
-    """`EncoderConfig` for the modules that encoder-only models also use."""
+    """`EncoderConfig` with the values of this configuration.
+
+    It configures the modules that are shared with encoder-only models.
+    """
     if self.family is EncoderDecoderFamily.POST_LN:
       norm_position = encoder_config.NormPosition.POST
     else:

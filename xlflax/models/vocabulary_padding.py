@@ -21,7 +21,7 @@ _ROW_AXES = (
 def unpadded_shape(
   name: str, shape: Sequence[int], config: Any
 ) -> tuple[int, ...]:
-  """Returns a parameter's shape without its padded rows.
+  """Returns a parameter's shape without the padding rows of the vocabulary.
 
   Args:
     name: Name of the parameter, such as 'model/embeddings/token'.
@@ -44,7 +44,7 @@ def unpadded_shape(
 
 
 def count_unpadded(shapes: Mapping[str, Sequence[int]], config: Any) -> int:
-  """Returns the number of scalars, not counting padded rows.
+  """Counts scalar parameters, excluding the padding rows of the vocabulary.
 
   Args:
     shapes: Mapping from the name of each parameter to its shape.

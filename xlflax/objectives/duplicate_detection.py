@@ -29,7 +29,7 @@ def fingerprint_rows(token_ids: jax.Array) -> jax.Array:
 
 
 def equal_fingerprints(first: jax.Array, second: jax.Array) -> jax.Array:
-  """Compares each fingerprint in one set with each in a second set.
+  """Compares all pairs of fingerprints from two sets for equality.
 
   Args:
     first: Fingerprints of shape [B, 2].

@@ -79,7 +79,9 @@ class ObjectiveContext:
 
 
 class TeacherParameters(NamedTuple):
-  """Teacher's parameters on the host, in the student's token order.
+  """Teacher's parameters, with one embedding row for each student token.
+
+  The arrays are stored in host memory.
 
   Attributes:
     params: Parameters of the teacher's encoder. The rows of the embedding table
@@ -102,7 +104,7 @@ class Teacher(Protocol):
   """
 
   def encoder(self, like: Any) -> Any:
-    """Returns the teacher's module with the size of a student's vocabulary.
+    """Returns the teacher's module, resized to the student's vocabulary.
 
     The method is called whenever the objective is traced and must therefore be
     cheap.
@@ -114,7 +116,7 @@ class Teacher(Protocol):
   def load(
     self, *, vocabulary: Any, rows: int, temperature: float
   ) -> TeacherParameters:
-    """Loads the parameters, in the order of the student's vocabulary.
+    """Loads the teacher's parameters, with one embedding row per student token.
 
     Args:
       vocabulary: `Vocabulary` of the student.
@@ -197,7 +199,10 @@ class Objective(validation.ValidatedFields):
     return {}
 
   def init_state(self, model, params, vocabulary) -> Any:
-    """Returns the initial state to keep between steps, or () for no state."""
+    """Returns the objective's initial state, which is kept between steps.
+
+    The state is () if the objective has none.
+    """
     del model, params, vocabulary
     return ()
 

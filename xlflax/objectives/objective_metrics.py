@@ -44,7 +44,7 @@ def add_metrics(
 
 
 def add_outputs(outputs: Sequence[ObjectiveOutput]) -> ObjectiveOutput:
-  """Adds several outputs' losses and metrics and discards their states."""
+  """Adds up the losses and metrics of several outputs, without their states."""
   total, *other_outputs = outputs
   for output in other_outputs:
     loss = WeightedMean(
@@ -108,7 +108,7 @@ def metrics_by_language(
   language_ids: jax.Array,
   vocabulary: VocabularySpec,
 ) -> dict[str, WeightedMean]:
-  """Returns the metrics `<name>/<key>`, summed by language.
+  """Returns the mean of each metric by language, with the name `<name>/<key>`.
 
   Args:
     name: Name of the objective, which prefixes its metrics.

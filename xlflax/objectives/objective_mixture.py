@@ -212,7 +212,10 @@ class ObjectiveMixture:
 
   @property
   def groups(self) -> tuple[tuple[int, ...], ...]:
-    """Distinct tuples of indices of entries that are trained in one step."""
+    """Distinct groups of entries that are trained together in one step.
+
+    A group is a tuple of the entries' indices.
+    """
     if self.combine is Combine.SUM:
       return (tuple(range(len(self.entries))),)
     if self.combine is Combine.ALTERNATE:
@@ -221,7 +224,10 @@ class ObjectiveMixture:
 
   @property
   def period(self) -> int:
-    """Number of steps in which all groups are trained in exact proportion."""
+    """Number of steps in one cycle of the mixture.
+
+    Each cycle trains all groups in exact proportion.
+    """
     if self.combine is Combine.SUM:
       return 1
     if self.combine is Combine.ALTERNATE:
@@ -229,13 +235,17 @@ class ObjectiveMixture:
     return sum(self._counts)
 
   def loss_weight(self, index: int) -> float:
-    """Returns the factor by which an entry's loss is multiplied (SAMPLE: 1)."""
+    """Returns the factor by which a mixture entry's loss is multiplied.
+
+    With `Combine.SAMPLE`, it is 1, because weights determine how often entries
+    are drawn.
+    """
     if self.combine is Combine.SAMPLE:
       return 1.0
     return float(self.entries[index].weight)
 
   def active(self, step: int) -> tuple[int, ...]:
-    """Returns the indices of the entries to train in a step.
+    """Returns the indices of the mixture entries that are trained in a step.
 
     Args:
       step: Global step, counted from 0.
@@ -248,7 +258,7 @@ class ObjectiveMixture:
     return (int(_sample_block(self._counts, self.seed, block)[offset]),)
 
   def dataset_step(self, dataset: str, step: int) -> int:
-    """Returns the number of a dataset's batches that are read before a step.
+    """Returns the number of batches that a dataset has provided before a step.
 
     Entries that read the same dataset in the same step receive the same batch.
 

@@ -59,7 +59,10 @@ def encoding_parts(model, batch) -> list[_Side]:
 
 
 def split_keys(rng: jax.Array, parts: list) -> list[jax.Array]:
-  """Returns a random key per sub-batch, which is `rng` if there is only one."""
+  """Returns one random key for each sub-batch.
+
+  A single sub-batch receives `rng` itself.
+  """
   return [rng] if len(parts) == 1 else list(jax.random.split(rng, len(parts)))
 
 

@@ -83,7 +83,7 @@ class Collective:
     return 2 * sent if self.kind == ALL_REDUCE else sent
 
   def seconds(self, accelerator: accelerators.Accelerator) -> float:
-    """Computes the duration in seconds at the data-sheet rates of the links.
+    """Estimates the collective's duration in seconds at data-sheet link rates.
 
     Args:
       accelerator: Accelerator, which specifies the rates of its links.

@@ -120,7 +120,9 @@ def _advise_batch(setup, machine, total, steps, estimate) -> list[str]:
 def memory_per_device(
   setup: training_setup.Setup, steps: list[step_plan.Step]
 ) -> dict[str, int]:
-  """Returns the bytes per device by type of array, and the largest step's peak.
+  """Returns the memory use of a device in bytes, by type of array and in total.
+
+  The total is based on the step with the highest peak.
 
   Args:
     setup: Model, vocabulary, settings and step functions of the run.
@@ -138,7 +140,7 @@ def memory_per_device(
 
 
 def update_fraction(setup: training_setup.Setup) -> float:
-  """Returns the fraction of the train state that is updated on each device."""
+  """Returns the fraction of the train state that each device updates."""
   state = setup.factory.abstract_sharded
   complete = sum(
     leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)

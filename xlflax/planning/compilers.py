@@ -64,7 +64,9 @@ class Compiled:
 
 
 def unavailable_reason(machine: machine_topology.DeviceTopology) -> str:
-  """Returns the reason why the machine's compiler cannot be used, or ''.
+  """Returns the reason why programs cannot be compiled for a machine.
+
+  The reason is '' if the machine's compiler can be used.
 
   Args:
     machine: Target machine, whose devices need not be attached to this host.
@@ -99,7 +101,7 @@ def _package(machine: machine_topology.DeviceTopology) -> str:
 def target_of(
   machine: machine_topology.DeviceTopology,
 ) -> compile_targets.Target:
-  """Returns the platform and GPU capability on which traced code depends."""
+  """Returns the compile target for a machine (platform, GPU capability)."""
   accelerator = machine.accelerator
   return compile_targets.Target(
     machine.platform, accelerator.capability if accelerator else None

@@ -28,7 +28,10 @@ def state_bytes(state: train_state.TrainState) -> dict[str, int]:
 
 
 def replay_bytes(setup: training_setup.Setup) -> dict[str, int]:
-  """Returns the size of the state copy with which checked steps are rerun."""
+  """Returns the size of the copy of the train state that checked steps require.
+
+  Steps that are checked for data corruption are computed again from it.
+  """
   if not setup.settings.sdc_check_every:
     return {}
   return {'replay': bytes_per_device(setup.factory.abstract_sharded)}

@@ -94,7 +94,10 @@ class StepCosts:
   peak_bytes: float
 
   def total(self, field: str) -> float:
-    """Sums a field over all executions of all operations."""
+    """Returns the total of a field, such as 'flops', over all operations.
+
+    Operations that are executed several times count several times.
+    """
     return sum(getattr(o, field) * o.count for o in self.operations)
 
 
@@ -222,7 +225,9 @@ class _Counter:
     return float(np.cumsum(changes).max())
 
   def new_argument(self, size: float) -> _Value:
-    """Returns an argument of the step, which stays in memory for the entire
+    """Returns an array for an argument of the step.
+
+    `peak_bytes` does not count arguments, which stay in memory for the entire
     step.
     """
     value = self.new_array(size)
@@ -230,7 +235,11 @@ class _Counter:
     return value
 
   def new_array(self, size: float, level: int = 0, scope: str = '') -> _Value:
-    """Returns a new array in memory. Updates replace arguments."""
+    """Returns a new array in memory.
+
+    The results of optimizer updates need no memory, because they replace
+    arguments of the step.
+    """
     is_update = bool(scope) and _part_and_phase(scope)[1] == 'update'
     self._sizes.append(0.0 if is_update else size)
     self._first.append(self._clock)
@@ -243,7 +252,7 @@ class _Counter:
       self._last[array] = self._clock
 
   def write(self, value: _Value, aval, scope: str, count: float) -> _Value:
-    """Writes a value to memory and counts the kernel that does this."""
+    """Returns a value as an array in memory, and counts the required kernel."""
     if value.in_memory or not getattr(aval, 'shape', None):
       return value
     # Constants and random bits are computed where they are used.
@@ -595,10 +604,11 @@ def _matmul_rate(arrays) -> float:
 
 
 def misaligned_arrays(equation) -> tuple[str, ...]:
-  """Describes the arrays in a matmul whose rows are misaligned.
+  """Describes those arrays of a matmul that are not aligned in memory.
 
-  Adjacent dimensions of the same role (batch, contracted, free) form one
-  dimension of the matmul, and the last of these is contiguous.
+  The size of their contiguous dimension is not a multiple of 16 bytes. Adjacent
+  dimensions of the same role (batch, contracted, free) form one dimension of
+  the matmul, and the last of these is contiguous.
 
   Args:
     equation: The `dot_general` equation of the matmul.

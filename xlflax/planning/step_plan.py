@@ -1,4 +1,7 @@
-"""Costs of the steps of a run, for each set of objectives that steps train."""
+"""Costs of a run's training steps, separately for each set of objectives.
+
+A step trains one or more objectives of the run's mixture.
+"""
 
 import collections
 import dataclasses
@@ -23,7 +26,7 @@ from xlflax.training.devices import machine_topology
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-  """Costs of the training steps that train a given set of objectives.
+  """Costs of one kind of training step, which trains a given set of objectives.
 
   Attributes:
     fraction: Fraction of the run's steps that train these objectives.

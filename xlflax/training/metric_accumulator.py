@@ -45,7 +45,7 @@ class Sums:
 
 
 class MetricAccumulator:
-  """Accumulator of steps' losses and metrics, which checkpoints contain."""
+  """Accumulator of losses and metrics over steps, saved in checkpoints."""
 
   def __init__(self):
     self._streak = self._unsound = 0

@@ -78,7 +78,9 @@ class Progress:
       )
 
   def begin(self, step: int, loss: float, seconds: float) -> None:
-    """Logs a line about the first step and starts the clocks.
+    """Logs the loss and duration of the first step and starts the clocks.
+
+    The clocks measure the speed and the intervals between log lines.
 
     Args:
       step: Number of steps that are finished.
@@ -99,7 +101,7 @@ class Progress:
       )
 
   def restart(self, step: int) -> None:
-    """Excludes the time up to now (compilation, evaluation) from the speed.
+    """Restarts the speed measurement after a compilation or an evaluation.
 
     Args:
       step: Number of steps that are finished.

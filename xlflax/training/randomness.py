@@ -20,11 +20,11 @@ class Purpose(enum.IntEnum):
 
 
 def purpose_key(seed: int | jax.Array, purpose: Purpose) -> jax.Array:
-  """Returns the random key for a purpose, into which a step can be folded.
+  """Returns the run's random key for a purpose, such as training.
 
-  The key is `fold_in(key(seed), purpose)`. For JAX's default generator, it is
-  computed on the host, because JAX would compile three programs for these two
-  words.
+  Callers can fold the number of a step into the key. The key is
+  `fold_in(key(seed), purpose)`. For JAX's default generator, it is computed on
+  the host, because JAX would compile three programs for these two words.
 
   Args:
     seed: Random seed of the run.

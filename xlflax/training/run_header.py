@@ -262,7 +262,7 @@ def language_warnings(
 def describe_unknown_language(
   subject: str, language: str, vocabulary_languages: Sequence[str]
 ) -> str:
-  """Returns the warning for text in a language without vocabulary.
+  """Returns the warning for text in a language that the vocabulary lacks.
 
   Args:
     subject: Name of the text, such as 'Dataset labeled'.

@@ -123,7 +123,10 @@ class Inputs(NamedTuple):
 
 
 def make_inputs(settings: 'Trainer') -> Inputs:
-  """Returns the inputs of the kind of step that a run executes most often."""
+  """Creates synthetic inputs for the most frequent kind of training step.
+
+  Kinds of steps differ in the objectives that they train.
+  """
   setup = training_setup.Setup(settings)
   active_by_step = [settings.objectives.active(step) for step in range(64)]
   active = max(set(active_by_step), key=active_by_step.count)

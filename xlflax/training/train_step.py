@@ -351,7 +351,7 @@ def metric_prefix(
 
 
 def count_tokens(batch) -> jax.Array:
-  """Counts the tokens that are not padding, as a float32 [].
+  """Counts the tokens that are not padding. The result is a float32 scalar.
 
   The tokens of both sentences of a pair are counted.
   """

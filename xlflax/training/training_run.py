@@ -133,7 +133,10 @@ class TrainingRun:
 
   @contextlib.contextmanager
   def open(self) -> Iterator[None]:
-    """Enters the contexts in which the state is restored, trained and saved."""
+    """Context in which the run is restored, trained and saved.
+
+    It enters the contexts of the compiler and of all hooks.
+    """
     with self._compiler, contextlib.ExitStack() as stack:
       for hook in self.hooks:
         stack.enter_context(hook.running(self))
@@ -182,8 +185,9 @@ class TrainingRun:
         stack.callback(prefetcher.close)
 
   def summary(self) -> dict[str, Any]:
-    """Marks a finished run as such, logs how training ended, and returns
-    results.
+    """Logs how training ended, and returns a summary of the run.
+
+    If the run has reached its last step, it is also recorded as finished.
     """
     finished = self.step >= self.trainer.steps
     if finished and distributed_job.is_lead():
@@ -386,7 +390,7 @@ class TrainingRun:
       self._writer.write(step, **metrics)
 
   def restart_clocks(self) -> None:
-    """Excludes the time up to now from the reported speed."""
+    """Restarts all speed measurements after a compilation or an evaluation."""
     for clock in self.clocks:
       clock.restart(self.step)
 

@@ -119,7 +119,7 @@ class Plateaus:
     self._plateaus = [Plateau(*item) for item in entropies.items()]
 
   def restore(self, records: Iterable[Mapping[str, Any]]) -> None:
-    """Restores the state from the reports that a run has written so far.
+    """Recomputes the plateaus' state from the losses that the run has reported.
 
     Args:
       records: Lines of `metrics.jsonl`, parsed as JSON.
@@ -149,7 +149,10 @@ class Plateaus:
         logging.info('%s', message)
 
   def result(self) -> dict[str, Any]:
-    """Returns each objective's entropy and plateau steps, and logs advice."""
+    """Returns each objective's unigram entropy and the steps of its plateau.
+
+    Advice on plateaus is logged.
+    """
     for plateau in self._plateaus:
       if advice := plateau.advice():
         logging.warning('%s', advice)

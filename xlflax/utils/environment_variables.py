@@ -37,7 +37,9 @@ _RECORDED = (
 
 
 def check_variables(environment: Mapping[str, str]) -> None:
-  """Checks that JAX's types and random numbers have their defaults.
+  """Checks that environment variables do not change JAX's global defaults.
+
+  The defaults concern data types, random numbers and compilation.
 
   Args:
     environment: Environment variables of the process.
@@ -76,7 +78,7 @@ def read_xla_flags(environment: Mapping[str, str]) -> list[str]:
 
 
 def recorded_variables(environment: Mapping[str, str]) -> dict[str, str]:
-  """Returns the variables that can affect the numerical results of a run.
+  """Returns the environment variables that can affect numerical results.
 
   If XLA_FLAGS is the path of a file, its value is the content of the file.
   """

@@ -137,7 +137,7 @@ class XlflaxError(Exception):
 
   @property
   def parts(self) -> dict[str, str | int]:
-    """Exit status and the fields of the message that are not None, by name."""
+    """Exit status, and those fields of the message that are set, by name."""
     named = ('what', 'got', 'expected', 'where', 'fix')
     fields = {name: getattr(self, name) for name in named}
     return {k: str(v) for k, v in fields.items() if v is not None} | {
@@ -199,7 +199,7 @@ def field_location(owner: object, name: str) -> str:
 
 
 def describe_problem(error: XlflaxError) -> str:
-  """Returns an error's problem and value, without the location and the hint.
+  """Formats an error's message and value, without its location and hint.
 
   Args:
     error: The error to describe, for example in a list of problems.
@@ -321,7 +321,11 @@ def system_reason(error: BaseException) -> str | None:
 
 
 def error_reason(error: BaseException) -> str:
-  """Returns an error's text without its paths, which may contain any words."""
+  """Returns the text of an error that is searched for known phrases.
+
+  For an `XlflaxError`, it is only the value, because the paths in other fields
+  could contain such a phrase by chance.
+  """
   return str(error.got if isinstance(error, XlflaxError) else error)
 
 
@@ -358,11 +362,11 @@ class CacheError(XlflaxError):
 
 
 class CheckpointError(XlflaxError):
-  """Error for a checkpoint that cannot be written, read or matched."""
+  """Error for a checkpoint that cannot be saved, loaded or used by a model."""
 
 
 class RunDirectoryError(XlflaxError):
-  """Error for a model directory with no run or a different configuration."""
+  """Error for a directory without a run, or with a run of other settings."""
 
 
 class TrainingError(XlflaxError):
@@ -370,4 +374,4 @@ class TrainingError(XlflaxError):
 
 
 class AnalysisError(XlflaxError):
-  """Error for hidden states, pairs or a dictionary that cannot be analyzed."""
+  """Error if an analysis cannot use its hidden states, pairs or dictionary."""

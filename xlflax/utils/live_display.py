@@ -42,7 +42,7 @@ def is_live() -> bool:
 
 
 def write_lines(text: str) -> None:
-  """Writes lines to standard error, above the live line if there is one."""
+  """Writes lines to standard error, above the progress line if one is shown."""
   bars = _bars
   if bars is None:
     sys.stderr.write(f'{text}\n')
@@ -77,7 +77,7 @@ class Line:
 
   @property
   def is_open(self) -> bool:
-    """True if the line is on a terminal, possibly hidden by a later line."""
+    """True if the line is open on a terminal, even if a newer line hides it."""
     return _bars is not None and self._task in _lines
 
   def show(
@@ -96,7 +96,7 @@ class Line:
       )
 
   def close(self) -> None:
-    """Removes the line from the screen and shows the previous one."""
+    """Removes this line from the screen and shows the line opened before it."""
     if self._task is None or not self.is_open:
       return
     _lines.remove(self._task)

@@ -80,7 +80,7 @@ def _similar_languages(got: str, codes: list[str]) -> list[str]:
 
 
 def suggest_languages(got: Iterable[str], codes: Iterable[str]) -> str | None:
-  """Suggests codes for all languages that are not in `codes`.
+  """Suggests valid language codes in place of those that are unknown.
 
   Args:
     got: The languages that were passed, which may be unknown.

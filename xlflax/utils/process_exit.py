@@ -17,13 +17,16 @@ def is_command() -> bool:
 
 
 def start_command() -> None:
-  """Declares that the process will be ended by `end_command`."""
+  """Declares that this process runs one command, which `end_command` ends."""
   global _is_command
   _is_command = True
 
 
 def abandon_thread(thread: threading.Thread) -> None:
-  """Registers a thread in native code for which the process does not wait."""
+  """Registers a thread for which the process does not wait when it exits.
+
+  The thread executes native code.
+  """
   _abandoned_threads.append(thread)
 
 
@@ -53,10 +56,11 @@ def _wait_for_processes() -> None:
 
 
 def end_command(status: int) -> int:
-  """Returns the status, or exits immediately if abandoned threads still run.
+  """Returns the exit status, or ends the process if a thread is still running.
 
-  If native code in such a thread returned while Python shuts down, the process
-  would be aborted.
+  Only threads that were passed to `abandon_thread` are considered. If native
+  code in such a thread returned while Python shuts down, the process would be
+  aborted.
 
   Args:
     status: The exit status of the command.

@@ -23,7 +23,7 @@ _current: contextvars.ContextVar[str | None] = contextvars.ContextVar(
 
 @contextlib.contextmanager
 def progress_name(what: str) -> Iterator[None]:
-  """Context that sets the name under which reading batches is reported.
+  """Context in which reading batches is reported as progress of an operation.
 
   Outside of this context, reading is not reported. A terminal shows the name
   even while nothing is counted.
@@ -41,7 +41,7 @@ def progress_name(what: str) -> Iterator[None]:
 
 
 def current_progress_name() -> str | None:
-  """Returns the name set by `progress_name`, or None."""
+  """Returns the operation's name in the current `progress_name`, or None."""
   return _current.get()
 
 
@@ -78,7 +78,7 @@ class Progress:
       self._line.close()
 
   def reach(self, done: float, total: float) -> None:
-    """Sets the number of finished units and the total."""
+    """Sets the number of finished units, such as sentences, and the total."""
     self._total = total
     if not self._done:  # The speed excludes what was done before the start.
       self._first = done

@@ -89,7 +89,10 @@ def check_stop_request() -> None:
 
 
 def is_handled(number: int) -> bool:
-  """Returns False for a SIGHUP that `nohup` ignores, and True otherwise."""
+  """Returns whether a signal is handled.
+
+  A SIGHUP that `nohup` ignores is not.
+  """
   ignored = signal.getsignal(number) is signal.SIG_IGN
   return not (ignored and number == signal.SIGHUP)
 
@@ -162,7 +165,7 @@ def _raise_stopped(number: int, frame: FrameType | None) -> None:
 
 
 def raise_again(error: Stopped) -> None:
-  """Resends a signal that Python dropped together with its exception.
+  """Sends a signal to this process again, after Python ignored its exception.
 
   Args:
     error: Exception for the signal, raised in a place where Python ignores
@@ -176,7 +179,10 @@ def raise_again(error: Stopped) -> None:
 
 
 def describe_stop(error: KeyboardInterrupt) -> str:
-  """Returns 'interrupted' or a text such as 'stopped by SIGTERM'."""
+  """Describes the signal that ended a command, as in 'stopped by SIGTERM'.
+
+  The description of SIGINT is 'interrupted'.
+  """
   if isinstance(error, Stopped) and error.number != signal.SIGINT:
     return f'stopped by {error.number.name}'
   return 'interrupted'

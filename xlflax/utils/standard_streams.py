@@ -152,7 +152,10 @@ class _File(io.FileIO):
     )
 
   def write(self, content: Any) -> int:
-    """Writes the content, or drops it if it cannot be written."""
+    """Writes the content, or drops it after an error that is to be ignored.
+
+    Such errors are a missing reader and, depending on the stream, a full disk.
+    """
     try:
       return super().write(content)  # type: ignore[return-value]
     except OSError as error:

@@ -92,7 +92,9 @@ def find_imports(module: str) -> set[str]:
 
 
 def to_absolute(module: str) -> str:
-  """Returns a module that other working directories can import, if possible.
+  """Makes a module's path absolute, and returns importable names unchanged.
+
+  A module with an absolute path can be imported in any working directory.
 
   Args:
     module: An importable name, which is returned unchanged, or a path.

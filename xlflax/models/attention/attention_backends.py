@@ -159,7 +159,7 @@ class Case(NamedTuple):
   def from_arrays(
     cls, query, key, mask, *, bias, dropout_rate: float
   ) -> 'Case':
-    """Returns an attention call's properties on the current target.
+    """Creates the `Case` of an attention call on the current target.
 
     Args:
       query: Queries of shape [B, T, N, D].

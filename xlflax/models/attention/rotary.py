@@ -22,7 +22,10 @@ class Rotation(NamedTuple):
 def rotary_angles(
   positions: jax.Array, *, dim: int, theta: float, factor: float = 1.0
 ) -> Rotation:
-  """Returns the angles p / factor / theta^(2i / D) (section 3.2.2).
+  """Computes the cosines and sines of the RoPE angles at each position.
+
+  The angle of position p and feature pair i is p / factor / theta^(2i / D)
+  (section 3.2.2).
 
   Args:
     positions: Positions p, int32 of shape [B or 1, T].

@@ -29,7 +29,7 @@ class Hypotheses(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Stepper:
-  """Model with its parameters, decoding options and decoder inputs.
+  """Token-by-token decoder, which consists of a model, parameters and options.
 
   Attributes:
     model: `EncoderDecoder` model to decode with.

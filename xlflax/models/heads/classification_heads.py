@@ -1,4 +1,4 @@
-"""Classification heads as functions of parameters and hidden states.
+"""Functions that apply a classification head to hidden states.
 
 The parameters of a head are `{'output': {'kernel' [H, C], 'bias' [C]}}`. A
 layer `'dense'` (`kernel` [H, H], optionally `bias` [H]) and an activation may
@@ -39,7 +39,7 @@ def pool_first_position(
   activation: str = 'tanh',
   epsilon: float = 1e-5,
 ) -> jax.Array:
-  """Applies the head's hidden layers to the first position's state.
+  """Applies a head's hidden layers to the hidden state of the first position.
 
   Args:
     head: Parameters of the classification head.

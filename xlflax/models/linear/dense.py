@@ -28,7 +28,7 @@ def constrain_sharding(states: jax.Array, *axes: str | None) -> jax.Array:
 def constrain_like_weights(
   states: jax.Array, width: tuple[str, ...], *axes: str
 ) -> jax.Array:
-  """Constrains an array's sharding such that the axis 'embed' takes precedence.
+  """Constrains an array's sharding such that its width is sharded like weights.
 
   Mesh axes that shard the width do not shard the batch, in contrast to the
   sharding of activations.
@@ -146,7 +146,7 @@ def on_several_accelerators() -> bool:
 
 
 def gather_output_table(table: jax.Array, dtype: jnp.dtype) -> jax.Array:
-  """Returns an output table [V, H] in float32, gathered along its width.
+  """Gathers the width of a sharded output table [V, H] in float32.
 
   Accelerators exchange the table in the compute dtype, to which its values are
   rounded. On one device and on CPUs, the values are not rounded, because
@@ -185,7 +185,7 @@ _gather_table.defvjp(_gather_table_forward, _gather_table_backward)
 def order_gradients(
   states: jax.Array, weights: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns both arguments, and delays the backward pass of `states`.
+  """Returns its arguments unchanged, and orders their backward passes.
 
   The backward pass of `states` starts only after the devices have summed the
   gradient of `weights`. XLA:GPU would otherwise schedule a sum that is used

@@ -62,7 +62,7 @@ def log_bucket(distance: jax.Array, *, buckets: int, maximum: int) -> jax.Array:
 
 
 class RelativeEmbeddings(nn.Module):
-  """Distance embeddings, and the table rows that a batch looks up."""
+  """Embeddings of relative distances, and their lookup by query and key."""
 
   config: encoder_config.EncoderConfig
 

@@ -87,7 +87,7 @@ def relative_buckets(
   causal: bool,
   config: encoder_decoder_config.EncoderDecoderConfig,
 ) -> jax.Array:
-  """Returns the relative position table's row for each query and key.
+  """Returns the row of the relative position table for each query and key.
 
   Half of the rows are for exact distances. The distances of the other half grow
   logarithmically up to `relative_max_distance`. Larger distances share the last

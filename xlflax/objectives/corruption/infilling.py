@@ -182,10 +182,11 @@ def begins_word(token_ids, vocabulary: VocabularySpec) -> jax.Array:
 
 
 def permute_sentences(rows, rng: jax.Array, vocabulary: VocabularySpec):
-  """Permutes the sentences within sequences `<s> a </s> b c </s>`.
+  """Randomly permutes the sentences of each sequence.
 
-  A sentence ends with its </s>. Before: token_ids [[1, 7, 2, 8, 9, 2, 0]].
-  After: the same ids, or [[1, 8, 9, 2, 7, 2, 0]].
+  A sequence has the format `<s> a </s> b c </s>`, in which each sentence ends
+  with its </s>. Before: token_ids [[1, 7, 2, 8, 9, 2, 0]]. After: the same ids,
+  or [[1, 8, 9, 2, 7, 2, 0]].
 
   Args:
     rows: Sequences, each of which consists of one segment.

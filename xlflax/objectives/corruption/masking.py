@@ -154,7 +154,7 @@ def _uniform(rng: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 def random_order(
   rng: jax.Array, first: jax.Array, words: jax.Array | None = None
 ) -> jax.Array:
-  """Returns random orders of positions in which those in `first` come first.
+  """Shuffles the positions of each sequence but puts those in `first` first.
 
   The function sorts one uint32 per position, which consists of a bit for
   membership in `first`, random bits, and the position in the lowest bits.
@@ -184,7 +184,9 @@ def random_order(
 
 
 def check_bound(name: str, value: Any, bound: float | None) -> None:
-  """Checks the upper bound of a field that is a constant or a schedule.
+  """Checks a field against its upper bound.
+
+  The field is a constant or a schedule, and a schedule must have a bound.
 
   Args:
     name: Name of the field. The upper bound is the field `max_<name>`.
@@ -242,14 +244,17 @@ class MaskingPolicy:
 
   @property
   def largest_ratio(self) -> float:
-    """Largest mask ratio, which determines the number of slots."""
+    """Largest mask ratio, which determines the number of masked tokens."""
     if self.max_mask_ratio is not None:
       return self.max_mask_ratio
     assert not callable(self.mask_ratio)  # Checked in `__post_init__`.
     return self.mask_ratio
 
   def num_slots(self, length: int) -> int:
-    """Returns K = ceil(largest_ratio * length), at least 1."""
+    """Returns the maximum number of masked tokens in a sequence.
+
+    It is K = ceil(largest_ratio * length), but at least 1 and at most `length`.
+    """
     slots = math.ceil(round(self.largest_ratio * length, 6))
     return min(max(slots, 1), length)
 

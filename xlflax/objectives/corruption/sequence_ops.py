@@ -87,7 +87,9 @@ def merge_segments(rows):
 def make_sequences(
   token_ids: jax.Array, lengths: jax.Array, languages: jax.Array
 ):
-  """Creates single-segment sequences with all keys of a batch.
+  """Creates a batch of sequences, each of which consists of one segment.
+
+  The batch contains token ids, segment ids, positions and language ids.
 
   Args:
     token_ids: Token ids, int32 [B, L].

@@ -94,7 +94,10 @@ class _Chunks(NamedTuple):
     ).reshape(array.shape)
 
   def is_new(self, i):
-    """Returns a mask of chunk i's rows that are not in an earlier chunk."""
+    """Returns a mask of the rows of chunk i that no earlier chunk contains.
+
+    The last chunk can overlap with the chunk before it.
+    """
     if self.groups > 1:
       return jnp.ones(self.size, bool)
     return self._start(i) + jnp.arange(self.size) >= i * self.size

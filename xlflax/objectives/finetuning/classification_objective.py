@@ -40,7 +40,7 @@ class Classification(finetuning.FineTuning):
     object.__setattr__(self, 'labels', check_labels(self.labels, self))
 
   def check_dataset(self, dataset) -> None:
-    """Checks a dataset's batches, and that it has the same class names."""
+    """Checks the batches of a dataset. Its class names must equal `labels`."""
     super().check_dataset(dataset)
     batch_requirements.check_class_names(
       dataset, 'labels', self.labels, objective=self.name

@@ -91,7 +91,10 @@ class DependencyParsing(finetuning.FineTuning):
       )
 
   def check_dataset(self, dataset) -> None:
-    """Checks a dataset's batches, and that it has the same relation names."""
+    """Checks the batches of a dataset.
+
+    Its relation names must equal `relations`.
+    """
     super().check_dataset(dataset)
     batch_requirements.check_class_names(
       dataset, 'relations', self.relations, objective=self.name

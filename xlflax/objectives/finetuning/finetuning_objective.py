@@ -160,7 +160,10 @@ class FineTuning(objective_base.Objective):
     return Pooling.LAST if pooling is None else pooling
 
   def check_dataset(self, dataset) -> None:
-    """Checks the dataset's batches. PLUG_IN also requires paired sequences."""
+    """Checks the batches of a dataset.
+
+    PLUG_IN features require paired sequences.
+    """
     super().check_dataset(dataset)
     if self.features is Features.PLUG_IN:
       batch_requirements.check_batches(
@@ -191,7 +194,7 @@ class FineTuning(objective_base.Objective):
     return params['heads'][self.name]
 
   def width(self, model) -> int:
-    """Returns the feature width W, which is H, or 2 H with PLUG_IN."""
+    """Returns the width W of the head's input: H, or 2 H with PLUG_IN."""
     hidden = body_config(model).hidden_dim
     return hidden if self.features is Features.PLUG_OUT else 2 * hidden
 

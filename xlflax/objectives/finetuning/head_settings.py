@@ -24,7 +24,7 @@ class Features(enum.StrEnum):
 
 
 class StatesFrom(enum.StrEnum):
-  """Component of an encoder-decoder that provides the hidden states."""
+  """Component of an encoder-decoder whose hidden states a head reads."""
 
   ENCODER = 'encoder'
   DECODER = 'decoder'

@@ -36,7 +36,10 @@ class SequenceRegression(sequence_classification.SequenceClassification):
     finetuning.FineTuning.__post_init__(self)
 
   def check_dataset(self, dataset) -> None:
-    """Checks the dataset's batches. There are no class names to check."""
+    """Checks the batches of a dataset.
+
+    Regression has no class names to check.
+    """
     finetuning.FineTuning.check_dataset(self, dataset)
 
   @property

@@ -115,9 +115,9 @@ class CrossAttentionMLM(MaskedLM):
     return objective_metrics.add_outputs(outputs)
 
   def memory(self, states: list[jax.Array]) -> list[jax.Array]:
-    """Returns the hidden states [N, T, H] to which the paired text attends.
+    """Returns the states [N, T, H] as constants for cross-attention.
 
-    These states are constants.
+    The paired texts attend to these hidden states.
     """
     return jax.lax.stop_gradient(states)
 

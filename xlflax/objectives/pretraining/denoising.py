@@ -75,7 +75,7 @@ class SpanCorruption(SequenceToSequence):
     )
 
   def longest_row(self, length: int) -> int:
-    """Returns the larger of the static lengths of inputs and targets."""
+    """Returns the length of the inputs or targets, whichever is greater."""
     return max(self.policy.lengths(_text_length(length)))
 
   def rows(

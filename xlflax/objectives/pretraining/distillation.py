@@ -92,7 +92,9 @@ class Distillation(objective_base.Objective):
     return masked_lm.make_masked_lm(self)
 
   def init_state(self, model, params, vocabulary) -> Any:
-    """Returns zeros in the teacher's shapes, which `load_state` replaces.
+    """Returns a state of zeros with the shapes of the teacher's parameters.
+
+    `load_state` replaces the zeros.
 
     Raises:
       RunDirectoryError: If the teacher's directory is not a run.

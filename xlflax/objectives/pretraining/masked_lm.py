@@ -26,7 +26,9 @@ from xlflax.utils import class_registry, validation
 
 
 class LogitPositions(enum.Enum):
-  """Positions at which logits are computed, which does not affect the loss.
+  """Positions at which logits are computed.
+
+  The loss is the same for all values.
 
   Attributes:
     MASKED: Only the selected positions, which is much cheaper.
@@ -218,7 +220,9 @@ class MaskedLM(objective_base.Objective):
   def score_masked_tokens(
     self, model, params, batch, context: objective_base.ObjectiveContext
   ):
-    """Masks sequences that use the same parameters and scores the predictions.
+    """Masks tokens of single sequences and scores the model's predictions.
+
+    All sequences must use the same language-specific parameters.
 
     Args:
       model: Encoder that predicts the masked tokens.

@@ -119,7 +119,7 @@ class ReplacedTokenDetection(objective_base.Objective):
     )
 
   def generator_module(self, model) -> encoder.Encoder:
-    """Returns the generator with the model's vocabulary sizes.
+    """Returns the generator, configured for the model's vocabulary.
 
     Raises:
       ConfigError: If the embeddings cannot be shared.

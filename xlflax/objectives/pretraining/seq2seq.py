@@ -24,7 +24,7 @@ from xlflax.utils import class_registry, errors, validation
 
 
 class SourceSymbols(enum.Enum):
-  """Format of the special symbols in the encoder's input.
+  """Special symbols that surround the text x in the encoder's input.
 
   Attributes:
     BOS: `<s> x </s>`, the format of the dataset.
@@ -151,7 +151,7 @@ class SequenceToSequence(objective_base.Objective):
 
 
 def with_symbols(rows, symbols: SourceSymbols, vocabulary):
-  """Replaces the special symbols of sequences `<s> x </s>`.
+  """Converts the special symbols of sequences `<s> x </s>` to another format.
 
   For LANGUAGE_SUFFIX and a language with symbol 5, token_ids [[1, 7, 2, 0]]
   become [[7, 2, 5, 0]].

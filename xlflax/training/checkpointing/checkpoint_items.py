@@ -83,7 +83,7 @@ class _SealingMixin:
   about: dict[str, Any] = {}
 
   def finalize(self, directory) -> None:
-    """Completes an item and writes its files' digests."""
+    """Completes a checkpoint item and writes the digests of its files."""
     is_first = jax.process_index() == 0
     if is_first:
       paths.wait_until_listed(paths.to_path(directory))
@@ -108,19 +108,19 @@ class SealedJson(_SealingMixin, ocp.JsonCheckpointHandler):
 @ocp.args.register_with_handler(SealedArrays, for_save=True, for_restore=True)
 @dataclasses.dataclass
 class SaveArrays(ocp.args.StandardSave):
-  """Orbax save arguments for `SealedArrays`."""
+  """Orbax arguments for saving an item with the handler `SealedArrays`."""
 
 
 @ocp.args.register_with_handler(SealedTree, for_save=True, for_restore=True)
 @dataclasses.dataclass
 class SaveTree(ocp.args.PyTreeSave):
-  """Orbax save arguments for `SealedTree`."""
+  """Orbax arguments for saving an item with the handler `SealedTree`."""
 
 
 @ocp.args.register_with_handler(SealedJson, for_save=True, for_restore=True)
 @dataclasses.dataclass
 class SaveJson(ocp.args.JsonSave):
-  """Orbax save arguments for `SealedJson`."""
+  """Orbax arguments for saving an item with the handler `SealedJson`."""
 
 
 def make_handlers(save_concurrent_gb: int | None) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def make_handlers(save_concurrent_gb: int | None) -> dict[str, Any]:
 
 
 def split_params(params: Any) -> dict[str, Any]:
-  """Returns the parts of a parameter tree by the item that contains them.
+  """Splits a parameter tree by the checkpoint items that contain its parts.
 
   The item 'adapters' exists only if the parameters contain adapters.
 
@@ -181,7 +181,7 @@ def has_adapters(checkpoint: pathlib.Path) -> bool:
 
 
 def item_of(checkpoint: pathlib.Path, parameter: str) -> str:
-  """Returns the name of the item that contains a parameter."""
+  """Returns the name of the checkpoint item that contains a parameter."""
   is_adapter = adapter_config.adapter_name(parameter) is not None
   return ADAPTERS if is_adapter and has_adapters(checkpoint) else PARAMS
 
@@ -214,7 +214,7 @@ def read_meta(checkpoint: pathlib.Path) -> dict[str, Any]:
 
 
 def strip_meta(meta: dict[str, Any]) -> dict[str, Any]:
-  """Removes the entries added by `make_meta` from the metadata."""
+  """Returns the metadata without the entries that `make_meta` adds."""
   return {
     key: value for key, value in meta.items() if key not in (_FILES, _SCORED)
   }
@@ -236,7 +236,7 @@ def make_meta(
 
 
 def read_run_files(checkpoint: pathlib.Path) -> dict[str, str]:
-  """Returns the run's small files, as they were when a checkpoint was written.
+  """Returns the copies of the run's small files that a checkpoint contains.
 
   Args:
     checkpoint: Directory that contains a finished checkpoint.
@@ -251,7 +251,9 @@ def read_run_files(checkpoint: pathlib.Path) -> dict[str, str]:
 
 
 def expected_score(checkpoint: pathlib.Path) -> str | None:
-  """Returns the text that `SCORE` must contain, or None if no score was saved.
+  """Returns the text that a checkpoint's `SCORE` file must contain.
+
+  Returns None if no score was saved.
 
   Raises:
     OSError, ValueError: If `meta` is unreadable.
@@ -261,7 +263,10 @@ def expected_score(checkpoint: pathlib.Path) -> str | None:
 
 
 def find_score_problem(checkpoint: pathlib.Path) -> str:
-  """Returns a description of a problem with the `SCORE` file, or ''."""
+  """Describes a problem with a checkpoint's `SCORE` file.
+
+  Returns '' if there is no problem.
+  """
   try:
     expected_text = expected_score(checkpoint)
   except (OSError, ValueError, RecursionError):
@@ -344,7 +349,7 @@ def verify_items(
 
 
 def verify_description(checkpoint: pathlib.Path, item: str) -> None:
-  """Verifies an item's small files, which describe its arrays.
+  """Verifies the metadata files that describe a checkpoint item's arrays.
 
   Raises:
     CheckpointError: If files have changed or are missing.

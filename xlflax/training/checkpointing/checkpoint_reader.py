@@ -296,7 +296,7 @@ def restore_params(model_dir: str | pathlib.Path, step: int, abstract) -> Any:
 
 
 def restore_subtree(checkpoint: pathlib.Path, item: str, abstract) -> Any:
-  """Restores some of an item's arrays, each directly with its sharding.
+  """Restores a part of a checkpoint item. Each array is read with its sharding.
 
   This function does not verify the files. Call `verify_checkpoint` first.
 
@@ -334,7 +334,7 @@ def _restore_item(checkpoint: pathlib.Path, item: str, abstract) -> Any:
 
 
 def make_train_item(state: train_state.TrainState) -> dict[str, Any]:
-  """Returns the content of the `train` item, which excludes the parameters."""
+  """Returns the content of the checkpoint item `train`, without parameters."""
   return {
     'step': state.step,
     'opt_state': state.opt_state,

@@ -143,7 +143,7 @@ def config_identity(value: Any) -> dict[str, Any]:
 
 
 def identity_of_description(description: Any) -> dict[str, Any]:
-  """Returns a run's `config_identity`, given its `to_json_config`."""
+  """Returns a run's `config_identity` from its JSON description."""
   return dict(_flatten(description, ''))
 
 
@@ -179,7 +179,10 @@ def config_difference(old: Any, new: Any) -> list[str]:
 
 
 def described_fields(cls_or_value: Any) -> list[dataclasses.Field]:
-  """Returns the fields of a dataclass or Linen module that are described."""
+  """Returns the fields that the JSON description of an object contains.
+
+  The object is a dataclass or a Linen module, or one of these classes.
+  """
   cls = cls_or_value if isinstance(cls_or_value, type) else type(cls_or_value)
   skipped = ('parent', 'name') if issubclass(cls, nn.Module) else ()
   return [

@@ -68,7 +68,7 @@ def check_directory(
   vocabulary: pathlib.Path,
   fingerprint: Mapping[str, Any],
 ) -> None:
-  """Raises an error in every process if the directory is another run's."""
+  """Raises an error in all processes if another run owns the directory."""
   directory = setup.model_dir
   run_directory.check_run_directory(
     directory, setup.description, on_config_mismatch=_other_config(setup)

@@ -19,7 +19,7 @@ Inputs = Mapping[str, Mapping[str, Any]]
 
 
 def collect_inputs(trainer) -> dict[str, dict[str, Any]]:
-  """Returns the settings that convert labeled examples to model inputs.
+  """Returns the settings by which datasets convert labeled examples to inputs.
 
   Args:
     trainer: `Trainer` of the run.

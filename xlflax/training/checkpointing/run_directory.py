@@ -249,9 +249,10 @@ def new_run_id() -> str:
 
 
 def content_identity(model_dir: str | pathlib.Path) -> str | None:
-  """Returns the text 'run ID', which identifies a run even if it is moved.
+  """Returns an identifier of a run that does not depend on its location.
 
-  Returns None if the identifier of the run cannot be read.
+  For example, 'run 3f2a…'. Returns None if the identifier of the run cannot be
+  read.
   """
   try:
     run = run_id(paths.to_path(model_dir))
@@ -408,7 +409,9 @@ def record_vocabulary(model_dir: pathlib.Path) -> None:
 def copy_origin(
   sources: Iterable[str | pathlib.Path], model_dir: pathlib.Path
 ) -> None:
-  """Copies the records of the published model and of its sentence embeddings.
+  """Copies the records about the published model on which a run is based.
+
+  They identify the model and define its sentence embeddings.
 
   Args:
     sources: Model directories from which parameters are initialized. The first
@@ -427,9 +430,10 @@ def copy_origin(
 
 
 def read_trainer(model_dir: pathlib.Path) -> dict[str, Any]:
-  """Returns the trainer settings of a run, or of the first of averaged runs.
+  """Returns the trainer settings that are recorded in a model directory.
 
-  Returns {} if the directory contains no trainer settings.
+  For the mean of several runs, they are the settings of the first run. Returns
+  {} if the directory contains no trainer settings.
   """
   for name in (TRAINER, AVERAGED):
     if (model_dir / name).exists():

@@ -52,7 +52,7 @@ DEFAULT_RULES: Rules = (
 
 
 class TensorSplits(enum.Enum):
-  """Types of arrays that are split along the tensor axis."""
+  """Arrays that are sharded along the tensor axis of the mesh."""
 
   LAYERS = 'layers'  # Parameters and the computation inside a layer.
   PARAMETERS = 'parameters'  # Parameters and the batch: a second FSDP axis.
@@ -252,7 +252,9 @@ class Partitioner:
     return unsplit
 
   def kept_whole(self, boxed) -> list['Unsharded']:
-    """Returns the dimensions that stay unsplit because they are not divisible.
+    """Returns the parameter dimensions that are not split over devices.
+
+    The number of devices along their mesh axes does not divide their sizes.
 
     Args:
       boxed: Tree of arrays or ShapeDtypeStructs that are boxed with their
@@ -301,7 +303,9 @@ class Partitioner:
 
 
 class Unsharded(NamedTuple):
-  """A dimension that is not split because its size is not divisible.
+  """Dimension of a parameter that is not split over devices.
+
+  The number of devices along its mesh axes does not divide its size.
 
   Attributes:
     name: Name of the parameter that has the dimension.

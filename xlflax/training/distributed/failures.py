@@ -221,10 +221,11 @@ class FailureMonitor:
     self._call_roll(failure)
 
   def end_after_lost_connection(self, error: BaseException) -> NoReturn:
-    """Ends all processes after an error recognized by `is_lost_process`.
+    """Ends all processes of the job after the connection to one was lost.
 
-    If the lost process has reported its own failure, this process exits as
-    required by that failure.
+    `is_lost_process` recognizes the errors that report this. If the lost
+    process has reported its own failure, this process exits as required by that
+    failure.
     """
     failure = {
       'process': self.process_id,

@@ -17,7 +17,7 @@ class Activity(enum.Enum):
 
   @property
   def description(self) -> str:
-    """Present participle that names the activity in messages."""
+    """Description for messages, such as 'writing a checkpoint'."""
     return _DESCRIPTIONS[self]
 
 
@@ -33,7 +33,7 @@ _LOST = 'lost'  # Work after the last checkpoint of an earlier process.
 
 
 class Activities:
-  """Time that a run spends on each activity, including earlier processes.
+  """Time that a run spends on each activity, including before it was resumed.
 
   Attributes:
     current: Activity on which the run currently spends its time.
@@ -102,7 +102,10 @@ class Activities:
     return f'{self.current.description}{detail} for {duration:.0f} s'
 
   def seconds(self) -> dict[str, float]:
-    """Returns the seconds spent on each activity and on 'lost' work."""
+    """Returns the seconds spent on each activity.
+
+    Work after the last checkpoint of an earlier process is counted as 'lost'.
+    """
     name = self.current.value
     current_seconds = self._seconds[name] + self.clock() - self.since
     return self._seconds | {name: current_seconds}

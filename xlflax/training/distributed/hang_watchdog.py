@@ -66,7 +66,9 @@ class Watchdog:
       self._thread.join(timeout=10)
 
   def background_write(self, is_writing: Callable[[], bool]) -> None:
-    """Starts or ends the time limit of a checkpoint write in the background.
+    """Starts or clears the time limit for a checkpoint write in the background.
+
+    The limit starts if a checkpoint is being written, and is cleared otherwise.
 
     Args:
       is_writing: Function that returns whether a checkpoint is being written.

@@ -1,4 +1,4 @@
-"""Time lost by failures of a job's earlier processes, by phase.
+"""Time that a run lost because its processes failed, by phase of the restart.
 
 A launcher that restarts the processes passes the failures, and the times at
 which it noticed them and started the new processes, in an environment variable.
@@ -54,9 +54,10 @@ class Restart:
     self._restored_cpu_time = time.process_time()
 
   def costs(self, step: int) -> dict[str, float | str] | None:
-    """Returns the seconds lost per phase, once the lost steps were repeated.
+    """Returns the time lost by failures in seconds, by phase of the restart.
 
-    Values with the prefix 'processor/' are CPU seconds of this process.
+    It is known as soon as the lost steps were repeated. Values with the prefix
+    'processor/' are CPU seconds of this process.
 
     Args:
       step: Number of steps that are finished.
@@ -95,7 +96,7 @@ class Restart:
 
 
 def format_restart_costs(costs: Mapping[str, Any]) -> str:
-  """Formats the result of `Restart.costs` as a single line."""
+  """Formats the costs of a restart (see `Restart.costs`) as a single line."""
   phases = ', '.join(
     f'{name} {costs[name]:.1f} s'
     for name in ('agree', 'start', 'restore', 'compile', 'repeat')

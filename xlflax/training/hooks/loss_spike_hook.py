@@ -50,11 +50,11 @@ class LossSpikeHook(hook_base.Hook):
     self._rewinds = (-1, 0)
 
   def limit_of(self, active: tuple[int, ...]) -> float:
-    """Returns the largest loss of some objectives that is not yet a spike."""
+    """Returns the loss above which a step of some objectives is a spike."""
     return self._limits.get(_key(active), math.inf)
 
   def wrap_train_step(self, run, train_step, active):
-    """See base class. Passes the limit to steps if spikes are skipped."""
+    """See base class. Passes the loss limit to steps that skip loss spikes."""
     del run
     arguments = step_arguments(self._options, self.limit_of(active))
     if not arguments:

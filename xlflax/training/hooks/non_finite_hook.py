@@ -40,7 +40,9 @@ def check_finite_step(
   trainer: 'Trainer',
   last_good: Callable[[], int | None],
 ) -> None:
-  """Raises an error if parameters or too many steps are not finite.
+  """Raises an error for non-finite parameters or too many non-finite steps.
+
+  A step is not finite if its loss or the gradient is not finite.
 
   Args:
     sums: Sums of the steps' losses and metrics since the last report.

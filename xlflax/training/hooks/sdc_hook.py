@@ -61,7 +61,7 @@ class SilentDataCorruptionHook(hook_base.Hook):
     )
 
   def wrap_train_step(self, run, train_step, active):
-    """See base class. Wraps the steps that are computed twice."""
+    """See base class. Steps that are due are computed twice and compared."""
     step = run.step + 1
     if not self.is_due(step):
       return train_step
@@ -73,7 +73,7 @@ class SilentDataCorruptionHook(hook_base.Hook):
     return True
 
   def is_due(self, step: int) -> bool:
-    """Returns whether the step with this number is computed twice."""
+    """Returns whether a step is computed twice to detect data corruption."""
     return bool(self._every) and step % self._every == 0
 
   def compute_twice(
@@ -86,10 +86,10 @@ class SilentDataCorruptionHook(hook_base.Hook):
       active: Indices of those objectives in the mixture that the step trains.
       step: Number of the step.
       state: Train state before the step.
-      *rest: Batches, and further arguments of the step.
+      *args: Batches, and further arguments of the step.
 
     Returns:
-      `train_step(state, *rest)`.
+      `train_step(state, *args)`.
 
     Raises:
       TrainingError: If the results or the replicas differ. The status is
@@ -206,7 +206,7 @@ class _Digests(NamedTuple):
   parts: tuple[tuple[array_checksums.Digester, np.ndarray], ...]
 
   def compare(self, other: '_Digests') -> '_Mismatches':
-    """Finds the arrays and devices whose checksums differ from `other`."""
+    """Finds the arrays and devices on which checksums differ from `other`."""
     pairs = zip(self.parts, other.parts, strict=True)
     return self._mismatches(
       [digests != other_digests for (_, digests), (_, other_digests) in pairs]
@@ -246,7 +246,7 @@ class _Mismatches(NamedTuple):
   devices: np.ndarray
 
   def describe(self, hosts: Sequence[str]) -> str:
-    """Describes the arrays and devices for an error message.
+    """Describes the mismatched arrays and their devices for an error message.
 
     An example is 'params/w and 3 more on process 1 on host-b (device 5: TPU
     v4)'.

@@ -17,7 +17,7 @@ class StopRequestHook(hook_base.Hook):
     self._stop = preemption.StopRequest(on_request)
 
   def running(self, run):
-    """See base class. Signals are handled until the last checkpoint."""
+    """See base class. Handles signals until the last checkpoint is written."""
     return self._stop
 
   def before_training(self, run):

@@ -101,7 +101,7 @@ def replace_adapter(
   step: int | None = None,
   source_step: int | None = None,
 ) -> None:
-  """Writes a run in which an adapter has the parameters of another run.
+  """Writes a copy of a run with one adapter replaced by that of another run.
 
   Args:
     model_dir: Model directory of the run whose adapter is replaced.
@@ -251,7 +251,7 @@ def write_run(
   step: int,
   record: Mapping[str, Any],
 ) -> None:
-  """Writes a model directory that differs from a run in its adapters.
+  """Writes a copy of a run that has other adapters as a new model directory.
 
   Args:
     run: Run from which everything except the parameters is taken.

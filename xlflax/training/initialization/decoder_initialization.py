@@ -59,7 +59,9 @@ class InitDecoderFromEncoder:
   cross_attention: CrossAttention = CrossAttention.PLUG_IN
 
   def resolve(self, model) -> 'InitDecoderFromEncoder':
-    """Returns a copy with `layers` set to those that a tied decoder shares.
+    """Returns these options with `layers` set as a tied decoder requires.
+
+    `layers` must select the encoder layers that the decoder shares.
 
     Args:
       model: Encoder-decoder that is initialized.

@@ -1,4 +1,4 @@
-"""Translations from bilingual dictionaries that contain a source language."""
+"""Word translations into a language, read from bilingual dictionaries."""
 
 import logging
 import pathlib

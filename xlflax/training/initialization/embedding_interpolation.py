@@ -144,7 +144,10 @@ def subword_mixture(
   source_pieces: Sequence[str],
   matched: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Computes the mean of the source tokens of each token without a match.
+  """Computes mixtures of source tokens for tokens without a match.
+
+  A mixture is the mean of the tokens into which the source vocabulary splits a
+  token.
 
   Args:
     target_pieces: Tokens of the target vocabulary, of length V.

@@ -105,7 +105,7 @@ class MatchedRows:
     return len(self._source)
 
   def axis(self, shape, source_shape) -> int | None:
-    """Returns the index of two arrays' token axis, or None without one.
+    """Returns the axis along which two arrays contain tokens, or None.
 
     All other axes must have the same size. The token axis may be larger than
     the vocabulary, because tables may be padded.
@@ -126,7 +126,7 @@ class MatchedRows:
   def fill(
     self, fresh: jax.Array, source: jax.Array, sharding, *, name: str = ''
   ) -> jax.Array:
-    """Replaces matched tokens' rows with rows from the other run.
+    """Replaces the rows of matched tokens with rows from the source run.
 
     For example, fresh [[.1], [.2]], source [[7.], [8.], [9.]] and source_ids
     [2, -1] result in [[9.], [.2]], or in [[.2], [.2]] with

@@ -36,7 +36,7 @@ def check_renames(init: Any) -> None:
 
 
 def check_fit(init: Any, sources, saved, checkpoint, model) -> None:
-  """Checks that all saved parameters are used, with the same position offset.
+  """Checks that the model uses all parameters and positions of the checkpoint.
 
   Raises:
     CheckpointError: If a parameter of the checkpoint is unused, or if its
@@ -203,7 +203,7 @@ def position_problems(
 
 
 def build_hint(model_dir: str) -> str:
-  """Returns an instruction for configuring the same model as another run."""
+  """Returns a hint on how to configure the same model as a given run."""
   path = paths.to_path(model_dir)
   if (path / MODEL_GIN).exists():
     return f'Pass --gin_file={path / MODEL_GIN} last to configure that model.'

@@ -103,7 +103,7 @@ class InitFromCheckpoint:
     )
 
   def is_matched_by_token(self, name: str) -> bool:
-    """Returns whether the rows of a parameter are matched by token."""
+    """Returns whether a parameter is initialized by matching tokens."""
     return self.vocabulary_matching is not None and param_tree.matches_pattern(
       self.vocabulary_matching.parameters, name
     )
@@ -138,9 +138,10 @@ def init_directories(init: Inits | None) -> list[str]:
 
 
 def checkpoints_of(init: Inits | None) -> list[str]:
-  """Describes the checkpoint that each source of parameters currently provides.
+  """Describes the checkpoint of each run that provides initial parameters.
 
-  For example, 'run 3f2a…, step 100'.
+  For example, 'run 3f2a…, step 100'. If no step is configured, it is the newest
+  checkpoint at the time of the call.
   """
   descriptions = []
   for source in as_init_list(init):
@@ -152,7 +153,7 @@ def checkpoints_of(init: Inits | None) -> list[str]:
 
 
 def replaced_parameters(init: Inits | None, params) -> set[str]:
-  """Returns the names of parameters with completely replaced initial values.
+  """Returns the names of parameters that other runs initialize completely.
 
   `initialize_from_runs` does not use any initial values of these parameters.
   Adapters are not included, because they may be absent from the checkpoint.

@@ -41,7 +41,7 @@ class Source(NamedTuple):
 
   @property
   def is_unchanged(self) -> bool:
-    """True if a single array is used without a change."""
+    """True if the parameter equals a single array of the checkpoint."""
     return self.rows is None and not self.stacked
 
   def shape(self, saved: Shapes) -> tuple[int, ...]:
@@ -60,7 +60,7 @@ class Source(NamedTuple):
     )
 
   def make(self, arrays: Mapping[str, jax.Array]) -> jax.Array:
-    """Computes the parameter from the source's arrays.
+    """Computes the parameter by stacking or indexing arrays of the checkpoint.
 
     Args:
       arrays: Arrays in the checkpoint by name.
@@ -140,7 +140,10 @@ def find_source(
 
 
 def select_all_layers(depth: int, available: int) -> tuple[int, ...]:
-  """Selects all layers of the checkpoint, regardless of the model's depth."""
+  """Returns the indices of all layers in the checkpoint.
+
+  The depth of the model is ignored.
+  """
   del depth
   return tuple(range(available))
 
@@ -151,7 +154,9 @@ def read_sources(
   targets: Mapping[str, tuple[Any, Any]],
   saved: Shapes,
 ) -> dict[str, jax.Array]:
-  """Reads each source array once, with the sharding of its parameter.
+  """Reads the checkpoint arrays from which parameters are computed.
+
+  Each array is read once, with the sharding of its parameter.
 
   Args:
     checkpoint: Directory of a finished checkpoint.

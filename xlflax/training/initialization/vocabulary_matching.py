@@ -39,7 +39,7 @@ class Kind(enum.IntEnum):
 
 
 class EmbeddingNorms(enum.Enum):
-  """Norms of transferred embeddings: as in the source run, or rescaled.
+  """Scaling of embeddings that are transferred from another run.
 
   The embeddings of a trained model are often several times longer than randomly
   initialized ones. In a mixture of both, the norm alone would distinguish
@@ -75,7 +75,9 @@ class EmbeddingMixing(enum.Enum):
 
 
 class Matching(NamedTuple):
-  """Matches of all target tokens, ordered by token id.
+  """Matches of all tokens in the target vocabulary with source tokens.
+
+  The arrays are ordered by the target tokens' ids.
 
   Attributes:
     source_ids: Source ids, an int32 array of shape [V]. The value -1 stands for
@@ -91,9 +93,10 @@ class Matching(NamedTuple):
   mixed: tuple[np.ndarray, np.ndarray] | None = None
 
   def rows(self) -> tuple[np.ndarray, np.ndarray]:
-    """Returns all tokens' source ids and weights, both of shape [V, K].
+    """Returns the source ids and weights that initialize each target token.
 
-    The weights of tokens without a match are 0.
+    Both arrays have the shape [V, K]. The weights of tokens without a match are
+    0.
     """
     ids = self.source_ids[:, None]
     matched_ids = np.maximum(ids, 0)
@@ -329,7 +332,10 @@ class _TokenLookup:
       self._normalized_ids.setdefault((text, begins_word), i)
 
   def find(self, token: token_normalization.PlainToken) -> tuple[int, Kind]:
-    """Returns the match's id and type, or (-1, RANDOM) without a match."""
+    """Returns the id of a token's match and the type of the match.
+
+    Without a match, returns (-1, RANDOM).
+    """
     matched_id = self._exact_ids.get(token)
     if matched_id is not None:
       return matched_id, Kind.EXACT

@@ -36,11 +36,14 @@ class Mirror:
     self._thread.start()
 
   def hasten(self) -> None:
-    """Starts a copy in the background immediately, before the interval ends."""
+    """Starts the next copy immediately instead of at the end of the interval.
+
+    The copy runs in the background.
+    """
     self._wake.set()
 
   def close(self) -> None:
-    """Copies the remaining changes and ends the thread."""
+    """Copies files that have grown since the last copy, and ends the thread."""
     self._closed = True
     self._wake.set()
     self._thread.join()

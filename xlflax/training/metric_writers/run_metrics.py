@@ -141,5 +141,8 @@ def _start_mirror(
 
 
 def json_number(value: float | None) -> float | None:
-  """Returns the value, or None if it cannot be represented in JSON."""
+  """Returns a finite number as float, and None for None, infinity and NaN.
+
+  JSON cannot represent infinity and NaN.
+  """
   return None if value is None or not math.isfinite(value) else float(value)

@@ -29,7 +29,10 @@ class Terminal:
 
 
 def iterate_losses(train: Mapping[str, float]) -> Iterator[dict[str, Any]]:
-  """Yields {'objective', 'loss', 'by_language'} for each objective.
+  """Yields the loss of each objective, in total and by language.
+
+  Each element is a dictionary with the keys 'objective', 'loss' and
+  'by_language'.
 
   Args:
     train: Training metrics by name, such as {'mlm/loss': 7.6, 'mlm/loss/en':

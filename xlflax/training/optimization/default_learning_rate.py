@@ -46,8 +46,9 @@ class Basis:
   continued: bool = False
 
   def peak(self) -> float:
-    """Computes the peak learning rate with the formula in this module's
-    docstring.
+    """Computes the default peak learning rate from the properties of a run.
+
+    The docstring of this module contains the formula.
     """
     scaled_peak = (
       BASE
@@ -82,7 +83,7 @@ def is_open(optimizer: optimizers.Optimizer) -> bool:
 
 
 def with_peak(optimizer: optimizers.Optimizer, basis: Basis) -> Any:
-  """Fills the default peak into an optimizer's schedule.
+  """Returns an optimizer with the default peak learning rate in its schedule.
 
   Args:
     optimizer: Optimizer whose schedule has no peak.

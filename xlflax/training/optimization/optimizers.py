@@ -77,9 +77,7 @@ class Optimizer(validation.ValidatedFields, abc.ABC):
 
   @functools.cached_property
   def transform(self) -> optax.GradientTransformation:
-    """Gradient transformation of the parameter tree, as configured by all
-    fields.
-    """
+    """Optax gradient transformation that implements all optimizer fields."""
     transform = self.make(self.learning_rate)
     if self.lr_multipliers:
       transform = self._with_rates(transform)

@@ -162,7 +162,7 @@ class Cosine(_Decay):
 
 
 class DecayShape(enum.StrEnum):
-  """Shapes of decays, where f is the elapsed fraction of the decay.
+  """Shape of a schedule's decay, where f is the elapsed fraction of the decay.
 
   Attributes:
     LINEAR: peak - (peak - end) * f.
@@ -266,10 +266,11 @@ class Piecewise(Schedule):
 
 
 def resolve_schedules(value: Any, total_steps: int) -> Any:
-  """Fills in `total_steps` in a value's schedules that do not set it.
+  """Sets `total_steps` in the schedules that an object contains.
 
-  A warmup that is at least as long as the run is shortened to a tenth of the
-  run, so that default settings can be used in short test runs.
+  Schedules that set it already are not changed. A warmup that is at least as
+  long as the run is shortened to a tenth of the run, so that default settings
+  can be used in short test runs.
 
   Args:
     value: Dataclass, tuple, list or plain value. Nested values are resolved,

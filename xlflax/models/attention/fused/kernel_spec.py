@@ -108,7 +108,7 @@ def block_mask(options: Options, rows, columns, segments, window):
 
 
 def add_dropout_bits(options: Options, arrays: Arrays, first_row, first_head):
-  """Adds the random bits for dropout to a device's input arrays.
+  """Adds random bits for attention dropout to the inputs of one device.
 
   Args:
     options: Static options of the attention kernels.
@@ -137,7 +137,7 @@ def add_dropout_bits(options: Options, arrays: Arrays, first_row, first_head):
 
 
 def output_gradient_products(options: Options, output, gradient) -> jax.Array:
-  """Returns each output vector's dot product with its gradient.
+  """Computes the dot products of attention outputs with their gradients.
 
   The backward kernels subtract these dot products from the gradients of the
   attention weights. The products are multiplied by 1 - rate, because the
@@ -158,7 +158,10 @@ def output_gradient_products(options: Options, output, gradient) -> jax.Array:
 
 
 def gradient_scale(options: Options) -> float:
-  """Returns the factor by which query and key gradients are multiplied."""
+  """Returns the factor by which kernels multiply query and key gradients.
+
+  It is the product of the scales of attention scores and dropout.
+  """
   return options.scale / (1 - options.rate)
 
 

@@ -174,7 +174,7 @@ class _Sharding(NamedTuple):
   def add_dropout_bits(
     self, options, arrays: kernel_spec.Arrays
   ) -> kernel_spec.Arrays:
-    """Adds the random bits for dropout to this device's shard."""
+    """Adds random bits for attention dropout to the inputs of this device."""
 
     def first_index(axes, size):
       if not axes:

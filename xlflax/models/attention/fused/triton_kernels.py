@@ -47,7 +47,9 @@ class _Scores:
     return jnp.where(mask, scores, kernel_spec.MASKED_SCORE)
 
   def weights(self, scores, normalizer):
-    """Returns exp(factor scores - normalizer / log2(e)).
+    """Computes the attention weights from scores and their log-sum-exp.
+
+    The weights are exp(factor scores - normalizer / log2(e)).
 
     Args:
       scores: Result of `scores`, float32 of shape [queries, keys].
@@ -139,7 +141,7 @@ def forward_kernel(options, refs) -> None:
 
 
 def query_kernel(options, refs) -> None:
-  """Computes the gradient for one query block."""
+  """Computes the gradient with respect to one block of queries."""
   i = pl.program_id(0)
   score = _Scores(options, refs)
   queries, keys = options.block
