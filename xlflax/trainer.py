@@ -390,7 +390,7 @@ class Trainer:
   def resolved(
     self, vocabulary: base_vocabulary.Vocabulary | None
   ) -> 'Trainer':
-    """Returns the run with the number of steps filled in, also in schedules.
+    """Returns a copy in which the number of steps is set, also in schedules.
 
     Args:
       vocabulary: Vocabulary of the run, which is required to count the examples

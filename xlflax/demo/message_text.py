@@ -48,7 +48,7 @@ def plain_text(message: str) -> str:
 
 
 def is_fragment(source: str) -> bool:
-  """Returns whether a placeholder is part of a word, as in `{}th`."""
+  """Returns whether a message has a placeholder inside a word, as in `{}th`."""
   return _MARK_IN_WORD.search(_PLACEHOLDER.sub(_MARK, source)) is not None
 
 

@@ -39,7 +39,7 @@ class OutputScaling(enum.StrEnum):
 
 
 class TiedLayers(enum.StrEnum):
-  """Encoder layers that a tied decoder with fewer layers uses."""
+  """Encoder layers that a tied decoder uses if it has fewer layers."""
 
   FIRST = 'first'
   LAST = 'last'

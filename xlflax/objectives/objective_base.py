@@ -53,7 +53,7 @@ class ObjectiveOutput(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ObjectiveContext:
-  """Arguments of an objective other than model, parameters and batch.
+  """Inputs of an objective in addition to the model, parameters and batch.
 
   Attributes:
     vocabulary: Sizes and special ids of the vocabulary.

@@ -275,7 +275,7 @@ class _Counter:
   def run(
     self, jaxpr, arguments: Sequence[_Value], scope: str, count: float
   ) -> list[_Value]:
-    """Counts the equations in a jaxpr and returns its results."""
+    """Counts the operations of a jaxpr and returns its output values."""
     values = dict(
       zip([*jaxpr.constvars, *jaxpr.invars], arguments, strict=True)
     )

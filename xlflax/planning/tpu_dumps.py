@@ -110,7 +110,7 @@ def read_memory(folder: pathlib.Path) -> dict[str, int]:
 
 
 def parse_memory(buffers: str, report: str) -> dict[str, int]:
-  """Parses a program's memory use from two of the compiler's files.
+  """Parses a program's memory use from the text of two compiler outputs.
 
   Args:
     buffers: Text of the buffer assignment file.

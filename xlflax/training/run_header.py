@@ -180,7 +180,7 @@ def attention_case(
 
 
 def format_sequence_shares(tasks: list[loader_base.TaskStatistics]) -> str:
-  """Formats the fraction of sequences in each language or language pair.
+  """Formats the fractions of sequences by language or language pair.
 
   An example is 'en 41.0 %, de 30.2 %, ...'. At most 12 are listed.
   """

@@ -1,4 +1,4 @@
-"""A run while it is trained: its state, its services and its hooks."""
+"""A run during training, with its state, resources and hooks."""
 
 import contextlib
 import copy
@@ -35,7 +35,7 @@ Activity = goodput.Activity
 
 
 class TrainingRun:
-  """A run while it is trained, as passed to hooks.
+  """A run during training, which is passed to its hooks.
 
   Attributes:
     setup: Model, vocabulary, state factory and step functions.
@@ -246,7 +246,7 @@ class TrainingRun:
   def after_step(
     self, output: train_step.StepOutput
   ) -> list[hook_base.Request]:
-    """Counts a step, calls the hooks, and returns their requests."""
+    """Counts a step, calls all hooks and returns the hooks' requests."""
     self.step += 1
     self.accumulator.add(output)
     self._queue.add(self.step, output.loss)

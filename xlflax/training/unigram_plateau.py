@@ -134,7 +134,7 @@ class Plateaus:
           plateau.add(record['step'], loss)
 
   def add(self, step: int, metrics: dict[str, float], tokens: float) -> None:
-    """Adds entropies to a report's metrics, and logs a plateau's start and end.
+    """Adds unigram entropies to reported metrics and logs changes of plateaus.
 
     Args:
       step: Step of the report.

@@ -109,7 +109,7 @@ def changeable_field(**arguments: Any) -> Any:
 
 
 def partial_identity_field(part: Callable[[Any], Any], **arguments: Any) -> Any:
-  """Declares a dataclass field that may change only in part on resume.
+  """Declares a dataclass field, a part of which must stay unchanged on resume.
 
   Args:
     part: Function that takes the field's serialized value and returns, as plain

@@ -57,7 +57,7 @@ class InfillingPolicy:
   poisson_lambda: Annotated[float, annotated_types.Interval(ge=1, le=100)] = 3.5
 
   def num_slots(self, length: int) -> int:
-    """Returns the number of span slots K for sequences of `length` words.
+    """Returns K, the maximum number of masked spans in `length` words.
 
     The probability that a sequence needs more lengths to mask m words is below
     10^-9. In that case, the last span is longer, so that m words are always

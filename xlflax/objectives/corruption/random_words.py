@@ -1,4 +1,4 @@
-"""Words of each language, to draw random words and restrict the softmax.
+"""Restriction of random words and softmaxes to the words of one language.
 
 `VocabularySpec.language_words` contains the ids of each language's words.
 Source: Wu, Conneau et al. (2020), section 4.3. A language with separate

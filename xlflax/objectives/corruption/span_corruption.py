@@ -69,7 +69,7 @@ class SpanPolicy:
 
   @property
   def largest_density(self) -> float:
-    """Largest noise density, which determines the static array shapes."""
+    """Largest noise density, which determines the lengths of the arrays."""
     if self.max_noise_density is not None:
       return self.max_noise_density
     assert not callable(self.noise_density)  # Checked in `__post_init__`.

@@ -39,7 +39,7 @@ class _MaskedSequences(NamedTuple):
 @class_registry.register('cross_attention_mlm')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CrossAttentionMLM(MaskedLM):
-  """CA-MLM: predicts masked tokens from their own text and from both texts.
+  """Predicts masked tokens from their text and from the text pair (CA-MLM).
 
   With x and y the texts of a pair and x̂, ŷ their masked versions, whose masks
   are drawn independently (VECO, section 2, equation 1):

@@ -148,7 +148,7 @@ class MaskedLM(objective_base.Objective):
   def score_tokens(
     self, model, params, batch, states: jax.Array, choice: masking.Choice
   ):
-    """Predicts the selected tokens of a batch from its hidden states.
+    """Predicts the tokens selected for masking from the model's hidden states.
 
     Args:
       model: Encoder with a language modeling head.

@@ -32,7 +32,7 @@ def finished_steps(model_dir: str | pathlib.Path) -> list[int]:
 
 
 def is_step_name(name: str) -> bool:
-  """Returns whether a directory name is a step without leading zeros.
+  """Returns whether the name of a directory is the step of a checkpoint.
 
   A copy such as `060` is not a checkpoint of the run, because the checkpoint of
   step 60 is `60`.

@@ -62,7 +62,7 @@ class Activities:
   def add_earlier_processes(
     self, saved: Mapping[str, float], written: float
   ) -> None:
-    """Adds the time that processes spent on this run before it was resumed.
+    """Adds the time that earlier processes of this run spent on each activity.
 
     Args:
       saved: Result of `seconds()` when the checkpoint was written.

@@ -1,4 +1,4 @@
-"""Transfer of embeddings between vocabularies, and a report on their origin."""
+"""Transfer of embeddings between vocabularies, with a report on the sources."""
 
 import functools
 import json

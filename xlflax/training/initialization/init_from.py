@@ -87,7 +87,7 @@ class InitFromCheckpoint:
     ) and not param_tree.matches_pattern(self.exclude, name)
 
   def must_use(self, source_name: str, used_names: Collection[str]) -> bool:
-    """Returns whether an unused parameter of the checkpoint is an error.
+    """Returns whether the model must use a parameter of the checkpoint.
 
     Args:
       source_name: Name of the parameter in the checkpoint.
