@@ -1,4 +1,4 @@
-"""Tasks with labeled TFDS examples: classes, tags, trees and questions.
+"""Tasks over labeled TFDS datasets: classification, tagging, parsing and QA.
 
 | tasks | dataset | splits |
 | --- | --- | --- |
@@ -129,7 +129,7 @@ def to_text_pair(
   labels: Sequence[str],
   texts: tuple[str, str] = ('sentence1', 'sentence2'),
 ) -> dict:
-  """Converts an example with two texts and a class. Class -1 is unlabeled."""
+  """Extracts two texts and their label. A class of -1 means unlabeled."""
   return {
     'text': example[texts[0]],
     'paired_text': example[texts[1]],
@@ -151,7 +151,7 @@ def to_xnli_pair(example: Mapping, *, language: str) -> dict:
 
 
 def to_review(example: Mapping) -> dict:
-  """Converts a review. It is positive if it has more than three stars."""
+  """Extracts a review and its label, 'positive' for more than three stars."""
   data = example['data']
   return {
     'id': data['review_id'],
@@ -165,7 +165,7 @@ def to_review(example: Mapping) -> dict:
 def to_tagged_words(
   example: Mapping, *, feature: str, labels: Sequence[str]
 ) -> dict:
-  """Converts an example that consists of words and their tag ids."""
+  """Extracts an example's words and converts its tag ids to tag names."""
   tags = _label_names(example[feature], labels)
   return {'words': example['tokens'], 'tags': tags}
 

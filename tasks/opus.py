@@ -31,7 +31,7 @@ CONFIGURATIONS = ('medical', 'law', 'koran', 'IT', 'subtitles')
 
 
 def register(*, prefix: str = 'opus', data_dir: str | None = None) -> None:
-  """Registers the TFDS configurations as tasks, and their mixture.
+  """Registers a task for each OPUS dataset in TFDS, and a mixture of them.
 
   Args:
     prefix: Prefix of the registered names.

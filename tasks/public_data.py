@@ -136,7 +136,7 @@ def convert(name: str, input_dir: str, output: str) -> list[str]:
 
 
 def find_data_set(name: str) -> PublicData:
-  """Returns the data set with a name.
+  """Returns the public data set that has the given name.
 
   Raises:
     ConfigError: If the data set is unknown.

@@ -223,7 +223,7 @@ CORPORA = {
 
 @functools.cache
 def list_languages(corpus: str) -> dict[str, str]:
-  """Returns the languages of a corpus: publishers' codes by xlflax code.
+  """Returns the languages of a web corpus, as {xlflax code: publisher's code}.
 
   For example, `list_languages('fineweb2')['sw']` is `swh_Latn`. If two subsets
   have the same xlflax code, the code of the subset with more documents is
@@ -244,7 +244,7 @@ def list_languages(corpus: str) -> dict[str, str]:
 
 
 def language_code(code: str) -> str:
-  """Converts a publisher's language code to the code in the task's name.
+  """Converts a corpus publisher's language code to the code used in task names.
 
   The result is the shortest code of the language. A script or a region is
   included only if it is not the usual one: `swh_Latn` becomes `sw`, `rus-Latn`

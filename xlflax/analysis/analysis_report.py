@@ -191,7 +191,7 @@ def grid(
   across: Callable[[Row], Hashable],
   corner: str = '',
 ) -> text.Table:
-  """Returns a two-dimensional table of percentages.
+  """Returns a pivot table of percentages, with labels for rows and columns.
 
   Args:
     title: Table title.

@@ -165,7 +165,7 @@ class _WordTokenizer:
   def tokenize(
     self, texts: list[str]
   ) -> tuple[list[word_states.Reading], list[np.ndarray]]:
-    """Encodes N texts and returns their tokens with word numbers.
+    """Tokenizes N texts and determines the word to which each token belongs.
 
     Returns:
       The tokens of each text, and, for each text, the rows of its words in the

@@ -24,7 +24,7 @@ def layer_columns(
   *,
   layers: Sequence[int] = (),
 ) -> figure.Figure:
-  """Plots a heat map with rows for layers and their mean (ECS figure 7).
+  """Plots a heat map (ECS figure 7) with rows for all layers and their mean.
 
   Args:
     title: Figure title.

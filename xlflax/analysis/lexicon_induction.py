@@ -59,7 +59,7 @@ class WordVectors:
     return self.index.find(word)
 
   def restrict(self, words: Collection[str]) -> 'WordVectors':
-    """Returns the vectors of those words that occur in a collection.
+    """Returns the vectors of only those words that are in the given collection.
 
     Raises:
       AnalysisError: If none of the words occur in the collection.

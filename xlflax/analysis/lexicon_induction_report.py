@@ -60,7 +60,7 @@ def _method(row: analysis_report.Row) -> str:
 
 
 def notes(rows: Sequence[analysis_report.Row]) -> list[str]:
-  """Returns notes on the numbers of translated words."""
+  """Returns notes on the numbers of queries, candidates and map pairs."""
   return list(
     dict.fromkeys(
       f'{row["series"]}, {row["pair"]}, {row["representation"]}: '
@@ -75,7 +75,7 @@ def notes(rows: Sequence[analysis_report.Row]) -> list[str]:
 def pictures(
   rows: Sequence[analysis_report.Row],
 ) -> dict[str, analysis_report.Figure]:
-  """Returns a bar chart for embeddings, and curves over layers and steps."""
+  """Plots precision@1: bars for embeddings, curves over layers and steps."""
   figures = {}
   main_rows = _main_rows(rows)
   embedding_rows = [row for row in main_rows if row['layer'] is None]

@@ -224,7 +224,10 @@ class _VectorCache:
   def embeddings(
     self, case: study_base.Case
   ) -> Iterator[tuple[int | None, Sides]]:
-    """Yields the word vectors in the embedding tables, without a layer."""
+    """Yields both languages' word vectors from embedding tables.
+
+    The yielded layer index is None.
+    """
     first, second = (
       word_vectors.embedding_vectors(
         self._models.eval_model(ref), self._vocabulary(language), language
@@ -236,7 +239,7 @@ class _VectorCache:
   def restricted_file_vectors(
     self, case: study_base.Case
   ) -> Iterator[tuple[int | None, Sides]]:
-    """Yields the vectors in the files for words with a token embedding."""
+    """Yields word vectors from files, for words with a token embedding."""
     for layer, embeddings in self.embeddings(case):
       first, second = (
         vectors.restrict(side.words)
@@ -249,9 +252,10 @@ class _VectorCache:
   def layer_means(
     self, case: study_base.Case
   ) -> Iterator[tuple[int | None, Sides]]:
-    """Yields each layer with the mean hidden states of the words in the text.
+    """Yields each layer's index and word vectors, which are mean hidden states.
 
-    Nothing is yielded if the analysis does not have a text.
+    The states are averaged over the words in the text. Nothing is yielded if
+    the analysis does not have a text.
     """
     if self._settings.text is None:
       return

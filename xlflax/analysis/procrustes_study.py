@@ -33,7 +33,7 @@ _BLOCK = 256  # Number of sentences whose word states are computed at a time.
 
 
 class Level(enum.Enum):
-  """Text units to whose vectors a map is fitted: sentences or aligned words."""
+  """Text units from which a map is learned: sentences or aligned words."""
 
   SENTENCES = 'sentences'
   WORDS = 'words'

@@ -138,7 +138,7 @@ def _mapped_class(
   """
 
   class Mapped(base):  # type: ignore[valid-type, misc]
-    """Objective that maps the encoder's hidden states before its head."""
+    """Objective that maps hidden states before the head reads them."""
 
     def _encode(self, model, params, batch, vocabulary, rng) -> jax.Array:
       states = super()._encode(model, params, batch, vocabulary, rng)

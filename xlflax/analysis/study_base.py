@@ -95,7 +95,7 @@ class SeriesStudy(Study):
     models: model_refs.Models,
     failures: eval_task.Failures,
   ) -> Iterator[Case]:
-    """Yields the two models of each series at each checkpoint step.
+    """Yields the two models to compare, for each series and training step.
 
     Args:
       pair: Language pair.
@@ -185,7 +185,7 @@ def chosen_layers(layers: Sequence[int] | None, count: int) -> list[int]:
 def last_steps(
   rows: Sequence[analysis_report.Row],
 ) -> list[analysis_report.Row]:
-  """Returns the last step's rows for each model series and language pair."""
+  """Selects the last step's rows of each model series and language pair."""
   last = {(row['series'], row['pair']): row['step'] for row in rows}
   return [
     row for row in rows if row['step'] == last[row['series'], row['pair']]

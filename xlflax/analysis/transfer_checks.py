@@ -1,4 +1,4 @@
-"""Checks of models, text and maps for transfer through mapped hidden states.
+"""Checks before a head is evaluated on another model: models, text and maps.
 
 The checks are needed because the evaluation of a head does not examine hidden
 states. If the states are NaN, the head predicts the first label.
@@ -81,7 +81,7 @@ def orient_map(
   source: str,
   languages: Sequence[str],
 ) -> tuple[alignment_maps.SavedMap, str | None]:
-  """Inverts a map unless it maps the target's hidden states to the head's.
+  """Inverts a map if necessary, so that the head can read its output.
 
   A map between two models is inverted if it maps into the space of the target
   model. A map between two languages of one model is inverted if it maps to the

@@ -46,7 +46,7 @@ class Head:
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeadTransferStudy(study_base.Study):
-  """Scores of fine-tuned heads on the mapped hidden states of another model.
+  """Analysis that scores heads on the mapped hidden states of another model.
 
   Attributes:
     heads: One or more heads, such as one for each layer.

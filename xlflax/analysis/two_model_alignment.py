@@ -1,4 +1,4 @@
-"""Word alignment with the finite hidden states of one or two models.
+"""Word alignment by one or two models, with a check for nonfinite states.
 
 The hidden states of two models are comparable if one model was initialized
 from the other, or after orthogonal maps. `xlflax analyze procrustes` learns

@@ -1,4 +1,4 @@
-"""Word vectors, as means over a corpus or rows of the embedding table.
+"""Static word vectors: mean hidden states over a corpus, or token embeddings.
 
 The means are computed from running sums over all occurrences of a word. Rows
 of the embedding table represent words of a single token (ECS, Wu et al., 2020,
@@ -69,7 +69,7 @@ class WordMeans:
     *,
     sentences: int,
   ) -> None:
-    """Adds the hidden states of words in a block of sentences.
+    """Adds the hidden states of the words in a block of sentences to the sums.
 
     Args:
       occurrences: For each sentence, an int array of its words' rows, of shape
@@ -96,7 +96,7 @@ class WordMeans:
   def vectors(
     self, layer: int, *, least: int = 1
   ) -> lexicon_induction.WordVectors:
-    """Returns mean vectors at a layer for the words that occurred.
+    """Returns the mean hidden state at a layer for each word in the corpus.
 
     Args:
       layer: Layer index, where 0 is the embedding output.
@@ -127,7 +127,7 @@ class WordMeans:
 
 @dataclasses.dataclass(frozen=True)
 class Store:
-  """File of hidden-state sums by word, from which a computation resumes.
+  """File with a sum of hidden states per word, to resume a computation.
 
   Attributes:
     path: Path to the `.npz` file.
@@ -143,7 +143,7 @@ class Store:
   about: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def save(self, means: WordMeans) -> None:
-    """Writes the words' sums of hidden states to the file atomically."""
+    """Writes the per-word sums of hidden states to the file atomically."""
     arrays: dict[str, Any] = {
       'sums': means.sums,
       'counts': means.counts,
@@ -157,7 +157,7 @@ class Store:
     )
 
   def restore(self, fresh: WordMeans) -> WordMeans:
-    """Restores the words' sums of hidden states from the file.
+    """Restores the per-word sums of hidden states from the file, if it exists.
 
     Args:
       fresh: Sums for the same words without any sentences, which are returned

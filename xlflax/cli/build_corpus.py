@@ -138,7 +138,7 @@ Export Wiki40B in English and Chinese, for `xlflax preprocess` and `vocab`:
 
 
 def build_from_libreoffice(options: LibreofficeOptions) -> None:
-  """Downloads and unpacks missing packages, and writes their pages."""
+  """Writes LibreOffice's help pages as a corpus; downloads missing packages."""
   from xlflax.data.corpus_builders import aligned_corpora, libreoffice
 
   # Language codes in file names of a corpus contain no hyphen.

@@ -258,7 +258,7 @@ SUBCOMMANDS = {'finalize': finalize, 'verify': verify, 'copy': copy}
 
 
 def write(options: CacheOptions, mixtures: list[str]) -> list:
-  """Writes the mixtures' tasks and returns their cache metadata."""
+  """Writes the token caches of mixtures' tasks and returns the metadata."""
   from xlflax.data.cache import cache_writer
 
   with progress_reporting.Progress('cache', unit='shards') as bar:

@@ -16,7 +16,7 @@ def join(
   configurations: Iterable[gin_config.Configuration],
   shared_settings: Sequence[str] = (),
 ) -> None:
-  """Joins a distributed job whose processes must have equal configurations.
+  """Joins a distributed job and checks that its configurations are equal.
 
   Args:
     options: Options for joining the job's processes.

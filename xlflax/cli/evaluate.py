@@ -321,7 +321,7 @@ def configure(options: EvaluateOptions) -> gin_config.Configuration:
 def build_tasks(
   options: EvaluateOptions, configuration: gin_config.Configuration
 ) -> list[Any]:
-  """Builds the tasks in `--tasks`, which read the text set by other options.
+  """Builds the tasks in `--tasks`. Other options specify their text.
 
   Args:
     options: The command's options.

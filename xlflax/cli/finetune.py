@@ -155,7 +155,7 @@ def _check_inputs(options: FinetuneOptions) -> None:
 
 
 def _macros(options: FinetuneOptions) -> dict[str, Any]:
-  """Returns the gin macros that the options set; bindings override them."""
+  """Returns the gin macros set by the options. Bindings override them."""
   macros = {
     'INIT_FROM': options.init_from,
     'CORPUS': options.corpus,

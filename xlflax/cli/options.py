@@ -167,7 +167,7 @@ class DistributedOptions:
 @cyclopts.Parameter(name='*')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CompilationOptions:
-  """Options for commands that compile programs.
+  """Options for commands that compile JAX programs.
 
   Attributes:
     compilation_cache: Directory of the persistent compilation cache. ""

@@ -230,7 +230,7 @@ Replace more words, and only by words of one of the two languages:
 
 
 def main(options: PreprocessOptions) -> None:
-  """Writes missing files and prints a line about each file."""
+  """Writes output files that do not exist yet, and prints a line for each."""
   shard = options.shard.resolve()
   with bucket_staging.stage_output(options.output, share=shard) as output:
     try:

@@ -28,7 +28,7 @@ class LinkedCorpus:
   def find(
     cls, corpus: str, languages: str | None, output: str
   ) -> 'LinkedCorpus':
-    """Returns a corpus directory, or links to the requested files.
+    """Finds a corpus directory, or text files to link in order to create one.
 
     Args:
       corpus: Corpus directory, or directory of files that are named by
@@ -89,7 +89,7 @@ class LinkedCorpus:
     return cls(str(directory), links)
 
   def link(self, directory: str) -> str:
-    """Creates the links in a directory.
+    """Creates a corpus directory of links to the user's text files.
 
     Args:
       directory: Directory for the links. Its previous links are removed.
@@ -108,7 +108,7 @@ class LinkedCorpus:
     return directory
 
   def shell_commands(self) -> Iterator[str]:
-    """Yields shell commands that create the links."""
+    """Yields shell commands that create the corpus directory of links."""
     root = pathlib.PurePath(self.directory)
     folders = sorted({str((root / name).parent) for name in self.links})
     if folders:

@@ -81,7 +81,7 @@ def select_settings(
   vocabulary_size: int | None,
   gin: shared_options.GinOptions,
 ) -> PretrainSettings:
-  """Selects settings for a corpus and the available devices.
+  """Selects vocabulary size, recipe and steps for a corpus and the devices.
 
   Args:
     corpus: Corpus with the languages to train on.

@@ -53,7 +53,7 @@ class RunOptions:
     )
 
   def macros(self) -> dict[str, Any]:
-    """Returns the gin macros that the options set; bindings override them.
+    """Returns the gin macros set by the options. Bindings override them.
 
     A run with a dummy vocabulary reads no data and writes no files. For such a
     run, MODEL_DIR, CORPUS and VOCABULARY are set to an arbitrary value.
@@ -71,7 +71,7 @@ class RunOptions:
     return {name: value for name, value in macros.items() if value is not None}
 
   def dummy_vocabulary(self) -> dict[str, Any]:
-    """Returns the field `vocabulary` of a `Trainer` with a dummy vocabulary.
+    """Returns the `Trainer` argument `vocabulary` for a dummy vocabulary.
 
     The result is empty if `vocabulary_size` is not set.
     """

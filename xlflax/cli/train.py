@@ -137,7 +137,7 @@ Start the first of two processes (see `xlflax launch local`):
 
 
 def main(options: TrainOptions) -> int:
-  """Configures the run, joins the other processes, and trains or plans."""
+  """Trains or, with `--dry_run`, plans the run. Returns the exit status."""
   try:
     return _train_or_plan(options)
   except signals.Stopped as error:  # Raised before training handles signals.

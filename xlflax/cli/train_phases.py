@@ -51,7 +51,7 @@ def configure(options: run_options.RunOptions) -> list[Phase]:
 
 
 def check(trainers: Sequence[Any]) -> list[bool]:
-  """Checks the phases and returns whether each of them has finished.
+  """Checks the order of training phases and returns whether each has finished.
 
   Args:
     trainers: Trainer of each phase, in order.
@@ -103,7 +103,7 @@ def check(trainers: Sequence[Any]) -> list[bool]:
 
 
 def without_missing_checkpoint(trainer: Any) -> Any:
-  """Returns the trainer without initial checkpoints that do not exist yet.
+  """Removes `init_from` from a trainer if checkpoints in it do not exist yet.
 
   Args:
     trainer: Trainer of a phase.

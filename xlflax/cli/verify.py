@@ -20,7 +20,7 @@ from xlflax.storage import manifests, paths
 )
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CacheTextOptions:
-  """Text from which a token cache's damaged shards are written again.
+  """Vocabulary and text from which damaged token-cache shards are rewritten.
 
   Attributes:
     vocabulary: Directory written by `xlflax vocab`.

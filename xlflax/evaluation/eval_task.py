@@ -86,7 +86,10 @@ class EvalModel:
 
   @property
   def sharing(self) -> parameter_sharing.SharingPlan | None:
-    """Language-specific parameters. If set, each batch has one language."""
+    """Language-specific parameters, which require monolingual batches.
+
+    None if all parameters are shared.
+    """
     return parameter_sharing.get_sharing_plan(self.model)
 
   @property

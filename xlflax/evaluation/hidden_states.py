@@ -105,7 +105,7 @@ def layer_vectors(
   prompt: str | None = None,
   layers: Sequence[int] | None = None,
 ) -> SentenceStates:
-  """Computes each layer's pooled states, without averaging or dense layers.
+  """Pools hidden states of each layer, without layer averaging or dense layers.
 
   Args:
     eval_model: Model with its parameters, vocabulary, partitioner and batch
@@ -183,7 +183,7 @@ def token_states(
   max_length: int | None = None,
   layers: Sequence[int] | None = None,
 ) -> SentenceStates:
-  """Computes `sentence_states` of N token sequences without special tokens.
+  """Pools the hidden states of N token sequences, given without special tokens.
 
   Args:
     eval_model: Model with its parameters, vocabulary, partitioner and batch

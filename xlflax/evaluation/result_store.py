@@ -96,11 +96,11 @@ class ResultStore:
     return find_results(self.directory)
 
   def group(self, task: eval_task.EvalTask) -> 'Group':
-    """Returns the group of comparable results for a task."""
+    """Returns the group that contains a task's results at all checkpoints."""
     return result_group(self._task_identity(task))
 
   def folder(self, group: 'Group') -> pathlib.Path:
-    """Returns the folder that contains the results of a group."""
+    """Returns the folder that stores the results of a group."""
     return self.directory / run_directory.EVALUATION / group.folder
 
   def _identity(self, task: eval_task.EvalTask, step: Step) -> dict[str, Any]:
@@ -125,7 +125,9 @@ class ResultStore:
 
 
 class Group(NamedTuple):
-  """Group of comparable results, which can be plotted as one curve.
+  """Key of comparable results, which have the same task, split and settings.
+
+  The results of a group can be plotted as one curve over training steps.
 
   Attributes:
     task: Name of the evaluation task.
@@ -139,7 +141,7 @@ class Group(NamedTuple):
 
   @property
   def folder(self) -> str:
-    """Path to the group's folder under `eval/`."""
+    """Path to the folder with the group's results, relative to `eval/`."""
     return f'{self.task}/{self.split}-{self.settings}'
 
 
@@ -177,7 +179,7 @@ def result_identity(
 
 
 def result_group(identity: Mapping[str, Any]) -> Group:
-  """Returns the group of comparable results to which a result belongs."""
+  """Returns the group that contains a result and all comparable results."""
   shared = {key: identity[key] for key in _SHARED if key in identity}
   return Group(
     identity['task']['name'],
@@ -201,7 +203,7 @@ def result_path(
 
 
 def checkpoint_identity(directory: pathlib.Path, step: Step) -> str:
-  """Returns a hash that distinguishes different runs' checkpoints at a step.
+  """Returns a hash of a checkpoint's content, which identifies the checkpoint.
 
   The hash depends on the content of the checkpoint and does not change when the
   checkpoint is copied. It is empty for the untrained model.
@@ -258,7 +260,7 @@ def write_result(
 def read_result(
   file: pathlib.Path, *, directory: pathlib.Path | None = None
 ) -> eval_task.EvalResult | None:
-  """Reads a result with any task settings, or returns None if it is unusable.
+  """Reads a result regardless of its task settings. Returns None if unusable.
 
   Args:
     file: JSON file that contains the result. The result is unusable if the file
@@ -295,7 +297,7 @@ def check_files(folder: pathlib.Path) -> None:
 def read_finished(
   directory: pathlib.Path, identity: Mapping[str, Any], step: Step
 ) -> eval_task.EvalResult | None:
-  """Returns the complete stored result with the given identity, or None.
+  """Reads a stored result. Returns None if it is missing or incomplete.
 
   Results with failures are not returned.
   """
@@ -311,7 +313,9 @@ def read_finished(
 def find_results(
   directory: pathlib.Path, task: str | None = None
 ) -> dict[Group, dict[Step, eval_task.EvalResult]]:
-  """Returns a run's results by group and step, the untrained model first.
+  """Returns all results of a run, by result group and then by training step.
+
+  In each group, the untrained model is first.
 
   Args:
     directory: Run directory.

@@ -68,7 +68,9 @@ class Recorded(NamedTuple):
 def summarize_group(
   group: result_store.Group, by_step, *, is_one_of_many: bool
 ):
-  """Returns a description of a group's task, or None if there are no metrics.
+  """Returns the name, split and primary metric of the task of a result group.
+
+  The result is None if there are no metrics.
 
   Args:
     group: Group to which the results belong.
@@ -89,7 +91,7 @@ def write_csv(
     result_store.Group, Mapping[result_store.Step, eval_task.EvalResult]
   ],
 ) -> pathlib.Path:
-  """Writes `eval/summary.csv` with one line per number.
+  """Writes all metric values to `eval/summary.csv`, with one value per line.
 
   Args:
     directory: Directory that contains the folder `eval/`.
@@ -246,7 +248,9 @@ def bootstrap_result(
 def mean_draws(
   parts: Sequence[bootstrap.Drawn], *, geometric: bool = False
 ) -> bootstrap.Drawn | None:
-  """Returns the draws of a mean over parts, or None if numbers of runs differ.
+  """Averages the scores of several test sets for each bootstrap resample.
+
+  Returns None if the numbers of runs differ.
 
   Args:
     parts: Scores of each part on the same resampled test sets.
@@ -299,7 +303,7 @@ def iterate_records(
   results: Results,
   folders: Mapping[str, pathlib.Path],
 ) -> Iterator[dict[str, Any]]:
-  """Yields a flat record for each number, for machine-readable output.
+  """Yields a flat record for each metric value, for machine-readable output.
 
   Args:
     tasks: Tasks that produced the results.
@@ -488,7 +492,7 @@ def _parts_outside(parts: Sequence[str], languages: Sequence[str]) -> set[str]:
 
 
 def count_items(result: eval_task.EvalResult) -> tuple[str, dict[str, float]]:
-  """Returns the counted unit (such as 'sentences') and counts by language."""
+  """Returns a unit, such as 'sentences', and the count per language."""
   for unit in _COUNTS:
     counts = {
       name.partition('/')[2]: value
@@ -513,7 +517,7 @@ def is_baseline(name: str, metric: str) -> bool:
 def baseline_scores(
   metric: str, result: eval_task.EvalResult
 ) -> dict[str, dict[str, float]]:
-  """Returns scores with which a metric is compared, by baseline and language.
+  """Returns the scores of baselines for a metric, by baseline and language.
 
   The baselines of accuracy are 'chance' (guessing), 'majority' (the most
   frequent class) and 'string_overlap' (retrieval by character 3-grams).
@@ -576,7 +580,7 @@ def summary_line(task: eval_task.EvalTask, result: eval_task.EvalResult) -> str:
 
 
 def parts_of(metric: str, by_step) -> list[str]:
-  """Returns all languages or files with a score at any step, the mean last."""
+  """Lists the languages or files with a score at any step, then 'mean'."""
   prefix = f'{metric}/'
   parts = dict.fromkeys(
     name.removeprefix(prefix)
@@ -588,14 +592,14 @@ def parts_of(metric: str, by_step) -> list[str]:
 
 
 def score_note(name: str, value: float | None) -> str:
-  """Formats the note next to a score, which is a baseline or a count."""
+  """Formats the baseline or count that is displayed next to a score."""
   if value is None:
     return ''
   return format_cell(value) if name in _ALL_BASELINES else f'{value:,.0f}'
 
 
 def format_interval(metric: str, interval: Interval | None) -> str:
-  """Formats an interval as ' ± 0.012', or as ' [91, 120]' without a range.
+  """Formats a confidence interval: ' ± 0.012', or ' [91, 120]' if unbounded.
 
   Intervals of metrics without a range, such as perplexities, are not symmetric.
 
@@ -614,9 +618,9 @@ def format_interval(metric: str, interval: Interval | None) -> str:
 
 
 def label_intervals(metric: str, intervals: Mapping[str, Interval]) -> str:
-  """Returns the end of the heading of a column of scores with intervals.
+  """Returns the suffix of a column heading for scores with intervals.
 
-  The heading is ' ± 95 % interval', or ' [95 % interval]' for metrics without a
+  The suffix is ' ± 95 % interval', or ' [95 % interval]' for metrics without a
   range. It is empty if none of the scores has an interval.
 
   Args:
@@ -630,10 +634,10 @@ def label_intervals(metric: str, intervals: Mapping[str, Interval]) -> str:
 
 
 def label_development(results: Iterable[eval_task.EvalResult]) -> str:
-  """Returns the part of a title that marks results of evaluations in training.
+  """Returns the title suffix ', development set' for results during training.
 
-  Evaluations during training select checkpoints and settings, so their data is
-  development data.
+  The suffix is empty for other results. Evaluations during training select
+  checkpoints and settings, so their data is development data.
   """
   if any(result.is_development for result in results):
     return ', development set'

@@ -106,7 +106,7 @@ class SentenceEmbedding:
     return ', '.join(parts)
 
   def prompt(self, *names: str) -> str:
-    """Returns the first existing prompt among names, or the default prompt."""
+    """Returns the first existing prompt in `names`, or the default prompt."""
     for name in names:
       if name in self.prompts:
         return self.prompts[name]
@@ -141,7 +141,7 @@ class SentenceEmbedding:
     return dataclasses.replace(self, **changes) if changes else self
 
   def has_parameters(self, heads: Collection[str]) -> bool:
-    """Returns whether a checkpoint's heads contain all dense layers."""
+    """Returns whether a checkpoint has the parameters of all dense layers."""
     return all(DENSE.format(i) in heads for i in range(len(self.dense)))
 
   def apply(self, heads: Mapping[str, Any], vectors: np.ndarray) -> np.ndarray:

@@ -37,7 +37,7 @@ class Tatoeba(text_sources.PairSource):
   def from_options(  # type: ignore[override]
     cls, tatoeba: str, languages: tuple[str, ...] | None = None
   ) -> 'Tatoeba':
-    """Creates the source from options of `xlflax evaluate`."""
+    """Creates a source of Tatoeba pairs from options of `xlflax evaluate`."""
     return cls(directory=tatoeba, languages=languages)
 
   def pairs(self) -> tuple[text_sources.Pair, ...]:

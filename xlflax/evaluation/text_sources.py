@@ -47,7 +47,7 @@ class PairSource:
     languages: tuple[str, ...] | None = None,
     max_examples: int | None = None,
   ) -> 'PairSource':
-    """Creates the source from the options of `xlflax evaluate`.
+    """Creates a source of sentence pairs from options of `xlflax evaluate`.
 
     Args:
       corpus: Path to the corpus directory.

@@ -21,7 +21,7 @@ Tokens = Sequence[int]
 def split_into_blocks(
   lines: Sequence[Tokens], *, capacity: int, separator: int
 ) -> list[np.ndarray]:
-  """Joins lines and splits them into blocks. The last block may be shorter.
+  """Joins token sequences and splits them into blocks. The last may be shorter.
 
   For capacity 4 and separator 2, `[[7, 8], [9, 9, 9]]` becomes
   `[[7, 8, 2, 9], [9, 9]]`.

@@ -77,7 +77,7 @@ class GridReport:
 
   @property
   def exit_status(self) -> errors.ExitStatus:
-    """Exit status of the command, determined by failed and stopped trials."""
+    """Exit status that combines the statuses of trials and test failures."""
     return errors.joint_status(
       [
         *(trial.exit_status for trial in self.trials),
@@ -86,13 +86,13 @@ class GridReport:
     )
 
   def with_trial(self, result: grid_trials.TrialResult) -> 'GridReport':
-    """Returns a report that also contains the result of one more trial."""
+    """Returns a copy of the report to which a trial's result is added."""
     return dataclasses.replace(self, trials=(*self.trials, result))
 
   def with_test(
     self, result: grid_trials.TrialResult, report: evaluate.Report
   ) -> 'GridReport':
-    """Returns a report that also contains the test scores of one more trial.
+    """Returns a copy of the report to which a trial's test scores are added.
 
     Args:
       result: Training result of the trial.
@@ -309,7 +309,7 @@ def _best_two_table(report: GridReport, best_two) -> rich.table.Table:
 
 
 def untrained_notes(report: GridReport) -> list[str]:
-  """Returns notes on scores for which pretraining gives no advantage.
+  """Returns notes on scores that are not better than without pretraining.
 
   The selected setting is compared with the best setting that starts from random
   parameters, on the dev set and on each test set.

@@ -1,4 +1,4 @@
-"""Grid trials: training, records and best checkpoints."""
+"""Trials of a hyperparameter grid: training, records and best checkpoints."""
 
 import dataclasses
 import enum
@@ -109,7 +109,7 @@ class TrialResult:
 
 @dataclasses.dataclass(frozen=True)
 class MadeTrial:
-  """Trial whose trainer has been created.
+  """Trial of a hyperparameter grid, with the trainer that runs it.
 
   Attributes:
     trial: Gin macro values of the trial.

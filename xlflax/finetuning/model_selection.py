@@ -31,7 +31,7 @@ class Spread:
 
   @classmethod
   def from_optional(cls, values: Iterable[float | None]) -> 'Spread':
-    """Returns the spread over all values that are not None."""
+    """Returns mean and standard deviation of all values that are not None."""
     return cls(tuple(value for value in values if value is not None))
 
   @property

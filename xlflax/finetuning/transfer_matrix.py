@@ -56,7 +56,7 @@ class Matrix:
     return np.array(transfer_gaps, float)
 
   def to_csv(self) -> str:
-    """Returns CSV text with a line for each training language."""
+    """Returns the transfer matrix as CSV, one line per training language."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator='\n')
     writer.writerow(('train', *self.columns, 'gap'))

@@ -58,7 +58,7 @@ class Job(abc.ABC):
   internal_fields: ClassVar[tuple[str, ...]] = ()
 
   def check(self) -> None:
-    """Checks the processes' inputs before the job is rendered or launched.
+    """Checks a job's files and directories before it is rendered or launched.
 
     Raises:
       ConfigError: If a gin file or the model directory is missing, if the nodes
@@ -185,13 +185,13 @@ def check_command(
 
 
 def flag_value(command: Sequence[str], flag: str) -> str | None:
-  """Returns the last value of `--flag=value` or `--flag value`, or None."""
+  """Returns the last value of a flag on a command line, or None."""
   values = flag_values(command, flag)
   return values[-1] if values else None
 
 
 def flag_values(command: Sequence[str], flag: str) -> list[str]:
-  """Returns all values of `--flag=value` or `--flag value`."""
+  """Returns all values of a flag, given as `--flag=value` or `--flag value`."""
   values = []
   for i, word in enumerate(command):
     if word.startswith(f'{flag}='):

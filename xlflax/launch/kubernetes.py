@@ -74,7 +74,7 @@ class Volume:
 
   @classmethod
   def parse(cls, text: str) -> Self:
-    """Parses `SOURCE:NAME:DIR` or `SOURCE:NAME:DIR:ro`.
+    """Parses a volume in the format `SOURCE:NAME:DIR` or `SOURCE:NAME:DIR:ro`.
 
     Raises:
       ConfigError: If the text has a different format.
@@ -117,7 +117,7 @@ class Toleration:
 
   @classmethod
   def parse(cls, text: str) -> Self:
-    """Parses `KEY[=VALUE][:EFFECT]`.
+    """Parses a toleration in the format `KEY[=VALUE][:EFFECT]`.
 
     Raises:
       ConfigError: If the text has a different format.

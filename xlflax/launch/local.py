@@ -95,7 +95,7 @@ class _SupervisedJob(job_base.Job):
     return directory.with_name(name)
 
   def arguments(self, local_rank: int, coordinator: str) -> list[str]:
-    """Returns a process's command line, without the program."""
+    """Returns a process's command-line arguments, without the program."""
     return [
       *self.command,
       f'{job_base.COORDINATOR_FLAG}={coordinator}',
@@ -139,7 +139,7 @@ class _SupervisedJob(job_base.Job):
   def workers(
     self, coordinator: str | None = None
   ) -> list[supervisor.WorkerProcess]:
-    """Returns the processes of this machine for one start of the job."""
+    """Returns the processes to start on this machine."""
     coordinator = coordinator or self.coordinator()
     gpus = visible_gpus(os.environ)
     return [
@@ -204,7 +204,7 @@ class LocalJob(_SupervisedJob):
     return self.nproc_per_node
 
   def launch(self) -> int:
-    """Runs the processes until they exit. An orderly stop counts as success."""
+    """Runs the processes until they exit. A stop by signal is a success."""
     status = self.supervise()
     return 0 if status == errors.ExitStatus.STOPPED else status
 

@@ -181,7 +181,7 @@ class SlurmJob(job_base.Job):
 
   @property
   def restarts_in_place(self) -> bool:
-    """True if supervisors restart the processes within the allocation."""
+    """True if failed processes are restarted without a new Slurm allocation."""
     return (
       self.restart_policy is RestartPolicy.IN_PLACE
       and self.command[0] in job_base.DISTRIBUTED_COMMANDS

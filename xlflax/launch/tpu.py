@@ -130,7 +130,7 @@ class TpuJob(job_base.Job):
       )
 
   def check(self) -> None:
-    """Checks the gin files, the output directories and the package."""
+    """Checks gin files, output directories and the package to install."""
     job_base.check_gin_files(self.command, has_own_files=True)
     job_base.check_model_dir(self.command)
     preflight.check_shared_outputs(

@@ -33,7 +33,7 @@ BLOCKS = Blocks()
 
 
 def transposed_matmul(first: np.ndarray, second: np.ndarray) -> Any:
-  """Computes the matrix product first^T second.
+  """Multiplies the transpose of the first matrix by the second matrix.
 
   Args:
     first: Matrix of shape [N, D], float32 or float64.
@@ -49,7 +49,9 @@ def transposed_matmul(first: np.ndarray, second: np.ndarray) -> Any:
 
 
 def inner_products(first: np.ndarray, second: np.ndarray) -> Any:
-  """Computes the matrix product first second^T. See `transposed_matmul`.
+  """Computes the inner products of all rows of two matrices.
+
+  See `transposed_matmul`.
 
   Args:
     first: Matrix of shape [N, D], float32 or float64.
@@ -66,7 +68,9 @@ def inner_products(first: np.ndarray, second: np.ndarray) -> Any:
 def iterate_inner_products(
   first: np.ndarray, second: np.ndarray, blocks: Blocks
 ) -> Iterator[tuple[int, int, np.ndarray]]:
-  """Yields the blocks of first second^T, row by row.
+  """Yields blocks of the inner products of all rows of two matrices.
+
+  The blocks are in row order.
 
   The next block is computed while the caller processes the current one.
 

@@ -118,7 +118,7 @@ class LayerCKA:
 
   @validation.validate_call
   def update(self, first: np.ndarray, second: np.ndarray) -> None:
-    """Adds the hidden states of n sentences.
+    """Adds the hidden states of n sentences to the sums that determine the CKA.
 
     Args:
       first: Hidden states of the first model, of shape [L, n, D].

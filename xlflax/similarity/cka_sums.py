@@ -29,7 +29,7 @@ class Hsic(NamedTuple):
 
 
 class Sums:
-  """Sums over batches of two models' hidden states, from which HSIC follows."""
+  """Running sums over two models' hidden states, which determine HSIC."""
 
   def __init__(
     self,
@@ -64,7 +64,7 @@ class Sums:
     )
 
   def add(self, first: np.ndarray, second: np.ndarray) -> None:
-    """Adds the hidden states [L, n, D] and [M, n, E] of n sentences."""
+    """Adds hidden states [L, n, D] and [M, n, E] of n sentences to the sums."""
     x, y = (
       model.add_shifted(states, self._dtype)
       for model, states in zip(self._models, (first, second), strict=True)
@@ -103,7 +103,7 @@ class _ModelSums:
     self.squares = np.zeros(len(self.origin))
 
   def add_shifted(self, states: np.ndarray, dtype: Any) -> _Batch:
-    """Adds hidden states [layers, n, D] and returns them shifted."""
+    """Subtracts `origin` from states [layers, n, D] and adds them to sums."""
     values, norms = [], []
     for index, layer in enumerate(states):
       shifted = layer.astype(np.float64)
@@ -136,7 +136,7 @@ class _ProductSums:
     self._xx_yy = np.zeros((depth, right_depth))  # |x|^2 |y|^2
 
   def add(self, left: _Batch, right: _Batch) -> None:
-    """Adds a batch of hidden states from both models."""
+    """Adds the products of both models' hidden states to the sums."""
     pending = None
     for i, x, y in self._pairs(left.values, right.values):
       current = i, block_matmul.transposed_matmul(x, y)

@@ -99,7 +99,7 @@ class _RunningMaximum:
     self._value = np.full(rows, -np.inf, np.float32)
 
   def update(self, start: int, block: np.ndarray, *, offset: int):
-    """Updates the maxima with the scores of a block.
+    """Updates the maximum of each row, and its index, with a block of scores.
 
     Args:
       start: Index of the block's first row.

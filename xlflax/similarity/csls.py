@@ -34,7 +34,7 @@ def find_nearest(
   all_queries: np.ndarray | None = None,
   blocks: Blocks = BLOCKS,
 ) -> neighbors.Neighbors:
-  """Finds the best translations of query words among key words.
+  """Finds translations of words: for each query, the most similar keys.
 
   Args:
     queries: Query vectors of shape [N, D].

@@ -1,4 +1,4 @@
-"""Exact CSLS search over many vectors in little more than one pass.
+"""Exact CSLS search that computes most similarities only once.
 
 CSLS(x, y) = 2 cos(x, y) - r(x) - r(y) orders the keys y of a query x by cos(x,
 y) - r(y) / 2, where r(y) is only known after all queries have been processed.
@@ -39,7 +39,7 @@ class SearchResult(NamedTuple):
 
 
 def is_single_pass_faster(queries: int, blocks: Blocks) -> bool:
-  """Returns whether one pass with bounds is faster than two full passes."""
+  """Returns whether single-pass CSLS search is faster than the two-pass search."""
   return queries > _MIN_BLOCKS * blocks.queries
 
 
@@ -101,7 +101,7 @@ class _BoundedKeys:
     self._limits = np.zeros(0, np.float32)
 
   def start_row(self, i: int, key_means: TopK) -> None:
-    """Starts a row of blocks with the current bounds of the keys."""
+    """Updates the bounds of the keys' mean similarity r for a row of blocks."""
     if i >= self._start:
       # The margin ensures that a bound is never too low because of rounding.
       self._halves = key_means.scores.mean(1) / 2 - np.float32(1e-6)
@@ -109,7 +109,7 @@ class _BoundedKeys:
   def update_mask(
     self, block: np.ndarray, mask: np.ndarray, i: int, j: int
   ) -> None:
-    """Adds entries to the mask that may have one of the greatest bounds."""
+    """Marks entries of a block that may be among a query's best by bound."""
     if i < self._start:
       return
     halves = self._halves[None, j : j + block.shape[1]]
@@ -121,7 +121,7 @@ class _BoundedKeys:
       mask[part] |= block[part] - halves > self._limits[part, None]
 
   def merge(self, hits: top_k.Hits, i: int, j: int) -> None:
-    """Merges the selected entries of a block."""
+    """Merges a block's selected entries into the greatest bounds per query."""
     if i < self._start:
       return
     bounds = hits.scores - self._halves[j + hits.columns]
@@ -131,7 +131,7 @@ class _BoundedKeys:
     )
 
   def end_row(self, i: int, count: int) -> None:
-    """Ends a row of blocks and converts the bounds back to cosines."""
+    """Ends a row of blocks and converts its stored upper bounds to cosines."""
     if i < self._start:
       return
     rows = slice(i, i + count)
@@ -142,7 +142,7 @@ class _BoundedKeys:
     self._best.scores[rows] += self._halves[self._best.indices[rows]]
 
   def best(self, halves: np.ndarray, top: int) -> tuple[Neighbors, np.ndarray]:
-    """Returns the best keys by exact score, and a mask of final queries.
+    """Returns each query's best keys, and whether they are proven optimal.
 
     Args:
       halves: Half of each key's mean similarity r, of shape [M].

@@ -116,7 +116,7 @@ def fit_vocabulary_alignment(
   *,
   max_rounds: validation.NonNegativeInt = 50,
 ) -> Alignment:
-  """Fits an alignment of two vocabularies to a bilingual dictionary.
+  """Fits an alignment map for two sets of word vectors to dictionary pairs.
 
   The method is the same as in `fit_alignment`, except that the normalization
   uses the means of all words.

@@ -93,7 +93,7 @@ def exceeds_limits(
   row_limits: np.ndarray,
   column_limits: np.ndarray | None = None,
 ) -> np.ndarray:
-  """Returns a mask of the entries that exceed their row or column limit.
+  """Returns a mask of entries that exceed the limit of their row or column.
 
   Args:
     block: Scores of shape [N, M].
@@ -189,11 +189,14 @@ class TopK:
     self.indices = np.zeros((num_rows, k), np.int64)
 
   def lowest_scores(self, start: int, count: int) -> np.ndarray:
-    """Returns the k-th greatest scores of a range of rows so far, [count]."""
+    """Returns the k-th greatest score so far for each of `count` rows."""
     return self.scores[start : start + count, -1]
 
   def merge(self, hits: Hits, first_row: int, first_column: int) -> None:
-    """Merges entries of a block that is to the right of all earlier blocks."""
+    """Merges entries of a block into the top k of their rows.
+
+    The block must be to the right of all earlier blocks.
+    """
     if not hits.rows.size:
       return
     unique_rows, counts = np.unique(hits.rows, return_counts=True)

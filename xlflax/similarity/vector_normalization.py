@@ -49,7 +49,7 @@ class Normalized:
 
   @validation.validate_call
   def apply(self, vectors: np.ndarray) -> np.ndarray:
-    """Normalizes additional vectors [M, D] of the language with the same means.
+    """Normalizes further vectors [M, D] with the means of this language.
 
     Use this method for test words and sentences, which must not influence the
     means.

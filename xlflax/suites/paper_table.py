@@ -24,7 +24,7 @@ Scores = Mapping[tuple[str, str], float]
 
 
 class ScoreSource(NamedTuple):
-  """Location of a measured score in the results of a suite.
+  """Suite task, metric and run from which a table's measured score is read.
 
   Attributes:
     task: Name of the suite task.
@@ -129,12 +129,12 @@ class PaperTable:
 
   @property
   def change_columns(self) -> tuple[str, ...]:
-    """Columns for which the changes from the reference rows are printed."""
+    """Columns for which the differences from the reference rows are printed."""
     return self.summary or tuple(self.means) or self.columns
 
   @functools.cached_property
   def sources(self) -> dict[tuple[str, str], ScoreSource]:
-    """Sources of the measured scores by row and column."""
+    """Location of each measured score in the results, by row and column."""
     return {
       (row.row, column): _resolve(source, row)
       for row in self.rows
@@ -151,7 +151,7 @@ class PaperTable:
     return {run: frozenset(names) for run, names in tasks.items()}
 
   def check(self, tasks: Sequence[str]) -> None:
-    """Checks that all columns, settings, rows and tasks referred to exist.
+    """Checks the table's references to columns, settings, rows and suite tasks.
 
     Args:
       tasks: Names of the suite's tasks.

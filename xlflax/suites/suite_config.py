@@ -108,7 +108,7 @@ class Suite:
       self.table.check(names)
 
   def recipe_notes(self, task: SuiteTask) -> tuple[str, ...]:
-    """Returns notes on a task's fine-tuning recipe, for the task's results."""
+    """Returns notes on a task's fine-tuning recipe, to add to its results."""
     settings = '; '.join(task.recipe) or 'settings of the suite'
     return (
       f'recipe {self.recipe}: {settings}',

@@ -275,7 +275,7 @@ class SuiteReport:
 
   @property
   def failures(self) -> tuple[eval_task.Failure, ...]:
-    """Failures of this call. Earlier failures are recorded in `results`."""
+    """Failures in this call. `results` also contains earlier failures."""
     return tuple(
       dataclasses.replace(failure, task=f'{result.model}: {failure.task}')
       for result in self.results
@@ -343,7 +343,7 @@ class SuiteReport:
   def head_tail_averages(
     self, summary: leaderboard.Summary
   ) -> dict[str, dict[str, float]]:
-    """Returns a model's means over head, tail and all languages, in points.
+    """Averages a model's scores over head, tail and all languages, in points.
 
     Args:
       summary: Summary of the model.

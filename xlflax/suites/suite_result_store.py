@@ -73,7 +73,7 @@ def record_results(
 
 
 def check_run(model: str, run: str, recipe: str, output: pathlib.Path) -> None:
-  """Checks that a checkpoint's stored results have the same run and recipe.
+  """Checks that a checkpoint's stored results have the given run and recipe.
 
   Args:
     model: Name of the checkpoint, such as 'mlm@1000'.
@@ -108,7 +108,7 @@ def check_run(model: str, run: str, recipe: str, output: pathlib.Path) -> None:
 def earlier_cost(
   task: str, model: str, output: pathlib.Path
 ) -> score_table.Cost | None:
-  """Returns the cost of earlier calls for a task and checkpoint, or None."""
+  """Returns the cost that earlier calls recorded for a task, or None."""
   path = output / FOLDER / model / f'{task}.json'
   if not path.exists():
     return None

@@ -22,7 +22,7 @@ _FIGURE_DPI = 130
 def measured_points(
   table: paper_table.PaperTable, report: suite_report.SuiteReport
 ) -> dict[tuple[str, str, str], float]:
-  """Returns the scores of a table's cells, averaged over fine-tuned models.
+  """Returns the measured scores of a paper's table, averaged over seeds.
 
   If several checkpoints of a run were evaluated, the scores of the last one are
   returned. The mean over languages of a task with failures is left out, because
@@ -58,7 +58,7 @@ def measured_points(
 def build_tables(
   table: paper_table.PaperTable, comparison: paper_table.Comparison
 ) -> list[text.Table]:
-  """Returns the paper's table, and a table of differences between its rows.
+  """Returns the paper's table, and a table of changes from the reference rows.
 
   In the first table, each row of the paper has a line with the published
   scores. If scores of the row were measured, lines with the measured scores and

@@ -229,7 +229,7 @@ def parse_named_files(items: Sequence[str], option: str) -> dict[str, str]:
 
 
 def one_or_two_files(value: str, option: str) -> str | tuple[str, str]:
-  """Parses FILE or FILE,FILE.
+  """Parses one file path, or two paths that are separated by a comma.
 
   Args:
     value: Value of the option.

@@ -92,7 +92,7 @@ def alignment_scores(
 def round_trip_words(
   links: Sequence[np.ndarray], *, max_words: int = 5
 ) -> np.ndarray:
-  """Finds the words that a cycle of alignments links back to themselves.
+  """Finds words that are linked to themselves through a cycle of alignments.
 
   Args:
     links: Links between the words of consecutive sentences, as bool arrays of

@@ -33,7 +33,9 @@ Runs = example_statistics.Statistics | Sequence[example_statistics.Statistics]
 
 @dataclasses.dataclass(frozen=True)
 class Significance:
-  """Result of comparing two models, in the metric's unit.
+  """Difference of two models' scores with its confidence interval and p-value.
+
+  All scores are in the metric's unit.
 
   Attributes:
     first: Score of the first model on all examples, averaged over the model's

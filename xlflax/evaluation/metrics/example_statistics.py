@@ -62,12 +62,12 @@ class Aggregate(enum.Enum):
 
   @property
   def columns(self) -> int:
-    """Number K of statistics per example that the aggregate requires."""
+    """Number K of statistics per example from which the score is computed."""
     return _COLUMNS.get(self, 2)
 
   @property
   def of_all(self) -> Callable[[Any, Any], float] | None:
-    """Function that scores all rows, or None if column sums suffice."""
+    """Function that scores all examples, or None if their sums suffice."""
     return _OF_ALL.get(self)
 
 
@@ -139,7 +139,7 @@ class Statistics:
         )
 
   def by_cluster(self) -> 'Statistics':
-    """Returns statistics in which each row sums the examples of a cluster.
+    """Returns statistics with one row per cluster: the sums over its examples.
 
     A mean becomes a ratio, since clusters differ in size.
     """
@@ -185,7 +185,7 @@ class Statistics:
 def aggregate_scores(
   sums: np.ndarray, size: int, aggregate: Aggregate
 ) -> np.ndarray:
-  """Computes scores from column sums over the examples.
+  """Computes scores from the sums of per-example statistics.
 
   Args:
     sums: Sums of each of the K statistics over the examples, of shape [..., K].

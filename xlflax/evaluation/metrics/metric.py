@@ -42,7 +42,7 @@ class Metric:
 
   @property
   def explained(self) -> str:
-    """Title with range and direction: 'accuracy (0 to 1, higher is better)'."""
+    """Title and scale, such as 'accuracy (0 to 1, higher is better)'."""
     parts = [_RANGES[self.unit]] if self.unit in _RANGES else []
     if self.better is not Better.NEITHER:
       parts.append(f'{self.better.value} is better')

@@ -67,7 +67,7 @@ def of_sentences(
   mined: Collection[Pair],
   gold: Collection[Pair],
 ) -> example_statistics.Statistics:
-  """Returns the numbers of correct, mined and gold pairs for each sentence.
+  """Counts the correct, mined and gold pairs of each first-language sentence.
 
   Args:
     sentences: Ids of the first language's sentences.

@@ -36,7 +36,7 @@ _DEFAULT_TOKENIZER = '13a'
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TranslationScore:
-  """Score for a translated corpus.
+  """Corpus-level score of translations, such as BLEU or chrF.
 
   Attributes:
     value: Score from 0 to 100. Higher is better.

@@ -37,7 +37,7 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Detail:
-  """Confidence interval, significance mark and link next to a score.
+  """Details next to a score: confidence interval, significance mark and link.
 
   Attributes:
     interval: 95 % confidence interval. None if per-example scores are not
@@ -70,7 +70,7 @@ def collect_details(
   samples: int,
   seed: int,
 ) -> dict[tuple[str, str, str], Detail]:
-  """Collects the interval, mark and link to display next to each score.
+  """Returns each score's confidence interval, significance mark and link.
 
   Args:
     tables: Score table of each model.

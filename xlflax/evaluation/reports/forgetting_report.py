@@ -41,7 +41,7 @@ _TEXT_METRICS = ('bits_per_byte', 'word_perplexity')
 
 
 class StoredResult(NamedTuple):
-  """Result of a checkpoint and the folder with its files.
+  """Evaluation result of a checkpoint, with the folder of its statistics files.
 
   Attributes:
     result: Evaluation result.
@@ -72,7 +72,7 @@ class ModelResults:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScoreChange:
-  """Change of a score on a test set from the start model to another model.
+  """Change of a test score between the start model and a further trained model.
 
   Attributes:
     task: Name of the evaluation task.
@@ -104,7 +104,7 @@ class ScoreChange:
 
   @property
   def difference(self) -> float:
-    """`after - before`."""
+    """Change of the score, `after - before`."""
     return self.after - self.before
 
 
@@ -207,7 +207,7 @@ def compare_results(
   samples: int = 1000,
   seed: int = 0,
 ) -> tuple[list[ScoreChange], list[str]]:
-  """Compares the scores of further trained models with the start model.
+  """Compares the scores of a start model with those of models trained from it.
 
   Args:
     models: Results of the start model, followed by those of the models that

@@ -232,7 +232,7 @@ def bootstrap_table(
   scores: dict[Key, bootstrap.Drawn] = {}
 
   def add_combination(key, part_keys, weights=None):
-    """Adds a weighted sum of scores. By default, it is the scores' mean."""
+    """Stores a weighted sum of scores under `key`, by default their mean."""
     if not part_keys or not all(part in scores for part in part_keys):
       return
     combination = bootstrap.combine_draws(

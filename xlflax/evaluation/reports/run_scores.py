@@ -186,7 +186,7 @@ def _select_results(
 
 
 def find_primary_metric(results: Sequence[eval_task.EvalResult]) -> str:
-  """Returns the first metric in results, where score metrics precede others."""
+  """Returns the first score metric in results, or else the first metric."""
   for result in results:
     if names := (*result.score_metrics, *result.metrics):
       return names[0].partition('/')[0]

@@ -234,7 +234,7 @@ class HeadTask(labeled_task.LabeledTask):
     return eval_model.inputs.get(self.objective, {})
 
   def inherit_inputs(self, eval_model: eval_task.EvalModel) -> Self:
-    """Returns a copy of the task whose None fields have the run's settings.
+    """Returns a copy with None fields replaced by the run's recorded settings.
 
     Raises:
       ConfigError: If a field is None and the run does not record its setting.
@@ -258,13 +258,13 @@ class HeadTask(labeled_task.LabeledTask):
     )
 
   def describe_inputs(self) -> dict[str, Any]:
-    """Returns the fields named in `INPUTS` as plain values."""
+    """Returns the task's input settings, named in `INPUTS`, as plain values."""
     return {
       name: eval_task.task_settings(getattr(self, name)) for name in self.INPUTS
     }
 
   def changed_inputs(self, eval_model: eval_task.EvalModel) -> list[str]:
-    """Returns a note for each input setting that differs from fine-tuning."""
+    """Returns notes on input settings that differ from those of fine-tuning."""
     recorded = self.recorded_inputs(eval_model)
     return [
       f'{name} is {value}; the run was fine-tuned with {recorded[name]}'
@@ -325,7 +325,10 @@ class HeadOnTexts(HeadTask):
 
   @property
   def template(self) -> dict[str, Any]:
-    """Featurizer arguments for text pairs. Call `inherit_inputs` first."""
+    """Separator and positions of text pairs, as arguments of the featurizer.
+
+    Call `inherit_inputs` first.
+    """
     return {'separator': self.separator, 'positions': self.positions}
 
   def outputs(self, eval_model, objective, examples, notes) -> list[Any]:
@@ -357,7 +360,7 @@ def with_clusters(
   statistics: Mapping[str, example_statistics.Statistics],
   clusters: Sequence[str],
 ) -> dict[str, example_statistics.Statistics]:
-  """Returns per-example statistics with cluster names added."""
+  """Adds cluster names, by which bootstrap resampling groups examples."""
   return {
     metric: dataclasses.replace(statistic, clusters=np.array(clusters))
     for metric, statistic in statistics.items()
@@ -423,7 +426,7 @@ def with_gold_labels(
 def mean_metrics(
   metrics: Mapping[str, float], names: Sequence[str] | None = None
 ) -> dict[str, float]:
-  """Computes the means `<name>/mean` of the metrics `<name>/<part>`.
+  """Averages metrics over languages or files: `<name>/<part>` to `<name>/mean`.
 
   Args:
     metrics: Metrics for all languages or files.

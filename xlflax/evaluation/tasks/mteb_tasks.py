@@ -176,7 +176,7 @@ class Probe(_LabeledVectors):
 
   @classmethod
   def arguments(cls, name, options):
-    """Adds the training split to the arguments, for training the probes."""
+    """Returns task arguments that include the training split for the probes."""
     arguments = super().arguments(name, options)
     train = dataclasses.replace(arguments['source'], split='train')
     return arguments | {'train': train}
@@ -369,7 +369,7 @@ class Ranking(sentence_task.SentenceTask):
 def group_queries(
   part: str, data: beir.RankedDocuments
 ) -> dict[str, list[str]]:
-  """Returns the queries of a part, or by language for the part `all`."""
+  """Groups queries by language. A part other than `all` is a single group."""
   queries_by_name: dict[str, list[str]] = {}
   for query, text in data.queries.items():
     name = text.language if part == beir.ALL else part

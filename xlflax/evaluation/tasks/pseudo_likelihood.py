@@ -38,7 +38,7 @@ _TEXT_COLUMNS = (
 
 
 class MaskUnit(enum.Enum):
-  """Options for the tokens that are masked while a token is predicted."""
+  """Tokens masked while a token is predicted: itself, or also later subwords."""
 
   TOKEN = 'token'  # The predicted token.
   # The predicted token and the following tokens of its word, where words are
@@ -47,7 +47,7 @@ class MaskUnit(enum.Enum):
 
 
 class ScoredSpan(enum.Enum):
-  """Options for the scored tokens of a text and its appended answer choice."""
+  """Tokens that score an answer choice: its own, or also those of the text."""
 
   CHOICE = 'choice'  # The tokens of the choice.
   ALL = 'all'  # The tokens of the text and the choice.

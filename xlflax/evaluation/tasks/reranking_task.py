@@ -1,4 +1,4 @@
-"""Reranking of the first documents of a ranking with a cross-encoder."""
+"""Reranking of a first-stage ranking's top documents with a cross-encoder."""
 
 import dataclasses
 import functools
@@ -25,7 +25,7 @@ _Run = dict[str, list[tuple[str, float]]]
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Reranking(head_task.HeadOnTexts):
-  """Reranking of the top documents of a first stage by a cross-encoder.
+  """Reranking of a first-stage ranking's top documents with a cross-encoder.
 
   The first stage is a ranking of documents for each query, for example by BM25
   or by the embeddings of the task `ranking`. The head scores the query together
@@ -79,20 +79,20 @@ class Reranking(head_task.HeadOnTexts):
 
   @classmethod
   def source_factory(cls, name: str):
-    """Returns the function that creates the source from options."""
+    """Returns the function that creates the task's data source from options."""
     return beir.BeirDataset.from_options
 
   def check_inputs(self, objectives) -> None:
-    """Reads the queries, documents and candidates of all parts."""
+    """Checks inputs by reading all queries, documents and candidates."""
     for part in self.source.languages():
       self._candidates(part, self.source.load(part))
 
   def load_part(self, part: str) -> beir.RankedDocuments:
-    """Returns the queries and documents of a part."""
+    """Loads the queries and documents of a language, or of all languages."""
     return self.source.load(part)
 
   def check_gold_labels(self) -> None:
-    """Checks that each part has queries with relevant documents.
+    """Checks that each test set has queries with relevant documents.
 
     Raises:
       CorpusError: If no query of a part has a relevant document.
@@ -110,7 +110,7 @@ class Reranking(head_task.HeadOnTexts):
   def score_part(
     self, eval_model, objective, part, examples, result, notes
   ) -> None:
-    """Adds rankings and scores for each language of the queries."""
+    """Adds rankings and scores to the result, for each query language."""
     candidates = self._candidates(part, examples)
     run = self._rerank(eval_model, objective, part, examples, candidates, notes)
     for name, queries in mteb_tasks.group_queries(part, examples).items():

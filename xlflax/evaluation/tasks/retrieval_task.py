@@ -189,7 +189,7 @@ class Retrieval(sentence_task.SentenceTask):
 
   @property
   def further_metrics(self) -> tuple[str, ...]:
-    """Names of the accuracies over pairs without and with shared strings."""
+    """Metric names: accuracy for pairs with no common string, and for others."""
     return ('accuracy_unshared', 'accuracy_shared')
 
   def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:

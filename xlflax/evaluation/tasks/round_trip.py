@@ -1,4 +1,4 @@
-"""Round-trip accuracy of tokens through a chain of translations.
+"""Round-trip accuracy: token alignment through several languages and back.
 
 Source: Dufter et al. (2018), "Embedding Learning Through Multilingual Concept
 Induction". The variant for sentences with SimAlign's links is from
@@ -31,7 +31,7 @@ _COLUMNS = (('accuracy', (0, 2), Aggregate.RATIO),)
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RoundTrip(eval_task.EvalTask):
-  """Fraction of tokens that a chain of translations links back to themselves.
+  """Fraction of tokens to which alignment links through other languages return.
 
   Links lead from each token of a chain's first language to the second language,
   and so on, and from the last language back to the first. A link joins two

@@ -61,7 +61,7 @@ class SentenceTask(eval_task.EvalTask):
   def encoding(
     self, eval_model: eval_task.EvalModel, notes: list[str] | None = None
   ) -> SentenceEmbedding:
-    """Returns the model's sentence-vector definition with the task's overrides.
+    """Applies the task's overrides to the model's sentence-vector definition.
 
     Args:
       eval_model: Model with its own sentence-vector definition.
@@ -114,7 +114,7 @@ class SentenceTask(eval_task.EvalTask):
     name: Callable[[Any], str] = str,
     notes: Sequence[str] = (),
   ) -> eval_task.EvalResult:
-    """Scores all languages or pairs of a source and lists those that failed.
+    """Scores each language or language pair, and records those that failed.
 
     Args:
       parts: Languages or language pairs of the source.
