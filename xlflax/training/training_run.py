@@ -246,7 +246,7 @@ class TrainingRun:
   def after_step(
     self, output: train_step.StepOutput
   ) -> list[hook_base.Request]:
-    """Counts a step, calls all hooks and returns the hooks' requests."""
+    """Counts a step, calls the hooks and returns the requests of the hooks."""
     self.step += 1
     self.accumulator.add(output)
     self._queue.add(self.step, output.loss)
