@@ -369,7 +369,7 @@ class EvalTask(validation.ValidatedFields):
     }
 
   def evaluate(self, eval_model: EvalModel) -> EvalResult:
-    """Evaluates a model and lists failed languages or files in the result."""
+    """Evaluates a model. The result lists languages or files that failed."""
     raise NotImplementedError
 
 

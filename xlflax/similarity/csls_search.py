@@ -39,7 +39,7 @@ class SearchResult(NamedTuple):
 
 
 def is_single_pass_faster(queries: int, blocks: Blocks) -> bool:
-  """Returns whether single-pass CSLS search is faster than the two-pass search."""
+  """Returns whether single-pass CSLS search is faster than two passes."""
   return queries > _MIN_BLOCKS * blocks.queries
 
 

@@ -273,7 +273,7 @@ class HeadTask(labeled_task.LabeledTask):
     ]
 
   def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
-    """Evaluates a model and lists failed languages or files in the result."""
+    """Evaluates a model. The result lists languages or files that failed."""
     objective = head_predictions.objective_of(
       eval_model, self.objective, self.HEAD
     )

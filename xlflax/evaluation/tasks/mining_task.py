@@ -97,7 +97,7 @@ class BitextMining(sentence_task.CollectionTask):
   num_neighbors: validation.PositiveInt = 4
 
   def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
-    """Evaluates a model and lists failed languages or files in the result."""
+    """Evaluates a model. The result lists languages or files that failed."""
     failures = eval_task.Failures(self.name)
     notes: list[str] = []
     metrics: dict[str, float] = {}

@@ -48,7 +48,7 @@ class _LabeledVectors(sentence_task.SentenceTask, labeled_task.LabeledTask):
     raise NotImplementedError
 
   def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
-    """Evaluates a model and lists failed languages or files in the result."""
+    """Evaluates a model. The result lists languages or files that failed."""
     return self.score_parts(
       self.source.languages(),
       lambda part, _, notes: self.score(
@@ -182,7 +182,7 @@ class Probe(_LabeledVectors):
     return arguments | {'train': train}
 
   def evaluate(self, eval_model):
-    """Evaluates a model and lists failed languages or files in the result."""
+    """Evaluates a model. The result lists languages or files that failed."""
     examples = [
       example
       for part in self.train.languages()
@@ -299,7 +299,7 @@ class Ranking(sentence_task.SentenceTask):
   source: beir.BeirDataset
 
   def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
-    """Evaluates a model and lists failed languages or files in the result."""
+    """Evaluates a model. The result lists languages or files that failed."""
     return self.score_parts(
       self.source.languages(), functools.partial(self._score, eval_model)
     )

@@ -119,7 +119,7 @@ class Perplexity(_MaskedPerplexity):
       )
 
   def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
-    """Evaluates a model and lists failed languages or files in the result."""
+    """Evaluates a model. The result lists languages or files that failed."""
     dataset = self._dataset(eval_model, self.layout)
     objective = masked_lm.MaskedLM(
       mask_ratio=self.mask_ratio, random_words=_random_words(eval_model)
@@ -179,7 +179,7 @@ class TranslationPerplexity(_MaskedPerplexity):
   pairs: dataset_config.PairOptions = dataset_config.PairOptions()
 
   def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
-    """Evaluates a model and lists failed languages or files in the result."""
+    """Evaluates a model. The result lists languages or files that failed."""
     if eval_model.sharing is not None:
       raise errors.ConfigError(
         'Perplexity of sequences in two languages requires a model that shares '

@@ -38,7 +38,7 @@ _TEXT_COLUMNS = (
 
 
 class MaskUnit(enum.Enum):
-  """Tokens masked while a token is predicted: itself, or also later subwords."""
+  """Tokens to mask while predicting a token: only it, or later subwords too."""
 
   TOKEN = 'token'  # The predicted token.
   # The predicted token and the following tokens of its word, where words are
@@ -226,7 +226,7 @@ class PseudoPerplexity(eval_task.EvalTask):
   max_length: validation.PositiveInt | None = None
 
   def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
-    """Evaluates a model and lists failed languages or files in the result."""
+    """Evaluates a model. The result lists languages or files that failed."""
     notes: list[str] = []
 
     def score(language: str) -> np.ndarray:
@@ -290,7 +290,7 @@ class LikelihoodChoice(multiple_choice_task.ChoiceTask):
   length_normalize: bool = False
 
   def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
-    """Evaluates a model and lists failed languages or files in the result."""
+    """Evaluates a model. The result lists languages or files that failed."""
     result = eval_task.EvalResult(metrics={})
     failures = eval_task.Failures(self.name)
     notes: list[str] = []

@@ -42,7 +42,7 @@ class RetrievalPredictions(sentence_task.CollectionTask):
   source: example_source.BitextMiningSource
 
   def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
-    """Evaluates a model and lists failed languages or files in the result."""
+    """Evaluates a model. The result lists languages or files that failed."""
     return self.score_parts(
       self.source.languages(), functools.partial(self._score, eval_model)
     )

@@ -189,11 +189,11 @@ class Retrieval(sentence_task.SentenceTask):
 
   @property
   def further_metrics(self) -> tuple[str, ...]:
-    """Metric names: accuracy for pairs with no common string, and for others."""
+    """Metric names: accuracy of pairs without and with a common string."""
     return ('accuracy_unshared', 'accuracy_shared')
 
   def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
-    """Evaluates a model and lists failed languages or files in the result."""
+    """Evaluates a model. The result lists languages or files that failed."""
     layer = self.layer_of(eval_model)
     failures = eval_task.Failures(self.name)
     layer_rows: dict[str, list[eval_task.Row]] = {}

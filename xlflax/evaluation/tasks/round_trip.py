@@ -61,7 +61,7 @@ class RoundTrip(eval_task.EvalTask):
   max_length: validation.PositiveInt | None = None
 
   def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
-    """Evaluates a model and lists failed languages or files in the result."""
+    """Evaluates a model. The result lists languages or files that failed."""
     codes = self.source.languages_found()
     notes = ['line i is assumed to be the same sentence in every language']
     chains = self.language_cycles or [

@@ -56,7 +56,7 @@ class SimilaritySearch(sentence_task.SentenceTask):
   )
 
   def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
-    """Evaluates a model and lists failed languages or files in the result."""
+    """Evaluates a model. The result lists languages or files that failed."""
     pairs = self.source.pairs()
     unknown = set(self.altered) - {second for _, second in pairs}
     if unknown:

@@ -53,7 +53,7 @@ class TranslationEval(eval_task.EvalTask):
   options: TranslationOptions = TranslationOptions()
 
   def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
-    """Evaluates a model and lists failed languages or files in the result."""
+    """Evaluates a model. The result lists languages or files that failed."""
     sentence_translator.check_model(eval_model.model)
     failures = eval_task.Failures(self.name)
     scores: dict[str, dict[str, translation_metrics.TranslationScore]] = {}

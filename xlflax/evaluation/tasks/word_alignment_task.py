@@ -112,7 +112,7 @@ class WordAlignment(labeled_task.LabeledTask):
     object.__setattr__(self, 'methods', methods)
 
   def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
-    """Evaluates a model and lists failed languages or files in the result."""
+    """Evaluates a model. The result lists languages or files that failed."""
     layer = hidden_states.layer_index(eval_model, self.layer, where=self.name)
     failures = eval_task.Failures(self.name)
     notes = [
