@@ -67,7 +67,7 @@ def test_filters_of_web_text(corpus, tmp_path, capsys):
   flags = ('--min_characters=3', '--max_characters=100', '--dedup=exact')
   assert _run(corpus, tmp_path, *flags, '--min_script_share=0.5') == 0
   english, chinese = capsys.readouterr().out.splitlines()
-  assert english.endswith('1 lines  dropped: 19 duplicate')
+  assert english.endswith('1 lines  dropped: 19 × duplicate')
   assert chinese.endswith('1 lines')
   settings = json.loads((tmp_path / 'out/.prepared.json').read_text())
   assert settings['settings']['filters']['min_script_share'] == 0.5
@@ -81,8 +81,8 @@ def test_copied_sides_and_numbers_are_always_dropped(tmp_path, capsys):
   corpus_writer.write_monolingual(directory, 'en', [['A file', '5 %']])
   assert _run(directory, tmp_path) == 0
   mono, parallel = capsys.readouterr().out.splitlines()
-  assert mono.endswith('1 lines  dropped: 1 no letters')
-  assert parallel.endswith('1 lines  dropped: 1 equal sides, 1 no letters')
+  assert mono.endswith('1 lines  dropped: 1 × no letters')
+  assert parallel.endswith('1 lines  dropped: 1 × equal sides, 1 × no letters')
   flags = ('--min_letters=0', '--max_copy_similarity=1', '--overwrite')
   assert _run(directory, tmp_path, *flags) == 0
   assert 'dropped' not in capsys.readouterr().out
@@ -170,7 +170,7 @@ def test_pairs_by_the_margins_of_an_encoder(tmp_path, capsys, monkeypatch):
   )
   flags = ('--min_margin=1.0', '--margin_model=runs/a', '--margin_layer=2')
   assert _run(directory, tmp_path, *flags) == 0
-  assert_mentions(capsys.readouterr().out, 'dropped: 1 low margin')
+  assert_mentions(capsys.readouterr().out, 'dropped: 1 × low margin')
   (file,) = (tmp_path / 'out/parallel').iterdir()
   assert file.read_text() == 'a b\tP Q\nc d\tR S\n'
 
@@ -214,7 +214,7 @@ def test_bad_records_are_dropped_with_counts_and_examples(
   assert _run(dirty, tmp_path, *flags) == 0
   assert_mentions(
     capsys.readouterr().out,
-    '3 bad record, 1 duplicate',
+    '3 × bad record, 1 × duplicate',
     'en.jsonl:1',
     'en.jsonl:3',
     'en-de.tsv:2',

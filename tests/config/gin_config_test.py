@@ -109,7 +109,8 @@ def test_required_macro():
 def test_model_is_missing_or_came_too_early(files):
   assert _fails(files) == (
     'The configuration must set a value for MODEL. What to do: Pass '
-    '--gin_file=models/SIZE.gin after the other files.'
+    '--gin_file=models/SIZE.gin, or the recipe that sets MODEL, after the other '
+    'files.'
   )
 
 

@@ -371,7 +371,7 @@ def _print_statistics(statistics: Any) -> None:
     )
   if statistics.dropped:
     line += '  dropped: ' + ', '.join(
-      f'{count:,} {reason}' for reason, count in statistics.dropped.items()
+      f'{count:,} × {reason}' for reason, count in statistics.dropped.items()
     )
   if not statistics.lines:
     line += '  not written: no lines remain'

@@ -20,7 +20,8 @@ _MACRO = re.compile(r'^([A-Z][A-Z0-9_]*)\s*=\s*(.*?)\s*$', re.M)
 _USE = re.compile(r'%([A-Za-z_]\w*)')
 _REQUIRED = '%gin.REQUIRED'
 _FLAG_BY_MACRO = {
-  'MODEL': '--gin_file=models/SIZE.gin after the other files',
+  'MODEL': '--gin_file=models/SIZE.gin, or the recipe that sets MODEL, after the '
+  'other files',
   'MODEL_DIR': '--model_dir=DIR',
   'VOCABULARY': '--vocabulary=DIR',
 }

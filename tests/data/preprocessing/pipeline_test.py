@@ -389,7 +389,7 @@ def test_an_output_without_training_text_is_an_error(tmp_path):
     corpus_writer.write_monolingual(
       tmp_path / 'in', 'en', [['a cat']], split=split
     )
-  with raises_error(errors.CorpusError, got='1 duplicate', where='out'):
+  with raises_error(errors.CorpusError, got='1 × duplicate', where='out'):
     _prepare(
       tmp_path / 'in',
       tmp_path / 'out',

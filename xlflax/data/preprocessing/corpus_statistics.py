@@ -348,7 +348,7 @@ _FINDINGS = (
   _Finding(
     'with_ids',
     0.5,
-    'start with an id and a tab, and their text is in a different column',
+    'start with an id and a tab, with the text in a different column',
     'Extract that column, for instance with cut -f2-.',
   ),
   _Finding(
@@ -366,7 +366,8 @@ _FINDINGS = (
   _Finding(
     'equal_sides',
     0.02,
-    'have a target that equals the source and were probably not translated',
+    'have a target that equals the source, probably because the text was not '
+    'translated',
     'Run xlflax preprocess to drop them.',
   ),
   _Finding(
@@ -379,6 +380,23 @@ _FINDINGS = (
     'held-out line.',
   ),
 )
+
+
+# First words of predicates in the plural, and the same words in the singular.
+_SINGULAR_VERBS = {
+  'contain': 'contains',
+  'have': 'has',
+  'repeat': 'repeats',
+  'start': 'starts',
+}
+
+
+def _describe_finding(finding: _Finding, count: int, lines: int) -> str:
+  """Returns a clause such as '1 of 20 lines contains no letters'."""
+  verb, _, rest = finding.predicate.partition(' ')
+  if count == 1:
+    verb = _SINGULAR_VERBS[verb]
+  return f'{count:,} of {lines:,} lines {verb} {rest}'
 
 
 def _describe_file(counts: FileCounts) -> Iterator[str]:
@@ -399,8 +417,8 @@ def _describe_file(counts: FileCounts) -> Iterator[str]:
     count = getattr(counts, finding.field)
     if count and count > finding.threshold * counts.lines:
       yield (
-        f'{counts.path}: {count:,} of {counts.lines:,} lines '
-        f'{finding.predicate}. {finding.hint}'
+        f'{counts.path}: {_describe_finding(finding, count, counts.lines)}. '
+        f'{finding.hint}'
       )
   if counts.longest > _LONG_LINE:
     yield (

@@ -320,7 +320,7 @@ def _describe_dropped(files: Sequence[Prepared]) -> str:
   for prepared in files:
     dropped.update(prepared.dropped)
   return ', '.join(
-    f'{count:,} {reason}' for reason, count in sorted(dropped.items())
+    f'{count:,} × {reason}' for reason, count in sorted(dropped.items())
   )
 
 
