@@ -196,6 +196,18 @@ def test_lines_that_can_not_be_read(tmp_path, line, named):
   assert error.value.where == f'{mine}:3'
 
 
+def test_the_missing_import_of_a_module_is_suggested(tmp_path):
+  mine = tmp_path / 'mine.gin'
+  mine.write_text(
+    'from __gin__ import dynamic_registration\n'
+    "include 'pretrain/mlm.gin'\n"
+    'trainer.Trainer.log_metrics_every = 5\n'
+  )
+  with raises_error(errors.ConfigError, where=f'{mine}:3') as error:
+    gin_config.load_gin_files([str(mine)])
+  assert 'import trainer' in error.value.fix
+
+
 def test_missing_file():
   text = _fails(['pretrain/mlmm.gin'])
   assert 'The gin file does not exist. Got: pretrain/mlmm.gin' in text
@@ -236,7 +248,7 @@ def test_arguments_that_nothing_gives(tmp_path):
   configuration = gin_config.load_gin_files([mine])
   with pytest.raises(errors.ConfigError) as error:
     configuration.build(trainer.Trainer)
-  assert error.value.got.startswith('no model_dir, model, objectives')
+  assert '`model_dir`, `model`, `objectives`' in error.value.what
   assert error.value.where == 'Trainer'
 
 

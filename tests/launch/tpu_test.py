@@ -165,6 +165,16 @@ def test_package_is_installed_once(play, package, copied, installed):
   assert len(play.runs()) == 2
 
 
+def test_outputs_must_be_in_a_bucket():
+  job = _job(command=('train', '--model_dir=/shared/runs/mlm'))
+  with raises_error(
+    errors.ConfigError, got='/shared/runs/mlm', where='--model_dir'
+  ) as error:
+    job.check()
+  assert 'volume' not in str(error.value)
+  assert 'gs://' in str(error.value)
+
+
 def test_no_package():
   with pytest.raises(errors.ConfigError):
     _job(package=None)

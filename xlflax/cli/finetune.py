@@ -1,6 +1,7 @@
 """`xlflax finetune`: fine-tunes a model on a grid of settings."""
 
 import dataclasses
+import logging
 import sys
 from typing import Any, Literal
 
@@ -277,6 +278,11 @@ def _list_trials(
     input_checks.check_inputs([trial.trainer for trial in trials], test_tasks)
     for trial in trials:
       print('/'.join(filter(None, (language, trial.trial.name))))
+    logging.info(
+      'Checked %d trial%s and the training, development and test files.',
+      len(trials),
+      '' if len(trials) == 1 else 's',
+    )
 
 
 def _run_grids(

@@ -324,12 +324,37 @@ def _convert_gin_error(error: Exception) -> errors.ConfigError:
       where=where,
       fix=name_suggestions.did_you_mean(match[1], names),
     )
+  match = re.search(r"'(\w+)' was not provided by an import statement", text)
+  if match:
+    return errors.ConfigError(
+      'A gin file must import each module that it uses',
+      got=text,
+      where=where,
+      fix=f'Add the line `{_import_statement(match[1])}` to the file.',
+    )
   return errors.ConfigError(
     'The gin configuration is not valid',
     got=text,
     where=where,
     fix=next((fix for part, fix in _FIXES if part in text), _FIXES[-1][1]),
   )
+
+
+def _import_statement(name: str) -> str:
+  """Returns the statement that imports a module of the package.
+
+  Args:
+    name: Last part of the module's name. If no imported module or several
+      imported modules have this name, the statement contains a placeholder.
+  """
+  start = __name__.partition('.')[0] + '.'
+  packages = [
+    module.rpartition('.')[0]
+    for module in sys.modules
+    if module.startswith(start) and module.endswith(f'.{name}')
+  ]
+  package = packages[0] if len(packages) == 1 else 'PACKAGE'
+  return f'from {package} import {name}'
 
 
 def _location(text: str) -> str | None:

@@ -16,7 +16,11 @@ _INPUT_FLAGS = ('--corpus', '--cache', '--vocabulary')
 
 
 def check_shared_outputs(
-  command: Sequence[str], mounts: Iterable[str], *, fix: str
+  command: Sequence[str],
+  mounts: Iterable[str],
+  *,
+  fix: str,
+  can_mount: bool = True,
 ) -> None:
   """Checks that all nodes share the output directories, also after a restart.
 
@@ -24,6 +28,7 @@ def check_shared_outputs(
     command: Command that the job runs.
     mounts: Directories that all nodes share.
     fix: Hint for the error message.
+    can_mount: Whether the launcher can mount shared volumes.
 
   Raises:
     ConfigError: If an output directory, such as that of `--model_dir`, is
@@ -34,8 +39,12 @@ def check_shared_outputs(
     if not _is_below(directory, mounts):
       raise errors.ConfigError(
         f'The directory of {flag} must be accessible to all nodes of the job. '
-        'It must be on a shared volume, or be a bucket path gs://... or '
-        's3://...',
+        + (
+          'It must be on a shared volume, or be a bucket path gs://... or '
+          's3://...'
+          if can_mount
+          else 'It must be a bucket path gs://... or s3://...'
+        ),
         got=directory,
         where=flag,
         fix=fix,

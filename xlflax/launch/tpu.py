@@ -134,7 +134,10 @@ class TpuJob(job_base.Job):
     job_base.check_gin_files(self.command, has_own_files=True)
     job_base.check_model_dir(self.command)
     preflight.check_shared_outputs(
-      self.command, (), fix='Pass a bucket, such as gs://BUCKET/...'
+      self.command,
+      (),
+      fix='Pass a bucket, such as gs://BUCKET/...',
+      can_mount=False,
     )
     preflight.warn_of_unmounted_inputs(
       self.command, (), place='Each worker or its image'
