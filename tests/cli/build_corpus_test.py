@@ -271,7 +271,7 @@ def test_exports_with_different_settings(seqio_tasks):
   assert [line.text for line in lines] == ['a']
   assert not (corpus / 'test').exists()
   with raises_error(
-    errors.CorpusError, got='max_examples=None', expected='max_examples=1'
+    errors.CorpusError, mentions=('max_examples=None', 'max_examples=1')
   ):
     cli.parse('build-corpus', _export_arguments(seqio_tasks))()
   assert _export(seqio_tasks, '--overwrite') == 0
@@ -283,8 +283,11 @@ def test_exports_with_different_settings(seqio_tasks):
   ('options', 'fields'),
   [
     (['--splits=dev'], {'got': 'dev'}),
-    (['--splits=validation'], {'got': 'validation', 'where': '--splits'}),
-    (['--rename_language=fr=en'], {'got': 'fr', 'where': '--rename_language'}),
+    (['--splits=validation'], {'got': 'validation', 'mentions': '--splits'}),
+    (
+      ['--rename_language=fr=en'],
+      {'got': 'fr', 'mentions': '--rename_language'},
+    ),
     (['--rename_language=zh_CN=z-h'], {'got': 'z-h'}),
   ],
 )

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from studies.papers import plans
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from xlflax import cli, trainer
 from xlflax.cli import train_next_steps, train_phases
 from xlflax.planning import cpu_stand_in
@@ -210,9 +210,7 @@ def test_rows_of_papers_are_planned_without_data(arguments_of, row):
 
 def test_vocabulary_too_small(capsys):
   assert cli.main(['benchmark', *_FILES, '--vocabulary_size=9']) == 2
-  assert 'Got: 9. Expected: 15 or more tokens. Where: --vocabulary_size' in (
-    capsys.readouterr().err
-  )
+  assert_mentions(capsys.readouterr().err, '--vocabulary_size', 9, 15)
 
 
 @pytest.mark.parametrize('command', ['train', 'benchmark'])
