@@ -141,27 +141,49 @@ def estimate_loop_turns(equation: Any) -> float:
   """Estimates a kernel's number of loop iterations from its matmul FLOPs.
 
   If the loop's bounds are known only at run time, the FLOPs of full attention
-  are used.
+  are used. For a kernel without matmuls, the bounds must be constants.
   """
-  flops_per_turn = sum(
-    flops.count_equation(inner)
-    for inner in flops.iterate_equations(equation.params['jaxpr'])
-    if inner.primitive.name == 'dot_general'
-  )
+  flops_per_turn = _count_matmuls_once(equation.params['jaxpr'])
+  if not flops_per_turn:
+    return max(
+      (
+        float(inner.params['length'])
+        for inner in flops.iterate_equations(equation.params['jaxpr'])
+        if inner.primitive.name == 'scan'
+      ),
+      default=1.0,
+    )
   grid = math.prod(equation.params['grid_mapping'].grid)
-  return (
-    max(1.0, pallas.count_kernel_flops(equation) / (flops_per_turn * grid))
-    if flops_per_turn
-    else 1.0
-  )
+  return max(1.0, pallas.count_kernel_flops(equation) / (flops_per_turn * grid))
+
+
+def _count_matmuls_once(jaxpr: Any) -> float:
+  """Counts the FLOPs of matmuls in one iteration of each loop and one branch."""
+  total = 0.0
+  for equation in jaxpr.eqns:
+    if equation.primitive.name == 'dot_general':
+      total += flops.count_equation(equation)
+    bodies = [
+      getattr(value, 'jaxpr', value) for value in equation.params.values()
+    ]
+    total += sum(
+      _count_matmuls_once(body) for body in bodies if hasattr(body, 'eqns')
+    )
+    branches = equation.params.get('branches', ())
+    total += max(
+      (_count_matmuls_once(branch.jaxpr) for branch in branches), default=0.0
+    )
+  return total
 
 
 def count_pipes(text: str, turns: float) -> dict[str, float]:
   """Counts a warp's instructions by the GPU pipe (unit) that executes them.
 
   Args:
-    text: Output that nvdisasm writes for one kernel.
-    turns: Number of iterations of the kernel's loops.
+    text: Output that nvdisasm writes for one kernel. If the kernel contains
+      several loops, it executes one of them, as attention does depending on the
+      segments of a sequence. The shortest loop is counted.
+    turns: Number of iterations of the kernel's loop.
   """
   names: list[str] = []
   label_indices: dict[str, int] = {}
@@ -187,12 +209,26 @@ def count_pipes(text: str, turns: float) -> dict[str, float]:
     for loop in backward_jumps
     if len(loop) >= _MIN_LOOP_INSTRUCTIONS and loop[-1] < end
   ]
+  executed_loop = min(_outermost(loops), key=len, default=range(0))
   counts: dict[str, float] = collections.defaultdict(float)
   for i, name in enumerate(names):
-    counts[_classify_instruction(name)] += (
-      turns if any(i in loop for loop in loops) else 1
-    )
+    if i in executed_loop:
+      counts[_classify_instruction(name)] += turns
+    elif not any(i in loop for loop in loops):
+      counts[_classify_instruction(name)] += 1
   return dict(counts)
+
+
+def _outermost(loops: list[range]) -> list[range]:
+  """Returns the loops that are not contained in another loop."""
+  return [
+    loop
+    for loop in loops
+    if not any(
+      loop != other and loop[0] in other and loop[-1] in other
+      for other in loops
+    )
+  ]
 
 
 def _classify_instruction(name: str) -> str:

@@ -261,7 +261,7 @@ def module_name(op_name: str) -> str:
 
 # Pattern of module names -> part of the model. The first match applies.
 _PARTS = {
-  r'norm(_\d+)?$': 'norms',
+  r'norm(_\d+)?(/layer_norm_gradient)?$': 'norms',
   r'attention': 'attention',
   r'mlp|feed_forward|experts': 'MLP',
   r'embed': 'embeddings',

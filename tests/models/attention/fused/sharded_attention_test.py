@@ -75,6 +75,23 @@ def test_packed_rows_with_dropout_a_window_and_shared_keys(kernels):
   _compare(arrays, None, mask, **_DROPOUT)
 
 
+@pytest.mark.parametrize('causal', [False, True])
+def test_sequences_of_one_segment_and_of_several(kernels, causal):
+  """On GPUs, kernels compare segments only for the second and third sequence.
+
+  The last sequence consists of padding.
+  """
+  arrays, _ = _arrays(length=64, memory_length=64, rows=4)
+  segments = np.repeat([[1, 1], [1, 2], [1, 0], [0, 0]], 32, axis=1)
+  mask = masks.make_self_attention_mask(jnp.asarray(segments), causal=causal)
+  output, _ = _compare(arrays, None, mask, **_DROPOUT)
+  without_segments, _ = _compare(
+    arrays, None, masks.Mask(causal=causal), **_DROPOUT
+  )
+  np.testing.assert_allclose(output[0], without_segments[0], atol=1e-6)
+  assert not np.allclose(output[1], without_segments[1])
+
+
 def test_causal_attention_with_a_bias_and_dropout(kernels):
   arrays, bias = _arrays(length=80, memory_length=80)
   mask = masks.make_self_attention_mask(jnp.asarray(_SEGMENTS), causal=True)

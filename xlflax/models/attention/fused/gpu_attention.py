@@ -149,6 +149,8 @@ def _call(kernel, options, arrays, extra_inputs, *, grid, block, out, name):
     'row_bits': arrays.row_bits,
     'column_bits': arrays.column_bits,
   } | extra_inputs
+  if block is not None and arrays.query_segments is not None:
+    inputs['has_segments'] = _has_segments(arrays)
   inputs = {key: value for key, value in inputs.items() if value is not None}
   specs = _block_specs(options, arrays, block)
   names = list(inputs) + [f'out_{i}' for i in range(len(out))]
@@ -168,6 +170,17 @@ def _call(kernel, options, arrays, extra_inputs, *, grid, block, out, name):
   )(*inputs.values())
 
 
+def _has_segments(arrays: _Arrays) -> jax.Array:
+  """Returns 1 for sequences with several segments, int32 of shape [B].
+
+  Padding is a segment of its own.
+  """
+  first = arrays.query_segments[:, :1]
+  is_single = (arrays.query_segments == first).all(1)
+  is_single &= (arrays.key_segments == first).all(1)
+  return 1 - is_single.astype(jnp.int32)
+
+
 # Name of each input -> name of its block spec in `_block_specs`.
 _SPEC_NAMES = {
   'query': 'queries',
@@ -177,6 +190,7 @@ _SPEC_NAMES = {
   'query_segments': 'query_segments',
   'key_segments': 'key_segments',
   'window': 'window',
+  'has_segments': 'sequence',
   'row_bits': 'query_row',
   'column_bits': 'columns',
   'gradient': 'queries',
@@ -212,6 +226,7 @@ def _block_specs(options: _Options, arrays: _Arrays, block: int | None):
     'query_row': spec((None, None, t), lambda i, b, n: (b, n, at_t(i))),
     'columns': spec((s,), lambda i, b, n: (at_s(i),)),
     'window': spec((1,), lambda i, b, n: (0,)),
+    'sequence': spec((1,), lambda i, b, n: (b,)),
   }
 
 

@@ -7,6 +7,8 @@ once for the gradients of keys and values and, if there is a bias, once for the
 gradient of the bias.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
@@ -96,7 +98,7 @@ def forward_kernel(options, refs) -> None:
   query_segments = _read_optional(refs, 'query_segments', slice(None))
   row_bits = _read_optional(refs, 'row_bits', slice(None))
 
-  def body(j, carry):
+  def body(j, carry, *, has_segments):
     output, maximum, total = carry
     at = pl.ds(j * keys, keys)
     columns = _indices(j, keys)[None, :]
@@ -104,7 +106,9 @@ def forward_kernel(options, refs) -> None:
       query,
       refs['key'][at, :],
       refs['bias'][:, at] if 'bias' in refs else None,
-      _segment_pair(query_segments, _read_optional(refs, 'key_segments', at)),
+      _segment_pair(query_segments, _read_optional(refs, 'key_segments', at))
+      if has_segments
+      else None,
       rows,
       columns,
     )
@@ -123,7 +127,8 @@ def forward_kernel(options, refs) -> None:
   first, end = kernel_spec.key_blocks(
     options, i, refs['key'].shape[0] // keys, score.window
   )
-  output, maximum, total = jax.lax.fori_loop(
+  output, maximum, total = _loop_over_blocks(
+    refs,
     first,
     end,
     body,
@@ -152,14 +157,16 @@ def query_kernel(options, refs) -> None:
   query_segments = _read_optional(refs, 'query_segments', slice(None))
   row_bits = _read_optional(refs, 'row_bits', slice(None))
 
-  def body(j, d_query):
+  def body(j, d_query, *, has_segments):
     at = pl.ds(j * keys, keys)
     key, columns = refs['key'][at, :], _indices(j, keys)[None, :]
     scores = score.scores(
       query,
       key,
       refs['bias'][:, at] if 'bias' in refs else None,
-      _segment_pair(query_segments, _read_optional(refs, 'key_segments', at)),
+      _segment_pair(query_segments, _read_optional(refs, 'key_segments', at))
+      if has_segments
+      else None,
       rows,
       columns,
     )
@@ -174,8 +181,8 @@ def query_kernel(options, refs) -> None:
   first, end = kernel_spec.key_blocks(
     options, i, refs['key'].shape[0] // keys, score.window
   )
-  d_query = jax.lax.fori_loop(
-    first, end, body, jnp.zeros(query.shape, jnp.float32)
+  d_query = _loop_over_blocks(
+    refs, first, end, body, jnp.zeros(query.shape, jnp.float32)
   )
   refs['out_0'][...] = (d_query * kernel_spec.gradient_scale(options)).astype(
     refs['out_0'].dtype
@@ -192,7 +199,7 @@ def memory_kernel(options, refs) -> None:
   key_segments = _read_optional(refs, 'key_segments', slice(None))
   column_bits = _read_optional(refs, 'column_bits', slice(None))
 
-  def body(i, carry):
+  def body(i, carry, *, has_segments):
     d_key, d_value = carry
     at = pl.ds(i * queries, queries)
     query, gradient = refs['query'][at, :], refs['gradient'][at, :]
@@ -201,7 +208,9 @@ def memory_kernel(options, refs) -> None:
       query,
       key,
       refs['bias'][at, :] if 'bias' in refs else None,
-      _segment_pair(_read_optional(refs, 'query_segments', at), key_segments),
+      _segment_pair(_read_optional(refs, 'query_segments', at), key_segments)
+      if has_segments
+      else None,
       rows,
       columns,
     )
@@ -219,7 +228,7 @@ def memory_kernel(options, refs) -> None:
     options, j, refs['query'].shape[0] // queries, score.window
   )
   zeros = jnp.zeros(key.shape, jnp.float32)
-  d_key, d_value = jax.lax.fori_loop(first, end, body, (zeros, zeros))
+  d_key, d_value = _loop_over_blocks(refs, first, end, body, (zeros, zeros))
   refs['out_0'][...] = (d_key * kernel_spec.gradient_scale(options)).astype(
     refs['out_0'].dtype
   )
@@ -261,6 +270,35 @@ def bias_kernel(options, refs, *, batch: int) -> None:
     0, batch, body, jnp.zeros((queries, keys), jnp.float32)
   )
   refs['out_0'][...] = d_bias / (1 - options.rate)
+
+
+def _loop_over_blocks(refs, first, end, body, initial):
+  """Runs the loop of a kernel, without a segment mask if there is one segment.
+
+  A kernel contains two loops and executes one of them. Comparing the segments
+  takes about a sixth of the instructions of a loop.
+
+  Args:
+    refs: Mapping from names to references.
+    first: Index of the first block.
+    end: Index after the last block.
+    body: Function of a block's index, the values that the loop carries, and the
+      keyword `has_segments`, which returns the new values.
+    initial: Values that the loop carries at its start.
+  """
+
+  def run(has_segments, carry):
+    loop_body = functools.partial(body, has_segments=has_segments)
+    return jax.lax.fori_loop(first, end, loop_body, carry)
+
+  if 'has_segments' not in refs:
+    return run(False, initial)
+  return jax.lax.cond(
+    refs['has_segments'][0] > 0,
+    functools.partial(run, True),
+    functools.partial(run, False),
+    initial,
+  )
 
 
 def _dot(a, b) -> jax.Array:
