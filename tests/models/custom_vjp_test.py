@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlflax.models import activations, custom_vjp
+from xlflax.models import activations, compile_targets, custom_vjp
 
 
 def _function(x, scale):
@@ -43,3 +43,27 @@ def test_activation_with_bias_stores_only_the_product(name):
   residuals = [leaf for leaf in jax.tree.leaves(pull) if leaf.shape == x.shape]
   assert len(residuals) == 1
   np.testing.assert_array_equal(residuals[0], x)
+
+
+@pytest.mark.parametrize(
+  'target, num_barriers',
+  [
+    (compile_targets.Target('gpu', (9, 0)), 1),
+    (compile_targets.Target('gpu'), 0),
+    (compile_targets.Target('tpu'), 0),
+    (compile_targets.Target('cpu'), 0),
+  ],
+)
+def test_copies_have_the_gradient_of_their_sum(target, num_barriers):
+  """With x² and x³, the gradient is 2x + 3x²."""
+
+  def function(x):
+    first, second = custom_vjp.split_for_accumulation(x)
+    return (first**2).sum() + (second**3).sum()
+
+  x = jnp.linspace(-1.0, 1.0, 7)
+  with compile_targets.compiling_for(target):
+    jaxpr = jax.make_jaxpr(jax.grad(lambda x: function(x)))(x)
+    gradient = jax.grad(lambda x: function(x))(x)
+  assert str(jaxpr).count('optimization_barrier') == num_barriers
+  np.testing.assert_allclose(gradient, 2 * x + 3 * x**2, atol=1e-6)

@@ -1,11 +1,16 @@
 """Costs of functions, compared with FLOPs and bytes counted by hand."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import pytest
+from jax.extend.core.primitives import add_jaxvals_p
 
+from xlflax.models import norm_kernels
 from xlflax.planning import step_costs
 from xlflax.planning.step_costs import Kind
+from xlflax.training.devices import flops
 
 
 def _costs(function, *shapes):
@@ -138,6 +143,46 @@ def test_matmuls_of_some_devices_add_a_bias(has_bias_epilogues):
   )
   assert traffic(shared, (64,)) >= 2 * array + vector
   assert traffic(add_matrix, (32, 64)) == 3 * array
+
+
+@pytest.mark.parametrize(
+  'has_accumulation, has_barrier, expected',
+  [(True, True, 0), (True, False, 3), (False, False, 4)],
+)
+def test_matmuls_add_gradients(has_accumulation, has_barrier, expected):
+  """In units of one array. A matmul result that already includes an addition is
+  added to another matmul result in a separate kernel, unless a barrier
+  separates them. Without accumulation, three arrays are read and one is
+  written."""
+
+  def add(x, v, w, gradient):
+    total = add_jaxvals_p.bind(x @ v, gradient)
+    if has_barrier:
+      total = jax.lax.optimization_barrier(total)
+    return add_jaxvals_p.bind(x @ w, total) @ w
+
+  arguments = [
+    jax.ShapeDtypeStruct(shape, jnp.bfloat16)
+    for shape in ((32, 64), (64, 64), (64, 64), (32, 64))
+  ]
+  costs = step_costs.count_costs(
+    jax.make_jaxpr(add)(*arguments).jaxpr, has_accumulation=has_accumulation
+  )
+  assert _bytes(costs) == expected * 32 * 64 * 2
+
+
+def test_kernels_without_matmuls_are_limited_by_memory():
+  states = jax.ShapeDtypeStruct((64, 256), jnp.bfloat16)
+  scale = jax.ShapeDtypeStruct((256,), jnp.float32)
+  jaxpr = jax.make_jaxpr(
+    functools.partial(norm_kernels.layer_norm_gradient, epsilon=1e-5)
+  )(states, scale, states).jaxpr
+  costs = step_costs.count_costs(jaxpr)
+  (kernel,) = (o for o in costs.operations if o.name == 'layer_norm_gradient')
+  assert kernel.kind is Kind.MEMORY and kernel.flops == 0
+  # Three arrays, the scale, and two sums of each of the 16 programs.
+  assert kernel.bytes == 3 * 64 * 256 * 2 + 256 * 4 + 2 * 16 * 256 * 4
+  assert sum(map(flops.count_equation, jaxpr.eqns)) == 0
 
 
 def test_peak_memory_is_that_of_arrays_that_exist_together():

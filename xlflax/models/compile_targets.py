@@ -22,15 +22,29 @@ class Target(NamedTuple):
     platform: Platform of the device, 'cpu', 'gpu' or 'tpu'.
     capability: Compute capability of an NVIDIA GPU, such as (9, 0). None for
       other devices.
+    has_kernels: Whether to use Pallas kernels where an implementation without
+      kernels exists. False if another platform's compiler, which cannot compile
+      the kernels, compiles the program.
   """
 
   platform: str
   capability: tuple[int, ...] | None = None
+  has_kernels: bool = True
 
   @property
   def has_bias_epilogues(self) -> bool:
     """True if the kernels of matmuls can add a bias to the result."""
     return self.platform == 'gpu' and self.capability is not None
+
+  @property
+  def has_triton_kernels(self) -> bool:
+    """True if layers use Triton kernels, which require an Ampere GPU."""
+    return (
+      self.platform == 'gpu'
+      and self.has_kernels
+      and self.capability is not None
+      and self.capability >= (8, 0)
+    )
 
 
 _target: contextvars.ContextVar[Target | None] = contextvars.ContextVar(

@@ -75,3 +75,34 @@ def prevent_cse(arrays):
   if compile_targets.current_target().platform == 'cpu':
     return arrays
   return jax.lax.optimization_barrier(arrays)
+
+
+def split_for_accumulation(array: jax.Array) -> tuple[jax.Array, jax.Array]:
+  """Returns two copies of an array whose gradients are added in a fixed order.
+
+  On NVIDIA GPUs, a matmul can add another array to its result, but XLA does not
+  fuse the addition of two matmul results if one of them already includes such
+  an addition. The gradient of the second copy is therefore computed behind an
+  optimization barrier, so that the matmul for the gradient of the first copy
+  adds the gradient of the second copy.
+
+  On other devices, both copies are the array itself.
+
+  Args:
+    array: Array that several matmuls read.
+  """
+  if not compile_targets.current_target().has_bias_epilogues:
+    return array, array
+  return array, _with_gradient_barrier(array)
+
+
+@jax.custom_vjp
+def _with_gradient_barrier(array: jax.Array) -> jax.Array:
+  """Returns the array. Its gradient has an optimization barrier."""
+  return array
+
+
+_with_gradient_barrier.defvjp(
+  lambda array: (array, None),
+  lambda _, gradient: (jax.lax.optimization_barrier(gradient),),
+)

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from xlflax.models import (
   adapter_config,
   adapter_layers,
+  custom_vjp,
   dropout,
   encoder_config,
   feed_forward,
@@ -74,19 +75,27 @@ class Attention(nn.Module):
     )
 
   def keys_values(
-    self, memory: jax.Array, *, deterministic: bool = True
+    self,
+    memory: jax.Array,
+    *,
+    value_memory: jax.Array | None = None,
+    deterministic: bool = True,
   ) -> tuple[jax.Array, jax.Array]:
     """Projects hidden states to keys and values.
 
     Args:
       memory: Hidden states of shape [B, S, H].
+      value_memory: Copy of `memory` from which the values are computed (see
+        `custom_vjp.split_for_accumulation`). If None, it is `memory`.
       deterministic: Whether to disable the dropout of LoRA.
 
     Returns:
       Keys and values of shape [B, S, N, D] each.
     """
+    if value_memory is None:
+      value_memory = memory
     key = self.key(memory, deterministic=deterministic)
-    value = self.value(memory, deterministic=deterministic)
+    value = self.value(value_memory, deterministic=deterministic)
     return _constrain_heads(key), _constrain_heads(value)
 
   def attend(
@@ -145,11 +154,29 @@ class SelfAttention(Attention):
     *,
     deterministic: bool,
     rotation: rotary.Rotation | disentangled.Relative | None = None,
+    copies: tuple[jax.Array, jax.Array] | None = None,
   ) -> jax.Array:
-    """Maps hidden states [B, T, H] and a mask [T, T] to [B, T, H]."""
+    """Computes attention between the positions of each sequence.
+
+    Args:
+      states: Hidden states of shape [B, T, H].
+      mask: Mask of shape [T, T]. If None, every position attends to all
+        positions.
+      deterministic: Whether to disable dropout.
+      rotation: Rotary angles of queries and keys, or the relative embeddings of
+        disentangled attention, or None.
+      copies: Copies of `states` from which the keys and the values are computed
+        (see `custom_vjp.split_for_accumulation`). If None, `states` are used.
+
+    Returns:
+      Output of shape [B, T, H].
+    """
     if isinstance(rotation, disentangled.Relative):
       return self._disentangled(states, mask, rotation, deterministic)
-    key, value = self.keys_values(states, deterministic=deterministic)
+    key_states, value_states = copies or (states, states)
+    key, value = self.keys_values(
+      key_states, value_memory=value_states, deterministic=deterministic
+    )
     if rotation is not None:
       key = rotary.apply_rotary(key, rotation)
     return self.attend(
@@ -196,6 +223,15 @@ class CrossAttention(Attention):
     """Maps states [B, T, H], memory [B, S, H], mask [T, S] to [B, T, H]."""
     key, value = self.keys_values(memory, deterministic=deterministic)
     return self.attend(states, key, value, mask, deterministic=deterministic)
+
+
+def _copy_for_projections(
+  states: jax.Array,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+  """Returns copies of hidden states for the keys, values and queries."""
+  key_states, states = custom_vjp.split_for_accumulation(states)
+  value_states, states = custom_vjp.split_for_accumulation(states)
+  return key_states, value_states, states
 
 
 def _constrain_heads(states: jax.Array) -> jax.Array:
@@ -282,12 +318,25 @@ class EncoderLayer(nn.Module):
     is_first=None,
   ) -> jax.Array:
     """Applies self-attention to states [B, T, H] with a mask [T, T]."""
+    copies = None
+    is_pre_norm = self.config.norm_position is encoder_config.NormPosition.PRE
+    if not is_pre_norm:
+      # The residual connection also uses the last copy, so that the matmuls add
+      # its gradient.
+      *copies, states = _copy_for_projections(states)
 
     def attend(inputs):
       if is_first is not None:
         inputs = jnp.where(is_first, states, inputs)
+      input_copies = copies
+      if is_pre_norm:
+        *input_copies, inputs = _copy_for_projections(inputs)
       return self.attention(
-        inputs, mask, rotation=rotation, deterministic=deterministic
+        inputs,
+        mask,
+        rotation=rotation,
+        copies=input_copies,
+        deterministic=deterministic,
       )
 
     return self.residual(

@@ -70,7 +70,8 @@ def _with_closed_form_gradient(normalize, epsilon: float):
 
       dx = (g - mean(g) - u mean(g u)) / deviation
 
-  Automatic differentiation would read the rows from memory more often.
+  Automatic differentiation would read the rows from memory more often. On
+  NVIDIA GPUs, a kernel computes the gradient of rows whose width it supports.
   """
   wrapped = jax.custom_vjp(normalize)
 
@@ -82,6 +83,13 @@ def _with_closed_form_gradient(normalize, epsilon: float):
 
   def backward(residuals, gradient):
     states, scale = residuals
+    if compile_targets.current_target().has_triton_kernels:
+      from xlflax.models import norm_kernels  # Imports Pallas on demand.
+
+      if norm_kernels.supports(states):
+        return norm_kernels.layer_norm_gradient(
+          states, scale, gradient, epsilon=epsilon
+        )
     x, dy = states.astype(jnp.float32), gradient.astype(jnp.float32)
     centered, variance = _center(x)
     inverse_deviation = jax.lax.rsqrt(variance + epsilon)

@@ -288,7 +288,10 @@ def _memory(stats: Any) -> Memory:
 
 @contextlib.contextmanager
 def trace_for_machine(
-  machine: machine_topology.DeviceTopology, *, by: str | None = None
+  machine: machine_topology.DeviceTopology,
+  *,
+  by: str | None = None,
+  has_kernels: bool = True,
 ):
   """Context in which steps are traced for a target machine.
 
@@ -298,8 +301,11 @@ def trace_for_machine(
     machine: Target machine, whose devices need not be attached to this host.
     by: Platform whose compiler is used instead of the machine's own compiler.
       If None, the machine's own compiler is used.
+    has_kernels: Whether to use Pallas kernels where an implementation without
+      kernels exists.
   """
   jax.clear_caches()
-  with compile_targets.compiling_for(target_of(machine), by=by):
+  target = target_of(machine)._replace(has_kernels=has_kernels)
+  with compile_targets.compiling_for(target, by=by):
     yield
   jax.clear_caches()

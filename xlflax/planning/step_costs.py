@@ -10,7 +10,8 @@ them:
   whole arrays.
 - Element-wise operations, broadcasts and layout changes are computed where
   their result is used. Arrays between them are never written.
-- On NVIDIA GPUs, matmuls add a bias to their result.
+- On NVIDIA GPUs, matmuls add a bias or the gradient from another operation to
+  their result.
 - A reduction reads the arrays that its operand is computed from, and writes
   its result. Reductions and element-wise operations that can run at the same
   time read a shared array once.
@@ -101,15 +102,22 @@ class StepCosts:
     return sum(getattr(o, field) * o.count for o in self.operations)
 
 
-def count_costs(jaxpr: Any, *, has_bias_epilogues: bool = False) -> StepCosts:
+def count_costs(
+  jaxpr: Any,
+  *,
+  has_bias_epilogues: bool = False,
+  has_accumulation: bool = False,
+) -> StepCosts:
   """Computes the costs of a jaxpr, such as `jitted.trace(...).jaxpr.jaxpr`.
 
   Args:
     jaxpr: Traced step.
     has_bias_epilogues: Whether matmuls add a bias to their result without
       another kernel.
+    has_accumulation: Whether matmuls that compute gradients add another
+      gradient to their result without another kernel.
   """
-  counter = _Counter(has_bias_epilogues)
+  counter = _Counter(has_bias_epilogues, has_accumulation)
   arguments = [counter.new_argument(_size(v.aval)) for v in jaxpr.invars]
   constants = [counter.new_argument(_size(v.aval)) for v in jaxpr.constvars]
   results = counter.run(jaxpr, [*constants, *arguments], '', 1.0)
@@ -131,6 +139,9 @@ class _Value:
     is_scattered: Whether the array is zero except for scattered elements.
     is_product: Whether the array is the result of a matmul that has a single
       use.
+    is_accumulated: Whether the array is the result of a matmul that adds
+      another array. XLA does not fuse another addition with two matmul results
+      if one of them is such an array.
   """
 
   reads: dict[int, float]
@@ -138,6 +149,7 @@ class _Value:
   in_memory: bool
   is_scattered: bool = False
   is_product: bool = False
+  is_accumulated: bool = False
 
 
 _NOTHING = _Value({}, 0, False)
@@ -190,8 +202,9 @@ _ATTENTION_MATMULS = {
 class _Counter:
   """Walks a jaxpr in program order and collects its operations."""
 
-  def __init__(self, has_bias_epilogues: bool) -> None:
+  def __init__(self, has_bias_epilogues: bool, has_accumulation: bool) -> None:
     self._has_bias_epilogues = has_bias_epilogues
+    self._has_accumulation = has_accumulation
     # Size of each array in memory, and the first and last equation between
     # which it exists. Arguments of the step have the size 0.
     self._sizes: list[float] = []
@@ -342,7 +355,9 @@ class _Counter:
     name = equation.primitive.name
     if name == 'optimization_barrier':
       return [
-        self.write(value, v.aval, scope, count)
+        dataclasses.replace(
+          self.write(value, v.aval, scope, count), is_accumulated=False
+        )
         for value, v in zip(inputs, equation.outvars, strict=True)
       ]
     if name == 'add' and self._has_bias_epilogues:
@@ -350,6 +365,11 @@ class _Counter:
         size = self._bytes(equation.outvars[0].aval)
         if product.is_product and sum(bias.reads.values()) * _MIN_ROWS <= size:
           return [dataclasses.replace(product, is_product=False)]
+    if name == 'add_any' and self._has_accumulation:
+      for i, product in enumerate(inputs):
+        other = inputs[1 - i]
+        if product.is_product and other.reads and not other.is_accumulated:
+          return [self._accumulate(equation, inputs, i, scope, count)]
     if name in ('add', 'add_any') and any(v.reads for v in inputs):
       # XLA scatters into the other operand.
       other_values = [v for v in inputs if v.reads and not v.is_scattered]
@@ -364,11 +384,30 @@ class _Counter:
         size = self._bytes(variable.aval)
         reads = {array: min(bytes_, size) for array, bytes_ in reads.items()}
         in_memory = inputs[0].in_memory
-      is_product = in_memory and inputs[0].is_product
       outputs.append(
-        _Value(reads, merged.level, in_memory, is_product=is_product)
+        _Value(
+          reads,
+          merged.level,
+          in_memory,
+          is_product=in_memory and inputs[0].is_product,
+          is_accumulated=in_memory and inputs[0].is_accumulated,
+        )
       )
     return outputs
+
+  def _accumulate(self, equation, inputs, i, scope, count) -> _Value:
+    """Returns a matmul's result, input i, to which the matmul adds an array.
+
+    The time to read the other array is not counted, because large matmuls are
+    limited by their arithmetic.
+    """
+    other = self.write(inputs[1 - i], equation.invars[1 - i].aval, scope, count)
+    inputs[1 - i] = other
+    self._use(other)
+    level = max(inputs[i].level, other.level + 1)
+    return dataclasses.replace(
+      inputs[i], level=level, is_product=False, is_accumulated=True
+    )
 
   def _write_shared(self, value: _Value, aval, scope: str, count) -> _Value:
     """Writes a value whose operands have many more bytes than the value."""
@@ -438,7 +477,8 @@ class _Counter:
         2.0 * matmuls * math.prod(query) * key[2 if is_heads_first else 1],
       )
     else:
-      kind, amount = Kind.MATMUL, float(flops.count_kernel(equation))
+      amount = float(flops.count_kernel(equation))
+      kind = Kind.MATMUL if amount else Kind.MEMORY
     amount *= self._num_shards
     arrays = [v.aval for v in (*equation.invars, *equation.outvars)]
     self._add(
@@ -660,7 +700,7 @@ _NO_MODULE = re.compile(
 _LAYERS = re.compile(r'jvp\(.*/while')
 # Parts of the model by pattern of the module name. The first match counts.
 _PARTS = {
-  r'norm(_\d+)?$': 'norms',
+  r'norm(_\d+)?(/layer_norm_gradient)?$': 'norms',
   r'attention': 'attention',
   r'mlp|feed_forward|experts': 'MLP',
   r'embed': 'embeddings',

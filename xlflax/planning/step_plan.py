@@ -176,18 +176,20 @@ def count_costs(
   # kernels (docs/performance.md).
   target = compilers.target_of(machine)
   return step_costs.count_costs(
-    jaxpr, has_bias_epilogues=target.has_bias_epilogues and machine.count == 1
+    jaxpr,
+    has_bias_epilogues=target.has_bias_epilogues and machine.count == 1,
+    has_accumulation=target.has_bias_epilogues,
   )
 
 
 def _compile_on_cpu(setup, active, machine) -> tuple[Any, str]:
-  """Returns the step compiled with plain attention, and its partitioned HLO."""
+  """Returns the step compiled without kernels, and its partitioned HLO."""
   plain = training_setup.Setup(
     traceable_attention.with_plain_attention(setup.settings)
   )
   state = plain.factory.abstract_sharded
   with (
-    compilers.trace_for_machine(machine, by='cpu'),
+    compilers.trace_for_machine(machine, by='cpu', has_kernels=False),
     plain.settings.partitioner.scope(),
   ):
     lowered = plain.jitted_step(active).lower(

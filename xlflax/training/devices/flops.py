@@ -54,8 +54,10 @@ def count_equation(equation) -> int:
     return _count_convolution(equation)
   if name.startswith('dot_product_attention_fwd'):  # Primitive of cuDNN.
     return _count_attention(equation)
-  if name == 'pallas_call':  # Kernel in models/fused_attention.
-    return _count_attention(equation)
+  if name == 'pallas_call':
+    if str(equation.params.get('name')) in KERNELS_WITHOUT_MATMULS:
+      return 0
+    return _count_attention(equation)  # Kernel in models/attention/fused.
   inner_flops = sum(
     _count_jaxpr(jaxpr) for jaxpr in _inner_jaxprs(equation.params)
   )
@@ -113,6 +115,8 @@ def _count_attention(equation) -> int:
   return 4 * math.prod(query_shape) * key_shape[length_axis]
 
 
+# Names of Pallas kernels that compute no matmuls.
+KERNELS_WITHOUT_MATMULS = ('layer_norm_gradient',)
 # Suffix of the names of Pallas kernels on arrays of shape [B, N, T, D].
 HEADS_FIRST = '_heads_first'
 
