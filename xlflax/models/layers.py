@@ -227,11 +227,11 @@ class CrossAttention(Attention):
 
 def _copy_for_projections(
   states: jax.Array,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-  """Returns copies of hidden states for the keys, values and queries."""
+) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
+  """Returns copies of states: (for the keys, for the values), for the queries."""
   key_states, states = custom_vjp.split_for_accumulation(states)
   value_states, states = custom_vjp.split_for_accumulation(states)
-  return key_states, value_states, states
+  return (key_states, value_states), states
 
 
 def _constrain_heads(states: jax.Array) -> jax.Array:
@@ -323,14 +323,14 @@ class EncoderLayer(nn.Module):
     if not is_pre_norm:
       # The residual connection also uses the last copy, so that the matmuls add
       # its gradient.
-      *copies, states = _copy_for_projections(states)
+      copies, states = _copy_for_projections(states)
 
     def attend(inputs):
       if is_first is not None:
         inputs = jnp.where(is_first, states, inputs)
       input_copies = copies
       if is_pre_norm:
-        *input_copies, inputs = _copy_for_projections(inputs)
+        input_copies, inputs = _copy_for_projections(inputs)
       return self.attention(
         inputs,
         mask,

@@ -47,6 +47,19 @@ def test_instructions_count_as_often_as_their_loop_turns():
   }
 
 
+def test_the_shortest_of_several_loops_counts():
+  """Loops of 21 and 17 instructions, one instruction between them, the end."""
+  lines = ['.L_x_1:', *(_line(i, 'FFMA R1, R2, R3, R1') for i in range(20))]
+  lines += [_line(20, '@P0 BRA `(.L_x_1)'), _line(21, 'MOV R1, R2')]
+  lines += ['.L_x_2:', *(_line(22 + i, 'MUFU.EX2 R4, R1') for i in range(16))]
+  lines += [_line(38, '@P0 BRA `(.L_x_2)'), _line(39, 'EXIT')]
+  assert instructions.count_pipes('\n'.join(lines), 8) == {
+    'integer': 1,
+    'functions': 8 * 16,
+    'others': 8 + 1,
+  }
+
+
 @pytest.mark.parametrize(
   'counts, lanes, expected',
   [
@@ -68,10 +81,10 @@ def _squares(ref, out):
   out[...] = jax.lax.fori_loop(0, 8, body, jnp.zeros((32, 32)))
 
 
-def _jaxpr():
+def _jaxpr(kernel=_squares):
   spec = pl.BlockSpec((32, 32), lambda i: (i, 0))
   call = pl.pallas_call(
-    _squares,
+    kernel,
     grid=(2,),
     in_specs=[spec],
     out_specs=spec,
@@ -85,6 +98,24 @@ def _jaxpr():
 def test_turns_follow_from_the_products():
   (equation,) = pallas.iterate_pallas_calls(_jaxpr())
   assert instructions.estimate_loop_turns(equation) == 8
+
+
+def test_turns_of_a_kernel_with_two_alternative_loops():
+  def squares(ref, out):
+    jax.lax.cond(
+      ref[0, 0] > 0, lambda: _squares(ref, out), lambda: _squares(ref, out)
+    )
+
+  (equation,) = pallas.iterate_pallas_calls(_jaxpr(squares))
+  assert instructions.estimate_loop_turns(equation) == 8
+
+
+def test_turns_of_a_kernel_without_matmuls_are_those_of_its_loop():
+  def sums(ref, out):
+    out[...] = jax.lax.fori_loop(0, 5, lambda _, x: x + ref[...], ref[...])
+
+  (equation,) = pallas.iterate_pallas_calls(_jaxpr(sums))
+  assert instructions.estimate_loop_turns(equation) == 5
 
 
 def test_a_kernel_alone_has_its_arguments():

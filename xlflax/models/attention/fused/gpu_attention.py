@@ -150,7 +150,9 @@ def _call(kernel, options, arrays, extra_inputs, *, grid, block, out, name):
     'column_bits': arrays.column_bits,
   } | extra_inputs
   if block is not None and arrays.query_segments is not None:
-    inputs['has_segments'] = _has_segments(arrays)
+    inputs['has_segments'] = _has_segments(
+      arrays.query_segments, arrays.key_segments
+    )
   inputs = {key: value for key, value in inputs.items() if value is not None}
   specs = _block_specs(options, arrays, block)
   names = list(inputs) + [f'out_{i}' for i in range(len(out))]
@@ -170,14 +172,14 @@ def _call(kernel, options, arrays, extra_inputs, *, grid, block, out, name):
   )(*inputs.values())
 
 
-def _has_segments(arrays: _Arrays) -> jax.Array:
+def _has_segments(query_segments, key_segments) -> jax.Array:
   """Returns 1 for sequences with several segments, int32 of shape [B].
 
   Padding is a segment of its own.
   """
-  first = arrays.query_segments[:, :1]
-  is_single = (arrays.query_segments == first).all(1)
-  is_single &= (arrays.key_segments == first).all(1)
+  first = query_segments[:, :1]
+  is_single = jnp.all(query_segments == first, axis=1)
+  is_single &= jnp.all(key_segments == first, axis=1)
   return 1 - is_single.astype(jnp.int32)
 
 
