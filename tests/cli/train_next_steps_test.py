@@ -116,4 +116,5 @@ def test_log_export(caplog):
   train_next_steps.log_export(_trainer())
   train_next_steps.log_export(_trainer(tiny.make_model(scale_embeddings=True)))
   assert caplog.records[0].args == ('bert',)
-  assert caplog.records[1].args[0].startswith('bert: ')
+  # The reasons of all architectures are longer than a log line.
+  assert len(caplog.records[1].getMessage()) < 200

@@ -1,22 +1,29 @@
 """Paper tables: selection, means, differences, and the shipped tables."""
 
 import csv
+import io
 import json
 import math
 import pathlib
 
 import numpy as np
 import pytest
+import rich.console
 
 from tests import gin_files
 from tests.errors import raises_error
 from tests.finetuning import fakes
 from xlflax.config import flag_validation, gin_config
+from xlflax.data.supervised import labeled_examples
+from xlflax.evaluation import eval_task
+from xlflax.evaluation.tasks import head_task
 from xlflax.suites import (
   evaluate_suite,
   paper_table,
   suite_config,
+  suite_report,
   suite_runner,
+  table_export,
 )
 from xlflax.training.checkpointing import run_directory
 from xlflax.utils import errors
@@ -284,6 +291,63 @@ def test_suite_writes_the_table(
   markdown = (output / 'table.md').read_text()
   assert f'| Base (difference) | {a - 70:+.1f} | {b - 60:+.1f} |' in markdown
   assert (output / 'table.png').stat().st_size > 1000
+
+
+def _result(**fields):
+  arguments = {
+    'task': 'qa',
+    'family': 'f',
+    'label': 'base',
+    'step': 10,
+    'values': {'f1/mean': (0.5,), 'exact_match/mean': (0.25,)},
+  }
+  return suite_report.TaskResult(**(arguments | fields))
+
+
+def _report(*results):
+  return suite_report.SuiteReport(
+    suite='table', source_language='en', results=results, tasks=('task', 'qa')
+  )
+
+
+def test_means_without_the_labels_of_a_language_are_left_out(table):
+  notes: list[str] = []
+  blind = labeled_examples.ClassifiedText(id='0', language='ar', text='a')
+  head_task.with_gold_labels([blind], ['x'], 'ar', notes)
+  assert table_export.measured_points(table, _report(_result()))
+  report = _report(_result(notes=('another note', *notes)))
+  assert not table_export.measured_points(table, report)
+  (line,) = table_export.describe_missing_scores(table, report)
+  assert 'base@10' in line
+  assert 'f1/mean, exact_match/mean' in line
+  assert notes[0] in line
+
+
+def test_failures_of_missing_scores_are_described(table):
+  failures = tuple(
+    eval_task.Failure(task='qa', part=part, message='not found')
+    for part in ('ar', 'bn')
+  )
+  report = _report(_result(failures=failures))
+  (line,) = table_export.describe_missing_scores(table, report)
+  assert str(failures[0]) in line
+  assert '(1 more' in line
+  assert not table_export.describe_missing_scores(table, _report(_result()))
+
+
+def test_long_section_headings_do_not_widen_the_printed_table(tmp_path):
+  heading = 'Models of the same size with more training steps'
+  table = _table(
+    _write(
+      tmp_path / 'table.csv', [f'base,{heading},Base,base,s,,70,60,50,40,']
+    )
+  )
+  stream = io.StringIO()
+  console = rich.console.Console(file=stream, width=60)
+  table_export.print_tables(table, _report(), console)
+  text = stream.getvalue()
+  assert '(continued)' not in text
+  assert all(word in text for word in heading.split())
 
 
 def _shipped():

@@ -30,7 +30,8 @@ def log_export(trainer: Any) -> None:
   name, _, reason = description.partition(': ')
   if reason:
     logging.info(
-      'Export: No Hugging Face architecture supports the model (%s).', reason
+      'Export: No Hugging Face architecture supports the model. '
+      '`xlflax convert to-hf` lists the reasons.'
     )
   else:
     logging.info(

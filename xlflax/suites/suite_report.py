@@ -16,6 +16,7 @@ from xlflax.data.supervised.sources import xtreme_tasks
 from xlflax.evaluation import eval_task, result_store
 from xlflax.evaluation.metrics import averages, example_statistics
 from xlflax.evaluation.reports import leaderboard, score_table
+from xlflax.evaluation.tasks import head_task
 from xlflax.finetuning import model_selection
 from xlflax.storage import paths
 from xlflax.training import nonfinite_checks
@@ -86,6 +87,13 @@ class TaskResult:
   def model(self) -> str:
     """Name of the checkpoint, such as 'mlm@1000'."""
     return f'{self.label}@{self.step}'
+
+  @property
+  def unlabeled(self) -> tuple[str, ...]:
+    """Notes on languages or files with examples without gold labels."""
+    return tuple(
+      note for note in self.notes if note.endswith(head_task.UNLABELED)
+    )
 
   def with_report(self, report: evaluate.Report, step: int) -> 'TaskResult':
     """Returns a copy to which the test results for one more seed are added.

@@ -25,8 +25,8 @@ def measured_points(
   """Returns the measured scores of a paper's table, averaged over seeds.
 
   If several checkpoints of a run were evaluated, the scores of the last one are
-  returned. The mean over languages of a task with failures is left out, because
-  it is a mean over fewer languages.
+  returned. The mean over languages of a task with failures, or with examples
+  without gold labels, is left out, because it is a mean over fewer languages.
 
   Args:
     table: Table of a paper whose scores were measured by the suite.
@@ -36,23 +36,60 @@ def measured_points(
     Scores in points by (run, task, metric), such as ('default_en_fr',
     'xnli_fr', 'accuracy/fr').
   """
-  results = {
-    (result.label, result.task): result
-    for result in sorted(report.results, key=lambda result: result.step)
-  }
+  results = _last_results(report)
   points = {}
   for source in table.sources.values():
     result = results.get((source.run, source.task))
     if result is None:
       continue
     metric, _, language = source.metric.partition('/')
-    if result.failures and language == suite_report.MEAN:
+    is_incomplete = bool(result.failures or result.unlabeled)
+    if is_incomplete and language == suite_report.MEAN:
       continue
     mean = model_selection.Spread(result.values.get(source.metric, ())).mean
     if mean is not None:
       key = (source.run, source.task, source.metric)
       points[key] = score_table.to_points(metric, mean)
   return points
+
+
+def _last_results(
+  report: suite_report.SuiteReport,
+) -> dict[tuple[str, str], suite_report.TaskResult]:
+  """Returns the results of the last checkpoints by run and task."""
+  return {
+    (result.label, result.task): result
+    for result in sorted(report.results, key=lambda result: result.step)
+  }
+
+
+def describe_missing_scores(
+  table: paper_table.PaperTable, report: suite_report.SuiteReport
+) -> list[str]:
+  """Describes the missing scores of each evaluated task in one line.
+
+  Args:
+    table: Table of a paper whose scores were measured by the suite.
+    report: Results of the suite.
+  """
+  points = measured_points(table, report)
+  missing: dict[tuple[str, str], list[str]] = {}
+  for source in dict.fromkeys(table.sources.values()):
+    if (source.run, source.task, source.metric) not in points:
+      missing.setdefault((source.run, source.task), []).append(source.metric)
+  lines = []
+  for key, result in _last_results(report).items():
+    if key not in missing:
+      continue
+    reasons = [*map(str, result.failures), *result.unlabeled]
+    reason = reasons[0] if reasons else 'the results do not contain the metric'
+    if len(reasons) > 1:
+      reason += f' ({len(reasons) - 1} more in report/leaderboard.md)'
+    metrics = ', '.join(missing[key])
+    lines.append(
+      f'Missing scores of {result.model} in {result.task} ({metrics}): {reason}'
+    )
+  return lines
 
 
 def build_tables(
@@ -230,6 +267,8 @@ def print_tables(
 ) -> None:
   """Prints a paper's table with published and measured scores.
 
+  The reasons for missing scores of evaluated tasks are printed below the table.
+
   Args:
     table: Table of a paper that the suite reproduces.
     report: Results of the suite.
@@ -240,7 +279,12 @@ def print_tables(
     rich_table = rich_tables.make_table(
       part.head[:1], part.head[1:], title=part.title, title_justify='left'
     )
+    # Section headings are wrapped, so that they do not widen the column.
+    name_widths = [len(row[0]) for row in part.rows if any(row[1:])]
+    rich_table.columns[0].max_width = max(name_widths, default=None)
     for row in part.rows:
       is_section = bool(row[0]) and not any(row[1:])
       rich_table.add_row(*map(str, row), style='bold' if is_section else None)
     rich_tables.print_table(rich_table, console)
+  for line in describe_missing_scores(table, report):
+    console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -82,6 +82,7 @@ def _part(table: rich.table.Table, start: int, end: int) -> rich.table.Table:
       overflow='fold',
       style=column.style,
       min_width=column.min_width,
+      max_width=column.max_width,
     )
   for row, *cells in zip(
     table.rows, *(column.cells for column in columns), strict=True

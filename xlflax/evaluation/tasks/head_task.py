@@ -20,6 +20,9 @@ from xlflax.evaluation.tasks import labeled_task
 from xlflax.objectives.finetuning import finetuning_objective
 from xlflax.utils import errors, validation
 
+# End of the note on examples without gold labels.
+UNLABELED = 'have no gold labels and are not scored'
+
 _Example = TypeVar('_Example', bound=labeled_examples.Example)
 
 
@@ -414,8 +417,7 @@ def with_gold_labels(
   if notes is not None and len(labeled_indices) < len(examples):
     notes.append(
       f'{part}: {len(examples) - len(labeled_indices)} of {len(examples)} '
-      'examples '
-      'have no gold labels and are not scored'
+      f'examples {UNLABELED}'
     )
   labeled = [examples[index] for index in labeled_indices]
   if isinstance(predictions, Mapping):

@@ -92,10 +92,11 @@ class Teacher:
     )
     matching = vocabulary_matching.match_tokens(vocabulary, run.vocabulary)
     logging.info(
-      'Matched the vocabulary with the teacher %s (step %d): %s.',
+      'Matched the vocabulary with the teacher %s (step %d): %s of %d tokens.',
       self.model_dir,
       step,
-      matching.counts(),
+      ', '.join(f'{n} {kind}' for kind, n in matching.counts().items()),
+      len(matching.source_ids),
     )
     source_ids = np.full(rows, -1, np.int32)
     source_ids[: len(matching.source_ids)] = matching.source_ids
