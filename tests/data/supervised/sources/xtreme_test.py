@@ -165,6 +165,17 @@ def test_languages_can_be_chosen(folder):
   ).languages() == ('ru-en',)
 
 
+def test_languages_without_test_files_are_logged(folder, caplog):
+  xtreme.xtreme_examples(folder, 'xnli', languages=('ur',))
+  xtreme.xtreme_examples(folder, 'xnli', 'validation')
+  assert not caplog.records
+  xtreme.xtreme_examples(folder, 'xnli')
+  (record,) = caplog.records
+  assert record.levelname == 'WARNING'
+  assert record.args[:3] == ('xnli', 13, 15)  # The files are en and ur.
+  assert 'sw' in record.args[-1].split(', ')
+
+
 def test_what_lacks_is_told(folder):
   notes = xtreme.describe_missing_files(folder, 'mlqa')
   assert notes == (

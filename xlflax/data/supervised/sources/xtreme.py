@@ -7,7 +7,9 @@ labels are read if a file contains them.
 Source: Hu et al. (2020), "XTREME"; github.com/google-research/xtreme.
 """
 
+import logging
 import pathlib
+from collections.abc import Collection
 
 from xlflax.data.supervised.sources import beir, example_source, xtreme_tasks
 from xlflax.storage import paths
@@ -19,6 +21,7 @@ TRAIN, VALIDATION, TEST = (
   xtreme_tasks.TEST,
 )
 TASKS = xtreme_tasks.TASKS
+_LOG = logging.getLogger(__name__)
 
 
 def find_xtreme_task(
@@ -170,6 +173,8 @@ def xtreme_examples(
       where=directory,
       fix="Run XTREME's scripts/download_data.sh to create the files.",
     )
+  if languages is None:
+    _warn_about_missing_parts(task, split, files)
   if task.is_mined:
     return example_source.BitextMiningFiles(files=files, format=task.format)
   return example_source.FileDataset(
@@ -178,6 +183,23 @@ def xtreme_examples(
     options=task.options,
     max_examples=max_examples,
   )
+
+
+def _warn_about_missing_parts(
+  task: xtreme_tasks.XtremeTask, split: str, files: Collection[str]
+) -> None:
+  """Logs the languages of a test set that have no files."""
+  missing = [part for part in task.parts(split) if part not in files]
+  if missing and split == TEST:
+    _LOG.warning(
+      'XTREME task %s: %d of %d languages of the test set have no files (%s): '
+      '%s. Means are computed over the other languages.',
+      task.name,
+      len(missing),
+      len(task.parts(split)),
+      _show_patterns(task, split),
+      ', '.join(missing),
+    )
 
 
 @validation.validate_call
