@@ -323,12 +323,15 @@ def test_means_without_the_labels_of_a_language_are_left_out(table):
   assert notes[0] in line
 
 
-def test_failures_of_missing_scores_are_described(table):
+def test_earlier_failures_of_missing_scores_are_described(table):
   failures = tuple(
     eval_task.Failure(task='qa', part=part, message='not found')
     for part in ('ar', 'bn')
   )
-  report = _report(_result(failures=failures))
+  assert not table_export.describe_missing_scores(
+    table, _report(_result(failures=failures))
+  )
+  report = _report(_result(failures=failures, is_earlier=True))
   (line,) = table_export.describe_missing_scores(table, report)
   assert str(failures[0]) in line
   assert '(1 more' in line

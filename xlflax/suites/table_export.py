@@ -68,6 +68,9 @@ def describe_missing_scores(
 ) -> list[str]:
   """Describes the missing scores of each evaluated task in one line.
 
+  Tasks with failures in this call are left out, because the command lists them
+  (`SuiteReport.failures`).
+
   Args:
     table: Table of a paper whose scores were measured by the suite.
     report: Results of the suite.
@@ -79,7 +82,8 @@ def describe_missing_scores(
       missing.setdefault((source.run, source.task), []).append(source.metric)
   lines = []
   for key, result in _last_results(report).items():
-    if key not in missing:
+    has_new_failures = bool(result.failures) and not result.is_earlier
+    if key not in missing or has_new_failures:
       continue
     reasons = [*map(str, result.failures), *result.unlabeled]
     reason = reasons[0] if reasons else 'the results do not contain the metric'
