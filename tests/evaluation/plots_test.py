@@ -59,6 +59,7 @@ def test_the_untrained_model_is_drawn_at_step_0():
   results = {'untrained': _result(0), 10: _result(1), 20: _result(1)}
   (axes,) = plots._task_curves(_Task(), results).axes
   assert list(axes.lines[0].get_xdata()) == [0, 10, 20]
+  assert '0: untrained' in axes.get_xlabel()
 
 
 def test_two_results_are_bars_and_more_are_curves(tmp_path, monkeypatch):
@@ -85,7 +86,7 @@ def test_bars_name_both_models_and_every_part():
   (legend,) = figure.legends
   legend_labels = [text.get_text() for text in legend.get_texts()]
   assert legend_labels == ['untrained', 'step 1,000']
-  assert {text.get_text() for text in axes.texts} == {'0.25', '0.50'}
+  assert {text.get_text() for text in axes.texts} == {'0.250', '0.500'}
 
 
 def test_many_parts_get_a_legend_next_to_the_plot(tmp_path):
@@ -107,7 +108,9 @@ def test_perplexity_has_a_logarithmic_axis():
       for step in (1, 2)
     },
   )
-  assert figure.axes[0].get_yscale() == 'log'
+  (axes,) = figure.axes
+  assert axes.get_yscale() == 'log'
+  assert axes.yaxis.get_major_formatter()(20) == '20'
 
 
 def test_the_heat_map_has_the_mean_of_both_directions():
@@ -126,7 +129,7 @@ def test_one_unit_in_cells_title_and_colour_bar():
   )
   axes, bar = figure.axes
   assert [text.get_text() for text in axes.texts] == ['0.18']
-  assert axes.get_title() == 'retrieval: accuracy at step 10'
+  assert axes.get_title() == 'retrieval: accuracy\nat step 10'
   assert bar.get_ylabel().replace('\n', ' ') == (
     'accuracy (0 to 1, higher is better)'
   )

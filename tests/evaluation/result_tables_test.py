@@ -96,7 +96,7 @@ def test_intervals_of_perplexities_show_both_bounds():
   assert result_tables.format_interval('accuracy', (0.4, 0.6)) == ' ± 0.100'
   format_interval = result_tables.format_interval
   assert format_interval('perplexity', (9.123, 12.34)) == ' [9.12, 12.3]'
-  assert format_interval('perplexity', (3404.2, 13540.1)) == ' [3,404, 13,540]'
+  assert format_interval('perplexity', (3404.2, 13540.1)) == ' [3404, 13540]'
   assert result_tables.format_interval('accuracy', None) == ''
 
 
@@ -310,3 +310,24 @@ def test_intervals_of_a_task_with_its_own_files_are_not_cached(tmp_path):
     low, high = bounds['accuracy/de']
     widths.append(high - low)
   assert 0.4 < widths[1] / widths[0] < 0.6
+
+
+def test_the_best_step_and_the_worst_language_depend_on_the_direction():
+  def result(de, fr):
+    return eval_task.EvalResult(
+      metrics={
+        f'{metric}/{part}': value
+        for metric in ('accuracy', 'perplexity')
+        for part, value in (('de', de), ('fr', fr), ('mean', (de + fr) / 2))
+      }
+    )
+
+  by_step = {'untrained': result(0.1, 0.2), 10: result(0.6, 0.4)}
+  best = result_tables.describe_best('accuracy', by_step)
+  assert 'step 10 has the best' in best and 'fr has the worst' in best
+  best = result_tables.describe_best('perplexity', by_step)
+  assert 'untrained model has the best' in best and 'de has the worst' in best
+  is_better = result_tables.is_better_everywhere
+  assert is_better('accuracy', by_step['untrained'], by_step[10])
+  assert not is_better('perplexity', by_step['untrained'], by_step[10])
+  assert not is_better('accuracy', None, by_step[10])

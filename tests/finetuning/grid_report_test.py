@@ -130,7 +130,7 @@ def test_best_two_and_test_scores():
   assert two['test'] == {'nli/accuracy/fr': pytest.approx(0.45)}
   [*_, test] = grid_report.grid_tables(report)
   assert [column.header for column in test.columns][1:] == [
-    f'{setting.name}, mean ± standard deviation'
+    f'{setting.name}, mean ± standard deviation of 2 seeds'
     for setting in report.settings[:2]
   ]
   spread = report.test_spreads(report.ranking[0])['nli/accuracy/fr']
@@ -182,11 +182,12 @@ def test_tables_name_what_is_selected():
   settings, test = grid_report.grid_tables(report)
   setting_cells = [list(column.cells) for column in settings.columns]
   assert setting_cells[0] == ['RATE=1', 'RATE=2']
-  assert setting_cells[3] == [
-    '10',
-    '10',
-  ]  # The steps of the selected checkpoints.
-  assert setting_cells[4] == ['', 'selected']
+  assert setting_cells[1] == ['', 'selected']
+  # The last column contains the steps of the selected checkpoints.
+  assert setting_cells[4] == ['10', '10']
+  assert settings.columns[2].header == 'score'
+  for title in (settings.title, test.title):
+    assert 'accuracy' in title and '(0 to 1, higher is better)' in title
   report = with_test(report, 0, fr=0.35)
   _, best_two, _ = grid_report.grid_tables(report)
   assert 'RATE=1' in best_two.title and 'RATE=2' in best_two.title
@@ -280,8 +281,9 @@ def test_the_page_has_both_tables_and_what_failed(tmp_path):
     command=['xlflax', 'finetune', '--grid', 'RATE=1,2'],
   )
   text = page.read_text()
-  assert '<h2>en, development set: nli/accuracy/en</h2>' in text
-  assert '<h2>en, test: mean ± standard deviation over seeds</h2>' in text
+  assert '<h2>en, development set: nli/accuracy/en (0 to 1, ' in text
+  assert '<h2>en, test set: accuracy (0 to 1, ' in text
+  assert 'Selected setting: RATE=' in text.partition('<table>')[0]
   assert text.count('<img') == 1 and list(tmp_path.glob('*.png'))
   assert 'diverged: RATE=3' in text
   assert '<pre>xlflax finetune \\\n    --grid RATE=1,2' in text

@@ -42,7 +42,7 @@ _LINES = ('-', '--', '-.', ':')
 _MARKERS = tuple('osD^vPX')
 _LETTER_WIDTH = 0.085  # inches, approximately
 _MAX_LEGEND_BELOW = 10  # names; a longer legend is drawn on the right
-_MAX_PANELS_PER_ROW = 3
+_MAX_PANELS_PER_ROW = 2
 _MAX_BAR_GROUPS_PER_ROW = 14
 _MAX_STEPS_WITH_INTERVALS = 8
 _MAX_TICKS = 6  # on an axis of layers or steps
@@ -302,7 +302,12 @@ def bar_chart(
   per_row = max(1, math.ceil(len(names) / num_rows))
   longest = max((len(name) for name in names), default=0)
   canvas = figure.Figure(
-    figsize=(6.5, 0.7 + 2.3 * num_rows), layout='constrained'
+    figsize=(
+      # Text of narrow figures is larger on a screen of a phone.
+      5.2 if len(names) * len(models) <= 8 else 6.5,
+      0.7 + 2.3 * num_rows,
+    ),
+    layout='constrained',
   )
   grid = canvas.subplots(num_rows, squeeze=False)[:, 0]
   values = [value for scores in models.values() for value in scores.values()]
@@ -380,6 +385,7 @@ def _draw_bars(
 ) -> None:
   """Draws the bars of the groups with the given names."""
   width = 0.8 / max(1, len(models))
+  font_size = 9 if len(names) * len(models) <= 8 else 7
   for index, (model, scores) in enumerate(models.items()):
     shift = (index - (len(models) - 1) / 2) * width
     positions = [
@@ -410,8 +416,8 @@ def _draw_bars(
       **bar_style(index),
     )
     if show_numbers:
-      digits = 2 - sum(axes.get_ylim()[1] > top for top in (10, 1000))
-      axes.bar_label(bars, fmt=f'%.{digits}f', fontsize=7, padding=1)
+      digits = 3 - sum(axes.get_ylim()[1] > top for top in (2, 10, 1000))
+      axes.bar_label(bars, fmt=f'%.{digits}f', fontsize=font_size, padding=1)
   axes.axhline(0, color='black', linewidth=0.8)
 
 
@@ -528,7 +534,8 @@ def _task_curves(
     max(result_store.step_sort_key(step), 0): result
     for step, result in results.items()
   }
-  canvas = figure.Figure(figsize=(7, 4.5), layout='constrained')
+  # Text of this size is readable on a screen of a phone.
+  canvas = figure.Figure(figsize=(5.6, 3.8), layout='constrained')
   axes = canvas.subplots()
   prefix = f'{task.primary_metric}/'
   names = sorted(
@@ -537,32 +544,40 @@ def _task_curves(
       for result in results_by_number.values()
       for name in result.metrics
       if name.startswith(prefix)
-    }
+    },
+    key=lambda name: (name == f'{prefix}mean', name),
   )
-  for name in names:
+  for index, name in enumerate(names):
     part = name.removeprefix(prefix)
+    # Error bars of all languages would hide the curves.
+    has_intervals = (part == 'mean' or len(names) == 1) and _draw_intervals(
+      axes, name, intervals or {}
+    )
     points = [
       (step, result.metrics[name])
       for step, result in results_by_number.items()
       if name in result.metrics
     ]
     style = (
-      dict(color='black', linewidth=2.5, zorder=3)
+      dict(color='black', linewidth=2.5, marker='.', zorder=3)
       if part == 'mean'
-      else dict(linewidth=1, alpha=0.8)
+      else dict(linewidth=1, markersize=4, alpha=0.8, **line_style(index))
     )
-    axes.plot(*zip(*points, strict=True), marker='.', label=part, **style)
-    # Error bars of all languages would hide the curves.
-    if part == 'mean' or len(names) == 1:
-      _draw_intervals(axes, name, intervals or {})
+    label = f'{part},\n95 % interval' if has_intervals else part
+    axes.plot(*zip(*points, strict=True), label=label, **style)
   metric = task_families.find_metric(task.primary_metric)
+  has_untrained = any(isinstance(step, str) for step in results)
   axes.set(
-    xlabel=STEP,
+    xlabel=f'{STEP} (0: untrained)' if has_untrained else STEP,
     ylabel=metric.explained,
     title=f'{_task_title(task)} during training',
   )
   if metric.unit is Unit.UNBOUNDED and metric.better is Better.LOWER:
     axes.set_yscale('log')
+    # By default, the numbers are powers of ten.
+    axes.yaxis.set_major_formatter('{x:g}')
+    axes.yaxis.set_minor_formatter('{x:g}')
+    axes.tick_params(axis='y', which='minor', labelsize='small')
   axes.locator_params(axis='x', integer=True)
   axes.grid(alpha=0.3)
   hide_spines(axes)
@@ -577,8 +592,8 @@ def _task_curves(
   return canvas
 
 
-def _draw_intervals(axes, name: str, intervals: IntervalsByStep) -> None:
-  """Draws the confidence intervals of a metric over training steps."""
+def _draw_intervals(axes, name: str, intervals: IntervalsByStep) -> bool:
+  """Draws the confidence intervals of a metric and returns if there are any."""
   bounds = {
     max(result_store.step_sort_key(step), 0): step_intervals[name]
     for step, step_intervals in intervals.items()
@@ -587,6 +602,7 @@ def _draw_intervals(axes, name: str, intervals: IntervalsByStep) -> None:
   if bounds:
     lows, highs = zip(*bounds.values(), strict=True)
     axes.vlines(list(bounds), lows, highs, color='#333333', linewidth=1)
+  return bool(bounds)
 
 
 def _task_layers(
@@ -627,9 +643,9 @@ def _task_layers(
   axes.set(
     xlabel=_PARTS,
     ylabel=LAYER,
-    title=f'{_task_title(task)}: {task.primary_metric} '
+    title=f'{_task_title(task)}: {task.primary_metric}\n'
     + (
-      'of the untrained model' if isinstance(step, str) else f'at step {step}'
+      'of the untrained model' if isinstance(step, str) else f'at step {step:,}'
     ),
   )
   label = task_families.find_metric(task.primary_metric).explained

@@ -39,6 +39,11 @@ _BASELINES = {
   'ndcg@10': ('first_stage_ndcg@10',),
   'mrr@10': ('first_stage_mrr@10',),
 }
+EXPLAINED_BASELINES = (
+  'Compare the scores with those of the baselines that do not depend on the '
+  'model: "chance" (guessing), "majority" (always the most frequent class) and '
+  '"string_overlap" (retrieval of translations by common character 3-grams).'
+)
 _ALL_BASELINES = tuple(itertools.chain(*_BASELINES.values()))
 _COUNTS = ('examples', 'sentences', 'tokens')
 _COLUMNS = (*result_store.Group._fields, 'step', 'metric', 'value')
@@ -611,7 +616,7 @@ def format_interval(metric: str, interval: Interval | None) -> str:
   if interval is None:
     return ''
   if task_families.find_metric(metric).unit is Unit.UNBOUNDED:
-    digits = '.3g' if max(map(abs, interval)) < 100 else ',.0f'
+    digits = '.3g' if max(map(abs, interval)) < 100 else '.0f'
     low, high = (f'{bound:{digits}}' for bound in interval)
     return f' [{low}, {high}]'
   return f' ± {(interval[1] - interval[0]) / 2:.3f}'
@@ -698,6 +703,76 @@ def compare_with_untrained(
   if not descriptions:
     return ''
   return f'the untrained model is {" and ".join(descriptions)}'
+
+
+def is_better_everywhere(
+  metric: str,
+  untrained: eval_task.EvalResult | None,
+  trained: eval_task.EvalResult,
+) -> bool:
+  """Returns whether training improved a metric in all languages or files.
+
+  Args:
+    metric: Name of the metric.
+    untrained: Evaluation result of the randomly initialized model. If None, the
+      result is False.
+    trained: Evaluation result of a trained model.
+  """
+  better = task_families.find_metric(metric).better
+  parts = parts_of(metric, {0: trained})
+  if untrained is None or better is Better.NEITHER or not parts:
+    return False
+  sign = 1 if better is Better.HIGHER else -1
+  return all(
+    sign * trained.metrics[f'{metric}/{part}']
+    > sign * untrained.metrics.get(f'{metric}/{part}', math.nan)
+    for part in parts
+  )
+
+
+def describe_best(metric: str, by_step) -> str:
+  """Describes the best step and the worst language (or file) at the last step.
+
+  The best step is that with the best mean, or with the best score of a single
+  language. The text is empty if there are no scores of trained models, or if
+  the metric has no direction.
+
+  Args:
+    metric: Name of the metric.
+    by_step: Results by training step.
+  """
+  better = task_families.find_metric(metric).better
+  parts = parts_of(metric, by_step)
+  steps = [step for step in by_step if isinstance(step, int)]
+  if better is Better.NEITHER or not parts or not steps:
+    return ''
+  sign = 1 if better is Better.HIGHER else -1
+
+  def scores(step, names: Sequence[str]) -> dict[str, float]:
+    metrics = by_step[step].metrics
+    values = {name: metrics.get(f'{metric}/{name}', math.nan) for name in names}
+    return {name: value for name, value in values.items() if value == value}
+
+  descriptions = []
+  means = {
+    step: score
+    for step in by_step
+    for score in scores(step, parts[-1:]).values()
+  }
+  if len(means) > 1:
+    step = max(means, key=lambda step: sign * means[step])
+    name = f'step {step:,}' if isinstance(step, int) else f'the {step} model'
+    descriptions.append(
+      f'{name} has the best score for {parts[-1]} ({format_cell(means[step])})'
+    )
+  last = scores(max(steps), [part for part in parts if part != 'mean'])
+  if len(last) > 1:
+    worst = min(last, key=lambda part: sign * last[part])
+    descriptions.append(
+      f'at step {max(steps):,}, {worst} has the worst score '
+      f'({format_cell(last[worst])})'
+    )
+  return '; '.join(descriptions)
 
 
 def format_cell(value: float | None) -> str:

@@ -8,7 +8,7 @@ import json
 import math
 import pathlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import rich.table
@@ -270,9 +270,14 @@ def _settings_table(report: GridReport) -> rich.table.Table:
     for setting in report.untrained_ranking[:1]
   }
   table = rich_tables.make_table(
-    ['setting'],
-    ['mean ± standard deviation', 'seeds', 'step', ''],
-    title=f'development set: {report.select or "last checkpoint"}',
+    ['setting', 'status'],
+    [
+      _score_heading([setting.dev for setting in report.settings]),
+      'seeds',
+      'step of each seed',
+    ],
+    title='development set: '
+    + (_explain_metric(report.select) if report.select else 'last checkpoint'),
     title_justify='left',
   )
   for setting in report.settings:
@@ -283,13 +288,19 @@ def _settings_table(report: GridReport) -> rich.table.Table:
     )
     table.add_row(
       setting.name,
+      roles.get(setting.name, ', '.join(unfinished_statuses)),
       str(setting.dev),
       f'{len(setting.finished)}/{len(setting.results)}',
       ', '.join(str(result.step) for result in setting.finished),
-      roles.get(setting.name, ', '.join(unfinished_statuses)),
       style='bold' if roles.get(setting.name) == 'selected' else None,
     )
   return table
+
+
+def _explain_metric(name: str) -> str:
+  """Returns 'task/metric/part' with the range and direction of the metric."""
+  metric = task_families.find_metric(name.split('/')[1])
+  return name + metric.explained.removeprefix(metric.title)
 
 
 def _best_two_table(report: GridReport, best_two) -> rich.table.Table:
@@ -355,6 +366,66 @@ def untrained_notes(report: GridReport) -> list[str]:
   return notes
 
 
+def _describe_selection(report: GridReport) -> list[str]:
+  """Returns sentences on the selected setting and its test scores."""
+  if not report.ranking:
+    return []
+  selected = report.ranking[0]
+  lines = []
+  if report.select and selected.dev.mean is not None:
+    scope = f'over {len(selected.dev.values)} seeds, ' * (
+      selected.dev.std is not None
+    )
+    lines.append(
+      f'Selected setting: {selected.name}. It has the best score '
+      f'({scope}{selected.dev}) of {len(report.settings)} settings in '
+      f'{report.select} on the development set.'
+    )
+  spreads = report.test_spreads(selected)
+  for metric in report.primary_metrics:
+    scores = {
+      name: spread.mean
+      for name, spread in spreads.items()
+      if name.startswith(f'{metric}/') and spread.mean is not None
+    }
+    scores.pop(f'{metric}/mean', None)
+    better = task_families.find_metric(metric.rpartition('/')[2]).better
+    if better is Better.NEITHER:
+      continue
+    sign = -1 if better is Better.LOWER else 1
+    if len(scores) > 1:
+      worst = min(scores, key=lambda name: sign * scores[name])
+      lines.append(f'The worst test score is {worst} ({scores[worst]:.4f}).')
+    for name, (baseline, baseline_score) in _baselines_of_scores(
+      report, spreads
+    ).items():
+      score = scores.get(name)
+      if score is not None and sign * score <= sign * baseline_score:
+        lines.append(
+          f'test {name}: the score of the selected setting ({score:.4f}) is not '
+          f'better than the baseline "{baseline}" ({baseline_score:.4f}).'
+        )
+  return lines
+
+
+def _baselines_of_scores(
+  report: GridReport, spreads: Mapping[str, model_selection.Spread]
+) -> dict[str, tuple[str, float]]:
+  """Returns the name and the score of the best baseline by test score."""
+  baselines: dict[str, tuple[str, float]] = {}
+  for name, spread in spreads.items():
+    task, _, metric_and_part = name.partition('/')
+    baseline, _, part = metric_and_part.partition('/')
+    for primary_metric in report.primary_metrics:
+      metric = primary_metric.removeprefix(f'{task}/')
+      if spread.mean is None or not result_tables.is_baseline(baseline, metric):
+        continue
+      key = f'{primary_metric}/{part}'
+      if key not in baselines or baselines[key][1] < spread.mean:
+        baselines[key] = (baseline, spread.mean)
+  return baselines
+
+
 def _test_table(
   report: GridReport, settings: Sequence[model_selection.Setting]
 ) -> rich.table.Table:
@@ -370,16 +441,20 @@ def _test_table(
         if result_tables.is_baseline(baseline, metric):
           scores_by_name = baselines.setdefault(baseline, {})
           scores_by_name[f'{primary_metric}/{part}'] = spread
+  explanations = dict.fromkeys(
+    task_families.find_metric(metric.rpartition('/')[2]).explained
+    for metric in report.primary_metrics
+  )
   table = rich_tables.make_table(
     [''],
     [
       *baselines,
       *(
-        _score_heading(setting.name, spreads)
+        f'{setting.name}, {_score_heading(spreads.values())}'
         for setting, spreads in zip(settings, spreads_of_settings, strict=True)
       ),
     ],
-    title='test: mean ± standard deviation over seeds',
+    title=f'test set: {", ".join(explanations)}',
     title_justify='left',
   )
   prefixes = tuple(f'{metric}/' for metric in report.primary_metrics)
@@ -400,13 +475,12 @@ def _test_table(
   return table
 
 
-def _score_heading(
-  name: str, spreads: Mapping[str, model_selection.Spread]
-) -> str:
-  """Returns the heading of a setting's scores, which explains the number after ±."""
-  if all(spread.std is None for spread in spreads.values()):
-    return name
-  return f'{name}, mean ± standard deviation'
+def _score_heading(spreads: Iterable[model_selection.Spread]) -> str:
+  """Returns the heading of a column of scores, which explains the number after ±."""
+  num_seeds = max((len(s.values) for s in spreads), default=0)
+  if num_seeds < 2:
+    return 'score'
+  return f'mean ± standard deviation of {num_seeds} seeds'
 
 
 def _format_mean(spread: model_selection.Spread) -> str:
@@ -433,6 +507,7 @@ def write_page(
   page_tables: list[Any] = []
   chart_paths: dict[str, pathlib.Path] = {}
   notes: list[str] = []
+  summary: list[str] = []
   for language, report in reports.items():
     prefix = f'{language}, ' if language else ''
     for table in grid_tables(report):
@@ -448,7 +523,10 @@ def write_page(
         title, label, scores_by_setting, intervals=_test_bounds(report, metric)
       )
       chart_paths[title] = plots.save_figure(chart, chart_path, dpi=150)
-    notes += [prefix + note for note in untrained_notes(report)]
+    summary += [
+      prefix + line
+      for line in (*_describe_selection(report), *untrained_notes(report))
+    ]
     notes += [f'failed: {failure}' for failure in report.failures]
     notes += [
       f'{result.status.value}: {result.trial.name}: {result.message}'
@@ -458,20 +536,20 @@ def write_page(
   return run_pages.write_page(
     output,
     'Fine-tuning',
-    'The table of the development set compares the settings by the score that '
-    'determines the selected setting, and lists the steps of the selected '
-    'checkpoints of all seeds. The table of the test sets shows the scores of '
-    'the tested settings. The number after ± and the error bars in figures are '
-    'the standard deviation over seeds. Standard deviations are not confidence '
-    'intervals. For a single seed, there is no standard deviation. "majority" '
-    'and "chance" are the accuracies of always predicting the most frequent '
-    'class and of guessing. Settings named "untrained" are randomly initialized '
-    'and then fine-tuned in the same way. Their scores are due to the training '
-    'data of the task alone.',
+    'The score on the development set determines the selected setting and, for '
+    'each seed, the step of the selected checkpoint. The test sets do not '
+    'influence the selection. The number after ± and the error bars in figures '
+    'are the standard deviation over seeds, which is not a confidence interval. '
+    'For a single seed, there is no standard deviation. "majority" and "chance" '
+    'are the accuracies of always predicting the most frequent class and of '
+    'guessing. Settings named "untrained" are randomly initialized and then '
+    'fine-tuned in the same way. Their scores are due to the training data of '
+    'the task alone.',
     page_tables,
     chart_paths,
     notes=notes,
     command=command,
+    summary=summary,
   )
 
 

@@ -48,3 +48,20 @@ def test_pictures_are_dark_on_a_dark_page():
   html = page.render_page('T', '', [], {}, [])
   dark = html.partition('(prefers-color-scheme: dark)')[2]
   assert 'img { filter: invert(' in dark
+
+
+def test_lines_of_cells_break_before_the_interval():
+  rows = [['de', '0.5 ± 0.1', '50 [40, 60]', '-']]
+  table = text.Table('T', ['', 'a', 'b', 'c'], rows)
+  html = page.render_page('T', '', [table], {}, [], summary=['a result'])
+  for score, interval in (('0.5', '± 0.1'), ('50', '[40, 60]')):
+    assert f'{score} <span class="interval">{interval}</span></td>' in html
+  assert html.index('<li>a result</li>') < html.index('<table>')
+
+
+@pytest.mark.parametrize('num_rows', [60, 61])
+def test_only_long_tables_have_a_scroll_bar_and_a_hint(num_rows):
+  table = text.Table('T', ['', 'a'], [[str(i), '1'] for i in range(num_rows)])
+  html = page.render_page('T', '', [table], {}, [])
+  assert (f'see all {num_rows} rows' in html) == (num_rows > 60)
+  assert ('class="wide long"' in html) == (num_rows > 60)

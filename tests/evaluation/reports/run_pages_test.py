@@ -169,11 +169,11 @@ def test_a_run_as_training_leaves_it(tmp_path):
   assert 'mlm/accuracy/en' not in run.losses
   assert run_pages._loss_panels([run]) == {
     'all objectives': {'a': [(10, 5.0)]},
-    'mlm': {'a': [(10, 3.0)]},
-    'tlm': {'a': [(10, 2.0)]},
+    'objective mlm': {'a': [(10, 3.0)]},
+    'objective tlm': {'a': [(10, 2.0)]},
   }
   assert run_pages._language_loss_panels([run]) == {
-    'mlm': {'en': [(10, 1.0)], 'de': [(10, 4.0)]}
+    'objective mlm': {'en': [(10, 1.0)], 'de': [(10, 4.0)]}
   }
   page = run_pages.write_comparison(tmp_path / 'out', [run])
   html = page.read_text()

@@ -103,6 +103,11 @@ def test_two_runs_have_a_paired_difference(tmp_path):
     float(number.strip('[],')) for number in cell.split()
   )
   paired = hits[1] - hits[0]
+  [line] = run_scores.summarize(_GROUP, runs)
+  relation = 'not significantly different from mlm'
+  if low > 0:
+    relation = 'significantly better than mlm'
+  assert f'tlm is {relation} for de' in line
   half_width = 1.97 * paired.std(ddof=1) / 20
   assert difference == round(paired.mean(), 3)
   assert abs(low - (paired.mean() - half_width)) < 0.15 * half_width

@@ -47,6 +47,9 @@ def write_report(
     )
     tables.append(run_pages.convert_rich_table(table))
     folder = store.folder(group)
+    best = result_tables.describe_best(task.primary_metric, stored[group])
+    if best:
+      comparisons.append(f'{task.name}, {task.primary_metric}: {best}.')
     comparisons += _compare_with_untrained(task, stored[group], folder)
     files = plots.write_task_plots(
       directory, task, stored[group], folder=folder
@@ -63,17 +66,11 @@ def write_report(
     'training. Scores of tasks that store per-example scores have 95 % '
     'confidence intervals: half of the width after ±, or [lower, upper] for '
     'metrics without a range, such as the perplexity. Vertical lines in figures '
-    'show the same intervals. Compare the scores with those of the baselines '
-    'that do not depend on the model: "chance" (guessing), "majority" (always '
-    'the most frequent class) and "string_overlap" (retrieval of translations '
-    'by common character 3-grams).',
+    'show the same intervals. ' + result_tables.EXPLAINED_BASELINES,
     tables,
     figures,
-    notes=[
-      *comparisons,
-      *_notes(stored),
-      *(f'failed: {failure}' for failure in failures),
-    ],
+    summary=comparisons,
+    notes=[*_notes(stored), *(f'failed: {failure}' for failure in failures)],
     command=command_line,
   )
 
@@ -117,7 +114,13 @@ def _compare_with_untrained(
     ),
   )
   if not comparison:
-    return []
+    if not result_tables.is_better_everywhere(
+      task.primary_metric,
+      by_step.get(result_store.UNTRAINED),
+      by_step[max(steps)],
+    ):
+      return []
+    comparison = 'the untrained model is worse in all languages'
   return [
     f'{task.name}, {task.primary_metric} at step {max(steps):,}: {comparison}.'
   ]

@@ -2,6 +2,7 @@
 
 import base64
 import pathlib
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 
@@ -19,6 +20,8 @@ _TEMPLATES = jinja2.Environment(
 )
 # Maximum number of columns with numbers if transposing would leave fewer.
 _MAX_COLUMNS = 4
+_MAX_ROWS = 60  # of a table without a scroll bar
+_INTERVAL = re.compile(r'(.+?) (± .*|\[.*\])')
 
 
 def render_page(
@@ -30,6 +33,7 @@ def render_page(
   *,
   command: Sequence[str] = (),
   figures_first: bool = False,
+  summary: Sequence[str] = (),
 ) -> str:
   """Renders an HTML page that does not depend on other files.
 
@@ -41,6 +45,7 @@ def render_page(
     notes: Notes to list at the end of the page.
     command: Command-line arguments that produced the page.
     figures_first: Whether to show the figures before the tables.
+    summary: Main results to list below the title.
   """
   return _TEMPLATES.get_template('page.html.j2').render(
     title=title,
@@ -56,7 +61,20 @@ def render_page(
     notes=notes,
     command=format_command(command),
     figures_first=figures_first,
+    summary=summary,
+    max_rows=_MAX_ROWS,
+    split_interval=_split_interval,
   )
+
+
+def _split_interval(value: str) -> tuple[str, str]:
+  """Splits '0.5 ± 0.1' or '50 [40, 60]' into the score and the rest.
+
+  The rest is empty for other values. The page can break a line between the two
+  parts only.
+  """
+  match = _INTERVAL.fullmatch(value)
+  return (match[1], match[2]) if match else (value, '')
 
 
 def format_command(words: Sequence[str]) -> str:

@@ -62,6 +62,7 @@ def write_page(
   *,
   notes: Sequence[str] = (),
   command: Sequence[str] = (),
+  summary: Sequence[str] = (),
 ) -> pathlib.Path:
   """Writes `report.html`, a page that does not depend on other files.
 
@@ -73,6 +74,7 @@ def write_page(
     figures: PNG files by figure title.
     notes: Notes to list at the end of the page.
     command: Command-line arguments that produced the page.
+    summary: Main results to list below the title.
 
   Returns:
     Path to the HTML page.
@@ -84,6 +86,7 @@ def write_page(
     figures,
     notes,
     command=command,
+    summary=summary,
   )
   paths.write_atomically(directory / PAGE, content)
   return directory / PAGE
@@ -269,13 +272,18 @@ def write_comparison(
     'Comparison of runs' if len(runs) > 1 else runs[0].name,
     'Tables show the last evaluated checkpoint of each run, or the last '
     'checkpoints of a single run. Each table has the results of one task, '
-    'split and text. Untrained: the model before its first step. Development set: '
-    'results of evaluations during training. For two runs, the last column is '
-    'the difference of their last checkpoints, whose interval is that of the '
-    'paired bootstrap on the same examples.',
+    'split and text. "untrained" is the model before its first step. Tables of a '
+    'development set show the evaluations during training. For two runs, tables '
+    'contain the difference of their last checkpoints, whose interval is that of '
+    'the paired bootstrap on the same examples. A difference is significant if '
+    'its 95 % interval does not contain 0. '
+    + result_tables.EXPLAINED_BASELINES,
     tables,
     figures,
-    notes=_untrained_notes(runs),
+    summary=[
+      *(line for group in groups for line in run_scores.summarize(group, runs)),
+      *_untrained_notes(runs),
+    ],
     command=command,
   )
 
@@ -407,6 +415,10 @@ def _differences_table(runs: Sequence[RunRecord]) -> text.Table:
     values = [run.settings.get(name, '-') for run in runs]
     if all(value == values[0] for value in values):
       continue
+    # A setting that is not set in one run and does not exist in another, such
+    # as that of a dataset of one run, does not matter.
+    if all(value in ('-', None) for value in values):
+      continue
     labels = [_abbreviate(value) for value in values]
     # Different values have the same label if the path is the same and the
     # content of the file differs, or if only the ends of long texts differ.
@@ -445,7 +457,9 @@ def _loss_panels(runs: Sequence[RunRecord]) -> plots.Panels:
   if len(objectives) > 1:
     names += [f'{objective}/loss' for objective in objectives]
   return {
-    'all objectives' if name == 'loss' else name.removesuffix('/loss'): {
+    'all objectives'
+    if name == 'loss'
+    else f'objective {name.removesuffix("/loss")}': {
       run.name: list(run.losses[name].items())
       for run in runs
       if name in run.losses
@@ -466,7 +480,9 @@ def _language_loss_panels(runs: Sequence[RunRecord]) -> plots.Panels:
         if name.startswith(prefix)
       }
       if len(lines) > 1:
-        title = f'{objective}, {run.name}' if len(runs) > 1 else objective
+        title = f'objective {objective}'
+        if len(runs) > 1:
+          title += f', run {run.name}'
         panels[title] = lines
   return panels
 

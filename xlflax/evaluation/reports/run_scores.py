@@ -10,7 +10,8 @@ from xlflax.evaluation import (
   task_families,
 )
 from xlflax.evaluation.metrics import bootstrap
-from xlflax.evaluation.reports import text
+from xlflax.evaluation.metrics.metric import Better
+from xlflax.evaluation.reports import score_table, text
 from xlflax.training.checkpointing import run_directory
 
 _MAX_CHECKPOINTS = 6  # of a single run
@@ -60,7 +61,7 @@ def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
     f'{group.task}: {explanation}, {group.split} split'
     f'{result_tables.label_development(results)}'
   ]
-  if not has_baseline:
+  if not has_baseline and score_table.is_bounded(metric):
     title.append('chance level unknown')
   if len(runs) > 1 and (problem := _find_vocabulary_problem(metric, runs)):
     title.append(
@@ -70,9 +71,10 @@ def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
     name + result_tables.label_intervals(metric, intervals)
     for name, (_, intervals) in columns.items()
   ]
-  differences: dict[str, str] = {}
-  if len(runs) == 2 and not _find_vocabulary_problem(metric, runs):
-    differences = _format_differences(group, metric, parts, runs)
+  differences = {
+    part: _format_difference(metric, comparison)
+    for part, comparison in _compare_runs(group, metric, parts, runs).items()
+  }
   if differences:
     headers.append(f'{runs[1].name} - {runs[0].name} [95 % interval]')
   languages = dict.fromkeys(
@@ -117,17 +119,66 @@ def _find_vocabulary_problem(metric: str, runs: Sequence[Any]) -> str:
   return ''
 
 
-def _format_differences(
+def summarize(group: result_store.Group, runs: Sequence[Any]) -> list[str]:
+  """Returns a sentence that compares the last checkpoints of two runs.
+
+  The list is empty for other numbers of runs, and if the scores of the runs
+  cannot be compared.
+
+  Args:
+    group: Group of comparable results.
+    runs: Records of the runs to compare.
+  """
+  results = [
+    by_step[max(steps)]
+    for by_step in (run.results.get(group, {}) for run in runs)
+    if (steps := [step for step in by_step if isinstance(step, int)])
+  ]
+  metric = find_primary_metric(results)
+  parts = result_tables.parts_of(metric, dict(enumerate(results)))
+  better = task_families.find_metric(metric).better
+  comparisons = _compare_runs(group, metric, parts, runs)
+  if not comparisons or better is Better.NEITHER:
+    return []
+  first, second = (run.name for run in runs)
+  parts_by_relation: dict[str, list[str]] = {}
+  for part, comparison in comparisons.items():
+    relation = 'not significantly different from'
+    if not comparison.low <= 0 <= comparison.high:
+      is_better = (comparison.difference > 0) == (better is Better.HIGHER)
+      relation = f'significantly {"better" if is_better else "worse"} than'
+    parts_by_relation.setdefault(relation, []).append(part)
+  relations = ', and '.join(
+    f'{relation} {first} for {", ".join(names)}'
+    for relation, names in parts_by_relation.items()
+  )
+  return [f'{group.task}, {metric}: {second} is {relations}.']
+
+
+def _format_difference(metric: str, comparison: bootstrap.Significance) -> str:
+  """Formats a difference of scores and its interval, with signs."""
+  digits = '+.3f' if score_table.is_bounded(metric) else '+.3g'
+  difference, low, high = (
+    f'{value:{digits}}'
+    for value in (comparison.difference, comparison.low, comparison.high)
+  )
+  return f'{difference} [{low}, {high}]'
+
+
+def _compare_runs(
   group: result_store.Group,
   metric: str,
   parts: Sequence[str],
   runs: Sequence[Any],
-) -> dict[str, str]:
+) -> dict[str, bootstrap.Significance]:
   """Returns the difference of two runs' last checkpoints by part.
 
   Both runs are scored on the same resampled test sets. Parts without
-  per-example statistics are omitted.
+  per-example statistics are omitted. The result is empty unless there are two
+  runs with comparable scores.
   """
+  if len(runs) != 2 or _find_vocabulary_problem(metric, runs):
+    return {}
   draws = []
   for run in runs:
     by_step = run.results.get(group, {})
@@ -145,11 +196,7 @@ def _format_differences(
     first, second = (draw.get(f'{metric}/{part}') for draw in draws)
     if first is None or second is None or first.size != second.size:
       continue
-    comparison = bootstrap.score_difference(first, second)
-    differences[part] = (
-      f'{comparison.difference:+.3f} '
-      f'[{comparison.low:+.3f}, {comparison.high:+.3f}]'
-    )
+    differences[part] = bootstrap.score_difference(first, second)
   return differences
 
 
