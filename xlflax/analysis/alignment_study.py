@@ -210,8 +210,8 @@ class AlignmentStudy(study_base.SeriesStudy):
     ]
     if len(set(sizes)) > 1:
       raise errors.AnalysisError(
-        f'Hidden states with {sizes[0]} and {sizes[1]} dimensions can only be '
-        'compared with maps between the models',
+        f'The hidden states of the two models have {sizes[0]} and {sizes[1]} '
+        'dimensions. Comparing them requires maps between the models',
         fix='Pass --maps with the output of `xlflax analyze procrustes`.',
       )
     return None

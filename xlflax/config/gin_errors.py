@@ -38,7 +38,7 @@ def converting_read_errors() -> Iterator[None]:
 def converting_build_errors(
   bindings: Sequence[binding_locations.Binding] = (),
 ) -> Iterator[None]:
-  """Context that converts Gin's errors during object building to ConfigError.
+  """Context manager that converts Gin's object-building errors to ConfigError.
 
   Exceptions raised by code other than Gin are not changed.
 

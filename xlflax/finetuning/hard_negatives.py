@@ -94,8 +94,8 @@ def mine_hard_negatives(
   Args:
     run: An `xlflax.runs.loaded_run.Run` that encodes the texts with its
       prompts.
-    pairs: JSON-lines file with queries and documents in the format `search`.
-    output: Output file, also JSON lines in the format `search`.
+    pairs: JSON-lines file with queries and documents in `search` format.
+    output: Output file, also JSON lines in `search` format.
     language: Language code of the texts.
     mining: Criteria for selecting negatives from all documents of
       `pairs`.

@@ -22,7 +22,9 @@ def check_shared_outputs(
   fix: str,
   can_mount: bool = True,
 ) -> None:
-  """Checks that all nodes share the output directories, also after a restart.
+  """Checks that all nodes share the output directories.
+
+  The nodes must share the directories across restarts of the job.
 
   Args:
     command: Command that the job runs.

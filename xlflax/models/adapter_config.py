@@ -195,9 +195,9 @@ def adapter_name(parameter: str) -> str | None:
 
 
 def trainable_patterns(adapters: tuple[Adapter, ...]) -> tuple[str, ...]:
-  """Returns patterns of the parameters that a run with adapters trains.
+  """Returns patterns that match the trained parameters of a run with adapters.
 
-  The patterns match the adapters that are not frozen and the heads.
+  These parameters belong to the adapters that are not frozen and the heads.
 
   Args:
     adapters: Adapters of the model.

@@ -126,7 +126,7 @@ def _keep_mask(key_words, shape, *, rate: float) -> jax.Array:
 
 
 def random_bits(key_words: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-  """Returns 32 random bits per element, which are a keyed hash of its index.
+  """Returns 32 random bits per element, computed as a keyed hash of its index.
 
   The hash is two rounds of the mixing function 'lowbias32' (Wellons 2018,
   "Prospecting for hash functions"), with one word of the key before each round.

@@ -14,11 +14,11 @@ _WATCH = 'cat > /dev/null; rm -rf "$1"'
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[pathlib.Path]:
-  """Context with an empty temporary folder, which is removed at the end.
+  """Context manager that yields an empty folder and removes it on exit.
 
-  A separate shell waits for the end of the process and removes the folder,
-  because a process cannot handle SIGKILL, and because a compiler may still
-  write into the folder.
+  The folder is temporary. A separate shell waits for the end of the process and
+  removes the folder, because a process cannot handle SIGKILL, and because a
+  compiler may still write into the folder.
   """
   path = pathlib.Path(tempfile.mkdtemp(prefix='xlflax-plan-'))
   watcher = subprocess.Popen(

@@ -115,11 +115,11 @@ def stage_output(
   new: bool = False,
   share: tuple[int, int] | None = None,
 ) -> Iterator[pathlib.Path]:
-  """Context that yields a local output folder and uploads it to `name` on exit.
+  """Context manager that yields an output folder and uploads it on exit.
 
-  If `name` is on disk, the folder is that path itself. For a bucket, the folder
-  initially contains the existing output, or what a killed process wrote here
-  before it was uploaded.
+  The folder is local and is uploaded to `name`. If `name` is on disk, the
+  folder is that path itself. For a bucket, the folder initially contains the
+  existing output, or what a killed process wrote here before it was uploaded.
 
   Args:
     name: Path of the output, on disk or in a bucket.
@@ -381,7 +381,10 @@ class _Mirror:
     self._retry(self._files.put_file, os.fspath(source), url)
     size, modified = self._state(name)
     if size != source.stat().st_size:
-      raise self._bucket_error(f'{name} has {size} bytes after its upload')
+      raise self._bucket_error(
+        f'The uploaded file {name} has {size} bytes in the bucket, but the '
+        'local file has a different size'
+      )
     os.utime(source, ns=(modified, modified))
 
   def _local(self) -> dict[str, _State]:

@@ -351,7 +351,7 @@ def remove_directory(directory: pathlib.Path) -> None:
 def new_directory(
   target: pathlib.Path, *, where: str
 ) -> Iterator[pathlib.Path]:
-  """Context with an output directory that becomes `target` at the end.
+  """Context manager that yields a directory that becomes `target` on exit.
 
   On disk, the directory has a temporary name until then. In a bucket, it is
   written in place. If an exception is raised, the directory is removed. The

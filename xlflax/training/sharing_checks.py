@@ -65,7 +65,7 @@ def _check_dataset(dataset: loader_base.AnyDatasetConfig) -> None:
     raise errors.ConfigError(
       f'Dataset {dataset.name!r} swaps the sentences of pairs at random '
       '(pairs.order=RANDOM). A sharing plan requires pairs.order=UNCHANGED, so '
-      'that all first sentences have one language and all second sentences '
-      'another',
+      'that all first sentences are in one language and all second sentences '
+      'are in another',
       fix="Set order='unchanged' in the PairOptions of the dataset.",
     )

@@ -60,10 +60,11 @@ class StepCompiler:
       self._thread.join()
 
   def wait_lowered(self) -> None:
-    """Waits until the first step is traced and XLA compiles it in the thread.
+    """Waits until the thread has traced the first step.
 
-    Tracing another program at the same time would delay the compilation,
-    because both hold Python's lock.
+    XLA then compiles the step in the thread, which is not waited for. Tracing
+    another program earlier would delay the compilation, because both traces
+    hold Python's lock.
     """
     if self._uses_thread:
       self._lowered.wait()

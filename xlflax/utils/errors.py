@@ -215,7 +215,7 @@ def is_temporary(error: BaseException | None) -> bool:
 
 @contextlib.contextmanager
 def add_path_to_errors(path: str | os.PathLike) -> Iterator[None]:
-  """Context that adds a path to operating-system errors without a path.
+  """Context manager that adds a path to operating-system errors that lack one.
 
   For example, the error of a write to an open file does not contain the path.
 
@@ -346,7 +346,7 @@ class CorpusError(XlflaxError):
 
 
 class BadRecordError(CorpusError):
-  """Error for one line or record of a text file that cannot be used.
+  """Error for an unusable line or record of a text file.
 
   The other lines or records of the file can still be read. The sentence `what`
   does not contain values, so that equal problems can be counted.

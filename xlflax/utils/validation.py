@@ -97,7 +97,7 @@ def check_path(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
     kind = (
       'control characters' if match[0] < ' ' else 'bytes that are not UTF-8'
     )
-    raise ValueError(f'a path that is valid UTF-8 and does not contain {kind}')
+    raise ValueError(f'a path without {kind}')
   return path
 
 

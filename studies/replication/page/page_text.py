@@ -152,7 +152,7 @@ The following table contains further measurements of each condition, averaged ov
 
 ## Reproduce the results
 
-`python -m studies.replication --all` runs all claims and writes this page. `--claim=NAME` runs one claim. `--page_only` regenerates the page from `{results}` without running any claim. The {runs}
+`python -m studies.replication --all` tests all claims and writes this page. `--claim=NAME` tests one claim. `--page_only` regenerates the page from `{results}` without running any experiments. The {runs}
 runs on this page, with the seeds {seeds}, took **{total:.1f} CPU minutes** in total.
 """,
   diagnostics={
@@ -262,7 +262,7 @@ xlflax build-corpus libreoffice --languages=en,fr,ru,zh --mode=parallel --packag
 python -m studies.replication --all --corpora=help --treebanks=UD --dictionaries=WORDS --work=runs/real --output=docs/replication
 ```
 
-The last command runs all claims and writes this page. `WORDS` is a directory with FreeDict's en-fr.tsv, OpenRussian's ru-en.tsv and the Swadesh list as en-zh.tsv. `--claim=NAME` runs one claim
+The last command tests all claims and writes this page. `WORDS` is a directory with FreeDict's en-fr.tsv, OpenRussian's ru-en.tsv and the Swadesh list as en-zh.tsv. `--claim=NAME` tests one claim
 and its controls. Results that are already in `{results}` are not computed again. If the command is started in several processes on one machine, they divide the runs among themselves. The {runs}
 runs on this page, with the seeds {seeds}, took **{total:.1f} CPU minutes** in total.
 """,

@@ -171,7 +171,7 @@ def test_no_dictionary_of_the_language(folder):
   with pytest.raises(errors.CorpusError) as raised:
     list(_read(folder / 'de-fr.tsv'))
   text = str(raised.value)
-  assert "No bilingual dictionary of the language 'en'" in text
+  assert "No bilingual dictionary for the language 'en'" in text
   assert 'de-fr.tsv' in text and 'source_language' in text
 
 

@@ -77,9 +77,10 @@ class Header:
     return self.generations[-1] if self.generations else Generation({}, {})
 
   def older(self, key: str) -> set[int]:
-    """Returns the file numbers of a task's metadata in older generations.
+    """Returns the numbers of a task's metadata files in older generations.
 
-    The files are named `generation-<number>.json`.
+    In each generation, the metadata of the task is stored in a file named
+    `generation-<number>.json`.
 
     Args:
       key: Key of the task and split, as returned by `cache_format.task_key`.

@@ -58,8 +58,8 @@ class Shards:
     entries: Metadata of each shard.
     begins: Index of the first example in each shard, int64 [shards].
     ends: Index after the last example in each shard, int64 [shards].
-    ahead: Whether to read ahead around each sequence, for orders in which
-      neighboring sequences are read next.
+    ahead: Whether to prefetch the block of the file in which each sequence
+      starts, for orders in which neighboring sequences are read next.
   """
 
   ahead = False

@@ -234,7 +234,7 @@ class _File:
     return content
 
   def _request_block(self, number: int) -> None:
-    """Requests that the operating system reads ahead a block of the file."""
+    """Requests that the operating system prefetches a block of the file."""
     if number in self._requested_blocks or not hasattr(os, 'posix_fadvise'):
       return
     if len(self._requested_blocks) > _MAX_REQUESTED_BLOCKS:
@@ -263,7 +263,8 @@ class Shard:
 
     Args:
       path: Path of the shard's file.
-      ahead: Whether to read ahead around each sequence that is read.
+      ahead: Whether to prefetch the block of the file in which a read sequence
+        starts.
 
     Raises:
       CacheError: If the file is missing or truncated, or if it is not a shard.

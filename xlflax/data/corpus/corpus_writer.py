@@ -187,7 +187,10 @@ def mark_complete(directory: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def open_atomic(path: pathlib.Path):
-  """Context with a text stream whose file is created on successful exit."""
+  """Context manager that yields a text stream and creates its file on exit.
+
+  The file is not created if an exception is raised.
+  """
   partial = path.with_name(f'.{path.name}.partial')
   try:
     with errors.add_path_to_errors(path), contextlib.ExitStack() as stack:

@@ -59,7 +59,7 @@ def _open(
   of_records: bool = False,
   on_bad_record: OnBadRecord | None = None,
 ) -> Iterator[BinaryIO]:
-  """Context with the decompressed content of a file.
+  """Context manager that yields the decompressed content of a file.
 
   Args:
     path: Path of the file.
@@ -255,9 +255,10 @@ def follows_blank(path: pathlib.Path, start: int) -> bool:
 def absolute_line_numbers(
   path: pathlib.Path, span: Span | None
 ) -> Iterator[None]:
-  """Context that makes line numbers in errors relative to the complete file.
+  """Context manager that counts lines in errors from the start of the file.
 
-  While a range of bytes is read, lines are counted from the start of the range.
+  The reader of a range of bytes counts lines from the start of the range. The
+  number of earlier lines is therefore added.
 
   Args:
     path: Path of the file.

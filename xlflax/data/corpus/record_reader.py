@@ -523,7 +523,7 @@ def _as_corpus_errors(path: pathlib.Path) -> Iterator[None]:
     yield
   except ImportError as error:
     raise errors.CorpusError(
-      f'Files in the format {path.suffix} require the package {error.name}, '
+      f'Files in {path.suffix} format require the package {error.name}, '
       'which is not installed',
       where=str(path),
       fix='Run `pip install ".[sources]"` in a checkout of xlflax.',

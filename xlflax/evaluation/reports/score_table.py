@@ -47,7 +47,7 @@ class Cost:
     cpu_seconds: CPU seconds spent on fine-tuning and evaluation.
     device_seconds: Accelerator seconds spent on fine-tuning and evaluation,
       which are wall-clock seconds times the number of accelerators.
-    device: Accelerator type, or 'cpu' without accelerators.
+    device: Accelerator type, or 'cpu' if there are no accelerators.
   """
 
   parameters: int

@@ -75,7 +75,7 @@ class HeadTask(labeled_task.LabeledTask):
 
     Args:
       eval_model: Model with restored parameters.
-      objective: Objective with the head, an instance of `HEAD`.
+      objective: Objective that trained the head. It is an instance of `HEAD`.
       part: Name of the language or file in the source.
       examples: One or more examples, all of class `EXAMPLE`.
       result: Result to which metrics, tables and files are added.
@@ -91,7 +91,7 @@ class HeadTask(labeled_task.LabeledTask):
     By default, nothing is checked.
 
     Args:
-      objective: Objective with the head, an instance of `HEAD`.
+      objective: Objective that trained the head. It is an instance of `HEAD`.
       part: Name of the language or file in the source.
       examples: Examples of the language or file.
       notes: List to which a note about unseen labels is appended.
@@ -147,7 +147,7 @@ class HeadTask(labeled_task.LabeledTask):
 
     Args:
       eval_model: Model with restored parameters.
-      objective: Objective with the head, an instance of `HEAD`.
+      objective: Objective that trained the head. It is an instance of `HEAD`.
       examples: N examples.
       example_rows: Model inputs of each example.
       maker: Featurizer of the examples, which is used to pad the inputs.

@@ -232,13 +232,14 @@ def _sentence_encoding_with_pooling(
   if choice.task is not Task.STATES or pooling is Pooling.MEAN or has_languages:
     raise errors.ConfigError(
       'A Sentence-Transformers export requires an encoder without a head and '
-      'without language embeddings, and the pooling first or mean_all, because '
-      'Sentence-Transformers includes special tokens in the mean. The run has '
+      'without language embeddings, and the pooling method first or mean_all, '
+      'because Sentence-Transformers includes special tokens in the mean. The '
+      'run has '
       f'the task {choice.task.value}, use_language_embeddings={has_languages} '
-      f'and the pooling {pooling.value}',
+      f'and the pooling method {pooling.value}',
       where=str(run.directory),
       fix='Evaluate the model with pooling="mean_all", and export that '
-      'pooling.',
+      'pooling method.',
     )
   encoding = _sentence_encoding(run, choice.task, choice.shapes, pooling)
   return encoding or sentence_embedding.SentenceEmbedding(
@@ -272,11 +273,12 @@ def _sentence_encoding(
       sorted(supported.value for supported in sentence_modules.POOLINGS)
     )
     raise errors.ConfigError(
-      'Sentence-Transformers supports only the last layer and the poolings '
-      f'{supported_poolings}, but the sentence embeddings of the run use the '
-      f'layers {encoding.layers} and the pooling {encoding.pooling.value}',
+      'Sentence-Transformers supports only the last layer and the pooling '
+      f'methods {supported_poolings}, but the sentence embeddings of the run '
+      f'use the layers {encoding.layers} and the pooling method '
+      f'{encoding.pooling.value}',
       where=str(run.directory / run_directory.SENTENCE),
-      fix='Pass --sentence_transformers with a supported pooling.',
+      fix='Pass --sentence_transformers with a supported pooling method.',
     )
   return encoding
 

@@ -206,9 +206,9 @@ def style_options(
   if (objective.activation, pooling) != (expected_activation, expected_pooling):
     raise errors.ConfigError(
       f'The head of the objective {objective.name!r} has the activation '
-      f'{objective.activation} and the pooling {pooling}, but the heads of '
-      f'{architecture.model_type} models have the activation '
-      f'{expected_activation} and the pooling {expected_pooling}'
+      f'{objective.activation} and the pooling method {pooling}, but the heads '
+      f'of {architecture.model_type} models have the activation '
+      f'{expected_activation} and the pooling method {expected_pooling}'
     )
   return head_options
 

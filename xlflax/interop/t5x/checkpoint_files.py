@@ -1,7 +1,8 @@
-"""Reader for tensors in T5X checkpoints, which does not require T5X.
+"""Reader for tensors in T5X checkpoints.
 
-T5X writes checkpoints with Orbax. Older versions wrote MessagePack files, which
-contain small arrays and the names of TensorStore folders with the others.
+This module does not require T5X. T5X writes checkpoints with Orbax. Older
+versions wrote MessagePack files, which contain small arrays and the names of
+TensorStore folders with the others.
 """
 
 import dataclasses

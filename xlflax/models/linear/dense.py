@@ -146,13 +146,14 @@ def on_several_accelerators() -> bool:
 
 
 def gather_output_table(table: jax.Array, dtype: jnp.dtype) -> jax.Array:
-  """Gathers the width of a sharded output table [V, H] in float32.
+  """Gathers an output table along its width, and converts it to float32.
 
-  Accelerators exchange the table in the compute dtype, to which its values are
-  rounded. On one device and on CPUs, the values are not rounded, because
-  nothing is exchanged and chunks of the table are converted one by one. The
-  gradient is float32 and sharded like the table, so that XLA can add the
-  gradient of a lookup to it before both are summed over devices.
+  Each device receives complete rows of the table. Accelerators exchange the
+  table in the compute dtype, to which its values are rounded. On one device and
+  on CPUs, the values are not rounded, because nothing is exchanged and chunks
+  of the table are converted one by one. The gradient is float32 and sharded
+  like the table, so that XLA can add the gradient of a lookup to it before both
+  are summed over devices.
 
   Args:
     table: Output embeddings of shape [V, H].
@@ -163,7 +164,7 @@ def gather_output_table(table: jax.Array, dtype: jnp.dtype) -> jax.Array:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
 def _gather_table(table, dtype):
-  """Gathers the width of a table, in `dtype` if it is not None."""
+  """Gathers a table along its width, in `dtype` if it is not None."""
   if dtype is not None:
     table = constrain_table(table.astype(dtype))
   return constrain_sharding(table, 'vocab', None).astype(jnp.float32)

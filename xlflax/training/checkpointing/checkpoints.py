@@ -364,7 +364,7 @@ class Checkpoints:
 
 
 class _FailureReport:
-  """Context that converts the error of a failed write to a CheckpointError."""
+  """Context manager that raises a CheckpointError for a failed write."""
 
   def __init__(self, model_dir, step):
     self._model_dir = model_dir

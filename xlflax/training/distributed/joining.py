@@ -277,7 +277,7 @@ def _registration_timeout(seconds: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _captured_stderr() -> Iterator[Callable[[], str]]:
-  """Context that holds back what JAX writes to standard error.
+  """Context manager that holds back what JAX writes to standard error.
 
   The text is written when the context ends. The yielded function ends the
   capture earlier and returns the text, which is then not written. JAX reports

@@ -102,7 +102,7 @@ def _job_consensus() -> StopConsensus | None:
 
 
 class StopRequest:
-  """Context that records requests to stop the run.
+  """Context manager that records requests to stop the run.
 
   A request before the context is entered, or too late for the last check, is
   not lost. It is kept in `signals.pending_signal` for the next run in the

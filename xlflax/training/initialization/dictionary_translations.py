@@ -72,12 +72,12 @@ def _find_files(
       files.append((file, file_format))
   if not files:
     raise errors.CorpusError(
-      f'No bilingual dictionary of the language {language!r} was found. '
+      f'No bilingual dictionary for the language {language!r} was found. '
       '`EmbeddingTransfer.dictionaries` must be a file such as '
       f'{language}-de.txt or de-{language}.tsv, or a directory that contains '
       'such files',
       got=path,
-      fix='Name the file after the languages of its columns, or set '
+      fix='Include the languages of the columns in the file name, or set '
       'EmbeddingTransfer.source_language.',
     )
   return files

@@ -172,8 +172,8 @@ class DistillationFeaturizer(ClassificationFeaturizer):
       if not match or int(match[1]) > len(vectors):
         raise errors.CorpusError(
           f'The teacher embeddings of the language {example.language!r} must '
-          'have one vector for each line of a single file in the format '
-          f'`search`. There are {len(vectors)} vectors, but none for the text '
+          'have one vector for each line of a single file in `search` '
+          f'format. There are {len(vectors)} vectors, but none for the text '
           f'with the id {example.id!r}',
           where=errors.field_location(self, 'vectors'),
         )

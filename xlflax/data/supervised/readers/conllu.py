@@ -206,7 +206,7 @@ def _check_columns(line: str, path, number: int) -> None:
       path,
       number,
       got=file_reading.shorten_quoted(line),
-      fix='If the file is not in the format CoNLL-U, set FORMAT, for example '
+      fix='If the file is not in CoNLL-U format, set FORMAT, for example '
       "to 'conll' or 'uner'.",
     )
   empty = [i for i, text in enumerate(columns, start=1) if not text.strip()]

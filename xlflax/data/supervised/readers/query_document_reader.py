@@ -78,7 +78,7 @@ def read_reranking_groups(
 ) -> file_reading.Reading:
   """Reads pairs of a query and each of its documents, for training rerankers.
 
-  The files are those of the format `search`. For example, `{"query": "Who?",
+  The files are in `search` format. For example, `{"query": "Who?",
   "positive": "It was she.", "negatives": ["It rains."]}` with `documents` 2
   gives a pair of the query and the positive document with the score 1, and a
   pair of the query and the negative document with the score 0, in this order.
@@ -127,15 +127,15 @@ def read_reranking_groups(
 def _check_scores(
   teacher_scores: Any, documents: int, path, number: int
 ) -> list[float]:
-  """Returns the teacher's scores of the first documents of a line."""
+  """Returns the teacher's scores for the first documents of a line."""
   values = teacher_scores if isinstance(teacher_scores, list) else []
   is_valid = len(values) >= documents and all(
     type(value) in (int, float) and math.isfinite(value) for value in values
   )
   if not is_valid:
     raise file_reading.malformed_line_error(
-      f'The key `scores` must contain a list of {documents} numbers, which '
-      "are a teacher's scores of the positive document and the negatives",
+      f'The key `scores` must contain a list of {documents} numbers: '
+      "the teacher's scores for the positive document and the negatives",
       path,
       number,
       got=repr(teacher_scores)[:60],
