@@ -94,9 +94,8 @@ model_config.EncoderConfig.sharing = @parameter_sharing.SharingPlan()
 parameter_sharing.SharingPlan.layers = 3
 """)
   message = fails(file)
-  assert 'layers=3' in message
-  assert 'at most 2' in message
-  assert f'{file}:6' in message
+  assert_mentions(message, 'SharingPlan.layers', 3, 2)
+  assert f'{file}:7' in message
 
 
 @pytest.fixture(scope='module')

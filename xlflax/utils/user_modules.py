@@ -47,6 +47,8 @@ def import_modules(modules: Sequence[str], *, where: str) -> None:
   """
   if any(not module.startswith('xlflax.') for module in modules):
     _add_working_directory()
+  # Files may have been written since Python listed their directories.
+  importlib.invalidate_caches()
   for module in modules:
     _import_module(module, where)
 
