@@ -284,7 +284,7 @@ def print_tables(
       part.head[:1], part.head[1:], title=part.title, title_justify='left'
     )
     # Section headings are wrapped, so that they do not widen the column.
-    name_widths = [len(row[0]) for row in part.rows if any(row[1:])]
+    name_widths = [len(str(row[0])) for row in part.rows if any(row[1:])]
     rich_table.columns[0].max_width = max(name_widths, default=None)
     for row in part.rows:
       is_section = bool(row[0]) and not any(row[1:])
