@@ -292,7 +292,7 @@ def _loop_over_blocks(refs, first, end, body, initial):
     return jax.lax.fori_loop(first, end, loop_body, carry)
 
   if 'has_segments' not in refs:
-    return run(False, initial)
+    return run(True, initial)
   return jax.lax.cond(
     refs['has_segments'][0] > 0,
     functools.partial(run, True),
