@@ -183,6 +183,6 @@ def test_a_mistake_is_reported(line, workspace, monkeypatch, capsys):
     assert len(messages) == 1 and messages[0] == captured.err.splitlines()[-1]
     assert any(
       part in messages[0]
-      for part in ('What to do: ', 'Expected: ', ' must ', ' require')
+      for part in ('What to do: ', 'Expected: ', 'not allowed with')
     )
   assert sorted(workspace.rglob('*')) == before  # writes nothing

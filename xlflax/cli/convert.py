@@ -535,6 +535,7 @@ def _check_one_of(options, *names: str) -> None:
     raise errors.ConfigError(
       f'Exactly one of {alternatives} is required',
       got=' and '.join(given_options) or None,
+      fix=f'Pass only {alternatives}.',
     )
 
 

@@ -297,6 +297,7 @@ def parse_language_paths(
         'different language for each path',
         got=item,
         where=option,
+        fix=f'Pass {option} once for each language, as in {option}=fr=text.fr.',
       )
     paths_by_language[language] = path
   return paths_by_language

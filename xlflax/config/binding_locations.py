@@ -241,6 +241,7 @@ def _parse_all(text: str, path: str | None = None) -> Iterator[Any]:
       where=errors.line_location(path, line)
       if path
       else f'--gin.{text.partition("=")[0]}',
+      fix='Correct the statement, for example to TRAIN_STEPS = 1000.',
     ) from error
 
 

@@ -36,7 +36,9 @@ def split_bindings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     binding = argument.removeprefix('--gin.')
     if '=' not in binding:
       raise errors.ConfigError(
-        'A --gin flag must have the form --gin.NAME=VALUE', got=argument
+        'A --gin flag must have the form --gin.NAME=VALUE',
+        got=argument,
+        fix='Add the value, such as --gin.TRAIN_STEPS=1000.',
       )
     _check_value(binding)
     bindings.append(binding)

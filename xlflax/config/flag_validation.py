@@ -59,7 +59,9 @@ def check_value(flag: str, value: str, known: Sequence[str]) -> None:
       f'The value of --{flag} must be one of {", ".join(known)}, or numbers '
       'such as 1000,2000',
       got=value,
-      fix=name_suggestions.did_you_mean(value, known),
+      fix=name_suggestions.suggestion_or_hint(
+        value, known, f'Pass --{flag}={known[0]}, for example.'
+      ),
     )
 
 
