@@ -33,11 +33,20 @@ class Job:
       (directory / f'{i}.out', directory / f'{i}.err')
       for i in range(len(processes))
     ]
+    # Gloo writes to the standard output of the processes, too.
+    self._result_paths = [
+      directory / f'{i}.json' for i in range(len(processes))
+    ]
     address = f'127.0.0.1:{free_port()}'
     self.processes = []
-    for (out, err), arguments in zip(self._paths, processes, strict=True):
+    for (out, err), result_path, arguments in zip(
+      self._paths, self._result_paths, processes, strict=True
+    ):
       with out.open('w') as stdout, err.open('w') as stderr:
-        text = json.dumps({'coordinator_address': address} | arguments)
+        text = json.dumps(
+          {'coordinator_address': address, 'result_path': str(result_path)}
+          | arguments
+        )
         self.processes.append(
           subprocess.Popen(
             [sys.executable, str(_WORKER), text],
@@ -75,9 +84,11 @@ class Job:
     return [err.read_text() for _, err in self._paths]
 
   def results(self) -> list[dict[str, Any]]:
-    """Returns the last line of each process's output, if it has any."""
-    texts = [out.read_text() for out, _ in self._paths]
-    return [json.loads((t.splitlines() or ['{}'])[-1]) for t in texts]
+    """Returns the result of each process; `{}` if it has none."""
+    return [
+      json.loads(path.read_text()) if path.exists() else {}
+      for path in self._result_paths
+    ]
 
   def close(self) -> None:
     for process in self.processes:

@@ -1,12 +1,14 @@
 """A process of a job that exchanges a number in each step, for tests.
 
 Its argument is a JSON object: arguments of `distributed.initialize`, and
-`versions` of packages, a `fault` at step 20, and `signal_at_start`.
-It prints 'step 5' once, an error as JSON, and the step at which it stops.
+`result_path`, `versions` of packages, a `fault` at step 20, and
+`signal_at_start`. It prints 'step 5' once, and writes the step at which it
+stops, or its error, to `result_path` as JSON.
 """
 
 import json
 import os
+import pathlib
 import signal
 import sys
 import time
@@ -53,6 +55,7 @@ def _fail(fault: str) -> None:
 
 def main(text: str) -> int:
   options = json.loads(text)
+  result_path = pathlib.Path(options.pop('result_path'))
   jax.config.update('jax_platforms', 'cpu')
   fault, versions = options.pop('fault', ''), options.pop('versions', {})
   signal_at_start = options.pop('signal_at_start', False)
@@ -66,9 +69,10 @@ def main(text: str) -> int:
 
         signals.note_signal(signal.SIGUSR1)
       step = _train(fault)
-      print(json.dumps({'stopped_at': step}), flush=True)
+      result_path.write_text(json.dumps({'stopped_at': step}))
   except errors.XlflaxError as error:
-    print(json.dumps({'error': error.parts, 'class': type(error).__name__}))
+    result = {'error': error.parts, 'class': type(error).__name__}
+    result_path.write_text(json.dumps(result))
     return error.status
   return 0
 
