@@ -1,6 +1,6 @@
-"""Cycles of Pallas kernels, counted in their machine code.
+"""Estimates the cycles of Pallas kernels from their machine code.
 
-For TPUs, the module `bundles` counts the cycles. For GPUs, XLA writes a
+The kernels are not run. For TPUs, the module `bundles` counts the cycles. For GPUs, XLA writes a
 kernel's PTX, and `ptxas` and `nvdisasm` from pip packages translate it to
 instructions. A warp scheduler issues one instruction per cycle, and a warp's
 instruction occupies its pipe for as long as the pipe's lanes need. If all

@@ -104,7 +104,7 @@ def prepare_pawsx(data: pathlib.Path, output: pathlib.Path) -> None:
     # A few pairs have a different label in some languages.
     if num_equal_labels < 0.98 * len(lines):
       raise SystemExit(
-        f'PAWS-X {code}: the labels must be those of the English file in at '
+        f'PAWS-X {code}: the labels must match those in the English file in at '
         f'least 98 % of the lines. Got: {num_equal_labels} of {len(lines)}.'
       )
     for name in ('train', 'dev', 'test'):

@@ -469,7 +469,7 @@ def to_peft(options: ToPeftOptions) -> None:
 
 
 def from_peft(options: FromPeftOptions) -> None:
-  """Writes a run with the adapter of a PEFT folder."""
+  """Imports the adapter from a PEFT folder into a new run directory."""
   from xlflax.interop.huggingface import peft_adapters
 
   adapter = peft_adapters.import_adapter(

@@ -70,7 +70,10 @@ class ArtifactType:
   nested: tuple[tuple[str, 'ArtifactType'], ...] = ()
 
   def has_marker(self, directory: pathlib.Path) -> bool:
-    """Returns whether a directory contains a file that only this type has."""
+    """Returns whether a directory contains a file that marks this artifact type.
+
+    No other artifact type has a file that matches `markers`.
+    """
     return any(
       next(iter(directory.glob(marker)), None) is not None
       for marker in self.markers

@@ -139,8 +139,7 @@ def _probe_disk(path: pathlib.Path) -> None:
       probe.unlink(missing_ok=True)
   except OSError as error:
     raise errors.RunDirectoryError(
-      'The output directory is not writable. It must be writable and have free '
-      'space',
+      'The output directory is not writable or has no free space',
       got=error.strerror or type(error).__name__,
       where=str(path),
       fix='Pass a different directory, or check its permissions and its disk.',

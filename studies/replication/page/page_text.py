@@ -231,8 +231,8 @@ transfer accuracy was 0.096 (untrained encoder: 0.118). Claims cannot be tested 
 ## Setup and metrics
 
 Each model is trained on all four languages (in ECS, on two languages). The encoders have {size.layers} layers with {size.hidden} dimensions and the architecture of [recipes/small.gin](../recipes.md):
-rotary positions and layer norms before each block. The encoders are trained with Muon, and 40 % of the tokens are masked. Each training step reads {size.batch} sequences of {size.length} tokens. For
-monolingual text, and for sentence pairs that form a single sequence, two of these sequences are joined into one. There are 8,000 sentence pairs for each language.
+rotary positions and layer norms before each block. The encoders are trained with Muon, and 40 % of the tokens are masked. Each training step reads {size.batch} sequences of {size.length} tokens.
+Sequences of monolingual text and of concatenated sentence pairs are twice as long, so that a step reads half as many of them. There are 8,000 sentence pairs for each language.
 
 The conditions with CA-MLM and the conditions that are compared with them use learned positions, because cross-attention does not support rotary positions. A pilot run of the untrained encoder with
 seed 100 did not influence any choice of settings.

@@ -84,7 +84,7 @@ def check_rewritten_shards(job: write_plan.Job) -> None:
       raise errors.CacheError(
         f'The lost shard of the task {job.task} was written with '
         f'{finalized_entry.library}, but its replacement was written with '
-        f'{current_entry.library} and has a different content',
+        f'{current_entry.library} and has different content',
         where=cache_format.shard_file(job.directory, name),
         fix='Delete the shard, and write it again with the version of the '
         'library that wrote the lost shard.',

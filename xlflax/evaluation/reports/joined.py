@@ -58,7 +58,7 @@ def _merge_tables(
   common_tasks = sorted(set(first.tasks) & set(second.tasks))
   if common_tasks:
     raise errors.ConfigError(
-      'The reports must be of different tasks or of different models, but two '
+      'The reports must be for different tasks or for different models, but two '
       f'reports contain scores of the model {first.model!r} for the same tasks',
       got=', '.join(common_tasks),
     )

@@ -140,7 +140,7 @@ class HeadTask(labeled_task.LabeledTask):
     maker: featurizer.Featurizer,
     length: int,
   ) -> Iterator[tuple[int, Any]]:
-    """Yields the head's predictions for the model inputs of examples.
+    """Yields the head's prediction for each example.
 
     If the task has translations, each model input is combined with that of its
     translation.

@@ -61,7 +61,7 @@ class SimilaritySearch(sentence_task.SentenceTask):
     unknown = set(self.altered) - {second for _, second in pairs}
     if unknown:
       raise errors.ConfigError(
-        'The keys of `altered` must be second languages of the language pairs',
+        'Each key of `altered` must be the second language of a language pair',
         got=', '.join(sorted(unknown)),
         expected='second languages of '
         + ', '.join(map(text_sources.pair_name, pairs)),

@@ -141,7 +141,7 @@ def pair_features(
   stop_gradient_memory: bool = True,
   deterministic: bool = True,
 ) -> tuple[jax.Array, jax.Array]:
-  """Computes VECO's features of sentence pairs, which fine-tuned heads read.
+  """Computes VECO's features of sentence pairs for fine-tuned heads.
 
   The features [H^L : S^L] are concatenations of hidden states. H^L is the
   result of the plug-out pass. S^L is the result of the plug-in pass that

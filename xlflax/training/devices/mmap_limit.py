@@ -26,7 +26,7 @@ def memory_maps() -> int:
 
 
 def is_scarce() -> bool:
-  """Returns whether this process has used most of its memory maps."""
+  """Returns whether the process is close to its limit on memory mappings."""
   if not _LIMIT.exists():
     return False
   return memory_maps() > _SCARCE_FRACTION * int(_LIMIT.read_text())

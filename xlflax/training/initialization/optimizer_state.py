@@ -1,4 +1,4 @@
-"""Transfer of the optimizer state to the next phase of the same training."""
+"""Transfer of the optimizer state to the next phase of a training run."""
 
 import pathlib
 from collections.abc import Mapping

@@ -186,7 +186,9 @@ def _check_story_header(row: Sequence[str], path) -> None:
 def read_xwinograd(
   path: str | os.PathLike, language: str
 ) -> file_reading.Reading:
-  """Reads JSON lines with a sentence that has a gap `_` and two noun phrases.
+  """Reads JSON lines that each hold a sentence with a gap and two options.
+
+  The gap is written as `_`, and the options are noun phrases.
 
   For example, `{"sentence": "A or B? _ won.", "option1": "A", "option2": "B",
   "answer": "2"}` gives the texts 'A or B? A' (wrong) and 'A or B? B' (right).

@@ -42,7 +42,7 @@ class ExampleSource:
     return ()
 
   def describe_label_location(self) -> str:
-    """Returns a hint on where labels are read from, or an empty text."""
+    """Returns a hint on where labels are read from, or an empty string."""
     return ''
 
   def fingerprint(self) -> str:

@@ -50,7 +50,7 @@ def run_forward(options: _Options, arrays: _Arrays):
 def run_backward(
   options: _Options, arrays: _Arrays, output, normalizer, gradient
 ):
-  """Runs the kernel of the backward pass of attention.
+  """Runs the attention backward-pass kernel.
 
   Args:
     options: Static options of the attention kernels.
