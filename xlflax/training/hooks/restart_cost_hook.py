@@ -8,8 +8,7 @@ from xlflax.training.hooks import hook_base
 
 
 class RestartCostHook(hook_base.Hook):
-  """Reports the time lost to a failure once all lost steps have been repeated.
-  """
+  """Reports the time lost to a failure once all lost steps have been repeated."""
 
   _restart: restarts.Restart | None = None
 
