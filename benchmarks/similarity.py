@@ -149,7 +149,7 @@ def outputs_agree(part: str, first: Any, second: Any) -> bool:
   Args:
     part: Measured computation, 'csls' or 'cka'.
     first: Output of one variant.
-    second: Output of the other variant.
+    second: Output of the variant that is compared with `first`.
   """
   if part == 'csls':
     return bool(np.mean(np.asarray(first) == np.asarray(second)) > 0.999)

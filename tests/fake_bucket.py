@@ -47,8 +47,10 @@ class Bucket:
     every: Number of requests between faults: a temporary error (503, 500) or
       truncated content. If 0, there are no faults.
     num_faults: Number of faults so far.
-    stale: Seconds until listings show a change.
-    late: Predicate of the objects for which listings are stale.
+    stale: Seconds until listings show a change to an object for which `late` is
+      true.
+    late: Function that returns whether listings show an object's changes late,
+      given its name.
     num_stale_listings: Number of listings that were stale.
   """
 

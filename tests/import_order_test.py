@@ -65,7 +65,8 @@ def imported(source: str, homes: dict[str, str]) -> set[str]:
 
   Args:
     source: Source code of the module.
-    homes: Module that defines a name, by the name's path.
+    homes: Mapping from the import path of a name to the module that defines the
+      name.
   """
   tree = ast.parse(source)
   tree.body = [

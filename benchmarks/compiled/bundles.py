@@ -41,7 +41,7 @@ class _Loop:
   Attributes:
     bundles: Instruction bundles per iteration, including the cycles of inner
       loops.
-    turns: Number of iterations. If None, it is unknown.
+    turns: Number of iterations, or None if it is unknown.
     pipelined: Whether the loop iterates over the kernel's grid, with pipelined
       memory transfers.
   """

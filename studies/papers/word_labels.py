@@ -28,8 +28,8 @@ def transfer_labels(
   those of the input.
 
   Args:
-    characters: Characters of the sentence. An item may consist of several
-      characters, such as a number, and is never split.
+    characters: Characters of the sentence. An element of this list may also be
+      a string of several characters, such as a number, which is never split.
     labels: IOB2 label of each item of `characters`.
     words: Words of the sentence, whose concatenation is the sentence.
 

@@ -14,8 +14,9 @@ class SquaredErrors(NamedTuple):
   """Components of the squared error of a mean over seeds and languages.
 
   Attributes:
-    seeds: Component due to the variation between seeds.
-    languages: Component due to the variation between languages.
+    seeds: Part of the squared error that is due to the variation between seeds.
+    languages: Part of the squared error that is due to the variation between
+      languages.
   """
 
   seeds: float

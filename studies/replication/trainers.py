@@ -194,7 +194,8 @@ def build_objective(
     loss: Loss that the condition includes.
     condition: Training configuration (condition) of the run.
     data: Data and vocabularies of the study's languages.
-    size: Sizes of the batches, and the ratio of masked tokens.
+    size: Sizes and training settings of the study. The batch size and the mask
+      ratio are used.
   """
   if loss is Loss.TRANSLATION:
     return translation.OBJECTIVE

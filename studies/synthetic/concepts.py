@@ -145,7 +145,7 @@ def concepts_of_group(group: str, topic: int | None = None) -> tuple[str, ...]:
     topic: Topic of the concepts. If None, concepts of both topics are returned.
 
   Raises:
-    ConfigError: If there are no such concepts.
+    ConfigError: If no concept belongs to the group and the topic.
   """
   ids = tuple(
     concept.id

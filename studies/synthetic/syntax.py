@@ -31,8 +31,8 @@ class Node:
     form: Word form, including affixes.
     tag: Universal part of speech.
     relation: Dependency relation to the head.
-    key: Key of the word's place in the meaning, such as 'c0.object'. It is the
-      same in all languages.
+    key: Key of the word's role in the meaning of the sentence, such as
+      'c0.object'. The same role has the same key in all languages.
     entity: Tag of the named entity to which the word belongs, in IOB2 format.
     affix_keys: Keys of the particles that the word expresses by an affix
       instead.

@@ -35,7 +35,8 @@ class Command:
   Attributes:
     name: Name such as 'convert to-hf'.
     arguments: Function from an output path to the arguments of `xlflax`.
-    kills: Number of kills per round; higher for cheaper commands.
+    kills: Number of times that the command is killed per round. It is higher
+      for commands that take less time.
     start: Directory that is copied to the output first, if any.
     finished_message: Error message of the command if it had finished before
       the kill.

@@ -128,7 +128,8 @@ def run_campaign(
   Args:
     space: Workspace with text, vocabulary and cache.
     directory: Working directory.
-    kills: Minimum number of kills; every command is killed in any case.
+    kills: Minimum total number of kills. Every command is killed at least once,
+      even if this exceeds `kills`.
     seed: Random seed of the moments.
     seconds: Minimum duration.
 

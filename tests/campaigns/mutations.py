@@ -47,7 +47,7 @@ class Kind:
   """A kind of stored artifact.
 
   Attributes:
-    name: Name of the kind.
+    name: Name of the type of artifact.
     make: Function that writes the artifact of a given number into a new
       directory.
     read: Function that reads the artifact into a value comparable by `==`.
@@ -67,7 +67,7 @@ def run_campaign(
 
   Args:
     directory: Working directory.
-    cases: Total number of cases.
+    cases: Total number of mutations.
     seed: Random seed of the choices.
   """
   rng = random.Random(seed)

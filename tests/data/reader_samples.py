@@ -41,8 +41,8 @@ class Sample:
     reserved: Characters that a text cannot contain.
     skips_bad: Whether the reader reports and skips bad records. If False, the
       first bad record raises an error.
-    escapes: Whether the format escapes the characters of a text, so that no
-      text is reserved.
+    escapes: Whether the format represents special characters by escape
+      sequences, as JSON does.
     is_aligned: Whether lines with the same number in different files belong to
       one record.
   """
@@ -285,7 +285,8 @@ def _ranking(
   """Adds the files of a retrieval data set that the texts do not vary.
 
   Args:
-    make: Function that creates the varied file.
+    make: Function that maps the texts to the content of the file that contains
+      them.
     named: Name of the varied file if its texts are ids of documents.
   """
 

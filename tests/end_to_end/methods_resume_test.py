@@ -44,7 +44,8 @@ class _Method:
     file: File in pretrain/.
     model: File in models/.
     settings: Macros of the file, from `_SETTINGS` or others.
-    init: Method of the run that it is initialized from.
+    init: Name of the method whose run provides the initial parameters. If None,
+      they are random.
   """
 
   file: str

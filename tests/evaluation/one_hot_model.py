@@ -46,7 +46,7 @@ INPUTS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Held(example_source.ExampleSource):
-  """Examples as they are given; a part may be an error to be raised."""
+  """Source of given examples. A part may be an exception, which is raised."""
 
   parts: tuple = ()
 
@@ -61,14 +61,14 @@ class Held(example_source.ExampleSource):
 
 
 def piece(vocabulary: WordVocabulary, word: str) -> int:
-  """Id of a word's first token."""
+  """Returns the id of a word's first token."""
   return vocabulary.encode(word)[0]
 
 
 def make_eval_model(
   objective, head, vocabulary, **options
 ) -> eval_task.EvalModel:
-  """The model with this head."""
+  """Returns a model that has only this head."""
   return eval_task.EvalModel(
     model=OneHot(),
     vocabulary=vocabulary,
@@ -83,7 +83,10 @@ def make_eval_model(
 
 
 def tagger(vocabulary, labels, tagged_words) -> dict:
-  """The head that says `words[word]` of a word, and the first label else."""
+  """Returns parameters of a head that labels words by `tagged_words`.
+
+  Other words get the first label.
+  """
   kernel = np.zeros((32, len(labels)), np.float32)
   for word, label in tagged_words.items():
     kernel[piece(vocabulary, word), labels.index(label)] = 1
@@ -93,13 +96,14 @@ def tagger(vocabulary, labels, tagged_words) -> dict:
 
 
 def parser(vocabulary, relations, arcs, names) -> dict:
-  """The scorer that likes `arcs` {(dependent, head)}, head None the root.
+  """Returns parameters of a parsing head that gives high scores to some arcs.
 
   Args:
-    vocabulary: gives tokens.
-    relations: of the objective.
-    arcs: pairs of words; later ones are liked a little less.
-    names: dependent -> the name of its relation.
+    vocabulary: Vocabulary that contains the words.
+    relations: Names of the objective's dependency relations.
+    arcs: Pairs of a dependent and its head, which are words. The head is None
+      for the root. Each arc has a slightly lower score than the previous one.
+    names: Mapping from dependents to the names of their relations.
   """
   arc = np.zeros((33, 32), np.float32)
   relation = np.zeros((len(relations), 33, 33), np.float32)

@@ -27,7 +27,7 @@ class State(NamedTuple):
 
   Attributes:
     step: Number of finished steps.
-    total: Sum of the batches that were trained on.
+    total: Sum of the values of all batches that were trained on.
   """
 
   step: jax.Array
@@ -134,7 +134,7 @@ def make_run(
     monkeypatch: Fixture of pytest.
     directory: Run directory.
     losses: Loss of each batch.
-    saved: Checkpoints of earlier processes.
+    saved: Store with the checkpoints that earlier processes of the run saved.
     hooks: Hooks that run before those for metrics and checkpoints.
     lease: Lease of the run directory.
     **fields: Fields of the trainer.

@@ -202,7 +202,7 @@ def _load_record(options: PretrainOptions) -> dict | None:
   """Returns the settings of an earlier call, or None for a new output.
 
   Args:
-    options: Options of this call.
+    options: Options of this call, with which the recorded options are compared.
 
   Raises:
     RunDirectoryError: If the record is damaged, or the earlier call had

@@ -77,9 +77,10 @@ class Configuration:
       an error if no binding uses them.
     used: The bindings that `build` has read so far. `operative` returns them.
     bindings: The bindings with their files, lines or flags, for error messages.
-    stages: Copies of `bound`, one after each gin file.
-    effects: The effects of the bindings on the objects that were built, for
-      `check_bindings`.
+    stages: Copies of `bound` that were made after each gin file was parsed, in
+      order.
+    effects: Record of the bindings that supplied values to the built objects,
+      and of these objects, for `check_bindings`.
   """
 
   bound: gin_errors.Bound = dataclasses.field(repr=False)
@@ -570,8 +571,8 @@ def _recording_stages(
   """Context in which the bindings after each file that Gin parses are stored.
 
   Args:
-    bound: The bindings that Gin changes while it parses.
-    stages: The list to which copies of the bindings are appended.
+    bound: Bindings that Gin fills while it parses the files.
+    stages: List to which a copy of the bindings is appended after each file.
   """
   parse = gin.config.parse_config_file
 

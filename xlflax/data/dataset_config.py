@@ -289,7 +289,8 @@ class DatasetConfig:
     """Returns the shape and type of each array in a global batch, by key.
 
     Args:
-      spec: Specification of the vocabulary. The shapes do not depend on it.
+      spec: Specification of the vocabulary. It is ignored, because the shapes
+        of the arrays do not depend on it.
 
     Returns:
       int32 [B, T] for each key.

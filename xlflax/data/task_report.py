@@ -64,7 +64,8 @@ def mixture_rates(name: str, *, split: str = TRAIN) -> list[dict]:
     fraction of the sum of all rates.
 
   Raises:
-    CorpusError: If the name is unknown, or if no task has the split.
+    CorpusError: If no mixture or task has this name, or if no task has the
+      split.
   """
   rates = task_registry.expand_mixture(name, split=split)
   total = sum(rates.values())

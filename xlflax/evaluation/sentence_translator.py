@@ -152,7 +152,7 @@ class Translator:
     """Generates hypotheses for a batch of sentences.
 
     Args:
-      encoded: Token ids of the sentences, which are at most `rows`.
+      encoded: Token ids of each sentence. There are at most `rows` sentences.
       rows: Number of sentences in the batch, including padding.
       length: Padded number of tokens per sentence.
       spec: Vocabulary specification that defines the special tokens.

@@ -79,7 +79,9 @@ def warn_of_unmounted_inputs(
   Args:
     command: Command that the job runs.
     mounts: Directories at which volumes are mounted.
-    place: Part of the job that must contain the other inputs.
+    place: Name of the part of the job that must contain the files that are not
+      on a mounted volume, such as 'The image'. The warning starts with this
+      text.
   """
   mounts = list(mounts)
   for flag in _INPUT_FLAGS:

@@ -131,8 +131,8 @@ class _Value:
   """An array of the program, in memory or computed where it is used.
 
   Attributes:
-    reads: Number of bytes that are read to compute the value, by array in
-      memory.
+    reads: Mapping from the arrays in memory that are read to compute the value
+      to the number of bytes that are read from each of them.
     level: Number of kernels that must run one after the other before the value
       can be computed.
     in_memory: Whether the value is an array in memory or a view of one.

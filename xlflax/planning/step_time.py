@@ -106,7 +106,7 @@ def operation_seconds(
   """Estimates the seconds that one device needs to execute an operation once.
 
   Args:
-    operation: Operation, counted over all devices.
+    operation: Operation whose FLOPs and bytes are totals over all devices.
     accelerator: Type of the device.
     devices: Number of devices. All work except the update is divided equally
       among them.

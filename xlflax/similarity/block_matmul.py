@@ -37,7 +37,7 @@ def transposed_matmul(first: np.ndarray, second: np.ndarray) -> Any:
 
   Args:
     first: Matrix of shape [N, D], float32 or float64.
-    second: Matrix of shape [N, E] of the same type.
+    second: Matrix of shape [N, E] with the dtype of `first`.
 
   Returns:
     Matrix of shape [D, E] of the same type. The computation of float32 matrices
@@ -55,7 +55,7 @@ def inner_products(first: np.ndarray, second: np.ndarray) -> Any:
 
   Args:
     first: Matrix of shape [N, D], float32 or float64.
-    second: Matrix of shape [M, D] of the same type.
+    second: Matrix of shape [M, D] with the dtype of `first`.
 
   Returns:
     Matrix of shape [N, M] of the same type.

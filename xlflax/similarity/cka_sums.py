@@ -84,7 +84,7 @@ class _Batch(NamedTuple):
   """Shifted vectors of all layers and their squared norms.
 
   Attributes:
-    values: Vectors of each layer, of shape [n, D].
+    values: For each layer, the vectors of n examples, of shape [n, D].
     norms: Squared norms, float64 of shape [layers, n].
   """
 

@@ -100,7 +100,7 @@ def precision_at_k(
   Args:
     indices: Indices of the translations, of shape [N, top], best first.
     gold: Indices of the correct translations of each query.
-    k: Number of best translations to consider, at most top.
+    k: Number of best translations to consider, at most `top`.
 
   Raises:
     AnalysisError: If there is no query, the lengths differ, or there are fewer

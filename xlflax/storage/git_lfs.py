@@ -25,7 +25,7 @@ def check_no_pointers(folder: pathlib.Path) -> None:
   """Checks that a folder contains files instead of Git LFS pointers.
 
   Raises:
-    CheckpointError: If a file in the folder is a pointer.
+    CheckpointError: If a file in the folder is a Git LFS pointer.
   """
   pointers = sorted(path.name for path in folder.iterdir() if is_pointer(path))
   if pointers:

@@ -146,7 +146,8 @@ def merge_results(
     suite: Suite whose task results are read. The results are in the order of
       its tasks.
     output: Output directory of the suite.
-    load_tests: Function that creates the evaluation tasks of an earlier result.
+    load_tests: Function that creates the evaluation tasks with which an earlier
+      result was computed, given the suite task, the model's label and the step.
 
   Returns:
     The results of models in this call, followed by the results of models in

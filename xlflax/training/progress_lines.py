@@ -16,7 +16,7 @@ class Progress:
   """Logs lines such as 'step 120/5,000 | loss 3.21 | 9,800 tok/s'.
 
   Args:
-    first_step: Number of steps that are finished when training starts.
+    first_step: Number of steps that were completed before training starts.
     total_steps: Step at which the run ends.
     flops_per_step: Model FLOPs of one step over all devices. If None, MFU is
       not reported.

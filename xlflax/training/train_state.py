@@ -21,7 +21,7 @@ class TrainState(flax.struct.PyTreeNode):
   """Train state, which checkpoints store together with the data positions.
 
   Attributes:
-    step: Number of finished steps, int32 [].
+    step: Number of completed steps, int32 [].
     params: Parameters `{'model': ..., 'heads': {objective name: ...}}`,
       float32.
     opt_state: State of the optimizer, such as moments.

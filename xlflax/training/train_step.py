@@ -317,7 +317,8 @@ def select_update(
     update: Function that returns a tree of the same structure, shapes and
       dtypes.
     state: Argument with which the selected function is called.
-    otherwise: Alternative to `update`. Defaults to the identity.
+    otherwise: Function that is called with `state` if the condition does not
+      hold. By default, it returns `state` unchanged.
 
   Returns:
     The selected tree.

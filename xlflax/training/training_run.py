@@ -46,7 +46,7 @@ class TrainingRun:
       processes but the first.
     state: Train state after `step`. The next step reuses its memory.
     step: Number of steps that are finished.
-    first_step: Number of steps that were finished when this process started.
+    first_step: Number of steps that were completed before this process started.
     previous_records: Lines of `metrics.jsonl` that earlier processes wrote.
     stop_requested: Whether training ends after this step.
     checkpoints: Reader and writer for the checkpoints in the run directory.

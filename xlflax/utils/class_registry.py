@@ -112,8 +112,9 @@ def partial_identity_field(part: Callable[[Any], Any], **arguments: Any) -> Any:
   """Declares a dataclass field, a part of which must stay unchanged on resume.
 
   Args:
-    part: Function that takes the field's serialized value and returns, as plain
-      JSON, the part that must stay unchanged when a run is resumed.
+    part: Function that takes the serialized value of the field and returns the
+      settings in it that must stay unchanged when a run is resumed, as plain
+      JSON.
     **arguments: Arguments of `dataclasses.field`.
   """
   return dataclasses.field(metadata={_IDENTITY: part}, **arguments)

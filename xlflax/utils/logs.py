@@ -45,10 +45,10 @@ def set_up_logging(level: int = logging.INFO, *, as_json: bool = False) -> None:
   Records from other libraries are logged only at the level WARNING and above.
 
   Args:
-    level: The lowest level of records that are logged. Above INFO, live lines
-      are disabled, too.
+    level: The lowest level of records that are logged. Above INFO, progress
+      lines that are rewritten on the terminal (live lines) are disabled, too.
     as_json: Whether to write each record as a JSON object, for programs. Live
-      lines are disabled then.
+      lines are disabled in this case.
   """
   live_display.allow_live_lines(level <= logging.INFO and not as_json)
   handler = _Handler()

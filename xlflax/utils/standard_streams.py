@@ -138,7 +138,8 @@ class _File(io.FileIO):
   Args:
     number: Number of the file descriptor.
     name: The name of the stream, for messages.
-    unread: Whether to drop output that has no reader.
+    unread: Whether to discard output if the stream has no reader, such as a
+      closed pipe.
     full: Whether to drop output that does not fit on a full disk.
   """
 

@@ -103,7 +103,7 @@ class Execution:
 
   Attributes:
     module: HLO module of the program.
-    read: Function that returns the kernel that an instruction starts.
+    read: Function that returns the kernel that an HLO instruction launches.
     place: Placement of the devices on nodes.
     accelerator: Accelerator type of the devices. If None, the durations are
       unknown and counted as 0.

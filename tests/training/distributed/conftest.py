@@ -24,7 +24,8 @@ class Job:
 
   Args:
     directory: Directory for their outputs.
-    processes: Arguments of each process, besides the coordinator.
+    processes: Arguments of each process, in addition to the coordinator's
+      address.
     environment: Further environment variables.
   """
 

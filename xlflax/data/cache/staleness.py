@@ -42,7 +42,7 @@ def check_changes(
     changed: Whether to replace, extend or reject tasks whose text has changed.
 
   Raises:
-    CacheError: If `changed` does not permit a change.
+    CacheError: If a task has changed and `changed` does not permit this change.
   """
   if changed is Changed.REPLACE:
     return

@@ -138,8 +138,8 @@ def parse_name(path: pathlib.Path, kind: Kind, split: str) -> TextFile:
     split: Split to which the file belongs.
 
   Raises:
-    CorpusError: If the name is not valid in its folder, or if both languages
-      are the same.
+    CorpusError: If the folder's naming rule does not permit the name, or if
+      both languages are the same.
   """
   pattern, expected = _NAME_RULES[kind]
   match = pattern.fullmatch(path.name)

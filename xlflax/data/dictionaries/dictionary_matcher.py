@@ -51,7 +51,8 @@ class DictionaryMatch(NamedTuple):
   the text.
 
   Attributes:
-    words: Index in the text of each unit's first word, int64 [units].
+    words: Index, within the text, of the first word of each unit, int64
+      [units].
     sizes: Number of words in each unit, int64 [units].
     entries: Index of each unit's entry in the `TranslationTable`, int64
       [units].

@@ -191,7 +191,8 @@ def _read_chunks(
   """Yields chunks of lines that contain `size` lines with text.
 
   Args:
-    file: File to read. If it skips bad records, they are counted.
+    file: File to read. If its `skips_bad_records` is True, bad records are
+      skipped and counted.
     size: Number of lines with text in a chunk.
     report: Function that is called with the progress of reading the file.
     bad_records: Counter of the bad records.

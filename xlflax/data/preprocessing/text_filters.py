@@ -50,8 +50,9 @@ class TextFilters:
     max_characters: Maximum length of a line in Latin characters. If None, there
       is no maximum.
     min_script_share: Minimum fraction of a line's letters that belong to the
-      scripts of its language. Letters are weighted by the amount of text that
-      they carry. For a code with a script (`sr_Latn`), only this script is
+      scripts of its language. As in all length rules, each letter counts as the
+      number of Latin letters that carry the same amount of text
+      (`text_length`). For a code with a script (`sr_Latn`), only this script is
       accepted. For other codes, all scripts in which the language is commonly
       written are accepted.
     min_language_probability: Minimum probability that a line is in its file's
@@ -162,8 +163,8 @@ def _find_copy_reason(texts, languages, max_similarity: float) -> str | None:
 def script_share(text: str, language: str) -> float:
   """Returns the fraction of letters that belong to a language's scripts.
 
-  Letters are weighted by the amount of text that they carry. The fraction is 1
-  if the text has no letters.
+  Each letter counts as the number of Latin letters that carry the same amount
+  of text (`text_length`). The fraction is 1 if the text has no letters.
   """
   get_script = _script_function()
   weights: dict[str, float] = collections.defaultdict(float)

@@ -260,8 +260,8 @@ def expand_mixture(name: str, *, split: str | None = None) -> dict[str, float]:
     The mixing rates by task name, not normalized and sorted by name.
 
   Raises:
-    CorpusError: If the name is unknown, if no task has the split, or if a rate
-      depends on an unknown number of examples.
+    CorpusError: If no mixture or task has this name, if no task has the split,
+      or if a rate depends on an unknown number of examples.
   """
   tasks = _find_tasks(name, split)
   if name not in seqio.MixtureRegistry.names():

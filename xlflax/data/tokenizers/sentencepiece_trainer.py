@@ -176,7 +176,7 @@ def _train(
 
   Args:
     text: Sentences to train on.
-    size: Number of tokens in the model.
+    size: Number of tokens in the vocabulary of the model.
     settings: Settings of the vocabulary to train.
     languages: Languages for which the model contains a language symbol.
     make_error: Function that maps SentencePiece's error message to the

@@ -33,8 +33,9 @@ class SentencePieceVocabulary(base_vocabulary.Vocabulary):
     """Creates a vocabulary from the bytes of a SentencePiece model.
 
     Args:
-      model: Serialized model that starts with the special symbols in the table
-        of `xlflax.data.tokenizers.base_vocabulary`.
+      model: Serialized SentencePiece model, whose vocabulary starts with the
+        special symbols in the table of
+        `xlflax.data.tokenizers.base_vocabulary`.
       description: Existing content of `vocabulary.json` to preserve.
 
     Raises:

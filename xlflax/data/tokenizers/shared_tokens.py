@@ -91,7 +91,7 @@ def find_owners(
 
   Args:
     ids: For each language, the union ids of its tokens, [tokens].
-    size: Number of ids in the union.
+    size: Number of token ids in the union of the vocabularies.
 
   Returns:
     The index of the language and the id in its own vocabulary, int32 [size]

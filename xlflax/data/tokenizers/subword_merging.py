@@ -50,7 +50,8 @@ def learn_merges(
   Args:
     words: Number of occurrences of each segmented word.
     num_merges: Maximum number of tokens to create.
-    join: Function that returns the token for two adjacent tokens.
+    join: Function that returns the token into which two adjacent tokens are
+      merged.
     can_merge: Function that returns whether a token may be part of a merge.
     is_excluded: Function that returns whether a token must not be created, for
       example because it exists.

@@ -30,8 +30,8 @@ class Metric:
   Attributes:
     name: Name before the `/` in `EvalResult.metrics`, such as 'accuracy'.
     better: Direction in which the metric improves, up or down.
-    unit: Unit of the metric's values. By default, reports do not display a
-      range.
+    unit: Unit of the metric's values, from which reports derive the displayed
+      range. By default, the values are unbounded, and no range is displayed.
     title: Display name. If '', the metric's name with spaces is displayed.
   """
 

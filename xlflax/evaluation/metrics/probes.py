@@ -25,7 +25,8 @@ def linear_probe(
 
   Args:
     vectors: Array of training vectors of shape [N, D].
-    labels: Class of each vector, an int array of shape [N] with values from 0.
+    labels: Class index of each vector, an int array of shape [N]. The smallest
+      index is 0.
     penalty: Coefficient of the L2 penalty on the weights.
 
   Returns:
@@ -51,7 +52,8 @@ def nearest_neighbor_probe(
 
   Args:
     vectors: Array of training vectors of shape [N, D].
-    labels: Class of each vector, an int array of shape [N] with values from 0.
+    labels: Class index of each vector, an int array of shape [N]. The smallest
+      index is 0.
     k: Number of nearest neighbors that vote.
 
   Returns:

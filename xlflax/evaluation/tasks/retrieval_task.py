@@ -63,7 +63,8 @@ class _TestSet(NamedTuple):
     second: Translations of `first`, N sentences of the second language.
     kinds: Kind of string overlap of each pair, which depends on the strings
       that the two sentences share.
-    counts: Number of scored pairs, and of all pairs of each kind.
+    counts: Number of scored pairs, and, for each kind of string overlap, the
+      number of pairs including those that are not scored.
   """
 
   first: list[str]

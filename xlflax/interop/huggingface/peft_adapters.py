@@ -321,7 +321,7 @@ def _head_modules(head: Iterable[str], prefix: str) -> list[str]:
   separately.
 
   Args:
-    head: Names of the tensors.
+    head: Names of the tensors of the head.
     prefix: Prefix of the encoder's tensors, such as 'bert.'.
   """
   return sorted(

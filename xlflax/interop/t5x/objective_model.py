@@ -36,7 +36,7 @@ class ObjectiveModel(t5x_models.BaseModel):
   """T5X model that trains a module with a single objective.
 
   Attributes:
-    module: Linen module, with the sizes of the vocabulary.
+    module: Linen module whose vocabulary sizes are set.
     objective: Training objective.
     optimizer_def: T5X optimizer definition.
     input_vocabulary: Vocabulary of the tasks. T5X compares it with

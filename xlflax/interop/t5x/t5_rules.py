@@ -123,8 +123,8 @@ def find_sources(
   """Returns the tensors from which a parameter is built.
 
   Args:
-    parameter: Name of the parameter. The names of scanned layers have no
-      number.
+    parameter: Name of the parameter. With scanned layers, the name contains no
+      layer number.
     sources: Inverse of `top_names`: mapping from parameters to tensors.
     config: Configuration of the model.
     scanned: Whether T5X trained the model with scanned layers.

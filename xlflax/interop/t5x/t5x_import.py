@@ -33,7 +33,7 @@ class Import:
 
   Attributes:
     checkpoint: Folder of the checkpoint.
-    model: Linen module, with the sizes of the vocabulary.
+    model: Linen module whose vocabulary sizes are set.
     vocabulary: Vocabulary of the model.
     tensors: Mapping from names to the checkpoint's tensors.
     shapes: Mapping from the name of each parameter to its shape.

@@ -80,8 +80,8 @@ def sum_over_rows(
   Computes [rows.., *c] x [rows.., *f] -> [*c, *f].
 
   Args:
-    lhs: Left factor. The first axis is the batch.
-    rhs: Right factor. The first axis is the batch.
+    lhs: Left operand of the contraction. The first axis is the batch.
+    rhs: Right operand of the contraction. The first axis is the batch.
     axes: Logical axes of the result, which is sharded like weights with these
       axes.
     rows: Number of leading axes to sum over.
@@ -135,8 +135,8 @@ class _Sharding(NamedTuple):
   Attributes:
     lhs: Partition spec of the left factor.
     rhs: Partition spec of the right factor.
-    result: Partition spec of the sum.
-    width: Mesh axes that shard the sum's width axis.
+    result: Partition spec of the result of the contraction.
+    width: Mesh axes that shard the model width ('embed') of the result.
     num_chunks: Number of shards along the width axis.
     replicas: Mesh axes that shard the rows but not the width axis.
   """

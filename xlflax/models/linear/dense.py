@@ -194,7 +194,7 @@ def order_gradients(
 
   Args:
     states: Hidden states of any shape.
-    weights: Weights that are multiplied with the states.
+    weights: Weights by which the hidden states are multiplied.
   """
   return states, weights
 

@@ -194,7 +194,8 @@ def check_bound(name: str, value: Any, bound: float | None) -> None:
     bound: Maximum value. If None, there is no bound.
 
   Raises:
-    ConfigError: If a schedule has no bound, or if a constant exceeds the bound.
+    ConfigError: If the value is a schedule and `bound` is None, or if the value
+      is a constant that exceeds `bound`.
   """
   if callable(value) and bound is None:
     raise errors.ConfigError(

@@ -127,7 +127,9 @@ def make_handlers(save_concurrent_gb: int | None) -> dict[str, Any]:
   """Returns the Orbax handler for each item of a checkpoint.
 
   Args:
-    save_concurrent_gb: Limit on concurrent writes (see `CheckpointOptions`).
+    save_concurrent_gb: Maximum amount of parameters that are written at the
+      same time, in units of 10^9 bytes. If None, there is no limit (see
+      `CheckpointOptions`).
   """
   return {
     PARAMS: SealedArrays()

@@ -285,7 +285,8 @@ class Checkpoints:
     Raises:
       CheckpointError: If checkpoints exist but none is readable, or the newest
         one does not match the model or the optimizer. The status is FAILURE if
-        the file system or the bucket does not respond, or a process was lost.
+        the file system or the bucket does not respond, or another process
+        failed.
     """
     failed: dict[int, Exception] = {}
     for step in sorted(self._manager.all_steps(), reverse=True):
@@ -399,7 +400,8 @@ def _raise_if_unavailable(error: Exception) -> None:
   """Raises an error if a read failed for a reason other than the file.
 
   Raises:
-    CheckpointError: If the storage does not respond or a process was lost.
+    CheckpointError: If the storage does not respond, or if another process of
+      the job failed.
   """
   if errors.is_unavailable(error) or failures.is_lost_process(error):
     raise errors.CheckpointError(

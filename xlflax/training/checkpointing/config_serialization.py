@@ -39,7 +39,8 @@ def to_json_config(value: Any) -> Any:
       recursively.
 
   Raises:
-    ConfigError: If the value contains an object of any other type.
+    ConfigError: If the value contains an object of a type that cannot be
+      converted.
   """
   if isinstance(value, enum.Enum):
     return value.value

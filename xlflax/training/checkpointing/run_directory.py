@@ -414,8 +414,8 @@ def copy_origin(
   They identify the model and define its sentence embeddings.
 
   Args:
-    sources: Model directories from which parameters are initialized. The first
-      one that has a record is used.
+    sources: Model directories from which parameters are initialized. Each
+      record is copied from the first directory that contains it.
     model_dir: Model directory of the run. An existing record of sentence
       embeddings is kept.
   """

@@ -30,7 +30,8 @@ def memory_fraction(
       used.
 
   Raises:
-    ConfigError: If the variable is not a valid fraction.
+    ConfigError: If the value of the environment variable is not a number
+      greater than 0 and at most 1.
   """
   environment = os.environ if environment is None else environment
   name = MEMORY if MEMORY in environment else _DEPRECATED_MEMORY

@@ -57,8 +57,9 @@ def initialize_distributed(
       a process is considered lost and the others end.
 
   Raises:
-    ConfigError: If only some of the three values are known, or the processes
-      were started with different settings.
+    ConfigError: If only some of `coordinator_address`, `num_processes` and
+      `process_id` are known, or the processes were started with different
+      settings.
   """
   global _monitor
   job = cluster_detection.detect_job(

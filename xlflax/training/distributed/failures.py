@@ -84,7 +84,7 @@ def describe_processes(
   """Formats process numbers as '2 on host-b, 5 on host-c and 12 more'.
 
   Args:
-    numbers: Numbers of the processes to format.
+    numbers: Numbers of the processes to list in the text.
     hosts: Host name of each process in the job. May be empty.
   """
   names = [
@@ -119,7 +119,8 @@ def abort_handler(end: Callable[[], object]) -> Iterator[None]:
   would run its handler in the main thread after the process has ended.
 
   Args:
-    end: Function that ends the process. It runs in the thread that aborts.
+    end: Function that ends the process. It is called in the thread that raised
+      SIGABRT.
   """
   c_library = ctypes.CDLL(None)
   c_library.signal.restype = ctypes.c_void_p

@@ -66,8 +66,9 @@ class Activities:
 
     Args:
       saved: Result of `seconds()` when the checkpoint was written.
-      written: Duration of the run according to its metrics, in seconds. The
-        part that the checkpoint does not include was lost.
+      written: Duration of the run in seconds, as recorded in its metrics file.
+        The time that exceeds the sum of `saved` was spent after the checkpoint
+        and is counted as lost.
     """
     for name, seconds in saved.items():
       self._seconds[name] += seconds

@@ -257,7 +257,7 @@ def write_run(
     run: Run from which everything except the parameters is taken.
     output: Model directory to write.
     params: Parameters of the written checkpoint.
-    adapters: Adapters of the written model.
+    adapters: Adapters of the model that is written to `output`.
     step: Step of the written checkpoint.
     record: Description of the change, as plain JSON.
 

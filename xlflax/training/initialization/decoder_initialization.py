@@ -97,7 +97,8 @@ class InitDecoderFromEncoder:
 
     Args:
       source_name: Name of the encoder's parameter.
-      used_names: Names of all the encoder's parameters that are used.
+      used_names: Names of all encoder parameters from which the decoder is
+        initialized.
     """
     if not _PLUG_IN.match(source_name):
       return True

@@ -247,7 +247,7 @@ def _fill_rows(
 
   Args:
     fresh: Randomly initialized table of this run.
-    source: Table of the other run.
+    source: Trained embedding table or output bias of the other run.
     terms: (rows of `source`, weights) pairs, whose weighted sum replaces the
       rows of `fresh`. Tokens without a match have zero weights only.
     size: Number of tokens in the vocabulary. Further rows are padding.

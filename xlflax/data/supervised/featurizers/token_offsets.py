@@ -141,7 +141,7 @@ def _find_known(
 
   Args:
     text: Text in which to search for the known tokens.
-    surface: Concatenated text of the known tokens.
+    surface: Concatenated text of the known tokens, which are in the vocabulary.
     position: Index of the first character that is not aligned yet.
     num_unknown: Number of unknown tokens directly before the known tokens.
     is_last: Whether no tokens follow the known tokens.

@@ -135,8 +135,8 @@ def check_scores(
   """Rejects scores that seem to be line numbers, and warns of unusual ranges.
 
   Raises:
-    CorpusError: If the score of every example i is i or i + 1, or if a score is
-      infinite.
+    CorpusError: If the scores of all examples are their line numbers, counted
+      from 0 or 1, or if a score is infinite.
   """
   scores = [example.score for example in examples if example.score is not None]
   start = scores[0] if scores else 0.0

@@ -248,7 +248,7 @@ def _check_blind(lines: list[_Line], is_blind: bool | None, path) -> bool:
   """Checks that either all words of a file have tags or none has.
 
   Args:
-    lines: Lines of a sentence.
+    lines: Lines with the words of one sentence.
     is_blind: Whether the words in earlier sentences have no tags. None for the
       first sentence.
     path: Path of the file, for error messages.

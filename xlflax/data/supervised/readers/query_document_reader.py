@@ -47,8 +47,9 @@ def read_query_documents(
       document (key `document`).
 
   Raises:
-    CorpusError: If a query has fewer than `texts` texts (the error contains the
-      file and the line), or if the file is empty.
+    CorpusError: If a line has fewer texts (a query and its documents) than the
+      argument `texts` (the error contains the file and the line), or if the
+      file is empty.
   """
   prefixes = {QUERY: '', DOCUMENT: ''} | dict(prompts or {})
   examples: list[labeled_examples.Example] = []

@@ -214,7 +214,8 @@ class Options:
     """Returns the configuration fields for a masked LM's head.
 
     Args:
-      kind: Value of `mlm_head` for models with a head.
+      kind: Value of the configuration field `mlm_head` if the model predicts
+        tokens.
       predicts: Whether the model predicts tokens. Models that do not predict
         tokens have no masked-LM head.
       tied: Default value of `tie_word_embeddings` in transformers.

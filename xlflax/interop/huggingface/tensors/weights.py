@@ -69,9 +69,10 @@ def load_parameters(
 
   Args:
     plan: Mapping from the folder's tensors to model parameters.
-    place: Function from the name and the float32 values of a parameter to its
-      value in the tree. It is called as soon as a parameter is complete, so
-      that parameters that are transferred to devices do not use host memory.
+    place: Function that takes the name of a parameter and its float32 values,
+      and returns the value to store in the tree. It is called as soon as a
+      parameter is complete, so that parameters that are transferred to devices
+      do not use host memory.
 
   Raises:
     CheckpointError: If tied tensors differ, or if constant tensors have

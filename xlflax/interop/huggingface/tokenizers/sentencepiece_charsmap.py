@@ -34,7 +34,7 @@ def build_normalizer(charsmap: bytes, *, keeps_tilde: bool):
 
   Args:
     charsmap: Replacement table of a model that uses one of SentencePiece's
-      rules.
+      predefined normalization rules.
     keeps_tilde: Whether to keep the full-width tilde.
   """
   steps = [

@@ -127,7 +127,7 @@ def _call(kernel, options, arrays, extra_inputs, *, grid, block, out, name):
 
   Args:
     kernel: Kernel function, called with the options and a mapping from names to
-      references.
+      Pallas references.
     options: Static options of the attention kernels.
     arrays: Input arrays of the kernels, padded to complete blocks.
     extra_inputs: Mapping from names to additional input arrays.
