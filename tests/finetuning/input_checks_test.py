@@ -149,16 +149,26 @@ def test_questions_without_answers_are_rejected_as_development_files(
     )
 
 
-def test_test_files_may_lack_gold_labels(run, write):
+def test_test_files_may_lack_gold_labels(run, write, caplog):
   files = {'en': write('train', 'a dog\tthe cat\tyes\nthe cat\ta dog\tno\n')}
-  blind = {'en': write('blind', 'a dog\tthe cat\n')}
+  tests = {
+    'de': files['en'],
+    'fr': write('blind', 'a dog\tthe cat\n'),
+    'ru': write('partial', 'a dog\tthe cat\tyes\na dog\tthe cat\t\n'),
+  }
   status = run(
     f'--gin.TRAIN_FILES={files!r}',
     '--eval_gin_file=evaluate/classification.gin',
-    f'--eval_gin=TEST_FILES={blind!r}',
+    f'--eval_gin=TEST_FILES={tests!r}',
     task='classification',
   )
   assert status == 0
+  (message,) = [
+    record.getMessage()
+    for record in caplog.records
+    if 'gold labels' in record.getMessage()
+  ]
+  assert 'fr, ru (1 of 2 labeled)' in message and 'de' not in message.split()
 
 
 def test_sequences_that_are_too_long_for_the_model_are_rejected(run, write):

@@ -16,7 +16,7 @@ import math
 import pathlib
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import pydantic
 
@@ -200,6 +200,18 @@ class EvalResult:
     )
 
 
+class LabelCount(NamedTuple):
+  """Number of examples of a language or file that have gold labels.
+
+  Attributes:
+    num_labeled: Number of examples with gold labels.
+    num_examples: Number of all examples.
+  """
+
+  num_labeled: int
+  num_examples: int
+
+
 class Failures:
   """Recorder for failures of single languages, language pairs or files."""
 
@@ -307,6 +319,24 @@ class EvalTask(validation.ValidatedFields):
       XlflaxError: If a file cannot be read, or if its examples or labels do not
         fit the task or the head.
     """
+
+  def labeled_parts(self) -> tuple[str, ...]:
+    """Returns the languages or files that are scored with gold labels.
+
+    By default, the result is empty.
+    """
+    return ()
+
+  def count_gold_labels(self, part: str) -> LabelCount:
+    """Counts the examples with gold labels in one of `labeled_parts`.
+
+    Args:
+      part: Name of the language or file in the source.
+
+    Raises:
+      XlflaxError: If a file cannot be read.
+    """
+    raise NotImplementedError
 
   @classmethod
   def source_factory(cls, name: str) -> Callable[..., Any] | None:

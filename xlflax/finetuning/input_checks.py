@@ -9,7 +9,7 @@ from typing import Any
 
 from xlflax.data.supervised.supervised_dataset import LabeledDatasetConfig
 from xlflax.data.tokenizers import base_vocabulary
-from xlflax.evaluation import eval_task
+from xlflax.evaluation import eval_task, gold_labels
 from xlflax.evaluation.tasks import head_task
 from xlflax.training import run_header, training_setup
 
@@ -20,7 +20,8 @@ def check_inputs(
   """Reads and checks the labeled examples of trials and their test tasks.
 
   Examples that several trials have in common are read only once. A warning is
-  logged for each language that the vocabulary does not contain.
+  logged for each language that the vocabulary does not contain, and a warning
+  that lists the test data without gold labels.
 
   Args:
     trainers: Trainers of the trials.
@@ -53,6 +54,16 @@ def check_inputs(
         task.check_inputs(objectives)
         if task in evaluation_tasks and isinstance(task, head_task.HeadTask):
           task.check_gold_labels()
+  unlabeled = gold_labels.describe_unlabeled(
+    {
+      task.name: gold_labels.read_test_data(
+        [task], eval_task.Failures(task.name)
+      )
+      for task in test_tasks
+    }
+  )
+  if unlabeled:
+    logging.warning('%s', unlabeled)
   for message in sorted(
     {
       message

@@ -5,6 +5,7 @@ import os
 from collections.abc import Collection, Sequence
 from typing import Literal
 
+from xlflax.data.supervised.sources import xtreme
 from xlflax.evaluation import checkpoint_polling
 from xlflax.storage import bucket_access, paths
 from xlflax.suites import (
@@ -15,7 +16,7 @@ from xlflax.suites import (
   suite_runner,
 )
 from xlflax.training.checkpointing import saved_run
-from xlflax.utils import errors, validation
+from xlflax.utils import errors, logs, validation
 
 _LOG = logging.getLogger(__name__)
 
@@ -100,6 +101,8 @@ def evaluate_suite(
     return runner.load_tests(task, suite_runner.Model(label, '', step))
 
   def evaluate(models) -> suite_report.SuiteReport:
+    if not results:
+      runner.check_test_data(models)
     for model in models:
       results.extend(runner.run(model))
     report = suite_report.SuiteReport(
@@ -121,11 +124,13 @@ def evaluate_suite(
       )
     return report
 
-  if watch:
-    return _watch(model_dirs, evaluate, poll_seconds, timeout_seconds)
-  return evaluate(
-    suite_runner.models_at(model_dirs, steps, metric_for_best_model)
-  )
+  # The sources of a task are created for each model, and to read its results.
+  with logs.skip_repeated_messages(xtreme.__name__):
+    if watch:
+      return _watch(model_dirs, evaluate, poll_seconds, timeout_seconds)
+    return evaluate(
+      suite_runner.models_at(model_dirs, steps, metric_for_best_model)
+    )
 
 
 def _watch(model_dirs, evaluate, poll_seconds, timeout_seconds):

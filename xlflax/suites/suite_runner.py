@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from xlflax import evaluate
 from xlflax.config import gin_config
-from xlflax.evaluation import checkpoint_selection, eval_task
+from xlflax.evaluation import checkpoint_selection, eval_task, gold_labels
 from xlflax.finetuning import finetune_grid, grid_report, hyperparameter_grid
 from xlflax.storage import paths
 from xlflax.suites import (
@@ -310,6 +310,66 @@ class SuiteRunner:
         for configuration in configurations
       ]
     )
+
+  def check_test_data(self, models: Sequence[Model]) -> None:
+    """Logs which test data cannot be read or has no gold labels.
+
+    The test data of all selected tasks is read, so that a mistake is reported
+    before the first fine-tuning run. If no task is fine-tuned, nothing is read,
+    because the results of the tasks report the same problems.
+
+    Args:
+      models: Checkpoints to evaluate.
+    """
+    tasks = self.selected_tasks(models)
+    if not any(task.trials for task, _ in tasks):
+      return
+    data = {
+      task.name: self.read_test_data(task, model) for task, model in tasks
+    }
+    for message in (
+      gold_labels.describe_unlabeled(data),
+      gold_labels.describe_failures(data),
+    ):
+      if message:
+        _LOG.warning('%s', message)
+
+  def selected_tasks(
+    self, models: Sequence[Model]
+  ) -> list[tuple[suite_config.SuiteTask, Model]]:
+    """Returns the tasks to run, each with the first checkpoint it evaluates.
+
+    Args:
+      models: Checkpoints to evaluate.
+    """
+    first_models: dict[str, Model] = {}
+    for model in models:
+      for task in self.suite.run_tasks(model.label, self.task_names):
+        if (
+          self.task_filter is None
+          or (model.name, task.name) in self.task_filter
+        ):
+          first_models.setdefault(task.name, model)
+    return [
+      (task, first_models[task.name])
+      for task in self.suite.tasks
+      if task.name in first_models
+    ]
+
+  def read_test_data(
+    self, task: suite_config.SuiteTask, model: Model
+  ) -> gold_labels.TestData:
+    """Reads the test data of a task and counts the gold labels.
+
+    Args:
+      task: Suite task whose test data is read.
+      model: Checkpoint for which the gin file of the task is read.
+    """
+    failures = eval_task.Failures(task.name)
+    tests: list[eval_task.EvalTask] = []
+    with failures.guard():
+      tests = self.load_tests(task, model)
+    return gold_labels.read_test_data(tests, failures)
 
   def _built_configurations(
     self, task: suite_config.SuiteTask

@@ -2,7 +2,7 @@
 
 import difflib
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _MAX_LISTED = 20  # Maximum number of names in a message.
 # Country codes that users write in place of language codes.
@@ -115,10 +115,14 @@ def suggestion_or_hint(got: str, names: Iterable[str], text: str) -> str:
 
 def format_choices(names: Iterable[str]) -> str:
   """Formats names as 'one of a, b, c', with at most 20 names."""
-  listed = sorted(names)
-  num_hidden = len(listed) - _MAX_LISTED
+  return f'one of {format_names(sorted(names))}'
+
+
+def format_names(names: Sequence[str]) -> str:
+  """Formats names as 'a, b, c', with at most 20 names and 'and N more'."""
+  num_hidden = len(names) - _MAX_LISTED
   more = f' and {num_hidden} more' if num_hidden > 0 else ''
-  return f'one of {", ".join(listed[:_MAX_LISTED])}{more}'
+  return f'{", ".join(names[:_MAX_LISTED])}{more}'
 
 
 def _standard_codes(name: str) -> list[str]:

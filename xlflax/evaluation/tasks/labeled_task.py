@@ -27,6 +27,15 @@ class LabeledTask(eval_task.EvalTask):
     for part in self.source.languages():
       self.source.load(part)
 
+  def labeled_parts(self):
+    return self.source.languages()
+
+  def count_gold_labels(self, part):
+    examples = self.source.load(part)
+    return eval_task.LabelCount(
+      sum(not example.is_blind for example in examples), len(examples)
+    )
+
   def check_gold_labels(self) -> None:
     """Checks that a metric can be computed for each language or file.
 
@@ -34,11 +43,11 @@ class LabeledTask(eval_task.EvalTask):
       CorpusError: If no example of a language or file has a gold label.
     """
     for part in self.source.languages():
-      examples = self.source.load(part)
-      if all(example.is_blind for example in examples):
+      count = self.count_gold_labels(part)
+      if not count.num_labeled:
         raise errors.CorpusError(
           f'The task {self.name!r} cannot compute a metric for {part!r}, '
-          f'because none of the {len(examples)} examples of the development '
+          f'because none of the {count.num_examples} examples of the development '
           'set has a gold label',
           where=part,
           fix='Pass labeled files (DEV_FILES). If the files are labeled, check '

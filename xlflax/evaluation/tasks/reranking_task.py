@@ -91,6 +91,12 @@ class Reranking(head_task.HeadOnTexts):
     """Loads the queries and documents of a language, or of all languages."""
     return self.source.load(part)
 
+  def count_gold_labels(self, part):
+    documents = self.load_part(part)
+    queries = list(documents.queries)
+    judged_queries = mteb_tasks.judged_queries(documents, queries)
+    return eval_task.LabelCount(len(judged_queries), len(queries))
+
   def check_gold_labels(self) -> None:
     """Checks that each test set has queries with relevant documents.
 
@@ -98,11 +104,11 @@ class Reranking(head_task.HeadOnTexts):
       CorpusError: If no query of a part has a relevant document.
     """
     for part in self.source.languages():
-      documents = self.load_part(part)
-      if not mteb_tasks.judged_queries(documents, list(documents.queries)):
+      count = self.count_gold_labels(part)
+      if not count.num_labeled:
         raise errors.CorpusError(
           f'The task {self.name!r} cannot compute a metric for {part!r}, '
-          f'because none of the {len(documents.queries)} queries has a '
+          f'because none of the {count.num_examples} queries has a '
           'relevant document. Relevance judgments above 0 are required',
           where=part,
         )

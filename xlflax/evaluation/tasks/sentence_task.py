@@ -284,6 +284,17 @@ class CollectionTask(SentenceTask):
   """Base class for tasks that find translations in two sentence collections."""
 
   CENTRE = Centering.AUTO
+  source: Any
+
+  def labeled_parts(self):
+    return self.source.languages()
+
+  def count_gold_labels(self, part):
+    collections = self.source.load(part)
+    num_sentences = len(collections.second)
+    return eval_task.LabelCount(
+      0 if collections.gold is None else num_sentences, num_sentences
+    )
 
   @classmethod
   def source_factory(cls, name: str) -> Callable[..., Any]:

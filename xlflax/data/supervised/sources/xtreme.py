@@ -198,7 +198,7 @@ def _warn_about_missing_parts(
       len(missing),
       len(task.parts(split)),
       _show_patterns(task, split),
-      ', '.join(missing),
+      name_suggestions.format_names(missing),
     )
 
 
