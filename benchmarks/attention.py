@@ -75,7 +75,7 @@ def make_inputs(sizes: Sizes, seed: int = 0):
   """Returns random query, key and value arrays and an output cotangent.
 
   Args:
-    sizes: Sizes of the arrays.
+    sizes: Dimensions and data type of the input arrays.
     seed: Random seed.
 
   Returns:
@@ -206,7 +206,7 @@ def compare_backends(sizes: Sizes, *, calls: int, variants=VARIANTS) -> dict:
   """Measures the time, memory and numerical errors of attention variants.
 
   Args:
-    sizes: Sizes of the arrays.
+    sizes: Dimensions and data type of the input arrays.
     calls: Number of timed calls.
     variants: Variants to measure.
 

@@ -169,7 +169,8 @@ def format_table(
 
   Args:
     results: Map from variant to its measurements.
-    scale: Factor by which the measured time is multiplied to project it.
+    scale: Factor by which the measured CPU time is multiplied to estimate the
+      time for `project` words or sentences.
     project: Number of words or sentences for which the time is projected. If
       None, there is no projection.
   """

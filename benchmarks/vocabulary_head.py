@@ -64,7 +64,7 @@ def make_inputs(sizes: Sizes, seed: int = 0):
   """Returns random hidden states, embedding table, bias and labels.
 
   Args:
-    sizes: Sizes of the arrays.
+    sizes: Dimensions and data type of the input arrays.
     seed: Random seed.
 
   Returns:
@@ -134,7 +134,7 @@ def compare_variants(sizes: Sizes, *, calls: int) -> dict[str, dict]:
   """Measures time, memory and numerical errors of each implementation.
 
   Args:
-    sizes: Sizes of the vocabulary head.
+    sizes: Dimensions of the vocabulary head's inputs and weights.
     calls: Number of timed calls.
 
   Returns:
@@ -170,7 +170,7 @@ def count_program(
   The device does not have to be present.
 
   Args:
-    sizes: Sizes of the vocabulary head.
+    sizes: Dimensions of the vocabulary head's inputs and weights.
     machine: Topology with one device for which the compiler is installed.
 
   Returns:

@@ -41,8 +41,8 @@ class Bucket:
   Attributes:
     name: Name of the bucket.
     objects: Mapping from name to (generation, content).
-    writable: Whether uploads are allowed; otherwise they fail like missing
-      permissions.
+    writable: Whether uploads are allowed. If False, they fail with the error
+      for missing permissions.
     silent: Whether to leave requests without an answer, like a lost network.
     every: Number of requests between faults: a temporary error (503, 500) or
       truncated content. If 0, there are no faults.

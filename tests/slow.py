@@ -10,7 +10,7 @@ def mark_slow(values: Iterable[Any], slow: Collection[Any]) -> list[Any]:
   """Returns parameters for `pytest.mark.parametrize`, some marked as slow.
 
   Args:
-    values: Parameters of the test.
+    values: Values of the test's parameter.
     slow: Parameters that only run with `--slow`.
   """
   return [

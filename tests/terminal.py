@@ -30,12 +30,13 @@ def run_in_terminal(
     width: Terminal width in characters.
     environment: Additional environment variables.
     folder: Working directory.
-    interrupt_at: Predicate of the line that Ctrl-C follows, once.
+    interrupt_at: Function that returns whether a line on the screen is the one
+      after which Ctrl-C is sent. It is sent only once. If None, it is never
+      sent.
 
   Returns:
     Lines from the first printed line to the last nonempty line, without
-    trailing
-    white space. Lines that the terminal wrapped are joined.
+    trailing white space. Lines that the terminal wrapped are joined.
   """
   leader, follower = pty.openpty()
   size = struct.pack('HHHH', _LINES, width, 0, 0)

@@ -164,7 +164,8 @@ class _Encoder(nn.Module):
 
     Args:
       tokens: Token IDs of shape [batch, length].
-      chosen: Positions of shape [batch, positions].
+      chosen: Positions at which logits are computed, of shape [batch,
+        positions].
 
     Returns:
       float32 of shape [batch, positions, vocabulary].

@@ -23,7 +23,8 @@ def count_tokens(
     condition: Training configuration (condition) of the run.
     conditions_by_name: Map from name to each condition whose run can initialize
       others.
-    size: Sizes of the sequences and batches.
+    size: Sizes and training settings of the study, which include the sequence
+      length and the batch size.
   """
   initial_tokens = 0
   if condition.begins_from and condition.taken is not Initialization.TEACHER:

@@ -145,7 +145,8 @@ def build_dataset(
   Args:
     loss: Loss that the condition includes.
     condition: Training configuration (condition) of the run.
-    size: Sizes of the sequences and batches.
+    size: Sizes and training settings of the study, which include the sequence
+      length and the batch size.
   """
   if loss is Loss.TRANSLATION:
     return translation.build_dataset(size)

@@ -130,7 +130,7 @@ def run_campaign(
     directory: Working directory.
     kills: Minimum total number of kills. Every command is killed at least once,
       even if this exceeds `kills`.
-    seed: Random seed of the moments.
+    seed: Random seed for the moments at which commands are killed.
     seconds: Minimum duration.
 
   Returns:

@@ -48,7 +48,7 @@ class Kind:
 
   Attributes:
     name: Name of the type of artifact.
-    make: Function that writes the artifact of a given number into a new
+    make: Function that writes the artifact with a given number into a new
       directory.
     read: Function that reads the artifact into a value comparable by `==`.
       Raises XlflaxError if the artifact is rejected, and returns None if
@@ -68,7 +68,7 @@ def run_campaign(
   Args:
     directory: Working directory.
     cases: Total number of mutations.
-    seed: Random seed of the choices.
+    seed: Random seed for choosing the mutations.
   """
   rng = random.Random(seed)
   totals = counts.Counts()

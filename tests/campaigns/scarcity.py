@@ -37,8 +37,8 @@ def full_disks(
   Args:
     space: Workspace with text, vocabulary and cache.
     directory: Working directory.
-    cases: Minimum number of cases.
-    seed: Random seed of the disk sizes.
+    cases: Minimum total number of cases. Every command is run at least once.
+    seed: Random seed for the sizes of the disks.
   """
   rng, totals = random.Random(seed), counts.Counts()
   with _prepared_commands(space, directory / 'disks') as commands:

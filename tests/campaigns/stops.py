@@ -164,8 +164,9 @@ def signal_commands(
   Args:
     space: Workspace with text, vocabulary and cache.
     directory: Working directory.
-    signals: Minimum number of signals.
-    seed: Random seed of the moments.
+    signals: Minimum total number of signals. Every command receives at least
+      one.
+    seed: Random seed for the moments at which signals are sent.
   """
   rng, totals = random.Random(seed), counts.Counts()
   work_directory = directory / 'stopped'

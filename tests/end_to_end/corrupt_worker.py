@@ -19,7 +19,7 @@ class _CorruptedStep:
 
   Args:
     step: Jitted step.
-    number: Number of finished steps after the corrupted step.
+    number: Number of the corrupted step, counted from 1.
     call: Call among those that compute this step whose result is corrupted.
   """
 

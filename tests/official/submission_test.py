@@ -156,7 +156,8 @@ def _compare(ours, official, metrics, languages):
   Args:
     ours: Entry of a task in `suite.json`.
     official: Entry of the same task in the official report.
-    metrics: Map from our metrics to the official ones.
+    metrics: Mapping from the names of xlflax's metrics to those of the official
+      script.
     languages: Languages of the task.
   """
   for metric, name in metrics.items():

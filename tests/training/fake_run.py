@@ -26,7 +26,7 @@ class State(NamedTuple):
   """A train state.
 
   Attributes:
-    step: Number of finished steps.
+    step: Number of completed steps.
     total: Sum of the values of all batches that were trained on.
   """
 

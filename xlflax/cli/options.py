@@ -359,12 +359,12 @@ def check_excludes(
     options: Options of the command.
     names: Option names, without dashes.
     excluded_by: Description of the other option, such as '--dry_run'.
-    given: Whether the other option is given.
+    given: Whether the option that excludes the named options is given.
     fix: Hint for the error. If None, the hint is to remove the option.
 
   Raises:
-    ConfigError: If one of the options is set together with the excluding
-      option.
+    ConfigError: If one of the named options is set together with the option
+      that excludes it.
   """
   if not given:
     return

@@ -98,9 +98,9 @@ def file_effects(stages: Iterable[gin_errors.Bound]) -> Effects:
   The result also contains the objects that the commands build.
 
   Args:
-    stages: Copies of the bindings after each gin file was read. A binding that
-      has an effect at one stage may be overridden on purpose by a later file or
-      flag.
+    stages: Copies of the bindings that were made after each gin file was read.
+      A binding that has an effect at one stage may be overridden on purpose by
+      a later file or flag.
   """
   effects = Effects()
   for bound in stages:
@@ -127,9 +127,10 @@ def unused_bindings(
   Args:
     bindings: All bindings of the configuration.
     bound: The bindings in Gin's internal representation.
-    effects: The effects on the objects that the command builds.
-    stages: Copies of the bindings after each gin file was read, as in
-      `file_effects`.
+    effects: Record of the bindings that supplied values to the objects that the
+      command builds, and of these objects.
+    stages: Copies of the bindings that were made after each gin file was read,
+      as in `file_effects`.
   """
   required = {
     binding.name for binding in bindings if 'gin.REQUIRED' in binding.macros
@@ -197,7 +198,8 @@ def unused_error(
     unused: The bindings without effect, of which there is at least one.
     bindings: All bindings of the configuration.
     bound: The bindings in Gin's internal representation.
-    effects: The effects on the objects that the command builds.
+    effects: Record of the bindings that supplied values to the objects that the
+      command builds, and of these objects.
     imports: The modules imported by the files, in Gin's internal
       representation.
   """

@@ -126,7 +126,7 @@ class _ProductSums:
     self._debiased = debiased
     depth, size = left.total.shape
     right_depth, right_size = right.total.shape
-    # Number of right layers per left layer.
+    # Number of layers of the second model per layer of the first model.
     self._right_layers = 1 if diagonal else right_depth
     self._xy = [
       np.zeros((size, self._right_layers * right_size)) for _ in range(depth)
@@ -174,18 +174,26 @@ class _ProductSums:
   def _pairs(
     self, left: list[np.ndarray], right: list[np.ndarray]
   ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Yields (layer, [n, D], [n, E]); all right layers are concatenated."""
+    """Yields pairs of vectors of the first and the second model's layers.
+
+    Without `diagonal`, the vectors of all layers of the second model are
+    concatenated.
+
+    Yields:
+      Index of the first model's layer, and two arrays of shapes [n, D] and
+      [n, E].
+    """
     concatenated = None if self._diagonal else np.concatenate(right, axis=1)
     for i, x in enumerate(left):
       yield i, x, right[i] if concatenated is None else concatenated
 
   def _hsic(self, n: int, i: int, j: int, xy: np.ndarray) -> float:
-    """Returns the HSIC between left layer i and right layer j.
+    """Returns the HSIC between layers of the first and the second model.
 
     Args:
       n: Number of sentences.
-      i: Index of the left layer.
-      j: Index of the right layer.
+      i: Index of the layer of the first model.
+      j: Index of the layer of the second model.
       xy: Sum of the products x y^T, of shape [D, E].
     """
     x, y = (

@@ -97,9 +97,9 @@ def exceeds_limits(
 
   Args:
     block: Scores of shape [N, M].
-    row_limits: Limits of the rows, of shape [N].
-    column_limits: Limits of the columns, of shape [M]. If None, only the limits
-      of the rows apply.
+    row_limits: Score limit of each row, of shape [N].
+    column_limits: Score limit of each column, of shape [M]. If None, only the
+      limits of the rows apply.
 
   Returns:
     Boolean mask of shape [N, M].

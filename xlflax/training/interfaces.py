@@ -14,7 +14,7 @@ class Evaluation(Protocol):
     """Returns whether to evaluate the model after a step.
 
     Args:
-      step: Number of steps that are finished.
+      step: Number of completed steps.
       last_step: Total number of steps in the run.
     """
 

@@ -54,7 +54,7 @@ def map_named(fn, tree, *rest) -> Any:
 
   Args:
     fn: Function called with a leaf's name and the leaves that have this name.
-    tree: Tree whose structure determines the result.
+    tree: First tree, whose structure determines the structure of the result.
     *rest: Further trees with the same structure.
   """
   return jax.tree_util.tree_map_with_path(

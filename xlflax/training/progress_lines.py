@@ -59,7 +59,7 @@ class Progress:
     """Updates the live line, or logs a line if none was logged for a long time.
 
     Args:
-      step: Number of steps that are finished.
+      step: Number of completed steps.
     """
     if self._live_line is None or self._first_step is None:
       return
@@ -83,7 +83,7 @@ class Progress:
     The clocks measure the speed and the intervals between log lines.
 
     Args:
-      step: Number of steps that are finished.
+      step: Number of completed steps.
       loss: Loss of the first step.
       seconds: Duration of the first step in seconds, including compilation.
     """
@@ -104,7 +104,7 @@ class Progress:
     """Restarts the speed measurement after a compilation or an evaluation.
 
     Args:
-      step: Number of steps that are finished.
+      step: Number of completed steps.
     """
     self._step, self._time = step, time.perf_counter()
 
@@ -130,7 +130,7 @@ class Progress:
     """Logs a line and returns the speed since the last report.
 
     Args:
-      step: Number of steps that are finished.
+      step: Number of completed steps.
       loss: Mean loss since the last report.
       tokens_per_step: Mean number of tokens per step since the last report. It
         is not a total, because the clock may have been restarted in between.

@@ -36,7 +36,7 @@ def log_run_header(
   Args:
     setup: Model, vocabulary, settings and step functions of the run.
     loaders: Data loaders by dataset name.
-    first_step: Number of steps that were finished before this process started.
+    first_step: Number of steps that were completed before this process started.
   """
   tasks = {name: loader.statistics() for name, loader in loaders.items()}
   for line in run_header_lines(setup, tasks, first_step=first_step):
@@ -63,7 +63,7 @@ def run_header_lines(
   Args:
     setup: Model, vocabulary, settings and step functions of the run.
     tasks: Task statistics by dataset name.
-    first_step: Number of steps that were finished before this process started.
+    first_step: Number of steps that were completed before this process started.
   """
   settings = setup.settings
   mesh = settings.partitioner.mesh

@@ -45,7 +45,7 @@ class TrainingRun:
     lease: Lease of the run directory, which excludes other writers. None in all
       processes but the first.
     state: Train state after `step`. The next step reuses its memory.
-    step: Number of steps that are finished.
+    step: Number of completed steps.
     first_step: Number of steps that were completed before this process started.
     previous_records: Lines of `metrics.jsonl` that earlier processes wrote.
     stop_requested: Whether training ends after this step.
@@ -383,7 +383,7 @@ class TrainingRun:
     checkpoint, so that its metrics equal those of an uninterrupted run.
 
     Args:
-      step: Number of steps that are finished.
+      step: Number of completed steps.
       **metrics: Values by name for each kind, such as 'train'.
     """
     if self._writer:

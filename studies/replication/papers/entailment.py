@@ -89,7 +89,8 @@ def measure_entailment(
     trainer: Trainer with which the model was pretrained.
     params: Parameters of the pretrained model.
     data: Data and vocabularies of the study's languages.
-    size: Sizes of the sequences and batches.
+    size: Sizes and training settings of the study, which include the sequence
+      length and the batch size.
     steps: Number of training steps for each classifier.
 
   Returns:

@@ -130,8 +130,8 @@ class Vocabulary:
       directory: Directory that contains `vocabulary.json`.
 
     Raises:
-      VocabularyError: If a file is missing or malformed, or if it differs from
-        its description.
+      VocabularyError: If a file is missing or malformed, or if the tokenizer
+        files do not match the hash in `vocabulary.json`.
     """
     directory = paths.to_path(directory)
     description = read_description(directory)

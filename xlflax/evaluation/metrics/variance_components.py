@@ -24,8 +24,9 @@ class Spread(NamedTuple):
       is at least 0.
     interaction: Variance due to the interaction between runs and examples.
     runs: Variance between runs, including `interaction`.
-    example_freedom: Degrees of freedom of `examples` and `interaction`.
-    run_freedom: Degrees of freedom of `runs`.
+    example_freedom: Degrees of freedom of the variance estimates `examples` and
+      `interaction`.
+    run_freedom: Degrees of freedom of the variance estimate `runs`.
   """
 
   examples: float

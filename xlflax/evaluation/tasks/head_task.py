@@ -97,7 +97,8 @@ class HeadTask(labeled_task.LabeledTask):
       notes: List to which a note about unseen labels is appended.
 
     Raises:
-      CorpusError: If examples with unseen labels cannot be evaluated.
+      CorpusError: If the head was not trained with some of the labels, and the
+        task cannot evaluate examples with unknown labels.
     """
 
   def load_part(self, part: str) -> Any:

@@ -226,7 +226,7 @@ def _chain(
 
   Args:
     example: Sentence that contains the words.
-    step: -1 for the previous word, 1 for the next word.
+    step: Offset of the head: -1 for the previous word, 1 for the next word.
   """
   count = len(example.words)
   heads = np.arange(1, count + 1) + step

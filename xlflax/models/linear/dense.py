@@ -100,7 +100,7 @@ def sharded_matmul(
   Args:
     inputs: Inputs. The first axis is the batch.
     weights: Weights, which are a parameter of the model.
-    dtype: Data type of both factors and the result.
+    dtype: Data type to which both operands are converted, and of the result.
     axes: Logical axes of the weights.
     contracted: Number of weight axes to contract with the inputs.
     precision: Number format in which the matmul is computed.

@@ -281,7 +281,8 @@ class Partitioner:
       where: Location of the batch size setting, for the error message.
 
     Raises:
-      ConfigError: If the batch size is not divisible.
+      ConfigError: If the batch size is not a multiple of the number of devices
+        along the batch axes times `accumulation`.
     """
     divisor = self.batch_divisor * accumulation
     if batch_size % divisor:

@@ -168,7 +168,8 @@ def _check_single_process(job_values, cluster) -> None:
   """Checks that nothing indicates a job of several processes.
 
   Raises:
-    ConfigError: If a cluster was requested, or if some of the values are given.
+    ConfigError: If a cluster was requested, or if a flag that describes a job
+      of several processes is set.
   """
   if cluster not in (Cluster.AUTO, Cluster.NONE):
     raise errors.ConfigError(

@@ -60,7 +60,7 @@ class Restart:
     'processor/' are CPU seconds of this process.
 
     Args:
-      step: Number of steps that are finished.
+      step: Number of completed steps.
 
     Returns:
       The costs. None if there was no failure, the lost steps are not repeated

@@ -103,7 +103,7 @@ class StepTimes:
     All processes must call this method at the same step.
 
     Args:
-      step: Number of steps that are finished.
+      step: Number of completed steps.
 
     Returns:
       The times of all processes, or None if no step was finished.

@@ -93,7 +93,7 @@ class Hook(validation.ValidatedFields):
 
     Args:
       run: Run in its state after the step.
-      step: Number of steps that are finished.
+      step: Number of completed steps.
       output: Loss and metrics of the step, as arrays on the devices.
     """
 

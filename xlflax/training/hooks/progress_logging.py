@@ -54,7 +54,7 @@ class ProgressHook(hook_base.Hook):
     """Logs a line and returns the speed since the last report.
 
     Args:
-      step: Number of steps that are finished.
+      step: Number of completed steps.
       loss: Mean loss since the last report.
       tokens_per_step: Mean number of tokens per step since the last report.
     """

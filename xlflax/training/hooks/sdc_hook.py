@@ -199,8 +199,8 @@ class _Digests(NamedTuple):
   """Digests of several trees.
 
   Attributes:
-    parts: Pairs of the `Digester` and the checksums of each tree. The checksums
-      are uint32 arrays of shape [*mesh, arrays].
+    parts: For each tree, a pair of its `Digester` and its checksums. The
+      checksums are uint32 arrays of shape [*mesh, arrays].
   """
 
   parts: tuple[tuple[array_checksums.Digester, np.ndarray], ...]

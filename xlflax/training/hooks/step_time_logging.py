@@ -22,7 +22,7 @@ class StepTimeHook(hook_base.Hook):
     """Returns the step times since the last report and warns of stragglers.
 
     Args:
-      step: Number of finished steps, which is equal on all processes.
+      step: Number of completed steps, which is equal on all processes.
     """
     times = self._clock.take(step)
     if not times:

@@ -161,8 +161,8 @@ def read_sources(
   Args:
     checkpoint: Directory of a finished checkpoint.
     sources: Mapping from parameter names to their sources.
-    targets: (array with the rank and dtype of the parameter, sharding) by
-      parameter.
+    targets: Mapping from each parameter to a pair: an array with the rank and
+      dtype of the parameter, and its sharding.
     saved: Shapes of the arrays in the checkpoint by name.
 
   Returns:
@@ -194,7 +194,8 @@ def _array_sharding(source: Source, sharding, shape, saved_shape):
   the parameter.
 
   Args:
-    source: Source of the parameter, which contains the array.
+    source: Source from which the parameter is initialized and to which the
+      array belongs.
     sharding: Sharding of the parameter in this run.
     shape: Shape of the parameter.
     saved_shape: Shape of the array in the checkpoint.

@@ -90,7 +90,7 @@ class RunMetrics:
     """Writes a step's scalars to all destinations.
 
     Args:
-      step: Number of steps that are finished.
+      step: Number of completed steps.
       **metrics: Values by name for each kind ('train', 'eval', 'speed'). Text
         values, as in the kind 'restart', are written only to the JSON lines.
     """

@@ -87,7 +87,8 @@ def with_peak(optimizer: optimizers.Optimizer, basis: Basis) -> Any:
 
   Args:
     optimizer: Optimizer whose schedule has no peak.
-    basis: Properties of the run that determine the default.
+    basis: Properties of the run, from which the default learning rate is
+      computed.
 
   Raises:
     ConfigError: If the default learning rate is not defined for this optimizer.

@@ -126,7 +126,8 @@ def _scores(options, refs, query, key, slices, blocks) -> jax.Array:
     refs: Mapping from names to Pallas references.
     query: Queries of shape [queries, D].
     key: Keys of shape [keys, D].
-    slices: Slices of the queries and of the keys in the references.
+    slices: Pair of slices that select the block of queries and the block of
+      keys within the arrays of `refs`.
     blocks: Indices of the query block and of the key block.
   """
   queries, keys = options.block

@@ -284,7 +284,7 @@ def _loop_over_blocks(refs, first, end, body, initial):
     end: Index after the last block.
     body: Function of a block's index, the values that the loop carries, and the
       keyword `has_segments`, which returns the new values.
-    initial: Values that the loop carries at its start.
+    initial: Initial values of the variables that the loop carries.
   """
 
   def run(has_segments, carry):
