@@ -46,7 +46,8 @@ def make_folder(
   Args:
     folder: Directory to create.
     gigabytes: Approximate size of the model in units of 10^9 bytes.
-    sparse: Whether all values are zero and stored in a sparse file.
+    sparse: Whether to write a sparse file in which all values are zero and
+      which occupies no disk space.
 
   Returns:
     The sizes of the largest tensor and of the file in bytes.

@@ -238,7 +238,8 @@ def measure_store(
   are not included.
 
   Args:
-    work: Directory that contains the corpus, the vocabulary and the stores.
+    work: Directory that contains the corpus, the vocabulary and the stored
+      tokens.
     store: Storage format, one of `STORES`.
     action: 'write' or 'read'.
 

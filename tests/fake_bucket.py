@@ -44,9 +44,9 @@ class Bucket:
     writable: Whether uploads are allowed. If False, they fail with the error
       for missing permissions.
     silent: Whether to leave requests without an answer, like a lost network.
-    every: Number of requests between faults: a temporary error (503, 500) or
-      truncated content. If 0, there are no faults.
-    num_faults: Number of faults so far.
+    every: A request fails with a temporary error (503, 500) or truncated
+      content if its number is a multiple of this value. If 0, no request fails.
+    num_faults: Number of requests that have failed so far.
     stale: Seconds until listings show a change to an object for which `late` is
       true.
     late: Function that returns whether listings show an object's changes late,

@@ -15,8 +15,9 @@ class _Faults:
   """Answers every n-th request with an error, like a store under load.
 
   Attributes:
-    every: Number of requests between faults. If 0, there are no faults.
-    num_faults: Number of faults so far.
+    every: A request fails if its number is a multiple of this value. If 0, no
+      request fails.
+    num_faults: Number of requests that have failed so far.
   """
 
   def __init__(self, app):

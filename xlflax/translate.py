@@ -60,7 +60,7 @@ class LineTranslator:
   """Translator of text lines for one checkpoint and one language pair.
 
   Attributes:
-    translator: Translator of the checkpoint.
+    translator: Translator that uses the parameters of the checkpoint.
     n_best: Number of hypotheses to write per line. If 1, the output has one
       line per input line. Otherwise, each input line results in `n_best` lines
       of the form `number <TAB> score <TAB> text`, where `number` is the number
@@ -307,7 +307,8 @@ def _resume(
     n_best: Number of hypotheses per input line.
 
   Raises:
-    CorpusError: If a partial output exists without a record.
+    CorpusError: If the partial output exists, but not the record of its text
+      and settings.
   """
   recorded_identity = _read_record(record)
   if recorded_identity != identity or not partial.exists():

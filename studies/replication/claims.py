@@ -147,8 +147,8 @@ def judge_interval(
   Args:
     comparison: Statistical comparison of the two conditions' scores.
     order: Order of the two scores that the paper claims.
-    margin: Margin within which scores count as equal, for the orders SAME and
-      NOT_ABOVE.
+    margin: Difference up to which two scores count as equal. It affects only
+      the orders SAME and NOT_ABOVE.
   """
   if order is Order.SAME:
     is_reproduced = comparison.low > -margin and comparison.high < margin

@@ -151,7 +151,8 @@ class RealSpec:
     """Returns the treebank for a language and split.
 
     Raises:
-      ConfigError: If there is not exactly one such treebank.
+      ConfigError: If there is no treebank for the language and split, or more
+        than one.
     """
     matches = sorted(self.treebanks.glob(f'**/{language}_*-{split}*.conllu'))
     if len(matches) != 1:

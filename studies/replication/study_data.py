@@ -204,7 +204,8 @@ class StudyData:
     """Returns sentences in a language with part-of-speech tags.
 
     Args:
-      split: 'train' or 'test'. Test files are truncated.
+      split: 'train' or 'test'. Only the first `_NUM_TEST_SENTENCES` sentences
+        of each test file are returned.
       *languages: Language codes.
     """
     dataset = sources.labeled_dataset(

@@ -52,7 +52,8 @@ class SyntheticOptions:
     sentences: Number of monolingual training lines per language.
     pairs: Number of training pairs between the first language and each other
       language.
-    examples: Number of training examples for each task family with labels.
+    examples: Number of training examples for each task family that has labels,
+      such as 'nli'.
     held_out: Number of examples in each `dev` and each `test` split.
     sizes: Numbers of examples in individual splits, such as {'nli/train': 9000,
       'qa/test': 50}.
@@ -67,8 +68,7 @@ class SyntheticOptions:
 
   Raises:
     ConfigError: If there are fewer than two languages, a language occurs twice,
-      a
-      fraction is not in [0, 1], a number is not positive, or `sizes` has an
+      a fraction is not in [0, 1], a number is not positive, or `sizes` has an
       unknown key.
   """
 

@@ -58,8 +58,8 @@ class Server:
 
   Args:
     environment: Environment variables of the processes.
-    call: Code that a forked process executes with its `arguments`, the first
-      of which is the log.
+    call: Python code that each forked process executes. It can read the list
+      `arguments`, whose first element is the path of the log file.
   """
 
   def __init__(self, environment: dict[str, str], call: str = _CALL):

@@ -50,9 +50,10 @@ class Kind:
     name: Name of the type of artifact.
     make: Function that writes the artifact with a given number into a new
       directory.
-    read: Function that reads the artifact into a value comparable by `==`.
-      Raises XlflaxError if the artifact is rejected, and returns None if
-      something else is used instead.
+    read: Function that reads the artifact into a value that can be compared by
+      `==`. It raises XlflaxError if the library rejects the artifact, and
+      returns None if the library uses something else instead, such as an
+      earlier checkpoint.
   """
 
   name: str

@@ -287,7 +287,9 @@ def _ranking(
   Args:
     make: Function that maps the texts to the content of the file that contains
       them.
-    named: Name of the varied file if its texts are ids of documents.
+    named: Name, without its extension, of the file that contains the texts, if
+      they are document ids. Documents with these ids are then added. Otherwise
+      ''.
   """
 
   def files(texts: Sequence[str]) -> dict[str, str | bytes]:

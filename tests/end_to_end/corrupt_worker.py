@@ -20,7 +20,8 @@ class _CorruptedStep:
   Args:
     step: Jitted step.
     number: Number of the corrupted step, counted from 1.
-    call: Call among those that compute this step whose result is corrupted.
+    call: Number of the call whose result is corrupted among the calls that
+      compute this step, counted from 1.
   """
 
   def __init__(self, step, number: int, call: int):

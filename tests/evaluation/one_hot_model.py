@@ -1,4 +1,7 @@
-"""A model whose states say which token there is: what heads find is known."""
+"""Model whose hidden states are one-hot vectors of the token ids.
+
+The predictions of its hand-written heads are known in advance.
+"""
 
 import dataclasses
 import types
@@ -16,7 +19,7 @@ from xlflax.utils import class_registry
 
 @class_registry.register('one_hot_model_of_the_tests')
 class OneHot(nn.Module):
-  """States [B, T, V] of tokens, one 1 each."""
+  """Model whose hidden states [B, T, V] are the one-hot token ids."""
 
   size: int = 32
 

@@ -82,7 +82,8 @@ def write_run(
 
   Args:
     directory: Model directory.
-    number: Number of the artifact, which varies its content.
+    number: Number from which the content is generated, so that runs with
+      different numbers have different content.
     finished: Whether to mark the run as finished.
     parent: Directory of the artifact that contains the run. If None, the run
       itself.

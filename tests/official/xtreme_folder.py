@@ -32,8 +32,8 @@ class Folder:
   """Writes the files of the tasks.
 
   Attributes:
-    data: XTREME's folder; its test sets have their labels.
-    gold: the folder of labels that XTREME's `evaluate.py` reads.
+    data: XTREME's folder of data sets. Its test sets contain the labels.
+    gold: Folder of labels that XTREME's `evaluate.py` reads.
   """
 
   def __init__(self, root: pathlib.Path, *, seed: int = 0):

@@ -33,7 +33,8 @@ class _Counter(hook_base.Hook):
   """Counts steps, and notes what it is called for.
 
   Args:
-    requests: Request to return after a step, by step.
+    requests: Mapping from steps to the request that the hook returns after the
+      step.
   """
 
   def __init__(self, requests=None):

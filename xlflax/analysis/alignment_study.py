@@ -187,8 +187,8 @@ class AlignmentStudy(study_base.SeriesStudy):
     """Returns a map for each layer, or None if no maps are needed.
 
     Raises:
-      AnalysisError: If the models have different numbers of layers, or if they
-        require maps.
+      AnalysisError: If the models have different numbers of layers, or if their
+        hidden states have different sizes and no maps are given.
     """
     depths = [models.num_layers(ref) for ref in (case.first, case.second)]
     if len(set(depths)) > 1:

@@ -199,9 +199,9 @@ def grid(
       table cell, the last row is used.
     value: Name of the column that contains the values to display, which are
       fractions.
-    down: Function that maps a row of numbers to the label of its table row.
-    across: Function that maps a row of numbers to the label of its table
-      column.
+    down: Function that maps one of `rows` to the label of its row in the table.
+    across: Function that maps one of `rows` to the label of its column in the
+      table.
     corner: Heading above the row labels.
   """
   column_labels = list(dict.fromkeys(map(across, rows)))

@@ -71,8 +71,8 @@ class OrientedPairs(text_sources.PairSource):
     """Reads the sentences in both languages of a pair.
 
     Raises:
-      CorpusError: If the languages have different numbers of sentences, or
-        none.
+      CorpusError: If the languages have different numbers of sentences, or if
+        they have no sentences.
     """
     source_pair = next(
       source_pair

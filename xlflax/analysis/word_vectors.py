@@ -72,8 +72,9 @@ class WordMeans:
     """Adds the hidden states of the words in a block of sentences to the sums.
 
     Args:
-      occurrences: For each sentence, an int array of its words' rows, of shape
-        [n], and their vectors of shape [layers, n, D].
+      occurrences: For each sentence, the row in `sums` of each of its n words
+        that are among `words`, an int array of shape [n], and the hidden states
+        of these words, of shape [layers, n, D].
       sentences: Number of sentences in the block, which is added to the number
         of processed sentences.
     """
@@ -160,8 +161,8 @@ class Store:
     """Restores the per-word sums of hidden states from the file, if it exists.
 
     Args:
-      fresh: Sums for the same words without any sentences, which are returned
-        if the file does not exist.
+      fresh: Sums for the same words to which no sentence has been added yet.
+        They are returned if the file does not exist.
 
     Returns:
       `fresh`, with the sums stored in the file if the file exists.

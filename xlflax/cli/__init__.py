@@ -144,7 +144,7 @@ def parse(name: str, arguments: Sequence[str]) -> Callable[[], int | None]:
 
   Args:
     name: Name of the command.
-    arguments: Arguments that follow the name.
+    arguments: Command-line arguments after the command's name.
 
   Returns:
     A function without arguments that runs the command.

@@ -358,7 +358,8 @@ def check_excludes(
   Args:
     options: Options of the command.
     names: Option names, without dashes.
-    excluded_by: Description of the other option, such as '--dry_run'.
+    excluded_by: Name of the excluding option in the error message, such as
+      '--dry_run'.
     given: Whether the option that excludes the named options is given.
     fix: Hint for the error. If None, the hint is to remove the option.
 

@@ -41,7 +41,7 @@ def check_differs(input_path: str, output: str, *, option: str) -> None:
     option: Name of the option that sets the output, without dashes.
 
   Raises:
-    ConfigError: If both are the same file or directory.
+    ConfigError: If both paths refer to the same file or directory.
   """
   if _absolute(input_path) == _absolute(output):
     raise errors.ConfigError(

@@ -39,7 +39,8 @@ def parse(
   Args:
     name: Name of the command, such as 'train'.
     module: Module of the command.
-    arguments: Arguments that follow the name, without `--gin.NAME=VALUE`.
+    arguments: Command-line arguments after the command's name, without
+      `--gin.NAME=VALUE`.
     gin_bindings: Bindings 'NAME=VALUE' for the command's `GinOptions`.
     command_line: Words of the command line, which are stored in the options'
       field `command_line`.

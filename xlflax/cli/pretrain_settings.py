@@ -85,8 +85,8 @@ def select_settings(
 
   Args:
     corpus: Corpus with the languages to train on.
-    hours: Duration of the training in hours, for which some steps are timed.
-      None if `steps` is given.
+    hours: Duration of the training in hours. Some steps are timed to determine
+      the number of steps that fit into this duration. None if `steps` is given.
     steps: Number of training steps. None if `hours` is given.
     vocabulary_size: Size of the vocabulary. If None, it is selected based on
       the text.

@@ -295,8 +295,8 @@ def check_bindings(configurations: Sequence[Configuration]) -> None:
   one of the command's own options only causes a warning.
 
   Args:
-    configurations: The configurations of a command, from which all objects have
-      been built or were announced by `expect_build`.
+    configurations: Configurations of a command. All of its objects must have
+      been built from these configurations or announced by `expect_build`.
 
   Raises:
     ConfigError: If a binding does not supply a value to any object. The error

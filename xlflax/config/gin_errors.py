@@ -425,7 +425,7 @@ def _members_like(class_name: str, text: str, module: str) -> list[str]:
   Args:
     class_name: Name that the module does not have. If it starts with a capital
       letter, classes are returned.
-    text: Gin's message, which contains the representation of the module.
+    text: Gin's error message, which contains the `repr` of the Python module.
     module: Name of the module in the gin file.
   """
   match = re.search(r"<module '([\w.]+)'", text)

@@ -33,10 +33,10 @@ def open_loader(
     cache_generation: Generation of the cache to read, counted from 1. If None,
       the newest generation is read.
     corpus: Corpus directory or `Corpus`. A cache with tasks from this corpus is
-      rejected if the text has changed since the cache was written. The live
-      loader registers the corpus tasks.
-    task_modules: Names or paths of modules that register SeqIO tasks. The live
-      loader imports them.
+      rejected if the text has changed since the cache was written. Without a
+      cache, the SeqIO tasks of the corpus are registered.
+    task_modules: Names or paths of modules that register SeqIO tasks. They are
+      imported only without a token cache.
     verified: Values of `Loader.signature` for caches whose files have already
       been compared with their checksums and are not read again. If None, no
       files are compared with their checksums.

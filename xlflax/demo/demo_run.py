@@ -27,7 +27,8 @@ def run(settings: demo_pipeline.Settings) -> evaluate.Report:
   """Runs all phases of the demo and reuses the results of earlier calls.
 
   Args:
-    settings: Settings for text and training.
+    settings: Settings of the demo, such as its run directory, languages and gin
+      files.
 
   Returns:
     Retrieval and perplexity results of the untrained and the trained model. The

@@ -29,8 +29,8 @@ class Matrix:
 
   Attributes:
     metric: Metric in the format 'task/metric'.
-    rows: Training languages, R codes.
-    columns: Test languages, C codes.
+    rows: Codes of the R training languages.
+    columns: Codes of the C test languages.
     scores: Mean scores of the selected setting over seeds, of shape [R, C].
       Missing scores are NaN.
   """

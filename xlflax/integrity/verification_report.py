@@ -88,7 +88,7 @@ def verify_item(
   """Verifies an item, such as a file, by calling the function `check`.
 
   Args:
-    item: Name of the item.
+    item: Name of the item under which the result is reported, such as its path.
     check: Function that raises an exception if the item is damaged. If it
       returns a string, the string becomes the finding's details.
     fix: Instruction for a damaged item, unless the error contains one.

@@ -162,7 +162,7 @@ class _TextEncoder:
       **options: Options of `Run.encode`, which the task determines instead.
 
     Raises:
-      ConfigError: If the model requires a language and there is none.
+      ConfigError: If the model requires a language and `languages` is None.
     """
     del options
     language_id = 0

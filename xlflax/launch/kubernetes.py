@@ -77,7 +77,7 @@ class Volume:
     """Parses a volume in the format `SOURCE:NAME:DIR` or `SOURCE:NAME:DIR:ro`.
 
     Raises:
-      ConfigError: If the text has a different format.
+      ConfigError: If the text does not have this format.
     """
     read_only = text.endswith(':ro')
     source, *name_and_path = text.removesuffix(':ro').split(':')
@@ -120,7 +120,7 @@ class Toleration:
     """Parses a toleration in the format `KEY[=VALUE][:EFFECT]`.
 
     Raises:
-      ConfigError: If the text has a different format.
+      ConfigError: If the text does not have this format.
     """
     taint, _, effect = text.partition(':')
     key, sign, value = taint.partition('=')
@@ -152,7 +152,7 @@ class SecretVariable:
     """Parses `VARIABLE=SECRET:KEY`.
 
     Raises:
-      ConfigError: If the text has a different format.
+      ConfigError: If the text does not have this format.
     """
     variable, _, reference = text.partition('=')
     secret, _, key = reference.partition(':')

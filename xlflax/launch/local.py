@@ -118,7 +118,8 @@ class _SupervisedJob(job_base.Job):
       gpus: Names of this node's GPUs.
 
     Raises:
-      ConfigError: If the GPUs cannot be shared equally.
+      ConfigError: If the number of GPUs is not a multiple of the number of
+        processes on the node.
     """
     if self.cpu_devices is None and gpus:
       if len(gpus) % self.nproc_per_node:

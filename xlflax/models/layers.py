@@ -289,8 +289,8 @@ class EncoderLayer(nn.Module):
       rotation: Rotary angles of queries and keys, or the relative embeddings of
         disentangled attention. If None, neither rotations nor relative
         embeddings are used.
-      is_first: Whether to skip the norm before the self-attention. If None, the
-        norm is applied.
+      is_first: Whether this is the first layer of a model whose first layer
+        skips the norm before the self-attention. If None, the norm is applied.
 
     Returns:
       Hidden states of shape [B, T, H].

@@ -122,7 +122,8 @@ def check_class_names(
     objective: Name of the objective, for error messages.
 
   Raises:
-    ConfigError: If the class names or their order differ.
+    ConfigError: If the dataset's class names or their order differ from those
+      of the objective.
   """
   featurizer = getattr(dataset, 'featurizer', None)
   # `TranslationPairFeaturizer` wraps the featurizer that has the class names.

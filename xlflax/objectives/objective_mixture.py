@@ -128,7 +128,7 @@ class ObjectiveMixture:
     schedule: Sequence of steps that ALTERNATE repeats. Each element is the
       index of an entry, or a tuple of indices. `(0, 0, 1)` trains entry 0 twice
       and then entry 1. `((0, 1), 2)` trains entries 0 and 1 together and then
-      entry 2. If None, the entries take turns.
+      entry 2. If None, each step trains one entry, in the order of `entries`.
     seed: Random seed for SAMPLE.
   """
 

@@ -60,9 +60,11 @@ class Operation:
     name: Name of the JAX primitive or of the Pallas kernel.
     part: Part of the model, such as 'MLP'.
     phase: Phase of the step: 'forward', 'backward' or 'update'.
-    flops: Number of floating-point operations in one execution.
-    bytes: Number of bytes that one execution reads and writes.
-    count: Number of executions in a step.
+    flops: Number of floating-point operations each time the operation is
+      executed.
+    bytes: Number of bytes that the operation reads and writes each time it is
+      executed.
+    count: Number of times that the operation is executed in a step.
     rate: Speed of the matmul relative to a bfloat16 matmul.
     misaligned: Descriptions of the arrays whose contiguous dimension is not a
       multiple of 16 bytes.
@@ -112,10 +114,10 @@ def count_costs(
 
   Args:
     jaxpr: Traced step.
-    has_bias_epilogues: Whether matmuls add a bias to their result without
-      another kernel.
+    has_bias_epilogues: Whether matmuls add a bias to their result in the same
+      kernel.
     has_accumulation: Whether matmuls that compute gradients add another
-      gradient to their result without another kernel.
+      gradient to their result in the same kernel.
   """
   counter = _Counter(has_bias_epilogues, has_accumulation)
   arguments = [counter.new_argument(_size(v.aval)) for v in jaxpr.invars]

@@ -33,7 +33,8 @@ class Step:
     objectives: Names of the objectives that the step trains.
     costs: Operations in the step with their FLOPs and memory traffic, summed
       over all devices.
-    collectives: Number of executions of each collective on one device.
+    collectives: Number of times that the step executes each collective on one
+      device.
     batch: Size in bytes of a device's shard of the batches.
     memory: Bytes on one device by type of array, excluding the train state and
       the batch.

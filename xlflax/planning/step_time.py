@@ -136,7 +136,7 @@ def estimate_time(
     costs: Operations in the step with their FLOPs and memory traffic, summed
       over all devices.
     machine: Target machine, whose accelerator is known.
-    counts: Number of executions of each collective on one device.
+    counts: Number of times that a step executes each collective on one device.
     update_fraction: Fraction of the optimizer state that each device stores.
   """
   accelerator = machine.accelerator

@@ -177,7 +177,7 @@ def select_prompt(encoding: SentenceEmbedding, name: str | None) -> str:
   """Returns a prompt's text, or the default prompt's text if `name` is None.
 
   Raises:
-    ConfigError: If the run has no such prompt.
+    ConfigError: If the run does not have a prompt with this name.
   """
   accepted_names = tuple(
     dict.fromkeys((*encoding.prompts, 'query', 'document'))

@@ -92,7 +92,8 @@ def attention_weights(
   Args:
     eval_model: Model with its parameters and its vocabulary.
     texts: One or two texts, which form a single sequence.
-    language_ids: Index of each text's language in the vocabulary's list.
+    language_ids: Index of each text's language in the vocabulary's list of
+      languages.
     template: Special tokens around two texts.
 
   Raises:

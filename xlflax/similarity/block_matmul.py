@@ -77,7 +77,8 @@ def iterate_inner_products(
   Args:
     first: Matrix of shape [N, D].
     second: Matrix of shape [M, D].
-    blocks: Size of the blocks.
+    blocks: Number of rows of `first` and of `second` from which each block is
+      computed.
 
   Yields:
     Index of the first row, index of the first column, and the read-only float32

@@ -65,7 +65,7 @@ def check_axes(array: np.ndarray, name: str, axes: str) -> np.ndarray:
       words' accepts any leading axes.
 
   Raises:
-    AnalysisError: If the array has a different number of axes.
+    AnalysisError: If the array does not have the expected number of axes.
   """
   array = np.asarray(array)
   names = axes.removeprefix('..., ').split(', ')

@@ -15,8 +15,8 @@ def load_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
   Raises:
     OSError: If the file cannot be read.
-    ValueError: If the file has a different format, is compressed, or is
-      truncated.
+    ValueError: If the file was not written by `numpy.savez`, is compressed, or
+      is truncated.
   """
   try:
     with zipfile.ZipFile(path) as archive:

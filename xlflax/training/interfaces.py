@@ -36,5 +36,6 @@ class Evaluation(Protocol):
       metric: Name of the metric, such as 'task/metric'.
 
     Raises:
-      ConfigError: If it is unknown whether higher values are better.
+      ConfigError: If it is not defined whether higher values of the metric are
+        better.
     """

@@ -19,7 +19,7 @@ class Sums:
   """Sums of metrics over steps, stored on the host in float64.
 
   Attributes:
-    steps: Number of accumulated steps.
+    steps: Number of steps whose outputs have been added to the sums.
     skipped: Number of steps that were skipped because they were not finite.
     spikes: Number of steps that were skipped because their loss spiked.
     streak: Number of consecutive skipped steps up to the last step, including
@@ -27,7 +27,7 @@ class Sums:
     unsound: Number of steps after which a parameter was not finite.
     loss: Mean loss of the steps that were not skipped.
     grad_norm: Mean gradient norm of the steps that were not skipped.
-    tokens: Number of tokens in the accumulated steps.
+    tokens: Number of tokens in these steps.
     metrics: Pairs (total, weight) of arrays for each metric by name.
   """
 

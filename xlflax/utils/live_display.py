@@ -88,7 +88,8 @@ class Line:
     Args:
       text: The new text of the line.
       done: The current count, or None to keep the previous count.
-      total: The count at which the bar is full, or None to keep it.
+      total: The count at which the bar is full, or None to keep the previous
+        total.
     """
     if self._task is not None and self.is_open:
       _live_region().update(

@@ -36,8 +36,8 @@ def wait_at_exit(part: Callable[[], None]) -> None:
   The function is called before the process exits.
 
   Args:
-    part: Function that waits until all processes of the job have finished, and
-      that signals do not interrupt.
+    part: Function that waits until all processes of the job have finished.
+      Signals must not interrupt it.
   """
   _waiters.append(part)
   atexit.register(_wait_for_processes)

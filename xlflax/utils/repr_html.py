@@ -10,7 +10,8 @@ def html_table(title: str, rows: Mapping[str, Any]) -> str:
 
   Args:
     title: The title of the table.
-    rows: Mapping from names to values, one per row.
+    rows: Mapping from names to values. Each name and its value form one row of
+      the table.
   """
   cells = ''.join(
     f'<tr><th>{html.escape(name)}</th><td>{html.escape(str(value))}</td></tr>'

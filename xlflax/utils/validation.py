@@ -632,7 +632,7 @@ def _invalid_value(
     hint: The type annotation of the value.
     name: The name of the field, argument or option.
     where: The location of the value. If None, `name`.
-    suffix: Text that follows the location.
+    suffix: Text that is appended to the location in the error.
   """
   resolved = [(*_resolve(loc, value), message) for loc, message in details]
   path, invalid, _ = max(resolved, key=lambda item: len(item[0]))

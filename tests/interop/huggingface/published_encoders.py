@@ -30,9 +30,10 @@ class Style(typing.NamedTuple):
 
   Attributes:
     pooling: 'cls' or 'mean'.
-    dense: output size of a Tanh layer; None: there is none.
-    prompts: name -> text.
-    default_prompt: the name of the prompt of other texts.
+    dense: Number of outputs of the dense layer with a Tanh activation. If None,
+      the model has no dense layer.
+    prompts: Mapping from the names of the prompts to their texts.
+    default_prompt: Name of the prompt that is used if no prompt is selected.
   """
 
   pooling: str

@@ -23,10 +23,11 @@ class Job:
   """Processes that run `job_worker`.
 
   Args:
-    directory: Directory for their outputs.
+    directory: Directory for the output and result files of the processes.
     processes: Arguments of each process, in addition to the coordinator's
       address.
-    environment: Further environment variables.
+    environment: Environment variables that are set in addition to the current
+      ones.
   """
 
   def __init__(self, directory: pathlib.Path, processes, **environment: str):

@@ -212,7 +212,8 @@ def parse_named_files(items: Sequence[str], option: str) -> dict[str, str]:
     option: Name of the option, for error messages.
 
   Raises:
-    ConfigError: If a value has a different format, or a name is repeated.
+    ConfigError: If a value does not have the form NAME=FILE, or a name is
+      repeated.
   """
   files: dict[str, str] = {}
   for item in items:

@@ -86,8 +86,8 @@ def make_index(
     starts_document: Function that returns whether each example starts a
       document, bool [examples]. It is called only for
       ExampleLayout.INTERLEAVED.
-    dataset: Dataset configuration whose layout supports the number of items in
-      `sides`.
+    dataset: Dataset configuration. Its layout must be suitable for the number
+      of languages in `sides`.
   """
   if dataset.layout is dataset_config.ExampleLayout.BLOCKS:
     return _Blocks(sides[0], dataset)

@@ -214,7 +214,7 @@ def select_partition(
   """Returns the shard ranges (units) to write for one partition of a cache.
 
   Args:
-    jobs: Jobs of all tasks.
+    jobs: Write jobs of all tasks in the cache.
     partition: Pair (i, n) for partition i of n partitions, where i is counted
       from 0.
   """

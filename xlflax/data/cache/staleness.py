@@ -36,7 +36,7 @@ def check_changes(
   """Checks that the cached text is unchanged or that its change is permitted.
 
   Args:
-    jobs: Write jobs of the tasks, planned for their current text.
+    jobs: Jobs that write the current text of the tasks to the cache.
     members: Names of the tasks that each mixture and split now contains.
     header: Content of the cache's `cache.json` file.
     changed: Whether to replace, extend or reject tasks whose text has changed.

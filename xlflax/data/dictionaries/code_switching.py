@@ -45,7 +45,7 @@ class Switched(NamedTuple):
 
   Attributes:
     lines: Code-switched lines, in the order of the input.
-    words: Number of words before code-switching.
+    words: Number of words in the lines before code-switching.
     candidates: Number of words and phrases with a dictionary entry.
     changed: Number of words that were replaced by translations.
   """

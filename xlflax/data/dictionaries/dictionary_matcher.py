@@ -58,10 +58,11 @@ class DictionaryMatch(NamedTuple):
       [units].
     cases: Letter case (`Case`) to apply to each unit's translation, int64
       [units].
-    lines: Index of the line that contains each word, int64 [all words]. A line
-      border belongs to the line that it ends.
+    lines: Index of the line that contains each word, int64 [all words]. The
+      separator between two lines counts as a word of the line that it ends.
     places: Position of each word in its line, int64 [all words].
-    num_words: Number of words in the text, excluding line borders.
+    num_words: Number of words in the text, without the separators between
+      lines.
   """
 
   words: np.ndarray

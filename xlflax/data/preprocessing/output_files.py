@@ -112,7 +112,9 @@ def write_output(
     code_switching: Code-switching settings of the workers.
     dropped: Sorted indices of the lines to drop, by reason. Only lines with
       text are counted, from 0.
-    report: Function that is called while the file is read.
+    report: Function that is called repeatedly while the file is read, with the
+      number of the last line that was read and the number of bytes read since
+      the previous call.
 
   Returns:
     Statistics of the written file.

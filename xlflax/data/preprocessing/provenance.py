@@ -277,7 +277,7 @@ class Record:
 
     Args:
       dictionary_paths: Paths of the dictionaries.
-      remove_others: Whether to delete all other dictionaries in the record.
+      remove_others: Whether to delete the records of all other dictionaries.
     """
     names = {
       path.relative_to(self.output).as_posix() for path in dictionary_paths

@@ -89,7 +89,7 @@ def replay_rates(
   Args:
     rates: Rates that sum to 1, [tasks].
     is_new: True for each task with text in a new language, bool [tasks].
-    fraction: Total rate of the other tasks.
+    fraction: Sum of the rates of the old tasks in the result.
 
   Returns:
     The rates, which sum to 1, float64 [tasks].
@@ -390,7 +390,7 @@ class TaskSchedule:
     """Shuffles the order in which tasks are drawn in a block of steps.
 
     Args:
-      block: Index of the block.
+      block: Index of the block of steps.
       counts: Number of draws for each task, int64 [tasks].
       used: Number of draws for each task in earlier blocks, int64 [tasks].
 

@@ -162,8 +162,8 @@ def _open_record(output: pathlib.Path) -> dict[str, Any]:
   """Returns the record of an earlier call, or an empty one.
 
   Raises:
-    CorpusError: If the directory contains files without a record of this
-      module.
+    CorpusError: If the directory contains files, but no record of an earlier
+      export.
   """
   path = output / RECORD_FILE
   if path.exists():

@@ -189,7 +189,7 @@ def aggregate_scores(
 
   Args:
     sums: Sums of each of the K statistics over the examples, of shape [..., K].
-    size: Number of examples in each sum.
+    size: Number of examples over which each of the sums was computed.
     aggregate: Function that computes a score from the sums of the K statistics.
 
   Returns:

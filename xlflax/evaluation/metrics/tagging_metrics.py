@@ -90,7 +90,8 @@ def entity_scores(gold: Tags, predicted: Tags) -> EntityScores:
     predicted: Predicted tags for the same words as `gold`.
 
   Raises:
-    CorpusError: If lengths differ, or if a tag has an unsupported format.
+    CorpusError: If the numbers of sentences or of tags in a sentence differ
+      between `gold` and `predicted`, or if a tag has an unsupported format.
   """
   _check_lengths(gold, predicted)
   for number, tags in enumerate((*gold, *predicted)):

@@ -102,9 +102,9 @@ class ScoreTable:
       are left out.
     notes: Remarks on how the scores were computed.
     cost: Cost of obtaining the scores. None if it is unknown.
-    expected: Expected number of languages for each task on which the model
-      should have been scored. For tasks that are not listed, a score is
-      expected in every language in which any model has a score.
+    expected: Mapping from each task to the number of languages in which the
+      model should have a score. For a task that is not in the mapping, a score
+      is expected in every language in which any model has a score.
     run: Identifier of the model's run, which distinguishes it from other runs
       with the same name, or ''.
   """

@@ -170,7 +170,8 @@ class Reranking(head_task.HeadOnTexts):
     """Returns the document ids of the first stage by query id.
 
     Raises:
-      ConfigError: If neither the task nor the source has a first stage.
+      ConfigError: If `first_stage` is not set and the data set contains no
+        ranking of the documents.
     """
     if self.first_stage is not None:
       folder = bucket_staging.stage_input(self.first_stage)

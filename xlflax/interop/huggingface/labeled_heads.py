@@ -146,7 +146,7 @@ def is_trained_scorer(run: saved_run.SavedRun, objective: Any) -> bool:
   because the options and the tokenizer of such a model remain unchanged.
 
   Args:
-    run: Run with the head.
+    run: Run whose head is checked.
     objective: Objective that trained the head, or None if it was not recorded.
   """
   return isinstance(objective, sequence_regression.SequenceRegression) and bool(
@@ -164,7 +164,7 @@ def cross_encoder_options(
   run instead.
 
   Args:
-    run: Run with the head.
+    run: Run whose model is exported.
     objective: Objective that trained the head, or None if it was not recorded.
   """
   if not is_trained_scorer(run, objective):

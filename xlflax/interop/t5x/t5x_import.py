@@ -113,7 +113,7 @@ def check_t5x_import(
 
 
 def _configure_model(model, vocabulary, checkpoint):
-  """Returns an xlflax model with the sizes of the vocabulary.
+  """Returns an xlflax model configured with the sizes of the vocabulary.
 
   Raises:
     ConfigError: If no model was passed for an xlflax checkpoint.

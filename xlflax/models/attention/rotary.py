@@ -31,7 +31,8 @@ def rotary_angles(
     positions: Positions p, int32 of shape [B or 1, T].
     dim: Width D of a head. It must be even.
     theta: Base theta of the rotation periods.
-    factor: Factor by which all periods are multiplied (Chen et al. 2023).
+    factor: Factor by which the periods of all rotation angles are multiplied
+      (Chen et al. 2023).
   """
   frequencies = theta ** (-np.arange(0, dim, 2, dtype=np.float32) / dim)
   frequencies /= factor

@@ -133,8 +133,8 @@ class _Sharding(NamedTuple):
   """Sharding of a sum over rows.
 
   Attributes:
-    lhs: Partition spec of the left factor.
-    rhs: Partition spec of the right factor.
+    lhs: Partition spec of the left operand of the matmul.
+    rhs: Partition spec of the right operand of the matmul.
     result: Partition spec of the result of the contraction.
     width: Mesh axes that shard the model width ('embed') of the result.
     num_chunks: Number of shards along the width axis.

@@ -280,7 +280,7 @@ def _insert_sentinels(
       the original text, the token that follows the first s sentinels of the
       result. The shape is [B, K] or [B, K + 1], with index s.
     total: Number of tokens and sentinels in the result, [B].
-    length: Length of the result.
+    length: Length of each sequence in the result, including padding.
     vocabulary: Vocabulary specification with the ids of padding and </s>.
 
   Returns:

@@ -116,7 +116,8 @@ class TextInfilling(SequenceToSequence):
     mask_ratio: Fraction of the words to mask in each text.
     poisson_lambda: Mean number of words in a masked span.
     permute_sentences: Whether to permute the sentences of each text.
-    source_symbols: Format of the special symbols in the encoder's input.
+    source_symbols: Special symbols that surround the text in the encoder's
+      input.
   """
 
   ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.SINGLE

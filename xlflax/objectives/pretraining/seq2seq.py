@@ -48,7 +48,8 @@ class SequenceToSequence(objective_base.Objective):
     label_smoothing: Label smoothing e in [0, 1) (see
       `teacher_forcing.score_labels`).
     decoder_start: Type of the decoder's first input token.
-    source_symbols: Format of the special symbols in the encoder's input.
+    source_symbols: Special symbols that surround the text in the encoder's
+      input.
     chunk_size: Number of vocabulary rows to score at a time. If None, all rows
       are scored at once.
     name: Name of the objective, which prefixes its metrics.
@@ -158,7 +159,7 @@ def with_symbols(rows, symbols: SourceSymbols, vocabulary):
 
   Args:
     rows: Sequences of shape [B, T].
-    symbols: Format of the special symbols in the result.
+    symbols: Special symbols to which the sequences are converted.
     vocabulary: Special ids and language symbols.
 
   Raises:

@@ -180,7 +180,8 @@ def check_fit(checkpoint: pathlib.Path, state: train_state.TrainState) -> None:
     state: Abstract train state of the run.
 
   Raises:
-    CheckpointError: If the shapes differ.
+    CheckpointError: If shapes in the checkpoint differ from those in the train
+      state.
   """
   check_shapes(checkpoint, state.params)
   problems = _shape_differences(checkpoint, make_train_item(state), 'train')
@@ -207,7 +208,8 @@ def check_shapes(checkpoint: pathlib.Path, abstract_params) -> None:
     abstract_params: Abstract parameters of the model.
 
   Raises:
-    CheckpointError: If parameters differ. The message lists their differences.
+    CheckpointError: If the names or shapes of parameters differ between the
+      checkpoint and the model. The message lists the differences.
   """
   problems = _shape_differences(checkpoint, abstract_params, 'params')
   if problems:

@@ -52,10 +52,11 @@ class CheckpointOptions:
       better. If None, the task determines it.
     enable_async_checkpointing: Whether to write checkpoints in the background
       while training proceeds.
-    save_concurrent_gb: Maximum amount of parameters that are written at the
-      same time, in units of 10^9 bytes (at least the largest parameter). It
-      saves memory, also because it disables compression, whose buffers are as
-      large as the parameters. If None, all parameters are written at once.
+    save_concurrent_gb: Maximum total size of the parameters that are written at
+      the same time, in units of 10^9 bytes. It must be at least the size of the
+      largest parameter. A limit saves memory, also because parameters are then
+      not compressed. The buffers for compression are as large as the
+      parameters. If None, all parameters are written at once.
   """
 
   save_interval_steps: validation.PositiveInt = 1000

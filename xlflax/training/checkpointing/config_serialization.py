@@ -162,8 +162,10 @@ def config_difference(old: Any, new: Any) -> list[str]:
   are compared by their spelling if only one description contains their content.
 
   Args:
-    old: Older description, as returned by `to_json_config`.
-    new: Newer description, as returned by `to_json_config`.
+    old: Description of the older run's settings, as returned by
+      `to_json_config`.
+    new: Description of the newer run's settings, as returned by
+      `to_json_config`.
   """
   old, new = _keep_common_contents(old, new), _keep_common_contents(new, old)
   old_identity = identity_of_description(old)

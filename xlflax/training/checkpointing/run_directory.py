@@ -449,7 +449,8 @@ def check_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
     model_dir: Model directory of the run.
 
   Raises:
-    RunDirectoryError: If any file differs.
+    RunDirectoryError: If a file of the copy is missing from `source` or has
+      different content.
   """
   copy = model_dir / VOCABULARY
   for path in paths.list_directory(copy):

@@ -75,8 +75,8 @@ class Accelerator:
     cores: Number of TensorCores per TPU device.
     clock: Clock rate in GHz, or 0 if unknown.
     topology: XLA's name for slices of this TPU type, such as 'v5p'.
-    dimensions: Number of dimensions in which slices of this TPU type are
-      arranged.
+    dimensions: Number of dimensions of the grid in which the chips of a slice
+      of this TPU type are arranged.
     halves: Number of JAX devices per TPU chip.
   """
 

@@ -57,7 +57,8 @@ def parse_topology(text: str) -> DeviceTopology:
       has nodes of four devices. Upper and lower case are equivalent.
 
   Raises:
-    ConfigError: If the text is invalid, or the nodes are not full.
+    ConfigError: If the text is not a valid topology, or if the number of
+      devices is not a multiple of the number of devices per node.
   """
   match = re.fullmatch(
     r'(?:(cpu)|(gpu|tpu):([\w.-]+)):(\w+)(?:/(\w+))?', text.strip(), re.I

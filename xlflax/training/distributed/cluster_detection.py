@@ -98,7 +98,8 @@ def detect_job(
     coordinator_address: 'host:port' of process 0 from a flag, or None.
     num_processes: Number of processes from a flag, or None.
     process_id: Number of this process from a flag, or None.
-    cluster: Scheduler or cloud environment from which missing values are read.
+    cluster: Scheduler or cloud environment that provides the values that are
+      not set by flags or environment variables.
     initialization_timeout: Time to wait for the host name of process 0, in
       seconds.
 

@@ -49,7 +49,8 @@ def initialize_distributed(
       is detected, like the next two arguments (see `cluster`).
     num_processes: Number of processes in the job.
     process_id: Index of this process, starting at 0.
-    cluster: Scheduler or cloud environment from which missing values are read.
+    cluster: Scheduler or cloud environment that provides the values that are
+      not set by flags or environment variables.
     configuration: Text that must be equal in all processes, such as the
       configuration.
     initialization_timeout: Time to wait for the other processes, in seconds.

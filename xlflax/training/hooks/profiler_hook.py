@@ -28,7 +28,7 @@ class Steps:
     """Parses a range 'FIRST:LAST'. Returns None if the text is None.
 
     Raises:
-      ConfigError: If the text has a different format.
+      ConfigError: If the text is not a valid range.
     """
     if text is None:
       return None

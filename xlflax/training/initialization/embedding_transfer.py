@@ -36,7 +36,8 @@ class MatchedRows:
 
   Args:
     target: Vocabulary of this run.
-    source: Vocabulary of the other run.
+    source: Vocabulary of the other run, whose embeddings are transferred to
+      this run.
     matching: Matching of the two vocabularies.
     source_dir: Model directory of the other run, which the report names.
     norms: Method of scaling the transferred embeddings.

@@ -91,7 +91,8 @@ class InitFromCheckpoint:
 
     Args:
       source_name: Name of the parameter in the checkpoint.
-      used_names: Names of all parameters in the checkpoint that are used.
+      used_names: Names of all parameters of the checkpoint that initialize a
+        parameter of the model.
     """
     return (
       source_name.startswith('model/')
@@ -285,8 +286,8 @@ def check_successor(
     model_dir: Model directory of the run that trains first.
 
   Raises:
-    CheckpointError: If parameters would be missing or unused, or shapes or
-      optimizers differ.
+    CheckpointError: If a parameter would be missing or unused, or if the shapes
+      of parameters or the optimizers of the two runs differ.
   """
   saved = param_tree.param_shapes(before.params)
   for source in as_init_list(init):

@@ -23,7 +23,8 @@ def read_optimizer_state(checkpoint: pathlib.Path, fresh: Any, factory) -> Any:
     factory: Factory that provides the shardings.
 
   Raises:
-    CheckpointError: If the optimizers differ, or if a value is not finite.
+    CheckpointError: If the checkpoint's optimizer differs from this run's
+      optimizer, or if a saved value is not finite.
   """
   checkpoint_reader.verify_checkpoint(checkpoint, 'train')
   saved = checkpoint_reader.saved_shapes(checkpoint, 'train')

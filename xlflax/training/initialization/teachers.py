@@ -154,8 +154,9 @@ def reorder_embeddings(
     scored: Boolean array of shape [R], True for the rows (tokens) to which the
       softmax assigns a probability.
     unknown: Row of the old table that is used where `source_ids` is -1.
-    temperature: Temperature of the softmax. Several new tokens that have the
-      same old row share its probability equally at this temperature.
+    temperature: Temperature of the softmax over the tokens. At this
+      temperature, new tokens that copy the same row of the old table receive
+      equal parts of the old token's probability.
   """
   counts = np.bincount(source_ids[scored], minlength=1)
   row_ids = np.where(source_ids >= 0, source_ids, unknown)

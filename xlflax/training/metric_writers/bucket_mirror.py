@@ -16,7 +16,7 @@ class Mirror:
   Args:
     source: Local directory whose files are copied.
     target: Directory in a bucket to which files are copied.
-    every: Time between copies in seconds.
+    every: Interval in seconds at which the files are copied.
   """
 
   def __init__(

@@ -35,7 +35,7 @@ class Window(NamedTuple):
   Attributes:
     row: Sequence of question and window, without the labels `start_positions`
       and `end_positions`.
-    offset: Index in the sequence of the window's first context token.
+    offset: Index of the window's first context token in the sequence.
     first: Index of the window's first token among all tokens of the context.
     spans: Tokens of the entire context with their character spans.
   """

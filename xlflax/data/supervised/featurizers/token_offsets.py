@@ -144,7 +144,7 @@ def _find_known(
     surface: Concatenated text of the known tokens, which are in the vocabulary.
     position: Index of the first character that is not aligned yet.
     num_unknown: Number of unknown tokens directly before the known tokens.
-    is_last: Whether no tokens follow the known tokens.
+    is_last: Whether the known tokens are the last tokens of the text.
 
   Returns:
     The index of the first character of the known tokens, or None.
@@ -181,9 +181,11 @@ def _char_spans(bounds, starts, ends, length: int) -> Spans:
 
   Args:
     bounds: T + 1 byte offsets at which tokens start and end.
-    starts: Index of the first character of each byte.
-    ends: Index after the last character of each byte.
-    length: Number of characters in the text.
+    starts: For each byte of the normalized text, the index of the first
+      original character from which the byte was computed.
+    ends: For each byte of the normalized text, the index after the last
+      original character from which the byte was computed.
+    length: Number of characters in the original text.
   """
   char_starts = np.append(starts, length)
   bounds = np.asarray(bounds)

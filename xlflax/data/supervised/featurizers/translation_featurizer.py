@@ -86,7 +86,7 @@ class TranslationPairFeaturizer(Featurizer):
       examples: N labeled examples.
       sequences: List of sequences for each example.
       vocabulary: Vocabulary that encodes the texts.
-      length: Maximum number of tokens in a counterpart's sequence.
+      length: Maximum number of tokens in the sequence of a translation.
     """
     paired_sequences = self.featurizer.texts(
       self.counterparts_of(examples), vocabulary, length=length

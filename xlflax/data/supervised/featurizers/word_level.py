@@ -22,8 +22,8 @@ class WordRow(NamedTuple):
 
   Attributes:
     row: Sequence with special tokens, as returned by `featurizer.text_row`.
-    first: Index in the sentence of the sequence's first word.
-    starts: Index in the sequence of the first token of each of its w words,
+    first: Index of the sequence's first word in the sentence.
+    starts: Position in the sequence of the first token of each of the w words,
       int32 of shape [w].
     lengths: Number of tokens in each of the w words, int32 of shape [w].
   """

@@ -128,7 +128,8 @@ def _read_numbered_lines(path) -> dict[int, tuple[int, str]] | None:
     the file has no sentence numbers.
 
   Raises:
-    CorpusError: If a later line has no number, or if a number is repeated.
+    CorpusError: If a line after the first one has no number, or if a number is
+      repeated.
   """
   lines: dict[int, tuple[int, str]] = {}
   for number, text in file_reading.read_lines(path):
@@ -164,7 +165,7 @@ def _read_naacl_links(path) -> dict[int, tuple[int, str]] | None:
     by sentence number. None if the first line has another format.
 
   Raises:
-    CorpusError: If a later line has another format.
+    CorpusError: If a line after the first one has a different format.
   """
   links: dict[int, tuple[int, str]] = {}
   for number, text in file_reading.read_lines(path):

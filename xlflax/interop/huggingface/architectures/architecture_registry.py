@@ -104,10 +104,11 @@ class Architecture:
     linear_head: Whether models without a head transform are exported with an
       identity transform. See the module `linear_head`.
     config_class: Class of the xlflax model configuration.
-    read: Function that converts the options and the task to the arguments of
-      `config_class`.
-    write: Function that converts a configuration to the options and a list of
-      the settings that the options cannot express.
+    read: Function that converts the options in `config.json` and the task to
+      the arguments of `config_class`.
+    write: Function that converts a model configuration to the options in
+      `config.json`, and to a list of the settings that these options cannot
+      express.
   """
 
   model_type: str
