@@ -2,9 +2,8 @@
 
 The tasks are `<corpus>.<language>`, such as `fineweb2.sw`, and the mixture
 `<corpus>` contains all tasks of a corpus. The language codes are those of
-`LANGUAGE_CODES` or of `language_codes.normalize_code`, so that the same
-language has the same code in all corpora: `fineweb2.zh`, `hplt3.zh` and
-`madlad400.zh`. `web_corpora.csv` lists the publishers' codes.
+`language_codes.normalize_code`, so that the same language has the same code in
+all corpora: `fineweb2.zh`, `hplt3.zh` and `madlad400.zh`. `web_corpora.csv` lists the publishers' codes.
 
 If the environment variable XLFLAX_WEB_CORPORA_DIR is set, the tasks read files
 from `$XLFLAX_WEB_CORPORA_DIR/<corpus>`, in the publisher's directory layout.
@@ -40,17 +39,6 @@ from xlflax.utils import errors
 
 DIRECTORY_VARIABLE = 'XLFLAX_WEB_CORPORA_DIR'
 TABLE = 'web_corpora.csv'
-# Publishers' codes that are not language codes, or that denote a script by a
-# word. Qaag is the script code of text in the Zawgyi encoding (CLDR).
-LANGUAGE_CODES = {
-  'bn_rom': 'bn_Latn',
-  'hi_rom': 'hi_Latn',
-  'my_zaw': 'my_Qaag',
-  'ns': 'nso',
-  'ta_rom': 'ta_Latn',
-  'te_rom': 'te_Latn',
-  'ur_rom': 'ur_Latn',
-}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -253,7 +241,7 @@ def language_code(code: str) -> str:
   Args:
     code: Publisher's code, such as `swh_Latn`, `swh-Latn`, `sw` or `hi_rom`.
   """
-  return language_codes.normalize_code(LANGUAGE_CODES.get(code, code))
+  return language_codes.normalize_code(code)
 
 
 @functools.cache

@@ -46,6 +46,16 @@ def test_match_finds_the_same_language(code, languages, expected):
     (('en_XX', 'eng', 'en-US', 'en_GB.UTF-8', 'eng_Latn'), 'en', 'Latn'),
     (('tl', 'fil', 'tgl_Latn'), 'tl', 'Latn'),
     (('he', 'iw', 'heb_Hebr'), 'he', 'Hebr'),
+    (('hi_rom', 'hi-Latn', 'hin_Latn'), 'hi', 'Latn'),
+    (('my_zaw', 'my_Qaag'), 'my', 'Qaag'),
+    (('ns', 'ns_ZA', 'nso', 'nso_Latn'), 'nso', 'Latn'),
+    (('zh_classical', 'zh-classical', 'lzh'), 'lzh', 'Hans'),
+    (('zh_min_nan', 'zh-min-nan', 'nan_Latn'), 'nan', 'Latn'),
+    (('zh_yue', 'yue', 'yue_Hant'), 'yue', 'Hant'),
+    (('be-x-old', 'be_tarask', 'be'), 'be', 'Cyrl'),
+    (('fiu-vro', 'vro'), 'vro', 'Latn'),
+    (('bat_smg', 'sgs'), 'sgs', 'Latn'),
+    (('cb_IQ', 'ckb', 'ckb_Arab'), 'ckb', 'Arab'),
   ],
 )
 def test_spellings_of_one_language(spellings, language, script):
@@ -179,6 +189,10 @@ def test_an_unknown_language_gets_id_0_and_one_note(vocabulary):
     ('zh_TW', 'zh_Hant_TW'),
     ('oci_Latn_aran1260', 'oc_aran1260'),
     ('sr@latin', 'sr_Latn'),
+    ('hi_rom', 'hi_Latn'),
+    ('zh_classical', 'lzh'),
+    ('be_x_old', 'be_tarask'),
+    ('simple', 'en'),
     ('xx1', 'xx1'),
   ],
 )

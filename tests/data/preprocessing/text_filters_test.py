@@ -91,6 +91,9 @@ def test_lines_without_letters(text):
     ('ug', {'Arab', 'Latn', 'Cyrl'}),
     ('tk', {'Latn', 'Cyrl', 'Arab'}),
     ('hi', {'Deva'}),
+    ('my_zaw', {'Mymr'}),
+    ('ur_Aran', {'Arab'}),
+    ('hi_rom', {'Latn'}),
   ],
 )
 def test_scripts_of_languages(language, scripts):

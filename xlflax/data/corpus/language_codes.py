@@ -3,7 +3,7 @@
 Corpora, benchmarks and vocabularies spell the same language differently: `zh`,
 `zho`, `cmn`, `zh_CN`, `zho_Hans`, `zh-Hans-CN`. `parse_language_code` parses
 ISO 639-1 and 639-3 codes, BCP 47 tags with hyphens or underscores, and the
-spellings of FLORES, XTREME, mBART and gettext. All code that depends on a
+spellings of FLORES, XTREME, mBART, CC-100, Wikipedia and gettext. All code that depends on a
 text's language uses the `LanguageCode` returned by this function.
 
 The underlying tables are those of CLDR and the IANA registry, as provided by
@@ -35,6 +35,7 @@ SCRIPTS_WITHOUT_SPACES = frozenset(
     'Lana',
     'Laoo',
     'Mymr',
+    'Qaag',
     'Talu',
     'Thai',
     'Tibt',
@@ -97,6 +98,34 @@ TEXT_WITHOUT_SPACES = re.compile(
 )
 # Map from CLDR's canonical code to the code that corpora and models use.
 _PREFERRED = {'fil': 'tl'}
+# Map from publishers' codes that are not BCP 47 tags to such tags.
+_PUBLISHER_CODES = {
+  # CC-100. Qaag is CLDR's code for text in the Zawgyi encoding.
+  'bn_rom': 'bn-Latn',
+  'hi_rom': 'hi-Latn',
+  'my_zaw': 'my-Qaag',
+  'ns': 'nso',
+  'ta_rom': 'ta-Latn',
+  'te_rom': 'te-Latn',
+  'ur_rom': 'ur-Latn',
+  # Editions of Wikipedia.
+  'bat_smg': 'sgs',
+  'be_x_old': 'be-tarask',
+  'cbk_zam': 'cbk',
+  'fiu_vro': 'vro',
+  'roa_rup': 'rup',
+  'simple': 'en',
+  'zh_classical': 'lzh',
+  'zh_min_nan': 'nan-Latn',
+  'zh_yue': 'yue',
+  # Locales of CCAligned.
+  'cb_iq': 'ckb-IQ',
+  'cx_ph': 'ceb-PH',
+  'ns_za': 'nso-ZA',
+  'sz_pl': 'szl-PL',
+  'tz_ma': 'tzm-MA',
+  'zz_tr': 'zza-TR',
+}
 # Map from gettext's modifiers to scripts.
 _MODIFIERS = {'latin': 'Latn', 'cyrillic': 'Cyrl', 'shaw': 'Shaw'}
 # Macrolanguages whose members are treated as separate languages (Indonesian and
@@ -198,7 +227,7 @@ def parse_language_code(code: str) -> LanguageCode:
     The parsed code. A code that is malformed or not registered is treated as a
     separate language with an unknown script.
   """
-  main, _, modifier = code.partition('@')
+  main, _, modifier = _to_language_tag(code).partition('@')
   main = main.partition('.')[0]
   try:
     tag = langcodes.Language.get(main)
@@ -249,7 +278,7 @@ def normalize_code(code: str) -> str:
   if parsed.region:
     subtags.append(parsed.region)
   # Variants, such as `aran1260`, have five to eight characters.
-  tags = re.split('[-_]', code.partition('@')[0])[1:]
+  tags = re.split('[-_]', _to_language_tag(code).partition('@')[0])[1:]
   subtags += [tag for tag in tags if 5 <= len(tag) <= 8]
   return '_'.join((parsed.language, *subtags))
 
@@ -345,7 +374,12 @@ def _scripts_agree(first: LanguageCode, second: LanguageCode) -> bool:
 
 
 def _subtags(code: str) -> list[str]:
-  return re.split('[-_@]', code)[1:]
+  return re.split('[-_@]', _to_language_tag(code))[1:]
+
+
+def _to_language_tag(code: str) -> str:
+  """Replaces a publisher's code by the language tag that it stands for."""
+  return _PUBLISHER_CODES.get(code.lower().replace('-', '_'), code)
 
 
 def _likely_script(tag: langcodes.Language) -> str | None:

@@ -20,12 +20,25 @@ from xlflax.data.preprocessing import language_id, markup
 from xlflax.data.preprocessing.language_id import Prior
 from xlflax.utils import errors, validation
 
-# Map from ISO 15924 codes of Chinese, Japanese and Korean to Unicode's scripts.
+# Map from ISO 15924 codes that Unicode does not assign to characters (scripts
+# of several scripts, and variants of a script) to the scripts of the characters.
 _UNICODE_SCRIPTS = {
-  'Jpan': {'Hani', 'Hira', 'Kana'},
-  'Kore': {'Hang', 'Hani'},
+  'Aran': {'Arab'},
+  'Cyrs': {'Cyrl'},
+  'Geok': {'Geor'},
+  'Hanb': {'Bopo', 'Hani'},
   'Hans': {'Hani'},
   'Hant': {'Hani'},
+  'Hrkt': {'Hira', 'Kana'},
+  'Jamo': {'Hang'},
+  'Jpan': {'Hani', 'Hira', 'Kana'},
+  'Kore': {'Hang', 'Hani'},
+  'Latf': {'Latn'},
+  'Latg': {'Latn'},
+  'Qaag': {'Mymr'},
+  'Syre': {'Syrc'},
+  'Syrj': {'Syrc'},
+  'Syrn': {'Syrc'},
 }
 # Scripts of digits, punctuation marks and combining marks.
 _NO_SCRIPT = {'Zyyy', 'Zinh', 'Zzzz'}
