@@ -57,7 +57,8 @@ def check(trainers: Sequence[Any]) -> list[bool]:
     trainers: Trainer of each phase, in order.
 
   Raises:
-    CheckpointError: If a phase cannot start from the previous phase.
+    CheckpointError: If the parameters of a phase cannot be initialized from the
+      previous phase.
     RunDirectoryError: If a finished phase had a different configuration, or a
       phase has started although the previous phase has not finished.
   """

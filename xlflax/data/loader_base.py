@@ -100,7 +100,7 @@ class Loader(Protocol):
 
     Args:
       step: Number of batches of this dataset that precede the batch.
-      start: Index of the first row.
+      start: Index of the first row to return.
       stop: Index after the last row.
 
     Returns:

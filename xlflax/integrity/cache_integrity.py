@@ -90,8 +90,9 @@ def _verify_task(
   Args:
     directory: Directory of one task and split.
     key: Task and split, separated by `/`.
-    generations: Digests of the task's files by generation (state of the cache
-      after text was added), as recorded in the header.
+    generations: Mapping from each generation of the cache (its state after text
+      was added) to the digest of the task's metadata file, as recorded in the
+      header.
   """
   if not generations and not (directory / checksums.FILE).exists():
     return Finding(key, details='not finished')

@@ -342,7 +342,7 @@ def check_image(image: str | None) -> None:
   """Raises an error if a text is not the name of a container image.
 
   Args:
-    image: The image's name, or None.
+    image: Name of the container image. If None, nothing is checked.
 
   Raises:
     ConfigError: If the text could be read as a flag, a variable or several

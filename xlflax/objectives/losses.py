@@ -153,7 +153,8 @@ def kl_divergence(
   Args:
     teacher: Teacher logits of shape [..., V].
     student: Student logits of shape [..., V].
-    support: Boolean array of shape [V], True for tokens in the subset.
+    support: Boolean array of shape [V], True for the tokens over which the
+      softmax is computed.
     temperature: Temperature T > 0.
 
   Returns:
@@ -189,7 +190,8 @@ def linear_kl(
     student: Hidden states of shape [B, K, H], embedding table of shape [R, H]
       and bias of shape [R] of the student.
     teacher: Corresponding arrays of the teacher, whose width H may differ.
-    support: Boolean array of shape [R], True for tokens in the subset.
+    support: Boolean array of shape [R], True for the tokens over which the
+      softmax is computed.
     temperature: Temperature T > 0.
     chunk_size: Number of the K positions to score at a time. Memory then holds
       logits of shape [B, chunk_size, R]. If None, all logits [B, K, R] are held

@@ -180,7 +180,7 @@ class TopK:
   Attributes:
     size: Number k of entries to keep per row.
     scores: Greatest scores in descending order, of shape [N, k].
-    indices: Column indices of these scores, of shape [N, k].
+    indices: Column indices of the entries in `scores`, of shape [N, k].
   """
 
   def __init__(self, num_rows: int, k: int):

@@ -162,7 +162,7 @@ def attention_case(
   """Returns the properties of a run that determine its attention backend.
 
   Args:
-    settings: Settings of the run, the fields of its `Trainer`.
+    settings: Settings of the run, which are the fields of its `Trainer`.
     target: Target devices. If None, this process's devices are used.
   """
   config = settings.model.config
@@ -205,7 +205,7 @@ def data_warnings(
   The problems are too little text in a language and too many unknown tokens.
 
   Args:
-    settings: Settings of the run, the fields of its `Trainer`.
+    settings: Settings of the run, which are the fields of its `Trainer`.
     tasks: Task statistics by dataset name.
   """
   datasets = {dataset.name: dataset for dataset in settings.datasets}

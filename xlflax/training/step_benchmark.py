@@ -21,8 +21,8 @@ def time_steps(settings: 'Trainer', *, steps: int) -> dict[str, Any]:
   """Times the most common step of a run on random tokens without padding.
 
   Args:
-    settings: Settings of the run, the fields of its `Trainer`. Neither corpus
-      nor cache is read, and nothing is written.
+    settings: Settings of the run, which are the fields of its `Trainer`.
+      Neither corpus nor cache is read, and nothing is written.
     steps: Number of timed steps, after one step that compiles and one warmup
       step.
 

@@ -39,8 +39,8 @@ class TrainingRun:
 
   Attributes:
     setup: Model, vocabulary, state factory and step functions.
-    trainer: Settings of the run, the fields of its `Trainer`, with the number
-      of steps filled in.
+    trainer: Settings of the run, which are the fields of its `Trainer`. The
+      number of steps is set.
     loaders: Data loaders by dataset name.
     lease: Lease of the run directory, which excludes other writers. None in all
       processes but the first.

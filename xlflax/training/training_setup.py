@@ -37,17 +37,17 @@ class Setup:
   """The vocabulary, model, state factory and compiled steps of a run.
 
   Attributes:
-    settings: Settings of the run, the fields of its `Trainer`, with the number
-      of steps filled in.
+    settings: Settings of the run, which are the fields of its `Trainer`. The
+      number of steps is set.
     vocabulary: Vocabulary of the run, or None if only its sizes are given.
     spec: Sizes and special token ids of the vocabulary.
-    model: Linen module with all sizes filled in.
+    model: Linen module, all of whose sizes are set.
     factory: Factory that creates train states.
     rate_description: Description of the default learning rate, or '' if the run
       sets a learning rate.
 
   Args:
-    settings: Settings of the run, the fields of its `Trainer`.
+    settings: Settings of the run, which are the fields of its `Trainer`.
   """
 
   def __init__(self, settings: 'Trainer'):

@@ -626,8 +626,8 @@ def _invalid_value(
   """Returns the error for an invalid value.
 
   Args:
-    details: The locations inside the value, and the messages, of pydantic's
-      errors.
+    details: Pairs of a location within the value and a message, one for each
+      error that pydantic reported.
     value: The value to validate.
     hint: The type annotation of the value.
     name: The name of the field, argument or option.

@@ -37,7 +37,8 @@ def check_changes(
 
   Args:
     jobs: Jobs that write the current text of the tasks to the cache.
-    members: Names of the tasks that each mixture and split now contains.
+    members: For each mixture and split, the names of the tasks that it contains
+      at present.
     header: Content of the cache's `cache.json` file.
     changed: Whether to replace, extend or reject tasks whose text has changed.
 

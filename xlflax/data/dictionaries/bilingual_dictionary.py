@@ -63,7 +63,7 @@ class Dictionary:
 
   Attributes:
     languages: Languages of the words and of their translations.
-    entries: Entries in the order of the file.
+    entries: Dictionary entries, in the order in which the file contains them.
   """
 
   OPENED_BY: ClassVar[str] = 'Dictionary.read({})'

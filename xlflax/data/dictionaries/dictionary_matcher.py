@@ -181,7 +181,7 @@ class TranslationTable:
     """Draws one of the translations of each dictionary entry at random.
 
     Args:
-      entries: Indices of the entries in the table, [n].
+      entries: Indices of dictionary entries in the `TranslationTable`, [n].
       uniform: Uniform random number in [0, 1) for each entry, [n].
 
     Returns:

@@ -27,7 +27,8 @@ def tokenize_features(
 
   Args:
     dataset: Examples whose features are scalar strings.
-    output_features: Output features of the task, which are passed by SeqIO.
+    output_features: Mapping from feature names to the output features of the
+      SeqIO task, which SeqIO passes to preprocessors.
     batch_size: Number of texts that are tokenized at a time. The returned
       dataset is not batched.
 

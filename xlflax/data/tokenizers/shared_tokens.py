@@ -90,7 +90,8 @@ def find_owners(
   """Maps each union id to a language and an id in that language's vocabulary.
 
   Args:
-    ids: For each language, the union ids of its tokens, [tokens].
+    ids: For each language, the ids that its tokens have in the union of the
+      vocabularies, [tokens].
     size: Number of token ids in the union of the vocabularies.
 
   Returns:

@@ -53,8 +53,8 @@ def build_generation(
   Args:
     run: Run to export.
     options: Options from the model's `config.json`.
-    record: Record of the published model that the run was initialized from, or
-      {}.
+    record: Record of the published model from which the run was initialized, or
+      {} if there is none.
     direction: Codes of the source and target languages. If None, the
       configuration is written for no translation direction.
 

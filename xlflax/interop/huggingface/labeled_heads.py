@@ -185,7 +185,7 @@ def style_options(
     architecture: Architecture of the exported model.
     config: Configuration of the model.
     objective: Objective that trained the head.
-    options: All other `config.json` options.
+    options: All `config.json` options except those that this function returns.
 
   Raises:
     ConfigError: If the architecture requires a different head.

@@ -444,7 +444,8 @@ def state_shardings(state, params, shardings, replicated):
       `params['model']`.
     params: Abstract parameters of the run.
     shardings: Shardings of the parameters, a tree like `params`.
-    replicated: Sharding for all other leaves (counts and factored moments).
+    replicated: Sharding for all leaves whose shapes differ from those of the
+      parameters, such as counts and factored moments.
 
   Returns:
     A tree of shardings like `state`.
