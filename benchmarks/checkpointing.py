@@ -121,7 +121,7 @@ def measure_checkpointing(
 
   Args:
     directory: Directory for the checkpoints.
-    megabytes: Size of the state in MB.
+    megabytes: Approximate size of the train state in MB.
     step_seconds: Approximate computation time of a step.
     saves: Number of saves that are timed.
 

@@ -23,8 +23,8 @@ class Study:
   Attributes:
     name: Name of the result page and of its additional files.
     results: Name of the file that stores the results.
-    conditions: Training configurations. Each of them follows the one from whose
-      run it is initialized.
+    conditions: Training configurations. A condition follows the condition whose
+      run provides its initial parameters.
     claims: Claims and controls, which are the rows in the tables of the page.
     size: Sizes of the models and batches.
   """

@@ -58,8 +58,8 @@ def plan_runs(conditions: Sequence[Condition]) -> list[tuple[Condition, int]]:
   All conditions are run with one seed before any is run with the next seed.
 
   Args:
-    conditions: Conditions to run. Each of them follows the one from whose run
-      it is initialized.
+    conditions: Conditions to run. A condition follows the condition whose run
+      provides its initial parameters.
   """
   num_seeds = max(
     (len(seed_range(condition)) for condition in conditions), default=0

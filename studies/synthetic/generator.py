@@ -77,8 +77,7 @@ def read_options(directory: str | pathlib.Path) -> SyntheticOptions:
 
   Raises:
     CorpusError: If the folder was not written by `write_languages`, or its
-      record
-      is damaged.
+      record is damaged.
   """
   path = pathlib.Path(directory) / RECORD
   if not path.is_file():

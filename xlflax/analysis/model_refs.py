@@ -29,8 +29,8 @@ class ModelRef:
 
   Attributes:
     directory: Directory of the run.
-    step: Checkpoint step, 'last', or 'untrained' for randomly
-      initialized parameters.
+    step: Checkpoint step, 'last', or 'untrained' for randomly initialized
+      parameters.
   """
 
   directory: str

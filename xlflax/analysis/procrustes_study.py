@@ -262,7 +262,8 @@ def _word_vectors(
     texts: N sentences with words separated by spaces.
     language: Language code for the sentences.
     layers: Layer indices.
-    word_indices: For each sentence, an array of word indices of shape [links].
+    word_indices: For each sentence, the indices of the words whose vectors are
+      returned, an int array of shape [links].
     max_length: Maximum number of tokens per sentence.
 
   Returns:

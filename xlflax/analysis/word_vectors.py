@@ -104,8 +104,8 @@ class WordMeans:
       least: Minimum number of occurrences. Less frequent words are omitted.
 
     Raises:
-      AnalysisError: If the layer does not exist, or if no word occurred often
-        enough.
+      AnalysisError: If the layer does not exist, or if no word occurred at
+        least `least` times.
     """
     if not -self.sums.shape[1] <= layer < self.sums.shape[1]:
       raise errors.AnalysisError(

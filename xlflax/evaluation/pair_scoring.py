@@ -45,7 +45,8 @@ def score_pairs(
     pairs: N pairs of texts. Their ratings are not read.
     length: Maximum number of tokens per sequence. The longer text of a pair is
       truncated. If None, the maximum length of the model.
-    template: Featurizer arguments `separator` and `positions`.
+    template: Arguments `separator` and `positions` of the featurizer that joins
+      the texts.
   """
   maker = classification_featurizer.RegressionFeaturizer(**template)
   length = head_predictions.length_of(eval_model, length)

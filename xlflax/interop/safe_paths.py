@@ -16,9 +16,8 @@ def path_inside(folder: pathlib.Path, name: str) -> pathlib.Path:
   Raises:
     CheckpointError: If the name is absolute, contains control characters or
       unpaired surrogates, or points outside the folder, through `..` or through
-      a link. Links into the `blobs` folder of the
-      Hugging Face cache are followed, because the snapshots in that cache
-      consist of links.
+      a link. Links into the `blobs` folder of the Hugging Face cache are
+      followed, because the snapshots in that cache consist of links.
   """
   try:
     validation.check_path(name)

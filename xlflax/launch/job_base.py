@@ -345,8 +345,8 @@ def check_image(image: str | None) -> None:
     image: Name of the container image. If None, nothing is checked.
 
   Raises:
-    ConfigError: If the text could be read as a flag, a variable or several
-      words.
+    ConfigError: If the text is not a valid image name, for example because a
+      shell would read it as a flag, a variable or several words.
   """
   if image is not None and not _IMAGE.fullmatch(image):
     raise errors.ConfigError(

@@ -147,10 +147,10 @@ class TransformerConfig:
     attention_dropout_rate: Dropout rate for the attention probabilities.
     mlm_head: Layers between the last Transformer layer and the output
       embeddings.
-    tie_word_embeddings: Whether to compute logits from the token embeddings.
-      If False, there is a separate table of output embeddings (T5 v1.1, mT5,
-      umT5). With tied embeddings, T5 scales the last hidden states by
-      1 / sqrt(hidden_dim) (Raffel et al. 2020).
+    tie_word_embeddings: Whether to compute logits from the token embeddings. If
+      False, there is a separate table of output embeddings (T5 v1.1, mT5,
+      umT5). With tied embeddings, T5 scales the last hidden states by 1 /
+      sqrt(hidden_dim) (Raffel et al. 2020).
     dtype: Data type of the computation. Parameters, softmax and norms always
       use float32.
     scan_layers: Whether to stack the parameters of all layers, so that XLA can

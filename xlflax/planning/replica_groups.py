@@ -27,8 +27,8 @@ def parse_replica_groups(attributes: str, devices: int) -> np.ndarray:
       `[2,4]<=[4,2]T(1,0)`, `mesh['a'=2,'b'=4] {'b'}` (optionally with
       `device_ids=([4,2]T(1,0))` between), or the `source_target_pairs` of a
       permutation, each of which is a group of two devices.
-    devices: Number of devices, which form one group if the instruction has no
-      groups.
+    devices: Number of devices. They form one group if the instruction has no
+      replica groups.
 
   Returns:
     Device ids of shape [num_groups, group_size].

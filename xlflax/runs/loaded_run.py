@@ -142,16 +142,13 @@ class Run(saved_run.SavedRun):
         layers and normalization are left out.
       pooling: 'mean' over the tokens that are not special, 'mean_all' over all
         tokens, or 'first' for the state of the first token. With any of them,
-        dense layers and normalization are left out. If None, `sentence`
-        decides:
-        it is the definition of the published sentence encoder if the run
-        started
-        from one, and the mean otherwise.
+        dense layers and normalization are left out. If None, the field
+        `sentence` determines the pooling: that of the published sentence
+        encoder from which the run was initialized, or else the mean.
       max_length: Maximum number of tokens per text, including special tokens.
         If None, the limit that `sentence` defines, or else that of the model.
       prompt: Text that is prepended to each text, such as 'query: '. If None,
-        the
-        prompt named by `prompt_name` is used.
+        the prompt named by `prompt_name` is used.
       prompt_name: Name of a prompt that the run defines. 'query' and 'document'
         are accepted even if the run has no such prompt. If None, the run's
         default prompt is used, if it has one.
@@ -312,7 +309,7 @@ class Run(saved_run.SavedRun):
       texts: N texts that contain `<mask>` exactly once, such as
         'Paris is the <mask> of France.'.
       languages: Language codes of the texts, as in `encode`.
-      top_k: Number of predicted tokens per text.
+      top_k: Number of predictions to return per text: the most probable tokens.
 
     Returns:
       For each text, `top_k` predictions (token, id, probability), the most
@@ -320,8 +317,7 @@ class Run(saved_run.SavedRun):
 
     Raises:
       ConfigError: If a text does not contain `<mask>` exactly once, or the
-        model
-        has no head that predicts tokens.
+        model has no head that predicts tokens.
     """
     eval_model = self.eval_model()
     ids = run_arguments.language_ids(eval_model, texts, languages)

@@ -155,7 +155,7 @@ def fill_mask(
     eval_model: Model with its parameters and its vocabulary.
     texts: N texts that contain `<mask>` exactly once.
     language_ids: N indices into the vocabulary's list of languages.
-    top_k: Number of predicted tokens per text.
+    top_k: Number of predictions to return per text: the most probable tokens.
 
   Raises:
     ConfigError: If a text does not contain `<mask>` exactly once, or contains

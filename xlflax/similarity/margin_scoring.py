@@ -129,7 +129,8 @@ def margin_scores(
   Args:
     first: Sentence embeddings of shape [N, D].
     second: Sentence embeddings of shape [N, D].
-    k: Number of neighbors with which a pair is compared.
+    k: Number of nearest neighbors whose mean similarity is compared with the
+      pair's similarity.
     margin: Type of margin score. The ratio is 0 if the neighbors' mean
       similarity is not positive.
     blocks: Block sizes, which bound the memory that the search needs.

@@ -142,8 +142,8 @@ def transport_plan(
     P, float64 of shape [..., M, N].
 
   Raises:
-    AnalysisError: If the regularization is below 0.01, or the shapes do not
-      match.
+    AnalysisError: If the regularization is below 0.01, or the shapes of the
+      arguments do not match.
   """
   vector_checks.check_axes(similarity, 'similarity', '..., words, words')
   leading_axes, (rows, columns) = similarity.shape[:-2], similarity.shape[-2:]

@@ -49,7 +49,7 @@ def make_runner(flags: Sequence[str]) -> cache_writer.Runner:
       recognize.
 
   Raises:
-    ConfigError: If the runner does not exist, or if a flag has an invalid
+    ConfigError: If the Beam runner does not exist, or if a flag has an invalid
       value.
   """
   options = _parse_options(flags)

@@ -20,7 +20,7 @@ def check_shard_json(data: Any) -> None:
   """Checks that JSON data describes a valid `ShardEntry`.
 
   Raises:
-    CacheError: If the data is invalid.
+    CacheError: If a field of the JSON data is missing or invalid.
   """
   _check(
     'shard',
@@ -45,7 +45,7 @@ def check_task_json(data: Any) -> None:
   """Checks that JSON data describes a valid `TaskMeta`.
 
   Raises:
-    CacheError: If the data is invalid.
+    CacheError: If a field of the JSON data is missing or invalid.
   """
   _check(
     'task',
@@ -71,7 +71,7 @@ def check_header_json(data: Any) -> None:
   """Checks that JSON data is the valid content of a `cache.json` file.
 
   Raises:
-    CacheError: If the data is invalid.
+    CacheError: If a field of the JSON data is missing or invalid.
   """
   _check(
     'header',

@@ -23,7 +23,8 @@ def lock_cache(
       counted from 0. If None, the complete cache is locked.
 
   Raises:
-    CacheError: If another process is writing, or if writing fails.
+    CacheError: If another process is writing to the cache or partition, or if
+      writing fails.
   """
   with (
     converting_disk_errors(directory),

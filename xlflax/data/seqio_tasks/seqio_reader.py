@@ -82,9 +82,8 @@ def read_blocks(
     size: Number of examples in each block. The last block may be shorter.
     num_threads: Number of threads that tokenize each block.
     start: Number of examples to skip before tokenization starts.
-    piece: File or range of a file to read. This requires a
-      task for which `find_plain_source` returns a source. If None, all examples
-      are read.
+    piece: File or range of a file to read. This requires a task for which
+      `find_plain_source` returns a source. If None, all examples are read.
 
   Yields:
     `{'targets': Ragged, 'starts_document': bool [n]}` or `{'inputs': Ragged,

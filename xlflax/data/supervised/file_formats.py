@@ -213,7 +213,7 @@ def two_languages(part: str) -> tuple[str, str]:
   """Splits a language pair such as 'fr-en' into two language codes.
 
   Raises:
-    ConfigError: If the name does not consist of two codes.
+    ConfigError: If the name does not consist of two language codes.
   """
   languages = part.split('-')
   if len(languages) != 2 or not all(languages):

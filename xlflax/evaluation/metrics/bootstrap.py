@@ -47,8 +47,8 @@ class Significance:
     p_value: Two-sided p-value: the probability of a difference of at least this
       size, in either direction, between equal models.
     samples: Number of bootstrap samples that the comparison used.
-    runs: Number of runs for each of the two models. If both are 1,
-      the two runs are compared rather than the methods that produced them.
+    runs: Number of runs for each of the two models. If both are 1, the two runs
+      are compared rather than the methods that produced them.
   """
 
   first: float

@@ -25,8 +25,8 @@ def compare_paired(
     resampled.
 
   Raises:
-    ConfigError: If there are fewer than two seeds, or if the numbers of runs
-      differ.
+    ConfigError: If there are fewer than two seeds, or if the two systems have
+      different numbers of runs.
   """
   if len(first) != len(second) or len(first) < 2:
     raise errors.ConfigError(

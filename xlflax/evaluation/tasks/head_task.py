@@ -207,7 +207,8 @@ class HeadTask(labeled_task.LabeledTask):
     """Returns a note on the languages whose texts are their own translations.
 
     Raises:
-      ConfigError: If translations are given that the head does not read.
+      ConfigError: If `translations` is set, but the head does not read
+        translations.
     """
     if objective.features is not finetuning_objective.Features.PLUG_IN:
       if self.translations is not None:
@@ -241,7 +242,8 @@ class HeadTask(labeled_task.LabeledTask):
     """Returns a copy with None fields replaced by the run's recorded settings.
 
     Raises:
-      ConfigError: If a field is None and the run does not record its setting.
+      ConfigError: If a field is None and the run does not record a value for
+        it.
     """
     recorded = self.recorded_inputs(eval_model)
     inherited = [name for name in self.INPUTS if getattr(self, name) is None]
@@ -408,7 +410,7 @@ def with_gold_labels(
   Args:
     examples: N examples of a language or file.
     predictions: N predictions, or predictions by example id.
-    part: Name of the language or file, for the note.
+    part: Name of the language or file in the note.
     notes: List to which a note with the number of unlabeled examples is
       appended.
   """

@@ -163,8 +163,8 @@ def random_order(
 
   Args:
     rng: Random key.
-    first: Boolean array of shape [B, T], True for positions that precede all
-      others.
+    first: Boolean array of shape [B, T], True for the positions that come first
+      in the result.
     words: Index of each position's word, int32 [B, T], below T. Positions of
       the same word stay together and keep their order. If None, each position
       is a word.

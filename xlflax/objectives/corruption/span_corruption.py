@@ -168,8 +168,8 @@ def _random_segments(
 
   Args:
     rng: Random key.
-    items: Number of items to divide, int [B].
-    parts: Number of segments, int [B].
+    items: Number of items to divide in each sequence, int [B].
+    parts: Number of segments into which the items are divided, int [B].
     slots: Maximum number of segments.
     width: Maximum number of items.
 

@@ -285,9 +285,9 @@ class Checkpoints:
 
     Raises:
       CheckpointError: If checkpoints exist but none is readable, or the newest
-        one does not match the model or the optimizer. The status is FAILURE if
-        the file system or the bucket does not respond, or another process
-        failed.
+        one does not match the model or the optimizer. The exit status is
+        `ExitStatus.FAILURE` if the file system or the bucket does not respond,
+        or another process failed.
     """
     failed: dict[int, Exception] = {}
     for step in sorted(self._manager.all_steps(), reverse=True):

@@ -253,7 +253,8 @@ def _detect_with_jax(known_values, cluster: Cluster, initialization_timeout):
   """Adds missing values by the detection of JAX.
 
   Raises:
-    ConfigError: If JAX cannot detect all missing values.
+    ConfigError: If JAX cannot detect all values that are None in
+      `known_values`.
   """
   from jax._src import clusters
 

@@ -47,9 +47,9 @@ def check_platform(
     found: Name of JAX's default backend. If None, it is detected.
 
   Raises:
-    ConfigError: If JAX computes on a different platform. The status is FAILURE
-      if the packages for the platform are installed, because another node may
-      have such devices.
+    ConfigError: If JAX computes on a different platform. The exit status is
+      `ExitStatus.FAILURE` if the packages for the platform are installed,
+      because another node may have such devices.
   """
   if platform is None:
     return

@@ -92,8 +92,8 @@ class SilentDataCorruptionHook(hook_base.Hook):
       `train_step(state, *args)`.
 
     Raises:
-      TrainingError: If the results or the replicas differ. The status is
-        FAILURE.
+      TrainingError: If the results or the replicas differ. The exit status is
+        `ExitStatus.FAILURE`.
     """
     if self._hosts is None:
       self._hosts = stragglers.gather_host_names()
@@ -119,7 +119,8 @@ class SilentDataCorruptionHook(hook_base.Hook):
       state: Train state to compare and save.
 
     Raises:
-      TrainingError: If the replicas differ. The status is FAILURE.
+      TrainingError: If the replicas differ. The exit status is
+        `ExitStatus.FAILURE`.
     """
     if not self._every or int(state.step) == self._last_agreed:
       return
@@ -171,7 +172,8 @@ class SilentDataCorruptionHook(hook_base.Hook):
     """Computes the step on a copy with XLA's checker.
 
     Raises:
-      TrainingError: If the checker ends the step. The status is FAILURE.
+      TrainingError: If the checker ends the step. The exit status is
+        `ExitStatus.FAILURE`.
     """
     if active not in self._checked_steps:
       self._checked_steps[active] = self._setup.jitted_step(
@@ -237,7 +239,7 @@ class _Mismatches(NamedTuple):
   Attributes:
     marks: Boolean array of shape [*mesh, arrays], True for arrays with wrong
       values on a device.
-    names: Names of the arrays, in the order of `marks`.
+    names: Names of the arrays, in the order of the last axis of `marks`.
     devices: Array with the devices of the mesh, of shape [*mesh].
   """
 

@@ -70,8 +70,7 @@ def read_trees(
   Raises:
     CorpusError: If a line or a tree violates the format (columns, numbering,
       heads outside the sentence, no root or several roots, a cycle), or if the
-      file is empty. The error contains the file and the
-      line.
+      file is empty. The error contains the file and the line.
   """
   keep_subtypes = validation.validate(keep_subtypes, bool, name='keep_subtypes')
   examples: list[labeled_examples.Example] = []

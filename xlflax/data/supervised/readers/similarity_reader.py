@@ -34,8 +34,7 @@ def read_rated_pairs(
   Raises:
     CorpusError: If a line is invalid, as documented by
       `classification_reader.read_tsv`; if a score is not a number; if a line
-      has
-      only one text; or if the scores are line numbers.
+      has only one text; or if the scores are line numbers.
   """
   reading, _ = classification_reader.read_columns(
     path,

@@ -126,8 +126,8 @@ def _call(
   between the cores.
 
   Args:
-    kernel: Function of the options, the references by name, and the block index
-      (sequence, head, block).
+    kernel: Kernel that is called with the options, the array references (`Ref`)
+      by name, and the block index (sequence, head, block).
     options: Static options of the attention kernels.
     arrays: Input arrays of the kernels, padded to complete blocks.
     extra_inputs: Mapping from names to additional input arrays.
