@@ -99,7 +99,8 @@ class Trainer:
       be bitwise equal (`training.hooks.sdc_hook`). The check requires memory
       for a second copy of the training state. None and 0 disable it.
     xla_sdc_check: Whether to also run XLA's checker for silent data corruption
-      at these steps, which is supported only on TPUs.
+      in every step that `sdc_check_every` selects. It is supported only on
+      TPUs.
     profile_steps: Steps to profile, as FIRST:LAST
       (`training.hooks.profiler_hook`).
     profile_memory: Whether to also profile the devices' memory.

@@ -113,7 +113,7 @@ def count_run(
     (of the mean step), 'steps' and 'warnings'.
 
   Raises:
-    ConfigError: If the compiler for these devices is not installed.
+    ConfigError: If the compiler for the devices of `machine` is not installed.
   """
   dry_run.check_compiler(machine)
   settings = run.on(machine, devices=compilers.topology_devices(machine))

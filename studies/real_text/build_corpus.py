@@ -238,7 +238,8 @@ def build_corpus(
     output: Corpus directory to write.
     languages: Languages of the corpus, of which English is the first.
     sources: Names of the sources of English text.
-    foreign_sources: Names of the sources of text in the other languages.
+    foreign_sources: Names of the sources of text in languages other than
+      English.
     pair_sources: Names of the sources of sentence pairs.
   """
   test = read_tatoeba(data / 'tatoeba')

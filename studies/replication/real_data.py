@@ -41,9 +41,9 @@ class RealSpec:
     treebanks: Folder with Universal Dependencies files `CODE_…-ud-….conllu`:
       an English training treebank, and a test treebank for each language.
     merges: Number of BPE merges per language when the vocabulary is trained.
-    dictionaries: Folder with bilingual dictionaries for these languages, which
-      are read by conditions that use a dictionary. If None, no dictionaries are
-      available.
+    dictionaries: Folder with bilingual dictionaries for the languages of the
+      corpora, which are read by conditions that use a dictionary. If None, no
+      dictionaries are available.
     digest: Digest of the files that all runs read.
     words: Digest of the dictionaries. It is empty for a run that reads no
       dictionary.

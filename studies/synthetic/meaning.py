@@ -43,7 +43,7 @@ class Clause:
     object: Object of a transitive verb.
     predicate: Adjective that is the predicate of the clause, if it has no verb.
     place: Noun phrase that denotes the place of the event.
-    fronted: Whether the place is at the start of the clause.
+    fronted: Whether the phrase of place is at the start of the clause.
     adverb: Adverb of manner or time.
     tense: Tense of the clause.
     negated: Whether the clause is negated.

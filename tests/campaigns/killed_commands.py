@@ -34,7 +34,7 @@ class Command:
 
   Attributes:
     name: Name such as 'convert to-hf'.
-    arguments: Function from an output path to the arguments of `xlflax`.
+    arguments: Function that maps an output path to the arguments of `xlflax`.
     kills: Number of times that the command is killed per round. It is higher
       for commands that take less time.
     start: Directory that is copied to the output first, if any.

@@ -79,7 +79,7 @@ def pair_terms(params, token_ids, positions, memory_params=None):
 
   Args:
     params: Parameters of the model.
-    token_ids: (x̂, ŷ), the token ids of both sides.
+    token_ids: (x̂, ŷ), the token ids of both sentences.
     positions: Positions of the tokens of both sentences.
     memory_params: Parameters that compute H^L of the pair. If None, `params`.
 

@@ -598,7 +598,7 @@ def _bind(binding: str, modules: Sequence[str] = ()) -> None:
 
   Args:
     binding: The binding, such as 'NAME=VALUE'.
-    modules: Names or paths of further modules that the binding may use.
+    modules: Names or paths of additional modules that the binding may use.
   """
   try:
     gin.parse_config(binding)

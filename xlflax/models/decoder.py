@@ -190,7 +190,8 @@ class Decoder(nn.Module):
     Args:
       states: Embeddings of the tokens, of shape [B, 1, H].
       cache: Cached keys and values of the earlier positions.
-      position: Position of these tokens in their sequences, an int32 scalar.
+      position: Position of the current tokens in their sequences, an int32
+        scalar.
       shared: Parameters of the encoder layers for a tied decoder, or None (see
         the class docstring).
 

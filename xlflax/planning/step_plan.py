@@ -29,7 +29,8 @@ class Step:
   """Costs of one kind of training step, which trains a given set of objectives.
 
   Attributes:
-    fraction: Fraction of the run's steps that train these objectives.
+    fraction: Fraction of the run's steps that train exactly the set
+      `objectives`.
     objectives: Names of the objectives that the step trains.
     costs: Operations in the step with their FLOPs and memory traffic, summed
       over all devices.
@@ -73,7 +74,8 @@ def compile_step(
     active: Indices, in the objective mixture, of the objectives that the step
       trains.
     machine: Machine for which costs are estimated.
-    fraction: Fraction of the run's steps that train these objectives.
+    fraction: Fraction of the run's steps that train exactly the set
+      `objectives`.
   """
   batches = setup.abstract_batches(active)
   with compilers.trace_for_machine(machine), setup.settings.partitioner.scope():
@@ -126,7 +128,8 @@ def estimate_step(
     active: Indices, in the objective mixture, of the objectives that the step
       trains.
     machine: Machine for which costs are estimated.
-    fraction: Fraction of the run's steps that train these objectives.
+    fraction: Fraction of the run's steps that train exactly the set
+      `objectives`.
   """
   batches = setup.abstract_batches(active)
   state = setup.factory.abstract_sharded

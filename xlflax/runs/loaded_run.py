@@ -351,8 +351,8 @@ class Run(saved_run.SavedRun):
       Scores of shape [N], float32. A higher score means a better match.
 
     Raises:
-      ConfigError: If the run has no such head, or if the model requires
-        language codes and none are given.
+      ConfigError: If the run does not have the head of `objective`, or if the
+        model requires language codes and none are given.
       VocabularyError: If the vocabulary does not contain a required language.
     """
     eval_model = self.eval_model(batch_size=batch_size)

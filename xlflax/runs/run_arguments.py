@@ -67,7 +67,7 @@ def layer_index(eval_model: eval_task.EvalModel, layer: int | str) -> int:
   """Resolves 'last' or a layer number to an index that is counted from 0.
 
   Raises:
-    ConfigError: If the model has no such layer.
+    ConfigError: If the model does not have the layer.
   """
   if isinstance(layer, str) and layer != 'last':
     raise errors.ConfigError(

@@ -168,8 +168,8 @@ def raise_again(error: Stopped) -> None:
   """Sends a signal to this process again, after Python ignored its exception.
 
   Args:
-    error: Exception for the signal, raised in a place where Python ignores
-      exceptions.
+    error: Exception of the signal, which was raised in code whose exceptions
+      Python ignores.
   """
   _state.raised.clear()
   arguments = threading.main_thread().ident, error.number

@@ -59,9 +59,9 @@ class TrainingMethod(NamedTuple):
     source: Source of the training examples.
     featurizer: Featurizer that turns training examples into model inputs.
     features: Features of the model that the classification head reads.
-    test_counterparts: Translations of the test examples into the other
-      language, which are also read by the classifier. If None, it reads only
-      the test examples.
+    test_counterparts: Translations of the test examples into the first
+      language, which the classifier reads in addition to the test examples. If
+      None, it reads only the test examples.
     group_size: Number of consecutive examples that must be in the same batch.
   """
 

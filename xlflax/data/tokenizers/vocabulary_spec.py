@@ -20,9 +20,10 @@ class VocabularySpec:
       `[SEP]`).
     unk_id: Id of the unknown token.
     mask_id: Id of the mask token for masked language modeling.
-    special_ids: Ids of all tokens that do not represent text, including the
-      tokens above and the language symbols. These tokens are never selected for
-      prediction and never drawn as random replacements.
+    special_ids: Ids of all tokens that do not represent text, including
+      `pad_id`, `bos_id`, `eos_id`, `unk_id`, `mask_id` and the language
+      symbols. These tokens are never selected for prediction and never drawn as
+      random replacements.
     languages: Language codes. The index of a code is its `language_id`.
     language_symbol_ids: Id of each language's symbol, in the order of
       `languages`. Empty if the vocabulary has no language symbols.

@@ -23,7 +23,7 @@ class _MaskedSequences(NamedTuple):
   """Sequences that the model reads in a single call.
 
   Attributes:
-    params: Parameters for the language of these sequences, as returned by
+    params: Parameters for the language of the sequences, as returned by
       `model_calls.bind_language_params`.
     batch: Original (unmasked) sequences.
     token_ids: Masked sequences, of shape [N, T].

@@ -314,7 +314,7 @@ class Unsharded(NamedTuple):
     dimension: Index of the dimension.
     logical: Name of the dimension's logical axis.
     axes: Mesh axis or axes to which the rules map the logical axis.
-    parts: Number of devices along these mesh axes.
+    parts: Number of devices along the mesh axes in `axes`.
   """
 
   name: str

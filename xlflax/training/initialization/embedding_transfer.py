@@ -36,12 +36,14 @@ class MatchedRows:
 
   Args:
     target: Vocabulary of this run.
-    source: Vocabulary of the other run, whose embeddings are transferred to
-      this run.
+    source: Vocabulary of the run from which embeddings are transferred to this
+      run.
     matching: Matching of the two vocabularies.
-    source_dir: Model directory of the other run, which the report names.
+    source_dir: Model directory of the run from which embeddings are
+      transferred. The report contains this path.
     norms: Method of scaling the transferred embeddings.
-    unmatched: Method of initializing the embeddings of the other tokens.
+    unmatched: Method of initializing the embeddings of tokens that have no
+      match in the source vocabulary.
   """
 
   def __init__(
@@ -73,7 +75,8 @@ class MatchedRows:
     Args:
       settings: Options that determine how the vocabularies are matched.
       vocabulary: Vocabulary of this run.
-      model_dir: Model directory of the other run.
+      model_dir: Model directory of the run from which embeddings are
+        transferred.
 
     Raises:
       VocabularyError: If a vocabulary is missing.
@@ -135,7 +138,8 @@ class MatchedRows:
 
     Args:
       fresh: Randomly initialized array of this run, which has a token axis.
-      source: Trained array of the other run, which has a token axis.
+      source: Trained array of the run from which embeddings are transferred. It
+        has a token axis.
       sharding: Sharding of the result.
       name: Name under which `report` lists the norms of the rows. If '', they
         are not listed.
@@ -248,14 +252,15 @@ def _fill_rows(
 
   Args:
     fresh: Randomly initialized table of this run.
-    source: Trained embedding table or output bias of the other run.
+    source: Trained embedding table or output bias of the run from which
+      embeddings are transferred.
     terms: (rows of `source`, weights) pairs, whose weighted sum replaces the
       rows of `fresh`. Tokens without a match have zero weights only.
     size: Number of tokens in the vocabulary. Further rows are padding.
     axis: Index of the token axis in both tables.
     scaled: Whether to scale matched rows to the median norm of random rows.
-    adds_mean: Whether to add the mean of the matched rows to the other tokens'
-      rows of `fresh`.
+    adds_mean: Whether to add the mean of the matched rows to the rows of
+      `fresh` that belong to tokens without a match.
 
   Returns:
     The table and the median norms of random, source and matched rows.

@@ -72,8 +72,8 @@ def check_vocabulary(init: Any, names: Iterable[str], vocabulary: Any) -> None:
       nothing is checked.
 
   Raises:
-    VocabularyError: If the other run has a different vocabulary or different
-      languages, and rows are initialized by index.
+    VocabularyError: If the run that provides the parameters has a different
+      vocabulary or different languages, and rows are initialized by index.
   """
   names = list(names)
   if vocabulary is not None:
@@ -183,7 +183,7 @@ def position_problems(
   """Describes position embeddings whose offsets differ between the two models.
 
   Args:
-    model_dir: Model directory of the other run.
+    model_dir: Model directory of the run that provides the parameters.
     names: Names of this model's parameters that are initialized.
     model: Model of this run. If None, nothing is checked.
   """

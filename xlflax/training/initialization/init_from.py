@@ -44,7 +44,7 @@ class InitFromCheckpoint:
   One of the two runs may have scanned layers and the other unrolled layers.
 
   Attributes:
-    model_dir: Model directory of the other run.
+    model_dir: Model directory of the run that provides the parameters.
     step: Step of the checkpoint. If None, the newest checkpoint is used.
     include: Patterns of names of this model's parameters to initialize. If (),
       all parameters are initialized.

@@ -53,8 +53,9 @@ def read_lines(paths: Sequence[str | os.PathLike]) -> list[corpus.Pair]:
     paths: Paths of the source and target files.
 
   Raises:
-    CorpusError: If a line is empty or has no counterpart in the other file (the
-      error contains the file and the line), or if a file is empty.
+    CorpusError: If a line is empty or has no counterpart in the file of the
+      other language (the error contains the file and the line), or if a file is
+      empty.
   """
   first, second = paths
   pairs = []

@@ -109,8 +109,9 @@ def read_tokenizer(
     model_type: Model type in the folder's `config.json`.
     size: Number of rows in the embedding table, if it is larger than the size
       of the tokenizer, or None.
-    languages: Codes of the languages to which ids are assigned. For models with
-      language symbols, these select some of the symbols, and None selects all.
+    languages: Codes of the languages to which ids are assigned. For a model
+      with language symbols, they select some of the symbols, and None selects
+      all.
 
   Raises:
     VocabularyError: If the tokenizer files do not exist or cannot be read.
