@@ -171,7 +171,8 @@ def count_program(
 
   Args:
     sizes: Dimensions of the vocabulary head's inputs and weights.
-    machine: Topology with one device for which the compiler is installed.
+    machine: Topology with a single device, whose compiler is installed on this
+      machine.
 
   Returns:
     The number of kernels, their bytes and FLOPs, the temporary bytes, and the

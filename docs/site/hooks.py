@@ -144,7 +144,7 @@ def _package_page(folder: pathlib.Path, files: Iterable[pathlib.Path]) -> str:
 
   Args:
     folder: Folder of the package.
-    files: Modules of the package.
+    files: Python files of the package's modules.
   """
   title = '.'.join(folder.relative_to(ROOT).parts)
   modules = sorted(

@@ -114,7 +114,8 @@ class Condition:
       None, all languages share all parameters.
     begins_from: Name of the condition from which the run is initialized, using
       the run with the same seed. If None, parameters are initialized randomly.
-    taken: Parameters that are copied from the run of `begins_from`.
+    taken: Parameters whose values are copied from the run of the condition
+      `begins_from`.
     norms: Method of choosing the norms of embeddings that are copied to a new
       vocabulary.
     interpolated: Whether to interpolate the embeddings of tokens that have no

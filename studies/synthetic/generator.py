@@ -39,7 +39,8 @@ def write_languages(
 
   Raises:
     ConfigError: If there are fewer different examples than requested.
-    CorpusError: If the directory contains other files.
+    CorpusError: If the directory contains files that were not written with the
+      same options.
   """
   directory = to_local_path(directory, where='directory')
   record = json.dumps(

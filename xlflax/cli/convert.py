@@ -258,8 +258,8 @@ class FromPeftOptions:
       model that `xlflax convert from-hf` has written.
     output: Run directory to write.
     adapter: Name of the adapter in the written run.
-    step: Training step of the base's checkpoint. Defaults to the last
-      checkpoint.
+    step: Training step of the checkpoint of MODEL_DIR to which the adapter is
+      added. Defaults to the last checkpoint.
   """
 
   path: str = dataclasses.field(kw_only=False)

@@ -89,7 +89,7 @@ class Tree:
 
   Attributes:
     file: The gin file.
-    includes: The trees of the included files.
+    includes: Trees of the files that this file includes.
   """
 
   file: GinFile

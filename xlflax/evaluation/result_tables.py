@@ -529,7 +529,8 @@ def baseline_scores(
   Baselines that were not recorded are omitted.
 
   Args:
-    metric: Name of the metric of the model.
+    metric: Name of the model's metric for which the scores of baselines are
+      returned.
     result: Evaluation result with the scores of the baselines.
   """
   scores: dict[str, dict[str, float]] = {}

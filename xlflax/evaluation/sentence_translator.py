@@ -154,7 +154,7 @@ class Translator:
     Args:
       encoded: Token ids of each sentence. There are at most `rows` sentences.
       rows: Number of sentences in the batch, including padding.
-      length: Padded number of tokens per sentence.
+      length: Number of tokens per sentence, including padding.
       spec: Vocabulary specification that defines the special tokens.
     """
     options, partitioner = self._options, self._subject.partitioner

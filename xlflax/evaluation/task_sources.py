@@ -88,7 +88,8 @@ def _tasks(
   """Returns the names of the mixture's tasks by their languages.
 
   Args:
-    source: Text source that names the mixture.
+    source: Text source whose field `mixture` is the name of a SeqIO mixture or
+      task.
     num_languages: 1 for monolingual tasks, 2 for parallel tasks.
   """
   registry = _registry()

@@ -322,7 +322,7 @@ def chosen_languages(
   """Returns the requested languages.
 
   Args:
-    available: Languages that exist in the text.
+    available: Codes of the languages in which the text is available.
     requested: Language codes. If None, all languages are selected.
     where: Location of the text to report in error messages.
 

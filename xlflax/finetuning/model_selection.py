@@ -143,7 +143,7 @@ def check_metric(metric: str | None, num_settings: int) -> None:
   """Raises ConfigError if there are several settings but no selection metric.
 
   Args:
-    metric: Selection metric, or None.
+    metric: Metric by which the best setting is selected, or None.
     num_settings: Number of hyperparameter settings in the grid.
   """
   if metric is None and num_settings > 1:

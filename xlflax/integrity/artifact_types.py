@@ -103,7 +103,7 @@ class ArtifactType:
     """Returns the type of the nested directory that contains a path.
 
     Args:
-      name: Path relative to this directory.
+      name: Path of a file or directory, relative to a directory of this type.
 
     Returns:
       The type of the nested directory, or None if the path is not inside one,

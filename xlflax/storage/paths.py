@@ -136,7 +136,7 @@ def to_local_path(name: str | os.PathLike, *, where: str) -> pathlib.Path:
     where: Flag or argument that contains the name, for the error message.
 
   Raises:
-    RunDirectoryError: If the name is in a bucket.
+    RunDirectoryError: If the file or directory is in a bucket.
   """
   if '://' in os.fspath(name):
     raise errors.RunDirectoryError(

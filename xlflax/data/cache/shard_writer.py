@@ -31,7 +31,7 @@ def write_unit(
     num_threads: Number of threads that tokenize text.
     stopped: Function that returns whether to skip the remaining shards. It is
       called after each shard.
-    after_shard: Function that is called after each shard.
+    after_shard: Function that is called each time a shard has been written.
   """
   job, part = unit.job, unit.part
   end = job.num_shards(part)

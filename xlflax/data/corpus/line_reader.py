@@ -104,7 +104,7 @@ def _zstd_frames(file: BinaryIO) -> Iterator[bytes]:
   The library's own reader does not report an incomplete last frame.
 
   Raises:
-    EOFError: If the last frame is incomplete.
+    EOFError: If the last Zstandard frame in the file is incomplete.
   """
   frame: Any = None
   while compressed := file.read(_CHUNK_BYTES):

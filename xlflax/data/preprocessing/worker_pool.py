@@ -26,8 +26,9 @@ class Chunk(NamedTuple):
   """Chunk of consecutive lines in a file.
 
   Attributes:
-    languages: Language code of each column: one, or source and target.
-    lines: Columns of each line: one text, or source and target.
+    languages: Language code of each column: one code for monolingual text, or
+      the codes of source and target.
+    lines: Columns of each line: one text, or the texts of source and target.
     name: Name that is part of the random seed for code-switching. If None, the
       lines are not code-switched.
     first: Number of lines in the file before the chunk, counting only lines

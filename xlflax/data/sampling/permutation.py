@@ -78,7 +78,7 @@ def permute_windows(
     size: Number of permuted elements, int64 [n].
     key: Keys, uint64 [n]. Each key selects a different permutation.
     block: Number of consecutive elements in a block.
-    window: Number of blocks in a window.
+    window: Number of blocks that form a window.
 
   Returns:
     Permuted indices with 0 <= value < size, int64 [n].

@@ -55,7 +55,8 @@ def learn_merges(
     can_merge: Function that returns whether a token may be part of a merge.
     is_excluded: Function that returns whether a token must not be created, for
       example because it exists.
-    min_count: Minimum number of occurrences of a pair.
+    min_count: Minimum number of times that two tokens must occur next to each
+      other to be merged.
 
   Returns:
     The new tokens in the order of their merges. Pairs with the same number of

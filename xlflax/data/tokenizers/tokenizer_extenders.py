@@ -45,8 +45,8 @@ class SegmentedWord(NamedTuple):
 
   Attributes:
     tokens: Tokens, with word-boundary marks.
-    is_known: Whether no token is unknown or represents a byte of an unknown
-      character.
+    is_known: Whether the vocabulary can represent the word, so that the tokens
+      contain no unknown token and no byte of an unknown character.
   """
 
   tokens: Word

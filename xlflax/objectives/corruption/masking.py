@@ -226,7 +226,8 @@ class MaskingPolicy:
     mask_probability: Probability of replacing a selected token by the mask
       symbol.
     random_probability: Probability of replacing a selected token by a random
-      word. All other selected tokens are kept unchanged.
+      word. Selected tokens that are not replaced by the mask symbol or a random
+      word are kept unchanged.
   """
 
   mask_ratio: MaskRatio = 0.15

@@ -191,7 +191,8 @@ class MaskedSeq2Seq(SequenceToSequence):
     mask_probability: Probability of replacing a selected token by the mask
       symbol.
     random_probability: Probability of replacing a selected token by a random
-      word. All other selected tokens are kept unchanged.
+      word. Selected tokens that are not replaced by the mask symbol or a random
+      word are kept unchanged.
     random_words: Set of words from which random replacements are drawn.
     predicted: Tokens on which the loss is computed: only the MASKED tokens, or
       ALL tokens (BART's token masking).

@@ -60,7 +60,8 @@ class Distillation(objective_base.Objective):
     mask_probability: Probability of replacing a selected token by the mask
       symbol.
     random_probability: Probability of replacing a selected token by a random
-      word. All other selected tokens are kept unchanged.
+      word. Selected tokens that are not replaced by the mask symbol or a random
+      word are kept unchanged.
     mlm_weight: Weight of an additional masked-LM loss, which is the mean over
       the same masked sequences in all languages. The student runs once for both
       losses. With k micro-batches, the distillation loss is the average of the

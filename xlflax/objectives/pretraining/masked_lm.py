@@ -75,7 +75,8 @@ class MaskedLM(objective_base.Objective):
     mask_probability: Probability of replacing a selected token by the mask
       symbol.
     random_probability: Probability of replacing a selected token by a random
-      word. All other selected tokens are kept unchanged.
+      word. Selected tokens that are not replaced by the mask symbol or a random
+      word are kept unchanged.
     masking_unit: Units to select: TOKENS, or complete WORDS (whole-word
       masking, as in later BERT models).
     random_words: Set of words from which random replacements are drawn: the

@@ -82,7 +82,7 @@ class ReplacedTokenDetection(objective_base.Objective):
     mask_probability: Probability that the generator's input has the mask symbol
       in place of a selected token (ELECTRA, section 2: 1).
     random_probability: Probability that the generator's input has a random word
-      instead.
+      in place of a selected token.
     generator_weight: Weight of the generator's masked-LM loss.
     discriminator_weight: Weight of the discriminator's loss (lambda, 50 in both
       papers).

@@ -73,7 +73,7 @@ class Hook(validation.ValidatedFields):
     """Returns the function that computes the next step.
 
     Args:
-      run: Run in its state before the step.
+      run: The run, whose state does not yet include the step.
       train_step: Compiled step function, or a wrapper of it by an earlier hook.
       active: Indices of those objectives in the mixture that the step trains.
     """
@@ -92,7 +92,7 @@ class Hook(validation.ValidatedFields):
     the memory of `run.state`, so references to its arrays must not be stored.
 
     Args:
-      run: Run in its state after the step.
+      run: The run, whose state already includes the step.
       step: Number of completed steps.
       output: Loss and metrics of the step, as arrays on the devices.
     """

@@ -44,7 +44,7 @@ def last_steps(
     count: Number of checkpoints to select.
 
   Raises:
-    CheckpointError: If the run has fewer checkpoints.
+    CheckpointError: If the run has fewer than `count` checkpoints.
   """
   bucket_access.check_readable(paths.to_path(model_dir))
   steps = checkpoint_reader.finished_steps(model_dir)

@@ -165,8 +165,8 @@ class DecayShape(enum.StrEnum):
   """Shape of a schedule's decay, where f is the elapsed fraction of the decay.
 
   Attributes:
-    LINEAR: peak - (peak - end) * f.
-    SQRT: peak - (peak - end) * sqrt(f).
+    LINEAR: Linear decay: peak - (peak - end) * f.
+    SQRT: Square-root decay: peak - (peak - end) * sqrt(f).
   """
 
   LINEAR = 'linear'

@@ -194,7 +194,8 @@ class Options:
       name: Name of the option.
       default: Value to use if the option is missing or its value is not
         supported.
-      choices: Mapping from each supported value to the corresponding choice.
+      choices: Mapping from each supported value of the option to the value to
+        return.
     """
     value = self.get(name, default)
     if value not in choices:

@@ -115,7 +115,7 @@ def make_architecture(
     norms: Rules that map tensors to the parameters of the layer norms.
     read: Function to use as `Architecture.read`.
     write: Function to use as `Architecture.write`.
-    prefix: Prefix of the base model's tensors.
+    prefix: Prefix of the names of the base model's tensors.
     questions: Whether to include the question answering task.
   """
   return Architecture(
