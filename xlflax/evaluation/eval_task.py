@@ -327,6 +327,13 @@ class EvalTask(validation.ValidatedFields):
     """
     return ()
 
+  def missing_parts(self) -> tuple[str, ...]:
+    """Returns the languages of the data set that have no data.
+
+    By default, the result is empty.
+    """
+    return ()
+
   def count_gold_labels(self, part: str) -> LabelCount:
     """Counts the examples with gold labels in one of `labeled_parts`.
 

@@ -174,6 +174,7 @@ def print_tables(report: suite_report.SuiteReport, console: Any) -> None:
 def _print_head_and_tail(report, summaries, console: Any) -> None:
   """Prints the means over head, tail and all languages of each task."""
   means = [report.head_tail_averages(summary) for summary in summaries]
+  coverage = [report.head_tail_coverage(summary) for summary in summaries]
   table = rich.table.Table(
     title=f'{report.suite}: mean over head, tail and all languages',
     title_justify='left',
@@ -187,13 +188,26 @@ def _print_head_and_tail(report, summaries, console: Any) -> None:
     table.add_row(
       task,
       *(
-        _format_score(by_task.get(task, {}).get(group))
-        for by_task in means
+        _format_mean(
+          by_task.get(task, {}).get(group),
+          coverage_by_task.get(task, {}).get(group),
+        )
+        for by_task, coverage_by_task in zip(means, coverage, strict=True)
         for group in ('head', 'tail', 'all')
       ),
       style='bold' if task == suite_report.MEAN else None,
     )
   rich_tables.print_table(table, console)
+
+
+def _format_mean(
+  value: float | None, coverage: suite_report.Coverage | None
+) -> str:
+  """Formats a mean, with the number of languages if some are missing."""
+  text = _format_score(value)
+  if value is None or coverage is None or coverage.is_complete:
+    return text
+  return f'{text} ({coverage.num_languages} of {coverage.num_expected})'
 
 
 def _format_score(value: float | None) -> str:

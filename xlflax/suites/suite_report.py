@@ -9,7 +9,7 @@ import logging
 import operator
 import pathlib
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from xlflax import evaluate
 from xlflax.data.supervised.sources import xtreme_tasks
@@ -43,6 +43,23 @@ class Evaluated:
   seed: int = 0
 
 
+class Coverage(NamedTuple):
+  """Number of languages over which a mean is taken.
+
+  Attributes:
+    num_languages: Number of languages with a score.
+    num_expected: Number of languages of the test data.
+  """
+
+  num_languages: int
+  num_expected: int
+
+  @property
+  def is_complete(self) -> bool:
+    """Whether all expected languages have a score."""
+    return self.num_languages >= self.num_expected
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskResult:
   """Result of a suite task for one checkpoint of a pretrained model.
@@ -61,6 +78,8 @@ class TaskResult:
       evaluation tasks declare are used.
     values: Metric values by 'metric/part', with one value per seed.
     evaluated: Locations of the result files for each seed.
+    languages: Languages of the test data, including those without data or
+      without scores.
     notes: Remarks that are needed to interpret the scores.
     failures: Languages or files without scores, with the reason for each.
     is_earlier: Whether the result was computed by an earlier call of the suite.
@@ -78,6 +97,7 @@ class TaskResult:
   main: tuple[str, ...] = ()
   values: dict[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)
   evaluated: tuple[Evaluated, ...] = ()
+  languages: tuple[str, ...] = ()
   notes: tuple[str, ...] = ()
   failures: tuple[eval_task.Failure, ...] = ()
   is_earlier: bool = False
@@ -94,6 +114,18 @@ class TaskResult:
     return tuple(
       note for note in self.notes if note.endswith(head_task.UNLABELED)
     )
+
+  def coverage(self, metric: str) -> Coverage:
+    """Returns the number of languages over which a metric is averaged.
+
+    Args:
+      metric: Name of the metric, such as 'accuracy'.
+    """
+    num_scored = sum(
+      name.startswith(f'{metric}/') and name != f'{metric}/{MEAN}'
+      for name in self.values
+    )
+    return Coverage(num_scored, max(num_scored, len(self.languages)))
 
   def with_report(self, report: evaluate.Report, step: int) -> 'TaskResult':
     """Returns a copy to which the test results for one more seed are added.
@@ -247,10 +279,16 @@ class TaskResult:
       'notes': list(self.notes),
       'scores': {
         name: model_selection.Spread(values).to_json()
+        | self._coverage_to_json(name)
         for name, values in self.values.items()
       },
       'failures': [str(failure) for failure in self.failures],
     }
+
+  def _coverage_to_json(self, name: str) -> dict[str, int]:
+    """Returns the coverage of a mean as entries, or {} for other values."""
+    metric, _, part = name.partition('/')
+    return self.coverage(metric)._asdict() if part == MEAN else {}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -274,12 +312,21 @@ class SuiteReport:
 
   @property
   def expected(self) -> dict[str, int]:
-    """Number of languages that each task has in XTREME, or 0 if unknown."""
+    """Number of languages of each task's test data, or 0 if unknown.
+
+    The languages include those without data. For the tasks of XTREME, they are
+    also known before a task has a result.
+    """
     published = xtreme_tasks.VERSIONS.get(self.suite, {})
-    return {
+    counts = {
       task: len(published[task].languages) if task in published else 0
       for task in self.tasks
     }
+    for result in self.results:
+      counts[result.task] = max(
+        counts.get(result.task, 0), len(result.languages)
+      )
+    return counts
 
   @property
   def failures(self) -> tuple[eval_task.Failure, ...]:
@@ -379,6 +426,41 @@ class SuiteReport:
       }
     }
 
+  def head_tail_coverage(
+    self, summary: leaderboard.Summary
+  ) -> dict[str, dict[str, Coverage]]:
+    """Counts the languages over which `head_tail_averages` are taken.
+
+    The expected languages of a task are those of its test data, and those for
+    which any model has a score.
+
+    Args:
+      summary: Summary of the model's scores.
+
+    Returns:
+      Coverage of the means 'head', 'tail' and 'all' for each task. Empty if the
+      suite has no head languages.
+    """
+    if not self.head_languages:
+      return {}
+    coverage = {}
+    for name, task in summary.tasks.items():
+      languages = dict.fromkeys(
+        language
+        for result in self.results
+        if result.task == name
+        for language in (*result.languages, *result.parts())
+      )
+      scored, expected = (
+        averages.group_head_tail(codes, self.head_languages)
+        for codes in (task.languages, languages)
+      )
+      coverage[name] = {
+        group: Coverage(len(scored[group]), len(expected[group]))
+        for group in expected
+      }
+    return coverage
+
   def to_json(self) -> dict[str, Any]:
     """Returns the report as JSON values. NaN becomes null."""
     return nonfinite_checks.or_null(
@@ -393,7 +475,16 @@ class SuiteReport:
             'xtreme': summary.xtreme,
             'gap': summary.gap,
             **(
-              {'head_tail': self.head_tail_averages(summary)}
+              {
+                'head_tail': self.head_tail_averages(summary),
+                'head_tail_languages': {
+                  task: {
+                    group: coverage._asdict()
+                    for group, coverage in by_group.items()
+                  }
+                  for task, by_group in self.head_tail_coverage(summary).items()
+                },
+              }
               if self.head_languages
               else {}
             ),
@@ -403,6 +494,7 @@ class SuiteReport:
                 {
                   'score': summary.tasks[name].score,
                   'gap': summary.tasks[name].gap,
+                  **_task_coverage(summary.tasks[name])._asdict(),
                 }
                 if name in summary.tasks
                 else {'score': None, 'gap': None}
@@ -421,7 +513,17 @@ class SuiteReport:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator='\n')
     writer.writerow(
-      ('model', 'task', 'family', 'metric', 'part', 'mean', 'std', 'seeds')
+      (
+        'model',
+        'task',
+        'family',
+        'metric',
+        'part',
+        'mean',
+        'std',
+        'seeds',
+        *Coverage._fields,
+      )
     )
     for result in self.results:
       for name, values in result.values.items():
@@ -437,6 +539,7 @@ class SuiteReport:
             spread.mean,
             spread.std,
             len(spread.values),
+            *(result.coverage(metric) if part == MEAN else ('', '')),
           )
         )
     return text.getvalue()
@@ -448,6 +551,11 @@ class SuiteReport:
       first = next(iter(self.results_by_task(table.model).values()))
       curves.setdefault(first.label, {})[first.step] = table
     return {label: steps for label, steps in curves.items() if len(steps) > 1}
+
+
+def _task_coverage(summary: leaderboard.TaskSummary) -> Coverage:
+  """Returns the number of languages over which a task's score is averaged."""
+  return Coverage(len(summary.languages), summary.of)
 
 
 def _sum_costs(

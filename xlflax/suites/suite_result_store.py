@@ -48,6 +48,7 @@ def write(
       {'folder': str(evaluated.folder), 'seed': evaluated.seed}
       for evaluated in result.evaluated
     ],
+    'languages': result.languages,
     'notes': result.notes,
     'cost': None if result.cost is None else dataclasses.asdict(result.cost),
     'failures': [dataclasses.asdict(failure) for failure in result.failures],
@@ -188,6 +189,7 @@ def _parse_result(
     | {
       'main': tuple(record['main']),
       'values': {k: tuple(v) for k, v in record['values'].items()},
+      'languages': tuple(record['languages']),
       'notes': tuple(record['notes']),
       'failures': tuple(
         eval_task.Failure(**failure) for failure in record['failures']

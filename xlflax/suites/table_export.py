@@ -11,7 +11,7 @@ from xlflax.evaluation.reports import score_table, text
 from xlflax.finetuning import model_selection
 from xlflax.storage import manifests
 from xlflax.suites import paper_table, suite_report
-from xlflax.utils import rich_tables
+from xlflax.utils import name_suggestions, rich_tables
 
 MARKDOWN = 'table.md'
 CSV = 'table.csv'
@@ -25,8 +25,9 @@ def measured_points(
   """Returns the measured scores of a paper's table, averaged over seeds.
 
   If several checkpoints of a run were evaluated, the scores of the last one are
-  returned. The mean over languages of a task with failures, or with examples
-  without gold labels, is left out, because it is a mean over fewer languages.
+  returned. The mean over languages of a task with failures, with examples
+  without gold labels or with missing languages is left out, because it is a
+  mean over fewer languages.
 
   Args:
     table: Table of a paper whose scores were measured by the suite.
@@ -43,7 +44,10 @@ def measured_points(
     if result is None:
       continue
     metric, _, language = source.metric.partition('/')
-    is_incomplete = bool(result.failures or result.unlabeled)
+    is_incomplete = (
+      bool(result.failures or result.unlabeled)
+      or not result.coverage(metric).is_complete
+    )
     if is_incomplete and language == suite_report.MEAN:
       continue
     mean = model_selection.Spread(result.values.get(source.metric, ())).mean
@@ -85,7 +89,11 @@ def describe_missing_scores(
     has_new_failures = bool(result.failures) and not result.is_earlier
     if key not in missing or has_new_failures:
       continue
-    reasons = [*map(str, result.failures), *result.unlabeled]
+    reasons = [
+      *map(str, result.failures),
+      *result.unlabeled,
+      *_describe_missing_languages(result, missing[key]),
+    ]
     reason = reasons[0] if reasons else 'the results do not contain the metric'
     if len(reasons) > 1:
       reason += f' ({len(reasons) - 1} more in report/leaderboard.md)'
@@ -94,6 +102,30 @@ def describe_missing_scores(
       f'Missing scores of {result.model} in {result.task} ({metrics}): {reason}'
     )
   return lines
+
+
+def _describe_missing_languages(
+  result: suite_report.TaskResult, metrics: Sequence[str]
+) -> list[str]:
+  """Returns a sentence on the languages without scores in a metric, if any."""
+  for name in metrics:
+    metric = name.partition('/')[0]
+    coverage = result.coverage(metric)
+    if 0 < coverage.num_languages < coverage.num_expected:
+      missing = [
+        language
+        for language in result.languages
+        # A pair with English is named by its other language in the metrics.
+        if not {
+          f'{metric}/{language}',
+          f'{metric}/{language.removesuffix("-en")}',
+        }.intersection(result.values)
+      ]
+      return [
+        f'only {coverage.num_languages} of {coverage.num_expected} languages '
+        f'have scores (missing: {name_suggestions.format_names(missing)})'
+      ]
+  return []
 
 
 def build_tables(

@@ -4,7 +4,7 @@ Sources: Hu et al. (2020), XTREME, section 5 and tables 2 and 3; ImaniGooghari
 et al. (2023), Glot500, section 4.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -64,15 +64,33 @@ def head_tail_averages(
   Returns:
     The means 'head', 'tail' and 'all'. A mean over no language is omitted.
   """
-  head = {language_codes.normalize_code(code) for code in head_languages}
-  groups: dict[str, list[float]] = {'head': [], 'tail': []}
-  for language, score in scores.items():
-    is_head = language_codes.normalize_code(language) in head
-    groups['head' if is_head else 'tail'].append(score)
-  groups['all'] = list(scores.values())
+  groups = group_head_tail(scores, head_languages)
   return {
-    name: macro_average(values) for name, values in groups.items() if values
+    name: macro_average([scores[language] for language in languages])
+    for name, languages in groups.items()
+    if languages
   }
+
+
+def group_head_tail(
+  languages: Iterable[str], head_languages: Collection[str]
+) -> dict[str, list[str]]:
+  """Divides languages into head and tail languages.
+
+  Args:
+    languages: Language codes.
+    head_languages: Codes of the head languages, in any spelling.
+
+  Returns:
+    The languages in the groups 'head', 'tail' and 'all'.
+  """
+  head = {language_codes.normalize_code(code) for code in head_languages}
+  groups: dict[str, list[str]] = {'head': [], 'tail': [], 'all': []}
+  for language in languages:
+    is_head = language_codes.normalize_code(language) in head
+    groups['head' if is_head else 'tail'].append(language)
+    groups['all'].append(language)
+  return groups
 
 
 def xtreme_average(scores: Mapping[str, float]) -> dict[str, float]:

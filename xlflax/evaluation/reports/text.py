@@ -189,7 +189,7 @@ def _summary_cell(
   if value is not None:
     detail = details.get((summary.model, task, language), detail)
   cell = detail.cell(format_number(value))
-  if language == leaderboard.GAP:
+  if language == leaderboard.GAP and task != leaderboard.ALL and value is None:
     return cell
   note = ' '.join(filter(None, (cell.note, missing)))
   return dataclasses.replace(cell, note=note)

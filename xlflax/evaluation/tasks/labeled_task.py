@@ -30,6 +30,9 @@ class LabeledTask(eval_task.EvalTask):
   def labeled_parts(self):
     return self.source.languages()
 
+  def missing_parts(self):
+    return self.source.missing_languages()
+
   def count_gold_labels(self, part):
     examples = self.source.load(part)
     return eval_task.LabelCount(

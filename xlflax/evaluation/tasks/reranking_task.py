@@ -91,6 +91,9 @@ class Reranking(head_task.HeadOnTexts):
     """Loads the queries and documents of a language, or of all languages."""
     return self.source.load(part)
 
+  def missing_parts(self):
+    return ()
+
   def count_gold_labels(self, part):
     documents = self.load_part(part)
     queries = list(documents.queries)

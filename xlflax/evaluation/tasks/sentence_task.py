@@ -289,6 +289,9 @@ class CollectionTask(SentenceTask):
   def labeled_parts(self):
     return self.source.languages()
 
+  def missing_parts(self):
+    return self.source.missing_languages()
+
   def count_gold_labels(self, part):
     collections = self.source.load(part)
     num_sentences = len(collections.second)

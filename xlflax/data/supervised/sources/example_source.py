@@ -36,6 +36,13 @@ class ExampleSource:
     """Returns all examples of a language split."""
     raise NotImplementedError
 
+  def missing_languages(self) -> tuple[str, ...]:
+    """Returns the names of the data set's language splits without data.
+
+    Means over languages are marked as incomplete if a language is missing.
+    """
+    return ()
+
   def problems(self, part: str) -> tuple[str, ...]:
     """Returns messages about problems with individual examples in a split."""
     del part
@@ -68,6 +75,8 @@ class FileDataset(ExampleSource):
       different columns.
     max_examples: Maximum number of examples to read from each language split.
       If None, all examples are read.
+    missing: Names of the data set's language splits that have no files, such as
+      the languages of a benchmark that were not downloaded.
   """
 
   format: str
@@ -82,6 +91,7 @@ class FileDataset(ExampleSource):
     default_factory=dict
   )
   max_examples: validation.PositiveInt | None = None
+  missing: tuple[str, ...] = class_registry.changeable_field(default=())
 
   def __post_init__(self):
     file_formats.find_of_examples(self.format)
@@ -103,6 +113,9 @@ class FileDataset(ExampleSource):
 
   def languages(self) -> tuple[str, ...]:
     return tuple(self.files)
+
+  def missing_languages(self) -> tuple[str, ...]:
+    return self.missing
 
   def load(self, part: str) -> list[labeled_examples.Example]:
     return choice_examples.take_first_questions(
@@ -257,6 +270,10 @@ class BitextMiningSource:
     """Returns the names of the language pairs, such as 'fr-en'."""
     raise NotImplementedError
 
+  def missing_languages(self) -> tuple[str, ...]:
+    """Returns the names of the data set's language pairs without data."""
+    return ()
+
   def load(self, part: str) -> labeled_examples.BitextSentences:
     """Returns the two sentence collections of a language pair."""
     raise NotImplementedError
@@ -279,6 +296,7 @@ class BitextMiningFiles(BitextMiningSource):
       pairs of ids. 'lines' has one sentence per line. For each line of the
       second file, its gold file contains a line number in the first file,
       counted from 0.
+    missing: Names of the data set's language pairs that have no files.
   """
 
   files: Annotated[
@@ -289,12 +307,16 @@ class BitextMiningFiles(BitextMiningSource):
     ),
   ] = class_registry.path_field(content_hash.hash_paths)
   format: str = 'bucc'
+  missing: tuple[str, ...] = class_registry.changeable_field(default=())
 
   def __post_init__(self):
     file_formats.find_reader(self.format, file_formats.Takes.COLLECTIONS)
 
   def languages(self) -> tuple[str, ...]:
     return tuple(self.files)
+
+  def missing_languages(self) -> tuple[str, ...]:
+    return self.missing
 
   def load(self, part: str) -> labeled_examples.BitextSentences:
     paths = _get_files(self.files, part)

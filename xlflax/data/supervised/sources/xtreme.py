@@ -9,7 +9,7 @@ Source: Hu et al. (2020), "XTREME"; github.com/google-research/xtreme.
 
 import logging
 import pathlib
-from collections.abc import Collection
+from collections.abc import Sequence
 
 from xlflax.data.supervised.sources import beir, example_source, xtreme_tasks
 from xlflax.storage import paths
@@ -173,23 +173,27 @@ def xtreme_examples(
       where=directory,
       fix="Run XTREME's scripts/download_data.sh to create the files.",
     )
+  missing_parts: tuple[str, ...] = ()
   if languages is None:
-    _warn_about_missing_parts(task, split, files)
+    missing_parts = tuple(p for p in task.parts(split) if p not in files)
+    _warn_about_missing_parts(task, split, missing_parts)
   if task.is_mined:
-    return example_source.BitextMiningFiles(files=files, format=task.format)
+    return example_source.BitextMiningFiles(
+      files=files, format=task.format, missing=missing_parts
+    )
   return example_source.FileDataset(
     files=files,
     format=task.format,
     options=task.options,
     max_examples=max_examples,
+    missing=missing_parts,
   )
 
 
 def _warn_about_missing_parts(
-  task: xtreme_tasks.XtremeTask, split: str, files: Collection[str]
+  task: xtreme_tasks.XtremeTask, split: str, missing: Sequence[str]
 ) -> None:
   """Logs the languages of a test set that have no files."""
-  missing = [part for part in task.parts(split) if part not in files]
   if missing and split == TEST:
     _LOG.warning(
       'XTREME task %s: %d of %d languages of the test set have no files (%s): '
@@ -256,11 +260,13 @@ def mlqa_pairs(directory: str, split: str = TEST) -> example_source.FileDataset:
   folder = _find_root(directory) / 'mlqa' / 'MLQA_V1' / name
   languages = find_xtreme_task('mlqa').languages
   files = {}
+  parts = []
   for context in languages:
     for question in languages:
       file = folder / f'{name}-context-{context}-question-{question}.json'
+      part = context if context == question else f'{context}-{question}'
+      parts.append(part)
       if file.is_file():
-        part = context if context == question else f'{context}-{question}'
         files[part] = str(file)
   if not files:
     raise errors.CorpusError(
@@ -268,7 +274,11 @@ def mlqa_pairs(directory: str, split: str = TEST) -> example_source.FileDataset:
       f'{name}-context-LANGUAGE-question-LANGUAGE.json for the task mlqa',
       where=str(folder),
     )
-  return example_source.FileDataset(format='squad', files=files)
+  return example_source.FileDataset(
+    format='squad',
+    files=files,
+    missing=tuple(part for part in parts if part not in files),
+  )
 
 
 def _find_root(directory: str) -> pathlib.Path:
