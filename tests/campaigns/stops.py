@@ -48,8 +48,9 @@ def signal_training(
   Args:
     space: Workspace with text, vocabulary and cache.
     directory: Working directory.
-    seed: Offset that selects the signal that two processes get in each phase;
-      four seeds cover all signals.
+    seed: Offset of the signal that is sent in each phase of a job with two
+      processes. Four consecutive seeds together send every signal in every
+      phase.
   """
   phases = _Phases(space, directory)
   try:

@@ -319,8 +319,9 @@ def _cumulate_probabilities(
   """Returns cumulative probabilities, from which translations are drawn.
 
   Args:
-    groups: Probabilities of each entry's translations. Entry i has consecutive
-      intervals between i and i + 1, whose lengths are the probabilities.
+    groups: Probabilities of each entry's translations. The translations of
+      entry i have consecutive intervals between i and i + 1, each as long as
+      the translation's probability.
 
   Returns:
     The end of each translation's interval, float64 [translations], and the
