@@ -212,7 +212,8 @@ def compare_variants(
       last_figures[first]['outputs'], last_figures[other]['outputs']
     ):
       raise RuntimeError(
-        f'The outputs of the variants {first} and {other} differ.'
+        f'The benchmark variants {first} and {other} must compute the same '
+        'outputs, but their outputs differ.'
       )
   print(
     f'{shape}\n\n'

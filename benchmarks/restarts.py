@@ -207,7 +207,8 @@ class Job:
       self.keep_running()
       if time.monotonic() > end:
         raise RuntimeError(
-          f'{self.directory} did not pass step {step} in {seconds:.0f} s.'
+          f'The run in {self.directory} did not exceed step {step} within '
+          f'{seconds:.0f} s.'
         )
       time.sleep(0.1)
 

@@ -238,7 +238,8 @@ def main(arguments=None) -> None:
   for other in others:
     if not outputs_agree(args.part, outputs[first], outputs[other]):
       raise RuntimeError(
-        f'The outputs of the variants {first} and {other} differ.'
+        f'The benchmark variants {first} and {other} must compute the same '
+        'outputs, but their outputs differ.'
       )
   scale = (
     (args.project / args.count) ** _TIME_EXPONENTS[args.part]

@@ -320,10 +320,11 @@ def _resume(
       )
     elif partial.exists() and partial.stat().st_size:
       raise errors.CorpusError(
-        'The file for partial translations already exists, but the record '
-        f'{record.name}, which is written next to it, does not exist',
+        'A file with unfinished translations already exists, but the file '
+        f'{record.name}, which records their text and settings, does not exist',
         got=str(partial),
-        fix='Remove the file, or pass a different output.',
+        fix='Remove the file with unfinished translations, or pass a different '
+        'output.',
       )
     partial.write_bytes(b'')
     record.write_text(json.dumps(identity))

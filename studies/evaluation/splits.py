@@ -104,8 +104,9 @@ def prepare_pawsx(data: pathlib.Path, output: pathlib.Path) -> None:
     # A few pairs have a different label in some languages.
     if num_equal_labels < 0.98 * len(lines):
       raise SystemExit(
-        f'PAWS-X {code}: the labels must match those in the English file in at '
-        f'least 98 % of the lines. Got: {num_equal_labels} of {len(lines)}.'
+        f'PAWS-X {code}: at least 98 % of the lines must have the same label '
+        'as the same line of the English file. The labels are equal in '
+        f'{num_equal_labels} of {len(lines)} lines.'
       )
     for name in ('train', 'dev', 'test'):
       write_lines(

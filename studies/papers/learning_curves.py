@@ -46,7 +46,7 @@ def read_curve(
   }
   if not points:
     raise errors.CheckpointError(
-      'No checkpoint of the run was evaluated with the metric',
+      'The run does not have a test result of this metric for any checkpoint',
       got=metric,
       where=run,
       fix='Run `xlflax evaluate --gin_file=evaluate/translation.gin '

@@ -37,11 +37,14 @@ def transfer_labels(
     Words and their IOB2 labels.
 
   Raises:
-    ValueError: If the words are not those of the sentence.
+    ValueError: If the concatenated words differ from the sentence.
   """
   words = list(words)
   if ''.join(words) != ''.join(characters):
-    raise ValueError(f'The words {words} are not those of {characters}.')
+    raise ValueError(
+      'The concatenated words must equal the sentence '
+      f'{"".join(characters)!r}, but the words are {words}.'
+    )
   offsets = [0, *itertools.accumulate(map(len, characters))]
   word_ends = set(itertools.accumulate(map(len, words)))
   spans = [

@@ -96,7 +96,8 @@ class RealSpec:
     )
     if digest is None or not spec.other_languages:
       raise errors.ConfigError(
-        'Files for the real languages are missing',
+        'The folder given with --corpora must contain text in English and at '
+        'least one other language, but some of the text is missing',
         got=', '.join(spec.other_languages) or 'English alone',
         expected=(
           'the folders disjoint/mono, parallel/mono, parallel/parallel and '

@@ -155,7 +155,7 @@ def concepts_of_group(group: str, topic: int | None = None) -> tuple[str, ...]:
   )
   if not ids:
     raise errors.ConfigError(
-      'There is no group of concepts with this name', got=group
+      'The synthetic languages have no concepts of this group', got=group
     )
   return ids
 

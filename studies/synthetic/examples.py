@@ -142,7 +142,7 @@ def draw_distinct(
       num_duplicates += 1
       if num_duplicates > _MAX_DUPLICATES:
         raise errors.ConfigError(
-          'The generator found fewer different examples than requested',
+          'The generator cannot create as many different examples as requested',
           got=count,
           expected=f'a number of at most about {len(items)}',
           where=where,

@@ -95,7 +95,7 @@ def labeled_dataset(
   unknown = sorted(set(languages) - set(paths))
   if unknown:
     raise errors.ConfigError(
-      'The folder has no such language or language pair',
+      'The folder does not contain the requested language or language pair',
       got=', '.join(unknown),
       expected=', '.join(paths),
       where=str(directory),

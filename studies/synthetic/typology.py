@@ -192,7 +192,8 @@ def _make_language(code: str, changes: dict[str, Any]) -> Language:
     raise errors.ConfigError(
       'There is no predefined synthetic language with this code',
       got=code,
-      expected=f'one of {", ".join(PRESETS)}, or a language with changes',
+      expected=f'one of {", ".join(PRESETS)}, or a language with at least one '
+      'changed factor',
       fix=(
         'Define the language by a changed factor, such as --change '
         f'{code}.word_order=sov.'

@@ -38,7 +38,7 @@ def test_compare_runs(runs, capsys):
     (
       ['a', 'suite'],
       errors.ConfigError,
-      {'mentions': ('1 of the former', '1 of the latter')},
+      {'mentions': ('run directories (1)', 'suite outputs (1)')},
     ),
     (['a', '--baseline=b'], errors.ConfigError, {'mentions': '--baseline'}),
     ([], errors.ConfigError, {'where': 'xlflax report'}),

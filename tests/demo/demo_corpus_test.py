@@ -94,7 +94,7 @@ def test_a_corpus_of_other_languages_is_not_mixed_with(tmp_path):
   demo_corpus.build_corpus(tmp_path, languages=('de', 'en'), num_test=20)
   with pytest.raises(errors.CorpusError) as caught:
     demo_corpus.build_corpus(tmp_path, languages=('en', 'ja'))
-  assert 'contains text in different languages. Got: de, en.' in str(
+  assert 'differ from the requested languages. Got: de, en.' in str(
     caught.value
   )
 

@@ -245,7 +245,7 @@ def test_damage_after_the_upload(root, damage):
     bucket_staging.stage_input(root)
   message = str(caught.value)
   assert {
-    'missing': 'are missing: a',
+    'missing': 'missing from the bucket: a',
     'other': 'a has changed',
     'manifest': 'its own digest',
   }[damage] in message

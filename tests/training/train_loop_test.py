@@ -155,7 +155,8 @@ def test_further_signals_wait_for_the_last_checkpoint(make_run):
       os.kill(os.getpid(), signal.SIGUSR1)
 
   def fatal(number, frame):
-    raise AssertionError(f'{signal.Signals(number).name} was not held back')
+    name = signal.Signals(number).name
+    raise AssertionError(f'{name} reached the handler of the caller')
 
   saved = fake_run.Checkpoints()
   before = [signal.signal(n, fatal) for n in (signal.SIGTERM, signal.SIGUSR1)]

@@ -211,7 +211,7 @@ class AlignmentStudy(study_base.SeriesStudy):
     if len(set(sizes)) > 1:
       raise errors.AnalysisError(
         f'The hidden states of the two models have {sizes[0]} and {sizes[1]} '
-        'dimensions. Comparing them requires maps between the models',
+        'dimensions. Comparing them requires alignment maps between the models',
         fix='Pass --maps with the output of `xlflax analyze procrustes`.',
       )
     return None

@@ -124,7 +124,7 @@ class ProcrustesStudy(study_base.SeriesStudy):
     if not len(test[0]):
       raise errors.AnalysisError(
         f'At least {_HOLD_OUT_EVERY} pairs of sentences or words are required '
-        'to evaluate a map',
+        'to fit and evaluate an alignment map',
         got=len(sides[0]),
       )
     mapped = alignment.map_source(test[0]), alignment.map_target(test[1])
@@ -287,10 +287,11 @@ def _word_vectors(
       indices = word_indices[start + result.sentence]
       if indices.size and indices.max() >= num_words:
         raise errors.AnalysisError(
-          f'In sentence {start + result.sentence + 1} of {language}, a word '
-          f'link refers to word {indices.max()}, but the words of the sentence '
-          f'are numbered from 0 to {num_words - 1}',
-          fix='Create the word links from the same text, and number the '
+          'A link of the word alignment refers to word '
+          f'{indices.max()} of sentence {start + result.sentence + 1} in '
+          f'{language}, but the words of this sentence are numbered from 0 to '
+          f'{num_words - 1}',
+          fix='Compute the word alignment from the same text, and number the '
           'words from 0.',
         )
       rows = np.full(num_words, -1)

@@ -244,9 +244,9 @@ def score_mapped_layers(
   depths = [len(side) for sides in (train, test) for side in sides]
   if len(set(depths)) != 1:
     raise errors.AnalysisError(
-      'Layer-by-layer maps require the same number of layers for both '
-      'languages in the training and test data, but the numbers of layers are '
-      f'{depths}'
+      'Fitting one alignment map per layer requires hidden states with the '
+      'same number of layers for both languages in the training and test '
+      f'data, but the numbers of layers are {depths}'
     )
   first, second = [], []
   for train_source, train_target, test_source, test_target in zip(

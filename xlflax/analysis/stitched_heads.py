@@ -70,7 +70,8 @@ def stitch_eval_model(
     sizes = (target.model.config.hidden_dim, source.model.config.hidden_dim)
     if saved.alignment.matrix.shape != sizes[::-1]:
       raise errors.AnalysisError(
-        'The shape of the map does not match the hidden sizes of the models',
+        'The shape of the alignment map does not match the hidden sizes of the '
+        'two models',
         got=str(saved.alignment.matrix.shape),
         expected=str(sizes[::-1]),
       )

@@ -84,8 +84,8 @@ class SeriesStudy(Study):
     names = [series.name for series in self.series]
     if not names or len(set(names)) < len(names):
       raise errors.ConfigError(
-        'The flag --models must specify at least one model series, and the '
-        'names of the series must be different',
+        'The flag --models must specify one or more series of models in the '
+        'form NAME=MODEL, each with a different name',
         got=', '.join(names) or 'no series',
       )
 

@@ -87,7 +87,7 @@ class TextFiles(Lines):
     """
     if language not in self.files:
       raise errors.CorpusError(
-        'The source does not contain text in this language',
+        'No text file is specified for this language',
         got=language,
         expected='one of ' + ', '.join(self.files),
         fix=name_suggestions.suggest_language(language, self.files),

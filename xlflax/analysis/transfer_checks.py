@@ -41,8 +41,8 @@ def finite_states(
   depth = eval_model.model.config.num_layers
   if layer > depth:
     raise errors.AnalysisError(
-      'The model does not have the layer of the head. The layers of the '
-      f'model are numbered from 0 (the embeddings) to {depth}',
+      'The model does not have the layer that the head reads. The layers of '
+      f'the model are numbered from 0 (the embeddings) to {depth}',
       got=layer,
       where=name,
       fix='Use a head on a layer that both models have.',
@@ -110,8 +110,9 @@ def orient_map(
     endpoint_indices = {pair.index(code) for code in languages if code in pair}
     if len(endpoint_indices) != 1 or not set(languages) <= set(pair):
       raise errors.AnalysisError(
-        f'The text of --test must be in only one of the languages {pair[0]} '
-        f'and {pair[1]}, which determines the direction of the map',
+        'The text given with --test must be in only one of the languages '
+        f'{pair[0]} and {pair[1]}, because its language determines the '
+        'direction in which the alignment map is applied',
         got=', '.join(languages),
       )
     return (

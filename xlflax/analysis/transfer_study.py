@@ -136,7 +136,7 @@ class HeadTransferStudy(study_base.Study):
     layer = _head_layer(source, name)
     if saved.about.get('layer', layer) != layer:
       raise errors.AnalysisError(
-        'The map must belong to the same layer as the head',
+        'The alignment map must be for the layer that the head reads',
         got=saved.about['layer'],
         expected=layer,
         where=head.map,

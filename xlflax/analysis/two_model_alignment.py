@@ -171,10 +171,10 @@ def load_maps(
       f'maps of the layers {available_layers}' if maps_by_layer else 'no maps'
     )
     raise errors.AnalysisError(
-      f'The directory must contain maps from {first} to {second} for the '
-      f'language pair {pair} and the layers 0 to {layers - 1}, but it '
+      f'The directory must contain alignment maps from {first} to {second} for '
+      f'the language pair {pair} and the layers 0 to {layers - 1}, but it '
       f'contains {contents}',
       where=str(directory),
-      fix='Run `xlflax analyze procrustes` on the same series.',
+      fix='Run `xlflax analyze procrustes` with the same --models.',
     )
   return [maps_by_layer[layer] for layer in range(layers)]

@@ -184,10 +184,10 @@ class Store:
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
       errors.raise_if_system_error(error, path)
       raise errors.AnalysisError(
-        'The file of word sums cannot be read',
+        "The file with the sums of the words' hidden states cannot be read",
         got=str(error),
         where=str(path),
-        fix='Delete the file. The word sums are then computed again.',
+        fix='Delete the file. The sums are then computed again.',
       ) from error
     if (
       identity != self.identity
@@ -195,9 +195,11 @@ class Store:
       or sums.shape != fresh.sums.shape
     ):
       raise errors.AnalysisError(
-        f'The file contains sums for {len(stored_words)} words with the '
-        f'identifier {identity}, but sums for {len(fresh.words)} words with '
-        f'the identifier {self.identity} are required',
+        'The file contains sums of hidden states that were computed for other '
+        'words, or from a different checkpoint or corpus. It has '
+        f'{len(stored_words)} words and the identifier {identity}, but '
+        f'{len(fresh.words)} words and the identifier {self.identity} are '
+        'required',
         where=str(path),
         fix='Choose a different file, or delete the existing file.',
       )

@@ -127,8 +127,8 @@ def _check_links_only(root: pathlib.Path) -> pathlib.Path:
   files = [p for p in root.rglob('*') if not (p.is_symlink() or p.is_dir())]
   if files or root.is_symlink():
     raise errors.RunDirectoryError(
-      'The directory for links to the text must be new, or must contain only '
-      'links',
+      'The directory for the symbolic links to the text files must be new, or '
+      'must contain only symbolic links',
       got=str(files[0] if files else root),
       fix='Pass a different --output directory.',
     )

@@ -93,8 +93,8 @@ def main(options: ReportOptions) -> None:
   else:
     raise errors.ConfigError(
       'A report cannot compare run directories with suite outputs, but found '
-      f'{are_suites.count(False)} of the former and {are_suites.count(True)} '
-      'of the latter',
+      f'run directories ({are_suites.count(False)}) and suite outputs '
+      f'({are_suites.count(True)})',
       fix='Write one report for the runs and another one for the suites.',
     )
   print(page)

@@ -55,7 +55,8 @@ def converting_build_errors(
       raise _convert_gin_error(error) from error
     if _raised_by_a_check(error):
       raise errors.ConfigError(
-        'A field must have a value of its documented type',
+        'A field is set to a value that does not have the documented type of '
+        'the field',
         got=str(error).splitlines()[0][:200],
         where=_configurable_of(error),
       ) from error

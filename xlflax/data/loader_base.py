@@ -199,8 +199,8 @@ def check_range(
   """Raises a ValueError if a range of rows is not within the batch."""
   if step < 0 or not 0 <= start < stop <= dataset.batch_size:
     raise ValueError(
-      f'The rows of step {step} must be within the batch of size '
-      f'{dataset.batch_size}, but the range of rows is {start}..{stop}.'
+      f'The range of rows to read from the batch of step {step} must be within '
+      f'0..{dataset.batch_size}, but it is {start}..{stop}.'
     )
 
 

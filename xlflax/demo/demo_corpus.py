@@ -199,7 +199,7 @@ def build_corpus(
 
   Raises:
     CorpusError: If a package or one of its languages is missing, or if the
-      directory contains text in different languages.
+      directory contains a corpus in languages other than the requested ones.
   """
   output_dir = pathlib.Path(output_dir)
   _check_directory(output_dir, languages)
@@ -282,7 +282,8 @@ def _check_directory(directory: pathlib.Path, languages: Sequence[str]) -> None:
   }
   if existing_languages and existing_languages != set(languages):
     raise errors.CorpusError(
-      'The corpus directory contains text in different languages',
+      'The languages of the existing corpus differ from the requested '
+      'languages',
       got=', '.join(sorted(existing_languages)),
       expected=', '.join(sorted(languages)),
       where=directory,

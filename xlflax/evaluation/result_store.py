@@ -367,7 +367,10 @@ def _load(file: pathlib.Path, directory: pathlib.Path) -> dict[str, Any] | None:
     return None
   try:
     if str(record.get('step')) != file.stem:
-      raise ValueError(f'The result is for step {record.get("step")}.')
+      raise ValueError(
+        f'The file must contain the result of step {file.stem}, but it '
+        f'contains that of step {record.get("step")}.'
+      )
     eval_task.EvalResult.from_json(record)
   except (TypeError, ValueError, LookupError, AttributeError) as error:
     logging.warning(

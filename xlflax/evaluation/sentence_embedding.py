@@ -191,7 +191,7 @@ def read_sentence_encoding(model_dir: pathlib.Path) -> SentenceEmbedding | None:
     return SentenceEmbedding(**fields)
   except (TypeError, errors.ConfigError) as error:
     raise errors.RunDirectoryError(
-      'The settings file of the sentence vectors is invalid',
+      'The file with the settings of the sentence embeddings is invalid',
       got=f'{type(error).__name__}: {error}'[:300],
       where=str(path),
       fix='Copy the complete run directory again.',

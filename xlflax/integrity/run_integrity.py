@@ -145,10 +145,15 @@ def _check_lines(directory: pathlib.Path) -> str:
   content = path.read_bytes()
   size = checksums.parse_size(digest) if digest else 0
   if digest and checksums.digest_content(content[:size]) != digest:
-    raise ValueError('Lines before the last checkpoint were removed or changed')
+    raise ValueError(
+      'Metrics that were written before the last checkpoint were removed or '
+      'changed'
+    )
   for line in content[size:].splitlines(keepends=True):
     if line.endswith(b'\n') and 'step' not in json.loads(line):
-      raise ValueError(f'This line does not contain metrics: {line[:60]!r}')
+      raise ValueError(
+        f'A line does not contain a training step: {line[:60]!r}'
+      )
   num_lines = content.count(b'\n')
   return f'{num_lines} lines'
 

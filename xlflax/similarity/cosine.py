@@ -78,7 +78,9 @@ def retrieval_accuracy(indices: np.ndarray) -> float:
   indices = vector_checks.check_axes(indices, 'indices', 'vectors')
   if not len(indices):
     raise errors.AnalysisError(
-      '`retrieval_accuracy` requires at least one index', got=len(indices)
+      '`retrieval_accuracy` requires the nearest-neighbor index of at least '
+      'one query',
+      got=len(indices),
     )
   return float(np.mean(indices == np.arange(len(indices))))
 

@@ -112,7 +112,7 @@ def _request(
       '(gs: `gcloud auth application-default login`, or '
       'GOOGLE_APPLICATION_CREDENTIALS; s3: `aws configure`, and '
       'AWS_ENDPOINT_URL for a store other than Amazon S3; az: `az login`, and '
-      'AZURE_STORAGE_ACCOUNT_NAME) and its network.',
+      'AZURE_STORAGE_ACCOUNT_NAME) and its network connection.',
       status=_status(error),
     ) from error
 

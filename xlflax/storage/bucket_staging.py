@@ -181,11 +181,13 @@ class _Mirror:
       )
     if self._digests is None:
       raise self._bucket_error(
-        f'The upload is incomplete according to {MANIFEST}'
+        'The upload of the folder is incomplete, because the bucket does not '
+        f'contain its manifest {MANIFEST}'
       )
     if missing := sorted(self._digests.keys() - self._remote.keys()):
       raise self._bucket_error(
-        f'Files of the upload are missing: {", ".join(missing[:5])}'
+        f'Files that the manifest {MANIFEST} lists are missing from the '
+        f'bucket: {", ".join(missing[:5])}'
       )
     local = self._local()
     for name in local.keys() - self._remote.keys():
@@ -365,7 +367,9 @@ class _Mirror:
             'received'
           )
       if digest and checksums.digest_file(pathlib.Path(file.name)) != digest:
-        raise self._bucket_error(f'{name} has changed since its upload')
+        raise self._bucket_error(
+          f'The file {name} has changed since its upload'
+        )
 
     try:
       self._retry(paths.write_atomically, target, fill)

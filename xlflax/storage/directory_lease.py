@@ -93,7 +93,10 @@ class Lease:
     """Raises RunDirectoryError if a different process took over the lease."""
     if self._lost is not None:
       raise _lease_error(
-        self._path, self._lost, 'Another process has taken over this directory'
+        self._path,
+        self._lost,
+        'Another process has started to write to this directory and has taken '
+        'over its lease from this process',
       )
 
   def _take(self) -> None:

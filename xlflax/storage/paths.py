@@ -320,7 +320,10 @@ def wait_until_listed(
       if any(path.name == marker.name for path in list_directory(directory)):
         return
       if remaining <= 0:
-        raise TimeoutError(f'The newest objects of {directory} are not listed')
+        raise TimeoutError(
+          f'An object that was just written to {directory} was not listed '
+          f'within {seconds:g} s'
+        )
       time.sleep(0.1 * pause)
       remaining -= 0.1 * pause
   finally:

@@ -79,8 +79,8 @@ class TokenCache:
     self.generation = num_generations if generation is None else generation
     if num_generations and not 1 <= self.generation <= num_generations:
       raise errors.CacheError(
-        'The generation of the token cache must be between 1 and '
-        f'{num_generations}',
+        'The generation number of the token cache must be between 1 and '
+        f'{num_generations}, the number of its newest generation',
         got=generation,
         where=self.directory,
       )

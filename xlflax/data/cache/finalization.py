@@ -25,7 +25,7 @@ def finalize_task(
   Args:
     job: Job whose shards have all been written.
     tasks: Registered tasks, including the job's task.
-    generation: Number of the cache's new generation.
+    generation: Number of the new generation.
     older_generations: Numbers of the task's metadata files to keep for older
       generations of the cache.
 
@@ -82,11 +82,11 @@ def check_rewritten_shards(job: write_plan.Job) -> None:
       continue
     if current_entry.digest != finalized_entry.digest:
       raise errors.CacheError(
-        f'The lost shard of the task {job.task} was written with '
-        f'{finalized_entry.library}, but its replacement was written with '
-        f'{current_entry.library} and has different content',
+        f'A shard of the task {job.task} was lost and written again with '
+        f'different content. {finalized_entry.library} wrote the lost shard, '
+        f'and {current_entry.library} wrote the new shard',
         where=cache_format.shard_file(job.directory, name),
-        fix='Delete the shard, and write it again with the version of the '
+        fix='Delete the new shard, and write it again with the version of the '
         'library that wrote the lost shard.',
       )
     path.unlink()

@@ -229,7 +229,7 @@ class _File:
       raise errors.convert_os_error(error, where=self._path) from error
     if len(content) != stop - start:
       raise _damaged_error(
-        self._path, f'byte {start + len(content)} does not exist'
+        self._path, f'the file ends before byte {start + len(content)}'
       )
     return content
 

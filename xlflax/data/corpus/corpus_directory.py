@@ -333,8 +333,9 @@ def check_complete(directory: pathlib.Path) -> None:
       'The corpus directory is incomplete, because its shards were not merged',
       got=', '.join(records[:3]) + ellipsis,
       where=str(directory),
-      fix='Run the same `xlflax preprocess` command without a shard. It '
-      'writes the missing files and merges the records of the shards.',
+      fix='Run the same `xlflax preprocess` command without --shard_index and '
+      '--num_shards. It writes the missing files and merges the records of the '
+      'shards.',
     )
 
 

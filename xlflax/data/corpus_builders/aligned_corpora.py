@@ -344,8 +344,8 @@ def _write_language(output, code: str, train, pages, splits):
   """Writes the monolingual files of a language and returns their sizes."""
   if not train:
     raise errors.CorpusError(
-      'No training pages with translated paragraphs remain for the language '
-      f'{code!r}',
+      'No training page with translated paragraphs remains for the language '
+      f'{code!r} after pages are held out and duplicates are removed',
       fix=f'Remove {code} from the languages.',
     )
   sizes = {}

@@ -438,7 +438,7 @@ def _check_shard(
       f'Shard {index}/{num_shards} cannot be deduplicated, because '
       'deduplication depends on all files',
       fix='Preprocess the shards without --dedup, then preprocess their output '
-      'with --dedup and without a shard.',
+      'with --dedup, but without --shard_index and --num_shards.',
     )
   if hold_out:
     raise errors.ConfigError(
@@ -446,7 +446,7 @@ def _check_shard(
       f'hold_out={hold_out}, because the selection of documents depends on all '
       'files',
       fix='Preprocess the shards without --hold_out, then preprocess their '
-      'output with --hold_out and without a shard.',
+      'output with --hold_out, but without --shard_index and --num_shards.',
     )
   if overwrite:
     raise errors.ConfigError(

@@ -456,8 +456,8 @@ def _check_shards(output: pathlib.Path, settings: dict, division: dict) -> None:
         output,
         differences,
         'Pass the same options and text to all shards. To write missing '
-        'files, run the command without --shard. To replace the output, add '
-        '--overwrite.',
+        'files, run the command without --shard_index and --num_shards. To '
+        'replace the output, add --overwrite.',
       )
 
 

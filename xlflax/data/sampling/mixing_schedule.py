@@ -103,8 +103,9 @@ def replay_rates(
   targets = np.where(is_new, 1 - fraction, fraction)
   if (targets[totals == 0] > 0).any():
     raise errors.ConfigError(
-      'At least one new task and one old task of the mixture must have a '
-      f'positive rate if ReplayOptions.fraction={fraction}',
+      f'ReplayOptions.fraction={fraction} requires a positive mixing rate for '
+      'at least one task with text in a new language and at least one task '
+      'without such text',
       got=', '.join(f'{rate:g}' for rate in rates),
       where=errors.field_location(dataset_config.ReplayOptions, 'fraction'),
     )

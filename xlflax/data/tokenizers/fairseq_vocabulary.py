@@ -155,7 +155,8 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
       }
     except (KeyError, ValueError, TypeError) as error:
       raise errors.VocabularyError(
-        'The description of the vocabulary does not define the token ids '
+        'The description of the vocabulary does not contain a valid '
+        '`id_layout`, `extra_ids` and `codes`, which define the token ids '
         f'({type(error).__name__}: {error})',
         where=base_vocabulary.DESCRIPTION_FILE,
       ) from error

@@ -71,7 +71,10 @@ class Layout:
         )
       texts = (*layout.roles.values(), *layout.languages, *layout.symbols)
       if not all(isinstance(text, str) for text in texts):
-        raise TypeError('The tokens and languages must be strings')
+        raise TypeError(
+          'The tokens in `roles` and `symbols`, and the language codes in '
+          '`languages`, must be strings'
+        )
       return layout
     except (KeyError, TypeError, ValueError, OverflowError) as error:
       raise errors.VocabularyError(

@@ -284,8 +284,9 @@ class TokenizersExtender(TokenizerExtender):
     languages = [code for code in languages if code not in layout.languages]
     if languages and layout.symbols:
       raise errors.VocabularyError(
-        'A language without a symbol cannot be added with --new_languages, '
-        'because the tokenizer has language symbols',
+        'The flag --new_languages must contain only languages of the '
+        'tokenizer, because the tokenizer has one symbol for each language and '
+        'no symbol can be added',
         got=', '.join(languages),
         expected='one of ' + ', '.join(layout.languages),
       )

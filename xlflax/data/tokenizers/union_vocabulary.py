@@ -63,7 +63,8 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
     """
     if anchors is Anchors.JOINT:
       raise ValueError(
-        'A union vocabulary requires anchors other than `Anchors.JOINT`.'
+        '`anchors` of a union vocabulary must not be `Anchors.JOINT`, because '
+        'a union vocabulary has a separate model for each language.'
       )
     self.anchors = anchors
     self.members = {
@@ -336,7 +337,8 @@ def _count_common_symbols(
         for code, (ids, languages) in symbols.items()
       )
       or None,
-      fix='Train the models together with `xlflax vocab`.',
+      fix='Train the models of all languages with a single `xlflax vocab` '
+      'command.',
     )
   return len(next(iter(symbols.values()))[0])
 

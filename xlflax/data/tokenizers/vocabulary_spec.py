@@ -59,8 +59,8 @@ class VocabularySpec:
     required_ids = (self.pad_id, self.bos_id, self.eos_id, self.mask_id)
     if not set(required_ids) <= set(self.special_ids):
       raise ValueError(
-        f'`special_ids` must contain the ids {required_ids}, but it contains '
-        f'only {self.special_ids}.'
+        '`special_ids` must contain the padding, bos, eos and mask ids '
+        f'{required_ids}, but it contains only {self.special_ids}.'
       )
     if any(not 0 <= i < self.size for i in self.special_ids):
       raise ValueError(
@@ -107,8 +107,9 @@ def make_dummy_spec(size: int, *, num_languages: int = 1) -> VocabularySpec:
   num_special = first_sentinel + num_sentinels
   if size < num_special + 8:
     raise errors.ConfigError(
-      f'The flag --vocabulary_size must be at least {num_special + 8}, so '
-      'that the vocabulary has tokens for text',
+      f'The flag --vocabulary_size must be at least {num_special + 8}, because '
+      f'{num_special} tokens are special tokens and 8 or more tokens are '
+      'required for text',
       got=size,
     )
   return VocabularySpec(

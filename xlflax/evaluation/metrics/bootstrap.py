@@ -355,9 +355,9 @@ def _check_comparable(
   for statistics in runs:
     if statistics.aggregate is not reference.aggregate:
       raise errors.ConfigError(
-        'The statistics to compare must belong to the same metric, but found '
-        f'the aggregation functions {reference.aggregate.value!r} and '
-        f'{statistics.aggregate.value!r}'
+        'The runs to compare must have statistics of the same metric, but '
+        'their statistics have the aggregation functions '
+        f'{reference.aggregate.value!r} and {statistics.aggregate.value!r}'
       )
     if len(reference.rows) != len(statistics.rows):
       raise errors.CorpusError(

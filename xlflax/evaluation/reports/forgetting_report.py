@@ -192,8 +192,8 @@ def _list_runs(
   )
   if not selected_runs:
     raise errors.RunDirectoryError(
-      'The hyperparameter grid has no selected setting, because no setting has '
-      'finished trials for all seeds',
+      'No setting of the hyperparameter grid has been selected, because no '
+      'setting has finished trials for all seeds',
       where=str(directory),
       fix='Run the same `xlflax finetune` command again to finish the trials.',
     )
@@ -227,8 +227,8 @@ def compare_results(
   """
   if len(models) < 2:
     raise errors.ConfigError(
-      'DIRECTORIES must contain the start model, followed by at least one '
-      'model that was trained further',
+      'The argument DIRECTORIES must list the start model, followed by one or '
+      'more models that were initialized from it and trained further',
       got=', '.join(model.name for model in models) or 'no model',
     )
   start, *others = models

@@ -216,8 +216,8 @@ class HeadTask(labeled_task.LabeledTask):
           f'The field `translations` of the task {self.name!r} can only be set '
           f"if the objective {self.objective!r} has features='plug_in'",
           where=errors.field_location(self, 'translations'),
-          fix='Remove the translations, or evaluate a run with plugged-in '
-          'features.',
+          fix='Remove the translations, or evaluate a run that was fine-tuned '
+          "with features='plug_in'.",
         )
       return []
     paired_parts = (
@@ -250,14 +250,14 @@ class HeadTask(labeled_task.LabeledTask):
     missing = [name for name in inherited if name not in recorded]
     if missing:
       raise errors.ConfigError(
-        'The run does not record all input settings of the objective '
-        f'{self.objective!r}',
+        'The run does not record all input settings with which the objective '
+        f'{self.objective!r} was fine-tuned',
         got=', '.join(recorded) or 'no settings',
         expected=', '.join(missing),
         where=self.name,
         fix='Set '
         + ' and '.join(f'{type(self).__name__}.{name}' for name in missing)
-        + ' to the values of fine-tuning.',
+        + ' to the values that were used for fine-tuning.',
       )
     return dataclasses.replace(
       self, **{name: recorded[name] for name in inherited}

@@ -255,8 +255,8 @@ class Probe(_LabeledVectors):
     if has_pairs or not examples:
       contents = 'pairs of texts' if has_pairs else 'no texts'
       raise errors.CorpusError(
-        f'A probe requires single texts with a class, but {name!r} contains '
-        f'{contents}'
+        'Training a probe requires examples that consist of one text and its '
+        f'class, but {name!r} contains {contents}'
       )
     texts = [example.text for example in examples]
     languages = [example.language for example in examples]

@@ -253,8 +253,8 @@ class Retrieval(sentence_task.SentenceTask):
     )
     if not scored_indices:
       raise errors.CorpusError(
-        'The test set must contain pairs of different sentences with letters, '
-        'but all of its pairs are trivial',
+        'The test set must contain at least one pair of different sentences '
+        'that both contain letters',
         got=trivial_pairs,
         fix="Set pair_filter='none' to score all pairs.",
       )

@@ -92,8 +92,9 @@ def _check_size(folder: pathlib.Path, tensors: list[Tensor]) -> None:
   )
   if num_values > num_bytes + _NUM_UNSTORED_VALUES:
     raise errors.CheckpointError(
-      'The files of the checkpoint must contain at least one byte per value, '
-      f'but they contain {num_bytes:,} bytes for {num_values:,} values',
+      'The files of the checkpoint are too small for its parameters. They '
+      f'contain {num_bytes:,} bytes for {num_values:,} values, but at least '
+      'one byte per value is required',
       where=str(folder),
       fix='Copy the checkpoint again, with all of its files.',
     )

@@ -234,7 +234,7 @@ def _check(layout: ExampleLayout, pack: bool) -> None:
   supported = (ExampleLayout.SENTENCES, ExampleLayout.PAIRS, ExampleLayout.DUAL)
   if layout not in supported:
     raise errors.ConfigError(
-      '`layout` is not supported by feature converters',
+      'The feature converters for T5X do not support this `layout` of examples',
       got=layout.value,
       expected=', '.join(
         supported_layout.value for supported_layout in supported

@@ -70,8 +70,9 @@ class SharingPlan:
   def __post_init__(self):
     if not (self.embeddings or self.layers):
       raise errors.ConfigError(
-        'A SharingPlan must separate the embeddings, at least one layer, or '
-        'both, but found embeddings=False and layers=0',
+        'A SharingPlan must specify language-specific embeddings, at least one '
+        'language-specific layer, or both, but found embeddings=False and '
+        'layers=0',
         fix='Set EncoderConfig.sharing to None to share all parameters.',
       )
     if self.special_ids and not self.share_init:
@@ -94,8 +95,8 @@ def check_sharing_plan(plan: SharingPlan | None, num_layers: int) -> None:
   """
   if plan is not None and plan.layers > num_layers:
     raise errors.ConfigError(
-      'A sharing plan must not have more layers than the encoder, which has '
-      f'{num_layers} layers',
+      'The number of language-specific layers must not exceed the number of '
+      f'layers of the encoder, which is {num_layers}',
       got=plan.layers,
       where=errors.field_location(plan, 'layers'),
     )

@@ -102,11 +102,12 @@ def _count_language_words(vocabulary: VocabularySpec) -> np.ndarray:
     problem = (
       f'The vocabulary has no words of {", ".join(empty_languages)}'
       if empty_languages
-      else 'The vocabulary is shared by all languages and does not record these words'
+      else 'The vocabulary is shared by all languages and does not record '
+      'which words occur in a language'
     )
     raise errors.VocabularyError(
-      "random_words='language' requires a vocabulary that records the words of "
-      f'each language. {problem}',
+      "random_words='language' requires a vocabulary that records at least one "
+      f'word of each language. {problem}',
       fix='Train the vocabulary with `xlflax vocab` and '
       '--vocab_sharing=shared, none or separate, or set '
       "random_words='vocabulary'.",

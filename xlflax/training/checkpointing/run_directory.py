@@ -196,8 +196,9 @@ def read_run_file(
       got=file_run,
       expected=model_run,
       where=str(model_dir / name),
-      fix=f'Restore the file, or {MODEL}, from a backup of this run. Run '
-      '`xlflax verify` to find other files that do not belong to it.',
+      fix='Restore the file from a backup of this run. If the id in '
+      f'{MODEL} is wrong, restore {MODEL} instead. Run `xlflax verify` to find '
+      'other files that do not belong to this run.',
     )
   return content
 
@@ -371,7 +372,7 @@ def read_model(model_dir: pathlib.Path):
   if not isinstance(model, nn.Module) or not dataclasses.is_dataclass(config):
     raise errors.RunDirectoryError(
       f'{MODEL} does not describe a valid model. The model must be a Linen '
-      'module with a configuration',
+      'module whose `config` is a dataclass',
       got=type(model).__name__,
       where=str(path),
     )

@@ -236,7 +236,7 @@ def _parse_answer(
     return None
   if str(answer) not in map(str, range(first, last + 1)):
     raise file_reading.malformed_line_error(
-      f'The answer must be a number from {first} to {last}',
+      f'The answer must be the number of a choice, from {first} to {last}',
       path,
       number,
       got=repr(answer),
@@ -310,8 +310,8 @@ def _get_text(value: dict, key: str, path, number: int) -> str:
   text = value.get(key)
   if not isinstance(text, str) or not text.strip():
     raise file_reading.malformed_line_error(
-      f'The object must have a key {key!r} that contains text. The keys of '
-      f'the object are {", ".join(value)}',
+      f'The JSON object must have a key {key!r} that contains text. The keys '
+      f'of the object are {", ".join(value)}',
       path,
       number,
     )

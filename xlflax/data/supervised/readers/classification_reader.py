@@ -353,7 +353,7 @@ def _get_value(
   """Returns the value of a key of a JSON object as text, or None."""
   if key not in value and key != columns.get('label'):
     raise file_reading.malformed_line_error(
-      f'The object must have the key {key!r}',
+      f'The JSON object must have the key {key!r}',
       path,
       number,
       got=', '.join(value),

@@ -162,8 +162,8 @@ def _read_rows(path, num_texts: int):
       text.strip() for text in fields[:num_texts]
     ):
       raise file_reading.malformed_line_error(
-        f'The line must contain {num_texts} texts that are not empty: '
-        f'{_EXPECTED}. It contains {len(fields)} texts',
+        f'The first {num_texts} texts of the line must not be empty. A line '
+        f'contains {_EXPECTED}. This line contains {len(fields)} texts',
         path,
         number,
         got=file_reading.shorten_quoted(' | '.join(fields)),
@@ -194,7 +194,7 @@ def _read_json_rows(path):
     for text in texts:
       if not isinstance(text, str):
         raise file_reading.malformed_line_error(
-          f'The line must contain texts: {_EXPECTED}',
+          f'The following values must be strings: {_EXPECTED}',
           path,
           number,
           got=repr(text)[:60],

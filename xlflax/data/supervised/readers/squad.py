@@ -217,7 +217,8 @@ def _get_field(
       t.__name__ for t in (types if isinstance(types, tuple) else (types,))
     ]
     raise file_reading.malformed_line_error(
-      f'The object must have a field {key!r} of type {" or ".join(type_names)}',
+      f'The JSON object must have a field {key!r} of the type '
+      f'{" or ".join(type_names)}',
       path,
       where,
       got=contents,

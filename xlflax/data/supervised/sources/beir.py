@@ -172,8 +172,8 @@ def read_run(
         raise ValueError('The score is not a number.')
     except ValueError:
       raise file_reading.malformed_line_error(
-        'The line must consist of a query, Q0, a document, a rank, a score '
-        'and a name',
+        'The line must consist of the six columns of a TREC run: query id, Q0, '
+        'document id, rank, score and name of the run',
         path,
         number,
         got=file_reading.shorten_quoted(line),
@@ -247,7 +247,7 @@ def _get_text(
   content = value[name]
   if isinstance(content, bool) or not isinstance(content, str | int | float):
     raise file_reading.malformed_line_error(
-      f'The value of the key {name!r} must be text',
+      f'The value of the key {name!r} must be text or a number',
       path,
       number,
       got=repr(content)[:60],
@@ -286,16 +286,17 @@ def _read_relevance(path):
         raise ValueError('The relevance is not finite.')
     except ValueError:
       raise file_reading.malformed_line_error(
-        'The line must have columns for query, document and relevance, or for '
-        'query, 0, document and relevance',
+        'The line must have the columns query id, document id and relevance, '
+        'or the TREC columns query id, 0, document id and relevance',
         path,
         number,
         got=file_reading.shorten_quoted(line),
       ) from None
     if judgments.setdefault((query, document), relevance) != relevance:
       raise file_reading.malformed_line_error(
-        'Each pair of a query and a document must have only one relevance, '
-        f'which is {judgments[query, document]:g} in an earlier line',
+        'A pair of a query and a document must not have two different '
+        f'relevance values. An earlier line contains the same pair with the '
+        f'relevance {judgments[query, document]:g}',
         path,
         number,
         got=file_reading.shorten_quoted(line),
