@@ -328,7 +328,8 @@ def evaluate_trial(
   ]
   if result.step is None:
     raise errors.ConfigError(
-      'The trial cannot be tested, because it has no checkpoint',
+      'The trial cannot be evaluated on the test sets, because it has no '
+      'checkpoint',
       got=result.trial.name,
     )
   _LOG.info(

@@ -60,7 +60,7 @@ def render_yaml(
     list(yaml.safe_load_all(text))
   except yaml.YAMLError as error:
     raise errors.ConfigError(
-      'The rendered template is not valid YAML',
+      'The text that was rendered from the Jinja template is not valid YAML',
       got=' '.join(str(error).split()),
       where=str(template or name),
     ) from error

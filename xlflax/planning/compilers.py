@@ -266,10 +266,12 @@ def _compiler_error(
   """Returns the error for the message of the compiler, without its stack."""
   message = re.split(r'\n|: __in__|\[tf-allocator', str(error))[0]
   return errors.TrainingError(
-    f'The compiler for {machine} rejected the step in the dry run',
+    f'The compiler for {machine} cannot compile the training step in the dry '
+    'run',
     got=message[:600],
-    fix='Change the array shape in the message so that its number of rows is a '
-    'multiple of 64, or pass --cost_model=estimate.',
+    fix='Change the settings so that the array in the message of the compiler '
+    'has a number of rows that is a multiple of 64, or pass '
+    '--cost_model=estimate.',
   )
 
 

@@ -297,7 +297,9 @@ class _Mirror:
     }
     for name in filter(None, self._remote):
       if {'..', '.', ''} & set(name.split('/')):
-        raise self._bucket_error(f'The object name {name} is not a valid path')
+        raise self._bucket_error(
+          f'The name {name} of an object in the bucket is not a valid file path'
+        )
     self._remote.pop(MANIFEST, None)
     with contextlib.suppress(FileNotFoundError):
       self._text = self._retry(self._files.cat_file, self._url(MANIFEST))

@@ -187,7 +187,7 @@ def read_seal(directory: pathlib.Path) -> Seal:
   for name, digest in files.items():
     parts = pathlib.PurePosixPath(name).parts
     if not isinstance(digest, str) or not parts or {'..', '/'} & set(parts):
-      raise ValueError(f'{name!r} is not the path of a file in the directory')
+      raise ValueError(f'{name!r} is not a file path relative to the directory')
   return Seal(files, about)
 
 

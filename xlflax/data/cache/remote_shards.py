@@ -101,7 +101,7 @@ class RemoteShard(shards.Shard):
     length = int.from_bytes(self._read(0, 8), 'little')
     self._size = paths.file_size(path)
     if 8 + length > self._size:
-      raise ValueError('The header is longer than the file.')
+      raise ValueError('The header of the shard is longer than the file.')
     self._arrays = json.loads(self._read(8, 8 + length))
     self._begin = 8 + length
 

@@ -359,7 +359,8 @@ class Shard:
       return tokens, offsets
     raise _damaged_error(
       self._path,
-      f'offsets of {side} do not increase from 0 to {tokens.size} tokens',
+      f'the text offsets of {side} do not increase from 0 to {tokens.size}, '
+      'the number of tokens',
     )
 
 

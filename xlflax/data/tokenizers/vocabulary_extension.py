@@ -214,8 +214,8 @@ def _is_up_to_date(output_dir: pathlib.Path, extension: dict) -> bool:
   if stored == extension:
     return True
   raise errors.VocabularyError(
-    'The output directory already contains a vocabulary that is not an '
-    'extension'
+    'The output directory already contains a vocabulary that was not created '
+    'with --extend'
     if stored is None
     else 'The output directory already contains a vocabulary that was extended '
     'with different settings or text, or from a different base vocabulary',
