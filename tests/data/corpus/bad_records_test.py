@@ -93,23 +93,33 @@ _FILES = {
     b'{"translation": {"en": "one", "fr": " "}}\n'
     b'{"translation": {"en": "", "fr": ""}}\n',
     [('one', 'un')],
-    [2, 3, 4, 5],
+    [2, 3, 4, 5, 6],
   ),
   'parallel/en-fr.zip': (
-    _zip([('x.en', b'one\n\xff\n\ntwo\n'), ('x.fr', b'un\nb\nc\ndeux\n')]),
+    _zip(
+      [
+        ('x.en', b'one\n\xff\n\n\ntwo\n'),
+        ('x.fr', b'un\nb\nc\n \ndeux\n'),
+      ]
+    ),
     [('one', 'un'), ('two', 'deux')],
-    [2, 3],
+    [2, 3, 4],
   ),
   'parallel/en-fr.tmx': (
     b'<tmx><body>'
     + b''.join(
       b'<tu><tuv xml:lang="en"><seg>%s</seg></tuv>'
       b'<tuv xml:lang="fr"><seg>%s</seg></tuv></tu>' % pair
-      for pair in ((b'one', b'un'), (b'', b'b'), (b'two', b'deux'))
+      for pair in (
+        (b'one', b'un'),
+        (b'', b'b'),
+        (b' ', b''),
+        (b'two', b'deux'),
+      )
     )
     + b'</body></tmx>',
     [('one', 'un'), ('two', 'deux')],
-    [2],
+    [2, 3],
   ),
 }
 

@@ -131,7 +131,7 @@ def _archive(**texts: str) -> bytes:
 
 
 def test_an_archive_of_two_files(tmp_path):
-  packed = _archive(en='a house\n\ntwo boats', fr='une maison\n\ndeux bateaux')
+  packed = _archive(en='a house\ntwo boats', fr='une maison\ndeux bateaux')
   corpus = _write(tmp_path, 'parallel/en-fr.made.zip', packed)
   assert list(corpus.parallel('en', 'fr')) == _SIDES
 

@@ -67,6 +67,27 @@ def test_untranslated_sides_are_dropped(written):
     assert not any('TEXT' in line for line in _lines(folder, 'de', split))
 
 
+def test_empty_paragraphs_are_counted(tmp_path):
+  texts = _texts()
+  for code, num_empty in {'en': 1, 'de': 2, 'fi': 0}.items():
+    for page in texts[code][:num_empty]:
+      page.paragraphs['empty'] = ' '
+  report = aligned_corpora.write_aligned_corpus(texts, tmp_path, pivot='en')
+  languages = report['languages']
+  assert languages['en']['dropped']['empty'] == 1
+  assert languages['de']['dropped']['empty'] == 2
+  assert 'empty' not in languages['fi']['dropped']
+  for code, pages in texts.items():
+    # The note and the number occur on all pages.
+    num_paragraphs = sum(
+      languages[code][split]['paragraphs'] for split in corpus_directory.SPLITS
+    )
+    num_dropped = sum(languages[code]['dropped'].values())
+    assert num_paragraphs + num_dropped == sum(
+      len(page.paragraphs) for page in pages
+    )
+
+
 def test_pairs(written):
   mode, folder, report = written
   corpus = corpus_directory.Corpus(folder)

@@ -30,12 +30,18 @@ def test_paragraphs_of_an_element():
     '1': 'First & bold',
     '2': 'Two lines and a third',
     '4': 'cell',
+    '6': '',
   }
+
+
+def test_paragraphs_without_text_are_returned():
+  text = '<p id="1">One</p><p id="2"> <br></p><p id="3"></p>'
+  assert html_pages.parse_paragraphs(text) == {'1': 'One', '2': '', '3': ''}
 
 
 def test_paragraphs_of_a_whole_page():
   paragraphs = html_pages.parse_paragraphs(PAGE)
-  assert {'menu', '1', '2', '4', 'after'} == set(paragraphs)
+  assert {'menu', '1', '2', '4', '6', 'after'} == set(paragraphs)
 
 
 @pytest.mark.parametrize(

@@ -107,19 +107,27 @@ def read_records(
 def _record_text(
   record: Record, form: RecordFormat, path: pathlib.Path, number: int
 ) -> str:
-  """Converts a record to lines of text, or to '' if the record has no text."""
+  """Converts a record to lines of text.
+
+  An empty monolingual record is converted to ''.
+
+  Raises:
+    BadRecordError: If a column does not contain text, or if the source or the
+      target of a pair is empty.
+  """
   if form.pair_fields:
     sides = [
       _column_text(record, side, path, number) for side in form.pair_fields
     ]
-    are_empty = [not side.strip() for side in sides]
-    if all(are_empty):
-      return ''
-    if any(are_empty):
-      empty_field = form.pair_fields[are_empty.index(True)]
+    empty_fields = [
+      repr(field)
+      for field, side in zip(form.pair_fields, sides, strict=True)
+      if not side.strip()
+    ]
+    if empty_fields:
       raise errors.BadRecordError(
-        f'The column {empty_field!r} of a record is empty, but both sentences of '
-        'a pair must contain text',
+        'Both sentences of a pair must contain text, but a record has no text '
+        f'in {" and ".join(empty_fields)}',
         where=errors.line_location(path, number),
         fix=bad_records.HINT,
       )

@@ -110,9 +110,11 @@ def _write(
 ) -> dict[str, Any]:
   """Writes a corpus directory; see `write_aligned_corpus`."""
   held_out = held_out or HeldOut()
+  dropped: dict[str, collections.Counter] = {
+    code: collections.Counter() for code in languages
+  }
   texts = {
-    code: {page.name: page.paragraphs for page in pages}
-    for code, pages in languages.items()
+    code: _drop_empty(pages, dropped[code]) for code, pages in languages.items()
   }
   source = texts[pivot]
   splits = {
@@ -121,10 +123,8 @@ def _write(
     for page in pages
   }
 
-  dropped: dict[str, collections.Counter] = {}
   translated: dict[str, dict[str, dict[str, str]]] = {}
   for code, pages in texts.items():
-    dropped[code] = collections.Counter()
     translated[code] = _drop_untranslated(
       pages, source, code != pivot, dropped[code]
     )
@@ -226,6 +226,30 @@ def paragraph_key(text: str) -> str:
   Only letters, marks and digits are compared, ignoring case.
   """
   return text_similarity.normalize_for_comparison(text).replace(' ', '')
+
+
+def _drop_empty(
+  pages: Iterable[Page], dropped: collections.Counter
+) -> dict[str, dict[str, str]]:
+  """Drops and counts paragraphs without text.
+
+  Args:
+    pages: Pages in one language.
+    dropped: Counter of dropped paragraphs by reason, which this function
+      updates.
+
+  Returns:
+    The remaining paragraphs by page and id.
+  """
+  texts = {}
+  for page in pages:
+    texts[page.name] = {
+      name: text for name, text in page.paragraphs.items() if text.strip()
+    }
+    num_empty = len(page.paragraphs) - len(texts[page.name])
+    if num_empty:
+      dropped['empty'] += num_empty
+  return texts
 
 
 def _drop_untranslated(pages: Pages, source: Pages, foreign: bool, dropped):

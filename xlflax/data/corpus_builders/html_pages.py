@@ -105,7 +105,8 @@ def parse_paragraphs(
 
   For example, `<div id="a"><p id="1">One <b>two</b></p><p>x</p></div>` becomes
   `{'1': 'One two'}`. Paragraphs without an id and `hidden` elements are
-  ignored. If an id occurs twice, the first paragraph is returned.
+  ignored. The text of a paragraph without words is ''. If an id occurs twice,
+  the first paragraph is returned.
 
   Args:
     text: HTML source.
@@ -115,7 +116,7 @@ def parse_paragraphs(
   parser = _ParagraphParser(element)
   parser.feed(text)
   parser.close()
-  return {name: line for name, line in parser.paragraphs.items() if line}
+  return parser.paragraphs
 
 
 class _ParagraphParser(html.parser.HTMLParser):
