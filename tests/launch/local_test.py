@@ -6,12 +6,13 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 
 import pytest
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from xlflax.launch import job_base, local, supervisor
 from xlflax.utils import errors, signals
 
@@ -355,6 +356,20 @@ def test_value_of_a_flag(arguments, expected):
 def test_mistakes_of_a_node(options, option):
   with raises_error(errors.ConfigError, mentions=option):
     local.NodeJob(command=('train',), nproc_per_node=1, **options)
+
+
+@pytest.mark.parametrize('nnodes, num_warnings', [(1, 0), (2, 1)])
+def test_node_local_outputs_of_several_nodes_are_reported(
+  monkeypatch, caplog, nnodes, num_warnings
+):
+  with tempfile.TemporaryDirectory(dir='/tmp') as folder:
+    monkeypatch.chdir(folder)
+    local.NodeJob(
+      command=('train', '--model_dir=runs/a'), nproc_per_node=1, nnodes=nnodes
+    ).check()
+    assert len(caplog.messages) == num_warnings
+    for message in caplog.messages:
+      assert_mentions(message, '--model_dir', f'{folder}/runs/a')
 
 
 def test_node_rank_defaults_to_that_of_slurm(monkeypatch):

@@ -5,6 +5,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import tempfile
 import time
 
 import pytest
@@ -373,6 +374,44 @@ def test_nodes_must_share_the_model_directory(nodes, model_dir, is_shared):
   with pytest.raises(errors.ConfigError) as raised:
     job.check()
   assert (raised.value.where, raised.value.got) == ('--model_dir', model_dir)
+
+
+@pytest.mark.parametrize(
+  'model_dir, sbatch_arg, expected',
+  [
+    ('runs/a', (), '{folder}/runs/a'),
+    ('../a', (), '{folder}/../a'),
+    ('runs/a', ('--chdir=sub',), '{folder}/sub/runs/a'),
+    ('runs/a', ('--chdir=/shared',), None),
+    ('/shared/a', (), None),
+  ],
+)
+def test_relative_model_directories_are_resolved(
+  monkeypatch, model_dir, sbatch_arg, expected
+):
+  with tempfile.TemporaryDirectory(dir='/tmp') as folder:
+    monkeypatch.chdir(folder)
+    job = slurm.SlurmJob(
+      command=('train', f'--model_dir={model_dir}'),
+      nodes=2,
+      sbatch_arg=sbatch_arg,
+    )
+    if expected is None:
+      job.check()
+      return
+    got = os.path.normpath(expected.format(folder=folder))
+    with raises_error(errors.ConfigError, got=got, where='--model_dir'):
+      job.check()
+
+
+def test_symbolic_links_to_local_directories_are_resolved():
+  shared_folder = pathlib.Path(__file__).parent
+  with tempfile.TemporaryDirectory(dir=shared_folder) as folder:
+    link = pathlib.Path(folder, 'link')
+    link.symlink_to('/tmp')
+    job = slurm.SlurmJob(command=('train', f'--model_dir={link}/a'), nodes=2)
+    with raises_error(errors.ConfigError, where='--model_dir'):
+      job.check()
 
 
 def test_nodes_must_share_the_cache_that_they_write():

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
-from xlflax.launch import job_base, launcher_registry, supervisor
+from xlflax.launch import job_base, launcher_registry, preflight, supervisor
 from xlflax.storage import paths
 from xlflax.utils import errors, validation
 
@@ -253,6 +253,12 @@ class NodeJob(_SupervisedJob):
     if self.node_rank is not None:
       return self.node_rank
     return int(os.environ.get('SLURM_NODEID', 0))
+
+  def check(self) -> None:
+    """Checks the gin files and the model directory."""
+    super().check()
+    if self.nnodes > 1:
+      preflight.warn_of_node_local_outputs(self.command, os.getcwd())
 
   def coordinator(self, default_port: int | None = None) -> str:
     """Returns the address of process 0, which restarts do not change."""

@@ -1,6 +1,7 @@
 """Checks of a job's directories before the job is rendered."""
 
 import logging
+import os
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -53,22 +54,48 @@ def check_shared_outputs(
       )
 
 
-def check_not_node_local(command: Sequence[str]) -> None:
+def check_not_node_local(
+  command: Sequence[str], working_directory: str
+) -> None:
   """Checks that a multi-node job does not write to a local directory.
+
+  Args:
+    command: Command that the job runs.
+    working_directory: Directory in which the job runs, to which relative paths
+      are relative.
 
   Raises:
     ConfigError: If an output directory, such as that of `--model_dir`, is in a
       directory such as /tmp.
   """
-  for flag, directory in _output_directories(command):
-    if _is_below(directory, _NODE_LOCAL):
-      raise errors.ConfigError(
-        f'The directory of {flag} must be accessible to all nodes of the job. '
-        'It must be on a shared file system, or be a bucket path gs://... or '
-        's3://...',
-        got=directory,
-        where=flag,
-      )
+  for flag, directory in _node_local_outputs(command, working_directory):
+    raise errors.ConfigError(
+      f'The directory of {flag} must be accessible to all nodes of the job. '
+      'It must be on a shared file system, or be a bucket path gs://... or '
+      's3://...',
+      got=directory,
+      where=flag,
+      fix='Pass an absolute path on a shared file system, or run the command '
+      'in a directory on a shared file system.',
+    )
+
+
+def warn_of_node_local_outputs(
+  command: Sequence[str], working_directory: str
+) -> None:
+  """Logs a warning for each output directory that only this node may have.
+
+  Args:
+    command: Command that the job runs.
+    working_directory: Directory in which the job runs.
+  """
+  for flag, directory in _node_local_outputs(command, working_directory):
+    logging.warning(
+      'The directory of %s must be accessible to all nodes of the job, but %s '
+      'is probably on a local disk.',
+      flag,
+      directory,
+    )
 
 
 def warn_of_unmounted_inputs(
@@ -94,6 +121,18 @@ def warn_of_unmounted_inputs(
         value,
         place,
       )
+
+
+def _node_local_outputs(
+  command: Sequence[str], working_directory: str
+) -> Iterator[tuple[str, str]]:
+  """Yields the flags and absolute paths of node-local output directories."""
+  for flag, value in _output_directories(command):
+    directory = posixpath.normpath(posixpath.join(working_directory, value))
+    # The parent of a symbolic link is not the parent of its target.
+    paths_to_check = (directory, os.path.realpath(directory))
+    if any(_is_below(path, _NODE_LOCAL) for path in paths_to_check):
+      yield flag, directory
 
 
 def _output_directories(command: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -193,7 +193,17 @@ class SlurmJob(job_base.Job):
     if self.sweep is None:  # The lines of a sweep contain the directories.
       job_base.check_model_dir(self.command)
     if self.nodes > 1:
-      preflight.check_not_node_local(self.command)
+      preflight.check_not_node_local(self.command, self._working_directory())
+
+  def _working_directory(self) -> str:
+    """Returns the directory in which Slurm runs the job."""
+    directories = [
+      value
+      for argument in self.sbatch_arg
+      if argument.startswith('--chdir=')
+      for value in [argument.partition('=')[2]]
+    ]
+    return os.path.join(os.getcwd(), *directories)
 
   def context(self) -> dict[str, Any]:
     """Returns the variables that are available in the template.
