@@ -42,11 +42,23 @@ def test_list_as_json(corpus, capsys):
 
 
 def test_list_shows_public_tasks_too(capsys):
-  assert cli.main(['tasks', 'list']) == 0
+  assert cli.main(['tasks', 'list', '*']) == 0
   lines = capsys.readouterr().out.splitlines()
   assert lines[0].split() == ['name', 'kind', 'languages', 'splits']
   assert any(line.startswith('wiki40b.sv ') for line in lines)
   assert cli.main(['tasks', 'list', 'nothing*']) == 2
+
+
+def test_list_without_a_pattern_has_one_line_for_each_family(corpus, capsys):
+  assert cli.main(['tasks', 'list', f'--corpus={corpus}']) == 0
+  lines = capsys.readouterr().out.splitlines()
+  assert len(lines) < 60
+  assert lines[0].split() == ['family', 'kind', 'tasks', 'languages', 'splits']
+  rows = {line.split()[0]: line.split()[1:] for line in lines[1:] if line}
+  assert rows['corpus.mono'] == ['task', '2', '2', 'train']
+  assert rows['corpus.parallel'] == ['task', '1', '2', 'train']
+  assert rows['wiki40b'][:3] == ['task', '41', '41']
+  assert rows['ecs.wiki'][0] == 'mixture'
 
 
 def test_show_every_step_decoded(corpus, tmp_path, capsys):

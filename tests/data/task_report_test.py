@@ -21,6 +21,38 @@ def test_registered_lists_tasks_and_mixtures(registry, toy_corpus):
   }
 
 
+def test_families():
+  def row(name, kind, *languages, splits=('train',)):
+    return {
+      'name': name,
+      'kind': kind,
+      'languages': list(languages),
+      'splits': list(splits),
+    }
+
+  rows = [
+    row('opus.koran.de_en', 'task', 'de', 'en'),
+    row('opus.law.de_en', 'task', 'de', 'en', splits=('train', 'test')),
+    row('opus', 'mixture of 2', 'de', 'en'),
+    row('corpus.mono.de', 'task', 'de'),
+    row('corpus.mono', 'mixture of 1', 'de'),
+    row('news.sw', 'task', 'sw'),
+    row('alone', 'tagging', 'fi'),
+    row('ecs.wiki.en_fr', 'mixture of 2', 'en', 'fr'),
+    row('ecs.wiki.en_ru', 'mixture of 2', 'en', 'ru'),
+  ]
+  assert task_report.group_by_family(rows) == [
+    {'family': name, 'kind': kind, 'tasks': tasks, 'languages': n, 'splits': s}
+    for name, kind, tasks, n, s in [
+      ('alone', 'tagging', 1, 1, ['train']),
+      ('corpus.mono', 'task', 1, 1, ['train']),
+      ('ecs.wiki', 'mixture', 2, 3, ['train']),
+      ('news', 'task', 1, 1, ['train']),
+      ('opus', 'task', 2, 2, ['train', 'test']),
+    ]
+  ]
+
+
 def test_mixture_rates(registry, toy_corpus):
   corpus_tasks.register_corpus(toy_corpus, prefix='s2', alpha=1.0)
   rows = task_report.mixture_rates('s2.mono')

@@ -39,12 +39,16 @@ class RegistrationOptions:
 class ListOptions:
   """Lists the registered tasks and mixtures.
 
+  Without a pattern, the table has one line for each family of tasks, such as
+  `mc4`, with its number of tasks and languages.
+
   Attributes:
-    pattern: Pattern that the names match, such as 'mc4.*'.
-    json: Print JSON instead of a table.
+    pattern: Pattern that the names match, such as 'mc4.*'. With '*', all tasks
+      and mixtures are listed.
+    json: Print all matching tasks and mixtures as JSON instead of a table.
   """
 
-  pattern: str = dataclasses.field(default='*', kw_only=False)
+  pattern: str | None = dataclasses.field(default=None, kw_only=False)
   json: bool = False
   registration: RegistrationOptions = RegistrationOptions()
 
@@ -106,8 +110,9 @@ class ConvertOptions:
 
 
 EXAMPLES = r"""
-List all tasks, including those of a corpus directory:
-  xlflax tasks list --corpus=corpus
+List the families of tasks, all tasks of a corpus, or all tasks as JSON:
+  xlflax tasks list
+  xlflax tasks list 'corpus.*' --corpus=corpus
   xlflax tasks list 'wmt19*' --json
 
 Show the examples of a task after each step, or the rates of a mixture:
@@ -137,18 +142,30 @@ def list_tasks(options: ListOptions) -> None:
   rows = [
     row
     for row in task_report.list_registered()
-    if fnmatch.fnmatchcase(row['name'], options.pattern)
+    if fnmatch.fnmatchcase(row['name'], options.pattern or '*')
   ]
   if not rows:
     raise errors.CorpusError(
       'No registered task or mixture matches the pattern',
       got=options.pattern,
-      fix='Run `xlflax tasks list` without a pattern to list all tasks. A '
+      fix='Run `xlflax tasks list` without a pattern to list all families. A '
       "pattern may contain wildcards, such as 'wiki40b.*'. Pass --corpus=DIR "
       'to include the tasks of a corpus.',
     )
   if options.json:
     print(json.dumps(rows, indent=2))
+    return
+  if options.pattern is None:
+    families = task_report.group_by_family(rows)
+    print(
+      task_report.format_table(
+        families, ('family', 'kind', 'tasks', 'languages', 'splits')
+      )
+    )
+    print(
+      "\n`xlflax tasks list 'FAMILY.*'` lists the tasks of a family. "
+      "`xlflax tasks list '*'` lists all tasks."
+    )
     return
   print(task_report.format_table(rows, ('name', 'kind', 'languages', 'splits')))
 

@@ -1,7 +1,7 @@
 """Human-readable tables and examples for SeqIO tasks. Requires TensorFlow."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 import seqio
@@ -50,6 +50,66 @@ def list_registered() -> list[dict]:
       }
     )
   return tasks + mixtures
+
+
+def group_by_family(rows: Sequence[dict]) -> list[dict]:
+  """Groups tasks and mixtures into families, such as `mc4` or `corpus.mono`.
+
+  The family of `opus.koran.de_en` is `opus`, because this prefix is a mixture.
+  The family of a name without such a prefix is the name without its last part.
+
+  Args:
+    rows: Rows returned by `list_registered`.
+
+  Returns:
+    A table row for each family, sorted by name: the kinds and the number of its
+    tasks, the number of their languages, and their splits. A mixture is counted
+    only if its family has no tasks.
+  """
+  mixtures = {row['name'] for row in rows if _is_mixture(row)}
+  prefixes = {
+    prefix for row in rows for prefix in _name_prefixes(row['name'])[1:]
+  }
+  families: dict[str, list[dict]] = {}
+  for row in rows:
+    family = _find_family(row['name'], mixtures & prefixes)
+    families.setdefault(family, []).append(row)
+  table = []
+  for family, members in sorted(families.items()):
+    tasks = [row for row in members if not _is_mixture(row)] or members
+    kinds = sorted({row['kind'].partition(' of ')[0] for row in tasks})
+    table.append(
+      {
+        'family': family,
+        'kind': ', '.join(kinds),
+        'tasks': len(tasks),
+        'languages': len({code for row in tasks for code in row['languages']}),
+        'splits': list(
+          dict.fromkeys(split for row in tasks for split in row['splits'])
+        ),
+      }
+    )
+  return table
+
+
+def _is_mixture(row: dict) -> bool:
+  """Returns whether a row of `list_registered` is that of a mixture."""
+  return row['kind'].startswith('mixture of ')
+
+
+def _name_prefixes(name: str) -> list[str]:
+  """Returns `a.b.c`, `a.b` and `a` for the name `a.b.c`."""
+  parts = name.split('.')
+  return ['.'.join(parts[:end]) for end in range(len(parts), 0, -1)]
+
+
+def _find_family(name: str, family_mixtures: Collection[str]) -> str:
+  """Returns the family of a task or mixture; see `group_by_family`."""
+  prefixes = _name_prefixes(name)
+  return next(
+    (prefix for prefix in prefixes if prefix in family_mixtures),
+    prefixes[:2][-1],
+  )
 
 
 def mixture_rates(name: str, *, split: str = TRAIN) -> list[dict]:
