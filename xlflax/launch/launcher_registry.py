@@ -6,14 +6,13 @@ imported automatically. Pass other modules with `--launcher_module`.
 """
 
 import dataclasses
-import difflib
 import importlib
 import pkgutil
 from collections.abc import Callable, Sequence
 
 from xlflax import launch
 from xlflax.launch import job_base
-from xlflax.utils import errors, user_modules, validation
+from xlflax.utils import errors, name_suggestions, user_modules, validation
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -88,13 +87,11 @@ def find_launcher(name: str, modules: Sequence[str] = ()) -> Launcher:
   """
   launchers = load_launchers(modules)
   if name not in launchers:
-    close_matches = difflib.get_close_matches(name, launchers, n=1)
     raise errors.ConfigError(
       'The launcher does not exist',
       got=name,
       expected='one of ' + ', '.join(launchers),
-      fix=f'Did you mean {close_matches[0]}?'
-      if close_matches
-      else 'Pass --launcher_module=MODULE to add your own launchers.',
+      fix=name_suggestions.did_you_mean(name, launchers)
+      or 'Pass --launcher_module=MODULE to add your own launchers.',
     )
   return launchers[name]

@@ -14,7 +14,7 @@ _LANGUAGES_BY_COUNTRY = {
 
 
 def close_matches(
-  got: str, names: Iterable[str], *, most: int = 3
+  got: str, names: Iterable[str], *, most: int = 3, cutoff: float = 0.6
 ) -> list[str]:
   """Returns the names that resemble a misspelled name, closest first.
 
@@ -26,6 +26,8 @@ def close_matches(
     got: The name that was passed, which is probably misspelled.
     names: The valid names, from which suggestions are made.
     most: The maximum number of names to return.
+    cutoff: The minimum similarity, from 0 to 1, of names that do not begin with
+      all words of `got`.
   """
   plain: dict[str, str] = {}
   for name in names:
@@ -35,7 +37,7 @@ def close_matches(
   )
   completions = [name for name in plain if name.startswith(f'{_plain(got)}_')]
   names_by_rank = dict.fromkeys(
-    [*similar(cutoff=0.8), *completions, *similar(cutoff=0.6)]
+    [*similar(cutoff=0.8), *completions, *similar(cutoff=cutoff)]
   )
   return [plain[name] for name in names_by_rank][:most]
 

@@ -5,7 +5,6 @@ directory. `xlflax.data.seqio_tasks.cache_adapter`, which imports TensorFlow,
 implements it for all SeqIO tasks.
 """
 
-import difflib
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -97,7 +96,7 @@ Open = Callable[[], Tasks]
 
 
 def unknown_task_error(
-  name: str, kind: str, registered_names: list[str]
+  name: str, kind: str, registered_names: Sequence[str]
 ) -> errors.CorpusError:
   """Returns the error for an unknown task or mixture.
 
@@ -123,14 +122,35 @@ def unknown_task_error(
     fix += (
       ' Code-switched tasks require dictionaries/<l1>-<l2>.tsv in the corpus.'
     )
-  fix = name_suggestions.suggestion_or_hint(name, registered_names, fix)
-  matches = difflib.get_close_matches(name, registered_names, n=3, cutoff=0.5)
+  candidates = _names_of_similar_families(name, registered_names)
+  matches = name_suggestions.close_matches(name, candidates)
+  fix = name_suggestions.suggestion_or_hint(name, candidates, fix)
   return errors.CorpusError(
     f'The requested {kind} is not registered',
     got=name,
     expected=', '.join(matches) or None,
     fix=fix,
   )
+
+
+def _names_of_similar_families(
+  name: str, registered_names: Sequence[str]
+) -> list[str]:
+  """Returns the registered names that a misspelled name may stand for.
+
+  The family of a task is the part of its name before the first period. Names of
+  other families are similar only by chance, such as `mc4.ne` to `mine`.
+  """
+  families = {name.partition('.')[0] for name in registered_names}
+  similar_families = name_suggestions.close_matches(
+    name.partition('.')[0], sorted(families), cutoff=0.8
+  )
+  return [
+    registered_name
+    for registered_name in registered_names
+    if registered_name.partition('.')[0] in similar_families
+    or registered_name.endswith(f'.{name}')
+  ]
 
 
 def no_text_error(name: str, split: str | None) -> errors.CorpusError:
