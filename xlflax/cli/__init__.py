@@ -103,11 +103,9 @@ def _run_process(arguments: list[str]) -> int:
 def _dispatch(arguments: list[str]) -> int:
   """Prints the overview or the version, or runs a command."""
   if not arguments or arguments[0] in ('-h', '--help'):
-    print(_overview())
-    return 0 if arguments else 2
+    return _print_text(_overview()) or (0 if arguments else 2)
   if arguments[0] == '--version':
-    print(xlflax.__version__)
-    return 0
+    return _print_text(xlflax.__version__)
   level = logging.INFO
   if arguments[0] == '--quiet':
     level = logging.WARNING
@@ -116,6 +114,17 @@ def _dispatch(arguments: list[str]) -> int:
     _report_unknown_command(arguments[0])
     return 2
   return _run_command(arguments[0], arguments[1:], level)
+
+
+def _print_text(text: str) -> int:
+  """Prints a text and returns the exit status."""
+  try:
+    print(text, flush=True)
+  except OSError as error:  # For example, the disk is full.
+    error_with_status = errors.convert_os_error(error)
+    print(f'xlflax: {error_with_status}', file=sys.stderr)
+    return error_with_status.status
+  return errors.ExitStatus.DONE
 
 
 def _report_unknown_command(name: str) -> None:

@@ -115,7 +115,7 @@ def print_help(
   app: cyclopts.App, module: types.ModuleType, path: Sequence[str]
 ) -> int:
   """Prints the help of a command, followed by the examples of its module."""
-  console = rich.console.Console()
+  console = _Console()
   # Rich does not finish wrapping long help texts on a terminal of one column,
   # as with COLUMNS=1.
   console.width = max(console.width, _MIN_WIDTH)
@@ -125,6 +125,15 @@ def print_help(
     module.EXAMPLES.strip('\n'), markup=False, highlight=False, soft_wrap=True
   )
   return 0
+
+
+class _Console(rich.console.Console):
+  """Console that raises BrokenPipeError if nothing reads its output."""
+
+  def on_broken_pipe(self) -> None:
+    # Rich calls this method while it handles the error, and would exit with
+    # the status 1.
+    raise  # noqa: PLE0704
 
 
 def has_help_flag(arguments: Sequence[str]) -> bool:

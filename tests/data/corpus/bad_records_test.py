@@ -96,12 +96,7 @@ _FILES = {
     [2, 3, 4, 5, 6],
   ),
   'parallel/en-fr.zip': (
-    _zip(
-      [
-        ('x.en', b'one\n\xff\n\n\ntwo\n'),
-        ('x.fr', b'un\nb\nc\n \ndeux\n'),
-      ]
-    ),
+    _zip([('x.en', b'one\n\xff\n\n\ntwo\n'), ('x.fr', b'un\nb\nc\n \ndeux\n')]),
     [('one', 'un'), ('two', 'deux')],
     [2, 3, 4],
   ),
@@ -110,12 +105,7 @@ _FILES = {
     + b''.join(
       b'<tu><tuv xml:lang="en"><seg>%s</seg></tuv>'
       b'<tuv xml:lang="fr"><seg>%s</seg></tuv></tu>' % pair
-      for pair in (
-        (b'one', b'un'),
-        (b'', b'b'),
-        (b' ', b''),
-        (b'two', b'deux'),
-      )
+      for pair in ((b'one', b'un'), (b'', b'b'), (b' ', b''), (b'two', b'deux'))
     )
     + b'</body></tmx>',
     [('one', 'un'), ('two', 'deux')],
