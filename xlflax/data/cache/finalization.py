@@ -25,7 +25,7 @@ def finalize_task(
   Args:
     job: Job whose shards have all been written.
     tasks: Registered tasks, including the job's task.
-    generation: Number of the new generation.
+    generation: Number of the cache's new generation.
     older_generations: Numbers of the task's metadata files to keep for older
       generations of the cache.
 
