@@ -50,7 +50,8 @@ def _create_copy_converter(
           'Two downloaded files would have the same name in the output folder. '
           f'The second one is {path}, which would be written as {name}',
           where=str(source),
-          fix='Pass the folder that contains only one of the files as --input.',
+          fix='Pass a folder that contains only one of the two files as '
+          '--input.',
         )
       target = output / name
       target.parent.mkdir(parents=True, exist_ok=True)

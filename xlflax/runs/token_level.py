@@ -191,8 +191,8 @@ def fill_mask(
     mask_position = len(left_ids[index])
     if mask_position >= text_states.shape[1]:
       raise errors.ConfigError(
-        f'The mask of a text is token {mask_position + 1}, but the model can read '
-        f'only the first {text_states.shape[1]} tokens'
+        f'The mask token is token {mask_position + 1} of its text, but the '
+        f'model can read only the first {text_states.shape[1]} tokens'
       )
     params = parameter_sharing.select_language_params(
       parameter_sharing.get_sharing_plan(eval_model.model),

@@ -235,7 +235,8 @@ class PaperTable:
       runs = [path for path in candidates if path.name in self.tasks_by_run]
       if not runs:
         raise errors.ConfigError(
-          '--model_dir must contain at least one run of the table',
+          '--model_dir must contain at least one of the runs that the '
+          'PaperTable specifies',
           got=directory,
           expected='one of the runs ' + ', '.join(self.tasks_by_run),
           fix='Pass the directory of one of these runs, or its parent '

@@ -366,11 +366,11 @@ def _match_vocabularies(
     for name in param_tree.flatten_params(params)
   ):
     raise errors.ConfigError(
-      'The patterns of `vocabulary_matching` do not match any of the included '
-      'parameters. They must match embeddings or output biases',
+      'The patterns of `vocabulary_matching` do not match any of the '
+      'parameters to initialize. They must match embeddings or output biases',
       got=init.vocabulary_matching.parameters,
       where=errors.field_location(init.vocabulary_matching, 'parameters'),
-      fix='To initialize only the body, do not set '
+      fix='To initialize only the other parameters (the body), do not set '
       'InitFromCheckpoint.vocabulary_matching.',
     )
   return embedding_transfer.MatchedRows.from_run(
