@@ -78,6 +78,8 @@ class EvaluateOptions:
     data: Directory that contains the suite's data.
     baseline: Checkpoint with which the suite's report compares all other
       checkpoints, such as mlm@1000. Defaults to the first checkpoint.
+    dry_run: Check the suite and print its plan without training or evaluation.
+      All training, development and test files are read.
   """
 
   model_dir: tuple[str, ...]
@@ -103,6 +105,7 @@ class EvaluateOptions:
   recipe: str = 'default'
   data: str | None = None
   baseline: str | None = None
+  dry_run: bool = False
   shard: shared_options.ShardOptions = shared_options.ShardOptions()
   format: shared_options.OutputOptions = shared_options.OutputOptions()
   gin: shared_options.GinOptions = shared_options.GinOptions()
@@ -115,12 +118,15 @@ class EvaluateOptions:
     shard_names = ['shard_index', 'num_shards', 'shard_from_env']
     shared_options.check_requires(
       self,
-      ['data', 'recipe', 'baseline', *shard_names],
+      ['data', 'recipe', 'baseline', 'dry_run', *shard_names],
       requires='--suite',
       satisfied=self.suite is not None,
     )
     shared_options.check_excludes(
-      self, shard_names, excluded_by='--continuous', given=self.continuous
+      self,
+      ['dry_run', *shard_names],
+      excluded_by='--continuous',
+      given=self.continuous,
     )
     shared_options.check_excludes(
       self,
@@ -191,6 +197,10 @@ Evaluate sentence embeddings on a benchmark of the package mteb:
 Fine-tune and evaluate two models on the tasks of a suite:
   xlflax evaluate --suite=xtreme --data=xtreme/download --output=runs/xtreme \
       --model_dir=runs/mlm --model_dir=runs/tlm
+
+Print the tasks, fine-tuning runs, files and tables of a suite without training:
+  xlflax evaluate --suite=xtreme --data=xtreme/download --output=runs/xtreme \
+      --model_dir=runs/mlm --dry_run
 
 Use the published fine-tuning settings of XTREME:
   xlflax evaluate --suite=xtreme --recipe=xtreme --data=xtreme/download \

@@ -1,6 +1,7 @@
 """`xlflax evaluate --suite`: fine-tunes and evaluates models on tasks."""
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from xlflax.cli import compilation_cache, task_modules
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def main(options: 'evaluate.EvaluateOptions') -> int:
-  """Runs a suite, prints its table, and returns the exit status."""
+  """Runs or plans a suite, prints tables, and returns the exit status."""
   shard = options.shard.resolve()
   _check_options(options)
   steps = _parse_steps(options)
@@ -22,6 +23,7 @@ def main(options: 'evaluate.EvaluateOptions') -> int:
   from xlflax.suites import (
     evaluate_suite,
     suite_export,
+    suite_plan,
     suite_runner,
     table_export,
   )
@@ -38,31 +40,43 @@ def main(options: 'evaluate.EvaluateOptions') -> int:
       model_dirs, steps, options.metric_for_best_model
     )
     shard_tasks = suite_runner.shard(suite, models, names, *shard)
+  arguments: dict[str, Any] = {
+    'suite': suite,
+    'data': options.data,
+    'output': options.output,
+    'names': names,
+    'bindings': options.gin.gin_bindings,
+    'search_paths': options.gin.gin_search_paths,
+    'model_dirs': model_dirs,
+    'steps': steps,
+    'metric_for_best_model': options.metric_for_best_model,
+    'only': shard_tasks,
+  }
+  console = rich.console.Console()
+  if options.dry_run:
+    plan = evaluate_suite.plan_suite(**arguments)
+    suite_plan.print_plan(plan, console)
+    return _report_failures(plan.failures)
   report = evaluate_suite.evaluate_suite(
-    suite=suite,
-    data=options.data,
-    output=options.output,
-    names=names,
-    bindings=options.gin.gin_bindings,
-    search_paths=options.gin.gin_search_paths,
     batch_size=options.batch_size,
-    model_dirs=model_dirs,
-    steps=steps,
-    metric_for_best_model=options.metric_for_best_model,
     watch=options.continuous,
     poll_seconds=options.poll_interval,
     timeout_seconds=options.timeout,
     baseline=options.baseline,
-    only=shard_tasks,
+    **arguments,
   )
-  console = rich.console.Console()
   if suite.table is None:
     suite_export.print_tables(report, console)
   else:
     table_export.print_tables(suite.table, report, console)
-  for failure in report.failures:
+  return _report_failures(report.failures)
+
+
+def _report_failures(failures: Sequence[Any]) -> int:
+  """Prints failures of tasks, and returns the exit status."""
+  for failure in failures:
     print(f'failed: {failure}', file=sys.stderr)
-  return errors.joint_status(failure.status for failure in report.failures)
+  return errors.joint_status(failure.status for failure in failures)
 
 
 def _check_options(options: 'evaluate.EvaluateOptions') -> None:

@@ -271,6 +271,19 @@ class TrialRunner:
     self._prune(result)
     return result
 
+  def is_finished(self, trial: MadeTrial) -> bool:
+    """Returns whether a trial has finished or diverged in an earlier call.
+
+    Args:
+      trial: Trial whose trainer has been created.
+    """
+    record = self.record(trial.trial)
+    return (
+      record is not None
+      and record.is_final
+      and record.config == trial.fingerprint
+    )
+
   def _check_same_run(self, record: TrialResult, trial: MadeTrial) -> None:
     """Raises RunDirectoryError unless the recorded trial may be resumed."""
     if record.judged_by != self._selection_fingerprint(trial):

@@ -11,6 +11,7 @@ from xlflax.storage import bucket_access, paths
 from xlflax.suites import (
   suite_config,
   suite_export,
+  suite_plan,
   suite_report,
   suite_result_store,
   suite_runner,
@@ -131,6 +132,60 @@ def evaluate_suite(
     return evaluate(
       suite_runner.models_at(model_dirs, steps, metric_for_best_model)
     )
+
+
+@validation.validate_call
+def plan_suite(
+  *,
+  suite: suite_config.Suite,
+  model_dirs: Sequence[str],
+  data: validation.FilePath,
+  output: validation.FilePath,
+  names: Sequence[str] | None = None,
+  steps: Sequence[int] | Literal['best'] | None = None,
+  metric_for_best_model: str | None = None,
+  bindings: Sequence[str] = (),
+  search_paths: Sequence[str] = (),
+  only: Collection[tuple[str, str]] | None = None,
+) -> suite_plan.SuitePlan:
+  """Plans the call of `evaluate_suite` with the same arguments.
+
+  All files are read, but nothing is trained, evaluated or written.
+
+  Args:
+    suite: Suite of tasks to plan.
+    model_dirs: Directories of the pretrained runs to compare.
+    data: Directory that contains the tasks' data.
+    output: Directory for fine-tuned runs and reports.
+    names: Names of the tasks to run. If None, all tasks of the suite.
+    steps: Checkpoint steps to evaluate, as in `evaluate_suite`.
+    metric_for_best_model: Metric that selects the best checkpoints.
+    bindings: Gin bindings for all tasks that require fine-tuning.
+    search_paths: Folders in which to search for gin files.
+    only: Pairs (checkpoint, task) to which the plan is restricted.
+
+  Returns:
+    Plan of the suite, with the errors that the call would report.
+
+  Raises:
+    XlflaxError: If the suite or a model directory is invalid.
+  """
+  suite.select_tasks(names)
+  if suite.table is not None:
+    model_dirs = suite.table.find_runs(model_dirs)
+  runner = suite_runner.SuiteRunner(
+    suite=suite,
+    output=paths.to_path(output),
+    data=os.fspath(data),
+    task_names=None if names is None else tuple(names),
+    bindings=tuple(bindings),
+    search_paths=tuple(search_paths),
+    task_filter=only,
+  )
+  runner.check_bindings()
+  models = suite_runner.models_at(model_dirs, steps, metric_for_best_model)
+  with logs.skip_repeated_messages(xtreme.__name__):
+    return suite_plan.make_plan(runner, models)
 
 
 def _watch(model_dirs, evaluate, poll_seconds, timeout_seconds):

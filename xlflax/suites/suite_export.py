@@ -3,6 +3,7 @@
 import json
 import logging
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 import rich.table
@@ -124,9 +125,8 @@ def print_tables(report: suite_report.SuiteReport, console: Any) -> None:
 
   The rows below the tasks contain averages. Scores are in points.
   """
-  table = rich.table.Table(
-    title=f'{report.suite}: mean over languages', title_justify='left'
-  )
+  titles = table_titles(report.suite, report.head_languages)
+  table = rich.table.Table(title=titles[0], title_justify='left')
   summaries = report.summaries()
   table.add_column('')
   table.add_column('metric')
@@ -168,17 +168,29 @@ def print_tables(report: suite_report.SuiteReport, console: Any) -> None:
   )
   rich_tables.print_table(table, console)
   if report.head_languages:
-    _print_head_and_tail(report, summaries, console)
+    _print_head_and_tail(titles[1], report, summaries, console)
 
 
-def _print_head_and_tail(report, summaries, console: Any) -> None:
+def table_titles(
+  suite: str, head_languages: Sequence[str] = ()
+) -> tuple[str, ...]:
+  """Returns the titles of the tables that `print_tables` prints.
+
+  Args:
+    suite: Name of the suite.
+    head_languages: Codes of the suite's head languages.
+  """
+  titles = [f'{suite}: mean over languages']
+  if head_languages:
+    titles.append(f'{suite}: mean over head, tail and all languages')
+  return tuple(titles)
+
+
+def _print_head_and_tail(title: str, report, summaries, console: Any) -> None:
   """Prints the means over head, tail and all languages of each task."""
   means = [report.head_tail_averages(summary) for summary in summaries]
   coverage = [report.head_tail_coverage(summary) for summary in summaries]
-  table = rich.table.Table(
-    title=f'{report.suite}: mean over head, tail and all languages',
-    title_justify='left',
-  )
+  table = rich.table.Table(title=title, title_justify='left')
   table.add_column('')
   for model in report.models:
     table.add_column(f'{model}: head', justify='right')

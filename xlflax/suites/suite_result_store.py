@@ -121,6 +121,11 @@ def earlier_cost(
   )
 
 
+def has_result(task: str, model: str, output: pathlib.Path) -> bool:
+  """Returns whether the result of a task and checkpoint is stored."""
+  return (output / FOLDER / model / f'{task}.json').exists()
+
+
 def _read_record(path: pathlib.Path, into: Callable[[Any], Any]) -> Any:
   return checksums.read_json(
     path,

@@ -333,7 +333,8 @@ class SuiteRunner:
     if not any(task.trials for task, _ in tasks):
       return
     data = {
-      task.name: self.read_test_data(task, model) for task, model in tasks
+      task.name: self._read_test_data(task, task_models[0])
+      for task, task_models in tasks
     }
     for message in (
       gold_labels.describe_unlabeled(data),
@@ -344,35 +345,30 @@ class SuiteRunner:
 
   def selected_tasks(
     self, models: Sequence[Model]
-  ) -> list[tuple[suite_config.SuiteTask, Model]]:
-    """Returns the tasks to run, each with the first checkpoint it evaluates.
+  ) -> list[tuple[suite_config.SuiteTask, list[Model]]]:
+    """Returns the tasks to run, each with the checkpoints that it evaluates.
 
     Args:
       models: Checkpoints to evaluate.
     """
-    first_models: dict[str, Model] = {}
+    models_by_task: dict[str, list[Model]] = {}
     for model in models:
       for task in self.suite.run_tasks(model.label, self.task_names):
         if (
           self.task_filter is None
           or (model.name, task.name) in self.task_filter
         ):
-          first_models.setdefault(task.name, model)
+          models_by_task.setdefault(task.name, []).append(model)
     return [
-      (task, first_models[task.name])
+      (task, models_by_task[task.name])
       for task in self.suite.tasks
-      if task.name in first_models
+      if task.name in models_by_task
     ]
 
-  def read_test_data(
+  def _read_test_data(
     self, task: suite_config.SuiteTask, model: Model
   ) -> gold_labels.TestData:
-    """Reads the test data of a task and counts the gold labels.
-
-    Args:
-      task: Suite task whose test data is read.
-      model: Checkpoint for which the gin file of the task is read.
-    """
+    """Reads the test data of a task and counts the gold labels."""
     failures = eval_task.Failures(task.name)
     tests: list[eval_task.EvalTask] = []
     with failures.guard():

@@ -183,6 +183,12 @@ def build_tables(
   return tables
 
 
+def table_titles(table: paper_table.PaperTable) -> tuple[str, ...]:
+  """Returns the titles of the tables that `print_tables` prints."""
+  tables = build_tables(table, table.compare({}))
+  return tuple(printed_table.title for printed_table in tables)
+
+
 def _lines(
   table: paper_table.PaperTable,
   names: Mapping[str, str],
