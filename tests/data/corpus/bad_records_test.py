@@ -1,11 +1,15 @@
 """Lines and records that cannot be used are counted, skipped or raised."""
 
+import bz2
+import gzip
 import io
+import lzma
 import pickle
 import tarfile
 import zipfile
 
 import pytest
+import zstandard
 
 from xlflax.data.corpus import bad_records, corpus_directory
 from xlflax.data.corpus.corpus_directory import Corpus
@@ -233,3 +237,25 @@ def test_git_lfs_pointers_are_not_text(tmp_path, name):
     Corpus(tmp_path)
   assert raised.value.where == str(path)
   assert 'git lfs pull' in raised.value.fix
+
+
+@pytest.mark.parametrize(
+  'name, content, expected_fix',
+  [
+    ('en.txt', gzip.compress(b'one\n'), 'en.txt.gz'),
+    ('en.jsonl', lzma.compress(b'{"text": "one"}\n'), 'en.jsonl.xz'),
+    ('en.txt', zstandard.compress(b'one\n'), 'en.txt.zst'),
+    ('en.txt', bz2.compress(b'one\n'), 'Decompress'),
+    ('en.txt.gz', lzma.compress(b'one\n'), 'en.txt.gz.xz'),
+    ('en.txt', 'one\n'.encode('utf-16'), 'iconv -f UTF-16'),
+  ],
+)
+def test_files_in_another_encoding_than_their_name_states(
+  tmp_path, name, content, expected_fix
+):
+  path = _write(tmp_path, f'mono/{name}', content)
+  with pytest.raises(errors.CorpusError) as raised:
+    list(Corpus(tmp_path).languages)
+    Corpus(tmp_path).validate()
+  assert raised.value.where == str(path)
+  assert expected_fix in raised.value.fix

@@ -33,6 +33,16 @@ PAIR_SPACES = b' \r\n\x0b\x0c'
 _BOM = line_splitting.BOM
 _MAX_LINE_BYTES = line_splitting.MAX_LINE_BYTES
 _SEPARATOR = re.compile('[ \t]+')
+# First bytes of compressed files, with the name and the extension of the format.
+_COMPRESSED_FORMATS = {
+  b'\x1f\x8b': ('gzip', '.gz'),
+  b'\xfd7zXZ\0': ('xz', '.xz'),
+  b'\x28\xb5\x2f\xfd': ('Zstandard', '.zst'),
+  b'BZh': ('bzip2', '.bz2'),
+  b'PK\x03\x04': ('zip', '.zip'),
+}
+_READABLE_EXTENSIONS = ('.gz', '.xz', '.zst')
+_UTF_16_MARKS = (b'\xff\xfe', b'\xfe\xff')
 # Number of compressed bytes that are decompressed at a time, into at most
 # 128 MB of text.
 _CHUNK_BYTES = 1 << 12
@@ -86,6 +96,7 @@ def _open(
         where=str(path),
         fix=git_lfs.FIX,
       )
+    _check_first_bytes(file, path)
     stream: Any = file
     if path.suffix == '.gz':
       stream = stack.enter_context(gzip.open(file))
@@ -96,6 +107,32 @@ def _open(
         record_reader.buffered(record_reader.Stream(_zstd_frames(file)))
       )
     yield stream
+
+
+def _check_first_bytes(file: BinaryIO, path: pathlib.Path) -> None:
+  """Checks that a file is not encoded in a way that its name does not state.
+
+  Raises:
+    CorpusError: If the file is compressed and its name lacks the extension, or
+      if it is encoded in UTF-16.
+  """
+  first_bytes = file.peek(6)[:6]
+  for magic, (name, extension) in _COMPRESSED_FORMATS.items():
+    if first_bytes.startswith(magic) and path.suffix != extension:
+      raise errors.CorpusError(
+        f'The file is compressed with {name}, but its name does not end in '
+        f'{extension}',
+        where=str(path),
+        fix=f'Rename the file to {path.name}{extension}.'
+        if extension in _READABLE_EXTENSIONS
+        else 'Decompress the file.',
+      )
+  if first_bytes.startswith(_UTF_16_MARKS):
+    raise errors.CorpusError(
+      'The file is encoded in UTF-16 instead of UTF-8',
+      where=str(path),
+      fix=f'Convert it with `iconv -f UTF-16 -t UTF-8 {path.name}`.',
+    )
 
 
 def _zstd_frames(file: BinaryIO) -> Iterator[bytes]:

@@ -163,7 +163,7 @@ class TsvPairs(text_sources.PairSource):
       if len(row) != 2:
         raise errors.CorpusError(
           'The line must have 2 columns, a sentence and its translation '
-          f'separated by a tab, but has {len(row)} columns',
+          f'separated by a tab, but has {file_reading.format_column_count(row)}',
           where=errors.line_location(path, line_number),
         )
     paired_text = text_sources.PairedText(

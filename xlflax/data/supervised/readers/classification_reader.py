@@ -322,10 +322,10 @@ def _check_widths(rows, names, path, columns) -> Iterator:
       shown_fields = file_reading.shorten_quoted(' | '.join(fields))
       raise file_reading.malformed_line_error(
         f'The line must have at least {min_width} columns, but it has '
-        f'{len(fields)} columns'
+        + file_reading.format_column_count(fields)
         if width < min_width
         else f'The line must have {width} columns, as in the first line, but it '
-        f'has {len(fields)} columns',
+        f'has {file_reading.format_column_count(fields)}',
         path,
         number,
         got=shown_fields,

@@ -192,7 +192,7 @@ def _read_sentences(
       if len(fields) != num_columns:
         raise file_reading.malformed_line_error(
           f'The line must have {num_columns} columns, as in the previous '
-          f'lines, but it has {len(fields)} columns',
+          f'lines, but it has {file_reading.format_column_count(fields)}',
           path,
           number,
           got=file_reading.shorten_quoted(text),
@@ -220,7 +220,8 @@ def _parse_line(
   if not 0 <= word_column < size or (size > 1 and not 0 <= tag_column < size):
     raise file_reading.malformed_line_error(
       f'The line must contain a word in column {word} and its tag in column '
-      f'{tag} (columns are counted from 0), but it has {size} columns',
+      f'{tag} (columns are counted from 0), but it has '
+      + file_reading.format_column_count(fields),
       path,
       number,
       got=file_reading.shorten_quoted(' | '.join(fields)),

@@ -201,7 +201,7 @@ def _check_columns(line: str, path, number: int) -> None:
     raise file_reading.malformed_line_error(
       f'The line must have {_COLUMNS} tab-separated columns, be a comment '
       'that starts with #, or be an empty line between sentences, but it has '
-      f'{len(columns)} columns',
+      + file_reading.format_column_count(columns),
       path,
       number,
       got=file_reading.shorten_quoted(line),

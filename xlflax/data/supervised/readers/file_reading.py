@@ -201,6 +201,11 @@ def malformed_line_error(
   return errors.CorpusError(what, got=got, where=location, fix=fix)
 
 
+def format_column_count(fields: Sequence[str]) -> str:
+  """Returns a line's number of columns as text, such as '1 column'."""
+  return '1 column' if len(fields) == 1 else f'{len(fields)} columns'
+
+
 def check_no_header(
   fields: Sequence[str], names: Collection[str], path: str | os.PathLike
 ) -> None:
