@@ -110,6 +110,11 @@ class Counted(eval_task.EvalTask):
   name: str = 'counted'
   scores: tuple[tuple[str, float], ...] = (('en', 0.8), ('fr', 0.5))
   broken: str = ''
+  data_split: str = 'all'
+
+  @property
+  def split(self) -> str:
+    return self.data_split
 
   @property
   def primary_metric(self) -> str:

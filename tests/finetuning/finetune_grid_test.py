@@ -62,6 +62,14 @@ def test_a_grid(run, tmp_path):
   assert record['settings'][0]['test'] == {}
 
 
+def test_the_report_records_the_split_of_the_selection(run):
+  assert run('LEARNING_RATE=0.2,0.4').select_split == 'all'
+  report = run(
+    'LEARNING_RATE=0.6,0.8', bindings=("dev/fakes.Counted.data_split = 'test'",)
+  )
+  assert report.select_split == 'test'
+
+
 def test_only_the_best_checkpoint_is_kept(run, tmp_path):
   run('LEARNING_RATE=0.2')
   folder = tmp_path / 'out' / 'trials' / 'LEARNING_RATE=0.2' / 'checkpoints'

@@ -272,6 +272,17 @@ def test_test_scores_are_shown_with_their_baselines():
   assert cells['majority'] == ['0.4000', '']
 
 
+@pytest.mark.parametrize(
+  ('split', 'is_development'),
+  [('all', True), ('validation', True), ('test', False), ('train', False)],
+)
+def test_the_split_of_the_selection_is_named(tmp_path, split, is_development):
+  report = dataclasses.replace(make_report(_1=[0.5]), select_split=split)
+  text = grid_report.write_page(tmp_path, {'': report}).read_text()
+  assert ('development set' in text) == is_development
+  assert (f'<h2>{split} split' in text) == (not is_development)
+
+
 def test_the_page_has_both_tables_and_what_failed(tmp_path):
   report = with_test(make_report(r1=(0.5, 0.7), r2=(0.1, 0.2)), 1, fr=0.25)
   failed = make_trial('3', '0', None, Status.DIVERGED)

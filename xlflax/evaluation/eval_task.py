@@ -143,7 +143,7 @@ class EvalResult:
       `length` and `separator`. The run's settings are used unless the task
       overrides them.
     is_development: Whether the task was evaluated during training. Such results
-      select checkpoints and settings, so their data is development data.
+      may select checkpoints and settings, so they are not test results.
   """
 
   metrics: dict[str, float]
@@ -408,6 +408,19 @@ class EvalTask(validation.ValidatedFields):
   def evaluate(self, eval_model: EvalModel) -> EvalResult:
     """Evaluates a model. The result lists languages or files that failed."""
     raise NotImplementedError
+
+
+def describe_training_split(split: str) -> str:
+  """Returns the name of data that is evaluated during training.
+
+  The name is 'development set', unless the split is declared as a test or
+  training split, such as 'test split'.
+
+  Args:
+    split: Name of the split that the evaluation task reads.
+  """
+  is_declared = split.startswith(('test', 'train'))
+  return f'{split} split' if is_declared else 'development set'
 
 
 def statistics_file(part: str) -> str:

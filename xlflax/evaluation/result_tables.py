@@ -397,7 +397,8 @@ def result_table(
   unit, counts = count_items(last)
   notes = {unit: counts, **baseline_scores(task.primary_metric, last)}
   title = (
-    f'{task.name}: {explained}{split}{label_development(by_step.values())}'
+    f'{task.name}: {explained}{split}'
+    f'{label_development(by_step.values(), task.split)}'
   )
   if folder is not None:
     coverage = describe_coverage(
@@ -639,15 +640,24 @@ def label_intervals(metric: str, intervals: Mapping[str, Interval]) -> str:
   return ' [95 % interval]' if is_unbounded else ' ± 95 % interval'
 
 
-def label_development(results: Iterable[eval_task.EvalResult]) -> str:
-  """Returns the title suffix ', development set' for results during training.
+def label_development(
+  results: Iterable[eval_task.EvalResult], split: str
+) -> str:
+  """Returns the title suffix of results of evaluations during training.
 
-  The suffix is empty for other results. Evaluations during training select
-  checkpoints and settings, so their data is development data.
+  The suffix is ', development set', or ', evaluated during training' if the
+  split is declared as a test or training split. It is empty for other results.
+
+  Args:
+    results: Results that the title describes.
+    split: Name of the split that was evaluated.
   """
-  if any(result.is_development for result in results):
-    return ', development set'
-  return ''
+  if not any(result.is_development for result in results):
+    return ''
+  name = eval_task.describe_training_split(split)
+  if name == 'development set':
+    return f', {name}'
+  return ', evaluated during training'
 
 
 def compare_with_untrained(

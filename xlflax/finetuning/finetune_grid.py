@@ -130,7 +130,9 @@ def _train_all(
   runner: grid_trials.TrialRunner, trials: Sequence[grid_trials.MadeTrial]
 ) -> grid_report.GridReport:
   """Runs trials until one is stopped, and writes the report after each."""
-  report = grid_report.GridReport(select=runner.select)
+  report = grid_report.GridReport(
+    select=runner.select, select_split=_find_split(runner.select, trials)
+  )
   for number, trial in enumerate(trials, 1):
     signals.check_stop_request()
     _LOG.info(
@@ -141,6 +143,18 @@ def _train_all(
     if _is_stopped(report):
       break
   return report
+
+
+def _find_split(
+  select: str | None, trials: Sequence[grid_trials.MadeTrial]
+) -> str:
+  """Returns the split on which a selection metric is computed, or 'all'."""
+  name = (select or '').partition('/')[0]
+  for trial in trials:
+    for task in getattr(trial.trainer.evaluation, 'tasks', ()):
+      if task.name == name:
+        return task.split
+  return 'all'
 
 
 def _is_stopped(report: grid_report.GridReport) -> bool:

@@ -33,6 +33,8 @@ class GridReport:
 
   Attributes:
     select: Dev-set metric that selects the best setting.
+    select_split: Split on which `select` is computed, or 'all' if the data has
+      no splits.
     trials: Results of the trials that were run, in the order of the grid.
     tests: Test scores by trial name and 'task/metric'.
     primary_metrics: Primary metrics of the test tasks in the form
@@ -41,6 +43,7 @@ class GridReport:
   """
 
   select: str | None = None
+  select_split: str = 'all'
   trials: tuple[grid_trials.TrialResult, ...] = ()
   tests: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
   primary_metrics: tuple[str, ...] = ()
@@ -276,7 +279,7 @@ def _settings_table(report: GridReport) -> rich.table.Table:
       'seeds',
       'step of each seed',
     ],
-    title='development set: '
+    title=f'{eval_task.describe_training_split(report.select_split)}: '
     + (_explain_metric(report.select) if report.select else 'last checkpoint'),
     title_justify='left',
   )
@@ -379,7 +382,8 @@ def _describe_selection(report: GridReport) -> list[str]:
     lines.append(
       f'Selected setting: {selected.name}. It has the best score '
       f'({scope}{selected.dev}) of {len(report.settings)} settings in '
-      f'{report.select} on the development set.'
+      f'{report.select} on the '
+      f'{eval_task.describe_training_split(report.select_split)}.'
     )
   spreads = report.test_spreads(selected)
   for metric in report.primary_metrics:
@@ -533,11 +537,16 @@ def write_page(
       for result in report.trials
       if result.status is not grid_trials.Status.FINISHED
     ]
+  selection_splits = dict.fromkeys(
+    eval_task.describe_training_split(report.select_split)
+    for report in reports.values()
+  )
   return run_pages.write_page(
     output,
     'Fine-tuning',
-    'The score on the development set determines the selected setting and, for '
-    'each seed, the step of the selected checkpoint. The test sets do not '
+    f'The score on the {" and the ".join(selection_splits)} determines the '
+    'selected setting and, for each seed, the step of the selected checkpoint. '
+    'The test sets do not '
     'influence the selection. The number after ± and the error bars in figures '
     'are the standard deviation over seeds, which is not a confidence interval. '
     'For a single seed, there is no standard deviation. "majority" and "chance" '

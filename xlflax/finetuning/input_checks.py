@@ -87,12 +87,11 @@ def _describe_unknown_languages(
       for dataset in trainer.datasets
       if isinstance(dataset, LabeledDatasetConfig)
     ],
-    'The development set': [
-      getattr(task, 'source', None)
-      for task in getattr(trainer.evaluation, 'tasks', ())
-    ],
     'The test set': [getattr(task, 'source', None) for task in test_tasks],
   }
+  for task in getattr(trainer.evaluation, 'tasks', ()):
+    name = f'The {eval_task.describe_training_split(task.split)}'
+    sources.setdefault(name, []).append(getattr(task, 'source', None))
   for name, sources_of_name in sources.items():
     languages = {
       language

@@ -4,6 +4,7 @@ import dataclasses
 import types
 
 import numpy as np
+import pytest
 
 from xlflax.evaluation import eval_task, result_store, result_tables
 from xlflax.evaluation.metrics import example_statistics
@@ -130,15 +131,34 @@ def test_perplexities_of_unknown_vocabularies_have_no_difference(tmp_path):
   assert 'cannot be compared' in table.title
 
 
-def test_results_of_a_development_set_are_labeled(tmp_path):
+@pytest.mark.parametrize(
+  ('split', 'label'),
+  [
+    ('all', 'development set'),
+    ('validation', 'development set'),
+    ('test', 'evaluated during training'),
+    ('train', 'evaluated during training'),
+  ],
+)
+def test_results_of_evaluations_during_training_are_labeled(
+  tmp_path, split, label
+):
   run = _run(tmp_path, [1, 0, 1, 1])
-  assert 'development set' not in run_scores.build_table(_GROUP, [run]).title
-  by_step = run.results[_GROUP]
+  by_step = run.results.pop(_GROUP)
+  group = _GROUP._replace(split=split)
+  run.results[group] = by_step
+  labels = {'development set', 'evaluated during training'}
+
+  def find_labels(title):
+    return {label for label in labels if label in title}
+
+  assert not find_labels(run_scores.build_table(group, [run]).title)
   by_step[10] = dataclasses.replace(by_step[10], is_development=True)
-  assert 'development set' in run_scores.build_table(_GROUP, [run]).title
-  task = result_tables.summarize_group(_GROUP, by_step, is_one_of_many=False)
+  title = run_scores.build_table(group, [run]).title
+  assert find_labels(title) == {label}
+  task = result_tables.summarize_group(group, by_step, is_one_of_many=False)
   table = result_tables.result_table(task, by_step, folder=tmp_path)
-  assert 'development set' in table.title
+  assert find_labels(table.title) == {label}
   # The label is stored with the result.
   stored = eval_task.EvalResult.from_json(by_step[10].to_json())
   assert stored.is_development

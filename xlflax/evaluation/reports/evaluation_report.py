@@ -62,8 +62,8 @@ def write_report(
     f'Evaluation of {store.run.directory.name}',
     'Each table shows the scores of one task by checkpoint and by language or '
     'language pair. "untrained" is the randomly initialized model before its '
-    'first step. Tables of a development set show the evaluations during '
-    'training. Scores of tasks that store per-example scores have 95 % '
+    'first step. "development set" and "evaluated during training" mark results '
+    'of evaluations during training. Scores of tasks that store per-example scores have 95 % '
     'confidence intervals: half of the width after ±, or [lower, upper] for '
     'metrics without a range, such as the perplexity. Vertical lines in figures '
     'show the same intervals. ' + result_tables.EXPLAINED_BASELINES,

@@ -272,8 +272,9 @@ def write_comparison(
     'Comparison of runs' if len(runs) > 1 else runs[0].name,
     'Tables show the last evaluated checkpoint of each run, or the last '
     'checkpoints of a single run. Each table has the results of one task, '
-    'split and text. "untrained" is the model before its first step. Tables of a '
-    'development set show the evaluations during training. For two runs, tables '
+    'split and text. "untrained" is the model before its first step. '
+    '"development set" and "evaluated during training" mark results of '
+    'evaluations during training. For two runs, tables '
     'contain the difference of their last checkpoints, whose interval is that of '
     'the paired bootstrap on the same examples. A difference is significant if '
     'its 95 % interval does not contain 0. '

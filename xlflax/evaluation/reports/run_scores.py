@@ -59,7 +59,7 @@ def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
   explanation = task_families.find_metric(metric).explained
   title = [
     f'{group.task}: {explanation}, {group.split} split'
-    f'{result_tables.label_development(results)}'
+    f'{result_tables.label_development(results, group.split)}'
   ]
   if not has_baseline and score_table.is_bounded(metric):
     title.append('chance level unknown')

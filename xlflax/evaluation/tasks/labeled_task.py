@@ -50,8 +50,8 @@ class LabeledTask(eval_task.EvalTask):
       if not count.num_labeled:
         raise errors.CorpusError(
           f'The task {self.name!r} cannot compute a metric for {part!r}, '
-          f'because none of the {count.num_examples} examples of the development '
-          'set has a gold label',
+          f'because none of the {count.num_examples} examples of the '
+          f'{eval_task.describe_training_split(self.split)} has a gold label',
           where=part,
           fix='Pass labeled files (DEV_FILES). If the files are labeled, check '
           'their format and columns (DEV_FORMAT, DEV_OPTIONS).',
