@@ -4,22 +4,50 @@ import argparse
 import logging
 import os
 import pathlib
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
 from xlflax.utils import errors
 
 
+def create_parser(
+  module: str, description: str | None
+) -> argparse.ArgumentParser:
+  """Returns an argument parser without arguments for a study.
+
+  Args:
+    module: Name of the module that is run with `python -m`.
+    description: Docstring of the module.
+  """
+  return argparse.ArgumentParser(
+    prog=f'python -m {module}',
+    description=description,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+  )
+
+
+def input_directory(text: str) -> pathlib.Path:
+  """Returns the path of a directory that must exist.
+
+  This is the `type` of arguments.
+  """
+  path = pathlib.Path(text)
+  if not path.is_dir():
+    raise argparse.ArgumentTypeError(f'The directory {text!r} does not exist.')
+  return path
+
+
 def run_command(
   parser: argparse.ArgumentParser,
-  command: Callable[[argparse.Namespace], None],
+  command: Callable[[argparse.Namespace], int | None],
   arguments: Sequence[str] | None,
 ) -> int:
   """Parses the arguments and runs a study, printing errors on one line.
 
   Args:
     parser: The study's argument parser.
-    command: Function that runs the study.
+    command: Function that runs the study, and may return an exit status.
     arguments: Command-line arguments. If None, the process's arguments are
       used.
 
@@ -29,11 +57,21 @@ def run_command(
   logging.basicConfig(level=logging.INFO, format='%(message)s')
   args = parser.parse_args(arguments)
   try:
-    command(args)
+    status = command(args) or 0
+    sys.stdout.flush()
+    return status
   except errors.XlflaxError as error:
-    print(f'{parser.prog}: {error}', file=sys.stderr)
-    return error.status
-  return 0
+    reported_error = error
+  except BrokenPipeError:  # Nothing reads the output, as after `| head`.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return errors.ExitStatus.INTERRUPTED
+  except OSError as error:  # For example, an input file does not exist.
+    reported_error = errors.convert_os_error(error)
+  except subprocess.CalledProcessError as error:
+    # The command has printed its own error.
+    return error.returncode
+  print(f'{parser.prog}: {reported_error}', file=sys.stderr)
+  return reported_error.status
 
 
 def add_compilation_cache(parser: argparse.ArgumentParser) -> None:

@@ -11,11 +11,13 @@ have not been run are skipped.
 import argparse
 import json
 import pathlib
+import sys
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from studies import command_line
 from xlflax.analysis import analysis_report
 
 _TLM = 'MLM and TLM'
@@ -237,18 +239,21 @@ def _pearson(first: np.ndarray, second: np.ndarray) -> float:
   return float(np.corrcoef(first, second)[0, 1])
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-  """Prints a table of the papers' observations and the measured numbers."""
-  parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-  )
+def main(arguments: Sequence[str] | None = None) -> int:
+  """Runs the command and returns the exit status."""
+  parser = command_line.create_parser('studies.analysis.observations', __doc__)
   parser.add_argument(
     'output',
-    type=pathlib.Path,
+    type=command_line.input_directory,
     metavar='OUT',
     help='Folder that contains the folders of the analyses.',
   )
-  folder = parser.parse_args(arguments).output
+  return command_line.run_command(parser, _print_observations, arguments)
+
+
+def _print_observations(args: argparse.Namespace) -> None:
+  """Prints a table of the papers' observations and the measured numbers."""
+  folder = args.output
   cka_rows = read_rows(folder / 'cka-biased')
   observations = [
     *check_similarity(cka_rows),
@@ -267,4 +272,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == '__main__':
-  main()
+  sys.exit(main())

@@ -14,6 +14,7 @@ sentence-transformers and torch must be installed. The result is a model
 directory, WORK/runs/baseline, written by `xlflax convert from-hf`.
 """
 
+import argparse
 import dataclasses
 import json
 import pathlib
@@ -22,9 +23,10 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from benchmarks import efficiency, search_finetuning
+from studies import command_line
 
 PILOT_STEPS = 40
 PAIRS_PER_BATCH = 64
@@ -208,10 +210,29 @@ def convert_model(*arguments: str) -> None:
   subprocess.run(command, check=True)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
+  """Runs the command and returns the exit status."""
+  parser = command_line.create_parser('studies.case_study.baseline', __doc__)
+  parser.add_argument(
+    'work',
+    type=command_line.input_directory,
+    metavar='WORK',
+    help='Working directory of run.sh.',
+  )
+  parser.add_argument(
+    'threads',
+    type=int,
+    nargs='?',
+    default=1,
+    metavar='THREADS',
+    help='Number of threads.',
+  )
+  return command_line.run_command(parser, _train_baseline, arguments)
+
+
+def _train_baseline(args: argparse.Namespace) -> None:
   """Trains the Hugging Face baseline and converts it to xlflax."""
-  work = pathlib.Path(sys.argv[1])
-  threads = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+  work, threads = args.work, args.threads
   folder = train_on_pairs(work, train_masked_lm(work, threads), threads)
   run = work / 'runs/baseline'
   shutil.rmtree(run, ignore_errors=True)
@@ -219,4 +240,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-  main()
+  sys.exit(main())

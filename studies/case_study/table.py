@@ -8,10 +8,13 @@ individual examples are recorded, a score is followed by half the width of its
 variance between seeds.
 """
 
+import argparse
 import json
 import pathlib
 import sys
+from collections.abc import Sequence
 
+from studies import command_line
 from xlflax.evaluation import result_store, result_tables
 
 # Title, task, metric, and the folder of the results in scores/MODEL. If the
@@ -99,9 +102,21 @@ def read_losses(run: pathlib.Path) -> dict[int, float]:
   }
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
+  """Runs the command and returns the exit status."""
+  parser = command_line.create_parser('studies.case_study.table', __doc__)
+  parser.add_argument(
+    'work',
+    type=command_line.input_directory,
+    metavar='WORK',
+    help='Working directory of run.sh.',
+  )
+  return command_line.run_command(parser, _print_tables, arguments)
+
+
+def _print_tables(args: argparse.Namespace) -> None:
   """Prints the tables of scores, times and sizes."""
-  work = pathlib.Path(sys.argv[1])
+  work = args.work
   print('| task | language | ' + ' | '.join(_MODELS) + ' |')
   print('| --- ' * (2 + len(_MODELS)) + '|')
   for title, task, metric, folder in _ROWS:
@@ -146,4 +161,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-  main()
+  sys.exit(main())

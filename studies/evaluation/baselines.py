@@ -13,10 +13,12 @@ import collections
 import json
 import pathlib
 import random
+import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from studies import command_line
 from xlflax.data.supervised.sources import example_source
 from xlflax.evaluation.metrics import (
   alignment_error_rate,
@@ -594,20 +596,22 @@ def _read_lines(path: pathlib.Path) -> list[str]:
   return path.read_text(encoding='utf-8').rstrip('\n').split('\n')
 
 
-def main() -> None:
-  """Computes the scores of all baselines and writes them to a file."""
-  parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-  )
-  for name, description in (
-    ('data', 'Folder of the data sets.'),
-    ('files', 'Output folder of splits.py.'),
-    ('output', 'JSON file to write.'),
+def main(arguments: Sequence[str] | None = None) -> int:
+  """Runs the command and returns the exit status."""
+  parser = command_line.create_parser('studies.evaluation.baselines', __doc__)
+  for name, value_type, description in (
+    ('data', command_line.input_directory, 'Folder of the data sets.'),
+    ('files', command_line.input_directory, 'Output folder of splits.py.'),
+    ('output', pathlib.Path, 'JSON file to write.'),
   ):
     parser.add_argument(
-      f'--{name}', required=True, type=pathlib.Path, help=description
+      f'--{name}', required=True, type=value_type, help=description
     )
-  args = parser.parse_args()
+  return command_line.run_command(parser, _write_scores, arguments)
+
+
+def _write_scores(args: argparse.Namespace) -> None:
+  """Computes the scores of all baselines and writes them to a file."""
   scores = {
     name: task_scores
     for score_tasks in (
@@ -622,4 +626,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-  main()
+  sys.exit(main())

@@ -11,10 +11,12 @@ difference in 95 % of the trials.
 """
 
 import sys
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from studies import command_line
 from xlflax.evaluation.metrics import bootstrap, example_statistics
 from xlflax.evaluation.reports import leaderboard, score_table
 
@@ -220,7 +222,33 @@ def false_positive_rate(
   return false_positives / num_leaderboards
 
 
-def main(trials: int, num_leaderboards: int) -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
+  """Runs the command and returns the exit status."""
+  parser = command_line.create_parser(
+    'studies.evaluation.false_positives', __doc__
+  )
+  parser.add_argument(
+    'trials',
+    type=int,
+    nargs='?',
+    default=1000,
+    metavar='TRIALS',
+    help='Number of simulated test sets for each setting.',
+  )
+  parser.add_argument(
+    'leaderboards',
+    type=int,
+    nargs='?',
+    default=100,
+    metavar='LEADERBOARDS',
+    help='Number of simulated leaderboards.',
+  )
+  return command_line.run_command(
+    parser, lambda args: print_rates(args.trials, args.leaderboards), arguments
+  )
+
+
+def print_rates(trials: int, num_leaderboards: int) -> None:
   """Simulates each setting and prints its results as a table line.
 
   Args:
@@ -266,4 +294,4 @@ def main(trials: int, num_leaderboards: int) -> None:
 
 
 if __name__ == '__main__':
-  main(*(int(argument) for argument in sys.argv[1:3] or (1000, 100)))
+  sys.exit(main())

@@ -21,7 +21,10 @@ import argparse
 import hashlib
 import json
 import pathlib
+import sys
+from collections.abc import Sequence
 
+from studies import command_line
 from xlflax.data.corpus import corpus_writer
 
 PAWSX_LANGUAGES = ('en', 'es', 'fr', 'zh')
@@ -193,15 +196,13 @@ def prepare_enja(data: pathlib.Path, output: pathlib.Path) -> None:
         )
 
 
-def main() -> None:
-  """Writes the splits of all data sets."""
-  parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-  )
+def main(arguments: Sequence[str] | None = None) -> int:
+  """Runs the command and returns the exit status."""
+  parser = command_line.create_parser('studies.evaluation.splits', __doc__)
   parser.add_argument(
     '--data',
     required=True,
-    type=pathlib.Path,
+    type=command_line.input_directory,
     help='Folder that contains the data sets.',
   )
   parser.add_argument(
@@ -210,7 +211,11 @@ def main() -> None:
     type=pathlib.Path,
     help='Folder to which everything is written.',
   )
-  args = parser.parse_args()
+  return command_line.run_command(parser, _write_splits, arguments)
+
+
+def _write_splits(args: argparse.Namespace) -> None:
+  """Writes the splits of all data sets."""
   args.output.mkdir(parents=True, exist_ok=True)
   for prepare in (
     prepare_uner,
@@ -223,4 +228,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-  main()
+  sys.exit(main())

@@ -5,11 +5,15 @@ python -m studies.evaluation.table WORK
 WORK is the folder that studies/evaluation/run.sh has written.
 """
 
+import argparse
 import dataclasses
 import json
 import math
 import pathlib
 import sys
+from collections.abc import Sequence
+
+from studies import command_line
 
 Scores = dict[str, float]
 
@@ -247,8 +251,21 @@ def format_times(work: pathlib.Path) -> list[str]:
   ]
 
 
-def main(work: pathlib.Path) -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
+  """Runs the command and returns the exit status."""
+  parser = command_line.create_parser('studies.evaluation.table', __doc__)
+  parser.add_argument(
+    'work',
+    type=command_line.input_directory,
+    metavar='WORK',
+    help='Working directory of run.sh.',
+  )
+  return command_line.run_command(parser, _print_tables, arguments)
+
+
+def _print_tables(args: argparse.Namespace) -> None:
   """Prints the table of scores and the table of times."""
+  work = args.work
   baselines = json.loads((work / 'baselines.json').read_text())
   print('| task | language | baselines | model |\n| --- | --- | --- | ---: |')
   for row in ROWS:
@@ -259,4 +276,4 @@ def main(work: pathlib.Path) -> None:
 
 
 if __name__ == '__main__':
-  main(pathlib.Path(sys.argv[1]))
+  sys.exit(main())

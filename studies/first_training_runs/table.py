@@ -9,11 +9,15 @@ mean accuracy over languages on the validation pages. For the untrained model,
 the layer is selected in the same way.
 """
 
+import argparse
 import collections
 import json
 import pathlib
 import statistics
 import sys
+from collections.abc import Sequence
+
+from studies import command_line
 
 # Map from language or language pair to accuracy.
 Scores = dict[str, float]
@@ -92,10 +96,31 @@ def read_tagging(folder: pathlib.Path) -> dict[str, Scores]:
   }
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
+  """Runs the command and returns the exit status."""
+  parser = command_line.create_parser(
+    'studies.first_training_runs.table', __doc__
+  )
+  parser.add_argument(
+    'work',
+    type=command_line.input_directory,
+    metavar='WORK',
+    help='Working directory of run.sh.',
+  )
+  parser.add_argument(
+    'kinds',
+    nargs='*',
+    default=('mono', 'pairs', 'published'),
+    metavar='KIND',
+    help='Types of runs.',
+  )
+  return command_line.run_command(parser, _print_tables, arguments)
+
+
+def _print_tables(args: argparse.Namespace) -> None:
   """Prints the retrieval table and the tagging table for each type of run."""
-  work = pathlib.Path(sys.argv[1])
-  for kind in sys.argv[2:] or ('mono', 'pairs', 'published'):
+  work = args.work
+  for kind in args.kinds:
     runs = [
       work / 'runs' / marker.parent.name
       for marker in sorted((work / 'pos').glob(f'{kind}-*/.done'))
@@ -117,4 +142,4 @@ def _format_cells(scores: Scores) -> str:
 
 
 if __name__ == '__main__':
-  main()
+  sys.exit(main())

@@ -11,12 +11,14 @@ The directories are the output directories of `xlflax analyze cka` and
 `xlflax analyze sentence-retrieval --train=...` for the same models and pairs.
 """
 
+import argparse
 import csv
-import pathlib
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+
+from studies import command_line
 
 Row = Mapping[str, str]
 
@@ -58,16 +60,29 @@ def layer_correlations(
     }
 
 
-def main(cka: str, sentences: str) -> None:
-  """Prints the correlations as a table.
+def main(arguments: Sequence[str] | None = None) -> int:
+  """Runs the command and returns the exit status."""
+  parser = command_line.create_parser('studies.papers.correlation', __doc__)
+  parser.add_argument(
+    'cka',
+    type=command_line.input_directory,
+    metavar='CKA_DIR',
+    help='Output directory of `xlflax analyze cka`.',
+  )
+  parser.add_argument(
+    'sentences',
+    type=command_line.input_directory,
+    metavar='SENTENCES_DIR',
+    help='Output directory of `xlflax analyze sentence-retrieval`.',
+  )
+  return command_line.run_command(parser, _print_correlations, arguments)
 
-  Args:
-    cka: Output folder of `xlflax analyze cka`.
-    sentences: Output folder of `xlflax analyze sentence-retrieval`.
-  """
+
+def _print_correlations(args: argparse.Namespace) -> None:
+  """Prints the correlations as a table."""
   rows = []
-  for folder, name in ((cka, 'cka.csv'), (sentences, 'sentences.csv')):
-    with open(pathlib.Path(folder) / name, encoding='utf-8') as file:
+  for path in (args.cka / 'cka.csv', args.sentences / 'sentences.csv'):
+    with path.open(encoding='utf-8') as file:
       rows.append(list(csv.DictReader(file)))
   print('| series | pair | step | Pearson correlation |')
   print('| --- ' * 4 + '|')
@@ -76,4 +91,4 @@ def main(cka: str, sentences: str) -> None:
 
 
 if __name__ == '__main__':
-  main(*sys.argv[1:])
+  sys.exit(main())

@@ -13,8 +13,10 @@ output directory.
 import argparse
 import csv
 import pathlib
+import sys
 from collections.abc import Mapping, Sequence
 
+from studies import command_line
 from xlflax.evaluation import plots, result_store
 from xlflax.utils import errors
 
@@ -75,18 +77,19 @@ def write_curves(curves: Curves, metric: str, output: pathlib.Path) -> None:
   plots.save_figure(canvas, output / 'curves.png', dpi=150)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-  """Draws the learning curves of the runs on the command line."""
-  parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-  )
+def main(arguments: Sequence[str] | None = None) -> int:
+  """Runs the command and returns the exit status."""
+  parser = command_line.create_parser('studies.papers.learning_curves', __doc__)
   parser.add_argument(
-    'runs', nargs='+', type=pathlib.Path, help='Model directories.'
+    'runs',
+    nargs='+',
+    type=command_line.input_directory,
+    help='Model directories.',
   )
   parser.add_argument(
     '--steps_per_epoch',
     required=True,
-    type=float,
+    type=_parse_steps,
     help='Number of training steps in an epoch.',
   )
   parser.add_argument(
@@ -100,9 +103,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     type=pathlib.Path,
     help='Directory to which the figure and its points are written.',
   )
-  args = parser.parse_args(arguments)
-  if args.steps_per_epoch <= 0:
-    parser.error('--steps_per_epoch must be positive.')
+  return command_line.run_command(parser, _draw_curves, arguments)
+
+
+def _parse_steps(text: str) -> float:
+  """Parses a positive number of steps."""
+  try:
+    steps = float(text)
+  except ValueError:
+    steps = 0.0
+  if not 0 < steps < float('inf'):
+    raise argparse.ArgumentTypeError(f'{text!r} is not a positive number.')
+  return steps
+
+
+def _draw_curves(args: argparse.Namespace) -> None:
+  """Draws the learning curves of the runs on the command line."""
   curves = {
     run.resolve().name: read_curve(run, args.metric, args.steps_per_epoch)
     for run in args.runs
@@ -111,4 +127,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == '__main__':
-  main()
+  sys.exit(main())

@@ -7,10 +7,14 @@ vocabulary of the same size as in the paper. The plans are written to WORK, and
 the table in docs/measured/papers.md is written to WORK/plans.md.
 """
 
+import argparse
 import json
 import pathlib
 import subprocess
 import sys
+from collections.abc import Sequence
+
+from studies import command_line
 
 # Gin file, vocabulary size, number of languages, number of GPUs, and the number
 # of parameters that the paper states (None if it states none).
@@ -69,9 +73,21 @@ def plan_row(work: pathlib.Path, file: str, *sizes: int) -> dict:
   return json.loads(output.read_text())
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
+  """Runs the command and returns the exit status."""
+  parser = command_line.create_parser('studies.papers.plans', __doc__)
+  parser.add_argument(
+    'work',
+    type=pathlib.Path,
+    metavar='WORK',
+    help='Directory to which everything is written.',
+  )
+  return command_line.run_command(parser, _print_plans, arguments)
+
+
+def _print_plans(args: argparse.Namespace) -> None:
   """Makes dry-run plans of all models and prints a table."""
-  work = pathlib.Path(sys.argv[1])
+  work = args.work
   work.mkdir(parents=True, exist_ok=True)
   lines = [
     '| gin file | V | parameters | the paper | difference | GPUs | state '
@@ -98,4 +114,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-  main()
+  sys.exit(main())

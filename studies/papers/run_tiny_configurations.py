@@ -15,7 +15,9 @@ import concurrent.futures
 import pathlib
 import re
 import sys
+from collections.abc import Sequence
 
+from studies import command_line
 from studies.papers import runner, tiny_rows
 
 
@@ -49,19 +51,15 @@ def _format_files(files: tuple[str, ...]) -> str:
   return ', '.join(f'`{name}`' for name in names)
 
 
-def main() -> int:
-  """Trains all tiny models and prints a table of their losses.
-
-  The return value is 1 if a run fails or if the metric of a run does not
-  decrease, and 0 otherwise.
-  """
-  parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+def main(arguments: Sequence[str] | None = None) -> int:
+  """Runs the command and returns the exit status."""
+  parser = command_line.create_parser(
+    'studies.papers.run_tiny_configurations', __doc__
   )
   parser.add_argument(
     '--data',
     required=True,
-    type=pathlib.Path,
+    type=command_line.input_directory,
     help='Folder that contains the data sets.',
   )
   parser.add_argument(
@@ -80,7 +78,15 @@ def main() -> int:
   parser.add_argument(
     '--jobs', type=int, default=1, help='Number of parallel runs.'
   )
-  args = parser.parse_args()
+  return command_line.run_command(parser, _train_models, arguments)
+
+
+def _train_models(args: argparse.Namespace) -> int:
+  """Trains all tiny models and prints a table of their losses.
+
+  The return value is 1 if a run fails or if the metric of a run does not
+  decrease, and 0 otherwise.
+  """
   study_runner = runner.Runner(args.data, args.work, tiny_rows.ROWS)
   rows = [row for row in tiny_rows.ROWS if re.search(args.only, row.name)]
   results, failed = {}, []

@@ -9,11 +9,13 @@ by a space or a tab, and an empty line between sentences. The output contains
 one word and its IOB2 label per line, separated by a tab.
 """
 
+import argparse
 import itertools
 import pathlib
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
+from studies import command_line
 from xlflax.data.corpus import word_segmentation
 from xlflax.evaluation.metrics import tagging_metrics
 
@@ -89,16 +91,24 @@ def convert(
       yield f'{word}\t{label}'
 
 
-def main(path: str) -> None:
-  """Prints the lines of the file of words.
+def main(arguments: Sequence[str] | None = None) -> int:
+  """Runs the command and returns the exit status."""
+  parser = command_line.create_parser('studies.papers.word_labels', __doc__)
+  parser.add_argument(
+    'characters',
+    type=pathlib.Path,
+    metavar='CHARACTERS',
+    help='File of characters and their labels.',
+  )
+  return command_line.run_command(parser, _print_words, arguments)
 
-  Args:
-    path: File of characters and their labels.
-  """
-  lines = pathlib.Path(path).read_text(encoding='utf-8').splitlines()
+
+def _print_words(args: argparse.Namespace) -> None:
+  """Prints the lines of the file of words."""
+  lines = args.characters.read_text(encoding='utf-8').splitlines()
   for line in convert(lines, word_segmentation.chinese_words()):
     print(line)
 
 
 if __name__ == '__main__':
-  main(sys.argv[1])
+  sys.exit(main())

@@ -17,10 +17,13 @@ import argparse
 import collections
 import pathlib
 import re
+import sys
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 
+from studies import command_line
 from xlflax.data.corpus import corpus_writer
+from xlflax.utils import errors
 
 LANGUAGES = ('en', 'fr', 'de', 'es', 'ru', 'zh', 'ar', 'hi', 'ja', 'sw')
 # Map from the code in the file names of Tatoeba to the language code.
@@ -314,15 +317,13 @@ def build_corpus(
   print('Dropped lines that occur in a held-out set:', dict(+num_dropped))
 
 
-def main() -> None:
-  """Builds the corpus from the command-line arguments."""
-  parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-  )
+def main(arguments: Sequence[str] | None = None) -> int:
+  """Runs the command and returns the exit status."""
+  parser = command_line.create_parser('studies.real_text.build_corpus', __doc__)
   parser.add_argument(
     '--data',
     required=True,
-    type=pathlib.Path,
+    type=command_line.input_directory,
     help='Folder that contains the data sets.',
   )
   parser.add_argument(
@@ -359,10 +360,16 @@ def main() -> None:
     choices=PAIR_SOURCES,
     help='Sources of the sentence pairs.',
   )
-  args = parser.parse_args()
+  return command_line.run_command(parser, _build_corpus, arguments)
+
+
+def _build_corpus(args: argparse.Namespace) -> None:
+  """Builds the corpus from the command-line arguments."""
   if args.languages[0] != 'en' or len(args.languages) < 2:
-    parser.error(
-      '--languages must consist of en and at least one other language.'
+    raise errors.ConfigError(
+      'The languages must consist of en and at least one other language',
+      got=' '.join(args.languages),
+      where='--languages',
     )
   build_corpus(
     args.data,
@@ -375,4 +382,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-  main()
+  sys.exit(main())

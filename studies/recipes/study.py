@@ -18,6 +18,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+from studies import command_line
 from studies.recipes import conditions
 from studies.recipes.conditions import Condition
 
@@ -193,11 +194,9 @@ def _read_measures(model_dir: pathlib.Path) -> dict[str, dict[str, float]]:
   }
 
 
-def main() -> int:
-  """Runs the selected training configurations and writes results.json."""
-  parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-  )
+def main(arguments: Sequence[str] | None = None) -> int:
+  """Runs the command and returns the exit status."""
+  parser = command_line.create_parser('studies.recipes.study', __doc__)
   parser.add_argument(
     '--work',
     required=True,
@@ -221,7 +220,11 @@ def main() -> int:
   parser.add_argument(
     '--flags', default='', help='Additional flags for `xlflax train`.'
   )
-  args = parser.parse_args()
+  return command_line.run_command(parser, _run_conditions, arguments)
+
+
+def _run_conditions(args: argparse.Namespace) -> None:
+  """Runs the selected training configurations and writes results.json."""
   results_file = args.work / 'results.json'
   study = Study(args.work.resolve(), args.cores, args.flags.split())
   for seed in map(int, args.seeds.split(',')):
@@ -235,7 +238,6 @@ def main() -> int:
       results[key] = study.run_condition(condition, seed, results.get(key, {}))
       results_file.write_text(json.dumps(results, indent=1) + '\n')
       print(key, results[key]['processor_seconds'], flush=True)
-  return 0
 
 
 if __name__ == '__main__':

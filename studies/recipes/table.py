@@ -5,10 +5,13 @@ python -m studies.recipes.table RESULTS [FIGURE]
 RESULTS is the file results.json that studies.recipes.study writes.
 """
 
+import argparse
 import json
 import pathlib
 import sys
+from collections.abc import Sequence
 
+from studies import command_line
 from studies.recipes import conditions
 from xlflax.evaluation import plots
 
@@ -120,9 +123,26 @@ def _print_table(columns, rows) -> None:
     print('|', ' | '.join(map(str, row)), '|')
 
 
-if __name__ == '__main__':
-  print_losses(sys.argv[1])
+def main(arguments: Sequence[str] | None = None) -> int:
+  """Runs the command and returns the exit status."""
+  parser = command_line.create_parser('studies.recipes.table', __doc__)
+  parser.add_argument(
+    'results', metavar='RESULTS', help='File that studies.recipes.study wrote.'
+  )
+  parser.add_argument(
+    'figure', nargs='?', metavar='FIGURE', help='Image file to write.'
+  )
+  return command_line.run_command(parser, _print_tables, arguments)
+
+
+def _print_tables(args: argparse.Namespace) -> None:
+  """Prints both tables, and plots the training curves if requested."""
+  print_losses(args.results)
   print()
-  print_loss_curves(sys.argv[1])
-  for figure_argument in sys.argv[2:]:
-    draw_training_curves(sys.argv[1], figure_argument)
+  print_loss_curves(args.results)
+  if args.figure:
+    draw_training_curves(args.results, args.figure)
+
+
+if __name__ == '__main__':
+  sys.exit(main())

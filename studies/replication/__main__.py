@@ -22,11 +22,7 @@ _NUM_REAL_SEEDS = 3  # Default number of seeds in real languages.
 
 def build_parser() -> argparse.ArgumentParser:
   """Returns the argument parser of `python -m studies.replication`."""
-  parser = argparse.ArgumentParser(
-    prog='python -m studies.replication',
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-  )
+  parser = command_line.create_parser('studies.replication', __doc__)
   selection = parser.add_mutually_exclusive_group(required=True)
   selection.add_argument(
     '--claim',

@@ -18,11 +18,7 @@ from xlflax.utils import errors
 
 def build_parser() -> argparse.ArgumentParser:
   """Returns the argument parser of `python -m studies.synthetic`."""
-  parser = argparse.ArgumentParser(
-    prog='python -m studies.synthetic',
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-  )
+  parser = command_line.create_parser('studies.synthetic', __doc__)
   add = parser.add_argument
   add(
     '--output',

@@ -5,9 +5,12 @@ python studies/synthetic/table.py WORK
 WORK is the folder that studies/synthetic/run.sh has written.
 """
 
+import argparse
 import json
-import pathlib
 import sys
+from collections.abc import Sequence
+
+from studies import command_line
 
 TRAIN_LANGUAGE = 'en'
 # Map from task to its metric and the metric of its baseline, if it has one.
@@ -63,8 +66,21 @@ def format_row(task: str, scores: dict[str, float]) -> str:
   return f'| {" | ".join(cells)} |'
 
 
-def main(work: pathlib.Path) -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
+  """Runs the command and returns the exit status."""
+  parser = command_line.create_parser('studies.synthetic.table', __doc__)
+  parser.add_argument(
+    'work',
+    type=command_line.input_directory,
+    metavar='WORK',
+    help='Working directory of run.sh.',
+  )
+  return command_line.run_command(parser, _print_table, arguments)
+
+
+def _print_table(args: argparse.Namespace) -> None:
   """Prints the table of all tasks."""
+  work = args.work
   report = json.loads((work / 'runs/suite/suite.json').read_text())
   print(
     f'| task | metric | {TRAIN_LANGUAGE} | other languages '
@@ -87,4 +103,4 @@ def main(work: pathlib.Path) -> None:
 
 
 if __name__ == '__main__':
-  main(pathlib.Path(sys.argv[1]))
+  sys.exit(main())

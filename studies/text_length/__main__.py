@@ -199,12 +199,11 @@ def _print_pair_table(data: pathlib.Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
   """Runs the study and returns the exit status."""
-  parser = argparse.ArgumentParser(
-    prog='python -m studies.text_length', description=__doc__
-  )
+  parser = command_line.create_parser('studies.text_length', __doc__)
   parser.add_argument(
     '--data',
     required=True,
+    type=command_line.input_directory,
     help='Folder with udhr/ and ntrex/, as the README describes.',
   )
   return command_line.run_command(parser, print_tables, arguments)
