@@ -77,11 +77,13 @@ class PreprocessOptions:
       that share 13 consecutive words with these texts, or that equal a shorter
       text, are dropped. In scripts without spaces, characters are counted
       instead of words.
-    hold_out: Number of documents of each language, and of pairs of each language
-      pair, to move from the training text to valid/ and to test/ each. In files
-      without blank lines, each line counts as a document. Documents with the
-      same words are moved together. Splits that already contain text in a
-      language are not changed.
+    hold_out: Number of documents of each language to move from mono/ to
+      valid/mono/, and to test/mono/. The same number of sentence pairs of each
+      language pair is moved from parallel/ to valid/parallel/, and to
+      test/parallel/. Documents are separated by blank lines. In files without
+      blank lines, each line counts as a document. Documents with the same words,
+      and pairs with the same source, count once and are moved together. Splits
+      that already contain text in a language are not changed.
     min_margin: Minimum margin of a training pair: its cosine similarity divided
       by the mean similarity to its nearest neighbors (Artetxe and Schwenk
       2019). 1.06 is a useful value.

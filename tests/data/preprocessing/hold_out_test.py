@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from xlflax import cli
 from xlflax.data.corpus import corpus_writer
 from xlflax.data.corpus.corpus_directory import SPLITS, Corpus
-from xlflax.data.preprocessing import pipeline
+from xlflax.data.preprocessing import hold_out, pipeline
 from xlflax.data.preprocessing.fuzzy_deduplication import Deduplication
 from xlflax.data.preprocessing.text_processing import TextProcessing
 from xlflax.utils import errors
@@ -55,6 +55,45 @@ def test_documents_stay_complete_and_are_divided_exactly(tmp_path):
     'test': 3,
   }
   assert sorted(sum(splits.values(), [])) == sorted(documents)
+
+
+@pytest.mark.parametrize(
+  'files, unit, level',
+  [
+    ({'a': _documents(20)}, 'documents', 'INFO'),
+    ({'a': [[f'en {n}' for n in range(20)]]}, 'lines', 'INFO'),
+    (
+      {'a': _documents(20), 'b': [[f'en {n}' for n in range(20)]]},
+      'documents or lines',
+      'WARNING',
+    ),
+  ],
+)
+def test_the_unit_and_the_number_of_lines_are_logged(
+  tmp_path, caplog, files, unit, level
+):
+  caplog.set_level('INFO')
+  for name, documents in files.items():
+    corpus_writer.write_monolingual(tmp_path / 'in', 'en', documents, name=name)
+  corpus = Corpus(tmp_path / 'in')
+  divided = hold_out.hold_out_documents(corpus, 3)
+  [record] = [r for r in caplog.records if 'en' in (r.args or ())]
+  assert record.levelname == level
+  number, logged_unit, language, splits = record.args
+  assert (number, logged_unit, language) == ('3', unit, 'en')
+  for split in ('validation', 'test'):
+    num_lines = len(list(divided.monolingual('en', split=split)))
+    assert_mentions(splits, split, num_lines)
+
+
+def test_pairs_with_the_same_source_count_once(tmp_path):
+  pairs = [(f'en {n % 10}', f'fr {n}') for n in range(20)]
+  corpus_writer.write_parallel(tmp_path / 'in', ('en', 'fr'), pairs)
+  corpus = hold_out.hold_out_documents(Corpus(tmp_path / 'in'), 3)
+  for split in ('validation', 'test'):
+    held_out = list(corpus.parallel('en', 'fr', split=split))
+    assert len(held_out) == 6
+    assert len({pair.source for pair in held_out}) == 3
 
 
 def test_the_selection_does_not_depend_on_the_order(tmp_path):

@@ -27,9 +27,12 @@ def hold_out_documents(
 ) -> Corpus:
   """Holds out training documents of each language for validation and test.
 
-  A document of parallel text is a pair, and pairs with the same source are in
-  the same split. A monolingual file without blank lines has no documents, so
-  each of its lines counts as a document. If a language or language pair already
+  Documents of monolingual text are separated by blank lines. A monolingual file
+  without blank lines has no documents, so each of its lines counts as a
+  document. Documents with the same words are counted once and are in the same
+  split. A document of parallel text is a pair, and pairs with the same source
+  are counted once and are in the same split. The number of documents and of
+  lines that are held out is logged. If a language or language pair already
   has validation or test text, no documents are held out for this split.
 
   Args:
@@ -75,23 +78,30 @@ def _divide_group(
   """Divides the files of a language or language pair into splits."""
   if not splits:
     return list(files)
-  hashes_of_files = [_document_hashes(file) for file in files]
+  hashes_and_units = [_document_hashes(file) for file in files]
+  hashes_of_files = [hashes for hashes, _ in hashes_and_units]
+  units = sorted({unit for _, unit in hashes_and_units})
+  unit = ' or '.join(units)
   distinct_hashes = np.unique(np.concatenate(hashes_of_files))
   if len(distinct_hashes) <= num_documents * len(splits):
     raise errors.CorpusError(
-      'The corpus contains too few distinct documents in '
+      f'The corpus contains too few distinct {unit} in '
       f'{"-".join(files[0].languages)} ({len(distinct_hashes):,}). More than '
       f'{num_documents * len(splits):,} are required to hold out '
-      f'{num_documents:,} documents for each split ({", ".join(splits)})',
+      f'{num_documents:,} {unit} for each split ({", ".join(splits)})',
       where=str(files[0].path),
       fix='Pass a smaller --hold_out.',
     )
   divided_files = []
+  num_lines: collections.Counter[str] = collections.Counter()
   for file, hashes in zip(files, hashes_of_files, strict=True):
     ranks = np.searchsorted(distinct_hashes, hashes) // num_documents
     line_splits = LineSplits(
       names=(*splits, TRAIN),
       indices=np.minimum(ranks, len(splits)).astype(np.uint8),
+    )
+    num_lines.update(
+      {split: int(line_splits.mask(split).sum()) for split in splits}
     )
     divided_files += [
       dataclasses.replace(file, split=split, line_splits=line_splits)
@@ -100,11 +110,24 @@ def _divide_group(
       # records are reported.
       if split == TRAIN or line_splits.mask(split).any()
     ]
+  logging.log(
+    logging.INFO if len(units) == 1 else logging.WARNING,
+    'Holding out %s %s of %s for each of %s.',
+    f'{num_documents:,}',
+    unit,
+    '-'.join(files[0].languages),
+    ' and '.join(f'{split} ({num_lines[split]:,} lines)' for split in splits),
+  )
   return divided_files
 
 
-def _document_hashes(file: TextFile) -> np.ndarray:
-  """Returns the hash of the document of each line with text, uint64 [lines]."""
+def _document_hashes(file: TextFile) -> tuple[np.ndarray, str]:
+  """Computes the hash of the document of each line with text.
+
+  Returns:
+    The hashes, uint64 [lines], and the unit that counts as a document: 'pairs',
+    'documents', or 'lines' for a monolingual file without blank lines.
+  """
   line_hashes: list[int] = []
   document_hashes: list[int] = []
   document_lengths: list[int] = []
@@ -132,8 +155,10 @@ def _document_hashes(file: TextFile) -> np.ndarray:
       length += 1
   end_document()
   if file.kind is Kind.PARALLEL or len(document_hashes) < 2:
-    return np.array(line_hashes, np.uint64)
-  return np.repeat(np.array(document_hashes, np.uint64), document_lengths)
+    unit = 'pairs' if file.kind is Kind.PARALLEL else 'lines'
+    return np.array(line_hashes, np.uint64), unit
+  hashes = np.repeat(np.array(document_hashes, np.uint64), document_lengths)
+  return hashes, 'documents'
 
 
 def _hash(text: bytes) -> int:
