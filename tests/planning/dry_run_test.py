@@ -23,7 +23,7 @@ class _Loader:
   closed: bool = False
 
   def statistics(self):
-    more = dict(dropped=3, truncated=0, tokens=None)
+    more = dict(dropped=3, truncated=7, tokens=None)
     return [
       loader_base.TaskStatistics(
         task='de', languages=('de',), examples=5000, rate=0.75, rows=300, **more

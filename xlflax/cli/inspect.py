@@ -21,7 +21,7 @@ _COLUMNS = (
   ('with_markup', 'markup'),
   ('with_code', 'code'),
   ('equal_sides', 'equal sides'),
-  ('held_out', 'in test'),
+  ('held_out', 'in held-out text'),
 )
 
 
@@ -31,9 +31,9 @@ class InspectOptions:
 
   Reads all text in a corpus directory and prints sizes, lengths, repeated
   lines, the detected language of each file, equal source and target texts,
-  columns that contain ids, HTML markup and code, broken encodings, and training text that overlaps
-  with held-out or evaluation text. Lines and records that cannot be used are
-  counted in all files. The exit code is 2 if there are any, or if a file is
+  columns that contain ids, HTML markup and code, broken encodings, and training
+  text that overlaps with held-out or evaluation text. Lines and records that
+  cannot be used are counted in all files. The exit code is 2 if there are any, or if a file is
   damaged or contains no text. The corpus is not changed.
 
   Attributes:

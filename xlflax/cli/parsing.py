@@ -9,6 +9,7 @@ define the command-line options and whose docstring defines the help text.
 import dataclasses
 import enum
 import functools
+import re
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -74,7 +75,7 @@ def build_app(name: str, module: types.ModuleType) -> cyclopts.App:
   """Returns the cyclopts application of a command and its subcommands."""
   app = cyclopts.App(
     name=f'xlflax {name}',
-    help=module.__doc__,
+    help=_describe_group(module),
     version_flags=(),
     help_flags=_HELP_FLAGS,
     default_parameter=cyclopts.Parameter(
@@ -88,6 +89,16 @@ def build_app(name: str, module: types.ModuleType) -> cyclopts.App:
   for subcommand, main in getattr(module, 'SUBCOMMANDS', {}).items():
     app.command(options_class(main), name=subcommand)
   return app
+
+
+def _describe_group(module: types.ModuleType) -> str:
+  """Returns a module's docstring without the name of the command.
+
+  For example, "`xlflax convert`: converts checkpoints." becomes "Converts
+  checkpoints."
+  """
+  description = re.sub(r'^`xlflax [\w-]+`: ', '', module.__doc__ or '')
+  return description[:1].upper() + description[1:]
 
 
 def options_class(main: Main) -> type:

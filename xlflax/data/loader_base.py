@@ -57,7 +57,8 @@ class TaskStatistics:
       counts only the examples that it has read so far.
     truncated: Number of examples that are truncated. The live loader counts
       only the examples that it has read so far.
-    tokens: Total number of text tokens before filtering. None if unknown.
+    tokens: Number of text tokens in an epoch, without dropped examples and
+      truncated text. None if unknown.
     unknown: Fraction of unknown tokens in the texts of each language. None if
       unavailable.
   """

@@ -26,9 +26,9 @@ DENSE = 'sentence_dense_{}'  # name of a head with `kernel` and `bias`
 IDENTITY = 'identity'
 _LOG = logging.getLogger(__name__)
 _POOLING_DESCRIPTIONS = {
-  Pooling.MEAN: 'the mean of all tokens except special tokens',
-  Pooling.MEAN_ALL: 'the mean of all tokens',
-  Pooling.FIRST: 'the first token',
+  Pooling.MEAN: 'the mean of {} over all tokens except special tokens',
+  Pooling.MEAN_ALL: 'the mean of {} over all tokens',
+  Pooling.FIRST: 'the first token of {}',
 }
 
 
@@ -97,11 +97,11 @@ class SentenceEmbedding:
       'the last layer' if layer == -1 else f'layer {layer}'
       for layer in self.layers
     )
-    parts = [f'{_POOLING_DESCRIPTIONS[self.pooling]} of {layers}']
+    parts = [_POOLING_DESCRIPTIONS[self.pooling].format(layers)]
     parts += [f'dense {activation}' for activation in self.dense]
     parts += ['length 1'] * self.normalize
     if self.max_length is not None:
-      parts.append(f'at most {self.max_length} tokens')
+      parts.append(f'at most {self.max_length} tokens per text')
     parts += [f'prompt {name} {text!r}' for name, text in self.prompts.items()]
     return ', '.join(parts)
 

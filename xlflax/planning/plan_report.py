@@ -212,6 +212,7 @@ def _dataset(name, tasks) -> rich.table.Table:
   for column in (
     'examples',
     'dropped',
+    'truncated',
     'sequences',
     'fraction',
     'batches',
@@ -225,6 +226,7 @@ def _dataset(name, tasks) -> rich.table.Table:
       task['task'],
       f'{task["examples"]:,}',
       f'{task["dropped"]:,}',
+      f'{task["truncated"]:,}',
       f'{task["rows"]:,}' if task['rows'] else '?',
       f'{task["rate"]:.2%}',
       f'{task["batches"]:,.1f}',

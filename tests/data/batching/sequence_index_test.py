@@ -91,6 +91,10 @@ def _both(examples, dataset, batch_size=3):
   assert counts == row_iterator.Counts(
     n, index.num_dropped, index.num_truncated
   )
+  if dataset.layout.value not in ('blocks', 'interleaved'):
+    total = sum(side.lengths.sum() for side in examples.sides)
+    read = sum(len(side) for row in by_index for unit in row for side in unit)
+    assert index.num_removed_tokens == total - read
   return by_index, counts
 
 

@@ -56,11 +56,14 @@ class RowIndex:
     num_rows: Number of sequences in an epoch.
     num_dropped: Number of examples that the length filters drop.
     num_truncated: Number of examples that are truncated.
+    num_removed_tokens: Number of text tokens in dropped examples and in the
+      truncated parts of other examples. 0 for BLOCKS and INTERLEAVED.
   """
 
   num_rows: int
   num_dropped: int = 0
   num_truncated: int = 0
+  num_removed_tokens: int = 0
 
   def units(self, index: np.ndarray) -> list[Sequence[collate.Unit]]:
     """Returns the texts of the sequences with the given indices.
@@ -153,10 +156,12 @@ class _Examples(RowIndex):
     for chunk in zip(*(side.lengths() for side in sides), strict=True):
       keep = length_filter.passes_length_filter(chunk, dataset)
       builder.add(keep)
+      self.num_removed_tokens += sum(int(length.sum()) for length in chunk)
       if not keep.all():
         chunk = tuple(length[keep] for length in chunk)
       truncated = length_filter.truncated_lengths(chunk, dataset)
       self.num_truncated += length_filter.count_truncated(truncated, chunk)
+      self.num_removed_tokens -= sum(int(length.sum()) for length in truncated)
       self._record_lengths(truncated)
     self._selection = builder.build()
     self.num_rows = self._selection.size

@@ -144,7 +144,8 @@ class CachedLoader:
         rows=int(rows),
         dropped=index.num_dropped,
         truncated=index.num_truncated,
-        tokens=sum(side.tokens for side in meta.statistics),
+        tokens=sum(side.tokens for side in meta.statistics)
+        - index.num_removed_tokens,
         unknown=tuple(side.unknown_rate for side in meta.statistics),
       )
       for meta, index, rows, rate in zip(

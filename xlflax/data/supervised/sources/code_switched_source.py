@@ -138,10 +138,13 @@ def find_translation(
     may_be_blind and translation.is_blind
   ):
     raise errors.CorpusError(
-      'A translation must have the same label as its original, but the '
-      f'labels of the example with the id {example.id!r} in the language split '
-      f'{part!r} are {label!r} and {getattr(translation, "label", None)!r}',
-      fix='Check that the files contain the same examples in the same order.',
+      'A translation must have the same label as its original',
+      got=f'{label!r} and {getattr(translation, "label", None)!r}',
+      where=f'example with the id {example.id!r} in the language split '
+      f'{part!r}',
+      fix='Check that the file of the originals and the file of the '
+      'translations contain the same examples in the same order. In files '
+      'without ids, the id of an example is its line number.',
     )
   return translation
 
