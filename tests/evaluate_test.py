@@ -232,6 +232,8 @@ def test_splits_are_stored_and_drawn_apart(run, corpus):
     assert (
       f'retrieval: accuracy (0 to 1, higher is better), {split} split' in page
     )
+  for metric in ('accuracy', 'accuracy_unshared', 'string_overlap'):
+    assert page.count(f'<dt>{metric}') >= 1
   assert page.count('<img') == 4
   assert re.search(r'step\s+20\b', page)
 

@@ -496,7 +496,10 @@ def _register(cls: type[EvalTask]) -> None:
         expected=str(_metrics[metric.name]),
       )
   _tasks.update(dict.fromkeys(names, cls))
-  _metrics.update({metric.name: metric for metric in cls.METRICS})
+  for metric in cls.METRICS:
+    # Another task may declare the same metric without a description.
+    if metric.name not in _metrics or metric.description:
+      _metrics[metric.name] = metric
 
 
 def _origin(cls: type) -> str:

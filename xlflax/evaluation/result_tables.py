@@ -542,6 +542,27 @@ def baseline_scores(
   return scores
 
 
+def shown_metrics(
+  task: eval_task.EvalTask | Recorded,
+  by_step: Mapping[result_store.Step, eval_task.EvalResult],
+) -> list[str]:
+  """Returns the metrics, baselines and counts that `result_table` shows.
+
+  Args:
+    task: Task that produced the results.
+    by_step: Results by training step.
+  """
+  last = by_step[list(by_step)[-1]]
+  unit, _ = count_items(last)
+  names = [
+    task.primary_metric,
+    *(metric for metric in task.further_metrics if parts_of(metric, by_step)),
+    *baseline_scores(task.primary_metric, last),
+    unit,
+  ]
+  return list(dict.fromkeys(filter(None, names)))
+
+
 def describe_coverage(
   parts: Sequence[str], languages: Sequence[str], result: eval_task.EvalResult
 ) -> str:

@@ -559,7 +559,28 @@ def write_page(
     notes=notes,
     command=command,
     summary=summary,
+    metrics=_shown_metrics(reports.values()),
   )
+
+
+def _shown_metrics(reports: Iterable[GridReport]) -> list[str]:
+  """Returns the metrics and baselines that the tables of grids show."""
+  metrics: list[str] = []
+  for report in reports:
+    selection = [report.select] if report.select else []
+    shown = [
+      name.split('/')[1] for name in (*selection, *report.primary_metrics)
+    ]
+    tested = {
+      name.split('/')[1] for scores in report.tests.values() for name in scores
+    }
+    metrics += shown
+    metrics += [
+      baseline
+      for baseline in sorted(tested)
+      if any(result_tables.is_baseline(baseline, metric) for metric in shown)
+    ]
+  return list(dict.fromkeys(metrics))
 
 
 def _test_bounds(

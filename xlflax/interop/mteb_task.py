@@ -57,7 +57,12 @@ class MtebTask(sentence_task.SentenceTask):
   """
 
   METRICS = (
-    Metric(MAIN_SCORE, title='main score of mteb', unit=Unit.FRACTION),
+    Metric(
+      MAIN_SCORE,
+      title='main score of mteb',
+      unit=Unit.FRACTION,
+      description='Score that mteb reports as the main score of the task.',
+    ),
   )
   task: str
   splits: tuple[str, ...]

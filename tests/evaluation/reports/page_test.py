@@ -4,6 +4,7 @@ import shlex
 
 import pytest
 
+from xlflax.evaluation import eval_task, task_families
 from xlflax.evaluation.reports import page, text
 
 _WORDS = (
@@ -65,3 +66,33 @@ def test_only_long_tables_have_a_scroll_bar_and_a_hint(num_rows):
   html = page.render_page('T', '', [table], {}, [])
   assert (f'see all {num_rows} rows' in html) == (num_rows > 60)
   assert ('class="wide long"' in html) == (num_rows > 60)
+
+
+def test_metrics_are_described():
+  table = text.Table(
+    'T',
+    ['', 'accuracy_unshared, step 10', 'other, step 10'],
+    [['de', '0.5', '0.4']],
+  )
+  html = page.render_page(
+    'T', '', [table], {}, [], metrics=['accuracy_unshared', 'unknown']
+  )
+  description = task_families.find_metric('accuracy_unshared').description
+  assert description
+  assert html.count(description) == 2  # the tooltip of the column, and the list
+  assert f'title="{description}" tabindex="0">accuracy_unshared' in html
+  assert '<dt>accuracy_unshared (' in html and '<dt>unknown' not in html
+  assert '<dl>' not in page.render_page('T', '', [table], {}, [])
+
+
+def test_all_metrics_of_shipped_tasks_are_described():
+  task_families.task_names()
+  shipped_tasks = [
+    task
+    for task in eval_task.known_tasks().values()
+    if task.__module__.startswith('xlflax.')
+  ]
+  names = {metric.name for task in shipped_tasks for metric in task.METRICS}
+  assert 'accuracy_unshared' in names
+  for name in names:
+    assert task_families.find_metric(name).description.endswith('.'), name

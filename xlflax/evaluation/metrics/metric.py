@@ -33,12 +33,15 @@ class Metric:
     unit: Unit of the metric's values, from which reports derive the displayed
       range. By default, the values are unbounded, and no range is displayed.
     title: Display name. If '', the metric's name with spaces is displayed.
+    description: One or two sentences that define the metric on report pages. It
+      is not compared when several tasks declare the same metric.
   """
 
   name: str
   better: Better = Better.HIGHER
   unit: Unit = Unit.UNBOUNDED
   title: str = ''
+  description: str = dataclasses.field(default='', compare=False)
 
   @property
   def explained(self) -> str:
@@ -53,8 +56,74 @@ class Metric:
       object.__setattr__(self, 'title', self.name.replace('_', ' '))
 
 
-ACCURACY = Metric('accuracy', unit=Unit.FRACTION)
-F1 = Metric('f1', title='F1', unit=Unit.FRACTION)
-PRECISION = Metric('precision', unit=Unit.FRACTION)
-RECALL = Metric('recall', unit=Unit.FRACTION)
-BEST_LAYER = Metric('best_layer', Better.NEITHER, Unit.UNBOUNDED)
+ACCURACY = Metric(
+  'accuracy',
+  unit=Unit.FRACTION,
+  description='Fraction of correct predictions. In retrieval, fraction of '
+  'sentences whose nearest sentence in the other language is the translation, '
+  'as the mean over both directions.',
+)
+F1 = Metric(
+  'f1',
+  title='F1',
+  unit=Unit.FRACTION,
+  description='Harmonic mean of precision and recall. In question answering, '
+  'mean F1 of the words of the predicted and the gold answers.',
+)
+PRECISION = Metric(
+  'precision',
+  unit=Unit.FRACTION,
+  description='Fraction of predicted items that are correct.',
+)
+RECALL = Metric(
+  'recall',
+  unit=Unit.FRACTION,
+  description='Fraction of gold items that are predicted.',
+)
+BEST_LAYER = Metric(
+  'best_layer',
+  Better.NEITHER,
+  Unit.UNBOUNDED,
+  description='Index of the layer with the best score on the test data itself.',
+)
+MAJORITY = Metric(
+  'majority',
+  unit=Unit.FRACTION,
+  description='Accuracy of always predicting the most frequent class of the '
+  'test set. It does not depend on the model.',
+)
+CHANCE = Metric(
+  'chance',
+  unit=Unit.FRACTION,
+  description='Accuracy of guessing. It does not depend on the model.',
+)
+EXACT_MATCH = Metric(
+  'exact_match',
+  unit=Unit.FRACTION,
+  description='Fraction of examples whose complete prediction equals the gold '
+  'annotation.',
+)
+SPEARMAN = Metric(
+  'spearman',
+  unit=Unit.FRACTION,
+  description='Rank correlation of predicted and gold scores.',
+)
+PEARSON = Metric(
+  'pearson',
+  unit=Unit.FRACTION,
+  description='Linear correlation of predicted and gold scores.',
+)
+NDCG_10 = Metric(
+  'ndcg@10',
+  title='nDCG@10',
+  unit=Unit.FRACTION,
+  description='Normalized discounted cumulative gain of the first 10 documents, '
+  'as the mean over queries.',
+)
+MRR_10 = Metric(
+  'mrr@10',
+  title='MRR@10',
+  unit=Unit.FRACTION,
+  description='Mean reciprocal rank of the first relevant document among the '
+  'first 10 documents.',
+)

@@ -41,11 +41,13 @@ def write_report(
   tables = []
   comparisons: list[str] = []
   figures: dict[str, pathlib.Path] = {}
+  metrics: list[str] = []
   for group, task in _tasks_by_group(store, tasks, stored).items():
     table = result_tables.result_table(
       task, stored[group], languages=languages, folder=store.folder(group)
     )
     tables.append(run_pages.convert_rich_table(table))
+    metrics += result_tables.shown_metrics(task, stored[group])
     folder = store.folder(group)
     best = result_tables.describe_best(task.primary_metric, stored[group])
     if best:
@@ -70,6 +72,7 @@ def write_report(
     tables,
     figures,
     summary=comparisons,
+    metrics=list(dict.fromkeys(metrics)),
     notes=[*_notes(stored), *(f'failed: {failure}' for failure in failures)],
     command=command_line,
   )

@@ -490,6 +490,7 @@ def write_report(
     tables,
     {},
     notes=notes,
+    metrics=list(dict.fromkeys(change.metric for change in changes)),
     command=command,
   )
 

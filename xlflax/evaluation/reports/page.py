@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import jinja2
 
+from xlflax.evaluation import task_families
+from xlflax.evaluation.metrics.metric import Metric
 from xlflax.evaluation.reports import text
 
 _TEMPLATES = jinja2.Environment(
@@ -34,6 +36,7 @@ def render_page(
   command: Sequence[str] = (),
   figures_first: bool = False,
   summary: Sequence[str] = (),
+  metrics: Sequence[str] = (),
 ) -> str:
   """Renders an HTML page that does not depend on other files.
 
@@ -46,7 +49,16 @@ def render_page(
     command: Command-line arguments that produced the page.
     figures_first: Whether to show the figures before the tables.
     summary: Main results to list below the title.
+    metrics: Names of the metrics in the tables. The page contains a list of
+      their descriptions, which are also shown as tooltips of columns.
   """
+  legend = _describe_metrics(metrics)
+
+  def find_description(column: str) -> str:
+    """Returns the description of the metric in a column name, or ''."""
+    name = re.split(r'[, ]', str(column), maxsplit=1)[0]
+    return legend[name].description if name in legend else ''
+
   return _TEMPLATES.get_template('page.html.j2').render(
     title=title,
     explanation=explanation,
@@ -64,7 +76,19 @@ def render_page(
     summary=summary,
     max_rows=_MAX_ROWS,
     split_interval=_split_interval,
+    legend=legend,
+    find_description=find_description,
   )
+
+
+def _describe_metrics(names: Sequence[str]) -> dict[str, Metric]:
+  """Returns the declarations of the metrics that have a description."""
+  declarations = {name: task_families.find_metric(name) for name in names}
+  return {
+    name: declaration
+    for name, declaration in declarations.items()
+    if declaration.description
+  }
 
 
 def _split_interval(value: str) -> tuple[str, str]:

@@ -119,7 +119,21 @@ def write_report(
       ]
     )
     + '\n',
-    PAGE: page.render_page(title, explanation, page_tables, figures, notes),
+    PAGE: page.render_page(
+      title,
+      explanation,
+      page_tables,
+      figures,
+      notes,
+      metrics=list(
+        dict.fromkeys(
+          metric
+          for summary in summaries
+          for task in summary.tasks.values()
+          for metric in task.metrics
+        )
+      ),
+    ),
     JSON: json.dumps(
       checksums.add_digest(record),
       indent=1,

@@ -63,6 +63,7 @@ def write_page(
   notes: Sequence[str] = (),
   command: Sequence[str] = (),
   summary: Sequence[str] = (),
+  metrics: Sequence[str] = (),
 ) -> pathlib.Path:
   """Writes `report.html`, a page that does not depend on other files.
 
@@ -75,6 +76,7 @@ def write_page(
     notes: Notes to list at the end of the page.
     command: Command-line arguments that produced the page.
     summary: Main results to list below the title.
+    metrics: Names of the metrics in the tables, whose descriptions are listed.
 
   Returns:
     Path to the HTML page.
@@ -87,6 +89,7 @@ def write_page(
     notes,
     command=command,
     summary=summary,
+    metrics=metrics,
   )
   paths.write_atomically(directory / PAGE, content)
   return directory / PAGE
@@ -285,6 +288,13 @@ def write_comparison(
       *(line for group in groups for line in run_scores.summarize(group, runs)),
       *_untrained_notes(runs),
     ],
+    metrics=list(
+      dict.fromkeys(
+        metric
+        for group in groups
+        for metric in run_scores.shown_metrics(group, runs)
+      )
+    ),
     command=command,
   )
 

@@ -107,6 +107,22 @@ def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
   )
 
 
+def shown_metrics(group: result_store.Group, runs: Sequence[Any]) -> list[str]:
+  """Returns the metric, baselines and counts that `build_table` shows.
+
+  Args:
+    group: Group of comparable results.
+    runs: Records of the runs to compare.
+  """
+  names: list[str] = []
+  for run in runs:
+    by_step = run.results.get(group, {})
+    task = result_tables.summarize_group(group, by_step, is_one_of_many=False)
+    if task is not None:
+      names += result_tables.shown_metrics(task, by_step)
+  return list(dict.fromkeys(names))
+
+
 def _find_vocabulary_problem(metric: str, runs: Sequence[Any]) -> str:
   """Returns why perplexities of runs cannot be compared, or ''."""
   if metric != _TOKEN_METRIC:

@@ -11,7 +11,13 @@ from xlflax.data.supervised.featurizers import classification_featurizer
 from xlflax.evaluation import eval_task, label_checks
 from xlflax.evaluation.label_checks import UnseenLabelPolicy
 from xlflax.evaluation.metrics import classification_metrics
-from xlflax.evaluation.metrics.metric import ACCURACY, F1, Metric, Unit
+from xlflax.evaluation.metrics.metric import (
+  ACCURACY,
+  F1,
+  MAJORITY,
+  Metric,
+  Unit,
+)
 from xlflax.evaluation.tasks import head_task
 from xlflax.objectives.finetuning import sequence_classification
 from xlflax.utils import errors, validation
@@ -44,10 +50,19 @@ class Classification(head_task.HeadOnTexts):
 
   METRICS = (
     ACCURACY,
-    Metric('macro_f1', unit=Unit.FRACTION),
-    Metric('majority', unit=Unit.FRACTION),
+    Metric(
+      'macro_f1',
+      unit=Unit.FRACTION,
+      description='Mean F1 over the classes that occur in the test set.',
+    ),
+    MAJORITY,
     F1,
-    Metric('matthews', title="Matthews' correlation", unit=Unit.FRACTION),
+    Metric(
+      'matthews',
+      title="Matthews' correlation",
+      unit=Unit.FRACTION,
+      description='Correlation of predicted and gold classes, for two classes.',
+    ),
   )
   EXAMPLE = labeled_examples.ClassifiedText
   HEAD = sequence_classification.SequenceClassification

@@ -7,13 +7,17 @@ import numpy as np
 
 from xlflax.evaluation import eval_task, head_predictions
 from xlflax.evaluation.metrics.example_statistics import Statistics
-from xlflax.evaluation.metrics.metric import Metric, Unit
+from xlflax.evaluation.metrics.metric import EXACT_MATCH, Metric, Unit
 from xlflax.evaluation.tasks import classification_task, tagging_task
 from xlflax.utils import errors, validation
 
 _JOINT_METRICS = (
-  Metric('exact_match', unit=Unit.FRACTION),
-  Metric('intent_accuracy', unit=Unit.FRACTION),
+  EXACT_MATCH,
+  Metric(
+    'intent_accuracy',
+    unit=Unit.FRACTION,
+    description='Fraction of utterances with the correct intent.',
+  ),
 )
 
 

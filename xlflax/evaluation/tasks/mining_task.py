@@ -87,7 +87,12 @@ class BitextMining(sentence_task.CollectionTask):
     F1,
     PRECISION,
     RECALL,
-    Metric('threshold', Better.NEITHER, Unit.UNBOUNDED),
+    Metric(
+      'threshold',
+      Better.NEITHER,
+      Unit.UNBOUNDED,
+      description='Minimum similarity score of the pairs that are retrieved.',
+    ),
   )
   name: str = 'bitext_mining'
   source: example_source.BitextMiningSource

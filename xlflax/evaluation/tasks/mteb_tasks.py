@@ -16,7 +16,16 @@ from xlflax.data.supervised.sources import beir, example_source
 from xlflax.evaluation import eval_task, label_checks, sentence_embedding
 from xlflax.evaluation.metrics import bootstrap, embedding_metrics, probes
 from xlflax.evaluation.metrics.example_statistics import Aggregate, Statistics
-from xlflax.evaluation.metrics.metric import ACCURACY, Metric, Unit
+from xlflax.evaluation.metrics.metric import (
+  ACCURACY,
+  MAJORITY,
+  MRR_10,
+  NDCG_10,
+  PEARSON,
+  SPEARMAN,
+  Metric,
+  Unit,
+)
 from xlflax.evaluation.tasks import head_task, labeled_task, sentence_task
 from xlflax.similarity import cosine
 from xlflax.utils import errors, validation
@@ -24,7 +33,6 @@ from xlflax.utils import errors, validation
 _MAX_DOCUMENTS = 100  # Maximum number of documents per query of a run.
 _INTERVAL_COLUMNS = ('low', 'high')  # Bounds of the 95 % interval.
 _PROBES = {'accuracy': 'linear', 'knn': 'k-NN'}
-_MAJORITY = Metric('majority', unit=Unit.FRACTION)
 
 
 @validation.validate_fields
@@ -72,10 +80,7 @@ class SemanticSimilarity(_LabeledVectors):
   The metrics are `spearman/<part>`, `pearson/<part>` and their means.
   """
 
-  METRICS = (
-    Metric('spearman', unit=Unit.FRACTION),
-    Metric('pearson', unit=Unit.FRACTION),
-  )
+  METRICS = (SPEARMAN, PEARSON)
   EXAMPLE = labeled_examples.RatedPair
   name: str = 'semantic_similarity'
 
@@ -97,8 +102,20 @@ class PairClassification(_LabeledVectors):
   """
 
   METRICS = (
-    Metric('average_precision', title='average precision', unit=Unit.FRACTION),
-    Metric('positive', title='fraction of positive pairs', unit=Unit.FRACTION),
+    Metric(
+      'average_precision',
+      title='average precision',
+      unit=Unit.FRACTION,
+      description='Area under the precision-recall curve when pairs are '
+      'ranked by their cosine similarity.',
+    ),
+    Metric(
+      'positive',
+      title='fraction of positive pairs',
+      unit=Unit.FRACTION,
+      description='Fraction of positive pairs, which is the average '
+      'precision of a random ranking.',
+    ),
   )
   EXAMPLE = labeled_examples.RatedPair
   name: str = 'pair_classification'
@@ -126,7 +143,15 @@ class Clustering(_LabeledVectors):
     seed: Random seed for k-means.
   """
 
-  METRICS = (Metric('v_measure', title='V-measure', unit=Unit.FRACTION),)
+  METRICS = (
+    Metric(
+      'v_measure',
+      title='V-measure',
+      unit=Unit.FRACTION,
+      description='Agreement of clusters with classes: harmonic mean of '
+      'homogeneity and completeness.',
+    ),
+  )
   EXAMPLE = labeled_examples.ClassifiedText
   name: str = 'clustering'
   seed: validation.Seed = 0
@@ -165,8 +190,13 @@ class Probe(_LabeledVectors):
 
   METRICS = (
     ACCURACY,
-    Metric('knn', title='accuracy of k-NN', unit=Unit.FRACTION),
-    _MAJORITY,
+    Metric(
+      'knn',
+      title='accuracy of k-NN',
+      unit=Unit.FRACTION,
+      description='Accuracy of a vote of the nearest training vectors.',
+    ),
+    MAJORITY,
   )
   EXAMPLE = labeled_examples.ClassifiedText
   name: str = 'probe'
@@ -289,11 +319,27 @@ class Ranking(sentence_task.SentenceTask):
   """
 
   METRICS = (
-    Metric('ndcg@10', title='nDCG@10', unit=Unit.FRACTION),
-    Metric('map@20', title='mAP@20', unit=Unit.FRACTION),
-    Metric('mrr@20', title='MRR@20', unit=Unit.FRACTION),
-    Metric('mrr@10', title='MRR@10', unit=Unit.FRACTION),
-    Metric('recall@100', unit=Unit.FRACTION),
+    NDCG_10,
+    Metric(
+      'map@20',
+      title='mAP@20',
+      unit=Unit.FRACTION,
+      description='Mean average precision of the first 20 documents.',
+    ),
+    Metric(
+      'mrr@20',
+      title='MRR@20',
+      unit=Unit.FRACTION,
+      description='Mean reciprocal rank of the first relevant document among '
+      'the first 20 documents.',
+    ),
+    MRR_10,
+    Metric(
+      'recall@100',
+      unit=Unit.FRACTION,
+      description='Fraction of relevant documents among the first 100 '
+      'documents.',
+    ),
   )
   name: str = 'ranking'
   source: beir.BeirDataset

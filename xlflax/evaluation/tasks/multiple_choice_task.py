@@ -10,7 +10,7 @@ from xlflax.data.supervised.featurizers import choice_featurizer
 from xlflax.data.supervised.labeled_examples import choice_examples
 from xlflax.evaluation import eval_task
 from xlflax.evaluation.metrics import example_statistics
-from xlflax.evaluation.metrics.metric import ACCURACY, Metric, Unit
+from xlflax.evaluation.metrics.metric import ACCURACY, CHANCE
 from xlflax.evaluation.tasks import head_task, labeled_task
 from xlflax.objectives.finetuning import multiple_choice
 from xlflax.utils import validation
@@ -28,7 +28,7 @@ class ChoiceTask(labeled_task.LabeledTask):
   or file without labels yields predictions only.
   """
 
-  METRICS = (ACCURACY, Metric('chance', unit=Unit.FRACTION))
+  METRICS = (ACCURACY, CHANCE)
   EXAMPLE = labeled_examples.Choice
 
   def add_choices(

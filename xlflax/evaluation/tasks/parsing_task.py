@@ -50,13 +50,51 @@ class Parsing(head_task.HeadTask):
   """
 
   METRICS = (
-    Metric('las', title='LAS', unit=Unit.FRACTION),
-    Metric('uas', title='UAS', unit=Unit.FRACTION),
-    Metric('clas', title='CLAS', unit=Unit.FRACTION),
-    Metric('mlas', title='MLAS', unit=Unit.FRACTION),
-    Metric('blex', title='BLEX', unit=Unit.FRACTION),
-    Metric('right_branching', unit=Unit.FRACTION),
-    Metric('left_branching', unit=Unit.FRACTION),
+    Metric(
+      'las',
+      title='LAS',
+      unit=Unit.FRACTION,
+      description='Labeled attachment score: fraction of words with the '
+      'correct head and relation.',
+    ),
+    Metric(
+      'uas',
+      title='UAS',
+      unit=Unit.FRACTION,
+      description='Unlabeled attachment score: fraction of words with the '
+      'correct head.',
+    ),
+    Metric(
+      'clas',
+      title='CLAS',
+      unit=Unit.FRACTION,
+      description='F1 of the attachments and relations of content words.',
+    ),
+    Metric(
+      'mlas',
+      title='MLAS',
+      unit=Unit.FRACTION,
+      description='F1 of content words whose tags and features are also '
+      'correct.',
+    ),
+    Metric(
+      'blex',
+      title='BLEX',
+      unit=Unit.FRACTION,
+      description='F1 of content words whose lemmas are also correct.',
+    ),
+    Metric(
+      'right_branching',
+      unit=Unit.FRACTION,
+      description='UAS of trees in which each word depends on the preceding '
+      'word. It does not depend on the model.',
+    ),
+    Metric(
+      'left_branching',
+      unit=Unit.FRACTION,
+      description='UAS of trees in which each word depends on the following '
+      'word. It does not depend on the model.',
+    ),
   )
   EXAMPLE = labeled_examples.ParsedSentence
   HEAD = dependency_parsing.DependencyParsing

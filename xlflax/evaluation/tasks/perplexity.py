@@ -32,7 +32,12 @@ from xlflax.objectives.pretraining import masked_lm
 from xlflax.training import randomness
 from xlflax.utils import errors, validation
 
-TOKENS = Metric('tokens', Better.NEITHER, Unit.UNBOUNDED)
+TOKENS = Metric(
+  'tokens',
+  Better.NEITHER,
+  Unit.UNBOUNDED,
+  description='Number of scored tokens.',
+)
 # Each metric with its two columns of `score_rows` and their aggregation.
 COLUMNS = (
   ('perplexity', (0, 2), Aggregate.PERPLEXITY),
@@ -62,8 +67,18 @@ class _MaskedPerplexity(eval_task.EvalTask):
   """
 
   METRICS = (
-    Metric('perplexity', Better.LOWER, Unit.UNBOUNDED),
-    Metric('loss', Better.LOWER, Unit.UNBOUNDED),
+    Metric(
+      'perplexity',
+      Better.LOWER,
+      Unit.UNBOUNDED,
+      description='Exponential of the mean loss of the masked tokens.',
+    ),
+    Metric(
+      'loss',
+      Better.LOWER,
+      Unit.UNBOUNDED,
+      description='Mean negative log-likelihood of the masked tokens.',
+    ),
     ACCURACY,
     TOKENS,
   )

@@ -212,12 +212,16 @@ class PseudoPerplexity(eval_task.EvalTask):
       Better.LOWER,
       Unit.UNBOUNDED,
       title='perplexity by word',
+      description='Perplexity computed from the loss per word, so that '
+      'models with different vocabularies can be compared.',
     ),
     Metric(
       'bits_per_byte',
       Better.LOWER,
       Unit.UNBOUNDED,
       title='pseudo-log-likelihood in bits per byte',
+      description='Negative pseudo-log-likelihood in bits per byte of the '
+      'text. It can be compared between vocabularies and languages.',
     ),
   )
   name: str = 'pseudo_perplexity'

@@ -7,7 +7,7 @@ import numpy as np
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.featurizers import classification_featurizer
 from xlflax.evaluation.metrics.example_statistics import Aggregate, Statistics
-from xlflax.evaluation.metrics.metric import Metric, Unit
+from xlflax.evaluation.metrics.metric import PEARSON, SPEARMAN, Metric, Unit
 from xlflax.evaluation.tasks import head_task, mteb_tasks
 from xlflax.objectives.finetuning import sequence_regression
 from xlflax.utils import validation
@@ -25,9 +25,15 @@ class Regression(head_task.HeadOnTexts):
   """
 
   METRICS = (
-    Metric('spearman', unit=Unit.FRACTION),
-    Metric('pearson', unit=Unit.FRACTION),
-    Metric('roc_auc', title='area under the ROC curve', unit=Unit.FRACTION),
+    SPEARMAN,
+    PEARSON,
+    Metric(
+      'roc_auc',
+      title='area under the ROC curve',
+      unit=Unit.FRACTION,
+      description='Probability that a positive example has a higher score '
+      'than a negative one.',
+    ),
   )
   EXAMPLE = labeled_examples.RatedPair
   HEAD = sequence_regression.SequenceRegression

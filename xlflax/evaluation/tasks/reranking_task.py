@@ -11,7 +11,7 @@ from xlflax.data.supervised.sources import beir
 from xlflax.evaluation import eval_task, pair_scoring
 from xlflax.evaluation.metrics import embedding_metrics
 from xlflax.evaluation.metrics.example_statistics import Statistics
-from xlflax.evaluation.metrics.metric import Metric, Unit
+from xlflax.evaluation.metrics.metric import MRR_10, NDCG_10, Metric, Unit
 from xlflax.evaluation.tasks import head_task, mteb_tasks
 from xlflax.objectives.finetuning import sequence_regression
 from xlflax.storage import bucket_staging, content_hash
@@ -51,16 +51,26 @@ class Reranking(head_task.HeadOnTexts):
   """
 
   METRICS = (
-    Metric('ndcg@10', title='nDCG@10', unit=Unit.FRACTION),
-    Metric('mrr@10', title='MRR@10', unit=Unit.FRACTION),
+    NDCG_10,
+    MRR_10,
     Metric(
-      'first_stage_ndcg@10', title='nDCG@10 of first stage', unit=Unit.FRACTION
+      'first_stage_ndcg@10',
+      title='nDCG@10 of first stage',
+      unit=Unit.FRACTION,
+      description='nDCG@10 of the ranking before reranking.',
     ),
     Metric(
-      'first_stage_mrr@10', title='MRR@10 of first stage', unit=Unit.FRACTION
+      'first_stage_mrr@10',
+      title='MRR@10 of first stage',
+      unit=Unit.FRACTION,
+      description='MRR@10 of the ranking before reranking.',
     ),
     Metric(
-      'candidate_recall', title='recall of candidates', unit=Unit.FRACTION
+      'candidate_recall',
+      title='recall of candidates',
+      unit=Unit.FRACTION,
+      description='Fraction of the relevant documents that are among the '
+      'reranked documents.',
     ),
   )
   EXAMPLE = labeled_examples.RatedPair

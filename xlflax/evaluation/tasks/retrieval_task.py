@@ -23,6 +23,7 @@ from xlflax.evaluation.metrics import (
 from xlflax.evaluation.metrics.metric import (
   ACCURACY,
   BEST_LAYER,
+  CHANCE,
   Better,
   Metric,
   Unit,
@@ -142,43 +143,97 @@ class Retrieval(sentence_task.SentenceTask):
       'accuracy_unshared',
       title='accuracy, no shared string',
       unit=Unit.FRACTION,
+      description='Accuracy of the pairs whose sentences have no word in '
+      'common. The candidates are the sentences of all pairs.',
     ),
     Metric(
-      'accuracy_shared', title='accuracy, shared strings', unit=Unit.FRACTION
+      'accuracy_shared',
+      title='accuracy, shared strings',
+      unit=Unit.FRACTION,
+      description='Accuracy of the pairs whose sentences have a word in '
+      'common. The candidates are the sentences of all pairs.',
     ),
-    Metric('csls', title='accuracy by CSLS', unit=Unit.FRACTION),
+    Metric(
+      'csls',
+      title='accuracy by CSLS',
+      unit=Unit.FRACTION,
+      description='Accuracy with CSLS similarity, which penalizes sentences '
+      'that are near to many other sentences.',
+    ),
     Metric(
       'csls_unshared',
       title='accuracy by CSLS, no shared string',
       unit=Unit.FRACTION,
+      description='Accuracy with CSLS similarity of the pairs whose '
+      'sentences have no word in common.',
     ),
     Metric(
-      'string_overlap', title='accuracy of string overlap', unit=Unit.FRACTION
+      'string_overlap',
+      title='accuracy of string overlap',
+      unit=Unit.FRACTION,
+      description='Accuracy of retrieving translations by common character '
+      '3-grams. It does not depend on the model.',
     ),
     Metric(
       'string_overlap_unshared',
       title='accuracy of string overlap, no shared string',
       unit=Unit.FRACTION,
+      description='Accuracy of retrieving translations by common character '
+      '3-grams, of the pairs whose sentences have no word in common.',
     ),
-    Metric('forward', unit=Unit.FRACTION),
-    Metric('backward', unit=Unit.FRACTION),
-    Metric('accuracy_top10', title='accuracy, ten nearest', unit=Unit.FRACTION),
-    Metric('forward_top10', title='forward, ten nearest', unit=Unit.FRACTION),
-    Metric('backward_top10', title='backward, ten nearest', unit=Unit.FRACTION),
-    Metric('best_accuracy', unit=Unit.FRACTION),
+    Metric(
+      'forward',
+      unit=Unit.FRACTION,
+      description='Accuracy with queries in the first language of a pair.',
+    ),
+    Metric(
+      'backward',
+      unit=Unit.FRACTION,
+      description='Accuracy with queries in the second language of a pair.',
+    ),
+    Metric(
+      'accuracy_top10',
+      title='accuracy, ten nearest',
+      unit=Unit.FRACTION,
+      description='Fraction of sentences whose translation is among the ten '
+      'nearest sentences, as the mean over both directions.',
+    ),
+    Metric(
+      'forward_top10',
+      title='forward, ten nearest',
+      unit=Unit.FRACTION,
+      description='Fraction of sentences of the first language whose '
+      'translation is among the ten nearest sentences.',
+    ),
+    Metric(
+      'backward_top10',
+      title='backward, ten nearest',
+      unit=Unit.FRACTION,
+      description='Fraction of sentences of the second language whose '
+      'translation is among the ten nearest sentences.',
+    ),
+    Metric(
+      'best_accuracy',
+      unit=Unit.FRACTION,
+      description='Accuracy of the layer with the highest accuracy on the '
+      'test sentences themselves.',
+    ),
     BEST_LAYER,
-    Metric('chance', unit=Unit.FRACTION),
+    CHANCE,
     Metric(
       'pair_cosine',
       Better.NEITHER,
       Unit.UNBOUNDED,
       title='mean cosine of pairs',
+      description='Mean cosine similarity of translations, before centering.',
     ),
     Metric(
       'other_cosine',
       Better.NEITHER,
       Unit.UNBOUNDED,
       title='mean cosine of other sentences',
+      description='Mean cosine similarity of sentences that are not '
+      'translations, before centering.',
     ),
   )
   SOURCES = {'tatoeba': tatoeba_pairs.Tatoeba}

@@ -43,8 +43,22 @@ class SimilaritySearch(sentence_task.SentenceTask):
   """
 
   METRICS = (
-    Metric('xsim', Better.LOWER, title='xsim error', unit=Unit.FRACTION),
-    Metric('xsim++', Better.LOWER, title='xsim++ error', unit=Unit.FRACTION),
+    Metric(
+      'xsim',
+      Better.LOWER,
+      title='xsim error',
+      unit=Unit.FRACTION,
+      description='Fraction of sentences whose nearest neighbor by margin is '
+      'not their translation.',
+    ),
+    Metric(
+      'xsim++',
+      Better.LOWER,
+      title='xsim++ error',
+      unit=Unit.FRACTION,
+      description='The same fraction if altered copies of the translations '
+      'are additional candidates.',
+    ),
   )
   CENTRE = sentence_embedding.Centering.AUTO
   name: str = 'similarity_search'

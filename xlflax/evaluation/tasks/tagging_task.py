@@ -17,10 +17,10 @@ from xlflax.evaluation.metrics import tagging_metrics
 from xlflax.evaluation.metrics.metric import (
   ACCURACY,
   F1,
+  MAJORITY,
   PRECISION,
   RECALL,
   Metric,
-  Unit,
 )
 from xlflax.evaluation.tasks import head_task
 from xlflax.objectives.finetuning import token_classification
@@ -95,7 +95,7 @@ class Tagging(head_task.HeadTask):
     F1,
     PRECISION,
     RECALL,
-    Metric('majority', unit=Unit.FRACTION),
+    MAJORITY,
   )
   EXAMPLE = labeled_examples.TaggedSentence
   HEAD = token_classification.TokenClassification

@@ -42,10 +42,31 @@ class TranslationEval(eval_task.EvalTask):
   """
 
   METRICS = (
-    Metric('bleu', unit=Unit.POINTS, title='BLEU'),
-    Metric('tokenized_bleu', unit=Unit.POINTS, title='tokenized BLEU'),
-    Metric('chrf', unit=Unit.POINTS, title='chrF'),
-    Metric('sentences', Better.NEITHER, Unit.UNBOUNDED),
+    Metric(
+      'bleu',
+      unit=Unit.POINTS,
+      title='BLEU',
+      description='BLEU of sacreBLEU, computed from the n-grams of all '
+      'translations.',
+    ),
+    Metric(
+      'tokenized_bleu',
+      unit=Unit.POINTS,
+      title='tokenized BLEU',
+      description='BLEU of texts that were tokenized with Moses.',
+    ),
+    Metric(
+      'chrf',
+      unit=Unit.POINTS,
+      title='chrF',
+      description='F-score of character n-grams.',
+    ),
+    Metric(
+      'sentences',
+      Better.NEITHER,
+      Unit.UNBOUNDED,
+      description='Number of translated sentences.',
+    ),
   )
   name: str = 'translation'
   source: text_sources.PairSource

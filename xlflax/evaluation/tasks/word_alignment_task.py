@@ -14,7 +14,14 @@ from xlflax.data.corpus import language_codes
 from xlflax.data.supervised import labeled_examples
 from xlflax.evaluation import eval_task, hidden_states, word_states
 from xlflax.evaluation.metrics import alignment_error_rate
-from xlflax.evaluation.metrics.metric import Better, Metric, Unit
+from xlflax.evaluation.metrics.metric import (
+  BEST_LAYER,
+  PRECISION,
+  RECALL,
+  Better,
+  Metric,
+  Unit,
+)
 from xlflax.evaluation.tasks import labeled_task
 from xlflax.similarity import word_links
 from xlflax.similarity.word_links import Mass, Method
@@ -39,17 +46,20 @@ def _method_metrics(prefix: str) -> tuple[Metric, ...]:
       f'{prefix}aer',
       Better.LOWER,
       title=_title(prefix, 'AER'),
+      description='Alignment error rate at the selected layer.',
       unit=Unit.FRACTION,
     ),
     Metric(
       f'{prefix}best_aer',
       Better.LOWER,
       title=_title(prefix, 'best AER'),
+      description='Alignment error rate of the layer that is best on the test '
+      'sentences themselves.',
       unit=Unit.FRACTION,
     ),
-    Metric(f'{prefix}best_layer', Better.NEITHER, Unit.UNBOUNDED),
-    Metric(f'{prefix}precision', unit=Unit.FRACTION),
-    Metric(f'{prefix}recall', unit=Unit.FRACTION),
+    dataclasses.replace(BEST_LAYER, name=f'{prefix}best_layer', title=''),
+    dataclasses.replace(PRECISION, name=f'{prefix}precision', title=''),
+    dataclasses.replace(RECALL, name=f'{prefix}recall', title=''),
   )
 
 
