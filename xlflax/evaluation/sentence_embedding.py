@@ -92,14 +92,14 @@ class SentenceEmbedding:
     }
 
   def __str__(self) -> str:
-    """Returns a description such as 'the first token of layer 3, length 1'."""
+    """Returns a description such as 'the first token of layer 3'."""
     layers = ' and '.join(
       'the last layer' if layer == -1 else f'layer {layer}'
       for layer in self.layers
     )
     parts = [_POOLING_DESCRIPTIONS[self.pooling].format(layers)]
     parts += [f'dense {activation}' for activation in self.dense]
-    parts += ['length 1'] * self.normalize
+    parts += ['normalized to length 1'] * self.normalize
     if self.max_length is not None:
       parts.append(f'at most {self.max_length} tokens per text')
     parts += [f'prompt {name} {text!r}' for name, text in self.prompts.items()]
