@@ -10,7 +10,7 @@ import jinja2
 
 from xlflax.evaluation import task_families
 from xlflax.evaluation.metrics.metric import Metric
-from xlflax.evaluation.reports import text
+from xlflax.evaluation.reports import cells, text
 
 _TEMPLATES = jinja2.Environment(
   loader=jinja2.PackageLoader('xlflax.evaluation', 'reports'),
@@ -23,6 +23,7 @@ _TEMPLATES = jinja2.Environment(
 # Maximum number of columns with numbers if transposing would leave fewer.
 _MAX_COLUMNS = 4
 _MAX_ROWS = 60  # of a table without a scroll bar
+_MAX_WORD = 20  # Maximum length of a word that narrow windows do not break.
 _INTERVAL = re.compile(r'(.+?) (± .*|\[.*\])')
 
 
@@ -76,6 +77,7 @@ def render_page(
     summary=summary,
     max_rows=_MAX_ROWS,
     split_interval=_split_interval,
+    has_long_words=_has_long_words,
     legend=legend,
     find_description=find_description,
   )
@@ -89,6 +91,11 @@ def _describe_metrics(names: Sequence[str]) -> dict[str, Metric]:
     for name, declaration in declarations.items()
     if declaration.description
   }
+
+
+def _has_long_words(value: str | cells.Cell) -> bool:
+  """Returns whether a cell has a word that is wider than a narrow column."""
+  return any(len(word) > _MAX_WORD for word in str(value).split())
 
 
 def _split_interval(value: str) -> tuple[str, str]:
