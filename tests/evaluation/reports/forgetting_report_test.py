@@ -1,6 +1,7 @@
 """Forgetting reports: arithmetic of the changes, and what is comparable."""
 
 import csv
+import dataclasses
 import json
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy import special
 from tests.errors import raises_error
 from xlflax import cli
 from xlflax.evaluation import eval_task, result_store
+from xlflax.evaluation.metrics import bootstrap
 from xlflax.evaluation.metrics.example_statistics import Aggregate, Statistics
 from xlflax.evaluation.reports import forgetting_report
 from xlflax.training.checkpointing import run_directory
@@ -100,6 +102,35 @@ def test_changes_are_those_of_numpy(tmp_path):
     )
     assert significance.high == pytest.approx(
       values.mean() + half_width, abs=0.1 * half_width
+    )
+
+
+def test_the_start_model_is_resampled_once(tmp_path, monkeypatch):
+  start = _model(tmp_path, 'start', [_hits((0.7, 0.5, 0.1))])
+  others = [
+    _model(tmp_path, name, [_hits((0.6, 0.5, 0.4), seed=seed)])
+    for seed, name in enumerate(('a', 'b', 'c'), start=1)
+  ]
+  expected = {}
+  for model in others:
+    changes, _ = forgetting_report.compare_results([start, model], ['sl'])
+    expected |= {(model.name, change.language): change for change in changes}
+
+  calls = []
+  bootstrap_scores = bootstrap.bootstrap_scores
+
+  def count_calls(*arguments, **options):
+    calls.append(arguments)
+    return bootstrap_scores(*arguments, **options)
+
+  monkeypatch.setattr(bootstrap, 'bootstrap_scores', count_calls)
+  changes, _ = forgetting_report.compare_results([start, *others], ['sl'])
+  assert len(calls) == len(_PAIRS) * (1 + len(others))
+  assert len(changes) == len(expected)
+  for change in changes:
+    single = expected[change.model, change.language]
+    assert dataclasses.replace(change, adjusted_p=None) == dataclasses.replace(
+      single, adjusted_p=None
     )
 
 

@@ -70,6 +70,10 @@ class ModelResults:
   results: Mapping[result_store.Group, tuple[StoredResult, ...]]
 
 
+# Resampled scores by group, metric and part. None without statistics.
+_Draws = dict[tuple[result_store.Group, str, str], bootstrap.Drawn | None]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScoreChange:
   """Change of a test score between the start model and a further trained model.
@@ -232,6 +236,7 @@ def compare_results(
       got=', '.join(model.name for model in models) or 'no model',
     )
   start, *others = models
+  start_draws: _Draws = {}  # Computed once for all compared models.
   changes: list[ScoreChange] = []
   notes: list[str] = []
   for model in others:
@@ -252,6 +257,7 @@ def compare_results(
           (start.results[group], stored),
           model.name,
           new_languages,
+          start_draws,
           samples=samples,
           seed=seed,
         )
@@ -311,11 +317,24 @@ def _compare_group(
   stored: tuple[Sequence[StoredResult], Sequence[StoredResult]],
   model: str,
   new_languages: Sequence[str],
+  start_draws: _Draws,
   *,
   samples: int,
   seed: int,
 ) -> list[ScoreChange]:
-  """Compares two models on the test sets of one task."""
+  """Compares two models on the test sets of one task.
+
+  Args:
+    group: Group of the results.
+    metric: Metric to compare.
+    stored: Results of the start model, and of the model trained further.
+    model: Name of the model that was trained further.
+    new_languages: Codes of the added languages.
+    start_draws: Resampled scores of the start model, which earlier comparisons
+      have computed with the same samples and seed. Missing scores are added.
+    samples: Number of bootstrap samples to draw.
+    seed: Random seed for bootstrap resampling.
+  """
   parts = [
     part
     for part in result_tables.parts_of(metric, {0: stored[1][0].result})
@@ -326,13 +345,18 @@ def _compare_group(
       for result, _ in runs
     )
   ]
-  draws = {
-    part: tuple(
-      _bootstrap_runs(group, metric, part, runs, samples=samples, seed=seed)
-      for runs in stored
+
+  def draw_scores(part: str, runs: Sequence[StoredResult]):
+    return _bootstrap_runs(
+      group, metric, part, runs, samples=samples, seed=seed
     )
-    for part in parts
-  }
+
+  draws = {}
+  for part in parts:
+    key = (group, metric, part)
+    if key not in start_draws:
+      start_draws[key] = draw_scores(part, stored[0])
+    draws[part] = (start_draws[key], draw_scores(part, stored[1]))
 
   def compare(
     language: str, is_new: bool, scores: tuple[float, float], drawn
