@@ -28,23 +28,38 @@ from xlflax.models.heads import classification_heads
 from xlflax.training.checkpointing import saved_run
 from xlflax.utils import errors
 
-# RoBERTa is read as XLM-R is. The other classifiers share their code with
-# quicker cases.
-_SLOW_CLASSIFIERS = (
-  'RobertaForSequenceClassification',
-  'RobertaForTokenClassification',
-  'RobertaForQuestionAnswering',
-  'RobertaModel',
-  'XLMRobertaXLForQuestionAnswering',
-  'XLMRobertaXLModel',
-  'DebertaV2ForQuestionAnswering',
-  'DistilBertForQuestionAnswering',
-  'DistilBertModel',
-  'ModernBertForQuestionAnswering',
-  'ModernBertModel',
-  'EuroBertForSequenceClassificationmean',
-  'EuroBertForSequenceClassificationbos',
-  'EuroBertModel',
+# Models whose heads are read by all other models' code, too. The tests of the
+# other heads are slow tests.
+_QUICK_CLASSIFIERS = (
+  'BertForSequenceClassification',
+  'BertModel',
+  'DebertaV2ForSequenceClassification',
+  'DistilBertForSequenceClassification',
+  'EuroBertForSequenceClassificationlate',
+  'GteForSequenceClassification',
+  'JinaEmbeddingsV3ForSequenceClassification',
+  'ModernBertForSequenceClassificationcls',
+  'ModernBertForSequenceClassificationmean',
+  'NomicBertForSequenceClassification',
+  'XLMForQuestionAnsweringSimple',
+  'XLMForSequenceClassification',
+  'XLMRobertaForQuestionAnswering',
+  'XLMRobertaForSequenceClassification',
+  'XLMRobertaForTokenClassification',
+  'XLMRobertaXLForSequenceClassification',
+)
+_SLOW_CLASSIFIERS = tuple(
+  name for name in reference.CLASSIFIERS if name not in _QUICK_CLASSIFIERS
+)
+# Variants of a model that differ in options which other models test.
+_SLOW_MASKED_LMS = (
+  'bert_untied',
+  'bert_pretraining',
+  'roberta_untied',
+  'xlm_roberta',
+  'modernbert_biases',
+  'modernbert_global',
+  'eurobert_biases',
 )
 
 _AUTO = {
@@ -199,19 +214,7 @@ def _check_gradients(model, run, grads):
 
 
 @pytest.mark.parametrize(
-  'name',
-  mark_slow(
-    reference.MASKED_LMS,
-    slow=[
-      'bert_untied',
-      'bert_pretraining',
-      'roberta_untied',
-      'xlm_roberta',
-      'modernbert_biases',
-      'modernbert_global',
-      'eurobert_biases',
-    ],
-  ),
+  'name', mark_slow(reference.MASKED_LMS, slow=_SLOW_MASKED_LMS)
 )
 def test_masked_lms_equal_the_reference(imported, name):
   model, _, run = imported(name)
@@ -287,7 +290,12 @@ def test_next_sentence_logits_equal_the_reference(imported):
   'name',
   mark_slow(
     [*reference.MASKED_LMS, *reference.CLASSIFIERS],
-    slow=['xlm_roberta', *_SLOW_CLASSIFIERS],
+    slow=[
+      *_SLOW_MASKED_LMS,
+      *_SLOW_CLASSIFIERS,
+      # Written by the same code as the heads of XLM-R.
+      *(name for name in _QUICK_CLASSIFIERS if 'XLM' not in name),
+    ],
   ),
 )
 def test_the_way_back_is_bit_identical(imported, tmp_path, name):
