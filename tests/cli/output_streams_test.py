@@ -10,12 +10,14 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
 from xlflax import cli
 from xlflax.utils import errors
 
+pytestmark = pytest.mark.slow
 # Encodings of the standard streams. The first one is the reference.
 _ENCODINGS = ('utf-8', 'ascii:strict', 'latin-1', 'utf-16')
 # Kinds of standard output and standard error, as in `stream_worker`.
@@ -122,7 +124,7 @@ def _run_jobs(directory, cases, encoding):
     A mapping from each case to (status, standard output, standard error).
     Missing output is None.
   """
-  folder = directory / encoding.replace(':', '_')
+  folder = pathlib.Path(tempfile.mkdtemp(dir=directory))
   jobs: dict = {}
   for arguments, (stdout, stderr) in cases:
     job_folder = folder / str(len(jobs))
@@ -138,7 +140,7 @@ def _run_jobs(directory, cases, encoding):
       'folder': str(job_folder),
       'directory': str(directory),
     }
-  jobs_file = directory / 'jobs.json'
+  jobs_file = folder / 'jobs.json'
   jobs_file.write_text(json.dumps(list(jobs.values())))
   environment = {
     name: value
@@ -179,35 +181,44 @@ def _expected_status(arguments, streams, reference):
   return reference_status
 
 
-@pytest.mark.slow
-def test_all_commands_with_all_streams(tmp_path):
-  _write_inputs(tmp_path)
+@pytest.fixture(scope='module')
+def directory(tmp_path_factory):
+  """Directory with the input files of the calls."""
+  directory = tmp_path_factory.mktemp('streams')
+  _write_inputs(directory)
+  return directory
+
+
+@pytest.fixture(scope='module')
+def references(directory):
+  """Results of all calls with files as streams, by arguments."""
   calls = _help_calls() + _small_calls()
   cases = [(arguments, _STREAMS[0]) for arguments in calls]
-  results = {
-    encoding: _run_jobs(tmp_path, cases, encoding)
-    for encoding in _ENCODINGS[1:]
-  }
-  cases += [
-    (arguments, kinds) for arguments in calls for kinds in _HELP_STREAMS
-  ]
-  cases += [
-    (arguments, kinds)
-    for arguments in _small_calls()
-    for kinds in _STREAMS[1:]
-    if kinds not in _HELP_STREAMS
-  ]
-  results[_ENCODINGS[0]] = _run_jobs(tmp_path, cases, _ENCODINGS[0])
-  references = results[_ENCODINGS[0]]
+  results = _run_jobs(directory, cases, _ENCODINGS[0])
+  return {arguments: result for (arguments, _), result in results.items()}
+
+
+def _find_problems(references, results):
+  """Returns the results with a traceback or an undocumented status."""
   problems = []
-  for encoding, results_of_encoding in results.items():
-    for (arguments, kinds), result in results_of_encoding.items():
-      status, stdout, stderr = result
-      reference = references[arguments, _STREAMS[0]]
-      expected_status = _expected_status(arguments, kinds, reference)
-      has_traceback = 'Traceback' in (stdout or '') + (stderr or '')
-      if status != expected_status or has_traceback:
-        problems.append(
-          (arguments, encoding, kinds, status, expected_status, stderr)
-        )
-  assert not problems, '\n'.join(map(repr, problems))
+  for (arguments, kinds), (status, stdout, stderr) in results.items():
+    expected_status = _expected_status(arguments, kinds, references[arguments])
+    has_traceback = 'Traceback' in (stdout or '') + (stderr or '')
+    if status != expected_status or has_traceback:
+      problems.append((arguments, status, expected_status, stderr))
+  return problems
+
+
+@pytest.mark.parametrize('encoding', _ENCODINGS[1:])
+def test_all_commands_with_all_encodings(directory, references, encoding):
+  cases = [(arguments, _STREAMS[0]) for arguments in references]
+  results = _run_jobs(directory, cases, encoding)
+  assert not _find_problems(references, results)
+
+
+@pytest.mark.parametrize('kinds', _STREAMS[1:], ids='-'.join)
+def test_all_commands_with_all_streams(directory, references, kinds):
+  calls = references if kinds in _HELP_STREAMS else _small_calls()
+  cases = [(arguments, kinds) for arguments in calls]
+  results = _run_jobs(directory, cases, _ENCODINGS[0])
+  assert not _find_problems(references, results)
