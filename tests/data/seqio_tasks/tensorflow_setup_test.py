@@ -34,3 +34,21 @@ def test_what_was_written_is_shown_when_the_import_fails(
   with pytest.raises(ImportError, match='broken'):
     tensorflow_setup.load_tensorflow()
   assert capfd.readouterr().err
+
+
+def test_python_without_docstrings_is_reported():
+  code = (
+    'from xlflax.data.seqio_tasks import tensorflow_setup\n'
+    'from xlflax.utils import errors\n'
+    'try:\n'
+    '  tensorflow_setup.load_tensorflow()\n'
+    'except errors.ConfigError as error:\n'
+    '  print(error.where)\n'
+  )
+  done = subprocess.run(
+    [sys.executable, '-OO', '-c', code],
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  assert done.stdout == 'PYTHONOPTIMIZE\n'

@@ -7,6 +7,8 @@ import os
 import sys
 import tempfile
 
+from xlflax.utils import errors
+
 _MODULES = ('tensorflow', 'tensorflow_text', 'seqio')
 
 
@@ -18,7 +20,18 @@ def load_tensorflow() -> None:
 
   Raises:
     ImportError: If TensorFlow or SeqIO is not installed.
+    ConfigError: If Python removes docstrings, which TensorFlow Text requires.
   """
+  if sys.flags.optimize >= 2:
+    raise errors.ConfigError(
+      'SeqIO tasks require TensorFlow Text, which cannot be imported if Python '
+      'removes docstrings',
+      got=f'Python with the optimization level {sys.flags.optimize}',
+      expected='the optimization level 0 or 1',
+      where='PYTHONOPTIMIZE',
+      fix='Unset PYTHONOPTIMIZE or set it to 1. To train without TensorFlow, '
+      'pass --cache=DIR.',
+    )
   if not set(_MODULES) <= sys.modules.keys():
     with _silent_stderr():
       for name in _MODULES:
