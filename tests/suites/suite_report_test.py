@@ -3,12 +3,15 @@
 import csv
 import io
 import json
+import types
 
 import pytest
 import rich.console
 
-from xlflax.data.supervised.sources import xtreme
+from xlflax.data.supervised.sources import example_source, xtreme
+from xlflax.evaluation import eval_task
 from xlflax.evaluation.reports import report_files
+from xlflax.evaluation.tasks import classification_task, mining_task
 from xlflax.suites import (
   paper_table,
   suite_export,
@@ -30,7 +33,7 @@ def _result(task='nli', label='a', languages=_LANGUAGES, **scores):
     step=10,
     main=('accuracy',),
     values=values | {'accuracy/mean': (mean,)},
-    languages=languages,
+    languages={'accuracy': languages},
   )
 
 
@@ -134,7 +137,58 @@ def test_languages_of_a_result_are_stored(tmp_path):
   result = _result(en=0.9)
   suite_result_store.write(result, tmp_path)
   record = json.loads((tmp_path / 'results/a@10/nli.json').read_text())
-  assert tuple(record['languages']) == _LANGUAGES
+  assert record['languages'] == {'accuracy': list(_LANGUAGES)}
+
+
+def _test(name, parts, missing=()):
+  source = example_source.FileDataset(
+    format='tsv', files=dict.fromkeys(parts, 'none'), missing=missing
+  )
+  return classification_task.Classification(name=name, source=source)
+
+
+def _result_of(parts, metric):
+  metrics = {f'{metric}/{part}': 0.5 for part in parts}
+  return eval_task.EvalResult(metrics=metrics | {f'{metric}/mean': 0.5})
+
+
+def test_each_metric_has_the_languages_of_its_evaluation_task(tmp_path):
+  """A language that fails is expected, one of another task is not."""
+  first = _test('a', ('en', 'de'), missing=('fr',))
+  second = _test('b', ('ru', 'zh'))
+  report = types.SimpleNamespace(
+    tasks=(first, second),
+    results={
+      'a': {10: _result_of(['en', 'de'], 'accuracy')},
+      'b': {10: _result_of(['ru'], 'macro_f1')},
+    },
+    folders={'a': tmp_path, 'b': tmp_path},
+    failures=(),
+  )
+  result = suite_report.TaskResult(task='t', family='f', label='a', step=10)
+  result = result.with_report(report, 10)
+  assert result.coverage('accuracy') == (2, 3)
+  assert result.coverage('macro_f1') == (1, 2)
+  assert result.coverage('other') == (0, 0)
+
+
+def test_pairs_with_english_have_the_names_of_the_metrics(tmp_path):
+  task = mining_task.BitextMining(
+    name='bucc',
+    source=example_source.BitextMiningFiles(
+      files={'de-en': ('a', 'b')}, missing=('fr-en',)
+    ),
+  )
+  report = types.SimpleNamespace(
+    tasks=(task,),
+    results={'bucc': {10: _result_of(['de'], 'f1')}},
+    folders={'bucc': tmp_path},
+    failures=(),
+  )
+  result = suite_report.TaskResult(task='t', family='f', label='a', step=10)
+  result = result.with_report(report, 10)
+  assert result.languages == {'f1': ('de', 'fr')}
+  assert result.coverage('f1') == (1, 2)
 
 
 @pytest.mark.parametrize(

@@ -78,8 +78,8 @@ class TaskResult:
       evaluation tasks declare are used.
     values: Metric values by 'metric/part', with one value per seed.
     evaluated: Locations of the result files for each seed.
-    languages: Languages of the test data, including those without data or
-      without scores.
+    languages: Languages of the test data by metric, including those without
+      data or without scores. The names are those of the metrics' values.
     notes: Remarks that are needed to interpret the scores.
     failures: Languages or files without scores, with the reason for each.
     is_earlier: Whether the result was computed by an earlier call of the suite.
@@ -97,7 +97,9 @@ class TaskResult:
   main: tuple[str, ...] = ()
   values: dict[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)
   evaluated: tuple[Evaluated, ...] = ()
-  languages: tuple[str, ...] = ()
+  languages: dict[str, tuple[str, ...]] = dataclasses.field(
+    default_factory=dict
+  )
   notes: tuple[str, ...] = ()
   failures: tuple[eval_task.Failure, ...] = ()
   is_earlier: bool = False
@@ -125,7 +127,8 @@ class TaskResult:
       name.startswith(f'{metric}/') and name != f'{metric}/{MEAN}'
       for name in self.values
     )
-    return Coverage(num_scored, max(num_scored, len(self.languages)))
+    num_expected = len(self.languages.get(metric, ()))
+    return Coverage(num_scored, max(num_scored, num_expected))
 
   def with_report(self, report: evaluate.Report, step: int) -> 'TaskResult':
     """Returns a copy to which the test results for one more seed are added.
@@ -140,7 +143,9 @@ class TaskResult:
     """
     values, notes = dict(self.values), list(self.notes)
     metrics: dict[str, float] = {}
-    for results_by_step in report.results.values():
+    languages = dict(self.languages)
+    tasks = {task.name: task for task in report.tasks}
+    for name, results_by_step in report.results.items():
       result = results_by_step.get(step)
       if result is None:  # The report lists the failure.
         continue
@@ -154,12 +159,15 @@ class TaskResult:
         )
       metrics |= result.metrics
       notes += result.notes
+      if name in tasks:
+        languages |= _languages_by_metric(tasks[name], result)
     for name, value in metrics.items():
       values[name] = (*values.get(name, ()), value)
     seed = max((evaluated.seed + 1 for evaluated in self.evaluated), default=0)
     return dataclasses.replace(
       self,
       values=values,
+      languages=languages,
       notes=tuple(dict.fromkeys(notes)),
       evaluated=(
         *self.evaluated,
@@ -324,7 +332,9 @@ class SuiteReport:
     }
     for result in self.results:
       counts[result.task] = max(
-        counts.get(result.task, 0), len(result.languages)
+        counts.get(result.task, 0),
+        *(len(result.languages.get(name, ())) for name in result.metrics),
+        0,
       )
     return counts
 
@@ -449,7 +459,11 @@ class SuiteReport:
         language
         for result in self.results
         if result.task == name
-        for language in (*result.languages, *result.parts())
+        for languages_of_metric in (
+          *(result.languages.get(name, ()) for name in result.metrics),
+          result.parts(),
+        )
+        for language in languages_of_metric
       )
       scored, expected = (
         averages.group_head_tail(codes, self.head_languages)
@@ -551,6 +565,22 @@ class SuiteReport:
       first = next(iter(self.results_by_task(table.model).values()))
       curves.setdefault(first.label, {})[first.step] = table
     return {label: steps for label, steps in curves.items() if len(steps) > 1}
+
+
+def _languages_by_metric(
+  task: eval_task.EvalTask, result: eval_task.EvalResult
+) -> dict[str, tuple[str, ...]]:
+  """Returns the languages of a task's test data by metric of its result.
+
+  If the metrics name pairs with English by their other language, so does the
+  result.
+  """
+  names = {name.partition('/')[2] for name in result.metrics}
+  languages = (*task.labeled_parts(), *task.missing_parts())
+  if not names.intersection(languages):
+    languages = tuple(part.removesuffix('-en') for part in languages)
+  metrics = dict.fromkeys(name.partition('/')[0] for name in result.metrics)
+  return dict.fromkeys(metrics, languages)
 
 
 def _task_coverage(summary: leaderboard.TaskSummary) -> Coverage:

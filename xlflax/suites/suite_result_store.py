@@ -194,7 +194,7 @@ def _parse_result(
     | {
       'main': tuple(record['main']),
       'values': {k: tuple(v) for k, v in record['values'].items()},
-      'languages': tuple(record['languages']),
+      'languages': {k: tuple(v) for k, v in record['languages'].items()},
       'notes': tuple(record['notes']),
       'failures': tuple(
         eval_task.Failure(**failure) for failure in record['failures']

@@ -258,14 +258,6 @@ class SuiteRunner:
       # The tests are loaded first, so that a task without its test data fails
       # before the fine-tuning.
       tests = self.load_tests(task, model)
-      languages = [
-        part
-        for test in tests
-        for part in (*test.labeled_parts(), *test.missing_parts())
-      ]
-      result = dataclasses.replace(
-        result, languages=tuple(dict.fromkeys(languages))
-      )
       if task.trials is None:
         result = self._evaluate_pretrained(model, tests, result)
       else:

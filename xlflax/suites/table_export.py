@@ -114,12 +114,8 @@ def _describe_missing_languages(
     if 0 < coverage.num_languages < coverage.num_expected:
       missing = [
         language
-        for language in result.languages
-        # A pair with English is named by its other language in the metrics.
-        if not {
-          f'{metric}/{language}',
-          f'{metric}/{language.removesuffix("-en")}',
-        }.intersection(result.values)
+        for language in result.languages[metric]
+        if f'{metric}/{language}' not in result.values
       ]
       return [
         f'only {coverage.num_languages} of {coverage.num_expected} languages '
