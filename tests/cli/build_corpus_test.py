@@ -303,3 +303,23 @@ def test_an_export_to_a_directory_with_other_files(seqio_tasks):
   with raises_error(errors.CorpusError, mentions='--output'):
     cli.parse('build-corpus', _export_arguments(seqio_tasks))()
   assert (seqio_tasks / 'corpus/mono/zh.txt').read_text() == 'own\n'
+
+
+def test_modules_may_use_the_tasks_of_a_corpus(tmp_path, monkeypatch, capsys):
+  """With `--corpus`, its tasks are registered before the modules."""
+  (tmp_path / 'text/mono').mkdir(parents=True)
+  (tmp_path / 'text/mono/de.txt').write_text('eins\nzwei\n')
+  (tmp_path / f'{tmp_path.name}.py').write_text(
+    'from xlflax.data.seqio_tasks import task_registry\n'
+    "task_registry.add_mixture('export.de', ['corpus.mono.de'])\n"
+  )
+  monkeypatch.chdir(tmp_path)
+  arguments = ['build-corpus', 'seqio', '--mixture=export.de', '--output=out']
+  arguments.append(f'--task_module={tmp_path.name}.py')
+  try:
+    assert cli.main([*arguments, '--corpus=text']) == 0
+  finally:
+    for name in ('export.de', 'corpus.mono', 'corpus.mono.de'):
+      task_registry.remove_task(name)
+  files = json.loads(capsys.readouterr().out)
+  assert [file['lines'] for file in files.values()] == [2]

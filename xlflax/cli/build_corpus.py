@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import annotated_types
 
 from xlflax.cli import options as shared_options
+from xlflax.cli import output_paths
 from xlflax.data.corpus import corpus_files
 from xlflax.storage import bucket_staging, paths
 
@@ -90,6 +91,8 @@ class SeqioOptions:
       exported.
     output: Corpus directory to write. A directory that this command wrote
       before may be extended by further tasks.
+    corpus: Corpus directory whose tasks corpus.* are registered, for modules
+      and mixtures that use these tasks.
     task_module: Module that registers SeqIO tasks, as an importable name or the
       path of a Python file. Repeat the option for several modules.
     tfds_data_dir: Directory that contains prepared TensorFlow Datasets.
@@ -106,6 +109,7 @@ class SeqioOptions:
 
   mixture: Annotated[tuple[str, ...], annotated_types.MinLen(1)]
   output: str
+  corpus: str | None = None
   task_module: tuple[str, ...] = ()
   tfds_data_dir: str | None = None
   splits: str = 'train,validation,test'
@@ -197,8 +201,11 @@ def build_from_seqio(options: SeqioOptions) -> None:
   renamed_languages = shared_options.parse_language_paths(
     options.rename_language, option='--rename_language'
   )
+  output_paths.check_outside_corpus(
+    options.corpus, options.output, content='corpus', option='output'
+  )
   task_registration.register_tasks(
-    None, options.task_module, options.tfds_data_dir
+    options.corpus, options.task_module, options.tfds_data_dir
   )
   with bucket_staging.stage_output(options.output) as output:
     record = corpus_export.export_tasks(

@@ -194,8 +194,8 @@ class KubernetesJob(job_base.Job):
     annotation: Annotation for the pods, as NAME=VALUE.
     label: Label for all objects and pods, as NAME=VALUE.
     node_selector: Label that a node must have, as NAME=VALUE.
-    toleration: Taint that a node may have, as KEY[=VALUE][:EFFECT]. The
-      accelerators' taint is always tolerated.
+    toleration: Taint that a node may have, as KEY, KEY=VALUE, KEY:EFFECT or
+      KEY=VALUE:EFFECT. The accelerators' taint is always tolerated.
     topology_key: Node label, such as cloud.google.com/gke-nodepool. All pods of
       a slice, or of a job without slices, run on nodes with the same value of
       this label.
