@@ -294,7 +294,7 @@ def corpus_mixtures(directory: str | None) -> list[str]:
     raise errors.ConfigError(
       'Either --mixture or --corpus is required',
       fix='Pass --mixture=NAME or --corpus=DIR. Run `xlflax tasks list` to '
-      'list the mixtures.',
+      'list the families of tasks and mixtures.',
     )
   from xlflax.data.corpus.corpus_directory import Corpus
 

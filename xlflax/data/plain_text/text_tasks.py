@@ -115,7 +115,8 @@ def unknown_task_error(
       )
   else:
     fix = (
-      'Run `xlflax tasks list` to list all tasks. To use your own tasks, pass '
+      'Run `xlflax tasks list` to list the families of tasks, and `xlflax tasks '
+      "list '*'` to list all tasks. To use your own tasks, pass "
       '--task_module=MODULE.'
     )
   if '.code_switched' in name:
