@@ -118,6 +118,29 @@ def test_all_tasks(make_suite, runs, tmp_path):
   assert (tmp_path / 'out' / 'mlm@20' / 'tuned' / 'trials').is_dir()
 
 
+def test_bindings_replace_axes_of_the_grid(make_suite, runs, tmp_path, caplog):
+  """Values of the command line are not overridden by those of the grid."""
+  with caplog.at_level('INFO'):
+    report = _run(
+      make_suite('tuned', 'also'),
+      runs[:1],
+      tmp_path,
+      bindings=['LEARNING_RATE=0.3'],
+    )
+  assert not report.failures
+  trials = [name for name in fakes.CALLS if 'SEED' in name]
+  assert sorted(trials) == ['SEED=0', 'SEED=1']
+  (message,) = [text for text in caplog.messages if 'Bindings replace' in text]
+  assert 'LEARNING_RATE=0.2,0.4' in message
+  report = _run(
+    make_suite('tuned'),
+    runs[1:],
+    tmp_path,
+    bindings=['LEARNING_RATE=0.3', 'SEED=1'],
+  )
+  assert report.results_by_task('tlm@20')['tuned'].setting == 'single'
+
+
 def test_the_best_checkpoint_of_each_run(make_suite, runs, tmp_path):
   """The best steps of two runs differ; the perplexity is low at the best."""
   for run, values in zip(runs, ((3.0, 5.0), (5.0, 3.0)), strict=True):

@@ -171,6 +171,14 @@ def test_runs_are_counted_and_results_are_those_of_earlier_calls(
   assert '8 (4 finished)' in stream.getvalue()
 
 
+def test_bindings_replace_axes_of_the_grid(suite, make_run, tmp_path):
+  runs = [str(make_run(tmp_path / 'mlm', [10]))]
+  plan = evaluate_suite.plan_suite(
+    **_arguments(suite, runs, tmp_path), bindings=['LEARNING_RATE=0.3']
+  )
+  assert plan.grids['tuned'].trials == ('SEED=0', 'SEED=1')
+
+
 def test_plan_of_a_shard(suite, make_run, tmp_path):
   runs = [str(make_run(tmp_path / name, [10])) for name in ('mlm', 'tlm')]
   plan = evaluate_suite.plan_suite(

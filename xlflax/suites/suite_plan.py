@@ -6,12 +6,7 @@ from typing import Any
 
 from xlflax.data.supervised import supervised_dataset
 from xlflax.evaluation import eval_task, gold_labels
-from xlflax.finetuning import (
-  finetune_grid,
-  grid_trials,
-  hyperparameter_grid,
-  input_checks,
-)
+from xlflax.finetuning import finetune_grid, grid_trials, input_checks
 from xlflax.storage import paths
 from xlflax.suites import (
   suite_config,
@@ -200,9 +195,7 @@ class _Planner:
         configuration=self._runner.configuration(task, model),
         select=task.select,
       )
-      trials = finetune_grid.make_trials(
-        runner, tuple(map(hyperparameter_grid.parse_axis, task.grid))
-      )
+      trials = finetune_grid.make_trials(runner, self._runner.grid_axes(task))
       num_runs += len(trials)
       num_finished += sum(map(runner.is_finished, trials))
     self.grids[name] = GridPlan(

@@ -174,7 +174,8 @@ class SuiteRunner:
       DATA.
     task_names: Names of the tasks to run. If None, all tasks are run.
     bindings: Gin bindings for every task that requires fine-tuning, applied
-      after the task's own bindings.
+      after the task's own bindings. A binding of a macro that is an axis of a
+      task's grid replaces the axis.
     search_paths: Folders in which to search for gin files.
     batch_size: Number of sentences per evaluation batch.
     task_filter: Pairs (checkpoint, task) that this machine evaluates. If None,
@@ -281,6 +282,13 @@ class SuiteRunner:
       (task.gin_file,), bindings, self.search_paths, macros=macros, partial=True
     )
 
+  @property
+  def _binding_names(self) -> frozenset[str]:
+    """Names of the macros and parameters in `bindings`."""
+    return frozenset(
+      binding.partition('=')[0].strip() for binding in self.bindings
+    )
+
   def check_bindings(self) -> None:
     """Checks that every binding in `bindings` has an effect on some task.
 
@@ -290,7 +298,7 @@ class SuiteRunner:
     Raises:
       ConfigError: If a binding does not affect any task.
     """
-    names = {binding.partition('=')[0].strip() for binding in self.bindings}
+    names = self._binding_names
     configurations: list[gin_config.Configuration] = []
     for task in self.suite.select_tasks(self.task_names):
       # The failure of a task is recorded when the task runs.
@@ -381,10 +389,20 @@ class SuiteRunner:
       configuration,
       *finetune_grid.trial_configurations(
         self.configuration(grid_task, model),
-        tuple(map(hyperparameter_grid.parse_axis, grid_task.grid)),
+        self.grid_axes(grid_task),
         select=grid_task.select,
       ),
     ]
+
+  def grid_axes(
+    self, task: suite_config.SuiteTask
+  ) -> tuple[hyperparameter_grid.Axis, ...]:
+    """Returns the axes of a task's grid that `bindings` do not replace."""
+    return tuple(
+      axis
+      for axis in map(hyperparameter_grid.parse_axis, task.grid)
+      if axis.macro not in self._binding_names
+    )
 
   def load_tests(
     self, task: suite_config.SuiteTask, model: Model
@@ -423,10 +441,17 @@ class SuiteRunner:
     """
     grid_task = self.suite.task(task.trials)
     if grid_task.name not in grids:
+      axes = self.grid_axes(grid_task)
+      if len(axes) < len(grid_task.grid):
+        _LOG.info(
+          'Task %s: Bindings replace axes of the grid %s.',
+          grid_task.name,
+          ' '.join(grid_task.grid),
+        )
       grids[grid_task.name] = finetune_grid.finetune(
         output=str(self.directory(model) / grid_task.name),
         configuration=self.configuration(grid_task, model),
-        axes=tuple(map(hyperparameter_grid.parse_axis, grid_task.grid)),
+        axes=axes,
         select=grid_task.select,
       )
     grid = grids[grid_task.name]
