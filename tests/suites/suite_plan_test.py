@@ -220,3 +220,10 @@ def test_results_of_another_run_are_rejected(suite, make_run, tmp_path):
   evaluate_suite.evaluate_suite(**_arguments(suite, runs[:1], tmp_path))
   with raises_error(errors.RunDirectoryError, mentions=('mlm@10',)):
     evaluate_suite.plan_suite(**_arguments(suite, runs[1:], tmp_path))
+
+
+def test_a_grid_of_a_task_that_is_not_fine_tuned_is_rejected():
+  task = dict(name='tatoeba', family='retrieval', gin_file='tatoeba.gin')
+  with raises_error(errors.ConfigError, got='SEED=0,1') as raised:
+    suite_config.SuiteTask(**task, grid=('SEED=0,1',))
+  assert raised.value.where.endswith('SuiteTask.grid')

@@ -28,7 +28,8 @@ class SuiteTask:
     trials: Name of the suite task whose fine-tuned models are evaluated. It can
       be the task's own name. None for a task without fine-tuning.
     grid: Axes of the task's fine-tuning grid, such as
-      'LEARNING_RATE=1e-5,2e-5'.
+      'LEARNING_RATE=1e-5,2e-5'. Only for tasks that are fine-tuned (`trials`
+      is their own name).
     select: Dev-set metric that selects the best checkpoint of a trial and the
       best setting of the grid.
     test_top_k: Number of hyperparameter settings to evaluate on the test sets,
@@ -58,6 +59,15 @@ class SuiteTask:
       value = getattr(self, name)
       object.__setattr__(
         self, name, (value,) if isinstance(value, str) else tuple(value)
+      )
+    if self.grid and self.trials != self.name:
+      raise errors.ConfigError(
+        f'The task {self.name!r} is not fine-tuned, so its `grid` would have no '
+        'effect',
+        got=', '.join(self.grid),
+        where=errors.field_location(self, 'grid'),
+        fix='Bind the grid in the scopes of the tasks that are fine-tuned, such '
+        'as xnli/suite_config.SuiteTask.grid.',
       )
 
 

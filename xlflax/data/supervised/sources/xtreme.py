@@ -197,7 +197,7 @@ def _warn_about_missing_parts(
   if missing and split == TEST:
     _LOG.warning(
       'XTREME task %s: %d of %d languages of the test set have no files (%s): '
-      '%s. Means are computed over the other languages.',
+      '%s.',
       task.name,
       len(missing),
       len(task.parts(split)),
