@@ -173,7 +173,7 @@ def run_benchmark(
   rounds: int = 5,
   tokens_per_second: float | None = None,
 ) -> dict:
-  """Measures the text preparation tasks and compares them with a training step.
+  """Compares the speed of text preparation tasks with that of a training step.
 
   Args:
     shape: Sizes of the model and the batch in the training step.

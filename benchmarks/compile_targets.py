@@ -335,7 +335,7 @@ def find_faults(figures: dict, recorded: dict, devices: str) -> list[str]:
 def format_table(
   results: dict[str, dict | None], first_release: dict[str, dict]
 ) -> str:
-  """Formats measurements next to those of the first release as Markdown.
+  """Formats a Markdown table that compares steps with the first release.
 
   Args:
     results: Map from 'case@devices' to the measurements of the step. The
@@ -385,7 +385,7 @@ def format_counts(plans: dict[str, dict]) -> str:
 
 
 def format_cells(figures: dict | None, fractions: tuple[str, ...] = ()) -> str:
-  """Returns table cells with the time bound, MFU, peak memory and fractions.
+  """Formats a step's time bound, MFU and peak memory as cells of a table row.
 
   Args:
     figures: Measurements of one case, as in `format_table`.

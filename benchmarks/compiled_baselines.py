@@ -74,7 +74,7 @@ def evaluate_step(
 def format_table(
   baseline_figures: dict[str, dict], xlflax_records: dict[str, dict]
 ) -> str:
-  """Formats baselines next to xlflax steps of the same size as Markdown.
+  """Formats a Markdown table of baselines and xlflax steps of equal size.
 
   A baseline's MFU is computed from xlflax's model FLOPs and the baseline's step
   time.

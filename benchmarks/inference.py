@@ -132,7 +132,7 @@ def compare_variants(
   are_equal: Callable[[Any, Any], bool],
   measure_function: Callable[..., dict[str, Any]],
 ) -> None:
-  """Compares variants as a command-line program and prints a table.
+  """Parses command-line arguments, measures the variants and prints a table.
 
   Args:
     arguments: Command-line arguments. If None, the process's arguments are

@@ -1,4 +1,4 @@
-"""Cost of failures: lost seconds in each phase, and goodput under kills.
+"""Cost of failures: seconds lost per phase, and goodput with killed processes.
 
   python -m benchmarks.restarts
   python -m benchmarks.restarts --failures task,coordinator --rounds 3

@@ -143,9 +143,10 @@ def compute_curve(losses: tuple[tuple[int, float], ...]) -> list[float]:
 def compare_curves(
   curves: list[list[float]], reference: list[list[float]]
 ) -> dict:
-  """Returns the mean loss curve of a sequence order and its differences.
+  """Compares the loss curves of a sequence order with those of a reference.
 
-  The differences are relative to the curves of a reference order.
+  The result contains the mean losses of the order, their differences from the
+  reference, and the standard errors of the differences.
 
   Args:
     curves: Mean losses [seeds][quarters] with the sequence order.

@@ -199,7 +199,7 @@ def evaluate_checkpoint(
   batch_size: int,
   partitioner: partitioning.Partitioner | None,
 ) -> CheckpointResults:
-  """Evaluates a checkpoint on the tasks without a stored result for it.
+  """Evaluates a checkpoint on the tasks whose results are not stored yet.
 
   Args:
     run: Run whose checkpoint is evaluated.

@@ -51,7 +51,7 @@ class _Loop:
   pipelined: bool = False
 
   def cycles(self) -> float:
-    """Returns the cycles of all iterations (of one if `turns` is unknown)."""
+    """Returns the cycles of all iterations, or of one if `turns` is None."""
     turns = 1 if self.turns is None else self.turns
     return self.bundles * max(1, turns - _PIPELINE_TURNS * self.pipelined)
 

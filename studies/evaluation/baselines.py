@@ -331,7 +331,7 @@ def tagging_baselines(
   """
 
   def score_lexicon(unseen: str) -> Scores:
-    """Scores a lexicon with one method of labeling unseen words."""
+    """Scores a lexicon tagger with one method of labeling unseen words."""
     lexicon = Lexicon(
       [word for example in train for word in example.words],
       [tag for example in train for tag in example.tags],

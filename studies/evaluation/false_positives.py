@@ -183,7 +183,7 @@ def simulate_runs(
 def false_positive_rate(
   setting: Setting, *, num_leaderboards: int, num_models: int, num_tasks: int
 ) -> float:
-  """Counts the leaderboards on which one of several equal models seems better.
+  """Returns the fraction of leaderboards on which equal models seem to differ.
 
   Args:
     setting: Parameters of the simulation.

@@ -58,7 +58,7 @@ def read_curve(
 
 
 def write_curves(curves: Curves, metric: str, output: pathlib.Path) -> None:
-  """Writes the figure and its points.
+  """Plots learning curves, and writes their points to a CSV file.
 
   Args:
     curves: Points (epoch, score) by run.

@@ -249,7 +249,7 @@ class Runner:
     )
 
   def train(self, row: Row) -> pathlib.Path:
-    """Trains the model for a row, after the runs that initialize it."""
+    """Trains a row's model after training the models that initialize it."""
     macros: dict[str, object] = {
       macro: str(self.train(self.rows[name])) for macro, name in row.macros
     }

@@ -97,7 +97,7 @@ class Claim:
 
   @property
   def measures(self) -> tuple[str, str]:
-    """Names of the measures for the first and second condition of the claim."""
+    """Names of the measures that score the claim's two conditions, in order."""
     first, _, second = self.measure.partition('|')
     return first, second or first
 
@@ -134,9 +134,10 @@ Scores = Mapping[str, Mapping[int, Mapping[str, float]]]
 def judge_interval(
   comparison: bootstrap.Significance, order: Order, margin: float = 0.0
 ) -> Verdict:
-  """Judges a claimed order by the 95 % interval of the score difference.
+  """Derives a verdict on a claimed order of scores from a 95 % interval.
 
-  The difference is the score of the second condition minus that of the first.
+  The interval is that of the difference: the score of the second condition
+  minus that of the first.
 
   * BELOW: Reproduced if the interval is above 0, contradicted if it is below.
   * SAME: Reproduced if the interval is within -margin .. margin, contradicted

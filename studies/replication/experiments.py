@@ -44,7 +44,10 @@ class Plan:
   size: Size = Size()
 
   def initialization_chain(self, condition: Condition) -> tuple[Condition, ...]:
-    """Returns the conditions that initialize a condition, and the condition."""
+    """Returns a condition, preceded by the conditions that initialize its run.
+
+    If C is initialized from B, and B from A, the result is (A, B, C).
+    """
     if condition.begins_from is None:
       return (condition,)
     conditions = {condition.name: condition for condition in self.conditions}

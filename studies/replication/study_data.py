@@ -107,7 +107,7 @@ class StudyData:
 
   @property
   def folder(self) -> pathlib.Path:
-    """Folder that contains the languages' data in this text variant."""
+    """Folder of the synthetic languages' data for this `TextVariant`."""
     return self.work / 'languages' / self.text.value
 
   @property
@@ -289,7 +289,7 @@ class StudyData:
     ]
 
   def measure_corpus(self, vocabulary: Vocabulary | None) -> dict[str, float]:
-    """Returns statistics of the text that are reported with the measures."""
+    """Returns corpus statistics that are reported with the measures."""
     del vocabulary  # Synthetic languages need no such statistics.
     return {}
 

@@ -60,7 +60,7 @@ def _method(row: analysis_report.Row) -> str:
 
 
 def notes(rows: Sequence[analysis_report.Row]) -> list[str]:
-  """Returns notes on the numbers of queries, candidates and map pairs."""
+  """Returns notes on the numbers of queries, candidates and training pairs."""
   return list(
     dict.fromkeys(
       f'{row["series"]}, {row["pair"]}, {row["representation"]}: '

@@ -226,7 +226,7 @@ def _pictures(
 def score_mapped_layers(
   train: SentenceSides, test: SentenceSides, *, max_rounds: int = 50
 ) -> retrieval_metrics.PairScores:
-  """Computes every layer's retrieval accuracy after a learned map.
+  """Computes each layer's retrieval accuracy after applying a learned map.
 
   The first language's states are normalized and mapped into the space of the
   second language's states, which are also normalized. Both normalizations are

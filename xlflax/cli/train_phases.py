@@ -104,7 +104,7 @@ def check(trainers: Sequence[Any]) -> list[bool]:
 
 
 def without_missing_checkpoint(trainer: Any) -> Any:
-  """Removes `init_from` from a trainer if checkpoints in it do not exist yet.
+  """Removes a trainer's `init_from` if one of its runs has no checkpoint yet.
 
   Args:
     trainer: Trainer of a phase.

@@ -161,7 +161,7 @@ def _order_key(binding: Binding) -> tuple[str, str, str]:
 
 
 def flag_binding(name: str, location: str) -> Binding:
-  """Creates the binding of a macro or parameter set by a flag such as `--grid`.
+  """Creates a `Binding` for a macro or parameter set by a flag like `--grid`.
 
   Args:
     name: The name, such as 'SEED' or 'optimizers.AdamW.b2'.

@@ -160,7 +160,10 @@ class EvalResult:
     return repr_html.html_table('Metrics', rows)
 
   def to_json(self) -> dict[str, Any]:
-    """Returns JSON values without `files`. NaN and infinity become null."""
+    """Converts the result to JSON values, without the field `files`.
+
+    NaN and infinity become null.
+    """
     value = dataclasses.asdict(self)
     del value['files']
     return nonfinite_checks.or_null(value)
@@ -335,7 +338,7 @@ class EvalTask(validation.ValidatedFields):
     return ()
 
   def count_gold_labels(self, part: str) -> LabelCount:
-    """Counts the examples with gold labels in one of `labeled_parts`.
+    """Counts the examples that have gold labels in one language or file.
 
     Args:
       part: Name of the language or file in the source.

@@ -9,7 +9,7 @@ from xlflax.utils import name_suggestions
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TestData:
-  """Languages of test data, by whether predictions for them can be scored.
+  """Languages of the test data that are readable, unlabeled or unreadable.
 
   Attributes:
     parts: Languages or files that can be read.

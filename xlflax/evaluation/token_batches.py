@@ -21,7 +21,9 @@ Tokens = Sequence[int]
 def split_into_blocks(
   lines: Sequence[Tokens], *, capacity: int, separator: int
 ) -> list[np.ndarray]:
-  """Joins token sequences and splits them into blocks. The last may be shorter.
+  """Concatenates token sequences and splits the result into blocks.
+
+  The last block may be shorter.
 
   For capacity 4 and separator 2, `[[7, 8], [9, 9, 9]]` becomes
   `[[7, 8, 2, 9], [9, 9]]`.

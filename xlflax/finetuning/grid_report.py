@@ -323,7 +323,7 @@ def _best_two_table(report: GridReport, best_two) -> rich.table.Table:
 
 
 def untrained_notes(report: GridReport) -> list[str]:
-  """Returns notes on scores that are not better than without pretraining.
+  """Returns notes on scores that training from scratch equals or exceeds.
 
   The selected setting is compared with the best setting that starts from random
   parameters, on the dev set and on each test set.
@@ -498,7 +498,7 @@ def write_page(
   *,
   command: Sequence[str] = (),
 ) -> pathlib.Path:
-  """Writes `report.html` with tables of grids and charts of test scores.
+  """Writes `report.html`: tables of hyperparameter grids, plots of test scores.
 
   Args:
     output: Directory of the grid, or of the grids for all training languages.

@@ -42,7 +42,7 @@ class WordLines(example_source.ExampleSource):
   ]
 
   def languages(self) -> tuple[str, ...]:
-    """Returns the languages for which there is a file."""
+    """Returns the languages for which a file is given."""
     return tuple(self.files)
 
   def load(self, part: str) -> list[labeled_examples.Example]:

@@ -83,7 +83,7 @@ def check_not_node_local(
 def warn_of_node_local_outputs(
   command: Sequence[str], working_directory: str
 ) -> None:
-  """Logs a warning for each output directory that only this node may have.
+  """Logs a warning for each output directory that may exist on only one node.
 
   Args:
     command: Command that the job runs.

@@ -44,7 +44,7 @@ def add_metrics(
 
 
 def add_outputs(outputs: Sequence[ObjectiveOutput]) -> ObjectiveOutput:
-  """Adds up the losses and metrics of several outputs, without their states."""
+  """Adds the losses and metrics of several outputs, and omits their states."""
   total, *other_outputs = outputs
   for output in other_outputs:
     loss = WeightedMean(

@@ -212,7 +212,7 @@ class ObjectiveMixture:
 
   @property
   def groups(self) -> tuple[tuple[int, ...], ...]:
-    """Distinct groups of entries that are trained together in one step.
+    """Distinct groups of mixture entries that are trained together in one step.
 
     A group is a tuple of the entries' indices.
     """

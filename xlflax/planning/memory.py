@@ -28,9 +28,9 @@ def state_bytes(state: train_state.TrainState) -> dict[str, int]:
 
 
 def replay_bytes(setup: training_setup.Setup) -> dict[str, int]:
-  """Returns the size of the copy of the train state that checked steps require.
+  """Returns the size of the train-state copy from which steps are replayed.
 
-  Steps that are checked for data corruption are computed again from it.
+  Steps that are checked for data corruption are computed again from the copy.
   """
   if not setup.settings.sdc_check_every:
     return {}

@@ -267,7 +267,7 @@ class _Counter:
       self._last[array] = self._clock
 
   def write(self, value: _Value, aval, scope: str, count: float) -> _Value:
-    """Returns a value as an array in memory, and counts the required kernel."""
+    """Materializes a value as an array and counts the kernel that writes it."""
     if value.in_memory or not getattr(aval, 'shape', None):
       return value
     # Constants and random bits are computed where they are used.

@@ -1,4 +1,4 @@
-"""Scheduled HLO and memory use of TPU programs, without their machine code.
+"""Compilation of TPU programs up to their scheduled HLO and memory use.
 
 XLA:TPU writes its optimized and scheduled program and all buffers before it
 generates machine code, which takes several times as long and is not needed for

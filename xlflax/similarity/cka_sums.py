@@ -103,7 +103,7 @@ class _ModelSums:
     self.squares = np.zeros(len(self.origin))
 
   def add_shifted(self, states: np.ndarray, dtype: Any) -> _Batch:
-    """Subtracts `origin` from states [layers, n, D] and adds them to sums."""
+    """Adds states [layers, n, D] minus `origin` to the sums."""
     values, norms = [], []
     for index, layer in enumerate(states):
       shifted = layer.astype(np.float64)

@@ -101,7 +101,10 @@ class _BoundedKeys:
     self._limits = np.zeros(0, np.float32)
 
   def start_row(self, i: int, key_means: TopK) -> None:
-    """Updates the bounds of the keys' mean similarity r for a row of blocks."""
+    """Updates lower bounds of the mean similarity r of each key.
+
+    This method is called before each row of blocks is processed.
+    """
     if i >= self._start:
       # The margin ensures that a bound is never too low because of rounding.
       self._halves = key_means.scores.mean(1) / 2 - np.float32(1e-6)
@@ -109,7 +112,10 @@ class _BoundedKeys:
   def update_mask(
     self, block: np.ndarray, mask: np.ndarray, i: int, j: int
   ) -> None:
-    """Marks entries of a block that may be among a query's best by bound."""
+    """Marks a block's entries that may have one of a query's greatest bounds.
+
+    The bound of an entry is an upper bound of its score.
+    """
     if i < self._start:
       return
     halves = self._halves[None, j : j + block.shape[1]]
@@ -131,7 +137,7 @@ class _BoundedKeys:
     )
 
   def end_row(self, i: int, count: int) -> None:
-    """Ends a row of blocks and converts its stored upper bounds to cosines."""
+    """Converts the upper bounds stored for a row of blocks back to cosines."""
     if i < self._start:
       return
     rows = slice(i, i + count)

@@ -50,7 +50,7 @@ def merge_hits(
   first_column: int,
   limits: tuple[np.ndarray, np.ndarray],
 ) -> None:
-  """Merges a block's entries into the top k of their rows and columns.
+  """Merges candidates in a block of scores into the top k of rows and columns.
 
   Args:
     top_k: Current top k of all rows and current top k of all columns.
@@ -75,7 +75,7 @@ def merge_hits(
 
 
 class Hits(NamedTuple):
-  """Entries of a block that may be among the top k of their rows.
+  """Candidates for the top k of each row: entries of a block of scores.
 
   Attributes:
     rows: Row indices of shape [n], ascending.
@@ -193,7 +193,7 @@ class TopK:
     return self.scores[start : start + count, -1]
 
   def merge(self, hits: Hits, first_row: int, first_column: int) -> None:
-    """Merges entries of a block into the top k of their rows.
+    """Merges the candidates in a block of scores into the top k of each row.
 
     The block must be to the right of all earlier blocks.
     """

@@ -89,7 +89,7 @@ def cosine_similarities(source: np.ndarray, target: np.ndarray) -> np.ndarray:
 def word_weights(
   words: np.ndarray, mass: Mass | str = Mass.UNIFORM
 ) -> np.ndarray:
-  """Computes the weight (mass) of each word in its sentence.
+  """Computes the weight (mass) of each word for optimal transport.
 
   Args:
     words: Word vectors of shape [..., M, D].

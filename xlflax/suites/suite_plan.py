@@ -23,7 +23,7 @@ TRAINING, DEVELOPMENT, TEST = 'training', 'development', 'test'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitFiles:
-  """Languages of a data split, by whether their files exist.
+  """Languages of a data split, divided into those with and without files.
 
   Attributes:
     available: Languages whose files exist.
@@ -150,7 +150,7 @@ class _Planner:
   def plan_task(
     self, task: suite_config.SuiteTask, models: Sequence[suite_runner.Model]
   ) -> TaskPlan:
-    """Returns the plan of a task for the checkpoints that it evaluates."""
+    """Returns the plan of a suite task for the given checkpoints."""
     failures = eval_task.Failures(task.name)
     splits: dict[str, SplitFiles] = {}
     if task.trials is not None:

@@ -439,7 +439,7 @@ class SuiteReport:
   def head_tail_coverage(
     self, summary: leaderboard.Summary
   ) -> dict[str, dict[str, Coverage]]:
-    """Counts the languages over which `head_tail_averages` are taken.
+    """Counts the languages that enter each mean of `head_tail_averages`.
 
     The expected languages of a task are those of its test data, and those for
     which any model has a score.

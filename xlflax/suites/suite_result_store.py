@@ -74,7 +74,7 @@ def record_results(
 
 
 def check_run(model: str, run: str, recipe: str, output: pathlib.Path) -> None:
-  """Checks that a checkpoint's stored results have the given run and recipe.
+  """Checks that a checkpoint's stored results belong to a run and a recipe.
 
   Args:
     model: Name of the checkpoint, such as 'mlm@1000'.

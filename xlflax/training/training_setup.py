@@ -154,7 +154,9 @@ class Setup:
     return self.factory.shardings.params if is_sharded else None
 
   def jitted_step(self, active: tuple[int, ...], *, checked: bool = False):
-    """Returns the jitted step for some objectives. It donates its train state.
+    """Returns the jitted step that trains some of the mixture's objectives.
+
+    The step donates its train state.
 
     Args:
       active: Indices of those objectives in the mixture that the step trains.

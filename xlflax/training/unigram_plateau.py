@@ -63,8 +63,7 @@ class Plateau:
     self.loss = math.nan
 
   def add(self, step: int, loss: float, tokens: float = 0) -> str:
-    """Adds a report's loss, and describes whether the plateau was reached or
-    left.
+    """Records a reported loss and detects if the plateau was reached or left.
 
     Args:
       step: Step of the report.
@@ -119,7 +118,7 @@ class Plateaus:
     self._plateaus = [Plateau(*item) for item in entropies.items()]
 
   def restore(self, records: Iterable[Mapping[str, Any]]) -> None:
-    """Recomputes the plateaus' state from the losses that the run has reported.
+    """Restores the state of all plateaus from the losses in the metrics file.
 
     Args:
       records: Lines of `metrics.jsonl`, parsed as JSON.
@@ -134,7 +133,7 @@ class Plateaus:
           plateau.add(record['step'], loss)
 
   def add(self, step: int, metrics: dict[str, float], tokens: float) -> None:
-    """Adds unigram entropies to reported metrics and logs changes of plateaus.
+    """Adds unigram entropies to metrics, and logs plateaus reached or left.
 
     Args:
       step: Step of the report.

@@ -97,7 +97,7 @@ class Line:
       )
 
   def close(self) -> None:
-    """Removes this line from the screen and shows the line opened before it."""
+    """Removes this live line and displays the live line opened before it."""
     if self._task is None or not self.is_open:
       return
     _lines.remove(self._task)

@@ -153,9 +153,10 @@ class _File(io.FileIO):
     )
 
   def write(self, content: Any) -> int:
-    """Writes the content, or drops it after an error that is to be ignored.
+    """Writes the content, but discards it if an ignorable error occurs.
 
-    Such errors are a missing reader and, depending on the stream, a full disk.
+    Ignorable errors are a missing reader and, depending on the stream, a full
+    disk.
     """
     try:
       return super().write(content)  # type: ignore[return-value]

@@ -78,7 +78,7 @@ class Collective:
     return self.bytes * fraction * (2 if self.kind == ALL_REDUCE else 1)
 
   def seconds(self, accelerator: accelerators.Accelerator) -> float:
-    """Returns the minimum duration in seconds at the links' peak rates.
+    """Returns the collective's minimum duration in seconds, at peak link rates.
 
     Links within and between nodes are assumed to work in parallel.
     """

@@ -97,7 +97,7 @@ class Instruction:
 
   @property
   def traffic(self) -> float:
-    """Number of bytes of device memory traffic when the result is read once."""
+    """Bytes loaded from device memory to read the instruction's result once."""
     return sum(array.traffic for array in self.arrays)
 
   @property
@@ -121,7 +121,7 @@ class Instruction:
 
   @functools.cached_property
   def called(self) -> dict[str, tuple[str, ...]]:
-    """Map from attribute to the names of the computations that it refers to."""
+    """Names of the computations that each attribute refers to, by attribute."""
     called_computations = {}
     for match in _CALLED.finditer(self.attributes):
       remainder = self.attributes[match.end() :]

@@ -56,7 +56,7 @@ def write_figures(
 def collect_rows(
   claims: Sequence[Claim], scores: Mapping[str, ScoresBySeed], study: Study
 ) -> dict[str, ScoresBySeed]:
-  """Returns the scores that a figure shows in its rows, by row label."""
+  """Returns the scores for the rows of a figure, by row label."""
   titles = {condition.name: condition.title for condition in study.conditions}
   rows: dict[str, ScoresBySeed] = {}
   for name in compared_conditions(claims):

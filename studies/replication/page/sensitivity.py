@@ -9,7 +9,7 @@ _OTHER_MEASURE = {'transfer': 'retrieval', 'retrieval': 'transfer'}
 
 
 def find_by_first_seeds(finding: Finding, scores: Scores) -> Finding | None:
-  """Tests a finding's claim again with only the first seeds.
+  """Repeats the test of a claim without the seeds that were added later.
 
   Additional seeds were run after the results of the first seeds were known, so
   a page also reports the finding from the first seeds.
@@ -28,9 +28,7 @@ def find_by_first_seeds(finding: Finding, scores: Scores) -> Finding | None:
 
 
 def find_by_other_measure(finding: Finding, scores: Scores) -> Finding | None:
-  """Tests a finding's claim again with the other measure.
-
-  Retrieval replaces transfer, or vice versa.
+  """Tests a claim with retrieval scores instead of transfer, or vice versa.
 
   Returns:
     The finding, or None if the claim uses a different measure.

@@ -129,7 +129,7 @@ class _Column:
     self.tokens = self.unknown = 0
 
   def add(self, texts: tokenized_examples.Ragged) -> None:
-    """Appends the texts of a batch, and counts their (unknown) tokens."""
+    """Appends the texts of a batch, and counts all and unknown tokens."""
     self.ids.append(texts.with_eos(self._spec.eos_id, self.dtype))
     self.lengths.append(texts.lengths.astype(np.uint32))
     self.tokens += texts.tokens.size

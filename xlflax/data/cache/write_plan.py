@@ -113,7 +113,7 @@ class Job:
   def expected_shards(
     self, part: shard_plan.Part, tasks: text_tasks.Tasks
   ) -> int:
-    """Returns the known or estimated number of shards in a part of a task.
+    """Returns the number of shards in a part of a task, estimated if unknown.
 
     The result is at least one. If the number is unknown before the part has
     been read, it is estimated from the source's size.

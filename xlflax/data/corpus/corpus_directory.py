@@ -462,7 +462,7 @@ def read_parallel(
   span: line_reader.Span | None = None,
   on_bad_record: OnBadRecord | None = None,
 ) -> Iterator[Pair]:
-  """Yields the sentence pairs of a single file, in its order of columns.
+  """Yields a file's sentence pairs, with the texts in the file's column order.
 
   Args:
     path: Path of the file.

@@ -292,7 +292,7 @@ def follows_blank(path: pathlib.Path, start: int) -> bool:
 def absolute_line_numbers(
   path: pathlib.Path, span: Span | None
 ) -> Iterator[None]:
-  """Context manager that counts lines in errors from the start of the file.
+  """Context in which errors report line numbers from the start of the file.
 
   The reader of a range of bytes counts lines from the start of the range. The
   number of earlier lines is therefore added.

@@ -118,7 +118,7 @@ def mask_first_occurrences(keys: np.ndarray) -> np.ndarray:
 
 
 def band_keys(texts: Iterable[str], deduplication: Deduplication) -> np.ndarray:
-  """Returns hash keys of each text, which duplicates have in common.
+  """Returns each text's hash keys, by which duplicates are found.
 
   There is one key for each band of a text's MinHash signature. Equal texts have
   equal keys. For exact deduplication, there is one band.

@@ -213,7 +213,7 @@ class Record:
   def find(
     self, name: str, source: Fingerprint, *, allow_bad_records: bool = False
   ) -> Prepared | None:
-    """Returns a written file's statistics, or None if it must be rewritten.
+    """Returns a file's statistics, or None if the file must be written again.
 
     Args:
       name: Path of the file, relative to the output directory.

@@ -65,7 +65,7 @@ def permute_windows(
   block: int,
   window: int,
 ) -> np.ndarray:
-  """Maps indices to shuffled positions, so that nearby reads share blocks.
+  """Permutes indices so that consecutive reads access the same few blocks.
 
   The elements are divided into blocks of consecutive elements. The blocks are
   permuted and grouped into windows, and the elements of each window are

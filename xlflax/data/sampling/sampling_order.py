@@ -83,7 +83,7 @@ class RowSchedule:
     return self._schedule.slots(step)
 
   def swaps(self, tasks: np.ndarray, uses: np.ndarray) -> list[int]:
-    """Returns a bit mask for each sequence that marks the pairs to swap.
+    """Returns, for each sequence, a bit mask of the text pairs to swap.
 
     In a swapped pair, the source and the target are exchanged.
 

@@ -153,7 +153,7 @@ def original_error(error: tf.errors.OpError) -> Exception:
 
 
 def record_errors(rows: Iterable) -> Iterator:
-  """Yields rows, and records an XlflaxError that is raised meanwhile.
+  """Yields rows, and records an XlflaxError if reading a row raises one.
 
   TensorFlow replaces the exception by its own. `original_error` returns the
   recorded exception.

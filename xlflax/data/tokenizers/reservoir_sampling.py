@@ -160,7 +160,7 @@ class Origin:
     return cls(capacity, seed, tuple(map(dataclasses.astuple, files)))
 
   def find_differences(self, required: 'Origin') -> Iterator[str]:
-    """Yields the settings and files in which this origin differs from another.
+    """Yields settings and files of a text sample that differ from `required`.
 
     A larger capacity does not count as a difference.
     """
@@ -180,7 +180,7 @@ def write_reservoirs(
   reservoirs: Mapping[str, Reservoir],
   origin: Origin,
 ) -> None:
-  """Writes the lines that one of several jobs sampled, as a file of the sample.
+  """Writes one shard of a text sample: the lines that one of n jobs drew.
 
   Args:
     directory: Directory of the sample, which is the same for all shards.

@@ -38,7 +38,7 @@ class PieceType(enum.IntEnum):
 
 
 class ScoredPiece(NamedTuple):
-  """A token to append to a model.
+  """A token to append to a SentencePiece model.
 
   Attributes:
     text: Token, with word-boundary marks.

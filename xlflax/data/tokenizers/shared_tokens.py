@@ -38,7 +38,7 @@ def id_ranges(ids: np.ndarray) -> tuple[tuple[int, int], ...]:
 def assign_word_ids(
   pieces: Sequence[Sequence[str]], first: int, anchors: Anchors
 ) -> list[np.ndarray]:
-  """Assigns union ids to the tokens of each language's vocabulary.
+  """Assigns ids in the union vocabulary to each language's tokens.
 
   Args:
     pieces: Tokens of each language, without special symbols.

@@ -1,4 +1,4 @@
-"""Checks for inputs to metrics."""
+"""Checks of the inputs to metrics."""
 
 from collections.abc import Sized
 

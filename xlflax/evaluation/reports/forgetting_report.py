@@ -54,7 +54,7 @@ class StoredResult(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelResults:
-  """Results of a model before or after languages are added.
+  """Evaluation results of a model before or after languages are added to it.
 
   Attributes:
     name: Display name of the model.
@@ -76,7 +76,7 @@ _Draws = dict[tuple[result_store.Group, str, str], bootstrap.Drawn | None]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScoreChange:
-  """Change of a test score between the start model and a further trained model.
+  """Change of a test score when a start model is trained further.
 
   Attributes:
     task: Name of the evaluation task.

@@ -94,7 +94,7 @@ class Summary:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-  """Comparison of two models by a test-set score or a mean, in points.
+  """Comparison of two models by one test-set score or mean score, in points.
 
   Attributes:
     task: Task to which the test set belongs, or ALL for a mean over tasks.

@@ -415,7 +415,10 @@ class Ranking(sentence_task.SentenceTask):
 def group_queries(
   part: str, data: beir.RankedDocuments
 ) -> dict[str, list[str]]:
-  """Groups queries by language. A part other than `all` is a single group."""
+  """Groups queries by language.
+
+  The queries of a part other than `all` form a single group.
+  """
   queries_by_name: dict[str, list[str]] = {}
   for query, text in data.queries.items():
     name = text.language if part == beir.ALL else part

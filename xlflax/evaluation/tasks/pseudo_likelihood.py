@@ -38,7 +38,7 @@ _TEXT_COLUMNS = (
 
 
 class MaskUnit(enum.Enum):
-  """Tokens to mask while predicting a token: only it, or later subwords too."""
+  """Tokens that are masked while the model predicts one token."""
 
   TOKEN = 'token'  # The predicted token.
   # The predicted token and the following tokens of its word, where words are
@@ -47,7 +47,7 @@ class MaskUnit(enum.Enum):
 
 
 class ScoredSpan(enum.Enum):
-  """Tokens that score an answer choice: its own, or also those of the text."""
+  """Tokens whose likelihood determines the score of an answer choice."""
 
   CHOICE = 'choice'  # The tokens of the choice.
   ALL = 'all'  # The tokens of the text and the choice.

@@ -299,7 +299,7 @@ class _TensorParts:
     self._incomplete: dict[str, list[Any]] = {}
 
   def add(self, assignment: Assignment, value) -> list[Any] | None:
-    """Adds one part of a tensor, and returns all parts once all were added."""
+    """Stores one part of a tensor. After the last part, returns all parts."""
     index, count = assignment.part
     parts = self._incomplete.setdefault(assignment.tensor, [None] * count)
     parts[index] = value

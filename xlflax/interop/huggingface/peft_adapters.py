@@ -369,7 +369,7 @@ def import_adapter(
   name: str = 'default',
   step: int | None = None,
 ) -> adapter_config.LoRA:
-  """Writes a run that consists of a base model and a LoRA adapter of PEFT.
+  """Writes a run that combines a base model and a LoRA adapter in PEFT format.
 
   Adapters of different ranks and scales are converted to one rank and scale:
   smaller matrices are padded with zeros, and B is scaled.

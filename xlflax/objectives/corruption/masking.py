@@ -22,7 +22,7 @@ MaskRatio = validation.PositiveFraction | Callable[[jax.Array], jax.Array]
 
 
 class Action(enum.IntEnum):
-  """Change to a token that was selected for masking.
+  """Treatment of a token that was selected for masking.
 
   Attributes:
     KEEP: Keep the token unchanged.
@@ -246,7 +246,7 @@ class MaskingPolicy:
 
   @property
   def largest_ratio(self) -> float:
-    """Largest mask ratio, which determines the number of masked tokens."""
+    """Maximum mask ratio over all steps, which determines `num_slots`."""
     if self.max_mask_ratio is not None:
       return self.max_mask_ratio
     assert not callable(self.mask_ratio)  # Checked in `__post_init__`.

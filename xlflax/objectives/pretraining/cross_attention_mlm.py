@@ -115,7 +115,7 @@ class CrossAttentionMLM(MaskedLM):
     return objective_metrics.add_outputs(outputs)
 
   def memory(self, states: list[jax.Array]) -> list[jax.Array]:
-    """Returns the states [N, T, H] as constants for cross-attention.
+    """Returns states [N, T, H] for cross-attention, with gradients stopped.
 
     The paired texts attend to these hidden states.
     """

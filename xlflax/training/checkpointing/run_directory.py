@@ -410,9 +410,9 @@ def record_vocabulary(model_dir: pathlib.Path) -> None:
 def copy_origin(
   sources: Iterable[str | pathlib.Path], model_dir: pathlib.Path
 ) -> None:
-  """Copies the records about the published model on which a run is based.
+  """Copies a published model's records to a run that is initialized from it.
 
-  They identify the model and define its sentence embeddings.
+  The records identify the model and define its sentence embeddings.
 
   Args:
     sources: Model directories from which parameters are initialized. Each

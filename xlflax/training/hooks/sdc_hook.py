@@ -61,7 +61,7 @@ class SilentDataCorruptionHook(hook_base.Hook):
     )
 
   def wrap_train_step(self, run, train_step, active):
-    """See base class. Steps that are due are computed twice and compared."""
+    """See base class. Checked steps are computed twice and compared."""
     step = run.step + 1
     if not self.is_due(step):
       return train_step

@@ -251,7 +251,7 @@ def write_run(
   step: int,
   record: Mapping[str, Any],
 ) -> None:
-  """Writes a copy of a run that has other adapters as a new model directory.
+  """Copies a run to a new model directory and replaces its adapters.
 
   Args:
     run: Run from which everything except the parameters is taken.

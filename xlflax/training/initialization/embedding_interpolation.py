@@ -144,7 +144,7 @@ def subword_mixture(
   source_pieces: Sequence[str],
   matched: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Computes mixtures of source tokens for tokens without a match.
+  """Represents each unmatched target token as a mixture of source tokens.
 
   A mixture is the mean of the tokens into which the source vocabulary splits a
   token.

@@ -1,4 +1,4 @@
-"""Transfer of embeddings between vocabularies, with a report on the sources."""
+"""Transfer of embeddings between vocabularies, with counts by type of match."""
 
 import functools
 import json

@@ -154,7 +154,7 @@ def checkpoints_of(init: Inits | None) -> list[str]:
 
 
 def replaced_parameters(init: Inits | None, params) -> set[str]:
-  """Returns the names of parameters that other runs initialize completely.
+  """Returns the names of parameters whose values all come from other runs.
 
   `initialize_from_runs` does not use any initial values of these parameters.
   Adapters are not included, because they may be absent from the checkpoint.

@@ -32,5 +32,5 @@ class ClassifiedText(example_base.Example):
 
   @property
   def cluster(self) -> str:
-    """Group of dependent examples: a pair's premise, or a single text's id."""
+    """Key for grouping dependent examples: a pair's premise or a text's id."""
     return self.text if self.paired_text is not None else self.id

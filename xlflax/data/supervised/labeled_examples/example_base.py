@@ -125,7 +125,7 @@ class Example:
     languages: Sequence[str],
     where: str,
   ) -> Self:
-    """Creates an example from a row of a SeqIO task; inverts `to_columns`.
+    """Creates an example from a SeqIO row. This is the inverse of `to_columns`.
 
     Args:
       columns: Values of the row by column name. Text is `str` or `bytes`.

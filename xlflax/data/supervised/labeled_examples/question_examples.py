@@ -62,7 +62,7 @@ class Question(example_base.Example):
 
   @property
   def cluster(self) -> str:
-    """Group of dependent questions: the article's title, else the context."""
+    """Key for grouping dependent questions: the article title or context."""
     return self.title or self.context
 
   @property

@@ -49,7 +49,7 @@ class XtremeTask:
 
   @property
   def example(self) -> type[labeled_examples.Example]:
-    """Class of the task's examples."""
+    """Subclass of `Example` that represents the examples of the task."""
     return file_formats.find_reader(self.format).example
 
   @property

@@ -169,7 +169,7 @@ class Options:
     table: Mapping[str, tuple[str, Any]],
     defaults: Mapping[str, Any] | None = None,
   ) -> dict[str, Any]:
-    """Reads the options in a table and returns them as configuration fields.
+    """Reads several options and returns them as configuration fields.
 
     Args:
       table: Mapping from each option to its configuration field and default
