@@ -85,7 +85,7 @@ def run_program(
 
 
 def compute_rates(small: dict, large: dict) -> dict:
-  """Computes a program's rates from its runs on a small and a large text.
+  """Computes a program's throughput from its runs on a small and a large text.
 
   `tokens_per_core_second` is None if the difference in CPU seconds is smaller
   than variations in the startup time.

@@ -109,7 +109,7 @@ def record_time(timings: dict, name: str):
 
 
 def copy_to_host(state) -> None:
-  """Copies every array in a state to the host, as every checkpoint must."""
+  """Copies every array in a state to the host, as checkpoints require."""
   for leaf in jax.tree.leaves(state):
     np.array(leaf, copy=True)
 

@@ -1,4 +1,4 @@
-"""Compares xlflax with JAX baselines, compiled for devices not available here.
+"""Compares xlflax with JAX baselines, compiled without the target devices.
 
   python -m benchmarks.compiled_baselines --t5x DIR
   python -m benchmarks.compiled_baselines --steps plain_flax --devices gpu:H200:1

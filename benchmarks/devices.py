@@ -259,7 +259,7 @@ def measure_ring(size: int, repeats: int) -> list[dict[str, Any]]:
 def link_times(
   seconds: Sequence[float], hosts: Sequence[str]
 ) -> list[dict[str, Any]]:
-  """Returns the time of each link in a ring, given the processes' times."""
+  """Computes the time of each link in a ring from the processes' times."""
   count = len(seconds)
   return [
     {

@@ -49,9 +49,9 @@ def encode_texts(vocabulary, texts: dict[str, list[str]]) -> int:
 
 
 def run_benchmark(*, lines: int, merges: int) -> dict:
-  """Measures vocabulary training and encoding for each type of anchors.
+  """Measures vocabulary training and encoding for each way of sharing tokens.
 
-  The type of anchors determines which tokens the two languages share.
+  The variants of `Anchors` differ in the tokens that the two languages share.
 
   Args:
     lines: Number of lines in each language.

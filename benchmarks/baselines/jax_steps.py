@@ -1,4 +1,4 @@
-"""Training steps of JAX baselines, compiled for devices not available here.
+"""Training steps of JAX baselines, compiled for devices that are not attached.
 
 The baselines are T5X's encoder-decoder, imported from a checkout, and an
 encoder that uses Flax layers as in the Flax documentation. Like xlflax, both

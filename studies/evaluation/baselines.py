@@ -126,7 +126,7 @@ def chain_heads(size: int, direction: str) -> tuple[int, ...]:
 
 
 def chain_tree(example, lexicon: Lexicon, direction: str) -> Tree:
-  """Returns a chain as a dependency tree, with relations from a lexicon."""
+  """Returns a chain-shaped dependency tree, with relations from a lexicon."""
   heads = chain_heads(len(example.words), direction)
   relations = tuple(
     'root' if head == 0 else lexicon.label(word)
@@ -243,10 +243,10 @@ def diagonal_links(source_size: int, target_size: int) -> set[tuple[int, int]]:
 def nearest_translations(
   train: list[tuple[str, str]], sources: list[str]
 ) -> list[str]:
-  """Translates each sentence like the most similar training sentence.
+  """Returns for each sentence the translation of the most similar sentence.
 
-  The nearest sentence is the one whose set of words has the highest Jaccard
-  similarity.
+  The most similar sentence is the training sentence whose set of words has the
+  highest Jaccard similarity.
 
   Args:
     train: Training pairs of a source sentence and its translation.

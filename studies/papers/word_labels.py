@@ -72,10 +72,10 @@ def transfer_labels(
 def convert(
   lines: Iterable[str], segment: Callable[[str], Iterable[str]]
 ) -> Iterable[str]:
-  """Yields the lines of the file of words.
+  """Yields lines with one labeled word each, from lines of labeled characters.
 
   Args:
-    lines: Lines of the file of characters.
+    lines: Lines with one character and its label each.
     segment: Function that segments a sentence into words.
   """
   stripped = (line.strip() for line in lines)

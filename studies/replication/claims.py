@@ -16,7 +16,7 @@ FEWEST_SEEDS = 3  # A claim with fewer seeds counts as not run.
 
 
 class Order(enum.Enum):
-  """Order of the scores of two training configurations that a paper claims."""
+  """Order that a paper claims for the scores of two training configurations."""
 
   BELOW = 'below'  # The first condition scores lower.
   SAME = 'same'  # The conditions differ by less than a margin.

@@ -63,7 +63,7 @@ def compare_crossed(first: np.ndarray, second: np.ndarray) -> Significance:
 
 
 def squared_errors(first: np.ndarray, second: np.ndarray) -> SquaredErrors:
-  """Computes the squared error of the mean difference, split by its causes.
+  """Splits the squared error of a mean difference into seed and language parts.
 
   Args:
     first: Scores of the first condition, of shape [seeds, languages].

@@ -88,7 +88,7 @@ class ResultStore:
     return result if result.settings == settings else None
 
   def add_missing(self, results: Iterable[Result]) -> None:
-    """Writes the results of those runs whose result has not been stored."""
+    """Writes each result whose run does not yet have a stored result."""
     for result in results:
       if not self._path(result.condition, result.seed).exists():
         self.write(result)
@@ -125,7 +125,7 @@ def read_results(path: pathlib.Path) -> list[Result]:
 
 
 def round_floats(value: Any) -> Any:
-  """Rounds floats to five decimals, including those in dictionaries."""
+  """Rounds floats to five decimals, also floats in nested dictionaries."""
   if isinstance(value, float):
     return round(value, _DECIMALS)
   if isinstance(value, dict):

@@ -34,7 +34,7 @@ _NUM_ALIGNED_PAIRS = 100  # Sentence pairs with gold word alignments.
 
 
 class TextVariant(enum.Enum):
-  """Variant of the second language's text and of the translation pairs."""
+  """Variant of an experiment's training text and translation pairs."""
 
   SAME_DOMAIN = 'same_domain'
   # Nine tenths of the text are about the other topic.
@@ -73,7 +73,7 @@ class SyntheticSpec:
     return StudyData(work, text, self)
 
   def restrict_to(self, chain: Any) -> 'SyntheticSpec':
-    """Returns the specification itself, because runs depend on all fields."""
+    """Returns the complete specification, on which every run depends."""
     del chain  # Every run depends on all synthetic data.
     return self
 
@@ -134,7 +134,7 @@ class StudyData:
     (self.folder / 'done').touch()
 
   def with_same_domain(self) -> 'StudyData':
-    """Returns the data with text in one domain, for training vocabularies."""
+    """Returns the data with the text SAME_DOMAIN, to train vocabularies."""
     return dataclasses.replace(self, text=TextVariant.SAME_DOMAIN)
 
   def prepare_vocabulary(self, anchors: Anchors | None) -> pathlib.Path:

@@ -81,9 +81,11 @@ def monolingual_sentences(
 def parallel_sentences(
   options: SyntheticOptions, code: str
 ) -> Iterator[tuple[str, list[Sentence]]]:
-  """Yields each split's name and parallel sentences with the pivot language.
+  """Yields each split's name and the meanings of its translation pairs.
 
-  The test and validation sentences are the same for all languages.
+  Each pair consists of a sentence in the language and its translation in the
+  pivot language. The test and validation sentences are the same for all
+  languages.
   """
 
   def make_sampler(split: str) -> Sampler:

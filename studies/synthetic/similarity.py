@@ -20,7 +20,7 @@ MAX_RATING = 5.0
 
 @dataclasses.dataclass(frozen=True)
 class RatedPair:
-  """Two sentences, and the number of slots with the same content.
+  """Two sentences, and the number of slots (such as the verb) that are equal.
 
   The slots of a sentence are its subjects, verb, object and place.
   """
@@ -59,13 +59,16 @@ class Choice:
 
 
 def draw_rated_pair(sampler: Sampler) -> RatedPair:
-  """Draws two sentences with 0 to 4 equal slots, with equal probabilities."""
+  """Draws two sentences in which some slots (such as the verb) are equal.
+
+  The number of equal slots is 0 to 4, with equal probabilities.
+  """
   clause = _draw_full_clause(sampler, sampler.draw_topic())
   return _change_slots(sampler, clause, sampler.rng.integer(len(SLOTS) + 1))
 
 
 def draw_translation_pair(sampler: Sampler) -> RatedPair:
-  """Draws a pair whose sentences are equal or share two slots."""
+  """Draws two sentences with all or two slots (such as the verb) in common."""
   clause = _draw_full_clause(sampler, sampler.draw_topic())
   num_shared_slots = len(SLOTS) if sampler.rng.bernoulli(0.5) else 2
   return _change_slots(sampler, clause, num_shared_slots)

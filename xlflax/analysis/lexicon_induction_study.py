@@ -48,7 +48,7 @@ Sides = tuple[lexicon_induction.WordVectors, lexicon_induction.WordVectors]
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LexiconInductionStudy(study_base.SeriesStudy):
-  """Lexicon induction with compared models' vectors, for each dictionary.
+  """Lexicon induction for each dictionary with the vectors of several models.
 
   Attributes:
     train: Dictionary file by language pair, such as 'en-fr', from which maps

@@ -31,7 +31,7 @@ _EXPLANATION = (
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True)
 class Head:
-  """A fine-tuned model, and a map into the hidden-state space of its head.
+  """Fine-tuned model, and a map from another model's hidden states to its own.
 
   Attributes:
     model: Reference to the source model, in the format of `ModelRef.parse`.

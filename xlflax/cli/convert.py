@@ -494,7 +494,7 @@ def merge_adapters(options: MergeAdaptersOptions) -> None:
 
 
 def replace_adapter(options: ReplaceAdapterOptions) -> None:
-  """Writes a run with an adapter of another run."""
+  """Writes a copy of a run in which one adapter comes from another run."""
   from xlflax.training.initialization import adapter_merging
 
   adapter_merging.replace_adapter(

@@ -16,7 +16,7 @@ def join(
   configurations: Iterable[gin_config.Configuration],
   shared_settings: Sequence[str] = (),
 ) -> None:
-  """Joins a distributed job and checks that its configurations are equal.
+  """Joins a distributed job and compares the configurations of its processes.
 
   Args:
     options: Options for joining the job's processes.

@@ -21,7 +21,10 @@ from xlflax.utils import errors
 
 
 def parse_integer(type_: Any, tokens: Sequence[cyclopts.Token]) -> int:
-  """Parses '10000' and '1e4'; cyclopts would round '1.5' to 2."""
+  """Parses an integer such as '10000' or '1e4', and rejects '1.5'.
+
+  Without this converter, cyclopts would round '1.5' to 2.
+  """
   text = tokens[0].value
   try:
     return int(text)

@@ -108,7 +108,7 @@ class LinkedCorpus:
     return directory
 
   def shell_commands(self) -> Iterator[str]:
-    """Yields shell commands that create the corpus directory of links."""
+    """Yields shell commands that create a directory of links to text files."""
     root = pathlib.PurePath(self.directory)
     folders = sorted({str((root / name).parent) for name in self.links})
     if folders:

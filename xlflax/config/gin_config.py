@@ -151,9 +151,9 @@ class Configuration:
   def expect_build(
     self, target: Callable, fields: Collection[str] = ()
   ) -> None:
-    """Declares a later call of `build`.
+    """Declares that `build` will be called later with this target.
 
-    `check_bindings` counts its bindings as used.
+    `check_bindings` counts the bindings of the target as used.
 
     Args:
       target: The class or function to call.

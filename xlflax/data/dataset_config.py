@@ -144,7 +144,7 @@ class PairOptions:
 @class_registry.register('replay_options')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReplayOptions:
-  """Sampling of old languages in a dataset that adds languages to a model.
+  """Options for sampling old languages when new languages are added to a model.
 
   The tasks of a mixture are divided into two groups: tasks with text in a new
   language, which includes pairs of a new and an old language, and all other

@@ -414,7 +414,7 @@ class EvalTask(validation.ValidatedFields):
 
 
 def describe_training_split(split: str) -> str:
-  """Returns the name of data that is evaluated during training.
+  """Returns the display name of a split that is evaluated during training.
 
   The name is 'development set', unless the split is declared as a test or
   training split, such as 'test split'.

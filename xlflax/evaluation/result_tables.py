@@ -664,7 +664,7 @@ def label_intervals(metric: str, intervals: Mapping[str, Interval]) -> str:
 def label_development(
   results: Iterable[eval_task.EvalResult], split: str
 ) -> str:
-  """Returns the title suffix of results of evaluations during training.
+  """Returns the title suffix for results that were computed during training.
 
   The suffix is ', development set', or ', evaluated during training' if the
   split is declared as a test or training split. It is empty for other results.

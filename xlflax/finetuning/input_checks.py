@@ -17,7 +17,7 @@ from xlflax.training import run_header, training_setup
 def check_inputs(
   trainers: Sequence[Any], test_tasks: Sequence[eval_task.EvalTask]
 ) -> None:
-  """Reads and checks the labeled examples of trials and their test tasks.
+  """Reads and checks the labeled examples for all trials and test tasks.
 
   Examples that several trials have in common are read only once. A warning is
   logged for each language that the vocabulary does not contain, and a warning

@@ -178,7 +178,7 @@ def attention_keep_mask(
 
 
 def row_bits(key_words: jax.Array, index: jax.Array) -> jax.Array:
-  """Returns an odd random number per row of attention weights, for dropout.
+  """Returns a random odd integer per row of attention weights, for dropout.
 
   Args:
     key_words: Key of the hash, uint32 of shape [2].
@@ -192,7 +192,7 @@ def row_bits(key_words: jax.Array, index: jax.Array) -> jax.Array:
 
 
 def column_bits(key_words: jax.Array, size: int) -> jax.Array:
-  """Returns an odd random number per column of attention weights, for dropout.
+  """Returns a random odd integer per column of attention weights, for dropout.
 
   Unlike in `row_bits`, the words of the key are used in reverse order.
 

@@ -111,7 +111,7 @@ def target_of(
 def topology_devices(
   machine: machine_topology.DeviceTopology,
 ) -> tuple[Any, ...]:
-  """Returns abstract devices of a machine, for which programs are compiled."""
+  """Returns abstract devices of a machine, as targets for compilation."""
   os.environ.setdefault('TPU_SKIP_MDS_QUERY', '1')
   os.environ.setdefault('ALLOW_MULTIPLE_LIBTPU_LOAD', '1')
   jax.config.update('jax_platforms', 'cpu')

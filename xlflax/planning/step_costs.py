@@ -240,7 +240,7 @@ class _Counter:
     return float(np.cumsum(changes).max())
 
   def new_argument(self, size: float) -> _Value:
-    """Returns an array for an argument of the step.
+    """Returns an array that represents an argument of the training step.
 
     `peak_bytes` does not count arguments, which stay in memory for the entire
     step.

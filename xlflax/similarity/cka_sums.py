@@ -136,7 +136,7 @@ class _ProductSums:
     self._xx_yy = np.zeros((depth, right_depth))  # |x|^2 |y|^2
 
   def add(self, left: _Batch, right: _Batch) -> None:
-    """Adds the products of both models' hidden states to the sums."""
+    """Adds a batch of hidden states of both models to the sums of products."""
     pending = None
     for i, x, y in self._pairs(left.values, right.values):
       current = i, block_matmul.transposed_matmul(x, y)
@@ -153,7 +153,7 @@ class _ProductSums:
       self._xx_yy += left.norms @ right.norms.T
 
   def hsic(self, n: int) -> np.ndarray:
-    """Returns the HSIC of shape [L, M], or [L] for the diagonal."""
+    """Returns the HSIC of all layer pairs [L, M], or of equal layers [L]."""
     right_size = self._models[1].total.shape[1]
     result = np.array(
       [

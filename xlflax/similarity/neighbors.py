@@ -35,7 +35,7 @@ def find_nearest(
   penalties: np.ndarray | None = None,
   blocks: Blocks = BLOCKS,
 ) -> Neighbors:
-  """Finds the k keys with the greatest inner product minus the key's penalty.
+  """Finds each query's k nearest keys by inner product minus a penalty per key.
 
   Ties are resolved in favor of the lowest index, so a model that maps all
   inputs to the same vector gets no credit.

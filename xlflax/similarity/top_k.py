@@ -120,7 +120,7 @@ def iterate_stripes(block: np.ndarray) -> Iterator[slice]:
 
 
 def iterate_hits(block: np.ndarray, mask: np.ndarray) -> Iterator[Hits]:
-  """Yields the entries of a block selected by a mask.
+  """Yields those entries of a block that a mask selects.
 
   All entries are yielded at once, or in stripes of rows if there are many.
 

@@ -148,7 +148,7 @@ def plan_suite(
   search_paths: Sequence[str] = (),
   only: Collection[tuple[str, str]] | None = None,
 ) -> suite_plan.SuitePlan:
-  """Plans the call of `evaluate_suite` with the same arguments.
+  """Plans the evaluation that `evaluate_suite` runs with the same arguments.
 
   All files are read, but nothing is trained, evaluated or written.
 

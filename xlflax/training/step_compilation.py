@@ -74,7 +74,7 @@ class StepCompiler:
     return active in self._steps
 
   def step_of(self, active: tuple[int, ...]):
-    """Returns the compiled step function that trains some of the objectives.
+    """Returns the compiled step function that trains the active objectives.
 
     Args:
       active: Indices of those objectives in the mixture that the step trains.

@@ -185,12 +185,12 @@ class Setup:
     return next(s for s in self.settings.datasets if s.name == name)
 
   def datasets_of(self, active: tuple[int, ...]) -> list[str]:
-    """Returns the names of the datasets that some of the objectives read."""
+    """Returns the names of the datasets that the active objectives read."""
     entries = self.settings.objectives.entries
     return sorted({entries[i].dataset for i in active})
 
   def abstract_batches(self, active: tuple[int, ...]):
-    """Returns abstract batches, with shardings, for some of the objectives.
+    """Returns abstract batches, with shardings, for the active objectives.
 
     Args:
       active: Indices of those objectives in the mixture that the step trains.

@@ -77,7 +77,7 @@ class Line:
 
   @property
   def is_open(self) -> bool:
-    """True if the line is open on a terminal, even if a newer line hides it."""
+    """True if this line is shown on a terminal or hidden by a newer line."""
     return _bars is not None and self._task in _lines
 
   def show(

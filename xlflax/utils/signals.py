@@ -165,7 +165,7 @@ def _raise_stopped(number: int, frame: FrameType | None) -> None:
 
 
 def raise_again(error: Stopped) -> None:
-  """Sends a signal to this process again, after Python ignored its exception.
+  """Sends a signal again after Python ignored the exception of the signal.
 
   Args:
     error: Exception of the signal, which was raised in code whose exceptions

@@ -55,7 +55,7 @@ class Array:
 
   @property
   def row_bytes(self) -> float:
-    """Number of bytes along the contiguous dimension."""
+    """Size in bytes of a row of the array along its contiguous dimension."""
     if not self.shape:
       return 0
     dimension = self.layout[0] if self.layout else -1

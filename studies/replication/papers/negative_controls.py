@@ -13,7 +13,7 @@ from xlflax.objectives.pretraining import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ZeroQueue(sentence_alignment.SentenceAlignment):
-  """Momentum contrast without negatives: its queue contains only zeros."""
+  """Momentum contrast with a queue of zeros, and hence without negatives."""
 
   def start_step(self, params, state):
     """Updates the momentum encoder and sets the queue of negatives to zero."""
@@ -30,8 +30,8 @@ class FlowingMemory(cross_attention_mlm.CrossAttentionMLM):
   """CA-MLM without VECO's stop-gradient (section 2.2)."""
 
   def memory(self, states):
-    """Returns the hidden states to which the other sentence attends.
+    """Returns the hidden states that the pair's other sentence attends to.
 
-    Gradients flow through them.
+    Gradients flow through the hidden states.
     """
     return states

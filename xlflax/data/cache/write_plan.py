@@ -157,7 +157,7 @@ class Job:
     ]
 
   def end_part(self, part: shard_plan.Part, num_shards: int) -> None:
-    """Records a part's number of shards, once the part was read to its end."""
+    """Records the number of shards of a fully read part of a task."""
     cache_format.write_json(
       self._end_file(part),
       {'format': cache_format.FORMAT, 'shards': num_shards},

@@ -78,7 +78,7 @@ def limit_rates(rates: np.ndarray, max_rate: float | None) -> np.ndarray:
 def replay_rates(
   rates: np.ndarray, is_new: np.ndarray, fraction: float
 ) -> np.ndarray:
-  """Scales sampling rates so that the rates of old tasks sum to `fraction`.
+  """Scales sampling rates to a given total rate of tasks without new languages.
 
   Old tasks are tasks without text in a new language.
 

@@ -29,7 +29,7 @@ def decode_encoded(
 
 
 def count_changed(texts: Sequence[str], decoded: Sequence[str]) -> int:
-  """Counts the texts that encoding and decoding changes.
+  """Counts the texts that differ after encoding and decoding.
 
   Changes of white space are ignored.
 

@@ -17,7 +17,7 @@ _NUM_BYTES = 256
 
 
 class Recorder:
-  """Iterable that yields training sentences, hashes them and records an error.
+  """Iterable of training sentences that updates a hash and stores exceptions.
 
   Attributes:
     error: Exception raised while reading the sentences, or None.

@@ -58,7 +58,7 @@ class MultilingualText(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Quota:
-  """Numbers of sentences that are available and to be drawn in a language.
+  """Numbers of available sentences and of sentences to draw for a language.
 
   Attributes:
     available: Number of sentences available for the language.

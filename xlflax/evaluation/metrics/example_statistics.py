@@ -67,7 +67,7 @@ class Aggregate(enum.Enum):
 
   @property
   def of_all(self) -> Callable[[Any, Any], float] | None:
-    """Function that scores all examples, or None if their sums suffice."""
+    """Function that scores all examples, or None if statistics are summed."""
     return _OF_ALL.get(self)
 
 

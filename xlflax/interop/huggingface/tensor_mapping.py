@@ -64,7 +64,7 @@ class Plan:
   def tensor_assignments(
     self,
   ) -> Iterator[tuple[tensor_files.Tensor, Assignment]]:
-    """Yields one (tensor, assignment) pair for each assignment to a parameter.
+    """Yields each tensor with each of its assignments to parameters, as pairs.
 
     A tensor that is assigned to several parameters occurs several times.
     """

@@ -183,7 +183,7 @@ class Biaffine(nn.Module):
 
 
 def mask_non_words(scores: jax.Array, is_word: jax.Array) -> jax.Array:
-  """Masks invalid arcs: the head is not a word, or is the dependent.
+  """Masks the scores of arcs whose head is not a word or equals the dependent.
 
   Args:
     scores: Scores of arcs, of shape [B, W, W].

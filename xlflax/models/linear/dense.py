@@ -28,7 +28,7 @@ def constrain_sharding(states: jax.Array, *axes: str | None) -> jax.Array:
 def constrain_like_weights(
   states: jax.Array, width: tuple[str, ...], *axes: str
 ) -> jax.Array:
-  """Constrains an array's sharding such that its width is sharded like weights.
+  """Constrains an array to have its width sharded over the weights' mesh axes.
 
   Mesh axes that shard the width do not shard the batch, in contrast to the
   sharding of activations.
@@ -186,7 +186,7 @@ _gather_table.defvjp(_gather_table_forward, _gather_table_backward)
 def order_gradients(
   states: jax.Array, weights: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns its arguments unchanged, and orders their backward passes.
+  """Returns its arguments, and orders the computation of their gradients.
 
   The backward pass of `states` starts only after the devices have summed the
   gradient of `weights`. XLA:GPU would otherwise schedule a sum that is used

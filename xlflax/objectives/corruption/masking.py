@@ -154,7 +154,7 @@ def _uniform(rng: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 def random_order(
   rng: jax.Array, first: jax.Array, words: jax.Array | None = None
 ) -> jax.Array:
-  """Shuffles the positions of each sequence but puts those in `first` first.
+  """Returns each sequence's positions in random order, marked positions first.
 
   The function sorts one uint32 per position, which consists of a bit for
   membership in `first`, random bits, and the position in the lowest bits.

@@ -68,7 +68,7 @@ class Reranking(sequence_regression.SequenceRegression):
   name: str = 'sequence_classification'
 
   def check_dataset(self, dataset) -> None:
-    """Checks that the dataset provides complete groups."""
+    """Checks that the dataset and the objective have the same `group_size`."""
     super().check_dataset(dataset)
     if dataset.group_size != self.group_size:
       raise errors.ConfigError(

@@ -170,7 +170,7 @@ class Checkpoints:
     return max(checkpoint_reader.finished_steps(self._model_dir), default=None)
 
   def describe_last(self) -> str:
-    """Describes the newest finished checkpoint and its path in a sentence."""
+    """Returns a sentence with the path of the newest finished checkpoint."""
     if self.last_step is None:
       return f'No checkpoint exists in {self.directory}.'
     return f'The last checkpoint is {self.directory / str(self.last_step)}.'

@@ -1,4 +1,4 @@
-"""Compute rates and memory use of this machine's devices."""
+"""Peak and measured FLOP/s, and memory use, of this machine's devices."""
 
 import time
 

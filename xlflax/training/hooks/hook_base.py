@@ -53,7 +53,7 @@ class Hook(validation.ValidatedFields):
   def running(
     self, run: 'training_run.TrainingRun'
   ) -> contextlib.AbstractContextManager[Any]:
-    """Returns a context that spans the run from the restore to the last save.
+    """Returns a context manager, active from the restore to the last save.
 
     Args:
       run: Run whose state is not restored yet.
@@ -70,7 +70,7 @@ class Hook(validation.ValidatedFields):
     train_step: Callable[..., Any],
     active: tuple[int, ...],
   ) -> Callable[..., Any]:
-    """Returns the function that computes the next step.
+    """Returns the function that computes the next training step.
 
     Args:
       run: The run, whose state does not yet include the step.

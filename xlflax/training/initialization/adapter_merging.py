@@ -101,7 +101,7 @@ def replace_adapter(
   step: int | None = None,
   source_step: int | None = None,
 ) -> None:
-  """Writes a copy of a run with one adapter replaced by that of another run.
+  """Writes a copy of a run in which one adapter comes from another run.
 
   Args:
     model_dir: Model directory of the run whose adapter is replaced.

@@ -29,7 +29,7 @@ class Layers(enum.Enum):
 
 
 class CrossAttention(enum.Enum):
-  """Initialization of the encoder-to-decoder attention."""
+  """Initialization of the decoder's cross-attention."""
 
   PLUG_IN = 'plug_in'  # VECO's cross-attention.
   # Random, for an encoder without cross-attention such as XLM-R.
@@ -52,14 +52,14 @@ class InitDecoderFromEncoder:
     layers: Encoder layers from which a decoder with fewer layers is
       initialized. If None, `EncoderDecoderConfig.tied_layers` for a tied
       decoder, else the last layers.
-    cross_attention: Initialization of the encoder-to-decoder attention.
+    cross_attention: Initialization of the decoder's cross-attention.
   """
 
   layers: Layers | None = None
   cross_attention: CrossAttention = CrossAttention.PLUG_IN
 
   def resolve(self, model) -> 'InitDecoderFromEncoder':
-    """Returns these options with `layers` set as a tied decoder requires.
+    """Returns the options, with the `layers` that a tied decoder requires.
 
     `layers` must select the encoder layers that the decoder shares.
 

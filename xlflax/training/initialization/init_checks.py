@@ -36,7 +36,7 @@ def check_renames(init: Any) -> None:
 
 
 def check_fit(init: Any, sources, saved, checkpoint, model) -> None:
-  """Checks that the model uses all parameters and positions of the checkpoint.
+  """Checks that a model uses a checkpoint's parameters and position offset.
 
   Raises:
     CheckpointError: If a parameter of the checkpoint is unused, or if its

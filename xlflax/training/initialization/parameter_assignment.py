@@ -45,7 +45,7 @@ class Source(NamedTuple):
     return self.rows is None and not self.stacked
 
   def shape(self, saved: Shapes) -> tuple[int, ...]:
-    """Returns the shape of the resulting parameter.
+    """Returns the shape of the parameter computed from the checkpoint's arrays.
 
     Args:
       saved: Shapes of the arrays in the checkpoint by name.

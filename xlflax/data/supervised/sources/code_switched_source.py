@@ -152,9 +152,10 @@ def find_translation(
 def switch_halves(
   original: labeled_examples.Example, translation: labeled_examples.Example
 ) -> tuple[labeled_examples.Example, labeled_examples.Example]:
-  """Returns the two code-switched pairs (a_t, b_en) and (a_en, b_t).
+  """Combines each text of a pair with the translation of its other text.
 
-  The original is the pair (a_en, b_en), and the translation is (a_t, b_t).
+  The original is the pair (a_en, b_en), and the translation is (a_t, b_t). The
+  results are (a_t, b_en) and (a_en, b_t).
 
   Raises:
     ConfigError: If the examples are not text pairs.

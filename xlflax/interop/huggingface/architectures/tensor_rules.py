@@ -231,9 +231,9 @@ def assign_tensors(
 def unused_layer_parameters(
   rules: Iterable[Rule], shapes: dict[str, tuple[int, ...]]
 ) -> list[str]:
-  """Returns per-layer parameters that no tensor fills and the model ignores.
+  """Returns per-layer parameters that the model ignores and no tensor fills.
 
-  They belong to the layers before `Rule.first_layer`.
+  These parameters belong to the layers before `Rule.first_layer`.
   """
   unused = []
   for rule in rules:
