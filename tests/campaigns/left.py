@@ -16,16 +16,27 @@ _VOLATILE_FIELDS = {'run', 'digest', 'seconds', 'speed'}
 _NAME_ONLY = ('.html', '.png')  # these files show times
 
 
-def read_outputs(directory: pathlib.Path) -> dict[str, Any]:
+def read_outputs(
+  directory: pathlib.Path, *, older_checkpoints: bool = True
+) -> dict[str, Any]:
   """Returns a mapping from path to content of every file below a directory.
 
   For checkpoints, the arrays of the newest one are compared. For its files and
   for older checkpoints, only the names are compared, because the data files of
   Orbax have random names.
+
+  Args:
+    directory: Directory with the output of a command.
+    older_checkpoints: Whether to include all checkpoints. If False, the result
+      contains only the arrays of the newest one. A run that was stopped by a
+      signal has a checkpoint of the step at which it stopped, which can replace
+      a periodic one.
   """
   contents: dict[str, Any] = {}
   for path in sorted(directory.rglob('*')):
     name = path.relative_to(directory).as_posix()
+    if 'checkpoints' in path.parts and not older_checkpoints:
+      continue
     if path.is_dir():
       contents[name] = None
     elif path.parent.name == 'd' and 'checkpoints' in path.parts:
@@ -48,7 +59,7 @@ def describe_difference(
 ) -> str:
   """Returns a description of the differences, or '' if there are none."""
   for label, names in (
-    ('left read_outputs', actual.keys() - expected.keys()),
+    ('additional', actual.keys() - expected.keys()),
     ('missing', expected.keys() - actual.keys()),
     (
       'other content',

@@ -14,6 +14,7 @@ import pathlib
 import random
 import shutil
 import signal
+from typing import Any
 
 from tests.campaigns import counts, killed_commands, kills, left
 from tests.end_to_end import conftest as end_to_end
@@ -215,7 +216,7 @@ class Command:
       status, self.duration = self.call()
       if status:
         raise RuntimeError(self.output())
-    self._expected = left.read_outputs(self.directory)
+    self._expected = self._read_outputs()
 
   def reset(self) -> None:
     """Clears the output directory and copies the start directory."""
@@ -262,6 +263,7 @@ class Command:
     )
     if status and not was_finished:
       return f'status {status}: {self.output()}'
-    return left.describe_difference(
-      left.read_outputs(self.directory), self._expected
-    )
+    return left.describe_difference(self._read_outputs(), self._expected)
+
+  def _read_outputs(self) -> dict[str, Any]:
+    return left.read_outputs(self.directory, older_checkpoints=False)

@@ -80,6 +80,30 @@ def _report(run, step, **fields):
   run.hooks[1].report(run, sums)
 
 
+def _resume(run):
+  """Replaces the hook, as if another process continued the run."""
+  hook = metrics_logging.MetricsHook(
+    run.hooks[0], step_time_logging.StepTimeHook(run.clock)
+  )
+  hook.after_rewind(run, run.step)
+  run.hooks[1] = hook
+
+
+def test_a_resumed_run_records_its_environment_only_if_it_has_changed(
+  run, tmp_path, monkeypatch
+):
+  _report(run, 5)
+  for step in (10, 15):
+    _resume(run)
+    _report(run, step)
+  monkeypatch.setenv('OMP_NUM_THREADS', '7')
+  _resume(run)
+  _report(run, 20)
+  environments = [record.get('environment') for record in _lines(tmp_path)]
+  assert environments[1:3] == [None, None]
+  assert environments[3] == environments[0] | {'OMP_NUM_THREADS': '7'}
+
+
 def test_a_report(run, tmp_path):
   metrics = {'mlm/loss': (np.array(6.0), np.array(4.0))}
   _report(run, 5, skipped=1, spikes=2, metrics=metrics)

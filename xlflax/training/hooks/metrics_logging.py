@@ -40,7 +40,7 @@ class MetricsHook(hook_base.Hook):
           run.trainer.objectives, run.loaders, run.setup.spec
         )
       )
-    self._read_plateaus(run)
+    self._read_metrics(run)
 
   def after_step(self, run, step, output):
     """See base class."""
@@ -52,7 +52,7 @@ class MetricsHook(hook_base.Hook):
 
   def after_rewind(self, run, from_step):
     """See base class."""
-    self._read_plateaus(run)
+    self._read_metrics(run)
 
   def after_training(self, run):
     """See base class."""
@@ -82,10 +82,20 @@ class MetricsHook(hook_base.Hook):
     run.results['loss'] = run_metrics.json_number(sums.loss)
     self._environment = {}
 
-  def _read_plateaus(self, run) -> None:
-    """Restores the plateau detection's state from earlier steps' metrics."""
+  def _read_metrics(self, run) -> None:
+    """Restores the state of this hook from the metrics of earlier steps.
+
+    The environment is written again only if it has changed, so that the metrics
+    of a resumed run are equal to those of an uninterrupted run.
+    """
     if distributed_job.is_lead():
-      self._plateaus.restore(metrics_file.read_metrics(run.model_dir))
+      records = metrics_file.read_metrics(run.model_dir)
+      self._plateaus.restore(records)
+      recorded = [r['environment'] for r in records if 'environment' in r]
+      environment = _describe_environment()
+      self._environment = (
+        {} if recorded[-1:] == [environment] else {'environment': environment}
+      )
 
 
 def _train_metrics(run, sums: metric_accumulator.Sums) -> dict[str, float]:
@@ -107,7 +117,7 @@ def _train_metrics(run, sums: metric_accumulator.Sums) -> dict[str, float]:
 
 
 def _describe_environment() -> dict[str, str]:
-  """Returns versions, devices and variables for a process's first report."""
+  """Returns versions, devices and variables that can affect results."""
   return {
     'python': platform.python_version(),
     **distributed_job.checked_versions(),
