@@ -279,7 +279,7 @@ def estimate_required_cores(
 
 
 def run_benchmark(*, lines: int, batches: int, batch: int, length: int) -> dict:
-  """Measures loading, tokenization, masking and baselines.
+  """Measures the speed of loading, tokenization, masking and of baselines.
 
   Args:
     lines: Number of lines in the corpus.

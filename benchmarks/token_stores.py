@@ -209,7 +209,7 @@ def read_mds(store: pathlib.Path, batches) -> int:
 
 
 def read_datasets(store: pathlib.Path, batches) -> int:
-  """Reads batches of a Hugging Face dataset; returns the number of tokens."""
+  """Counts the tokens while reading batches of a Hugging Face dataset."""
   import datasets
 
   rows = datasets.load_from_disk(str(store)).with_format('numpy')

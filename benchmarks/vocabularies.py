@@ -29,7 +29,7 @@ _BLOCK_SIZE = 1024
 
 
 def time_call(work: Callable[[], Any]) -> tuple[float, Any]:
-  """Calls a function; returns the CPU seconds that it takes and its result."""
+  """Calls a function and returns its CPU seconds and its result."""
   start = time.process_time()
   result = work()
   return time.process_time() - start, result

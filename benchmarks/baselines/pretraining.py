@@ -1,4 +1,4 @@
-"""Training steps of Hugging Face models on torch, in the sizes of papers."""
+"""Training steps of Hugging Face models on torch, with the sizes in papers."""
 
 import contextlib
 import time

@@ -221,7 +221,7 @@ def seeds_to_resolve(finding: Finding) -> int | None:
 
 
 def evaluate_claim(claim: Claim, scores: Scores) -> Finding:
-  """Tests a claim by comparing its conditions on the seeds that both have.
+  """Tests a claim by comparing its two conditions on their common seeds.
 
   Args:
     claim: Claim to test.

@@ -53,7 +53,7 @@ def seed_range(condition: Condition) -> range:
 
 
 def plan_runs(conditions: Sequence[Condition]) -> list[tuple[Condition, int]]:
-  """Returns the runs that are required for the published page.
+  """Returns the runs on which the published result page is based.
 
   All conditions are run with one seed before any is run with the next seed.
 

@@ -1,4 +1,4 @@
-"""Random meanings of phrases and sentences."""
+"""Sampling of random meanings for synthetic phrases and sentences."""
 
 from collections.abc import Callable
 from typing import TypeVar

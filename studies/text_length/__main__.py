@@ -66,7 +66,7 @@ def _count_contaminated(
 def decontamination_recall(
   training: Sequence[str], evaluation: Sequence[str]
 ) -> float | None:
-  """Returns the fraction of inserted evaluation texts that are detected.
+  """Returns the fraction of planted evaluation texts that are detected.
 
   Each evaluation text of at least 13 English words (or the equivalent in other
   languages) is planted between two copies of a training line. The result is

@@ -1,4 +1,4 @@
-"""Transfer to the language of a second model through mapped hidden states.
+"""Transfer of a fine-tuned head to the mapped hidden states of another model.
 
 Source: ECS (Wu et al., 2020) section 5.1.2 and figure 5.
 """

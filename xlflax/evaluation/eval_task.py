@@ -94,7 +94,7 @@ class EvalModel:
 
   @property
   def needs_languages(self) -> bool:
-    """True if the language of a text must be known to encode the text.
+    """True if texts can be encoded only if their language is given.
 
     The language is required if the model has language-specific parameters or
     the vocabulary has language-specific tokens.

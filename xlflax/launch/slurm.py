@@ -40,7 +40,7 @@ xlflax launch slurm --array=0-15 --cpus_per_task=2 -- \
 
 
 class RestartPolicy(enum.Enum):
-  """Action after a failure that is not a user error."""
+  """Restart method for a job after a failure that is not a user error."""
 
   REQUEUE = 'requeue'
   IN_PLACE = 'in_place'

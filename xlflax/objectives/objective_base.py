@@ -207,7 +207,7 @@ class Objective(validation.ValidatedFields):
     return ()
 
   def load_state(self, state, *, model, params, vocabulary) -> Any:
-    """Returns a new run's objective state, and loads the data that it requires.
+    """Returns the objective state of a new run, and loads the required data.
 
     The method is called once on the host when a new run starts. A resumed run
     restores the state from its checkpoint.

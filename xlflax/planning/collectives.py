@@ -155,7 +155,7 @@ class _Computation:
   instructions: dict[str, _Instruction]
 
   def users(self, name: str) -> list[_Instruction]:
-    """Returns the instructions that use an operand with this name."""
+    """Returns the instructions that have an operand with the given name."""
     return [i for i in self.instructions.values() if name in i.operands]
 
 

@@ -101,7 +101,7 @@ def _package(machine: machine_topology.DeviceTopology) -> str:
 def target_of(
   machine: machine_topology.DeviceTopology,
 ) -> compile_targets.Target:
-  """Returns the compile target for a machine (platform, GPU capability)."""
+  """Returns a machine's platform and GPU capability as a compilation target."""
   accelerator = machine.accelerator
   return compile_targets.Target(
     machine.platform, accelerator.capability if accelerator else None

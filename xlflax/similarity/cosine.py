@@ -70,7 +70,7 @@ def find_nearest(
 
 @validation.validate_call
 def retrieval_accuracy(indices: np.ndarray) -> float:
-  """Returns the fraction of positions i in indices [N] with indices[i] = i.
+  """Returns accuracy@1, the fraction of indices [N] for which indices[i] = i.
 
   Raises:
     AnalysisError: If the array is empty or is not one-dimensional.

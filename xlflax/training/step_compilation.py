@@ -70,7 +70,7 @@ class StepCompiler:
       self._lowered.wait()
 
   def is_compiled(self, active: tuple[int, ...]) -> bool:
-    """Returns whether the step function for these objectives is compiled."""
+    """Returns whether the step function of the given objectives is compiled."""
     return active in self._steps
 
   def step_of(self, active: tuple[int, ...]):

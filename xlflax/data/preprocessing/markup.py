@@ -121,7 +121,7 @@ class MarkupRemover:
     self._num_hidden_lines = 0
 
   def remove(self, line: str) -> str:
-    """Returns the text of a line, which is empty if the line has no text.
+    """Removes the markup from a line. The result is '' if no text remains.
 
     For example, `<p>One<br>two</p><script>x()</script>` becomes `One two`.
     """

@@ -304,7 +304,7 @@ class TaskSchedule:
     self._restart()
 
   def slots(self, step: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the task of each sequence in a step, and its index in the task.
+    """Returns each sequence's task and its index among the task's sequences.
 
     Args:
       step: Number of batches of this dataset before the step.

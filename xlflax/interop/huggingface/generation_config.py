@@ -26,7 +26,7 @@ _FORCED = 'forced_bos_token_id'
 
 @dataclasses.dataclass(frozen=True)
 class Generation:
-  """Text generation settings of an exported folder.
+  """Text generation settings of an exported Hugging Face folder.
 
   Attributes:
     settings: Contents of generation_config.json. If empty, the file is not

@@ -186,7 +186,7 @@ class FailureMonitor:
     self._thread.start()
 
   def close(self) -> None:
-    """Stops listening for failures. JAX's client must be shut down before."""
+    """Stops listening for failures, after JAX's client has been shut down."""
     self._thread.join(_JOIN_SECONDS)
     self._context.close()
 

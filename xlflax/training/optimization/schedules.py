@@ -24,10 +24,11 @@ from xlflax.utils import class_registry, errors, validation
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Schedule(validation.ValidatedFields, abc.ABC):
-  """A function of the training step, whose fields are recorded with the run.
+  """Schedule of a value, such as the learning rate, over the training steps.
 
-  If a subclass has a field `total_steps` with the value None, the run sets it
-  to its number of steps (`resolve_schedules`).
+  The fields of a schedule are recorded with the run. If a subclass has a field
+  `total_steps` with the value None, the run sets it to its number of steps
+  (`resolve_schedules`).
   """
 
   @abc.abstractmethod

@@ -1,4 +1,4 @@
-"""Tables of the sequences that a featurizer created, and their file format."""
+"""Tables that store the sequences of a featurizer, and their file format."""
 
 import functools
 import pathlib

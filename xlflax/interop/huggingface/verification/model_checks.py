@@ -1,4 +1,4 @@
-"""Comparison of converted models by hidden states and logits.
+"""Verification of converted models by their hidden states and logits.
 
 An export is imported again, and the imported model must return the same values
 as the run's model for a small batch of difficult texts, including padding and a
