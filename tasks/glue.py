@@ -42,7 +42,7 @@ def examples(
   *,
   max_examples: validation.PositiveInt | None = None,
 ) -> example_source.FileDataset:
-  """Returns the source of a task's split. Its only language is 'en'.
+  """Returns the source of a GLUE task's split, whose only language is 'en'.
 
   Args:
     directory: Folder that contains `CoLA/train.tsv` and the other tasks' files.

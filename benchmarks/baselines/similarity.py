@@ -101,7 +101,7 @@ class PlainCKA:
     self._count = 0
 
   def update(self, first: np.ndarray, second: np.ndarray) -> None:
-    """Adds the hidden states of two models for a batch of sentences.
+    """Adds a batch of hidden states of two models to the running sums.
 
     Args:
       first: Hidden states of shape [layers, sentences, size].

@@ -143,7 +143,7 @@ class Models:
     return self._subject(self.resolve(ref))
 
   def resolve(self, ref: ModelRef) -> ModelRef:
-    """Replaces the step 'last' in a reference with the last checkpoint's step.
+    """Replaces the step 'last' of a model reference by the last saved step.
 
     Raises:
       XlflaxError: If the run or the checkpoint does not exist.

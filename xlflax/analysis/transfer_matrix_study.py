@@ -1,4 +1,4 @@
-"""Comparison of several models by the transfer between all languages.
+"""Comparison of models by cross-lingual transfer between all language pairs.
 
 Source: MetaXLM (Chi et al., 2022) section 5.2 and figure 6. The models are
 fine-tuned on each language and tested on all languages.

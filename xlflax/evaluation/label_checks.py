@@ -8,10 +8,11 @@ from xlflax.data.supervised import label_sets, labeled_examples
 
 
 class UnseenLabelPolicy(enum.Enum):
-  """Policy for gold labels that are missing from a head's training labels."""
+  """Policy for gold labels that do not occur in a head's training data."""
 
   ERROR = 'error'  # The part is not evaluated and is listed as a failure.
-  WRONG = 'wrong'  # Predictions for them are wrong, and a note counts them.
+  # Predictions for such labels count as wrong. A note gives their number.
+  WRONG = 'wrong'
 
 
 def check_labels_known(

@@ -33,7 +33,7 @@ _POOLING_DESCRIPTIONS = {
 
 
 class Centering(enum.Enum):
-  """Options for the mean that is subtracted from vectors before a comparison.
+  """Choice of the mean to subtract from vectors before they are compared.
 
   All vectors in a language share a direction that identifies the language and
   carries little additional information. The mean of the vectors estimates this

@@ -49,7 +49,7 @@ class Manifest(enum.Enum):
 
 
 class GpuNetwork(enum.Enum):
-  """Network between GPUs that requires additional settings in the pods."""
+  """GPU network whose use requires additional settings in the pods."""
 
   GKE_TCPXO = 'gke_tcpxo'
   EKS_EFA = 'eks_efa'

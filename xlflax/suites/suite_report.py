@@ -118,7 +118,7 @@ class TaskResult:
     )
 
   def coverage(self, metric: str) -> Coverage:
-    """Returns the number of languages over which a metric is averaged.
+    """Returns the scored and expected numbers of languages in a metric's mean.
 
     Args:
       metric: Name of the metric, such as 'accuracy'.

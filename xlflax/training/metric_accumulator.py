@@ -65,7 +65,7 @@ class MetricAccumulator:
     self._metrics: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
   def add(self, output: train_step.StepOutput) -> None:
-    """Adds a step's output, which stays on the device."""
+    """Adds the output of a step, without a transfer to the host."""
     self._pending.append(output)
     self._steps += 1
 

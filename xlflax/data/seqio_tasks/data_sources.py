@@ -107,7 +107,7 @@ def numpy_examples(dataset: tf.data.Dataset) -> Iterator:
 
 @contextlib.contextmanager
 def converting_task_errors(name: str) -> Iterator[None]:
-  """Context in which errors of a task's source and preprocessors are converted.
+  """Context in which errors of a task are converted to CorpusError.
 
   Args:
     name: Name of the task that is read.

@@ -331,7 +331,7 @@ class HeadOnTexts(HeadTask):
 
   @property
   def template(self) -> dict[str, Any]:
-    """Separator and positions of text pairs, as arguments of the featurizer.
+    """Arguments of the featurizer for text pairs: separator and positions.
 
     Call `inherit_inputs` first.
     """

@@ -206,7 +206,7 @@ class Probe(_LabeledVectors):
 
   @classmethod
   def arguments(cls, name, options):
-    """Returns task arguments that include the training split for the probes."""
+    """Returns task arguments that include the training split of the probes."""
     arguments = super().arguments(name, options)
     train = dataclasses.replace(arguments['source'], split='train')
     return arguments | {'train': train}

@@ -33,14 +33,14 @@ _SEPARATORS = {
 
 
 class RowConverter(seqio.FeatureConverter):
-  """Converter that builds sequences like `xlflax.data.batching.collate`.
+  """SeqIO converter with the same sequences as `xlflax.data.batching.collate`.
 
-  | layout | task features | sequence | | --- | --- | --- | | SENTENCES |
-  targets | `<s> targets </s>` | | PAIRS | inputs, targets | `<s> inputs </s>
-  </s> targets </s>`, whose length is
-    the sum of the two lengths |
-  | DUAL | inputs, targets | `<s> inputs </s>`, and under `paired_*`
-    `<s> targets </s>` |
+  The layout determines the sequence:
+
+  - SENTENCES: `<s> targets </s>`.
+  - PAIRS: `<s> inputs </s> </s> targets </s>`, whose length is the sum of the
+    two lengths.
+  - DUAL: `<s> inputs </s>`, and `<s> targets </s>` under `paired_*`.
 
   The feature `targets_language` (int32 of shape [1]) contains the language id
   of the text, as `t5x_tasks.register_mixture` adds it. Without this feature,

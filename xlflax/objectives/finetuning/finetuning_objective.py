@@ -1,14 +1,15 @@
 """Base class of fine-tuning objectives, which computes a head's features.
 
-The optimizer selects the parameters to train by name patterns:
+The optimizer selects the parameters to train by name patterns. Typical values
+of its field `frozen` are:
 
-| setting | `frozen` | | --- | --- | | All parameters are trained. | `()` | |
-ECS's sharing plans: the language-specific parameters keep their pretrained
-values, so that a different language's parameters can replace them at test time
-(section 4.3). | `('model/language_specific',)` | | Frozen encoder with
-`head_layers` on one of its layers (ECS, section 5.1.2) |
-  `('model/',)`, with `freeze_encoder=True` here, which avoids the backward pass
-  and the dropout of the encoder |
+- `()`: All parameters are trained.
+- `('model/language_specific',)`: The language-specific parameters keep their
+  pretrained values, so that a different language's parameters can replace them
+  at test time, as in ECS's sharing plans (section 4.3).
+- `('model/',)`: The encoder is frozen, and `head_layers` are trained on one of
+  its layers (ECS, section 5.1.2). The objective's `freeze_encoder=True` then
+  avoids the backward pass and the dropout of the encoder.
 
 Parameters that fine-tuning does not use, such as those of the masked LM's head,
 have no gradient, but weight decay changes them unless they are frozen.

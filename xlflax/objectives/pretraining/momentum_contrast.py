@@ -4,12 +4,13 @@ The method is MoCo (He et al. 2020, section 3), as PPA applies it to sentence
 pairs (Pan et al. 2021, section 2.1). The functions are pure. The state is a
 dictionary:
 
-| key | content | | --- | --- | | `key_encoder` | parameters of f_k, which
-receive no gradient: `{'model': ...}` and, with a head, `'heads': {name: ...}` |
-| `queue` | `keys` float32 [size, D], unit vectors; `prints` uint32 [size, 4] if
-duplicates are excluded: hashes of both sentences of each key's pair, 0 for the
-initial random keys | | `negatives` | the queue at the start of the step | |
-`pointer` | int32 [], the slot of the first key of the next batch |
+- `key_encoder`: Parameters of f_k, which receive no gradient: `{'model': ...}`
+  and, with a head, `'heads': {name: ...}`.
+- `queue`: `keys`, unit vectors, float32 [size, D]. If duplicates are excluded,
+  also `prints`, uint32 [size, 4]: hashes of both sentences of each key's pair,
+  0 for the initial random keys.
+- `negatives`: The queue at the start of the step.
+- `pointer`: Slot of the first key of the next batch, int32 [].
 """
 
 import dataclasses

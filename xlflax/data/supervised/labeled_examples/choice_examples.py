@@ -38,7 +38,7 @@ class Choice(example_base.Example):
 
   @property
   def cluster(self) -> str:
-    """Passage, which groups the questions that depend on the same text."""
+    """Key for grouping questions: the passage on which they depend."""
     return self.text
 
   @classmethod

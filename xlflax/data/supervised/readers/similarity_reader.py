@@ -24,7 +24,7 @@ def read_rated_pairs(
   | str = classification_reader.Quoting.NONE,
   paired_language: str | None = None,
 ) -> file_reading.Reading:
-  """Reads one text pair per line. Its score is in the label column.
+  """Reads one text pair per line, with its score in the label column.
 
   For example, the line `It rains.<TAB>It pours.<TAB>3.5` gives a `RatedPair`
   with the text 'It rains.', the paired text 'It pours.' and the score 3.5. The
