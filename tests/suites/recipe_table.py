@@ -26,7 +26,7 @@ _HEADER = """# Suite recipes
 A recipe is a set of fine-tuning settings for the tasks of a suite. For example, `xlflax evaluate --suite=xtreme --recipe=xtreme` runs the suite with the settings from the publishers' scripts,
 so that its scores are comparable with published scores. `--recipe=default`, the default, uses the default settings of xlflax. You can also pass your own gin file that sets `SuiteTask.recipe`.
 
-The result of a task contains a note with the settings of the task. The settings are also part of the key under which the result is stored. Results that were
+The result of a task contains a note with the fine-tuning settings that were used for the task. The fine-tuning settings are also part of the key under which the result is stored. Results that were
 obtained with different recipes cannot be written to the same `--output`.
 
 Each of the following tables compares a recipe with the xlflax defaults. "The same" means that the recipe and the defaults have the same value. The settings in
