@@ -11,6 +11,7 @@ TensorFlow is not required.
 import contextlib
 import errno
 import gzip
+import io
 import lzma
 import pathlib
 import re
@@ -109,7 +110,7 @@ def _open(
     yield stream
 
 
-def _check_first_bytes(file: BinaryIO, path: pathlib.Path) -> None:
+def _check_first_bytes(file: io.BufferedReader, path: pathlib.Path) -> None:
   """Checks that a file is not encoded in a way that its name does not state.
 
   Raises:
