@@ -90,14 +90,16 @@ def _open(
       )
       yield stack.enter_context(record_reader.buffered(text))
       return
-    file = stack.enter_context(open(path, 'rb', buffering=1 << 20))
+    file = stack.enter_context(
+      io.BufferedReader(io.FileIO(path), buffer_size=1 << 20)
+    )
     if git_lfs.is_pointer(path):
       raise errors.CorpusError(
         'The file is a Git LFS pointer, because its content was not downloaded',
         where=str(path),
         fix=git_lfs.FIX,
       )
-    _check_first_bytes(file, path)
+    _check_first_bytes(file.peek(6)[:6], path)
     stream: Any = file
     if path.suffix == '.gz':
       stream = stack.enter_context(gzip.open(file))
@@ -110,14 +112,13 @@ def _open(
     yield stream
 
 
-def _check_first_bytes(file: io.BufferedReader, path: pathlib.Path) -> None:
+def _check_first_bytes(first_bytes: bytes, path: pathlib.Path) -> None:
   """Checks that a file is not encoded in a way that its name does not state.
 
   Raises:
     CorpusError: If the file is compressed and its name lacks the extension, or
       if it is encoded in UTF-16.
   """
-  first_bytes = file.peek(6)[:6]
   for magic, (name, extension) in _COMPRESSED_FORMATS.items():
     if first_bytes.startswith(magic) and path.suffix != extension:
       raise errors.CorpusError(
