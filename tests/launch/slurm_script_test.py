@@ -364,7 +364,10 @@ def test_unusable_sweep(tmp_path, content):
   'nodes, model_dir, is_shared',
   [(2, '/tmp/run', False), (1, '/tmp/run', True), (2, 'runs/a', True)],
 )
-def test_nodes_must_share_the_model_directory(nodes, model_dir, is_shared):
+def test_nodes_must_share_the_model_directory(
+  nodes, model_dir, is_shared, monkeypatch
+):
+  monkeypatch.chdir('/')  # The tests may run in a directory of one node.
   job = slurm.SlurmJob(
     command=('train', f'--model_dir={model_dir}'), nodes=nodes
   )

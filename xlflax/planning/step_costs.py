@@ -545,9 +545,10 @@ class _Counter:
     results = self.run(
       body, [*constants, *arguments], f'{scope}/while', count * length
     )
-    num_carry = equation.params['num_carry']
     for i, atom in enumerate(body.outvars):
-      if i < num_carry or not is_unrolled:
+      # A stacked result has one dimension more than that of an iteration.
+      is_carry = atom.aval.ndim == equation.outvars[i].aval.ndim
+      if is_carry or not is_unrolled:
         results[i] = self.write(
           results[i], atom.aval, f'{scope}/while', count * length
         )
