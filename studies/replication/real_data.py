@@ -96,13 +96,10 @@ class RealSpec:
     )
     if digest is None or not spec.other_languages:
       raise errors.ConfigError(
-        'The folder given with --corpora must contain text in English and at '
-        'least one other language, but some of the text is missing',
+        'The folders disjoint/mono, parallel/mono, parallel/parallel and '
+        'parallel/test/parallel in the folder given with --corpora must '
+        'contain text in English and in at least one other language',
         got=', '.join(spec.other_languages) or 'English alone',
-        expected=(
-          'the folders disjoint/mono, parallel/mono, parallel/parallel and '
-          'parallel/test/parallel'
-        ),
         where=str(corpora),
         fix=(
           'Run `xlflax build-corpus libreoffice` once with --mode=disjoint '

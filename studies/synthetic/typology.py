@@ -92,9 +92,8 @@ def _parse_member(
   except ValueError as error:
     values = ', '.join(repr(member.value) for member in enum_type)
     raise errors.ConfigError(
-      f'The field `{field}` has an unknown value',
+      f'The field `{field}` must be one of {values}',
       got=repr(value),
-      expected=f'one of {values}',
       where=f'Language.{field}',
     ) from error
 

@@ -225,7 +225,9 @@ def _read_modules(folder: pathlib.Path) -> list[dict[str, str]]:
     modules = json.loads((folder / MODULES).read_text(encoding='utf-8'))
     for module in modules:
       if not all(isinstance(module[key], str) for key in ('path', 'type')):
-        raise TypeError('Each module must have strings `path` and `type`')
+        raise TypeError(
+          'Each module must have the string fields `path` and `type`'
+        )
     return sorted(modules, key=lambda module: module['idx'])
   except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
     raise errors.ConfigError(
