@@ -74,7 +74,7 @@ def test_tatoeba_file_that_is_empty(tmp_path):
 
 def test_tatoeba_file_that_is_not_utf8(tmp_path):
   directory = _tatoeba(tmp_path, {'tatoeba.deu-eng.eng': ['a']})
-  (tmp_path / 'tatoeba.deu-eng.deu').write_bytes(b'\xff\xfe\n')
+  (tmp_path / 'tatoeba.deu-eng.deu').write_bytes(b'\xff\n')
   source = tatoeba_pairs.Tatoeba(directory=directory)
   with raises_error(
     errors.CorpusError, where='tatoeba.deu-eng.deu:1', mentions='UTF-8'
