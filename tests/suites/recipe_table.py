@@ -50,7 +50,8 @@ def build_page() -> str:
     names = ' and '.join(f'`{name}`' for name in suites)
     noun = 'suites' if len(suites) > 1 else 'suite'
     parts.append(
-      f'\n## {recipe}\n\nThis recipe is for the {noun} {names}.{based}\n'
+      f'\n## {recipe}\n\nThe recipe `{recipe}` is for the {noun} {names}.'
+      f'{based}\n'
     )
     for name in suites if base else ():
       for task in build_suite(name, base).tasks:

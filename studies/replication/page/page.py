@@ -207,7 +207,8 @@ def _other_measure_section(
   yield (
     'Most claims were declared with one of the measures `transfer` and '
     '`retrieval`. The following claims would have a different\nverdict if '
-    'they were evaluated with the other of these two measures.\n'
+    'they were evaluated with the other one of the measures `transfer` '
+    'and `retrieval`.\n'
   )
   yield from _table(
     (

@@ -226,7 +226,7 @@ The first declaration of the experiments specified 300 training steps of 2,560 t
 
 Each model is trained on all four languages (in ECS, on two languages). The encoders have {size.layers} layers with {size.hidden} dimensions and the architecture of [recipes/small.gin](../recipes.md):
 rotary positions and layer norms before each block. The encoders are trained with Muon, and 40 % of the tokens are masked. Each training step reads {size.batch} sequences of {size.length} tokens.
-Sequences of monolingual text and of concatenated sentence pairs are twice as long, so that a step reads half as many sequences. There are 8,000 sentence pairs for each language.
+Sequences of monolingual text and of concatenated sentence pairs are twice as long, so that a step reads half as many sequences. For each language other than English, there are 8,000 sentence pairs with English.
 
 The conditions with CA-MLM and the conditions that are compared with them use learned positions, because cross-attention does not support rotary positions. A pilot run of the untrained encoder with
 seed 100 did not influence any choice of settings.
