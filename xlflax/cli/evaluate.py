@@ -376,7 +376,7 @@ def build_tasks(
 def build_mteb_tasks(
   options: EvaluateOptions, configuration: gin_config.Configuration
 ) -> list[Any]:
-  """Builds the tasks of the package mteb in `--mteb`.
+  """Builds the tasks of the package mteb that the option `--mteb` selects.
 
   Args:
     options: The command's options.
@@ -384,7 +384,7 @@ def build_mteb_tasks(
 
   Raises:
     ConfigError: If mteb is not installed, or if it has no benchmark or task
-      with a name.
+      with a given name.
   """
   from xlflax.interop import mteb_task
 

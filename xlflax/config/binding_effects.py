@@ -20,7 +20,7 @@ _MAX_SUGGESTIONS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Effects:
-  """Gin bindings that supply values to objects, and the objects that are built.
+  """Objects that a command builds, and the gin bindings that supply values.
 
   Attributes:
     parameters: Bindings that supply a value: scope, selector and parameter.

@@ -1,4 +1,4 @@
-"""Checks of the files and languages of fine-tuning before the first trial.
+"""Checks of fine-tuning files and languages before the first trial starts.
 
 A mistake in a test file would otherwise be found only after training.
 """

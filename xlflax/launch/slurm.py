@@ -198,10 +198,9 @@ class SlurmJob(job_base.Job):
   def _working_directory(self) -> str:
     """Returns the directory in which Slurm runs the job."""
     directories = [
-      value
+      argument.removeprefix('--chdir=')
       for argument in self.sbatch_arg
       if argument.startswith('--chdir=')
-      for value in [argument.partition('=')[2]]
     ]
     return os.path.join(os.getcwd(), *directories)
 

@@ -321,10 +321,10 @@ def system_reason(error: BaseException) -> str | None:
 
 
 def error_reason(error: BaseException) -> str:
-  """Returns the text of an error that is searched for known phrases.
+  """Returns the part of an error text in which known phrases are searched.
 
-  For an `XlflaxError`, it is only the value, because the paths in other fields
-  could contain such a phrase by chance.
+  For an `XlflaxError`, this part is only the value, because the paths in other
+  fields could contain such a phrase by chance.
   """
   return str(error.got if isinstance(error, XlflaxError) else error)
 

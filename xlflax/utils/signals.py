@@ -117,7 +117,7 @@ def start_command() -> None:
 
 
 def end_command(status: int) -> None:
-  """Sets the command's exit status, which signals can then no longer change.
+  """Sets a command's final exit status, which later signals do not change.
 
   A signal then ends the process with this status. While other processes of the
   job wait for this one (`process_exit.wait_at_exit`), signals have no effect.

@@ -107,7 +107,7 @@ class ModelOptions:
 @cyclopts.Parameter(name='*', group=cyclopts.Group('Hidden states'))
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HiddenStateOptions:
-  """Hidden states that an analysis reads.
+  """Options for the hidden states that an analysis reads.
 
   Attributes:
     layers: Layers to analyze, separated by commas. 0 is the embedding output,

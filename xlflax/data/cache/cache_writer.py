@@ -1,4 +1,4 @@
-"""Parallel writer for token caches, which can resume after it is killed.
+"""Parallel writer for token caches, which can be killed and resumed.
 
 `write_plan` divides each task into shards, which are created atomically. A task
 is finalized when all of its shards exist. The files are byte-identical

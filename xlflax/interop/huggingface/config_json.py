@@ -120,7 +120,7 @@ def describe_model_with_errors(
   ignored_options: Collection[str] = (),
   **settings,
 ) -> tuple[Description | None, errors.ConfigError | None]:
-  """Reads the description of a model, and any error about its options.
+  """Returns a model's description, and an error if an option is unsupported.
 
   Unlike `describe_model`, the function returns an error about unsupported
   options instead of raising it.

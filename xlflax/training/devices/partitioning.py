@@ -298,7 +298,7 @@ class Partitioner:
 
   @contextlib.contextmanager
   def scope(self):
-    """Context in which logical constraints are resolved on this mesh."""
+    """Context in which logical sharding constraints refer to this mesh."""
     with jax.set_mesh(self.mesh), nn.logical_axis_rules(self.logical_rules):
       yield
 
