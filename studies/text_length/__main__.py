@@ -1,11 +1,12 @@
 """Measures how much clean text the filters of `xlflax preprocess` drop.
 
 The monolingual text is the Universal Declaration of Human Rights (UDHR) in each
-language, and the message catalogs of Django in languages whose scripts the UDHR
-data lack. Lines with an odd index are used as training text, and lines with an
-even index as evaluation text. Each filter is applied separately. The sentence
-pairs are from NTREX and are filtered with the settings in the guide to large
-corpora.
+language, the message catalogs of Django in languages whose scripts the UDHR
+data lack, and the sentences of NTREX, Tatoeba and the Bible. Lines with an odd
+index are used as training text, and lines with an even index as evaluation
+text. Each filter is applied separately. The sentence pairs are from NTREX,
+Tatoeba and the Bible. They are filtered with the default settings of `xlflax
+preprocess`, and with the settings in the guide to large corpora.
 """
 
 import argparse
@@ -32,6 +33,8 @@ _DJANGO_LANGUAGES = (
 )  # fmt: skip
 _LATIN_LETTER = re.compile('[A-Za-z]')
 _FILTERS = {
+  'defaults': text_filters.TextFilters(),
+  'code': text_filters.TextFilters(min_letters=0, drop_code=True),
   'script': text_filters.TextFilters(min_letters=0, min_script_share=0.5),
   'language': text_filters.TextFilters(
     min_letters=0, min_language_probability=0.5
@@ -132,14 +135,50 @@ def read_django() -> Iterator[tuple[str, list[str]]]:
     )
 
 
+def read_pairs(
+  data: pathlib.Path,
+) -> Iterator[tuple[str, tuple[str, str], list[tuple[str, str]]]]:
+  """Yields the source, the language codes and the pairs of each parallel text.
+
+  English is the first language of each text.
+  """
+  for path in sorted((data / 'ntrex').glob('en-*.tsv')):
+    rows = (line.split('\t') for line in _read_lines(path))
+    code = path.stem.removeprefix('en-')
+    yield 'NTREX', ('en', code), [(row[0], row[1]) for row in rows]
+  for path in sorted((data / 'tatoeba').glob('*.eng')):
+    code = path.stem.removeprefix('tatoeba.').removesuffix('-eng')
+    pairs = zip(
+      _read_lines(path), _read_lines(path.with_suffix(f'.{code}')), strict=True
+    )
+    yield 'Tatoeba', ('en', code), list(pairs)
+  verses = {
+    path.stem: dict(line.split('\t')[:2] for line in _read_lines(path))
+    for path in sorted((data / 'bible').glob('*.tsv'))
+  }
+  english = verses.pop('en', {})
+  for code, translations in verses.items():
+    common = [key for key in english if key in translations]
+    yield (
+      'Bible',
+      ('en', code),
+      [(english[key], translations[key]) for key in common],
+    )
+
+
+def _read_lines(path: pathlib.Path) -> list[str]:
+  return path.read_text(encoding='utf-8').splitlines()
+
+
 def print_tables(args: argparse.Namespace) -> None:
   """Prints the filters' drop rates for monolingual text and sentence pairs."""
   data = pathlib.Path(args.data)
-  _print_filter_table(data)
-  _print_pair_table(data)
+  parallel_texts = list(read_pairs(data))
+  _print_filter_table(data, parallel_texts)
+  _print_pair_table(parallel_texts)
 
 
-def _print_filter_table(data: pathlib.Path) -> None:
+def _print_filter_table(data: pathlib.Path, parallel_texts: Sequence) -> None:
   """Prints each filter's drop rates for each language and source of text."""
   header = (
     'language',
@@ -155,6 +194,10 @@ def _print_filter_table(data: pathlib.Path) -> None:
   texts = [
     *(('UDHR', *text) for text in read_udhr(data)),
     *(('Django', *text) for text in read_django()),
+    *(
+      (source, codes[1], list(dict.fromkeys(pair[1] for pair in pairs)))
+      for source, codes, pairs in parallel_texts
+    ),
   ]
   for source, code, lines in texts:
     script = language_codes.parse_language_code(code).script
@@ -177,24 +220,34 @@ def _print_filter_table(data: pathlib.Path) -> None:
   print(f'\n{sum(scripts.values())} texts in {len(scripts)} scripts.')
 
 
-def _print_pair_table(data: pathlib.Path) -> None:
-  """Prints the fraction of NTREX pairs that the filters keep."""
-  print('\n| pair | pairs | kept | reasons |\n| --- | --- | --- | --- |')
-  for path in sorted((data / 'ntrex').glob('*-*.tsv')):
-    codes = tuple(path.stem.split('-'))
-    rows = [
-      tuple(line.split('\t')[:2])
-      for line in path.read_text(encoding='utf-8').splitlines()
-    ]
+def _print_pair_table(parallel_texts: Sequence) -> None:
+  """Prints the fraction of pairs that the filters keep.
+
+  Args:
+    parallel_texts: Parallel texts, as returned by `read_pairs`.
+  """
+  print('\n| source | pair | pairs | kept by defaults | kept | reasons |')
+  print('| --- ' * 6 + '|')
+  for source, codes, pairs in parallel_texts:
+    num_default = sum(
+      text_filters.find_drop_reason(pair, codes, text_filters.TextFilters())
+      is None
+      for pair in pairs
+    )
     reasons = collections.Counter(
-      text_filters.find_drop_reason(row, codes, _PAIR_FILTERS) for row in rows
+      text_filters.find_drop_reason(pair, codes, _PAIR_FILTERS)
+      for pair in pairs
     )
     num_kept = reasons.pop(None, 0)
-    kept_cell = f'{100 * num_kept / len(rows):.1f} %'
-    reasons_cell = ', '.join(
-      f'{name} {count}' for name, count in reasons.most_common()
+    cells = (
+      source,
+      '-'.join(codes),
+      str(len(pairs)),
+      f'{100 * num_default / len(pairs):.1f} %',
+      f'{100 * num_kept / len(pairs):.1f} %',
+      ', '.join(f'{name} {count}' for name, count in reasons.most_common()),
     )
-    print(f'| {path.stem} | {len(rows)} | {kept_cell} | {reasons_cell} |')
+    print(f'| {" | ".join(cells)} |')
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -204,7 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     '--data',
     required=True,
     type=command_line.input_directory,
-    help='Folder with udhr/ and ntrex/, as the README describes.',
+    help='Folder with udhr/, ntrex/, tatoeba/ and bible/ (see the README).',
   )
   return command_line.run_command(parser, print_tables, arguments)
 

@@ -17,12 +17,22 @@ def test_tables(tmp_path, capsys, monkeypatch):
   (tmp_path / 'udhr/eng.txt').write_text('\n'.join(lines))
   (tmp_path / 'udhr/none.txt').write_text('a')
   (tmp_path / 'ntrex/en-de.tsv').write_text('1\t2\n')
+  (tmp_path / 'tatoeba').mkdir()
+  (tmp_path / 'tatoeba/tatoeba.deu-eng.deu').write_text('Ja.\n12\nNew York\n')
+  (tmp_path / 'tatoeba/tatoeba.deu-eng.eng').write_text('Yes\n12\nNew York\n')
+  (tmp_path / 'bible').mkdir()
+  (tmp_path / 'bible/en.tsv').write_text('GEN.1.1\tAnd\nGEN.1.2\tThere\n')
+  (tmp_path / 'bible/fr.tsv').write_text('GEN.1.2\tQue\n')
   assert study.main([f'--data={tmp_path}']) == 0
   rows = [
     [cell.strip() for cell in line.strip('|').split('|')]
     for line in capsys.readouterr().out.splitlines()
-    if line.startswith('| en')
   ]
-  assert rows[0][:6] == ['en', 'Latn', 'UDHR', '8', '0.0 %', '100.0 %']
-  assert rows[1][:3] == ['en-de', '1', '0.0 %']
-  assert len(rows) == 2
+  mono = {row[2]: row for row in rows if len(row) == 10}
+  assert mono['UDHR'][:6] == ['en', 'Latn', 'UDHR', '8', '0.0 %', '100.0 %']
+  # One of three lines has no letters.
+  assert mono['Tatoeba'][3:7] == ['3', '0.0 %', '–', '33.3 %']
+  pairs = {row[0]: row[1:5] for row in rows if len(row) == 6}
+  assert pairs['NTREX'] == ['en-de', '1', '0.0 %', '0.0 %']
+  assert pairs['Tatoeba'] == ['en-deu', '3', '33.3 %', '0.0 %']
+  assert pairs['Bible'] == ['en-fr', '1', '100.0 %', '0.0 %']

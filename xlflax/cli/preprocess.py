@@ -75,8 +75,8 @@ class PreprocessOptions:
     decontaminate_against: Files with evaluation texts, separated by commas,
       such as .txt, .jsonl, or .tsv with a text in each column. Training lines
       that share 13 consecutive words with these texts, or that equal a shorter
-      text, are dropped. In scripts without spaces, characters are counted
-      instead of words.
+      text, are dropped. In scripts without spaces, the equivalent number of
+      characters is used, such as 26 in Chinese and 72 in Thai.
     hold_out: Number of documents of each language to move from mono/ to
       valid/mono/, and to test/mono/. The same number of sentence pairs of each
       language pair is moved from parallel/ to valid/parallel/, and to
