@@ -288,9 +288,9 @@ def find_faults(figures: dict, recorded: dict, devices: str) -> list[str]:
   """Returns descriptions of the problems for which `--check` fails.
 
   Args:
-    figures: Current measurements of the step. They are empty if it does not
+    figures: Current measurements of the step. Empty if the step does not
       compile.
-    recorded: Measurements in the record. They are empty if the step has no
+    recorded: Recorded measurements of the step. Empty if the step has no
       record.
     devices: Devices for which the step was compiled.
   """

@@ -200,7 +200,7 @@ class Job:
     """Waits until the run exceeds a step, and restarts failed launchers.
 
     Raises:
-      RuntimeError: If the run does not exceed the step within `seconds`.
+      RuntimeError: If the run is not past the step after `seconds`.
     """
     end = time.monotonic() + seconds
     while self.step() <= step:

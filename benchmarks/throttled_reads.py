@@ -57,8 +57,8 @@ def measure_reading(
   Args:
     directory: Cache written by `large_corpora.write_synthetic_cache`.
     store: Store from which the sequences are read.
-    locality: Whether to read in the order of `dataset_config.Locality`.
-      Otherwise, all sequences are shuffled.
+    locality: Whether to shuffle sequences block by block, as specified by
+      `dataset_config.Locality`. Otherwise, all sequences are shuffled.
     rows: Number of sequences to read. If None, one epoch is read.
 
   Returns:

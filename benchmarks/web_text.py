@@ -68,7 +68,7 @@ def plant_copies(
   """Copies lines, replacing 0 to 40 % of their words with other lines' words.
 
   Args:
-    lines: Lines from which the originals are selected.
+    lines: Lines from which the lines to copy are sampled.
     count: Maximum number of lines.
     seed: Random seed.
   """

@@ -71,7 +71,7 @@ class WebCorpus:
     """Returns the arguments of `datasets.load_dataset` for a language.
 
     Args:
-      code: Publisher's code of the language.
+      code: Language code in the notation of the corpus's publisher.
       split: Name of the split.
     """
     return {
@@ -86,7 +86,7 @@ class WebCorpus:
 
     Args:
       directory: Directory of the corpus.
-      code: Publisher's code of the language.
+      code: Language code in the notation of the corpus's publisher.
       split: Name of the split.
 
     Raises:
@@ -267,7 +267,7 @@ def _document_rows(
 
   Args:
     corpus: Web corpus.
-    code: Publisher's code of the language.
+    code: Language code in the notation of the corpus's publisher.
     data_dir: Directory that contains the directory of the corpus. If None, it
       is the value of XLFLAX_WEB_CORPORA_DIR when the rows are read.
   """

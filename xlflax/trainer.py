@@ -304,8 +304,8 @@ class Trainer:
       (whether a signal stopped the run), and further results.
 
     Raises:
-      XlflaxError: If fields, data or checkpoints are unusable, or the loss is
-        not finite.
+      XlflaxError: If a field of the trainer is invalid, the data or a
+        checkpoint cannot be used, or the loss is not finite.
     """
     text = gin_config() if callable(gin_config) else gin_config
     trainer, options = self, self.checkpoints
@@ -339,7 +339,8 @@ class Trainer:
       Memory, parameters, datasets and times; see `planning.dry_run.make_plan`.
 
     Raises:
-      XlflaxError: If fields or data are unusable.
+      XlflaxError: If a field of the trainer is invalid, or the data cannot be
+        used.
     """
     return dry_run.make_plan(self.on(machine) if machine else self, by=by)
 

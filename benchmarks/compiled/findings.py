@@ -41,7 +41,7 @@ def describe_findings(
 
   Args:
     module: Program that the target device's compiler produced.
-    run: Simulated execution of the program.
+    run: Counts and times from a simulated execution of the program.
     setup: Training setup from which the step was built.
     machine: Topology of the devices on which the program would run.
   """

@@ -31,7 +31,8 @@ class Observation(NamedTuple):
     claim: Observation that the paper reports, with the language pair and the
       models.
     numbers: Measured numbers in percent, formatted as text.
-    is_reproduced: Whether the measured numbers agree with the observation.
+    is_reproduced: Whether the measured numbers agree with the paper's
+      observation.
   """
 
   claim: str
@@ -60,7 +61,7 @@ def values_by_layer(
     rows: Rows of an analysis result.
     value: Name of the column that contains the values. A missing value becomes
       NaN.
-    layer: Name of the column that contains the layer.
+    layer: Name of the column that contains the layer index.
     **columns: Values that additional columns must have.
   """
   values = sorted(

@@ -121,7 +121,8 @@ class RealSpec:
     """Returns a specification without the fields that do not affect a run.
 
     Args:
-      chain: Condition of the run, and those of the runs that initialize it.
+      chain: Condition of the run, and the conditions of the runs that
+        initialize it.
     """
     if any(condition.reads_dictionary for condition in chain):
       return self

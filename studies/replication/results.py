@@ -40,7 +40,8 @@ def digest_settings(
   """Computes a digest of all settings and data on which a run depends.
 
   Args:
-    chain: Condition of the run, and those of the runs that initialize it.
+    chain: Condition of the run, and the conditions of the runs that initialize
+      it.
     data_spec: Specification of the data, a `SyntheticSpec` or a `RealSpec`.
     size: Sizes of the models and batches.
   """

@@ -21,8 +21,8 @@ def count_tokens(
 
   Args:
     condition: Training configuration (condition) of the run.
-    conditions_by_name: Map from name to each condition whose run can initialize
-      others.
+    conditions_by_name: Map from names to the conditions whose runs can
+      initialize other runs.
     size: Sizes and training settings of the study, which include the sequence
       length and the batch size.
   """

@@ -29,7 +29,7 @@ class Query:
   Attributes:
     sentence: Index of the sentence that contains the answer.
     role: Grammatical role of the answer in the sentence, a key of `ROLES`.
-    question: Meaning of the question.
+    question: Language-independent meaning of the question.
   """
 
   sentence: int

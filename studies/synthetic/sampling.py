@@ -98,7 +98,7 @@ class Sampler:
     """Draws a clause whose words belong to a topic.
 
     Args:
-      topic: Topic of the nouns, the verb and the adjectives.
+      topic: Topic from which the nouns, the verb and the adjectives are drawn.
       is_plain: Whether to exclude possessors, relative clauses and second
         subjects.
     """

@@ -46,7 +46,8 @@ class Analysis:
     name: Name of the analysis, such as 'cka'.
     title: Report title.
     explanation: Short description of what the numbers measure.
-    rows: All numbers of the analysis. Each row is a line in `<name>.csv`.
+    rows: All numbers of the analysis, in rows that become lines of
+      `<name>.csv`.
     pictures: Figures by file name, without the suffix.
     tables: Tables to show in the report.
     settings: The analysis settings as JSON values.
@@ -103,7 +104,7 @@ def write(
   Args:
     directory: Folder to write. It is created if it does not exist.
     analysis: Results to write.
-    command: Command-line arguments that ran the analysis.
+    command: Command-line arguments with which the analysis was run.
 
   Returns:
     The paths of the written files.

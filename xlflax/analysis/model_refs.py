@@ -41,7 +41,7 @@ class ModelRef:
     """Parses `runs/en`, `runs/en@1000`, `runs/en@last` or `runs/en@untrained`.
 
     Raises:
-      ConfigError: If the text does not contain a directory.
+      ConfigError: If the text does not name a directory.
     """
     directory, step = name_path_pairs.split_end(text)
     if not (step.isdecimal() or step in (LAST, result_store.UNTRAINED)):

@@ -39,8 +39,8 @@ class Case(NamedTuple):
   Attributes:
     series: Name of the model series in tables and legends.
     pair: Language pair.
-    step: Step of the model whose checkpoint varies over training. If the
-      checkpoints of both models are fixed, the step of the first model.
+    step: Training step of the model that is analyzed at several checkpoints. If
+      the checkpoints of both models are fixed, the step of the first model.
     first: Model that reads the pair's first language.
     second: Model that reads the pair's second language.
   """
@@ -200,7 +200,7 @@ def by_step(
   Args:
     rows: Table rows. Rows whose step is not a number are omitted.
     value: Name of the column with the values, which are fractions.
-    layer: Name of the column with the layer.
+    layer: Name of the column that contains the layer index.
 
   Returns:
     Points (step, percentage) by panel (series and pair) and layer. A panel is

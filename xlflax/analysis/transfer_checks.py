@@ -88,7 +88,8 @@ def orient_map(
   language of the evaluated text.
 
   Args:
-    saved: Map between the two models, in either direction.
+    saved: Alignment map between the hidden states of the two models or
+      languages, in either direction.
     target: Model whose hidden states are mapped, such as `runs/fr@1000`.
     source: Fine-tuned model that contains the head.
     languages: Language codes of the evaluated text.

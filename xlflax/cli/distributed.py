@@ -22,7 +22,8 @@ def join(
     options: Options for joining the job's processes.
     configurations: Configurations of the run, which must be equal in all
       processes.
-    shared_settings: Additional lines that must be equal in all processes.
+    shared_settings: Additional settings, as lines of text, that must be equal
+      in all processes.
 
   Raises:
     ConfigError: If the processes have different configurations, or a platform

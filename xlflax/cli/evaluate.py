@@ -49,8 +49,8 @@ class EvaluateOptions:
     task_module: Module that defines evaluation tasks, mteb tasks or SeqIO
       tasks, as an importable name or the path of a Python file. Repeat the
       option for several modules.
-    split: Split that --tasks read, such as train, validation or test. Defaults
-      to test.
+    split: Split that the tasks in --tasks read, such as train, validation or
+      test. Defaults to test.
     tatoeba: Directory that contains files such as tatoeba.deu-eng.deu. Sets the
       gin macro TATOEBA.
     languages: Comma-separated language codes. Defaults to all languages.

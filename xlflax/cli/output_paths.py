@@ -18,7 +18,7 @@ def check_outside_corpus(
     option: Name of the option that sets the output, without dashes.
 
   Raises:
-    ConfigError: If the output is located in the corpus.
+    ConfigError: If the output is located in the corpus directory.
   """
   if not corpus or not output:
     return

@@ -30,7 +30,7 @@ class Binding:
     macros: The macros that the value refers to.
     location: Location of the statement, 'FILE:LINE' or '--gin.NAME'.
     is_shipped: Whether the statement is in a gin file that xlflax ships.
-    is_flag: Whether the statement is a command-line flag.
+    is_flag: Whether the binding is a command-line flag.
   """
 
   scope: str

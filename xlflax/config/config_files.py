@@ -32,7 +32,7 @@ class GinFile:
   """A gin file that was read as text.
 
   Attributes:
-    name: The name that was requested, such as 'pretrain/mlm.gin'.
+    name: Requested name of the gin file, such as 'pretrain/mlm.gin'.
     path: The path of the file.
     text: The content of the file.
   """
@@ -154,7 +154,7 @@ def find_gin_file(name: str, search: Sequence[str] = ()) -> pathlib.Path:
   The name is a path, or a file in one of the search folders or in the package.
 
   Args:
-    name: The name, such as 'pretrain/mlm.gin'.
+    name: Name of the gin file, such as 'pretrain/mlm.gin'.
     search: The folders in which gin files are searched, in order.
 
   Raises:

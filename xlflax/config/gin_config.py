@@ -73,8 +73,8 @@ class Configuration:
     bound: The bindings in Gin's internal representation.
     imports: The modules that the gin files import, in Gin's internal
       representation.
-    flags: Macros that were set on the command line or by `with_macros`. It is
-      an error if no binding uses them.
+    flags: Macros that were set on the command line or by `with_macros`. If no
+      binding uses one of these macros, an error is raised.
     used: The bindings that `build` has read so far. `operative` returns them.
     bindings: The bindings with their files, lines or flags, for error messages.
     stages: Copies of `bound` that were made after each gin file was parsed, in
@@ -157,7 +157,8 @@ class Configuration:
 
     Args:
       target: The class or function to call.
-      fields: Arguments that override those that gin files bind.
+      fields: Names of arguments that the caller of `build` passes, which
+        override the gin bindings.
     """
     with self._lent_to_gin():
       configurable = gin.config._inverse_lookup(target)
@@ -571,7 +572,8 @@ def _recording_stages(
   """Context in which the bindings after each file that Gin parses are stored.
 
   Args:
-    bound: Bindings that Gin fills while it parses the files.
+    bound: Dictionary to which Gin adds the bindings of each file that it
+      parses.
     stages: List to which a copy of the bindings is appended after each file.
   """
   parse = gin.config.parse_config_file

@@ -424,8 +424,8 @@ def _members_like(class_name: str, text: str, module: str) -> list[str]:
   """Returns the classes, or the functions, of the module in Gin's message.
 
   Args:
-    class_name: Name that the module does not have. If it starts with a capital
-      letter, classes are returned.
+    class_name: Name that the module does not define. If it starts with a
+      capital letter, classes are returned, otherwise functions.
     text: Gin's error message, which contains the `repr` of the Python module.
     module: Name of the module in the gin file.
   """

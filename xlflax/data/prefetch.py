@@ -35,8 +35,8 @@ class Prefetcher:
     """Starts the thread.
 
     Args:
-      loader: Loader that is read only by the background thread. It stays open
-        after `close`.
+      loader: Loader that only the background thread reads. It stays open after
+        `close`.
       sharding: Sharding of the arrays of shape [B, T], either one for all
         arrays or one for each key.
       first_step: Number of earlier batches of the dataset to skip.

@@ -208,7 +208,7 @@ class LabelCount(NamedTuple):
 
   Attributes:
     num_labeled: Number of examples with gold labels.
-    num_examples: Number of all examples.
+    num_examples: Total number of examples.
   """
 
   num_labeled: int

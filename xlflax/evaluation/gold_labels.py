@@ -13,8 +13,9 @@ class TestData:
 
   Attributes:
     parts: Languages or files that can be read.
-    unlabeled: Number of examples with gold labels, and of all examples, of each
-      language or file in `parts` that has examples without gold labels.
+    unlabeled: Mapping from each language or file in `parts` that has examples
+      without gold labels to its numbers of labeled examples and of all
+      examples.
     failures: Languages or files that cannot be read, with the reason for each.
   """
 

@@ -283,7 +283,7 @@ def plan_batches(
     max_length: Maximum number of tokens per sentence.
     batch_size: Number of sequences per batch. Batches of sequences with more
       than 128 tokens have fewer rows.
-    multiple: Number that divides the number of rows of every batch.
+    multiple: Divisor of the number of rows in each batch.
 
   Yields:
     Indices of n sentences of shape [n], the number of rows (at least n), and

@@ -291,7 +291,7 @@ def bar_chart(
     groups: Order of the groups. If None, the groups are in the order in which
       they occur in `models`.
     xlabel: Label of the horizontal axis.
-    intervals: Lower and upper end of the error bar by model name and group.
+    intervals: Lower and upper ends of the error bars, by model name and group.
   """
   names = list(
     groups

@@ -33,8 +33,8 @@ class ArtifactFiles:
 
   Attributes:
     patterns: Patterns of paths relative to the directory. `*` also matches `/`.
-    requirement: Importance of the files: whether the directory is usable
-      without them.
+    requirement: Requirement for the files: required, optional, or not read by
+      any command.
     consequence: Consequence of a missing or damaged file.
     detection: Description of how damage is detected.
     recovery: Command or condition that restores the files.

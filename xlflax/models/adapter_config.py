@@ -65,7 +65,7 @@ class LoRA(Adapter):
     rank: Number of columns of A and of rows of B.
     alpha: Numerator of the scale of the update. If None, it equals `rank`, so
       that the scale is 1.
-    dropout_rate: Dropout rate of the input of A.
+    dropout_rate: Dropout rate of the input of the matrix A.
     target_modules: Names of the linear maps to adapt: 'query', 'key', 'value'
       and 'output' of the attention, and 'wi', 'gate' and 'wo' of the
       feed-forward block.

@@ -193,7 +193,7 @@ def compiling_for(target: Target, *, by: str | None = None) -> Iterator[None]:
   the context instead.
 
   Args:
-    target: Devices to trace for.
+    target: Devices for which programs are traced.
     by: Platform whose compiler compiles the programs. If None, it is the
       target's platform.
   """

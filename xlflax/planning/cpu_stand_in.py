@@ -71,7 +71,7 @@ def create_cpu_devices(machine: machine_topology.DeviceTopology) -> None:
   in combination with the flag in XLA_FLAGS, which is therefore removed.
 
   Args:
-    machine: Machine whose devices the CPU devices stand for.
+    machine: Target machine, whose devices are replaced by CPU devices.
 
   Raises:
     ConfigError: If JAX has already created fewer devices.

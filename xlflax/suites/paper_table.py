@@ -50,7 +50,8 @@ class PublishedRow(NamedTuple):
       measured scores, such as a baseline that the paper quotes.
     setting: Key of `PaperTable.scores` that selects where the row's measured
       scores come from.
-    reference: Identifier of the row with which the row is compared, or ''.
+    reference: Identifier of the row with which this row is compared, or '' if
+      there is none.
     scores: Published score by column. Columns without a score are left out.
   """
 
@@ -90,7 +91,7 @@ class PaperTable:
   """A table of a paper that a suite reproduces.
 
   Attributes:
-    source: Paper and place of the table, such as 'Pan et al. (2021), table 2'.
+    source: Paper and number of the table, such as 'Pan et al. (2021), table 2'.
     published: CSV file with the published scores, as a path or as a path in
       `gin_configs/`. The columns `row`, `section`, `name`, `run`, `setting` and
       `reference` describe each row (`PublishedRow`). The other columns are the

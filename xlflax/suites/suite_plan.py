@@ -43,7 +43,8 @@ class TaskPlan:
     grid: Name of the suite task whose fine-tuned models are evaluated. None for
       a task without fine-tuning.
     models: Names of the checkpoints on which the task is evaluated.
-    num_stored: Number of these checkpoints with a result of an earlier call.
+    num_stored: Number of checkpoints in `models` for which an earlier call
+      stored a result.
     splits: Files by split: 'training', 'development' and 'test'.
     test_data: Languages of the test data that can be read, and those without
       gold labels.
@@ -66,7 +67,7 @@ class GridPlan:
   Attributes:
     trials: Names of the grid's trials for each checkpoint.
     num_runs: Number of fine-tuning runs for all checkpoints.
-    num_finished: Number of these runs that an earlier call has finished.
+    num_finished: Number of fine-tuning runs that an earlier call has finished.
   """
 
   trials: tuple[str, ...]
@@ -82,7 +83,7 @@ class SuitePlan:
     suite: Name of the suite.
     models: Names of the checkpoints to evaluate.
     tasks: Plans of the tasks, in the order of the suite.
-    grids: Plans of the fine-tuning grids by the name of their suite task.
+    grids: Plans of the fine-tuning grids, by name of the suite task.
     tables: Titles of the tables that the suite prints.
   """
 
@@ -139,7 +140,7 @@ class _Planner:
   """Planner of a suite's tasks, which plans each grid once.
 
   Attributes:
-    grids: Plans of the grids by the name of their suite task.
+    grids: Plans of the fine-tuning grids, by name of the suite task.
   """
 
   def __init__(self, runner: suite_runner.SuiteRunner):

@@ -24,7 +24,7 @@ class Sums:
     spikes: Number of steps that were skipped because their loss spiked.
     streak: Number of consecutive skipped steps up to the last step, including
       those before the last report.
-    unsound: Number of steps after which a parameter was not finite.
+    unsound: Number of steps whose update left non-finite values in a parameter.
     loss: Mean loss of the steps that were not skipped.
     grad_norm: Mean gradient norm of the steps that were not skipped.
     tokens: Number of tokens in these steps.

@@ -42,7 +42,7 @@ def get_result(future: 'concurrent.futures.Future[T]') -> T:
   Raises:
     XlflaxError: If the process ended abruptly, for example because the machine
       is out of memory.
-    Exception: If the worker raised that exception.
+    Exception: If the worker raised an exception, which is raised again.
   """
   try:
     return future.result()

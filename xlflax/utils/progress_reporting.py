@@ -59,8 +59,8 @@ class Progress:
     """Starts the clock.
 
     Args:
-      what: Name of the operation, which may be changed later. If None, nothing
-        is reported.
+      what: Name of the operation. The attribute of the same name can be changed
+        later. If None, nothing is reported.
       unit: Plural name of the items that are counted, such as 'lines'.
       done: Number of units that were finished before this operation started.
       total: Total number of units, or None if it is unknown.

@@ -140,7 +140,7 @@ class _File(io.FileIO):
     name: The name of the stream, for messages.
     unread: Whether to discard output if the stream has no reader, such as a
       closed pipe.
-    full: Whether to drop output that does not fit on a full disk.
+    full: Whether to discard output if the disk is full.
   """
 
   def __init__(

@@ -38,7 +38,7 @@ def import_modules(modules: Sequence[str], *, where: str) -> None:
   Args:
     modules: Importable names, such as 'my_project.my_tasks', or paths of Python
       files, such as 'my_project/my_tasks.py'.
-    where: The flag or the line that contains the names, for messages.
+    where: Flag or gin file line that contains the names, for error messages.
 
   Raises:
     ConfigError: If a module does not exist or raises an exception while it is
@@ -57,7 +57,8 @@ def search_folder(folder: str | os.PathLike) -> None:
   """Adds a folder to the end of the module search path.
 
   Args:
-    folder: The folder of a file that names modules, such as a gin file.
+    folder: Folder of the file that names the modules to import, such as a gin
+      file.
   """
   path = os.path.abspath(folder)
   if path not in map(os.path.abspath, sys.path):
@@ -148,7 +149,7 @@ def importable_name(module: str, *, where: str) -> str:
 
   Args:
     module: An importable name, which is returned unchanged, or a path.
-    where: The flag or the line that contains the module, for messages.
+    where: Flag or gin file line that contains the module, for error messages.
 
   Raises:
     ConfigError: If the path is not the path of a Python file.

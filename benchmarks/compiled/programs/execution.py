@@ -27,12 +27,14 @@ class Run:
     kernels: Map from each kernel to its number of executions.
     exchanged: Map from each collective operation to its number of executions.
     asynchronous: The collectives in `exchanged` that overlap with computation.
-    exposed: Map from each collective to the seconds that the device is idle
-      until it finishes.
-    waited: Seconds that the device is idle until memory copies finish.
+    exposed: Map from each collective to the seconds for which the device is
+      idle until the collective finishes.
+    waited: Seconds for which the device is idle while it waits for memory
+      copies.
     busy: Seconds that the device spends on executing kernels.
-    windowed: Map from a loop to its number of iterations, for each loop over
-      partial sums into which the XLA partitioner has split a matmul.
+    windowed: Map from each windowed loop to its number of iterations. A
+      windowed loop computes the partial sums into which the XLA partitioner has
+      split a matmul.
     unknown_loops: Number of loops with an unknown trip count. Their body is
       counted once.
   """

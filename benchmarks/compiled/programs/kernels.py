@@ -114,8 +114,8 @@ def make_reader(
   Args:
     platform: 'gpu', 'tpu' or 'cpu'.
     pallas: Map from the result types of a Pallas kernel to its FLOPs.
-    cycles: Map from the result types of a Pallas kernel to its cycles. If None,
-      cycles were not counted.
+    cycles: Map from the result types of a Pallas kernel to its number of clock
+      cycles. If None, cycles were not counted.
   """
 
   def read(

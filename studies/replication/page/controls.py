@@ -46,7 +46,7 @@ def describe_false_positives(claims: Sequence[Claim], scores: Scores) -> str:
   """Returns a sentence about how often the verdict rule is wrong.
 
   Args:
-    claims: Claims whose conditions and measures are used for the check.
+    claims: Claims that specify the conditions and measures to check.
     scores: Nested map from condition to seed to measure to value.
 
   Returns:

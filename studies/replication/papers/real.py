@@ -25,7 +25,7 @@ def _adapt(like: str, **changes: Any) -> Condition:
   """Returns a condition of the synthetic study, adapted to real languages.
 
   Args:
-    like: Name of the condition in the synthetic study.
+    like: Name of the corresponding condition in the synthetic study.
     **changes: Fields that differ. By default, the position of the layer norms
       and the learning rate are those of the study in real languages.
   """

@@ -112,8 +112,8 @@ def _check(
   Args:
     kind: Noun that describes the object in the error message, such as 'shard'.
     data: Value to check, which must be a JSON object.
-    fields: For the name of each required field, a function that returns whether
-      a value is valid.
+    fields: Mapping from the name of each required field to a function that
+      returns whether a value is valid.
 
   Raises:
     CacheError: If the data is not an object, or if a field is invalid.

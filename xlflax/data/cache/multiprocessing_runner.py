@@ -27,7 +27,7 @@ class Progress:
     done: Number of shards written so far.
     total: Total number of shards. It is an estimate if the size of a source is
       unknown.
-    message: Text to show, which names the tasks that are being written.
+    message: Progress message that names the tasks that are being written.
   """
 
   done: int

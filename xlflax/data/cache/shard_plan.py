@@ -35,7 +35,8 @@ class Part:
       which the shards depend.
     text: Fingerprint of the source file or files as JSON text, used in
       messages.
-    path: Path of the file. If None, the part is the complete task.
+    path: Path of the file that is divided into shards. If None, the complete
+      task is divided.
     num_bytes: Size of the file in bytes. If None, the part is divided by
       examples rather than by bytes.
     shards: Number of shards. If None, it is not known before the part has been

@@ -207,7 +207,7 @@ class Unit:
   Attributes:
     job: Job to which the unit belongs.
     part: Part of the task to which the shards belong.
-    first: Index of the unit's first shard in the part.
+    first: Index, within the part, of the first shard to write.
     last: Index after the unit's last shard. If None, the unit extends to the
       end of the part.
   """

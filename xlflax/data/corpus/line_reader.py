@@ -269,7 +269,7 @@ def follows_blank(path: pathlib.Path, start: int) -> bool:
 
   Args:
     path: Path of the file.
-    start: Byte offset in the file.
+    start: Byte offset at which the search for the line starts.
 
   Raises:
     CorpusError: If the file cannot be opened.

@@ -19,7 +19,7 @@ class FilePiece(NamedTuple):
 
   Attributes:
     path: Path of the file.
-    span: Range of bytes. If None, the piece is the entire file.
+    span: Range of bytes in the file. If None, the piece is the entire file.
   """
 
   path: pathlib.Path

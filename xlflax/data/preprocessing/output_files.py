@@ -106,7 +106,7 @@ def write_output(
   """Preprocesses and writes a file, or removes it if no lines remain.
 
   Args:
-    file: Output file to create from its source file.
+    file: Output file to write, with the corpus file from which it is created.
     output: Output directory.
     workers: Pool of workers that process the lines.
     code_switching: Code-switching settings of the workers.

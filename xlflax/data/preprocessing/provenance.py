@@ -55,7 +55,7 @@ class Prepared:
     path: Path relative to the output directory. It equals the path in the
       corpus directory, except for code-switched copies and for files that
       contain records.
-    lines: Number of lines with text. If it is 0, the file does not exist.
+    lines: Number of lines with text. A file without such lines is not written.
     words: Number of words that could have been code-switched. It is 0 if the
       file is not code-switched.
     changed: Number of words that were code-switched.

@@ -186,7 +186,7 @@ class Vocabulary:
 
     Args:
       texts: Texts to encode, as strings or UTF-8 bytes.
-      language: Language code, which applies to all texts.
+      language: Language code of all texts.
       num_threads: Number of threads used for encoding.
 
     Returns:
@@ -194,8 +194,8 @@ class Vocabulary:
       [len(texts)].
 
     Raises:
-      VocabularyError: If the vocabulary requires a language and it is missing
-        or unknown.
+      VocabularyError: If the vocabulary requires a language and `language` is
+        None or unknown.
     """
     return flatten_ids(
       self.encode_batch(texts, language=language, num_threads=num_threads)
@@ -258,8 +258,8 @@ class Vocabulary:
     """Encodes a single text as token ids.
 
     Raises:
-      VocabularyError: If the vocabulary requires a language and it is missing
-        or unknown.
+      VocabularyError: If the vocabulary requires a language and `language` is
+        None or unknown.
     """
     return self.encode_batch([text], language=language)[0]
 

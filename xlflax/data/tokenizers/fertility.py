@@ -64,8 +64,9 @@ def compute_parity(
 
   Args:
     vocabulary: Vocabulary that encodes all languages with the same tokens.
-    corpus: Corpus that contains the parallel text. Of each pair, the validation
-      text is used, otherwise the test text, otherwise the training text.
+    corpus: Corpus that contains the parallel text. For each language pair, the
+      validation text is used if it exists, otherwise the test text, otherwise
+      the training text.
     pivot: Code of the language with which the others are compared.
     max_sentences: Maximum number of sentence pairs to use for each language.
 

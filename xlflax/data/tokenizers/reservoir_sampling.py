@@ -186,7 +186,7 @@ def write_reservoirs(
     directory: Directory of the sample, which is the same for all shards.
     shard: Pair (i, n) for shard i of n shards, where i is counted from 0.
     reservoirs: Mapping from language codes to reservoirs.
-    origin: Settings and text from which the sample was drawn.
+    origin: Settings and text of the sample.
   """
   serialized_origin = json.dumps(dataclasses.asdict(origin))
   arrays: dict[str, Any] = {_ORIGIN_NAME: np.array(serialized_origin)}
@@ -207,9 +207,8 @@ def read_reservoirs(directory, origin: Origin) -> dict[str, Reservoir]:
 
   Args:
     directory: Directory to which the shards were written.
-    origin: Settings and text from which the sample must have been drawn. If the
-      shards have a larger capacity, only the lines with the smallest keys are
-      used.
+    origin: Required settings and text of the sample. If the shards have a
+      larger capacity, only the lines with the smallest keys are used.
 
   Returns:
     The reservoir of each language, in the order of their codes.

@@ -133,7 +133,7 @@ class _RequiredSize(Exception):
   """Error that reports the minimum size of a SentencePiece model.
 
   Attributes:
-    size: Number of tokens that the model must have.
+    size: Minimum number of tokens that SentencePiece requires.
   """
 
   def __init__(self, size: int):

@@ -82,7 +82,8 @@ class ScoreChange:
     task: Name of the evaluation task.
     split: Data split of the test set.
     metric: Name of the metric.
-    language: Language, pair or file, or `OLD_MEAN`.
+    language: Language, language pair or file of the score, or `OLD_MEAN` for
+      the mean over old languages.
     is_new: Whether the test set has text in a new language.
     model: Name of the model that was trained further.
     before: Score of the start model, as the mean over its runs.
@@ -476,7 +477,7 @@ def write_report(
     models: Results of the start model, followed by those of the other models.
     new_languages: Codes of the added languages.
     samples: Number of bootstrap samples to draw.
-    command: Command-line arguments that produced the report.
+    command: Command-line arguments with which the report was created.
 
   Returns:
     Path to the HTML page.

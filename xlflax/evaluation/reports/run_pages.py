@@ -113,8 +113,8 @@ class RunRecord:
       logged.
     speed: Last logged values of the training speed, such as 'tokens_per_second'
       and 'run_seconds'.
-    restarts: Failure that caused each restart of training, and the time lost in
-      seconds.
+    restarts: Failure that caused each restart of training, and the seconds of
+      training time that were lost.
     steps: Steps of the available checkpoints.
     results: Evaluation results by group and step.
     directory: Directory that contains the result files.
@@ -240,7 +240,7 @@ def write_comparison(
   Args:
     directory: Directory for the report. It is created if necessary.
     runs: Records of the runs in display order, with distinct names.
-    command: Command-line arguments that produced the report.
+    command: Command-line arguments with which the report was created.
 
   Returns:
     Path to the HTML page.
@@ -344,7 +344,8 @@ def _training_table(
 
   Args:
     runs: Records of the runs.
-    differences: Settings because of which the losses cannot be compared.
+    differences: Names of settings that differ between the runs, so that their
+      losses cannot be compared.
   """
 
   def run_row(run: RunRecord) -> list[str]:

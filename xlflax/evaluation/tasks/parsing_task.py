@@ -189,7 +189,7 @@ class _PartialTree(NamedTuple):
   """Dependency tree over consecutive words of a sentence.
 
   Attributes:
-    first: Index of the first of these words in the sentence.
+    first: Index of the tree's first word in the sentence.
     heads: Int array of heads of shape [w]. 0 is the root, and the remaining
       values are positions among the w words, counted from 1.
     relations: Name of each word's dependency relation.

@@ -200,7 +200,7 @@ def push_to_hub(upload: Upload, name: str, *, private: bool = True) -> str:
   Weights, ONNX graphs and the module list of an earlier upload are removed.
 
   Args:
-    upload: Checked upload, as returned by `prepare_upload`.
+    upload: Files and model card to upload, as returned by `prepare_upload`.
     name: Name of the model on the Hub, in the form 'organization/name'.
     private: Whether to create a new model as private. The visibility of an
       existing model does not change.

@@ -103,8 +103,8 @@ def check_export(
   Args:
     model_dir: Model directory, which contains a run or an imported model.
     step: Training step of the checkpoint. If None, the last checkpoint is used.
-    model_type: Model type of the architecture. If None, the first of these is
-      used: the tokenizer's model type, the model type of the published model
+    model_type: Model type of the architecture. If None, it is chosen in this
+      order: the tokenizer's model type, the model type of the published model
       from which the run was initialized, or the first model type that can
       represent the model.
     task: Task of the exported head. If None, the first of these is used: the

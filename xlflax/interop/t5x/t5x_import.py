@@ -173,7 +173,8 @@ def _check(
   Args:
     expected_shapes: Mapping from parameters to shapes.
     sources_by_name: Mapping from parameters to source tensors.
-    tensor_shapes: Mapping from the tensors of the checkpoint to shapes.
+    tensor_shapes: Mapping from the name of each tensor in the checkpoint to its
+      shape.
     vocab_size: Minimum number of rows in the embedding tables of T5X's own T5
       model. None for xlflax models.
     checkpoint: Folder of the checkpoint.

@@ -171,7 +171,7 @@ def _random_segments(
     items: Number of items to divide in each sequence, int [B].
     parts: Number of segments into which the items are divided, int [B].
     slots: Maximum number of segments.
-    width: Maximum number of items.
+    width: Maximum number of items in a sequence.
 
   Returns:
     Length of each segment, int32 [B, slots].

@@ -146,7 +146,7 @@ class Reranking(sequence_regression.SequenceRegression):
     """Reshapes values of shape [N * G] to [N, G].
 
     Raises:
-      ConfigError: If the batch does not contain complete groups.
+      ConfigError: If the number of sequences is not a multiple of `group_size`.
     """
     if len(values) % self.group_size:
       raise errors.ConfigError(

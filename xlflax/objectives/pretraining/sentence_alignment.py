@@ -48,7 +48,8 @@ class Duplicates(enum.Enum):
 
   Attributes:
     EXCLUDE: The pairs are not negatives of each other.
-    NEGATIVE: The pairs are negatives of each other, like any other pairs.
+    NEGATIVE: The pairs are negatives of each other, although they share a
+      sentence.
   """
 
   EXCLUDE = 'exclude'

@@ -119,7 +119,8 @@ def recorded_languages(model_dir: pathlib.Path) -> frozenset[str] | None:
   record, for example of an imported model.
 
   Raises:
-    RunDirectoryError: If the record of the data is damaged or was deleted.
+    RunDirectoryError: If the file that describes the run's data is damaged or
+      was deleted.
   """
   if not (model_dir / FILE).exists():
     manifests.check_file(model_dir, FILE)

@@ -164,7 +164,8 @@ def check_vocabulary_directory(
     vocabulary: Value of the trainer's `vocabulary` field.
 
   Raises:
-    ConfigError: If the field contains only the sizes of a vocabulary.
+    ConfigError: If the field is a `VocabularySpec`, which contains only sizes,
+      instead of the directory of a vocabulary.
   """
   if isinstance(vocabulary, vocabulary_spec.VocabularySpec):
     raise errors.ConfigError(

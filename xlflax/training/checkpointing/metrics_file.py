@@ -27,8 +27,8 @@ def truncate_metrics(
   Args:
     model_dir: Model directory of the run.
     step: Step of the checkpoint, or -1 without a checkpoint.
-    written: Digest that the metrics file had when the checkpoint was written,
-      or '' if the file did not exist.
+    written: Digest of the metrics file at the time when the checkpoint was
+      written, or '' if the file did not exist.
   """
   path, content = model_dir / METRICS, _content(model_dir)
   size = int(written.partition('-')[0] or 0)

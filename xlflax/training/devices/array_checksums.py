@@ -70,7 +70,7 @@ class Digester:
     """Finds the devices on which a replica differs from the majority.
 
     Args:
-      table: Checksums that a call of this object returned.
+      table: Checksums that were returned by calling this object.
 
     Returns:
       A boolean array of the shape of `table`. If no value has a majority (for

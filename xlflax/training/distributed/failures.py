@@ -72,7 +72,7 @@ def timed_out_processes(text: str) -> list[int]:
   """Returns the processes that did not reach a barrier.
 
   Args:
-    text: JAX's error message about the barrier.
+    text: Error message that JAX raises when a barrier times out.
   """
   match = _TIMED_OUT_TASKS.search(text)
   return sorted(map(int, match[1].split())) if match else []

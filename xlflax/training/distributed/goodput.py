@@ -78,7 +78,7 @@ class Activities:
     """Ends the current activity and starts another one.
 
     Args:
-      activity: Activity on which the run spends its time from now on.
+      activity: Activity that the run starts.
       detail: Batch, step or checkpoint that the activity works on, for
         messages.
     """

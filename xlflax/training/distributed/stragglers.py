@@ -32,7 +32,8 @@ class Times:
     step: Time from the start of a step to the start of the next one.
     own: Part of the step time in which the process does not wait for its
       devices.
-    loading: Part of a process's own time (`own`) in which it waits for batches.
+    loading: Part of the process's own time (`own`) that is spent waiting for
+      batches.
   """
 
   step: np.ndarray

@@ -118,7 +118,7 @@ class Hook(validation.ValidatedFields):
     """Called after an earlier checkpoint was restored during training.
 
     Args:
-      run: Run, whose state was restored from the checkpoint.
+      run: Run whose state was restored from the checkpoint.
       from_step: Step at which the rewind was requested.
     """
 

@@ -51,7 +51,8 @@ def check_finite_step(
     last_good: Function that returns the step of the last checkpoint.
 
   Raises:
-    TrainingError: If parameters or too many steps are not finite.
+    TrainingError: If parameters are not finite, or if the loss or gradient was
+      not finite in too many steps.
   """
   problem = _find_problem(sums, step, trainer)
   if problem:

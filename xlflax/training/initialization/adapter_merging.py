@@ -259,7 +259,7 @@ def write_run(
     params: Parameters of the written checkpoint.
     adapters: Adapters of the model that is written to `output`.
     step: Step of the written checkpoint.
-    record: Description of the change, as plain JSON.
+    record: JSON data that specifies which adapters were merged or replaced.
 
   Raises:
     RunDirectoryError: If the output exists, or the bucket cannot be used.

@@ -56,8 +56,8 @@ class InitFromCheckpoint:
       absent.
     unused: Patterns of the checkpoint's `model/` parameters that may remain
       unused. All other selected parameters must be used.
-    vocabulary_matching: Options for a run with a different vocabulary, whose
-      embeddings are matched by token instead of by id.
+    vocabulary_matching: Options for a pretrained run with a different
+      vocabulary. Its embeddings are matched by token instead of by id.
     decoder: Options for an encoder-decoder that is initialized from an encoder.
     optimizer_state: Whether to also restore the moments of the optimizer, for a
       further phase of the same training. Schedules start from the beginning.

@@ -86,7 +86,7 @@ def with_peak(optimizer: optimizers.Optimizer, basis: Basis) -> Any:
   """Returns an optimizer with the default peak learning rate in its schedule.
 
   Args:
-    optimizer: Optimizer whose schedule has no peak.
+    optimizer: Optimizer whose learning rate schedule has no peak value.
     basis: Properties of the run, from which the default learning rate is
       computed.
 

@@ -116,8 +116,8 @@ class QuestionAnsweringFeaturizer(featurizer.Featurizer):
       where the window ends.
     max_question_length: Maximum number of question tokens. Longer questions are
       truncated.
-    no_answer: Whether to drop windows that do not contain the answer, or to
-      label `<s>` as their answer.
+    no_answer: Treatment of windows that do not contain the answer: CLS_TOKEN
+      labels `<s>` as their answer, and DROP drops them.
   """
 
   reads_pairs = True

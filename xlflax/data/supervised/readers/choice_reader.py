@@ -145,8 +145,8 @@ def read_xstory_cloze(
   different number of fields are skipped and listed as problems.
 
   Raises:
-    CorpusError: If the right ending is not 1 or 2 (the error contains the file
-      and the line), or if there are no rows.
+    CorpusError: If the number of the correct ending is not 1 or 2 (the error
+      contains the file and the line), or if there are no rows.
   """
   examples: list[labeled_examples.Example] = []
   problems = []
@@ -223,10 +223,10 @@ def read_xwinograd(
 def _parse_answer(
   answer: Any, path, number: int, first: int, last: int
 ) -> int | None:
-  """Returns the index of the right choice, or None if it is not given.
+  """Returns the index of the correct choice, or None if it is not given.
 
   Args:
-    answer: Number of the right choice, as read from the file.
+    answer: Number of the correct choice, as read from the file.
     path: Path of the file, for error messages.
     number: Line number, for error messages.
     first: Number that the file uses for the first choice.
@@ -260,7 +260,7 @@ def _make_choices(
     language: Language code of the text.
     text: Text that the question is about, or one such text for each choice.
     choices: Texts of the choices.
-    right: Index of the right choice. None if the file does not specify it.
+    right: Index of the correct choice. None if the file does not specify it.
     question: Text of the question, which is prepended to each choice.
   """
   labels = (choice_examples.WRONG, choice_examples.RIGHT)

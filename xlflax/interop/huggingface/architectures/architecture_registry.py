@@ -74,8 +74,8 @@ class Architecture:
     body: Rules that map tensors to the parameters of the model without its
       head. Tensor names have no prefix.
     head: Rules that map tensors to the parameters of the masked LM's head.
-    heads: Mapping from each other task to the rules that map tensors to the
-      parameters of its head.
+    heads: Mapping from each task other than masked language modeling to the
+      rules that map tensors to the parameters of the task's head.
     variants: Function that returns additional rules for `body`, which depend on
       the configuration.
     head_biases: Function of the configuration that returns a mapping from the

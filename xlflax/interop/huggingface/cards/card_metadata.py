@@ -104,7 +104,8 @@ def check_license(name: str | None) -> None:
     name: License identifier. If None, the check passes.
 
   Raises:
-    ConfigError: If the Hub does not accept the identifier in model cards.
+    ConfigError: If the Hub does not accept the license identifier in model
+      cards.
   """
   if name is not None and name not in LICENSES:
     raise errors.ConfigError(
