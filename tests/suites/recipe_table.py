@@ -23,8 +23,8 @@ _RECIPES = {
 _BASED = {'xtreme-r': 'xtreme'}  # A recipe and the recipe that it extends.
 _HEADER = """# Suite recipes
 
-A recipe is a set of fine-tuning settings for the tasks of a suite. For example, `xlflax evaluate --suite=xtreme --recipe=xtreme` runs the suite with the settings from the publishers' scripts,
-so that its scores are comparable with published scores. `--recipe=default`, the default, uses the default settings of xlflax. You can also pass your own gin file that sets `SuiteTask.recipe`.
+A recipe is a set of fine-tuning settings for the tasks of a suite. For example, `xlflax evaluate --suite=xtreme --recipe=xtreme` runs the suite with the settings from the scripts
+of the benchmark's publishers, so that the scores are comparable with published scores. `--recipe=default`, the default, uses the default settings of xlflax. You can also pass your own gin file that sets `SuiteTask.recipe`.
 
 The result of a task contains a note with the fine-tuning settings that were used for the task. The fine-tuning settings are also part of the key under which the result is stored. Results that were
 obtained with different recipes cannot be written to the same `--output`.

@@ -206,9 +206,9 @@ def _other_measure_section(
   yield '\n## Claims whose verdict depends on the measure\n'
   yield (
     'Most claims were declared with one of the measures `transfer` and '
-    '`retrieval`. The following claims would have a different\nverdict if '
-    'they were evaluated with the other one of the measures `transfer` '
-    'and `retrieval`.\n'
+    '`retrieval`. The verdicts on the following claims\nwould be different '
+    'with `retrieval` instead of `transfer`, or with `transfer` instead '
+    'of `retrieval`.\n'
   )
   yield from _table(
     (

@@ -136,7 +136,7 @@ Sentence pairs are combined as in the papers: PPA swaps the two sentences at ran
 consists of two adjacent segments of text, while an example of MLM consists of one sentence. The claim `veco.monolingual` therefore has a control that trains MLM on the sequences of CA-MLM. The seed
 determines the initial parameters, the masks and the order of the text. The two synthetic languages are the same in all runs.
 
-Results vary slightly with the number of threads, because the rounding in XLA depends on the number of threads. When a run is repeated, most scores differ by at most 0.02 after up to 600 steps. After 1,800 steps, the scores of repeated runs differ by at most 0.04 (`transfer`) and 0.12 (`retrieval`).
+Results vary slightly with the number of threads, because the rounding in XLA depends on the number of threads. When a run of up to 600 steps is repeated, most of its scores differ by at most 0.02. After 1,800 steps, the scores of repeated runs differ by at most 0.04 (`transfer`) and 0.12 (`retrieval`).
 
 The MetaXLM conditions were run after xlflax had been changed to rescale matched embeddings to the norm of randomly initialized embeddings. All MetaXLM conditions were run at the same time, with as
 many seeds as the available time allowed. In the MetaXLM conditions, the layer norms follow each block. In all other conditions, the layer norms precede each block.
@@ -219,14 +219,14 @@ languages. The degrees of freedom follow from Satterthwaite's approximation. The
 
 ## Negative results
 
-The first declaration of the experiments specified 300 training steps of 2,560 tokens. With 300 training steps, only the conditions `ecs/untrained` and `ecs/no_anchors` were run, with seed 0. After 300 training steps, the loss was 6.12, which is no better than a prediction from token frequencies (their entropy is 6.11 in English and 6.51 in Chinese). After 300 training steps, the retrieval accuracy was 0.002 (untrained encoder: 0.002), and the transfer accuracy was 0.096 (untrained encoder: 0.118). Claims cannot be tested on models that have learned so little. Because of this high loss, the number of steps was increased to that of the [ablation study](../recipes.md) before any other run. No result on any claim influenced the number of steps.
+The first declaration of the experiments specified 300 training steps of 2,560 tokens. With 300 training steps, only the conditions `ecs/untrained` and `ecs/no_anchors` were run, with seed 0. After 300 training steps, the loss was 6.12, which is no better than a prediction from token frequencies (their entropy is 6.11 in English and 6.51 in Chinese). After 300 training steps, the retrieval accuracy was 0.002 (untrained encoder: 0.002), and the transfer accuracy was 0.096 (untrained encoder: 0.118). Claims cannot be tested on models that have learned only token frequencies. Because the loss after 300 training steps was so high, the number of training steps was increased to that of the [ablation study](../recipes.md) before any other run was started. No result on any claim influenced the number of steps.
 """,
   setup="""\
 ## Setup and metrics
 
 Each model is trained on all four languages (in ECS, on two languages). The encoders have {size.layers} layers with {size.hidden} dimensions and the architecture of [recipes/small.gin](../recipes.md):
 rotary positions and layer norms before each block. The encoders are trained with Muon, and 40 % of the tokens are masked. Each training step reads {size.batch} sequences of {size.length} tokens.
-Sequences of monolingual text and of concatenated sentence pairs are twice as long, so that a step reads half as many sequences. For each language other than English, there are 8,000 sentence pairs with English.
+If sequences consist of monolingual text or of concatenated sentence pairs, they are twice as long as other sequences, and a step reads half as many of them. For each language other than English, there are 8,000 sentence pairs with English.
 
 The conditions with CA-MLM and the conditions that are compared with them use learned positions, because cross-attention does not support rotary positions. A pilot run of the untrained encoder with
 seed 100 did not influence any choice of settings.
